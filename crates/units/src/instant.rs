@@ -1,0 +1,46 @@
+//! A point in time on the clock of whoever drives a machine.
+
+use crate::Duration;
+use serde::{Deserialize, Serialize};
+
+/// Nanoseconds since the driver's own beginning: the proxy's start, or the first moment of a simulation.
+///
+/// Two instants of different drivers have nothing to say to each other.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// The driver's beginning.
+    pub const ZERO: Self = Self(0);
+    /// Later than everything that will happen.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// The instant `ns` nanoseconds after the beginning.
+    #[must_use]
+    pub const fn from_ns(ns: u64) -> Self {
+        Self(ns)
+    }
+
+    /// Nanoseconds since the beginning.
+    #[must_use]
+    pub const fn as_ns(self) -> u64 {
+        self.0
+    }
+
+    /// The time from `earlier` to `self`; zero when `earlier` is the later one.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_ns(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl core::ops::Add<Duration> for Instant {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(duration.as_ns()))
+    }
+}
