@@ -1,1 +1,31 @@
-//! sketch
+//! Sketch: what is remembered of many latencies, small, mergeable, and with an error that is stated.
+//!
+//! | type | remembers | error of a quantile | memory |
+//! |---|---|---|---|
+//! | [`Histogram`] | everything recorded | half a bucket: 0.05 % at [`Precision::FINE`] | the octaves seen, at most 264 KiB |
+//! | [`Window`] | the last while | as its histogram | one histogram for each slot, and one |
+//! | [`AtomicHistogram`] | everything, from many threads | one bucket more at most for the extremes | all octaves, always |
+//!
+//! A quantile of all of them is the value with rank `ceil(q · n)`, see [`rank`]. There is no clock
+//! here: time comes in as an argument.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod atomic;
+mod counts;
+mod histogram;
+mod precision;
+mod rank;
+mod window;
+
+pub use atomic::AtomicHistogram;
+pub use histogram::{Bucket, Histogram, NotAPart};
+pub use precision::Precision;
+pub use rank::rank;
+pub use window::Window;
+
+#[cfg(test)]
+mod samples;

@@ -1,0 +1,263 @@
+//! A histogram of durations: quantiles of everything recorded, to a known error.
+//!
+//! **Holds** a count for each bucket of the layout in [`Precision`], and beside them the exact sum,
+//! minimum and maximum, in nanoseconds.
+//! **Limits**: durations from 2^42 ns (73 minutes) on are counted in the last bucket and as
+//! [`Histogram::overflowed`]; at most 2^64 - 1 values, more are left out. Memory is 8 bytes for each
+//! bucket of the octaves between the shortest and the longest duration: about 12 KiB at
+//! [`Precision::COARSE`] for 100 µs to 0.4 s, and at most 36 KiB; 264 KiB at [`Precision::FINE`].
+//! **Invariant**: merging is exact. Histograms of many places, merged in any order, equal one that
+//! recorded everything, bucket for bucket.
+//! **Source**: Tene's `HdrHistogram` (2012) for the layout; the rule of ranks is in [`rank`].
+//! **Hurts when** a quantile is asked often of a fine histogram: the answer walks all buckets of the
+//! octaves seen. Ask once, keep the answer for a while.
+
+use crate::{Precision, counts::Counts, rank};
+use curtail_units::{Duration, Quantile};
+
+#[cfg(test)]
+mod tests;
+
+/// Durations counted in buckets of known relative width.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Histogram {
+    counts: Counts,
+    sum_ns: u128,
+    /// `u64::MAX` while empty.
+    min_ns: u64,
+    /// 0 while empty.
+    max_ns: u64,
+    overflowed: u64,
+}
+
+/// A bucket that holds at least one value: durations from `lower` up to but not including `upper`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// The shortest duration of the bucket.
+    pub lower: Duration,
+    /// The first duration that is too long for the bucket. The last bucket of all also holds
+    /// everything longer.
+    pub upper: Duration,
+    /// How many values the bucket holds.
+    pub count: u64,
+}
+
+/// What was to be subtracted is not a part of the histogram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotAPart;
+
+impl core::fmt::Display for NotAPart {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("the histogram lacks values that were to be subtracted: expected an earlier state of the same histogram")
+    }
+}
+
+impl core::error::Error for NotAPart {}
+
+impl Histogram {
+    /// An empty histogram. It takes no memory before the first value.
+    #[must_use]
+    pub const fn new(precision: Precision) -> Self {
+        Self {
+            counts: Counts::new(precision),
+            sum_ns: 0,
+            min_ns: u64::MAX,
+            max_ns: 0,
+            overflowed: 0,
+        }
+    }
+
+    /// How finely durations are told apart.
+    #[must_use]
+    pub const fn precision(&self) -> Precision {
+        self.counts.precision()
+    }
+
+    /// Records one `duration`.
+    #[inline]
+    pub fn record(&mut self, duration: Duration) {
+        self.record_n(duration, 1);
+    }
+
+    /// Records `duration` `n` times.
+    #[inline]
+    pub fn record_n(&mut self, duration: Duration, n: u64) {
+        let ns = duration.as_ns();
+        let n = self.counts.add(self.precision().index(ns), n);
+        if n == 0 {
+            return;
+        }
+        // Fewer than 2^64 values below 2^64 each: the sum fits.
+        self.sum_ns += u128::from(ns) * u128::from(n);
+        self.min_ns = self.min_ns.min(ns);
+        self.max_ns = self.max_ns.max(ns);
+        if duration >= Precision::END {
+            self.overflowed += n;
+        }
+    }
+
+    /// How many values were recorded.
+    #[must_use]
+    pub const fn count(&self) -> u64 {
+        self.counts.total()
+    }
+
+    /// How many of them were too long for a bucket of their own: a quantile among them reads as
+    /// 2^42 ns, which is too short.
+    #[must_use]
+    pub const fn overflowed(&self) -> u64 {
+        self.overflowed
+    }
+
+    /// The value with rank `ceil(q · n)`, off by at most [`Precision::error`] of itself; nothing when
+    /// the histogram is empty. Quantiles 0 and 1 are the exact minimum and maximum.
+    #[must_use]
+    pub fn quantile(&self, quantile: Quantile) -> Option<Duration> {
+        let rank = rank(quantile, self.count());
+        match rank {
+            1 => return self.min(),
+            _ if rank == self.count() => return self.max(),
+            _ => {}
+        }
+        let ns = self.precision().middle(self.counts.bucket_of_rank(rank)?);
+        Some(Duration::from_ns(ns.clamp(self.min_ns, self.max_ns)))
+    }
+
+    /// How many values were longer than `limit`. Values in the same bucket as `limit` cannot be told
+    /// from it and are not counted.
+    #[must_use]
+    pub fn count_above(&self, limit: Duration) -> u64 {
+        self.counts.total_after(self.precision().index(limit.as_ns()))
+    }
+
+    /// The shortest value; nothing when the histogram is empty.
+    #[must_use]
+    pub fn min(&self) -> Option<Duration> {
+        (self.count() > 0).then_some(Duration::from_ns(self.min_ns))
+    }
+
+    /// The longest value; nothing when the histogram is empty.
+    #[must_use]
+    pub fn max(&self) -> Option<Duration> {
+        (self.count() > 0).then_some(Duration::from_ns(self.max_ns))
+    }
+
+    /// The mean, rounded down to the nanosecond; nothing when the histogram is empty.
+    #[must_use]
+    pub fn mean(&self) -> Option<Duration> {
+        let mean = self.sum_ns.checked_div(u128::from(self.count()))?;
+        Some(saturating_ns(mean))
+    }
+
+    /// The sum of all values, at most [`Duration::MAX`] (584 years, which a large site spends in weeks:
+    /// [`Self::sum_secs_f64`] goes on).
+    #[must_use]
+    pub fn sum(&self) -> Duration {
+        saturating_ns(self.sum_ns)
+    }
+
+    /// The sum of all values in seconds, for a metric that counts for years.
+    #[must_use]
+    pub const fn sum_secs_f64(&self) -> f64 {
+        self.sum_ns as f64 / 1e9
+    }
+
+    /// Adds everything that `other` recorded. At the same precision nothing is lost; otherwise the
+    /// result has the coarser precision and equals a histogram that recorded everything at it.
+    pub fn merge(&mut self, other: &Self) {
+        self.counts.merge(&other.counts);
+        self.min_ns = self.min_ns.min(other.min_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+        // Saturating, for totals near 2^64, where the counts leave values out.
+        self.overflowed = self.overflowed.saturating_add(other.overflowed);
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+    }
+
+    /// Takes away what `part` recorded, where `part` is an earlier state of this histogram: what is left
+    /// was recorded since. The precision becomes the coarser of the two. Minimum and maximum are then
+    /// known to a bucket only.
+    ///
+    /// # Errors
+    /// When `part` holds a value that this histogram does not; it is then left as it was.
+    pub fn subtract(&mut self, part: &Self) -> Result<(), NotAPart> {
+        let precision = self.precision().min(part.precision());
+        let (mut whole, mut taken) = (self.counts.clone(), part.counts.clone());
+        whole.coarsen(precision);
+        taken.coarsen(precision);
+        let is_part = taken.is_within(&whole)
+            && part.sum_ns <= self.sum_ns
+            && part.overflowed <= self.overflowed;
+        if !is_part {
+            return Err(NotAPart);
+        }
+        whole.subtract(&taken);
+        self.counts = whole;
+        self.sum_ns -= part.sum_ns;
+        self.overflowed -= part.overflowed;
+        self.bound_extremes_by_buckets();
+        Ok(())
+    }
+
+    /// Lowers the precision to `precision`, as if everything had been recorded at it; does nothing when
+    /// `precision` is no coarser than the present one.
+    pub fn coarsen(&mut self, precision: Precision) {
+        self.counts.coarsen(precision);
+    }
+
+    /// Forgets every value; keeps the memory for the next ones.
+    pub fn clear(&mut self) {
+        self.counts.clear();
+        (self.sum_ns, self.min_ns, self.max_ns, self.overflowed) = (0, u64::MAX, 0, 0);
+    }
+
+    /// The buckets that hold a value, from the shortest durations to the longest.
+    pub fn buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + '_ {
+        self.counts.non_empty().map(|(index, count)| {
+            let (lower, width) = self.precision().bucket(index);
+            Bucket {
+                lower: Duration::from_ns(lower),
+                upper: Duration::from_ns(lower + width),
+                count,
+            }
+        })
+    }
+
+    /// A histogram of which only the counts of all buckets, in order, are known: every value is taken
+    /// for the middle of its bucket.
+    pub(crate) fn from_counts(
+        precision: Precision,
+        counts: impl Iterator<Item = u64>,
+        overflowed: u64,
+    ) -> Self {
+        let mut histogram = Self::new(precision);
+        for (index, count) in counts.enumerate().filter(|&(_, count)| count > 0) {
+            histogram.record_n(Duration::from_ns(precision.middle(index)), count);
+        }
+        histogram.overflowed = overflowed;
+        histogram
+    }
+
+    /// The counts alone, for a total that is kept beside several histograms.
+    pub(crate) const fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// After values were taken away: the extremes may be among them, but cannot lie outside the first
+    /// and the last bucket left, nor beyond the extremes before.
+    fn bound_extremes_by_buckets(&mut self) {
+        let mut left = self.counts.non_empty().map(|(index, _)| index);
+        let first = left.next();
+        let last = left.next_back().or(first);
+        drop(left);
+        let (Some(first), Some(last)) = (first, last) else {
+            self.clear();
+            return;
+        };
+        let middle = |index| self.precision().middle(index).clamp(self.min_ns, self.max_ns);
+        (self.min_ns, self.max_ns) = (middle(first), middle(last));
+    }
+}
+
+fn saturating_ns(ns: u128) -> Duration {
+    Duration::from_ns(u64::try_from(ns).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,52 @@
+//! Which of the sorted values a quantile means.
+
+use curtail_units::Quantile;
+
+/// The rank, from 1 to `count`, of the value at `quantile` among `count` sorted values: `ceil(q · n)`.
+///
+/// This is the smallest value that at least a share `q` of all values does not exceed; there is no
+/// interpolation, so the answer is a value that was seen. The product is taken down by its own
+/// rounding error first: 0.07 of 100 values is the 7th, although 0.07 as a float is a hair more.
+/// A `count` of 0 has no ranks; the answer is then 0. Above 2^52 values the rank is right to 2^-52 of it.
+#[must_use]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the product is at least 0, and a cast from float to integer saturates"
+)]
+pub fn rank(quantile: Quantile, count: u64) -> u64 {
+    if quantile.get() >= 1.0 {
+        return count;
+    }
+    let product = quantile.get() * count as f64;
+    let rank = libm::ceil(product * (1.0 - f64::EPSILON)) as u64;
+    rank.max(1).min(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rank;
+    use curtail_units::Quantile;
+
+    #[test]
+    fn a_decimal_share_of_a_round_number_is_the_rank_people_mean() {
+        for thousandths in 0..=1_000_u64 {
+            let quantile = Quantile::new(thousandths as f64 / 1_000.0).expect("at most 1");
+            for count in [1_000, 7_000, 1_000_000_000] {
+                let expected = (thousandths * (count / 1_000)).max(1);
+                assert_eq!(rank(quantile, count), expected, "{quantile} of {count}");
+            }
+        }
+    }
+
+    #[test]
+    fn between_two_ranks_the_higher_is_meant() {
+        let quantile = |q| Quantile::new(q).expect("a quantile");
+        assert_eq!(rank(quantile(0.5), 5), 3);
+        assert_eq!(rank(quantile(0.501), 1_001), 502);
+        assert_eq!(rank(quantile(0.99), 10), 10);
+        assert_eq!(rank(quantile(0.0), 10), 1);
+        assert_eq!(rank(quantile(1.0), u64::MAX), u64::MAX);
+        assert_eq!(rank(quantile(0.5), 0), 0);
+    }
+}

@@ -1,0 +1,136 @@
+//! A histogram of the last while.
+//!
+//! **Holds** a ring of histograms, one for each slot of time, and the running total of them all: a
+//! value is recorded in both, a quantile walks the total alone, and a slot that grows too old is
+//! subtracted from it.
+//! **Inputs**: the present [`Instant`] with every call, and durations.
+//! **Limits**: values are forgotten by the slot. The window holds the slot being filled and those
+//! before it, so a value stays for between `length - length / slots` and `length`. Memory is one
+//! histogram for each slot and one more, each as large as the octaves it saw: with ten slots at
+//! [`Precision::COARSE`], about 130 KiB for latencies between 100 µs and 0.4 s.
+//! **Cost**: recording adds to two histograms. Moving on by a slot subtracts one and clears it: some
+//! microseconds at [`Precision::FINE`], paid by the first call in the new slot. A pause of any length
+//! costs no more than the slots there are.
+//! **Invariant**: the total equals the slots merged, bucket for bucket.
+//! **Hurts when** traffic is so thin that the window holds few values: a quantile then is one of the
+//! few. Look at [`Window::count`] before believing a high quantile.
+
+use crate::{Histogram, Precision, counts::Counts, rank};
+use alloc::{vec, vec::Vec};
+use curtail_units::{Duration, Instant, Quantile};
+
+#[cfg(test)]
+mod tests;
+
+/// Durations recorded within the last `length`, give or take a slot.
+///
+/// Instants come from one clock and do not go back. Threads that read the clock and then wait for the
+/// lock around a window may still arrive slightly out of order, so an instant before the present slot
+/// counts as the present.
+#[derive(Clone, Debug)]
+pub struct Window {
+    slots: Vec<Histogram>,
+    /// The slot being filled; the oldest is the one after it.
+    current: usize,
+    /// When the present slot began.
+    began: Instant,
+    slot_length: Duration,
+    total: Counts,
+}
+
+impl Window {
+    /// An empty window over the last `length`, forgotten in `slots` steps.
+    ///
+    /// # Panics
+    /// When `slots` is zero, or `length` too short to give each slot a nanosecond: there would be no
+    /// time to remember.
+    #[must_use]
+    pub fn new(precision: Precision, length: Duration, slots: usize) -> Self {
+        let slot_ns = length.as_ns().checked_div(slots as u64).unwrap_or(0);
+        assert!(slot_ns > 0, "a window of {length} cannot be kept in {slots} slots");
+        Self {
+            slots: vec![Histogram::new(precision); slots],
+            current: 0,
+            began: Instant::ZERO,
+            slot_length: Duration::from_ns(slot_ns),
+            total: Counts::new(precision),
+        }
+    }
+
+    /// Records `duration` at `now`.
+    #[inline]
+    pub fn record(&mut self, now: Instant, duration: Duration) {
+        self.forget_before(now);
+        self.total.add(self.total.precision().index(duration.as_ns()), 1);
+        self.slots[self.current].record(duration);
+    }
+
+    /// How many values the window holds.
+    #[inline]
+    pub fn count(&mut self, now: Instant) -> u64 {
+        self.forget_before(now);
+        self.total.total()
+    }
+
+    /// The value with rank `ceil(q · n)` in the window, off by at most [`Precision::error`] of itself;
+    /// nothing when the window is empty. Quantiles 0 and 1 are the exact minimum and maximum.
+    pub fn quantile(&mut self, now: Instant, quantile: Quantile) -> Option<Duration> {
+        self.forget_before(now);
+        let count = self.total.total();
+        let (min, max) = (
+            self.slots.iter().filter_map(Histogram::min).min()?,
+            self.slots.iter().filter_map(Histogram::max).max()?,
+        );
+        let rank = rank(quantile, count);
+        match rank {
+            1 => return Some(min),
+            _ if rank == count => return Some(max),
+            _ => {}
+        }
+        let ns = self.total.precision().middle(self.total.bucket_of_rank(rank)?);
+        Some(Duration::from_ns(ns).clamp(min, max))
+    }
+
+    /// How many values of the window were longer than `limit`; those in the same bucket as `limit`
+    /// cannot be told from it and are not counted.
+    pub fn count_above(&mut self, now: Instant, limit: Duration) -> u64 {
+        self.forget_before(now);
+        self.total.total_after(self.total.precision().index(limit.as_ns()))
+    }
+
+    /// Everything the window holds, as a histogram of its own.
+    pub fn snapshot(&mut self, now: Instant) -> Histogram {
+        self.forget_before(now);
+        let mut merged = Histogram::new(self.total.precision());
+        for slot in &self.slots {
+            merged.merge(slot);
+        }
+        merged
+    }
+
+    /// Moves on to the slot of `now`. The comparison is all that a call within the same slot pays.
+    #[inline]
+    fn forget_before(&mut self, now: Instant) {
+        let elapsed = now.since(self.began);
+        if elapsed >= self.slot_length {
+            self.move_on(elapsed);
+        }
+    }
+
+    #[cold]
+    fn move_on(&mut self, elapsed: Duration) {
+        let steps = elapsed.as_ns() / self.slot_length.as_ns();
+        // Slots keep to multiples of their length, however irregular the calls are. The product is at
+        // most `elapsed`.
+        self.began = self.began + Duration::from_ns(steps * self.slot_length.as_ns());
+        let stale = usize::try_from(steps).unwrap_or(usize::MAX).min(self.slots.len());
+        for _ in 0..stale {
+            self.current = (self.current + 1) % self.slots.len();
+            let oldest = &mut self.slots[self.current];
+            if oldest.count() > 0 {
+                self.total.subtract(oldest.counts());
+                oldest.clear();
+            }
+        }
+    }
+}

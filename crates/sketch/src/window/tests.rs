@@ -1,0 +1,120 @@
+use super::Window;
+use crate::{
+    Histogram, Precision,
+    samples::{SHAPES, exact_quantile, quantiles},
+};
+use alloc::vec::Vec;
+use curtail_units::{Duration, Instant, Quantile, Rng};
+
+/// The plain way: keep every value with the slot of its instant.
+struct Oracle {
+    values: Vec<(u64, Duration)>,
+    slot_ns: u64,
+    slots: u64,
+}
+
+impl Oracle {
+    fn record(&mut self, now: Instant, duration: Duration) {
+        self.values.push((now.as_ns() / self.slot_ns, duration));
+    }
+
+    fn held(&mut self, now: Instant) -> Vec<Duration> {
+        let slot = now.as_ns() / self.slot_ns;
+        self.values.retain(|&(of, _)| slot - of < self.slots);
+        let mut held: Vec<_> = self.values.iter().map(|&(_, duration)| duration).collect();
+        held.sort_unstable();
+        held
+    }
+}
+
+/// The next instant: mostly within a slot, often the same instant, now and then a pause of many windows.
+fn step(rng: &mut Rng, slot_ns: u64) -> Duration {
+    let slot = slot_ns as f64;
+    Duration::from_ns_f64(match rng.below(100) {
+        0..30 => 0.0,
+        30..95 => 0.1 * slot * rng.exponential(),
+        95..99 => 3.0 * slot * rng.exponential(),
+        _ => 500.0 * slot * rng.exponential(),
+    })
+}
+
+#[test]
+fn a_window_agrees_with_every_value_kept_under_random_steps_of_time() {
+    for (length_ms, slots) in [(10_000, 10), (1_000, 1), (60_000, 7)] {
+        for shape in SHAPES {
+            let seed = length_ms + slots;
+            let mut rng = Rng::new(seed).split("steps");
+            let length = Duration::from_ms(length_ms);
+            let slot_ns = length.as_ns() / slots;
+            let slot_count = usize::try_from(slots).expect("a few");
+            let mut window = Window::new(Precision::COARSE, length, slot_count);
+            let mut oracle = Oracle { values: Vec::new(), slot_ns, slots };
+            let mut now = Instant::ZERO;
+            for duration in shape.sample(seed, 3_000) {
+                now = now + step(&mut rng, slot_ns);
+                if rng.chance(0.1) {
+                    compare(&mut window, &oracle.held(now), now);
+                }
+                window.record(now, duration);
+                oracle.record(now, duration);
+            }
+            compare(&mut window, &oracle.held(now), now);
+        }
+    }
+}
+
+fn compare(window: &mut Window, held: &[Duration], now: Instant) {
+    let mut expected = Histogram::new(Precision::COARSE);
+    for &duration in held {
+        expected.record(duration);
+    }
+    assert_eq!(window.count(now), held.len() as u64);
+    assert_eq!(window.snapshot(now), expected);
+    for quantile in quantiles() {
+        assert_eq!(window.quantile(now, quantile), expected.quantile(quantile), "{quantile}");
+    }
+    if !held.is_empty() {
+        let limit = exact_quantile(held, Quantile::P90);
+        assert_eq!(window.count_above(now, limit), expected.count_above(limit));
+    }
+}
+
+#[test]
+fn a_value_stays_for_at_least_the_length_less_a_slot_and_less_than_the_length() {
+    let mut window = Window::new(Precision::FINE, Duration::from_ms(1_000), 10);
+    let mut left_after = Vec::new();
+    for offset_ms in (0..100).step_by(9) {
+        let recorded = window.began + Duration::from_ms(100_000 + offset_ms);
+        window.record(recorded, Duration::from_ms(5));
+        let gone = (0..).map(Duration::from_ms).find(|&age| window.count(recorded + age) == 0);
+        left_after.push(gone.expect("values are forgotten"));
+    }
+    assert_eq!(left_after.iter().max(), Some(&Duration::from_ms(1_000)));
+    assert!(left_after.iter().all(|&age| age > Duration::from_ms(900)), "{left_after:?}");
+}
+
+#[test]
+fn an_empty_window_has_no_quantile_however_far_time_jumps() {
+    let mut window = Window::new(Precision::FINE, Duration::from_secs(10), 10);
+    assert_eq!(window.quantile(Instant::ZERO, Quantile::P50), None);
+    window.record(Instant::from_ns(1), Duration::from_ms(5));
+    assert_eq!(window.quantile(Instant::MAX, Quantile::P50), None);
+    window.record(Instant::MAX, Duration::from_ms(6));
+    assert_eq!(window.quantile(Instant::MAX, Quantile::P50), Some(Duration::from_ms(6)));
+}
+
+#[test]
+fn an_instant_before_the_present_slot_counts_as_the_present() {
+    let mut window = Window::new(Precision::FINE, Duration::from_secs(10), 10);
+    let now = Instant::from_ns(5_000_000_000);
+    window.record(now, Duration::from_ms(5));
+    window.record(Instant::from_ns(4_999_999_000), Duration::from_ms(6));
+    assert_eq!(window.count(now + Duration::from_ms(9_999)), 2);
+    assert_eq!(window.count(now + Duration::from_secs(10)), 0);
+}
+
+#[test]
+#[should_panic(expected = "a window of 10 s cannot be kept in 0 slots")]
+fn a_window_without_slots_is_refused() {
+    drop(Window::new(Precision::FINE, Duration::from_secs(10), 0));
+}
