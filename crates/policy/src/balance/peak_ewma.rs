@@ -1,0 +1,85 @@
+//! Peak EWMA: the latency of each replica as a mean that jumps up at once and decays slowly.
+//!
+//! **Decides** the cost of sending to a replica: latency × (attempts in flight + 1).
+//! **Inputs**: latencies of answered attempts, and the time that cancelled ones had lasted.
+//! **Limits**: 16 bytes a replica. A replica that was never seen costs nothing while it has no attempt in
+//! flight, so each is tried; with one in flight it costs [`UNSEEN`].
+//! **Source**: the rule of Finagle's `PeakEwma` balancer, after its description.
+//! **Hurts when** one odd request makes a good replica look bad for a while: the price of reacting at once.
+
+use crate::ReplicaId;
+use alloc::vec::Vec;
+use curtail_units::{Duration, Instant};
+
+/// The cost of a replica that has attempts in flight and has answered none.
+const UNSEEN: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Peak {
+    latency: Duration,
+    at: Instant,
+}
+
+/// The latencies of all replicas of an upstream.
+#[derive(Clone, Debug)]
+pub(crate) struct PeakEwma {
+    decay: Duration,
+    peaks: Vec<Peak>,
+}
+
+impl PeakEwma {
+    pub(crate) fn new(decay: Duration, replicas: usize) -> Self {
+        Self { decay, peaks: alloc::vec![Peak::default(); replicas] }
+    }
+
+    pub(crate) fn observe(&mut self, id: ReplicaId, now: Instant, latency: Duration) {
+        let weight = self.weight(id, now);
+        let peak = &mut self.peaks[id.index()];
+        let mean = peak.latency.mul_f64(weight) + latency.mul_f64(1.0 - weight);
+        *peak = Peak { latency: mean.max(latency), at: now };
+    }
+
+    pub(crate) fn cost(&self, id: ReplicaId, now: Instant, in_flight: u32) -> Duration {
+        let peak = &self.peaks[id.index()];
+        if peak.latency == Duration::ZERO {
+            return UNSEEN.mul_f64(f64::from(in_flight));
+        }
+        peak.latency.mul_f64(self.weight(id, now) * f64::from(in_flight + 1))
+    }
+
+    /// How much of what was known is left at `now`.
+    fn weight(&self, id: ReplicaId, now: Instant) -> f64 {
+        let age = now.since(self.peaks[id.index()].at);
+        libm::exp(-age.as_ns_f64() / self.decay.as_ns_f64().max(1.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PeakEwma;
+    use crate::ReplicaId;
+    use curtail_units::{Duration, Instant};
+
+    #[test]
+    fn it_jumps_to_a_peak_and_decays_by_its_time_constant() {
+        let id = ReplicaId(0);
+        let mut ewma = PeakEwma::new(Duration::from_secs(10), 1);
+        let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
+        ewma.observe(id, at(1), Duration::from_ms(10));
+        ewma.observe(id, at(1), Duration::from_ms(100));
+        assert_eq!(ewma.cost(id, at(1), 0), Duration::from_ms(100));
+        assert_eq!(ewma.cost(id, at(1), 2), Duration::from_ms(300));
+        let decayed = ewma.cost(id, at(11), 0).as_ms_f64();
+        assert!((decayed - 100.0 / core::f64::consts::E).abs() < 0.001, "{decayed}");
+        ewma.observe(id, at(11), Duration::from_ms(10));
+        let mixed = ewma.cost(id, at(11), 0).as_ms_f64();
+        assert!(mixed > 36.0 && mixed < 44.0, "{mixed}");
+    }
+
+    #[test]
+    fn a_replica_never_seen_is_tried_once() {
+        let ewma = PeakEwma::new(Duration::from_secs(10), 1);
+        assert_eq!(ewma.cost(ReplicaId(0), Instant::ZERO, 0), Duration::ZERO);
+        assert_eq!(ewma.cost(ReplicaId(0), Instant::ZERO, 1), Duration::from_secs(1));
+    }
+}

@@ -1,0 +1,190 @@
+//! The budget: what bounds extra attempts.
+//!
+//! **Decides** whether an extra attempt (hedge or retry) may be sent.
+//! **Inputs**: requests as they arrive, extra attempts as they are sent; both counted over a rolling
+//! window of [`BudgetConfig::window`].
+//! **Limits**: at any moment the extra attempts of the window are at most `ratio` × its requests. A
+//! retry after a failure may in addition use the `reserve`, so that an upstream with few requests can
+//! still be retried; a hedge may not: it is a convenience, and its bound is strict.
+//! **Invariant** `extra-within-budget`: a granted attempt never lifts the window's extra attempts above
+//! its bound.
+//! **Source**: Finagle's `BackupRequestFilter` has the two budgets; the window instead of a leaking
+//! bucket is ours, because its bound can be checked from the journal alone.
+//! **Hurts when** everything is slow: then no budget is large enough, extra attempts only add load, and
+//! this is what stops them.
+
+use crate::Reason;
+use curtail_units::{Duration, Instant, Ratio};
+use serde::{Deserialize, Serialize};
+
+/// How many extra attempts an upstream allows.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BudgetConfig {
+    /// Extra attempts for each request, over the window.
+    pub ratio: Ratio,
+    /// How far back requests and extra attempts are counted.
+    pub window: Duration,
+    /// Retries that are allowed in each window even when `ratio` allows none.
+    pub reserve: u32,
+}
+
+impl Default for BudgetConfig {
+    fn default() -> Self {
+        Self {
+            ratio: Ratio::new(0.02).expect("0.02 is a ratio"),
+            window: Duration::from_secs(10),
+            reserve: 10,
+        }
+    }
+}
+
+/// What an extra attempt is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The request is slow.
+    Hedge,
+    /// The request failed.
+    Retry,
+}
+
+/// The window is counted in this many slots; one more is being filled.
+const SLOTS: usize = 10;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    requests: u64,
+    extra: u64,
+}
+
+/// Counts requests and extra attempts over a rolling window.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    config: BudgetConfig,
+    slots: [Slot; SLOTS],
+    /// The sum of all slots.
+    total: Slot,
+    /// The slot of the present, counted from the driver's beginning.
+    present: u64,
+}
+
+impl Budget {
+    /// A budget with nothing counted yet.
+    #[must_use]
+    pub fn new(config: BudgetConfig) -> Self {
+        Self { config, slots: [Slot::default(); SLOTS], total: Slot::default(), present: 0 }
+    }
+
+    /// Counts a request.
+    pub fn request(&mut self, now: Instant) {
+        let slot = self.slot(now);
+        slot.requests += 1;
+        self.total.requests += 1;
+    }
+
+    /// Grants an extra attempt and counts it, or says why not.
+    ///
+    /// # Errors
+    /// [`Reason::BudgetSpent`] with the window's counts.
+    pub fn withdraw(&mut self, now: Instant, purpose: Purpose) -> Result<(), Reason> {
+        self.slot(now);
+        let share = self.config.ratio.get() * self.total.requests as f64;
+        let allowed = match purpose {
+            Purpose::Hedge => share,
+            Purpose::Retry => share.max(f64::from(self.config.reserve)),
+        };
+        if (self.total.extra + 1) as f64 > allowed {
+            return Err(Reason::BudgetSpent {
+                extra: self.total.extra,
+                requests: self.total.requests,
+                ratio: self.config.ratio,
+            });
+        }
+        self.slot(now).extra += 1;
+        self.total.extra += 1;
+        Ok(())
+    }
+
+    /// Requests and extra attempts within the window that ends now.
+    pub fn counts(&mut self, now: Instant) -> (u64, u64) {
+        self.slot(now);
+        (self.total.requests, self.total.extra)
+    }
+
+    /// The slot of `now`, after those that have left the window are forgotten.
+    fn slot(&mut self, now: Instant) -> &mut Slot {
+        let slot_ns = (self.config.window.as_ns() / SLOTS as u64).max(1);
+        let present = now.as_ns() / slot_ns;
+        let index = |slot: u64| (slot % SLOTS as u64) as usize;
+        let passed = (present - self.present).min(SLOTS as u64);
+        for slot in present - passed + 1..=present {
+            let gone = core::mem::take(&mut self.slots[index(slot)]);
+            self.total.requests -= gone.requests;
+            self.total.extra -= gone.extra;
+        }
+        self.present = present;
+        &mut self.slots[index(present)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Budget, BudgetConfig, Purpose};
+    use crate::Reason;
+    use curtail_units::{Duration, Instant, Ratio, Rng};
+
+    fn budget() -> Budget {
+        Budget::new(BudgetConfig {
+            ratio: Ratio::new(0.02).expect("a ratio"),
+            window: Duration::from_secs(10),
+            reserve: 3,
+        })
+    }
+
+    #[test]
+    fn a_hedge_needs_fifty_requests_and_a_retry_has_its_reserve() {
+        let now = Instant::from_ns(1);
+        let mut budget = budget();
+        assert!(matches!(budget.withdraw(now, Purpose::Hedge), Err(Reason::BudgetSpent { .. })));
+        (0..49).for_each(|_| budget.request(now));
+        assert!(budget.withdraw(now, Purpose::Hedge).is_err());
+        budget.request(now);
+        assert_eq!(budget.withdraw(now, Purpose::Hedge), Ok(()));
+        assert!(budget.withdraw(now, Purpose::Hedge).is_err());
+        assert_eq!(budget.withdraw(now, Purpose::Retry), Ok(()));
+        assert_eq!(budget.withdraw(now, Purpose::Retry), Ok(()));
+        assert!(budget.withdraw(now, Purpose::Retry).is_err(), "the reserve is three in all");
+    }
+
+    #[test]
+    fn what_is_older_than_the_window_is_forgotten() {
+        let mut budget = budget();
+        (0..100).for_each(|_| budget.request(Instant::ZERO));
+        let later = Instant::ZERO + Duration::from_secs(11);
+        assert_eq!(budget.counts(later), (0, 0));
+        assert!(budget.withdraw(later, Purpose::Hedge).is_err());
+        assert_eq!(
+            budget.counts(Instant::from_ns(u64::MAX / 2)),
+            (0, 0),
+            "a long silence is cheap"
+        );
+    }
+
+    #[test]
+    fn extra_within_budget_whatever_the_order() {
+        let seed = 11;
+        let mut rng = Rng::new(seed);
+        let mut budget = budget();
+        let mut now = Instant::ZERO;
+        for _ in 0..100_000 {
+            now = now + Duration::from_us(rng.below(5_000) as u64);
+            if rng.chance(0.9) {
+                budget.request(now);
+            } else {
+                let before = budget.counts(now);
+                let granted = budget.withdraw(now, Purpose::Hedge).is_ok();
+                let bound = 0.02 * before.0 as f64;
+                assert_eq!(granted, (before.1 + 1) as f64 <= bound, "seed {seed}, {before:?}");
+            }
+        }
+    }
+}

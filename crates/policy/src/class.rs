@@ -1,0 +1,48 @@
+//! Service classes: who waits behind whom.
+
+use serde::{Deserialize, Serialize};
+
+/// How urgent a request is; the order is the order of service.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// A person waits for it.
+    #[default]
+    Interactive,
+    /// A program waits for it; also the class of a hedge, so that it never delays a first attempt.
+    Batch,
+    /// Nobody waits for it.
+    Background,
+}
+
+impl Class {
+    /// All classes, the most urgent first.
+    pub const ALL: [Self; 3] = [Self::Interactive, Self::Batch, Self::Background];
+
+    /// The next less urgent class; the least urgent one stays as it is.
+    #[must_use]
+    pub const fn lower(self) -> Self {
+        match self {
+            Self::Interactive => Self::Batch,
+            Self::Batch | Self::Background => Self::Background,
+        }
+    }
+
+    /// The word for it in headers, metrics and configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Interactive => "interactive",
+            Self::Batch => "batch",
+            Self::Background => "background",
+        }
+    }
+
+    /// The class with that name, if there is one.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|class| class.name() == name)
+    }
+}

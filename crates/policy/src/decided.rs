@@ -1,0 +1,103 @@
+//! What a machine at the root wants done, and the names of those it is done to.
+
+use crate::{Choice, Class, Failure, Tie};
+use serde::{Deserialize, Serialize};
+
+/// A replica, by its place in the upstream's list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ReplicaId(pub u16);
+
+impl ReplicaId {
+    /// The place in the list.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    pub(crate) fn at(index: usize) -> Self {
+        Self(u16::try_from(index).expect("an upstream holds at most REPLICAS_MAX replicas"))
+    }
+}
+
+/// An attempt, by its place among the attempts of its own request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AttemptId(pub u8);
+
+impl AttemptId {
+    /// The place among the attempts.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A probe, by its number within the upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ProbeId(pub u64);
+
+/// An effect and the reason for it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Decided<E, R> {
+    /// What to do.
+    pub effect: E,
+    /// Why, with the numbers that were compared.
+    pub reason: R,
+}
+
+/// What the driver of a [`crate::Call`] or an [`crate::Upstream`] is asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// Send an attempt.
+    Send {
+        /// The new attempt.
+        attempt: AttemptId,
+        /// Where it goes.
+        replica: ReplicaId,
+        /// Why there.
+        choice: Choice,
+        /// The class it is marked with.
+        class: Class,
+        /// What the leaf must know when this is one copy of a tie.
+        tie: Option<Tie>,
+    },
+    /// Stop an attempt, or throw away the answer that is held for it.
+    Cancel {
+        /// Which one.
+        attempt: AttemptId,
+    },
+    /// Give the client this attempt's answer.
+    Answer {
+        /// Whose answer.
+        attempt: AttemptId,
+    },
+    /// Tell the client that there is no answer.
+    Fail {
+        /// What stood in the way last.
+        why: Unanswered,
+    },
+    /// Do nothing: a remedy was due and decided against. The reason says why, so that it can be counted.
+    Hold,
+    /// Ask a replica's leaf for its load.
+    Probe {
+        /// The new probe.
+        probe: ProbeId,
+        /// Whom to ask.
+        replica: ReplicaId,
+    },
+}
+
+/// Why a request ends without an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unanswered {
+    /// The upstream has no replica.
+    NoReplica,
+    /// The request's own time ran out.
+    TimedOut,
+    /// The last attempt failed, and no further one is allowed.
+    Failed(Failure),
+}

@@ -1,0 +1,60 @@
+//! Hedged requests: a second attempt after a delay.
+//!
+//! **Decides** how long a request waits before its hedge is due.
+//! **Inputs**: a quantile of the upstream's own recent latencies (time from sending an attempt to its
+//! answer; attempts that were cancelled count with the time they had lasted, else the slow ones would
+//! vanish from the estimate and the delay would drift down).
+//! **Limits**: the delay lies in [`HedgeConfig::delay_min`], [`HedgeConfig::delay_max`]; one request has
+//! at most [`HedgeConfig::hedges_max`] hedges, each on a replica that has no attempt of it yet, each paid
+//! from the [`crate::budget`].
+//! **Invariants** `hedge-other-replica`, `hedge-within-budget`.
+//! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, page 77 ("hedged requests": the
+//! p95 of the class as delay, about 5 % load). The cap follows Cassandra's `MIN(99PERCENTILE, 35MS)`
+//! (CASSANDRA-14293: one bad replica drags a bare percentile up).
+//! **Hurts when** copies are slow together (a heavy request is heavy everywhere): the hedge then costs
+//! and gains nothing; and near saturation, where extra attempts feed the queues they wait in.
+
+use crate::Reason;
+use curtail_units::{Duration, Quantile};
+use serde::{Deserialize, Serialize};
+
+/// When an upstream's requests are hedged.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HedgeConfig {
+    /// The hedge is due when the request is slower than this quantile of recent latencies. About
+    /// 1 − quantile of the requests become due, so it goes with the budget's ratio.
+    pub quantile: Quantile,
+    /// The delay is never shorter than this.
+    pub delay_min: Duration,
+    /// The delay is never longer than this; also the delay while too few latencies are known.
+    pub delay_max: Duration,
+    /// Hedges of one request.
+    pub hedges_max: u8,
+}
+
+impl Default for HedgeConfig {
+    fn default() -> Self {
+        Self {
+            quantile: Quantile::new(0.98).expect("0.98 is a quantile"),
+            delay_min: Duration::from_ms(1),
+            delay_max: Duration::from_secs(1),
+            hedges_max: 1,
+        }
+    }
+}
+
+/// How long a request waits before its hedge is due, given the `estimate` of the configured quantile.
+#[must_use]
+pub fn delay(config: &HedgeConfig, estimate: Option<Duration>) -> Duration {
+    estimate.map_or(config.delay_max, |e| e.max(config.delay_min).min(config.delay_max))
+}
+
+/// Why a hedge was due after `delay` when the request had the given `age`.
+#[must_use]
+pub fn reason(config: &HedgeConfig, delay: Duration, age: Duration) -> Reason {
+    if delay < config.delay_max {
+        Reason::SlowerThanQuantile { age, delay, quantile: config.quantile }
+    } else {
+        Reason::SlowerThanCap { age, cap: config.delay_max }
+    }
+}

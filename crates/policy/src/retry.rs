@@ -1,0 +1,105 @@
+//! Retries: a further attempt after one that failed.
+//!
+//! **Decides** how long an attempt may take, whether a failed one is followed by another, and after
+//! which wait.
+//! **Inputs**: what happened to the attempt; a quantile of the upstream's recent latencies.
+//! **Limits**: at most [`RetryConfig::retries_max`] retries a request, paid from the same
+//! [`crate::budget`] as hedges. An attempt that never reached a server is not extra load: its retry
+//! costs no budget, and goes at once to another replica if there is one.
+//! **Invariants** `repeat-only-if-safe`: what a server may have executed is sent again only when the
+//! request may be sent twice; `timeout-needs-a-successor`: an attempt is given up for its age only when
+//! the budget grants the one that follows, so a timeout never makes an error by itself.
+//! **Source**: Google Cloud, "Identifying causes of app latency" (timeout slightly above p99, so that
+//! under 1 % is retried; truncated exponential backoff); full jitter: Brooker, "Exponential backoff and
+//! jitter", AWS Architecture Blog, 2015.
+//! **Hurts when** the upstream fails because of load: every retry is more of it. Hence the budget.
+
+use curtail_units::{Duration, Quantile, Rng};
+use serde::{Deserialize, Serialize};
+
+/// How an upstream's failed attempts are followed by others.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RetryConfig {
+    /// Retries of one request.
+    pub retries_max: u8,
+    /// The bound on the wait before the first retry; it doubles with each.
+    pub backoff: Duration,
+    /// The bound on the wait before any retry.
+    pub backoff_max: Duration,
+    /// The time that one attempt is given; absent: only the request's own timeout ends it.
+    pub attempt_timeout: Option<AttemptTimeoutConfig>,
+}
+
+impl Default for RetryConfig {
+    fn default() -> Self {
+        Self {
+            retries_max: 2,
+            backoff: Duration::from_ms(10),
+            backoff_max: Duration::from_secs(1),
+            attempt_timeout: Some(AttemptTimeoutConfig::default()),
+        }
+    }
+}
+
+/// The time that one attempt is given.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AttemptTimeoutConfig {
+    /// The timeout is this quantile of recent latencies: 0.995 gives up one in two hundred.
+    pub quantile: Quantile,
+    /// The timeout is never shorter than this.
+    pub timeout_min: Duration,
+    /// The timeout is never longer than this; also the timeout while too few latencies are known.
+    pub timeout_max: Duration,
+}
+
+impl Default for AttemptTimeoutConfig {
+    fn default() -> Self {
+        Self {
+            quantile: Quantile::new(0.995).expect("0.995 is a quantile"),
+            timeout_min: Duration::from_ms(100),
+            timeout_max: Duration::from_secs(5),
+        }
+    }
+}
+
+/// How long an attempt may take, given the `estimate` of the configured quantile.
+#[must_use]
+pub fn attempt_timeout(config: &AttemptTimeoutConfig, estimate: Option<Duration>) -> Duration {
+    estimate.map_or(config.timeout_max, |e| e.max(config.timeout_min).min(config.timeout_max))
+}
+
+/// The wait before the `nth` retry (from 1): uniform between zero and `backoff` × 2^(nth − 1), truncated.
+pub fn backoff(config: &RetryConfig, nth: u8, rng: &mut Rng) -> Duration {
+    let doubled = config.backoff.mul_f64(libm::exp2(f64::from(nth.saturating_sub(1))));
+    doubled.min(config.backoff_max).mul_f64(rng.unit())
+}
+
+/// The largest number of attempts that a single request can cause, and the largest average over a window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Amplification {
+    /// Attempts of one request at most.
+    pub attempts_max: u32,
+    /// Attempts a request, averaged over the budget's window, when every attempt fails or is slow and the
+    /// window holds many requests.
+    pub average_max: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{RetryConfig, backoff};
+    use curtail_units::{Duration, Rng};
+
+    #[test]
+    fn backoff_doubles_is_truncated_and_uses_the_full_range() {
+        let config = RetryConfig { backoff_max: Duration::from_ms(25), ..RetryConfig::default() };
+        let mut rng = Rng::new(5);
+        for (nth, bound_ms) in [(1, 10), (2, 20), (3, 25), (200, 25)] {
+            let draws = [(); 1000].map(|()| backoff(&config, nth, &mut rng));
+            let longest = draws.iter().max().copied().expect("a thousand draws");
+            let shortest = draws.iter().min().copied().expect("a thousand draws");
+            assert!(longest <= Duration::from_ms(bound_ms), "{nth}: {longest}");
+            assert!(longest > Duration::from_ms(bound_ms).mul_f64(0.98), "{nth}: {longest}");
+            assert!(shortest < Duration::from_ms(bound_ms).mul_f64(0.02), "{nth}: {shortest}");
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! What the requests to one upstream share: its replicas, their balance, the recent latencies, the budget.
+//!
+//! An [`Upstream`] has the one shape of every machine, and lends itself to the [`Call`](crate::Call)s of
+//! its requests; the effects of both come out of [`Upstream::poll_effect`], because a driver drains them
+//! right after each event, so whose they are is never in doubt.
+//!
+//! **Limits**: [`crate::REPLICAS_MAX`] replicas; the window of latencies takes some 60 KB.
+
+use crate::balance::{Balance, BalanceConfig, Choice};
+use crate::budget::{Budget, BudgetConfig};
+use crate::hedge::{self, HedgeConfig};
+use crate::replica::Replicas;
+use crate::retry::{self, Amplification, AttemptTimeoutConfig, RetryConfig};
+use crate::tie::{MessageDelay, TieConfig, TieId};
+use crate::{ATTEMPTS_MAX, Decided, Effect, Load, ProbeId, Reason, ReplicaId};
+use alloc::collections::VecDeque;
+use curtail_sketch::{Precision, Window};
+use curtail_units::{Duration, Instant, Quantile, Rng};
+use serde::{Deserialize, Serialize};
+
+/// Latencies reach back this far.
+const LATENCY_WINDOW: Duration = Duration::from_secs(10);
+
+/// The window of latencies moves on in this many steps.
+const LATENCY_SLOTS: usize = 10;
+
+/// A quantile is believed from this many latencies on: 1 / (1 − 0.99), so that a p99 rests on something.
+const SAMPLES_MIN: u64 = 100;
+
+/// A quantile is computed again after this time: a hundredth of the window.
+const ESTIMATE_AGE_MAX: Duration = Duration::from_ms(100);
+
+/// How an upstream is treated. Each technique that is absent is off.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UpstreamConfig {
+    /// How attempts are spread over the replicas.
+    pub balance: BalanceConfig,
+    /// Second attempts for slow requests.
+    pub hedge: Option<HedgeConfig>,
+    /// Two copies queued at once.
+    pub tie: Option<TieConfig>,
+    /// Further attempts after failed ones.
+    pub retry: Option<RetryConfig>,
+    /// What bounds hedges and retries together.
+    pub budget: BudgetConfig,
+    /// A request without an answer after this time fails.
+    pub timeout: Duration,
+}
+
+impl Default for UpstreamConfig {
+    fn default() -> Self {
+        Self {
+            balance: BalanceConfig::default(),
+            hedge: Some(HedgeConfig::default()),
+            tie: None,
+            retry: Some(RetryConfig::default()),
+            budget: BudgetConfig::default(),
+            timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+impl UpstreamConfig {
+    /// Every technique off: one attempt, to a replica drawn by `balance`.
+    #[must_use]
+    pub fn plain(balance: BalanceConfig) -> Self {
+        Self { balance, hedge: None, tie: None, retry: None, ..Self::default() }
+    }
+
+    /// The most attempts that requests can be turned into.
+    #[must_use]
+    pub fn amplification(&self) -> Amplification {
+        let tie = u32::from(self.tie.is_some());
+        let hedges = self.hedge.map_or(0, |hedge| u32::from(hedge.hedges_max));
+        let retries = self.retry.map_or(0, |retry| u32::from(retry.retries_max));
+        let extra = hedges + retries;
+        Amplification {
+            attempts_max: (1 + tie + extra)
+                .min(u32::try_from(ATTEMPTS_MAX).expect("a small number")),
+            average_max: f64::from(1 + tie) + f64::from(extra).min(self.budget.ratio.get()),
+        }
+    }
+}
+
+/// Something happened to the upstream that is not the business of one request.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UpstreamEvent {
+    /// A leaf answered a probe.
+    ProbeAnswered {
+        /// Who.
+        replica: ReplicaId,
+        /// What it said.
+        load: Load,
+    },
+    /// A probe was not answered in time.
+    ProbeTimedOut {
+        /// By whom.
+        replica: ReplicaId,
+    },
+    /// The replica answered that it knows no probes: there is no leaf in front of it.
+    ProbeUnknown {
+        /// Who.
+        replica: ReplicaId,
+    },
+    /// A message between root and leaf was timed.
+    MessageTimed {
+        /// Its time in one direction.
+        one_way: Duration,
+    },
+    /// The polled instant has come.
+    Woke,
+}
+
+/// A quantile of the recent latencies, computed now and then.
+#[derive(Clone, Copy, Debug)]
+struct Estimate {
+    quantile: Quantile,
+    value: Option<Duration>,
+    stale_at: Instant,
+}
+
+impl Estimate {
+    const fn new(quantile: Quantile) -> Self {
+        Self { quantile, value: None, stale_at: Instant::ZERO }
+    }
+
+    fn get(&mut self, latencies: &mut Window, now: Instant) -> Option<Duration> {
+        if now >= self.stale_at {
+            let enough = latencies.count(now) >= SAMPLES_MIN;
+            self.value = enough.then(|| latencies.quantile(now, self.quantile)).flatten();
+            self.stale_at = now + ESTIMATE_AGE_MAX;
+        }
+        self.value
+    }
+}
+
+/// What the requests to one upstream share.
+#[derive(Clone, Debug)]
+pub struct Upstream {
+    config: UpstreamConfig,
+    balance: Balance,
+    replicas: Replicas,
+    latencies: Window,
+    hedge_estimate: Option<Estimate>,
+    timeout_estimate: Option<Estimate>,
+    message_delay: Option<MessageDelay>,
+    budget: Budget,
+    effects: VecDeque<Decided<Effect, Reason>>,
+    probes_sent: u64,
+    balance_rng: Rng,
+    retry_rng: Rng,
+    tie_rng: Rng,
+}
+
+impl Upstream {
+    /// An upstream of `replicas` replicas; all its randomness follows from `rng`.
+    ///
+    /// # Panics
+    /// With more than [`crate::REPLICAS_MAX`] replicas.
+    #[must_use]
+    pub fn new(config: UpstreamConfig, replicas: usize, rng: &Rng) -> Self {
+        let attempt_timeout = config.retry.and_then(|retry| retry.attempt_timeout);
+        Self {
+            balance: Balance::new(&config.balance, replicas, rng),
+            replicas: Replicas::new(replicas),
+            latencies: Window::new(Precision::COARSE, LATENCY_WINDOW, LATENCY_SLOTS),
+            hedge_estimate: config.hedge.map(|hedge| Estimate::new(hedge.quantile)),
+            timeout_estimate: attempt_timeout.map(|timeout| Estimate::new(timeout.quantile)),
+            message_delay: config.tie.map(MessageDelay::new),
+            budget: Budget::new(config.budget),
+            effects: VecDeque::with_capacity(8),
+            probes_sent: 0,
+            balance_rng: rng.split("balance"),
+            retry_rng: rng.split("retry"),
+            tie_rng: rng.split("tie"),
+            config,
+        }
+    }
+
+    /// How it is treated.
+    #[must_use]
+    pub const fn config(&self) -> &UpstreamConfig {
+        &self.config
+    }
+
+    /// Attempts in flight on `replica` from this root.
+    #[must_use]
+    pub fn in_flight(&self, replica: ReplicaId) -> u32 {
+        self.replicas.get(replica).in_flight
+    }
+
+    /// Requests and extra attempts within the budget's window.
+    pub fn budget_counts(&mut self, now: Instant) -> (u64, u64) {
+        self.budget.counts(now)
+    }
+
+    /// A quantile of the recent latencies, if any are known.
+    pub fn latency(&mut self, now: Instant, quantile: Quantile) -> Option<Duration> {
+        self.latencies.quantile(now, quantile)
+    }
+
+    /// The delay that a request arriving now waits before its hedge is due, if it is hedged at all.
+    pub fn hedge_delay(&mut self, now: Instant) -> Option<Duration> {
+        let estimate = self.hedge_estimate.as_mut()?.get(&mut self.latencies, now);
+        self.config.hedge.as_ref().map(|config| hedge::delay(config, estimate))
+    }
+
+    /// Takes note of an event that is not the business of one request.
+    pub fn handle(&mut self, now: Instant, event: UpstreamEvent) {
+        match event {
+            UpstreamEvent::MessageTimed { one_way } => {
+                if let Some(delay) = &mut self.message_delay {
+                    delay.observe(one_way);
+                }
+            }
+            UpstreamEvent::ProbeAnswered { replica, load } => {
+                if let Balance::Prequal(prequal) = &mut self.balance {
+                    prequal.answered(replica, load, now);
+                }
+            }
+            UpstreamEvent::ProbeUnknown { replica } => {
+                if let Balance::Prequal(prequal) = &mut self.balance {
+                    prequal.has_no_leaf(replica);
+                }
+            }
+            // An entry that is not refreshed grows old and leaves the pool: nothing to do.
+            UpstreamEvent::ProbeTimedOut { .. } => {}
+            UpstreamEvent::Woke => {
+                if let Balance::Prequal(prequal) = &mut self.balance {
+                    prequal.woke(now);
+                }
+            }
+        }
+        self.drain_probes();
+    }
+
+    /// What to do next, and why; drained before the next event.
+    pub fn poll_effect(&mut self) -> Option<Decided<Effect, Reason>> {
+        self.effects.pop_front()
+    }
+
+    /// When to send [`UpstreamEvent::Woke`].
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match &self.balance {
+            Balance::Prequal(prequal) => prequal.poll_timeout(),
+            Balance::RoundRobin { .. }
+            | Balance::Random
+            | Balance::LeastRequest
+            | Balance::PeakEwma(_) => None,
+        }
+    }
+
+    fn drain_probes(&mut self) {
+        let Balance::Prequal(prequal) = &mut self.balance else { return };
+        while let Some((replica, reason)) = prequal.poll_probe() {
+            let effect = Effect::Probe { probe: ProbeId(self.probes_sent), replica };
+            self.probes_sent += 1;
+            self.effects.push_back(Decided { effect, reason });
+        }
+    }
+}
+
+/// What a [`Call`](crate::Call) borrows.
+impl Upstream {
+    pub(crate) fn decide(&mut self, effect: Effect, reason: Reason) {
+        self.effects.push_back(Decided { effect, reason });
+    }
+
+    pub(crate) fn assert_drained(&self) {
+        debug_assert!(self.effects.is_empty(), "effects are drained before the next event");
+    }
+
+    pub(crate) const fn budget(&mut self) -> &mut Budget {
+        &mut self.budget
+    }
+
+    pub(crate) fn choose(
+        &mut self,
+        now: Instant,
+        exclude: &[ReplicaId],
+    ) -> Option<(ReplicaId, Choice)> {
+        self.balance.choose(&self.replicas, &mut self.balance_rng, now, exclude)
+    }
+
+    /// A request has arrived and its first attempt is decided.
+    pub(crate) fn request_sent(&mut self, now: Instant) {
+        if let Balance::Prequal(prequal) = &mut self.balance {
+            prequal.request_sent(&self.replicas, now);
+            self.drain_probes();
+        }
+    }
+
+    pub(crate) fn attempt_sent(&mut self, replica: ReplicaId) {
+        self.replicas.get_mut(replica).in_flight += 1;
+    }
+
+    /// An attempt was answered well after `latency`.
+    pub(crate) fn attempt_succeeded(
+        &mut self,
+        replica: ReplicaId,
+        now: Instant,
+        latency: Duration,
+    ) {
+        self.replicas.get_mut(replica).succeeded();
+        self.attempt_observed(replica, now, latency);
+    }
+
+    /// An attempt had lasted `latency` when it was answered, or given up for being slow.
+    pub(crate) fn attempt_observed(&mut self, replica: ReplicaId, now: Instant, latency: Duration) {
+        self.latencies.record(now, latency);
+        self.balance.observed(replica, now, latency);
+    }
+
+    pub(crate) fn attempt_failed(&mut self, replica: ReplicaId, now: Instant) {
+        self.replicas.get_mut(replica).failed(now);
+    }
+
+    /// An attempt is no longer in flight.
+    pub(crate) fn attempt_ended(&mut self, replica: ReplicaId) {
+        let in_flight = &mut self.replicas.get_mut(replica).in_flight;
+        debug_assert!(*in_flight > 0, "each attempt ends once");
+        *in_flight = in_flight.saturating_sub(1);
+    }
+
+    pub(crate) fn attempt_timeout(&mut self, now: Instant) -> Option<Duration> {
+        let config: &AttemptTimeoutConfig = self.config.retry.as_ref()?.attempt_timeout.as_ref()?;
+        let estimate = self.timeout_estimate.as_mut()?.get(&mut self.latencies, now);
+        Some(retry::attempt_timeout(config, estimate))
+    }
+
+    pub(crate) fn backoff(&mut self, nth: u8) -> Duration {
+        self.config
+            .retry
+            .as_ref()
+            .map_or(Duration::ZERO, |config| retry::backoff(config, nth, &mut self.retry_rng))
+    }
+
+    /// The name of a new tie and the time between its copies, if requests are tied.
+    pub(crate) fn tie(&mut self) -> Option<(TieId, Duration)> {
+        let delay = self.message_delay.as_ref()?.between_copies();
+        Some((TieId(self.tie_rng.next_u64()), delay))
+    }
+}
