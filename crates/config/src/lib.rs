@@ -1,1 +1,82 @@
-//! config
+//! Configuration: YAML text into typed values, with every mistake named at once.
+//!
+//! Whoever needs a configuration writes one function that takes a [`Section`] and returns its typed
+//! value. It names each key once, with its type, its meaning and its default:
+//!
+//! ```
+//! use curtail_config::{Section, read};
+//! use curtail_units::{Duration, Quantile};
+//!
+//! struct Hedge {
+//!     quantile: Quantile,
+//!     delay_min: Duration,
+//! }
+//!
+//! fn hedge(s: &mut Section<'_>) -> Hedge {
+//!     Hedge {
+//!         quantile: s.field("quantile", "Hedge requests slower than this.").default(Quantile::P90),
+//!         delay_min: s.field("delay_min", "Never hedge sooner.").default(Duration::from_ms(1)),
+//!     }
+//! }
+//!
+//! let mistakes = read("curtail.yaml", "quantile: 99\ndelay_max: 5ms\n", hedge).err();
+//! assert_eq!(
+//!     mistakes.expect("99 is no quantile").to_string(),
+//!     "curtail.yaml:1:11: quantile: 99 is out of range: \
+//!      expected a quantile from 0 to 1 (0.99, not 99)\n\
+//!      curtail.yaml:2:1: delay_max: unknown key: did you mean delay_min?"
+//! );
+//! ```
+//!
+//! From the same function come the reference page and the JSON Schema ([`describe`]), so a key cannot be
+//! documented in one way and read in another.
+//!
+//! There is no file access here: text comes in, values or [`Mistakes`] go out. When it hurts: the reader
+//! function runs with placeholders after a mistake, so it must have no effects and must not panic.
+
+mod cases;
+mod field;
+mod key;
+mod mistake;
+mod quantity;
+mod scalar;
+mod section;
+mod spelling;
+mod tree;
+mod types;
+mod value;
+
+pub use cases::{Cases, CasesField};
+pub use field::Field;
+pub use key::{Key, Presence};
+pub use mistake::{MISTAKES_MAX, Mistakes};
+pub use scalar::{Meaning, Scalar};
+pub use section::Section;
+pub use tree::{NESTING_MAX, NODES_MAX, TEXT_BYTES_MAX};
+pub use value::{Value, Wrong};
+
+use section::Log;
+use std::cell::RefCell;
+
+/// What `read` makes of `text`, which was written in `file`.
+///
+/// # Errors
+/// All mistakes of the text.
+pub fn read<T>(
+    file: &str,
+    text: &str,
+    read: impl FnOnce(&mut Section<'_>) -> T,
+) -> Result<T, Mistakes> {
+    let mut mistakes = Mistakes::none(file, &[]);
+    let root = tree::parse(text, tree::Origin::FILE, &mut mistakes);
+    let log = RefCell::new(Log { mistakes, keys: Vec::new() });
+    let value = Section::root(&log, &root).read(read);
+    log.into_inner().mistakes.or(value)
+}
+
+/// Every key that `read` asks for, in its order.
+pub fn describe<T>(read: impl FnOnce(&mut Section<'_>) -> T) -> Vec<Key> {
+    let log = RefCell::new(Log { mistakes: Mistakes::none("", &[]), keys: Vec::new() });
+    Section::listing(&log).read(read);
+    log.into_inner().keys
+}

@@ -1,0 +1,106 @@
+//! A key whose word decides which other keys its section has: `policy: prequal` and what prequal needs.
+//!
+//! The section may be written as the word alone, when every other key of the case has a default.
+
+use crate::key::{Key, Presence};
+use crate::section::{Found, Section, Source};
+use crate::types::Type;
+
+/// The deciding key, about to be read; must be the first key that is read of its section.
+#[derive(Debug)]
+#[must_use = "a key is read by `required` or `default`"]
+pub struct CasesField<'s, 'a> {
+    section: &'s mut Section<'a>,
+    key: &'static str,
+    doc: &'static str,
+}
+
+/// The cases, one call of [`case`](Self::case) each.
+#[derive(Debug)]
+pub struct Cases<'c, 'a, T> {
+    /// Collects the words and what each means.
+    words: Vec<(&'static str, &'static str)>,
+    /// The case to enter, in which section, and what came of it; nothing while words are collected.
+    entered: Option<(&'static str, &'c mut Section<'a>)>,
+    value: Option<T>,
+}
+
+impl<'a, T> Cases<'_, 'a, T> {
+    /// The case `word`: what it means, and how the rest of the section is then read.
+    pub fn case(
+        &mut self,
+        word: &'static str,
+        doc: &'static str,
+        read: impl FnOnce(&mut Section<'a>) -> T,
+    ) {
+        match &mut self.entered {
+            None => self.words.push((word, doc)),
+            Some((entered, section)) if *entered == word => self.value = Some(read(section)),
+            Some(_) => {}
+        }
+    }
+}
+
+impl<'a> CasesField<'_, 'a> {
+    pub(crate) fn new<'s>(
+        section: &'s mut Section<'a>,
+        key: &'static str,
+        doc: &'static str,
+    ) -> CasesField<'s, 'a> {
+        CasesField { section, key, doc }
+    }
+
+    /// The value of the case that is named; naming none is a mistake. `cases` names every case, at least one.
+    pub fn required<T>(self, cases: impl Fn(&mut Cases<'_, 'a, T>)) -> T {
+        self.read(None, cases)
+    }
+
+    /// The value of the case that is named, or of the case `word` when none is.
+    pub fn default<T>(self, word: &'static str, cases: impl Fn(&mut Cases<'_, 'a, T>)) -> T {
+        self.read(Some(word), cases)
+    }
+
+    fn read<T>(self, default: Option<&'static str>, cases: impl Fn(&mut Cases<'_, 'a, T>)) -> T {
+        let Self { section, key, doc } = self;
+        let mut collected = Cases { words: Vec::new(), entered: None, value: None };
+        cases(&mut collected);
+        let words = collected.words;
+        let enter = |word, section: &mut Section<'a>| {
+            let mut entered =
+                Cases { words: Vec::new(), entered: Some((word, section)), value: None };
+            cases(&mut entered);
+            entered.value.expect("every word that is entered was named by the same closure")
+        };
+        let fallback = default.unwrap_or(words[0].0);
+        let names: Vec<(&str, &str)> = words.iter().map(|(word, _)| (*word, *word)).collect();
+        let kind = Type::of_words(&names);
+        if let Source::Listing = section.source {
+            let presence = default.map_or(Presence::Required, |w| Presence::Default(w.to_owned()));
+            let listed = Key::new(kind.expected(), presence, kind.schema());
+            section.push_key(key, doc, Key { alone: true, words: words.clone(), ..listed });
+            let outer = section.case.clone();
+            for (word, _) in &words {
+                section.case = Some(format!("{key}: {word}"));
+                enter(word, section);
+            }
+            section.case = outer;
+        }
+        let word = match section.take(key, true) {
+            Found::Value(_, node) => {
+                let path = section.inner(key);
+                section.value(&kind, &path, node)
+            }
+            Found::Nothing if default.is_some() => default,
+            Found::Nothing => {
+                section.missing(key, &kind.expected());
+                None
+            }
+            Found::Placeholder => None,
+        };
+        match word {
+            Some(word) => enter(word, section),
+            // Which keys belong here is unknown without the word, so nothing more can be said of them.
+            None => enter(fallback, section.silent()),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! A key with one value: its type, its limits, and what holds when it is absent.
+
+use crate::key::{Key, Presence};
+use crate::section::{Found, Section, Source};
+use crate::types::Type;
+use std::ops::RangeInclusive;
+
+/// A key that is about to be read; ends in `required`, `default` or `optional`.
+#[derive(Debug)]
+#[must_use = "a key is read by `required`, `default` or `optional`"]
+pub struct Field<'s, 'a, T> {
+    section: &'s mut Section<'a>,
+    key: &'static str,
+    doc: &'static str,
+    kind: Type<'s, T>,
+    alone: bool,
+}
+
+/// What became of a key.
+enum Outcome<T> {
+    Value(T),
+    Absent,
+    /// A mistake was found, or there is nothing to look at.
+    Placeholder,
+}
+
+impl<'s, 'a, T: 's> Field<'s, 'a, T> {
+    pub(crate) fn new(
+        section: &'s mut Section<'a>,
+        key: &'static str,
+        doc: &'static str,
+        kind: Type<'s, T>,
+    ) -> Self {
+        Self { section, key, doc, kind, alone: false }
+    }
+
+    /// Only values in `range`, both ends included.
+    pub fn range(self, range: RangeInclusive<T>) -> Self
+    where
+        T: PartialOrd + Clone,
+    {
+        let (low, high) = range.into_inner();
+        Self { kind: self.kind.within(Some(low), Some(high)), ..self }
+    }
+
+    /// Only `low` and above.
+    pub fn at_least(self, low: T) -> Self
+    where
+        T: PartialOrd + Clone,
+    {
+        Self { kind: self.kind.within(Some(low), None), ..self }
+    }
+
+    /// Only `high` and below.
+    pub fn at_most(self, high: T) -> Self
+    where
+        T: PartialOrd + Clone,
+    {
+        Self { kind: self.kind.within(None, Some(high)), ..self }
+    }
+
+    /// The whole section may be written as this value alone: `- 127.0.0.1:80` for `- address: 127.0.0.1:80`.
+    /// Must be the first key that is read of the section.
+    pub fn alone(self) -> Self {
+        Self { alone: true, ..self }
+    }
+
+    /// The value; its absence is a mistake.
+    #[must_use]
+    pub fn required(mut self) -> T {
+        match self.read(Presence::Required) {
+            Outcome::Value(value) => return value,
+            Outcome::Absent => self.section.missing(self.key, &self.kind.expected()),
+            Outcome::Placeholder => {}
+        }
+        self.kind.placeholder()
+    }
+
+    /// The value, or `default` when it is absent.
+    #[must_use]
+    pub fn default(mut self, default: T) -> T {
+        match self.read(Presence::Default(self.kind.write(&default))) {
+            Outcome::Value(value) => value,
+            Outcome::Absent | Outcome::Placeholder => default,
+        }
+    }
+
+    /// The value, or `None` when it is absent.
+    #[must_use]
+    pub fn optional(mut self) -> Option<T> {
+        match self.read(Presence::Optional) {
+            Outcome::Value(value) => Some(value),
+            Outcome::Absent => None,
+            Outcome::Placeholder => Some(self.kind.placeholder()),
+        }
+    }
+
+    fn read(&mut self, presence: Presence) -> Outcome<T> {
+        if let Source::Listing = self.section.source {
+            let key = Key::new(self.kind.expected(), presence, self.kind.schema());
+            self.section.push_key(self.key, self.doc, Key { alone: self.alone, ..key });
+        }
+        match self.section.take(self.key, self.alone) {
+            Found::Value(_, node) => {
+                let path = self.section.inner(self.key);
+                let value = self.section.value(&self.kind, &path, node);
+                value.map_or(Outcome::Placeholder, Outcome::Value)
+            }
+            Found::Nothing => Outcome::Absent,
+            Found::Placeholder => Outcome::Placeholder,
+        }
+    }
+}

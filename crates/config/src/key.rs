@@ -1,0 +1,51 @@
+//! The list of keys that a reader asks for: what the reference page and the JSON Schema are made from.
+
+use serde_json::Value as Json;
+
+/// One key of a configuration.
+#[derive(Clone, Debug)]
+pub struct Key {
+    /// The full key; `<name>` stands for a name of the writer's choice and `[]` for every item of a list.
+    pub path: String,
+    /// What its value must be: "a duration such as 10ms or 1.5s".
+    pub expected: String,
+    /// What holds when it is absent.
+    pub presence: Presence,
+    /// What it means.
+    pub doc: &'static str,
+    /// The case that it belongs to, as `key: word`.
+    pub case: Option<String>,
+    /// Whether its section may be written as this value alone.
+    pub alone: bool,
+    /// The words that it chooses between, when they decide about other keys, and what each means.
+    pub words: Vec<(&'static str, &'static str)>,
+    /// The JSON Schema of its value.
+    pub schema: Json,
+}
+
+/// What holds when a key is absent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// Its absence is a mistake.
+    Required,
+    /// This value, as it would be written.
+    Default(String),
+    /// Nothing: the absence has its own meaning.
+    Optional,
+}
+
+impl Key {
+    /// A key that has no path yet.
+    pub(crate) fn new(expected: String, presence: Presence, schema: Json) -> Self {
+        Self {
+            path: String::new(),
+            expected,
+            presence,
+            doc: "",
+            case: None,
+            alone: false,
+            words: Vec::new(),
+            schema,
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Mistakes of a configuration: where, in which key, what was found and what was expected.
+//!
+//! Reading never stops at the first mistake. All are kept up to [`MISTAKES_MAX`], shown in the order of
+//! the file, and the ones beyond the bound are counted.
+
+use std::fmt;
+
+/// How many mistakes are kept; a file with more is not a configuration, and its writer knows by then.
+pub const MISTAKES_MAX: usize = 100;
+
+/// Where a value was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Place {
+    /// In the file; both numbers count from 1, columns in characters.
+    File { line: usize, column: usize },
+    /// In the `--set` with this index.
+    Set(usize),
+}
+
+impl Place {
+    pub(crate) const START: Self = Self::File { line: 1, column: 1 };
+}
+
+#[derive(Clone, Debug)]
+struct Mistake {
+    place: Place,
+    /// The full key, empty when the mistake is not about one.
+    path: String,
+    text: String,
+}
+
+/// Every mistake of one configuration, one per line when displayed.
+#[derive(Clone, Debug)]
+pub struct Mistakes {
+    file: String,
+    sets: Vec<String>,
+    kept: Vec<Mistake>,
+    not_kept: usize,
+}
+
+impl Mistakes {
+    pub(crate) fn none(file: &str, sets: &[String]) -> Self {
+        Self { file: file.to_owned(), sets: sets.to_vec(), kept: Vec::new(), not_kept: 0 }
+    }
+
+    pub(crate) fn push(&mut self, place: Place, path: &str, text: String) {
+        if self.kept.len() < MISTAKES_MAX {
+            self.kept.push(Mistake { place, path: path.to_owned(), text });
+        } else {
+            self.not_kept += 1;
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    /// `value`, or all the mistakes that were made on the way to it.
+    pub(crate) fn or<T>(mut self, value: T) -> Result<T, Self> {
+        if self.is_empty() {
+            return Ok(value);
+        }
+        self.kept.sort_by_key(|mistake| mistake.place);
+        Err(self)
+    }
+
+    /// How many mistakes there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.kept.len() + self.not_kept
+    }
+
+    fn line(&self, mistake: &Mistake, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = mistake.path.as_str();
+        match mistake.place {
+            Place::File { line, column } => {
+                write!(f, "{}:{line}:{column}: ", self.file)?;
+                if !path.is_empty() {
+                    write!(f, "{path}: ")?;
+                }
+            }
+            Place::Set(index) => {
+                let set = self.sets.get(index).map_or("", String::as_str);
+                write!(f, "--set {}: ", crate::scalar::shorten(set))?;
+                // The key is repeated only where it is not the one that the argument itself names.
+                if !path.is_empty() && set.split('=').next() != Some(path) {
+                    write!(f, "{path}: ")?;
+                }
+            }
+        }
+        f.write_str(&mistake.text)
+    }
+}
+
+impl fmt::Display for Mistakes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, mistake) in self.kept.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            self.line(mistake, f)?;
+        }
+        match self.not_kept {
+            0 => Ok(()),
+            more => write!(f, "\n{}: and {more} more mistakes", self.file),
+        }
+    }
+}
+
+impl std::error::Error for Mistakes {}

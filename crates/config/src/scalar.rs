@@ -1,0 +1,212 @@
+//! One scalar of a YAML file and what it is by the core schema of YAML 1.2 (section 10.3.2).
+//!
+//! Decides whether a plain word is nothing, a truth value, a number or text. Quoted scalars are always
+//! text. Of YAML 1.1 nothing remains: `no` is text and `1_000` is text. One word is refused although the
+//! core schema would take it: a number with a leading zero, because `012` is ten for some readers of the
+//! same file and twelve for others.
+
+/// A scalar as it stands in the file, and its meaning.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scalar {
+    source: String,
+    meaning: Meaning,
+}
+
+/// What a scalar means by the core schema.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Meaning {
+    /// `null`, `~` or no word at all.
+    Nothing,
+    /// `true` or `false`.
+    Truth(bool),
+    /// A whole number in decimal, octal (`0o14`) or hexadecimal (`0xC`); the largest when it does not fit.
+    Whole(i128),
+    /// A number with a point or an exponent, or one that is not finite.
+    Number(f64),
+    /// A whole number with a leading zero, which readers disagree about.
+    LeadingZero,
+    /// Everything else, and everything in quotes.
+    Text(String),
+}
+
+impl Scalar {
+    /// A word without quotes.
+    #[must_use]
+    pub fn plain(word: &str) -> Self {
+        Self { source: word.to_owned(), meaning: meaning(word) }
+    }
+
+    /// A text in quotes, or in a block.
+    #[must_use]
+    pub fn quoted(text: &str) -> Self {
+        Self { source: format!("\"{text}\""), meaning: Meaning::Text(text.to_owned()) }
+    }
+
+    /// What the scalar means.
+    #[must_use]
+    pub fn meaning(&self) -> &Meaning {
+        &self.meaning
+    }
+
+    /// The text, when it is one.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        if let Meaning::Text(text) = &self.meaning { Some(text) } else { None }
+    }
+
+    /// The scalar as a message shows it.
+    pub(crate) fn shown(&self) -> String {
+        if self.meaning == Meaning::Nothing {
+            "an empty value".to_owned()
+        } else {
+            shorten(&self.source)
+        }
+    }
+
+    /// What a message calls it: "99 is *a number*".
+    pub(crate) fn kind(&self) -> &'static str {
+        match self.meaning {
+            Meaning::Nothing => "nothing",
+            Meaning::Truth(_) => "a truth value",
+            Meaning::Whole(_) => "a number",
+            Meaning::Number(_) => "a number with a point or an exponent",
+            Meaning::LeadingZero => "a number with a leading zero",
+            Meaning::Text(_) => "text",
+        }
+    }
+}
+
+/// `text` on one line, without control characters, and cut where it gets long.
+pub(crate) fn shorten(text: &str) -> String {
+    const SHOWN_MAX: usize = 60;
+    let mut shown = String::new();
+    for (count, c) in text.chars().enumerate() {
+        if count == SHOWN_MAX {
+            shown.push('…');
+            break;
+        }
+        if c.is_control() { shown.extend(c.escape_default()) } else { shown.push(c) }
+    }
+    shown
+}
+
+fn meaning(word: &str) -> Meaning {
+    match word {
+        "" | "~" | "null" | "Null" | "NULL" => Meaning::Nothing,
+        "true" | "True" | "TRUE" => Meaning::Truth(true),
+        "false" | "False" | "FALSE" => Meaning::Truth(false),
+        ".nan" | ".NaN" | ".NAN" => Meaning::Number(f64::NAN),
+        _ => number(word).unwrap_or_else(|| Meaning::Text(word.to_owned())),
+    }
+}
+
+/// A whole or a fractional number of the core schema; `None` for any other word.
+fn number(word: &str) -> Option<Meaning> {
+    if let Some(digits) = word.strip_prefix("0o") {
+        return whole(digits, 8);
+    }
+    if let Some(digits) = word.strip_prefix("0x") {
+        return whole(digits, 16);
+    }
+    let unsigned = word.strip_prefix(['-', '+']).unwrap_or(word);
+    let sign = if word.starts_with('-') { -1.0 } else { 1.0 };
+    if matches!(unsigned, ".inf" | ".Inf" | ".INF") {
+        return Some(Meaning::Number(sign * f64::INFINITY));
+    }
+    if all_digits(unsigned) {
+        if unsigned.len() > 1 && unsigned.starts_with('0') {
+            return Some(Meaning::LeadingZero);
+        }
+        let Meaning::Whole(magnitude) = whole(unsigned, 10)? else { return None };
+        return Some(Meaning::Whole(if sign < 0.0 { -magnitude } else { magnitude }));
+    }
+    let (mantissa, exponent) = unsigned.split_once(['e', 'E']).unwrap_or((unsigned, "0"));
+    let (before, after) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let exponent = exponent.strip_prefix(['-', '+']).unwrap_or(exponent);
+    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    if !digits(before) || !digits(after) || before.len() + after.len() == 0 || !all_digits(exponent)
+    {
+        return None;
+    }
+    // What is left is a subset of what the standard library reads.
+    unsigned.parse().ok().map(|magnitude: f64| Meaning::Number(sign * magnitude))
+}
+
+fn all_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// A whole number in `radix`, the largest one when it does not fit; `None` when there are other signs.
+fn whole(digits: &str, radix: u32) -> Option<Meaning> {
+    if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
+        return None;
+    }
+    Some(Meaning::Whole(i128::from_str_radix(digits, radix).unwrap_or(i128::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Meaning, Scalar};
+
+    fn meaning(word: &str) -> Meaning {
+        Scalar::plain(word).meaning().clone()
+    }
+
+    #[test]
+    fn words_that_yaml_1_1_made_into_truth_values_are_text() {
+        for word in ["no", "yes", "on", "off", "y", "n", "No", "ON"] {
+            assert_eq!(meaning(word), Meaning::Text(word.to_owned()));
+        }
+    }
+
+    #[test]
+    fn whole_numbers_are_decimal_octal_and_hexadecimal() {
+        for (word, number) in
+            [("0", 0), ("12", 12), ("-12", -12), ("+3", 3), ("0o14", 12), ("0xC", 12), ("-0", 0)]
+        {
+            assert_eq!(meaning(word), Meaning::Whole(number), "{word}");
+        }
+        assert_eq!(meaning(&"9".repeat(60)), Meaning::Whole(i128::MAX));
+    }
+
+    #[test]
+    fn a_leading_zero_is_never_a_number() {
+        for word in ["012", "-012", "00", "0128"] {
+            assert_eq!(meaning(word), Meaning::LeadingZero, "{word}");
+        }
+    }
+
+    #[test]
+    fn a_point_or_an_exponent_makes_a_number_that_is_not_whole() {
+        for (word, number) in
+            [("1e3", 1000.0), ("1.", 1.0), (".5", 0.5), ("-1.5E-1", -0.15), ("0.99", 0.99)]
+        {
+            assert_eq!(meaning(word), Meaning::Number(number), "{word}");
+        }
+        assert_eq!(meaning("-.inf"), Meaning::Number(f64::NEG_INFINITY));
+    }
+
+    #[test]
+    fn what_only_looks_like_a_number_is_text() {
+        for word in [
+            "1_000", "1e", "e3", ".", "-", "+", "0o8", "0x", "10ms", "1.2.3", "12:30", "inf",
+            "nan", "infinity", "+0x1", "1e+", "--1",
+        ] {
+            assert_eq!(meaning(word), Meaning::Text(word.to_owned()), "{word}");
+        }
+    }
+
+    #[test]
+    fn nothing_has_five_spellings() {
+        for word in ["", "~", "null", "Null", "NULL"] {
+            assert_eq!(meaning(word), Meaning::Nothing, "{word}");
+        }
+    }
+
+    #[test]
+    fn quotes_make_text_of_everything() {
+        assert_eq!(Scalar::quoted("10").text(), Some("10"));
+        assert_eq!(Scalar::quoted("10").shown(), "\"10\"");
+        assert_eq!(Scalar::quoted("").text(), Some(""));
+    }
+}

@@ -1,0 +1,371 @@
+//! One section of the configuration, as the code that reads it sees it.
+//!
+//! A section hands out its keys by name; whoever reads it states for each key its type, its meaning and
+//! what holds when it is absent. The same code runs over a file (to get values), over nothing (after a
+//! mistake, to get placeholders and stay silent) and to list the keys (for the reference page). So it must
+//! have no effects and must not panic on placeholders; after a mistake its result is thrown away.
+//!
+//! A key that nobody asked for is a mistake: it is found when the whole section has been read.
+
+use crate::cases::CasesField;
+use crate::field::Field;
+use crate::key::{Key, Presence};
+use crate::mistake::{Mistakes, Place};
+use crate::scalar::Meaning;
+use crate::spelling::nearest;
+use crate::tree::{Content, Entry, Node, join};
+use crate::types::Type;
+use crate::value::Value;
+use serde_json::json;
+use std::cell::RefCell;
+
+const SECTION: &str = "a section of keys";
+const LIST: &str = "a list of sections";
+const MAP: &str = "a section for each name";
+
+/// What one reading collects, over all its sections.
+#[derive(Debug)]
+pub(crate) struct Log {
+    pub(crate) mistakes: Mistakes,
+    pub(crate) keys: Vec<Key>,
+}
+
+/// What a section is read from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Source<'a> {
+    /// These keys.
+    Entries(&'a [Entry]),
+    /// One value where a section was expected; it may stand for one of the section's keys.
+    Alone(&'a Node),
+    /// Nothing, in silence: a mistake has been found before.
+    Placeholders,
+    /// Nothing, to list the keys.
+    Listing,
+}
+
+/// A section that is being read.
+#[derive(Debug)]
+pub struct Section<'a> {
+    log: &'a RefCell<Log>,
+    path: String,
+    place: Place,
+    pub(crate) source: Source<'a>,
+    asked: Vec<&'static str>,
+    /// Whether a key directly in this section could not be read.
+    broken: bool,
+    /// The case that is being listed, as `key: word`.
+    pub(crate) case: Option<String>,
+}
+
+/// A key as it was found.
+#[derive(Debug)]
+pub(crate) enum Found<'a> {
+    /// With this value; the key itself stands at the place.
+    Value(Place, &'a Node),
+    /// Not at all.
+    Nothing,
+    /// There is nothing to look at.
+    Placeholder,
+}
+
+impl<'a> Section<'a> {
+    /// A key with one value; its type follows from what the value is used for.
+    pub fn field<'s, T: Value + 's>(
+        &'s mut self,
+        key: &'static str,
+        doc: &'static str,
+    ) -> Field<'s, 'a, T> {
+        Field::new(self, key, doc, Type::of_value())
+    }
+
+    /// A key whose value is one of a few fixed words (at least one).
+    pub fn choice<'s, T: Copy + PartialEq>(
+        &'s mut self,
+        key: &'static str,
+        doc: &'static str,
+        words: &'s [(&'static str, T)],
+    ) -> Field<'s, 'a, T> {
+        Field::new(self, key, doc, Type::of_words(words))
+    }
+
+    /// A key whose word decides which other keys this section has.
+    pub fn cases<'s>(&'s mut self, key: &'static str, doc: &'static str) -> CasesField<'s, 'a> {
+        CasesField::new(self, key, doc)
+    }
+
+    /// A section inside this one; when it is absent, everything in it has its default.
+    pub fn section<T>(
+        &mut self,
+        key: &'static str,
+        doc: &'static str,
+        read: impl FnOnce(&mut Section<'_>) -> T,
+    ) -> T {
+        self.list_key(key, doc, SECTION);
+        let section = match self.take(key, false) {
+            Found::Value(place, node) => self.open(self.inner(key), place, node),
+            Found::Nothing => Self { source: Source::Entries(&[]), ..self.empty(self.inner(key)) },
+            Found::Placeholder => self.empty(self.inner(key)),
+        };
+        section.read(read)
+    }
+
+    /// A section inside this one whose absence has a meaning of its own.
+    pub fn optional_section<T>(
+        &mut self,
+        key: &'static str,
+        doc: &'static str,
+        read: impl FnOnce(&mut Section<'_>) -> T,
+    ) -> Option<T> {
+        self.list_key(key, doc, SECTION);
+        let section = match self.take(key, false) {
+            Found::Value(place, node) => self.open(self.inner(key), place, node),
+            Found::Nothing => return None,
+            Found::Placeholder => self.empty(self.inner(key)),
+        };
+        Some(section.read(read))
+    }
+
+    /// A list of sections, in the order of the file; empty when absent.
+    pub fn list<T>(
+        &mut self,
+        key: &'static str,
+        doc: &'static str,
+        mut read: impl FnMut(&mut Section<'_>) -> T,
+    ) -> Vec<T> {
+        self.list_key(key, doc, LIST);
+        let Some(items) = self.items(key, LIST) else {
+            return vec![self.empty(format!("{}[]", self.inner(key))).read(read)];
+        };
+        let path = self.inner(key);
+        let open = |(index, node): (usize, &'a Node)| {
+            self.open(format!("{path}[{index}]"), node.place, node).read(&mut read)
+        };
+        items.iter().enumerate().map(open).collect()
+    }
+
+    /// A list of plain values, in the order of the file; empty when absent.
+    pub fn values<T: Value>(&mut self, key: &'static str, doc: &'static str) -> Vec<T> {
+        let kind = Type::<T>::of_value();
+        let expected = format!("a list, each {}", kind.expected());
+        if let Source::Listing = self.source {
+            let schema = json!({ "type": "array", "items": kind.schema() });
+            self.push_key(key, doc, Key::new(expected.clone(), Presence::Optional, schema));
+        }
+        let Some(items) = self.items(key, &expected) else { return vec![kind.placeholder()] };
+        let path = self.inner(key);
+        let mut read =
+            |(index, node): (usize, &Node)| self.value(&kind, &format!("{path}[{index}]"), node);
+        items.iter().enumerate().filter_map(&mut read).collect()
+    }
+
+    /// Sections under names of the writer's choice, in the order of the file; empty when absent.
+    pub fn map<T>(
+        &mut self,
+        key: &'static str,
+        doc: &'static str,
+        mut read: impl FnMut(&str, &mut Section<'_>) -> T,
+    ) -> Vec<T> {
+        self.list_key(key, doc, MAP);
+        let path = self.inner(key);
+        let entries = match self.take(key, false) {
+            Found::Value(_, Node { content: Content::Mapping(entries), .. }) => entries.as_slice(),
+            Found::Value(_, node) => {
+                self.refuse(&path, node, MAP);
+                &[]
+            }
+            Found::Nothing => &[],
+            Found::Placeholder => {
+                let section = self.empty(format!("{path}.<name>"));
+                return vec![section.read(|section| read("<name>", section))];
+            }
+        };
+        let open = |Entry { key, key_place, value }: &'a Entry| {
+            self.open(join(&path, key), *key_place, value).read(|section| read(key, section))
+        };
+        entries.iter().map(open).collect()
+    }
+
+    /// Adds a mistake about `key` that only the reader can see, such as two keys that contradict each other.
+    ///
+    /// It is dropped when a key of this section could not be read: the reader then compared placeholders.
+    pub fn mistake(&mut self, key: &str, text: impl Into<String>) {
+        if let (Source::Entries(entries), false) = (self.source, self.broken) {
+            let entry = entries.iter().find(|entry| entry.key == key);
+            let place = entry.map_or(self.place, |entry| entry.value.place);
+            self.push(place, &join(&self.path, key), text.into());
+        }
+    }
+}
+
+/// What the kinds of keys are built on.
+impl<'a> Section<'a> {
+    pub(crate) fn root(log: &'a RefCell<Log>, node: &'a Node) -> Self {
+        let listing = Self::listing(log);
+        Self { source: Source::Placeholders, ..listing }.open(String::new(), Place::START, node)
+    }
+
+    pub(crate) fn listing(log: &'a RefCell<Log>) -> Self {
+        Self {
+            log,
+            path: String::new(),
+            place: Place::START,
+            source: Source::Listing,
+            asked: Vec::new(),
+            broken: false,
+            case: None,
+        }
+    }
+
+    /// Runs `read` over this section, then looks for keys that it did not ask for.
+    pub(crate) fn read<T>(mut self, read: impl FnOnce(&mut Section<'_>) -> T) -> T {
+        let value = read(&mut self);
+        match self.source {
+            Source::Entries(entries) => {
+                for entry in entries.iter().filter(|e| !self.asked.contains(&e.key.as_str())) {
+                    let text = match nearest(&entry.key, &self.asked) {
+                        Some(key) => format!("unknown key: did you mean {key}?"),
+                        None => format!("unknown key: expected one of {}", self.asked.join(", ")),
+                    };
+                    self.push(entry.key_place, &join(&self.path, &entry.key), text);
+                }
+            }
+            Source::Alone(node) => self.refuse(&self.path.clone(), node, SECTION),
+            Source::Placeholders | Source::Listing => {}
+        }
+        value
+    }
+
+    /// Looks for `key`. With `alone`, a value in place of the section stands for this key.
+    pub(crate) fn take(&mut self, key: &'static str, alone: bool) -> Found<'a> {
+        self.asked.push(key);
+        let (place, node) = match self.source {
+            Source::Entries(entries) => match entries.iter().find(|entry| entry.key == key) {
+                Some(entry) => (entry.key_place, &entry.value),
+                None => return Found::Nothing,
+            },
+            Source::Alone(node) if alone => {
+                self.source = Source::Entries(&[]);
+                (node.place, node)
+            }
+            Source::Alone(node) => {
+                self.refuse(&self.path.clone(), node, SECTION);
+                self.source = Source::Placeholders;
+                return Found::Placeholder;
+            }
+            Source::Placeholders | Source::Listing => return Found::Placeholder,
+        };
+        if let Content::Refused = node.content {
+            self.broken = true;
+            return Found::Placeholder;
+        }
+        Found::Value(place, node)
+    }
+
+    /// The value of type `kind` in `node`; `None` after a mistake.
+    pub(crate) fn value<T>(&mut self, kind: &Type<'_, T>, path: &str, node: &Node) -> Option<T> {
+        let Content::Scalar(scalar) = &node.content else {
+            self.refuse(path, node, &kind.expected());
+            return None;
+        };
+        match kind.read(scalar) {
+            Ok(value) => Some(value),
+            Err(wrong) => {
+                self.broken = true;
+                let text = format!("{}: expected {}", wrong.says(scalar), kind.expected());
+                self.push(node.place, path, text);
+                None
+            }
+        }
+    }
+
+    /// Says that `key` is missing.
+    pub(crate) fn missing(&mut self, key: &str, expected: &str) {
+        self.broken = true;
+        self.push(self.place, &join(&self.path, key), format!("missing: expected {expected}"));
+    }
+
+    /// This section, with nothing more to find in it and nothing more to say about it.
+    pub(crate) fn silent(&mut self) -> &mut Self {
+        if let Source::Entries(_) | Source::Alone(_) = self.source {
+            self.source = Source::Placeholders;
+        }
+        self
+    }
+
+    /// The full key of `key` in this section.
+    pub(crate) fn inner(&self, key: &str) -> String {
+        join(&self.path, key)
+    }
+
+    /// Adds `found` to the list of keys.
+    pub(crate) fn push_key(&self, key: &'static str, doc: &'static str, found: Key) {
+        let found = Key { path: self.inner(key), doc, case: self.case.clone(), ..found };
+        self.log.borrow_mut().keys.push(found);
+    }
+
+    fn list_key(&self, key: &'static str, doc: &'static str, expected: &str) {
+        if let Source::Listing = self.source {
+            let shape = if expected == LIST { "array" } else { "object" };
+            let schema = json!({ "type": shape });
+            self.push_key(key, doc, Key::new(expected.to_owned(), Presence::Optional, schema));
+        }
+    }
+
+    /// The items of the list `key`; `None` when there is nothing to look at.
+    fn items(&mut self, key: &'static str, expected: &str) -> Option<&'a [Node]> {
+        match self.take(key, false) {
+            Found::Value(_, Node { content: Content::List(items), .. }) => Some(items),
+            Found::Value(_, node) => {
+                self.refuse(&self.inner(key), node, expected);
+                Some(&[])
+            }
+            Found::Nothing => Some(&[]),
+            Found::Placeholder => None,
+        }
+    }
+
+    /// The section that `node` holds; placeholders when it holds none.
+    fn open(&self, path: String, place: Place, node: &'a Node) -> Self {
+        let source = match &node.content {
+            Content::Mapping(entries) => Source::Entries(entries),
+            Content::Scalar(scalar) if *scalar.meaning() != Meaning::Nothing => Source::Alone(node),
+            Content::Scalar(_) => {
+                let what = if path.is_empty() { "the file is empty" } else { "nothing is here" };
+                let text = format!("{what}: expected {SECTION} ({{}} for all defaults)");
+                self.push(place, &path, text);
+                Source::Placeholders
+            }
+            Content::List(_) => {
+                self.push(node.place, &path, format!("this is a list: expected {SECTION}"));
+                Source::Placeholders
+            }
+            Content::Refused => Source::Placeholders,
+        };
+        Self { place, source, ..self.empty(path) }
+    }
+
+    /// A section of placeholders, or of keys to list.
+    fn empty(&self, path: String) -> Self {
+        let source = match self.source {
+            Source::Listing => Source::Listing,
+            Source::Entries(_) | Source::Alone(_) | Source::Placeholders => Source::Placeholders,
+        };
+        Self { path, place: self.place, source, ..Self::listing(self.log) }
+    }
+
+    /// Says that `node` is not what was expected.
+    fn refuse(&mut self, path: &str, node: &Node, expected: &str) {
+        self.broken = true;
+        let found = match &node.content {
+            Content::Scalar(scalar) => format!("{} is {}", scalar.shown(), scalar.kind()),
+            Content::List(_) => "this is a list".to_owned(),
+            Content::Mapping(_) => "this is a section".to_owned(),
+            Content::Refused => return,
+        };
+        self.push(node.place, path, format!("{found}: expected {expected}"));
+    }
+
+    fn push(&self, place: Place, path: &str, text: String) {
+        self.log.borrow_mut().mistakes.push(place, path, text);
+    }
+}

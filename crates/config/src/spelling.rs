@@ -1,0 +1,67 @@
+//! The known word that a mistyped one probably meant.
+
+/// Longer words are not looked at: distance costs time in the product of the lengths.
+const WORD_MAX: usize = 64;
+
+/// The word of `known` that is nearest to `word`, when it is near enough to be worth a question.
+pub(crate) fn nearest(word: &str, known: &[&'static str]) -> Option<&'static str> {
+    let word: Vec<char> = word.chars().take(WORD_MAX + 1).collect();
+    if word.len() > WORD_MAX {
+        return None;
+    }
+    let distances = known.iter().map(|known| (distance(&word, known), *known));
+    let (distance, known) = distances.min_by_key(|(distance, _)| *distance)?;
+    // One slip for every three letters; of short words not more than one.
+    (distance <= (word.len() / 3).max(1)).then_some(known)
+}
+
+/// How many insertions, deletions, replacements and swaps of neighbours lie between two words
+/// (optimal string alignment; Damerau, CACM 1964).
+fn distance(a: &[char], b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut rows: [Vec<usize>; 3] = [Vec::new(), Vec::new(), (0..=b.len()).collect()];
+    for i in 1..=a.len() {
+        rows.rotate_left(1);
+        let [before_last, last, row] = &mut rows;
+        *row = vec![i];
+        for j in 1..=b.len() {
+            let replaced = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut least = replaced.min(last[j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                least = least.min(before_last[j - 2] + 1);
+            }
+            row.push(least);
+        }
+    }
+    rows[2][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{distance, nearest};
+
+    #[test]
+    fn slips_are_counted() {
+        for (a, b, slips) in [
+            ("hedge", "hedge", 0),
+            ("hegde", "hedge", 1),
+            ("hedg", "hedge", 1),
+            ("hedgee", "hedge", 1),
+            ("badge", "hedge", 2),
+            ("", "hedge", 5),
+            ("hedge", "", 5),
+        ] {
+            assert_eq!(distance(&a.chars().collect::<Vec<_>>(), b), slips, "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn only_a_near_word_is_offered() {
+        let known = ["quantile", "delay_min", "budget"];
+        assert_eq!(nearest("quantle", &known), Some("quantile"));
+        assert_eq!(nearest("delaymin", &known), Some("delay_min"));
+        assert_eq!(nearest("replicas", &known), None);
+        assert_eq!(nearest(&"quantile".repeat(9), &known), None);
+        assert_eq!(nearest("x", &[]), None);
+    }
+}

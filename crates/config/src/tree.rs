@@ -1,0 +1,273 @@
+//! YAML text as a tree in which every key and value knows where it was written.
+//!
+//! Decides which part of YAML a configuration may use: mappings with scalar keys, lists and scalars, in
+//! one document. Anchors, aliases, merge keys and tags are refused by name: with them, the place where a
+//! value is written is no longer the place where it holds, and messages would lie. A duplicate key is a
+//! mistake, not a race won by the last one.
+//!
+//! Limits: [`TEXT_BYTES_MAX`] of text, [`NESTING_MAX`] levels, [`NODES_MAX`] values. Text that is not
+//! YAML at all gives one mistake, at the place where the scanner stopped.
+//!
+//! Source: YAML 1.2.2. Scanning is the `saphyr-parser` crate's; the tree is ours because a ready-made one
+//! loses the order of keys, their places, or duplicates.
+
+use crate::mistake::{Mistakes, Place};
+use crate::scalar::{Scalar, shorten};
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput, Tag};
+use std::collections::BTreeSet;
+
+/// The longest configuration text; a thousand times what a large fleet's proxy needs.
+pub const TEXT_BYTES_MAX: usize = 4 << 20;
+/// How deep sections and lists may lie in each other; the deepest real key has about 8 levels.
+pub const NESTING_MAX: usize = 32;
+/// How many keys and values a file may hold: bounds memory, since a value can be one byte of text.
+pub const NODES_MAX: usize = 200_000;
+
+/// A value and the place where it was written.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) place: Place,
+    pub(crate) content: Content,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Content {
+    Scalar(Scalar),
+    List(Vec<Node>),
+    Mapping(Vec<Entry>),
+    /// Something that was refused, so that there is nothing more to say about it.
+    Refused,
+}
+
+/// One key of a mapping with its value.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    pub(crate) key_place: Place,
+    pub(crate) value: Node,
+}
+
+/// Which key a text is the value of, and where the text comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin<'a> {
+    /// The full key; empty for the file as a whole.
+    pub(crate) path: &'a str,
+    /// The index of the `--set`; `None` for the file.
+    pub(crate) set: Option<usize>,
+}
+
+impl Origin<'_> {
+    pub(crate) const FILE: Self = Self { path: "", set: None };
+
+    fn start(self) -> Place {
+        self.set.map_or(Place::START, Place::Set)
+    }
+}
+
+/// The tree of `text`; what is wrong with it as YAML goes to `mistakes`.
+pub(crate) fn parse(text: &str, origin: Origin<'_>, mistakes: &mut Mistakes) -> Node {
+    let refused = Node { place: origin.start(), content: Content::Refused };
+    if text.len() > TEXT_BYTES_MAX {
+        let text = format!("{} bytes of text: expected at most {TEXT_BYTES_MAX}", text.len());
+        mistakes.push(refused.place, origin.path, text);
+        return refused;
+    }
+    let mut builder = Builder {
+        parser: Parser::new_from_str(text),
+        set: origin.set,
+        path: origin.path.to_owned(),
+        mistakes,
+        nodes: 0,
+    };
+    match builder.document() {
+        Ok(Some(root)) => root,
+        Ok(None) => Node { place: origin.start(), content: Content::Scalar(Scalar::plain("")) },
+        Err(Stopped { place, text }) => {
+            mistakes.push(place, origin.path, text);
+            refused
+        }
+    }
+}
+
+/// Why no more of the text can be read.
+struct Stopped {
+    place: Place,
+    text: String,
+}
+
+struct Builder<'t, 'm> {
+    parser: Parser<'t, StrInput<'t>>,
+    set: Option<usize>,
+    /// The full key of the value that is being read.
+    path: String,
+    mistakes: &'m mut Mistakes,
+    nodes: usize,
+}
+
+impl<'t> Builder<'t, '_> {
+    /// The one document of the text; `None` when there is none.
+    fn document(&mut self) -> Result<Option<Node>, Stopped> {
+        let mut root = None;
+        let mut documents = 0;
+        loop {
+            let (event, span) = self.next()?;
+            match event {
+                Event::StreamEnd => return Ok(root),
+                Event::DocumentStart(_) => documents += 1,
+                Event::Nothing | Event::StreamStart | Event::DocumentEnd => {}
+                Event::Alias(_)
+                | Event::Scalar(..)
+                | Event::SequenceStart(..)
+                | Event::SequenceEnd
+                | Event::MappingStart(..)
+                | Event::MappingEnd => root = self.node(event, span, 0)?,
+            }
+            if documents > 1 {
+                let text = "a second document begins: expected one document".to_owned();
+                return Err(Stopped { place: self.place(span.start), text });
+            }
+        }
+    }
+
+    fn next(&mut self) -> Result<(Event<'t>, Span), Stopped> {
+        match self.parser.next_event() {
+            Some(Ok(next)) => Ok(next),
+            Some(Err(error)) => Err(Stopped {
+                place: self.place(*error.marker()),
+                text: format!("this is not YAML: {}", error.info()),
+            }),
+            None => Ok((Event::StreamEnd, Span::default())),
+        }
+    }
+
+    fn place(&self, marker: Marker) -> Place {
+        match self.set {
+            Some(index) => Place::Set(index),
+            None => Place::File { line: marker.line(), column: marker.col() + 1 },
+        }
+    }
+
+    /// The value that begins with `event`; `None` when the event ends what encloses it.
+    fn node(
+        &mut self,
+        event: Event<'t>,
+        span: Span,
+        depth: usize,
+    ) -> Result<Option<Node>, Stopped> {
+        let place = self.place(span.start);
+        self.nodes += 1;
+        if depth > NESTING_MAX {
+            let text = format!("nested too deeply: expected at most {NESTING_MAX} levels");
+            return Err(Stopped { place, text });
+        }
+        if self.nodes > NODES_MAX {
+            let text = format!("too many keys and values: expected at most {NODES_MAX}");
+            return Err(Stopped { place, text });
+        }
+        let content = match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                self.refuse_marks(anchor, tag.as_deref(), place);
+                Content::Scalar(match style {
+                    ScalarStyle::Plain => Scalar::plain(&text),
+                    ScalarStyle::SingleQuoted
+                    | ScalarStyle::DoubleQuoted
+                    | ScalarStyle::Literal
+                    | ScalarStyle::Folded => Scalar::quoted(&text),
+                })
+            }
+            Event::SequenceStart(anchor, tag) => {
+                self.refuse_marks(anchor, tag.as_deref(), place);
+                Content::List(self.items(depth)?)
+            }
+            Event::MappingStart(anchor, tag) => {
+                self.refuse_marks(anchor, tag.as_deref(), place);
+                Content::Mapping(self.entries(depth)?)
+            }
+            Event::Alias(_) => {
+                self.refuse(place, "aliases (*name) are not supported: write the value out");
+                Content::Refused
+            }
+            Event::Nothing
+            | Event::StreamStart
+            | Event::StreamEnd
+            | Event::DocumentStart(_)
+            | Event::DocumentEnd
+            | Event::SequenceEnd
+            | Event::MappingEnd => return Ok(None),
+        };
+        Ok(Some(Node { place, content }))
+    }
+
+    fn items(&mut self, depth: usize) -> Result<Vec<Node>, Stopped> {
+        let outer = self.path.len();
+        let mut items = Vec::new();
+        loop {
+            self.path.push_str(&format!("[{}]", items.len()));
+            let (event, span) = self.next()?;
+            let item = self.node(event, span, depth + 1)?;
+            self.path.truncate(outer);
+            match item {
+                Some(item) => items.push(item),
+                None => return Ok(items),
+            }
+        }
+    }
+
+    fn entries(&mut self, depth: usize) -> Result<Vec<Entry>, Stopped> {
+        let outer = self.path.len();
+        let mut entries = Vec::new();
+        let mut keys = BTreeSet::new();
+        loop {
+            let (event, span) = self.next()?;
+            let key =
+                if let Event::Scalar(key, ..) = &event { Some(key.to_string()) } else { None };
+            let Some(Node { place: key_place, .. }) = self.node(event, span, depth + 1)? else {
+                return Ok(entries);
+            };
+            self.path = join(&self.path, key.as_deref().unwrap_or_default());
+            let usable = self.check_key(key.as_deref(), key_place, &mut keys);
+            let (event, span) = self.next()?;
+            let value = self.node(event, span, depth + 1)?;
+            self.path.truncate(outer);
+            if let (true, Some(key), Some(value)) = (usable, key, value) {
+                entries.push(Entry { key, key_place, value });
+            }
+        }
+    }
+
+    /// Whether `key` can stand in a mapping that already has `keys`.
+    fn check_key(&mut self, key: Option<&str>, place: Place, keys: &mut BTreeSet<String>) -> bool {
+        let text = match key {
+            None => "a list or a mapping stands for a key: expected a word",
+            Some("") => "a key is empty: expected a word",
+            Some("<<") => "merge keys are not supported: write the keys out",
+            Some(key) if !keys.insert(key.to_owned()) => "the key is here twice: expected it once",
+            Some(_) => return true,
+        };
+        self.refuse(place, text);
+        false
+    }
+
+    fn refuse_marks(&mut self, anchor: usize, tag: Option<&Tag>, place: Place) {
+        if anchor != 0 {
+            self.refuse(
+                place,
+                "anchors (&name) are not supported: write the value where it is used",
+            );
+        }
+        if let Some(tag) = tag {
+            let text = format!("the tag {tag} is not supported: write the value without it");
+            self.refuse(place, &text);
+        }
+    }
+
+    fn refuse(&mut self, place: Place, text: &str) {
+        self.mistakes.push(place, &self.path, text.to_owned());
+    }
+}
+
+/// The full key of `key` inside `path`.
+pub(crate) fn join(path: &str, key: &str) -> String {
+    let key = shorten(key);
+    if path.is_empty() { key } else { format!("{path}.{key}") }
+}

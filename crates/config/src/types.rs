@@ -1,0 +1,113 @@
+//! The type of a key while it is read: a [`Value`]'s, or a choice of words, perhaps within limits.
+
+use crate::scalar::Scalar;
+use crate::value::{Value, Wrong};
+use serde_json::{Value as Json, json};
+
+type Read<'w, T> = dyn Fn(&Scalar) -> Result<T, Wrong> + 'w;
+
+/// What a key may hold.
+pub(crate) struct Type<'w, T> {
+    noun: &'static str,
+    detail: String,
+    read: Box<Read<'w, T>>,
+    write: Box<dyn Fn(&T) -> String + 'w>,
+    placeholder: Box<dyn Fn() -> T + 'w>,
+    schema: Json,
+}
+
+impl<'w, T: 'w> Type<'w, T> {
+    pub(crate) fn of_value() -> Self
+    where
+        T: Value,
+    {
+        Self {
+            noun: T::NOUN,
+            detail: T::DETAIL.to_owned(),
+            read: Box::new(T::read),
+            write: Box::new(T::write),
+            placeholder: Box::new(T::placeholder),
+            schema: T::schema(),
+        }
+    }
+
+    pub(crate) fn of_words(words: &'w [(&'static str, T)]) -> Self
+    where
+        T: Copy + PartialEq,
+    {
+        let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        Self {
+            noun: "one of",
+            detail: names.join(", "),
+            read: Box::new(move |scalar| {
+                let text = scalar.text().ok_or(Wrong::Kind)?;
+                let found = words.iter().find(|(word, _)| *word == text);
+                found.map(|(_, value)| *value).ok_or(Wrong::Word)
+            }),
+            write: Box::new(move |value| {
+                let found = words.iter().find(|(_, other)| other == value);
+                found.map_or("?", |(word, _)| *word).to_owned()
+            }),
+            placeholder: Box::new(move || words[0].1),
+            schema: json!({ "enum": names }),
+        }
+    }
+
+    /// The same type, but only from `low` to `high`.
+    pub(crate) fn within(mut self, low: Option<T>, high: Option<T>) -> Self
+    where
+        T: PartialOrd + Clone,
+    {
+        self.detail = match (&low, &high) {
+            (Some(low), Some(high)) => {
+                format!("from {} to {}", (self.write)(low), (self.write)(high))
+            }
+            (Some(low), None) => format!("of at least {}", (self.write)(low)),
+            (None, Some(high)) => format!("of at most {}", (self.write)(high)),
+            (None, None) => self.detail,
+        };
+        for (name, limit) in [("minimum", &low), ("maximum", &high)] {
+            // Limits of quantities with a unit cannot be said in a JSON Schema.
+            let limit = limit.as_ref().map(&self.write).and_then(|text| text.parse().ok());
+            if let Some(Json::Number(limit)) = limit {
+                self.schema[name] = Json::Number(limit);
+            }
+        }
+        let inside = move |value: &T| {
+            low.as_ref().is_none_or(|low| value >= low)
+                && high.as_ref().is_none_or(|high| value <= high)
+        };
+        let read = self.read;
+        self.read = Box::new(move |scalar| {
+            let value = read(scalar)?;
+            if inside(&value) { Ok(value) } else { Err(Wrong::Range) }
+        });
+        self
+    }
+
+    pub(crate) fn expected(&self) -> String {
+        format!("{} {}", self.noun, self.detail).trim_end().to_owned()
+    }
+
+    pub(crate) fn read(&self, scalar: &Scalar) -> Result<T, Wrong> {
+        (self.read)(scalar)
+    }
+
+    pub(crate) fn write(&self, value: &T) -> String {
+        (self.write)(value)
+    }
+
+    pub(crate) fn placeholder(&self) -> T {
+        (self.placeholder)()
+    }
+
+    pub(crate) fn schema(&self) -> Json {
+        self.schema.clone()
+    }
+}
+
+impl<T> std::fmt::Debug for Type<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Type").field("noun", &self.noun).field("detail", &self.detail).finish()
+    }
+}
