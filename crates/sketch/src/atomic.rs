@@ -51,7 +51,82 @@ impl AtomicHistogram {
     #[must_use]
     pub fn snapshot(&self) -> Histogram {
         let overflowed = self.overflowed.load(Acquire);
-        let counts = self.counts.iter().map(|count| count.load(Relaxed));
-        Histogram::from_counts(self.precision, counts, overflowed)
+        let counts: Vec<_> = self.counts.iter().map(|count| count.load(Relaxed)).collect();
+        Histogram::from_counts(self.precision, &counts, overflowed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::AtomicHistogram;
+    use crate::{
+        Histogram, Precision,
+        samples::{SHAPES, quantiles, relative_error},
+    };
+    use curtail_units::Duration;
+
+    #[test]
+    fn threads_recording_at_once_lose_nothing() {
+        for shape in SHAPES {
+            let durations = shape.sample(1, 100_000);
+            let atomic = AtomicHistogram::new(Precision::FINE);
+            std::thread::scope(|scope| {
+                for part in durations.chunks(25_000) {
+                    scope.spawn(|| part.iter().for_each(|&duration| atomic.record(duration)));
+                }
+            });
+            let mut expected = Histogram::new(Precision::FINE);
+            durations.iter().for_each(|&duration| expected.record(duration));
+            let snapshot = atomic.snapshot();
+            assert!(snapshot.buckets().eq(expected.buckets()), "{}", shape.name);
+            assert_eq!(snapshot.count(), expected.count());
+            assert_off_by_no_more_than_stated(&snapshot, &expected);
+        }
+    }
+
+    /// Both read the same bucket; the exact histogram may know better where in it the extremes are, so
+    /// the two may lie half a bucket from each other.
+    fn assert_off_by_no_more_than_stated(snapshot: &Histogram, expected: &Histogram) {
+        let error = Precision::FINE.error();
+        for quantile in quantiles() {
+            let exact = expected.quantile(quantile).expect("values");
+            let got = snapshot.quantile(quantile).expect("values");
+            assert!(relative_error(got, exact) <= error, "{quantile}: {got} {exact}");
+        }
+        assert!(relative_error(snapshot.sum(), expected.sum()) <= error);
+        let mean = (snapshot.mean().expect("values"), expected.mean().expect("values"));
+        assert!(relative_error(mean.0, mean.1) <= error);
+    }
+
+    #[test]
+    fn overflow_is_counted_and_read_as_the_last_bucket() {
+        let atomic = AtomicHistogram::new(Precision::COARSE);
+        atomic.record(Duration::MAX);
+        atomic.record(Precision::END);
+        atomic.record(Duration::from_ms(1));
+        let snapshot = atomic.snapshot();
+        assert_eq!((snapshot.count(), snapshot.overflowed()), (3, 2));
+        let last = snapshot.max().expect("values");
+        assert!(relative_error(last, Precision::END) <= Precision::COARSE.error());
+    }
+
+    #[test]
+    fn nothing_recorded_is_an_empty_histogram() {
+        let atomic = AtomicHistogram::new(Precision::COARSE);
+        assert_eq!(atomic.snapshot(), Histogram::new(Precision::COARSE));
+    }
+
+    #[test]
+    fn the_difference_of_two_snapshots_is_what_came_between() {
+        let durations = SHAPES[2].sample(2, 20_000);
+        let atomic = AtomicHistogram::new(Precision::FINE);
+        durations[..5_000].iter().for_each(|&duration| atomic.record(duration));
+        let earlier = atomic.snapshot();
+        durations[5_000..].iter().for_each(|&duration| atomic.record(duration));
+        let mut between = atomic.snapshot();
+        between.subtract(&earlier).expect("an earlier state");
+        let mut expected = Histogram::new(Precision::FINE);
+        durations[5_000..].iter().for_each(|&duration| expected.record(duration));
+        assert!(between.buckets().eq(expected.buckets()));
     }
 }

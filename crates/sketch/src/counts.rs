@@ -153,6 +153,15 @@ impl Counts {
         self.counts.iter().rposition(|&n| n > 0).map(|bucket| self.first + bucket)
     }
 
+    /// Makes room for every value that `all` counts, an array of all buckets there are.
+    pub(crate) fn make_room_for(&mut self, all: &[u64]) {
+        let holds_values = |&n: &u64| n > 0;
+        let ends = (all.iter().position(holds_values), all.iter().rposition(holds_values));
+        if let (Some(low), Some(high)) = ends {
+            self.cover(low, high);
+        }
+    }
+
     /// Makes room for the buckets from `low` to `high`. Cold: it happens once for each octave at most.
     #[cold]
     fn cover(&mut self, low: usize, high: usize) {

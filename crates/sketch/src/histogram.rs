@@ -222,15 +222,19 @@ impl Histogram {
         })
     }
 
+    /// The middle of each bucket that holds a value, in order, and how many it holds. The exact extremes
+    /// have no say here, so that the middles of merged histograms are those of their parts.
+    pub(crate) fn middles(&self) -> impl DoubleEndedIterator<Item = (Duration, u64)> + '_ {
+        let middle = |index| Duration::from_ns(self.precision().middle(index));
+        self.counts.non_empty().map(move |(index, count)| (middle(index), count))
+    }
+
     /// A histogram of which only the counts of all buckets, in order, are known: every value is taken
     /// for the middle of its bucket.
-    pub(crate) fn from_counts(
-        precision: Precision,
-        counts: impl Iterator<Item = u64>,
-        overflowed: u64,
-    ) -> Self {
+    pub(crate) fn from_counts(precision: Precision, counts: &[u64], overflowed: u64) -> Self {
         let mut histogram = Self::new(precision);
-        for (index, count) in counts.enumerate().filter(|&(_, count)| count > 0) {
+        histogram.counts.make_room_for(counts);
+        for (index, &count) in counts.iter().enumerate().filter(|&(_, &count)| count > 0) {
             histogram.record_n(Duration::from_ns(precision.middle(index)), count);
         }
         histogram.overflowed = overflowed;
@@ -242,19 +246,19 @@ impl Histogram {
         &self.counts
     }
 
-    /// After values were taken away: the extremes may be among them, but cannot lie outside the first
-    /// and the last bucket left, nor beyond the extremes before.
+    /// After values were taken away: the extremes may be among them, but lie in the first and the last
+    /// bucket left, and not beyond the extremes before.
     fn bound_extremes_by_buckets(&mut self) {
-        let mut left = self.counts.non_empty().map(|(index, _)| index);
-        let first = left.next();
-        let last = left.next_back().or(first);
-        drop(left);
+        let mut middles = self.middles().map(|(middle, _)| middle.as_ns());
+        let first = middles.next();
+        let last = middles.next_back().or(first);
+        drop(middles);
         let (Some(first), Some(last)) = (first, last) else {
             self.clear();
             return;
         };
-        let middle = |index| self.precision().middle(index).clamp(self.min_ns, self.max_ns);
-        (self.min_ns, self.max_ns) = (middle(first), middle(last));
+        let (min, max) = (self.min_ns, self.max_ns);
+        (self.min_ns, self.max_ns) = (first.clamp(min, max), last.clamp(min, max));
     }
 }
 

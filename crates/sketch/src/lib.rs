@@ -5,6 +5,8 @@
 //! | [`Histogram`] | everything recorded | half a bucket: 0.05 % at [`Precision::FINE`] | the octaves seen, at most 264 KiB |
 //! | [`Window`] | the last while | as its histogram | one histogram for each slot, and one |
 //! | [`AtomicHistogram`] | everything, from many threads | one bucket more at most for the extremes | all octaves, always |
+//! | [`exponential::Exponential`] | what OpenTelemetry can carry | half a bucket of each form | `max_size` counts |
+//! | [`Ewma`] | a mean that forgets | none: it has no quantiles | three numbers |
 //!
 //! A quantile of all of them is the value with rank `ceil(q · n)`, see [`rank`]. There is no clock
 //! here: time comes in as an argument.
@@ -16,12 +18,15 @@ extern crate std;
 
 mod atomic;
 mod counts;
+mod ewma;
+pub mod exponential;
 mod histogram;
 mod precision;
 mod rank;
 mod window;
 
 pub use atomic::AtomicHistogram;
+pub use ewma::Ewma;
 pub use histogram::{Bucket, Histogram, NotAPart};
 pub use precision::Precision;
 pub use rank::rank;
