@@ -66,10 +66,17 @@ impl<'a> CasesField<'_, 'a> {
         cases(&mut collected);
         let words = collected.words;
         let enter = |word, section: &mut Section<'a>| {
+            let outer = section.case.replace(format!("{key}: {word}"));
             let mut entered =
-                Cases { words: Vec::new(), entered: Some((word, section)), value: None };
+                Cases { words: Vec::new(), entered: Some((word, &mut *section)), value: None };
             cases(&mut entered);
-            entered.value.expect("every word that is entered was named by the same closure")
+            let value = entered.value.expect("the same closure has named every word");
+            // While keys are listed, the case ends with its closure. While they are read, only this case
+            // is entered, and what comes to light later about an unknown key should name it.
+            if let Source::Listing = section.source {
+                section.case = outer;
+            }
+            value
         };
         let fallback = default.unwrap_or(words[0].0);
         let names: Vec<(&str, &str)> = words.iter().map(|(word, _)| (*word, *word)).collect();
@@ -78,12 +85,8 @@ impl<'a> CasesField<'_, 'a> {
             let presence = default.map_or(Presence::Required, |w| Presence::Default(w.to_owned()));
             let listed = Key::new(kind.expected(), presence, kind.schema());
             section.push_key(key, doc, Key { alone: true, words: words.clone(), ..listed });
-            let outer = section.case.clone();
-            for (word, _) in &words {
-                section.case = Some(format!("{key}: {word}"));
-                enter(word, section);
-            }
-            section.case = outer;
+            let values = words.iter().map(|(word, _)| enter(word, section));
+            return values.last().expect("there is at least one case");
         }
         let word = match section.take(key, true) {
             Found::Value(_, node) => {

@@ -19,8 +19,7 @@ pub struct Key {
     pub alone: bool,
     /// The words that it chooses between, when they decide about other keys, and what each means.
     pub words: Vec<(&'static str, &'static str)>,
-    /// The JSON Schema of its value.
-    pub schema: Json,
+    pub(crate) schema: Json,
 }
 
 /// What holds when a key is absent.

@@ -28,8 +28,8 @@
 //! );
 //! ```
 //!
-//! From the same function come the reference page and the JSON Schema ([`describe`]), so a key cannot be
-//! documented in one way and read in another.
+//! From the same function come the reference page and the JSON Schema ([`describe`],
+//! [`reference_markdown`], [`json_schema`]), so a key cannot be documented in one way and read in another.
 //!
 //! There is no file access here: text comes in, values or [`Mistakes`] go out. When it hurts: the reader
 //! function runs with placeholders after a mistake, so it must have no effects and must not panic.
@@ -39,9 +39,14 @@ mod field;
 mod key;
 mod mistake;
 mod quantity;
+mod reference;
 mod scalar;
+mod schema;
 mod section;
+mod set;
 mod spelling;
+#[cfg(test)]
+mod tests;
 mod tree;
 mod types;
 mod value;
@@ -50,7 +55,9 @@ pub use cases::{Cases, CasesField};
 pub use field::Field;
 pub use key::{Key, Presence};
 pub use mistake::{MISTAKES_MAX, Mistakes};
+pub use reference::reference_markdown;
 pub use scalar::{Meaning, Scalar};
+pub use schema::json_schema;
 pub use section::Section;
 pub use tree::{NESTING_MAX, NODES_MAX, TEXT_BYTES_MAX};
 pub use value::{Value, Wrong};
@@ -67,8 +74,22 @@ pub fn read<T>(
     text: &str,
     read: impl FnOnce(&mut Section<'_>) -> T,
 ) -> Result<T, Mistakes> {
-    let mut mistakes = Mistakes::none(file, &[]);
-    let root = tree::parse(text, tree::Origin::FILE, &mut mistakes);
+    read_with_sets(file, text, &[], read)
+}
+
+/// What `read` makes of `text` after each of `sets` (`section.key=value`) has been put into it.
+///
+/// # Errors
+/// All mistakes of the text and of the sets.
+pub fn read_with_sets<T>(
+    file: &str,
+    text: &str,
+    sets: &[String],
+    read: impl FnOnce(&mut Section<'_>) -> T,
+) -> Result<T, Mistakes> {
+    let mut mistakes = Mistakes::none(file, sets);
+    let mut root = tree::parse(text, tree::Origin::FILE, &mut mistakes);
+    set::apply(&mut root, sets, &mut mistakes);
     let log = RefCell::new(Log { mistakes, keys: Vec::new() });
     let value = Section::root(&log, &root).read(read);
     log.into_inner().mistakes.or(value)

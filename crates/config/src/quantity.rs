@@ -1,7 +1,7 @@
 //! Numbers with a unit: durations in nanoseconds and sizes in bytes.
 //!
-//! Decides which spellings there are: digits, perhaps a fraction, then a unit, as in `10ms`, `1.5s` or
-//! `64KiB`. Reading is exact, in whole numbers: what does not come out as whole nanoseconds or bytes is
+//! Decides which spellings there are: digits, perhaps a fraction, perhaps one space (as our own output
+//! has it), then a unit: `10ms`, `1.5 s`, `64KiB`. Reading is exact, in whole numbers: what does not come out as whole nanoseconds or bytes is
 //! refused, and so is a number without a unit.
 
 use crate::value::Wrong;
@@ -28,6 +28,7 @@ const DIGITS_MAX: usize = 18;
 pub(crate) fn read(text: &str, units: Units) -> Result<u64, Wrong> {
     let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or(Wrong::Kind)?;
     let (number, unit) = text.split_at(unit_at);
+    let unit = unit.strip_prefix(' ').unwrap_or(unit);
     let (_, worth) = units.iter().find(|(name, _)| *name == unit).ok_or(Wrong::Kind)?;
     let (whole, fraction) = match number.split_once('.') {
         Some((_, "")) => return Err(Wrong::Kind),
@@ -62,7 +63,7 @@ pub(crate) fn write(worth: u64, units: Units) -> String {
 /// The regular expression of the spellings that [`read`] takes.
 pub(crate) fn pattern(units: Units) -> String {
     let names: Vec<&str> = units.iter().map(|(name, _)| *name).collect();
-    format!("^[0-9]+(\\.[0-9]+)?({})$", names.join("|"))
+    format!("^[0-9]+(\\.[0-9]+)? ?({})$", names.join("|"))
 }
 
 #[cfg(test)]
@@ -76,6 +77,7 @@ mod tests {
             ("0ns", 0),
             ("10ms", 10_000_000),
             ("1.5s", 1_500_000_000),
+            ("1.5 s", 1_500_000_000),
             ("0.000001ms", 1),
             ("90m", 5_400_000_000_000),
             ("2h", 7_200_000_000_000),
@@ -94,7 +96,10 @@ mod tests {
 
     #[test]
     fn what_has_no_unit_or_a_foreign_one_is_of_the_wrong_kind() {
-        for text in ["", "10", "ms", "-10ms", "10 ms", "1.ms", ".5s", "1.2.3s", "10MS", "1e3ms"] {
+        for text in [
+            "", "10", "ms", "-10ms", "10  ms", " 10ms", "10ms ", "1.ms", ".5s", "1.2.3s", "10MS",
+            "1e3ms",
+        ] {
             assert_eq!(read(text, DURATION_UNITS), Err(Wrong::Kind), "{text}");
         }
         for text in ["64KB", "64K", "64kib", "64"] {

@@ -53,7 +53,7 @@ pub struct Section<'a> {
     asked: Vec<&'static str>,
     /// Whether a key directly in this section could not be read.
     broken: bool,
-    /// The case that is being listed, as `key: word`.
+    /// The case that is being read, as `key: word`.
     pub(crate) case: Option<String>,
 }
 
@@ -222,17 +222,25 @@ impl<'a> Section<'a> {
         match self.source {
             Source::Entries(entries) => {
                 for entry in entries.iter().filter(|e| !self.asked.contains(&e.key.as_str())) {
-                    let text = match nearest(&entry.key, &self.asked) {
-                        Some(key) => format!("unknown key: did you mean {key}?"),
-                        None => format!("unknown key: expected one of {}", self.asked.join(", ")),
-                    };
-                    self.push(entry.key_place, &join(&self.path, &entry.key), text);
+                    self.push(entry.key_place, &self.inner(&entry.key), self.unknown(&entry.key));
                 }
             }
             Source::Alone(node) => self.refuse(&self.path.clone(), node, SECTION),
             Source::Placeholders | Source::Listing => {}
         }
         value
+    }
+
+    /// What to say of a `key` that nobody asked for.
+    fn unknown(&self, key: &str) -> String {
+        let with = self.case.as_ref().map_or(String::new(), |case| format!(" with {case}"));
+        let expected = match (nearest(key, &self.asked), self.asked.as_slice()) {
+            (Some(near), _) => format!("did you mean {near}?"),
+            (None, []) => "expected no keys here".to_owned(),
+            (None, [only]) => format!("expected only {only}"),
+            (None, known) => format!("expected one of {}", known.join(", ")),
+        };
+        format!("unknown key{with}: {expected}")
     }
 
     /// Looks for `key`. With `alone`, a value in place of the section stands for this key.

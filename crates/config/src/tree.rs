@@ -224,7 +224,9 @@ impl<'t> Builder<'t, '_> {
             let Some(Node { place: key_place, .. }) = self.node(event, span, depth + 1)? else {
                 return Ok(entries);
             };
-            self.path = join(&self.path, key.as_deref().unwrap_or_default());
+            if let Some(key) = key.as_deref().filter(|key| !key.is_empty()) {
+                self.path = join(&self.path, key);
+            }
             let usable = self.check_key(key.as_deref(), key_place, &mut keys);
             let (event, span) = self.next()?;
             let value = self.node(event, span, depth + 1)?;
@@ -256,7 +258,8 @@ impl<'t> Builder<'t, '_> {
             );
         }
         if let Some(tag) = tag {
-            let text = format!("the tag {tag} is not supported: write the value without it");
+            let handle = if tag.is_yaml_core_schema() { "!!" } else { &tag.handle };
+            let text = format!("the tag {handle}{} is not supported: leave it out", tag.suffix);
             self.refuse(place, &text);
         }
     }

@@ -1,0 +1,89 @@
+//! `--set section.key=value`: values from the command line, put into the tree before it is read.
+//!
+//! Decides what a path may be: keys joined by dots, each perhaps with indexes into a list, as in
+//! `upstreams.search.replicas[0].weight`. The value is YAML, so `--set balance={policy: random}` replaces a
+//! whole section. Sections on the way that do not exist are made; items of lists are not. Later arguments
+//! win over earlier ones, and all of them over the file. Limit: a key that itself holds a dot, a bracket or
+//! an equals sign can only be written in the file.
+
+use crate::mistake::{Mistakes, Place};
+use crate::scalar::Meaning;
+use crate::tree::{Content, Entry, Node, Origin, parse};
+
+/// Puts every one of `sets` into the tree under `root`.
+pub(crate) fn apply(root: &mut Node, sets: &[String], mistakes: &mut Mistakes) {
+    for (index, set) in sets.iter().enumerate() {
+        let place = Place::Set(index);
+        let Some((path, text)) = set.split_once('=') else {
+            mistakes.push(place, "", "expected section.key=value".to_owned());
+            continue;
+        };
+        let value = parse(text, Origin { path, set: Some(index) }, mistakes);
+        match slot(root, path, place) {
+            Ok(slot) => *slot = value,
+            Err(text) => mistakes.push(place, "", text),
+        }
+    }
+}
+
+/// One step into the tree.
+#[derive(Clone, Copy, Debug)]
+enum Step<'p> {
+    Key(&'p str),
+    Item(usize),
+}
+
+/// The value at `path`, made when it is not there.
+fn slot<'n>(root: &'n mut Node, path: &str, place: Place) -> Result<&'n mut Node, String> {
+    let mut node = root;
+    for step in steps(path)? {
+        node = match step {
+            Step::Key(key) => entry(node, key, place)?,
+            Step::Item(index) => item(node, index)?,
+        };
+    }
+    Ok(node)
+}
+
+fn steps(path: &str) -> Result<Vec<Step<'_>>, String> {
+    let unclear =
+        || format!("{path:?} is not a key: expected one such as hedge.quantile or list[0].key");
+    let mut steps = Vec::new();
+    for part in path.split('.') {
+        let (key, indexes) = part.split_at(part.find('[').unwrap_or(part.len()));
+        if key.is_empty() {
+            return Err(unclear());
+        }
+        steps.push(Step::Key(key));
+        for index in indexes.split_terminator(']') {
+            let index = index.strip_prefix('[').and_then(|index| index.parse().ok());
+            steps.push(Step::Item(index.ok_or_else(unclear)?));
+        }
+    }
+    Ok(steps)
+}
+
+fn entry<'n>(node: &'n mut Node, key: &str, place: Place) -> Result<&'n mut Node, String> {
+    if let Content::Scalar(scalar) = &node.content
+        && *scalar.meaning() == Meaning::Nothing
+    {
+        node.content = Content::Mapping(Vec::new());
+    }
+    let Content::Mapping(entries) = &mut node.content else {
+        return Err(format!("{key:?} lies in no section: expected a path through sections"));
+    };
+    let index = entries.iter().position(|entry| entry.key == key).unwrap_or_else(|| {
+        let value = Node { place, content: Content::Mapping(Vec::new()) };
+        entries.push(Entry { key: key.to_owned(), key_place: place, value });
+        entries.len() - 1
+    });
+    Ok(&mut entries[index].value)
+}
+
+fn item(node: &mut Node, index: usize) -> Result<&mut Node, String> {
+    let Content::List(items) = &mut node.content else {
+        return Err(format!("item {index} lies in no list: expected an index into a list"));
+    };
+    let count = items.len();
+    items.get_mut(index).ok_or_else(|| format!("there is no item {index} in a list of {count}"))
+}
