@@ -4,7 +4,7 @@
 //! minimum and maximum, in nanoseconds.
 //! **Limits**: durations from 2^42 ns (73 minutes) on are counted in the last bucket and as
 //! [`Histogram::overflowed`]; at most 2^64 - 1 values, more are left out. Memory is 8 bytes for each
-//! bucket of the octaves between the shortest and the longest duration: about 12 KiB at
+//! bucket of the octaves between the shortest and the longest duration: 13 KiB at
 //! [`Precision::COARSE`] for 100 µs to 0.4 s, and at most 36 KiB; 264 KiB at [`Precision::FINE`].
 //! **Invariant**: merging is exact. Histograms of many places, merged in any order, equal one that
 //! recorded everything, bucket for bucket.

@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | [`Histogram`] | everything recorded | half a bucket: 0.05 % at [`Precision::FINE`] | the octaves seen, at most 264 KiB |
 //! | [`Window`] | the last while | as its histogram | one histogram for each slot, and one |
-//! | [`AtomicHistogram`] | everything, from many threads | one bucket more at most for the extremes | all octaves, always |
+//! | [`AtomicHistogram`] | everything, from many threads | the same, extremes included | all octaves, always |
 //! | [`exponential::Exponential`] | what OpenTelemetry can carry | half a bucket of each form | `max_size` counts |
 //! | [`Ewma`] | a mean that forgets | none: it has no quantiles | three numbers |
 //!

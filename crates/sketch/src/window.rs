@@ -7,7 +7,7 @@
 //! **Limits**: values are forgotten by the slot. The window holds the slot being filled and those
 //! before it, so a value stays for between `length - length / slots` and `length`. Memory is one
 //! histogram for each slot and one more, each as large as the octaves it saw: with ten slots at
-//! [`Precision::COARSE`], about 130 KiB for latencies between 100 µs and 0.4 s.
+//! [`Precision::COARSE`], 143 KiB for latencies between 100 µs and 0.4 s.
 //! **Cost**: recording adds to two histograms. Moving on by a slot subtracts one and clears it: some
 //! microseconds at [`Precision::FINE`], paid by the first call in the new slot. A pause of any length
 //! costs no more than the slots there are.
