@@ -1,12 +1,39 @@
 //! The leaf: the queue in front of one server.
+//!
+//! **Decides** which waiting request starts next, which is refused, and which copy of a tie is dropped.
+//! **Inputs**: arrivals with class and tie, ends of service, and what the leaf of a twin says.
+//! **Limits**: [`LeafConfig::slots`] requests in service and [`LeafConfig::queue_len_max`] waiting, over all
+//! classes; [`started::TIES_MAX`] ties remembered. Each event costs O(log(slots + queue)).
+//! **Invariants**
+//! - `leaf-slots-bounded`, `leaf-queue-bounded`: neither bound is ever exceeded, and nothing waits while a slot
+//!   is free.
+//! - `started-once-dropped-or-refused`: each request that arrives gets exactly one of `Start`, `Drop` and
+//!   `Refuse`, unless its root goes away while it waits: then none.
+//! - `class-order`: a request starts only when no more urgent one waits, and within its class first come,
+//!   first served. When the queue is full, a more urgent newcomer pushes out the youngest of the least
+//!   urgent.
+//! - `tie-at-most-one-duplicate`, the leaf's side: a copy that waits, or is still to arrive, when the start of
+//!   its twin becomes known is never started.
+//!
+//! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013: service classes and shallow server
+//! queues, page 76; tied requests, pages 77–78.
+//! **Hurts when** urgent requests alone fill the server: less urgent ones then wait without end and are
+//! pushed out first. That is what a class means; a share for the others is a matter of slots.
 
-use crate::{Class, TieId};
+mod reason;
+mod started;
+
+use crate::{Class, Decided, Load, LoadTracker, TieId};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use curtail_units::Instant;
+pub use reason::LeafReason;
 use serde::{Deserialize, Serialize};
+use started::StartedTwins;
 
 /// How a leaf queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeafConfig {
-    /// Requests that the server works on at once.
+    /// Requests that the server works on at once; at least 1 (0 counts as 1).
     pub slots: u32,
     /// Requests that may wait; one more is refused.
     pub queue_len_max: u32,
@@ -18,7 +45,7 @@ impl Default for LeafConfig {
     }
 }
 
-/// A request at a leaf; the driver's own number for it.
+/// A request at a leaf; the driver's own number for it, used once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LeafRequestId(pub u64);
@@ -83,49 +110,227 @@ pub enum LeafEffect {
     },
 }
 
-/// Why a leaf decided as it did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LeafReason {
-    /// The server had room.
-    SlotFree {
-        /// Requests the server works on, this one included.
-        in_service: u32,
-        /// The most it works on.
-        slots: u32,
-    },
+/// Where a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Queue,
+    Server,
+}
+
+/// A request that has arrived and not left.
+#[derive(Clone, Copy, Debug)]
+struct Present {
+    place: Place,
+    class: Class,
+    tie: Option<TieId>,
+    arrived: Instant,
+    /// Its number in the order of arrival.
+    nth: u64,
+    /// Requests in flight that it met on arrival.
+    met: u32,
 }
 
 /// The machine of one leaf.
 #[derive(Clone, Debug)]
 pub struct Leaf {
     config: LeafConfig,
+    present: BTreeMap<LeafRequestId, Present>,
+    /// Those of `present` that wait, in the order in which they start.
+    queue: BTreeSet<(Class, u64, LeafRequestId)>,
+    in_service: u32,
+    /// Those of `present` that are tied.
+    ties: BTreeMap<TieId, LeafRequestId>,
+    started_twins: StartedTwins,
+    arrivals: u64,
+    load: LoadTracker,
+    effects: VecDeque<Decided<LeafEffect, LeafReason>>,
 }
 
 impl Leaf {
     /// A leaf with an empty queue.
     #[must_use]
     pub fn new(config: LeafConfig) -> Self {
-        Self { config }
+        Self {
+            config: LeafConfig { slots: config.slots.max(1), ..config },
+            present: BTreeMap::new(),
+            queue: BTreeSet::new(),
+            in_service: 0,
+            ties: BTreeMap::new(),
+            started_twins: StartedTwins::default(),
+            arrivals: 0,
+            load: LoadTracker::default(),
+            effects: VecDeque::with_capacity(4),
+        }
     }
 
     /// Takes note of an event.
-    pub fn handle(&mut self, _now: curtail_units::Instant, _event: LeafEvent) {}
-
-    /// What to do next, and why; drained before the next event.
-    pub fn poll_effect(&mut self) -> Option<crate::Decided<LeafEffect, LeafReason>> {
-        let _ = self.config;
-        None
+    pub fn handle(&mut self, now: Instant, event: LeafEvent) {
+        debug_assert!(self.effects.is_empty(), "effects are drained before the next event");
+        match event {
+            LeafEvent::Arrived { request, class, tie } => self.arrived(now, request, class, tie),
+            LeafEvent::TwinStarted { tie } => self.twin_started(now, tie),
+            LeafEvent::Finished { request } => self.finished(now, request),
+            LeafEvent::Gone { request } => self.gone(now, request),
+            // Nothing here waits for a time: what is too old is forgotten when something is added.
+            LeafEvent::Woke => {}
+        }
     }
 
-    /// When to send [`LeafEvent::Woke`].
+    /// What to do next, and why; drained before the next event.
+    pub fn poll_effect(&mut self) -> Option<Decided<LeafEffect, LeafReason>> {
+        self.effects.pop_front()
+    }
+
+    /// When to send [`LeafEvent::Woke`]: never so far.
     #[must_use]
-    pub fn poll_timeout(&self) -> Option<curtail_units::Instant> {
+    pub const fn poll_timeout(&self) -> Option<Instant> {
         None
     }
 
     /// What a probe is answered with.
-    pub fn load(&mut self, _now: curtail_units::Instant) -> crate::Load {
-        crate::Load { in_flight: 0, latency: curtail_units::Duration::ZERO }
+    #[must_use]
+    pub fn load(&self, now: Instant) -> Load {
+        self.load.load(now)
+    }
+
+    /// Requests that wait.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "at most `queue_len_max`, a u32")]
+    pub fn queue_len(&self) -> u32 {
+        self.queue.len() as u32
+    }
+
+    /// Requests that the server works on.
+    #[must_use]
+    pub const fn in_service(&self) -> u32 {
+        self.in_service
+    }
+
+    fn arrived(&mut self, now: Instant, request: LeafRequestId, class: Class, tie: Option<TieId>) {
+        debug_assert!(!self.present.contains_key(&request), "a number is used once");
+        if let Some(why) = tie.and_then(|tie| self.why_drop(now, tie)) {
+            self.decide(LeafEffect::Drop { request }, why);
+            return;
+        }
+        let free = self.in_service < self.config.slots;
+        if !free && self.queue_len() >= self.config.queue_len_max && !self.make_room(now, class) {
+            let (len, max) = (self.queue_len(), self.config.queue_len_max);
+            self.decide(LeafEffect::Refuse { request }, LeafReason::QueueFull { len, max });
+            return;
+        }
+        let (nth, met) = (self.arrivals, self.load.arrived());
+        self.arrivals += 1;
+        let place = Place::Queue;
+        self.present.insert(request, Present { place, class, tie, arrived: now, nth, met });
+        if let Some(tie) = tie {
+            self.ties.insert(tie, request);
+        }
+        if free {
+            let in_service = self.in_service + 1;
+            self.start(request, LeafReason::SlotFree { in_service, slots: self.config.slots });
+        } else {
+            self.queue.insert((class, nth, request));
+        }
+    }
+
+    /// Why a copy that arrives now need not start, if so.
+    fn why_drop(&self, now: Instant, tie: TieId) -> Option<LeafReason> {
+        if self.started_twins.contains(now, tie) {
+            Some(LeafReason::TwinStartedBefore)
+        } else if self.ties.contains_key(&tie) {
+            Some(LeafReason::TwinIsHere)
+        } else {
+            None
+        }
+    }
+
+    /// Refuses the youngest of the least urgent requests that wait, if it is less urgent than `class`.
+    fn make_room(&mut self, now: Instant, class: Class) -> bool {
+        let Some(&(last, _, request)) = self.queue.last() else { return false };
+        if last <= class {
+            return false;
+        }
+        let waited = now.since(self.leave(request).arrived);
+        self.decide(LeafEffect::Refuse { request }, LeafReason::PushedOut { by: class, waited });
+        true
+    }
+
+    fn twin_started(&mut self, now: Instant, tie: TieId) {
+        let Some(&request) = self.ties.get(&tie) else {
+            self.started_twins.note(now, tie);
+            return;
+        };
+        // When both have started, to stop one is for the root: it alone knows which is answered first.
+        if self.place(request) == Some(Place::Queue) {
+            let waited = now.since(self.leave(request).arrived);
+            self.decide(LeafEffect::Drop { request }, LeafReason::TwinStarted { waited });
+        }
+    }
+
+    fn finished(&mut self, now: Instant, request: LeafRequestId) {
+        // A request that its root gave up is no longer known when the server is done with it.
+        if self.place(request) == Some(Place::Server) {
+            let Present { arrived, met, .. } = self.leave(request);
+            self.load.observe(now, met, now.since(arrived));
+            self.start_next(now);
+        }
+    }
+
+    fn gone(&mut self, now: Instant, request: LeafRequestId) {
+        let Some(place) = self.place(request) else { return };
+        let Present { arrived, met, .. } = self.leave(request);
+        // It would have taken longer still: that says something when it has outlasted what is expected.
+        let lasted = now.since(arrived);
+        if lasted > self.load.load(now).latency {
+            self.load.observe(now, met, lasted);
+        }
+        if place == Place::Server {
+            self.start_next(now);
+        }
+    }
+
+    /// A slot has become free: starts the next request that waits.
+    fn start_next(&mut self, now: Instant) {
+        let Some((class, _, request)) = self.queue.pop_first() else { return };
+        let waited = now.since(self.present[&request].arrived);
+        self.start(request, LeafReason::NextInClass { class, waited });
+    }
+
+    fn start(&mut self, request: LeafRequestId, why: LeafReason) {
+        let present = self.present.get_mut(&request).expect("only what has arrived starts");
+        present.place = Place::Server;
+        let tie = present.tie;
+        self.in_service += 1;
+        self.decide(LeafEffect::Start { request }, why);
+        if let Some(tie) = tie {
+            self.decide(LeafEffect::TellTwin { request, tie }, LeafReason::TieStarted);
+        }
+    }
+
+    fn place(&self, request: LeafRequestId) -> Option<Place> {
+        self.present.get(&request).map(|present| present.place)
+    }
+
+    /// Takes a request that is present out of everything.
+    fn leave(&mut self, request: LeafRequestId) -> Present {
+        let left = self.present.remove(&request).expect("the caller has seen that it is present");
+        match left.place {
+            Place::Queue => {
+                self.queue.remove(&(left.class, left.nth, request));
+            }
+            Place::Server => self.in_service -= 1,
+        }
+        if let Some(tie) = left.tie {
+            self.ties.remove(&tie);
+        }
+        self.load.ended();
+        left
+    }
+
+    fn decide(&mut self, effect: LeafEffect, reason: LeafReason) {
+        self.effects.push_back(Decided { effect, reason });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,30 @@
 //! The load of a replica, as its leaf reports it to probes.
 //!
-//! Source: Wydrowski et al., "Load is not what you should balance: Introducing Prequal", NSDI 2024,
-//! section 4.
+//! **Decides** nothing: it keeps two signals, the requests in flight and the latency to expect.
+//! **Inputs**: arrivals; at the end of a request, its latency and the number in flight that it met on
+//! arrival (which the caller keeps with the request).
+//! **Limits**: O(1) a request. A replica is remembered by *levels* of requests in flight: each number below 8
+//! is a level of its own, above it an octave has four. Of each level seen the last [`LATENCIES_KEPT`]
+//! latencies are kept, so one tracker takes at most 64 × 272 bytes, and a usual one some kilobytes.
+//! **Invariant** `load-says-what-is-known`: a latency that was recorded is never followed by "unknown".
+//! **Source**: Wydrowski et al., "Load is not what you should balance: Introducing Prequal", NSDI 2024,
+//! section 4. How near "about the same number" is, and how recent "recent", is ours.
+//! **Hurts when** requests differ much in cost: a median over a mixture belongs to none of its parts.
 
-use curtail_units::Duration;
+use alloc::vec::Vec;
+use arrayvec::ArrayVec;
+use curtail_units::{Duration, Instant};
 use serde::{Deserialize, Serialize};
+
+/// A latency counts as recent for this long: a few probes' worth at moderate rates. At high rates
+/// [`LATENCIES_KEPT`] is the tighter bound.
+const RECENT: Duration = Duration::from_ms(300);
+
+/// Latencies remembered of each level: enough for a median that one odd request does not move.
+const LATENCIES_KEPT: usize = 16;
+
+/// The last level; it also holds whatever is above it.
+const LEVEL_MAX: u32 = u64::BITS - 1;
 
 /// A replica's answer to a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,10 +32,132 @@ pub struct Load {
     /// Requests that have arrived and not finished, the queue included.
     pub in_flight: u32,
     /// What a request that arrives now can expect: the median latency of recent requests that arrived
-    /// at about the same number in flight.
+    /// at about the same number in flight; zero while nothing is known.
     pub latency: Duration,
+}
+
+/// The last latencies of requests that arrived at one level, in a ring.
+#[derive(Clone, Debug, Default)]
+struct Latencies {
+    /// When each was recorded, and what it was.
+    ring: ArrayVec<(Instant, Duration), LATENCIES_KEPT>,
+    /// The place of the oldest, once the ring is full.
+    oldest: usize,
+}
+
+impl Latencies {
+    fn record(&mut self, now: Instant, latency: Duration) {
+        if self.ring.is_full() {
+            self.ring[self.oldest] = (now, latency);
+            self.oldest = (self.oldest + 1) % LATENCIES_KEPT;
+        } else {
+            self.ring.push((now, latency));
+        }
+    }
+
+    /// The lower median of those recorded since `since`, if there is one.
+    fn median(&self, since: Instant) -> Option<Duration> {
+        let recent = self.ring.iter().filter(|(at, _)| *at >= since);
+        let mut latencies: ArrayVec<Duration, LATENCIES_KEPT> =
+            recent.map(|(_, latency)| *latency).collect();
+        let middle = latencies.len().checked_sub(1)? / 2;
+        Some(*latencies.select_nth_unstable(middle).1)
+    }
 }
 
 /// Keeps the load of one replica: O(1) a request.
 #[derive(Clone, Debug, Default)]
-pub struct LoadTracker {}
+pub struct LoadTracker {
+    in_flight: u32,
+    /// A bit for each level that was seen.
+    seen: u64,
+    /// The latencies of the levels seen, the lowest first.
+    levels: Vec<Latencies>,
+}
+
+impl LoadTracker {
+    /// A request arrived. Returns how many were in flight before it: the caller keeps the number and
+    /// hands it back to [`Self::observe`].
+    pub fn arrived(&mut self) -> u32 {
+        let met = self.in_flight;
+        self.in_flight = met.saturating_add(1);
+        met
+    }
+
+    /// A request that had met `in_flight` others on arrival took `latency`.
+    pub fn observe(&mut self, now: Instant, in_flight: u32, latency: Duration) {
+        let level = level(in_flight);
+        let place = self.place(level);
+        if self.seen & (1 << level) == 0 {
+            self.seen |= 1 << level;
+            self.levels.insert(place, Latencies::default());
+        }
+        self.levels[place].record(now, latency);
+    }
+
+    /// A request is no longer in flight, whatever became of it.
+    pub fn ended(&mut self) {
+        debug_assert!(self.in_flight > 0, "each request that arrived ends once");
+        self.in_flight = self.in_flight.saturating_sub(1);
+    }
+
+    /// Requests that have arrived and not ended.
+    #[must_use]
+    pub const fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// What a probe is answered with: of the levels with recent latencies the one nearest to the present,
+    /// and when nothing is recent, of all levels.
+    #[must_use]
+    pub fn load(&self, now: Instant) -> Load {
+        let recent = Instant::from_ns(now.as_ns().saturating_sub(RECENT.as_ns()));
+        let latency = self.nearest(recent).or_else(|| self.nearest(Instant::ZERO));
+        Load { in_flight: self.in_flight, latency: latency.unwrap_or(Duration::ZERO) }
+    }
+
+    /// The median latency since `since` at the nearest level that has one; of two equally near the higher,
+    /// because load is better feared than missed.
+    fn nearest(&self, since: Instant) -> Option<Duration> {
+        let present = level(self.in_flight);
+        let (mut above, mut below) = (self.seen >> present, self.seen & ((1 << present) - 1));
+        loop {
+            let up = (above != 0).then(|| present + above.trailing_zeros());
+            let down = (below != 0).then(|| below.ilog2());
+            let level = match (up, down) {
+                (None, None) => return None,
+                (Some(up), Some(down)) if up - present > present - down => down,
+                (Some(up), _) => up,
+                (None, Some(down)) => down,
+            };
+            let median = self.levels[self.place(level)].median(since);
+            if median.is_some() {
+                return median;
+            }
+            if level >= present {
+                above &= above - 1;
+            } else {
+                below &= !(1 << level);
+            }
+        }
+    }
+
+    /// Where in `levels` a level is, or would be.
+    fn place(&self, level: u32) -> usize {
+        (self.seen & ((1 << level) - 1)).count_ones() as usize
+    }
+}
+
+/// The level of a number in flight: itself below 8, then four to the octave.
+const fn level(in_flight: u32) -> u32 {
+    if in_flight < 8 {
+        return in_flight;
+    }
+    let octave = in_flight.ilog2();
+    let quarter = (in_flight >> (octave - 2)) & 3;
+    let level = 8 + (octave - 3) * 4 + quarter;
+    if level < LEVEL_MAX { level } else { LEVEL_MAX }
+}
+
+#[cfg(test)]
+mod tests;

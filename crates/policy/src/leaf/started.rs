@@ -1,0 +1,52 @@
+//! Twins that have started elsewhere, before their copy arrived here.
+//!
+//! The news of a start may overtake the copy that it concerns: the root sends the second copy two message
+//! delays after the first, and a message may be late. What is remembered here drops that copy on arrival.
+//!
+//! **Limits**: [`TIES_MAX`] ties, each for [`AGE_MAX`]; the oldest is forgotten first. A forgotten tie costs
+//! an execution that was not needed, never an answer.
+
+use crate::TieId;
+use alloc::collections::btree_map::Entry;
+use alloc::collections::{BTreeMap, VecDeque};
+use curtail_units::{Duration, Instant};
+
+/// The most ties remembered: at 40,000 tied requests a second, each of which starts at its twin first, this
+/// still reaches back 100 ms, two hundred times a usual message delay. They take some 150 KB.
+pub(super) const TIES_MAX: usize = 4_096;
+
+/// A tie is remembered for this long: a copy that is later than this was lost, or its root has given up.
+pub(super) const AGE_MAX: Duration = Duration::from_secs(10);
+
+/// The ties whose twin has started and whose copy has not arrived.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StartedTwins {
+    heard: BTreeMap<TieId, Instant>,
+    /// The same ties, the oldest first.
+    oldest_first: VecDeque<TieId>,
+}
+
+impl StartedTwins {
+    /// The twin's leaf says that the twin has started.
+    pub(super) fn note(&mut self, now: Instant, tie: TieId) {
+        while let Some(oldest) = self.oldest_first.front() {
+            let full = self.oldest_first.len() >= TIES_MAX;
+            let heard = self.heard.get(oldest).expect("the two hold the same ties");
+            if !full && now.since(*heard) <= AGE_MAX {
+                break;
+            }
+            self.heard.remove(oldest);
+            self.oldest_first.pop_front();
+        }
+        // A message that came twice says nothing new; it keeps the time of the first.
+        if let Entry::Vacant(unheard) = self.heard.entry(tie) {
+            unheard.insert(now);
+            self.oldest_first.push_back(tie);
+        }
+    }
+
+    /// Whether the twin of this tie is known to have started.
+    pub(super) fn contains(&self, now: Instant, tie: TieId) -> bool {
+        self.heard.get(&tie).is_some_and(|heard| now.since(*heard) <= AGE_MAX)
+    }
+}
