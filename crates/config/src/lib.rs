@@ -38,6 +38,7 @@ mod cases;
 mod field;
 mod key;
 mod mistake;
+pub mod policy;
 mod quantity;
 mod reference;
 mod scalar;

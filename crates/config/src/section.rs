@@ -20,6 +20,7 @@ use serde_json::json;
 use std::cell::RefCell;
 
 const SECTION: &str = "a section of keys";
+const SWITCH: &str = "true, false or a section of keys";
 const LIST: &str = "a list of sections";
 const MAP: &str = "a section for each name";
 
@@ -100,7 +101,7 @@ impl<'a> Section<'a> {
         doc: &'static str,
         read: impl FnOnce(&mut Section<'_>) -> T,
     ) -> T {
-        self.list_key(key, doc, SECTION);
+        self.list_key(key, doc, SECTION, Presence::Default("{}".to_owned()));
         let section = match self.take(key, false) {
             Found::Value(place, node) => self.open(self.inner(key), place, node),
             Found::Nothing => Self { source: Source::Entries(&[]), ..self.empty(self.inner(key)) },
@@ -116,13 +117,36 @@ impl<'a> Section<'a> {
         doc: &'static str,
         read: impl FnOnce(&mut Section<'_>) -> T,
     ) -> Option<T> {
-        self.list_key(key, doc, SECTION);
+        self.list_key(key, doc, SECTION, Presence::Optional);
         let section = match self.take(key, false) {
             Found::Value(place, node) => self.open(self.inner(key), place, node),
             Found::Nothing => return None,
             Found::Placeholder => self.empty(self.inner(key)),
         };
         Some(section.read(read))
+    }
+
+    /// A section that can be switched off: `key: false` or `enabled: false` in it is `None`; `key: true` or
+    /// what `read` makes of the section is `Some`; `default` is what holds when it is absent.
+    pub fn switch<T>(
+        &mut self,
+        key: &'static str,
+        doc: &'static str,
+        default: Option<T>,
+        read: impl FnOnce(&mut Section<'_>) -> T,
+    ) -> Option<T> {
+        let presence = Presence::Default(default.is_some().to_string());
+        self.list_key(key, doc, SWITCH, presence);
+        let section = match self.take(key, false) {
+            Found::Value(place, node) => self.open(self.inner(key), place, node),
+            Found::Nothing => return default,
+            Found::Placeholder => self.empty(self.inner(key)),
+        };
+        section.read(|s| {
+            let enabled = s.field("enabled", "Whether it is on at all.").alone().default(true);
+            let value = read(s);
+            enabled.then_some(value)
+        })
     }
 
     /// A list of sections, in the order of the file; empty when absent.
@@ -132,7 +156,7 @@ impl<'a> Section<'a> {
         doc: &'static str,
         mut read: impl FnMut(&mut Section<'_>) -> T,
     ) -> Vec<T> {
-        self.list_key(key, doc, LIST);
+        self.list_key(key, doc, LIST, Presence::Default("[]".to_owned()));
         let Some(items) = self.items(key, LIST) else {
             return vec![self.empty(format!("{}[]", self.inner(key))).read(read)];
         };
@@ -149,7 +173,11 @@ impl<'a> Section<'a> {
         let expected = format!("a list, each {}", kind.expected());
         if let Source::Listing = self.source {
             let schema = json!({ "type": "array", "items": kind.schema() });
-            self.push_key(key, doc, Key::new(expected.clone(), Presence::Optional, schema));
+            self.push_key(
+                key,
+                doc,
+                Key::new(expected.clone(), Presence::Default("[]".to_owned()), schema),
+            );
         }
         let Some(items) = self.items(key, &expected) else { return vec![kind.placeholder()] };
         let path = self.inner(key);
@@ -165,7 +193,7 @@ impl<'a> Section<'a> {
         doc: &'static str,
         mut read: impl FnMut(&str, &mut Section<'_>) -> T,
     ) -> Vec<T> {
-        self.list_key(key, doc, MAP);
+        self.list_key(key, doc, MAP, Presence::Default("{}".to_owned()));
         let path = self.inner(key);
         let entries = match self.take(key, false) {
             Found::Value(_, Node { content: Content::Mapping(entries), .. }) => entries.as_slice(),
@@ -311,11 +339,11 @@ impl<'a> Section<'a> {
         self.log.borrow_mut().keys.push(found);
     }
 
-    fn list_key(&self, key: &'static str, doc: &'static str, expected: &str) {
+    fn list_key(&self, key: &'static str, doc: &'static str, expected: &str, presence: Presence) {
         if let Source::Listing = self.source {
             let shape = if expected == LIST { "array" } else { "object" };
             let schema = json!({ "type": shape });
-            self.push_key(key, doc, Key::new(expected.to_owned(), Presence::Optional, schema));
+            self.push_key(key, doc, Key::new(expected.to_owned(), presence, schema));
         }
     }
 

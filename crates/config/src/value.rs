@@ -154,6 +154,7 @@ macro_rules! whole_number {
     };
 }
 
+whole_number!(u8, "from 0 to 255");
 whole_number!(u16, "from 0 to 65535");
 whole_number!(u32, "from 0 to 4294967295");
 whole_number!(u64, "from 0 to 18446744073709551615");

@@ -1,0 +1,239 @@
+//! How the policies are configured: one reader, used by the proxy's file and by simulated scenarios, so
+//! what was simulated can be copied into the proxy's file word by word.
+//!
+//! Decides which keys there are, their limits, and how a technique is switched off (`hedge: false`). The
+//! defaults are those of the policies themselves; an empty section is exactly their `Default`. What each
+//! technique does, and when it hurts, is said where it lives, in `curtail-policy`.
+
+use crate::Section;
+use curtail_policy::{
+    ATTEMPTS_MAX, AttemptTimeoutConfig, BalanceConfig, BudgetConfig, HedgeConfig, LeafConfig,
+    PrequalConfig, RetryConfig, TieConfig, UpstreamConfig,
+};
+use curtail_units::Duration;
+
+/// The keys of an upstream, except for who its replicas are.
+pub fn upstream(s: &mut Section<'_>) -> UpstreamConfig {
+    let default = UpstreamConfig::default();
+    let config = UpstreamConfig {
+        balance: s.section("balance", "How attempts are spread over the replicas.", balance),
+        hedge: s.switch("hedge", "Second attempts for slow requests.", default.hedge, hedge),
+        tie: s.switch(
+            "tie",
+            "Two copies queued at once, the later one cancelled.",
+            default.tie,
+            tie,
+        ),
+        retry: s.switch("retry", "Further attempts after failed ones.", default.retry, retry),
+        budget: s.section("budget", "What bounds hedges and retries together.", budget),
+        timeout: s
+            .field("timeout", "A request without an answer after this time fails.")
+            .at_least(Duration::from_ms(1))
+            .default(default.timeout),
+    };
+    let hedges = config.hedge.map_or(0, |hedge| usize::from(hedge.hedges_max));
+    let retries = config.retry.map_or(0, |retry| usize::from(retry.retries_max));
+    let attempts = 1 + usize::from(config.tie.is_some()) + hedges + retries;
+    if attempts > ATTEMPTS_MAX {
+        let text = format!(
+            "one request could become {attempts} attempts: expected hedges_max, retries_max and a tie \
+             to make at most {ATTEMPTS_MAX} with the first"
+        );
+        s.mistake("retry", text);
+    }
+    config
+}
+
+/// The keys of a leaf.
+pub fn leaf(s: &mut Section<'_>) -> LeafConfig {
+    let default = LeafConfig::default();
+    LeafConfig {
+        slots: s
+            .field("slots", "Requests that the server works on at once.")
+            .at_least(1)
+            .default(default.slots),
+        queue_len_max: s
+            .field("queue_len_max", "Requests that may wait; one more is refused.")
+            .default(default.queue_len_max),
+    }
+}
+
+fn balance(s: &mut Section<'_>) -> BalanceConfig {
+    let default = word(&BalanceConfig::default());
+    s.cases("policy", "The rule.").default(default, |cases| {
+        cases.case("round_robin", "each in turn.", |_| BalanceConfig::RoundRobin);
+        cases.case("random", "uniformly at random.", |_| BalanceConfig::Random);
+        cases.case("least_request", "of two at random, fewer in flight.", |_| {
+            BalanceConfig::LeastRequest
+        });
+        cases.case("peak_ewma", "of two at random, lower peak latency × in flight.", |s| {
+            BalanceConfig::PeakEwma {
+                decay: s
+                    .field("decay", "The time constant in which a peak of latency is forgotten.")
+                    .at_least(Duration::from_ms(1))
+                    .default(Duration::from_secs(10)),
+            }
+        });
+        cases.case("prequal", "by probes of load and latency.", |s| {
+            BalanceConfig::Prequal(prequal(s))
+        });
+    })
+}
+
+/// The word of a balance policy in the file.
+fn word(balance: &BalanceConfig) -> &'static str {
+    match balance {
+        BalanceConfig::RoundRobin => "round_robin",
+        BalanceConfig::Random => "random",
+        BalanceConfig::LeastRequest => "least_request",
+        BalanceConfig::PeakEwma { .. } => "peak_ewma",
+        BalanceConfig::Prequal(_) => "prequal",
+    }
+}
+
+fn prequal(s: &mut Section<'_>) -> PrequalConfig {
+    let default = PrequalConfig::default();
+    PrequalConfig {
+        probes_per_request: s
+            .field("probes_per_request", "Probes for each request; 0.5 is one for every two.")
+            .range(0.0..=16.0)
+            .default(default.probes_per_request),
+        pool_len_max: s
+            .field("pool_len_max", "Answers of probes that are kept.")
+            .range(1..=u8::MAX)
+            .default(default.pool_len_max),
+        age_max: s
+            .field("age_max", "An older answer is forgotten.")
+            .default(default.age_max),
+        hot_quantile: s
+            .field(
+                "hot_quantile",
+                "A replica is hot when its requests in flight reach this quantile of recent answers.",
+            )
+            .default(default.hot_quantile),
+        removals_per_request: s
+            .field("removals_per_request", "Answers removed for each request.")
+            .range(0.0..=16.0)
+            .default(default.removals_per_request),
+        reuse_slack: s
+            .field("reuse_slack", "How far the growth of the pool may lag (δ in the paper).")
+            .at_least(0.0)
+            .default(default.reuse_slack),
+        idle_interval: s
+            .field("idle_interval", "Time between probes when no request comes.")
+            .at_least(Duration::from_ms(1))
+            .default(default.idle_interval),
+        probe_timeout: s
+            .field("probe_timeout", "A probe without an answer is given up after this.")
+            .default(default.probe_timeout),
+    }
+}
+
+fn hedge(s: &mut Section<'_>) -> HedgeConfig {
+    let default = HedgeConfig::default();
+    let config = HedgeConfig {
+        quantile: s
+            .field(
+                "quantile",
+                "A request is hedged when it is slower than this quantile of recent ones.",
+            )
+            .default(default.quantile),
+        delay_min: s.field("delay_min", "Never hedge sooner.").default(default.delay_min),
+        delay_max: s
+            .field("delay_max", "Never hedge later; also the delay while too little is known.")
+            .default(default.delay_max),
+        hedges_max: s
+            .field("hedges_max", "Hedges of one request.")
+            .range(1..=EXTRA_MAX)
+            .default(default.hedges_max),
+    };
+    ordered(s, ("delay_min", config.delay_min), ("delay_max", config.delay_max));
+    config
+}
+
+fn tie(s: &mut Section<'_>) -> TieConfig {
+    let default = TieConfig::default();
+    TieConfig {
+        delay: s
+            .field(
+                "delay",
+                "Time between the copies; absent: two mean message delays, as measured.",
+            )
+            .optional()
+            .or(default.delay),
+        message_delay: s
+            .field("message_delay", "The message delay assumed before any was measured.")
+            .default(default.message_delay),
+    }
+}
+
+fn retry(s: &mut Section<'_>) -> RetryConfig {
+    let default = RetryConfig::default();
+    let config = RetryConfig {
+        retries_max: s
+            .field("retries_max", "Retries of one request.")
+            .range(1..=EXTRA_MAX)
+            .default(default.retries_max),
+        backoff: s
+            .field("backoff", "The longest wait before the first retry; doubles with each.")
+            .default(default.backoff),
+        backoff_max: s
+            .field("backoff_max", "The longest wait before any retry.")
+            .default(default.backoff_max),
+        attempt_timeout: s.switch(
+            "attempt_timeout",
+            "The time that one attempt is given before another may follow.",
+            default.attempt_timeout,
+            attempt_timeout,
+        ),
+    };
+    ordered(s, ("backoff", config.backoff), ("backoff_max", config.backoff_max));
+    config
+}
+
+fn attempt_timeout(s: &mut Section<'_>) -> AttemptTimeoutConfig {
+    let default = AttemptTimeoutConfig::default();
+    let config = AttemptTimeoutConfig {
+        quantile: s
+            .field("quantile", "The timeout is this quantile of recent latencies.")
+            .default(default.quantile),
+        timeout_min: s.field("timeout_min", "Never give up sooner.").default(default.timeout_min),
+        timeout_max: s
+            .field(
+                "timeout_max",
+                "Never give up later; also the timeout while too little is known.",
+            )
+            .default(default.timeout_max),
+    };
+    ordered(s, ("timeout_min", config.timeout_min), ("timeout_max", config.timeout_max));
+    config
+}
+
+fn budget(s: &mut Section<'_>) -> BudgetConfig {
+    let default = BudgetConfig::default();
+    BudgetConfig {
+        ratio: s.field("ratio", "Extra attempts for each request.").default(default.ratio),
+        window: s
+            .field("window", "How far back requests and extra attempts are counted.")
+            .at_least(Duration::from_ms(10))
+            .default(default.window),
+        reserve: s
+            .field("reserve", "Retries allowed in each window even when the ratio allows none.")
+            .default(default.reserve),
+    }
+}
+
+/// Attempts of one request beside its first.
+#[expect(clippy::cast_possible_truncation, reason = "ATTEMPTS_MAX is far below 256")]
+const EXTRA_MAX: u8 = ATTEMPTS_MAX as u8 - 1;
+
+/// Says so when the value of the key `low` is above that of `high`.
+fn ordered(s: &mut Section<'_>, low: (&str, Duration), high: (&str, Duration)) {
+    if low.1 > high.1 {
+        let text = format!("{} is above {} ({}): expected at most that", low.1, high.0, high.1);
+        s.mistake(low.0, text);
+    }
+}
+
+#[cfg(test)]
+mod tests;
