@@ -3,8 +3,8 @@
 //! The section may be written as the word alone, when every other key of the case has a default.
 
 use crate::key::{Key, Presence};
+use crate::kind::Kind;
 use crate::section::{Found, Section, Source};
-use crate::types::Type;
 
 /// The deciding key, about to be read; must be the first key that is read of its section.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl<'a> CasesField<'_, 'a> {
         };
         let fallback = default.unwrap_or(words[0].0);
         let names: Vec<(&str, &str)> = words.iter().map(|(word, _)| (*word, *word)).collect();
-        let kind = Type::of_words(&names);
+        let kind = Kind::of_words(&names);
         if let Source::Listing = section.source {
             let presence = default.map_or(Presence::Required, |w| Presence::Default(w.to_owned()));
             let listed = Key::new(kind.expected(), presence, kind.schema());

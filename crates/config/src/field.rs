@@ -1,8 +1,8 @@
 //! A key with one value: its type, its limits, and what holds when it is absent.
 
 use crate::key::{Key, Presence};
+use crate::kind::Kind;
 use crate::section::{Found, Section, Source};
-use crate::types::Type;
 use std::ops::RangeInclusive;
 
 /// A key that is about to be read; ends in `required`, `default` or `optional`.
@@ -12,7 +12,7 @@ pub struct Field<'s, 'a, T> {
     section: &'s mut Section<'a>,
     key: &'static str,
     doc: &'static str,
-    kind: Type<'s, T>,
+    kind: Kind<'s, T>,
     alone: bool,
 }
 
@@ -29,7 +29,7 @@ impl<'s, 'a, T: 's> Field<'s, 'a, T> {
         section: &'s mut Section<'a>,
         key: &'static str,
         doc: &'static str,
-        kind: Type<'s, T>,
+        kind: Kind<'s, T>,
     ) -> Self {
         Self { section, key, doc, kind, alone: false }
     }

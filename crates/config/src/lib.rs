@@ -37,6 +37,7 @@
 mod cases;
 mod field;
 mod key;
+mod kind;
 mod mistake;
 pub mod policy;
 mod quantity;
@@ -49,7 +50,6 @@ mod spelling;
 #[cfg(test)]
 mod tests;
 mod tree;
-mod types;
 mod value;
 
 pub use cases::{Cases, CasesField};

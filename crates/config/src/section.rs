@@ -10,11 +10,11 @@
 use crate::cases::CasesField;
 use crate::field::Field;
 use crate::key::{Key, Presence};
+use crate::kind::Kind;
 use crate::mistake::{Mistakes, Place};
 use crate::scalar::Meaning;
 use crate::spelling::nearest;
 use crate::tree::{Content, Entry, Node, join};
-use crate::types::Type;
 use crate::value::Value;
 use serde_json::json;
 use std::cell::RefCell;
@@ -76,7 +76,7 @@ impl<'a> Section<'a> {
         key: &'static str,
         doc: &'static str,
     ) -> Field<'s, 'a, T> {
-        Field::new(self, key, doc, Type::of_value())
+        Field::new(self, key, doc, Kind::of_value())
     }
 
     /// A key whose value is one of a few fixed words (at least one).
@@ -86,7 +86,7 @@ impl<'a> Section<'a> {
         doc: &'static str,
         words: &'s [(&'static str, T)],
     ) -> Field<'s, 'a, T> {
-        Field::new(self, key, doc, Type::of_words(words))
+        Field::new(self, key, doc, Kind::of_words(words))
     }
 
     /// A key whose word decides which other keys this section has.
@@ -169,7 +169,7 @@ impl<'a> Section<'a> {
 
     /// A list of plain values, in the order of the file; empty when absent.
     pub fn values<T: Value>(&mut self, key: &'static str, doc: &'static str) -> Vec<T> {
-        let kind = Type::<T>::of_value();
+        let kind = Kind::<T>::of_value();
         let expected = format!("a list, each {}", kind.expected());
         if let Source::Listing = self.source {
             let schema = json!({ "type": "array", "items": kind.schema() });
@@ -298,7 +298,7 @@ impl<'a> Section<'a> {
     }
 
     /// The value of type `kind` in `node`; `None` after a mistake.
-    pub(crate) fn value<T>(&mut self, kind: &Type<'_, T>, path: &str, node: &Node) -> Option<T> {
+    pub(crate) fn value<T>(&mut self, kind: &Kind<'_, T>, path: &str, node: &Node) -> Option<T> {
         let Content::Scalar(scalar) = &node.content else {
             self.refuse(path, node, &kind.expected());
             return None;

@@ -1,4 +1,4 @@
-//! The type of a key while it is read: a [`Value`]'s, or a choice of words, perhaps within limits.
+//! What kind of value a key holds: a [`Value`] type, or one of a few words, perhaps within limits.
 
 use crate::scalar::Scalar;
 use crate::value::{Value, Wrong};
@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 type Read<'w, T> = dyn Fn(&Scalar) -> Result<T, Wrong> + 'w;
 
 /// What a key may hold.
-pub(crate) struct Type<'w, T> {
+pub(crate) struct Kind<'w, T> {
     noun: &'static str,
     detail: String,
     read: Box<Read<'w, T>>,
@@ -16,7 +16,7 @@ pub(crate) struct Type<'w, T> {
     schema: Json,
 }
 
-impl<'w, T: 'w> Type<'w, T> {
+impl<'w, T: 'w> Kind<'w, T> {
     pub(crate) fn of_value() -> Self
     where
         T: Value,
@@ -106,8 +106,8 @@ impl<'w, T: 'w> Type<'w, T> {
     }
 }
 
-impl<T> std::fmt::Debug for Type<'_, T> {
+impl<T> std::fmt::Debug for Kind<'_, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Type").field("noun", &self.noun).field("detail", &self.detail).finish()
+        f.debug_struct("Kind").field("noun", &self.noun).field("detail", &self.detail).finish()
     }
 }
