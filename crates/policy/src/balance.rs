@@ -15,6 +15,7 @@ pub mod prequal;
 
 use crate::ReplicaId;
 use crate::replica::Replicas;
+use alloc::boxed::Box;
 use curtail_units::{Duration, Instant, Rng};
 use peak_ewma::PeakEwma;
 use prequal::Prequal;
@@ -22,7 +23,7 @@ pub use prequal::PrequalConfig;
 use serde::{Deserialize, Serialize};
 
 /// The rule by which an upstream's attempts are spread over its replicas.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "policy")]
 pub enum BalanceConfig {
     /// Each in turn.
@@ -31,6 +32,7 @@ pub enum BalanceConfig {
     Random,
     /// Of two drawn at random, the one with fewer attempts in flight from this root (Mitzenmacher, "The
     /// power of two choices in randomized load balancing", 1996).
+    #[default]
     LeastRequest,
     /// Of two drawn at random, the one with the lower latency × (attempts in flight + 1), where the latency
     /// jumps to peaks and decays slowly.
@@ -40,12 +42,6 @@ pub enum BalanceConfig {
     },
     /// Probes for requests in flight and latency (Wydrowski et al., NSDI 2024).
     Prequal(PrequalConfig),
-}
-
-impl Default for BalanceConfig {
-    fn default() -> Self {
-        Self::LeastRequest
-    }
 }
 
 /// Why a replica was chosen, with the numbers that were compared.
@@ -119,7 +115,7 @@ pub(crate) enum Balance {
     Random,
     LeastRequest,
     PeakEwma(PeakEwma),
-    Prequal(Prequal),
+    Prequal(Box<Prequal>),
 }
 
 impl Balance {
@@ -134,7 +130,8 @@ impl Balance {
             BalanceConfig::LeastRequest => Self::LeastRequest,
             BalanceConfig::PeakEwma { decay } => Self::PeakEwma(PeakEwma::new(*decay, replicas)),
             BalanceConfig::Prequal(config) => {
-                Self::Prequal(Prequal::new(*config, replicas, rng.split("prequal")))
+                let prequal = Prequal::new(*config, replicas, &rng.split("prequal"));
+                Self::Prequal(Box::new(prequal))
             }
         }
     }
@@ -159,7 +156,7 @@ impl Balance {
             }
             Self::Random => Some((replicas.draw(rng, now, exclude)?, Choice::Chance)),
             Self::LeastRequest => {
-                let in_flight = |id: ReplicaId| replicas.get(id).in_flight;
+                let in_flight = |id: ReplicaId| replicas.get(id).load.in_flight();
                 let (first, second) = replicas.draw_two(rng, now, exclude)?;
                 Some(lower(first, second, in_flight, |in_flight, other| Choice::FewerInFlight {
                     in_flight,
@@ -167,7 +164,7 @@ impl Balance {
                 }))
             }
             Self::PeakEwma(ewma) => {
-                let cost = |id: ReplicaId| ewma.cost(id, now, replicas.get(id).in_flight);
+                let cost = |id: ReplicaId| ewma.cost(id, now, replicas.get(id).load.in_flight());
                 let (first, second) = replicas.draw_two(rng, now, exclude)?;
                 Some(lower(first, second, cost, |cost, other| Choice::LowerPeakEwma {
                     cost,

@@ -114,7 +114,7 @@ impl Budget {
     fn slot(&mut self, now: Instant) -> &mut Slot {
         let slot_ns = (self.config.window.as_ns() / SLOTS as u64).max(1);
         let present = now.as_ns() / slot_ns;
-        let index = |slot: u64| (slot % SLOTS as u64) as usize;
+        let index = |slot: u64| usize::try_from(slot % SLOTS as u64).expect("below SLOTS");
         let passed = (present - self.present).min(SLOTS as u64);
         for slot in present - passed + 1..=present {
             let gone = core::mem::take(&mut self.slots[index(slot)]);

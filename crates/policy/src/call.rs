@@ -14,6 +14,7 @@
 
 use crate::budget::Purpose;
 use crate::hedge;
+use crate::upstream::Sent;
 use crate::{
     AttemptId, Class, Effect, Reason, ReplicaId, Tie, TieId, TieRole, Unanswered, Upstream,
 };
@@ -152,9 +153,8 @@ enum AttemptState {
 
 #[derive(Clone, Copy, Debug)]
 struct Attempt {
-    replica: ReplicaId,
+    sent: Sent,
     state: AttemptState,
-    sent: Instant,
     times_out: Instant,
 }
 
@@ -331,12 +331,10 @@ impl Call {
         let attempt = AttemptId(u8::try_from(self.attempts.len()).expect("at most ATTEMPTS_MAX"));
         let timeout = if self.request.repeatable { upstream.attempt_timeout(now) } else { None };
         self.attempts.push(Attempt {
-            replica,
+            sent: upstream.attempt_sent(replica, now),
             state: AttemptState::Waiting,
-            sent: now,
             times_out: timeout.map_or(Instant::MAX, |timeout| now + timeout),
         });
-        upstream.attempt_sent(replica);
         upstream.decide(Effect::Send { attempt, replica, choice, class, tie }, reason);
     }
 
@@ -349,10 +347,10 @@ impl Call {
     }
 
     fn answered(&mut self, upstream: &mut Upstream, now: Instant, id: AttemptId, outcome: Outcome) {
-        let Attempt { replica, sent, .. } = self.attempts[id.index()];
+        let sent = self.attempts[id.index()].sent;
         match outcome {
             Outcome::Good => {
-                upstream.attempt_succeeded(replica, now, now.since(sent));
+                upstream.attempt_succeeded(sent, now);
                 self.answer(upstream, now, id, Reason::FirstGood);
             }
             Outcome::Bad => {
@@ -362,12 +360,12 @@ impl Call {
             }
             Outcome::Refused => {
                 self.set(id, AttemptState::Held);
-                upstream.attempt_ended(replica);
+                upstream.attempt_ended(sent);
                 self.lost(upstream, now, Failure::Refused);
             }
             Outcome::TwinStarted => {
                 self.set(id, AttemptState::Dropped);
-                upstream.attempt_ended(replica);
+                upstream.attempt_ended(sent);
                 self.lost(upstream, now, Failure::TwinLost);
             }
         }
@@ -391,8 +389,8 @@ impl Call {
             let id = AttemptId(u8::try_from(index).expect("at most ATTEMPTS_MAX"));
             match attempt.state {
                 AttemptState::Waiting => {
-                    upstream.attempt_observed(attempt.replica, now, now.since(attempt.sent));
-                    upstream.attempt_ended(attempt.replica);
+                    upstream.attempt_observed(attempt.sent, now);
+                    upstream.attempt_ended(attempt.sent);
                 }
                 AttemptState::Held => {}
                 AttemptState::Dropped | AttemptState::Gone | AttemptState::Won => continue,
@@ -403,9 +401,9 @@ impl Call {
     }
 
     fn replica_failed(&self, upstream: &mut Upstream, now: Instant, id: AttemptId) {
-        let replica = self.attempts[id.index()].replica;
-        upstream.attempt_failed(replica, now);
-        upstream.attempt_ended(replica);
+        let sent = self.attempts[id.index()].sent;
+        upstream.attempt_failed(sent, now);
+        upstream.attempt_ended(sent);
     }
 
     /// An attempt came to nothing: waits for another, plans a further one, or ends the request.
@@ -444,11 +442,11 @@ impl Call {
             upstream.budget().withdraw(now, Purpose::Retry)?;
         }
         self.retries += 1;
-        if failure == Failure::NotSent {
-            if let Some(chosen) = upstream.choose(now, &self.tried()) {
-                self.send_retry(upstream, now, chosen, (failure, Duration::ZERO));
-                return Ok(());
-            }
+        if failure == Failure::NotSent
+            && let Some(chosen) = upstream.choose(now, &self.tried())
+        {
+            self.send_retry(upstream, now, chosen, (failure, Duration::ZERO));
+            return Ok(());
         }
         let backoff = upstream.backoff(self.retries);
         self.retry = Some(RetryDue { at: now + backoff, failure, backoff });
@@ -468,7 +466,7 @@ impl Call {
     }
 
     fn send_twin(&mut self, upstream: &mut Upstream, now: Instant, twin: Twin, reason: Reason) {
-        let first = self.attempts[0].replica;
+        let first = self.attempts[0].sent.replica;
         let mark = Tie { id: twin.id, twin: first, role: TieRole::Second };
         let chosen = (twin.replica, twin.choice);
         self.send(upstream, now, chosen, (self.request.class, Some(mark)), reason);
@@ -496,7 +494,7 @@ impl Call {
     fn ended(&mut self, upstream: &mut Upstream, now: Instant, id: AttemptId, whole: bool) {
         self.state = State::Over;
         if whole {
-            upstream.attempt_ended(self.attempts[id.index()].replica);
+            upstream.attempt_ended(self.attempts[id.index()].sent);
         } else {
             self.replica_failed(upstream, now, id);
         }
@@ -504,7 +502,7 @@ impl Call {
 
     fn abandoned(&mut self, upstream: &mut Upstream, now: Instant) {
         if let Some(won) = self.attempts.iter().find(|a| a.state == AttemptState::Won) {
-            upstream.attempt_ended(won.replica);
+            upstream.attempt_ended(won.sent);
         }
         self.cancel_all(upstream, now, Reason::ClientGone);
         self.state = State::Over;
@@ -559,7 +557,7 @@ impl Call {
     /// Gives an attempt up for its age, but only if another may follow.
     fn attempt_timed_out(&mut self, upstream: &mut Upstream, now: Instant, index: usize) {
         let attempt = self.attempts[index];
-        let (age, timeout) = (now.since(attempt.sent), attempt.times_out.since(attempt.sent));
+        let (age, timeout) = (now.since(attempt.sent.at), attempt.times_out.since(attempt.sent.at));
         self.attempts[index].times_out = Instant::MAX;
         if self.retry.is_some() {
             return;
@@ -568,7 +566,7 @@ impl Call {
             Ok(()) => {
                 let id = AttemptId(u8::try_from(index).expect("at most ATTEMPTS_MAX"));
                 self.set(id, AttemptState::Gone);
-                upstream.attempt_observed(attempt.replica, now, age);
+                upstream.attempt_observed(attempt.sent, now);
                 self.replica_failed(upstream, now, id);
                 let reason = Reason::AttemptTimeout { age, timeout };
                 upstream.decide(Effect::Cancel { attempt: id }, reason);
@@ -582,7 +580,7 @@ impl Call {
         let reason = Reason::RequestTimeout { age: now.since(self.arrived) };
         for index in 0..self.attempts.len() {
             if self.attempts[index].state == AttemptState::Waiting {
-                upstream.attempt_failed(self.attempts[index].replica, now);
+                upstream.attempt_failed(self.attempts[index].sent, now);
             }
         }
         self.cancel_all(upstream, now, reason);
@@ -592,7 +590,7 @@ impl Call {
 
     /// Every replica that has or had an attempt of this request, or is to have one.
     fn tried(&self) -> ArrayVec<ReplicaId, { ATTEMPTS_MAX + 1 }> {
-        let sent = self.attempts.iter().map(|attempt| attempt.replica);
+        let sent = self.attempts.iter().map(|attempt| attempt.sent.replica);
         sent.chain(self.twin.map(|twin| twin.replica)).collect()
     }
 

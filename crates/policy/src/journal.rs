@@ -18,6 +18,7 @@ pub const SCHEMA: &str = "curtail.journal/1";
 /// One line of a journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "entry")]
+#[expect(clippy::large_enum_variant, reason = "an entry is written or read at once, never kept")]
 pub enum Entry<F> {
     /// The first line.
     Journal {

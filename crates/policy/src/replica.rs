@@ -22,13 +22,11 @@ const AVERSION_MAX: Duration = Duration::from_secs(10);
 /// One replica as the root sees it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Replica {
-    /// Attempts sent and not ended.
-    pub(crate) in_flight: u32,
     /// Failures since the last success.
     failures: u32,
     /// Left out before this instant.
     averted_until: Instant,
-    /// The load as seen from here, for a replica whose leaf answers no probes.
+    /// Attempts sent from here and not ended; and their latencies, where no leaf keeps them.
     pub(crate) load: LoadTracker,
 }
 

@@ -75,8 +75,7 @@ impl UpstreamConfig {
         let retries = self.retry.map_or(0, |retry| u32::from(retry.retries_max));
         let extra = hedges + retries;
         Amplification {
-            attempts_max: (1 + tie + extra)
-                .min(u32::try_from(ATTEMPTS_MAX).expect("a small number")),
+            attempts_max: (1 + tie + extra).min(u32::try_from(ATTEMPTS_MAX).unwrap_or(u32::MAX)),
             average_max: f64::from(1 + tie) + f64::from(extra).min(self.budget.ratio.get()),
         }
     }
@@ -135,6 +134,15 @@ impl Estimate {
     }
 }
 
+/// An attempt in flight as its upstream knows it: its call keeps this and hands it back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    pub(crate) replica: ReplicaId,
+    pub(crate) at: Instant,
+    /// Attempts in flight there that it met.
+    met: u32,
+}
+
 /// What the requests to one upstream share.
 #[derive(Clone, Debug)]
 pub struct Upstream {
@@ -187,7 +195,7 @@ impl Upstream {
     /// Attempts in flight on `replica` from this root.
     #[must_use]
     pub fn in_flight(&self, replica: ReplicaId) -> u32 {
-        self.replicas.get(replica).in_flight
+        self.replicas.get(replica).load.in_flight()
     }
 
     /// Requests and extra attempts within the budget's window.
@@ -221,14 +229,14 @@ impl Upstream {
             }
             UpstreamEvent::ProbeUnknown { replica } => {
                 if let Balance::Prequal(prequal) = &mut self.balance {
-                    prequal.has_no_leaf(replica);
+                    prequal.has_no_leaf(&self.replicas, replica, now);
                 }
             }
             // An entry that is not refreshed grows old and leaves the pool: nothing to do.
             UpstreamEvent::ProbeTimedOut { .. } => {}
             UpstreamEvent::Woke => {
                 if let Balance::Prequal(prequal) = &mut self.balance {
-                    prequal.woke(now);
+                    prequal.woke(&self.replicas, now);
                 }
             }
         }
@@ -292,36 +300,36 @@ impl Upstream {
         }
     }
 
-    pub(crate) fn attempt_sent(&mut self, replica: ReplicaId) {
-        self.replicas.get_mut(replica).in_flight += 1;
+    pub(crate) fn attempt_sent(&mut self, replica: ReplicaId, now: Instant) -> Sent {
+        Sent { replica, at: now, met: self.replicas.get_mut(replica).load.arrived() }
     }
 
-    /// An attempt was answered well after `latency`.
-    pub(crate) fn attempt_succeeded(
-        &mut self,
-        replica: ReplicaId,
-        now: Instant,
-        latency: Duration,
-    ) {
-        self.replicas.get_mut(replica).succeeded();
-        self.attempt_observed(replica, now, latency);
+    /// An attempt was answered well.
+    pub(crate) fn attempt_succeeded(&mut self, sent: Sent, now: Instant) {
+        self.replicas.get_mut(sent.replica).succeeded();
+        self.attempt_observed(sent, now);
     }
 
-    /// An attempt had lasted `latency` when it was answered, or given up for being slow.
-    pub(crate) fn attempt_observed(&mut self, replica: ReplicaId, now: Instant, latency: Duration) {
+    /// An attempt was answered, or given up for being slow: its latency, or what it had lasted, counts.
+    pub(crate) fn attempt_observed(&mut self, sent: Sent, now: Instant) {
+        let Sent { replica, at, met } = sent;
+        let latency = now.since(at);
         self.latencies.record(now, latency);
         self.balance.observed(replica, now, latency);
+        if let Balance::Prequal(prequal) = &self.balance
+            && prequal.is_without_leaf(replica)
+        {
+            self.replicas.get_mut(replica).load.observe(now, met, latency);
+        }
     }
 
-    pub(crate) fn attempt_failed(&mut self, replica: ReplicaId, now: Instant) {
-        self.replicas.get_mut(replica).failed(now);
+    pub(crate) fn attempt_failed(&mut self, sent: Sent, now: Instant) {
+        self.replicas.get_mut(sent.replica).failed(now);
     }
 
     /// An attempt is no longer in flight.
-    pub(crate) fn attempt_ended(&mut self, replica: ReplicaId) {
-        let in_flight = &mut self.replicas.get_mut(replica).in_flight;
-        debug_assert!(*in_flight > 0, "each attempt ends once");
-        *in_flight = in_flight.saturating_sub(1);
+    pub(crate) fn attempt_ended(&mut self, sent: Sent) {
+        self.replicas.get_mut(sent.replica).load.ended();
     }
 
     pub(crate) fn attempt_timeout(&mut self, now: Instant) -> Option<Duration> {

@@ -1,12 +1,46 @@
 //! Prequal: probing for requests in flight and latency.
 //!
+//! **Decides** which replicas are probed, which answers are kept, and by them which replica gets an attempt:
+//! the *cold* one (few requests in flight) with the lowest latency, or when all are *hot* the one with the
+//! fewest in flight. Probes run ahead of requests, so none waits for one (the paper's asynchronous mode).
+//! **Inputs**: what leaves answer to probes. A replica without a leaf is not probed but judged by what this
+//! root sees of it (its own attempts in flight and their latencies), and asked again every
+//! [`LEAF_ASKED_AGAIN_AFTER`].
+//! **Limits**: a pool of [`PrequalConfig::pool_len_max`] answers, one a replica; a choice walks it once. An
+//! answer leaves the pool when a newer one comes, when it is the oldest and there is no room, when it is
+//! older than [`PrequalConfig::age_max`], when it was used as often as its reuse budget says, or by
+//! removal (for each request, the oldest and the worst in turn).
+//! **Invariants** `removal-leaves-two`: removal never makes the pool too small to choose from;
+//! `rates-are-exact`: probes and removals for n requests are n × their rate, rounded down;
+//! `one-entry-a-replica`; `never-probed-alone`: an upstream of one replica has nothing to choose and is not
+//! probed.
 //! **Source**: Wydrowski et al., "Load is not what you should balance: Introducing Prequal", NSDI 2024,
-//! section 4.
+//! section 4. Ours: what happens where its formula has no answer (see `reuse_budget`), the floor under
+//! removal, and the view from the root.
+//! **Hurts when** there are many roots with few requests each: then probes outnumber requests; and when some
+//! replicas have leaves and others not: a root sees only its own share of what is in flight, so
+//! those without look less loaded than they are.
+//!
+//! An upstream that gets no requests is still probed, one replica each [`PrequalConfig::idle_interval`], for
+//! as long as it exists: the first request after a silence is balanced too. Four probes a second by default.
+
+mod pool;
+mod threshold;
 
 use crate::replica::Replicas;
 use crate::{Choice, Load, Reason, ReplicaId};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use curtail_units::{Duration, Instant, Quantile, Rng};
+use pool::{Entry, Pool};
 use serde::{Deserialize, Serialize};
+use threshold::Threshold;
+
+/// The smallest pool that is chosen from: one answer leaves no choice (the paper's bound).
+const POOL_LEN_MIN: usize = 2;
+
+/// A replica that had no leaf is asked again after this time: leaves are deployed and removed.
+const LEAF_ASKED_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// The parameters of Prequal, with the paper's defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -17,13 +51,14 @@ pub struct PrequalConfig {
     pub pool_len_max: u8,
     /// An entry older than this is removed.
     pub age_max: Duration,
-    /// A replica is hot when its requests in flight reach this quantile of what recent probes reported.
+    /// A replica is hot when its requests in flight reach this quantile of what recent probes reported;
+    /// at 1 none is hot, and latency alone decides.
     pub hot_quantile: Quantile,
     /// Entries removed for each request, the oldest and the worst in turn.
     pub removals_per_request: f64,
     /// δ of the reuse budget: how far the pool's growth may lag.
     pub reuse_slack: f64,
-    /// A replica is probed at least this often even when no request comes.
+    /// Some replica is probed at least this often even when no request comes.
     pub idle_interval: Duration,
     /// A probe without an answer is given up after this.
     pub probe_timeout: Duration,
@@ -44,13 +79,90 @@ impl Default for PrequalConfig {
     }
 }
 
+impl PrequalConfig {
+    /// How often an answer may be used before it leaves the pool, on average over answers; absent: without
+    /// bound.
+    ///
+    /// The paper's b = max(1, (1 + δ) / ((1 − m/n) × probes − removals)) for a pool of m and n replicas. The
+    /// divisor is the number of answers that a request adds to the pool. Where it is not positive,
+    /// answers come more slowly than the pool forgets them and the formula means nothing: then any
+    /// bound would only empty the pool, and age and removal are left to end an answer.
+    fn reuse_budget(&self, replicas: usize) -> Option<f64> {
+        let pooled = f64::from(self.pool_len_max) / replicas as f64;
+        let growth = (1.0 - pooled) * self.probes_per_request - self.removals_per_request;
+        (growth > 0.0).then(|| ((1.0 + self.reuse_slack) / growth).max(1.0))
+    }
+}
+
+/// A rate for each request, handed out in whole numbers: after n requests n × rate, rounded down.
+#[derive(Clone, Debug)]
+struct Rate {
+    per_request: f64,
+    /// The fraction that is owed, in [0, 1).
+    owed: f64,
+}
+
+impl Rate {
+    const fn new(per_request: f64) -> Self {
+        Self { per_request, owed: 0.0 }
+    }
+
+    /// How many this request gets.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a cast from float to integer saturates, and a negative rate gives none"
+    )]
+    fn take(&mut self) -> usize {
+        self.owed += self.per_request;
+        let whole = libm::floor(self.owed);
+        self.owed -= whole;
+        whole as usize
+    }
+}
+
 /// The pool of probes and what is decided by it.
 #[derive(Clone, Debug)]
-pub(crate) struct Prequal {}
+pub(crate) struct Prequal {
+    config: PrequalConfig,
+    reuse_budget: Option<f64>,
+    probes: Rate,
+    removals: Rate,
+    worst_is_next: bool,
+    pool: Pool,
+    threshold: Threshold,
+    /// Every replica once, in an order from which the next targets are drawn.
+    targets: Vec<ReplicaId>,
+    /// When a replica that had no leaf is asked again; absent for those that may have one.
+    leaf_asked_again: Vec<Option<Instant>>,
+    /// When a replica is probed even if no request comes.
+    idle_probe: Instant,
+    to_send: VecDeque<(ReplicaId, Reason)>,
+    target_rng: Rng,
+    reuse_rng: Rng,
+}
 
 impl Prequal {
-    pub(crate) fn new(_config: PrequalConfig, _replicas: usize, _rng: Rng) -> Self {
-        Self {}
+    pub(crate) fn new(config: PrequalConfig, replicas: usize, rng: &Rng) -> Self {
+        // Removal keeps the worst from filling the pool when the best are used up. Where all replicas have
+        // room in it and reuse is unbounded, there is nothing to keep out.
+        let all_fit = replicas <= usize::from(config.pool_len_max);
+        let removals_per_request = if all_fit { 0.0 } else { config.removals_per_request };
+        Self {
+            reuse_budget: config.reuse_budget(replicas),
+            probes: Rate::new(config.probes_per_request.min(replicas as f64)),
+            removals: Rate::new(removals_per_request),
+            worst_is_next: false,
+            pool: Pool::new(usize::from(config.pool_len_max)),
+            threshold: Threshold::new(config.hot_quantile),
+            targets: (0..replicas).map(ReplicaId::at).collect(),
+            leaf_asked_again: alloc::vec![None; replicas],
+            idle_probe: Instant::ZERO + config.idle_interval,
+            to_send: VecDeque::new(),
+            target_rng: rng.split("target"),
+            reuse_rng: rng.split("reuse"),
+            config,
+        }
     }
 
     /// The best entry of the pool that is not in `exclude`; a random replica when the pool is too small.
@@ -61,28 +173,109 @@ impl Prequal {
         now: Instant,
         exclude: &[ReplicaId],
     ) -> Option<(ReplicaId, Choice)> {
-        Some((replicas.draw(rng, now, exclude)?, Choice::PoolTooSmall { len: 0 }))
+        self.pool.expire(now, self.config.age_max);
+        let hot_from = self.threshold.get();
+        let eligible = |id: ReplicaId| replicas.is_eligible(id, now, exclude);
+        let (best, candidates) = self.pool.best(hot_from, eligible);
+        let Some(best) = best.filter(|_| candidates >= POOL_LEN_MIN) else {
+            let id = replicas.draw(rng, now, exclude)?;
+            self.pool.sent_to(id);
+            let len = u32::try_from(candidates).expect("at most pool_len_max");
+            return Some((id, Choice::PoolTooSmall { len }));
+        };
+        let Entry { replica, load, .. } = self.pool.use_entry(best);
+        let Load { in_flight, latency } = load;
+        let choice = match hot_from {
+            Some(threshold) if in_flight >= threshold => {
+                Choice::AllHotFewestInFlight { in_flight, threshold }
+            }
+            _ => {
+                let threshold = hot_from.unwrap_or(u32::MAX);
+                Choice::ColdLowestLatency { latency, in_flight, threshold }
+            }
+        };
+        Some((replica, choice))
     }
 
     /// A request was sent: removes entries and asks for probes.
-    pub(crate) fn request_sent(&mut self, _replicas: &Replicas, _now: Instant) {}
+    pub(crate) fn request_sent(&mut self, replicas: &Replicas, now: Instant) {
+        for _ in 0..self.removals.take() {
+            self.remove_one();
+        }
+        let count = self.probes.take();
+        self.probe(replicas, now, count, Reason::ProbeForRequest);
+    }
 
     /// A leaf answered a probe.
-    pub(crate) fn answered(&mut self, _replica: ReplicaId, _load: Load, _now: Instant) {}
+    pub(crate) fn answered(&mut self, replica: ReplicaId, load: Load, now: Instant) {
+        self.leaf_asked_again[replica.index()] = None;
+        self.add(replica, load, now);
+    }
 
     /// A replica has no leaf that answers probes; from now on the root's own view stands in.
-    pub(crate) fn has_no_leaf(&mut self, _replica: ReplicaId) {}
+    pub(crate) fn has_no_leaf(&mut self, replicas: &Replicas, replica: ReplicaId, now: Instant) {
+        self.leaf_asked_again[replica.index()] = Some(now + LEAF_ASKED_AGAIN_AFTER);
+        self.add(replica, replicas.get(replica).load.load(now), now);
+    }
+
+    /// Whether the root has to keep the latencies of this replica itself.
+    pub(crate) fn is_without_leaf(&self, replica: ReplicaId) -> bool {
+        self.leaf_asked_again[replica.index()].is_some()
+    }
 
     /// The polled instant has come: probes when idle.
-    pub(crate) fn woke(&mut self, _now: Instant) {}
+    pub(crate) fn woke(&mut self, replicas: &Replicas, now: Instant) {
+        if self.poll_timeout().is_some_and(|at| now >= at) {
+            self.probe(replicas, now, 1, Reason::ProbeWhenIdle);
+        }
+    }
 
     /// The next probe to send.
     pub(crate) fn poll_probe(&mut self) -> Option<(ReplicaId, Reason)> {
-        None
+        self.to_send.pop_front()
     }
 
     /// When to call [`Self::woke`].
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        None
+        (self.targets.len() > 1).then_some(self.idle_probe)
+    }
+
+    /// Probes `count` replicas, drawn uniformly without replacement.
+    fn probe(&mut self, replicas: &Replicas, now: Instant, count: usize, why: Reason) {
+        let len = self.targets.len();
+        if len < 2 || count == 0 {
+            return;
+        }
+        self.idle_probe = now + self.config.idle_interval;
+        for nth in 0..count.min(len) {
+            // A step of the Fisher-Yates shuffle: whatever the order was, each of the rest is as likely.
+            self.targets.swap(nth, nth + self.target_rng.below(len - nth));
+            let target = self.targets[nth];
+            match self.leaf_asked_again[target.index()] {
+                Some(at) if now < at => self.add(target, replicas.get(target).load.load(now), now),
+                _ => self.to_send.push_back((target, why)),
+            }
+        }
+    }
+
+    fn add(&mut self, replica: ReplicaId, load: Load, now: Instant) {
+        self.threshold.record(load.in_flight);
+        let uses_left = self.reuse_budget.map(|budget| self.reuse_rng.round(budget));
+        self.pool.add(Entry { replica, received: now, load, uses_left });
+    }
+
+    fn remove_one(&mut self) {
+        if self.pool.len() <= POOL_LEN_MIN {
+            return;
+        }
+        if self.worst_is_next {
+            self.pool.remove_worst(self.threshold.get());
+        } else {
+            self.pool.remove_oldest();
+        }
+        self.worst_is_next = !self.worst_is_next;
     }
 }
+
+#[cfg(test)]
+mod tests;

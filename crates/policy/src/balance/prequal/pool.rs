@@ -1,0 +1,123 @@
+//! The pool: the answers to recent probes that may still be chosen by.
+
+use crate::{Load, ReplicaId};
+use alloc::vec::Vec;
+use curtail_units::{Duration, Instant};
+
+/// The answer to a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) replica: ReplicaId,
+    /// When the answer came.
+    pub(super) received: Instant,
+    /// What the leaf reported; the requests in flight go up with each attempt that is sent there.
+    pub(super) load: Load,
+    /// How often it may still be chosen by; absent: without bound.
+    pub(super) uses_left: Option<u32>,
+}
+
+impl Entry {
+    /// The order of preference, the best first: cold before hot; of the cold the lowest latency, of the hot
+    /// the fewest in flight; the other signal breaks ties.
+    const fn rank(&self, hot_from: Option<u32>) -> (bool, u64, u64) {
+        let Load { in_flight, latency } = self.load;
+        match hot_from {
+            Some(threshold) if in_flight >= threshold => (true, in_flight as u64, latency.as_ns()),
+            _ => (false, latency.as_ns(), in_flight as u64),
+        }
+    }
+}
+
+/// At most one entry of each replica, the oldest first.
+#[derive(Clone, Debug)]
+pub(super) struct Pool {
+    entries: Vec<Entry>,
+    len_max: usize,
+}
+
+impl Pool {
+    pub(super) fn new(len_max: usize) -> Self {
+        Self { entries: Vec::with_capacity(len_max), len_max }
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn holds(&self, replica: ReplicaId) -> bool {
+        self.place(replica).is_some()
+    }
+
+    /// Adds the newest entry: in the place of an older one of the same replica, or of the oldest of all.
+    pub(super) fn add(&mut self, entry: Entry) {
+        if let Some(older) = self.place(entry.replica) {
+            self.entries.remove(older);
+        } else if self.entries.len() >= self.len_max {
+            self.remove_oldest();
+        }
+        if self.len_max > 0 {
+            self.entries.push(entry);
+        }
+    }
+
+    /// Removes what is older than `age_max`.
+    pub(super) fn expire(&mut self, now: Instant, age_max: Duration) {
+        let is_old = |entry: &Entry| now.since(entry.received) > age_max;
+        let old = self.entries.iter().take_while(|entry| is_old(entry)).count();
+        self.entries.drain(..old);
+    }
+
+    /// The place of the best eligible entry, and how many are eligible.
+    pub(super) fn best(
+        &self,
+        hot_from: Option<u32>,
+        eligible: impl Fn(ReplicaId) -> bool,
+    ) -> (Option<usize>, usize) {
+        let mut candidates = 0;
+        let of_eligible = self.entries.iter().enumerate().filter(|(_, e)| eligible(e.replica));
+        let best = of_eligible
+            .inspect(|_| candidates += 1)
+            .min_by_key(|(_, entry)| entry.rank(hot_from))
+            .map(|(place, _)| place);
+        (best, candidates)
+    }
+
+    /// Chooses by the entry at `place`: returns it as it was, counts the use and the attempt that follows.
+    pub(super) fn use_entry(&mut self, place: usize) -> Entry {
+        let entry = &mut self.entries[place];
+        let as_it_was = *entry;
+        entry.load.in_flight = entry.load.in_flight.saturating_add(1);
+        entry.uses_left = entry.uses_left.map(|uses| uses.saturating_sub(1));
+        if entry.uses_left == Some(0) {
+            self.entries.remove(place);
+        }
+        as_it_was
+    }
+
+    /// An attempt goes to this replica, though not because of an entry.
+    pub(super) fn sent_to(&mut self, replica: ReplicaId) {
+        if let Some(place) = self.place(replica) {
+            let in_flight = &mut self.entries[place].load.in_flight;
+            *in_flight = in_flight.saturating_add(1);
+        }
+    }
+
+    pub(super) fn remove_oldest(&mut self) {
+        if !self.entries.is_empty() {
+            self.entries.remove(0);
+        }
+    }
+
+    /// Removes the hot entry with the most in flight, or when none is hot the one with the highest latency.
+    pub(super) fn remove_worst(&mut self, hot_from: Option<u32>) {
+        let ranked = self.entries.iter().enumerate();
+        if let Some((worst, _)) = ranked.max_by_key(|(_, entry)| entry.rank(hot_from)) {
+            self.entries.remove(worst);
+        }
+    }
+
+    fn place(&self, replica: ReplicaId) -> Option<usize> {
+        self.entries.iter().position(|entry| entry.replica == replica)
+    }
+}

@@ -1,0 +1,331 @@
+use super::{LEAF_ASKED_AGAIN_AFTER, POOL_LEN_MIN, Prequal, PrequalConfig, Rate};
+use crate::replica::Replicas;
+use crate::{Choice, Load, Reason, ReplicaId};
+use alloc::vec::Vec;
+use curtail_units::{Duration, Instant, Quantile, Rng};
+
+/// A root with `replicas` replicas whose leaves answer every probe at once.
+struct World {
+    prequal: Prequal,
+    replicas: Replicas,
+    rng: Rng,
+    now: Instant,
+}
+
+impl World {
+    fn new(config: PrequalConfig, replicas: usize, seed: u64) -> Self {
+        let rng = Rng::new(seed);
+        let prequal = Prequal::new(config, replicas, &rng);
+        Self { prequal, replicas: Replicas::new(replicas), rng, now: Instant::from_ns(1) }
+    }
+
+    fn answer(&mut self, replica: u16, in_flight: u32, latency_ms: u64) {
+        let load = Load { in_flight, latency: Duration::from_ms(latency_ms) };
+        self.prequal.answered(ReplicaId(replica), load, self.now);
+    }
+
+    fn choose(&mut self, exclude: &[ReplicaId]) -> (u16, Choice) {
+        let Self { prequal, replicas, rng, now } = self;
+        let (id, choice) = prequal.choose(replicas, rng, *now, exclude).expect("a replica is left");
+        (id.0, choice)
+    }
+
+    /// The rest of a request after the choice: the replicas probed.
+    fn request_sent(&mut self) -> Vec<ReplicaId> {
+        self.prequal.request_sent(&self.replicas, self.now);
+        core::iter::from_fn(|| self.prequal.poll_probe()).map(|(replica, _)| replica).collect()
+    }
+}
+
+fn hot_from(quantile: f64) -> PrequalConfig {
+    let hot_quantile = Quantile::new(quantile).expect("a quantile");
+    PrequalConfig { hot_quantile, ..PrequalConfig::default() }
+}
+
+fn chosen_from_a_pool(quantile: f64, pool: [(u32, u64); 4]) -> (u16, Choice) {
+    let mut world = World::new(hot_from(quantile), 4, 1);
+    for (replica, (in_flight, latency_ms)) in (0..).zip(pool) {
+        world.answer(replica, in_flight, latency_ms);
+    }
+    world.choose(&[])
+}
+
+#[test]
+fn the_cold_one_with_the_lowest_latency_is_chosen() {
+    let pool = [(1, 30), (9, 5), (2, 20), (3, 10)];
+    let latency = Duration::from_ms(10);
+    let cold = Choice::ColdLowestLatency { latency, in_flight: 3, threshold: 9 };
+    assert_eq!(chosen_from_a_pool(0.84, pool), (3, cold), "the one with 9 in flight is hot");
+}
+
+#[test]
+fn when_all_are_hot_the_one_with_the_fewest_in_flight_is_chosen() {
+    let pool = [(8, 5), (9, 1), (7, 30), (7, 20)];
+    let hot = Choice::AllHotFewestInFlight { in_flight: 7, threshold: 7 };
+    assert_eq!(chosen_from_a_pool(0.0, pool), (3, hot), "of two equal the one with less latency");
+}
+
+#[test]
+fn at_quantile_one_latency_alone_decides() {
+    let pool = [(1, 30), (900, 5), (2, 20), (3, 10)];
+    let latency = Duration::from_ms(5);
+    let cold = Choice::ColdLowestLatency { latency, in_flight: 900, threshold: u32::MAX };
+    assert_eq!(chosen_from_a_pool(1.0, pool), (1, cold));
+}
+
+#[test]
+fn a_use_adds_one_in_flight_and_a_pool_of_one_is_too_small() {
+    let mut world = World::new(hot_from(0.0), 4, 1);
+    world.answer(2, 5, 10);
+    assert_eq!(world.choose(&[]).1, Choice::PoolTooSmall { len: 1 });
+    world.answer(2, 5, 10);
+    world.answer(3, 6, 10);
+    let choices: Vec<u16> = (0..5).map(|_| world.choose(&[]).0).collect();
+    assert_eq!(choices, [2, 2, 3, 2, 3], "5 and 6 in flight; of equals the older answer");
+}
+
+#[test]
+fn an_answer_is_too_old_after_a_second() {
+    let mut world = World::new(hot_from(0.84), 4, 1);
+    world.answer(0, 1, 10);
+    world.now = world.now + Duration::from_ms(1);
+    world.answer(1, 1, 20);
+    world.answer(2, 1, 20);
+    world.now = world.now + Duration::from_ms(999);
+    assert_eq!(world.choose(&[]).0, 0, "it is a second old");
+    world.now = world.now + Duration::from_ns(1);
+    assert_ne!(world.choose(&[]).0, 0, "older");
+}
+
+#[test]
+fn excluded_is_never_chosen_and_a_failing_replica_only_when_all_fail() {
+    let mut world = World::new(PrequalConfig::default(), 6, 1);
+    for _ in 0..3 {
+        world.replicas.get_mut(ReplicaId(0)).failed(world.now);
+    }
+    for round in 0..1_000 {
+        // The failing replica looks the best, as one that refuses everything does.
+        (0..6).for_each(|replica| world.answer(replica, u32::from(replica), 10));
+        let exclude = [ReplicaId(1), ReplicaId(4)];
+        let (chosen, _) = world.choose(&exclude[..round % 3]);
+        assert!(!exclude[..round % 3].contains(&ReplicaId(chosen)) && chosen != 0, "{chosen}");
+    }
+    for replica in 1..6 {
+        (0..3).for_each(|_| world.replicas.get_mut(ReplicaId(replica)).failed(world.now));
+    }
+    assert_eq!(world.choose(&[]).1, Choice::PoolTooSmall { len: 0 });
+}
+
+#[test]
+fn the_reuse_budget_is_the_papers_and_unbounded_where_its_formula_has_no_answer() {
+    let paper = PrequalConfig::default();
+    let budget = paper.reuse_budget(100).expect("the paper's own case");
+    assert!((budget - 2.0 / 1.52).abs() < 1e-12, "{budget}");
+    assert_eq!(paper.reuse_budget(16), None, "the pool holds all replicas");
+    assert_eq!(paper.reuse_budget(4), None);
+    assert_eq!(paper.reuse_budget(24), None, "a third of three probes is new, one is removed");
+    let fast = PrequalConfig { probes_per_request: 9.0, ..paper };
+    assert_eq!(fast.reuse_budget(1_000), Some(1.0), "each answer is used once at least");
+    let slow = PrequalConfig { probes_per_request: 1.0, ..paper };
+    assert_eq!(slow.reuse_budget(1_000), None);
+}
+
+#[test]
+fn answers_are_used_as_often_as_the_budget_says_on_average() {
+    let seed = 21;
+    // By latency alone, so that the attempts in flight that a use adds do not matter.
+    let mut world = World::new(hot_from(1.0), 100, seed);
+    let n = 100_000_u32;
+    let mut uses = 0_u32;
+    for _ in 0..n {
+        // One of two answers is always better: it is used until it leaves, then the pool is too small.
+        world.answer(1, 0, 1);
+        world.answer(2, 0, 1_000);
+        let by_pool = |(_, choice)| !matches!(choice, Choice::PoolTooSmall { .. });
+        let used = (0..9).take_while(|_| by_pool(world.choose(&[]))).count();
+        assert!((1..=2).contains(&used), "seed {seed}: a budget of 1.32 is 1 or 2, was {used}");
+        uses += u32::try_from(used).expect("at most 9");
+        world.now = world.now + Duration::from_secs(2);
+    }
+    let (mean, expected) = (f64::from(uses) / f64::from(n), 2.0 / 1.52);
+    let sigma = libm::sqrt((expected - 1.0) * (2.0 - expected) / f64::from(n));
+    assert!((mean - expected).abs() < 5.0 * sigma, "seed {seed}: {mean}, expected {expected}");
+}
+
+#[test]
+fn rates_are_exact() {
+    for per_request in [0.0, 0.1, 0.37, 1.0, 1.0 / 3.0, 2.9, 3.0, core::f64::consts::PI] {
+        let mut rate = Rate::new(per_request);
+        let mut taken = 0;
+        for n in 1..=1_000_000_u32 {
+            taken += rate.take();
+            let owed = f64::from(n) * per_request - taken as f64;
+            assert!((-1e-6..1.0 + 1e-6).contains(&owed), "{per_request} x {n}: {taken}");
+        }
+    }
+    assert_eq!(Rate::new(-1.0).take(), 0);
+    assert_eq!(Rate::new(f64::NAN).take(), 0);
+}
+
+#[test]
+fn probes_are_drawn_uniformly_without_replacement() {
+    let seed = 22;
+    let (replicas, probes, requests) = (7, 2.5, 70_000);
+    let config = PrequalConfig { probes_per_request: probes, ..PrequalConfig::default() };
+    let mut world = World::new(config, replicas, seed);
+    let mut counts = [0_u32; 7];
+    let mut pairs = [[0_u32; 7]; 7];
+    for _ in 0..requests {
+        let probed = world.request_sent();
+        for (nth, replica) in probed.iter().enumerate() {
+            assert!(!probed[..nth].contains(replica), "seed {seed}: {probed:?}");
+            counts[replica.index()] += 1;
+        }
+        pairs[probed[0].index()][probed[1].index()] += 1;
+    }
+    let close = |count: u32, probability: f64| {
+        let expected = f64::from(requests) * probability;
+        let sigma = libm::sqrt(expected * (1.0 - probability));
+        (f64::from(count) - expected).abs() < 5.0 * sigma
+    };
+    assert_eq!(counts.iter().sum::<u32>(), 175_000, "2.5 for each request");
+    // Half of the requests probe two, half three of seven.
+    assert!(counts.iter().all(|&count| close(count, 2.5 / 7.0)), "seed {seed}: {counts:?}");
+    for (first, row) in pairs.iter().enumerate() {
+        for (second, &count) in row.iter().enumerate().filter(|(second, _)| *second != first) {
+            assert!(close(count, 1.0 / 42.0), "seed {seed}: {first} then {second}: {count}");
+        }
+    }
+}
+
+/// Requests one after another over 50 replicas whose latency is given and whose load is what was sent to
+/// them among the last 50: the share that each replica got.
+fn shares(latency_ms: impl Fn(u16) -> u64, seed: u64) -> Vec<f64> {
+    let (replicas, requests) = (50, 200_000);
+    let mut world = World::new(PrequalConfig::default(), replicas, seed);
+    let mut counts = alloc::vec![0_u32; replicas];
+    let mut in_flight: alloc::collections::VecDeque<u16> = alloc::collections::VecDeque::new();
+    for _ in 0..requests {
+        world.now = world.now + Duration::from_us(100);
+        let (chosen, _) = world.choose(&[]);
+        counts[usize::from(chosen)] += 1;
+        in_flight.push_back(chosen);
+        if in_flight.len() > 50 {
+            in_flight.pop_front();
+        }
+        for replica in world.request_sent() {
+            let sent = in_flight.iter().filter(|id| **id == replica.0).count();
+            let sent = u32::try_from(sent).expect("at most 50");
+            world.answer(replica.0, sent, latency_ms(replica.0));
+        }
+        assert!(world.prequal.pool.len() >= POOL_LEN_MIN, "seed {seed}");
+    }
+    counts.iter().map(|&count| f64::from(count) / f64::from(requests)).collect()
+}
+
+#[test]
+fn equal_replicas_get_equal_shares() {
+    let seed = 23;
+    for share in shares(|_| 10, seed) {
+        // The choice prefers the less loaded, so the counts vary less than those of fair dice would.
+        let sigma = libm::sqrt(0.02 * 0.98 / 200_000.0);
+        assert!((share - 0.02).abs() < 5.0 * sigma, "seed {seed}: {share}");
+    }
+}
+
+#[test]
+fn slow_replicas_get_little_and_fast_ones_more_but_not_everything() {
+    let seed = 24;
+    let latency = |replica| match replica {
+        0 => 100,
+        1..=9 => 5,
+        _ => 10,
+    };
+    let shares = shares(latency, seed);
+    assert!(shares[0] < 0.002, "seed {seed}: a slow replica got {}", shares[0]);
+    let fast = shares[1..=9].iter().sum::<f64>() / 9.0;
+    assert!(fast > 0.025 && fast < 0.04, "seed {seed}: instead of 0.02 a fast one got {fast}");
+}
+
+#[test]
+fn removal_takes_the_oldest_and_the_worst_in_turn_and_leaves_two() {
+    let config = PrequalConfig { probes_per_request: 0.0, ..hot_from(0.84) };
+    let mut world = World::new(config, 100, 1);
+    for (replica, in_flight, latency_ms) in
+        [(0, 1, 10), (1, 99, 1), (2, 1, 50), (3, 98, 1), (4, 2, 10), (5, 2, 40)]
+    {
+        world.answer(replica, in_flight, latency_ms);
+    }
+    let held = |world: &World| -> Vec<usize> {
+        let all = (0..6).filter(|&id| world.prequal.pool.holds(ReplicaId::at(id)));
+        all.collect()
+    };
+    let mut steps = Vec::new();
+    for _ in 0..6 {
+        world.request_sent();
+        steps.push(held(&world));
+    }
+    // θ is 99 throughout: 84 % of six reports, rounded up, is all six.
+    let expected: [&[usize]; 6] =
+        [&[1, 2, 3, 4, 5], &[2, 3, 4, 5], &[3, 4, 5], &[3, 4], &[3, 4], &[3, 4]];
+    assert_eq!(steps, expected, "oldest 0, hot 1, oldest 2, slowest cold 5, and then two are left");
+}
+
+#[test]
+fn one_entry_a_replica_and_the_oldest_leaves_a_full_pool() {
+    let mut world = World::new(PrequalConfig::default(), 100, 1);
+    (0..16).for_each(|replica| world.answer(replica, 1, 10));
+    world.answer(0, 7, 70);
+    assert_eq!(world.prequal.pool.len(), 16, "the newer answer of 0 replaces the older");
+    world.answer(16, 1, 10);
+    assert_eq!(world.prequal.pool.len(), 16);
+    assert!(!world.prequal.pool.holds(ReplicaId(1)), "1 has become the oldest");
+    assert!(world.prequal.pool.holds(ReplicaId(0)));
+}
+
+#[test]
+fn a_replica_without_a_leaf_is_judged_from_the_root_and_asked_again_later() {
+    let config = PrequalConfig { probes_per_request: 2.0, ..PrequalConfig::default() };
+    let mut world = World::new(config, 2, 1);
+    let (with, without) = (ReplicaId(0), ReplicaId(1));
+    assert_eq!(world.request_sent().len(), 2, "both are asked");
+    let begin = world.now;
+    world.prequal.has_no_leaf(&world.replicas, without, begin);
+    assert!(world.prequal.is_without_leaf(without) && !world.prequal.is_without_leaf(with));
+
+    let load = &mut world.replicas.get_mut(without).load;
+    let met = load.arrived();
+    load.observe(begin, met, Duration::from_ms(7));
+    assert_eq!(world.request_sent(), [with], "the other's entry is made here");
+    world.answer(with.0, 5, 10);
+    let (latency, in_flight, threshold) = (Duration::from_ms(7), 1, 5);
+    let expected = Choice::ColdLowestLatency { latency, in_flight, threshold };
+    assert_eq!(world.choose(&[]), (without.0, expected), "one in flight, 7 ms, as the root sees");
+
+    world.now = begin + LEAF_ASKED_AGAIN_AFTER;
+    assert_eq!(world.request_sent().len(), 2, "asked again");
+    world.answer(without.0, 0, 1);
+    assert!(!world.prequal.is_without_leaf(without), "now it has one");
+}
+
+#[test]
+fn an_idle_upstream_is_probed_now_and_then_but_never_probed_alone() {
+    let mut world = World::new(PrequalConfig::default(), 3, 1);
+    let mut probed = [0_u32; 3];
+    for _ in 0..3_000 {
+        let at = world.prequal.poll_timeout().expect("two replicas or more");
+        assert_eq!(at.since(world.now).as_ns().div_ceil(1_000_000), 250);
+        world.now = at;
+        world.prequal.woke(&world.replicas, world.now);
+        let (replica, why) = world.prequal.poll_probe().expect("one each interval");
+        assert_eq!((why, world.prequal.poll_probe()), (Reason::ProbeWhenIdle, None));
+        probed[replica.index()] += 1;
+        world.prequal.woke(&world.replicas, world.now);
+        assert_eq!(world.prequal.poll_probe(), None, "woken too early");
+    }
+    assert!(probed.iter().all(|&count| count.abs_diff(1_000) < 130), "{probed:?}");
+
+    let mut alone = World::new(PrequalConfig::default(), 1, 1);
+    assert_eq!(alone.prequal.poll_timeout(), None);
+    assert_eq!(alone.request_sent(), []);
+}
