@@ -1,0 +1,176 @@
+//! Which trace a request belongs to, and how that is told to the replicas.
+//!
+//! **Decides** whether the `traceparent` of a client is one, and what is sent on in its place: the same
+//! trace, with the span of the attempt as parent. `tracestate` belongs to others: the driver sends it on
+//! as it came when [`TraceContext::parent`] is there, and drops it otherwise, because it then describes
+//! a trace that nobody can name.
+//! **Limits**: version 00 is written whatever version came. A request without a valid `traceparent`
+//! begins a new trace, which is sampled.
+//! **Source**: W3C Recommendation "Trace Context" (2021), sections 3.2 and 4.3; the random flag is that
+//! of its level 2, section 3.2.2.5.2.
+//! **Hurts when** no spans are configured: a new trace that is marked as sampled makes the replicas
+//! record every request. So without spans the driver leaves both headers as they came.
+
+use curtail_units::Rng;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use std::hash::{BuildHasher, RandomState};
+
+/// The header that names a request's trace and the span it comes from.
+pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// The header in which tracing systems keep notes of their own.
+pub(crate) const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+
+/// Names a trace; never all zero.
+pub(crate) type TraceId = [u8; 16];
+
+/// Names a span within its trace; never all zero.
+pub(crate) type SpanId = [u8; 8];
+
+/// The length of `00-<trace id>-<parent id>-<flags>`.
+const TRACEPARENT_LEN: usize = 55;
+
+/// Somebody up the line records the trace.
+const FLAG_SAMPLED: u8 = 0x01;
+
+/// The trace id is random, so that samplers may rely on it.
+const FLAG_RANDOM: u8 = 0x02;
+
+/// The trace of one request, and the request's own span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TraceContext {
+    /// The trace.
+    pub(crate) trace_id: TraceId,
+    /// The request's own span.
+    pub(crate) span_id: SpanId,
+    /// The client's span; absent: the trace begins here.
+    pub(crate) parent: Option<SpanId>,
+    /// Whether spans of this trace are wanted.
+    pub(crate) sampled: bool,
+    /// Whether the trace id is known to be random.
+    pub(crate) random: bool,
+}
+
+/// What a valid `traceparent` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Traceparent {
+    trace_id: TraceId,
+    parent: SpanId,
+    flags: u8,
+}
+
+impl TraceContext {
+    /// The context of a request with these headers: the trace that they name, or a new one.
+    pub(crate) fn from_headers(headers: &HeaderMap, rng: &mut Rng) -> Self {
+        let span_id = new_span_id(rng);
+        match sole_traceparent(headers) {
+            Some(Traceparent { trace_id, parent, flags }) => Self {
+                trace_id,
+                span_id,
+                parent: Some(parent),
+                sampled: flags & FLAG_SAMPLED != 0,
+                random: flags & FLAG_RANDOM != 0,
+            },
+            None => Self {
+                trace_id: new_trace_id(rng),
+                span_id,
+                parent: None,
+                sampled: true,
+                random: true,
+            },
+        }
+    }
+
+    /// The `traceparent` of an attempt whose span is `span_id`.
+    pub(crate) fn child_header(&self, span_id: SpanId) -> HeaderValue {
+        let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
+        write_hex(&mut text[3..35], &self.trace_id);
+        write_hex(&mut text[36..52], &span_id);
+        let sampled = if self.sampled { FLAG_SAMPLED } else { 0 };
+        let random = if self.random { FLAG_RANDOM } else { 0 };
+        write_hex(&mut text[53..55], &[sampled | random]);
+        HeaderValue::from_bytes(&text).expect("hexadecimal digits and dashes are visible ASCII")
+    }
+}
+
+/// A generator for ids, of its own for each caller: seeded from the entropy that the standard library
+/// takes from the system for its hash maps. Not for secrets.
+pub(crate) fn entropy_rng() -> Rng {
+    // Two hashes of the same value differ, because each state has keys of its own.
+    Rng::new(RandomState::new().hash_one(0_u8))
+}
+
+/// A new span id.
+pub(crate) fn new_span_id(rng: &mut Rng) -> SpanId {
+    loop {
+        let id = rng.next_u64();
+        if id != 0 {
+            return id.to_be_bytes();
+        }
+    }
+}
+
+fn new_trace_id(rng: &mut Rng) -> TraceId {
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&rng.next_u64().to_be_bytes());
+    // The right half alone must be random for the random flag, and keeps the whole from being zero.
+    id[8..].copy_from_slice(&new_span_id(rng));
+    id
+}
+
+/// The `traceparent`, when there is exactly one and it is valid.
+fn sole_traceparent(headers: &HeaderMap) -> Option<Traceparent> {
+    let mut values = headers.get_all(TRACEPARENT).iter();
+    match (values.next(), values.next()) {
+        (Some(only), None) => parse(only.as_bytes()),
+        (None | Some(_), _) => None,
+    }
+}
+
+fn parse(text: &[u8]) -> Option<Traceparent> {
+    let (known, beyond) = text.split_at_checked(TRACEPARENT_LEN)?;
+    let [version] = read_hex::<1>(&known[..2])?;
+    // Later versions may say more after another dash; version ff will never exist.
+    let beyond_fits = match version {
+        0x00 => beyond.is_empty(),
+        0xff => false,
+        _ => beyond.first().is_none_or(|&byte| byte == b'-'),
+    };
+    let dashed = known[2] == b'-' && known[35] == b'-' && known[52] == b'-';
+    if !beyond_fits || !dashed {
+        return None;
+    }
+    let trace_id = read_hex::<16>(&known[3..35])?;
+    let parent = read_hex::<8>(&known[36..52])?;
+    let [flags] = read_hex::<1>(&known[53..55])?;
+    let named = trace_id != [0; 16] && parent != [0; 8];
+    named.then_some(Traceparent { trace_id, parent, flags })
+}
+
+/// The bytes that `2 * N` digits stand for; only small letters are digits.
+fn read_hex<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(bytes)
+}
+
+const fn digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    }
+}
+
+fn write_hex(digits: &mut [u8], bytes: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 0xf)];
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,241 @@
+//! The trail of one request: what was done for it, when, and why.
+//!
+//! **Holds** the facts that spans are written from ([`crate::spans`]), put down by the driver in the
+//! order in which they happen. Instants are those of the proxy's own clock.
+//! **Limits**: at most [`curtail_policy::ATTEMPTS_MAX`] attempts and [`HELD_MAX`] decisions against, so
+//! a trail is bounded. It costs one allocation for the attempts, and a second one only when a remedy was
+//! decided against; method, path and host are shared with the request, never copied.
+//! **Hurts when** nobody wants spans: then the driver keeps none (see [`TraceContext`] for what is
+//! passed on all the same).
+
+use crate::config::NamedUpstream;
+use crate::trace_context::{SpanId, TraceContext};
+use curtail_policy::{AttemptId, Choice, Class, Failure, Reason, ReplicaId, TieRole};
+use curtail_units::{Duration, Instant};
+use http::uri::{Authority, PathAndQuery};
+use http::{HeaderValue, Method, StatusCode, Version, header, request};
+use std::sync::Arc;
+
+/// Decisions against a remedy that are kept of one request; further ones are counted in metrics only.
+pub(crate) const HELD_MAX: usize = 8;
+
+/// Nearly every request has one attempt, and nearly every other one two.
+const ATTEMPTS_USUAL: usize = 2;
+
+/// What happened to one request.
+#[derive(Clone, Debug)]
+pub(crate) struct Trail {
+    /// Whose trace it belongs to, and its own span.
+    pub(crate) context: TraceContext,
+    /// When its header had been read.
+    pub(crate) started: Instant,
+    /// What was asked.
+    pub(crate) asked: Asked,
+    /// Where it was sent; absent: no route matched.
+    pub(crate) destination: Option<Destination>,
+    /// Its attempts, by [`AttemptId`].
+    pub(crate) attempts: Vec<AttemptTrail>,
+    /// Remedies that were due and decided against, in order.
+    pub(crate) held: Vec<(Instant, Reason)>,
+    /// How it ended; absent while it goes on.
+    pub(crate) end: Option<RequestEnd>,
+}
+
+/// What a client asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    /// The method.
+    pub(crate) method: Method,
+    /// The path; the query is never shown, because it may hold secrets.
+    pub(crate) path: PathAndQuery,
+    /// The version of HTTP that the client spoke.
+    pub(crate) version: Version,
+    /// Whether it came over TLS.
+    pub(crate) tls: bool,
+    authority: Option<Authority>,
+    host: Option<HeaderValue>,
+}
+
+/// What the route says of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Destination {
+    /// What the paths of the route begin with.
+    pub(crate) route: Arc<str>,
+    /// The upstream.
+    pub(crate) upstream: Arc<NamedUpstream>,
+    /// The request's class.
+    pub(crate) class: Class,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct RequestEnd {
+    /// When the last byte of the answer was handed over, or the client had gone.
+    pub(crate) at: Instant,
+    /// The status that the client was given; absent: it went away before.
+    pub(crate) status: Option<StatusCode>,
+    /// The constant name of what went wrong on our side of the client; absent: nothing did.
+    pub(crate) error: Option<&'static str>,
+    /// Why it was this answer, or none.
+    pub(crate) reason: Option<Reason>,
+}
+
+/// What happened to one attempt.
+#[derive(Clone, Debug)]
+pub(crate) struct AttemptTrail {
+    /// Its span.
+    pub(crate) span_id: SpanId,
+    /// Where it went, by its place in the upstream.
+    pub(crate) replica: ReplicaId,
+    /// When the policies decided to send it; getting a connection is part of the attempt.
+    pub(crate) sent: Instant,
+    /// Why it was sent.
+    pub(crate) reason: Reason,
+    /// Why to that replica.
+    pub(crate) choice: Choice,
+    /// The class it is marked with.
+    pub(crate) class: Class,
+    /// Which copy of a tie it is, if it is one.
+    pub(crate) tie: Option<TieRole>,
+    /// What making a connection took; absent: an open one was used.
+    pub(crate) connect: Option<ConnectPhases>,
+    /// When the header of the answer was there, and its status.
+    pub(crate) answered: Option<(Instant, StatusCode)>,
+    /// When and how it ended; absent while it goes on.
+    pub(crate) end: Option<(Instant, AttemptEnd)>,
+    /// Whether its answer was given to the client.
+    pub(crate) won: bool,
+}
+
+/// What making one connection took, phase by phase.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ConnectPhases {
+    /// Looking up the name; zero for an address.
+    pub(crate) lookup: Duration,
+    /// The TCP handshake.
+    pub(crate) tcp: Duration,
+    /// The TLS handshake; zero in clear text.
+    pub(crate) tls: Duration,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum AttemptEnd {
+    /// Its answer came through, whole.
+    Answered,
+    /// It came to nothing.
+    Failed(Failure),
+    /// It was stopped, which is no error.
+    Cancelled(Reason),
+}
+
+impl Trail {
+    /// The trail of a request whose header has just been read.
+    pub(crate) fn new(
+        context: TraceContext,
+        started: Instant,
+        request: &request::Parts,
+        tls: bool,
+    ) -> Self {
+        Self {
+            context,
+            started,
+            asked: Asked::new(request, tls),
+            destination: None,
+            attempts: Vec::with_capacity(ATTEMPTS_USUAL),
+            held: Vec::new(),
+            end: None,
+        }
+    }
+
+    /// An attempt is sent; attempts come in the order of their ids.
+    pub(crate) fn sent(&mut self, attempt: AttemptTrail) {
+        self.attempts.push(attempt);
+    }
+
+    /// A remedy was due and decided against.
+    pub(crate) fn held(&mut self, now: Instant, reason: Reason) {
+        if self.held.len() < HELD_MAX {
+            self.held.push((now, reason));
+        }
+    }
+
+    /// The header of an answer is there.
+    pub(crate) fn answered(&mut self, attempt: AttemptId, now: Instant, status: StatusCode) {
+        if let Some(attempt) = self.attempt(attempt) {
+            attempt.answered = Some((now, status));
+        }
+    }
+
+    /// An attempt was given a new connection.
+    pub(crate) fn connected(&mut self, attempt: AttemptId, phases: ConnectPhases) {
+        if let Some(attempt) = self.attempt(attempt) {
+            attempt.connect = Some(phases);
+        }
+    }
+
+    /// An attempt's answer is given to the client.
+    pub(crate) fn won(&mut self, attempt: AttemptId) {
+        if let Some(attempt) = self.attempt(attempt) {
+            attempt.won = true;
+        }
+    }
+
+    /// An attempt is over. What is said first counts: an attempt that failed is not cancelled later.
+    pub(crate) fn attempt_ended(&mut self, attempt: AttemptId, now: Instant, end: AttemptEnd) {
+        if let Some(attempt) = self.attempt(attempt) {
+            attempt.end.get_or_insert((now, end));
+        }
+    }
+
+    /// The attempt with that id; none when the driver never put it down, which costs a span its
+    /// details and nothing else.
+    pub(crate) fn attempt(&mut self, id: AttemptId) -> Option<&mut AttemptTrail> {
+        self.attempts.get_mut(id.index())
+    }
+}
+
+impl Asked {
+    fn new(request: &request::Parts, tls: bool) -> Self {
+        let uri = &request.uri;
+        Self {
+            method: request.method.clone(),
+            path: uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")),
+            version: request.version,
+            tls,
+            authority: uri.authority().cloned(),
+            host: request.headers.get(header::HOST).cloned(),
+        }
+    }
+
+    /// The host and port that the client named, as it wrote them.
+    pub(crate) fn host(&self) -> Option<&str> {
+        let authority = self.authority.as_ref().map(Authority::as_str);
+        authority.or_else(|| self.host.as_ref()?.to_str().ok())
+    }
+}
+
+impl AttemptTrail {
+    /// An attempt that is sent now, over an open connection unless [`Trail::connected`] says otherwise.
+    pub(crate) const fn new(
+        span_id: SpanId,
+        sent: Instant,
+        (replica, choice): (ReplicaId, Choice),
+        (class, tie): (Class, Option<TieRole>),
+        reason: Reason,
+    ) -> Self {
+        Self {
+            span_id,
+            replica,
+            sent,
+            reason,
+            choice,
+            class,
+            tie,
+            connect: None,
+            answered: None,
+            end: None,
+            won: false,
+        }
+    }
+}
