@@ -1,0 +1,33 @@
+# The front door: `make` lists what there is. Everything here can be run by hand as well.
+#
+# `make test` and `make demo` use the same profile and the same features, so a newcomer compiles the
+# dependencies once. CARGO_TARGET_DIR is respected.
+
+CARGO ?= cargo
+
+.DEFAULT_GOAL := help
+.PHONY: help demo build release test lint bench
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## Watch a tail being found, explained and cut, on this machine
+	$(CARGO) run --locked --package curtail -- demo
+
+build: ## Build everything, with checks on
+	$(CARGO) build --locked --workspace
+
+release: ## Build the commands as they are shipped
+	$(CARGO) build --locked --workspace --bins --release
+
+test: ## Check the rules of the house, then run all tests
+	$(CARGO) run --locked --quiet --package xtask -- tidy
+	$(CARGO) test --locked --workspace
+
+lint: ## Check format, lints and the links of the documentation
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
+
+bench: ## Measure against other proxies on this machine
+	bench/run
