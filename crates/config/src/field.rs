@@ -77,8 +77,12 @@ impl<'s, 'a, T: 's> Field<'s, 'a, T> {
     }
 
     /// The value, or `default` when it is absent.
+    ///
+    /// # Panics
+    /// In builds with debug assertions, when `default` lies outside the limits of this very key.
     #[must_use]
     pub fn default(mut self, default: T) -> T {
+        debug_assert!(self.kind.holds(&default), "{}: the default is out of range", self.key);
         match self.read(Presence::Default(self.kind.write(&default))) {
             Outcome::Value(value) => value,
             Outcome::Absent | Outcome::Placeholder => default,

@@ -13,6 +13,8 @@ pub(crate) struct Kind<'w, T> {
     read: Box<Read<'w, T>>,
     write: Box<dyn Fn(&T) -> String + 'w>,
     placeholder: Box<dyn Fn() -> T + 'w>,
+    /// Whether a value lies within the limits that the reader has set.
+    holds: Box<dyn Fn(&T) -> bool + 'w>,
     schema: Json,
 }
 
@@ -27,6 +29,7 @@ impl<'w, T: 'w> Kind<'w, T> {
             read: Box::new(T::read),
             write: Box::new(T::write),
             placeholder: Box::new(T::placeholder),
+            holds: Box::new(|_| true),
             schema: T::schema(),
         }
     }
@@ -49,6 +52,7 @@ impl<'w, T: 'w> Kind<'w, T> {
                 found.map_or("?", |(word, _)| *word).to_owned()
             }),
             placeholder: Box::new(move || words[0].1),
+            holds: Box::new(|_| true),
             schema: json!({ "enum": names }),
         }
     }
@@ -73,14 +77,9 @@ impl<'w, T: 'w> Kind<'w, T> {
                 self.schema[name] = Json::Number(limit);
             }
         }
-        let inside = move |value: &T| {
+        self.holds = Box::new(move |value| {
             low.as_ref().is_none_or(|low| value >= low)
                 && high.as_ref().is_none_or(|high| value <= high)
-        };
-        let read = self.read;
-        self.read = Box::new(move |scalar| {
-            let value = read(scalar)?;
-            if inside(&value) { Ok(value) } else { Err(Wrong::Range) }
         });
         self
     }
@@ -90,7 +89,12 @@ impl<'w, T: 'w> Kind<'w, T> {
     }
 
     pub(crate) fn read(&self, scalar: &Scalar) -> Result<T, Wrong> {
-        (self.read)(scalar)
+        let value = (self.read)(scalar)?;
+        if self.holds(&value) { Ok(value) } else { Err(Wrong::Range) }
+    }
+
+    pub(crate) fn holds(&self, value: &T) -> bool {
+        (self.holds)(value)
     }
 
     pub(crate) fn write(&self, value: &T) -> String {
