@@ -1,1 +1,86 @@
-//! proxy
+//! The proxy: the hyper driver of the policies, for the root side and the leaf side of a service.
+//!
+//! [`start`] brings a proxy up on threads of its own and returns when it listens; [`Running`] is the
+//! handle to it. The command line ([`cli`]) adds signals, reloading and logs.
+//!
+//! A request's way through the files: [`listen`] accepts its connection, [`request`] routes and classifies
+//! it, at a leaf [`leaf`] admits it, [`root`] sends its attempts over [`pool`]s as the machines decide
+//! ([`driver`]), and [`answer`] passes the answer on. What happened is kept in a [`trail`] and becomes
+//! [`spans`]; counts go to [`metrics`], which [`admin`] shows.
+
+mod admin;
+mod answer;
+mod body;
+pub mod cli;
+mod clock;
+mod config;
+mod connect;
+mod driver;
+mod headers;
+mod journal;
+mod leaf;
+mod listen;
+mod metrics;
+mod pool;
+mod probe;
+mod request;
+mod root;
+mod route;
+mod running;
+mod site;
+mod spans;
+mod tls;
+mod trace_context;
+mod trail;
+mod worker;
+
+pub use config::{
+    Config, ConnectConfig, LeafListener, Limits, ListenerConfig, NamedUpstream, Protocol,
+    ReplicaUrl, RouteConfig, ServerTls, SpansConfig, SpansProtocol,
+};
+pub use running::{Options, ReloadError, Running, start};
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Why a proxy does not start, or does not take a new configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address cannot be listened on.
+    #[error("listener {name:?}: cannot listen on {address}: {source}")]
+    Listen {
+        /// The listener.
+        name: String,
+        /// Its address.
+        address: SocketAddr,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// A certificate, key or authority cannot be used.
+    #[error("{}: {why}", file.display())]
+    Tls {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A replica cannot be named in TLS.
+    #[error("{replica}: not a name that a certificate can have: {why}")]
+    Name {
+        /// The replica.
+        replica: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The journal cannot be written.
+    #[error("{}: the journal cannot be written: {source}", file.display())]
+    Journal {
+        /// The file.
+        file: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The system gives no thread or no runtime.
+    #[error("a worker cannot be started: {0}")]
+    Worker(#[from] std::io::Error),
+}

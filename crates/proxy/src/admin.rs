@@ -1,0 +1,165 @@
+//! The admin port: health, metrics and the live state, on an address of its own.
+//!
+//! | path | answer |
+//! |---|---|
+//! | `/healthz` | 200 as long as the process serves at all |
+//! | `/readyz` | 200, or 503 from the moment the proxy is told to stop |
+//! | `/metrics` | Prometheus text |
+//! | `/state` | JSON: every upstream, replica and leaf as the policies see them now |
+
+use crate::metrics;
+use crate::worker::Worker;
+use bytes::Bytes;
+use curtail_policy::ReplicaId;
+use curtail_units::Quantile;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde_json::{Value, json};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+/// Connections at once; scrapers need one each.
+const CONNECTIONS_MAX: usize = 64;
+
+/// A scraper that sends no header for so long is cut off.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Serves the admin port until the worker stops; it answers during a drain too.
+pub(crate) async fn serve(socket: std::net::TcpListener, worker: Arc<Worker>) {
+    let socket = match TcpListener::from_std(socket) {
+        Ok(socket) => socket,
+        Err(error) => {
+            tracing::error!(%error, "admin port not registered");
+            return;
+        }
+    };
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
+        let stream = match socket.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "admin connection not accepted");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let worker = Arc::clone(&worker);
+        tokio::spawn(async move {
+            let service = service_fn(move |request| {
+                let response = answer(&worker, &request);
+                async move { Ok::<_, Infallible>(response) }
+            });
+            let served = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEADER_TIMEOUT)
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+            if let Err(error) = served {
+                tracing::debug!(%error, "admin connection ended");
+            }
+            drop(permit);
+        });
+    }
+}
+
+fn answer(worker: &Worker, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    if request.method() != Method::GET && request.method() != Method::HEAD {
+        return text(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n");
+    }
+    match request.uri().path() {
+        "/healthz" => text(StatusCode::OK, "ok\n"),
+        "/readyz" if *worker.shared.draining.borrow() => {
+            text(StatusCode::SERVICE_UNAVAILABLE, "draining\n")
+        }
+        "/readyz" => text(StatusCode::OK, "ready\n"),
+        "/metrics" => {
+            let mut response = text(StatusCode::OK, metrics::render(&worker.shared));
+            let kind = HeaderValue::from_static(metrics::CONTENT_TYPE);
+            response.headers_mut().insert(header::CONTENT_TYPE, kind);
+            response
+        }
+        "/state" => {
+            let mut response = text(StatusCode::OK, format!("{:#}\n", state(worker)));
+            let kind = HeaderValue::from_static("application/json");
+            response.headers_mut().insert(header::CONTENT_TYPE, kind);
+            response
+        }
+        _ => text(StatusCode::NOT_FOUND, "expected /healthz, /readyz, /metrics or /state\n"),
+    }
+}
+
+fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    response
+}
+
+/// Everything as the policies see it now.
+fn state(worker: &Worker) -> Value {
+    let site = worker.shared.site.load_full();
+    let upstreams: Vec<Value> = site
+        .upstreams
+        .iter()
+        .map(|upstream| {
+            upstream.look(|machine, now| {
+                let mut ms = |quantile| machine.latency(now, quantile).map(|d| d.as_ms_f64());
+                let latency = json!({
+                    "p50_ms": ms(Quantile::P50),
+                    "p90_ms": ms(Quantile::P90),
+                    "p99_ms": ms(Quantile::P99),
+                    "p999_ms": ms(Quantile::P999),
+                });
+                let (requests, extra) = machine.budget_counts(now);
+                let replicas: Vec<Value> = upstream
+                    .replicas
+                    .iter()
+                    .zip(0..)
+                    .map(|(replica, id)| {
+                        json!({
+                            "url": replica.url.to_string(),
+                            "in_flight": machine.in_flight(ReplicaId(id)),
+                            "idle_connections":
+                                replica.pools().iter().map(|p| p.idle_len()).sum::<usize>(),
+                        })
+                    })
+                    .collect();
+                json!({
+                    "name": upstream.config.name,
+                    "recent": latency,
+                    "hedge_delay_ms": machine.hedge_delay(now).map(|d| d.as_ms_f64()),
+                    "budget": { "requests": requests, "extra": extra },
+                    "replicas": replicas,
+                })
+            })
+        })
+        .collect();
+    let leaves: Vec<Value> = site
+        .leaves
+        .iter()
+        .map(|leaf| {
+            let (queued, in_service) =
+                leaf.look(|machine| (machine.queue_len(), machine.in_service()));
+            json!({
+                "name": leaf.config.name,
+                "server": leaf.config.server.to_string(),
+                "queued": queued,
+                "in_service": in_service,
+                "slots": leaf.config.queue.slots,
+            })
+        })
+        .collect();
+    json!({
+        "schema": "curtail.state/1",
+        "draining": *worker.shared.draining.borrow(),
+        "upstreams": upstreams,
+        "leaves": leaves,
+    })
+}

@@ -1,0 +1,269 @@
+//! Answers on their way back to the client.
+//!
+//! A small answer is taken whole before it is given: it costs no time, because it comes in one piece with
+//! its head, and one that breaks off can still be replaced by another attempt's. A large or unbounded one
+//! is streamed; when it breaks off, so does the client's.
+
+use crate::driver::{Driver, Effects};
+use crate::leaf::Place;
+use crate::pool::ReplicaBody;
+use crate::spans::SpanSink;
+use crate::trail::{AttemptEnd, Trail};
+use bytes::{Bytes, BytesMut};
+use curtail_policy::{AttemptId, Event};
+use http::{HeaderMap, Response, response};
+use http_body::{Body, Frame, SizeHint};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// An answer that the driver holds until the policies have decided.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) head: response::Parts,
+    pub(crate) body: HeldBody,
+}
+
+/// The body of an answer that is held.
+#[derive(Debug)]
+pub(crate) enum HeldBody {
+    /// All of it.
+    Whole(Bytes, Option<HeaderMap>),
+    /// It is still to be read.
+    Open(ReplicaBody),
+}
+
+/// Takes the body of an answer if it is known to be of at most `bytes_max`.
+///
+/// # Errors
+/// When it breaks off.
+pub(crate) async fn take_small(
+    response: Response<ReplicaBody>,
+    bytes_max: u64,
+) -> Result<Held, hyper::Error> {
+    let (head, mut body) = response.into_parts();
+    let is_small = body.size_hint().exact().is_some_and(|bytes| bytes <= bytes_max);
+    if !is_small || head.status == http::StatusCode::SWITCHING_PROTOCOLS {
+        return Ok(Held { head, body: HeldBody::Open(body) });
+    }
+    let (mut data, mut trailers) = (Pieces::None, None);
+    while let Some(frame) = next_frame(&mut body).await {
+        match frame?.into_data() {
+            Ok(piece) => data = data.and(piece),
+            Err(frame) => trailers = frame.into_trailers().ok(),
+        }
+    }
+    Ok(Held { head, body: HeldBody::Whole(data.into(), trailers) })
+}
+
+fn next_frame(
+    body: &mut ReplicaBody,
+) -> impl Future<Output = Option<Result<Frame<Bytes>, hyper::Error>>> {
+    std::future::poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx))
+}
+
+/// What has been read of a small body: nearly always one piece, which then needs no copy.
+enum Pieces {
+    None,
+    One(Bytes),
+    Many(BytesMut),
+}
+
+impl Pieces {
+    fn and(self, piece: Bytes) -> Self {
+        match self {
+            Self::None => Self::One(piece),
+            Self::One(first) => {
+                let mut all = BytesMut::from(first);
+                all.extend_from_slice(&piece);
+                Self::Many(all)
+            }
+            Self::Many(mut all) => {
+                all.extend_from_slice(&piece);
+                Self::Many(all)
+            }
+        }
+    }
+}
+
+impl From<Pieces> for Bytes {
+    fn from(pieces: Pieces) -> Self {
+        match pieces {
+            Pieces::None => Self::new(),
+            Pieces::One(piece) => piece,
+            Pieces::Many(all) => all.freeze(),
+        }
+    }
+}
+
+/// The answer that was decided on.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) held: Held,
+    pub(crate) ending: Ending,
+}
+
+/// What is to be done when an answer is through: tell the machine, and write the spans.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    driver: Driver,
+    trail: Box<Trail>,
+    attempt: AttemptId,
+    sink: Option<Arc<SpanSink>>,
+    is_over: bool,
+}
+
+impl Answer {
+    pub(crate) fn new(driver: Driver, trail: Trail, attempt: AttemptId, held: Held) -> Self {
+        let ending = Ending { driver, trail: Box::new(trail), attempt, sink: None, is_over: false };
+        Self { held, ending }
+    }
+}
+
+impl Ending {
+    /// Where the spans go.
+    pub(crate) fn spans_to(&mut self, sink: Option<Arc<SpanSink>>) {
+        self.sink = sink;
+    }
+
+    /// The answer is through: whole, or broken off by the replica.
+    pub(crate) fn end(&mut self, whole: bool) {
+        if self.is_over {
+            return;
+        }
+        let attempt = self.attempt;
+        let now = self.driver.handle(Event::Ended { attempt, whole }, &mut Effects::new());
+        let end = if whole {
+            AttemptEnd::Answered
+        } else {
+            AttemptEnd::Failed(curtail_policy::Failure::Broken)
+        };
+        self.finish(now, end, (!whole).then_some("broken"));
+    }
+
+    fn finish(
+        &mut self,
+        now: curtail_units::Instant,
+        end: AttemptEnd,
+        error: Option<&'static str>,
+    ) {
+        self.is_over = true;
+        self.trail.attempt_ended(self.attempt, now, end);
+        if let Some(end) = &mut self.trail.end {
+            end.at = now;
+            end.error = error;
+        }
+        let upstream = &self.driver.upstream;
+        let status = self.trail.end.and_then(|end| end.status);
+        upstream.metrics.ended(status, now.since(self.trail.started));
+        if let Some(sink) = &self.sink {
+            sink.record(&self.trail, &upstream.clock);
+        }
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let now = self.driver.handle(Event::Abandoned, &mut Effects::new());
+            let end = AttemptEnd::Cancelled(curtail_policy::Reason::ClientGone);
+            self.finish(now, end, Some("client_gone"));
+        }
+    }
+}
+
+/// The body that the client gets.
+#[derive(Debug)]
+pub(crate) enum AnswerBody {
+    /// All of it at once.
+    Whole(Bytes),
+    /// All of it, and trailers.
+    WithTrailers(Option<Bytes>, Option<Box<HeaderMap>>),
+    /// As it comes.
+    Stream(Box<Streamed>),
+}
+
+/// An answer that is passed on as it comes.
+#[derive(Debug)]
+pub(crate) struct Streamed {
+    body: ReplicaBody,
+    ending: Ending,
+    /// At a leaf: in service until the answer is through.
+    place: Option<Place>,
+}
+
+/// The replica broke off in the middle of its answer.
+#[derive(Debug, thiserror::Error)]
+#[error("the replica broke off in the middle of its answer: {0}")]
+pub(crate) struct BrokenOff(#[from] hyper::Error);
+
+impl AnswerBody {
+    /// The body of a held answer; the ending comes when it is through, and a leaf's place is free then.
+    pub(crate) fn new(body: HeldBody, mut ending: Ending, place: Option<Place>) -> Self {
+        match body {
+            HeldBody::Whole(data, trailers) => {
+                ending.end(true);
+                match trailers {
+                    None => Self::Whole(data),
+                    Some(trailers) => Self::WithTrailers(Some(data), Some(Box::new(trailers))),
+                }
+            }
+            HeldBody::Open(body) => Self::Stream(Box::new(Streamed { body, ending, place })),
+        }
+    }
+}
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = BrokenOff;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+        match &mut *self {
+            Self::Whole(data) => {
+                let data = std::mem::take(data);
+                Poll::Ready((!data.is_empty()).then(|| Ok(Frame::data(data))))
+            }
+            Self::WithTrailers(data, trailers) => {
+                if let Some(data) = data.take().filter(|data| !data.is_empty()) {
+                    return Poll::Ready(Some(Ok(Frame::data(data))));
+                }
+                Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(*trailers))))
+            }
+            Self::Stream(streamed) => {
+                let frame = std::task::ready!(Pin::new(&mut streamed.body).poll_frame(cx));
+                let through = match &frame {
+                    None => Some(true),
+                    Some(Err(_)) => Some(false),
+                    Some(Ok(_)) => streamed.body.is_end_stream().then_some(true),
+                };
+                if let Some(whole) = through {
+                    streamed.ending.end(whole);
+                    streamed.place = None;
+                }
+                Poll::Ready(frame.map(|frame| frame.map_err(BrokenOff)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(data) => data.is_empty(),
+            Self::WithTrailers(data, trailers) => data.is_none() && trailers.is_none(),
+            Self::Stream(streamed) => streamed.ending.is_over,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(data) => SizeHint::with_exact(data.len() as u64),
+            Self::WithTrailers(data, _) => {
+                SizeHint::with_exact(data.as_ref().map_or(0, Bytes::len) as u64)
+            }
+            Self::Stream(streamed) => streamed.body.size_hint(),
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The request's body on its way to the replicas: read once from the client, sent as often as needed.
+//!
+//! **Limits**: what has been read is kept up to [`Replay`]'s bound; beyond it the one attempt that reads
+//! goes on, and there can be no other. A client that pauses for longer than the body timeout is at fault.
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use tokio::time::Sleep;
+
+/// How a client failed to send its body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ClientFault {
+    /// It paused for too long.
+    #[error("the request body paused for too long")]
+    Slow,
+    /// Its connection or stream broke, or what it sent is not a valid body.
+    #[error("the request body broke off")]
+    Broken,
+}
+
+/// Why an attempt cannot go on with the body.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BodyError {
+    #[error(transparent)]
+    Client(ClientFault),
+    /// Another attempt has read on, and what this one needs was not kept.
+    #[error("the request body was too long to be kept for a second attempt")]
+    NotKept,
+}
+
+/// The body of one attempt.
+#[derive(Debug)]
+pub(crate) enum AttemptBody {
+    /// There is none.
+    Empty,
+    /// Read through what is kept.
+    Replay(ReplayReader),
+}
+
+/// A request body that several attempts may read.
+#[derive(Debug)]
+pub(crate) struct Replay {
+    state: Mutex<ReplayState>,
+}
+
+#[derive(Debug)]
+struct ReplayState {
+    source: Incoming,
+    kept: Vec<Bytes>,
+    kept_bytes: usize,
+    kept_bytes_max: usize,
+    trailers: Option<HeaderMap>,
+    ended: bool,
+    fault: Option<ClientFault>,
+    /// The reader that went on when the bound was reached; the others cannot.
+    sole_reader: Option<u8>,
+    readers: u8,
+    pause_max: std::time::Duration,
+    pause: Option<Pin<Box<Sleep>>>,
+    /// Readers that wait for the client.
+    waiting: Vec<Waker>,
+}
+
+impl Replay {
+    pub(crate) fn new(
+        source: Incoming,
+        kept_bytes_max: usize,
+        pause_max: std::time::Duration,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::new(ReplayState {
+                ended: source.is_end_stream(),
+                source,
+                kept: Vec::new(),
+                kept_bytes: 0,
+                kept_bytes_max,
+                trailers: None,
+                fault: None,
+                sole_reader: None,
+                readers: 0,
+                pause_max,
+                pause: None,
+                waiting: Vec::new(),
+            }),
+        })
+    }
+
+    /// A body that begins at the beginning.
+    pub(crate) fn reader(self: &Arc<Self>) -> ReplayReader {
+        let mut state = self.lock();
+        state.readers += 1;
+        ReplayReader { id: state.readers, replay: Arc::clone(self), next: 0, done: false }
+    }
+
+    /// Whether the body grew too long to be sent again.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lock().sole_reader.is_some()
+    }
+
+    /// What the client did wrong, if it did.
+    pub(crate) fn fault(&self) -> Option<ClientFault> {
+        self.lock().fault
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ReplayState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ReplayState {
+    /// The next frame from the client; it is kept if there is room.
+    fn poll_source(
+        &mut self,
+        cx: &mut Context<'_>,
+        reader: u8,
+    ) -> Poll<Option<Result<Bytes, ClientFault>>> {
+        let frame = match Pin::new(&mut self.source).poll_frame(cx) {
+            Poll::Pending => return self.poll_pause(cx),
+            Poll::Ready(frame) => frame,
+        };
+        self.pause = None;
+        self.waiting.drain(..).for_each(Waker::wake);
+        let frame = match frame {
+            None => {
+                self.ended = true;
+                return Poll::Ready(None);
+            }
+            Some(Err(_)) => {
+                self.fault = Some(ClientFault::Broken);
+                return Poll::Ready(Some(Err(ClientFault::Broken)));
+            }
+            Some(Ok(frame)) => frame,
+        };
+        match frame.into_data() {
+            Ok(data) => {
+                if self.sole_reader.is_none() && self.kept_bytes + data.len() <= self.kept_bytes_max
+                {
+                    self.kept_bytes += data.len();
+                    self.kept.push(data.clone());
+                } else {
+                    self.sole_reader = Some(reader);
+                }
+                Poll::Ready(Some(Ok(data)))
+            }
+            Err(frame) => {
+                self.trailers = frame.into_trailers().ok();
+                self.ended = true;
+                Poll::Ready(None)
+            }
+        }
+    }
+
+    /// The client has nothing for us now: for how long?
+    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, ClientFault>>> {
+        let pause_max = self.pause_max;
+        let pause = self.pause.get_or_insert_with(|| Box::pin(tokio::time::sleep(pause_max)));
+        if pause.as_mut().poll(cx).is_ready() {
+            self.fault = Some(ClientFault::Slow);
+            return Poll::Ready(Some(Err(ClientFault::Slow)));
+        }
+        if !self.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+            self.waiting.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+/// One attempt's place in a body.
+#[derive(Debug)]
+pub(crate) struct ReplayReader {
+    replay: Arc<Replay>,
+    id: u8,
+    next: usize,
+    done: bool,
+}
+
+impl Body for AttemptBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Self::Replay(reader) = &mut *self else { return Poll::Ready(None) };
+        if reader.done {
+            return Poll::Ready(None);
+        }
+        let mut state = reader.replay.lock();
+        if let Some(data) = state.kept.get(reader.next) {
+            let data = data.clone();
+            reader.next += 1;
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
+        if state.sole_reader.is_some_and(|id| id != reader.id) {
+            return Poll::Ready(Some(Err(BodyError::NotKept)));
+        }
+        if let Some(fault) = state.fault {
+            return Poll::Ready(Some(Err(BodyError::Client(fault))));
+        }
+        if !state.ended {
+            match state.poll_source(cx, reader.id) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some(Ok(data))) => {
+                    reader.next += 1;
+                    return Poll::Ready(Some(Ok(Frame::data(data))));
+                }
+                Poll::Ready(Some(Err(fault))) => {
+                    return Poll::Ready(Some(Err(BodyError::Client(fault))));
+                }
+                Poll::Ready(None) => {}
+            }
+        }
+        reader.done = true;
+        Poll::Ready(state.trailers.clone().map(|trailers| Ok(Frame::trailers(trailers))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Replay(reader) => reader.done,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Empty => SizeHint::with_exact(0),
+            Self::Replay(reader) => {
+                let state = reader.replay.lock();
+                // What is left of the client's body, and what this reader has still to repeat.
+                let kept: usize = state.kept.iter().skip(reader.next).map(Bytes::len).sum();
+                let rest =
+                    if state.ended { SizeHint::with_exact(0) } else { state.source.size_hint() };
+                let mut hint = SizeHint::new();
+                hint.set_lower(rest.lower() + kept as u64);
+                if let Some(upper) = rest.upper() {
+                    hint.set_upper(upper + kept as u64);
+                }
+                hint
+            }
+        }
+    }
+}

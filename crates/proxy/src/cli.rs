@@ -1,0 +1,175 @@
+//! The command line of the proxy: `curtail proxy`, and the lean `curtail-proxy`.
+//!
+//! Exit codes: 0 done; 2 usage or configuration; 3 environment (an address in use, a file that cannot be
+//! read).
+
+use crate::config::{Config, ReplicaUrl};
+use crate::running::{Options, Running};
+use clap::Args;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Usage or configuration.
+const EXIT_CONFIG: u8 = 2;
+/// The machine we run on.
+const EXIT_ENVIRONMENT: u8 = 3;
+
+/// How often the configuration file is looked at for a change.
+const WATCH: Duration = Duration::from_secs(1);
+
+/// Put a proxy in front of a service: it balances, hedges and retries, and says why.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  curtail proxy --listen 127.0.0.1:7300 \\
+      --upstream http://127.0.0.1:8080 --upstream http://127.0.0.1:8081
+  curtail proxy --config curtail.yaml --journal /tmp/requests.journal
+  curl -s http://127.0.0.1:7301/state")]
+pub struct ProxyArgs {
+    /// A configuration file (YAML); read again on SIGHUP and when it changes.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "upstream"])]
+    pub config: Option<PathBuf>,
+    /// A key of the configuration, by its path: `upstreams.search.hedge.quantile=0.95`. Repeatable.
+    #[arg(long, value_name = "KEY=VALUE", requires = "config")]
+    pub set: Vec<String>,
+    /// Where clients connect, without a configuration file.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7300")]
+    pub listen: SocketAddr,
+    /// A replica of the service, without a configuration file. Repeatable.
+    #[arg(long, value_name = "URL", required_unless_present = "config")]
+    pub upstream: Vec<ReplicaUrl>,
+    /// Where metrics, health and state are served, without a configuration file.
+    #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 7301)))]
+    pub admin: SocketAddr,
+    /// Record everything the policies are told and decide; `curtail simulate --replay` checks it.
+    #[arg(long, value_name = "FILE")]
+    pub journal: Option<PathBuf>,
+    /// The seed of the policies' randomness; drawn and printed when absent.
+    #[arg(long)]
+    pub seed: Option<u64>,
+}
+
+/// Runs a proxy until it is told to stop; returns the exit code.
+#[must_use]
+pub fn run(args: &ProxyArgs) -> u8 {
+    let config = match configuration(args) {
+        Ok(config) => config,
+        Err(code) => return code,
+    };
+    let seed = args.seed.unwrap_or_else(|| crate::trace_context::entropy_rng().next_u64());
+    let drain = config.limits.drain;
+    let options = Options { journal: args.journal.clone(), seed };
+    let running = match crate::start(config, &options) {
+        Ok(running) => running,
+        Err(error) => {
+            tracing::error!("{error}");
+            return EXIT_ENVIRONMENT;
+        }
+    };
+    for (name, address) in running.listeners() {
+        tracing::info!(listener = name, %address, "listening");
+    }
+    if let Some(address) = running.admin() {
+        tracing::info!(%address, "metrics, health and state");
+    }
+    tracing::info!(seed, "ready");
+    if let Err(error) = serve_until_told(args, &running) {
+        tracing::error!(%error, "signals cannot be received");
+        return EXIT_ENVIRONMENT;
+    }
+    tracing::info!(%drain, "stopping: no new connections, requests in progress may end");
+    running.stop(drain.into());
+    tracing::info!("stopped");
+    0
+}
+
+/// Reads the configuration that the arguments name, or makes the one they describe.
+///
+/// # Errors
+/// The exit code, after the mistakes have been printed.
+pub fn configuration(args: &ProxyArgs) -> Result<Config, u8> {
+    let Some(file) = &args.config else {
+        return Ok(Config::pass_through(args.listen, args.upstream.clone(), args.admin));
+    };
+    let text = std::fs::read(file).map_err(|error| {
+        tracing::error!("{}: {error}", file.display());
+        EXIT_ENVIRONMENT
+    })?;
+    parse(file, text, &args.set).map_err(|mistakes| {
+        tracing::error!("{mistakes}");
+        EXIT_CONFIG
+    })
+}
+
+fn parse(file: &Path, text: Vec<u8>, set: &[String]) -> Result<Config, String> {
+    let name = file.display().to_string();
+    let text = String::from_utf8(text).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        format!("{name}: byte {at} is not UTF-8: expected a text file")
+    })?;
+    curtail_config::read_with_sets(&name, &text, set, Config::read)
+        .map_err(|mistakes| mistakes.to_string())
+}
+
+/// Waits for SIGTERM or Ctrl-C; meanwhile reloads on SIGHUP and when the file changes.
+fn serve_until_told(args: &ProxyArgs, running: &Running) -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut hang_up = signal(SignalKind::hangup())?;
+        let mut look = tokio::time::interval(WATCH);
+        let mut seen = args.config.as_deref().and_then(stamp);
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => return Ok(()),
+                _ = interrupt.recv() => return Ok(()),
+                _ = hang_up.recv() => reload(args, running),
+                _ = look.tick() => {
+                    let now = args.config.as_deref().and_then(stamp);
+                    if now.is_some() && now != seen {
+                        seen = now;
+                        reload(args, running);
+                    }
+                }
+            }
+        }
+    })
+}
+
+/// What changes when a file is written.
+fn stamp(file: &Path) -> Option<(SystemTime, u64)> {
+    let metadata = std::fs::metadata(file).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}
+
+fn reload(args: &ProxyArgs, running: &Running) {
+    let Some(file) = &args.config else {
+        tracing::warn!("nothing to reload: the proxy was started without a configuration file");
+        return;
+    };
+    let config = std::fs::read(file)
+        .map_err(|error| format!("{}: {error}", file.display()))
+        .and_then(|text| parse(file, text, &args.set));
+    let taken = config.and_then(|config| running.reload(config).map_err(|e| e.to_string()));
+    match taken {
+        Ok(()) => tracing::info!(file = %file.display(), "configuration reloaded"),
+        Err(why) => {
+            tracing::error!("configuration not reloaded, the old one goes on:\n{why}");
+        }
+    }
+}
+
+/// Sends log lines to standard error: text for people, JSON for machines; `CURTAIL_LOG` sets the levels.
+pub fn log_to_stderr(for_people: bool) {
+    use tracing_subscriber::EnvFilter;
+    let filter = EnvFilter::try_from_env("CURTAIL_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let log = tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter(filter);
+    if for_people {
+        log.with_target(false).init();
+    } else {
+        log.json().init();
+    }
+}

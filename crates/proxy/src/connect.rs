@@ -1,0 +1,227 @@
+//! Connections to replicas: name lookup, connect, TLS, each timed.
+//!
+//! The phases are steps of one function, so that a resolver that looks names up ahead of need, or a
+//! connection that is kept alive by pings, takes the place of a step and leaves the rest alone.
+
+use crate::clock::Clock;
+use crate::config::{ConnectConfig, Protocol, ReplicaUrl};
+use crate::trail::ConnectPhases;
+use curtail_units::Duration;
+use rustls_pki_types::ServerName;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// Which phase failed, and how.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectError {
+    #[error("{replica}: the name {host:?} was not resolved: {source}")]
+    Lookup { replica: String, host: String, source: io::Error },
+    #[error("{replica}: not connected: {source}")]
+    Connect { replica: String, source: io::Error },
+    #[error("{replica}: TLS failed: {source}")]
+    Tls { replica: String, source: io::Error },
+    #[error("{replica}: {phase} took longer than {timeout}")]
+    TimedOut { replica: String, phase: &'static str, timeout: Duration },
+}
+
+/// Makes connections to one replica.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    replica: ReplicaUrl,
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+    protocol: Protocol,
+    timeout: Duration,
+}
+
+impl std::fmt::Debug for Connector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connector").field("replica", &self.replica).finish_non_exhaustive()
+    }
+}
+
+/// A connection in clear text or under TLS.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// A connection that is ready for HTTP.
+#[derive(Debug)]
+pub(crate) struct Connected {
+    pub(crate) stream: Stream,
+    pub(crate) phases: ConnectPhases,
+    pub(crate) is_http2: bool,
+}
+
+impl Connector {
+    /// Whom it connects to.
+    pub(crate) const fn replica(&self) -> &ReplicaUrl {
+        &self.replica
+    }
+
+    /// # Errors
+    /// When the configuration's authorities cannot be read, or the host cannot be named in TLS.
+    pub(crate) fn new(
+        replica: &ReplicaUrl,
+        config: &ConnectConfig,
+    ) -> Result<Self, crate::StartError> {
+        let tls = if replica.tls { Some(crate::tls::connector(replica, config)?) } else { None };
+        Ok(Self {
+            replica: replica.clone(),
+            tls,
+            protocol: config.protocol,
+            timeout: config.timeout,
+        })
+    }
+
+    /// Makes a connection.
+    ///
+    /// # Errors
+    /// [`ConnectError`] with the phase that failed; nothing of a request was sent.
+    pub(crate) async fn connect(&self, clock: &Clock) -> Result<Connected, ConnectError> {
+        let mut phase = "name lookup";
+        let connecting = self.connect_by_phases(clock, &mut phase);
+        match tokio::time::timeout(self.timeout.into(), connecting).await {
+            Ok(result) => result,
+            Err(_) => Err(ConnectError::TimedOut {
+                replica: self.replica.to_string(),
+                phase,
+                timeout: self.timeout,
+            }),
+        }
+    }
+
+    async fn connect_by_phases(
+        &self,
+        clock: &Clock,
+        phase: &mut &'static str,
+    ) -> Result<Connected, ConnectError> {
+        let replica = || self.replica.to_string();
+        let begun = clock.now();
+        let addresses = self.look_up().await.map_err(|source| ConnectError::Lookup {
+            replica: replica(),
+            host: self.replica.host.clone(),
+            source,
+        })?;
+        let looked_up = clock.now();
+        *phase = "the TCP handshake";
+        let tcp = connect_to_any(&addresses)
+            .await
+            .map_err(|source| ConnectError::Connect { replica: replica(), source })?;
+        let connected = clock.now();
+        *phase = "the TLS handshake";
+        let (stream, negotiated_http2) = match &self.tls {
+            None => (Stream::Plain(tcp), false),
+            Some((connector, name)) => {
+                let tls = connector
+                    .connect(name.clone(), tcp)
+                    .await
+                    .map_err(|source| ConnectError::Tls { replica: replica(), source })?;
+                let is_http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
+                (Stream::Tls(Box::new(tls)), is_http2)
+            }
+        };
+        let is_http2 = match self.protocol {
+            Protocol::Auto => negotiated_http2,
+            Protocol::Http1 => false,
+            Protocol::Http2 => true,
+        };
+        let phases = ConnectPhases {
+            lookup: looked_up.since(begun),
+            tcp: connected.since(looked_up),
+            tls: if self.tls.is_some() { clock.now().since(connected) } else { Duration::ZERO },
+        };
+        Ok(Connected { stream, phases, is_http2 })
+    }
+
+    async fn look_up(&self) -> io::Result<Vec<SocketAddr>> {
+        let ReplicaUrl { host, port, .. } = &self.replica;
+        if let Ok(address) = host.parse::<IpAddr>() {
+            return Ok(vec![SocketAddr::new(address, *port)]);
+        }
+        let addresses: Vec<_> = tokio::net::lookup_host((host.as_str(), *port)).await?.collect();
+        if addresses.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
+        }
+        Ok(addresses)
+    }
+}
+
+async fn connect_to_any(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+    let mut failure = None;
+    for address in addresses {
+        match TcpStream::connect(address).await {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Err(error) => failure = Some(error),
+        }
+    }
+    Err(failure.unwrap_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable)))
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
+            Self::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_write(cx, buf),
+            Self::Tls(tls) => Pin::new(tls).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_write_vectored(cx, bufs),
+            Self::Tls(tls) => Pin::new(tls).poll_write_vectored(cx, bufs),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(tcp) => tcp.is_write_vectored(),
+            Self::Tls(tls) => tls.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
+            Self::Tls(tls) => Pin::new(tls).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
+            Self::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Writing the journal: what the machines were told and what they decided, one JSON line each.
+//!
+//! Lines are made under the lock of their machine, so their order is the order of events; a thread of its
+//! own writes them to the file.
+//!
+//! **Limits**: [`LINES_MAX`] lines wait for the file. When it cannot keep up, the journal ends with a line
+//! that says so, and the requests go on.
+
+use curtail_policy::journal::{Entry, SCHEMA};
+use serde::Serialize;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// Lines between the machines and the file: some 30 MB.
+const LINES_MAX: usize = 100_000;
+
+/// A journal that is being written; all machines share it.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    lines: Mutex<Option<SyncSender<Vec<u8>>>>,
+    writer: Mutex<Option<JoinHandle<io::Result<()>>>>,
+    machines: AtomicU32,
+    lost: Arc<AtomicU64>,
+}
+
+impl Journal {
+    /// Creates the file and begins.
+    ///
+    /// # Errors
+    /// When the file cannot be created.
+    pub(crate) fn create(path: &Path) -> io::Result<Self> {
+        let file = io::BufWriter::new(std::fs::File::create(path)?);
+        let (sender, receiver) = sync_channel(LINES_MAX);
+        let lost = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&lost);
+        let writer = std::thread::Builder::new()
+            .name("journal".to_owned())
+            .spawn(move || write_lines(file, &receiver, &counted))?;
+        let journal = Self {
+            lines: Mutex::new(Some(sender)),
+            writer: Mutex::new(Some(writer)),
+            machines: AtomicU32::new(0),
+            lost,
+        };
+        journal.write(&Entry::<()>::Journal { schema: SCHEMA.to_owned() });
+        Ok(journal)
+    }
+
+    /// A number for a new machine.
+    pub(crate) fn machine(&self) -> u32 {
+        self.machines.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Adds an entry; after the first one that found no room, none.
+    pub(crate) fn write<F: Serialize>(&self, entry: &Entry<F>) {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sender) = &*lines {
+            let mut line = serde_json::to_vec(entry).expect("an entry is plain data");
+            line.push(b'\n');
+            match sender.try_send(line) {
+                Ok(()) => return,
+                // A journal with a gap cannot be replayed beyond it: it ends here.
+                Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => *lines = None,
+            }
+            tracing::warn!("journal ended: its file cannot keep up");
+        }
+        self.lost.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Entries that were not written.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Writes what is waiting and closes the file.
+    pub(crate) fn close(&self) {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match writer.map(JoinHandle::join) {
+            None | Some(Ok(Ok(()))) => {}
+            Some(Ok(Err(error))) => tracing::error!(%error, "journal not written to its end"),
+            Some(Err(_)) => tracing::error!("the journal's thread panicked"),
+        }
+    }
+}
+
+fn write_lines(
+    mut file: io::BufWriter<std::fs::File>,
+    lines: &Receiver<Vec<u8>>,
+    lost: &AtomicU64,
+) -> io::Result<()> {
+    for line in lines {
+        file.write_all(&line)?;
+    }
+    let lost = lost.load(Ordering::Relaxed);
+    if lost > 0 {
+        serde_json::to_writer(&mut file, &Entry::<()>::Cut { lost })?;
+        file.write_all(b"\n")?;
+    }
+    file.flush()
+}

@@ -1,0 +1,274 @@
+//! The one table of all metrics: name, unit, labels and meaning of each.
+//!
+//! The exposition writes from it and the reference page is made of it, so the two agree. Names follow
+//! Prometheus: the base name, then the unit, then `_total` for a counter.
+
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Unit;
+
+/// One metric.
+#[derive(Debug)]
+pub(super) struct Metric {
+    /// The name without unit and without `_total`.
+    pub(super) base: &'static str,
+    pub(super) unit: Option<Unit>,
+    pub(super) kind: MetricType,
+    pub(super) labels: &'static [&'static str],
+    /// What it counts, with a full stop.
+    pub(super) help: &'static str,
+}
+
+impl Metric {
+    /// The name under which it is queried.
+    pub(super) fn name(&self) -> String {
+        let unit = self.unit.as_ref().map(|unit| format!("_{}", unit.as_str()));
+        let suffix = match self.kind {
+            MetricType::Counter => "_total",
+            MetricType::Info => "_info",
+            MetricType::Gauge | MetricType::Histogram | MetricType::Unknown => "",
+        };
+        format!("{}{}{suffix}", self.base, unit.unwrap_or_default())
+    }
+}
+
+const fn counter(
+    base: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Metric {
+    Metric { base, unit: None, kind: MetricType::Counter, labels, help }
+}
+
+const fn gauge(base: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
+    Metric { base, unit: None, kind: MetricType::Gauge, labels, help }
+}
+
+const fn histogram_seconds(
+    base: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Metric {
+    Metric { base, unit: Some(Unit::Seconds), kind: MetricType::Histogram, labels, help }
+}
+
+const UPSTREAM: &[&str] = &["upstream"];
+const UPSTREAM_REASON: &[&str] = &["upstream", "reason"];
+const REPLICA: &[&str] = &["upstream or leaf", "replica"];
+const LISTENER: &[&str] = &["listener"];
+const LEAF: &[&str] = &["leaf"];
+const LEAF_REASON: &[&str] = &["leaf", "reason"];
+
+pub(super) static REQUESTS: Metric = counter(
+    "curtail_requests",
+    &["upstream", "status"],
+    "Requests that are over, by the first digit of the status given to the client; none: the client went away before.",
+);
+pub(super) static REQUEST_DURATION: Metric = histogram_seconds(
+    "curtail_request_duration",
+    UPSTREAM,
+    "Time from a request's header to the end of its answer.",
+);
+pub(super) static ANSWERS: Metric = counter(
+    "curtail_answers",
+    UPSTREAM_REASON,
+    "Answers given to clients, by why it was this one.",
+);
+pub(super) static REQUESTS_FAILED: Metric = counter(
+    "curtail_requests_failed",
+    UPSTREAM_REASON,
+    "Requests that no replica answered, by why no more was tried.",
+);
+pub(super) static ATTEMPTS: Metric = counter(
+    "curtail_attempts",
+    UPSTREAM_REASON,
+    "Attempts sent, by why: a first attempt, a hedge (slower_than_quantile, slower_than_cap), a copy of a tie, a retry.",
+);
+pub(super) static ATTEMPTS_ANSWERED: Metric = counter(
+    "curtail_attempts_answered",
+    &["upstream", "outcome"],
+    "Attempts that were answered, by what the answer was worth.",
+);
+pub(super) static ATTEMPTS_FAILED: Metric = counter(
+    "curtail_attempts_failed",
+    &["upstream", "failure"],
+    "Attempts that came to nothing, by how.",
+);
+pub(super) static ATTEMPTS_CANCELLED: Metric = counter(
+    "curtail_attempts_cancelled",
+    UPSTREAM_REASON,
+    "Attempts that were stopped, by why; lost: another attempt answered first.",
+);
+pub(super) static DECISIONS_AGAINST: Metric = counter(
+    "curtail_decisions_against",
+    UPSTREAM_REASON,
+    "Remedies that were due and decided against, by why.",
+);
+pub(super) static PROBES: Metric =
+    counter("curtail_probes", UPSTREAM_REASON, "Probes sent to leaves, by why.");
+pub(super) static HEDGE_DELAY: Metric = Metric {
+    base: "curtail_hedge_delay",
+    unit: Some(Unit::Seconds),
+    kind: MetricType::Gauge,
+    labels: UPSTREAM,
+    help: "The delay after which a request that arrives now is hedged; absent when hedging is off.",
+};
+pub(super) static BUDGET_REQUESTS: Metric =
+    gauge("curtail_budget_requests", UPSTREAM, "Requests within the window of the budget.");
+pub(super) static BUDGET_EXTRA: Metric =
+    gauge("curtail_budget_extra", UPSTREAM, "Extra attempts within the window of the budget.");
+pub(super) static IN_FLIGHT: Metric = gauge(
+    "curtail_attempts_in_flight",
+    &["upstream", "replica"],
+    "Attempts sent to a replica and not ended.",
+);
+pub(super) static CONNECTIONS_OPEN: Metric =
+    gauge("curtail_connections_open", REPLICA, "Connections to a replica that are open.");
+pub(super) static CONNECTIONS_IDLE: Metric =
+    gauge("curtail_connections_idle", REPLICA, "HTTP/1.1 connections that are open and unused.");
+pub(super) static CONNECTIONS_OPENED: Metric =
+    counter("curtail_connections_opened", REPLICA, "Connections made.");
+pub(super) static CONNECTIONS_FAILED: Metric =
+    counter("curtail_connections_failed", REPLICA, "Connections that could not be made.");
+pub(super) static CONNECT: Metric = Metric {
+    base: "curtail_connect",
+    unit: Some(Unit::Seconds),
+    kind: MetricType::Counter,
+    labels: &["upstream or leaf", "replica", "phase"],
+    help: "Time spent on making connections, by phase: lookup, tcp, tls. Divided by the connections opened it is the mean.",
+};
+pub(super) static LEAF_QUEUE_LEN: Metric =
+    gauge("curtail_leaf_queue_len", LEAF, "Requests that wait at a leaf.");
+pub(super) static LEAF_IN_SERVICE: Metric =
+    gauge("curtail_leaf_in_service", LEAF, "Requests that the server behind a leaf works on.");
+pub(super) static LEAF_STARTED: Metric =
+    counter("curtail_leaf_started", LEAF_REASON, "Requests handed to the server, by why then.");
+pub(super) static LEAF_REFUSED: Metric =
+    counter("curtail_leaf_refused", LEAF_REASON, "Requests refused for lack of room.");
+pub(super) static LEAF_DROPPED: Metric = counter(
+    "curtail_leaf_dropped",
+    LEAF_REASON,
+    "Copies of a tie that never reached the server, because their twin had started.",
+);
+pub(super) static LEAF_TWINS_TOLD: Metric = counter(
+    "curtail_leaf_twins_told",
+    LEAF_REASON,
+    "Messages to the leaf of a twin that this copy has started.",
+);
+pub(super) static LEAF_WAIT: Metric = histogram_seconds(
+    "curtail_leaf_wait",
+    LEAF,
+    "Time that requests waited at a leaf before the server got them.",
+);
+pub(super) static CLIENTS_OPEN: Metric =
+    gauge("curtail_client_connections_open", LISTENER, "Connections of clients that are open.");
+pub(super) static CLIENTS_ACCEPTED: Metric =
+    counter("curtail_client_connections_accepted", LISTENER, "Connections of clients accepted.");
+pub(super) static CLIENTS_REFUSED: Metric = counter(
+    "curtail_client_connections_refused",
+    LISTENER,
+    "Clients turned away because connections_max were connected.",
+);
+pub(super) static UNROUTED: Metric =
+    counter("curtail_requests_unrouted", LISTENER, "Requests that no route matched.");
+pub(super) static SPANS_RECORDED: Metric =
+    counter("curtail_spans_recorded", &[], "Spans written to the buffer.");
+pub(super) static SPANS_SENT: Metric =
+    counter("curtail_spans_sent", &[], "Spans that the receiver has taken.");
+pub(super) static SPANS_DROPPED: Metric = counter(
+    "curtail_spans_dropped",
+    &["cause"],
+    "Spans that were lost; buffer_full: never written, undelivered: given up after retries, rejected: the receiver would not have them.",
+);
+pub(super) static SPAN_EXPORTS_FAILED: Metric = counter(
+    "curtail_span_exports_failed",
+    &[],
+    "Times that sending spans failed, retries included.",
+);
+pub(super) static JOURNAL_LOST: Metric = counter(
+    "curtail_journal_entries_lost",
+    &[],
+    "Entries that the journal's writer could not keep up with.",
+);
+pub(super) static CONFIG_RELOADS: Metric = counter(
+    "curtail_config_reloads",
+    &["result"],
+    "New configurations read; failed: it had mistakes, and the old one stays.",
+);
+pub(super) static INVARIANTS_BROKEN: Metric = counter(
+    "curtail_policy_invariants_broken",
+    &[],
+    "Requests passed straight through because a policy broke its own invariant: a defect of Curtail.",
+);
+pub(super) static BUILD: Metric = Metric {
+    base: "curtail_build",
+    unit: None,
+    kind: MetricType::Info,
+    labels: &["version"],
+    help: "The version that runs.",
+};
+pub(super) static PROCESS_CPU: Metric = Metric {
+    base: "process_cpu",
+    unit: Some(Unit::Seconds),
+    kind: MetricType::Counter,
+    labels: &[],
+    help: "CPU time of the process, in the program and in the kernel; to 10 ms, on Linux.",
+};
+pub(super) static PROCESS_MEMORY: Metric = Metric {
+    base: "process_resident_memory",
+    unit: Some(Unit::Bytes),
+    kind: MetricType::Gauge,
+    labels: &[],
+    help: "Memory of the process that is really there; on Linux.",
+};
+pub(super) static PROCESS_START: Metric = Metric {
+    base: "process_start_time",
+    unit: Some(Unit::Seconds),
+    kind: MetricType::Gauge,
+    labels: &[],
+    help: "When the process started, in seconds since 1970.",
+};
+
+/// All metrics, in the order of the exposition.
+pub(super) static ALL: &[&Metric] = &[
+    &REQUESTS,
+    &REQUEST_DURATION,
+    &ANSWERS,
+    &REQUESTS_FAILED,
+    &ATTEMPTS,
+    &ATTEMPTS_ANSWERED,
+    &ATTEMPTS_FAILED,
+    &ATTEMPTS_CANCELLED,
+    &DECISIONS_AGAINST,
+    &PROBES,
+    &HEDGE_DELAY,
+    &BUDGET_REQUESTS,
+    &BUDGET_EXTRA,
+    &IN_FLIGHT,
+    &CONNECTIONS_OPEN,
+    &CONNECTIONS_IDLE,
+    &CONNECTIONS_OPENED,
+    &CONNECTIONS_FAILED,
+    &CONNECT,
+    &LEAF_QUEUE_LEN,
+    &LEAF_IN_SERVICE,
+    &LEAF_STARTED,
+    &LEAF_REFUSED,
+    &LEAF_DROPPED,
+    &LEAF_TWINS_TOLD,
+    &LEAF_WAIT,
+    &CLIENTS_OPEN,
+    &CLIENTS_ACCEPTED,
+    &CLIENTS_REFUSED,
+    &UNROUTED,
+    &SPANS_RECORDED,
+    &SPANS_SENT,
+    &SPANS_DROPPED,
+    &SPAN_EXPORTS_FAILED,
+    &JOURNAL_LOST,
+    &CONFIG_RELOADS,
+    &INVARIANTS_BROKEN,
+    &BUILD,
+    &PROCESS_CPU,
+    &PROCESS_MEMORY,
+    &PROCESS_START,
+];

@@ -1,0 +1,314 @@
+use super::super::{
+    ConnectionsSnapshot, LeafMetrics, LeafSnapshot, ListenerMetrics, ProcessMetrics,
+    ReplicaMetrics, ReplicaSnapshot, Snapshot, UpstreamMetrics, UpstreamSnapshot, Usage, catalogue,
+    reference, render,
+};
+use super::{BOUNDS, onto_bounds};
+use crate::spans::SpanCounts;
+use crate::trail::ConnectPhases;
+use curtail_policy::{
+    AttemptId, Class, Decided, Effect, Event, Failure, LeafEffect, LeafReason, LeafRequestId,
+    Outcome, Reason, Unanswered,
+};
+use curtail_sketch::{Histogram, Precision};
+use curtail_units::{Bytes, Duration, Ratio, Rng};
+use http::StatusCode;
+
+fn decide(metrics: &UpstreamMetrics, effect: Effect, reason: Reason) {
+    metrics.decided(&Decided { effect, reason });
+}
+
+/// An upstream with a hedged request and a failed one behind it.
+fn upstream() -> UpstreamSnapshot {
+    let metrics = UpstreamMetrics::default();
+    let attempt = AttemptId(0);
+    decide(&metrics, Effect::Hold, Reason::NoOtherReplica);
+    let spent = Reason::BudgetSpent { extra: 3, requests: 100, ratio: Ratio::ZERO };
+    decide(&metrics, Effect::Hold, spent);
+    decide(&metrics, Effect::Hold, spent);
+    decide(&metrics, Effect::Answer { attempt }, Reason::FirstGood);
+    decide(&metrics, Effect::Cancel { attempt }, Reason::Lost { winner: attempt });
+    decide(&metrics, Effect::Fail { why: Unanswered::NoReplica }, Reason::NoReplica);
+    // Not expected of a hold, yet never hidden.
+    decide(&metrics, Effect::Hold, Reason::ClientGone);
+    metrics.told(&Event::Answered { attempt, outcome: Outcome::Refused });
+    metrics.told(&Event::Failed { attempt, failure: Failure::Broken });
+    metrics.told(&Event::Woke);
+    metrics.ended(Some(StatusCode::OK), Duration::from_ms(3));
+    metrics.ended(Some(StatusCode::BAD_GATEWAY), Duration::from_secs(100));
+    metrics.ended(None, Duration::from_us(50));
+
+    let replica = ReplicaMetrics::default();
+    let phases = ConnectPhases {
+        lookup: Duration::from_ms(250),
+        tcp: Duration::from_ms(500),
+        tls: Duration::ZERO,
+    };
+    replica.connected(&phases);
+    replica.connected(&phases);
+    replica.connected(&phases);
+    replica.closed(2);
+    replica.connect_failed();
+    let connections = ConnectionsSnapshot {
+        authority: "10.0.0.7:80".to_owned(),
+        counts: replica.read(),
+        idle: 1,
+    };
+    UpstreamSnapshot {
+        name: "the \"api\"".to_owned(),
+        counts: metrics.read(),
+        hedge_delay: Some(Duration::from_us(12_500)),
+        budget: (100, 3),
+        replicas: vec![ReplicaSnapshot { in_flight: 4, connections }],
+    }
+}
+
+fn leaf() -> LeafSnapshot {
+    let metrics = LeafMetrics::default();
+    let request = LeafRequestId(1);
+    let decide = |effect, reason| metrics.decided(&Decided { effect, reason });
+    decide(LeafEffect::Start { request }, LeafReason::SlotFree { in_service: 1, slots: 1 });
+    let waited = Duration::from_ms(20);
+    let next = LeafReason::NextInClass { class: Class::Batch, waited };
+    decide(LeafEffect::Start { request }, next);
+    decide(LeafEffect::Refuse { request }, LeafReason::QueueFull { len: 1, max: 1 });
+    decide(LeafEffect::Drop { request }, LeafReason::TwinStarted { waited });
+    let tie = curtail_policy::TieId(1);
+    decide(LeafEffect::TellTwin { request, tie }, LeafReason::TieStarted);
+    LeafSnapshot {
+        name: "db".to_owned(),
+        counts: metrics.read(),
+        queue_len: 5,
+        in_service: 2,
+        server: ConnectionsSnapshot {
+            authority: "[::1]:90".to_owned(),
+            counts: ReplicaMetrics::default().read(),
+            idle: 0,
+        },
+    }
+}
+
+/// A proxy of which every part is there, so that every metric has something to show.
+fn snapshot() -> Snapshot {
+    let listener = ListenerMetrics::default();
+    listener.accepted();
+    listener.accepted();
+    listener.closed();
+    listener.refused();
+    listener.unrouted();
+    let process = ProcessMetrics::default();
+    process.reloaded();
+    process.reload_failed();
+    process.invariant_broken();
+    Snapshot {
+        upstreams: vec![upstream()],
+        leaves: vec![leaf()],
+        listeners: vec![("in".to_owned(), listener.read())],
+        process: process.read(),
+        usage: Usage { cpu: Some(Duration::from_ms(1_250)), resident: Some(Bytes::from_kib(64)) },
+        started_unix_ns: 1_700_000_000_500_000_000,
+        spans: Some(SpanCounts {
+            recorded: 9,
+            sent: 5,
+            dropped: 1,
+            undelivered: 2,
+            rejected: 3,
+            exports_failed: 4,
+        }),
+        journal_lost: Some(6),
+    }
+}
+
+#[track_caller]
+fn assert_lines(text: &str, lines: &str) {
+    for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        assert!(text.lines().any(|shown| shown == line), "no line {line:?} in\n{text}");
+    }
+}
+
+#[test]
+fn what_was_counted_of_an_upstream_is_shown() {
+    assert_lines(
+        &render(snapshot()),
+        r#"
+        # TYPE curtail_requests counter
+        curtail_requests_total{upstream="the \"api\"",status="none"} 1
+        curtail_requests_total{upstream="the \"api\"",status="2xx"} 1
+        curtail_requests_total{upstream="the \"api\"",status="4xx"} 0
+        curtail_requests_total{upstream="the \"api\"",status="5xx"} 1
+        curtail_answers_total{upstream="the \"api\"",reason="first_good"} 1
+        curtail_requests_failed_total{upstream="the \"api\"",reason="no_replica"} 1
+        curtail_attempts_total{upstream="the \"api\"",reason="retry"} 0
+        curtail_attempts_answered_total{upstream="the \"api\"",outcome="refused"} 1
+        curtail_attempts_failed_total{upstream="the \"api\"",failure="broken"} 1
+        curtail_attempts_cancelled_total{upstream="the \"api\"",reason="lost"} 1
+        curtail_decisions_against_total{upstream="the \"api\"",reason="budget_spent"} 2
+        curtail_decisions_against_total{upstream="the \"api\"",reason="no_other_replica"} 1
+        curtail_decisions_against_total{upstream="the \"api\"",reason="client_gone"} 1
+        curtail_hedge_delay_seconds{upstream="the \"api\""} 0.0125
+        curtail_budget_requests{upstream="the \"api\""} 100
+        curtail_budget_extra{upstream="the \"api\""} 3
+        curtail_attempts_in_flight{upstream="the \"api\"",replica="10.0.0.7:80"} 4
+        curtail_connections_open{upstream="the \"api\"",replica="10.0.0.7:80"} 1
+        curtail_connections_idle{upstream="the \"api\"",replica="10.0.0.7:80"} 1
+        curtail_connections_opened_total{upstream="the \"api\"",replica="10.0.0.7:80"} 3
+        curtail_connections_failed_total{upstream="the \"api\"",replica="10.0.0.7:80"} 1
+        curtail_connect_seconds_total{upstream="the \"api\"",replica="10.0.0.7:80",phase="lookup"} 0.75
+        curtail_connect_seconds_total{upstream="the \"api\"",replica="10.0.0.7:80",phase="tcp"} 1.5
+        curtail_connect_seconds_total{upstream="the \"api\"",replica="10.0.0.7:80",phase="tls"} 0.0
+        "#,
+    );
+}
+
+#[test]
+fn latencies_are_shown_as_a_cumulative_histogram() {
+    let text = render(snapshot());
+    assert_lines(
+        &text,
+        r#"
+        # TYPE curtail_request_duration_seconds histogram
+        # UNIT curtail_request_duration_seconds seconds
+        curtail_request_duration_seconds_count{upstream="the \"api\""} 3
+        curtail_request_duration_seconds_bucket{le="0.0001",upstream="the \"api\""} 1
+        curtail_request_duration_seconds_bucket{le="0.0025",upstream="the \"api\""} 1
+        curtail_request_duration_seconds_bucket{le="0.004",upstream="the \"api\""} 2
+        curtail_request_duration_seconds_bucket{le="63.0",upstream="the \"api\""} 2
+        curtail_request_duration_seconds_bucket{le="+Inf",upstream="the \"api\""} 3
+        "#,
+    );
+}
+
+#[test]
+fn what_was_counted_of_leaves_listeners_and_the_process_is_shown() {
+    assert_lines(
+        &render(snapshot()),
+        r#"
+        curtail_leaf_queue_len{leaf="db"} 5
+        curtail_leaf_in_service{leaf="db"} 2
+        curtail_leaf_started_total{leaf="db",reason="slot_free"} 1
+        curtail_leaf_started_total{leaf="db",reason="next_in_class"} 1
+        curtail_leaf_refused_total{leaf="db",reason="queue_full"} 1
+        curtail_leaf_refused_total{leaf="db",reason="pushed_out"} 0
+        curtail_leaf_dropped_total{leaf="db",reason="twin_started"} 1
+        curtail_leaf_twins_told_total{leaf="db",reason="tie_started"} 1
+        curtail_leaf_wait_seconds_count{leaf="db"} 2
+        curtail_leaf_wait_seconds_bucket{le="0.016",leaf="db"} 1
+        curtail_leaf_wait_seconds_bucket{le="0.025",leaf="db"} 2
+        curtail_connections_open{leaf="db",replica="[::1]:90"} 0
+        curtail_client_connections_open{listener="in"} 1
+        curtail_client_connections_accepted_total{listener="in"} 2
+        curtail_client_connections_refused_total{listener="in"} 1
+        curtail_requests_unrouted_total{listener="in"} 1
+        curtail_spans_recorded_total 9
+        curtail_spans_sent_total 5
+        curtail_spans_dropped_total{cause="buffer_full"} 1
+        curtail_spans_dropped_total{cause="undelivered"} 2
+        curtail_spans_dropped_total{cause="rejected"} 3
+        curtail_span_exports_failed_total 4
+        curtail_journal_entries_lost_total 6
+        curtail_config_reloads_total{result="ok"} 1
+        curtail_config_reloads_total{result="failed"} 1
+        curtail_policy_invariants_broken_total 1
+        process_cpu_seconds_total 1.25
+        process_resident_memory_bytes 65536
+        process_start_time_seconds 1700000000.5
+        # EOF
+        "#,
+    );
+}
+
+/// The names of `# TYPE` lines, as the exposition has them: without `_total`, without `_info`.
+fn families(text: &str) -> Vec<&str> {
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    types.filter_map(|line| line.split_once(' ')).map(|(name, _)| name).collect()
+}
+
+#[test]
+fn the_table_and_the_exposition_name_the_same_metrics_in_the_same_order() {
+    let text = render(snapshot());
+    let expected: Vec<_> = catalogue::ALL.iter().map(|metric| metric.name()).collect();
+    let expected = expected
+        .iter()
+        .map(|name| name.strip_suffix("_total").or(name.strip_suffix("_info")).unwrap_or(name));
+    assert_eq!(families(&text), expected.collect::<Vec<_>>());
+}
+
+/// The labels that a line carries, without `le`.
+fn labels_of<'a>(line: &'a str, name: &str) -> Option<Vec<&'a str>> {
+    let rest = line.strip_prefix(name)?;
+    let rest = rest.strip_prefix("_bucket").unwrap_or(rest);
+    let Some(labels) = rest.strip_prefix('{') else {
+        return rest.starts_with(' ').then(Vec::new);
+    };
+    let (labels, _) = labels.split_once("} ")?;
+    let keys = labels.split("\",").filter_map(|label| label.split_once('=')).map(|(key, _)| key);
+    Some(keys.filter(|key| *key != "le").collect())
+}
+
+#[test]
+fn every_metric_carries_the_labels_that_the_table_says() {
+    let text = render(snapshot());
+    for metric in catalogue::ALL {
+        let name = metric.name();
+        let series: Vec<_> = text.lines().filter_map(|line| labels_of(line, &name)).collect();
+        assert!(!series.is_empty(), "{name} is not shown");
+        for labels in series {
+            let said = metric
+                .labels
+                .iter()
+                .zip(&labels)
+                .all(|(said, shown)| said.split(" or ").any(|said| said == *shown));
+            assert!(said && labels.len() == metric.labels.len(), "{name}: {labels:?}");
+        }
+    }
+}
+
+#[test]
+fn the_reference_names_every_metric_with_its_meaning() {
+    let page = reference();
+    assert_eq!(page.lines().count(), catalogue::ALL.len() + 2);
+    for metric in catalogue::ALL {
+        let row = format!("| `{}` | {} |", metric.name(), metric.kind.as_str());
+        assert!(page.lines().any(|line| line.starts_with(&row)), "{row}");
+        assert!(metric.help.ends_with('.') && !metric.help.contains('|'), "{}", metric.help);
+    }
+}
+
+#[test]
+fn bounds_rise_by_about_the_same_ratio() {
+    assert_eq!(BOUNDS[0], Duration::from_us(100));
+    assert_eq!(BOUNDS[29], Duration::from_secs(63));
+    for pair in BOUNDS.windows(2) {
+        let ratio = pair[1].as_ns_f64() / pair[0].as_ns_f64();
+        assert!((1.55..=1.61).contains(&ratio), "{pair:?}: {ratio}");
+    }
+}
+
+#[test]
+fn counts_below_a_bound_are_never_more_than_there_are() {
+    const SEED: u64 = 7;
+    println!("seed {SEED}");
+    let mut rng = Rng::new(SEED);
+    let mut histogram = Histogram::new(Precision::FINE);
+    let near = Precision::FINE.error() * 2.0;
+    // Half of them lie on or right beside a bound, where a bucket straddles it.
+    let durations: Vec<_> = (0..20_000)
+        .map(|index| match index % 2 {
+            0 => Duration::from_ns_f64(rng.exponential() * 1e7),
+            _ => BOUNDS[rng.below(BOUNDS.len())].mul_f64(1.0 + near * (rng.unit() - 0.5)),
+        })
+        .collect();
+    durations.iter().for_each(|&duration| histogram.record(duration));
+    let buckets = onto_bounds(&histogram);
+    let mut below = 0;
+    for (index, (bound, count)) in buckets.iter().enumerate() {
+        below += count;
+        let Some(exact) = BOUNDS.get(index) else { break };
+        assert_eq!(exact.as_secs_f64(), *bound);
+        let really = durations.iter().filter(|d| *d <= exact).count() as u64;
+        let surely = exact.mul_f64(1.0 - near);
+        let surely = durations.iter().filter(|d| **d <= surely).count() as u64;
+        assert!((surely..=really).contains(&below), "{exact}: {surely} <= {below} <= {really}");
+    }
+    assert_eq!(below, durations.len() as u64);
+}

@@ -1,0 +1,275 @@
+//! The values that labels take, and counters by such a value.
+//!
+//! A label here is a small enumeration, so a counter by label is an array with one place for each of
+//! its values: counting is one addition, with no map and no text on the way of a request.
+
+use curtail_policy::{Failure, LeafReason, Outcome, Reason};
+use http::StatusCode;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// An enumeration that labels a metric.
+pub(crate) trait Label: 'static {
+    /// What the values are called, by their index.
+    const NAMES: &'static [&'static str];
+
+    /// The place of this value among the names.
+    fn index(&self) -> usize;
+}
+
+/// One counter for each value of a label.
+#[derive(Debug)]
+pub(crate) struct CountBy<L> {
+    counts: Box<[AtomicU64]>,
+    /// The values that occur, shown from the start so that their first increase is seen; any other is
+    /// shown once it has been counted.
+    usual: &'static [&'static str],
+    label: PhantomData<fn(&L)>,
+}
+
+/// The values of a label and their counts.
+pub(crate) type Counts = Vec<(&'static str, u64)>;
+
+impl<L: Label> CountBy<L> {
+    /// Counters for a label of which only the values named in `usual` are expected.
+    pub(super) fn usually(usual: &'static [&'static str]) -> Self {
+        let counts = L::NAMES.iter().map(|_| AtomicU64::new(0)).collect();
+        Self { counts, usual, label: PhantomData }
+    }
+
+    /// Counts one more of `label`.
+    pub(super) fn add(&self, label: &L) {
+        self.counts[label.index()].fetch_add(1, Relaxed);
+    }
+
+    /// The counts so far.
+    pub(super) fn read(&self) -> Counts {
+        let counts = self.counts.iter().map(|count| count.load(Relaxed));
+        let named = L::NAMES.iter().copied().zip(counts);
+        named.filter(|(name, count)| *count > 0 || self.usual.contains(name)).collect()
+    }
+}
+
+impl<L: Label> Default for CountBy<L> {
+    /// Counters for a label of which every value is expected.
+    fn default() -> Self {
+        Self::usually(L::NAMES)
+    }
+}
+
+impl Label for Reason {
+    const NAMES: &'static [&'static str] = &[
+        "first",
+        "slower_than_quantile",
+        "slower_than_cap",
+        "budget_spent",
+        "no_other_replica",
+        "tie_first",
+        "tie_second",
+        "tie_first_lost",
+        "retry",
+        "attempt_timeout",
+        "first_good",
+        "lost",
+        "nothing_better",
+        "may_not_repeat",
+        "attempts_spent",
+        "request_timeout",
+        "client_gone",
+        "no_replica",
+        "probe_for_request",
+        "probe_when_idle",
+    ];
+
+    fn index(&self) -> usize {
+        match self {
+            Self::First => 0,
+            Self::SlowerThanQuantile { .. } => 1,
+            Self::SlowerThanCap { .. } => 2,
+            Self::BudgetSpent { .. } => 3,
+            Self::NoOtherReplica => 4,
+            Self::TieFirst => 5,
+            Self::TieSecond { .. } => 6,
+            Self::TieFirstLost { .. } => 7,
+            Self::Retry { .. } => 8,
+            Self::AttemptTimeout { .. } => 9,
+            Self::FirstGood => 10,
+            Self::Lost { .. } => 11,
+            Self::NothingBetter => 12,
+            Self::MayNotRepeat => 13,
+            Self::AttemptsSpent { .. } => 14,
+            Self::RequestTimeout { .. } => 15,
+            Self::ClientGone => 16,
+            Self::NoReplica => 17,
+            Self::ProbeForRequest => 18,
+            Self::ProbeWhenIdle => 19,
+        }
+    }
+}
+
+impl Label for LeafReason {
+    const NAMES: &'static [&'static str] = &[
+        "slot_free",
+        "next_in_class",
+        "tie_started",
+        "twin_started",
+        "twin_started_before",
+        "twin_is_here",
+        "queue_full",
+        "pushed_out",
+    ];
+
+    fn index(&self) -> usize {
+        match self {
+            Self::SlotFree { .. } => 0,
+            Self::NextInClass { .. } => 1,
+            Self::TieStarted => 2,
+            Self::TwinStarted { .. } => 3,
+            Self::TwinStartedBefore => 4,
+            Self::TwinIsHere => 5,
+            Self::QueueFull { .. } => 6,
+            Self::PushedOut { .. } => 7,
+        }
+    }
+}
+
+impl Label for Outcome {
+    const NAMES: &'static [&'static str] = &["good", "bad", "refused", "twin_started"];
+
+    fn index(&self) -> usize {
+        match self {
+            Self::Good => 0,
+            Self::Bad => 1,
+            Self::Refused => 2,
+            Self::TwinStarted => 3,
+        }
+    }
+}
+
+impl Label for Failure {
+    const NAMES: &'static [&'static str] =
+        &["not_sent", "broken", "timed_out", "bad_answer", "refused", "twin_lost"];
+
+    fn index(&self) -> usize {
+        match self {
+            Self::NotSent => 0,
+            Self::Broken => 1,
+            Self::TimedOut => 2,
+            Self::BadAnswer => 3,
+            Self::Refused => 4,
+            Self::TwinLost => 5,
+        }
+    }
+}
+
+/// The first digit of the status that a client was given; none when it was given nothing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StatusClass(pub(super) Option<StatusCode>);
+
+impl Label for StatusClass {
+    const NAMES: &'static [&'static str] = &["none", "1xx", "2xx", "3xx", "4xx", "5xx", "other"];
+
+    fn index(&self) -> usize {
+        self.0.map_or(0, |status| usize::from(status.as_u16() / 100).min(Self::NAMES.len() - 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CountBy, Label, StatusClass};
+    use curtail_policy::{AttemptId, Class, Failure, LeafReason, Outcome, Reason};
+    use curtail_units::{Duration, Quantile, Ratio};
+    use http::StatusCode;
+
+    const TIME: Duration = Duration::from_ms(1);
+
+    /// Every name has a value, each value its own place, and the place the value's own name.
+    fn assert_complete<L: Label>(values: &[L], name: impl Fn(&L) -> &'static str) {
+        assert_eq!(values.iter().map(name).collect::<Vec<_>>(), L::NAMES);
+        let indices: Vec<_> = values.iter().map(L::index).collect();
+        assert_eq!(indices, (0..L::NAMES.len()).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn every_reason_is_counted_under_its_own_name() {
+        let failure = Failure::Broken;
+        let reasons = [
+            Reason::First,
+            Reason::SlowerThanQuantile { age: TIME, delay: TIME, quantile: Quantile::P90 },
+            Reason::SlowerThanCap { age: TIME, cap: TIME },
+            Reason::BudgetSpent { extra: 1, requests: 1, ratio: Ratio::ONE },
+            Reason::NoOtherReplica,
+            Reason::TieFirst,
+            Reason::TieSecond { delay: TIME },
+            Reason::TieFirstLost { failure },
+            Reason::Retry { failure, nth: 1, backoff: TIME },
+            Reason::AttemptTimeout { age: TIME, timeout: TIME },
+            Reason::FirstGood,
+            Reason::Lost { winner: AttemptId(0) },
+            Reason::NothingBetter,
+            Reason::MayNotRepeat,
+            Reason::AttemptsSpent { attempts: 1 },
+            Reason::RequestTimeout { age: TIME },
+            Reason::ClientGone,
+            Reason::NoReplica,
+            Reason::ProbeForRequest,
+            Reason::ProbeWhenIdle,
+        ];
+        assert_complete(&reasons, Reason::name);
+    }
+
+    #[test]
+    fn every_reason_of_a_leaf_is_counted_under_its_own_name() {
+        let class = Class::Batch;
+        let reasons = [
+            LeafReason::SlotFree { in_service: 1, slots: 1 },
+            LeafReason::NextInClass { class, waited: TIME },
+            LeafReason::TieStarted,
+            LeafReason::TwinStarted { waited: TIME },
+            LeafReason::TwinStartedBefore,
+            LeafReason::TwinIsHere,
+            LeafReason::QueueFull { len: 1, max: 1 },
+            LeafReason::PushedOut { by: class, waited: TIME },
+        ];
+        assert_complete(&reasons, LeafReason::name);
+    }
+
+    #[test]
+    fn every_failure_and_outcome_is_counted_under_its_own_name() {
+        let failures = [
+            Failure::NotSent,
+            Failure::Broken,
+            Failure::TimedOut,
+            Failure::BadAnswer,
+            Failure::Refused,
+            Failure::TwinLost,
+        ];
+        assert_complete(&failures, |failure| failure.name());
+        let outcomes = [Outcome::Good, Outcome::Bad, Outcome::Refused, Outcome::TwinStarted];
+        let written = outcomes.map(|o| serde_json::to_string(&o).expect("a name"));
+        assert_eq!(
+            written,
+            Outcome::NAMES.iter().map(|n| format!("\"{n}\"")).collect::<Vec<_>>()[..]
+        );
+        assert_eq!(outcomes.map(|o| o.index()), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_status_is_counted_by_its_first_digit() {
+        let class = |code| StatusClass(Some(StatusCode::from_u16(code).expect("three digits")));
+        let name = |class: StatusClass| StatusClass::NAMES[class.index()];
+        let classes = [100, 204, 301, 499, 599, 600, 999].map(|code| name(class(code)));
+        assert_eq!(classes, ["1xx", "2xx", "3xx", "4xx", "5xx", "other", "other"]);
+        assert_eq!(name(StatusClass(None)), "none");
+    }
+
+    #[test]
+    fn usual_values_are_shown_from_the_start_and_others_once_counted() {
+        let counts = CountBy::<Outcome>::usually(&["good", "bad"]);
+        assert_eq!(counts.read(), [("good", 0), ("bad", 0)]);
+        counts.add(&Outcome::TwinStarted);
+        counts.add(&Outcome::Good);
+        counts.add(&Outcome::Good);
+        assert_eq!(counts.read(), [("good", 2), ("bad", 0), ("twin_started", 1)]);
+    }
+}

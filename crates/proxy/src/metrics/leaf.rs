@@ -1,0 +1,79 @@
+//! What is counted of a leaf.
+
+use super::labels::{CountBy, Counts};
+use curtail_policy::{Decided, LeafEffect, LeafReason};
+use curtail_sketch::{AtomicHistogram, Histogram, Precision};
+use curtail_units::Duration;
+
+/// The counters of one leaf: what its machine decided, and how long requests waited.
+#[derive(Debug)]
+pub(crate) struct LeafMetrics {
+    started: CountBy<LeafReason>,
+    dropped: CountBy<LeafReason>,
+    refused: CountBy<LeafReason>,
+    twins_told: CountBy<LeafReason>,
+    waited: AtomicHistogram,
+}
+
+/// The counters of a leaf as they stand.
+#[derive(Clone, Debug)]
+pub(crate) struct LeafCounts {
+    pub(super) started: Counts,
+    pub(super) dropped: Counts,
+    pub(super) refused: Counts,
+    pub(super) twins_told: Counts,
+    pub(super) waited: Histogram,
+}
+
+impl Default for LeafMetrics {
+    fn default() -> Self {
+        Self {
+            started: CountBy::usually(&["slot_free", "next_in_class"]),
+            dropped: CountBy::usually(&["twin_started", "twin_started_before", "twin_is_here"]),
+            refused: CountBy::usually(&["queue_full", "pushed_out"]),
+            twins_told: CountBy::usually(&["tie_started"]),
+            waited: AtomicHistogram::new(Precision::COARSE),
+        }
+    }
+}
+
+impl LeafMetrics {
+    /// The machine has decided: counts every effect by its reason, and the waits of those that start.
+    pub(crate) fn decided(&self, decided: &Decided<LeafEffect, LeafReason>) {
+        let reason = &decided.reason;
+        match decided.effect {
+            LeafEffect::Start { .. } => {
+                self.started.add(reason);
+                self.waited.record(wait(reason));
+            }
+            LeafEffect::Drop { .. } => self.dropped.add(reason),
+            LeafEffect::Refuse { .. } => self.refused.add(reason),
+            LeafEffect::TellTwin { .. } => self.twins_told.add(reason),
+        }
+    }
+
+    /// The counters as they stand.
+    pub(crate) fn read(&self) -> LeafCounts {
+        LeafCounts {
+            started: self.started.read(),
+            dropped: self.dropped.read(),
+            refused: self.refused.read(),
+            twins_told: self.twins_told.read(),
+            waited: self.waited.snapshot(),
+        }
+    }
+}
+
+/// How long a request that starts for this reason has waited in the queue.
+const fn wait(reason: &LeafReason) -> Duration {
+    match reason {
+        LeafReason::NextInClass { waited, .. } => *waited,
+        LeafReason::SlotFree { .. }
+        | LeafReason::TieStarted
+        | LeafReason::TwinStarted { .. }
+        | LeafReason::TwinStartedBefore
+        | LeafReason::TwinIsHere
+        | LeafReason::QueueFull { .. }
+        | LeafReason::PushedOut { .. } => Duration::ZERO,
+    }
+}

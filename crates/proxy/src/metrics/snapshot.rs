@@ -1,0 +1,70 @@
+//! Everything that one scrape shows, as plain numbers.
+//!
+//! Whoever answers a scrape reads the counters and asks the machines once, and hands the numbers over:
+//! no lock is held, and nothing of a request's way is touched, while text is written.
+
+use super::leaf::LeafCounts;
+use super::process::{ListenerCounts, ProcessCounts, Usage};
+use super::upstream::{ReplicaCounts, UpstreamCounts};
+use crate::spans::SpanCounts;
+use curtail_units::Duration;
+
+/// The state of the proxy at one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Snapshot {
+    pub(crate) upstreams: Vec<UpstreamSnapshot>,
+    pub(crate) leaves: Vec<LeafSnapshot>,
+    /// The listeners by name.
+    pub(crate) listeners: Vec<(String, ListenerCounts)>,
+    pub(crate) process: ProcessCounts,
+    pub(crate) usage: Usage,
+    /// When the process started, in nanoseconds since 1970.
+    pub(crate) started_unix_ns: u64,
+    /// Absent: no spans are configured.
+    pub(crate) spans: Option<SpanCounts>,
+    /// Entries that the journal lost; absent: none is kept.
+    pub(crate) journal_lost: Option<u64>,
+}
+
+/// The state of one upstream.
+#[derive(Clone, Debug)]
+pub(crate) struct UpstreamSnapshot {
+    pub(crate) name: String,
+    pub(crate) counts: UpstreamCounts,
+    /// Absent: requests are not hedged.
+    pub(crate) hedge_delay: Option<Duration>,
+    /// Requests and extra attempts within the budget's window.
+    pub(crate) budget: (u64, u64),
+    pub(crate) replicas: Vec<ReplicaSnapshot>,
+}
+
+/// The state of one replica of an upstream.
+#[derive(Clone, Debug)]
+pub(crate) struct ReplicaSnapshot {
+    /// Attempts sent and not ended.
+    pub(crate) in_flight: u32,
+    pub(crate) connections: ConnectionsSnapshot,
+}
+
+/// The state of the connections to one address.
+#[derive(Clone, Debug)]
+pub(crate) struct ConnectionsSnapshot {
+    /// `host:port`.
+    pub(crate) authority: String,
+    pub(crate) counts: ReplicaCounts,
+    /// Connections that are open and unused.
+    pub(crate) idle: usize,
+}
+
+/// The state of one leaf.
+#[derive(Clone, Debug)]
+pub(crate) struct LeafSnapshot {
+    pub(crate) name: String,
+    pub(crate) counts: LeafCounts,
+    /// Requests that wait.
+    pub(crate) queue_len: u32,
+    /// Requests that the server works on.
+    pub(crate) in_service: u32,
+    /// The connections to the server.
+    pub(crate) server: ConnectionsSnapshot,
+}

@@ -1,0 +1,195 @@
+//! What is counted of an upstream and of each of its replicas.
+
+use super::labels::{CountBy, Counts, StatusClass};
+use crate::trail::ConnectPhases;
+use curtail_policy::{Decided, Effect, Event, Failure, Outcome, Reason};
+use curtail_sketch::{AtomicHistogram, Histogram, Precision};
+use curtail_units::Duration;
+use http::StatusCode;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// The counters of one upstream: what its machines were told, and what they decided.
+///
+/// Some 310 KB with its histogram, of which nothing grows.
+#[derive(Debug)]
+pub(crate) struct UpstreamMetrics {
+    requests: CountBy<StatusClass>,
+    latency: AtomicHistogram,
+    sent: CountBy<Reason>,
+    cancelled: CountBy<Reason>,
+    answers: CountBy<Reason>,
+    failed: CountBy<Reason>,
+    held: CountBy<Reason>,
+    probes: CountBy<Reason>,
+    attempts_answered: CountBy<Outcome>,
+    attempts_failed: CountBy<Failure>,
+}
+
+/// The counters of an upstream as they stand.
+#[derive(Clone, Debug)]
+pub(crate) struct UpstreamCounts {
+    pub(super) requests: Counts,
+    pub(super) latency: Histogram,
+    pub(super) sent: Counts,
+    pub(super) cancelled: Counts,
+    pub(super) answers: Counts,
+    pub(super) failed: Counts,
+    pub(super) held: Counts,
+    pub(super) probes: Counts,
+    pub(super) attempts_answered: Counts,
+    pub(super) attempts_failed: Counts,
+}
+
+impl Default for UpstreamMetrics {
+    fn default() -> Self {
+        Self {
+            requests: CountBy::usually(&["none", "2xx", "3xx", "4xx", "5xx"]),
+            latency: AtomicHistogram::new(Precision::FINE),
+            sent: CountBy::usually(&[
+                "first",
+                "slower_than_quantile",
+                "slower_than_cap",
+                "tie_first",
+                "tie_second",
+                "tie_first_lost",
+                "retry",
+            ]),
+            cancelled: CountBy::usually(&[
+                "lost",
+                "attempt_timeout",
+                "request_timeout",
+                "client_gone",
+            ]),
+            answers: CountBy::usually(&["first_good", "nothing_better"]),
+            failed: CountBy::usually(&[
+                "request_timeout",
+                "may_not_repeat",
+                "attempts_spent",
+                "budget_spent",
+                "no_replica",
+            ]),
+            held: CountBy::usually(&[
+                "budget_spent",
+                "no_other_replica",
+                "may_not_repeat",
+                "attempts_spent",
+            ]),
+            probes: CountBy::usually(&["probe_for_request", "probe_when_idle"]),
+            attempts_answered: CountBy::default(),
+            // The others are what the machine makes of answers.
+            attempts_failed: CountBy::usually(&["not_sent", "broken"]),
+        }
+    }
+}
+
+impl UpstreamMetrics {
+    /// A machine was told of an event: counts how attempts come out.
+    pub(crate) fn told(&self, event: &Event) {
+        match event {
+            Event::Answered { outcome, .. } => self.attempts_answered.add(outcome),
+            Event::Failed { failure, .. } => self.attempts_failed.add(failure),
+            Event::Arrived
+            | Event::Ended { .. }
+            | Event::ReplayLost
+            | Event::Abandoned
+            | Event::Woke => {}
+        }
+    }
+
+    /// A machine has decided: counts every effect by its reason.
+    pub(crate) fn decided(&self, decided: &Decided<Effect, Reason>) {
+        let counts = match decided.effect {
+            Effect::Send { .. } => &self.sent,
+            Effect::Cancel { .. } => &self.cancelled,
+            Effect::Answer { .. } => &self.answers,
+            Effect::Fail { .. } => &self.failed,
+            Effect::Hold => &self.held,
+            Effect::Probe { .. } => &self.probes,
+        };
+        counts.add(&decided.reason);
+    }
+
+    /// A request is over: the client was given `status`, or nothing, `latency` after it arrived.
+    pub(crate) fn ended(&self, status: Option<StatusCode>, latency: Duration) {
+        self.requests.add(&StatusClass(status));
+        self.latency.record(latency);
+    }
+
+    /// The counters as they stand.
+    pub(crate) fn read(&self) -> UpstreamCounts {
+        UpstreamCounts {
+            requests: self.requests.read(),
+            latency: self.latency.snapshot(),
+            sent: self.sent.read(),
+            cancelled: self.cancelled.read(),
+            answers: self.answers.read(),
+            failed: self.failed.read(),
+            held: self.held.read(),
+            probes: self.probes.read(),
+            attempts_answered: self.attempts_answered.read(),
+            attempts_failed: self.attempts_failed.read(),
+        }
+    }
+}
+
+/// The counters of the connections to one replica, or to the server behind a leaf.
+#[derive(Debug, Default)]
+pub(crate) struct ReplicaMetrics {
+    opened: AtomicU64,
+    closed: AtomicU64,
+    failed: AtomicU64,
+    lookup_ns: AtomicU64,
+    tcp_ns: AtomicU64,
+    tls_ns: AtomicU64,
+}
+
+/// The counters of a replica as they stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReplicaCounts {
+    /// Connections made so far.
+    pub(crate) opened: u64,
+    /// Connections that are open.
+    pub(crate) open: u64,
+    /// Connections that were not made.
+    pub(crate) failed: u64,
+    /// The time that making the opened ones took, phase by phase.
+    pub(crate) phases: ConnectPhases,
+}
+
+impl ReplicaMetrics {
+    /// A connection was made.
+    pub(crate) fn connected(&self, phases: &ConnectPhases) {
+        self.opened.fetch_add(1, Relaxed);
+        self.lookup_ns.fetch_add(phases.lookup.as_ns(), Relaxed);
+        self.tcp_ns.fetch_add(phases.tcp.as_ns(), Relaxed);
+        self.tls_ns.fetch_add(phases.tls.as_ns(), Relaxed);
+    }
+
+    /// A connection was not made.
+    pub(crate) fn connect_failed(&self) {
+        self.failed.fetch_add(1, Relaxed);
+    }
+
+    /// So many connections are no longer there.
+    pub(crate) fn closed(&self, connections: usize) {
+        self.closed.fetch_add(connections as u64, Relaxed);
+    }
+
+    /// The counters as they stand.
+    pub(crate) fn read(&self) -> ReplicaCounts {
+        // In this order a connection that opens and closes meanwhile is not closed before it was opened.
+        let closed = self.closed.load(Relaxed);
+        let opened = self.opened.load(Relaxed);
+        let ns = |sum: &AtomicU64| Duration::from_ns(sum.load(Relaxed));
+        ReplicaCounts {
+            opened,
+            open: opened.saturating_sub(closed),
+            failed: self.failed.load(Relaxed),
+            phases: ConnectPhases {
+                lookup: ns(&self.lookup_ns),
+                tcp: ns(&self.tcp_ns),
+                tls: ns(&self.tls_ns),
+            },
+        }
+    }
+}

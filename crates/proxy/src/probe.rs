@@ -1,0 +1,70 @@
+//! Probes: a root asks a leaf for its load, over the connections that carry requests.
+
+use crate::body::AttemptBody;
+use crate::driver::{Effects, Upstream};
+use crate::headers;
+use crate::worker::Worker;
+use curtail_policy::{BalanceConfig, Effect, PrequalConfig, ReplicaId, UpstreamEvent};
+use curtail_units::Duration;
+use http::{Request, StatusCode};
+use std::sync::Arc;
+
+/// What a leaf answers with its load.
+pub(crate) const PATH: &str = "/.curtail/load";
+
+/// Sends a probe in a task of its own and tells the machine what came of it.
+pub(crate) fn send(worker: &Arc<Worker>, upstream: &Arc<Upstream>, replica: ReplicaId) {
+    let (worker, upstream) = (Arc::clone(worker), Arc::clone(upstream));
+    tokio::spawn(async move {
+        let begun = upstream.clock.now();
+        let event = probe(&worker, &upstream, replica).await;
+        let mut effects = Effects::new();
+        if matches!(event, UpstreamEvent::ProbeAnswered { .. }) {
+            // A probe and its answer are two of the shortest messages there are.
+            let round_trip = upstream.clock.now().since(begun);
+            let one_way = Duration::from_ns(round_trip.as_ns() / 2);
+            upstream.handle(UpstreamEvent::MessageTimed { one_way }, &mut effects);
+        }
+        upstream.handle(event, &mut effects);
+        carry_out(&worker, &upstream, effects);
+    });
+}
+
+/// Carries out the effects of an upstream that are not those of a request.
+pub(crate) fn carry_out(worker: &Arc<Worker>, upstream: &Arc<Upstream>, effects: Effects) {
+    for decided in effects {
+        upstream.metrics.decided(&decided);
+        if let Effect::Probe { replica, .. } = decided.effect {
+            send(worker, upstream, replica);
+        }
+    }
+}
+
+async fn probe(worker: &Worker, upstream: &Upstream, replica: ReplicaId) -> UpstreamEvent {
+    let timeout = match upstream.config.policy.balance {
+        BalanceConfig::Prequal(prequal) => prequal.probe_timeout,
+        BalanceConfig::RoundRobin
+        | BalanceConfig::Random
+        | BalanceConfig::LeastRequest
+        | BalanceConfig::PeakEwma { .. } => PrequalConfig::default().probe_timeout,
+    };
+    let target = upstream.replica(replica);
+    let mut request = Request::new(AttemptBody::Empty);
+    *request.uri_mut() = http::Uri::from_static(PATH);
+    if let Ok(host) = http::HeaderValue::from_str(&target.authority) {
+        request.headers_mut().insert(http::header::HOST, host);
+    }
+    let exchange = target.pool(worker.index).exchange(request, &upstream.clock, false);
+    let Ok(Ok(exchanged)) = tokio::time::timeout(timeout.into(), exchange).await else {
+        return UpstreamEvent::ProbeTimedOut { replica };
+    };
+    let load = exchanged.response.headers().get(headers::LOAD).and_then(headers::read_load);
+    match load {
+        Some(load) => UpstreamEvent::ProbeAnswered { replica, load },
+        // Whatever else answers is no leaf; one that is in trouble may be one.
+        None if exchanged.response.status() != StatusCode::SERVICE_UNAVAILABLE => {
+            UpstreamEvent::ProbeUnknown { replica }
+        }
+        None => UpstreamEvent::ProbeTimedOut { replica },
+    }
+}

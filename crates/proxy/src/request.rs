@@ -1,0 +1,258 @@
+//! One request of a client: routed, classified, admitted, sent, answered.
+
+use crate::answer::{Answer, AnswerBody, Ending, HeldBody};
+use crate::body::{ClientFault, Replay};
+use crate::driver::Upstream;
+use crate::leaf::{Admission, Leaf, Place, TWIN_STARTED_PATH};
+use crate::root::{self, NoAnswer, Outgoing};
+use crate::site::Site;
+use crate::trail::{Destination, RequestEnd, Trail};
+use crate::worker::Worker;
+use crate::{headers, probe};
+use bytes::Bytes;
+use curtail_policy::{Class, Failure, TieId, Unanswered};
+use http::{HeaderValue, Method, Request, Response, StatusCode, request};
+use hyper::body::{Body, Incoming};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use std::sync::Arc;
+
+/// What is known of the connection that a request came on.
+#[derive(Debug)]
+pub(crate) struct Client {
+    /// Its address, as it is written in `x-forwarded-for`.
+    pub(crate) address: HeaderValue,
+    pub(crate) tls: bool,
+    /// The leaf that listens there; [`None`] on a listener of the root.
+    pub(crate) leaf: Option<Arc<Leaf>>,
+}
+
+/// Answers a request; an error of ours is an answer too.
+pub(crate) async fn answer(
+    worker: Arc<Worker>,
+    client: Arc<Client>,
+    mut request: Request<Incoming>,
+) -> Response<AnswerBody> {
+    let site = worker.shared.site.load_full();
+    if let Some(leaf) = &client.leaf {
+        if let Some(response) = answer_for_leaf(&worker, leaf, &request) {
+            return response;
+        }
+    }
+    let started = worker.shared.lasting.clock.now();
+    let context = worker.trace_context(request.headers());
+    let upgrade = headers::upgrade(request.headers())
+        .map(|protocol| (protocol, hyper::upgrade::on(&mut request)));
+    let (parts, body) = request.into_parts();
+    let mut trail = Trail::new(context, started, &parts, client.tls);
+    if parts.method == Method::CONNECT {
+        return refuse(&worker, trail, StatusCode::NOT_IMPLEMENTED, "connect_unsupported");
+    }
+    let Some((upstream, idempotent)) = destination(&site, &client, &parts, &mut trail) else {
+        return refuse(&worker, trail, StatusCode::NOT_FOUND, "no_route");
+    };
+    let class = trail.destination.as_ref().map_or_else(Class::default, |d| d.class);
+    let place = match &client.leaf {
+        None => None,
+        Some(leaf) => match leaf.admit(&worker, class, parts.headers.get(headers::TIE)).await {
+            Admission::Started(place) => Some(place),
+            Admission::TwinStarted => return leaf_says("twin-started"),
+            Admission::Refused => return leaf_says("refused"),
+        },
+    };
+    let (protocol, upgraded) = upgrade.unzip();
+    let outgoing = outgoing(&site, &client, parts, body, (class, idempotent), protocol);
+    let body = outgoing.body.clone();
+    match root::exchange(&worker, upstream, outgoing, trail).await {
+        Ok(answer) => give(&worker, answer, place, upgraded),
+        Err((no_answer, trail)) => {
+            drop((place, body));
+            no_answer_response(&worker, no_answer, *trail)
+        }
+    }
+}
+
+/// The upstream of a request, and whether its route declares it idempotent.
+fn destination(
+    site: &Site,
+    client: &Client,
+    parts: &request::Parts,
+    trail: &mut Trail,
+) -> Option<(Arc<Upstream>, bool)> {
+    let class = parts.headers.get(headers::CLASS).and_then(|class| class.to_str().ok());
+    let class = class.and_then(Class::from_name).unwrap_or_default();
+    let (route, upstream, idempotent) = match &client.leaf {
+        Some(leaf) => ("/".into(), Arc::clone(&leaf.server), false),
+        None => {
+            let route = site.routes.find(trail.asked.host(), parts.uri.path())?;
+            (Arc::clone(&route.path_prefix), Arc::clone(&route.upstream), route.idempotent)
+        }
+    };
+    trail.destination = Some(Destination { route, upstream: Arc::clone(&upstream.config), class });
+    Some((upstream, idempotent))
+}
+
+/// The request as the attempts repeat it.
+fn outgoing(
+    site: &Site,
+    client: &Client,
+    parts: request::Parts,
+    body: Incoming,
+    (class, idempotent): (Class, bool),
+    upgrade: Option<HeaderValue>,
+) -> Outgoing {
+    let limits = &site.config.limits;
+    let body = (!body.is_end_stream())
+        .then(|| Replay::new(body, limits.replay.as_len(), limits.body_timeout.into()));
+    // RFC 9110, section 9.2.1: the safe methods, but for TRACE, which asks about the path itself.
+    let is_read = matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS);
+    let repeatable = (is_read || idempotent) && upgrade.is_none();
+    let mut head = root::outgoing_head(parts);
+    headers::add_forwarded(&mut head.headers, &client.address, client.tls);
+    if client.leaf.is_some() {
+        head.headers.remove(headers::TIE);
+    }
+    Outgoing {
+        head: Arc::new(head),
+        body,
+        request: curtail_policy::Request { class, repeatable },
+        upgrade,
+        answer_held_bytes: limits.answer_held.get(),
+    }
+}
+
+/// Passes the answer on to the client.
+fn give(
+    worker: &Worker,
+    answer: Answer,
+    place: Option<Place>,
+    upgraded: Option<OnUpgrade>,
+) -> Response<AnswerBody> {
+    let Answer { held, mut ending } = answer;
+    ending.spans_to(worker.shared.lasting.spans.clone());
+    let mut head = held.head;
+    if head.status == StatusCode::SWITCHING_PROTOCOLS {
+        let protocol = headers::upgrade(&head.headers);
+        headers::remove_hop_by_hop(&mut head.headers);
+        if let (Some(protocol), Some(client)) = (protocol, upgraded) {
+            headers::ask_upgrade(&mut head.headers, protocol);
+            let mut response = Response::from_parts(head, AnswerBody::Whole(Bytes::new()));
+            if let HeldBody::Open(body) = held.body {
+                if let Some(replica) = body.into_upgrade() {
+                    tokio::spawn(tunnel(client, replica, ending, place));
+                }
+            }
+            response.headers_mut().remove(http::header::CONTENT_LENGTH);
+            return response;
+        }
+    }
+    headers::remove_hop_by_hop(&mut head.headers);
+    Response::from_parts(head, AnswerBody::new(held.body, ending, place))
+}
+
+/// Carries bytes between a client and a replica that have changed their protocol.
+async fn tunnel(client: OnUpgrade, replica: OnUpgrade, mut ending: Ending, place: Option<Place>) {
+    let whole = match tokio::try_join!(client, replica) {
+        Ok((client, replica)) => {
+            let (mut client, mut replica) = (TokioIo::new(client), TokioIo::new(replica));
+            match tokio::io::copy_bidirectional(&mut client, &mut replica).await {
+                Ok(_) => true,
+                Err(error) => {
+                    tracing::debug!(%error, "upgraded connection broke off");
+                    false
+                }
+            }
+        }
+        Err(error) => {
+            tracing::debug!(%error, "connection not handed over for its new protocol");
+            false
+        }
+    };
+    ending.end(whole);
+    drop(place);
+}
+
+/// What a leaf answers by itself: its load, and the news of started twins.
+fn answer_for_leaf(
+    worker: &Arc<Worker>,
+    leaf: &Arc<Leaf>,
+    request: &Request<Incoming>,
+) -> Option<Response<AnswerBody>> {
+    let path = request.uri().path();
+    if path == probe::PATH {
+        let mut response = empty(StatusCode::NO_CONTENT);
+        if let Some(load) = headers::write_load(leaf.load()) {
+            response.headers_mut().insert(headers::LOAD, load);
+        }
+        return Some(response);
+    }
+    let tie = path.strip_prefix(TWIN_STARTED_PATH)?;
+    let Ok(tie) = u64::from_str_radix(tie, 16) else {
+        return Some(own(StatusCode::BAD_REQUEST, "bad_tie"));
+    };
+    leaf.twin_started(worker, TieId(tie));
+    Some(empty(StatusCode::NO_CONTENT))
+}
+
+fn leaf_says(what: &'static str) -> Response<AnswerBody> {
+    let error = if what == "refused" { "queue_full" } else { "twin_started" };
+    let mut response = own(StatusCode::SERVICE_UNAVAILABLE, error);
+    response.headers_mut().insert(headers::LEAF, HeaderValue::from_static(what));
+    response
+}
+
+/// An answer of our own to a request that went nowhere.
+fn refuse(
+    worker: &Worker,
+    mut trail: Trail,
+    status: StatusCode,
+    error: &'static str,
+) -> Response<AnswerBody> {
+    let clock = &worker.shared.lasting.clock;
+    trail.end = Some(RequestEnd {
+        at: clock.now(),
+        status: Some(status),
+        error: Some(error),
+        reason: None,
+    });
+    if let Some(sink) = &worker.shared.lasting.spans {
+        sink.record(&trail, clock);
+    }
+    own(status, error)
+}
+
+fn no_answer_response(worker: &Worker, why: NoAnswer, trail: Trail) -> Response<AnswerBody> {
+    let (status, error) = match why {
+        NoAnswer::Client(ClientFault::Slow) => (StatusCode::REQUEST_TIMEOUT, "client_slow"),
+        NoAnswer::Client(ClientFault::Broken) => (StatusCode::BAD_REQUEST, "client_broken"),
+        NoAnswer::Unanswered(why) => {
+            let status = match why {
+                Unanswered::NoReplica | Unanswered::Failed(Failure::NotSent | Failure::Refused) => {
+                    StatusCode::SERVICE_UNAVAILABLE
+                }
+                Unanswered::TimedOut | Unanswered::Failed(Failure::TimedOut) => {
+                    StatusCode::GATEWAY_TIMEOUT
+                }
+                Unanswered::Failed(Failure::Broken | Failure::BadAnswer | Failure::TwinLost) => {
+                    StatusCode::BAD_GATEWAY
+                }
+            };
+            (status, root::name(why))
+        }
+    };
+    refuse(worker, trail, status, error)
+}
+
+/// An answer that the proxy makes itself: a line of text, and the error's constant name in a header.
+fn own(status: StatusCode, error: &'static str) -> Response<AnswerBody> {
+    let mut response = Response::new(AnswerBody::Whole(Bytes::from(format!("curtail: {error}\n"))));
+    *response.status_mut() = status;
+    response.headers_mut().insert(headers::ERROR, HeaderValue::from_static(error));
+    response
+}
+
+fn empty(status: StatusCode) -> Response<AnswerBody> {
+    let mut response = Response::new(AnswerBody::Whole(Bytes::new()));
+    *response.status_mut() = status;
+    response
+}

@@ -1,0 +1,343 @@
+//! The root side: one request, from its arrival to the head of its answer.
+//!
+//! The machines decide ([`crate::driver`]); here their effects are carried out: attempts are futures that
+//! are polled side by side in the request's own task, and cancelling one is dropping it.
+
+use crate::answer::{Answer, Held, take_small};
+use crate::body::{AttemptBody, ClientFault, Replay};
+use crate::driver::{Driver, Effects, Upstream};
+use crate::pool::ExchangeError;
+use crate::trace_context::TraceContext;
+use crate::trail::{AttemptEnd, AttemptTrail, ConnectPhases, RequestEnd, Trail};
+use crate::worker::Worker;
+use crate::{headers, probe, trace_context};
+use arrayvec::ArrayVec;
+use curtail_policy::{
+    ATTEMPTS_MAX, AttemptId, Class, Effect, Event, Failure, Outcome, Reason, ReplicaId, Request,
+    Tie, Unanswered,
+};
+use curtail_units::Instant;
+use http::{Method, StatusCode, Uri, header, request};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::time::Sleep;
+
+/// A request on its way to an upstream.
+pub(crate) struct Outgoing {
+    /// The head as every attempt repeats it; fields that concern the client's connection are gone.
+    pub(crate) head: Arc<request::Parts>,
+    /// The body, if there is one.
+    pub(crate) body: Option<Arc<Replay>>,
+    /// What the policies know of it.
+    pub(crate) request: Request,
+    /// The protocol that the client asks to change to.
+    pub(crate) upgrade: Option<http::HeaderValue>,
+    /// An answer up to this size is taken whole before it is given.
+    pub(crate) answer_held_bytes: u64,
+}
+
+/// Why the client gets an answer of the proxy's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoAnswer {
+    /// The upstream gave none.
+    Unanswered(Unanswered),
+    /// The client did not send its request to the end.
+    Client(ClientFault),
+}
+
+/// One attempt on its way.
+enum Attempt {
+    Waiting(Pin<Box<dyn Future<Output = AttemptResult> + Send>>),
+    Held(Held),
+    Gone,
+}
+
+/// What came of an attempt.
+struct AttemptResult {
+    answer: Result<Held, ExchangeError>,
+    phases: Option<ConnectPhases>,
+}
+
+/// A request and its attempts.
+struct Exchange {
+    worker: Arc<Worker>,
+    outgoing: Outgoing,
+    driver: Driver,
+    trail: Trail,
+    attempts: ArrayVec<Attempt, ATTEMPTS_MAX>,
+    effects: Effects,
+    sleep: Option<Pin<Box<Sleep>>>,
+    replay_lost: bool,
+}
+
+/// Sends a request to an upstream and waits for the head of its answer.
+///
+/// # Errors
+/// [`NoAnswer`] with the trail, whose end is still to be written.
+pub(crate) async fn exchange(
+    worker: &Arc<Worker>,
+    upstream: Arc<Upstream>,
+    outgoing: Outgoing,
+    trail: Trail,
+) -> Result<Answer, (NoAnswer, Box<Trail>)> {
+    let mut effects = Effects::with_capacity(4);
+    let (driver, now) = Driver::arrive(upstream, outgoing.request, &mut effects);
+    let mut exchange = Exchange {
+        worker: Arc::clone(worker),
+        outgoing,
+        driver,
+        trail,
+        attempts: ArrayVec::new(),
+        effects: Effects::new(),
+        sleep: None,
+        replay_lost: false,
+    };
+    let mut ended = exchange.carry_out(now, &mut effects);
+    let ended = std::future::poll_fn(|cx| match ended.take() {
+        Some(ended) => Poll::Ready(ended),
+        None => exchange.poll(cx),
+    })
+    .await;
+    match ended {
+        Ok((attempt, held)) => Ok(Answer::new(exchange.driver, exchange.trail, attempt, held)),
+        Err(no_answer) => Err((no_answer, Box::new(exchange.trail))),
+    }
+}
+
+type Ended = Result<(AttemptId, Held), NoAnswer>;
+
+impl Exchange {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
+        loop {
+            let event = match self.poll_attempts(cx) {
+                Poll::Ready(event) => event,
+                Poll::Pending => match self.poll_timeout(cx) {
+                    Poll::Ready(()) => Event::Woke,
+                    Poll::Pending => return Poll::Pending,
+                },
+            };
+            if let Some(fault) = self.outgoing.body.as_ref().and_then(|body| body.fault()) {
+                return Poll::Ready(Err(NoAnswer::Client(fault)));
+            }
+            if let Some(ended) = self.tell(event) {
+                return Poll::Ready(ended);
+            }
+        }
+    }
+
+    /// Hands an event to the machine and carries out what follows.
+    fn tell(&mut self, event: Event) -> Option<Ended> {
+        let mut effects = std::mem::take(&mut self.effects);
+        let now = self.driver.handle(event, &mut effects);
+        let ended = self.carry_out(now, &mut effects);
+        self.effects = effects;
+        ended
+    }
+
+    /// The next thing that happened to an attempt, or to what they need.
+    fn poll_attempts(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+        for index in 0..self.attempts.len() {
+            let Attempt::Waiting(attempt) = &mut self.attempts[index] else { continue };
+            let Poll::Ready(result) = attempt.as_mut().poll(cx) else { continue };
+            return Poll::Ready(self.attempt_ended(index, result));
+        }
+        let lost = !self.replay_lost && self.outgoing.body.as_ref().is_some_and(|b| b.is_lost());
+        if lost {
+            self.replay_lost = true;
+            return Poll::Ready(Event::ReplayLost);
+        }
+        Poll::Pending
+    }
+
+    fn attempt_ended(&mut self, index: usize, result: AttemptResult) -> Event {
+        let attempt = AttemptId(u8::try_from(index).expect("at most ATTEMPTS_MAX"));
+        let now = self.driver.upstream.clock.now();
+        if let Some(phases) = result.phases {
+            self.trail.connected(attempt, phases);
+        }
+        match result.answer {
+            Ok(held) => {
+                self.trail.answered(attempt, now, held.head.status);
+                let outcome = held.outcome();
+                self.attempts[index] = Attempt::Held(held);
+                Event::Answered { attempt, outcome }
+            }
+            Err(error) => {
+                tracing::debug!(%error, "attempt without an answer");
+                let failure = error.failure();
+                self.trail.attempt_ended(attempt, now, AttemptEnd::Failed(failure));
+                self.attempts[index] = Attempt::Gone;
+                Event::Failed { attempt, failure }
+            }
+        }
+    }
+
+    fn poll_timeout(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let timeout = self.driver.poll_timeout();
+        let Some(deadline) = timeout.and_then(|at| self.driver.upstream.clock.deadline(at)) else {
+            return Poll::Pending;
+        };
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        if sleep.deadline() != deadline {
+            sleep.as_mut().reset(deadline);
+        }
+        sleep.as_mut().poll(cx)
+    }
+
+    fn carry_out(&mut self, now: Instant, effects: &mut Effects) -> Option<Ended> {
+        let mut ended = None;
+        for decided in effects.drain(..) {
+            let reason = decided.reason;
+            self.driver.upstream.metrics.decided(&decided);
+            match decided.effect {
+                Effect::Send { attempt: _, replica, choice, class, tie } => {
+                    self.send(now, (replica, choice), (class, tie), reason);
+                }
+                Effect::Cancel { attempt } => {
+                    self.attempts[attempt.index()] = Attempt::Gone;
+                    self.trail.attempt_ended(attempt, now, AttemptEnd::Cancelled(reason));
+                }
+                Effect::Answer { attempt } => {
+                    let taken =
+                        std::mem::replace(&mut self.attempts[attempt.index()], Attempt::Gone);
+                    let Attempt::Held(held) = taken else {
+                        unreachable!("only an attempt that was answered gives an answer");
+                    };
+                    self.trail.won(attempt);
+                    self.note_end(now, Some(held.head.status), None, reason);
+                    ended = Some(Ok((attempt, held)));
+                }
+                Effect::Fail { why } => {
+                    self.note_end(now, None, Some(name(why)), reason);
+                    ended = Some(Err(NoAnswer::Unanswered(why)));
+                }
+                Effect::Hold => self.trail.held(now, reason),
+                Effect::Probe { probe: _, replica } => {
+                    probe::send(&self.worker, &self.driver.upstream, replica);
+                }
+            }
+        }
+        ended
+    }
+
+    fn note_end(
+        &mut self,
+        at: Instant,
+        status: Option<StatusCode>,
+        error: Option<&'static str>,
+        reason: Reason,
+    ) {
+        self.trail.end = Some(RequestEnd { at, status, error, reason: Some(reason) });
+    }
+
+    /// Sends an attempt: from now on it is polled with the others.
+    fn send(
+        &mut self,
+        now: Instant,
+        (replica_id, choice): (ReplicaId, curtail_policy::Choice),
+        (class, tie): (Class, Option<Tie>),
+        reason: Reason,
+    ) {
+        let upstream = &self.driver.upstream;
+        let replica = upstream.replica(replica_id);
+        let span_id = self.worker.new_span_id();
+        let role = tie.map(|tie| tie.role);
+        let trail = AttemptTrail::new(span_id, now, (replica_id, choice), (class, role), reason);
+        self.trail.sent(trail);
+        let mut request = self.outgoing.attempt(&self.trail.context, span_id, class);
+        if let Some(tie) = tie {
+            let twin = &upstream.replica(tie.twin).authority;
+            if let Some(value) = headers::write_tie(tie.id, tie.role, twin) {
+                request.headers_mut().insert(headers::TIE, value);
+            }
+        }
+        let pool = Arc::clone(replica.pool(self.worker.index));
+        let clock = upstream.clock;
+        // What was refused before may have been a pool full of dead connections.
+        let fresh = matches!(reason, Reason::Retry { failure: Failure::NotSent, .. });
+        let small_bytes = self.outgoing.answer_held_bytes;
+        self.attempts.push(Attempt::Waiting(Box::pin(async move {
+            match pool.exchange(request, &clock, fresh).await {
+                Ok(exchanged) => AttemptResult {
+                    answer: take_small(exchanged.response, small_bytes)
+                        .await
+                        .map_err(|source| pool.broken(source)),
+                    phases: exchanged.phases,
+                },
+                Err(error) => AttemptResult { answer: Err(error), phases: None },
+            }
+        })));
+    }
+}
+
+impl Outgoing {
+    fn attempt(
+        &self,
+        context: &TraceContext,
+        span_id: trace_context::SpanId,
+        class: Class,
+    ) -> http::Request<AttemptBody> {
+        let body = match &self.body {
+            None => AttemptBody::Empty,
+            Some(replay) => AttemptBody::Replay(replay.reader()),
+        };
+        let mut request = http::Request::new(body);
+        *request.method_mut() = self.head.method.clone();
+        *request.uri_mut() = self.head.uri.clone();
+        *request.headers_mut() = self.head.headers.clone();
+        let headers = request.headers_mut();
+        headers.insert(trace_context::TRACEPARENT, context.child_header(span_id));
+        if class != Class::default() {
+            headers.insert(headers::CLASS, http::HeaderValue::from_static(class.name()));
+        }
+        if let Some(protocol) = &self.upgrade {
+            headers::ask_upgrade(headers, protocol.clone());
+        }
+        request
+    }
+}
+
+/// The head that attempts repeat: without what concerns the client's connection alone.
+pub(crate) fn outgoing_head(mut parts: request::Parts) -> request::Parts {
+    headers::ensure_host(&mut parts.headers, &parts.uri);
+    headers::remove_hop_by_hop(&mut parts.headers);
+    // The server that hyper is has answered it already, as soon as the body is read.
+    parts.headers.remove(header::EXPECT);
+    let path = parts.uri.path_and_query().cloned();
+    parts.uri = match path {
+        Some(path) => Uri::from(path),
+        None if parts.method == Method::OPTIONS => Uri::from_static("*"),
+        None => Uri::from_static("/"),
+    };
+    parts
+}
+
+/// The constant name of a failure: a metric label, a trace attribute, the `curtail-error` header.
+pub(crate) const fn name(why: Unanswered) -> &'static str {
+    match why {
+        Unanswered::NoReplica => "no_replica",
+        Unanswered::TimedOut => "timed_out",
+        Unanswered::Failed(failure) => failure.name(),
+    }
+}
+
+impl Held {
+    /// What the policies make of an answer.
+    fn outcome(&self) -> Outcome {
+        if let Some(leaf) = self.head.headers.get(headers::LEAF) {
+            return if leaf == "twin-started" { Outcome::TwinStarted } else { Outcome::Refused };
+        }
+        match self.head.status {
+            StatusCode::BAD_GATEWAY
+            | StatusCode::SERVICE_UNAVAILABLE
+            | StatusCode::GATEWAY_TIMEOUT => Outcome::Bad,
+            // gRPC says "unavailable" with status 200 and no body.
+            StatusCode::OK if self.head.headers.get("grpc-status").is_some_and(|s| s == "14") => {
+                Outcome::Bad
+            }
+            _ => Outcome::Good,
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! A proxy that runs: its threads, its reloads, its end.
+
+use crate::admin;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::journal::Journal;
+use crate::listen::{self, HANDED_MAX, Handover, Listener};
+use crate::site::{Lasting, Site};
+use crate::spans::SpanSink;
+use crate::worker::{Shared, Worker};
+use crate::{StartError, probe, tls};
+use arc_swap::ArcSwap;
+use curtail_units::Rng;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// How often unused connections are looked through, and leaves are woken.
+const TICK: Duration = Duration::from_secs(1);
+
+/// What is asked of a proxy besides its configuration.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Record everything the policies are told and decide in this file.
+    pub journal: Option<PathBuf>,
+    /// The seed of all the policies' randomness.
+    pub seed: u64,
+}
+
+/// A proxy that runs.
+#[derive(Debug)]
+pub struct Running {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+    listeners: Vec<(String, SocketAddr)>,
+    admin: Option<SocketAddr>,
+    /// Dropped when the workers are to stop at once.
+    stop: tokio::sync::watch::Sender<bool>,
+}
+
+/// Why a new configuration was not taken; the old one goes on.
+#[derive(Debug, thiserror::Error)]
+pub enum ReloadError {
+    /// A key that is read only at the start has changed.
+    #[error("{key} has changed: that takes a restart")]
+    NeedsRestart {
+        /// The key.
+        key: &'static str,
+    },
+    /// It cannot be used.
+    #[error(transparent)]
+    Start(#[from] StartError),
+}
+
+/// Starts a proxy on threads of its own; when this returns, it listens.
+///
+/// # Errors
+/// When an address cannot be listened on, a file cannot be used, or the system gives no thread.
+pub fn start(config: Config, options: &Options) -> Result<Running, StartError> {
+    let journal = match &options.journal {
+        None => None,
+        Some(file) => Some(Arc::new(
+            Journal::create(file)
+                .map_err(|source| StartError::Journal { file: file.clone(), source })?,
+        )),
+    };
+    let lasting = Lasting {
+        clock: Clock::start(),
+        rng: Rng::new(options.seed),
+        journal,
+        spans: config.spans.as_ref().map(|_| Arc::new(SpanSink::new())),
+    };
+    let mut sockets = Vec::new();
+    let site = Site::new(config, &lasting, None)?;
+    for listener in &site.config.listeners {
+        let acceptor = listener.tls.as_ref().map(tls::acceptor).transpose()?;
+        let socket = listen::bind(&listener.name, listener.address)?;
+        sockets.push((
+            socket,
+            Listener {
+                name: listener.name.clone(),
+                tls: acceptor,
+                leaf: None,
+                limits: site.config.limits.clone(),
+            },
+        ));
+    }
+    for leaf in &site.leaves {
+        let socket = listen::bind(&leaf.config.name, leaf.config.address)?;
+        sockets.push((
+            socket,
+            Listener {
+                name: leaf.config.name.clone(),
+                tls: None,
+                leaf: Some(Arc::clone(leaf)),
+                limits: site.config.limits.clone(),
+            },
+        ));
+    }
+    let admin_socket = match site.config.admin {
+        None => None,
+        Some(address) => Some(listen::bind("admin", address)?),
+    };
+    let admin = admin_socket.as_ref().map(std::net::TcpListener::local_addr).transpose()?;
+    let listeners = sockets
+        .iter()
+        .map(|(socket, listener)| Ok((listener.name.clone(), socket.local_addr()?)))
+        .collect::<std::io::Result<Vec<_>>>()?;
+    let worker_count = site.config.workers;
+    let shared = Arc::new(Shared {
+        site: ArcSwap::from_pointee(site),
+        lasting,
+        draining: tokio::sync::watch::Sender::new(false),
+    });
+    let (stop, _) = tokio::sync::watch::channel(false);
+    let mut running = Running { shared, workers: Vec::new(), listeners, admin, stop };
+    running.start_workers(worker_count, sockets, admin_socket)?;
+    Ok(running)
+}
+
+impl Running {
+    /// The addresses that are listened on, leaves included, by name.
+    #[must_use]
+    pub fn listeners(&self) -> &[(String, SocketAddr)] {
+        &self.listeners
+    }
+
+    /// Where metrics, health and state are served.
+    #[must_use]
+    pub const fn admin(&self) -> Option<SocketAddr> {
+        self.admin
+    }
+
+    /// Takes a new configuration, whole or not at all.
+    ///
+    /// # Errors
+    /// When it changes what is read only at the start, or cannot be used; the old one goes on.
+    pub fn reload(&self, config: Config) -> Result<(), ReloadError> {
+        let before = self.shared.site.load_full();
+        let lasting = &before.config;
+        let changed = [
+            ("workers", config.workers != lasting.workers),
+            ("listeners", config.listeners != lasting.listeners),
+            ("leaves", config.leaves != lasting.leaves),
+            ("admin", config.admin != lasting.admin),
+            ("spans", config.spans != lasting.spans),
+        ];
+        if let Some((key, _)) = changed.into_iter().find(|(_, changed)| *changed) {
+            return Err(ReloadError::NeedsRestart { key });
+        }
+        let site = Site::new(config, &self.shared.lasting, Some(&before))?;
+        self.shared.site.store(Arc::new(site));
+        Ok(())
+    }
+
+    /// Stops accepting, lets requests in progress end for up to `grace`, then stops.
+    pub fn stop(mut self, grace: Duration) {
+        self.shared.draining.send_replace(true);
+        self.shared.lasting.clock.now();
+        let deadline = std::time::Instant::now() + grace;
+        while self.workers.iter().any(|worker| !worker.is_finished())
+            && std::time::Instant::now() < deadline
+        {
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+        self.stop.send_replace(true);
+        for worker in self.workers.drain(..) {
+            if worker.join().is_err() {
+                tracing::error!("a worker panicked");
+            }
+        }
+        if let Some(journal) = &self.shared.lasting.journal {
+            journal.close();
+        }
+    }
+
+    fn start_workers(
+        &mut self,
+        count: usize,
+        sockets: Vec<(std::net::TcpListener, Listener)>,
+        admin_socket: Option<std::net::TcpListener>,
+    ) -> Result<(), StartError> {
+        let mut handovers = Vec::new();
+        let mut receivers = Vec::new();
+        for index in 0..count {
+            let (sender, receiver) = mpsc::channel(HANDED_MAX);
+            let worker = Arc::new(Worker::new(index, Arc::clone(&self.shared)));
+            handovers.push(Handover { worker, sender });
+            receivers.push(receiver);
+        }
+        let mut first = Some((sockets, admin_socket, handovers.clone()));
+        for (index, handed) in receivers.into_iter().enumerate() {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let worker = Arc::clone(&handovers[index].worker);
+            let mut stop = self.stop.subscribe();
+            let first = first.take();
+            let thread =
+                std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
+                    runtime.block_on(async {
+                        let work = run(worker, handed, first);
+                        tokio::select! {
+                            () = work => {}
+                            _ = stop.wait_for(|stop| *stop) => {}
+                        }
+                    });
+                })?;
+            self.workers.push(thread);
+        }
+        Ok(())
+    }
+}
+
+type Front = (Vec<(std::net::TcpListener, Listener)>, Option<std::net::TcpListener>, Vec<Handover>);
+
+/// Serves what is handed to a worker until the proxy is drained; the first worker also accepts.
+async fn run(
+    worker: Arc<Worker>,
+    mut handed: mpsc::Receiver<listen::Handed>,
+    front: Option<Front>,
+) {
+    tokio::spawn(tick(Arc::clone(&worker)));
+    if let Some((sockets, admin_socket, handovers)) = front {
+        for (socket, listener) in sockets {
+            let handovers = handovers.clone();
+            tokio::spawn(listen::accept(socket, Arc::new(listener), handovers));
+        }
+        if let Some(socket) = admin_socket {
+            tokio::spawn(admin::serve(socket, Arc::clone(&worker)));
+        }
+        tokio::spawn(wake_upstreams(Arc::clone(&worker)));
+    }
+    let mut connections = tokio::task::JoinSet::new();
+    let mut draining = worker.shared.draining.subscribe();
+    loop {
+        tokio::select! {
+            biased;
+            _ = draining.wait_for(|draining| *draining) => break,
+            Some(handed) = handed.recv() => {
+                connections.spawn(listen::serve(Arc::clone(&worker), handed));
+            }
+            Some(_) = connections.join_next() => {}
+            else => break,
+        }
+    }
+    // What was handed over before the end is still served.
+    while let Ok(handed) = handed.try_recv() {
+        connections.spawn(listen::serve(Arc::clone(&worker), handed));
+    }
+    while connections.join_next().await.is_some() {}
+}
+
+/// Closes what is unused for too long, and wakes the leaves.
+async fn tick(worker: Arc<Worker>) {
+    let mut interval = tokio::time::interval(TICK);
+    loop {
+        interval.tick().await;
+        let site = worker.shared.site.load_full();
+        let now = worker.shared.lasting.clock.now();
+        for upstream in site.all_upstreams() {
+            for replica in &upstream.replicas {
+                replica.pool(worker.index).sweep(now);
+            }
+        }
+        if worker.index == 0 {
+            site.leaves.iter().for_each(|leaf| leaf.tick(&worker));
+        }
+    }
+}
+
+/// Wakes the upstreams that want to be woken: those that probe while no requests come.
+async fn wake_upstreams(worker: Arc<Worker>) {
+    let clock = worker.shared.lasting.clock;
+    loop {
+        let site = worker.shared.site.load_full();
+        let now = clock.now();
+        let mut next = now + TICK.into();
+        for upstream in &site.upstreams {
+            let Some(at) = upstream.poll_timeout() else { continue };
+            if at > now {
+                next = next.min(at);
+                continue;
+            }
+            let mut effects = Vec::new();
+            upstream.handle(curtail_policy::UpstreamEvent::Woke, &mut effects);
+            probe::carry_out(&worker, upstream, effects);
+            next = next.min(upstream.poll_timeout().unwrap_or(next));
+        }
+        // The runtime's timers are a millisecond coarse; sooner than that would be a busy loop.
+        let floor = now + curtail_units::Duration::from_ms(1);
+        if let Some(deadline) = clock.deadline(next.max(floor)) {
+            tokio::time::sleep_until(deadline).await;
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Workers: one thread each, with a runtime of its own and its own connections to the replicas.
+//!
+//! A request stays on the worker that accepted its connection; what workers share is the machines' state,
+//! each under a short lock.
+
+use crate::site::{Lasting, Site};
+use crate::trace_context::{self, SpanId, TraceContext};
+use arc_swap::ArcSwap;
+use curtail_units::Rng;
+use http::HeaderMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What all workers share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) site: ArcSwap<Site>,
+    pub(crate) lasting: Lasting,
+    /// True from the moment the proxy is told to stop.
+    pub(crate) draining: tokio::sync::watch::Sender<bool>,
+}
+
+/// One worker.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(crate) index: usize,
+    pub(crate) shared: Arc<Shared>,
+    /// Client connections that it serves.
+    connections: AtomicUsize,
+    rng: Mutex<Rng>,
+}
+
+impl Worker {
+    pub(crate) fn new(index: usize, shared: Arc<Shared>) -> Self {
+        let rng = Mutex::new(trace_context::entropy_rng());
+        Self { index, shared, connections: AtomicUsize::new(0), rng }
+    }
+
+    pub(crate) fn new_span_id(&self) -> SpanId {
+        trace_context::new_span_id(&mut self.rng())
+    }
+
+    pub(crate) fn trace_context(&self, headers: &HeaderMap) -> TraceContext {
+        TraceContext::from_headers(headers, &mut self.rng())
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    fn rng(&self) -> MutexGuard<'_, Rng> {
+        self.rng.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A client connection; counted until dropped.
+#[derive(Debug)]
+pub(crate) struct ConnectionCount(Arc<Worker>);
+
+impl ConnectionCount {
+    pub(crate) fn new(worker: &Arc<Worker>) -> Self {
+        worker.connections.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(worker))
+    }
+}
+
+impl Drop for ConnectionCount {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
