@@ -1,1 +1,43 @@
-//! testbed
+//! Testbed: real HTTP servers that make their own tail.
+//!
+//! A remedy is believed when it works on real sockets, against servers whose slowness is known: when each
+//! of them stalls, how long its reads take, what else it is busy with. This crate starts such servers, by
+//! the hundred, in one process and on one thread; a [`TestbedConfig`] says how many there are and what is
+//! wrong with them, and a seed decides when.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `config` | the YAML file as typed values |
+//! | `fault`, `distribution` | what makes servers slow, and how long things take |
+//! | `spells` | the times in which one server is stopped or slow |
+//! | `assembly` | which server has which faults |
+//! | `server`, `server_clock` | one server: slots, queue, and a clock that stands still while it is stalled |
+//! | `executions` | how often servers worked, and for whom |
+//! | `answer` | the HTTP that they speak |
+//! | `alarm` | a timer that is exact to some hundred microseconds |
+//! | `running` | listeners, and the thread that serves them |
+//!
+//! **Limits**: work is waited for, never computed, so the servers cost little but sockets, and what is
+//! measured is the tail that was asked for. All of them share one thread: beyond some ten thousand
+//! requests a second it is the thread that is slow.
+//! **Hurts when** the machine is busy with something else: that adds a tail of its own to every server.
+
+mod alarm;
+mod answer;
+mod assembly;
+mod config;
+mod distribution;
+mod executions;
+mod fault;
+mod running;
+mod server;
+mod server_clock;
+mod spells;
+
+pub use alarm::Alarm;
+pub use config::{ServerConfig, TestbedConfig};
+pub use distribution::Distribution;
+pub use executions::TENANTS_MAX;
+pub use fault::{Fault, Recipe};
+pub use running::{Running, StartError};
+pub use spells::{GAP_MIN, Spell, Spells};

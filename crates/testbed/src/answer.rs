@@ -1,0 +1,131 @@
+//! The HTTP that every server speaks.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `GET /shard/17/keys?k=a&k=b` | the values of the keys, as JSON; this is what takes its time |
+//! | `GET /healthz` | `ok`, once the server is not stalled |
+//! | `GET /executions` | how many executions this server has begun |
+//!
+//! A request may name its tenant in `x-tenant`. An answer says in `server-timing` (W3C) what it spent its
+//! time on, in milliseconds: `queue`, `service`, and `fault` for stalls and slowness.
+//! **Limits**: [`KEYS_MAX`] keys of [`KEY_LEN_MAX`] letters, digits, `-`, `_` and `.` each; anything else
+//! is the client's fault and answered with 400, another shard than this server's with 421.
+
+use crate::server::{NoRoom, Server, Spent};
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use std::fmt::Write as _;
+
+/// The most keys of one request.
+const KEYS_MAX: usize = 1_000;
+
+/// The longest key.
+const KEY_LEN_MAX: usize = 64;
+
+const TENANT: HeaderName = HeaderName::from_static("x-tenant");
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+
+/// Answers one request to `server`.
+pub(crate) async fn answer<B>(server: &Server, request: Request<B>) -> Response<Full<Bytes>> {
+    if request.method() != Method::GET {
+        let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, "expected GET\n".to_owned());
+        refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
+        return refusal;
+    }
+    match request.uri().path() {
+        "/healthz" => {
+            server.running().await;
+            text(StatusCode::OK, "ok\n".to_owned())
+        }
+        "/executions" => {
+            let count = server.executions.of_server(server.place.number);
+            text(StatusCode::OK, format!("{count}\n"))
+        }
+        path => match shard_of(path) {
+            Some(shard) if shard == server.place.shard => read_keys(server, &request).await,
+            Some(shard) => {
+                let here = server.place.shard;
+                let what = format!("shard {shard} is not here: this server holds shard {here}\n");
+                text(StatusCode::MISDIRECTED_REQUEST, what)
+            }
+            None => text(
+                StatusCode::NOT_FOUND,
+                "expected /shard/NUMBER/keys?k=KEY, /healthz or /executions\n".to_owned(),
+            ),
+        },
+    }
+}
+
+fn shard_of(path: &str) -> Option<usize> {
+    path.strip_prefix("/shard/")?.strip_suffix("/keys")?.parse().ok()
+}
+
+async fn read_keys<B>(server: &Server, request: &Request<B>) -> Response<Full<Bytes>> {
+    let keys = match keys_of(request.uri().query().unwrap_or_default()) {
+        Ok(keys) => keys,
+        Err(what) => return text(StatusCode::BAD_REQUEST, what),
+    };
+    let tenant = request.headers().get(TENANT).and_then(|name| name.to_str().ok());
+    let Ok(spent) = server.execute(tenant).await else {
+        let NoRoom = NoRoom;
+        return text(StatusCode::SERVICE_UNAVAILABLE, "the queue is full\n".to_owned());
+    };
+    let mut response = Response::new(Full::new(Bytes::from(values(server, &keys))));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(SERVER_TIMING, timing(spent));
+    response
+}
+
+fn keys_of(query: &str) -> Result<Vec<&str>, String> {
+    let mut keys = Vec::new();
+    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+        let Some(key) = parameter.strip_prefix("k=") else {
+            return Err(format!("unknown parameter {parameter:?}: expected k=KEY\n"));
+        };
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+        if key.is_empty() || key.len() > KEY_LEN_MAX || !key.bytes().all(plain) {
+            return Err(format!(
+                "key {key:?}: expected 1 to {KEY_LEN_MAX} letters, digits, '-', '_' or '.'\n"
+            ));
+        }
+        keys.push(key);
+    }
+    if keys.is_empty() || keys.len() > KEYS_MAX {
+        return Err(format!("{} keys: expected 1 to {KEYS_MAX}, as k=KEY\n", keys.len()));
+    }
+    Ok(keys)
+}
+
+/// The values of `keys`: made up, but the same from every replica.
+fn values(server: &Server, keys: &[&str]) -> String {
+    let (shard, replica) = (server.place.shard, server.place.replica);
+    let mut json = format!("{{\"shard\":{shard},\"replica\":{replica},\"values\":{{");
+    for (nth, key) in keys.iter().enumerate() {
+        let comma = if nth == 0 { "" } else { "," };
+        // FNV-1a: any fixed function of the key will do.
+        let value = key.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        write!(json, "{comma}\"{key}\":\"{value:016x}\"").expect("a String takes everything");
+    }
+    json.push_str("}}\n");
+    json
+}
+
+fn timing(spent: Spent) -> HeaderValue {
+    let [queue, service, fault] =
+        [spent.queue, spent.service, spent.fault].map(curtail_units::Duration::as_ms_f64);
+    let value = format!("queue;dur={queue:.3}, service;dur={service:.3}, fault;dur={fault:.3}");
+    HeaderValue::try_from(value).expect("digits and plain words")
+}
+
+fn text(status: StatusCode, what: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(what)));
+    *response.status_mut() = status;
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, plain);
+    response
+}

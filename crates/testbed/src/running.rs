@@ -1,0 +1,268 @@
+//! The testbed as it runs: listeners, and the thread that serves them.
+//!
+//! Every server speaks HTTP/1.1 with keep-alive and HTTP/2 with prior knowledge on its one port; the first
+//! bytes of a connection tell which.
+//! **Limits**: one thread for all servers; every connection is accepted.
+//! **Hurts when** the process may not open enough files: starting then fails and says so.
+
+use crate::alarm::Alarm;
+use crate::answer::answer;
+use crate::assembly::{Assembled, Neighbours, assemble};
+use crate::config::TestbedConfig;
+use crate::executions::Executions;
+use crate::server::Server;
+use crate::spells::Spell;
+use curtail_units::{Duration, Instant};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use std::convert::Infallible;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use tokio::sync::oneshot;
+
+/// Cancelled requests that a client has sent and we have not yet seen, on one HTTP/2 connection. A proxy
+/// that hedges cancels all the time; the usual limit, 20, would cut its connection off.
+const PENDING_RESETS_MAX: usize = 1_024;
+
+/// Requests at once on one HTTP/2 connection.
+const STREAMS_MAX: u32 = 4_096;
+
+/// After a failure to accept (no more files, usually), the next try waits this long.
+const ACCEPT_AGAIN: Duration = Duration::from_ms(50);
+
+/// A testbed that runs; it ends when it is dropped.
+#[derive(Debug)]
+pub struct Running {
+    config: TestbedConfig,
+    seed: u64,
+    addresses: Vec<SocketAddr>,
+    spells: Vec<Vec<crate::spells::Spells>>,
+    executions: Arc<Executions>,
+    alarm: Arc<Alarm>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Why a testbed did not start; always something that the system would not give.
+#[derive(Debug)]
+pub struct StartError {
+    what: String,
+    source: io::Error,
+}
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the testbed cannot start: {}", self.what)
+    }
+}
+
+impl std::error::Error for StartError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+impl StartError {
+    fn of(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        move |source| Self { what, source }
+    }
+}
+
+impl Running {
+    /// Starts the servers that `config` describes, with all that is wrong with them drawn from `seed`;
+    /// they listen when this returns.
+    ///
+    /// # Errors
+    /// When an address cannot be listened on, or the system gives no thread.
+    pub fn start(config: &TestbedConfig, seed: u64) -> Result<Self, StartError> {
+        let listeners = listeners(config)?;
+        let addresses: Vec<SocketAddr> = listeners.iter().map(|(address, _)| *address).collect();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()
+            .map_err(StartError::of("no runtime"))?;
+        let alarm = Arc::new(Alarm::start().map_err(StartError::of("no thread for its alarm"))?);
+        let executions = Arc::new(Executions::new(config.servers()));
+        let assembled = assemble(config, seed, &alarm, &executions);
+        let spells = assembled.iter().map(|one| one.spells.clone()).collect();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let of_thread = Arc::clone(&alarm);
+        let thread = std::thread::Builder::new()
+            .name("testbed".to_owned())
+            .spawn(move || {
+                runtime.block_on(async move {
+                    for (one, (_, listener)) in assembled.into_iter().zip(listeners) {
+                        run(one, listener, &of_thread);
+                    }
+                    // Told to stop, or whoever could tell is gone: the same.
+                    let _told = stopped.await;
+                });
+            })
+            .map_err(StartError::of("no thread"))?;
+        tracing::info!(servers = addresses.len(), seed, "testbed started");
+        Ok(Self {
+            config: config.clone(),
+            seed,
+            addresses,
+            spells,
+            executions,
+            alarm,
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+
+    /// What it was started with.
+    #[must_use]
+    pub const fn config(&self) -> &TestbedConfig {
+        &self.config
+    }
+
+    /// The seed of all that is wrong with it.
+    #[must_use]
+    pub const fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Where a replica of a shard listens.
+    ///
+    /// # Panics
+    /// When there is no such replica.
+    #[must_use]
+    pub fn address(&self, shard: usize, replica: usize) -> SocketAddr {
+        self.addresses[self.number(shard, replica)]
+    }
+
+    /// Executions that all servers have begun.
+    #[must_use]
+    pub fn executions(&self) -> u64 {
+        (0..self.addresses.len()).map(|server| self.executions.of_server(server)).sum()
+    }
+
+    /// Executions that one server has begun.
+    ///
+    /// # Panics
+    /// When there is no such replica.
+    #[must_use]
+    pub fn executions_of_server(&self, shard: usize, replica: usize) -> u64 {
+        self.executions.of_server(self.number(shard, replica))
+    }
+
+    /// Executions that were begun for one tenant, on all servers.
+    #[must_use]
+    pub fn executions_of_tenant(&self, tenant: &str) -> u64 {
+        self.executions.of_tenant(tenant)
+    }
+
+    /// When a replica will be, and was, stopped or slow, for each of its faults that does not depend on
+    /// the requests that come. There is no last spell.
+    ///
+    /// # Panics
+    /// When there is no such replica.
+    #[must_use]
+    pub fn spells(&self, shard: usize, replica: usize) -> Vec<impl Iterator<Item = Spell> + use<>> {
+        self.spells[self.number(shard, replica)].clone()
+    }
+
+    /// The testbed's clock, on which spells are told.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.alarm.now()
+    }
+
+    fn number(&self, shard: usize, replica: usize) -> usize {
+        let TestbedConfig { shards, replicas, .. } = self.config;
+        assert!(shard < shards && replica < replicas, "no replica {replica} of shard {shard}");
+        shard * replicas + replica
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread was reported when it happened.
+            drop(thread.join());
+        }
+    }
+}
+
+fn listeners(config: &TestbedConfig) -> Result<Vec<(SocketAddr, TcpListener)>, StartError> {
+    let first = config.listen;
+    let listen = |nth: usize| {
+        let offset = if first.port() == 0 { 0 } else { u16::try_from(nth).unwrap_or(u16::MAX) };
+        let address = SocketAddr::new(first.ip(), first.port().saturating_add(offset));
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok((listener.local_addr()?, listener))
+    };
+    let what =
+        |nth| format!("server {} of {} cannot listen (first: {first})", nth + 1, config.servers());
+    (0..config.servers())
+        .map(|nth| listen(nth).map_err(|error: io::Error| StartError::of(what(nth))(error)))
+        .collect()
+}
+
+/// Runs one server on the present thread's runtime.
+fn run(one: Assembled, listener: TcpListener, alarm: &Arc<Alarm>) {
+    let listener = tokio::net::TcpListener::from_std(listener).expect("a runtime that does I/O");
+    tokio::spawn(accept(Arc::clone(&one.server), listener, Arc::clone(alarm)));
+    for neighbours in one.neighbours {
+        tokio::spawn(trouble(Arc::clone(&one.server), neighbours, Arc::clone(alarm)));
+    }
+}
+
+async fn accept(server: Arc<Server>, listener: tokio::net::TcpListener, alarm: Arc<Alarm>) {
+    loop {
+        match listener.accept().await {
+            Ok((connection, _)) => {
+                tokio::spawn(serve(Arc::clone(&server), connection));
+            }
+            Err(error) => {
+                tracing::warn!(%error, shard = server.place.shard, "cannot accept a connection");
+                alarm.until(alarm.now() + ACCEPT_AGAIN).await;
+            }
+        }
+    }
+}
+
+async fn serve(server: Arc<Server>, connection: tokio::net::TcpStream) {
+    // Answers are small and written at once: waiting for more to send would only add to them.
+    if connection.set_nodelay(true).is_err() {
+        return;
+    }
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http2()
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_pending_accept_reset_streams(PENDING_RESETS_MAX)
+        .max_local_error_reset_streams(None);
+    let service = service_fn(|request: hyper::Request<Incoming>| {
+        let server = Arc::clone(&server);
+        async move { Ok::<_, Infallible>(answer(&server, request).await) }
+    });
+    if let Err(error) = builder.serve_connection(TokioIo::new(connection), service).await {
+        tracing::debug!(error, shard = server.place.shard, "connection broken off");
+    }
+}
+
+/// Sends the server requests of neighbours, as long as it lives.
+async fn trouble(server: Arc<Server>, mut neighbours: Neighbours, alarm: Arc<Alarm>) {
+    let mut next = Instant::ZERO;
+    loop {
+        let gap = Duration::from_secs_f64(neighbours.rng.exponential() / neighbours.per_second);
+        next = next + gap;
+        alarm.until(next).await;
+        let service = neighbours.service.draw_work(&mut neighbours.rng);
+        let server = Arc::clone(&server);
+        tokio::spawn(async move {
+            // A full queue turns neighbours away like everybody else.
+            let _refused = server.execute_for_neighbour(service).await;
+        });
+    }
+}

@@ -1,0 +1,223 @@
+//! Faults as a client sees them, against what was configured and what the seed planned.
+
+use crate::client::{Client, Stay, Version, median, start};
+use curtail_testbed::{Running, Spell};
+use curtail_units::{Duration, Instant};
+use std::sync::Arc;
+
+/// One request after the other until `until`.
+async fn read_until(testbed: &Arc<Running>, replica: usize, until: Instant) -> Vec<Stay> {
+    let mut client = Client::connect(testbed.address(0, replica), Version::Http1).await;
+    let mut stays = Vec::new();
+    while testbed.now() < until {
+        stays.push(client.read(testbed).await.0);
+    }
+    stays
+}
+
+/// The part of `stay` that lies in none of `spells`.
+fn outside(stay: Stay, spells: &[Spell]) -> Duration {
+    let within = spells.iter().fold(Duration::ZERO, |sum, spell| {
+        sum + spell.to.min(stay.answered).since(spell.from.max(stay.sent))
+    });
+    stay.answered.since(stay.sent) - within
+}
+
+#[tokio::test]
+async fn nothing_gets_done_in_a_stall_and_everything_after_it() {
+    let yaml = "
+name: stalling
+replicas: 4
+server: {service: {distribution: constant, value: 1ms}}
+faults:
+  - fault: stall
+    every: {distribution: exponential, mean: 150ms}
+    lasts: {distribution: uniform, low: 20ms, high: 100ms}
+";
+    let seed = 41;
+    let testbed = start(yaml, seed);
+    let until = testbed.now() + Duration::from_ms(1_500);
+    let (a, b, c, d) = tokio::join!(
+        read_until(&testbed, 0, until),
+        read_until(&testbed, 1, until),
+        read_until(&testbed, 2, until),
+        read_until(&testbed, 3, until),
+    );
+    let mut held = 0;
+    let mut worked = Vec::new();
+    for (replica, stays) in [a, b, c, d].into_iter().enumerate() {
+        let last = stays.last().expect("at least one").answered;
+        let spells = testbed.spells(0, replica);
+        let planned: Vec<Spell> =
+            spells.into_iter().flat_map(|s| s.take_while(|spell| spell.from < last)).collect();
+        for stay in &stays {
+            let outside = outside(*stay, &planned);
+            assert!(outside >= Duration::from_ms(1), "{stay:?} within {planned:?}, seed {seed}");
+            worked.push(outside);
+        }
+        let seen = |spell: &&Spell| spell.from > stays[0].sent && spell.to < last;
+        for spell in planned.iter().filter(seen) {
+            let held_by = stays.iter().filter(|s| s.sent < spell.to && s.answered >= spell.to);
+            assert_eq!(held_by.count(), 1, "nobody waited for the end of {spell:?}, seed {seed}");
+            held += 1;
+        }
+    }
+    assert!(held >= 10, "{held} stalls in 1.5 s on 4 servers, seed {seed}");
+    // A stall that lasted longer than planned would show as time outside of it.
+    let median = median(worked);
+    assert!(median < Duration::from_ms(3), "1 ms of work took {median}, seed {seed}");
+}
+
+#[tokio::test]
+async fn health_is_not_answered_in_a_stall() {
+    let yaml = "
+name: stalling
+replicas: 1
+server: {service: {distribution: constant, value: 0ms}}
+faults:
+  - fault: stall
+    every: {distribution: constant, value: 20ms}
+    lasts: {distribution: constant, value: 20ms}
+";
+    let testbed = start(yaml, 1);
+    let mut client = Client::connect(testbed.address(0, 0), Version::Http1).await;
+    for _ in 0..50 {
+        let sent = testbed.now();
+        assert_eq!(client.get("/healthz").await.body, "ok\n");
+        let answered = testbed.now();
+        // Stalls begin at 20, 60, 100 … ms and end at 40, 80, 120 … ms.
+        let phase_ns = sent.as_ns() % 40_000_000;
+        if phase_ns >= 20_000_000 {
+            let end = Instant::from_ns(sent.as_ns() - phase_ns + 40_000_000);
+            assert!(answered >= end, "sent at {sent:?}, answered at {answered:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn garbage_is_collected_every_so_many_executions() {
+    let yaml = "
+name: collecting
+replicas: 1
+server: {service: {distribution: constant, value: 1ms}}
+faults:
+  - {fault: garbage_collection, executions: 10, lasts: {distribution: constant, value: 15ms}}
+";
+    let testbed = start(yaml, 1);
+    let mut client = Client::connect(testbed.address(0, 0), Version::Http1).await;
+    let mut others = Vec::new();
+    for nth in 1..=40 {
+        let (_, answer) = client.read(&testbed).await;
+        let [_, _, fault] = answer.spent;
+        if nth % 10 == 0 {
+            // What is said is rounded to the microsecond.
+            assert!(fault >= Duration::from_us(14_999), "execution {nth}: {fault}");
+        } else {
+            others.push(fault);
+        }
+    }
+    assert!(median(others) < Duration::from_ms(1));
+}
+
+#[tokio::test]
+async fn a_slow_replica_is_slower_by_its_factor_and_the_others_are_not() {
+    let yaml = "
+name: uneven
+replicas: 4
+server: {service: {distribution: constant, value: 5ms}}
+faults:
+  - {fault: slow_replica, servers: 0.25, slowdown: 4}
+";
+    let seed = 7;
+    let testbed = start(yaml, seed);
+    let mut medians = Vec::new();
+    for replica in 0..4 {
+        let mut client = Client::connect(testbed.address(0, replica), Version::Http1).await;
+        let mut latencies = Vec::new();
+        for _ in 0..15 {
+            let (stay, _) = client.read(&testbed).await;
+            latencies.push(stay.answered.since(stay.sent));
+        }
+        medians.push(median(latencies));
+    }
+    medians.sort_unstable();
+    assert!(medians[2] < Duration::from_ms(10), "{medians:?}, seed {seed}");
+    assert!(medians[3] >= Duration::from_ms(20), "{medians:?}, seed {seed}");
+}
+
+#[tokio::test]
+async fn a_background_job_slows_all_servers_at_once_when_synchronised() {
+    let yaml = "
+name: jobs
+replicas: 2
+server: {service: {distribution: constant, value: 1ms}}
+faults:
+  - {fault: background_job, every: 100ms, lasts: 50ms, slowdown: 5, synchronised: true}
+";
+    let testbed = start(yaml, 1);
+    let until = testbed.now() + Duration::from_ms(1_000);
+    let (a, b) = tokio::join!(read_until(&testbed, 0, until), read_until(&testbed, 1, until));
+    for stays in [a, b] {
+        let job_at = |at: Instant| at.as_ns() % 100_000_000 < 50_000_000;
+        let during = stays.iter().filter(|stay| job_at(stay.sent) && job_at(stay.answered));
+        let inside = |stay: &&Stay| stay.answered.since(stay.sent) < Duration::from_ms(50);
+        let during: Vec<Duration> =
+            during.filter(inside).map(|stay| stay.answered.since(stay.sent)).collect();
+        assert!(during.len() > 20, "{} requests while a job ran", during.len());
+        assert!(during.iter().all(|latency| *latency >= Duration::from_ms(5)), "{during:?}");
+        let rest = stays.iter().filter(|stay| !job_at(stay.sent) && !job_at(stay.answered));
+        let rest: Vec<Duration> = rest.map(|stay| stay.answered.since(stay.sent)).collect();
+        assert!(median(rest) < Duration::from_ms(4));
+    }
+}
+
+#[tokio::test]
+async fn neighbours_fill_the_queue_and_are_not_counted() {
+    // 150 a second of 6 ms each keep the one slot busy nine tenths of the time.
+    let yaml = "
+name: shared
+replicas: 1
+server: {slots: 1, service: {distribution: constant, value: 1ms}}
+faults:
+  - {fault: neighbours, per_second: 150, service: {distribution: constant, value: 6ms}}
+";
+    let seed = 8;
+    let testbed = start(yaml, seed);
+    let mut client = Client::connect(testbed.address(0, 0), Version::Http1).await;
+    let mut waited = Duration::ZERO;
+    let mut reads = 0;
+    while testbed.now() < Instant::ZERO + Duration::from_secs(1) {
+        let (_, answer) = client.read(&testbed).await;
+        waited = waited + answer.spent[0];
+        reads += 1;
+    }
+    assert!(waited > Duration::from_ms(500), "waited {waited} of a second, seed {seed}");
+    assert_eq!(testbed.executions(), reads);
+}
+
+#[test]
+fn the_seed_decides_what_is_wrong() {
+    let yaml = "
+name: seeded
+shards: 5
+replicas: 2
+server: {service: {distribution: constant, value: 1ms}}
+faults:
+  - fault: stall
+    every: {distribution: exponential, mean: 30m}
+    lasts: {distribution: constant, value: 1s}
+  - {fault: background_job, every: 60s, lasts: 2s, slowdown: 3}
+";
+    let plan = |seed| {
+        let testbed = start(yaml, seed);
+        let servers = (0..5).flat_map(|shard| [(shard, 0), (shard, 1)]);
+        let spells = servers.flat_map(|(shard, replica)| testbed.spells(shard, replica));
+        spells.flat_map(|spells| spells.take(3)).map(|spell| spell.from).collect::<Vec<_>>()
+    };
+    assert_eq!(plan(1), plan(1));
+    assert_ne!(plan(1), plan(2));
+    let mut distinct = plan(1);
+    distinct.sort_unstable();
+    distinct.dedup();
+    assert_eq!(distinct.len(), 5 * 2 * 2 * 3, "no two servers share a plan");
+}

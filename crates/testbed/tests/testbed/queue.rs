@@ -1,0 +1,90 @@
+//! Slots and the queue before them.
+
+use crate::client::{Client, Version, start};
+use curtail_units::Duration;
+use http::StatusCode;
+use tokio::task::JoinSet;
+
+#[tokio::test]
+async fn one_slot_works_on_one_request_after_the_other() {
+    let yaml = "
+name: narrow
+replicas: 1
+server: {slots: 1, service: {distribution: constant, value: 2ms}}
+";
+    let testbed = start(yaml, 1);
+    let began = testbed.now();
+    let mut clients = JoinSet::new();
+    for _ in 0..20 {
+        let testbed = testbed.clone();
+        clients.spawn(async move {
+            let mut client = Client::connect(testbed.address(0, 0), Version::Http1).await;
+            let (stay, answer) = client.read(&testbed).await;
+            (stay.answered, answer.spent)
+        });
+    }
+    let mut stays = clients.join_all().await;
+    stays.sort_unstable_by_key(|(answered, _)| *answered);
+    for (nth, (answered, [queue, service, _])) in stays.into_iter().enumerate() {
+        let done = Duration::from_ms(2 * (nth as u64 + 1));
+        assert!(answered.since(began) >= done, "answer {nth} after {}", answered.since(began));
+        assert_eq!(service, Duration::from_ms(2));
+        assert!(nth == 0 || queue > Duration::ZERO, "answer {nth} did not wait");
+    }
+}
+
+#[tokio::test]
+async fn who_finds_the_queue_full_is_turned_away_and_all_others_are_served() {
+    // Stopped nearly all the time: whoever comes finds the slot taken and the queue as others left it.
+    let yaml = "
+name: full
+replicas: 1
+server: {slots: 1, queue_len_max: 5, service: {distribution: constant, value: 100ms}}
+";
+    let testbed = start(yaml, 1);
+    let mut clients = Vec::new();
+    for _ in 0..10 {
+        clients.push(Client::connect(testbed.address(0, 0), Version::Http1).await);
+    }
+    let mut reads = JoinSet::new();
+    for mut client in clients {
+        reads.spawn(async move { client.get("/shard/0/keys?k=a").await.status });
+    }
+    let statuses = reads.join_all().await;
+    let refused = statuses.iter().filter(|s| **s == StatusCode::SERVICE_UNAVAILABLE).count();
+    let served = statuses.iter().filter(|s| **s == StatusCode::OK).count();
+    // One in the slot and five in the queue: all ten come within the first 100 ms.
+    assert_eq!((served, refused), (6, 4));
+    assert_eq!(testbed.executions(), 6, "a refused request is not executed");
+}
+
+#[tokio::test]
+async fn who_goes_away_while_waiting_is_not_executed() {
+    let yaml = "
+name: left
+replicas: 1
+server: {slots: 1, service: {distribution: constant, value: 50ms}}
+";
+    let testbed = start(yaml, 1);
+    let mut first = Client::connect(testbed.address(0, 0), Version::Http1).await;
+    let mut health = Client::connect(testbed.address(0, 0), Version::Http1).await;
+    // One HTTP/2 connection whose one request is cancelled: the server sees the reset, not a close.
+    let mut second = Client::connect(testbed.address(0, 0), Version::Http2).await;
+    let (first, ()) = tokio::join!(first.get("/shard/0/keys?k=a"), async {
+        tokio::select! {
+            biased;
+            _ = second.get("/shard/0/keys?k=b") => panic!("it had to wait for the first"),
+            // Three requests to the same server and back: by then the read is in the queue.
+            () = async {
+                for _ in 0..3 {
+                    health.get("/healthz").await;
+                }
+            } => {}
+        }
+    });
+    assert_eq!(first.status, StatusCode::OK);
+    // The cancelled request left the queue, so the slot is free at once for the next.
+    let third = second.get("/shard/0/keys?k=c").await;
+    assert_eq!(third.status, StatusCode::OK);
+    assert_eq!(testbed.executions(), 2);
+}
