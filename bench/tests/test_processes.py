@@ -1,0 +1,102 @@
+"""What a process cost, read from /proc, and the life of a process."""
+
+import os
+import select
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+from harness import processes
+from harness.processes import Cost
+
+BURN = "import time\nwhile time.process_time() < 0.3: pass\nprint('done', flush=True)\nimport sys; sys.stdin.read()"
+SERVE = (
+    "import socket, subprocess, sys\n"
+    "s = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n"
+    "c = subprocess.Popen(['sleep', '60'])\n"
+    "c.wait()\n"
+)
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+class ReadingProc(unittest.TestCase):
+    def test_a_command_name_with_spaces_and_brackets_does_not_shift_the_fields(self):
+        ticks = processes.TICKS_PER_S
+        line = f"7 (a) b) c) S 1 7 7 0 -1 0 1 0 2 0 {3 * ticks} {ticks // 2} 0 0 20 0 1 0 99"
+        self.assertEqual(processes.parse_stat(line), (3.0, 0.5))
+
+    def test_costs_subtract_field_by_field(self):
+        self.assertEqual(Cost(9, 3.0, 2.0, 7) - Cost(4, 1.0, 0.5, 2), Cost(5, 2.0, 1.5, 5))
+
+    def test_costs_of_a_tree_add_up(self):
+        total = processes.sum_costs([Cost(1, 2.0, 3.0, 4), Cost(10, 20.0, 30.0, 40)])
+        self.assertEqual(total, Cost(11, 22.0, 33.0, 44))
+
+    def test_the_two_clocks_of_a_process_that_burns_cpu_agree(self):
+        child = subprocess.Popen([sys.executable, "-c", BURN], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        try:
+            self.assertEqual(child.stdout.readline(), b"done\n")
+            cost = processes.cost_of_process(child.pid)
+        finally:
+            child.communicate()
+        self.assertGreaterEqual(cost.cpu_ns, 290_000_000)
+        # One tick of rounding for user, one for system.
+        self.assertAlmostEqual(cost.cpu_ns / 1e9, cost.user_s + cost.system_s, delta=0.021)
+
+    def test_peak_memory_is_in_bytes(self):
+        page = os.sysconf("SC_PAGE_SIZE")
+        resident = int(Path("/proc/self/statm").read_text().split()[1]) * page
+        # VmHWM is the peak, statm the present; the kernel counts both per thread in batches of 64 pages.
+        self.assertGreater(processes.peak_memory_bytes_of_process(os.getpid()), resident - 256 * page)
+
+
+class Life(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.log = Path(folder.name) / "log"
+
+    def start(self, script, port):
+        return processes.Running("thing", [sys.executable, "-c", script, port], 0, [port], self.log)
+
+    def test_a_stopped_tree_is_gone_children_included(self):
+        with self.start(SERVE, free_port()) as running:
+            ended = select.poll()
+            pids = processes.tree(running.process.pid)
+            for pid in pids:
+                # A pidfd becomes readable when its process ends.
+                pidfd = os.pidfd_open(pid)
+                self.addCleanup(os.close, pidfd)
+                ended.register(pidfd, select.POLLIN)
+            self.assertEqual(len(pids), 2, "the server and its child")
+            self.assertEqual(ended.poll(0), [], "both run")
+            running.stop()
+            while len(gone := ended.poll(5000)) < 2:
+                self.assertTrue(gone, "a process outlived its stop")
+
+    def test_pinning_reaches_every_process_of_the_tree(self):
+        with self.start(SERVE, free_port()) as running:
+            core = max(os.sched_getaffinity(0))
+            running.pin(core)
+            for pid in processes.tree(running.process.pid):
+                self.assertEqual(os.sched_getaffinity(pid), {core})
+
+    def test_a_process_that_ends_at_once_is_reported_with_what_it_said(self):
+        with self.assertRaisesRegex(processes.StartError, "no such luck"):
+            self.start("import sys; sys.exit('no such luck')", free_port())
+
+    def test_a_port_in_use_is_named(self):
+        port = free_port()
+        with self.start(SERVE, port), self.assertRaisesRegex(processes.StartError, f"127.0.0.1:{port}"):
+            self.start(SERVE, port)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,108 @@
+"""Quantiles, medians, differences and ratios: every figure of a report, on data small enough to check by hand."""
+
+import unittest
+
+from harness import report, summary
+from harness.load import HTTP1
+from harness.passthrough import per_request, quantile
+from harness.processes import Cost
+from harness.summary import Figures, Spread, Target
+
+CPU = "cpu_ns_per_request"
+
+
+def block(number, target, cpu_ns, p50_ns=0):
+    """A paced HTTP/1.1 block with the fields that the tables ask for."""
+    costs = {f"{part}_ns_per_request": cpu_ns for part in ("cpu", "user", "system", "waited")}
+    latency = {"p50_ns": p50_ns, "p99_ns": 2 * p50_ns}
+    where = {"round": number, "target": target, "protocol": HTTP1, "kind": "paced"}
+    return {**where, **costs, **latency, "requests_per_second": 5000.0}
+
+
+def figures():
+    """Three rounds whose second was slow for everyone."""
+    blocks = [
+        block(1, "direct", 8_000, 30_000), block(1, "curtail", 24_000, 70_000), block(1, "haproxy", 20_000, 60_000),
+        block(2, "haproxy", 40_000, 150_000), block(2, "curtail", 44_000, 190_000), block(2, "direct", 9_000, 90_000),
+        block(3, "direct", 8_000, 30_000), block(3, "curtail", 25_000, 80_000), block(3, "haproxy", 20_000, 65_000),
+    ]  # fmt: skip
+    peaks = {"direct": None, "curtail": 10, "haproxy": 40}
+    visits = [
+        {"round": number, "target": name, "peak_memory_bytes": peak, "span_bytes_per_request": 0}
+        for number in (1, 2, 3)
+        for name, peak in peaks.items()
+        if peak
+    ]
+    return Figures({"blocks": blocks, "visits": visits})
+
+
+class Quantiles(unittest.TestCase):
+    def test_the_smallest_value_that_the_share_does_not_exceed(self):
+        hundred = list(range(1, 101))
+        cases = {0.5: 50, 0.99: 99, 1.0: 100, 0.001: 1, 0.501: 51}
+        for q, expected in cases.items():
+            self.assertEqual(quantile(hundred, q), expected, f"quantile {q}")
+
+    def test_one_value_is_every_quantile(self):
+        self.assertEqual([quantile([7], q) for q in (0.01, 0.5, 1.0)], [7, 7, 7])
+
+    def test_no_rank_is_lost_to_binary_fractions(self):
+        # In binary 0.07 x 100 is 7.000000000000001, whose ceiling is 8.
+        self.assertEqual(quantile(list(range(1, 101)), 0.07), 7)
+
+
+class Costs(unittest.TestCase):
+    def test_a_cost_is_divided_by_the_requests_in_nanoseconds(self):
+        divided = per_request(Cost(cpu_ns=2_000_000, user_s=0.0012, system_s=0.0008, waited_ns=500_000), 100)
+        expected = {"cpu": 20_000, "user": 12_000, "system": 8_000, "waited": 5_000}
+        for part, nanoseconds in expected.items():
+            self.assertAlmostEqual(divided[f"{part}_ns_per_request"], nanoseconds)
+
+
+class OverRounds(unittest.TestCase):
+    def test_targets_come_in_the_order_of_the_first_round(self):
+        self.assertEqual(figures().targets(), ["direct", "curtail", "haproxy"])
+
+    def test_median_and_range(self):
+        self.assertEqual(figures().spread("curtail", CPU, HTTP1, "paced"), Spread(25_000, 24_000, 44_000))
+
+    def test_added_latency_is_taken_inside_a_round(self):
+        # 40, 100 and 50 us; the difference of the medians would be 50 with the range of neither.
+        self.assertEqual(figures().added("curtail", "p50_ns", HTTP1), Spread(50_000, 40_000, 100_000))
+
+    def test_ratios_are_taken_inside_a_round_whatever_its_order(self):
+        ratios = figures().ratios(Target(CPU, HTTP1, "paced", "haproxy", 1.3))
+        self.assertEqual(ratios, {1: 1.2, 2: 1.1, 3: 1.25})
+
+    def test_a_ratio_of_a_whole_visit(self):
+        target = Target("peak_memory_bytes", "", "", "haproxy", 0.3)
+        self.assertEqual(figures().ratios(target), {1: 0.25, 2: 0.25, 3: 0.25})
+
+    def test_a_peer_that_was_not_measured_gives_no_ratio_and_no_verdict(self):
+        target = Target(CPU, HTTP1, "paced", "envoy", 1.0)
+        self.assertEqual(figures().ratios(target), {})
+        self.assertIsNone(summary.verdict(target, {}))
+
+    def test_a_target_is_met_at_its_bound_and_missed_above(self):
+        target = Target(CPU, HTTP1, "paced", "haproxy", 1.2)
+        self.assertTrue(summary.verdict(target, {1: 1.1, 2: 1.2, 3: 9.0}))
+        self.assertFalse(summary.verdict(target, {1: 1.1, 2: 1.201, 3: 9.0}))
+
+
+class Tables(unittest.TestCase):
+    def test_columns_line_up(self):
+        self.assertEqual(report.text_table([("", "a"), ("long", "1,000")]), "          a\nlong  1,000")
+
+    def test_markdown_has_a_rule_under_its_heading(self):
+        self.assertEqual(report.markdown_table([("x", "y"), ("1", "2")]), "| x | y |\n| --- | ---: |\n| 1 | 2 |")
+
+    def test_targets_say_met_missed_or_not_measured(self):
+        rows = {row[0]: row[1:] for row in report.target_rows(figures())}
+        self.assertEqual(
+            rows["haproxy: CPU per request, HTTP/1.1, paced"], ("1.20", "1.10-1.25", "<= 1.3", "met")
+        )
+        self.assertEqual(rows["envoy: peak memory"][-1], "not measured")
+
+
+if __name__ == "__main__":
+    unittest.main()
