@@ -31,6 +31,10 @@ impl AttemptId {
     pub const fn index(self) -> usize {
         self.0 as usize
     }
+
+    pub(crate) fn at(index: usize) -> Self {
+        Self(u8::try_from(index).expect("a request has at most ATTEMPTS_MAX attempts"))
+    }
 }
 
 /// A probe, by its number within the upstream.

@@ -52,6 +52,11 @@ pub enum Reason {
         /// What happened to the first.
         failure: Failure,
     },
+    /// The copy that was dropped goes out again, because its twin, which had started, was lost.
+    TieStartedLost {
+        /// What happened to the twin.
+        failure: Failure,
+    },
     /// The attempt failed and another is allowed.
     Retry {
         /// What happened to the attempt before.
@@ -112,6 +117,7 @@ impl Reason {
             Self::TieFirst => "tie_first",
             Self::TieSecond { .. } => "tie_second",
             Self::TieFirstLost { .. } => "tie_first_lost",
+            Self::TieStartedLost { .. } => "tie_started_lost",
             Self::Retry { .. } => "retry",
             Self::AttemptTimeout { .. } => "attempt_timeout",
             Self::FirstGood => "first_good",
@@ -146,6 +152,9 @@ impl core::fmt::Display for Reason {
             Self::TieFirst => f.write_str("first copy of a tie"),
             Self::TieSecond { delay } => write!(f, "second copy of a tie after {delay}"),
             Self::TieFirstLost { failure } => write!(f, "second copy at once: first {failure}"),
+            Self::TieStartedLost { failure } => {
+                write!(f, "dropped copy again: its twin {failure}")
+            }
             Self::Retry { failure, nth, backoff } => {
                 write!(f, "retry {nth} after {backoff}: {failure}")
             }

@@ -37,6 +37,11 @@ impl Replica {
     }
 
     pub(crate) fn failed(&mut self, now: Instant) {
+        // What fails while the replica is left out was sent before, by and large: a hundred attempts that
+        // break off together are one piece of news, not a hundred.
+        if now < self.averted_until {
+            return;
+        }
         self.failures = self.failures.saturating_add(1);
         if let Some(beyond) = self.failures.checked_sub(FAILURES_AVERTED) {
             let factor = 1_u64 << beyond.min(16);
@@ -68,6 +73,11 @@ impl Replicas {
 
     pub(crate) fn get_mut(&mut self, id: ReplicaId) -> &mut Replica {
         &mut self.all[id.index()]
+    }
+
+    /// Every replica.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = ReplicaId> + use<> {
+        (0..self.len()).map(ReplicaId::at)
     }
 
     /// Whether a replica may be chosen: not excluded, and not left out for its failures.
@@ -106,10 +116,9 @@ impl Replicas {
                 return Some(id);
             }
         }
-        let ids = || (0..self.len()).map(ReplicaId::at);
         let nth = |rng: &mut Rng, wanted: &dyn Fn(&ReplicaId) -> bool| {
-            let count = ids().filter(wanted).count();
-            (count > 0).then(|| ids().filter(wanted).nth(rng.below(count))).flatten()
+            let count = self.ids().filter(wanted).count();
+            (count > 0).then(|| self.ids().filter(wanted).nth(rng.below(count))).flatten()
         };
         nth(rng, &|id| self.is_eligible(*id, now, exclude))
             .or_else(|| nth(rng, &|id| !exclude.contains(id)))

@@ -8,7 +8,8 @@
 //! costs no budget, and goes at once to another replica if there is one.
 //! **Invariants** `repeat-only-if-safe`: what a server may have executed is sent again only when the
 //! request may be sent twice; `timeout-needs-a-successor`: an attempt is given up for its age only when
-//! the budget grants the one that follows, so a timeout never makes an error by itself.
+//! the one that follows, granted by the budget, is sent: a timeout never makes an error by itself, and an
+//! answer that comes during the backoff is welcome.
 //! **Source**: Google Cloud, "Identifying causes of app latency" (timeout slightly above p99, so that
 //! under 1 % is retried; truncated exponential backoff); full jitter: Brooker, "Exponential backoff and
 //! jitter", AWS Architecture Blog, 2015.
@@ -77,10 +78,11 @@ pub fn backoff(config: &RetryConfig, nth: u8, rng: &mut Rng) -> Duration {
 /// The largest number of attempts that a single request can cause, and the largest average over a window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Amplification {
-    /// Attempts of one request at most.
+    /// Attempts of one request at most. A tie makes two more: the second copy, and one that is sent again
+    /// because it was dropped for a twin that then failed.
     pub attempts_max: u32,
-    /// Attempts a request, averaged over the budget's window, when every attempt fails or is slow and the
-    /// window holds many requests.
+    /// Attempts that reach a server, for each request, averaged over the budget's window, when every attempt
+    /// fails or is slow and the window holds many requests.
     pub average_max: f64,
 }
 

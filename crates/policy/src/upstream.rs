@@ -75,7 +75,8 @@ impl UpstreamConfig {
         let retries = self.retry.map_or(0, |retry| u32::from(retry.retries_max));
         let extra = hedges + retries;
         Amplification {
-            attempts_max: (1 + tie + extra).min(u32::try_from(ATTEMPTS_MAX).unwrap_or(u32::MAX)),
+            attempts_max: (1 + 2 * tie + extra)
+                .min(u32::try_from(ATTEMPTS_MAX).unwrap_or(u32::MAX)),
             average_max: f64::from(1 + tie) + f64::from(extra).min(self.budget.ratio.get()),
         }
     }
@@ -290,6 +291,11 @@ impl Upstream {
         exclude: &[ReplicaId],
     ) -> Option<(ReplicaId, Choice)> {
         self.balance.choose(&self.replicas, &mut self.balance_rng, now, exclude)
+    }
+
+    /// Whether there is a replica that is not in `exclude`.
+    pub(crate) fn has_replica_besides(&self, exclude: &[ReplicaId]) -> bool {
+        self.replicas.ids().any(|id| !exclude.contains(&id))
     }
 
     /// A request has arrived and its first attempt is decided.

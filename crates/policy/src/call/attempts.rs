@@ -1,0 +1,113 @@
+//! The attempts of one request, and what has become of each.
+
+use super::ATTEMPTS_MAX;
+use crate::upstream::Sent;
+use crate::{AttemptId, ReplicaId};
+use arrayvec::ArrayVec;
+use curtail_units::Instant;
+
+/// What has become of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AttemptState {
+    /// Sent; nothing heard yet.
+    Waiting,
+    /// Nothing heard in the time it was given: cancelled when the attempt that follows it is sent.
+    Overdue,
+    /// Answered badly; the driver holds the answer.
+    Held,
+    /// Dropped by its leaf because its twin has started.
+    Dropped,
+    /// Failed, cancelled, or not chosen: nothing is left of it.
+    Gone,
+    /// Its answer is the answer.
+    Won,
+}
+
+/// One attempt.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attempt {
+    pub(super) sent: Sent,
+    pub(super) state: AttemptState,
+    /// When its time is over; [`Instant::MAX`] when it has all the time of its request.
+    pub(super) times_out: Instant,
+}
+
+impl Attempt {
+    /// Whether an answer may still come of it.
+    const fn is_open(&self) -> bool {
+        matches!(self.state, AttemptState::Waiting | AttemptState::Overdue)
+    }
+}
+
+/// All attempts in the order in which they were sent.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Attempts {
+    all: ArrayVec<Attempt, ATTEMPTS_MAX>,
+}
+
+impl Attempts {
+    pub(super) const fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// The name of the attempt that is added next.
+    pub(super) fn next_id(&self) -> AttemptId {
+        AttemptId::at(self.all.len())
+    }
+
+    /// Adds one; the caller has seen to it that there is room.
+    pub(super) fn add(&mut self, sent: Sent, times_out: Instant) {
+        self.all.push(Attempt { sent, state: AttemptState::Waiting, times_out });
+    }
+
+    /// A copy of each, so that the list may be changed on the way.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (AttemptId, Attempt)> + use<> {
+        let all = self.all.clone();
+        all.into_iter().enumerate().map(|(index, attempt)| (AttemptId::at(index), attempt))
+    }
+
+    /// An attempt that was sent.
+    pub(super) fn get(&self, id: AttemptId) -> Attempt {
+        self.all[id.index()]
+    }
+
+    pub(super) fn get_mut(&mut self, id: AttemptId) -> &mut Attempt {
+        &mut self.all[id.index()]
+    }
+
+    /// Whether `id` names an attempt in this state: a driver may name one that never was.
+    pub(super) fn is(&self, id: AttemptId, state: AttemptState) -> bool {
+        self.all.get(id.index()).is_some_and(|attempt| attempt.state == state)
+    }
+
+    /// Whether `id` names an attempt of which an answer may still come.
+    pub(super) fn is_open(&self, id: AttemptId) -> bool {
+        self.all.get(id.index()).is_some_and(Attempt::is_open)
+    }
+
+    /// Whether an answer may still come of any.
+    pub(super) fn any_open(&self) -> bool {
+        self.all.iter().any(Attempt::is_open)
+    }
+
+    /// The first in this state.
+    pub(super) fn first(&self, state: AttemptState) -> Option<AttemptId> {
+        self.all.iter().position(|attempt| attempt.state == state).map(AttemptId::at)
+    }
+
+    /// The last in this state.
+    pub(super) fn last(&self, state: AttemptState) -> Option<AttemptId> {
+        self.all.iter().rposition(|attempt| attempt.state == state).map(AttemptId::at)
+    }
+
+    /// The replicas that have or had one.
+    pub(super) fn replicas(&self) -> impl Iterator<Item = ReplicaId> {
+        self.all.iter().map(|attempt| attempt.sent.replica)
+    }
+
+    /// When the first of those that wait has had its time.
+    pub(super) fn first_times_out(&self) -> Option<Instant> {
+        let waiting = self.all.iter().filter(|a| a.state == AttemptState::Waiting);
+        waiting.map(|attempt| attempt.times_out).min()
+    }
+}

@@ -1,0 +1,116 @@
+//! What a request is, and what can happen to it and to its attempts.
+
+use crate::{AttemptId, Class};
+use serde::{Deserialize, Serialize};
+
+/// What the policies must know of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// How urgent it is.
+    pub class: Class,
+    /// Whether it may be executed more than once: a read, or what its route declares idempotent.
+    pub repeatable: bool,
+}
+
+/// How an attempt was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// As it should be; also an error that another replica would give as well (a 404).
+    Good,
+    /// The server could not do it: another replica may.
+    Bad,
+    /// The leaf had no room; the server has not seen the request.
+    Refused,
+    /// The leaf dropped this copy of a tie, because the other has started.
+    TwinStarted,
+}
+
+/// How an attempt came to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Failure {
+    /// It never reached the server: no connection, or the connection was closed before it was written.
+    NotSent,
+    /// It may have reached the server, and no answer came: reset, closed, garbage.
+    Broken,
+    /// It took longer than attempts are given.
+    TimedOut,
+    /// The answer was not good.
+    BadAnswer,
+    /// The leaf had no room.
+    Refused,
+    /// Its twin started, and then came to nothing.
+    TwinLost,
+}
+
+impl Failure {
+    /// The constant name: a metric label and a trace attribute.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NotSent => "not_sent",
+            Self::Broken => "broken",
+            Self::TimedOut => "timed_out",
+            Self::BadAnswer => "bad_answer",
+            Self::Refused => "refused",
+            Self::TwinLost => "twin_lost",
+        }
+    }
+
+    /// Whether the server cannot have executed the attempt.
+    pub(super) const fn is_unexecuted(self) -> bool {
+        match self {
+            Self::NotSent | Self::Refused => true,
+            Self::Broken | Self::TimedOut | Self::BadAnswer | Self::TwinLost => false,
+        }
+    }
+}
+
+impl core::fmt::Display for Failure {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::NotSent => "never reached the server",
+            Self::Broken => "broke off without an answer",
+            Self::TimedOut => "took too long",
+            Self::BadAnswer => "was answered badly",
+            Self::Refused => "was refused for lack of room",
+            Self::TwinLost => "was dropped for a twin that came to nothing",
+        })
+    }
+}
+
+/// Something happened to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    /// It is there. The first event, once.
+    Arrived,
+    /// An attempt was answered. The driver holds the answer until told to give or to cancel it.
+    Answered {
+        /// Which attempt.
+        attempt: AttemptId,
+        /// How.
+        outcome: Outcome,
+    },
+    /// An attempt came to nothing.
+    Failed {
+        /// Which attempt.
+        attempt: AttemptId,
+        /// How.
+        failure: Failure,
+    },
+    /// The answer that was given is through, whole or broken off.
+    Ended {
+        /// Whose answer.
+        attempt: AttemptId,
+        /// Whether the client got all of it from the replica.
+        whole: bool,
+    },
+    /// The body is too long to be kept: there can be no further attempt.
+    ReplayLost,
+    /// The client has gone away.
+    Abandoned,
+    /// The polled instant has come.
+    Woke,
+}

@@ -1,0 +1,383 @@
+//! Every order of events, to a small depth, for one request over two or three replicas.
+//!
+//! A world is a call, its upstream, and what an onlooker has seen. From each state every event is tried that
+//! a driver could hand in next, the passing of time to the next timer among them; after each the
+//! invariants are checked, and at the depth limit time alone must bring the request to its end. The reasons
+//! that were met are collected, so that a world in which nothing happens cannot pass for a test.
+
+use super::{ATTEMPTS_MAX, Call, Event, Failure, Outcome, Request};
+use crate::{
+    AttemptId, AttemptTimeoutConfig, BalanceConfig, BudgetConfig, Class, Effect, HedgeConfig,
+    Reason, ReplicaId, RetryConfig, TieConfig, Upstream, UpstreamConfig,
+};
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use curtail_units::{Duration, Instant, Ratio, Rng};
+use expect_test::expect;
+
+/// What an onlooker knows of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seen {
+    Open,
+    /// Answered, though not well.
+    Held,
+    /// Came to nothing by itself.
+    Ended,
+    Cancelled,
+    /// Its answer is being given; whether it counts as in flight.
+    Winner(bool),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Try {
+    replica: ReplicaId,
+    tied: bool,
+    seen: Seen,
+    /// Whether a server may have executed it.
+    executed: bool,
+}
+
+#[derive(Clone, Debug)]
+struct World {
+    upstream: Upstream,
+    call: Call,
+    replicas: usize,
+    request: Request,
+    now: Instant,
+    tries: Vec<Try>,
+    endings: usize,
+    abandoned: bool,
+    replay_lost: bool,
+    path: Vec<Event>,
+    reasons: BTreeSet<&'static str>,
+}
+
+impl World {
+    fn new(config: UpstreamConfig, replicas: usize, request: Request) -> Self {
+        Self {
+            upstream: Upstream::new(config, replicas, &Rng::new(1)),
+            call: Call::new(request),
+            replicas,
+            request,
+            now: Instant::ZERO,
+            tries: Vec::new(),
+            endings: 0,
+            abandoned: false,
+            replay_lost: false,
+            path: Vec::new(),
+            reasons: BTreeSet::new(),
+        }
+    }
+
+    /// Everything that could happen next.
+    fn moves(&self) -> Vec<Event> {
+        if self.path.iter().all(|event| *event == Event::ReplayLost) {
+            let replay_lost = (!self.replay_lost).then_some(Event::ReplayLost);
+            return [Event::Arrived].into_iter().chain(replay_lost).collect();
+        }
+        let mut moves = Vec::new();
+        for (index, tried) in self.tries.iter().enumerate() {
+            let attempt = AttemptId::at(index);
+            match tried.seen {
+                Seen::Open => {
+                    let outcomes = [Outcome::Good, Outcome::Bad, Outcome::Refused];
+                    let dropped = tried.tied.then_some(Outcome::TwinStarted);
+                    let answers = outcomes.into_iter().chain(dropped);
+                    moves.extend(answers.map(|outcome| Event::Answered { attempt, outcome }));
+                    let failures = [Failure::NotSent, Failure::Broken];
+                    moves.extend(failures.map(|failure| Event::Failed { attempt, failure }));
+                }
+                Seen::Winner(true) => {
+                    moves.extend([true, false].map(|whole| Event::Ended { attempt, whole }));
+                }
+                Seen::Held | Seen::Ended | Seen::Cancelled | Seen::Winner(false) => {}
+            }
+        }
+        // News of what was cancelled, on its way while that was decided.
+        if let Some(late) = self.tries.iter().position(|tried| tried.seen == Seen::Cancelled) {
+            let (attempt, outcome) = (AttemptId::at(late), Outcome::Good);
+            moves.push(Event::Answered { attempt, outcome });
+        }
+        if !self.call.is_over() {
+            moves.extend(self.call.poll_timeout().map(|_| Event::Woke));
+            moves.push(Event::Abandoned);
+            moves.extend((!self.replay_lost).then_some(Event::ReplayLost));
+        }
+        moves
+    }
+
+    fn step(&mut self, event: Event) {
+        self.path.push(event);
+        if event == Event::Woke {
+            self.now = self.call.poll_timeout().expect("only then is it a move");
+        }
+        self.note(event);
+        self.call.handle(&mut self.upstream, self.now, event);
+        let mut successor = false;
+        while let Some(decided) = self.upstream.poll_effect() {
+            successor |= matches!(decided.reason, Reason::Retry { .. });
+            self.reasons.insert(decided.reason.name());
+            self.effect(decided.effect, decided.reason, successor);
+        }
+        self.check();
+    }
+
+    /// What the onlooker learns from an event.
+    fn note(&mut self, event: Event) {
+        match event {
+            Event::Answered { attempt, outcome } => {
+                let tried = &mut self.tries[attempt.index()];
+                if tried.seen == Seen::Open {
+                    (tried.seen, tried.executed) = match outcome {
+                        Outcome::Good => (Seen::Winner(true), true),
+                        Outcome::Bad => (Seen::Held, true),
+                        Outcome::Refused => (Seen::Held, false),
+                        Outcome::TwinStarted => (Seen::Ended, false),
+                    };
+                }
+            }
+            Event::Failed { attempt, failure } => {
+                let tried = &mut self.tries[attempt.index()];
+                (tried.seen, tried.executed) = (Seen::Ended, failure != Failure::NotSent);
+            }
+            Event::Ended { attempt, .. } => {
+                self.tries[attempt.index()].seen = Seen::Winner(false);
+            }
+            Event::Abandoned => {
+                self.abandoned = true;
+                for tried in &mut self.tries {
+                    if tried.seen == Seen::Winner(true) {
+                        tried.seen = Seen::Winner(false);
+                    }
+                }
+            }
+            Event::ReplayLost => self.replay_lost = true,
+            Event::Arrived | Event::Woke => {}
+        }
+    }
+
+    fn effect(&mut self, effect: Effect, reason: Reason, successor: bool) {
+        let path = &self.path;
+        match effect {
+            Effect::Send { attempt, replica, tie, .. } => {
+                assert_eq!(attempt.index(), self.tries.len(), "{path:?}");
+                assert!(self.endings == 0 && !self.abandoned, "exactly-one-answer: {path:?}");
+                self.check_sent(replica, reason);
+                let (tied, seen) = (tie.is_some(), Seen::Open);
+                self.tries.push(Try { replica, tied, seen, executed: true });
+            }
+            Effect::Cancel { attempt } => {
+                let tried = &mut self.tries[attempt.index()];
+                let can_be = matches!(tried.seen, Seen::Open | Seen::Held);
+                assert!(can_be, "every-other-cancelled, and once: {path:?}");
+                let timed_out = matches!(reason, Reason::AttemptTimeout { .. });
+                assert!(!timed_out || successor, "timeout-needs-a-successor: {path:?}");
+                tried.seen = Seen::Cancelled;
+            }
+            Effect::Answer { attempt } => {
+                self.endings += 1;
+                match self.tries[attempt.index()].seen {
+                    Seen::Winner(true) => assert_eq!(reason, Reason::FirstGood, "{path:?}"),
+                    Seen::Held => self.check_nothing_better(attempt),
+                    _ => panic!("the answer of {attempt:?} was not held: {path:?}"),
+                }
+            }
+            Effect::Fail { .. } => {
+                self.endings += 1;
+                let held = self.tries.iter().any(|tried| tried.seen == Seen::Held);
+                assert!(!held, "an answer was held and not given: {path:?}");
+            }
+            Effect::Hold => assert!(!successor, "{path:?}"),
+            Effect::Probe { .. } => panic!("nothing is probed here: {path:?}"),
+        }
+    }
+
+    fn check_sent(&mut self, replica: ReplicaId, reason: Reason) {
+        let path = &self.path;
+        let is_hedge =
+            matches!(reason, Reason::SlowerThanCap { .. } | Reason::SlowerThanQuantile { .. });
+        if is_hedge {
+            let other = self.tries.iter().all(|tried| tried.replica != replica);
+            assert!(other, "hedge-other-replica: {path:?}");
+            let (requests, extra) = self.upstream.budget_counts(self.now);
+            let bound = self.upstream.config().budget.ratio.get() * requests as f64;
+            assert!(extra as f64 <= bound, "hedge-within-budget: {path:?}");
+        }
+        let once = !self.tries.iter().any(|tried| tried.executed);
+        assert!(self.request.repeatable || once, "repeat-only-if-safe: {path:?}");
+        let repeats = !self.tries.is_empty() && self.replay_lost;
+        assert!(!repeats, "the body is not there any more: {path:?}");
+    }
+
+    /// A bad answer is given: none is open, unless the request's time is over.
+    fn check_nothing_better(&mut self, winner: AttemptId) {
+        let open = self.tries.iter().any(|tried| tried.seen == Seen::Open);
+        assert!(!open, "good-beats-fast-error: {:?}", self.path);
+        self.tries[winner.index()].seen = Seen::Winner(false);
+    }
+
+    fn check(&mut self) {
+        let path = &self.path;
+        let ids = (0..self.replicas).map(ReplicaId::at);
+        let in_flight: u32 = ids.map(|id| self.upstream.in_flight(id)).sum();
+        let counts = |tried: &&Try| matches!(tried.seen, Seen::Open | Seen::Winner(true));
+        let expected = self.tries.iter().filter(counts).count();
+        assert_eq!(in_flight as usize, expected, "attempts in flight: {path:?}");
+        let most = self.upstream.config().amplification().attempts_max as usize;
+        assert!(self.tries.len() <= most.min(ATTEMPTS_MAX), "{path:?}");
+        let trying = !self.tries.is_empty() && self.endings == 0 && !self.abandoned;
+        assert_eq!(self.call.poll_timeout().is_some(), trying, "a timer while trying: {path:?}");
+        assert!(self.endings <= 1, "exactly-one-answer: {path:?}");
+        if self.call.is_over() {
+            assert_eq!(self.endings + usize::from(self.abandoned && self.endings == 0), 1);
+            let left = self.tries.iter().any(|t| matches!(t.seen, Seen::Open | Seen::Held));
+            assert!(!left, "every-other-cancelled: {path:?}");
+            assert_eq!(in_flight, 0, "attempts in flight at the end: {path:?}");
+        }
+    }
+
+    /// Being woken before the polled instant decides nothing.
+    fn check_woken_early(&self) {
+        if self.call.poll_timeout().is_some_and(|at| self.now < at) {
+            let Self { mut upstream, mut call, .. } = self.clone();
+            call.handle(&mut upstream, self.now, Event::Woke);
+            assert_eq!(upstream.poll_effect(), None, "woken too early: {:?}", self.path);
+        }
+    }
+
+    /// Nothing happens any more but that time passes: the request must end.
+    fn run_out(mut self) -> Self {
+        for _ in 0..64 {
+            if self.call.is_over() {
+                return self;
+            }
+            let winner = self.tries.iter().position(|tried| tried.seen == Seen::Winner(true));
+            let ended = winner.map(|w| Event::Ended { attempt: AttemptId::at(w), whole: true });
+            self.step(ended.unwrap_or(Event::Woke));
+        }
+        panic!("exactly-one-answer: it never ends: {:?}", self.path);
+    }
+}
+
+/// Walks all worlds that come of this one in `depth` steps; adds the reasons met.
+fn explore(world: &World, depth: usize, reasons: &mut BTreeSet<&'static str>) {
+    world.check_woken_early();
+    let moves = world.moves();
+    if depth == 0 || moves.is_empty() {
+        reasons.extend(world.clone().run_out().reasons);
+        return;
+    }
+    for event in moves {
+        let mut next = world.clone();
+        next.step(event);
+        explore(&next, depth - 1, reasons);
+    }
+}
+
+const REPEATABLE: Request = Request { class: Class::Interactive, repeatable: true };
+const ONCE: Request = Request { repeatable: false, ..REPEATABLE };
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_ms(ms)
+}
+
+fn hedged(delay: Duration, hedges_max: u8) -> Option<HedgeConfig> {
+    let (delay_min, delay_max) = (ms(1), delay);
+    Some(HedgeConfig { delay_min, delay_max, hedges_max, ..HedgeConfig::default() })
+}
+
+fn retried(retries_max: u8, timeout: Option<Duration>) -> Option<RetryConfig> {
+    let attempt_timeout = timeout
+        .map(|timeout_max| AttemptTimeoutConfig { timeout_max, ..AttemptTimeoutConfig::default() });
+    Some(RetryConfig { retries_max, attempt_timeout, ..RetryConfig::default() })
+}
+
+fn tied(delay: Duration) -> Option<TieConfig> {
+    Some(TieConfig { delay: Some(delay), ..TieConfig::default() })
+}
+
+/// Nothing is on; a budget of as many extra attempts as requests, and one retry in reserve.
+fn plain() -> UpstreamConfig {
+    let ratio = Ratio::ONE;
+    UpstreamConfig {
+        budget: BudgetConfig { ratio, reserve: 1, ..BudgetConfig::default() },
+        timeout: ms(1_000),
+        ..UpstreamConfig::plain(BalanceConfig::LeastRequest)
+    }
+}
+
+/// A world to which `before` other requests have come: as many more extra attempts are granted.
+fn world(config: UpstreamConfig, replicas: usize, request: Request, before: usize) -> World {
+    let mut world = World::new(config, replicas, request);
+    (0..before).for_each(|_| world.upstream.budget().request(Instant::ZERO));
+    world
+}
+
+fn names(reasons: &BTreeSet<&'static str>) -> alloc::string::String {
+    reasons.iter().copied().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn each_technique_alone_to_a_depth_of_ten() {
+    let techniques = [
+        ("plain", plain()),
+        ("hedge", UpstreamConfig { hedge: hedged(ms(10), 2), ..plain() }),
+        ("retry", UpstreamConfig { retry: retried(2, Some(ms(200))), ..plain() }),
+        ("tie", UpstreamConfig { tie: tied(ms(1)), ..plain() }),
+    ];
+    let mut met = Vec::new();
+    for (name, config) in techniques {
+        let mut reasons = BTreeSet::new();
+        for (replicas, request) in [(2, REPEATABLE), (3, REPEATABLE), (2, ONCE), (1, REPEATABLE)] {
+            explore(&world(config, replicas, request, 0), 10, &mut reasons);
+        }
+        met.push(alloc::format!("{name}: {}", names(&reasons)));
+    }
+    expect![[r#"
+        plain: attempts_spent client_gone first first_good may_not_repeat nothing_better request_timeout
+        hedge: attempts_spent budget_spent client_gone first first_good lost may_not_repeat no_other_replica nothing_better request_timeout slower_than_cap
+        retry: attempt_timeout attempts_spent budget_spent client_gone first first_good lost may_not_repeat nothing_better request_timeout retry
+        tie: attempts_spent client_gone first first_good lost may_not_repeat nothing_better request_timeout tie_first tie_first_lost tie_second tie_started_lost"#]].assert_eq(&met.join("\n"));
+}
+
+#[test]
+fn every_combination_to_a_depth_of_six() {
+    let mut reasons = BTreeSet::new();
+    // Hedges before and after the second copy of a tie, and more of them than attempts are allowed.
+    let hedges = [None, hedged(Duration::from_us(500), 2), hedged(ms(10), 1), hedged(ms(2), 20)];
+    let retries = [None, retried(2, None), retried(2, Some(ms(5))), retried(9, Some(ms(20)))];
+    for (hedge, retry) in hedges.iter().flat_map(|h| retries.iter().map(move |r| (*h, *r))) {
+        for (tie, replicas) in [(None, 2), (None, 3), (tied(ms(1)), 2), (tied(ms(1)), 3)] {
+            let config = UpstreamConfig { hedge, retry, tie, ..plain() };
+            explore(&world(config, replicas, REPEATABLE, 0), 6, &mut reasons);
+            explore(&world(config, replicas, REPEATABLE, 9), 6, &mut reasons);
+            explore(&world(config, replicas, ONCE, 9), 6, &mut reasons);
+        }
+    }
+    expect!["attempt_timeout attempts_spent budget_spent client_gone first first_good lost may_not_repeat no_other_replica nothing_better request_timeout retry slower_than_cap tie_first tie_first_lost tie_second tie_started_lost"].assert_eq(&names(&reasons));
+}
+
+#[test]
+fn everything_at_once_to_a_depth_of_nine() {
+    let (hedge, retry, tie) =
+        (hedged(ms(10), 1), retried(2, Some(ms(200))), tied(Duration::from_ms(1)));
+    let config = UpstreamConfig { hedge, retry, tie, ..plain() };
+    let mut reasons = BTreeSet::new();
+    explore(&world(config, 3, REPEATABLE, 1), 9, &mut reasons);
+    expect!["attempt_timeout attempts_spent budget_spent client_gone first first_good lost may_not_repeat no_other_replica nothing_better request_timeout retry slower_than_cap tie_first tie_first_lost tie_second tie_started_lost"].assert_eq(&names(&reasons));
+}
+
+#[test]
+fn the_most_attempts_there_can_be_are_never_exceeded() {
+    let (hedge, retry) = (hedged(ms(2), 200), retried(200, None));
+    let config = UpstreamConfig { hedge, retry, tie: tied(ms(7)), ..plain() };
+    let mut world = world(config, 12, REPEATABLE, 500);
+    world.step(Event::Arrived);
+    // Hedges come before the second copy, and take its place if it is not kept for it.
+    while world.now < Instant::ZERO + ms(900) {
+        world.step(Event::Woke);
+    }
+    assert_eq!(world.tries.len(), ATTEMPTS_MAX);
+    assert!(world.reasons.contains("tie_second") && world.reasons.contains("attempts_spent"));
+    world.run_out();
+}
