@@ -1,1 +1,39 @@
-//! sim
+//! Sim: a discrete-event simulator that drives the policy machines.
+//!
+//! It asks one question: what would a policy do to the latencies of a service? The machines of
+//! `curtail-policy` that run in the proxy run here, over a model of everything else: arrivals, networks,
+//! queues, servers and what goes wrong with them. So a prediction is made by the very code that will
+//! decide, and a journal of the proxy can be replayed here, effect by effect.
+//!
+//! | to | look at |
+//! |---|---|
+//! | describe what is simulated | [`Scenario`], [`Model`], [`Distribution`], [`fault`] |
+//! | run it | [`run`], which gives a [`Report`] |
+//! | replay a journal | [`replay`] |
+//!
+//! There is no clock, no file and no socket here: time is simulated, and text comes in as an argument.
+//! Everything random follows from one seed; the same seed gives the same run, event for event.
+
+mod alarm;
+mod batches;
+mod distribution;
+pub mod fault;
+mod model;
+mod network;
+mod queue;
+mod report;
+mod run;
+mod scenario;
+mod server;
+mod slab;
+mod tally;
+mod warm_up;
+mod world;
+
+pub use batches::{Batches, Estimate};
+pub use distribution::{Distribution, Part, Point};
+pub use model::{Arrivals, Cancelled, Cores, Model, Process};
+pub use report::{ArmReport, Report};
+pub use run::{Progress, run};
+pub use scenario::{Arm, Scenario, Variant};
+pub use tally::{Precision, Stop};

@@ -1,0 +1,77 @@
+//! How many simulated events a second of processor time takes: the median of several runs.
+//!
+//! An event is an entry of the event queue that something came of; entries that turn out to be stale are
+//! not counted, although they take time. Processor time is asked of the system, so that a busy machine
+//! disturbs less; where it cannot be had, the time that passed is taken.
+//!
+//! ```sh
+//! cargo bench -p curtail-sim
+//! ```
+
+use curtail_policy::{BalanceConfig, Class, LeafConfig, UpstreamConfig};
+use curtail_sim::{
+    Arm, Arrivals, Cancelled, Distribution, Model, Process, Scenario, Stop, Variant, run,
+};
+use curtail_units::{Duration, Ratio};
+use std::time::Instant;
+
+const ROUNDS: usize = 7;
+const SEED: u64 = 1;
+
+fn main() {
+    println!("seed {SEED}, median of {ROUNDS} rounds");
+    let plain = UpstreamConfig::plain(BalanceConfig::Random);
+    report("M/M/1 at 0.8", &queue(1, 0.8, Duration::ZERO, plain));
+    let two_choices = UpstreamConfig::plain(BalanceConfig::LeastRequest);
+    report("SQ(2) of 100 at 0.9", &queue(100, 0.9, Duration::ZERO, two_choices));
+    let far = Duration::from_us(500);
+    report("SQ(2) of 100 at 0.9, messages travel", &queue(100, 0.9, far, two_choices));
+}
+
+/// One upstream of `replicas` servers with one slot each and a mean service time of 1 ms.
+fn queue(replicas: u32, load: f64, message_delay: Duration, policy: UpstreamConfig) -> Scenario {
+    let mut model = Model {
+        clients: 1,
+        arrivals: Arrivals { process: Process::Poisson, per_second: 1.0 },
+        fan_out: 1,
+        shards: 1,
+        replicas,
+        servers: replicas,
+        leaf: LeafConfig { slots: 1, queue_len_max: u32::MAX },
+        cores: None,
+        service: Distribution::Exponential { mean: Duration::from_ms(1) },
+        copies_alike: Ratio::ZERO,
+        message_delay: Distribution::Constant { value: message_delay },
+        cancelled: Cancelled::Stops,
+        class: Class::Interactive,
+        repeatable: true,
+        faults: Vec::new(),
+    };
+    model.arrivals.per_second = model.requests_per_second(load);
+    Scenario {
+        variants: vec![Variant { name: String::new(), model }],
+        arms: vec![Arm { name: String::new(), policy }],
+        above: Vec::new(),
+        stop: Stop { precision: None, requests_min: 0, requests_max: 1_000_000 },
+    }
+}
+
+fn report(name: &str, scenario: &Scenario) {
+    let mut rates: Vec<f64> = (0..ROUNDS)
+        .map(|_| {
+            let (begun, used) = (Instant::now(), processor_seconds());
+            let events = run(scenario, SEED, |_| {}).events;
+            let used = used.zip(processor_seconds()).map(|(before, after)| after - before);
+            events as f64 / used.unwrap_or_else(|| begun.elapsed().as_secs_f64())
+        })
+        .collect();
+    rates.sort_unstable_by(f64::total_cmp);
+    println!("{name}: {:.2} M events/s", rates[ROUNDS / 2] / 1e6);
+}
+
+/// The processor time that this process has used, where the system tells.
+fn processor_seconds() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/self/schedstat").ok()?;
+    let ns: f64 = text.split_whitespace().next()?.parse().ok()?;
+    Some(ns / 1e9)
+}

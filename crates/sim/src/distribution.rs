@@ -1,0 +1,213 @@
+//! Distributions of durations: service times, message delays, the times between faults.
+//!
+//! **Holds** the shapes that queueing models and measurements come in. All parameters are durations in
+//! nanoseconds, or plain numbers; draws are rounded to whole nanoseconds by whoever needs an instant.
+//! **Source**: inversion wherever the inverse is known (Devroye, "Non-Uniform Random Variate Generation",
+//! 1986, chapter II), so one draw takes one random number; two for normal shapes.
+//! **Hurts when** a mean is asked of a shape that has none: a Pareto with a shape of 1 or less has an
+//! infinite mean, and a load cannot be computed from it.
+
+use curtail_units::{Duration, Rng};
+use libm::{exp, log, sqrt};
+
+#[cfg(test)]
+mod tests;
+
+/// A distribution of durations.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Distribution {
+    /// Always the same.
+    Constant {
+        /// That duration.
+        value: Duration,
+    },
+    /// Everything between two durations alike.
+    Uniform {
+        /// The shortest.
+        low: Duration,
+        /// The longest.
+        high: Duration,
+    },
+    /// Memoryless.
+    Exponential {
+        /// The mean.
+        mean: Duration,
+    },
+    /// A normal distribution whose negative part counts as no time at all.
+    Normal {
+        /// The mean, before the negative part is cut off.
+        mean: Duration,
+        /// The standard deviation, before the negative part is cut off.
+        deviation: Duration,
+    },
+    /// The logarithm is normal.
+    Lognormal {
+        /// The median.
+        median: Duration,
+        /// The standard deviation of the natural logarithm.
+        sigma: f64,
+    },
+    /// A power-law tail: a share (shortest / t)^shape is longer than t.
+    Pareto {
+        /// The shortest duration.
+        shortest: Duration,
+        /// The exponent of the tail: the smaller, the heavier.
+        shape: f64,
+        /// Where the tail is cut off, if it is: the distribution given that it is not exceeded.
+        longest: Option<Duration>,
+    },
+    /// One of several distributions, drawn by weight; of exponential ones this is the hyperexponential.
+    Mixture(Vec<Part>),
+    /// All of several, one after the other.
+    Sum(Vec<Self>),
+    /// Drawn with equal chance from durations that were recorded.
+    Samples(Vec<Duration>),
+    /// Known by some of its quantiles, straight lines in between.
+    Quantiles(Vec<Point>),
+}
+
+/// One distribution of a mixture.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// How often it is drawn, in relation to the others.
+    pub weight: f64,
+    /// What is then drawn from.
+    pub distribution: Distribution,
+}
+
+/// One known quantile.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// The share of durations up to `value`; the first point of a list has 0, the last has 1.
+    pub quantile: f64,
+    /// The duration there.
+    pub value: Duration,
+}
+
+impl Distribution {
+    /// No time at all.
+    pub const ZERO: Self = Self::Constant { value: Duration::ZERO };
+
+    /// One of several exponential distributions, given by (weight, mean).
+    #[must_use]
+    pub fn hyperexponential(phases: &[(f64, Duration)]) -> Self {
+        let part = |&(weight, mean): &(f64, Duration)| Part {
+            weight,
+            distribution: Self::Exponential { mean },
+        };
+        Self::Mixture(phases.iter().map(part).collect())
+    }
+
+    /// A duration, in nanoseconds with their fraction.
+    pub fn draw_ns(&self, rng: &mut Rng) -> f64 {
+        match self {
+            Self::Constant { value } => value.as_ns_f64(),
+            Self::Uniform { low, high } => between(*low, *high, rng.unit()),
+            Self::Exponential { mean } => mean.as_ns_f64() * rng.exponential(),
+            Self::Normal { mean, deviation } => {
+                (mean.as_ns_f64() + deviation.as_ns_f64() * rng.normal()).max(0.0)
+            }
+            Self::Lognormal { median, sigma } => median.as_ns_f64() * exp(sigma * rng.normal()),
+            Self::Pareto { shortest, shape, longest } => {
+                let cut = longest.map_or(0.0, |longest| pareto_tail(*shortest, *shape, longest));
+                // Uniform over the tails that are allowed: from the cut, exclusive, to 1.
+                let tail = 1.0 - (1.0 - cut) * rng.unit();
+                shortest.as_ns_f64() * exp(-log(tail) / shape)
+            }
+            Self::Mixture(parts) => draw_part(parts, rng).draw_ns(rng),
+            Self::Sum(terms) => terms.iter().map(|term| term.draw_ns(rng)).sum(),
+            Self::Samples(samples) => samples[rng.below(samples.len())].as_ns_f64(),
+            Self::Quantiles(points) => {
+                let quantile = rng.unit();
+                let upper = points.partition_point(|point| point.quantile <= quantile);
+                let (from, to) = (points[upper - 1], points[upper]);
+                let share = (quantile - from.quantile) / (to.quantile - from.quantile);
+                between(from.value, to.value, share)
+            }
+        }
+    }
+
+    /// A duration in whole nanoseconds.
+    pub fn draw(&self, rng: &mut Rng) -> Duration {
+        Duration::from_ns_f64(self.draw_ns(rng))
+    }
+
+    /// The mean, in nanoseconds; infinite when the tail is that heavy.
+    #[must_use]
+    pub fn mean_ns(&self) -> f64 {
+        match self {
+            Self::Constant { value } => value.as_ns_f64(),
+            Self::Uniform { low, high } => between(*low, *high, 0.5),
+            Self::Exponential { mean } => mean.as_ns_f64(),
+            Self::Normal { mean, deviation } => {
+                normal_positive_mean(mean.as_ns_f64(), deviation.as_ns_f64())
+            }
+            Self::Lognormal { median, sigma } => median.as_ns_f64() * exp(sigma * sigma / 2.0),
+            Self::Pareto { shortest, shape, longest } => pareto_mean(*shortest, *shape, *longest),
+            Self::Mixture(parts) => {
+                let total: f64 = parts.iter().map(|part| part.weight).sum();
+                parts.iter().map(|part| part.weight / total * part.distribution.mean_ns()).sum()
+            }
+            Self::Sum(terms) => terms.iter().map(Self::mean_ns).sum(),
+            Self::Samples(samples) => {
+                samples.iter().map(|sample| sample.as_ns_f64()).sum::<f64>() / samples.len() as f64
+            }
+            Self::Quantiles(points) => points
+                .windows(2)
+                .map(|pair| {
+                    (pair[1].quantile - pair[0].quantile)
+                        * between(pair[0].value, pair[1].value, 0.5)
+                })
+                .sum(),
+        }
+    }
+}
+
+fn between(low: Duration, high: Duration, share: f64) -> f64 {
+    low.as_ns_f64() + (high.as_ns_f64() - low.as_ns_f64()) * share
+}
+
+fn draw_part<'p>(parts: &'p [Part], rng: &mut Rng) -> &'p Distribution {
+    let total: f64 = parts.iter().map(|part| part.weight).sum();
+    let mut left = total * rng.unit();
+    for part in parts {
+        if left < part.weight {
+            return &part.distribution;
+        }
+        left -= part.weight;
+    }
+    // Only rounding leads here: the sum of the weights was a hair more than their differences.
+    &parts[parts.len() - 1].distribution
+}
+
+/// The share of a Pareto distribution that is longer than `value`.
+fn pareto_tail(shortest: Duration, shape: f64, value: Duration) -> f64 {
+    exp(shape * log(shortest.as_ns_f64() / value.as_ns_f64()))
+}
+
+fn pareto_mean(shortest: Duration, shape: f64, longest: Option<Duration>) -> f64 {
+    let low = shortest.as_ns_f64();
+    let Some(longest) = longest else {
+        return if shape > 1.0 { low * shape / (shape - 1.0) } else { f64::INFINITY };
+    };
+    let ratio = low / longest.as_ns_f64();
+    let mass = 1.0 - exp(shape * log(ratio));
+    // The integral of t over the density; at a shape of 1 the power becomes a logarithm.
+    let integral = if (shape - 1.0).abs() < 1e-9 {
+        -log(ratio)
+    } else {
+        shape / (shape - 1.0) * (1.0 - exp((shape - 1.0) * log(ratio)))
+    };
+    low * integral / mass
+}
+
+/// The mean of max(0, X) for a normal X.
+fn normal_positive_mean(mean: f64, deviation: f64) -> f64 {
+    if deviation <= 0.0 {
+        return mean;
+    }
+    let z = mean / deviation;
+    let density = exp(-z * z / 2.0) / sqrt(2.0 * std::f64::consts::PI);
+    let below = 0.5 * libm::erfc(-z / std::f64::consts::SQRT_2);
+    mean * below + deviation * density
+}

@@ -1,0 +1,107 @@
+//! The model: what is simulated, apart from the policies under test.
+//!
+//! A **client** is a root: it sends requests and has its own machines. A request asks `fan_out`
+//! times, spread over the **shards**, and is finished when all are answered. Each shard is an upstream
+//! of `replicas`, and each replica lives on a **server** behind its leaf.
+
+use crate::distribution::Distribution;
+use crate::fault::Fault;
+use curtail_policy::{Class, LeafConfig};
+use curtail_units::Ratio;
+
+/// Everything that the arms of a scenario have in common.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Model {
+    /// Roots, each with its own machines; a request comes from one of them by chance.
+    pub clients: u32,
+    /// When requests arrive.
+    pub arrivals: Arrivals,
+    /// How often one request asks. With at least as many as there are shards they are asked in turn, with fewer
+    /// neighbouring shards from a random one on.
+    pub fan_out: u32,
+    /// Parts of the data, each an upstream of its own.
+    pub shards: u32,
+    /// Replicas of each shard.
+    pub replicas: u32,
+    /// How many servers there are. Replica `r` of shard `s` lives on server `s × replicas + r`, modulo this
+    /// number: with fewer servers than replicas in all, neighbouring shards share servers.
+    pub servers: u32,
+    /// How each leaf queues.
+    pub leaf: LeafConfig,
+    /// What the requests in service share; absent: each has a server's full speed.
+    pub cores: Option<Cores>,
+    /// The service time of an attempt on a healthy server that is not shared.
+    pub service: Distribution,
+    /// The share of requests whose copies all take the same service time; the copies of the others are
+    /// independent.
+    pub copies_alike: Ratio,
+    /// How long a message travels, one way.
+    pub message_delay: Distribution,
+    /// What happens to a cancelled attempt that is in service.
+    pub cancelled: Cancelled,
+    /// The class of the requests.
+    pub class: Class,
+    /// Whether requests may be sent twice.
+    pub repeatable: bool,
+    /// What goes wrong.
+    pub faults: Vec<Fault>,
+}
+
+/// When requests arrive, over all clients. Arrivals are open: they do not wait for answers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Arrivals {
+    /// The process.
+    pub process: Process,
+    /// Requests a second, on average.
+    pub per_second: f64,
+}
+
+/// How the times between arrivals are distributed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Process {
+    /// Independently of each other.
+    Poisson,
+    /// All alike.
+    Constant,
+}
+
+/// The cores that the requests in service share, each using at most one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cores {
+    /// What a server is guaranteed.
+    pub allocated: f64,
+    /// What it can have while nobody else uses the machine.
+    pub machine: f64,
+}
+
+/// What a server does with an execution that was cancelled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cancelled {
+    /// It stops at once.
+    #[default]
+    Stops,
+    /// It goes on to its end, for nothing.
+    RunsOn,
+}
+
+impl Model {
+    /// The server of a replica of a shard.
+    pub(crate) fn server(&self, shard: u32, replica: u16) -> u32 {
+        let nth = u64::from(shard) * u64::from(self.replicas) + u64::from(replica);
+        u32::try_from(nth % u64::from(self.servers)).expect("less than a u32")
+    }
+
+    /// Executions that all servers together can work on at full speed, by their allocation.
+    #[must_use]
+    pub fn capacity(&self) -> f64 {
+        let slots = f64::from(self.leaf.slots);
+        let each = self.cores.map_or(slots, |cores| cores.allocated.min(slots));
+        each * f64::from(self.servers)
+    }
+
+    /// The requests a second that use `load` of the capacity, when nothing is sent twice.
+    #[must_use]
+    pub fn requests_per_second(&self, load: f64) -> f64 {
+        load * self.capacity() / (self.service.mean_ns() / 1e9 * f64::from(self.fan_out))
+    }
+}

@@ -1,0 +1,36 @@
+//! The network: how long messages travel between roots, leaves and leaves.
+
+use crate::distribution::Distribution;
+use curtail_units::{Duration, Rng};
+
+/// Draws the delay of each message.
+#[derive(Clone, Debug)]
+pub(crate) struct Network {
+    delay: Distribution,
+    /// All messages take this long; they then arrive in the order in which they were sent.
+    pub(crate) constant: Option<Duration>,
+    rng: Rng,
+}
+
+impl Network {
+    pub(crate) fn new(delay: &Distribution, rng: Rng) -> Self {
+        let constant = match delay {
+            Distribution::Constant { value } => Some(*value),
+            Distribution::Uniform { .. }
+            | Distribution::Exponential { .. }
+            | Distribution::Normal { .. }
+            | Distribution::Lognormal { .. }
+            | Distribution::Pareto { .. }
+            | Distribution::Mixture(_)
+            | Distribution::Sum(_)
+            | Distribution::Samples(_)
+            | Distribution::Quantiles(_) => None,
+        };
+        Self { delay: delay.clone(), constant, rng }
+    }
+
+    /// The delay of the next message.
+    pub(crate) fn delay(&mut self) -> Duration {
+        self.constant.unwrap_or_else(|| self.delay.draw(&mut self.rng))
+    }
+}

@@ -1,0 +1,157 @@
+//! The event queue: what is due next.
+//!
+//! **Holds** entries ordered by (time, order of scheduling): two entries for the same instant come out in
+//! the order in which they went in, so a run depends on nothing but its seed.
+//! **How**: a heap with four children a node (half the levels of a binary heap, and the children of a node
+//! lie side by side), beside it one lane for entries that are scheduled in the order in which they are
+//! due, which is what messages with a constant delay are. A lane costs O(1) where the heap costs
+//! O(log n).
+//! **Limits**: nothing is ever cancelled here; what may change its mind is an [`crate::alarm::Alarm`].
+
+use curtail_units::Instant;
+use std::collections::VecDeque;
+
+const CHILDREN: usize = 4;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry<T> {
+    at: Instant,
+    order: u64,
+    item: T,
+}
+
+impl<T> Entry<T> {
+    /// One number to compare, which costs less than two in turn.
+    const fn key(&self) -> u128 {
+        ((self.at.as_ns() as u128) << 64) | self.order as u128
+    }
+}
+
+/// Items with the instants at which they are due.
+#[derive(Clone, Debug)]
+pub(crate) struct Queue<T> {
+    heap: Vec<Entry<T>>,
+    lane: VecDeque<Entry<T>>,
+    scheduled: u64,
+}
+
+impl<T: Copy> Queue<T> {
+    pub(crate) const fn new() -> Self {
+        Self { heap: Vec::new(), lane: VecDeque::new(), scheduled: 0 }
+    }
+
+    /// Schedules `item` for `at`.
+    pub(crate) fn push(&mut self, at: Instant, item: T) {
+        let entry = self.entry(at, item);
+        self.heap.push(entry);
+        let mut hole = self.heap.len() - 1;
+        while hole > 0 {
+            let parent = (hole - 1) / CHILDREN;
+            if self.heap[parent].key() <= entry.key() {
+                break;
+            }
+            self.heap[hole] = self.heap[parent];
+            hole = parent;
+        }
+        self.heap[hole] = entry;
+    }
+
+    /// Schedules `item` for `at`, which no entry of the lane may be later than.
+    pub(crate) fn push_in_order(&mut self, at: Instant, item: T) {
+        let entry = self.entry(at, item);
+        assert!(
+            self.lane.back().is_none_or(|last| last.at <= at),
+            "entries of the lane are scheduled in the order in which they are due"
+        );
+        self.lane.push_back(entry);
+    }
+
+    /// Takes out what is due first.
+    pub(crate) fn pop(&mut self) -> Option<(Instant, T)> {
+        let heap = self.heap.first().map(Entry::key);
+        let lane = self.lane.front().map(Entry::key);
+        let from_lane = match (heap, lane) {
+            (Some(heap), Some(lane)) => lane < heap,
+            (heap, lane) => heap.is_none() && lane.is_some(),
+        };
+        let entry = if from_lane { self.lane.pop_front() } else { self.pop_heap() };
+        entry.map(|entry| (entry.at, entry.item))
+    }
+
+    fn entry(&mut self, at: Instant, item: T) -> Entry<T> {
+        let order = self.scheduled;
+        self.scheduled += 1;
+        Entry { at, order, item }
+    }
+
+    fn pop_heap(&mut self) -> Option<Entry<T>> {
+        let moving = self.heap.pop()?;
+        let Some(&first) = self.heap.first() else { return Some(moving) };
+        let mut hole = 0;
+        loop {
+            let children = hole * CHILDREN + 1;
+            let end = (children + CHILDREN).min(self.heap.len());
+            let Some(least) = (children..end).min_by_key(|child| self.heap[*child].key()) else {
+                break;
+            };
+            if moving.key() <= self.heap[least].key() {
+                break;
+            }
+            self.heap[hole] = self.heap[least];
+            hole = least;
+        }
+        self.heap[hole] = moving;
+        Some(first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Queue;
+    use curtail_units::{Duration, Instant, Rng};
+
+    #[test]
+    fn entries_come_out_by_time_and_then_in_the_order_they_went_in() {
+        let seed = 3;
+        let mut rng = Rng::new(seed);
+        let mut queue = Queue::new();
+        let mut expected = Vec::new();
+        let mut got = Vec::new();
+        let mut now = Instant::ZERO;
+        let mut number = 0_u32;
+        // A third more pushes than pops, few distinct instants, and the lane in between.
+        for _ in 0..100_000 {
+            if rng.chance(0.57) {
+                let (at, lane) = if rng.chance(0.3) {
+                    (now + Duration::from_ns(20), true)
+                } else {
+                    (now + Duration::from_ns(rng.below(50) as u64), false)
+                };
+                if lane {
+                    queue.push_in_order(at, number);
+                } else {
+                    queue.push(at, number);
+                }
+                expected.push((at, number));
+                number += 1;
+            } else if let Some((at, item)) = queue.pop() {
+                assert!(at >= now, "seed {seed}: time went back");
+                now = at;
+                got.push((at, item));
+            }
+        }
+        while let Some(entry) = queue.pop() {
+            got.push(entry);
+        }
+        expected.sort_unstable();
+        assert_eq!(got, expected, "seed {seed}");
+    }
+
+    #[test]
+    #[should_panic(expected = "in the order in which they are due")]
+    fn the_lane_refuses_what_is_out_of_order() {
+        let mut queue = Queue::new();
+        queue.push_in_order(Instant::from_ns(2), ());
+        queue.push_in_order(Instant::from_ns(1), ());
+    }
+}

@@ -1,0 +1,81 @@
+//! The report of a scenario.
+
+use crate::batches::Estimate;
+use crate::model::Model;
+use crate::world::World;
+use curtail_units::{Duration, Quantile};
+
+/// What came of a scenario.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The seed.
+    pub seed: u64,
+    /// Events of all runs.
+    pub events: u64,
+    /// One for each model and arm.
+    pub arms: Vec<ArmReport>,
+}
+
+/// What came of one model with one policy.
+#[derive(Clone, Debug)]
+pub struct ArmReport {
+    /// The name of the model.
+    pub variant: String,
+    /// The name of the arm.
+    pub arm: String,
+    /// Requests that count: those after the warm-up.
+    pub requests: u64,
+    /// The mean latency of those that were answered, in nanoseconds.
+    pub mean_ns: Option<Estimate>,
+    /// Quantiles of the latency, in nanoseconds; a request that failed is longer than all others.
+    pub quantiles_ns: Vec<(Quantile, Option<Estimate>)>,
+    /// The share of requests above each threshold.
+    pub above: Vec<(Duration, Estimate)>,
+    /// Requests that failed.
+    pub errors: u64,
+    /// Attempts beyond one for each request to a shard, as a share of these.
+    pub extra_requests_ratio: f64,
+    /// Attempts that servers worked on beyond one for each request to a shard, as a share of these.
+    pub extra_work_ratio: f64,
+    /// Service time delivered, as a share of what the servers' allocation allows.
+    pub utilisation_ratio: f64,
+    /// Whether the run was in its steady state when counting began.
+    pub settled: bool,
+    /// A hash of everything that happened.
+    pub log: u64,
+}
+
+/// The quantiles that are reported.
+pub(crate) const QUANTILES: [Quantile; 4] =
+    [Quantile::P50, Quantile::P90, Quantile::P99, Quantile::P999];
+
+impl ArmReport {
+    pub(crate) fn new((variant, arm): (&str, &str), model: &Model, world: &mut World<'_>) -> Self {
+        let counts = world.counts();
+        let tally = world.tally();
+        let batches = &tally.batches;
+        let beyond_one = |count: u64| (count as f64 - counts.calls as f64) / counts.calls as f64;
+        let capacity_ns = model.capacity() * counts.elapsed.as_ns_f64();
+        Self {
+            variant: variant.to_owned(),
+            arm: arm.to_owned(),
+            requests: batches.len(),
+            mean_ns: batches.mean_ns(),
+            quantiles_ns: QUANTILES.map(|q| (q, batches.quantile_ns(q))).to_vec(),
+            above: batches.above(),
+            errors: batches.failed(),
+            extra_requests_ratio: beyond_one(counts.attempts),
+            extra_work_ratio: beyond_one(counts.executions),
+            utilisation_ratio: counts.work_ns / capacity_ns,
+            settled: tally.settled,
+            log: world.log(),
+        }
+    }
+
+    /// The estimate of a quantile that is reported.
+    #[must_use]
+    pub fn quantile_ns(&self, quantile: Quantile) -> Option<Estimate> {
+        let found = self.quantiles_ns.iter().find(|(other, _)| *other == quantile);
+        found.and_then(|(_, estimate)| *estimate)
+    }
+}

@@ -1,0 +1,49 @@
+//! Runs a scenario: each of its models with each of its arms, one after the other.
+
+use crate::report::{ArmReport, Report};
+use crate::scenario::{Arm, Scenario, Variant};
+use crate::world::World;
+
+/// How far a run has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'s> {
+    /// The model that is being simulated.
+    pub variant: &'s str,
+    /// The arm that is being simulated.
+    pub arm: &'s str,
+    /// Runs that have ended.
+    pub runs_done: usize,
+    /// Runs in all.
+    pub runs: usize,
+    /// Requests of this run that have ended.
+    pub requests: u64,
+    /// Events of all runs so far.
+    pub events: u64,
+}
+
+/// Progress is told once in so many events: several times a second.
+const EVENTS_UNTOLD: u64 = 1 << 20;
+
+/// Simulates `scenario` with everything random drawn from `seed`; `watch` is told of the progress.
+pub fn run(scenario: &Scenario, seed: u64, mut watch: impl FnMut(Progress<'_>)) -> Report {
+    let runs = scenario.variants.len() * scenario.arms.len();
+    let mut report = Report { seed, events: 0, arms: Vec::with_capacity(runs) };
+    for Variant { name: variant, model } in &scenario.variants {
+        for Arm { name: arm, policy } in &scenario.arms {
+            let mut world = World::new(model, policy, (scenario.stop, &scenario.above), seed);
+            while world.run(EVENTS_UNTOLD) {
+                watch(Progress {
+                    variant,
+                    arm,
+                    runs_done: report.arms.len(),
+                    runs,
+                    requests: world.tally().requests,
+                    events: report.events + world.events(),
+                });
+            }
+            report.events += world.events();
+            report.arms.push(ArmReport::new((variant, arm), model, &mut world));
+        }
+    }
+    report
+}

@@ -1,0 +1,104 @@
+//! A slab: places that are used again, so that a run allocates nothing once it is in its stride.
+//!
+//! A [`Key`] outlives what it names: messages about a request that is over are still on their way. Each
+//! use of a place therefore has its own generation, and a key of an earlier one finds nothing.
+
+/// Names what lies in a slab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    /// The place.
+    pub(crate) index: u32,
+    generation: u32,
+}
+
+impl Key {
+    /// A key that never finds anything.
+    pub(crate) const NONE: Self = Self { index: u32::MAX, generation: u32::MAX };
+
+    /// As one number.
+    pub(crate) const fn as_u64(self) -> u64 {
+        ((self.generation as u64) << 32) | self.index as u64
+    }
+
+    /// From the number that [`Self::as_u64`] gave.
+    #[expect(clippy::cast_possible_truncation, reason = "the two halves of the number")]
+    pub(crate) const fn from_u64(number: u64) -> Self {
+        Self { index: number as u32, generation: (number >> 32) as u32 }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Place<T> {
+    generation: u32,
+    value: Option<T>,
+}
+
+/// Values in places that are used again.
+#[derive(Clone, Debug)]
+pub(crate) struct Slab<T> {
+    places: Vec<Place<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Slab<T> {
+    pub(crate) const fn new() -> Self {
+        Self { places: Vec::new(), free: Vec::new() }
+    }
+
+    /// Puts `value` into a place; the one that was left last is the first to be used again.
+    ///
+    /// # Panics
+    /// Beyond 2^32 − 1 values at a time.
+    pub(crate) fn insert(&mut self, value: T) -> Key {
+        if let Some(index) = self.free.pop() {
+            let place = &mut self.places[index as usize];
+            place.value = Some(value);
+            return Key { index, generation: place.generation };
+        }
+        let index = u32::try_from(self.places.len()).expect("fewer than 2^32 values at a time");
+        self.places.push(Place { generation: 0, value: Some(value) });
+        Key { index, generation: 0 }
+    }
+
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        let place = self.places.get_mut(key.index as usize)?;
+        if place.generation == key.generation { place.value.as_mut() } else { None }
+    }
+
+    /// The key of whatever lies in the place with that index now.
+    pub(crate) fn key_at(&self, index: u32) -> Option<Key> {
+        let place = self.places.get(index as usize)?;
+        place.value.is_some().then_some(Key { index, generation: place.generation })
+    }
+
+    pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
+        let place = self.places.get_mut(key.index as usize)?;
+        if place.generation != key.generation {
+            return None;
+        }
+        let value = place.value.take()?;
+        place.generation = place.generation.wrapping_add(1);
+        self.free.push(key.index);
+        Some(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Key, Slab};
+
+    #[test]
+    fn a_key_of_an_earlier_use_finds_nothing() {
+        let mut slab = Slab::new();
+        let first = slab.insert('a');
+        assert_eq!(slab.remove(first), Some('a'));
+        let second = slab.insert('b');
+        assert_eq!(second.index, first.index, "the place is used again");
+        assert_eq!(slab.get_mut(first), None);
+        assert_eq!(slab.remove(first), None);
+        assert_eq!(slab.get_mut(second), Some(&mut 'b'));
+        assert_eq!(slab.key_at(second.index), Some(second));
+        assert_eq!(slab.get_mut(Key::NONE), None);
+        assert_eq!(Key::from_u64(second.as_u64()), second);
+    }
+}

@@ -1,0 +1,119 @@
+//! The tally of one run: what is counted, from when on, and until when.
+//!
+//! **Decides** when the run ends: when the interval of the chosen statistic is narrow enough, or after
+//! [`Stop::requests_max`] requests.
+//! **Hurts when** the interval is looked at often: a run that stops the first time it looks good has a
+//! slightly too narrow interval. It is looked at once a batch, a few dozen times while the run doubles.
+
+use crate::batches::Batches;
+use crate::warm_up::{WarmUp, Warmth};
+use curtail_units::{Duration, Quantile};
+
+/// When a run ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stop {
+    /// Ends as soon as this is reached, if at all.
+    pub precision: Option<Precision>,
+    /// Does not end before this many requests, however precise it seems: short batches depend on each other.
+    pub requests_min: u64,
+    /// Ends after this many requests, the warm-up included.
+    pub requests_max: u64,
+}
+
+/// How well a statistic is to be known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Precision {
+    /// Which quantile; absent: the mean.
+    pub quantile: Option<Quantile>,
+    /// Half of the 95 % interval, as a share of the value.
+    pub ratio: f64,
+}
+
+/// What the world counts, apart from latencies.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    /// Requests to one shard each: a request is `fan_out` of them.
+    pub(crate) calls: u64,
+    pub(crate) attempts: u64,
+    /// Attempts that a server began to work on.
+    pub(crate) executions: u64,
+    /// Service time delivered, over all servers.
+    pub(crate) work_ns: f64,
+    /// Simulated time.
+    pub(crate) elapsed: Duration,
+}
+
+impl Counts {
+    /// What was counted since `earlier`.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        Self {
+            calls: self.calls - earlier.calls,
+            attempts: self.attempts - earlier.attempts,
+            executions: self.executions - earlier.executions,
+            work_ns: self.work_ns - earlier.work_ns,
+            elapsed: self.elapsed - earlier.elapsed,
+        }
+    }
+}
+
+/// What happened to the tally.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tallied {
+    Nothing,
+    /// From now on, what happens counts.
+    WarmUpOver,
+    /// The run ends.
+    Done,
+}
+
+/// Latencies of the requests of one run.
+#[derive(Clone, Debug)]
+pub(crate) struct Tally {
+    stop: Stop,
+    warm_up: Option<WarmUp>,
+    pub(crate) settled: bool,
+    pub(crate) batches: Batches,
+    pub(crate) requests: u64,
+}
+
+impl Tally {
+    pub(crate) fn new(stop: Stop, thresholds: &[Duration]) -> Self {
+        Self {
+            stop,
+            warm_up: Some(WarmUp::new(stop.requests_max)),
+            settled: true,
+            batches: Batches::new(thresholds),
+            requests: 0,
+        }
+    }
+
+    /// A request has ended after `age`, answered or not.
+    pub(crate) fn ended(&mut self, age: Duration, answered: bool) -> Tallied {
+        self.requests += 1;
+        if let Some(warm_up) = &mut self.warm_up {
+            let warmth = warm_up.record(age.as_ns_f64());
+            if warmth == Warmth::Cold {
+                return Tallied::Nothing;
+            }
+            self.settled = warmth == Warmth::Warm;
+            self.warm_up = None;
+            return Tallied::WarmUpOver;
+        }
+        let filled = self.batches.record(answered.then_some(age));
+        let enough = self.requests >= self.stop.requests_min;
+        if self.requests >= self.stop.requests_max || (filled && enough && self.is_precise()) {
+            Tallied::Done
+        } else {
+            Tallied::Nothing
+        }
+    }
+
+    fn is_precise(&self) -> bool {
+        let Some(Precision { quantile, ratio }) = self.stop.precision else { return false };
+        let estimate = match quantile {
+            Some(quantile) => self.batches.quantile_ns(quantile),
+            None => self.batches.mean_ns(),
+        };
+        estimate.is_some_and(|estimate| estimate.relative_error() <= ratio)
+    }
+}

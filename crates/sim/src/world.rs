@@ -1,0 +1,308 @@
+//! The simulated world: the second driver of the policy machines, beside the proxy.
+//!
+//! **Holds** the machines, the servers, the messages on their way, and the event queue that says what
+//! happens next. The parts: [`request`] is the side of the roots, [`leaf`] that of the leaves and their
+//! servers, [`fault`] what goes wrong.
+//! **Inputs**: a [`Model`], the policies of one arm, a seed. Arrivals, first service times and faults are
+//! drawn from generators of their own, in an order that no policy has influence on: two arms of a scenario
+//! see the same ones (common random numbers), so that what differs is the policy's doing.
+//! **Invariants**: `same-seed-same-log`: everything that happens follows from the inputs, and [`World::log`]
+//! is a hash of it. `attempts-end`: each attempt is known until the last message about it could matter,
+//! and not longer.
+
+mod fault;
+mod leaf;
+mod request;
+
+use crate::alarm::{Alarm, Rung};
+use crate::model::Model;
+use crate::network::Network;
+use crate::queue::Queue;
+use crate::slab::{Key, Slab};
+use crate::tally::{Counts, Stop, Tallied, Tally};
+use curtail_policy::{Upstream, UpstreamConfig};
+use curtail_units::{Duration, Instant, Rng};
+use fault::Faults;
+use leaf::LeafPlace;
+use request::{Attempt, CallPlace, Probe, RequestPlace, TwinNews};
+
+/// What happens next.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// A request arrives at a client.
+    RequestArrives,
+    /// An attempt arrives at its leaf.
+    AttemptArrives(Key),
+    /// The root's cancellation of an attempt arrives at its leaf.
+    CancelArrives(Key),
+    /// The answer to an attempt arrives at its root.
+    AnswerArrives(Key),
+    /// A leaf learns that the twin of a copy has started.
+    TwinNewsArrives(Key),
+    /// A probe arrives at a leaf.
+    ProbeArrives(Key),
+    /// The answer to a probe arrives at its root.
+    ProbeAnswerArrives(Key),
+    /// A root has waited long enough for the answer to a probe.
+    ProbeTimesOut(Key),
+    /// A call wants to be woken.
+    CallAlarm(u32),
+    /// An upstream wants to be woken.
+    UpstreamAlarm(u32),
+    /// A leaf wants to be woken.
+    LeafAlarm(u32),
+    /// A server has finished an execution.
+    ServerAlarm(u32),
+    /// A fault begins, ends or changes.
+    FaultChanges(u32),
+    /// A neighbour's request arrives at a leaf.
+    NeighbourArrives(u32),
+}
+
+impl Step {
+    /// The step as a number, for the log.
+    const fn as_u64(self) -> u64 {
+        let (kind, number) = match self {
+            Self::RequestArrives => (0, 0),
+            Self::AttemptArrives(key) => (1, key.as_u64()),
+            Self::CancelArrives(key) => (2, key.as_u64()),
+            Self::AnswerArrives(key) => (3, key.as_u64()),
+            Self::TwinNewsArrives(key) => (4, key.as_u64()),
+            Self::ProbeArrives(key) => (5, key.as_u64()),
+            Self::ProbeAnswerArrives(key) => (6, key.as_u64()),
+            Self::ProbeTimesOut(key) => (7, key.as_u64()),
+            Self::CallAlarm(index) => (8, index as u64),
+            Self::UpstreamAlarm(index) => (9, index as u64),
+            Self::LeafAlarm(index) => (10, index as u64),
+            Self::ServerAlarm(index) => (11, index as u64),
+            Self::FaultChanges(index) => (12, index as u64),
+            Self::NeighbourArrives(index) => (13, index as u64),
+        };
+        number.rotate_left(4) ^ kind
+    }
+}
+
+/// An upstream's machine at one root, and when it wants to be woken.
+#[derive(Debug)]
+struct UpstreamPlace {
+    machine: Upstream,
+    alarm: Alarm,
+}
+
+/// Where randomness comes from; each draws for one purpose only.
+#[derive(Debug)]
+struct Draws {
+    arrivals: Rng,
+    clients: Rng,
+    shards: Rng,
+    /// Service times of first attempts.
+    service: Rng,
+    /// Service times of further ones.
+    copies: Rng,
+}
+
+/// One arm of a scenario, running.
+#[derive(Debug)]
+pub(crate) struct World<'m> {
+    model: &'m Model,
+    now: Instant,
+    queue: Queue<Step>,
+    events: u64,
+    log: u64,
+    draws: Draws,
+    network: Network,
+    /// By client, then by shard.
+    upstreams: Vec<UpstreamPlace>,
+    requests: Slab<RequestPlace>,
+    calls: Slab<CallPlace>,
+    /// By the place of the call.
+    call_alarms: Vec<Alarm>,
+    attempts: Slab<Attempt>,
+    twin_news: Slab<TwinNews>,
+    probes: Slab<Probe>,
+    probe_timeout: Duration,
+    leaves: Vec<LeafPlace>,
+    faults: Faults,
+    counts: Counts,
+    warm_up_counts: Counts,
+    tally: Tally,
+    done: bool,
+}
+
+impl<'m> World<'m> {
+    pub(crate) fn new(
+        model: &'m Model,
+        policy: &UpstreamConfig,
+        (stop, thresholds): (Stop, &[Duration]),
+        seed: u64,
+    ) -> Self {
+        let rng = Rng::new(seed);
+        let upstreams = u64::from(model.clients) * u64::from(model.shards);
+        let machines = rng.split("upstreams");
+        let mut world = Self {
+            model,
+            now: Instant::ZERO,
+            queue: Queue::new(),
+            events: 0,
+            log: 0,
+            draws: Draws {
+                arrivals: rng.split("arrivals"),
+                clients: rng.split("clients"),
+                shards: rng.split("shards"),
+                service: rng.split("service"),
+                copies: rng.split("copies"),
+            },
+            network: Network::new(&model.message_delay, rng.split("network")),
+            upstreams: (0..upstreams)
+                .map(|nth| UpstreamPlace {
+                    machine: Upstream::new(
+                        *policy,
+                        model.replicas as usize,
+                        &machines.split_index(nth),
+                    ),
+                    alarm: Alarm::OFF,
+                })
+                .collect(),
+            requests: Slab::new(),
+            calls: Slab::new(),
+            call_alarms: Vec::new(),
+            attempts: Slab::new(),
+            twin_news: Slab::new(),
+            probes: Slab::new(),
+            probe_timeout: request::probe_timeout(policy),
+            leaves: (0..model.servers).map(|_| LeafPlace::new(model)).collect(),
+            faults: Faults::new(model, &rng.split("faults")),
+            counts: Counts::default(),
+            warm_up_counts: Counts::default(),
+            tally: Tally::new(stop, thresholds),
+            done: false,
+        };
+        world.begin();
+        world
+    }
+
+    /// Lets up to `events` happen; false when the run has ended.
+    pub(crate) fn run(&mut self, events: u64) -> bool {
+        let until = self.events + events;
+        while !self.done && self.events < until {
+            let Some((at, step)) = self.queue.pop() else {
+                self.done = true;
+                break;
+            };
+            debug_assert!(at >= self.now, "time does not go back");
+            self.now = at;
+            self.step(step);
+        }
+        !self.done
+    }
+
+    /// Events so far: entries of the event queue that something came of.
+    pub(crate) const fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// A hash of everything that has happened, in its order.
+    pub(crate) const fn log(&self) -> u64 {
+        self.log
+    }
+
+    pub(crate) const fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// What was counted after the warm-up.
+    pub(crate) fn counts(&mut self) -> Counts {
+        let warm_up = self.warm_up_counts;
+        self.counts_now().since(&warm_up)
+    }
+
+    fn begin(&mut self) {
+        self.schedule_request();
+        self.begin_faults();
+        for index in 0..self.upstreams.len() {
+            self.wake_upstream(index);
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::RequestArrives => self.request_arrives(),
+            Step::AttemptArrives(key) => self.attempt_arrives(key),
+            Step::CancelArrives(key) => self.cancel_arrives(key),
+            Step::AnswerArrives(key) => self.answer_arrives(key),
+            Step::TwinNewsArrives(key) => self.twin_news_arrives(key),
+            Step::ProbeArrives(key) => self.probe_arrives(key),
+            Step::ProbeAnswerArrives(key) => self.probe_answer_arrives(key),
+            Step::ProbeTimesOut(key) => self.probe_times_out(key),
+            Step::CallAlarm(index) => {
+                if !self.is_due(step, |world| &mut world.call_alarms[index as usize]) {
+                    return;
+                }
+                self.call_woke(index);
+            }
+            Step::UpstreamAlarm(index) => {
+                if !self.is_due(step, |world| &mut world.upstreams[index as usize].alarm) {
+                    return;
+                }
+                self.upstream_woke(index as usize);
+            }
+            Step::LeafAlarm(index) => {
+                if !self.is_due(step, |world| &mut world.leaves[index as usize].alarm) {
+                    return;
+                }
+                self.leaf_woke(index);
+            }
+            Step::ServerAlarm(index) => {
+                if !self.is_due(step, |world| &mut world.leaves[index as usize].server_alarm) {
+                    return;
+                }
+                self.server_finished(index);
+            }
+            Step::FaultChanges(index) => self.fault_changes(index),
+            Step::NeighbourArrives(index) => self.neighbour_arrives(index),
+        }
+        self.note(step);
+    }
+
+    /// Whether an alarm that came out of the queue is to ring now.
+    fn is_due(&mut self, step: Step, alarm: impl FnOnce(&mut Self) -> &mut Alarm) -> bool {
+        let now = self.now;
+        let rung = alarm(self).rung(now);
+        if let Rung::Later(at) = rung {
+            self.queue.push(at, step);
+        }
+        rung == Rung::Due
+    }
+
+    /// Counts a step and adds it to the log.
+    const fn note(&mut self, step: Step) {
+        self.events += 1;
+        let word = self.now.as_ns() ^ step.as_u64().rotate_left(32);
+        self.log = (self.log.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    /// Sends a message that is about `step`.
+    fn post(&mut self, delay: Duration, step: Step) {
+        let at = self.now + delay;
+        if self.network.constant.is_some() {
+            self.queue.push_in_order(at, step);
+        } else {
+            self.queue.push(at, step);
+        }
+    }
+
+    fn counts_now(&mut self) -> Counts {
+        let now = self.now;
+        let work_ns = self.leaves.iter_mut().map(|leaf| leaf.server.work_ns(now)).sum();
+        Counts { work_ns, elapsed: now.since(Instant::ZERO), ..self.counts }
+    }
+
+    /// A request has ended.
+    fn tally_request(&mut self, age: Duration, answered: bool) {
+        match self.tally.ended(age, answered) {
+            Tallied::Nothing => {}
+            Tallied::WarmUpOver => self.warm_up_counts = self.counts_now(),
+            Tallied::Done => self.done = true,
+        }
+    }
+}

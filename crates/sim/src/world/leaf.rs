@@ -1,0 +1,152 @@
+//! The side of the leaves: attempts arrive, wait, are executed, and answered.
+
+use super::request::{Attempt, Owner, Stage, TwinNews};
+use super::{Step, World};
+use crate::alarm::Alarm;
+use crate::model::{Cancelled, Model};
+use crate::server::Server;
+use crate::slab::Key;
+use curtail_policy::{Decided, Leaf, LeafEffect, LeafEvent, LeafRequestId, Outcome};
+
+/// A leaf's machine and the server behind it.
+#[derive(Debug)]
+pub(super) struct LeafPlace {
+    pub(super) machine: Leaf,
+    pub(super) alarm: Alarm,
+    pub(super) server: Server,
+    pub(super) server_alarm: Alarm,
+}
+
+impl LeafPlace {
+    pub(super) fn new(model: &Model) -> Self {
+        Self {
+            machine: Leaf::new(model.leaf),
+            alarm: Alarm::OFF,
+            server: Server::new(model.cores.map_or(f64::INFINITY, |cores| cores.machine)),
+            server_alarm: Alarm::OFF,
+        }
+    }
+}
+
+const fn leaf_request(key: Key) -> LeafRequestId {
+    LeafRequestId(key.as_u64())
+}
+
+impl World<'_> {
+    pub(super) fn attempt_arrives(&mut self, key: Key) {
+        let attempt = self.attempts.get_mut(key).expect("nothing ends an attempt on its way out");
+        if attempt.stage == Stage::Overtaken {
+            self.attempts.remove(key);
+            return;
+        }
+        attempt.stage = Stage::Queued;
+        let Attempt { server, class, tie, .. } = *attempt;
+        let tie = tie.map(|(id, _)| id);
+        self.leaf_event(server, LeafEvent::Arrived { request: leaf_request(key), class, tie });
+        self.wake_leaf(server);
+    }
+
+    pub(super) fn cancel_arrives(&mut self, key: Key) {
+        // It may have been answered in the meantime.
+        let Some(attempt) = self.attempts.get_mut(key) else { return };
+        let (server, stage) = (attempt.server, attempt.stage);
+        match (stage, self.model.cancelled) {
+            (Stage::Outward, _) => attempt.stage = Stage::Overtaken,
+            (Stage::InService, Cancelled::RunsOn) => attempt.stage = Stage::RunningOn,
+            (Stage::Queued | Stage::InService, _) => {
+                if stage == Stage::InService {
+                    self.leaves[server as usize].server.abort(self.now, key);
+                }
+                self.leaf_event(server, LeafEvent::Gone { request: leaf_request(key) });
+                self.attempts.remove(key);
+                self.wake_leaf(server);
+            }
+            (Stage::Overtaken | Stage::RunningOn | Stage::Homeward, _) => {}
+        }
+    }
+
+    pub(super) fn twin_news_arrives(&mut self, key: Key) {
+        let TwinNews { server, tie } = self.twin_news.remove(key).expect("news arrive once");
+        self.leaf_event(server, LeafEvent::TwinStarted { tie });
+        self.wake_leaf(server);
+    }
+
+    pub(super) fn leaf_woke(&mut self, server: u32) {
+        self.leaf_event(server, LeafEvent::Woke);
+        self.wake_leaf(server);
+    }
+
+    /// One or more executions have ended.
+    pub(super) fn server_finished(&mut self, server: u32) {
+        while let Some(key) = self.leaves[server as usize].server.finish(self.now) {
+            self.leaf_event(server, LeafEvent::Finished { request: leaf_request(key) });
+            let attempt = self.attempts.get_mut(key).expect("what is in service is known");
+            if attempt.owner == Owner::Neighbour || attempt.stage == Stage::RunningOn {
+                self.attempts.remove(key);
+            } else {
+                self.answer(key, Outcome::Good);
+            }
+            self.collect_garbage(server);
+        }
+        self.wake_leaf(server);
+    }
+
+    /// Tells a leaf what happened, and does what it decides. Whoever calls this wakes the leaf afterwards.
+    pub(super) fn leaf_event(&mut self, server: u32, event: LeafEvent) {
+        self.leaves[server as usize].machine.handle(self.now, event);
+        while let Some(Decided { effect, .. }) = self.leaves[server as usize].machine.poll_effect()
+        {
+            match effect {
+                LeafEffect::Start { request } => self.start(server, Key::from_u64(request.0)),
+                LeafEffect::TellTwin { request, tie } => {
+                    let key = Key::from_u64(request.0);
+                    let attempt = self.attempts.get_mut(key).expect("what has started is known");
+                    let (_, twin) = attempt.tie.expect("only a copy of a tie has a twin");
+                    let news = self.twin_news.insert(TwinNews { server: twin, tie });
+                    let delay = self.network.delay();
+                    self.post(delay, Step::TwinNewsArrives(news));
+                }
+                LeafEffect::Drop { request } => {
+                    self.answer(Key::from_u64(request.0), Outcome::TwinStarted);
+                }
+                LeafEffect::Refuse { request } => {
+                    self.answer(Key::from_u64(request.0), Outcome::Refused);
+                }
+            }
+        }
+    }
+
+    /// Sets the alarms of a leaf and its server to when they next have something to do.
+    pub(super) fn wake_leaf(&mut self, server: u32) {
+        let place = &mut self.leaves[server as usize];
+        if let Some(at) = place.alarm.set(place.machine.poll_timeout()) {
+            self.queue.push(at, Step::LeafAlarm(server));
+        }
+        if let Some(at) = place.server_alarm.set(place.server.next_end()) {
+            self.queue.push(at, Step::ServerAlarm(server));
+        }
+    }
+
+    fn start(&mut self, server: u32, key: Key) {
+        let attempt = self.attempts.get_mut(key).expect("what waits is known");
+        attempt.stage = Stage::InService;
+        self.leaves[server as usize].server.start(self.now, key, attempt.service_ns);
+        if attempt.owner != Owner::Neighbour {
+            self.counts.executions += 1;
+        }
+    }
+
+    /// Sends an answer home.
+    fn answer(&mut self, key: Key, outcome: Outcome) {
+        let attempt = self.attempts.get_mut(key).expect("what is answered is known");
+        if attempt.owner == Owner::Neighbour {
+            self.attempts.remove(key);
+            return;
+        }
+        let delay = self.network.delay();
+        attempt.stage = Stage::Homeward;
+        attempt.outcome = outcome;
+        attempt.one_way = (attempt.one_way + delay).mul_f64(0.5);
+        self.post(delay, Step::AnswerArrives(key));
+    }
+}

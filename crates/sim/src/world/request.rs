@@ -1,0 +1,345 @@
+//! The side of the roots: requests arrive, their calls decide, attempts and probes travel.
+
+use super::{Step, World};
+use crate::model::Process;
+use crate::slab::Key;
+use curtail_policy::{
+    ATTEMPTS_MAX, AttemptId, BalanceConfig, Call, Class, Decided, Effect, Event, Load, Outcome,
+    ReplicaId, Request, Tie, TieId, UpstreamConfig, UpstreamEvent,
+};
+use curtail_units::{Duration, Instant};
+
+/// A request that has arrived and is not finished.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RequestPlace {
+    arrived: Instant,
+    /// Calls without an end.
+    pending: u32,
+    failed: bool,
+}
+
+/// A request to one shard.
+#[derive(Clone, Debug)]
+pub(super) struct CallPlace {
+    machine: Call,
+    request: Key,
+    upstream: u32,
+    shard: u32,
+    attempts: [Key; ATTEMPTS_MAX],
+    /// The service time of its first attempt.
+    service_ns: f64,
+    /// Whether all its copies take the same service time.
+    copies_alike: bool,
+    /// The attempt that was answered well, if one was.
+    good: Option<AttemptId>,
+}
+
+/// Where an attempt is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// On its way to the leaf.
+    Outward,
+    /// On its way to the leaf, overtaken by its cancellation.
+    Overtaken,
+    Queued,
+    InService,
+    /// In service although it was cancelled.
+    RunningOn,
+    /// Its answer is on the way to the root.
+    Homeward,
+}
+
+/// Whose attempt it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    Call(Key),
+    /// Somebody outside the model: nobody here waits for the answer.
+    Neighbour,
+}
+
+/// An attempt, from when it is sent until nothing more can come of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attempt {
+    pub(super) owner: Owner,
+    pub(super) id: AttemptId,
+    /// Whose leaf.
+    pub(super) server: u32,
+    pub(super) class: Class,
+    /// Its tie, and the server of its twin.
+    pub(super) tie: Option<(TieId, u32)>,
+    pub(super) service_ns: f64,
+    pub(super) stage: Stage,
+    /// How it was answered, once it is on the way back.
+    pub(super) outcome: Outcome,
+    /// The delay of the message that brought it, later the mean of that and of its answer's.
+    pub(super) one_way: Duration,
+}
+
+/// A probe on its way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Probe {
+    upstream: u32,
+    replica: ReplicaId,
+    server: u32,
+    back: Duration,
+    load: Option<Load>,
+}
+
+/// A message from leaf to leaf.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TwinNews {
+    pub(super) server: u32,
+    pub(super) tie: TieId,
+}
+
+/// When a root gives up a probe.
+pub(super) const fn probe_timeout(policy: &UpstreamConfig) -> Duration {
+    match policy.balance {
+        BalanceConfig::Prequal(prequal) => prequal.probe_timeout,
+        BalanceConfig::RoundRobin
+        | BalanceConfig::Random
+        | BalanceConfig::LeastRequest
+        | BalanceConfig::PeakEwma { .. } => Duration::MAX,
+    }
+}
+
+/// Requests and their calls.
+impl World<'_> {
+    pub(super) fn schedule_request(&mut self) {
+        let arrivals = &self.model.arrivals;
+        let mean_ns = 1e9 / arrivals.per_second;
+        let gap_ns = match arrivals.process {
+            Process::Poisson => mean_ns * self.draws.arrivals.exponential(),
+            Process::Constant => mean_ns,
+        };
+        self.queue.push(self.now + Duration::from_ns_f64(gap_ns), Step::RequestArrives);
+    }
+
+    pub(super) fn request_arrives(&mut self) {
+        self.schedule_request();
+        let model = self.model;
+        let client = match model.clients {
+            1 => 0,
+            clients => self.draws.clients.below(clients as usize),
+        };
+        let first_shard = if model.fan_out < model.shards {
+            self.draws.shards.below(model.shards as usize)
+        } else {
+            0
+        };
+        let request = self.requests.insert(RequestPlace {
+            arrived: self.now,
+            pending: model.fan_out,
+            failed: false,
+        });
+        let shards = model.shards as usize;
+        for nth in 0..model.fan_out as usize {
+            let shard = (first_shard + nth) % shards;
+            self.begin_call(request, client * shards + shard, shard);
+        }
+    }
+
+    fn begin_call(&mut self, request: Key, upstream: usize, shard: usize) {
+        let small = |number: usize| u32::try_from(number).expect("counts of the model are u32");
+        let copies_alike = self.model.copies_alike.get();
+        let key = self.calls.insert(CallPlace {
+            machine: Call::new(Request {
+                class: self.model.class,
+                repeatable: self.model.repeatable,
+            }),
+            request,
+            upstream: small(upstream),
+            shard: small(shard),
+            attempts: [Key::NONE; ATTEMPTS_MAX],
+            service_ns: self.model.service.draw_ns(&mut self.draws.service),
+            copies_alike: copies_alike > 0.0 && self.draws.service.chance(copies_alike),
+            good: None,
+        });
+        if key.index as usize == self.call_alarms.len() {
+            self.call_alarms.push(crate::alarm::Alarm::OFF);
+        }
+        self.counts.calls += 1;
+        self.call_event(key, Event::Arrived);
+    }
+
+    pub(super) fn call_woke(&mut self, index: u32) {
+        if let Some(key) = self.calls.key_at(index) {
+            self.call_event(key, Event::Woke);
+        }
+    }
+
+    /// Tells a call what happened, and does what it decides.
+    fn call_event(&mut self, key: Key, event: Event) {
+        let Some(call) = self.calls.get_mut(key) else { return };
+        let index = call.upstream as usize;
+        call.machine.handle(&mut self.upstreams[index].machine, self.now, event);
+        if let Some(answer) = self.carry_out(index, key) {
+            let call = self.calls.get_mut(key).expect("only finishing a call removes it");
+            // Bodies take no time here: the answer is through as soon as it is given.
+            let ended = Event::Ended { attempt: answer, whole: true };
+            call.machine.handle(&mut self.upstreams[index].machine, self.now, ended);
+            self.carry_out(index, key);
+        }
+        let call = self.calls.get_mut(key).expect("only finishing a call removes it");
+        let wanted = call.machine.poll_timeout();
+        let over = call.machine.is_over();
+        if let Some(at) = self.call_alarms[key.index as usize].set(wanted) {
+            self.queue.push(at, Step::CallAlarm(key.index));
+        }
+        self.wake_upstream(index);
+        if over {
+            self.finish_call(key);
+        }
+    }
+
+    /// Does what an upstream and the call that was just told something have decided. Returns the attempt
+    /// whose answer is given, if one is.
+    fn carry_out(&mut self, upstream: usize, key: Key) -> Option<AttemptId> {
+        let mut answer = None;
+        while let Some(Decided { effect, .. }) = self.upstreams[upstream].machine.poll_effect() {
+            match effect {
+                Effect::Send { attempt, replica, class, tie, .. } => {
+                    self.send(key, (attempt, replica), (class, tie));
+                }
+                Effect::Cancel { attempt } => self.cancel(key, attempt),
+                Effect::Answer { attempt } => answer = Some(attempt),
+                // A call that has failed is over, and finished as such.
+                Effect::Fail { .. } | Effect::Hold => {}
+                Effect::Probe { replica, .. } => self.send_probe(upstream, replica),
+            }
+        }
+        answer
+    }
+
+    fn finish_call(&mut self, key: Key) {
+        let call = self.calls.remove(key).expect("a call is finished once");
+        let request = self.requests.get_mut(call.request).expect("it waits for this call");
+        request.pending -= 1;
+        request.failed |= call.good.is_none();
+        let RequestPlace { arrived, pending, failed } = *request;
+        if pending == 0 {
+            self.requests.remove(call.request);
+            self.tally_request(self.now.since(arrived), !failed);
+        }
+    }
+}
+
+/// Attempts.
+impl World<'_> {
+    fn send(
+        &mut self,
+        call_key: Key,
+        (id, replica): (AttemptId, ReplicaId),
+        (class, tie): (Class, Option<Tie>),
+    ) {
+        let model = self.model;
+        let call = self.calls.get_mut(call_key).expect("only a call that is known sends");
+        let service_ns = if id.0 == 0 || call.copies_alike {
+            call.service_ns
+        } else {
+            model.service.draw_ns(&mut self.draws.copies)
+        };
+        let shard = call.shard;
+        let one_way = self.network.delay();
+        let key = self.attempts.insert(Attempt {
+            owner: Owner::Call(call_key),
+            id,
+            server: model.server(shard, replica.0),
+            class,
+            tie: tie.map(|tie| (tie.id, model.server(shard, tie.twin.0))),
+            service_ns,
+            stage: Stage::Outward,
+            outcome: Outcome::Good,
+            one_way,
+        });
+        call.attempts[id.index()] = key;
+        self.counts.attempts += 1;
+        self.post(one_way, Step::AttemptArrives(key));
+    }
+
+    fn cancel(&mut self, call_key: Key, id: AttemptId) {
+        let call = self.calls.get_mut(call_key).expect("only a call that is known cancels");
+        let key = call.attempts[id.index()];
+        // An answer that was held has left nothing behind to be cancelled.
+        if self.attempts.get_mut(key).is_some() {
+            let delay = self.network.delay();
+            self.post(delay, Step::CancelArrives(key));
+        }
+    }
+
+    pub(super) fn answer_arrives(&mut self, key: Key) {
+        let attempt = self.attempts.remove(key).expect("an attempt is known until it is answered");
+        let Owner::Call(call_key) = attempt.owner else { return };
+        let Some(call) = self.calls.get_mut(call_key) else { return };
+        if attempt.outcome == Outcome::Good {
+            call.good = Some(attempt.id);
+        }
+        let upstream = call.upstream as usize;
+        self.time_message(upstream, attempt.one_way);
+        let event = Event::Answered { attempt: attempt.id, outcome: attempt.outcome };
+        self.call_event(call_key, event);
+    }
+
+    /// Tells an upstream how long messages travel, if it makes use of that.
+    fn time_message(&mut self, upstream: usize, one_way: Duration) {
+        if self.upstreams[upstream].machine.config().tie.is_some() {
+            self.upstream_event(upstream, UpstreamEvent::MessageTimed { one_way });
+        }
+    }
+}
+
+/// Probes, and what else concerns an upstream as a whole.
+impl World<'_> {
+    pub(super) fn upstream_woke(&mut self, index: usize) {
+        self.upstream_event(index, UpstreamEvent::Woke);
+    }
+
+    pub(super) fn wake_upstream(&mut self, index: usize) {
+        let place = &mut self.upstreams[index];
+        if let Some(at) = place.alarm.set(place.machine.poll_timeout()) {
+            let index = u32::try_from(index).expect("counts of the model are u32");
+            self.queue.push(at, Step::UpstreamAlarm(index));
+        }
+    }
+
+    fn upstream_event(&mut self, index: usize, event: UpstreamEvent) {
+        self.upstreams[index].machine.handle(self.now, event);
+        // An upstream by itself does nothing but probe.
+        self.carry_out(index, Key::NONE);
+        self.wake_upstream(index);
+    }
+
+    fn send_probe(&mut self, upstream: usize, replica: ReplicaId) {
+        let upstream = u32::try_from(upstream).expect("counts of the model are u32");
+        let server = self.model.server(upstream % self.model.shards, replica.0);
+        let (out, back) = (self.network.delay(), self.network.delay());
+        let probe = Probe { upstream, replica, server, back, load: None };
+        let key = self.probes.insert(probe);
+        if out + back <= self.probe_timeout {
+            self.post(out, Step::ProbeArrives(key));
+        } else {
+            // The answer would come too late to be looked at.
+            self.queue.push(self.now + self.probe_timeout, Step::ProbeTimesOut(key));
+        }
+    }
+
+    pub(super) fn probe_arrives(&mut self, key: Key) {
+        let probe = self.probes.get_mut(key).expect("a probe is known until it is over");
+        probe.load = Some(self.leaves[probe.server as usize].machine.load(self.now));
+        let back = probe.back;
+        self.post(back, Step::ProbeAnswerArrives(key));
+    }
+
+    pub(super) fn probe_answer_arrives(&mut self, key: Key) {
+        let Probe { upstream, replica, load, .. } =
+            self.probes.remove(key).expect("a probe is known until it is over");
+        let load = load.expect("a probe that is answered was at its leaf");
+        self.upstream_event(upstream as usize, UpstreamEvent::ProbeAnswered { replica, load });
+    }
+
+    pub(super) fn probe_times_out(&mut self, key: Key) {
+        let Probe { upstream, replica, .. } =
+            self.probes.remove(key).expect("a probe is known until it is over");
+        self.upstream_event(upstream as usize, UpstreamEvent::ProbeTimedOut { replica });
+    }
+}
