@@ -1,10 +1,13 @@
-//! A snapshot as the text that Prometheus scrapes (OpenMetrics 1.0).
+//! A snapshot as the text that Prometheus scrapes (`OpenMetrics` 1.0).
 //!
 //! `prometheus-client` writes the format; the numbers are our own, so there are no metric objects.
 
 use super::catalogue::{self as table, Metric};
 use super::labels::Counts;
-use super::snapshot::{ConnectionsSnapshot, Snapshot, UpstreamSnapshot};
+use super::leaf::LeafCounts;
+use super::snapshot::{ConnectionsSnapshot, Snapshot};
+use super::upstream::UpstreamCounts;
+use crate::trail::ConnectPhases;
 use curtail_sketch::Histogram;
 use curtail_units::Duration;
 use prometheus_client::collector::Collector;
@@ -30,9 +33,6 @@ const BOUNDS: [Duration; 30] = {
     bounds
 };
 
-/// Label names and values.
-type Labels<'a> = [(&'a str, &'a str)];
-
 impl Collector for Snapshot {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut out = Out { encoder };
@@ -50,225 +50,203 @@ impl Collector for Snapshot {
 /// One function for each part of the proxy, each in the order of the table.
 impl Snapshot {
     fn requests(&self, out: &mut Out<'_>) -> fmt::Result {
-        self.by_label(out, &table::REQUESTS, "status", |u| &u.counts.requests)?;
-        let mut durations = out.family(&table::REQUEST_DURATION)?;
-        for upstream in &self.upstreams {
-            durations.histogram(&[("upstream", &upstream.name)], &upstream.counts.latency)?;
-        }
-        self.by_label(out, &table::ANSWERS, "reason", |u| &u.counts.answers)?;
-        self.by_label(out, &table::REQUESTS_FAILED, "reason", |u| &u.counts.failed)
+        out.counts(&table::REQUESTS, self.by_upstream("status", |u| &u.requests))?;
+        out.histograms(
+            &table::REQUEST_DURATION,
+            self.upstreams.iter().map(|u| (("upstream", &*u.name), &u.counts.latency)),
+        )?;
+        out.counts(&table::ANSWERS, self.by_upstream("reason", |u| &u.answers))?;
+        out.counts(&table::REQUESTS_FAILED, self.by_upstream("reason", |u| &u.failed))
     }
 
     fn attempts(&self, out: &mut Out<'_>) -> fmt::Result {
-        self.by_label(out, &table::ATTEMPTS, "reason", |u| &u.counts.sent)?;
-        self.by_label(out, &table::ATTEMPTS_ANSWERED, "outcome", |u| &u.counts.attempts_answered)?;
-        self.by_label(out, &table::ATTEMPTS_FAILED, "failure", |u| &u.counts.attempts_failed)?;
-        self.by_label(out, &table::ATTEMPTS_CANCELLED, "reason", |u| &u.counts.cancelled)
+        out.counts(&table::ATTEMPTS, self.by_upstream("reason", |u| &u.sent))?;
+        let answered = self.by_upstream("outcome", |u| &u.attempts_answered);
+        out.counts(&table::ATTEMPTS_ANSWERED, answered)?;
+        let failed = self.by_upstream("failure", |u| &u.attempts_failed);
+        out.counts(&table::ATTEMPTS_FAILED, failed)?;
+        out.counts(&table::ATTEMPTS_CANCELLED, self.by_upstream("reason", |u| &u.cancelled))
     }
 
     fn remedies(&self, out: &mut Out<'_>) -> fmt::Result {
-        self.by_label(out, &table::DECISIONS_AGAINST, "reason", |u| &u.counts.held)?;
-        self.by_label(out, &table::PROBES, "reason", |u| &u.counts.probes)?;
-        let mut delays = out.family(&table::HEDGE_DELAY)?;
-        for upstream in &self.upstreams {
-            if let Some(delay) = upstream.hedge_delay {
-                delays.gauge(&[("upstream", &upstream.name)], delay.as_secs_f64())?;
-            }
-        }
-        let mut requests = out.family(&table::BUDGET_REQUESTS)?;
-        for upstream in &self.upstreams {
-            requests.gauge(&[("upstream", &upstream.name)], upstream.budget.0)?;
-        }
-        let mut extra = out.family(&table::BUDGET_EXTRA)?;
-        for upstream in &self.upstreams {
-            extra.gauge(&[("upstream", &upstream.name)], upstream.budget.1)?;
-        }
-        let mut in_flight = out.family(&table::IN_FLIGHT)?;
-        for upstream in &self.upstreams {
-            for replica in &upstream.replicas {
-                let authority = &replica.connections.authority;
-                let labels = [("upstream", &*upstream.name), ("replica", authority)];
-                in_flight.gauge(&labels, replica.in_flight)?;
-            }
-        }
-        Ok(())
+        out.counts(&table::DECISIONS_AGAINST, self.by_upstream("reason", |u| &u.held))?;
+        out.counts(&table::PROBES, self.by_upstream("reason", |u| &u.probes))?;
+        let upstreams = || self.upstreams.iter().map(|u| ([("upstream", &*u.name)], u));
+        let delays = upstreams().filter_map(|(labels, u)| Some((labels, u.hedge_delay?)));
+        out.gauges(&table::HEDGE_DELAY, delays.map(|(labels, d)| (labels, d.as_secs_f64())))?;
+        let budgets = || upstreams().map(|(labels, u)| (labels, u.budget));
+        out.gauges(&table::BUDGET_REQUESTS, budgets().map(|(labels, (all, _))| (labels, all)))?;
+        out.gauges(&table::BUDGET_EXTRA, budgets().map(|(labels, (_, extra))| (labels, extra)))?;
+        let replicas = upstreams().flat_map(|([upstream], u)| {
+            u.replicas.iter().map(move |replica| {
+                let authority = &*replica.connections.authority;
+                ([upstream, ("replica", authority)], replica.in_flight)
+            })
+        });
+        out.gauges(&table::IN_FLIGHT, replicas)
     }
 
     fn connections(&self, out: &mut Out<'_>) -> fmt::Result {
-        let mut open = out.family(&table::CONNECTIONS_OPEN)?;
-        self.each_address(|labels, to| open.gauge(labels, to.counts.open))?;
-        let mut idle = out.family(&table::CONNECTIONS_IDLE)?;
-        self.each_address(|labels, to| idle.gauge(labels, to.idle))?;
-        let mut opened = out.family(&table::CONNECTIONS_OPENED)?;
-        self.each_address(|labels, to| opened.counter(labels, to.counts.opened))?;
-        let mut failed = out.family(&table::CONNECTIONS_FAILED)?;
-        self.each_address(|labels, to| failed.counter(labels, to.counts.failed))?;
-        let mut connect = out.family(&table::CONNECT)?;
-        self.each_address(|&[owner, replica], to| {
-            let phases = to.counts.phases;
-            let phases = [("lookup", phases.lookup), ("tcp", phases.tcp), ("tls", phases.tls)];
-            phases.into_iter().try_for_each(|(phase, time)| {
-                connect.counter(&[owner, replica, ("phase", phase)], time.as_secs_f64())
-            })
-        })
+        let each = || self.addresses().map(|(labels, to)| (labels, to, &to.counts));
+        out.gauges(&table::CONNECTIONS_OPEN, each().map(|(labels, _, c)| (labels, c.open)))?;
+        out.gauges(&table::CONNECTIONS_IDLE, each().map(|(labels, to, _)| (labels, to.idle)))?;
+        out.counters(&table::CONNECTIONS_OPENED, each().map(|(labels, _, c)| (labels, c.opened)))?;
+        out.counters(&table::CONNECTIONS_FAILED, each().map(|(labels, _, c)| (labels, c.failed)))?;
+        let phases = each().flat_map(|([owner, replica], _, counts)| {
+            let ConnectPhases { lookup, tcp, tls } = counts.phases;
+            [("lookup", lookup), ("tcp", tcp), ("tls", tls)]
+                .map(|(phase, time)| ([owner, replica, ("phase", phase)], time.as_secs_f64()))
+        });
+        out.counters(&table::CONNECT, phases)
     }
 
     fn leaves(&self, out: &mut Out<'_>) -> fmt::Result {
-        let mut queue_len = out.family(&table::LEAF_QUEUE_LEN)?;
-        for leaf in &self.leaves {
-            queue_len.gauge(&[("leaf", &leaf.name)], leaf.queue_len)?;
-        }
-        let mut in_service = out.family(&table::LEAF_IN_SERVICE)?;
-        for leaf in &self.leaves {
-            in_service.gauge(&[("leaf", &leaf.name)], leaf.in_service)?;
-        }
-        let by_reason = [
-            (&table::LEAF_STARTED, 0),
-            (&table::LEAF_REFUSED, 1),
-            (&table::LEAF_DROPPED, 2),
-            (&table::LEAF_TWINS_TOLD, 3),
-        ];
-        for (metric, place) in by_reason {
-            let mut family = out.family(metric)?;
-            for leaf in &self.leaves {
-                let counts = &leaf.counts;
-                let counts =
-                    [&counts.started, &counts.refused, &counts.dropped, &counts.twins_told];
-                family.counters(("leaf", &leaf.name), "reason", counts[place])?;
-            }
-        }
-        let mut waits = out.family(&table::LEAF_WAIT)?;
-        for leaf in &self.leaves {
-            waits.histogram(&[("leaf", &leaf.name)], &leaf.counts.waited)?;
-        }
-        Ok(())
+        let each = || self.leaves.iter().map(|leaf| (("leaf", &*leaf.name), leaf));
+        let queues = each().map(|(name, leaf)| ([name], leaf.queue_len));
+        out.gauges(&table::LEAF_QUEUE_LEN, queues)?;
+        let in_service = each().map(|(name, leaf)| ([name], leaf.in_service));
+        out.gauges(&table::LEAF_IN_SERVICE, in_service)?;
+        let by_reason = |counts: fn(&LeafCounts) -> &Counts| {
+            each().map(move |(name, leaf)| (name, "reason", counts(&leaf.counts)))
+        };
+        out.counts(&table::LEAF_STARTED, by_reason(|counts| &counts.started))?;
+        out.counts(&table::LEAF_REFUSED, by_reason(|counts| &counts.refused))?;
+        out.counts(&table::LEAF_DROPPED, by_reason(|counts| &counts.dropped))?;
+        out.counts(&table::LEAF_TWINS_TOLD, by_reason(|counts| &counts.twins_told))?;
+        out.histograms(&table::LEAF_WAIT, each().map(|(name, leaf)| (name, &leaf.counts.waited)))
     }
 
     fn listeners(&self, out: &mut Out<'_>) -> fmt::Result {
-        let mut open = out.family(&table::CLIENTS_OPEN)?;
-        for (name, counts) in &self.listeners {
-            open.gauge(&[("listener", name)], counts.open)?;
-        }
-        let mut accepted = out.family(&table::CLIENTS_ACCEPTED)?;
-        for (name, counts) in &self.listeners {
-            accepted.counter(&[("listener", name)], counts.accepted)?;
-        }
-        let mut refused = out.family(&table::CLIENTS_REFUSED)?;
-        for (name, counts) in &self.listeners {
-            refused.counter(&[("listener", name)], counts.refused)?;
-        }
-        let mut unrouted = out.family(&table::UNROUTED)?;
-        for (name, counts) in &self.listeners {
-            unrouted.counter(&[("listener", name)], counts.unrouted)?;
-        }
-        Ok(())
+        let each = || self.listeners.iter().map(|(name, c)| ([("listener", &**name)], c));
+        out.gauges(&table::CLIENTS_OPEN, each().map(|(labels, c)| (labels, c.open)))?;
+        out.counters(&table::CLIENTS_ACCEPTED, each().map(|(labels, c)| (labels, c.accepted)))?;
+        out.counters(&table::CLIENTS_REFUSED, each().map(|(labels, c)| (labels, c.refused)))?;
+        out.counters(&table::UNROUTED, each().map(|(labels, c)| (labels, c.unrouted)))
     }
 
     fn telemetry(&self, out: &mut Out<'_>) -> fmt::Result {
         if let Some(spans) = &self.spans {
-            out.family(&table::SPANS_RECORDED)?.counter(&[], spans.recorded)?;
-            out.family(&table::SPANS_SENT)?.counter(&[], spans.sent)?;
-            let mut dropped = out.family(&table::SPANS_DROPPED)?;
-            dropped.counter(&[("cause", "buffer_full")], spans.dropped)?;
-            dropped.counter(&[("cause", "undelivered")], spans.undelivered)?;
-            dropped.counter(&[("cause", "rejected")], spans.rejected)?;
-            out.family(&table::SPAN_EXPORTS_FAILED)?.counter(&[], spans.exports_failed)?;
+            out.counters(&table::SPANS_RECORDED, [([], spans.recorded)])?;
+            out.counters(&table::SPANS_SENT, [([], spans.sent)])?;
+            let causes = [
+                ("buffer_full", spans.dropped),
+                ("undelivered", spans.undelivered),
+                ("rejected", spans.rejected),
+            ];
+            let dropped = causes.map(|(cause, count)| ([("cause", cause)], count));
+            out.counters(&table::SPANS_DROPPED, dropped)?;
+            out.counters(&table::SPAN_EXPORTS_FAILED, [([], spans.exports_failed)])?;
         }
-        if let Some(lost) = self.journal_lost {
-            out.family(&table::JOURNAL_LOST)?.counter(&[], lost)?;
+        match self.journal_lost {
+            Some(lost) => out.counters(&table::JOURNAL_LOST, [([], lost)]),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn process(&self, out: &mut Out<'_>) -> fmt::Result {
-        let mut reloads = out.family(&table::CONFIG_RELOADS)?;
-        reloads.counter(&[("result", "ok")], self.process.reloads_ok)?;
-        reloads.counter(&[("result", "failed")], self.process.reloads_failed)?;
-        let broken = self.process.invariants_broken;
-        out.family(&table::INVARIANTS_BROKEN)?.counter(&[], broken)?;
-        out.family(&table::BUILD)?.info(&[("version", env!("CARGO_PKG_VERSION"))])?;
-        if let Some(cpu) = self.usage.cpu {
-            out.family(&table::PROCESS_CPU)?.counter(&[], cpu.as_secs_f64())?;
-        }
-        if let Some(resident) = self.usage.resident {
-            out.family(&table::PROCESS_MEMORY)?.gauge(&[], resident.get())?;
-        }
-        let started = Duration::from_ns(self.started_unix_ns);
-        out.family(&table::PROCESS_START)?.gauge(&[], started.as_secs_f64())
+        let results = [("ok", self.process.reloads_ok), ("failed", self.process.reloads_failed)];
+        let reloads = results.map(|(result, count)| ([("result", result)], count));
+        out.counters(&table::CONFIG_RELOADS, reloads)?;
+        out.counters(&table::INVARIANTS_BROKEN, [([], self.process.invariants_broken)])?;
+        out.info(&table::BUILD, &[("version", env!("CARGO_PKG_VERSION"))])?;
+        let cpu = self.usage.cpu.map(|cpu| ([], cpu.as_secs_f64()));
+        out.counters(&table::PROCESS_CPU, cpu)?;
+        let resident = self.usage.resident.map(|resident| ([], resident.get()));
+        out.gauges(&table::PROCESS_MEMORY, resident)?;
+        let started = Duration::from_ns(self.started_unix_ns).as_secs_f64();
+        out.gauges(&table::PROCESS_START, [([], started)])
     }
 
-    /// A counter of every upstream, split by a second label.
-    fn by_label(
-        &self,
-        out: &mut Out<'_>,
-        metric: &'static Metric,
-        label: &str,
-        counts: impl Fn(&UpstreamSnapshot) -> &Counts,
-    ) -> fmt::Result {
-        let mut family = out.family(metric)?;
-        for upstream in &self.upstreams {
-            family.counters(("upstream", &upstream.name), label, counts(upstream))?;
-        }
-        Ok(())
+    /// A count of every upstream that a second label splits.
+    fn by_upstream<'a>(
+        &'a self,
+        label: &'a str,
+        counts: impl Fn(&UpstreamCounts) -> &Counts + 'a,
+    ) -> impl Iterator<Item = ((&'a str, &'a str), &'a str, &'a Counts)> {
+        let upstreams = self.upstreams.iter();
+        upstreams.map(move |u| (("upstream", &*u.name), label, counts(&u.counts)))
     }
 
     /// Every address that is connected to, with the labels that name it.
-    fn each_address(
-        &self,
-        mut show: impl FnMut(&[(&str, &str); 2], &ConnectionsSnapshot) -> fmt::Result,
-    ) -> fmt::Result {
+    fn addresses(&self) -> impl Iterator<Item = ([(&str, &str); 2], &ConnectionsSnapshot)> {
         let replicas = self.upstreams.iter().flat_map(|upstream| {
-            let to_address = |replica| (("upstream", &*upstream.name), replica);
-            upstream.replicas.iter().map(|replica| &replica.connections).map(to_address)
+            let replicas = upstream.replicas.iter().map(|replica| &replica.connections);
+            replicas.map(|to| (("upstream", &*upstream.name), to))
         });
         let servers = self.leaves.iter().map(|leaf| (("leaf", &*leaf.name), &leaf.server));
-        replicas
-            .chain(servers)
-            .try_for_each(|(owner, to)| show(&[owner, ("replica", &*to.authority)], to))
+        replicas.chain(servers).map(|(owner, to)| ([owner, ("replica", &*to.authority)], to))
     }
 }
 
-/// The exposition as it is written.
+/// A label's name and value.
+type Label<'a> = (&'a str, &'a str);
+
+/// The exposition as it is written, one metric with all its series at a time.
 struct Out<'a> {
     encoder: DescriptorEncoder<'a>,
 }
 
-/// One metric, of which the series follow.
-struct Family<'a> {
-    encoder: MetricEncoder<'a>,
-}
-
 impl Out<'_> {
-    fn family(&mut self, metric: &'static Metric) -> Result<Family<'_>, fmt::Error> {
-        let Metric { base, unit, kind, help, .. } = metric;
-        let encoder = self.encoder.encode_descriptor(base, help, unit.as_ref(), *kind)?;
-        Ok(Family { encoder })
-    }
-}
-
-impl Family<'_> {
-    fn counter(&mut self, labels: &Labels<'_>, value: impl EncodeCounterValue) -> fmt::Result {
+    fn counters<'a, const N: usize, V: EncodeCounterValue>(
+        &mut self,
+        metric: &Metric,
+        series: impl IntoIterator<Item = ([Label<'a>; N], V)>,
+    ) -> fmt::Result {
         let exemplar = None::<&Exemplar<NoLabelSet, f64>>;
-        self.encoder.encode_family(&labels)?.encode_counter(&value, exemplar)
+        let mut family = self.family(metric)?;
+        series.into_iter().try_for_each(|(labels, value)| match N {
+            0 => family.encode_counter(&value, exemplar),
+            _ => family.encode_family(&labels)?.encode_counter(&value, exemplar),
+        })
     }
 
-    /// Counters that one more label tells apart.
-    fn counters(&mut self, owner: (&str, &str), label: &str, counts: &Counts) -> fmt::Result {
-        counts.iter().try_for_each(|(name, count)| self.counter(&[owner, (label, *name)], *count))
+    /// Counters that one more label splits: its name, and its values with their counts.
+    fn counts<'a>(
+        &mut self,
+        metric: &Metric,
+        series: impl Iterator<Item = (Label<'a>, &'a str, &'a Counts)>,
+    ) -> fmt::Result {
+        let split = series.flat_map(|(owner, label, counts)| {
+            counts.iter().map(move |&(value, count)| ([owner, (label, value)], count))
+        });
+        self.counters(metric, split)
     }
 
-    fn gauge(&mut self, labels: &Labels<'_>, value: impl EncodeGaugeValue) -> fmt::Result {
-        self.encoder.encode_family(&labels)?.encode_gauge(&value)
+    fn gauges<'a, const N: usize, V: EncodeGaugeValue>(
+        &mut self,
+        metric: &Metric,
+        series: impl IntoIterator<Item = ([Label<'a>; N], V)>,
+    ) -> fmt::Result {
+        let mut family = self.family(metric)?;
+        series.into_iter().try_for_each(|(labels, value)| match N {
+            0 => family.encode_gauge(&value),
+            _ => family.encode_family(&labels)?.encode_gauge(&value),
+        })
     }
 
-    fn histogram(&mut self, labels: &Labels<'_>, durations: &Histogram) -> fmt::Result {
-        let (sum, count) = (durations.sum_secs_f64(), durations.count());
-        let mut series = self.encoder.encode_family(&labels)?;
-        series.encode_histogram::<NoLabelSet>(sum, count, &onto_bounds(durations), None)
+    fn histograms<'a>(
+        &mut self,
+        metric: &Metric,
+        series: impl Iterator<Item = (Label<'a>, &'a Histogram)>,
+    ) -> fmt::Result {
+        let mut family = self.family(metric)?;
+        for (label, durations) in series {
+            let (sum, count) = (durations.sum_secs_f64(), durations.count());
+            let buckets = onto_bounds(durations);
+            family
+                .encode_family(&[label])?
+                .encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
+        }
+        Ok(())
     }
 
-    fn info(&mut self, labels: &Labels<'_>) -> fmt::Result {
-        self.encoder.encode_info(&labels)
+    fn info(&mut self, metric: &Metric, labels: &[Label<'_>]) -> fmt::Result {
+        self.family(metric)?.encode_info(&labels)
+    }
+
+    fn family<'s>(&'s mut self, metric: &'s Metric) -> Result<MetricEncoder<'s>, fmt::Error> {
+        let Metric { base, unit, kind, help, .. } = metric;
+        self.encoder.encode_descriptor(base, help, unit.as_ref(), *kind)
     }
 }
 

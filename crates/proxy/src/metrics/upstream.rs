@@ -52,6 +52,7 @@ impl Default for UpstreamMetrics {
                 "tie_first",
                 "tie_second",
                 "tie_first_lost",
+                "tie_started_lost",
                 "retry",
             ]),
             cancelled: CountBy::usually(&[
