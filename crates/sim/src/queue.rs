@@ -44,16 +44,7 @@ impl<T: Copy> Queue<T> {
     pub(crate) fn push(&mut self, at: Instant, item: T) {
         let entry = self.entry(at, item);
         self.heap.push(entry);
-        let mut hole = self.heap.len() - 1;
-        while hole > 0 {
-            let parent = (hole - 1) / CHILDREN;
-            if self.heap[parent].key() <= entry.key() {
-                break;
-            }
-            self.heap[hole] = self.heap[parent];
-            hole = parent;
-        }
-        self.heap[hole] = entry;
+        self.sift_up(self.heap.len() - 1, entry);
     }
 
     /// Schedules `item` for `at`, which no entry of the lane may be later than.
@@ -85,23 +76,43 @@ impl<T: Copy> Queue<T> {
     }
 
     fn pop_heap(&mut self) -> Option<Entry<T>> {
-        let moving = self.heap.pop()?;
-        let Some(&first) = self.heap.first() else { return Some(moving) };
+        let last = self.heap.pop()?;
+        let Some(&first) = self.heap.first() else { return Some(last) };
+        // The hole goes all the way down, and the last entry up from there: it is nearly always one of the
+        // latest, so comparing it on the way down would be for nothing.
         let mut hole = 0;
-        loop {
-            let children = hole * CHILDREN + 1;
-            let end = (children + CHILDREN).min(self.heap.len());
-            let Some(least) = (children..end).min_by_key(|child| self.heap[*child].key()) else {
-                break;
-            };
-            if moving.key() <= self.heap[least].key() {
-                break;
-            }
+        while let Some(least) = self.least_child(hole) {
             self.heap[hole] = self.heap[least];
             hole = least;
         }
-        self.heap[hole] = moving;
+        self.sift_up(hole, last);
         Some(first)
+    }
+
+    /// The child of `parent` that is due first.
+    fn least_child(&self, parent: usize) -> Option<usize> {
+        let first = parent * CHILDREN + 1;
+        let children = self.heap.get(first..)?;
+        if let Some([a, b, c, d]) = children.first_chunk::<CHILDREN>() {
+            // A tournament without branches: which child is least cannot be predicted.
+            let (ab, cd) = (usize::from(b.key() < a.key()), 2 + usize::from(d.key() < c.key()));
+            let cd_is_less = children[cd].key() < children[ab].key();
+            return Some(first + if cd_is_less { cd } else { ab });
+        }
+        (first..self.heap.len()).min_by_key(|child| self.heap[*child].key())
+    }
+
+    /// Puts `entry` into `hole` or, while it is due before the parent, further up.
+    fn sift_up(&mut self, mut hole: usize, entry: Entry<T>) {
+        while hole > 0 {
+            let parent = (hole - 1) / CHILDREN;
+            if self.heap[parent].key() <= entry.key() {
+                break;
+            }
+            self.heap[hole] = self.heap[parent];
+            hole = parent;
+        }
+        self.heap[hole] = entry;
     }
 }
 

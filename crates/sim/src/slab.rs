@@ -71,15 +71,22 @@ impl<T> Slab<T> {
         place.value.is_some().then_some(Key { index, generation: place.generation })
     }
 
-    pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
-        let place = self.places.get_mut(key.index as usize)?;
-        if place.generation != key.generation {
-            return None;
-        }
-        let value = place.value.take()?;
-        place.generation = place.generation.wrapping_add(1);
-        self.free.push(key.index);
+    pub(crate) fn remove(&mut self, key: Key) -> Option<T>
+    where
+        T: Copy,
+    {
+        let value = *self.get_mut(key)?;
+        self.free(key);
         Some(value)
+    }
+
+    /// Empties a place; large values need not be moved out for that.
+    pub(crate) fn free(&mut self, key: Key) {
+        let Some(place) = self.places.get_mut(key.index as usize) else { return };
+        if place.generation == key.generation && place.value.take().is_some() {
+            place.generation = place.generation.wrapping_add(1);
+            self.free.push(key.index);
+        }
     }
 }
 

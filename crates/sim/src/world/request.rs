@@ -212,13 +212,15 @@ impl World<'_> {
     }
 
     fn finish_call(&mut self, key: Key) {
-        let call = self.calls.remove(key).expect("a call is finished once");
-        let request = self.requests.get_mut(call.request).expect("it waits for this call");
+        let call = self.calls.get_mut(key).expect("a call is finished once");
+        let (request_key, failed) = (call.request, call.good.is_none());
+        self.calls.free(key);
+        let request = self.requests.get_mut(request_key).expect("it waits for this call");
         request.pending -= 1;
-        request.failed |= call.good.is_none();
+        request.failed |= failed;
         let RequestPlace { arrived, pending, failed } = *request;
         if pending == 0 {
-            self.requests.remove(call.request);
+            self.requests.remove(request_key);
             self.tally_request(self.now.since(arrived), !failed);
         }
     }
