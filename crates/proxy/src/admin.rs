@@ -7,7 +7,11 @@
 //! | `/metrics` | Prometheus text |
 //! | `/state` | JSON: every upstream, replica and leaf as the policies see them now |
 
-use crate::metrics;
+use crate::driver::{Replica, Upstream};
+use crate::leaf::Leaf;
+use crate::metrics::{
+    self, ConnectionsSnapshot, LeafSnapshot, ReplicaSnapshot, Snapshot, UpstreamSnapshot, Usage,
+};
 use crate::worker::Worker;
 use bytes::Bytes;
 use curtail_policy::ReplicaId;
@@ -81,7 +85,7 @@ fn answer(worker: &Worker, request: &Request<Incoming>) -> Response<Full<Bytes>>
         }
         "/readyz" => text(StatusCode::OK, "ready\n"),
         "/metrics" => {
-            let mut response = text(StatusCode::OK, metrics::render(&worker.shared));
+            let mut response = text(StatusCode::OK, metrics::render(snapshot(worker)));
             let kind = HeaderValue::from_static(metrics::CONTENT_TYPE);
             response.headers_mut().insert(header::CONTENT_TYPE, kind);
             response
@@ -100,6 +104,55 @@ fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
     response
+}
+
+/// Everything that is counted.
+fn snapshot(worker: &Worker) -> Snapshot {
+    let site = worker.shared.site.load_full();
+    let lasting = &worker.shared.lasting;
+    let connections = |replica: &Replica| ConnectionsSnapshot {
+        authority: replica.authority.clone(),
+        counts: replica.metrics.read(),
+        idle: replica.pools().iter().map(|pool| pool.idle_len()).sum(),
+    };
+    let upstream = |upstream: &Arc<Upstream>| {
+        upstream.look(|machine, now| UpstreamSnapshot {
+            name: upstream.config.name.clone(),
+            counts: upstream.metrics.read(),
+            hedge_delay: machine.hedge_delay(now),
+            budget: machine.budget_counts(now),
+            replicas: upstream
+                .replicas
+                .iter()
+                .zip(0..)
+                .map(|(replica, id)| ReplicaSnapshot {
+                    in_flight: machine.in_flight(ReplicaId(id)),
+                    connections: connections(replica),
+                })
+                .collect(),
+        })
+    };
+    let leaf = |leaf: &Arc<Leaf>| {
+        let (queue_len, in_service) =
+            leaf.look(|machine| (machine.queue_len(), machine.in_service()));
+        LeafSnapshot {
+            name: leaf.config.name.clone(),
+            counts: leaf.metrics.read(),
+            queue_len,
+            in_service,
+            server: connections(&leaf.server.replicas[0]),
+        }
+    };
+    Snapshot {
+        upstreams: site.upstreams.iter().map(upstream).collect(),
+        leaves: site.leaves.iter().map(leaf).collect(),
+        listeners: lasting.listeners.iter().map(|(n, m)| (n.clone(), m.read())).collect(),
+        process: lasting.process.read(),
+        usage: Usage::now(),
+        started_unix_ns: lasting.clock.unix_ns(curtail_units::Instant::ZERO),
+        spans: lasting.spans.as_ref().map(|spans| spans.counts()),
+        journal_lost: lasting.journal.as_ref().map(|journal| journal.lost()),
+    }
 }
 
 /// Everything as the policies see it now.

@@ -157,6 +157,7 @@ fn reload(args: &ProxyArgs, running: &Running) {
     match taken {
         Ok(()) => tracing::info!(file = %file.display(), "configuration reloaded"),
         Err(why) => {
+            running.reload_failed();
             tracing::error!("configuration not reloaded, the old one goes on:\n{why}");
         }
     }

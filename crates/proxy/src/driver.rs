@@ -185,6 +185,7 @@ impl Driver {
     pub(crate) fn handle(&mut self, event: Event, effects: &mut Effects) -> Instant {
         let mut root = self.upstream.lock();
         let now = self.upstream.clock.now();
+        self.upstream.metrics.told(&event);
         self.call.handle(&mut root.machine, now, event);
         let decided = root.drain(effects);
         if let Some((journal, machine)) = &root.journal {

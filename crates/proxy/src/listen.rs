@@ -12,6 +12,7 @@ use crate::StartError;
 use crate::answer::AnswerBody;
 use crate::config::Limits;
 use crate::leaf::Leaf;
+use crate::metrics::ListenerMetrics;
 use crate::request::{Client, answer};
 use crate::worker::{ConnectionCount, Worker};
 use http::{HeaderValue, Request, Response};
@@ -55,6 +56,7 @@ pub(crate) struct Listener {
     pub(crate) tls: Option<TlsAcceptor>,
     pub(crate) leaf: Option<Arc<Leaf>>,
     pub(crate) limits: Limits,
+    pub(crate) metrics: Arc<ListenerMetrics>,
 }
 
 /// A connection on its way to its worker.
@@ -149,11 +151,12 @@ async fn hand_over(
 /// Serves one connection to its end.
 pub(crate) async fn serve(worker: Arc<Worker>, handed: Handed) {
     let Handed { stream, peer, listener, permit } = handed;
-    let _counted = (ConnectionCount::new(&worker), permit);
+    let _counted = (ConnectionCount::new(&worker, &listener.metrics), permit);
     let client = Arc::new(Client {
         address: HeaderValue::from_str(&peer.ip().to_string()).expect("an address is plain text"),
         tls: listener.tls.is_some(),
         leaf: listener.leaf.clone(),
+        metrics: Arc::clone(&listener.metrics),
     });
     let Ok(stream) = TcpStream::from_std(stream) else { return };
     // Until the first request is under way, the client is held to the time of a header.

@@ -4,6 +4,7 @@ use crate::answer::{Answer, AnswerBody, Ending, HeldBody};
 use crate::body::{ClientFault, Replay};
 use crate::driver::Upstream;
 use crate::leaf::{Admission, Leaf, Place, TWIN_STARTED_PATH};
+use crate::metrics::ListenerMetrics;
 use crate::root::{self, NoAnswer, Outgoing};
 use crate::site::Site;
 use crate::trail::{Destination, RequestEnd, Trail};
@@ -25,6 +26,7 @@ pub(crate) struct Client {
     pub(crate) tls: bool,
     /// The leaf that listens there; [`None`] on a listener of the root.
     pub(crate) leaf: Option<Arc<Leaf>>,
+    pub(crate) metrics: Arc<ListenerMetrics>,
 }
 
 /// Answers a request; an error of ours is an answer too.
@@ -49,6 +51,7 @@ pub(crate) async fn answer(
         return refuse(&worker, trail, StatusCode::NOT_IMPLEMENTED, "connect_unsupported");
     }
     let Some((upstream, idempotent)) = destination(&site, &client, &parts, &mut trail) else {
+        client.metrics.unrouted();
         return refuse(&worker, trail, StatusCode::NOT_FOUND, "no_route");
     };
     let class = trail.destination.as_ref().map_or_else(Class::default, |d| d.class);
@@ -63,11 +66,11 @@ pub(crate) async fn answer(
     let (protocol, upgraded) = upgrade.unzip();
     let outgoing = outgoing(&site, &client, parts, body, (class, idempotent), protocol);
     let body = outgoing.body.clone();
-    match root::exchange(&worker, upstream, outgoing, trail).await {
+    match root::exchange(&worker, Arc::clone(&upstream), outgoing, trail).await {
         Ok(answer) => give(&worker, answer, place, upgraded),
         Err((no_answer, trail)) => {
             drop((place, body));
-            no_answer_response(&worker, no_answer, *trail)
+            no_answer_response(&worker, &upstream, no_answer, *trail)
         }
     }
 }
@@ -221,7 +224,12 @@ fn refuse(
     own(status, error)
 }
 
-fn no_answer_response(worker: &Worker, why: NoAnswer, trail: Trail) -> Response<AnswerBody> {
+fn no_answer_response(
+    worker: &Worker,
+    upstream: &Upstream,
+    why: NoAnswer,
+    trail: Trail,
+) -> Response<AnswerBody> {
     let (status, error) = match why {
         NoAnswer::Client(ClientFault::Slow) => (StatusCode::REQUEST_TIMEOUT, "client_slow"),
         NoAnswer::Client(ClientFault::Broken) => (StatusCode::BAD_REQUEST, "client_broken"),
@@ -240,6 +248,7 @@ fn no_answer_response(worker: &Worker, why: NoAnswer, trail: Trail) -> Response<
             (status, root::name(why))
         }
     };
+    upstream.metrics.ended(Some(status), upstream.clock.now().since(trail.started));
     refuse(worker, trail, status, error)
 }
 

@@ -5,6 +5,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::journal::Journal;
 use crate::listen::{self, HANDED_MAX, Handover, Listener};
+use crate::metrics::{ListenerMetrics, ProcessMetrics};
 use crate::site::{Lasting, Site};
 use crate::spans::SpanSink;
 use crate::worker::{Shared, Worker};
@@ -67,39 +68,18 @@ pub fn start(config: Config, options: &Options) -> Result<Running, StartError> {
                 .map_err(|source| StartError::Journal { file: file.clone(), source })?,
         )),
     };
+    let named = config.listeners.iter().map(|listener| &listener.name);
+    let named = named.chain(config.leaves.iter().map(|leaf| &leaf.name));
     let lasting = Lasting {
         clock: Clock::start(),
         rng: Rng::new(options.seed),
         journal,
         spans: config.spans.as_ref().map(|_| Arc::new(SpanSink::new())),
+        listeners: named.map(|name| (name.clone(), Arc::default())).collect(),
+        process: ProcessMetrics::default(),
     };
-    let mut sockets = Vec::new();
     let site = Site::new(config, &lasting, None)?;
-    for listener in &site.config.listeners {
-        let acceptor = listener.tls.as_ref().map(tls::acceptor).transpose()?;
-        let socket = listen::bind(&listener.name, listener.address)?;
-        sockets.push((
-            socket,
-            Listener {
-                name: listener.name.clone(),
-                tls: acceptor,
-                leaf: None,
-                limits: site.config.limits.clone(),
-            },
-        ));
-    }
-    for leaf in &site.leaves {
-        let socket = listen::bind(&leaf.config.name, leaf.config.address)?;
-        sockets.push((
-            socket,
-            Listener {
-                name: leaf.config.name.clone(),
-                tls: None,
-                leaf: Some(Arc::clone(leaf)),
-                limits: site.config.limits.clone(),
-            },
-        ));
-    }
+    let sockets = open_listeners(&site, &lasting)?;
     let admin_socket = match site.config.admin {
         None => None,
         Some(address) => Some(listen::bind("admin", address)?),
@@ -119,6 +99,32 @@ pub fn start(config: Config, options: &Options) -> Result<Running, StartError> {
     let mut running = Running { shared, workers: Vec::new(), listeners, admin, stop };
     running.start_workers(worker_count, sockets, admin_socket)?;
     Ok(running)
+}
+
+/// Opens the sockets of the listeners, then those of the leaves.
+fn open_listeners(
+    site: &Site,
+    lasting: &Lasting,
+) -> Result<Vec<(std::net::TcpListener, Listener)>, StartError> {
+    let clear = |leaf| (None, Some(Arc::clone(leaf)));
+    let mut sides = Vec::new();
+    for listener in &site.config.listeners {
+        let acceptor = listener.tls.as_ref().map(tls::acceptor).transpose()?;
+        sides.push((listener.address, (acceptor, None)));
+    }
+    sides.extend(site.leaves.iter().map(|leaf| (leaf.config.address, clear(leaf))));
+    let named = lasting.listeners.iter();
+    let open = |((address, (tls, leaf)), (name, metrics)): (_, &(String, Arc<ListenerMetrics>))| {
+        let listener = Listener {
+            name: name.clone(),
+            tls,
+            leaf,
+            limits: site.config.limits.clone(),
+            metrics: Arc::clone(metrics),
+        };
+        Ok((listen::bind(name, address)?, listener))
+    };
+    sides.into_iter().zip(named).map(open).collect()
 }
 
 impl Running {
@@ -153,13 +159,18 @@ impl Running {
         }
         let site = Site::new(config, &self.shared.lasting, Some(&before))?;
         self.shared.site.store(Arc::new(site));
+        self.shared.lasting.process.reloaded();
         Ok(())
+    }
+
+    /// Counts a configuration that was not taken.
+    pub(crate) fn reload_failed(&self) {
+        self.shared.lasting.process.reload_failed();
     }
 
     /// Stops accepting, lets requests in progress end for up to `grace`, then stops.
     pub fn stop(mut self, grace: Duration) {
         self.shared.draining.send_replace(true);
-        self.shared.lasting.clock.now();
         let deadline = std::time::Instant::now() + grace;
         while self.workers.iter().any(|worker| !worker.is_finished())
             && std::time::Instant::now() < deadline

@@ -6,6 +6,7 @@ use crate::config::{Config, RouteConfig};
 use crate::driver::Upstream;
 use crate::journal::Journal;
 use crate::leaf::Leaf;
+use crate::metrics::{ListenerMetrics, ProcessMetrics};
 use crate::route::{Route, Routes};
 use crate::spans::SpanSink;
 use curtail_units::Rng;
@@ -27,6 +28,9 @@ pub(crate) struct Lasting {
     pub(crate) rng: Rng,
     pub(crate) journal: Option<Arc<Journal>>,
     pub(crate) spans: Option<Arc<SpanSink>>,
+    pub(crate) process: ProcessMetrics,
+    /// The listeners' counters by name, leaves included.
+    pub(crate) listeners: Vec<(String, Arc<ListenerMetrics>)>,
 }
 
 impl Site {

@@ -3,6 +3,7 @@
 //! A request stays on the worker that accepted its connection; what workers share is the machines' state,
 //! each under a short lock.
 
+use crate::metrics::ListenerMetrics;
 use crate::site::{Lasting, Site};
 use crate::trace_context::{self, SpanId, TraceContext};
 use arc_swap::ArcSwap;
@@ -55,17 +56,22 @@ impl Worker {
 
 /// A client connection; counted until dropped.
 #[derive(Debug)]
-pub(crate) struct ConnectionCount(Arc<Worker>);
+pub(crate) struct ConnectionCount {
+    worker: Arc<Worker>,
+    listener: Arc<ListenerMetrics>,
+}
 
 impl ConnectionCount {
-    pub(crate) fn new(worker: &Arc<Worker>) -> Self {
+    pub(crate) fn new(worker: &Arc<Worker>, listener: &Arc<ListenerMetrics>) -> Self {
         worker.connections.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(worker))
+        listener.accepted();
+        Self { worker: Arc::clone(worker), listener: Arc::clone(listener) }
     }
 }
 
 impl Drop for ConnectionCount {
     fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+        self.worker.connections.fetch_sub(1, Ordering::Relaxed);
+        self.listener.closed();
     }
 }
