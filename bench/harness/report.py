@@ -79,14 +79,12 @@ def target_rows(figures):
         if target.protocol:
             what = f"CPU per request, {TITLES[target.protocol]}, {target.kind.replace('_', ' ')}"
         ratios = figures.ratios(target)
-        met = verdict(target, ratios)
-        if met is None:
-            measured = ("-", "-", f"<= {target.bound}", "not measured")
-        else:
+        reached = ("-", "-")
+        if ratios:
             ratio = spread(ratios.values())
-            extent = f"{ratio.least:.2f}-{ratio.most:.2f}"
-            measured = (f"{ratio.median:.2f}", extent, f"<= {target.bound}", "met" if met else "MISSED")
-        rows.append((f"{target.peer}: {what}", *measured))
+            reached = (f"{ratio.median:.2f}", f"{ratio.least:.2f}-{ratio.most:.2f}")
+        bound = "-" if target.bound is None else f"<= {target.bound}"
+        rows.append((f"{target.peer}: {what}", *reached, bound, verdict(target, ratios)))
     return rows
 
 

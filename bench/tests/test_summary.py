@@ -81,12 +81,15 @@ class OverRounds(unittest.TestCase):
     def test_a_peer_that_was_not_measured_gives_no_ratio_and_no_verdict(self):
         target = Target(CPU, HTTP1, "paced", "envoy", 1.0)
         self.assertEqual(figures().ratios(target), {})
-        self.assertIsNone(summary.verdict(target, {}))
+        self.assertEqual(summary.verdict(target, {}), "not measured")
 
     def test_a_target_is_met_at_its_bound_and_missed_above(self):
         target = Target(CPU, HTTP1, "paced", "haproxy", 1.2)
-        self.assertTrue(summary.verdict(target, {1: 1.1, 2: 1.2, 3: 9.0}))
-        self.assertFalse(summary.verdict(target, {1: 1.1, 2: 1.201, 3: 9.0}))
+        self.assertEqual(summary.verdict(target, {1: 1.1, 2: 1.2, 3: 9.0}), "met")
+        self.assertEqual(summary.verdict(target, {1: 1.1, 2: 1.201, 3: 9.0}), "MISSED")
+
+    def test_without_a_bound_there_is_nothing_to_meet(self):
+        self.assertEqual(summary.verdict(Target(CPU, HTTP1, "paced", "nginx"), {1: 5.0}), "no bound")
 
 
 class Tables(unittest.TestCase):
