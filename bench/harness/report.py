@@ -49,7 +49,7 @@ def protocol_rows(figures, protocol):
             row += [us(figures.spread(target, metric, protocol, "paced").median) for metric in ("p50_ns", "p99_ns")]
             row += ["", "", "", ""]
         else:
-            row += [f"+{us(figures.added(target, metric, protocol).median)}" for metric in ("p50_ns", "p99_ns")]
+            row += [f"{figures.added(target, metric, protocol).median / 1000:+.1f}" for metric in ("p50_ns", "p99_ns")]
             flat = figures.spread(target, "cpu_ns_per_request", protocol, "flat_out")
             rate = figures.spread(target, "requests_per_second", protocol, "flat_out")
             busy = figures.spread(target, "busy_ratio", protocol, "flat_out")
