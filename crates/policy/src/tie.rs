@@ -86,3 +86,6 @@ impl MessageDelay {
         self.config.delay.unwrap_or_else(|| self.mean.mul_f64(MESSAGES as f64))
     }
 }
+
+#[cfg(test)]
+mod two_leaves;

@@ -1,0 +1,397 @@
+//! One tied request, one root and two leaves: every order of all messages and mishaps.
+//!
+//! Messages are delivered in any order, only a cancel never overtakes the request that it cancels. News from
+//! leaf to leaf, and cancels, may be lost; news may come twice. In some worlds a leaf crashes, or a
+//! request breaks off on its way, once at any point. Whatever happens, a copy that waits is not started
+//! after its leaf was told of its twin; executions beyond the first are paid for by a mishap or by news
+//! that came too late; and with one mishap at most there is always an answer.
+
+use super::{TieConfig, TieId};
+use crate::{
+    AttemptId, BalanceConfig, Call, Class, Effect, Event, Failure, Leaf, LeafConfig, LeafEffect,
+    LeafEvent, LeafRequestId, Outcome, Request, Upstream, UpstreamConfig,
+};
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use curtail_units::{Duration, Instant, Rng};
+use expect_test::expect;
+
+/// The request that keeps a leaf busy when the tie arrives.
+const BUSY: LeafRequestId = LeafRequestId(100);
+
+/// A message on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Message {
+    Request { leaf: usize, attempt: AttemptId, tie: Option<TieId> },
+    Cancel { leaf: usize, attempt: AttemptId },
+    Tell { leaf: usize, tie: TieId },
+    Answer { attempt: AttemptId, outcome: Outcome },
+    Failure { attempt: AttemptId, failure: Failure },
+}
+
+impl Message {
+    /// The attempt that it sends out, if it does.
+    const fn request_of(&self) -> Option<AttemptId> {
+        match self {
+            Self::Request { attempt, .. } => Some(*attempt),
+            Self::Cancel { .. }
+            | Self::Tell { .. }
+            | Self::Answer { .. }
+            | Self::Failure { .. } => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Move {
+    Deliver(usize),
+    Lose(usize),
+    Double(usize),
+    Finish(usize, LeafRequestId),
+    Crash(usize),
+    Wake,
+}
+
+/// How often what may go wrong.
+#[derive(Clone, Copy, Debug)]
+struct Mishaps {
+    lost_news: u32,
+    doubled_news: u32,
+    /// A leaf crashes, or a request breaks off.
+    faults: u32,
+}
+
+#[derive(Clone, Debug)]
+struct World {
+    upstream: Upstream,
+    call: Call,
+    now: Instant,
+    leaves: [Option<Leaf>; 2],
+    in_service: [Option<LeafRequestId>; 2],
+    messages: Vec<Message>,
+    /// Where each attempt went, and whether it is over for the root.
+    attempts: Vec<(usize, bool)>,
+    left: Mishaps,
+    /// Whether a leaf was told that the twin of its copy has started.
+    told: [bool; 2],
+    executions: u32,
+    /// Executions that a mishap or late news may have made needless.
+    excused: u32,
+    answered: bool,
+    path: Vec<Move>,
+}
+
+impl World {
+    fn new(busy: [bool; 2], left: Mishaps) -> Self {
+        let config = UpstreamConfig {
+            tie: Some(TieConfig::default()),
+            ..UpstreamConfig::plain(BalanceConfig::LeastRequest)
+        };
+        let mut world = Self {
+            upstream: Upstream::new(config, 2, &Rng::new(1)),
+            call: Call::new(Request { class: Class::Interactive, repeatable: true }),
+            now: Instant::ZERO,
+            leaves: [(); 2].map(|()| Some(Leaf::new(LeafConfig { slots: 1, queue_len_max: 8 }))),
+            in_service: [None; 2],
+            messages: Vec::new(),
+            attempts: Vec::new(),
+            left,
+            told: [false; 2],
+            executions: 0,
+            excused: 0,
+            answered: false,
+            path: Vec::new(),
+        };
+        for leaf in (0..2).filter(|leaf| busy[*leaf]) {
+            let (request, class, tie) = (BUSY, Class::Interactive, None);
+            world.leaf(leaf, LeafEvent::Arrived { request, class, tie });
+        }
+        world.root(Event::Arrived);
+        world
+    }
+
+    fn moves(&self) -> Vec<Move> {
+        let mut moves = Vec::new();
+        for (place, message) in self.messages.iter().enumerate() {
+            match *message {
+                Message::Cancel { attempt, .. } => {
+                    let request = |m: &Message| m.request_of() == Some(attempt);
+                    if !self.messages.iter().any(request) {
+                        moves.push(Move::Deliver(place));
+                        moves.extend((self.left.lost_news > 0).then_some(Move::Lose(place)));
+                    }
+                }
+                Message::Tell { .. } => {
+                    moves.push(Move::Deliver(place));
+                    moves.extend((self.left.lost_news > 0).then_some(Move::Lose(place)));
+                    moves.extend((self.left.doubled_news > 0).then_some(Move::Double(place)));
+                }
+                Message::Request { .. } => {
+                    moves.push(Move::Deliver(place));
+                    moves.extend((self.left.faults > 0).then_some(Move::Lose(place)));
+                }
+                Message::Answer { .. } | Message::Failure { .. } => {
+                    moves.push(Move::Deliver(place));
+                }
+            }
+        }
+        for leaf in 0..2 {
+            moves.extend(self.in_service[leaf].map(|request| Move::Finish(leaf, request)));
+            let may_crash = self.left.faults > 0 && self.leaves[leaf].is_some();
+            moves.extend(may_crash.then_some(Move::Crash(leaf)));
+        }
+        // Only the second copy is waited for: a request that runs into its timeout has no answer.
+        let near = self.now + Duration::from_secs(1);
+        moves.extend(self.call.poll_timeout().filter(|at| *at < near).map(|_| Move::Wake));
+        moves
+    }
+
+    fn step(&mut self, step: Move) {
+        self.path.push(step);
+        match step {
+            Move::Deliver(place) => {
+                let message = self.messages.swap_remove(place);
+                self.deliver(message);
+            }
+            Move::Lose(place) => match self.messages.swap_remove(place) {
+                Message::Request { attempt, .. } => {
+                    self.left.faults -= 1;
+                    self.excused += 1;
+                    let failure = Failure::Broken;
+                    self.messages.push(Message::Failure { attempt, failure });
+                }
+                Message::Tell { .. } | Message::Cancel { .. } => {
+                    self.left.lost_news -= 1;
+                    self.excused += 1;
+                }
+                Message::Answer { .. } | Message::Failure { .. } => {
+                    panic!("the end of a connection is always noticed: {:?}", self.path)
+                }
+            },
+            Move::Double(place) => {
+                self.left.doubled_news -= 1;
+                self.messages.push(self.messages[place]);
+            }
+            Move::Finish(leaf, request) => {
+                self.in_service[leaf] = None;
+                self.leaf(leaf, LeafEvent::Finished { request });
+                if let Some(attempt) = attempt(request) {
+                    let outcome = Outcome::Good;
+                    self.messages.push(Message::Answer { attempt, outcome });
+                }
+            }
+            Move::Crash(leaf) => self.crash(leaf),
+            Move::Wake => {
+                self.now = self.call.poll_timeout().expect("only then is it a move");
+                self.root(Event::Woke);
+            }
+        }
+    }
+
+    fn deliver(&mut self, message: Message) {
+        match message {
+            Message::Request { leaf, attempt, tie } if self.leaves[leaf].is_some() => {
+                let (request, class) = (LeafRequestId(attempt.0.into()), Class::Interactive);
+                self.leaf(leaf, LeafEvent::Arrived { request, class, tie });
+            }
+            Message::Request { attempt, .. } => {
+                self.messages.push(Message::Failure { attempt, failure: Failure::NotSent });
+            }
+            Message::Cancel { leaf, attempt } => {
+                let request = LeafRequestId(attempt.0.into());
+                if self.in_service[leaf] == Some(request) {
+                    self.in_service[leaf] = None;
+                }
+                self.leaf(leaf, LeafEvent::Gone { request });
+            }
+            Message::Tell { leaf, tie } => {
+                self.told[leaf] = true;
+                self.leaf(leaf, LeafEvent::TwinStarted { tie });
+            }
+            Message::Answer { attempt, outcome } => self.root(Event::Answered { attempt, outcome }),
+            Message::Failure { attempt, failure } => self.root(Event::Failed { attempt, failure }),
+        }
+    }
+
+    fn crash(&mut self, leaf: usize) {
+        self.left.faults -= 1;
+        self.excused += 1;
+        self.leaves[leaf] = None;
+        self.in_service[leaf] = None;
+        // The root sees its connections break, but for those that carry an answer already, or nothing yet.
+        for (index, (_, over)) in self.attempts.iter().enumerate().filter(|(_, a)| a.0 == leaf) {
+            let attempt = AttemptId::at(index);
+            let on_its_way = self.messages.iter().any(|message| match message {
+                Message::Request { attempt: a, .. }
+                | Message::Answer { attempt: a, .. }
+                | Message::Failure { attempt: a, .. } => *a == attempt,
+                Message::Cancel { .. } | Message::Tell { .. } => false,
+            });
+            if !over && !on_its_way {
+                self.messages.push(Message::Failure { attempt, failure: Failure::Broken });
+            }
+        }
+    }
+
+    /// Hands an event to the root and sends what it decides.
+    fn root(&mut self, event: Event) {
+        if let Event::Answered { attempt, .. } | Event::Failed { attempt, .. } = event {
+            self.attempts[attempt.index()].1 = true;
+        }
+        self.call.handle(&mut self.upstream, self.now, event);
+        while let Some(decided) = self.upstream.poll_effect() {
+            match decided.effect {
+                Effect::Send { attempt, replica, tie, .. } => {
+                    let (leaf, tie) = (replica.index(), tie.map(|tie| tie.id));
+                    self.attempts.push((leaf, false));
+                    self.messages.push(Message::Request { leaf, attempt, tie });
+                }
+                Effect::Cancel { attempt } => {
+                    let (leaf, over) = &mut self.attempts[attempt.index()];
+                    *over = true;
+                    self.messages.push(Message::Cancel { leaf: *leaf, attempt });
+                }
+                Effect::Answer { attempt } => {
+                    self.answered = true;
+                    let ended = Event::Ended { attempt, whole: true };
+                    let nothing_left = self.upstream.poll_effect().is_none();
+                    assert!(nothing_left, "the answer is the last word: {:?}", self.path);
+                    self.call.handle(&mut self.upstream, self.now, ended);
+                }
+                Effect::Fail { .. } | Effect::Hold | Effect::Probe { .. } => {}
+            }
+        }
+    }
+
+    /// Hands an event to a leaf, if it lives, and sends what it decides.
+    fn leaf(&mut self, leaf: usize, event: LeafEvent) {
+        let Some(machine) = &mut self.leaves[leaf] else { return };
+        machine.handle(self.now, event);
+        while let Some(decided) = machine.poll_effect() {
+            match decided.effect {
+                LeafEffect::Start { request } => {
+                    assert_eq!(self.in_service[leaf], None, "leaf-slots-bounded: {:?}", self.path);
+                    self.in_service[leaf] = Some(request);
+                    self.executions += u32::from(request != BUSY);
+                }
+                LeafEffect::TellTwin { tie, .. } => {
+                    let kept = !self.told[leaf];
+                    assert!(kept, "tie-at-most-one-duplicate: {:?}", self.path);
+                    // Both copies start while the news of each is on its way.
+                    self.excused += u32::from(self.messages.contains(&Message::Tell { leaf, tie }));
+                    self.messages.push(Message::Tell { leaf: 1 - leaf, tie });
+                }
+                LeafEffect::Drop { request } => {
+                    let attempt = attempt(request).expect("only copies are dropped");
+                    let outcome = Outcome::TwinStarted;
+                    self.messages.push(Message::Answer { attempt, outcome });
+                }
+                LeafEffect::Refuse { .. } => panic!("there is room: {:?}", self.path),
+            }
+        }
+    }
+
+    /// What the future depends on. The path does not matter, nor does the order in which messages were
+    /// sent; the upstream is left out, because with two replicas and no retries it follows from the rest.
+    fn fingerprint(&self) -> String {
+        let mut messages: Vec<String> = self.messages.iter().map(|m| format!("{m:?}")).collect();
+        messages.sort_unstable();
+        let Self { call, now, leaves, in_service, attempts, .. } = self;
+        let counts = (self.left, self.told, self.executions, self.excused, self.answered);
+        format!("{call:?} {now:?} {leaves:?} {in_service:?} {attempts:?} {messages:?} {counts:?}")
+    }
+
+    /// Nothing more can happen.
+    fn check_end(&self) {
+        let path = &self.path;
+        assert!(self.answered && self.call.is_over(), "exactly-one-answer: {path:?}");
+        let needless = self.executions - 1;
+        assert!(needless <= self.excused, "tie-at-most-one-duplicate: {needless}, {path:?}");
+        assert!(needless <= 1, "tie-at-most-one-duplicate: {needless}, {path:?}");
+        for leaf in self.leaves.iter().flatten() {
+            let left = (leaf.in_service(), leaf.queue_len(), leaf.load(self.now).in_flight);
+            assert_eq!(left, (0, 0, 0), "something is left at a leaf: {path:?}");
+        }
+    }
+}
+
+fn attempt(request: LeafRequestId) -> Option<AttemptId> {
+    (request != BUSY).then(|| AttemptId(u8::try_from(request.0).expect("a few attempts")))
+}
+
+/// Walks all worlds that come of this one, each once; counts the ends by their executions.
+fn explore(world: &World, seen: &mut BTreeSet<String>, ends: &mut [u32; 4]) {
+    if !seen.insert(world.fingerprint()) {
+        return;
+    }
+    let moves = world.moves();
+    if moves.is_empty() {
+        world.check_end();
+        ends[world.executions as usize] += 1;
+    }
+    for step in moves {
+        let mut next = world.clone();
+        next.step(step);
+        explore(&next, seen, ends);
+    }
+}
+
+/// Worlds and ends for each way in which the leaves may be busy when the tie arrives.
+fn explored(mishaps: Mishaps) -> String {
+    let mut lines = Vec::new();
+    for busy in [[false, false], [true, false], [false, true], [true, true]] {
+        let (mut seen, mut ends) = (BTreeSet::new(), [0; 4]);
+        explore(&World::new(busy, mishaps), &mut seen, &mut ends);
+        let (worlds, [_, once, twice, more]) = (seen.len(), ends);
+        let leaf = busy.map(|busy| if busy { "busy" } else { "free" }).join(" and ");
+        let counts = format!("executed once {once}, twice {twice}, more {more}");
+        lines.push(format!("{leaf}: {worlds} worlds, ends: {counts}"));
+    }
+    lines.join("\n")
+}
+
+#[test]
+fn in_any_order_without_mishap() {
+    let mishaps = Mishaps { lost_news: 0, doubled_news: 0, faults: 0 };
+    let expected = expect![[r#"
+        free and free: 398 worlds, ends: executed once 13, twice 34, more 0
+        busy and free: 1234 worlds, ends: executed once 36, twice 92, more 0
+        free and busy: 1113 worlds, ends: executed once 34, twice 92, more 0
+        busy and busy: 3453 worlds, ends: executed once 98, twice 248, more 0"#]];
+    expected.assert_eq(&explored(mishaps));
+}
+
+#[test]
+fn with_news_lost_and_doubled() {
+    let mishaps = Mishaps { lost_news: 1, doubled_news: 1, faults: 0 };
+    let expected = expect![[r#"
+        free and free: 3294 worlds, ends: executed once 46, twice 246, more 0
+        busy and free: 9977 worlds, ends: executed once 125, twice 672, more 0
+        free and busy: 9270 worlds, ends: executed once 120, twice 676, more 0
+        busy and busy: 28070 worlds, ends: executed once 340, twice 1840, more 0"#]];
+    expected.assert_eq(&explored(mishaps));
+}
+
+#[test]
+fn with_a_crash_or_a_broken_connection_at_any_point() {
+    let mishaps = Mishaps { lost_news: 0, doubled_news: 0, faults: 1 };
+    let expected = expect![[r#"
+        free and free: 1030 worlds, ends: executed once 24, twice 22, more 0
+        busy and free: 2456 worlds, ends: executed once 44, twice 39, more 0
+        free and busy: 2575 worlds, ends: executed once 49, twice 46, more 0
+        busy and busy: 5845 worlds, ends: executed once 78, twice 63, more 0"#]];
+    expected.assert_eq(&explored(mishaps));
+}
+
+#[test]
+fn with_everything_that_may_go_wrong_once() {
+    let mishaps = Mishaps { lost_news: 1, doubled_news: 1, faults: 1 };
+    let expected = expect![[r#"
+        free and free: 7919 worlds, ends: executed once 91, twice 185, more 0
+        busy and free: 18232 worlds, ends: executed once 166, twice 305, more 0
+        free and busy: 19894 worlds, ends: executed once 194, twice 391, more 0
+        busy and busy: 43714 worlds, ends: executed once 312, twice 511, more 0"#]];
+    expected.assert_eq(&explored(mishaps));
+}
