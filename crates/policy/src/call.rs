@@ -49,6 +49,8 @@ pub struct Call {
     hedges: u8,
     retries: u8,
     replayable: bool,
+    /// Whether an attempt came to nothing that a server may have executed.
+    outcome_unknown: bool,
 }
 
 impl Call {
@@ -67,6 +69,7 @@ impl Call {
             hedges: 0,
             retries: 0,
             replayable: true,
+            outcome_unknown: false,
         }
     }
 
@@ -174,6 +177,7 @@ impl Call {
     fn failed(&mut self, upstream: &mut Upstream, now: Instant, id: AttemptId, failure: Failure) {
         let Attempt { sent, .. } = self.attempts.get(id);
         self.attempts.get_mut(id).state = AttemptState::Gone;
+        self.outcome_unknown |= !failure.is_unexecuted();
         upstream.attempt_failed(sent, now);
         upstream.attempt_ended(sent);
         self.lost(upstream, now, failure);
@@ -189,7 +193,7 @@ impl Call {
         } else if !self.resend_dropped(upstream, now, failure)
             && let Err(reason) = self.plan_retry(upstream, now, failure)
         {
-            self.end_without_good(upstream, now, failure, reason);
+            self.end_without_good(upstream, now, Unanswered::Failed(failure), reason);
         }
     }
 
@@ -237,7 +241,8 @@ impl Call {
         if let Some(retry) = self.retry.take()
             && !self.attempts.any_open()
         {
-            self.end_without_good(upstream, now, retry.failure, Reason::MayNotRepeat);
+            let why = Unanswered::Failed(retry.failure);
+            self.end_without_good(upstream, now, why, Reason::MayNotRepeat);
         }
     }
 
@@ -249,13 +254,7 @@ impl Call {
                 upstream.attempt_failed(attempt.sent, now);
             }
         }
-        if self.attempts.last(AttemptState::Held).is_some() {
-            self.end_without_good(upstream, now, Failure::TimedOut, reason);
-        } else {
-            self.cancel_all(upstream, now, reason);
-            self.state = State::Over;
-            upstream.decide(Effect::Fail { why: Unanswered::TimedOut }, reason);
-        }
+        self.end_without_good(upstream, now, Unanswered::TimedOut, reason);
     }
 
     /// Nothing better will come: the last answer held, or none.
@@ -263,15 +262,19 @@ impl Call {
         &mut self,
         upstream: &mut Upstream,
         now: Instant,
-        failure: Failure,
+        why: Unanswered,
         reason: Reason,
     ) {
-        if let Some(winner) = self.attempts.last(AttemptState::Held) {
+        // A refusal says that nothing was executed. Of what may be executed only once that must be true.
+        let unknown = self.outcome_unknown || self.attempts.any_open();
+        let may_give = self.request.repeatable || !unknown;
+        if let Some(winner) = self.attempts.last(AttemptState::Held).filter(|_| may_give) {
             upstream.decide(Effect::Hold, reason);
             self.answer(upstream, now, winner, Reason::NothingBetter);
         } else {
+            self.cancel_all(upstream, now, reason);
             self.state = State::Over;
-            upstream.decide(Effect::Fail { why: Unanswered::Failed(failure) }, reason);
+            upstream.decide(Effect::Fail { why }, reason);
         }
     }
 
@@ -323,3 +326,5 @@ impl Call {
 
 #[cfg(test)]
 mod small_worlds;
+#[cfg(test)]
+mod tests;

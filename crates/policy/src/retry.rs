@@ -7,7 +7,8 @@
 //! [`crate::budget`] as hedges. An attempt that never reached a server is not extra load: its retry
 //! costs no budget, and goes at once to another replica if there is one.
 //! **Invariants** `repeat-only-if-safe`: what a server may have executed is sent again only when the
-//! request may be sent twice; `timeout-needs-a-successor`: an attempt is given up for its age only when
+//! request may be sent twice, and its client is not told of a refusal, which says that nothing was executed,
+//! when something may have been; `timeout-needs-a-successor`: an attempt is given up for its age only when
 //! the one that follows, granted by the budget, is sent: a timeout never makes an error by itself, and an
 //! answer that comes during the backoff is welcome.
 //! **Source**: Google Cloud, "Identifying causes of app latency" (timeout slightly above p99, so that

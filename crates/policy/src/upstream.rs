@@ -333,6 +333,12 @@ impl Upstream {
         self.replicas.get_mut(sent.replica).failed(now);
     }
 
+    /// A latency that tests make known without an attempt.
+    #[cfg(test)]
+    pub(crate) fn latency_known(&mut self, now: Instant, latency: Duration) {
+        self.latencies.record(now, latency);
+    }
+
     /// An attempt is no longer in flight.
     pub(crate) fn attempt_ended(&mut self, sent: Sent) {
         self.replicas.get_mut(sent.replica).load.ended();

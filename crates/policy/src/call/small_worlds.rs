@@ -186,8 +186,11 @@ impl World {
             }
             Effect::Fail { .. } => {
                 self.endings += 1;
-                let held = self.tries.iter().any(|tried| tried.seen == Seen::Held);
-                assert!(!held, "an answer was held and not given: {path:?}");
+                let mut tries = self.tries.iter();
+                assert!(
+                    !tries.any(|tried| tried.seen == Seen::Held),
+                    "an answer was held and not given: {path:?}"
+                );
             }
             Effect::Hold => assert!(!successor, "{path:?}"),
             Effect::Probe { .. } => panic!("nothing is probed here: {path:?}"),
@@ -214,7 +217,11 @@ impl World {
     /// A bad answer is given: none is open, unless the request's time is over.
     fn check_nothing_better(&mut self, winner: AttemptId) {
         let open = self.tries.iter().any(|tried| tried.seen == Seen::Open);
-        assert!(!open, "good-beats-fast-error: {:?}", self.path);
+        let timed_out = self.now >= Instant::ZERO + self.upstream.config().timeout;
+        assert!(!open || timed_out, "good-beats-fast-error: {:?}", self.path);
+        let others = self.tries.iter().enumerate().filter(|(other, _)| *other != winner.index());
+        let executed = others.map(|(_, tried)| tried).any(|tried| tried.executed);
+        assert!(self.request.repeatable || !executed, "repeat-only-if-safe: {:?}", self.path);
         self.tries[winner.index()].seen = Seen::Winner(false);
     }
 

@@ -1,0 +1,449 @@
+use super::{Call, Event, Failure, Outcome, Request};
+use crate::{
+    AttemptId, AttemptTimeoutConfig, BalanceConfig, BudgetConfig, Class, HedgeConfig, RetryConfig,
+    TieConfig, Upstream, UpstreamConfig,
+};
+use alloc::string::String;
+use core::fmt::Write;
+use curtail_units::{Duration, Instant, Quantile, Ratio, Rng};
+use expect_test::{Expect, expect};
+
+/// One request whose events and effects are written down, an event a paragraph.
+struct Told {
+    upstream: Upstream,
+    call: Call,
+    begin: Instant,
+    now: Instant,
+    text: String,
+}
+
+const READ: Request = Request { class: Class::Interactive, repeatable: true };
+
+impl Told {
+    /// After 1,000 requests whose latencies were 1 ms to 1,000 ms.
+    fn new(config: UpstreamConfig, replicas: usize, request: Request) -> Self {
+        let mut upstream = Upstream::new(config, replicas, &Rng::new(7));
+        let begin = Instant::ZERO + Duration::from_secs(2);
+        for ms in 1..=1_000 {
+            let earlier = Instant::ZERO + Duration::from_ms(1_000 - ms);
+            upstream.budget().request(earlier);
+            upstream.latency_known(begin, Duration::from_ms(ms));
+        }
+        Self { upstream, call: Call::new(request), begin, now: begin, text: String::new() }
+    }
+
+    fn after(&mut self, ms: u64, event: Event) {
+        self.now = self.now + Duration::from_ms(ms);
+        self.tell(event);
+    }
+
+    fn tell(&mut self, event: Event) {
+        let at = self.now.since(self.begin);
+        writeln!(self.text, "{at}: {event:?}").expect("a string takes everything");
+        self.call.handle(&mut self.upstream, self.now, event);
+        while let Some(decided) = self.upstream.poll_effect() {
+            let (effect, why) = (decided.effect, decided.reason);
+            writeln!(self.text, "    {effect:?}\n        {} ({why})", why.name())
+                .expect("as above");
+        }
+    }
+
+    fn wakes(&mut self) {
+        self.now = self.call.poll_timeout().expect("there is something to wait for");
+        self.tell(Event::Woke);
+    }
+
+    fn answered(&mut self, attempt: u8, outcome: Outcome) {
+        self.after(1, Event::Answered { attempt: AttemptId(attempt), outcome });
+    }
+
+    fn failed(&mut self, attempt: u8, failure: Failure) {
+        self.after(1, Event::Failed { attempt: AttemptId(attempt), failure });
+    }
+
+    fn ended(&mut self, attempt: u8) {
+        self.after(1, Event::Ended { attempt: AttemptId(attempt), whole: true });
+    }
+
+    fn check(&self, expected: &Expect) {
+        expected.assert_eq(&self.text);
+    }
+}
+
+fn plain() -> UpstreamConfig {
+    UpstreamConfig::plain(BalanceConfig::RoundRobin)
+}
+
+fn hedged() -> UpstreamConfig {
+    UpstreamConfig { hedge: Some(HedgeConfig::default()), ..plain() }
+}
+
+fn retried() -> UpstreamConfig {
+    let timeout = AttemptTimeoutConfig {
+        quantile: Quantile::new(0.9).expect("a quantile"),
+        ..AttemptTimeoutConfig::default()
+    };
+    let retry = RetryConfig { attempt_timeout: Some(timeout), ..RetryConfig::default() };
+    UpstreamConfig { retry: Some(retry), ..plain() }
+}
+
+fn tied() -> UpstreamConfig {
+    UpstreamConfig { tie: Some(TieConfig::default()), ..plain() }
+}
+
+/// No extra attempt at all.
+fn broke(config: UpstreamConfig) -> UpstreamConfig {
+    let budget = BudgetConfig { ratio: Ratio::ZERO, reserve: 0, ..BudgetConfig::default() };
+    UpstreamConfig { budget, ..config }
+}
+
+#[test]
+fn a_quick_answer_is_the_answer() {
+    let mut told = Told::new(hedged(), 3, READ);
+    told.tell(Event::Arrived);
+    told.answered(0, Outcome::Good);
+    told.ended(0);
+    told.check(&expect![[r#"
+        0 ns: Arrived
+            Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
+                first (first attempt)
+        1 ms: Answered { attempt: AttemptId(0), outcome: Good }
+            Answer { attempt: AttemptId(0) }
+                first_good (first good answer)
+        2 ms: Ended { attempt: AttemptId(0), whole: true }
+    "#]]);
+}
+
+#[test]
+fn a_slow_request_is_hedged_and_the_hedge_wins() {
+    let mut told = Told::new(hedged(), 3, READ);
+    told.tell(Event::Arrived);
+    told.wakes();
+    told.answered(1, Outcome::Good);
+    told.ended(1);
+    told.check(&expect![[r#"
+        0 ns: Arrived
+            Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
+                first (first attempt)
+        979.369 ms: Woke
+            Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Batch, tie: None }
+                slower_than_quantile (waited 979.369 ms, longer than 979.369 ms (quantile 0.98))
+        980.369 ms: Answered { attempt: AttemptId(1), outcome: Good }
+            Cancel { attempt: AttemptId(0) }
+                lost (attempt 1 answered first)
+            Answer { attempt: AttemptId(1) }
+                first_good (first good answer)
+        981.369 ms: Ended { attempt: AttemptId(1), whole: true }
+    "#]]);
+}
+
+#[test]
+fn a_hedge_that_the_budget_does_not_grant_is_held_back() {
+    let mut told = Told::new(broke(hedged()), 3, READ);
+    told.tell(Event::Arrived);
+    told.wakes();
+    told.answered(0, Outcome::Good);
+    told.check(&expect![[r#"
+        0 ns: Arrived
+            Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
+                first (first attempt)
+        979.369 ms: Woke
+            Hold
+                budget_spent (budget spent: 0 extra of 1001 requests, allowed 0)
+        980.369 ms: Answered { attempt: AttemptId(0), outcome: Good }
+            Answer { attempt: AttemptId(0) }
+                first_good (first good answer)
+    "#]]);
+}
+
+#[test]
+fn there_is_no_hedge_without_another_replica_nor_of_what_may_not_be_repeated() {
+    let mut told = Told::new(hedged(), 1, READ);
+    told.tell(Event::Arrived);
+    told.wakes();
+    told.answered(0, Outcome::Good);
+    told.check(&expect![[r#"
+        0 ns: Arrived
+            Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Only, class: Interactive, tie: None }
+                first (first attempt)
+        979.369 ms: Woke
+            Hold
+                no_other_replica (no other replica)
+        980.369 ms: Answered { attempt: AttemptId(0), outcome: Good }
+            Answer { attempt: AttemptId(0) }
+                first_good (first good answer)
+    "#]]);
+    let mut write = Told::new(hedged(), 3, Request { repeatable: false, ..READ });
+    write.tell(Event::Arrived);
+    write.wakes();
+    write.check(&expect![[r#"
+        0 ns: Arrived
+            Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
+                first (first attempt)
+        60 s: Woke
+            Cancel { attempt: AttemptId(0) }
+                request_timeout (no answer within 60 s)
+            Fail { why: TimedOut }
+                request_timeout (no answer within 60 s)
+    "#]]);
+}
+
+#[test]
+fn good_beats_fast_error() {
+    let mut told = Told::new(hedged(), 3, READ);
+    told.tell(Event::Arrived);
+    told.wakes();
+    told.answered(1, Outcome::Bad);
+    told.answered(0, Outcome::Good);
+    told.check(&expect![[r#"
+        0 ns: Arrived
+            Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
+                first (first attempt)
+        979.369 ms: Woke
+            Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Batch, tie: None }
+                slower_than_quantile (waited 979.369 ms, longer than 979.369 ms (quantile 0.98))
+        980.369 ms: Answered { attempt: AttemptId(1), outcome: Bad }
+        981.369 ms: Answered { attempt: AttemptId(0), outcome: Good }
+            Cancel { attempt: AttemptId(1) }
+                lost (attempt 0 answered first)
+            Answer { attempt: AttemptId(0) }
+                first_good (first good answer)
+    "#]]);
+}
+
+#[test]
+fn failures_are_retried_until_the_retries_are_spent() {
+    let mut told = Told::new(retried(), 3, READ);
+    told.tell(Event::Arrived);
+    told.failed(0, Failure::Broken);
+    told.wakes();
+    told.failed(1, Failure::NotSent);
+    told.answered(2, Outcome::Bad);
+    told.check(&expect![[r#"
+        0 ns: Arrived
+            Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
+                first (first attempt)
+        1 ms: Failed { attempt: AttemptId(0), failure: Broken }
+        4.83 ms: Woke
+            Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Interactive, tie: None }
+                retry (retry 1 after 3.83 ms: broke off without an answer)
+        5.83 ms: Failed { attempt: AttemptId(1), failure: NotSent }
+            Send { attempt: AttemptId(2), replica: ReplicaId(2), choice: Turn, class: Interactive, tie: None }
+                retry (retry 2 after 0 ns: never reached the server)
+        6.83 ms: Answered { attempt: AttemptId(2), outcome: Bad }
+            Hold
+                attempts_spent (all 3 attempts spent)
+            Answer { attempt: AttemptId(2) }
+                nothing_better (no better answer will come)
+    "#]]);
+}
+
+#[test]
+fn what_a_server_may_have_executed_is_not_sent_twice_unless_that_is_safe() {
+    let mut told = Told::new(retried(), 3, Request { repeatable: false, ..READ });
+    told.tell(Event::Arrived);
+    told.answered(0, Outcome::Refused);
+    told.wakes();
+    told.failed(1, Failure::Broken);
+    told.check(&expect![[r#"
+        0 ns: Arrived
+            Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
+                first (first attempt)
+        1 ms: Answered { attempt: AttemptId(0), outcome: Refused }
+        4.83 ms: Woke
+            Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Interactive, tie: None }
+                retry (retry 1 after 3.83 ms: was refused for lack of room)
+        5.83 ms: Failed { attempt: AttemptId(1), failure: Broken }
+            Cancel { attempt: AttemptId(0) }
+                may_not_repeat (the request may not be sent twice)
+            Fail { why: Failed(Broken) }
+                may_not_repeat (the request may not be sent twice)
+    "#]]);
+}
+
+#[test]
+fn an_attempt_that_takes_too_long_is_given_up_when_its_successor_goes_out() {
+    let mut told = Told::new(retried(), 3, READ);
+    told.tell(Event::Arrived);
+    told.wakes();
+    told.wakes();
+    told.answered(1, Outcome::Good);
+    told.check(&expect![[r#"
+        0 ns: Arrived
+            Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
+                first (first attempt)
+        899.678 ms: Woke
+        903.508 ms: Woke
+            Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Interactive, tie: None }
+                retry (retry 1 after 3.83 ms: took too long)
+            Cancel { attempt: AttemptId(0) }
+                attempt_timeout (attempt took 903.508 ms, longer than 899.678 ms)
+        904.508 ms: Answered { attempt: AttemptId(1), outcome: Good }
+            Answer { attempt: AttemptId(1) }
+                first_good (first good answer)
+    "#]]);
+}
+
+#[test]
+fn without_budget_a_slow_attempt_keeps_all_the_time_of_its_request() {
+    let mut told = Told::new(broke(retried()), 3, READ);
+    told.tell(Event::Arrived);
+    told.wakes();
+    told.wakes();
+    told.check(&expect![[r#"
+        0 ns: Arrived
+            Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
+                first (first attempt)
+        899.678 ms: Woke
+            Hold
+                budget_spent (budget spent: 0 extra of 1001 requests, allowed 0)
+        60 s: Woke
+            Cancel { attempt: AttemptId(0) }
+                request_timeout (no answer within 60 s)
+            Fail { why: TimedOut }
+                request_timeout (no answer within 60 s)
+    "#]]);
+}
+
+#[test]
+fn a_tie_is_two_copies_and_the_one_that_is_dropped_is_not_missed() {
+    let mut told = Told::new(tied(), 3, READ);
+    told.tell(Event::Arrived);
+    told.wakes();
+    told.answered(1, Outcome::TwinStarted);
+    told.answered(0, Outcome::Good);
+    told.check(&expect![[r#"
+        0 ns: Arrived
+            Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: Some(Tie { id: TieId(18406247986336626055), twin: ReplicaId(1), role: First }) }
+                tie_first (first copy of a tie)
+        1 ms: Woke
+            Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Interactive, tie: Some(Tie { id: TieId(18406247986336626055), twin: ReplicaId(0), role: Second }) }
+                tie_second (second copy of a tie after 1 ms)
+        2 ms: Answered { attempt: AttemptId(1), outcome: TwinStarted }
+        3 ms: Answered { attempt: AttemptId(0), outcome: Good }
+            Answer { attempt: AttemptId(0) }
+                first_good (first good answer)
+    "#]]);
+}
+
+#[test]
+fn a_dropped_copy_is_sent_again_when_the_twin_that_started_is_lost() {
+    let mut told = Told::new(broke(tied()), 3, READ);
+    told.tell(Event::Arrived);
+    told.wakes();
+    told.answered(1, Outcome::TwinStarted);
+    told.failed(0, Failure::Broken);
+    told.answered(2, Outcome::Good);
+    told.check(&expect![[r#"
+        0 ns: Arrived
+            Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: Some(Tie { id: TieId(18406247986336626055), twin: ReplicaId(1), role: First }) }
+                tie_first (first copy of a tie)
+        1 ms: Woke
+            Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Interactive, tie: Some(Tie { id: TieId(18406247986336626055), twin: ReplicaId(0), role: Second }) }
+                tie_second (second copy of a tie after 1 ms)
+        2 ms: Answered { attempt: AttemptId(1), outcome: TwinStarted }
+        3 ms: Failed { attempt: AttemptId(0), failure: Broken }
+            Send { attempt: AttemptId(2), replica: ReplicaId(2), choice: Turn, class: Interactive, tie: None }
+                tie_started_lost (dropped copy again: its twin broke off without an answer)
+        4 ms: Answered { attempt: AttemptId(2), outcome: Good }
+            Answer { attempt: AttemptId(2) }
+                first_good (first good answer)
+    "#]]);
+}
+
+#[test]
+fn the_second_copy_goes_out_at_once_and_untied_when_the_first_is_lost() {
+    let mut told = Told::new(tied(), 3, READ);
+    told.tell(Event::Arrived);
+    told.now = told.begin;
+    told.tell(Event::Failed { attempt: AttemptId(0), failure: Failure::NotSent });
+    told.answered(1, Outcome::Good);
+    told.check(&expect![[r#"
+        0 ns: Arrived
+            Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: Some(Tie { id: TieId(18406247986336626055), twin: ReplicaId(1), role: First }) }
+                tie_first (first copy of a tie)
+        0 ns: Failed { attempt: AttemptId(0), failure: NotSent }
+            Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Interactive, tie: None }
+                tie_first_lost (second copy at once: first never reached the server)
+        1 ms: Answered { attempt: AttemptId(1), outcome: Good }
+            Answer { attempt: AttemptId(1) }
+                first_good (first good answer)
+    "#]]);
+}
+
+#[test]
+fn a_body_that_cannot_be_kept_ends_what_was_planned() {
+    let mut told = Told::new(retried(), 3, READ);
+    told.tell(Event::Arrived);
+    told.answered(0, Outcome::Bad);
+    told.tell(Event::ReplayLost);
+    told.check(&expect![[r#"
+        0 ns: Arrived
+            Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
+                first (first attempt)
+        1 ms: Answered { attempt: AttemptId(0), outcome: Bad }
+        1 ms: ReplayLost
+            Hold
+                may_not_repeat (the request may not be sent twice)
+            Answer { attempt: AttemptId(0) }
+                nothing_better (no better answer will come)
+    "#]]);
+}
+
+#[test]
+fn when_the_time_is_over_an_answer_that_is_held_is_given() {
+    let config = UpstreamConfig { timeout: Duration::from_ms(990), ..hedged() };
+    let mut told = Told::new(config, 3, READ);
+    told.tell(Event::Arrived);
+    told.wakes();
+    told.answered(1, Outcome::Refused);
+    told.wakes();
+    told.check(&expect![[r#"
+        0 ns: Arrived
+            Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
+                first (first attempt)
+        979.369 ms: Woke
+            Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Batch, tie: None }
+                slower_than_quantile (waited 979.369 ms, longer than 979.369 ms (quantile 0.98))
+        980.369 ms: Answered { attempt: AttemptId(1), outcome: Refused }
+        990 ms: Woke
+            Hold
+                request_timeout (no answer within 990 ms)
+            Cancel { attempt: AttemptId(0) }
+                lost (attempt 1 answered first)
+            Answer { attempt: AttemptId(1) }
+                nothing_better (no better answer will come)
+    "#]]);
+}
+
+#[test]
+fn a_client_that_goes_away_takes_everything_with_it() {
+    let mut told = Told::new(hedged(), 3, READ);
+    told.tell(Event::Arrived);
+    told.wakes();
+    told.after(1, Event::Abandoned);
+    told.check(&expect![[r#"
+        0 ns: Arrived
+            Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
+                first (first attempt)
+        979.369 ms: Woke
+            Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Batch, tie: None }
+                slower_than_quantile (waited 979.369 ms, longer than 979.369 ms (quantile 0.98))
+        980.369 ms: Abandoned
+            Cancel { attempt: AttemptId(0) }
+                client_gone (the client has gone)
+            Cancel { attempt: AttemptId(1) }
+                client_gone (the client has gone)
+    "#]]);
+}
+
+#[test]
+fn an_upstream_without_replicas_answers_nothing() {
+    let mut told = Told::new(hedged(), 0, READ);
+    told.tell(Event::Arrived);
+    told.check(&expect![[r#"
+        0 ns: Arrived
+            Fail { why: NoReplica }
+                no_replica (the upstream has no replica)
+    "#]]);
+}
