@@ -333,4 +333,6 @@ impl Leaf {
 }
 
 #[cfg(test)]
+mod against_a_list;
+#[cfg(test)]
 mod tests;

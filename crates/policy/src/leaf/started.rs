@@ -7,7 +7,6 @@
 //! an execution that was not needed, never an answer.
 
 use crate::TieId;
-use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, VecDeque};
 use curtail_units::{Duration, Instant};
 
@@ -29,24 +28,58 @@ pub(super) struct StartedTwins {
 impl StartedTwins {
     /// The twin's leaf says that the twin has started.
     pub(super) fn note(&mut self, now: Instant, tie: TieId) {
+        // A message that came twice says nothing new; it keeps the time of the first.
+        if self.contains(now, tie) {
+            return;
+        }
         while let Some(oldest) = self.oldest_first.front() {
-            let full = self.oldest_first.len() >= TIES_MAX;
             let heard = self.heard.get(oldest).expect("the two hold the same ties");
-            if !full && now.since(*heard) <= AGE_MAX {
+            if self.oldest_first.len() < TIES_MAX && now.since(*heard) <= AGE_MAX {
                 break;
             }
             self.heard.remove(oldest);
             self.oldest_first.pop_front();
         }
-        // A message that came twice says nothing new; it keeps the time of the first.
-        if let Entry::Vacant(unheard) = self.heard.entry(tie) {
-            unheard.insert(now);
-            self.oldest_first.push_back(tie);
-        }
+        self.heard.insert(tie, now);
+        self.oldest_first.push_back(tie);
     }
 
     /// Whether the twin of this tie is known to have started.
     pub(super) fn contains(&self, now: Instant, tie: TieId) -> bool {
         self.heard.get(&tie).is_some_and(|heard| now.since(*heard) <= AGE_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AGE_MAX, StartedTwins, TIES_MAX};
+    use crate::TieId;
+    use curtail_units::{Duration, Instant};
+
+    #[test]
+    fn the_oldest_is_forgotten_when_there_are_too_many() {
+        let mut started = StartedTwins::default();
+        let now = Instant::from_ns(1);
+        for tie in 0..3 * TIES_MAX as u64 {
+            started.note(now, TieId(tie));
+            started.note(now, TieId(tie));
+            assert_eq!(started.heard.len(), started.oldest_first.len());
+        }
+        assert_eq!(started.heard.len(), TIES_MAX);
+        let oldest_kept = 2 * TIES_MAX as u64;
+        assert!(!started.contains(now, TieId(oldest_kept - 1)));
+        assert!(started.contains(now, TieId(oldest_kept)));
+    }
+
+    #[test]
+    fn what_is_too_old_is_not_known_any_more_and_makes_room() {
+        let mut started = StartedTwins::default();
+        let begin = Instant::from_ns(1);
+        (0..10).for_each(|tie| started.note(begin, TieId(tie)));
+        assert!(started.contains(begin + AGE_MAX, TieId(0)));
+        let later = begin + AGE_MAX + Duration::from_ns(1);
+        assert!(!started.contains(later, TieId(0)));
+        started.note(later, TieId(10));
+        assert_eq!((started.heard.len(), started.oldest_first.len()), (1, 1));
     }
 }
