@@ -1,26 +1,248 @@
-//! tmp
-#[derive(Clone, Debug, Default)]
+//! Spans: what the proxy did for a request, told to whoever collects traces (OTLP).
+//!
+//! **Holds** the spans of requests that are over as the very bytes that go over the wire, until the
+//! exporter ([`export`]) takes them. Each thread appends to a buffer of its own, under a lock that only
+//! the exporter ever contends for, and for a moment.
+//! **Limits**: [`BUFFERED_BYTES_MAX`] in all. When that is full, spans are dropped and counted, nothing
+//! waits, and nothing is encoded for them. Requests that are not sampled cost nothing.
+//! **Hurts when** the receiver is slow: what is lost then are the latest spans, and the counters say so.
+
+mod attributes;
+mod encode;
+mod envelope;
+pub(crate) mod export;
+mod protobuf;
+mod receiver;
+
+use crate::clock::Clock;
+use crate::trail::Trail;
+use encode::Encoder;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+
+/// Threads that have a buffer to themselves; further ones share them.
+const SHARDS: usize = 16;
+
+/// A buffer of this size is handed to the exporter at once rather than at the next second.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// What may wait for the exporter, or be on its way.
+const WAITING_BYTES_MAX: usize = 4 << 20;
+
+/// All buffers together; each thread's may be over by the spans of one request.
+pub(crate) const BUFFERED_BYTES_MAX: usize = SHARDS * CHUNK_BYTES + WAITING_BYTES_MAX;
+
+/// Where spans go; shared by all threads.
+#[derive(Debug, Default)]
+pub(crate) struct SpanSink {
+    shards: [Mutex<Shard>; SHARDS],
+    waiting: Mutex<Waiting>,
+    /// A buffer was handed over.
+    handed: Notify,
+    counters: Counters,
+}
+
+/// The buffer of a thread.
+#[derive(Debug, Default)]
+struct Shard {
+    chunk: Chunk,
+    recorded: u64,
+    scratch: String,
+}
+
+/// Spans as they stand in a `ScopeSpans` message.
+#[derive(Debug, Default)]
+struct Chunk {
+    bytes: Vec<u8>,
+    spans: u64,
+}
+
+/// What the exporter is to send.
+#[derive(Debug, Default)]
+struct Waiting {
+    chunks: VecDeque<Chunk>,
+    /// These two include what the exporter has taken and not yet settled.
+    bytes: usize,
+    spans: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    sent: AtomicU64,
+    dropped: AtomicU64,
+    undelivered: AtomicU64,
+    rejected: AtomicU64,
+    exports_failed: AtomicU64,
+}
+
+/// What became of spans so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SpanCounts {
+    /// Written to a buffer.
     pub(crate) recorded: u64,
+    /// Taken by the receiver.
     pub(crate) sent: u64,
+    /// Never written, because the buffers were full.
     pub(crate) dropped: u64,
+    /// Given up after retries, or at the end of the process.
     pub(crate) undelivered: u64,
+    /// Received, and not wanted.
     pub(crate) rejected: u64,
+    /// Times that sending failed, retries included.
     pub(crate) exports_failed: u64,
 }
 
-/// Where finished trails go.
-#[derive(Debug)]
-pub(crate) struct SpanSink;
-
 impl SpanSink {
     pub(crate) fn new() -> Self {
-        Self
+        Self::default()
     }
 
-    pub(crate) fn record(&self, _trail: &crate::trail::Trail, _clock: &crate::clock::Clock) {}
+    /// Writes the spans of a request that is over, unless nobody wants them or there is no room.
+    pub(crate) fn record(&self, trail: &Trail, clock: &Clock) {
+        if !trail.context.sampled {
+            return;
+        }
+        let spans = 1 + trail.attempts.len() as u64;
+        let mut shard = lock(&self.shards[this_thread() % SHARDS]);
+        if shard.chunk.is_full() && !self.hand_over(&mut shard.chunk) {
+            self.counters.dropped.fetch_add(spans, Relaxed);
+            return;
+        }
+        let Shard { chunk, recorded, scratch } = &mut *shard;
+        Encoder { out: &mut chunk.bytes, scratch, clock }.trail(trail);
+        chunk.spans += spans;
+        *recorded += spans;
+        if chunk.is_full() && self.hand_over(chunk) {
+            self.handed.notify_one();
+        }
+    }
 
+    /// What became of spans so far.
     pub(crate) fn counts(&self) -> SpanCounts {
-        SpanCounts::default()
+        let Counters { sent, dropped, undelivered, rejected, exports_failed } = &self.counters;
+        SpanCounts {
+            recorded: self.shards.iter().map(|shard| lock(shard).recorded).sum(),
+            sent: sent.load(Relaxed),
+            dropped: dropped.load(Relaxed),
+            undelivered: undelivered.load(Relaxed),
+            rejected: rejected.load(Relaxed),
+            exports_failed: exports_failed.load(Relaxed),
+        }
+    }
+
+    /// Moves a chunk to those that wait, if there is room; an empty one takes its place.
+    fn hand_over(&self, chunk: &mut Chunk) -> bool {
+        let mut waiting = lock(&self.waiting);
+        if waiting.bytes + chunk.bytes.len() > WAITING_BYTES_MAX {
+            return false;
+        }
+        // The next chunk will be about as long: no growing step by step.
+        let next = Chunk { bytes: Vec::with_capacity(chunk.bytes.len()), spans: 0 };
+        let full = std::mem::replace(chunk, next);
+        waiting.bytes += full.bytes.len();
+        waiting.spans += full.spans;
+        waiting.chunks.push_back(full);
+        true
+    }
+
+    /// Hands over what every thread has written so far.
+    fn hand_over_all(&self) {
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            if shard.chunk.spans > 0 {
+                self.hand_over(&mut shard.chunk);
+            }
+        }
+    }
+
+    /// Takes chunks that wait, the oldest first, of about `bytes` together; they must be settled.
+    fn take(&self, bytes: usize) -> Option<Batch> {
+        let mut waiting = lock(&self.waiting);
+        let mut batch = Batch { chunks: vec![waiting.chunks.pop_front()?] };
+        while let Some(next) = waiting.chunks.front() {
+            if batch.bytes() + next.bytes.len() > bytes {
+                break;
+            }
+            batch.chunks.extend(waiting.chunks.pop_front());
+        }
+        Some(batch)
+    }
+
+    /// The chunks of a batch are sent or given up: there is room for others.
+    fn settle(&self, batch: &Batch, settled: Settled) {
+        let mut waiting = lock(&self.waiting);
+        waiting.bytes -= batch.bytes();
+        waiting.spans -= batch.spans();
+        drop(waiting);
+        match settled {
+            Settled::Sent { rejected } => {
+                let rejected = rejected.min(batch.spans());
+                self.counters.rejected.fetch_add(rejected, Relaxed);
+                self.counters.sent.fetch_add(batch.spans() - rejected, Relaxed);
+            }
+            Settled::GivenUp => {
+                self.counters.undelivered.fetch_add(batch.spans(), Relaxed);
+            }
+        }
+    }
+
+    /// Nothing will be sent any more: counts what is left as undelivered.
+    fn abandon(&self) {
+        let left = std::mem::take(&mut *lock(&self.waiting)).spans;
+        let unwritten: u64 =
+            self.shards.iter().map(|shard| std::mem::take(&mut lock(shard).chunk).spans).sum();
+        self.counters.undelivered.fetch_add(left + unwritten, Relaxed);
     }
 }
+
+/// How a batch ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Settled {
+    /// The receiver has it, but for so many spans.
+    Sent { rejected: u64 },
+    /// It was not delivered.
+    GivenUp,
+}
+
+/// Chunks that are sent together.
+#[derive(Debug)]
+struct Batch {
+    chunks: Vec<Chunk>,
+}
+
+impl Batch {
+    fn bytes(&self) -> usize {
+        self.chunks.iter().map(|chunk| chunk.bytes.len()).sum()
+    }
+
+    fn spans(&self) -> u64 {
+        self.chunks.iter().map(|chunk| chunk.spans).sum()
+    }
+}
+
+impl Chunk {
+    fn is_full(&self) -> bool {
+        self.bytes.len() >= CHUNK_BYTES
+    }
+}
+
+/// A number for this thread, counted up from zero.
+fn this_thread() -> usize {
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
+    thread_local!(static NUMBER: usize = THREADS.fetch_add(1, Relaxed));
+    NUMBER.with(|number| *number)
+}
+
+/// Nothing panics while it holds one of these locks; should it ever, tracing goes on.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod decoded;
+#[cfg(test)]
+mod sample;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,57 @@
+//! Attributes of spans, events and resources: OTLP's `KeyValue`.
+
+use super::protobuf::{length_field, varint, varint_len};
+
+/// A text longer than this is cut, in bytes: a path may be as long as all header fields together.
+pub(super) const TEXT_MAX: usize = 2_048;
+
+/// Fields of `KeyValue` and `AnyValue`.
+const KEY: u32 = 1;
+const VALUE: u32 = 2;
+const ANY_TEXT: u32 = 1;
+const ANY_BOOL_TAG: u8 = 2 << 3;
+const ANY_INT_TAG: u8 = 3 << 3;
+
+/// Where attributes are appended to.
+#[derive(Debug)]
+pub(super) struct Attributes<'a> {
+    out: &'a mut Vec<u8>,
+    /// The field that holds attributes in the message that is being written.
+    field: u32,
+}
+
+impl<'a> Attributes<'a> {
+    pub(super) const fn new(out: &'a mut Vec<u8>, field: u32) -> Self {
+        Self { out, field }
+    }
+
+    pub(super) fn text(&mut self, key: &str, text: &str) {
+        let text = &text[..text.floor_char_boundary(TEXT_MAX)];
+        self.begin(key, 1 + varint_len(text.len()) + text.len());
+        length_field(self.out, ANY_TEXT, text.len());
+        self.out.extend_from_slice(text.as_bytes());
+    }
+
+    /// An integer; one that does not fit 63 bits becomes the largest that does.
+    pub(super) fn int(&mut self, key: &str, value: u64) {
+        let value = value.min(i64::MAX as u64);
+        let len = varint_len(usize::try_from(value).unwrap_or(usize::MAX));
+        self.begin(key, 1 + len);
+        self.out.push(ANY_INT_TAG);
+        varint(self.out, value);
+    }
+
+    pub(super) fn flag(&mut self, key: &str, value: bool) {
+        self.begin(key, 2);
+        self.out.extend_from_slice(&[ANY_BOOL_TAG, u8::from(value)]);
+    }
+
+    /// Everything up to the value, of which `len` bytes follow.
+    fn begin(&mut self, key: &str, len: usize) {
+        let key_len = 1 + varint_len(key.len()) + key.len();
+        length_field(self.out, self.field, key_len + 1 + varint_len(len) + len);
+        length_field(self.out, KEY, key.len());
+        self.out.extend_from_slice(key.as_bytes());
+        length_field(self.out, VALUE, len);
+    }
+}

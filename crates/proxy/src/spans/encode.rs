@@ -1,0 +1,378 @@
+//! A trail as spans: one of kind server for the request, one of kind client for each attempt.
+//!
+//! **Limits**: texts are cut after [`super::attributes::TEXT_MAX`] bytes. The query of a URL is left out
+//! everywhere, because it may hold secrets.
+//! **Source**: OTLP 1.x, `trace.proto`; OpenTelemetry's semantic conventions for HTTP spans. What is
+//! Curtail's own is named `curtail.…`: [`Reason`] and [`Choice`] with the numbers that were compared.
+//! An attempt that was cancelled is no error, unless it was cancelled for its age.
+
+use super::attributes::Attributes;
+use super::protobuf::{bytes_field, fixed32_field, fixed64_field, message_field, varint_field};
+use crate::clock::Clock;
+use crate::trace_context::SpanId;
+use crate::trail::{AttemptEnd, AttemptTrail, Destination, RequestEnd, Trail};
+use curtail_policy::{Choice, Reason, TieRole};
+use curtail_units::Instant;
+use http::{Method, StatusCode, Version};
+use std::fmt::Write as _;
+
+/// The field of `ScopeSpans` that holds a span.
+pub(super) const SCOPE_SPANS_SPAN: u32 = 2;
+
+/// Fields of `Span`.
+const TRACE_ID: u32 = 1;
+const SPAN_ID: u32 = 2;
+const PARENT_SPAN_ID: u32 = 4;
+const NAME: u32 = 5;
+const KIND: u32 = 6;
+const START_UNIX_NS: u32 = 7;
+const END_UNIX_NS: u32 = 8;
+const ATTRIBUTES: u32 = 9;
+const EVENTS: u32 = 11;
+const STATUS: u32 = 15;
+const FLAGS: u32 = 16;
+
+/// Fields of `Span.Event`.
+const EVENT_UNIX_NS: u32 = 1;
+const EVENT_NAME: u32 = 2;
+const EVENT_ATTRIBUTES: u32 = 3;
+
+/// The field of `Status` that holds the code, and the code of an error.
+const STATUS_CODE: u32 = 3;
+const STATUS_ERROR: u64 = 2;
+
+/// `SpanKind`.
+const KIND_SERVER: u64 = 2;
+const KIND_CLIENT: u64 = 3;
+
+/// `SpanFlags`: the flags of the trace in the low byte, then what is known of the parent.
+const FLAG_SAMPLED: u32 = 0x01;
+const FLAG_RANDOM: u32 = 0x02;
+const FLAG_PARENT_KNOWN: u32 = 0x100;
+const FLAG_PARENT_REMOTE: u32 = 0x200;
+
+/// What every span begins with.
+#[derive(Clone, Copy)]
+struct Head<'a> {
+    span_id: SpanId,
+    parent: Option<SpanId>,
+    flags: u32,
+    name: &'a str,
+    kind: u64,
+    from: Instant,
+    to: Instant,
+}
+
+/// Writes the spans of one trail.
+pub(super) struct Encoder<'a> {
+    pub(super) out: &'a mut Vec<u8>,
+    /// Room for texts that are put together; its contents mean nothing.
+    pub(super) scratch: &'a mut String,
+    pub(super) clock: &'a Clock,
+}
+
+impl Encoder<'_> {
+    /// All spans of a trail, each as a field of `ScopeSpans`.
+    pub(super) fn trail(&mut self, trail: &Trail) {
+        let end = trail.end.unwrap_or_else(|| RequestEnd {
+            at: self.clock.now(),
+            status: None,
+            error: Some("unfinished"),
+            reason: None,
+        });
+        self.request(trail, &end);
+        for (index, attempt) in trail.attempts.iter().enumerate() {
+            self.attempt(trail, index as u64, attempt, end.at);
+        }
+    }
+
+    fn request(&mut self, trail: &Trail, end: &RequestEnd) {
+        let Self { out, scratch, clock } = self;
+        message_field(out, SCOPE_SPANS_SPAN, |out| {
+            scratch.clear();
+            scratch.push_str(known_method(&trail.asked.method).unwrap_or("HTTP"));
+            if let Some(destination) = &trail.destination {
+                scratch.push(' ');
+                scratch.push_str(&destination.route);
+            }
+            let head = Head {
+                span_id: trail.context.span_id,
+                parent: trail.context.parent,
+                flags: FLAG_PARENT_REMOTE,
+                name: scratch,
+                kind: KIND_SERVER,
+                from: trail.started,
+                to: end.at,
+            };
+            write_head(out, trail, &head, clock);
+            let mut attributes = Attributes::new(out, ATTRIBUTES);
+            describe_request(&mut attributes, trail);
+            if let Some(destination) = &trail.destination {
+                describe_destination(&mut attributes, destination);
+            }
+            attributes.int("curtail.attempts", trail.attempts.len() as u64);
+            if let Some(reason) = &end.reason {
+                describe_reason(&mut attributes, scratch, reason);
+            }
+            let failed = describe_request_end(&mut attributes, end);
+            for (at, reason) in &trail.held {
+                write_held(out, scratch, clock.unix_ns(*at), reason);
+            }
+            write_status(out, failed);
+        });
+    }
+
+    fn attempt(&mut self, trail: &Trail, index: u64, attempt: &AttemptTrail, latest: Instant) {
+        let Self { out, scratch, clock } = self;
+        message_field(out, SCOPE_SPANS_SPAN, |out| {
+            let head = Head {
+                span_id: attempt.span_id,
+                parent: Some(trail.context.span_id),
+                flags: 0,
+                name: known_method(&trail.asked.method).unwrap_or("HTTP"),
+                kind: KIND_CLIENT,
+                from: attempt.sent,
+                to: attempt.end.map_or(latest, |(at, _)| at),
+            };
+            write_head(out, trail, &head, clock);
+            let mut attributes = Attributes::new(out, ATTRIBUTES);
+            describe_method(&mut attributes, &trail.asked.method);
+            if let Some(destination) = &trail.destination {
+                describe_replica(&mut attributes, scratch, trail, destination, attempt);
+            }
+            describe_decision(&mut attributes, scratch, index, attempt);
+            let failed = describe_attempt_end(&mut attributes, scratch, attempt);
+            write_status(out, failed);
+        });
+    }
+}
+
+fn write_head(out: &mut Vec<u8>, trail: &Trail, head: &Head<'_>, clock: &Clock) {
+    let context = &trail.context;
+    bytes_field(out, TRACE_ID, &context.trace_id);
+    bytes_field(out, SPAN_ID, &head.span_id);
+    if let Some(parent) = &head.parent {
+        bytes_field(out, PARENT_SPAN_ID, parent);
+    }
+    bytes_field(out, NAME, head.name.as_bytes());
+    varint_field(out, KIND, head.kind);
+    fixed64_field(out, START_UNIX_NS, clock.unix_ns(head.from));
+    fixed64_field(out, END_UNIX_NS, clock.unix_ns(head.to.max(head.from)));
+    let random = if context.random { FLAG_RANDOM } else { 0 };
+    fixed32_field(out, FLAGS, FLAG_PARENT_KNOWN | FLAG_SAMPLED | random | head.flags);
+}
+
+/// A remedy that was decided against, as an event of the request.
+fn write_held(out: &mut Vec<u8>, scratch: &mut String, unix_ns: u64, reason: &Reason) {
+    message_field(out, EVENTS, |out| {
+        fixed64_field(out, EVENT_UNIX_NS, unix_ns);
+        bytes_field(out, EVENT_NAME, b"curtail.decided_against");
+        describe_reason(&mut Attributes::new(out, EVENT_ATTRIBUTES), scratch, reason);
+    });
+}
+
+/// A status is written for an error only: absent, it is "unset", which is what success should be.
+fn write_status(out: &mut Vec<u8>, failed: bool) {
+    if failed {
+        message_field(out, STATUS, |out| varint_field(out, STATUS_CODE, STATUS_ERROR));
+    }
+}
+
+fn describe_request(attributes: &mut Attributes<'_>, trail: &Trail) {
+    let asked = &trail.asked;
+    describe_method(attributes, &asked.method);
+    attributes.text("url.path", asked.path.path());
+    attributes.text("url.scheme", if asked.tls { "https" } else { "http" });
+    attributes.text("network.protocol.version", version(asked.version));
+    if let Some(host) = asked.host() {
+        let (address, port) = split_port(host);
+        attributes.text("server.address", address);
+        if let Some(port) = port {
+            attributes.int("server.port", port.into());
+        }
+    }
+}
+
+fn describe_method(attributes: &mut Attributes<'_>, method: &Method) {
+    match known_method(method) {
+        Some(method) => attributes.text("http.request.method", method),
+        None => {
+            attributes.text("http.request.method", "_OTHER");
+            attributes.text("http.request.method_original", method.as_str());
+        }
+    }
+}
+
+fn describe_destination(attributes: &mut Attributes<'_>, destination: &Destination) {
+    attributes.text("http.route", &destination.route);
+    attributes.text("curtail.upstream", &destination.upstream.name);
+    attributes.text("curtail.class", destination.class.name());
+}
+
+/// The constant name of a reason, and its numbers in words.
+fn describe_reason(attributes: &mut Attributes<'_>, scratch: &mut String, reason: &Reason) {
+    attributes.text("curtail.reason", reason.name());
+    attributes.text("curtail.reason.detail", display(scratch, reason));
+}
+
+/// Returns whether the request counts as failed: a client's own mistake does not.
+fn describe_request_end(attributes: &mut Attributes<'_>, end: &RequestEnd) -> bool {
+    if let Some(status) = end.status {
+        attributes.int("http.response.status_code", status.as_u16().into());
+    }
+    let server_error = end.status.filter(StatusCode::is_server_error);
+    match (end.error, &server_error) {
+        (Some(error), _) => attributes.text("error.type", error),
+        (None, Some(status)) => attributes.text("error.type", status.as_str()),
+        (None, None) => {}
+    }
+    let client_error = end.status.is_some_and(|status| status.is_client_error());
+    server_error.is_some() || end.error.is_some() && !client_error
+}
+
+fn describe_replica(
+    attributes: &mut Attributes<'_>,
+    scratch: &mut String,
+    trail: &Trail,
+    destination: &Destination,
+    attempt: &AttemptTrail,
+) {
+    attributes.text("curtail.upstream", &destination.upstream.name);
+    let Some(replica) = destination.upstream.replicas.get(attempt.replica.index()) else { return };
+    attributes.text("server.address", &replica.host);
+    attributes.int("server.port", replica.port.into());
+    let path = trail.asked.path.path();
+    attributes.text("url.full", display(scratch, &format_args!("{replica}{path}")));
+}
+
+/// Why the attempt was sent, and why there.
+fn describe_decision(
+    attributes: &mut Attributes<'_>,
+    scratch: &mut String,
+    index: u64,
+    attempt: &AttemptTrail,
+) {
+    attributes.int("curtail.attempt", index);
+    if index > 0 {
+        attributes.int("http.request.resend_count", index);
+    }
+    attributes.text("curtail.class", attempt.class.name());
+    describe_reason(attributes, scratch, &attempt.reason);
+    describe_choice(attributes, &attempt.choice);
+    match attempt.tie {
+        Some(TieRole::First) => attributes.text("curtail.tie", "first"),
+        Some(TieRole::Second) => attributes.text("curtail.tie", "second"),
+        None => {}
+    }
+}
+
+fn describe_choice(attributes: &mut Attributes<'_>, choice: &Choice) {
+    attributes.text("curtail.choice", choice.name());
+    match *choice {
+        Choice::Only | Choice::Turn | Choice::Chance => {}
+        Choice::FewerInFlight { in_flight, other } => {
+            attributes.int("curtail.choice.in_flight", in_flight.into());
+            attributes.int("curtail.choice.other_in_flight", other.into());
+        }
+        Choice::LowerPeakEwma { cost, other } => {
+            attributes.int("curtail.choice.cost_ns", cost.as_ns());
+            attributes.int("curtail.choice.other_cost_ns", other.as_ns());
+        }
+        Choice::ColdLowestLatency { latency, in_flight, threshold } => {
+            attributes.int("curtail.choice.latency_ns", latency.as_ns());
+            attributes.int("curtail.choice.in_flight", in_flight.into());
+            attributes.int("curtail.choice.threshold", threshold.into());
+        }
+        Choice::AllHotFewestInFlight { in_flight, threshold } => {
+            attributes.int("curtail.choice.in_flight", in_flight.into());
+            attributes.int("curtail.choice.threshold", threshold.into());
+        }
+        Choice::PoolTooSmall { len } => attributes.int("curtail.choice.pool_len", len.into()),
+    }
+}
+
+/// Returns whether the attempt counts as failed: for a client's span, a client error does too.
+fn describe_attempt_end(
+    attributes: &mut Attributes<'_>,
+    scratch: &mut String,
+    attempt: &AttemptTrail,
+) -> bool {
+    if let Some(phases) = attempt.connect {
+        attributes.int("curtail.connect.lookup_ns", phases.lookup.as_ns());
+        attributes.int("curtail.connect.tcp_ns", phases.tcp.as_ns());
+        attributes.int("curtail.connect.tls_ns", phases.tls.as_ns());
+    }
+    if let Some((at, status)) = attempt.answered {
+        attributes.int("http.response.status_code", status.as_u16().into());
+        attributes.int("curtail.answered_after_ns", at.since(attempt.sent).as_ns());
+    }
+    attributes.flag("curtail.won", attempt.won);
+    let end = attempt.end.map(|(_, end)| end);
+    if let Some(AttemptEnd::Cancelled(reason)) = &end {
+        attributes.text("curtail.cancelled", reason.name());
+        attributes.text("curtail.cancelled.detail", display(scratch, reason));
+    }
+    let status = attempt.answered.map(|(_, status)| status);
+    let bad_status = status.filter(|s| s.is_client_error() || s.is_server_error());
+    let error = match &end {
+        Some(AttemptEnd::Failed(failure)) => Some(failure.name()),
+        Some(AttemptEnd::Cancelled(
+            reason @ (Reason::AttemptTimeout { .. } | Reason::RequestTimeout { .. }),
+        )) => Some(reason.name()),
+        Some(AttemptEnd::Answered | AttemptEnd::Cancelled(_)) | None => {
+            bad_status.as_ref().map(StatusCode::as_str)
+        }
+    };
+    if let Some(error) = error {
+        attributes.text("error.type", error);
+    }
+    error.is_some()
+}
+
+/// The text of `value`, put together in `scratch`.
+fn display<'s>(scratch: &'s mut String, value: &dyn std::fmt::Display) -> &'s str {
+    scratch.clear();
+    write!(scratch, "{value}").expect("a string takes everything");
+    scratch
+}
+
+/// The method, if it is one of those that the conventions know; any other could be made up at will.
+fn known_method(method: &Method) -> Option<&'static str> {
+    Some(match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::DELETE => "DELETE",
+        Method::PATCH => "PATCH",
+        Method::OPTIONS => "OPTIONS",
+        Method::CONNECT => "CONNECT",
+        Method::TRACE => "TRACE",
+        _ => return None,
+    })
+}
+
+const fn version(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_09 => "0.9",
+        Version::HTTP_10 => "1.0",
+        Version::HTTP_2 => "2",
+        Version::HTTP_3 => "3",
+        _ => "1.1",
+    }
+}
+
+/// A host as clients write it, without its port and without the brackets of an IPv6 address.
+fn split_port(host: &str) -> (&str, Option<u16>) {
+    let (address, port) = match host.rsplit_once(':') {
+        Some((address, port)) if !address.contains(':') || address.ends_with(']') => {
+            (address, port.parse().ok())
+        }
+        _ => (host, None),
+    };
+    let bare = address.strip_prefix('[').and_then(|address| address.strip_suffix(']'));
+    (bare.unwrap_or(address), port)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! What goes around spans on the wire: who sends them, and the frame of the transport.
+
+use super::Batch;
+use super::attributes::Attributes;
+use super::protobuf::{bytes_field, length_field, message_field};
+use crate::config::{SpansConfig, SpansProtocol};
+use crate::trace_context::entropy_rng;
+use bytes::Bytes;
+
+/// `ExportTraceServiceRequest.resource_spans`.
+const RESOURCE_SPANS: u32 = 1;
+/// Fields of `ResourceSpans`.
+const RESOURCE: u32 = 1;
+const SCOPE_SPANS: u32 = 2;
+/// The field of `Resource` that holds attributes.
+const RESOURCE_ATTRIBUTES: u32 = 1;
+/// The field of `ScopeSpans` that names what wrote them, and the fields of that.
+const SCOPE: u32 = 1;
+const SCOPE_NAME: u32 = 1;
+const SCOPE_VERSION: u32 = 2;
+
+/// A gRPC message begins with a flag, 0 for one that is not compressed, and its length in four bytes.
+const GRPC_PREFIX_BYTES: usize = 5;
+
+/// The parts of an `ExportTraceServiceRequest` that are the same every time.
+#[derive(Debug)]
+pub(super) struct Envelope {
+    /// The field of `ResourceSpans` that describes this process.
+    resource: Vec<u8>,
+    /// The field of `ScopeSpans` that names this program.
+    scope: Vec<u8>,
+    protocol: SpansProtocol,
+}
+
+impl Envelope {
+    pub(super) fn new(config: &SpansConfig) -> Self {
+        let version = env!("CARGO_PKG_VERSION");
+        let instance = format!("{:016x}", entropy_rng().next_u64());
+        let mut resource = Vec::new();
+        message_field(&mut resource, RESOURCE, |out| {
+            let mut attributes = Attributes::new(out, RESOURCE_ATTRIBUTES);
+            attributes.text("service.name", &config.service_name);
+            attributes.text("service.version", version);
+            attributes.text("service.instance.id", &instance);
+            attributes.int("process.pid", std::process::id().into());
+        });
+        let mut scope = Vec::new();
+        message_field(&mut scope, SCOPE, |out| {
+            bytes_field(out, SCOPE_NAME, b"curtail-proxy");
+            bytes_field(out, SCOPE_VERSION, version.as_bytes());
+        });
+        Self { resource, scope, protocol: config.protocol }
+    }
+
+    /// The body that carries a batch.
+    pub(super) fn wrap(&self, batch: &Batch) -> Bytes {
+        let scope_spans_len = self.scope.len() + batch.bytes();
+        let mut scope_spans_head = Vec::new();
+        length_field(&mut scope_spans_head, SCOPE_SPANS, scope_spans_len);
+        let resource_spans_len = self.resource.len() + scope_spans_head.len() + scope_spans_len;
+        let mut head = Vec::new();
+        length_field(&mut head, RESOURCE_SPANS, resource_spans_len);
+        let message_len = head.len() + resource_spans_len;
+
+        let mut body = Vec::with_capacity(GRPC_PREFIX_BYTES + message_len);
+        if self.protocol == SpansProtocol::Grpc {
+            let len = u32::try_from(message_len).expect("what is buffered fits four bytes");
+            body.push(0);
+            body.extend_from_slice(&len.to_be_bytes());
+        }
+        for part in [&head, &self.resource, &scope_spans_head, &self.scope] {
+            body.extend_from_slice(part);
+        }
+        for chunk in &batch.chunks {
+            body.extend_from_slice(&chunk.bytes);
+        }
+        Bytes::from(body)
+    }
+}
+
+/// The message in the body of an answer.
+pub(super) fn unwrap(protocol: SpansProtocol, body: &[u8]) -> &[u8] {
+    match protocol {
+        SpansProtocol::Http => body,
+        SpansProtocol::Grpc => body.get(GRPC_PREFIX_BYTES..).unwrap_or_default(),
+    }
+}

@@ -1,0 +1,207 @@
+//! The exporter: takes spans from the buffers and sends them to their receiver.
+//!
+//! **Decides** when spans are sent (every second, or as soon as a thread has filled a buffer), how much at
+//! once, and what is done when the receiver does not take them: the same batch again after a time that
+//! doubles, with jitter, or that the receiver asked for; given up after some tries.
+//! **Limits**: one batch on its way at a time; the rest waits in the buffers, which are bounded
+//! ([`super::SpanSink`]). Sending the same batch twice can happen, when an answer is lost.
+//! **Source**: OTLP 1.x, sections "OTLP/gRPC Throttling" and "OTLP/HTTP Throttling".
+
+use super::envelope::Envelope;
+use super::receiver::{Receiver, Verdict};
+use super::{Batch, Settled, SpanSink};
+use crate::StartError;
+use crate::clock::Clock;
+use crate::config::SpansConfig;
+use crate::trace_context::entropy_rng;
+use curtail_units::{Duration, Rng};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+/// When things happen.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    /// Spans wait this long at most before they are sent.
+    every: Duration,
+    /// A batch is sent whole or not at all, and receivers refuse what is too long: gRPC servers commonly
+    /// what is above 4 MiB.
+    batch_bytes: usize,
+    /// An exchange that takes longer, connecting included, has failed.
+    timeout: Duration,
+    /// A batch is given up after so many.
+    tries_max: u32,
+    /// The time before the second try, on average; it doubles with each further one.
+    backoff: Duration,
+    /// It ends doubling here. A receiver that asks for more patience than this gets no more.
+    backoff_max: Duration,
+}
+
+/// A batch is given up about a minute after the receiver has gone away.
+const PACE: Pace = Pace {
+    every: Duration::from_secs(1),
+    batch_bytes: 1 << 20,
+    timeout: Duration::from_secs(10),
+    tries_max: 8,
+    backoff: Duration::from_ms(500),
+    backoff_max: Duration::from_secs(30),
+};
+
+/// A task that sends spans; the handle to it.
+#[derive(Debug)]
+pub(crate) struct Exporter {
+    stop: oneshot::Sender<Instant>,
+    task: JoinHandle<()>,
+}
+
+impl Exporter {
+    /// Starts to send what is written to `sink`, on the runtime of the caller.
+    ///
+    /// # Errors
+    /// When the TLS configuration towards the receiver cannot be used.
+    pub(crate) fn start(
+        config: &SpansConfig,
+        sink: Arc<SpanSink>,
+        clock: Clock,
+    ) -> Result<Self, StartError> {
+        Self::start_at_pace(config, sink, clock, PACE)
+    }
+
+    fn start_at_pace(
+        config: &SpansConfig,
+        sink: Arc<SpanSink>,
+        clock: Clock,
+        pace: Pace,
+    ) -> Result<Self, StartError> {
+        let export = Export {
+            sink,
+            envelope: Envelope::new(config),
+            receiver: Receiver::new(config, clock)?,
+            pace,
+            rng: entropy_rng(),
+            is_taking: true,
+        };
+        let (stop, stopped) = oneshot::channel();
+        Ok(Self { stop, task: tokio::spawn(export.run(stopped)) })
+    }
+
+    /// Sends what is left until `deadline`, then stops; what is left over is counted as undelivered.
+    pub(crate) async fn flush(self, deadline: Instant) {
+        // A task that has ended by itself has nothing left to send.
+        self.stop.send(deadline).ok();
+        if let Err(error) = self.task.await {
+            tracing::error!(%error, "the exporter of spans did not end by itself");
+        }
+    }
+}
+
+/// The task.
+struct Export {
+    sink: Arc<SpanSink>,
+    envelope: Envelope,
+    receiver: Receiver,
+    pace: Pace,
+    rng: Rng,
+    /// Whether the last exchange went well: each change is one line in the log.
+    is_taking: bool,
+}
+
+impl Export {
+    async fn run(mut self, stopped: oneshot::Receiver<Instant>) {
+        let sink = Arc::clone(&self.sink);
+        let mut stopped = pin!(stopped);
+        let every = self.pace.every.into();
+        let deadline = loop {
+            tokio::select! {
+                biased;
+                deadline = &mut stopped => break deadline,
+                () = sink.handed.notified() => {}
+                () = sleep(every) => {}
+            }
+            let mut sending = pin!(self.send_all());
+            tokio::select! {
+                biased;
+                deadline = &mut stopped => {
+                    if let Ok(deadline) = deadline {
+                        timeout_at(deadline, sending).await.ok();
+                    }
+                    break deadline;
+                }
+                _ = &mut sending => {}
+            }
+        };
+        // Without a deadline nobody waits any more: the proxy has been dropped.
+        if let Ok(deadline) = deadline {
+            let rest = async { while self.send_all().await {} };
+            timeout_at(deadline, rest).await.ok();
+        }
+        sink.abandon();
+    }
+
+    /// Sends everything written so far; returns whether there was anything.
+    async fn send_all(&mut self) -> bool {
+        self.sink.hand_over_all();
+        let mut any = false;
+        while let Some(batch) = self.sink.take(self.pace.batch_bytes) {
+            any = true;
+            let settled = self.send(&batch).await;
+            self.sink.settle(&batch, settled);
+        }
+        any
+    }
+
+    async fn send(&mut self, batch: &Batch) -> Settled {
+        let body = self.envelope.wrap(batch);
+        let mut backoff = self.pace.backoff;
+        for nth in 1..=self.pace.tries_max {
+            let exchange = timeout(self.pace.timeout.into(), self.receiver.send(body.clone()));
+            let verdict = exchange.await.unwrap_or_else(|_| {
+                self.receiver.disconnect();
+                let why = format!("no answer within {}", self.pace.timeout);
+                Verdict::Later { why, after: None }
+            });
+            match verdict {
+                Verdict::Taken { rejected } => {
+                    self.note_taken(rejected);
+                    return Settled::Sent { rejected };
+                }
+                Verdict::Never { why } => {
+                    self.note_failed(&why);
+                    return Settled::GivenUp;
+                }
+                Verdict::Later { why, after } => {
+                    self.note_failed(&why);
+                    if nth < self.pace.tries_max {
+                        let jittered = backoff.mul_f64(0.5 + self.rng.unit());
+                        let wait = after.unwrap_or(jittered).min(self.pace.backoff_max);
+                        sleep(wait.into()).await;
+                        backoff = (backoff + backoff).min(self.pace.backoff_max);
+                    }
+                }
+            }
+        }
+        Settled::GivenUp
+    }
+
+    fn note_taken(&mut self, rejected: u64) {
+        if rejected > 0 {
+            tracing::debug!(rejected, "the receiver would not have some spans");
+        }
+        if !self.is_taking {
+            self.is_taking = true;
+            tracing::info!(endpoint = self.receiver.endpoint(), "spans are taken again");
+        }
+    }
+
+    fn note_failed(&mut self, why: &str) {
+        self.sink.counters.exports_failed.fetch_add(1, Relaxed);
+        if self.is_taking {
+            self.is_taking = false;
+            let endpoint = self.receiver.endpoint();
+            tracing::warn!(endpoint, why, "spans are not taken; they wait, up to a bound");
+        }
+    }
+}

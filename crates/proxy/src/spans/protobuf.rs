@@ -1,0 +1,126 @@
+//! Protobuf fields, appended to a buffer in one pass.
+//!
+//! Only what OTLP needs, and the little reading that its answers need. A length that is known only afterwards takes [`LENGTH_BYTES`] bytes, the
+//! unused high ones padded with continuation bits: protobuf's encoding of integers allows leading zeros.
+//! (Protocol Buffers documentation, "Encoding", sections "Base 128 Varints" and "Submessages".)
+
+/// Bytes reserved for the length of a message: enough for 2 MiB - 1, and spans are bounded far below.
+const LENGTH_BYTES: usize = 3;
+
+/// The wire types of the fields that OTLP has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wire {
+    Varint = 0,
+    Fixed64 = 1,
+    Length = 2,
+    Fixed32 = 5,
+}
+
+fn tag(out: &mut Vec<u8>, field: u32, wire: Wire) {
+    varint(out, u64::from(field << 3 | wire as u32));
+}
+
+/// An integer, seven bits a byte, the lowest first.
+pub(super) fn varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value.to_le_bytes()[0] | 0x80);
+        value >>= 7;
+    }
+    out.push(value.to_le_bytes()[0]);
+}
+
+/// The bytes that [`varint`] takes for a length.
+pub(super) const fn varint_len(value: usize) -> usize {
+    (usize::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
+}
+
+pub(super) fn varint_field(out: &mut Vec<u8>, field: u32, value: u64) {
+    tag(out, field, Wire::Varint);
+    varint(out, value);
+}
+
+pub(super) fn fixed64_field(out: &mut Vec<u8>, field: u32, value: u64) {
+    tag(out, field, Wire::Fixed64);
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+pub(super) fn fixed32_field(out: &mut Vec<u8>, field: u32, value: u32) {
+    tag(out, field, Wire::Fixed32);
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// Bytes, or a text.
+pub(super) fn bytes_field(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
+    length_field(out, field, bytes.len());
+    out.extend_from_slice(bytes);
+}
+
+/// The beginning of a field of which `len` bytes follow.
+pub(super) fn length_field(out: &mut Vec<u8>, field: u32, len: usize) {
+    tag(out, field, Wire::Length);
+    varint(out, len as u64);
+}
+
+/// A message within the message, made of what `write` appends.
+pub(super) fn message_field(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
+    tag(out, field, Wire::Length);
+    let length_at = out.len();
+    out.extend_from_slice(&[0; LENGTH_BYTES]);
+    write(out);
+    let len = out.len() - length_at - LENGTH_BYTES;
+    debug_assert!(len < 1 << (7 * LENGTH_BYTES), "a message of {len} bytes");
+    for (place, byte) in out[length_at..][..LENGTH_BYTES].iter_mut().enumerate() {
+        let more = if place + 1 < LENGTH_BYTES { 0x80 } else { 0 };
+        *byte = (len >> (7 * place)).to_le_bytes()[0] & 0x7f | more;
+    }
+}
+
+/// The fields of a message, in the order in which they stand; ends where the bytes make no sense.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fields<'a>(pub(super) &'a [u8]);
+
+/// The value of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Value<'a> {
+    Int(u64),
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = (u64, Value<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let tag = self.varint()?;
+        let value = match tag & 7 {
+            0 => Value::Int(self.varint()?),
+            1 => Value::Bytes(self.take(8)?),
+            2 => {
+                let len = self.varint()?;
+                Value::Bytes(self.take(usize::try_from(len).ok()?)?)
+            }
+            5 => Value::Bytes(self.take(4)?),
+            _ => return None,
+        };
+        Some((tag >> 3, value))
+    }
+}
+
+impl<'a> Fields<'a> {
+    fn varint(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for place in 0..10 {
+            let byte = self.take(1)?[0];
+            value |= u64::from(byte & 0x7f) << (7 * place);
+            if byte < 0x80 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+}

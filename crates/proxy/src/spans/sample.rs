@@ -1,0 +1,67 @@
+//! Trails as tests make them.
+
+use crate::config::{ConnectConfig, NamedUpstream, ReplicaUrl};
+use crate::trace_context::TraceContext;
+use crate::trail::{AttemptEnd, AttemptTrail, Destination, RequestEnd, Trail};
+use curtail_policy::{AttemptId, Choice, Class, Reason, ReplicaId, UpstreamConfig};
+use curtail_units::Instant;
+use http::{Request, StatusCode};
+use std::sync::Arc;
+
+pub(crate) const CONTEXT: TraceContext = TraceContext {
+    trace_id: [0xab; 16],
+    span_id: [0xcd; 8],
+    parent: Some([0xef; 8]),
+    sampled: true,
+    random: false,
+};
+
+/// The instant so many milliseconds after the proxy's start.
+pub(crate) const fn ms(ms: u64) -> Instant {
+    Instant::from_ns(ms * 1_000_000)
+}
+
+/// The trail of a request that arrived at 10 ms.
+pub(crate) fn trail(request: Request<()>) -> Trail {
+    let (parts, ()) = request.into_parts();
+    let mut trail = Trail::new(CONTEXT, ms(10), &parts, false);
+    let replica = |url: &str| ReplicaUrl::parse(url).expect("an address");
+    trail.destination = Some(Destination {
+        route: "/api".into(),
+        upstream: Arc::new(NamedUpstream {
+            name: "accounts".to_owned(),
+            replicas: vec![replica("http://10.0.0.7:8080"), replica("https://[::1]")],
+            connect: ConnectConfig::default(),
+            policy: UpstreamConfig::default(),
+        }),
+        class: Class::Interactive,
+    });
+    trail
+}
+
+pub(crate) fn get(uri: &str) -> Request<()> {
+    Request::get(uri).header("host", "api.example:81").body(()).expect("a request")
+}
+
+/// An attempt to the `replica`-th replica, sent at `sent` for `reason`; its span id repeats `id`.
+pub(crate) const fn attempt(id: u8, replica: u16, sent: Instant, reason: Reason) -> AttemptTrail {
+    let to = (ReplicaId(replica), Choice::Turn);
+    AttemptTrail::new([id; 8], sent, to, (Class::Interactive, None), reason)
+}
+
+/// The usual: one attempt, answered well.
+pub(crate) fn usual() -> Trail {
+    let mut trail = trail(get("/api/users/7?token=secret"));
+    let (first, choice) = (AttemptId(0), Choice::FewerInFlight { in_flight: 2, other: 5 });
+    trail.sent(AttemptTrail { choice, ..attempt(1, 0, ms(11), Reason::First) });
+    trail.answered(first, ms(13), StatusCode::OK);
+    trail.won(first);
+    trail.attempt_ended(first, ms(14), AttemptEnd::Answered);
+    trail.end = Some(RequestEnd {
+        at: ms(15),
+        status: Some(StatusCode::OK),
+        error: None,
+        reason: Some(Reason::FirstGood),
+    });
+    trail
+}
