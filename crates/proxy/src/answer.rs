@@ -115,8 +115,8 @@ pub(crate) struct Ending {
 }
 
 impl Answer {
-    pub(crate) fn new(driver: Driver, trail: Trail, attempt: AttemptId, held: Held) -> Self {
-        let ending = Ending { driver, trail: Box::new(trail), attempt, sink: None, is_over: false };
+    pub(crate) fn new(driver: Driver, trail: Box<Trail>, attempt: AttemptId, held: Held) -> Self {
+        let ending = Ending { driver, trail, attempt, sink: None, is_over: false };
         Self { held, ending }
     }
 }

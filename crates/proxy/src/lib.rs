@@ -29,6 +29,7 @@ mod route;
 mod running;
 mod site;
 mod spans;
+mod timers;
 mod tls;
 mod trace_context;
 mod trail;

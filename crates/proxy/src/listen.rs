@@ -14,7 +14,7 @@ use crate::config::Limits;
 use crate::leaf::Leaf;
 use crate::metrics::ListenerMetrics;
 use crate::request::{Client, answer};
-use crate::worker::{ConnectionCount, Worker};
+use crate::worker::{ConnectionCount, Shared, Worker};
 use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -23,8 +23,10 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
@@ -194,8 +196,7 @@ async fn serve_http<S>(
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let limits = &listener.limits;
-    let mut draining = worker.shared.draining.subscribe();
-    let draining = async move { drop(draining.wait_for(|draining| *draining).await) };
+    let drain = Drain::new(&worker.shared);
     let resets = if client.leaf.is_some() { ROOT_RESETS_MAX } else { CLIENT_RESETS_MAX };
     let service = service_fn(move |request: Request<Incoming>| {
         let response = answer(Arc::clone(&worker), Arc::clone(&client), request);
@@ -213,7 +214,7 @@ async fn serve_http<S>(
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .serve_connection(io, service);
         let connection = pin!(connection);
-        until_drained(connection, draining, |c| c.graceful_shutdown()).await;
+        until_drained(connection, drain, |c| c.graceful_shutdown()).await;
     } else {
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -222,22 +223,46 @@ async fn serve_http<S>(
             .serve_connection(io, service)
             .with_upgrades();
         let connection = pin!(connection);
-        until_drained(connection, draining, |c| c.graceful_shutdown()).await;
+        until_drained(connection, drain, |c| c.graceful_shutdown()).await;
+    }
+}
+
+/// Knows when the proxy is told to stop.
+struct Drain {
+    shared: Arc<Shared>,
+    told: Pin<Box<dyn Future<Output = ()> + Send>>,
+    is_waiting: bool,
+}
+
+impl Drain {
+    fn new(shared: &Arc<Shared>) -> Self {
+        let mut draining = shared.draining.subscribe();
+        let told = async move { drop(draining.wait_for(|draining| *draining).await) };
+        Self { shared: Arc::clone(shared), told: Box::pin(told), is_waiting: false }
+    }
+
+    /// Ready once. A connection is polled several times for each request: only the first of all polls
+    /// asks to be woken, the others are one look at a flag.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.is_waiting && !self.shared.is_draining.load(Ordering::Acquire) {
+            return Poll::Pending;
+        }
+        self.is_waiting = true;
+        self.told.as_mut().poll(cx)
     }
 }
 
 /// Drives a connection to its end; when the proxy is told to stop, asks it to end after its requests.
 async fn until_drained<C>(
-    mut connection: std::pin::Pin<&mut C>,
-    draining: impl Future<Output = ()>,
-    shut_down: impl FnOnce(std::pin::Pin<&mut C>),
+    mut connection: Pin<&mut C>,
+    mut drain: Drain,
+    shut_down: impl FnOnce(Pin<&mut C>),
 ) where
     C: Future<Output = hyper::Result<()>>,
 {
-    let mut draining = pin!(draining);
     let mut shut_down = Some(shut_down);
     let ended = std::future::poll_fn(|cx| {
-        if shut_down.is_some() && draining.as_mut().poll(cx).is_ready() {
+        if shut_down.is_some() && drain.poll(cx).is_ready() {
             if let Some(shut_down) = shut_down.take() {
                 shut_down(connection.as_mut());
             }

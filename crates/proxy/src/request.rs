@@ -46,13 +46,13 @@ pub(crate) async fn answer(
     let upgrade = headers::upgrade(request.headers())
         .map(|protocol| (protocol, hyper::upgrade::on(&mut request)));
     let (parts, body) = request.into_parts();
-    let mut trail = Trail::new(context, started, &parts, client.tls);
+    let mut trail = Box::new(Trail::new(context, started, &parts, client.tls));
     if parts.method == Method::CONNECT {
-        return refuse(&worker, trail, StatusCode::NOT_IMPLEMENTED, "connect_unsupported");
+        return refuse(&worker, *trail, StatusCode::NOT_IMPLEMENTED, "connect_unsupported");
     }
     let Some((upstream, idempotent)) = destination(&site, &client, &parts, &mut trail) else {
         client.metrics.unrouted();
-        return refuse(&worker, trail, StatusCode::NOT_FOUND, "no_route");
+        return refuse(&worker, *trail, StatusCode::NOT_FOUND, "no_route");
     };
     let class = trail.destination.as_ref().map_or_else(Class::default, |d| d.class);
     let place = match &client.leaf {

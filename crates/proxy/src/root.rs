@@ -7,14 +7,13 @@ use crate::answer::{Answer, Held, take_small};
 use crate::body::{AttemptBody, ClientFault, Replay};
 use crate::driver::{Driver, Effects, Upstream};
 use crate::pool::ExchangeError;
+use crate::timers::Timer;
 use crate::trace_context::TraceContext;
 use crate::trail::{AttemptEnd, AttemptTrail, ConnectPhases, RequestEnd, Trail};
 use crate::worker::Worker;
 use crate::{headers, probe, trace_context};
-use arrayvec::ArrayVec;
 use curtail_policy::{
-    ATTEMPTS_MAX, AttemptId, Class, Effect, Event, Failure, Outcome, Reason, ReplicaId, Request,
-    Tie, Unanswered,
+    AttemptId, Class, Effect, Event, Failure, Outcome, Reason, ReplicaId, Request, Tie, Unanswered,
 };
 use curtail_units::Instant;
 use http::{Method, StatusCode, Uri, header, request};
@@ -22,7 +21,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use tokio::time::Sleep;
+
+/// Nearly every request has one attempt, and nearly every other one two.
+const ATTEMPTS_USUAL: usize = 2;
 
 /// A request on its way to an upstream.
 pub(crate) struct Outgoing {
@@ -65,10 +66,11 @@ struct Exchange {
     worker: Arc<Worker>,
     outgoing: Outgoing,
     driver: Driver,
-    trail: Trail,
-    attempts: ArrayVec<Attempt, ATTEMPTS_MAX>,
+    trail: Box<Trail>,
+    /// By [`AttemptId`]; the machine sends at most `ATTEMPTS_MAX`.
+    attempts: Vec<Attempt>,
     effects: Effects,
-    sleep: Option<Pin<Box<Sleep>>>,
+    timer: Timer,
     replay_lost: bool,
 }
 
@@ -80,7 +82,7 @@ pub(crate) async fn exchange(
     worker: &Arc<Worker>,
     upstream: Arc<Upstream>,
     outgoing: Outgoing,
-    trail: Trail,
+    trail: Box<Trail>,
 ) -> Result<Answer, (NoAnswer, Box<Trail>)> {
     let mut effects = Effects::with_capacity(4);
     let (driver, now) = Driver::arrive(upstream, outgoing.request, &mut effects);
@@ -89,9 +91,9 @@ pub(crate) async fn exchange(
         outgoing,
         driver,
         trail,
-        attempts: ArrayVec::new(),
+        attempts: Vec::with_capacity(ATTEMPTS_USUAL),
         effects: Effects::new(),
-        sleep: None,
+        timer: Timer::new(&worker.timers),
         replay_lost: false,
     };
     let mut ended = exchange.carry_out(now, &mut effects);
@@ -102,7 +104,7 @@ pub(crate) async fn exchange(
     .await;
     match ended {
         Ok((attempt, held)) => Ok(Answer::new(exchange.driver, exchange.trail, attempt, held)),
-        Err(no_answer) => Err((no_answer, Box::new(exchange.trail))),
+        Err(no_answer) => Err((no_answer, exchange.trail)),
     }
 }
 
@@ -175,15 +177,10 @@ impl Exchange {
     }
 
     fn poll_timeout(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let timeout = self.driver.poll_timeout();
-        let Some(deadline) = timeout.and_then(|at| self.driver.upstream.clock.deadline(at)) else {
-            return Poll::Pending;
-        };
-        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
-        if sleep.deadline() != deadline {
-            sleep.as_mut().reset(deadline);
+        match self.driver.poll_timeout() {
+            Some(at) => self.timer.poll_until(cx, at),
+            None => Poll::Pending,
         }
-        sleep.as_mut().poll(cx)
     }
 
     fn carry_out(&mut self, now: Instant, effects: &mut Effects) -> Option<Ended> {

@@ -15,6 +15,7 @@ use curtail_units::Rng;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -94,6 +95,7 @@ pub fn start(config: Config, options: &Options) -> Result<Running, StartError> {
         site: ArcSwap::from_pointee(site),
         lasting,
         draining: tokio::sync::watch::Sender::new(false),
+        is_draining: AtomicBool::new(false),
     });
     let (stop, _) = tokio::sync::watch::channel(false);
     let mut running = Running { shared, workers: Vec::new(), listeners, admin, stop };
@@ -170,6 +172,7 @@ impl Running {
 
     /// Stops accepting, lets requests in progress end for up to `grace`, then stops.
     pub fn stop(mut self, grace: Duration) {
+        self.shared.is_draining.store(true, Ordering::Release);
         self.shared.draining.send_replace(true);
         let deadline = std::time::Instant::now() + grace;
         while self.workers.iter().any(|worker| !worker.is_finished())
@@ -232,6 +235,9 @@ async fn run(
     mut handed: mpsc::Receiver<listen::Handed>,
     front: Option<Front>,
 ) {
+    let timers = Arc::clone(&worker.timers);
+    let clock = worker.shared.lasting.clock;
+    tokio::spawn(async move { timers.run(clock).await });
     tokio::spawn(tick(Arc::clone(&worker)));
     if let Some((sockets, admin_socket, handovers)) = front {
         for (socket, listener) in sockets {

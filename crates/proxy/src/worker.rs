@@ -5,11 +5,12 @@
 
 use crate::metrics::ListenerMetrics;
 use crate::site::{Lasting, Site};
+use crate::timers::Timers;
 use crate::trace_context::{self, SpanId, TraceContext};
 use arc_swap::ArcSwap;
 use curtail_units::Rng;
 use http::HeaderMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What all workers share.
@@ -19,6 +20,8 @@ pub(crate) struct Shared {
     pub(crate) lasting: Lasting,
     /// True from the moment the proxy is told to stop.
     pub(crate) draining: tokio::sync::watch::Sender<bool>,
+    /// The same, for a look that costs nothing.
+    pub(crate) is_draining: AtomicBool,
 }
 
 /// One worker.
@@ -28,13 +31,14 @@ pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     /// Client connections that it serves.
     connections: AtomicUsize,
+    pub(crate) timers: Arc<Timers>,
     rng: Mutex<Rng>,
 }
 
 impl Worker {
     pub(crate) fn new(index: usize, shared: Arc<Shared>) -> Self {
         let rng = Mutex::new(trace_context::entropy_rng());
-        Self { index, shared, connections: AtomicUsize::new(0), rng }
+        Self { index, shared, connections: AtomicUsize::new(0), timers: Arc::default(), rng }
     }
 
     pub(crate) fn new_span_id(&self) -> SpanId {
