@@ -106,6 +106,13 @@ class Tables(unittest.TestCase):
         )
         self.assertEqual(rows["envoy: peak memory"][-1], "not measured")
 
+    def test_a_run_whose_spans_went_nowhere_says_so(self):
+        measured = figures()
+        self.assertIn("no span of curtail", " ".join(report.caveats(measured)))
+        for visit in measured.visits:
+            visit["span_bytes_per_request"] = 500
+        self.assertEqual(report.caveats(measured), [])
+
 
 if __name__ == "__main__":
     unittest.main()
