@@ -211,9 +211,11 @@ impl Call {
         if let Some(hedge) = self.hedge.take_if(|hedge| now >= hedge.at) {
             self.send_hedge(upstream, now, hedge);
         }
-        let waiting = self.attempts.iter().filter(|(_, a)| a.state == AttemptState::Waiting);
-        for (id, _) in waiting.filter(|(_, attempt)| now >= attempt.times_out) {
-            self.attempt_timed_out(upstream, now, id);
+        for id in self.attempts.ids() {
+            let Attempt { state, times_out, .. } = self.attempts.get(id);
+            if state == AttemptState::Waiting && now >= times_out {
+                self.attempt_timed_out(upstream, now, id);
+            }
         }
     }
 
@@ -249,10 +251,8 @@ impl Call {
     /// The request's own time is over.
     fn give_up(&mut self, upstream: &mut Upstream, now: Instant) {
         let reason = Reason::RequestTimeout { age: now.since(self.arrived) };
-        for (id, attempt) in self.attempts.iter() {
-            if self.attempts.is_open(id) {
-                upstream.attempt_failed(attempt.sent, now);
-            }
+        for id in self.attempts.ids().filter(|id| self.attempts.is_open(*id)) {
+            upstream.attempt_failed(self.attempts.get(id).sent, now);
         }
         self.end_without_good(upstream, now, Unanswered::TimedOut, reason);
     }
@@ -291,7 +291,8 @@ impl Call {
     /// Cancels every attempt that is open or held, and everything that was planned.
     fn cancel_all(&mut self, upstream: &mut Upstream, now: Instant, reason: Reason) {
         (self.hedge, self.twin, self.retry) = (None, None, None);
-        for (id, Attempt { sent, state, .. }) in self.attempts.iter() {
+        for id in self.attempts.ids() {
+            let Attempt { sent, state, .. } = self.attempts.get(id);
             match state {
                 AttemptState::Waiting | AttemptState::Overdue => {
                     upstream.attempt_observed(sent, now);

@@ -60,10 +60,9 @@ impl Attempts {
         self.all.push(Attempt { sent, state: AttemptState::Waiting, times_out });
     }
 
-    /// A copy of each, so that the list may be changed on the way.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (AttemptId, Attempt)> + use<> {
-        let all = self.all.clone();
-        all.into_iter().enumerate().map(|(index, attempt)| (AttemptId::at(index), attempt))
+    /// Their names; the list may be changed on the way.
+    pub(super) fn ids(&self) -> impl Iterator<Item = AttemptId> + use<> {
+        (0..self.all.len()).map(AttemptId::at)
     }
 
     /// An attempt that was sent.

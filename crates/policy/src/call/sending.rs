@@ -1,6 +1,6 @@
 //! What a call sends, and when: the first attempt, the second copy of a tie, hedges and retries.
 
-use super::attempts::AttemptState;
+use super::attempts::{Attempt, AttemptState};
 use super::{ATTEMPTS_MAX, Call, Failure};
 use crate::budget::Purpose;
 use crate::{Choice, Class, Effect, Reason, ReplicaId, Tie, TieId, TieRole, Upstream, hedge};
@@ -99,9 +99,9 @@ impl Call {
             self.attempts.get_mut(copy).state = AttemptState::Gone;
         }
         // Its own leaf has answered a moment ago: it is the one replica known to be there.
-        let others = self.attempts.iter().filter(|(other, _)| *other != id);
+        let others = self.attempts.ids().filter(|other| *other != id);
         let others: ArrayVec<ReplicaId, ATTEMPTS_MAX> =
-            others.map(|(_, attempt)| attempt.sent.replica).collect();
+            others.map(|other| self.attempts.get(other).sent.replica).collect();
         let chosen = upstream.choose(now, &others).or_else(|| upstream.choose(now, &[]));
         let chosen = chosen.expect("an upstream that was tried has a replica");
         self.send(upstream, now, chosen, self.untied(Reason::TieStartedLost { failure }));
@@ -192,14 +192,16 @@ impl Call {
 
     /// The attempt that follows is sent: those that are overdue are given up for it.
     fn cancel_overdue(&mut self, upstream: &mut Upstream, now: Instant) {
-        let overdue = self.attempts.iter().filter(|(_, a)| a.state == AttemptState::Overdue);
-        for (attempt, given_up) in overdue {
-            let sent = given_up.sent;
+        for attempt in self.attempts.ids() {
+            let Attempt { sent, state, times_out } = self.attempts.get(attempt);
+            if state != AttemptState::Overdue {
+                continue;
+            }
             self.attempts.get_mut(attempt).state = AttemptState::Gone;
             upstream.attempt_observed(sent, now);
             upstream.attempt_failed(sent, now);
             upstream.attempt_ended(sent);
-            let (age, timeout) = (now.since(sent.at), given_up.times_out.since(sent.at));
+            let (age, timeout) = (now.since(sent.at), times_out.since(sent.at));
             upstream.decide(Effect::Cancel { attempt }, Reason::AttemptTimeout { age, timeout });
         }
     }

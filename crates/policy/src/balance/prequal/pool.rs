@@ -18,12 +18,15 @@ pub(super) struct Entry {
 
 impl Entry {
     /// The order of preference, the best first: cold before hot; of the cold the lowest latency, of the hot
-    /// the fewest in flight; the other signal breaks ties.
-    const fn rank(&self, hot_from: Option<u32>) -> (bool, u64, u64) {
-        let Load { in_flight, latency } = self.load;
+    /// the fewest in flight; the other signal breaks ties. One number, because a choice compares sixteen and
+    /// a triple costs three times as much.
+    const fn rank(&self, hot_from: Option<u32>) -> u128 {
+        let (in_flight, latency) = (self.load.in_flight as u128, self.load.latency.as_ns() as u128);
         match hot_from {
-            Some(threshold) if in_flight >= threshold => (true, in_flight as u64, latency.as_ns()),
-            _ => (false, latency.as_ns(), in_flight as u64),
+            Some(threshold) if in_flight >= threshold as u128 => {
+                1 << 127 | in_flight << 64 | latency
+            }
+            _ => latency << 32 | in_flight,
         }
     }
 }
