@@ -25,6 +25,7 @@ const IN_FLIGHT: usize = 64;
 const REPLICAS: usize = 100;
 const GAP: Duration = Duration::from_us(10);
 const SEED: u64 = 1;
+const CLASSES: [Class; 2] = [Class::Interactive, Class::Batch];
 const READ: Request = Request { class: Class::Interactive, repeatable: true };
 
 fn main() {
@@ -50,7 +51,7 @@ fn main() {
     let tied = UpstreamConfig { tie: Some(TieConfig::default()), ..least };
     root("call, least request, tie, second copy not sent", tied);
     leaf("leaf, one class", |_| (Class::Interactive, None));
-    leaf("leaf, three classes", |nth| (Class::ALL[nth as usize % 3], None));
+    leaf("leaf, two classes", |nth| (CLASSES[usize::from(nth.is_multiple_of(2))], None));
     leaf("leaf, tied", |nth| (Class::Interactive, Some(TieId(nth.wrapping_mul(0x9e37_79b9)))));
     probe();
 }
