@@ -2,12 +2,13 @@
 
 use crate::admin;
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, SpansConfig};
 use crate::journal::Journal;
 use crate::listen::{self, HANDED_MAX, Handover, Listener};
 use crate::metrics::{ListenerMetrics, ProcessMetrics};
 use crate::site::{Lasting, Site};
 use crate::spans::SpanSink;
+use crate::spans::export::Exporter;
 use crate::worker::{Shared, Worker};
 use crate::{StartError, probe, tls};
 use arc_swap::ArcSwap;
@@ -19,6 +20,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::mpsc;
+
+/// Spans that are left over when the proxy stops may take this long to be sent.
+const FLUSH: Duration = Duration::from_secs(2);
 
 /// How often unused connections are looked through, and leaves are woken.
 const TICK: Duration = Duration::from_secs(1);
@@ -37,6 +41,7 @@ pub struct Options {
 pub struct Running {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
+    exporter: Option<ExporterThread>,
     listeners: Vec<(String, SocketAddr)>,
     admin: Option<SocketAddr>,
     /// Dropped when the workers are to stop at once.
@@ -98,7 +103,13 @@ pub fn start(config: Config, options: &Options) -> Result<Running, StartError> {
         is_draining: AtomicBool::new(false),
     });
     let (stop, _) = tokio::sync::watch::channel(false);
-    let mut running = Running { shared, workers: Vec::new(), listeners, admin, stop };
+    let exporter = match (&shared.site.load().config.spans, &shared.lasting.spans) {
+        (Some(config), Some(sink)) => {
+            Some(ExporterThread::start(config.clone(), Arc::clone(sink), shared.lasting.clock)?)
+        }
+        (None, _) | (_, None) => None,
+    };
+    let mut running = Running { shared, workers: Vec::new(), exporter, listeners, admin, stop };
     running.start_workers(worker_count, sockets, admin_socket)?;
     Ok(running)
 }
@@ -186,6 +197,9 @@ impl Running {
                 tracing::error!("a worker panicked");
             }
         }
+        if let Some(exporter) = self.exporter {
+            exporter.stop();
+        }
         if let Some(journal) = &self.shared.lasting.journal {
             journal.close();
         }
@@ -224,6 +238,36 @@ impl Running {
             self.workers.push(thread);
         }
         Ok(())
+    }
+}
+
+/// The thread that sends spans; it outlives the workers, whose last requests have spans too.
+#[derive(Debug)]
+struct ExporterThread {
+    stop: tokio::sync::oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl ExporterThread {
+    fn start(config: SpansConfig, sink: Arc<SpanSink>, clock: Clock) -> Result<Self, StartError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let exporter = runtime.block_on(async { Exporter::start(&config, sink, clock) })?;
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let thread = std::thread::Builder::new().name("spans".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                // Told to stop, or left behind: both end it.
+                stopped.await.ok();
+                exporter.flush(tokio::time::Instant::now() + FLUSH).await;
+            });
+        })?;
+        Ok(Self { stop, thread })
+    }
+
+    fn stop(self) {
+        drop(self.stop);
+        if self.thread.join().is_err() {
+            tracing::error!("the thread that sends spans panicked");
+        }
     }
 }
 

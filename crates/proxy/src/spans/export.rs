@@ -205,3 +205,6 @@ impl Export {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

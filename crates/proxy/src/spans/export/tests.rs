@@ -1,0 +1,333 @@
+mod collector;
+
+use super::super::decoded::{self, Any};
+use super::super::sample::usual;
+use super::super::{CHUNK_BYTES, SpanCounts, SpanSink};
+use super::{Exporter, PACE, Pace};
+use crate::clock::Clock;
+use crate::config::SpansProtocol;
+use collector::{Answer, Arrived, Collector};
+use curtail_units::Duration;
+use http::Version;
+use std::sync::{Arc, Mutex};
+use tokio::time::Instant;
+
+const BOTH: [SpansProtocol; 2] = [SpansProtocol::Http, SpansProtocol::Grpc];
+
+/// So long that a test in which something waits for it fails.
+const NEVER: Duration = Duration::from_secs(1_000_000);
+
+/// Nothing happens by itself but what a test asks for.
+const STILL: Pace = Pace { every: NEVER, ..PACE };
+
+/// Everything happens at once.
+const EAGER: Pace =
+    Pace { every: Duration::from_ms(1), backoff: Duration::from_ms(1), tries_max: 10_000, ..PACE };
+
+fn export(collector: &Collector, pace: Pace) -> (Arc<SpanSink>, Exporter) {
+    let sink = Arc::new(SpanSink::new());
+    let started =
+        Exporter::start_at_pace(&collector.config, Arc::clone(&sink), Clock::start(), pace);
+    (sink, started.expect("no TLS, no trouble"))
+}
+
+fn record(sink: &SpanSink, requests: usize) {
+    let (trail, clock) = (usual(), Clock::start());
+    (0..requests).for_each(|_| sink.record(&trail, &clock));
+}
+
+fn soon() -> Instant {
+    Instant::now() + std::time::Duration::from_secs(60)
+}
+
+fn message<'a>(arrived: &'a Arrived, protocol: SpansProtocol) -> &'a [u8] {
+    match protocol {
+        SpansProtocol::Http => &arrived.body,
+        SpansProtocol::Grpc => {
+            let (prefix, message) = arrived.body.split_at(5);
+            let len = u32::try_from(message.len()).expect("a length").to_be_bytes();
+            assert_eq!(prefix, [&[0][..], &len].concat());
+            message
+        }
+    }
+}
+
+/// Waits until the counts are as `wanted`; the exporter counts after it has read an answer.
+async fn counted(sink: &SpanSink, wanted: impl Fn(SpanCounts) -> bool) -> SpanCounts {
+    let counted = async {
+        while !wanted(sink.counts()) {
+            tokio::task::yield_now().await;
+        }
+        sink.counts()
+    };
+    let waited = tokio::time::timeout(std::time::Duration::from_secs(60), counted).await;
+    waited.unwrap_or_else(|_| panic!("after a minute: {:?}", sink.counts()))
+}
+
+#[tokio::test]
+async fn a_receiver_gets_what_was_recorded_and_who_sent_it() {
+    for protocol in BOTH {
+        let mut collector = Collector::new(protocol, []);
+        let (sink, exporter) = export(&collector, STILL);
+        record(&sink, 3);
+        exporter.flush(soon()).await;
+        let arrived = collector.next().await;
+        let request = decoded::request(message(&arrived, protocol));
+        let resource: Vec<_> = request.resource.iter().map(|(key, _)| &**key).collect();
+        assert_eq!(
+            resource,
+            ["service.name", "service.version", "service.instance.id", "process.pid"]
+        );
+        assert_eq!(request.resource[0].1, Any::Text("tested".to_owned()));
+        assert_eq!(request.scope.0, "curtail-proxy");
+        assert_eq!(request.spans.len(), 6);
+        assert!(collector.rest().is_empty());
+        let counts = sink.counts();
+        assert_eq!((counts.recorded, counts.sent, counts.exports_failed), (6, 6, 0));
+    }
+}
+
+#[tokio::test]
+async fn each_transport_is_spoken_as_its_receivers_expect() {
+    let mut collector = Collector::new(SpansProtocol::Http, []);
+    let (sink, exporter) = export(&collector, STILL);
+    record(&sink, 1);
+    exporter.flush(soon()).await;
+    let arrived = collector.next().await;
+    assert_eq!((&*arrived.uri, arrived.version), ("/v1/traces", Version::HTTP_11));
+    assert_eq!(arrived.headers["content-type"], "application/x-protobuf");
+    assert_eq!(arrived.headers["host"], collector.config.endpoint.authority());
+    assert_eq!(arrived.headers["content-length"], arrived.body.len().to_string());
+
+    let mut collector = Collector::new(SpansProtocol::Grpc, []);
+    let (sink, exporter) = export(&collector, STILL);
+    record(&sink, 1);
+    exporter.flush(soon()).await;
+    let arrived = collector.next().await;
+    let method = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+    assert_eq!(arrived.uri, format!("{}{method}", collector.config.endpoint));
+    assert_eq!(arrived.version, Version::HTTP_2);
+    assert_eq!(arrived.headers["content-type"], "application/grpc");
+    assert_eq!(arrived.headers["te"], "trailers");
+}
+
+#[tokio::test]
+async fn a_batch_that_may_be_sent_again_is_sent_again_as_it_was() {
+    let cases = [
+        (SpansProtocol::Http, Answer::Status(429, None)),
+        (SpansProtocol::Http, Answer::Status(502, None)),
+        (SpansProtocol::Http, Answer::Status(503, None)),
+        (SpansProtocol::Http, Answer::Status(504, None)),
+        (SpansProtocol::Grpc, Answer::GrpcStatus("14")),
+        (SpansProtocol::Grpc, Answer::GrpcStatus("4")),
+        (SpansProtocol::Grpc, Answer::Status(503, None)),
+    ];
+    for (protocol, answer) in cases {
+        let mut collector = Collector::new(protocol, [answer.clone(), answer.clone()]);
+        let (sink, exporter) = export(&collector, EAGER);
+        record(&sink, 1);
+        let bodies = [collector.next().await.body, collector.next().await.body];
+        let taken = collector.next().await.body;
+        assert!(bodies.iter().all(|body| *body == taken), "{answer:?}");
+        let counts = counted(&sink, |counts| counts.sent == 2).await;
+        assert_eq!((counts.exports_failed, counts.undelivered), (2, 0), "{answer:?}");
+        exporter.flush(soon()).await;
+        assert!(collector.rest().is_empty(), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_receiver_that_asks_for_a_time_is_given_that_time() {
+    // The exporter's own backoff would never end: only the receiver's word makes it try again.
+    let pace = Pace { backoff: NEVER, backoff_max: NEVER, ..EAGER };
+    let mut collector = Collector::new(SpansProtocol::Http, [Answer::Status(429, Some("0"))]);
+    let (sink, exporter) = export(&collector, pace);
+    record(&sink, 1);
+    collector.next().await;
+    collector.next().await;
+    counted(&sink, |counts| counts.sent == 2).await;
+    exporter.flush(soon()).await;
+
+    // And one that asks for too much is not obeyed beyond the bound.
+    let pace = Pace { backoff_max: Duration::from_ms(1), ..EAGER };
+    let mut collector = Collector::new(SpansProtocol::Http, [Answer::Status(503, Some("86400"))]);
+    let (sink, exporter) = export(&collector, pace);
+    record(&sink, 1);
+    collector.next().await;
+    collector.next().await;
+    counted(&sink, |counts| counts.sent == 2).await;
+    exporter.flush(soon()).await;
+}
+
+#[tokio::test]
+async fn a_batch_that_is_refused_for_good_is_given_up_and_the_next_one_sent() {
+    let cases = [
+        (SpansProtocol::Http, Answer::Status(400, None)),
+        (SpansProtocol::Http, Answer::Status(404, None)),
+        (SpansProtocol::Http, Answer::Status(301, None)),
+        (SpansProtocol::Grpc, Answer::GrpcStatus("3")),
+        (SpansProtocol::Grpc, Answer::GrpcStatus("12")),
+        (SpansProtocol::Grpc, Answer::Status(404, None)),
+    ];
+    for (protocol, answer) in cases {
+        let mut collector = Collector::new(protocol, [answer.clone()]);
+        let (sink, exporter) = export(&collector, EAGER);
+        record(&sink, 1);
+        collector.next().await;
+        counted(&sink, |counts| counts.undelivered == 2).await;
+        record(&sink, 2);
+        exporter.flush(soon()).await;
+        let counts = sink.counts();
+        assert_eq!((counts.sent, counts.undelivered), (4, 2), "{answer:?}");
+        assert_eq!((counts.exports_failed, counts.rejected), (1, 0), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn spans_that_the_receiver_would_not_have_are_counted_apart() {
+    for protocol in BOTH {
+        let mut collector = Collector::new(protocol, [Answer::TakenBut(3)]);
+        let (sink, exporter) = export(&collector, STILL);
+        record(&sink, 5);
+        exporter.flush(soon()).await;
+        collector.next().await;
+        let counts = sink.counts();
+        assert_eq!((counts.sent, counts.rejected, counts.exports_failed), (7, 3, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_full_buffer_is_sent_at_once_and_much_in_several_batches() {
+    let mut collector = Collector::new(SpansProtocol::Http, []);
+    let (sink, exporter) = export(&collector, STILL);
+    // About 4 KB short of a full buffer, and then enough to fill it: nobody waits for the second to pass.
+    record(&sink, 1);
+    exporter.flush(soon()).await;
+    let one = collector.next().await.body.len();
+    let (sink, exporter) = export(&collector, STILL);
+    record(&sink, 2 * CHUNK_BYTES / one);
+    let first = collector.next().await;
+    assert!(first.body.len() > CHUNK_BYTES);
+
+    let pace = Pace { batch_bytes: 2 * CHUNK_BYTES, ..STILL };
+    let (more, other) = export(&collector, pace);
+    record(&more, 12 * CHUNK_BYTES / one);
+    other.flush(soon()).await;
+    let batches = collector.rest();
+    assert!(batches.len() >= 5, "{} batches", batches.len());
+    let longest = batches.iter().map(|batch| batch.body.len()).max();
+    assert!(longest <= Some(2 * CHUNK_BYTES + 2 * one), "{longest:?} bytes");
+    let spans = |arrived: &Arrived| decoded::request(&arrived.body).spans.len() as u64;
+    exporter.flush(soon()).await;
+    let all: u64 = batches.iter().chain(&[first]).chain(&collector.rest()).map(spans).sum();
+    assert_eq!(all, sink.counts().recorded + more.counts().recorded);
+    assert_eq!(all, sink.counts().sent + more.counts().sent);
+}
+
+#[tokio::test]
+async fn a_connection_that_the_receiver_closes_is_made_anew() {
+    let mut collector = Collector::new(SpansProtocol::Http, vec![Answer::TakenAndClosed; 3]);
+    let (sink, exporter) = export(&collector, EAGER);
+    for _ in 0..4 {
+        record(&sink, 1);
+        collector.next().await;
+    }
+    let counts = counted(&sink, |counts| counts.sent == 8).await;
+    assert_eq!(counts.exports_failed, 0);
+    exporter.flush(soon()).await;
+}
+
+#[tokio::test]
+async fn a_receiver_that_is_silent_is_asked_again_on_a_new_connection() {
+    for protocol in BOTH {
+        let mut collector = Collector::new(protocol, [Answer::Silence]);
+        let (sink, exporter) = export(&collector, Pace { timeout: Duration::from_ms(50), ..EAGER });
+        record(&sink, 1);
+        collector.next().await;
+        collector.next().await;
+        let counts = counted(&sink, |counts| counts.sent == 2).await;
+        assert!(counts.exports_failed >= 1, "{counts:?}");
+        exporter.flush(soon()).await;
+    }
+}
+
+/// What the log says while the guard lives, on this thread.
+fn log() -> (Arc<Mutex<Vec<u8>>>, tracing::subscriber::DefaultGuard) {
+    #[derive(Clone)]
+    struct Into(Arc<Mutex<Vec<u8>>>);
+    impl std::io::Write for Into {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().expect("unpoisoned").write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let into = Into(Arc::clone(&lines));
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::INFO)
+        .with_ansi(false)
+        .without_time()
+        .with_target(false)
+        .with_writer(move || into.clone())
+        .finish();
+    (lines, tracing::subscriber::set_default(subscriber))
+}
+
+#[tokio::test]
+async fn a_receiver_that_goes_and_comes_back_is_one_line_in_the_log_each() {
+    for protocol in BOTH {
+        let (lines, _guard) = log();
+        let mut collector = Collector::away(protocol, []);
+        let (sink, exporter) = export(&collector, EAGER);
+        record(&sink, 1);
+        counted(&sink, |counts| counts.exports_failed >= 3).await;
+        assert_eq!(sink.counts().sent, 0);
+        collector.come_back();
+        record(&sink, 1);
+        counted(&sink, |counts| counts.sent == 4).await;
+        exporter.flush(soon()).await;
+        let log = String::from_utf8(lines.lock().expect("unpoisoned").clone()).expect("text");
+        let lines: Vec<_> = log.lines().map(str::trim).collect();
+        let endpoint = &collector.config.endpoint;
+        let [gone, back] = lines[..] else { panic!("{log}") };
+        assert!(gone.starts_with("WARN spans are not taken"), "{gone}");
+        assert!(gone.contains(&endpoint.to_string()) && gone.contains("not connected"), "{gone}");
+        assert!(back.starts_with("INFO spans are taken again"), "{back}");
+        assert_eq!(sink.counts().undelivered, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_batch_is_given_up_after_its_tries_and_nothing_is_left_when_the_deadline_is_over() {
+    let collector = Collector::away(SpansProtocol::Http, []);
+    let (sink, exporter) = export(&collector, Pace { tries_max: 3, ..EAGER });
+    record(&sink, 1);
+    let counts = counted(&sink, |counts| counts.undelivered == 2).await;
+    assert_eq!(counts.exports_failed, 3);
+    drop(exporter);
+
+    // Its tries would go on without end.
+    let (sink, exporter) = export(&collector, EAGER);
+    record(&sink, 5);
+    exporter.flush(Instant::now()).await;
+    let counts = sink.counts();
+    assert_eq!((counts.recorded, counts.undelivered, counts.sent), (10, 10, 0));
+}
+
+#[tokio::test]
+async fn nothing_waits_for_a_receiver_that_does_not_answer() {
+    let mut collector = Collector::new(SpansProtocol::Http, [Answer::Silence]);
+    let (sink, exporter) = export(&collector, EAGER);
+    record(&sink, 1);
+    collector.next().await;
+    while sink.counts().dropped == 0 {
+        record(&sink, 1_000);
+    }
+    exporter.flush(Instant::now()).await;
+    let counts = sink.counts();
+    assert_eq!(counts.undelivered, counts.recorded);
+    assert_eq!(counts.sent, 0);
+}
