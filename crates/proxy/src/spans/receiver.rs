@@ -250,3 +250,44 @@ fn rejected_spans(message: &[u8]) -> u64 {
     });
     rejected.unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Verdict, rejected_spans, verdict_on_status};
+    use curtail_units::Duration;
+    use http::{HeaderMap, HeaderValue, StatusCode, header};
+
+    #[test]
+    fn rejected_spans_are_found_or_none_whatever_the_receiver_writes() {
+        for (message, rejected) in [
+            (&[][..], 0),
+            (&[0x0a, 0], 0),
+            (&[0x0a, 3, 0x08, 0x96, 0x01], 150),
+            (&[0x0a, 6, 0x12, 1, b'n', 0x08, 7, 0x00], 7),
+            // Unknown fields of every wire type before it.
+            (&[0x10, 1, 0x19, 1, 2, 3, 4, 5, 6, 7, 8, 0x25, 1, 2, 3, 4, 0x0a, 2, 0x08, 9], 9),
+            (&[0x0a, 200, 0x08], 0),
+            (&[0x0b], 0),
+            (&[0xff; 16], 0),
+        ] {
+            assert_eq!(rejected_spans(message), rejected, "{message:?}");
+        }
+    }
+
+    #[test]
+    fn a_time_to_wait_is_read_in_seconds() {
+        for (retry_after, after) in [
+            ("30", Some(Duration::from_secs(30))),
+            (" 1 ", Some(Duration::from_secs(1))),
+            ("Fri, 31 Dec 1999 23:59:59 GMT", None),
+            ("-1", None),
+            ("", None),
+        ] {
+            let value = HeaderValue::from_static(retry_after);
+            let headers = HeaderMap::from_iter([(header::RETRY_AFTER, value)]);
+            let verdict = verdict_on_status(StatusCode::TOO_MANY_REQUESTS, &headers);
+            let Verdict::Later { after: read, .. } = verdict else { panic!("{verdict:?}") };
+            assert_eq!(read, after, "{retry_after:?}");
+        }
+    }
+}

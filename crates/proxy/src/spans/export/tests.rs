@@ -40,7 +40,7 @@ fn soon() -> Instant {
     Instant::now() + std::time::Duration::from_secs(60)
 }
 
-fn message<'a>(arrived: &'a Arrived, protocol: SpansProtocol) -> &'a [u8] {
+fn message(arrived: &Arrived, protocol: SpansProtocol) -> &[u8] {
     match protocol {
         SpansProtocol::Http => &arrived.body,
         SpansProtocol::Grpc => {
@@ -200,11 +200,11 @@ async fn spans_that_the_receiver_would_not_have_are_counted_apart() {
 async fn a_full_buffer_is_sent_at_once_and_much_in_several_batches() {
     let mut collector = Collector::new(SpansProtocol::Http, []);
     let (sink, exporter) = export(&collector, STILL);
-    // About 4 KB short of a full buffer, and then enough to fill it: nobody waits for the second to pass.
     record(&sink, 1);
     exporter.flush(soon()).await;
     let one = collector.next().await.body.len();
     let (sink, exporter) = export(&collector, STILL);
+    // Nobody asks for it to be sent but the buffer that is full.
     record(&sink, 2 * CHUNK_BYTES / one);
     let first = collector.next().await;
     assert!(first.body.len() > CHUNK_BYTES);
@@ -251,8 +251,16 @@ async fn a_receiver_that_is_silent_is_asked_again_on_a_new_connection() {
     }
 }
 
+/// Keeps a log going.
+struct LogGuard {
+    _this_thread: tracing::subscriber::DefaultGuard,
+    /// While there is only one subscriber, a line that another thread is the first to log, to none, is
+    /// taken to be of no interest to anybody.
+    _second: tracing::Dispatch,
+}
+
 /// What the log says while the guard lives, on this thread.
-fn log() -> (Arc<Mutex<Vec<u8>>>, tracing::subscriber::DefaultGuard) {
+fn log() -> (Arc<Mutex<Vec<u8>>>, LogGuard) {
     #[derive(Clone)]
     struct Into(Arc<Mutex<Vec<u8>>>);
     impl std::io::Write for Into {
@@ -264,6 +272,7 @@ fn log() -> (Arc<Mutex<Vec<u8>>>, tracing::subscriber::DefaultGuard) {
             Ok(())
         }
     }
+    let second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
     let lines = Arc::new(Mutex::new(Vec::new()));
     let into = Into(Arc::clone(&lines));
     let subscriber = tracing_subscriber::fmt()
@@ -273,7 +282,8 @@ fn log() -> (Arc<Mutex<Vec<u8>>>, tracing::subscriber::DefaultGuard) {
         .with_target(false)
         .with_writer(move || into.clone())
         .finish();
-    (lines, tracing::subscriber::set_default(subscriber))
+    let this_thread = tracing::subscriber::set_default(subscriber);
+    (lines, LogGuard { _this_thread: this_thread, _second: second })
 }
 
 #[tokio::test]
