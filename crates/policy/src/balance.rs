@@ -198,3 +198,6 @@ fn lower<C: Copy + PartialOrd>(
         (first, choice(first_cost, second_cost))
     }
 }
+
+#[cfg(test)]
+mod tests;

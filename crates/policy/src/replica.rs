@@ -140,3 +140,6 @@ impl Replicas {
         Some((first, second.filter(|id| self.is_eligible(*id, now, &without))))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -363,3 +363,6 @@ impl Upstream {
         Some((TieId(self.tie_rng.next_u64()), delay))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -42,6 +42,9 @@ const POOL_LEN_MIN: usize = 2;
 /// A replica that had no leaf is asked again after this time: leaves are deployed and removed.
 const LEAF_ASKED_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
+/// A shorter idle interval would keep a driver awake for nothing.
+const IDLE_INTERVAL_MIN: Duration = Duration::from_ms(1);
+
 /// The parameters of Prequal, with the paper's defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PrequalConfig {
@@ -54,11 +57,11 @@ pub struct PrequalConfig {
     /// A replica is hot when its requests in flight reach this quantile of what recent probes reported;
     /// at 1 none is hot, and latency alone decides.
     pub hot_quantile: Quantile,
-    /// Entries removed for each request, the oldest and the worst in turn.
+    /// Entries removed for each request, the oldest and the worst in turn; at most the whole pool.
     pub removals_per_request: f64,
     /// δ of the reuse budget: how far the pool's growth may lag.
     pub reuse_slack: f64,
-    /// Some replica is probed at least this often even when no request comes.
+    /// Some replica is probed at least this often even when no request comes; at least a millisecond.
     pub idle_interval: Duration,
     /// A probe without an answer is given up after this.
     pub probe_timeout: Duration,
@@ -147,21 +150,22 @@ impl Prequal {
         // Removal keeps the worst from filling the pool when the best are used up. Where all replicas have
         // room in it and reuse is unbounded, there is nothing to keep out.
         let all_fit = replicas <= usize::from(config.pool_len_max);
-        let removals_per_request = if all_fit { 0.0 } else { config.removals_per_request };
+        let removals = config.removals_per_request.min(f64::from(config.pool_len_max));
+        let idle_interval = config.idle_interval.max(IDLE_INTERVAL_MIN);
         Self {
             reuse_budget: config.reuse_budget(replicas),
             probes: Rate::new(config.probes_per_request.min(replicas as f64)),
-            removals: Rate::new(removals_per_request),
+            removals: Rate::new(if all_fit { 0.0 } else { removals }),
             worst_is_next: false,
             pool: Pool::new(usize::from(config.pool_len_max)),
             threshold: Threshold::new(config.hot_quantile),
             targets: (0..replicas).map(ReplicaId::at).collect(),
             leaf_asked_again: alloc::vec![None; replicas],
-            idle_probe: Instant::ZERO + config.idle_interval,
+            idle_probe: Instant::ZERO + idle_interval,
             to_send: VecDeque::new(),
             target_rng: rng.split("target"),
             reuse_rng: rng.split("reuse"),
-            config,
+            config: PrequalConfig { idle_interval, ..config },
         }
     }
 

@@ -1,0 +1,118 @@
+use super::{Balance, BalanceConfig, Choice, PrequalConfig};
+use crate::ReplicaId;
+use crate::replica::Replicas;
+use alloc::vec::Vec;
+use curtail_units::{Duration, Instant, Rng};
+
+const RULES: [BalanceConfig; 4] = [
+    BalanceConfig::RoundRobin,
+    BalanceConfig::Random,
+    BalanceConfig::LeastRequest,
+    BalanceConfig::PeakEwma { decay: Duration::from_secs(10) },
+];
+
+fn rules() -> impl Iterator<Item = BalanceConfig> {
+    RULES.into_iter().chain([BalanceConfig::Prequal(PrequalConfig::default())])
+}
+
+/// How often each of `replicas` replicas is chosen in `n` choices.
+fn counts(config: &BalanceConfig, replicas: &Replicas, n: u32, seed: u64) -> Vec<u32> {
+    let mut rng = Rng::new(seed);
+    let mut balance = Balance::new(config, replicas.len(), &rng);
+    let mut counts = alloc::vec![0; replicas.len()];
+    for _ in 0..n {
+        let chosen = balance.choose(replicas, &mut rng, Instant::ZERO, &[]);
+        counts[chosen.expect("none is excluded").0.index()] += 1;
+    }
+    counts
+}
+
+fn is_close(count: u32, n: u32, probability: f64) -> bool {
+    let expected = f64::from(n) * probability;
+    let sigma = libm::sqrt(expected * (1.0 - probability));
+    (f64::from(count) - expected).abs() <= 5.0 * sigma
+}
+
+#[test]
+fn excluded_is_never_chosen_and_there_is_some_replica_when_there_is_one() {
+    let seed = 31;
+    let mut rng = Rng::new(seed);
+    let now = Instant::from_ns(1);
+    for round in 0..20_000 {
+        let rule = rules().nth(rng.below(5)).expect("five rules");
+        let len = rng.below(7);
+        let mut replicas = Replicas::new(len);
+        for id in replicas.ids() {
+            let failures = if rng.chance(0.3) { 3 } else { 0 };
+            (0..failures).for_each(|_| replicas.get_mut(id).failed(now));
+        }
+        let exclude: Vec<ReplicaId> = replicas.ids().filter(|_| rng.chance(0.4)).collect();
+        let mut balance = Balance::new(&rule, len, &rng);
+        let chosen = balance.choose(&replicas, &mut rng, now, &exclude).map(|(id, _)| id);
+
+        let case = alloc::format!("seed {seed}, round {round}, {rule:?}, {len}, {exclude:?}");
+        let left = exclude.len() < len;
+        assert_eq!(chosen.is_some(), left, "some-replica-when-there-is-one: {case}");
+        let Some(chosen) = chosen else { continue };
+        assert!(!exclude.contains(&chosen), "excluded-is-never-chosen: {case}");
+        let working = replicas.ids().any(|id| replicas.is_eligible(id, now, &exclude));
+        let works = replicas.is_eligible(chosen, now, &exclude);
+        assert_eq!(works, working, "failing ones only when there are no others: {case}");
+    }
+}
+
+#[test]
+fn round_robin_takes_each_in_turn_and_steps_over_failing_ones() {
+    let mut replicas = Replicas::new(4);
+    let now = Instant::from_ns(1);
+    (0..3).for_each(|_| replicas.get_mut(ReplicaId(2)).failed(now));
+    let mut rng = Rng::new(1);
+    let mut balance = Balance::new(&BalanceConfig::RoundRobin, 4, &rng);
+    let mut chosen = (0..7).map(|_| {
+        let (id, choice) = balance.choose(&replicas, &mut rng, now, &[]).expect("three work");
+        assert_eq!(choice, Choice::Turn);
+        id.0
+    });
+    let first = chosen.next().expect("seven choices");
+    let order = [0, 1, 3].iter().cycle().skip_while(|id| **id != first);
+    assert!(order.skip(1).take(6).copied().eq(chosen), "from {first} on");
+}
+
+#[test]
+fn random_is_uniform() {
+    let (n, seed) = (70_000, 32);
+    let counts = counts(&BalanceConfig::Random, &Replicas::new(7), n, seed);
+    assert!(counts.iter().all(|count| is_close(*count, n, 1.0 / 7.0)), "seed {seed}: {counts:?}");
+}
+
+#[test]
+fn of_two_drawn_the_less_loaded_is_taken() {
+    let (n, seed, len) = (90_000, 33, 6_u32);
+    let mut replicas = Replicas::new(len as usize);
+    for (id, in_flight) in replicas.ids().zip(0_u32..) {
+        (0..in_flight).for_each(|_| {
+            replicas.get_mut(id).load.arrived();
+        });
+    }
+    let counts = counts(&BalanceConfig::LeastRequest, &replicas, n, seed);
+    for (above, count) in (0..len).rev().zip(&counts) {
+        // It wins against each of those with more in flight: so many of all the pairs.
+        let probability = f64::from(2 * above) / f64::from(len * (len - 1));
+        assert!(is_close(*count, n, probability), "seed {seed}: {counts:?}, {above} above");
+    }
+}
+
+#[test]
+fn of_two_drawn_the_one_with_the_lower_peak_ewma_is_taken() {
+    let rule = BalanceConfig::PeakEwma { decay: Duration::from_secs(10) };
+    let (replicas, mut rng) = (Replicas::new(2), Rng::new(34));
+    let mut balance = Balance::new(&rule, 2, &rng);
+    let now = Instant::from_ns(1);
+    balance.observed(ReplicaId(0), now, Duration::from_ms(50));
+    balance.observed(ReplicaId(1), now, Duration::from_ms(5));
+    for _ in 0..100 {
+        let (cost, other) = (Duration::from_ms(5), Duration::from_ms(50));
+        let expected = (ReplicaId(1), Choice::LowerPeakEwma { cost, other });
+        assert_eq!(balance.choose(&replicas, &mut rng, now, &[]), Some(expected));
+    }
+}

@@ -1,0 +1,52 @@
+use super::{AVERSION, AVERSION_MAX, FAILURES_AVERTED, Replicas};
+use crate::ReplicaId;
+use curtail_units::{Duration, Instant};
+
+const ID: ReplicaId = ReplicaId(0);
+
+fn fails(replicas: &mut Replicas, now: Instant, times: u32) {
+    (0..times).for_each(|_| replicas.get_mut(ID).failed(now));
+}
+
+/// How long the replica is left out from `now` on.
+fn left_out(replicas: &Replicas, now: Instant) -> Duration {
+    let until = replicas.get(ID).averted_until;
+    assert_eq!(replicas.is_eligible(ID, now, &[]), until <= now);
+    assert!(replicas.is_eligible(ID, until, &[]));
+    until.since(now)
+}
+
+#[test]
+fn failures_in_a_row_leave_a_replica_out_twice_as_long_each_time() {
+    let mut replicas = Replicas::new(1);
+    let mut now = Instant::from_ns(1);
+    fails(&mut replicas, now, FAILURES_AVERTED - 1);
+    assert_eq!(left_out(&replicas, now), Duration::ZERO);
+    let mut expected = AVERSION;
+    for _ in 0..20 {
+        fails(&mut replicas, now, 1);
+        assert_eq!(left_out(&replicas, now), expected);
+        now = now + expected;
+        expected = (expected + expected).min(AVERSION_MAX);
+    }
+    assert_eq!(expected, AVERSION_MAX);
+}
+
+#[test]
+fn attempts_that_break_off_together_count_once() {
+    let mut replicas = Replicas::new(1);
+    let now = Instant::from_ns(1);
+    fails(&mut replicas, now, 1_000);
+    assert_eq!(left_out(&replicas, now), AVERSION);
+}
+
+#[test]
+fn a_success_makes_good_for_all_failures() {
+    let mut replicas = Replicas::new(1);
+    let now = Instant::from_ns(1);
+    fails(&mut replicas, now, FAILURES_AVERTED);
+    replicas.get_mut(ID).succeeded();
+    assert_eq!(left_out(&replicas, now), Duration::ZERO);
+    fails(&mut replicas, now, FAILURES_AVERTED - 1);
+    assert_eq!(left_out(&replicas, now), Duration::ZERO);
+}

@@ -1,0 +1,142 @@
+use super::{ESTIMATE_AGE_MAX, SAMPLES_MIN, Upstream, UpstreamConfig, UpstreamEvent};
+use crate::{
+    AttemptId, BalanceConfig, Call, Choice, Class, Effect, Event, HedgeConfig, Load, Outcome,
+    PrequalConfig, Reason, ReplicaId, Request, TieConfig,
+};
+use alloc::vec::Vec;
+use curtail_units::{Duration, Instant, Rng};
+
+const READ: Request = Request { class: Class::Interactive, repeatable: true };
+
+fn upstream(config: UpstreamConfig, replicas: usize) -> Upstream {
+    Upstream::new(config, replicas, &Rng::new(1))
+}
+
+fn at(ms: u64) -> Instant {
+    Instant::ZERO + Duration::from_ms(ms)
+}
+
+fn drain(upstream: &mut Upstream) -> Vec<(Effect, Reason)> {
+    let effects = core::iter::from_fn(|| upstream.poll_effect());
+    effects.map(|decided| (decided.effect, decided.reason)).collect()
+}
+
+/// A request arrives: where it goes and why, and who is probed.
+fn arrive(upstream: &mut Upstream, now: Instant) -> (Call, ReplicaId, Choice, Vec<ReplicaId>) {
+    let mut call = Call::new(READ);
+    call.handle(upstream, now, Event::Arrived);
+    let mut effects = drain(upstream).into_iter();
+    let Some((Effect::Send { replica, choice, .. }, _)) = effects.next() else {
+        panic!("an attempt is sent first")
+    };
+    let probed = effects.map(|(effect, why)| {
+        let Effect::Probe { replica, .. } = effect else {
+            panic!("only probes follow: {effect:?}")
+        };
+        assert_eq!(why, Reason::ProbeForRequest);
+        replica
+    });
+    (call, replica, choice, probed.collect())
+}
+
+#[test]
+fn the_hedge_delay_is_the_cap_until_enough_is_known_and_then_the_quantile() {
+    let hedge = HedgeConfig { delay_min: Duration::ZERO, ..HedgeConfig::default() };
+    let plain = UpstreamConfig::plain(BalanceConfig::Random);
+    let mut upstream = upstream(UpstreamConfig { hedge: Some(hedge), ..plain }, 2);
+    for _ in 1..SAMPLES_MIN {
+        upstream.latency_known(at(0), Duration::from_ms(40));
+    }
+    assert_eq!(upstream.hedge_delay(at(0)), Some(hedge.delay_max), "one is missing");
+    upstream.latency_known(at(0), Duration::from_ms(40));
+    assert_eq!(upstream.hedge_delay(at(1)), Some(hedge.delay_max), "not computed again yet");
+    let known = upstream.hedge_delay(Instant::ZERO + ESTIMATE_AGE_MAX).expect("hedges are on");
+    assert_eq!(known, Duration::from_ms(40));
+    assert_eq!(upstream.hedge_delay(at(30_000)), Some(hedge.delay_max), "all is forgotten");
+}
+
+#[test]
+fn the_time_between_the_copies_of_a_tie_follows_the_message_delay() {
+    let plain = UpstreamConfig::plain(BalanceConfig::Random);
+    let mut learned = upstream(UpstreamConfig { tie: Some(TieConfig::default()), ..plain }, 2);
+    assert_eq!(learned.tie().map(|(_, delay)| delay), Some(Duration::from_ms(1)));
+    for _ in 0..1_000 {
+        let one_way = Duration::from_us(50);
+        learned.handle(at(0), UpstreamEvent::MessageTimed { one_way });
+    }
+    let (_, delay) = learned.tie().expect("ties are on");
+    assert!((delay.as_ms_f64() - 0.1).abs() < 1e-4, "{delay}");
+    let fixed = TieConfig { delay: Some(Duration::from_ms(7)), ..TieConfig::default() };
+    let mut fixed = upstream(UpstreamConfig { tie: Some(fixed), ..plain }, 2);
+    let one_way = Duration::from_ms(50);
+    fixed.handle(at(0), UpstreamEvent::MessageTimed { one_way });
+    let (first, second) = (fixed.tie().expect("on"), fixed.tie().expect("on"));
+    assert_eq!((first.1, second.1), (Duration::from_ms(7), Duration::from_ms(7)));
+    assert_ne!(first.0, second.0, "each tie has its own name");
+}
+
+#[test]
+fn prequal_probes_for_a_request_and_chooses_by_the_answers() {
+    let balance = BalanceConfig::Prequal(PrequalConfig::default());
+    let mut upstream = upstream(UpstreamConfig::plain(balance), 3);
+    let (_, _, choice, probed) = arrive(&mut upstream, at(1));
+    assert_eq!((choice, probed.len()), (Choice::PoolTooSmall { len: 0 }, 3));
+    for replica in probed {
+        let latency = Duration::from_ms(30 - 10 * u64::from(replica.0));
+        let load = Load { in_flight: u32::from(replica.0), latency };
+        upstream.handle(at(2), UpstreamEvent::ProbeAnswered { replica, load });
+    }
+    let (_, replica, choice, _) = arrive(&mut upstream, at(3));
+    let latency = Duration::from_ms(20);
+    let cold = Choice::ColdLowestLatency { latency, in_flight: 1, threshold: 2 };
+    assert_eq!((replica, choice), (ReplicaId(1), cold), "the one with 2 in flight is hot");
+    let idle = upstream.poll_timeout().expect("it is probed when idle");
+    upstream.handle(idle, UpstreamEvent::Woke);
+    let effects = drain(&mut upstream);
+    assert!(matches!(effects[..], [(Effect::Probe { .. }, Reason::ProbeWhenIdle)]), "{effects:?}");
+}
+
+#[test]
+fn a_replica_without_a_leaf_is_judged_by_what_its_calls_see() {
+    let config = PrequalConfig { probes_per_request: 2.0, ..PrequalConfig::default() };
+    let mut upstream = upstream(UpstreamConfig::plain(BalanceConfig::Prequal(config)), 2);
+    for replica in arrive(&mut upstream, at(1)).3 {
+        upstream.handle(at(1), UpstreamEvent::ProbeUnknown { replica });
+    }
+    // One after another, so that nothing but the latency tells the two apart.
+    let slow = ReplicaId(1);
+    let (mut now, mut chosen) = (at(2), [0, 0]);
+    for _ in 0..100 {
+        let (mut call, replica, choice, probed) = arrive(&mut upstream, now);
+        assert_eq!(probed, [], "nobody is asked");
+        assert!(!matches!(choice, Choice::PoolTooSmall { .. }), "by the pool: {choice:?}");
+        chosen[replica.index()] += 1;
+        now = now + Duration::from_ms(if replica == slow { 20 } else { 1 });
+        let attempt = AttemptId(0);
+        call.handle(&mut upstream, now, Event::Answered { attempt, outcome: Outcome::Good });
+        drain(&mut upstream);
+        call.handle(&mut upstream, now, Event::Ended { attempt, whole: true });
+    }
+    assert!(chosen[1] > 0 && chosen[1] < 5, "tried, found slow, avoided: {chosen:?}");
+}
+
+#[test]
+fn only_prequal_asks_to_be_woken() {
+    for balance in [BalanceConfig::RoundRobin, BalanceConfig::Random, BalanceConfig::LeastRequest] {
+        let mut upstream = upstream(UpstreamConfig::plain(balance), 3);
+        assert_eq!(upstream.poll_timeout(), None);
+        upstream.handle(at(1), UpstreamEvent::Woke);
+        upstream.handle(at(1), UpstreamEvent::ProbeTimedOut { replica: ReplicaId(0) });
+        assert_eq!(drain(&mut upstream), []);
+    }
+}
+
+#[test]
+fn amplification_counts_what_every_technique_may_add() {
+    let config = UpstreamConfig { tie: Some(TieConfig::default()), ..UpstreamConfig::default() };
+    let amplification = config.amplification();
+    assert_eq!(amplification.attempts_max, 1 + 2 + 1 + 2, "tie, hedge, retries");
+    assert!((amplification.average_max - 2.02).abs() < 1e-12, "two copies and the budget");
+    let plain = UpstreamConfig::plain(BalanceConfig::Random).amplification();
+    assert_eq!((plain.attempts_max, plain.average_max), (1, 1.0));
+}
