@@ -4,8 +4,7 @@
 //! the *cold* one (few requests in flight) with the lowest latency, or when all are *hot* the one with the
 //! fewest in flight. Probes run ahead of requests, so none waits for one (the paper's asynchronous mode).
 //! **Inputs**: what leaves answer to probes. A replica without a leaf is not probed but judged by what this
-//! root sees of it (its own attempts in flight and their latencies), and asked again every
-//! [`LEAF_ASKED_AGAIN_AFTER`].
+//! root sees of it (its own attempts in flight and their latencies), and asked again every 10 s.
 //! **Limits**: a pool of [`PrequalConfig::pool_len_max`] answers, one a replica; a choice walks it once. An
 //! answer leaves the pool when a newer one comes, when it is the oldest and there is no room, when it is
 //! older than [`PrequalConfig::age_max`], when it was used as often as its reuse budget says, or by
