@@ -16,6 +16,7 @@ use curtail_policy::{
     Call, Decided, Effect, Event, Reason, ReplicaId, Request, Upstream as Machine, UpstreamEvent,
 };
 use curtail_units::{Instant, Rng};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Effects with their reasons, in the order in which they were decided.
@@ -158,6 +159,7 @@ pub(crate) struct Driver {
     pub(crate) upstream: Arc<Upstream>,
     call: Call,
     number: u64,
+    is_broken: bool,
 }
 
 impl Driver {
@@ -176,7 +178,7 @@ impl Driver {
             }
             number
         };
-        let mut driver = Self { upstream, call: Call::new(request), number };
+        let mut driver = Self { upstream, call: Call::new(request), number, is_broken: false };
         let now = driver.handle(Event::Arrived, effects);
         (driver, now)
     }
@@ -185,9 +187,24 @@ impl Driver {
     pub(crate) fn handle(&mut self, event: Event, effects: &mut Effects) -> Instant {
         let mut root = self.upstream.lock();
         let now = self.upstream.clock.now();
+        if self.is_broken {
+            return now;
+        }
         self.upstream.metrics.told(&event);
-        self.call.handle(&mut root.machine, now, event);
-        let decided = root.drain(effects);
+        let decided = effects.len();
+        let handled = catch_unwind(AssertUnwindSafe(|| {
+            self.call.handle(&mut root.machine, now, event);
+        }));
+        root.drain(effects);
+        if handled.is_err() {
+            // The message and the place went to standard error with the panic.
+            tracing::error!(
+                upstream = self.upstream.config.name,
+                "a policy broke its own invariant"
+            );
+            self.is_broken = true;
+            effects.truncate(decided);
+        }
         if let Some((journal, machine)) = &root.journal {
             journal.write(&Entry::Call {
                 machine: *machine,
@@ -204,11 +221,24 @@ impl Driver {
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.call.poll_timeout()
     }
+
+    /// Whether the machine has broken its own invariant: from then on it is told nothing and decides
+    /// nothing, and the request must pass straight through.
+    pub(crate) const fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
+    /// The replica of a request that no policy looks after: each in turn.
+    pub(crate) fn any_replica(&self) -> Option<&Replica> {
+        let replicas = &self.upstream.replicas;
+        let turn = self.number.checked_rem(replicas.len() as u64)?;
+        replicas.iter().nth(usize::try_from(turn).ok()?)
+    }
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        if !self.call.is_over() {
+        if !self.call.is_over() && !self.is_broken {
             // What is to be cancelled is dropped with the request itself.
             self.handle(Event::Abandoned, &mut Effects::new());
         }

@@ -39,6 +39,7 @@ pub use config::{
     Config, ConnectConfig, LeafListener, Limits, ListenerConfig, NamedUpstream, Protocol,
     ReplicaUrl, RouteConfig, ServerTls, SpansConfig, SpansProtocol,
 };
+pub use metrics::reference as metrics_reference;
 pub use running::{Options, ReloadError, Running, start};
 
 use std::net::SocketAddr;

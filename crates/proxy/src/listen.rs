@@ -108,6 +108,9 @@ pub(crate) async fn accept(
     };
     loop {
         let accepted = async {
+            if room.available_permits() == 0 {
+                listener.metrics.waited();
+            }
             let permit = Arc::clone(&room).acquire_owned().await;
             (socket.accept().await, permit)
         };

@@ -5,7 +5,7 @@
 
 use crate::answer::{Answer, Held, take_small};
 use crate::body::{AttemptBody, ClientFault, Replay};
-use crate::driver::{Driver, Effects, Upstream};
+use crate::driver::{Driver, Effects, Replica, Upstream};
 use crate::pool::ExchangeError;
 use crate::timers::Timer;
 use crate::trace_context::TraceContext;
@@ -48,9 +48,11 @@ pub(crate) enum NoAnswer {
     Client(ClientFault),
 }
 
-/// One attempt on its way.
+type OnItsWay = Pin<Box<dyn Future<Output = AttemptResult> + Send>>;
+
+/// One attempt.
 enum Attempt {
-    Waiting(Pin<Box<dyn Future<Output = AttemptResult> + Send>>),
+    Waiting(OnItsWay),
     Held(Held),
     Gone,
 }
@@ -71,6 +73,8 @@ struct Exchange {
     attempts: Vec<Attempt>,
     effects: Effects,
     timer: Timer,
+    /// The one attempt of a request whose machine has broken its invariant.
+    straight: Option<OnItsWay>,
     replay_lost: bool,
 }
 
@@ -94,6 +98,7 @@ pub(crate) async fn exchange(
         attempts: Vec::with_capacity(ATTEMPTS_USUAL),
         effects: Effects::new(),
         timer: Timer::new(&worker.timers),
+        straight: None,
         replay_lost: false,
     };
     let mut ended = exchange.carry_out(now, &mut effects);
@@ -113,6 +118,9 @@ type Ended = Result<(AttemptId, Held), NoAnswer>;
 impl Exchange {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
         loop {
+            if self.driver.is_broken() {
+                return self.poll_straight(cx);
+            }
             let event = match self.poll_attempts(cx) {
                 Poll::Ready(event) => event,
                 Poll::Pending => match self.poll_timeout(cx) {
@@ -127,6 +135,29 @@ impl Exchange {
                 return Poll::Ready(ended);
             }
         }
+    }
+
+    /// A policy must never take a site down: without its machine, the request is sent to one replica and
+    /// gets what that answers, unless a server may have executed it already.
+    fn poll_straight(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
+        let failed = |failure| Err(NoAnswer::Unanswered(Unanswered::Failed(failure)));
+        if self.straight.is_none() {
+            self.worker.shared.lasting.process.invariant_broken();
+            let may_send = self.outgoing.request.repeatable || self.attempts.is_empty();
+            self.attempts.clear();
+            let Some(replica) = self.driver.any_replica().filter(|_| may_send) else {
+                return Poll::Ready(failed(Failure::Broken));
+            };
+            let span_id = self.worker.new_span_id();
+            let class = self.outgoing.request.class;
+            let request = self.outgoing.attempt(&self.trail.context, span_id, class);
+            self.straight = Some(self.on_its_way(replica, request, false));
+        }
+        let Some(straight) = &mut self.straight else { return Poll::Pending };
+        straight.as_mut().poll(cx).map(|result| match result.answer {
+            Ok(held) => Ok((AttemptId(0), held)),
+            Err(error) => failed(error.failure()),
+        })
     }
 
     /// Hands an event to the machine and carries out what follows.
@@ -250,12 +281,22 @@ impl Exchange {
                 request.headers_mut().insert(headers::TIE, value);
             }
         }
-        let pool = Arc::clone(replica.pool(self.worker.index));
-        let clock = upstream.clock;
         // What was refused before may have been a pool full of dead connections.
         let fresh = matches!(reason, Reason::Retry { failure: Failure::NotSent, .. });
+        let on_its_way = self.on_its_way(replica, request, fresh);
+        self.attempts.push(Attempt::Waiting(on_its_way));
+    }
+
+    fn on_its_way(
+        &self,
+        replica: &Replica,
+        request: http::Request<AttemptBody>,
+        fresh: bool,
+    ) -> OnItsWay {
+        let pool = Arc::clone(replica.pool(self.worker.index));
+        let clock = self.driver.upstream.clock;
         let small_bytes = self.outgoing.answer_held_bytes;
-        self.attempts.push(Attempt::Waiting(Box::pin(async move {
+        Box::pin(async move {
             match pool.exchange(request, &clock, fresh).await {
                 Ok(exchanged) => AttemptResult {
                     answer: take_small(exchanged.response, small_bytes)
@@ -265,7 +306,7 @@ impl Exchange {
                 },
                 Err(error) => AttemptResult { answer: Err(error), phases: None },
             }
-        })));
+        })
     }
 }
 

@@ -163,10 +163,10 @@ pub(super) static CLIENTS_OPEN: Metric =
     gauge("curtail_client_connections_open", LISTENER, "Connections of clients that are open.");
 pub(super) static CLIENTS_ACCEPTED: Metric =
     counter("curtail_client_connections_accepted", LISTENER, "Connections of clients accepted.");
-pub(super) static CLIENTS_REFUSED: Metric = counter(
-    "curtail_client_connections_refused",
+pub(super) static CLIENTS_WAITED: Metric = counter(
+    "curtail_client_connections_waited",
     LISTENER,
-    "Clients turned away because connections_max were connected.",
+    "Clients that had to wait because connections_max were connected.",
 );
 pub(super) static UNROUTED: Metric =
     counter("curtail_requests_unrouted", LISTENER, "Requests that no route matched.");
@@ -258,7 +258,7 @@ pub(super) static ALL: &[&Metric] = &[
     &LEAF_WAIT,
     &CLIENTS_OPEN,
     &CLIENTS_ACCEPTED,
-    &CLIENTS_REFUSED,
+    &CLIENTS_WAITED,
     &UNROUTED,
     &SPANS_RECORDED,
     &SPANS_SENT,

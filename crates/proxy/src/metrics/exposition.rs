@@ -120,7 +120,7 @@ impl Snapshot {
         let each = || self.listeners.iter().map(|(name, c)| ([("listener", &**name)], c));
         out.gauges(&table::CLIENTS_OPEN, each().map(|(labels, c)| (labels, c.open)))?;
         out.counters(&table::CLIENTS_ACCEPTED, each().map(|(labels, c)| (labels, c.accepted)))?;
-        out.counters(&table::CLIENTS_REFUSED, each().map(|(labels, c)| (labels, c.refused)))?;
+        out.counters(&table::CLIENTS_WAITED, each().map(|(labels, c)| (labels, c.waited)))?;
         out.counters(&table::UNROUTED, each().map(|(labels, c)| (labels, c.unrouted)))
     }
 

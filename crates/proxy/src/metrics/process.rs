@@ -53,7 +53,7 @@ impl ProcessMetrics {
 pub(crate) struct ListenerMetrics {
     accepted: AtomicU64,
     closed: AtomicU64,
-    refused: AtomicU64,
+    waited: AtomicU64,
     unrouted: AtomicU64,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct ListenerMetrics {
 pub(crate) struct ListenerCounts {
     pub(super) accepted: u64,
     pub(super) open: u64,
-    pub(super) refused: u64,
+    pub(super) waited: u64,
     pub(super) unrouted: u64,
 }
 
@@ -77,9 +77,9 @@ impl ListenerMetrics {
         self.closed.fetch_add(1, Relaxed);
     }
 
-    /// A client was turned away, because as many are connected as may be.
-    pub(crate) fn refused(&self) {
-        self.refused.fetch_add(1, Relaxed);
+    /// A client has to wait, because as many are connected as may be.
+    pub(crate) fn waited(&self) {
+        self.waited.fetch_add(1, Relaxed);
     }
 
     /// A request matched no route.
@@ -94,7 +94,7 @@ impl ListenerMetrics {
         ListenerCounts {
             accepted,
             open: accepted.saturating_sub(closed),
-            refused: self.refused.load(Relaxed),
+            waited: self.waited.load(Relaxed),
             unrouted: self.unrouted.load(Relaxed),
         }
     }

@@ -94,7 +94,7 @@ fn snapshot() -> Snapshot {
     listener.accepted();
     listener.accepted();
     listener.closed();
-    listener.refused();
+    listener.waited();
     listener.unrouted();
     let process = ProcessMetrics::default();
     process.reloaded();
@@ -197,7 +197,7 @@ fn what_was_counted_of_leaves_listeners_and_the_process_is_shown() {
         curtail_connections_open{leaf="db",replica="[::1]:90"} 0
         curtail_client_connections_open{listener="in"} 1
         curtail_client_connections_accepted_total{listener="in"} 2
-        curtail_client_connections_refused_total{listener="in"} 1
+        curtail_client_connections_waited_total{listener="in"} 1
         curtail_requests_unrouted_total{listener="in"} 1
         curtail_spans_recorded_total 9
         curtail_spans_sent_total 5
