@@ -1,1 +1,65 @@
-fn main() {}
+//! `curtail`: the one command, and what it is told to do.
+//!
+//! Standard output carries results, standard error everything else.
+
+mod demo;
+mod exit;
+mod open_files;
+mod stop;
+mod testbed;
+
+use clap::{Parser, Subcommand};
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Finds, explains, predicts and cuts the latency tail of services.
+#[derive(Debug, Parser)]
+#[command(name = "curtail", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Demo(demo::DemoArgs),
+    Proxy(curtail_proxy::cli::ProxyArgs),
+    Testbed(testbed::TestbedArgs),
+}
+
+fn main() -> ExitCode {
+    let command = Cli::parse().command;
+    std::panic::catch_unwind(|| exit::code(run(&command))).unwrap_or_else(|_| exit::panicked())
+}
+
+fn run(command: &Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Demo(args) => {
+            // Its output is a table that lines of a log would tear apart.
+            log_problems_to_stderr();
+            demo::run(args)
+        }
+        Command::Proxy(args) => {
+            curtail_proxy::cli::log_to_stderr(std::io::stderr().is_terminal());
+            Ok(ExitCode::from(curtail_proxy::cli::run(args)))
+        }
+        Command::Testbed(args) => {
+            log_problems_to_stderr();
+            testbed::run(args)
+        }
+    }
+}
+
+/// Sends warnings and errors to standard error; `CURTAIL_LOG` sets other levels.
+fn log_problems_to_stderr() {
+    let filter = EnvFilter::try_from_env("CURTAIL_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_env_filter(filter)
+        .with_target(false)
+        .init();
+}

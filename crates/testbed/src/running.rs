@@ -21,6 +21,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
@@ -33,6 +34,9 @@ const STREAMS_MAX: u32 = 4_096;
 
 /// After a failure to accept (no more files, usually), the next try waits this long.
 const ACCEPT_AGAIN: Duration = Duration::from_ms(50);
+
+/// While connections are not accepted, this is said no more often.
+const WARN_AGAIN: Duration = Duration::from_secs(10);
 
 /// A testbed that runs; it ends when it is dropped.
 #[derive(Debug)]
@@ -224,10 +228,20 @@ async fn accept(server: Arc<Server>, listener: tokio::net::TcpListener, alarm: A
                 tokio::spawn(serve(Arc::clone(&server), connection));
             }
             Err(error) => {
-                tracing::warn!(%error, shard = server.place.shard, "cannot accept a connection");
+                warn_seldom(&error, alarm.now());
                 alarm.until(alarm.now() + ACCEPT_AGAIN).await;
             }
         }
+    }
+}
+
+/// Says that a connection was not accepted, but not for every server that the lack of files stops.
+fn warn_seldom(error: &io::Error, now: Instant) {
+    static SAID_AT_NS: AtomicU64 = AtomicU64::new(0);
+    let said_at = Instant::from_ns(SAID_AT_NS.load(Relaxed));
+    if said_at == Instant::ZERO || now.since(said_at) >= WARN_AGAIN {
+        SAID_AT_NS.store(now.as_ns(), Relaxed);
+        tracing::warn!(%error, "connection not accepted");
     }
 }
 

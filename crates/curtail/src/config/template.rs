@@ -1,0 +1,171 @@
+//! A complete configuration file, written from the list of keys: each with its meaning and its default.
+//!
+//! **Decides** what stands in the file as it is and what is commented out. A line that begins with `# ` is
+//! prose; `#key: value` is a key that is absent by default, and taking the `#` away puts it into effect.
+//! Keys that have no default get an example ([`example`]), so the file is right as it is, and works once the
+//! addresses are yours.
+//! **Limits**: one listener, one route, one upstream; one leaf, commented out.
+
+use curtail_config::{Key, Presence};
+
+#[cfg(test)]
+mod tests;
+
+/// Lists, and sections by name, without which a proxy does nothing: the file has one item of each.
+const NEEDED: [&str; 3] = ["listeners", "routes", "upstreams"];
+
+/// The name of the one upstream.
+const NAME: &str = "service";
+
+const HEAD: &str = "\
+# The configuration of a Curtail proxy: every key, with its default.
+#
+# A line with '# ' explains the key below. '#key: value' is a key that is absent by default, with an example:
+# take the # away and it is in effect. What you do not want to change can be left out.
+# Check the file with: curtail config check FILE
+";
+
+/// A value for a key that has no default.
+fn example(path: &str) -> Option<&'static str> {
+    Some(match path {
+        "workers" => "4",
+        "listeners[].address" => "127.0.0.1:7300",
+        "listeners[].tls.certificate_file" => "/etc/curtail/certificate.pem",
+        "listeners[].tls.key_file" => "/etc/curtail/key.pem",
+        "routes[].host" => "www.example.org",
+        "routes[].upstream" => NAME,
+        "upstreams.<name>.replicas" => "[\"http://127.0.0.1:8080\", \"http://127.0.0.1:8081\"]",
+        "upstreams.<name>.tie.delay" => "1ms",
+        "leaves[].address" => "127.0.0.1:7310",
+        "leaves[].server" => "http://127.0.0.1:8080",
+        "spans.endpoint" => "http://127.0.0.1:4318",
+        path if path.ends_with(".connect.ca_file") => "/etc/curtail/authority.pem",
+        _ => return None,
+    })
+}
+
+/// The file.
+pub(super) fn yaml(keys: &[Key]) -> String {
+    let mut root = Node::default();
+    for key in keys {
+        root.add(key);
+    }
+    let mut text = HEAD.to_owned();
+    for node in &root.inner {
+        text.push('\n');
+        node.write(&mut text, Place { outer: None, indent: 0, is_item: false, is_absent: false });
+    }
+    text
+}
+
+/// One name of a path and what lies under it: its own keys, `<name>`, or `[]`.
+#[derive(Debug, Default)]
+struct Node<'k> {
+    name: &'k str,
+    /// None for `<name>` and `[]`.
+    key: Option<&'k Key>,
+    inner: Vec<Self>,
+}
+
+/// Where a node is written.
+#[derive(Clone, Copy, Debug)]
+struct Place<'k> {
+    /// The section that it lies in.
+    outer: Option<&'k Key>,
+    indent: usize,
+    /// Whether it is the first key of an item of a list.
+    is_item: bool,
+    /// Whether what it lies in is absent by default.
+    is_absent: bool,
+}
+
+impl<'k> Node<'k> {
+    fn add(&mut self, key: &'k Key) {
+        let mut node = self;
+        for part in key.path.split('.') {
+            match part.strip_suffix("[]") {
+                Some(list) => node = node.inner(list).inner("[]"),
+                None => node = node.inner(part),
+            }
+        }
+        node.key = Some(key);
+    }
+
+    fn inner(&mut self, name: &'k str) -> &mut Self {
+        let place = self.inner.iter().position(|node| node.name == name).unwrap_or_else(|| {
+            self.inner.push(Self { name, ..Self::default() });
+            self.inner.len() - 1
+        });
+        &mut self.inner[place]
+    }
+
+    fn write(&self, text: &mut String, place: Place<'k>) {
+        let Some(key) = self.key else { return };
+        let margin = " ".repeat(place.indent);
+        for prose in prose(key) {
+            *text += &format!("{margin}# {prose}\n");
+        }
+        let is_absent = place.is_absent || self.is_absent_by_default(key);
+        let mark = if is_absent { "#" } else { "" };
+        let lead = match place.is_item {
+            true => format!("{}{mark}- ", " ".repeat(place.indent - 2)),
+            false => format!("{margin}{mark}"),
+        };
+        let inside = Place { outer: Some(key), indent: place.indent + 2, is_item: false, is_absent };
+        match self.inner.as_slice() {
+            [] => *text += &format!("{lead}{}: {}\n", self.name, value(key, place.outer)),
+            [item] if item.name == "[]" => {
+                *text += &format!("{lead}{}:\n", self.name);
+                item.write_inner(text, Place { indent: inside.indent + 2, is_item: true, ..inside });
+            }
+            [named] if named.name == "<name>" => {
+                *text += &format!("{lead}{}:\n{margin}  {mark}{NAME}:\n", self.name);
+                named.write_inner(text, Place { indent: inside.indent + 2, ..inside });
+            }
+            _ => {
+                *text += &format!("{lead}{}:\n", self.name);
+                self.write_inner(text, inside);
+            }
+        }
+    }
+
+    fn write_inner(&self, text: &mut String, first: Place<'k>) {
+        let mut nodes: Vec<&Self> = self.inner.iter().collect();
+        if first.is_item {
+            // An item begins with its dash, which must not be commented out.
+            nodes.sort_by_key(|node| node.key.is_some_and(|key| node.is_absent_by_default(key)));
+        }
+        for (nth, node) in nodes.into_iter().enumerate() {
+            node.write(text, Place { is_item: first.is_item && nth == 0, ..first });
+        }
+    }
+
+    fn is_absent_by_default(&self, key: &Key) -> bool {
+        let has_items = self.inner.iter().any(|node| node.key.is_none());
+        // Keys of a case are shown for whoever chooses it; which case holds is a key of its own.
+        let is_of_a_case = key.case.is_some();
+        let is_spare_list = has_items && !NEEDED.contains(&self.name);
+        key.presence == Presence::Optional || is_of_a_case || is_spare_list
+    }
+}
+
+/// What is said above a key.
+fn prose(key: &Key) -> Vec<String> {
+    let mut prose = vec![key.doc.to_owned()];
+    prose.extend(key.words.iter().map(|(word, doc)| format!("  {word}: {doc}")));
+    prose.extend(key.case.as_ref().map(|case| format!("Only with {case}.")));
+    prose
+}
+
+/// The default of a key, or an example where it has none.
+fn value(key: &Key, outer: Option<&Key>) -> String {
+    if let Some(example) = example(&key.path) {
+        return example.to_owned();
+    }
+    // Whether a technique is on is the default of its whole section.
+    let decides = if key.path.ends_with(".enabled") { outer.unwrap_or(key) } else { key };
+    match &decides.presence {
+        Presence::Default(value) => value.clone(),
+        Presence::Required | Presence::Optional => format!("# {}", key.expected),
+    }
+}

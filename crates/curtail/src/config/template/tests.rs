@@ -1,0 +1,49 @@
+//! The complete file: right as it is, and no other than the defaults.
+
+use super::super::keys;
+use super::{NAME, example, yaml};
+use curtail_config::Presence;
+use curtail_policy::UpstreamConfig;
+use curtail_proxy::{Config, ConnectConfig, Limits};
+
+#[test]
+fn the_complete_file_says_what_holds_without_it() {
+    let config = Config::from_yaml("f", &yaml(&keys())).expect("it is right");
+    let short = "listeners: [{address: \"127.0.0.1:7300\"}]\n\
+        routes: [{upstream: service}]\n\
+        upstreams: {service: {replicas: [\"http://127.0.0.1:8080\", \"http://127.0.0.1:8081\"]}}\n";
+    assert_eq!(config, Config::from_yaml("f", short).expect("it is right"));
+    let [upstream] = config.upstreams.as_slice() else { panic!("one upstream") };
+    assert_eq!((upstream.name.as_str(), upstream.policy), (NAME, UpstreamConfig::default()));
+    assert_eq!((&upstream.connect, &config.limits), (&ConnectConfig::default(), &Limits::default()));
+}
+
+#[test]
+fn what_is_commented_out_can_be_put_into_effect() {
+    let file = yaml(&keys());
+    // One case at a time is all that a file can have: Prequal's keys stay, that of another rule goes.
+    let kept = file.lines().filter(|line| !line.trim_start().starts_with("#decay"));
+    let in_effect: Vec<String> = kept
+        .map(|line| match line.split_once('#') {
+            Some((margin, key)) if !key.starts_with(' ') => format!("{margin}{key}"),
+            _ => line.to_owned(),
+        })
+        .collect();
+    let text = in_effect.join("\n").replace("policy: least_request", "policy: prequal");
+    let config = Config::from_yaml("f", &text).expect("every example is right");
+    assert_eq!((config.workers, config.leaves.len()), (4, 1));
+    assert!(config.admin.is_some() && config.spans.is_some() && config.listeners[0].tls.is_some());
+}
+
+#[test]
+fn every_key_stands_in_the_file_and_none_lacks_a_value() {
+    let file = yaml(&keys());
+    for key in keys() {
+        let name = key.path.rsplit('.').next().unwrap_or_default().trim_end_matches("[]");
+        assert!(file.contains(&format!("{name}:")), "{}", key.path);
+        let is_section = keys().iter().any(|k| k.path.starts_with(&format!("{}.", key.path)));
+        if matches!(key.presence, Presence::Required | Presence::Optional) && !is_section {
+            assert!(example(&key.path).is_some(), "{} needs an example", key.path);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What a configuration comes to, in a few lines: who listens, where requests go, what is done for them,
+//! and how many attempts a request can become at worst.
+//!
+//! **Decides** nothing: a file that is right is shown as the proxy understands it, defaults included.
+//! What is allowed but has no effect (a hedge without a second replica) is noted.
+
+use curtail_policy::{BalanceConfig, UpstreamConfig};
+use curtail_proxy::{Config, NamedUpstream, RouteConfig};
+use std::fmt::Write as _;
+
+/// The lines, each with its end.
+pub(super) fn lines(config: &Config) -> String {
+    let mut text = String::new();
+    write(&mut text, config).expect("a String takes everything");
+    text
+}
+
+fn write(text: &mut String, config: &Config) -> std::fmt::Result {
+    for listener in &config.listeners {
+        let over = if listener.tls.is_some() { "TLS" } else { "clear text" };
+        writeln!(text, "listener {}: {}, {over}", listener.name, listener.address)?;
+    }
+    match config.admin {
+        Some(address) => writeln!(text, "admin: {address}")?,
+        None => writeln!(text, "admin: nowhere, so there are no metrics and no state page")?,
+    }
+    if let Some(spans) = &config.spans {
+        writeln!(text, "spans: to {} as {}", spans.endpoint, spans.service_name)?;
+    }
+    for leaf in &config.leaves {
+        let queue = &leaf.queue;
+        writeln!(
+            text,
+            "leaf {}: {} -> {}, {} at once, {} may wait",
+            leaf.name, leaf.address, leaf.server, queue.slots, queue.queue_len_max
+        )?;
+    }
+    for route in &config.routes {
+        writeln!(text, "route {} -> upstream {}", asked(route), route.upstream)?;
+    }
+    config.upstreams.iter().try_for_each(|upstream| {
+        let is_used = config.routes.iter().any(|route| route.upstream == upstream.name);
+        write_upstream(text, upstream, is_used)
+    })
+}
+
+/// What a request must be like for a route.
+fn asked(route: &RouteConfig) -> String {
+    let host = route.host.as_deref().unwrap_or("any host,");
+    let twice = if route.idempotent { " (any method may be sent twice)" } else { "" };
+    format!("{host} {}{twice}", route.path_prefix)
+}
+
+fn write_upstream(text: &mut String, upstream: &NamedUpstream, is_used: bool) -> std::fmt::Result {
+    let replicas: Vec<String> = upstream.replicas.iter().map(ToString::to_string).collect();
+    let count = match replicas.len() {
+        1 => "1 replica".to_owned(),
+        count => format!("{count} replicas"),
+    };
+    writeln!(text, "\nupstream {}: {count}: {}", upstream.name, replicas.join(", "))?;
+    let policy = &upstream.policy;
+    writeln!(text, "  balance   {}", balance(&policy.balance))?;
+    writeln!(text, "  hedge     {}", hedge(policy))?;
+    writeln!(text, "  tie       {}", tie(policy))?;
+    writeln!(text, "  retry     {}", retry(policy))?;
+    writeln!(text, "  timeout   {}", policy.timeout)?;
+    writeln!(text, "  at worst  {}", at_worst(policy))?;
+    if replicas.len() == 1 && (policy.hedge.is_some() || policy.tie.is_some()) {
+        writeln!(text, "  note: hedges and ties need a second replica")?;
+    }
+    if !is_used {
+        writeln!(text, "  note: no route leads here")?;
+    }
+    Ok(())
+}
+
+fn balance(balance: &BalanceConfig) -> String {
+    match balance {
+        BalanceConfig::RoundRobin => "round_robin: each in turn".to_owned(),
+        BalanceConfig::Random => "random".to_owned(),
+        BalanceConfig::LeastRequest => "least_request: of two at random, fewer in flight".to_owned(),
+        BalanceConfig::PeakEwma { decay } => {
+            format!("peak_ewma: of two at random, lower peak latency × in flight; decay {decay}")
+        }
+        BalanceConfig::Prequal(prequal) => {
+            format!("prequal: {} probes a request, hot from quantile {}",
+                prequal.probes_per_request, prequal.hot_quantile)
+        }
+    }
+}
+
+fn hedge(policy: &UpstreamConfig) -> String {
+    policy.hedge.map_or_else(off, |hedge| {
+        format!(
+            "when slower than quantile {} of recent attempts, after {} to {}; at most {}",
+            hedge.quantile, hedge.delay_min, hedge.delay_max, hedge.hedges_max
+        )
+    })
+}
+
+fn tie(policy: &UpstreamConfig) -> String {
+    policy.tie.map_or_else(off, |tie| match tie.delay {
+        Some(delay) => format!("the second copy after {delay}"),
+        None => "the second copy after two mean message delays".to_owned(),
+    })
+}
+
+fn retry(policy: &UpstreamConfig) -> String {
+    policy.retry.map_or_else(off, |retry| {
+        let timeout = retry.attempt_timeout.map_or_else(String::new, |timeout| {
+            let (quantile, min, max) = (timeout.quantile, timeout.timeout_min, timeout.timeout_max);
+            format!("; also when slower than quantile {quantile}, after {min} to {max}")
+        });
+        format!("at most {}, backoff {} to {}{timeout}", retry.retries_max, retry.backoff, retry.backoff_max)
+    })
+}
+
+fn off() -> String {
+    "off".to_owned()
+}
+
+/// How many attempts requests can be turned into, one by one and on average.
+fn at_worst(policy: &UpstreamConfig) -> String {
+    let amplification = policy.amplification();
+    let budget = policy.budget;
+    let mut text = format!(
+        "{} attempts for one request; {:.2} on average over {}",
+        amplification.attempts_max, amplification.average_max, budget.window
+    );
+    if policy.retry.is_some() && budget.reserve > 0 {
+        let reserve = budget.reserve;
+        let ratio = budget.ratio.get();
+        // Where the ratio allows as much as the reserve, the reserve adds nothing.
+        if ratio > 0.0 {
+            let enough = (f64::from(reserve) / ratio).ceil();
+            let more = format!(",\n            or {reserve} retries where {} brings fewer than {enough} requests", budget.window);
+            text += &more;
+        } else {
+            text += &format!(",\n            and {reserve} retries in {}", budget.window);
+        }
+    }
+    text
+}

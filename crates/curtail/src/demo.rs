@@ -1,0 +1,220 @@
+//! `curtail demo`: a tail, and what remedies do to it, on this machine in a minute.
+//!
+//! A testbed of 300 servers in this process, the proxies in front of them, and a client that reads 1,000
+//! keys from 100 shards at a time, all over real sockets. The servers stall now and then; the same reads
+//! go four ways at the same time ([`arm::Arm`]), so each way meets the same stalls.
+//! **Measured**: from the planned time of a read to its last answer, over all reads, errors included.
+//! Extra requests are counted where they cost: at the servers.
+//! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, page 77: p99.9 from 1,800 ms to 74 ms
+//! at 2 % more requests.
+//! **Hurts when** the machine is busy: then its own queueing is measured, and the report says so.
+
+mod arm;
+mod client;
+mod cpu;
+mod load;
+mod plan;
+mod proxies;
+mod report;
+mod screen;
+mod tally;
+
+use crate::open_files;
+use crate::stop::StopSignals;
+use crate::testbed::Format;
+use arm::Arm;
+use clap::Args;
+use cpu::Cpu;
+use curtail_testbed::{Running as Testbed, TestbedConfig};
+use curtail_units::{Duration, Rng};
+use load::{KEYS_PER_SHARD, Load};
+use plan::Plan;
+use proxies::Proxies;
+use report::{Circumstances, Report};
+use screen::Screen;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+/// The testbed; the same file as for `curtail testbed`.
+const BIGTABLE: &str = include_str!("../../../testbeds/bigtable.yaml");
+
+/// What the figures mean, and what to do next.
+const EXPLANATION: &str = "
+Each of the 300 servers stops for 1.8 s now and then, a thousandth of the time.
+A read waits for all 100 shards, so one in ten would meet a stopped server.
+  direct   asks one replica of each shard, and waits.
+  hedged   asks a second one when the first is slower than usual.
+  tied     queues at two; the first to start cancels the other. It cuts queueing;
+           what a server has begun when it stops, stays there.
+  prequal  sends to the replica that is least busy. What it has begun, stays.
+
+Your own service, in a minute (the first address is where your clients go):
+  curtail proxy --listen 127.0.0.1:7300 \\
+      --upstream http://127.0.0.1:8080 --upstream http://127.0.0.1:8081
+  curl http://127.0.0.1:7301/state";
+
+/// Open files that the demo needs at most: listeners, and both ends of every connection.
+const FILES: u64 = 8_000;
+
+/// Watch a latency tail being cut, on this machine, in a minute.
+///
+/// Starts 300 servers that stall now and then, proxies in front of them, and a client that reads 1,000
+/// keys from 100 of the servers at a time. Needs nothing, touches nothing.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  curtail demo
+  curtail demo --seconds 20 --exit --format json")]
+pub(crate) struct DemoArgs {
+    /// How long to measure, in seconds.
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: u64,
+    /// Reads a second, over all four arms.
+    #[arg(long, default_value_t = 45, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    rate: u16,
+    /// Decides what is read when, and which server stalls when.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// End after the measurement; else servers and proxies stay up to be played with.
+    #[arg(long)]
+    exit: bool,
+    /// How the result is printed.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+/// Runs the demo.
+///
+/// # Errors
+/// When servers or proxies cannot be started, or the result cannot be printed.
+pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
+    open_files::allow(FILES)?;
+    // Not the user's file: a mistake in it is ours.
+    let config = TestbedConfig::from_yaml("bigtable.yaml", BIGTABLE)
+        .map_err(|mistakes| anyhow::anyhow!("{mistakes}"))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let testbed = Testbed::start(&config, args.seed)?;
+    let proxies = Proxies::start(&testbed, args.seed)?;
+    let demo = Demo { args, testbed: &testbed, proxies: &proxies };
+    let result = tokio::task::LocalSet::new().block_on(&runtime, demo.run());
+    proxies.stop();
+    result
+}
+
+/// Everything that is up.
+struct Demo<'a> {
+    args: &'a DemoArgs,
+    testbed: &'a Testbed,
+    proxies: &'a Proxies,
+}
+
+impl Demo<'_> {
+    async fn run(&self) -> anyhow::Result<ExitCode> {
+        let mut signals = StopSignals::new()?;
+        let mut screen = Screen::for_stdout(self.args.format == Format::Json);
+        let report = tokio::select! {
+            code = signals.told() => return Ok(code),
+            report = self.measure(&mut screen) => report?,
+        };
+        match self.args.format {
+            Format::Json => {
+                let mut out = std::io::stdout().lock();
+                serde_json::to_writer(&mut out, &report)?;
+                writeln!(out)?;
+                out.flush()?;
+            }
+            Format::Text => screen.finish(&self.summary(&report))?,
+        }
+        if self.args.exit {
+            return Ok(ExitCode::SUCCESS);
+        }
+        if self.args.format == Format::Text {
+            let mut out = std::io::stdout().lock();
+            for line in self.still_up() {
+                writeln!(out, "{line}")?;
+            }
+            out.flush()?;
+        }
+        Ok(signals.told().await)
+    }
+
+    /// Measures all arms, and shows how things stand meanwhile.
+    async fn measure(&self, screen: &mut Screen) -> anyhow::Result<Report> {
+        let rng = Rng::new(self.args.seed).split("demo");
+        let rate = f64::from(self.args.rate);
+        let (plan, end) = (Plan::new(rate, &rng), Duration::from_secs(self.args.seconds));
+        let load = Load::connect(self.testbed, self.proxies).await?;
+        screen.show(0, || vec!["warming up".to_owned()], || "warming up".to_owned())?;
+        load.warm_up(&rng.split("warm-up")).await;
+        let cpu = Cpu::start();
+        let report = |measured| {
+            let circumstances = Circumstances { rate, measured, cpu_cores: cpu.cores() };
+            Report::new(self.testbed, &load.tallies(), circumstances)
+        };
+        let mut running = std::pin::pin!(load.run(plan, end));
+        let mut each_second = tokio::time::interval(std::time::Duration::from_secs(1));
+        for second in 0.. {
+            tokio::select! {
+                () = &mut running => break,
+                _ = each_second.tick() => {
+                    let so_far = || report(Duration::from_secs(second));
+                    screen.show(second, || self.live(&so_far(), second), || so_far().line())?;
+                }
+            }
+        }
+        if let Some(failure) = load.tallies().first_failure {
+            tracing::warn!("the first read that failed: {failure}");
+        }
+        Ok(report(end))
+    }
+
+    /// What is on the terminal while the demo measures.
+    fn live(&self, report: &Report, second: u64) -> Vec<String> {
+        let mut lines = self.title();
+        lines.extend(report.table());
+        lines.push(String::new());
+        lines.push(format!("{} of {} s", second.min(self.args.seconds), self.args.seconds));
+        lines
+    }
+
+    fn title(&self) -> Vec<String> {
+        let config = self.testbed.config();
+        let keys = config.shards * KEYS_PER_SHARD;
+        let (shards, replicas) = (config.shards, config.replicas);
+        let (rate, seed) = (self.args.rate, self.args.seed);
+        vec![
+            format!(
+                "Reads of {keys} keys: {shards} shards of {replicas} replicas, {rate} reads a second, seed {seed}"
+            ),
+            String::new(),
+        ]
+    }
+
+    /// What stays on the screen.
+    fn summary(&self, report: &Report) -> Vec<String> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+        let mut lines = self.title();
+        lines.extend(report.table());
+        lines.push(String::new());
+        lines.extend(report.verdict());
+        lines.extend(report.doubts(cores));
+        lines.extend(report.cpu(cores));
+        lines.extend(EXPLANATION.lines().map(str::to_owned));
+        lines
+    }
+
+    /// What there is to play with.
+    fn still_up(&self) -> Vec<String> {
+        let server = self.testbed.address(17, 0);
+        let mut lines = vec![String::new(), "Still up, until Ctrl-C:".to_owned()];
+        lines.push(format!("  a server       curl 'http://{server}/shard/17/keys?k=alpha'"));
+        if let Some(root) = self.proxies.address(Arm::Hedged) {
+            lines.push(format!("  hedged         curl 'http://{root}/shard/17/keys?k=alpha'"));
+        }
+        if let Some(admin) = self.proxies.admin(Arm::Hedged) {
+            lines.push(format!("  what it knows  curl http://{admin}/state"));
+            lines.push(format!("  metrics        curl http://{admin}/metrics"));
+        }
+        lines
+    }
+}

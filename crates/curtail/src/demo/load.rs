@@ -1,0 +1,190 @@
+//! The load: sends the reads of the plan, and tallies what comes of them.
+//!
+//! One read asks every shard at once for [`KEYS_PER_SHARD`] keys and is answered when all have answered.
+//! Everything here runs on the one thread of the client.
+//! **Limits**: [`IN_FLIGHT_MAX`] reads of one arm at once. One more is not sent and counts as an error, so
+//! it is seen; leaving it out would flatter the arm.
+
+use super::arm::Arm;
+use super::client::{self, Failure, Http1, Http2, PATIENCE};
+use super::plan::Plan;
+use super::proxies::Proxies;
+use super::tally::Tallies;
+use bytes::Bytes;
+use curtail_testbed::{Alarm, Running as Testbed};
+use curtail_units::{Duration, Instant, Rng};
+use http_body_util::Empty;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// Keys of each shard in one read.
+pub(crate) const KEYS_PER_SHARD: usize = 10;
+
+/// Keys that a shard has, for the client to choose from.
+const KEYS: usize = 100_000;
+
+/// Reads of one arm at once: twice what a stall of 1.8 s holds back at the usual rate.
+const IN_FLIGHT_MAX: usize = 64;
+
+/// Reads of each arm, one after the other, before the measurement: connections are made, and nothing is
+/// in a hurry.
+const WARM_UP_READS: usize = 20;
+
+/// The tenant of the reads before the measurement.
+const WARM_UP: &str = "warm-up";
+
+/// The client.
+#[derive(Debug)]
+pub(crate) struct Load {
+    shards: usize,
+    replicas: usize,
+    /// To each server.
+    direct: Vec<Http1>,
+    /// To the root of each arm that has one.
+    roots: [Option<Http2>; Arm::ALL.len()],
+    alarm: Alarm,
+    tallies: RefCell<Tallies>,
+    in_flight: [Cell<usize>; Arm::ALL.len()],
+}
+
+/// A read that is under way.
+#[derive(Debug)]
+struct Read {
+    arm: Arm,
+    /// When it was to be sent.
+    due: Instant,
+    /// Whether it counts.
+    measured: bool,
+    /// Shards that have not answered.
+    left: Cell<usize>,
+    failure: RefCell<Option<(usize, Failure)>>,
+}
+
+impl Load {
+    /// Connects to the proxies.
+    pub(crate) async fn connect(testbed: &Testbed, proxies: &Proxies) -> anyhow::Result<Rc<Self>> {
+        let (shards, replicas) = (testbed.config().shards, testbed.config().replicas);
+        let servers = (0..testbed.config().servers())
+            .map(|nth| testbed.address(nth / replicas, nth % replicas));
+        let mut roots = [const { None }; Arm::ALL.len()];
+        for arm in Arm::ALL {
+            if let Some(address) = proxies.address(arm) {
+                roots[arm.index()] = Some(Http2::connect(address).await?);
+            }
+        }
+        Ok(Rc::new(Self {
+            shards,
+            replicas,
+            direct: servers.map(Http1::new).collect(),
+            roots,
+            alarm: Alarm::start()?,
+            tallies: RefCell::new(Tallies::new()),
+            in_flight: Default::default(),
+        }))
+    }
+
+    /// Reads a little, one read after the other, so that all connections are there.
+    pub(crate) async fn warm_up(self: &Rc<Self>, rng: &Rng) {
+        for nth in 0..WARM_UP_READS {
+            for arm in Arm::ALL {
+                self.begin(arm, self.alarm.now(), rng.split_index(nth as u64), WARM_UP);
+                self.over().await;
+            }
+        }
+    }
+
+    /// Sends the reads of `plan` that are due before `end`. Returns when the last one is over.
+    pub(crate) async fn run(self: &Rc<Self>, plan: Plan, end: Duration) {
+        let began = self.alarm.now();
+        for planned in plan.take_while(|planned| planned.at < end) {
+            let due = began + planned.at;
+            self.alarm.until(due).await;
+            self.begin(planned.arm, due, planned.rng, planned.arm.name());
+        }
+        self.over().await;
+    }
+
+    /// What came of the reads so far.
+    pub(crate) fn tallies(&self) -> Tallies {
+        self.tallies.borrow().clone()
+    }
+
+    /// Waits until no read is under way: no longer than a request may take.
+    async fn over(&self) {
+        let step = Duration::from_ms(5);
+        while self.in_flight.iter().any(|count| count.get() > 0) {
+            self.alarm.until(self.alarm.now() + step).await;
+        }
+    }
+
+    fn begin(self: &Rc<Self>, arm: Arm, due: Instant, mut rng: Rng, tenant: &'static str) {
+        let measured = tenant != WARM_UP;
+        let in_flight = &self.in_flight[arm.index()];
+        if in_flight.get() >= IN_FLIGHT_MAX {
+            self.tallies.borrow_mut().failed(arm, || format!("{IN_FLIGHT_MAX} reads in flight"));
+            return;
+        }
+        in_flight.set(in_flight.get() + 1);
+        if measured {
+            let lag = self.alarm.now().since(due);
+            self.tallies.borrow_mut().sent(arm, self.shards as u64, lag);
+        }
+        let left = Cell::new(self.shards);
+        let read = Rc::new(Read { arm, due, measured, left, failure: RefCell::default() });
+        for shard in 0..self.shards {
+            let request = request(shard, tenant, &mut rng);
+            let server = shard * self.replicas + rng.below(self.replicas);
+            let (load, read) = (Rc::clone(self), Rc::clone(&read));
+            drop(tokio::task::spawn_local(async move {
+                let answer = tokio::time::timeout(PATIENCE, load.ask(arm, server, request)).await;
+                let result = answer.unwrap_or_else(|_| Err(format!("no answer in {PATIENCE:?}")));
+                load.shard_is_done(&read, shard, result);
+            }));
+        }
+    }
+
+    async fn ask(&self, arm: Arm, server: usize, request: client::Outgoing) -> Result<(), Failure> {
+        match &self.roots[arm.index()] {
+            Some(root) => root.ask(request).await,
+            None => self.direct[server].ask(request).await,
+        }
+    }
+
+    fn shard_is_done(&self, read: &Read, shard: usize, result: Result<(), Failure>) {
+        if let Err(failure) = result {
+            read.failure.borrow_mut().get_or_insert((shard, failure));
+        }
+        read.left.set(read.left.get() - 1);
+        if read.left.get() > 0 {
+            return;
+        }
+        let in_flight = &self.in_flight[read.arm.index()];
+        in_flight.set(in_flight.get() - 1);
+        if !read.measured {
+            return;
+        }
+        let latency = self.alarm.now().since(read.due);
+        let mut tallies = self.tallies.borrow_mut();
+        match read.failure.take() {
+            None => tallies.answered(read.arm, latency),
+            Some((shard, failure)) => {
+                tallies.failed(read.arm, || format!("shard {shard}: {failure}"));
+            }
+        }
+    }
+}
+
+/// A request for some keys of `shard`.
+fn request(shard: usize, tenant: &'static str, rng: &mut Rng) -> client::Outgoing {
+    let mut uri = format!("http://testbed/shard/{shard}/keys");
+    for nth in 0..KEYS_PER_SHARD {
+        uri.push(if nth == 0 { '?' } else { '&' });
+        uri.push_str("k=");
+        uri.push_str(&rng.below(KEYS).to_string());
+    }
+    http::Request::get(uri)
+        .header("host", "testbed")
+        .header("x-tenant", tenant)
+        .body(Empty::<Bytes>::new())
+        .expect("a path of digits and plain words")
+}

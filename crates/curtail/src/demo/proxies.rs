@@ -1,0 +1,135 @@
+//! The proxies of the demo: one root for each arm that has one, and leaves in front of the servers.
+//!
+//! Each is what `curtail proxy --config FILE` would start; the files are written here, because the ports
+//! of the servers are only known once they listen. Each shard is an upstream of its own, with its own
+//! latencies and its own budget.
+
+use super::arm::Arm;
+use anyhow::Context as _;
+use curtail_proxy::{Config, Options};
+use curtail_testbed::Running as Testbed;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Requests in progress are given this long when the demo ends; then nobody waits for them any more.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// How the requests of each arm are treated, as it stands in a configuration file; everything else is by
+/// default.
+///
+/// A shard is an upstream, and one shard sees few requests: some twenty a second. So its latencies tell
+/// little in the first seconds, and the hedge is not to wait longer than twice the usual p99 meanwhile;
+/// and a stalled replica needs a second attempt for one request in three of its shard while it lasts,
+/// which the usual budget of 2 % of one shard's requests cannot pay. What hedges cost over all shards is in
+/// the table.
+const fn treatment(arm: Arm) -> &'static str {
+    match arm {
+        Arm::Direct => "",
+        Arm::Hedged => "hedge: {quantile: 0.99, delay_max: 20ms}, budget: {ratio: 0.1}",
+        Arm::Tied => "tie: true, hedge: false, retry: false",
+        Arm::Prequal => {
+            "balance: {policy: prequal, probes_per_request: 1}, hedge: false, retry: false"
+        }
+    }
+}
+
+/// The proxies that run; they are to be stopped.
+#[derive(Debug)]
+pub(crate) struct Proxies {
+    leaves: curtail_proxy::Running,
+    roots: Vec<(Arm, curtail_proxy::Running)>,
+}
+
+impl Proxies {
+    /// Starts the leaves in front of the servers of `testbed`, and a root for each arm but the direct one.
+    ///
+    /// # Errors
+    /// When an address cannot be listened on or a thread is not given.
+    pub(crate) fn start(testbed: &Testbed, seed: u64) -> anyhow::Result<Self> {
+        let leaves = start("leaves.yaml", &leaves_yaml(testbed), seed)?;
+        let servers: Vec<SocketAddr> =
+            places(testbed).map(|(s, r)| testbed.address(s, r)).collect();
+        let in_front: Vec<SocketAddr> =
+            leaves.listeners().iter().map(|(_, address)| *address).collect();
+        let mut roots = Vec::new();
+        for (arm, replicas) in
+            [(Arm::Hedged, &servers), (Arm::Tied, &in_front), (Arm::Prequal, &in_front)]
+        {
+            let yaml = root_yaml(arm, replicas, testbed.config().replicas);
+            roots.push((arm, start(&format!("{}.yaml", arm.name()), &yaml, seed)?));
+        }
+        Ok(Self { leaves, roots })
+    }
+
+    /// Where the root of `arm` listens; nowhere when it has none.
+    pub(crate) fn address(&self, arm: Arm) -> Option<SocketAddr> {
+        let (_, root) = self.roots.iter().find(|(of, _)| *of == arm)?;
+        root.listeners().first().map(|(_, address)| *address)
+    }
+
+    /// Where the root of `arm` shows its metrics and its state.
+    pub(crate) fn admin(&self, arm: Arm) -> Option<SocketAddr> {
+        let (_, root) = self.roots.iter().find(|(of, _)| *of == arm)?;
+        root.admin()
+    }
+
+    /// Stops all of them, roots first.
+    pub(crate) fn stop(self) {
+        for (_, root) in self.roots {
+            root.stop(GRACE);
+        }
+        self.leaves.stop(GRACE);
+    }
+}
+
+fn start(name: &str, yaml: &str, seed: u64) -> anyhow::Result<curtail_proxy::Running> {
+    // Mistakes here are ours, not the user's, so they must not look like a configuration error.
+    let config = Config::from_yaml(name, yaml).map_err(|mistakes| anyhow::anyhow!("{mistakes}"))?;
+    let options = Options { journal: None, seed };
+    curtail_proxy::start(config, &options).with_context(|| format!("the proxy of {name}"))
+}
+
+fn places(testbed: &Testbed) -> impl Iterator<Item = (usize, usize)> + use<> {
+    let replicas = testbed.config().replicas;
+    (0..testbed.config().servers()).map(move |nth| (nth / replicas, nth % replicas))
+}
+
+fn leaves_yaml(testbed: &Testbed) -> String {
+    let server = &testbed.config().server;
+    let (slots, queue_len_max) = (server.slots, server.queue_len_max);
+    let mut yaml = "workers: 1\nleaves:\n".to_owned();
+    for (shard, replica) in places(testbed) {
+        let address = testbed.address(shard, replica);
+        write!(
+            yaml,
+            "  - {{name: leaf-{shard}-{replica}, address: \"127.0.0.1:0\", server: \"http://{address}\", \
+             slots: {slots}, queue_len_max: {queue_len_max}}}\n"
+        )
+        .expect("a String takes everything");
+    }
+    yaml
+}
+
+fn root_yaml(arm: Arm, replicas: &[SocketAddr], per_shard: usize) -> String {
+    let mut yaml = format!(
+        "workers: 1\n\
+         listeners: [{{name: {}, address: \"127.0.0.1:0\"}}]\n\
+         admin: {{address: \"127.0.0.1:0\"}}\n\
+         routes:\n",
+        arm.name()
+    );
+    let shards = replicas.chunks(per_shard);
+    for shard in 0..shards.len() {
+        let route = format!("  - {{path_prefix: /shard/{shard}/, upstream: shard-{shard}}}\n");
+        yaml.push_str(&route);
+    }
+    yaml.push_str("upstreams:\n");
+    for (shard, replicas) in shards.enumerate() {
+        let urls: Vec<String> = replicas.iter().map(|a| format!("\"http://{a}\"")).collect();
+        let (urls, treatment) = (urls.join(", "), treatment(arm));
+        let upstream = format!("  shard-{shard}: {{replicas: [{urls}], {treatment}}}\n");
+        yaml.push_str(&upstream);
+    }
+    yaml
+}

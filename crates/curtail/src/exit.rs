@@ -1,0 +1,80 @@
+//! Exit codes: what the caller of a command learns from its end.
+//!
+//! | code | meaning |
+//! |---|---|
+//! | 0 | done; also when nobody reads our output any more |
+//! | 1 | done, and the answer is no: a target missed, a difference found |
+//! | 2 | usage or configuration: the caller can mend it |
+//! | 3 | environment: an address in use, a file that cannot be read, a thread that was not given |
+//! | 4 | a bug of ours |
+//! | 130 | interrupted (SIGINT) |
+//!
+//! Commands return errors; what kind of failure an error is, is decided here and nowhere else. An error
+//! that nobody foresaw is a bug of ours.
+
+use curtail_config::Mistakes;
+use std::io::{ErrorKind, Write as _};
+use std::process::ExitCode;
+
+/// Usage or configuration.
+const CONFIG: u8 = 2;
+/// The machine that we run on.
+const ENVIRONMENT: u8 = 3;
+/// A bug of ours.
+const OURS: u8 = 4;
+/// Interrupted: 128 and the number of the signal, as shells do.
+pub(crate) const INTERRUPTED: u8 = 130;
+
+/// The end of a command that returned `result`; an error is printed.
+pub(crate) fn code(result: anyhow::Result<ExitCode>) -> ExitCode {
+    let error = match result {
+        Ok(code) => return code,
+        Err(error) => error,
+    };
+    let code = code_of(&error);
+    if code != 0 {
+        let ours = if code == OURS { "\nThis is a bug of curtail: please report it." } else { "" };
+        // With standard error gone there is nobody left to tell.
+        let _told = writeln!(std::io::stderr(), "{error:#}{ours}");
+    }
+    ExitCode::from(code)
+}
+
+/// The end of a command that panicked; the panic has been printed.
+pub(crate) fn panicked() -> ExitCode {
+    let _told = writeln!(std::io::stderr(), "This is a bug of curtail: please report it.");
+    ExitCode::from(OURS)
+}
+
+fn code_of(error: &anyhow::Error) -> u8 {
+    for cause in error.chain() {
+        if let Some(io) = cause.downcast_ref::<std::io::Error>() {
+            return if io.kind() == ErrorKind::BrokenPipe { 0 } else { ENVIRONMENT };
+        }
+        if cause.is::<Mistakes>() {
+            return CONFIG;
+        }
+        if cause.is::<curtail_testbed::StartError>() || cause.is::<curtail_proxy::StartError>() {
+            return ENVIRONMENT;
+        }
+    }
+    OURS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::code_of;
+    use anyhow::Context as _;
+    use std::io::{Error, ErrorKind};
+
+    #[test]
+    fn each_kind_of_error_has_its_code() {
+        let mistakes = curtail_config::read("f", "a: 1", |s| s.mistake("a", "no good"));
+        let config = anyhow::Error::new(mistakes.expect_err("there is one")).context("reading f");
+        assert_eq!(code_of(&config), 2);
+        let missing = Err::<(), _>(Error::from(ErrorKind::NotFound)).context("f");
+        assert_eq!(code_of(&missing.expect_err("not found")), 3);
+        assert_eq!(code_of(&Error::from(ErrorKind::BrokenPipe).into()), 0);
+        assert_eq!(code_of(&anyhow::anyhow!("nobody foresaw this")), 4);
+    }
+}

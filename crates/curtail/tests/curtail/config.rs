@@ -1,0 +1,115 @@
+//! `curtail config`: mistakes and what is understood, as people see them.
+
+use crate::command::{curtail, written};
+use expect_test::expect;
+
+/// A listener, a route and an upstream; the least that is right.
+const SMALL: &str = "\
+listeners: [{address: \"127.0.0.1:7300\"}]
+routes: [{upstream: search}]
+upstreams: {search: {replicas: [\"http://127.0.0.1:8080\", \"http://127.0.0.1:8081\"]}}
+";
+
+#[test]
+fn five_mistakes_are_all_named_with_line_key_and_expectation() {
+    let file = written(
+        "five-mistakes.yaml",
+        "\
+listeners:
+  - {name: in, address: localhost}
+routes:
+  - {path_prefix: /search, upstream: search}
+upstreams:
+  search:
+    replicas: [\"http://127.0.0.1:8080\", \"127.0.0.1:8081\"]
+    hedge: {quantile: 99}
+    budget: {ratio: 2%}
+    timout: 5s
+",
+    );
+    let ended = curtail(&["config", "check", &file]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
+    expect![[r#"
+        five-mistakes.yaml:2:24: listeners[0].address: localhost is text: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)
+        five-mistakes.yaml:7:42: upstreams.search.replicas[1]: "127.0.0.1:8081" is text: expected the address of a server such as http://127.0.0.1:8080, without a path
+        five-mistakes.yaml:8:23: upstreams.search.hedge.quantile: 99 is out of range: expected a quantile from 0 to 1 (0.99, not 99)
+        five-mistakes.yaml:9:21: upstreams.search.budget.ratio: 2% is text: expected a ratio from 0 to 1 (0.02 for 2 %)
+        five-mistakes.yaml:10:5: upstreams.search.timout: unknown key: did you mean timeout?
+    "#]]
+    .assert_eq(&ended.stderr);
+}
+
+#[test]
+fn a_right_file_is_shown_as_it_is_understood() {
+    let file = written(
+        "understood.yaml",
+        "\
+listeners:
+  - {name: in, address: \"127.0.0.1:7300\"}
+  - {name: outside, address: \"0.0.0.0:443\", tls: {certificate_file: c.pem, key_file: k.pem}}
+admin: {}
+spans: {endpoint: \"http://127.0.0.1:4318\"}
+routes:
+  - {path_prefix: /search/, upstream: search}
+  - {host: orders.example.org, upstream: orders, idempotent: true}
+upstreams:
+  search:
+    replicas: [\"http://10.0.0.1:80\", \"http://10.0.0.2:80\", \"https://search.example.org\"]
+    balance: prequal
+    tie: {delay: 2ms}
+    retry: false
+  orders:
+    replicas: [\"http://10.0.1.1:80\"]
+    balance: {policy: peak_ewma, decay: 5s}
+    hedge: {hedges_max: 2}
+    retry: {attempt_timeout: false}
+    budget: {ratio: 0, reserve: 3}
+  spare: {replicas: [\"http://10.0.2.1:80\", \"http://10.0.2.2:80\"], hedge: false, timeout: 500ms}
+leaves:
+  - {name: near, address: \"10.0.0.9:7310\", server: \"http://127.0.0.1:80\", slots: 4}
+",
+    );
+    let ended = curtail(&["config", "check", &file]);
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+    expect![[r#""#]].assert_eq(&ended.stdout);
+}
+
+#[test]
+fn values_from_the_command_line_are_checked_with_the_file() {
+    let file = written("small.yaml", SMALL);
+    let right = curtail(&["config", "check", &file, "--set", "upstreams.search.hedge=false"]);
+    assert_eq!(right.code, Some(0));
+    assert!(right.stdout.contains("hedge     off\n"), "{}", right.stdout);
+    let wrong = curtail(&["config", "check", &file, "--set", "limits.drain=soon"]);
+    assert_eq!(wrong.code, Some(2));
+    expect![[r#"
+        --set limits.drain=soon: soon is text: expected a duration such as 10ms or 1.5s
+    "#]]
+    .assert_eq(&wrong.stderr);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_the_environment_s_fault() {
+    let missing = curtail(&["config", "check", "no-such.yaml"]);
+    assert_eq!(missing.code, Some(3));
+    assert!(missing.stderr.starts_with("no-such.yaml: "), "{}", missing.stderr);
+    let binary = written("binary.yaml", b"limits: {}\n# \xff\n");
+    let ended = curtail(&["config", "check", &binary]);
+    assert_eq!(ended.code, Some(3));
+    assert_eq!(ended.stderr, "binary.yaml: byte 13 is not UTF-8: expected a text file\n");
+}
+
+#[test]
+fn the_complete_file_is_right() {
+    let file = written("complete.yaml", curtail(&["config", "default"]).stdout);
+    let ended = curtail(&["config", "check", &file]);
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+    assert!(ended.stdout.contains("upstream service: 2 replicas"), "{}", ended.stdout);
+}
+
+#[test]
+fn usage_is_explained_when_there_is_nothing_to_do() {
+    let ended = curtail(&["config"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
+    assert!(ended.stderr.contains("Usage: curtail config"), "{}", ended.stderr);
+}

@@ -1,0 +1,5 @@
+//! The command as people and scripts use it: arguments in; output, files and exit codes out.
+
+mod command;
+mod config;
+mod reference;

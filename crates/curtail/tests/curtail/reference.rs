@@ -1,0 +1,84 @@
+//! The pages of docs/reference are what the commands say today.
+//!
+//! `UPDATE_EXPECT=1 cargo test -p curtail` writes them anew.
+
+use crate::command::curtail;
+use expect_test::expect_file;
+use std::fmt::Write as _;
+
+const CLI_HEAD: &str = "\
+# The command line
+
+Generated from the commands' own help; a test keeps it fresh.
+
+`curtail-proxy` is `curtail proxy` as a binary of its own, without the rest.
+
+Standard output carries results, standard error everything else. `CURTAIL_LOG` sets the levels of the log
+(`CURTAIL_LOG=debug`).
+
+| exit code | meaning |
+|---|---|
+| 0 | done; also when nobody reads the output any more |
+| 1 | done, and the answer is no: a target missed, a difference found |
+| 2 | usage or configuration |
+| 3 | environment: an address in use, a file that cannot be read |
+| 4 | a bug of curtail |
+| 130 | interrupted (Ctrl-C) |
+";
+
+const METRICS_HEAD: &str = "\
+# Metrics
+
+Generated from the table that the exposition is written from; a test keeps it fresh.
+
+`GET /metrics` on the admin address answers in the text of OpenMetrics 1.0. How many series there are follows
+from the configuration, never from what clients send. The values of `reason` are those of the policies: each
+page of docs/concepts names the ones that matter to it.
+
+";
+
+#[test]
+fn the_configuration_page_is_fresh() {
+    expect_file!["../../../../docs/reference/config.md"]
+        .assert_eq(&curtail(&["config", "reference"]).stdout);
+}
+
+#[test]
+fn the_json_schema_is_fresh() {
+    expect_file!["../../../../docs/reference/config.schema.json"]
+        .assert_eq(&curtail(&["config", "schema"]).stdout);
+}
+
+#[test]
+fn the_complete_file_is_fresh() {
+    expect_file!["../../../../docs/reference/config.default.yaml"]
+        .assert_eq(&curtail(&["config", "default"]).stdout);
+}
+
+#[test]
+fn the_page_of_the_command_line_is_fresh() {
+    let mut page = CLI_HEAD.to_owned();
+    help(&mut Vec::new(), &mut page);
+    expect_file!["../../../../docs/reference/cli.md"].assert_eq(&page);
+}
+
+#[test]
+fn the_page_of_the_metrics_is_fresh() {
+    let page = format!("{METRICS_HEAD}{}", curtail_proxy::metrics_reference());
+    expect_file!["../../../../docs/reference/metrics.md"].assert_eq(&page);
+}
+
+/// Appends the help of a command and of all commands below it.
+fn help(command: &mut Vec<String>, page: &mut String) {
+    let arguments: Vec<&str> = command.iter().map(String::as_str).chain(["--help"]).collect();
+    let text = curtail(&arguments).stdout;
+    let name = ["curtail".to_owned()].iter().chain(command.iter()).cloned().collect::<Vec<_>>().join(" ");
+    write!(page, "\n## {name}\n\n```text\n{}\n```\n", text.trim_end()).expect("a String takes everything");
+    let listed = text.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let names = listed.take_while(|line| !line.is_empty()).filter_map(|line| line.split_whitespace().next());
+    for below in names.filter(|name| *name != "help") {
+        command.push(below.to_owned());
+        help(command, page);
+        command.pop();
+    }
+}
