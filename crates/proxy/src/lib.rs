@@ -17,6 +17,7 @@ mod config;
 mod connect;
 mod driver;
 mod headers;
+mod http1;
 mod journal;
 mod leaf;
 mod listen;

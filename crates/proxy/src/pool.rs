@@ -1,8 +1,7 @@
 //! The connections of one worker to one replica, and one exchange over them.
 //!
-//! HTTP/1.1 connections are driven by the very task that uses them: no second task has to be woken, and a
-//! connection that the replica has closed is noticed when it is taken from the pool, before a request is
-//! written to it. HTTP/2 connections are shared by many requests and have a task each.
+//! An HTTP/1.1 connection serves one request at a time and is driven by its task ([`crate::http1`]); an
+//! HTTP/2 connection is shared by many and has a task of its own.
 //!
 //! **Limits**: `idle_max` unused HTTP/1.1 connections, `http2_connections_max` HTTP/2 connections;
 //! [`STREAMS_MAX`] requests at once on one of those.
@@ -14,7 +13,8 @@
 use crate::body::AttemptBody;
 use crate::clock::Clock;
 use crate::config::ConnectConfig;
-use crate::connect::{ConnectError, Connected, Connector, Stream};
+use crate::connect::{ConnectError, Connected, Connector};
+use crate::http1::Http1;
 use crate::metrics::ReplicaMetrics;
 use crate::trail::ConnectPhases;
 use bytes::Bytes;
@@ -26,7 +26,6 @@ use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -82,21 +81,6 @@ struct Http2Connections {
     connecting: usize,
 }
 
-/// An HTTP/1.1 connection that is not in use, or is lent to one exchange.
-struct Http1 {
-    sender: http1::SendRequest<AttemptBody>,
-    connection: Box<http1::Connection<TokioIo<Stream>, AttemptBody>>,
-    is_reused: bool,
-    is_over: bool,
-    idle_since: Instant,
-}
-
-impl std::fmt::Debug for Http1 {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Http1").field("idle_since", &self.idle_since).finish_non_exhaustive()
-    }
-}
-
 #[derive(Debug, Clone)]
 struct Http2 {
     sender: http2::SendRequest<AttemptBody>,
@@ -146,7 +130,7 @@ impl Pool {
             return self.exchange_http2(request, lent, None).await;
         }
         if !fresh {
-            if let Some(connection) = self.take_idle(clock.now()).await {
+            if let Some(connection) = self.take_idle(clock.now()) {
                 return self.exchange_http1(request, connection, None, clock).await;
             }
         }
@@ -166,15 +150,7 @@ impl Pool {
         clock: &Clock,
     ) -> Result<Exchanged, ExchangeError> {
         let repeatable = request.method().is_safe();
-        let mut answer = std::pin::pin!(connection.sender.try_send_request(request));
-        let (driver, is_over) = (&mut connection.connection, &mut connection.is_over);
-        let answered = std::future::poll_fn(|cx| {
-            if !*is_over {
-                *is_over = Pin::new(&mut *driver).poll(cx).is_ready();
-            }
-            answer.as_mut().poll(cx)
-        })
-        .await;
+        let answered = connection.send(request).await;
         let response = answered.map_err(|mut error| {
             let replica = self.connector.replica().to_string();
             let unwritten = error.take_message().is_some();
@@ -249,7 +225,7 @@ impl Pool {
     }
 
     /// The least recently returned connections grow old; the newest is the likeliest to be alive.
-    async fn take_idle(&self, now: Instant) -> Option<Http1> {
+    fn take_idle(&self, now: Instant) -> Option<Http1> {
         loop {
             let mut connection = self.idle().pop()?;
             if now.since(connection.idle_since) > self.config.idle_timeout {
@@ -258,11 +234,7 @@ impl Pool {
                 self.metrics.closed(expired.len() + 1);
                 return None;
             }
-            let over = std::future::poll_fn(|cx| {
-                Poll::Ready(Pin::new(&mut connection.connection).poll(cx).is_ready())
-            })
-            .await;
-            if !over && connection.sender.is_ready() {
+            if connection.is_usable() {
                 return Some(connection);
             }
             self.metrics.closed(1);
@@ -282,12 +254,10 @@ impl Pool {
 
     /// Closes what has been idle for too long, and what replicas have closed.
     pub(crate) fn sweep(&self, now: Instant) {
-        let mut cx = Context::from_waker(std::task::Waker::noop());
         let mut idle = self.idle();
         let before = idle.len();
         idle.retain_mut(|connection| {
-            now.since(connection.idle_since) <= self.config.idle_timeout
-                && Pin::new(&mut connection.connection).poll(&mut cx).is_pending()
+            now.since(connection.idle_since) <= self.config.idle_timeout && connection.is_usable()
         });
         self.metrics.closed(before - idle.len());
         drop(idle);
@@ -354,17 +324,11 @@ impl Pool {
 
     async fn handshake(&self, connected: Connected, clock: &Clock) -> Result<New, ExchangeError> {
         let broken = |source| self.broken(source);
-        let io = TokioIo::new(connected.stream);
         if !connected.is_http2 {
-            let (sender, connection) = http1::Builder::new().handshake(io).await.map_err(broken)?;
-            return Ok(New::Http1(Box::new(Http1 {
-                sender,
-                connection: Box::new(connection),
-                is_reused: false,
-                is_over: false,
-                idle_since: clock.now(),
-            })));
+            let connection = Http1::new(connected.stream, clock.now()).await.map_err(broken)?;
+            return Ok(New::Http1(Box::new(connection)));
         }
+        let io = TokioIo::new(connected.stream);
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
@@ -493,18 +457,10 @@ impl ReplicaBody {
 
     fn give_back(&mut self) {
         if let Some((connection, Home { pool, clock })) = self.lent.take() {
-            if connection.is_over {
+            if connection.is_over() {
                 pool.metrics.closed(1);
             } else {
                 pool.put_idle(connection, clock.now());
-            }
-        }
-    }
-
-    fn poll_connection(&mut self, cx: &mut Context<'_>) {
-        if let Some((connection, _)) = &mut self.lent {
-            if !connection.is_over {
-                connection.is_over = Pin::new(&mut connection.connection).poll(cx).is_ready();
             }
         }
     }
@@ -528,12 +484,14 @@ impl Body for ReplicaBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let this = &mut *self;
-        let mut frame = Pin::new(&mut this.incoming).poll_frame(cx);
-        if frame.is_pending() && this.lent.is_some() {
-            // The connection reads on only when somebody wants more: now it knows.
-            this.poll_connection(cx);
-            frame = Pin::new(&mut this.incoming).poll_frame(cx);
-        }
+        let incoming = &mut this.incoming;
+        let frame = match &mut this.lent {
+            // The connection reads on only when somebody has asked for more.
+            Some((connection, _)) => {
+                connection.poll_news(cx, |cx| Pin::new(&mut *incoming).poll_frame(cx))
+            }
+            None => Pin::new(incoming).poll_frame(cx),
+        };
         if matches!(frame, Poll::Ready(None)) || this.incoming.is_end_stream() {
             this.give_back();
         }
