@@ -2,6 +2,7 @@
 //!
 //! Standard output carries results, standard error everything else.
 
+mod config;
 mod demo;
 mod exit;
 mod open_files;
@@ -26,6 +27,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Config(config::ConfigArgs),
     Demo(demo::DemoArgs),
     Proxy(curtail_proxy::cli::ProxyArgs),
     Testbed(testbed::TestbedArgs),
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
 
 fn run(command: &Command) -> anyhow::Result<ExitCode> {
     match command {
+        Command::Config(args) => config::run(args),
         Command::Demo(args) => {
             // Its output is a table that lines of a log would tear apart.
             log_problems_to_stderr();
