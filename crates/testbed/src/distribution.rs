@@ -1,5 +1,6 @@
 //! Distributions of durations: service times, the times between stalls, how long they last.
 //!
+//! **Written** with the words of the scenarios of `curtail simulate` ({shape: lognormal, median: 1ms, …}).
 //! **Inputs**: parameters that are durations, and a generator.
 //! **Limits**: lognormal and exponential draws have no longest; whoever uses one for work bounds it
 //! ([`WORK_MAX`]).
@@ -41,7 +42,7 @@ pub enum Distribution {
 
 impl Distribution {
     pub(crate) fn read(s: &mut Section<'_>) -> Self {
-        s.cases("distribution", "How durations are drawn.").required(|c| {
+        s.cases("shape", "How durations are drawn.").required(|c| {
             c.case("constant", "All are the same.", |s| Self::Constant {
                 value: duration(s, "value", "The duration."),
             });

@@ -1,6 +1,6 @@
 //! Faults: what makes servers slow, one recipe for each cause the paper names.
 //!
-//! | fault | what it does to a server | what helps against it |
+//! | recipe | what it does to a server | what helps against it |
 //! |---|---|---|
 //! | `stall` | stands still now and then | hedges |
 //! | `garbage_collection` | stands still after so many executions: the more load, the more often | hedges |
@@ -8,7 +8,8 @@
 //! | `slow_replica` | is slower for good | balancing, probation |
 //! | `neighbours` | has the requests of others in its queue | ties, balancing |
 //!
-//! **Inputs**: YAML; the seed decides which servers and when, whatever requests come.
+//! **Inputs**: YAML, with the words of the scenarios of `curtail simulate`, so that what is simulated can
+//! be started; the seed decides which servers and when, whatever requests come.
 //! **Limits**: faults add up, also several of one kind. Requests of neighbours go through the queue and
 //! the slots like all others, within the same bounds; they are not counted as executions.
 //! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, pages 74–75, "why variability exists".
@@ -70,13 +71,13 @@ pub enum Recipe {
 
 impl Fault {
     pub(crate) fn read(s: &mut Section<'_>) -> Self {
-        let recipe = s.cases("fault", "What makes servers slow.").required(|c| {
+        let recipe = s.cases("recipe", "What makes servers slow.").required(|c| {
             stops(c);
             slows(c);
             c.case("neighbours", "Requests of others wait in the same queue.", |s| {
                 Recipe::Neighbours {
                     per_second: s
-                        .field("per_second", "How many arrive at each server in a second.")
+                        .field("requests_per_second", "How many arrive at each server in a second.")
                         .range(0.001..=10_000.0)
                         .required(),
                     service: s.section("service", "How long each takes.", Distribution::read),
@@ -84,7 +85,7 @@ impl Fault {
             });
         });
         let servers =
-            s.field("servers", "The share of servers that it befalls.").default(Ratio::ONE);
+            s.field("servers_ratio", "The share of servers that it befalls.").default(Ratio::ONE);
         Self { servers, recipe }
     }
 

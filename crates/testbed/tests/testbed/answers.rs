@@ -7,7 +7,7 @@ const TWO_SHARDS: &str = "
 name: two
 shards: 2
 replicas: 2
-server: {service: {distribution: constant, value: 0ms}}
+server: {service: {shape: constant, value: 0ms}}
 ";
 
 #[tokio::test]

@@ -11,16 +11,16 @@ replicas: 5000
 listen: 127.0.0.1
 server:
   slots: 0
-  service: {distribution: lognormal, median: 1, sigma: 9}
+  service: {shape: lognormal, median: 1, sigma: 9}
 faults:
-  - fault: stalls
-  - fault: stall
-    every: {distribution: exponential, mean: 1s}
-  - fault: background_job
+  - recipe: stalls
+  - recipe: stall
+    every: {shape: exponential, mean: 1s}
+  - recipe: background_job
     every: 1s
     lasts: 2s
     slowdown: 0.5
-  - {fault: slow_replica, servers: 2, slowdown: 3}
+  - {recipe: slow_replica, servers_ratio: 2, slowdown: 3}
 colour: red
 ";
     let mistakes = TestbedConfig::from_yaml("bad.yaml", yaml).expect_err("nearly all is wrong");
@@ -30,13 +30,13 @@ colour: red
         bad.yaml:3:11: replicas: 5000 is out of range: expected a whole number from 1 to 4096
         bad.yaml:4:9: listen: 127.0.0.1 is text: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)
         bad.yaml:6:10: server.slots: 0 is out of range: expected a whole number from 1 to 100000
-        bad.yaml:7:46: server.service.median: 1 is a number: expected a duration such as 10ms or 1.5s
-        bad.yaml:7:56: server.service.sigma: 9 is out of range: expected a number from 0 to 4
-        bad.yaml:9:12: faults[0].fault: stalls is not known: expected one of stall, garbage_collection, background_job, slow_replica, neighbours
-        bad.yaml:10:5: faults[1].lasts.distribution: missing: expected one of constant, uniform, exponential, lognormal
+        bad.yaml:7:39: server.service.median: 1 is a number: expected a duration such as 10ms or 1.5s
+        bad.yaml:7:49: server.service.sigma: 9 is out of range: expected a number from 0 to 4
+        bad.yaml:9:13: faults[0].recipe: stalls is not known: expected one of stall, garbage_collection, background_job, slow_replica, neighbours
+        bad.yaml:10:5: faults[1].lasts.shape: missing: expected one of constant, uniform, exponential, lognormal
         bad.yaml:14:12: faults[2].lasts: 2 s is longer than every, 1 s
         bad.yaml:15:15: faults[2].slowdown: 0.5 is out of range: expected a number from 1 to 1000
-        bad.yaml:16:36: faults[3].servers: 2 is out of range: expected a ratio from 0 to 1 (0.02 for 2 %)
+        bad.yaml:16:43: faults[3].servers_ratio: 2 is out of range: expected a ratio from 0 to 1 (0.02 for 2 %)
         bad.yaml:17:1: colour: unknown key: expected one of name, shards, replicas, listen, server, faults"#]].assert_eq(&mistakes.to_string());
 }
 
@@ -47,7 +47,7 @@ name: large
 shards: 4000
 replicas: 2
 listen: 127.0.0.1:65000
-server: {service: {distribution: constant, value: 1ms}}
+server: {service: {shape: constant, value: 1ms}}
 ";
     let mistakes = TestbedConfig::from_yaml("large.yaml", yaml).expect_err("too many servers");
     expect![[r#"

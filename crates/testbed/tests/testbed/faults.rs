@@ -28,11 +28,11 @@ async fn nothing_gets_done_in_a_stall_and_everything_after_it() {
     let yaml = "
 name: stalling
 replicas: 4
-server: {service: {distribution: constant, value: 1ms}}
+server: {service: {shape: constant, value: 1ms}}
 faults:
-  - fault: stall
-    every: {distribution: exponential, mean: 150ms}
-    lasts: {distribution: uniform, low: 20ms, high: 100ms}
+  - recipe: stall
+    every: {shape: exponential, mean: 150ms}
+    lasts: {shape: uniform, low: 20ms, high: 100ms}
 ";
     let seed = 41;
     let testbed = start(yaml, seed);
@@ -73,11 +73,11 @@ async fn health_is_not_answered_in_a_stall() {
     let yaml = "
 name: stalling
 replicas: 1
-server: {service: {distribution: constant, value: 0ms}}
+server: {service: {shape: constant, value: 0ms}}
 faults:
-  - fault: stall
-    every: {distribution: constant, value: 20ms}
-    lasts: {distribution: constant, value: 20ms}
+  - recipe: stall
+    every: {shape: constant, value: 20ms}
+    lasts: {shape: constant, value: 20ms}
 ";
     let testbed = start(yaml, 1);
     let mut client = Client::connect(testbed.address(0, 0), Version::Http1).await;
@@ -99,9 +99,9 @@ async fn garbage_is_collected_every_so_many_executions() {
     let yaml = "
 name: collecting
 replicas: 1
-server: {service: {distribution: constant, value: 1ms}}
+server: {service: {shape: constant, value: 1ms}}
 faults:
-  - {fault: garbage_collection, executions: 10, lasts: {distribution: constant, value: 15ms}}
+  - {recipe: garbage_collection, executions: 10, lasts: {shape: constant, value: 15ms}}
 ";
     let testbed = start(yaml, 1);
     let mut client = Client::connect(testbed.address(0, 0), Version::Http1).await;
@@ -124,9 +124,9 @@ async fn a_slow_replica_is_slower_by_its_factor_and_the_others_are_not() {
     let yaml = "
 name: uneven
 replicas: 4
-server: {service: {distribution: constant, value: 5ms}}
+server: {service: {shape: constant, value: 5ms}}
 faults:
-  - {fault: slow_replica, servers: 0.25, slowdown: 4}
+  - {recipe: slow_replica, servers_ratio: 0.25, slowdown: 4}
 ";
     let seed = 7;
     let testbed = start(yaml, seed);
@@ -150,9 +150,9 @@ async fn a_background_job_slows_all_servers_at_once_when_synchronised() {
     let yaml = "
 name: jobs
 replicas: 2
-server: {service: {distribution: constant, value: 1ms}}
+server: {service: {shape: constant, value: 1ms}}
 faults:
-  - {fault: background_job, every: 100ms, lasts: 50ms, slowdown: 5, synchronised: true}
+  - {recipe: background_job, every: 100ms, lasts: 50ms, slowdown: 5, synchronised: true}
 ";
     let testbed = start(yaml, 1);
     let until = testbed.now() + Duration::from_ms(1_000);
@@ -177,9 +177,9 @@ async fn neighbours_fill_the_queue_and_are_not_counted() {
     let yaml = "
 name: shared
 replicas: 1
-server: {slots: 1, service: {distribution: constant, value: 1ms}}
+server: {slots: 1, service: {shape: constant, value: 1ms}}
 faults:
-  - {fault: neighbours, per_second: 150, service: {distribution: constant, value: 6ms}}
+  - {recipe: neighbours, requests_per_second: 150, service: {shape: constant, value: 6ms}}
 ";
     let seed = 8;
     let testbed = start(yaml, seed);
@@ -201,12 +201,12 @@ fn the_seed_decides_what_is_wrong() {
 name: seeded
 shards: 5
 replicas: 2
-server: {service: {distribution: constant, value: 1ms}}
+server: {service: {shape: constant, value: 1ms}}
 faults:
-  - fault: stall
-    every: {distribution: exponential, mean: 30m}
-    lasts: {distribution: constant, value: 1s}
-  - {fault: background_job, every: 60s, lasts: 2s, slowdown: 3}
+  - recipe: stall
+    every: {shape: exponential, mean: 30m}
+    lasts: {shape: constant, value: 1s}
+  - {recipe: background_job, every: 60s, lasts: 2s, slowdown: 3}
 ";
     let plan = |seed| {
         let testbed = start(yaml, seed);
