@@ -28,11 +28,11 @@ const SHARDS: usize = 16;
 /// A buffer of this size is handed to the exporter at once rather than at the next second.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// What may wait for the exporter, or be on its way.
-const WAITING_BYTES_MAX: usize = 4 << 20;
-
 /// All buffers together; each thread's may be over by the spans of one request.
-pub(crate) const BUFFERED_BYTES_MAX: usize = SHARDS * CHUNK_BYTES + WAITING_BYTES_MAX;
+const BUFFERED_BYTES_MAX: usize = 8 << 20;
+
+/// What may wait for the exporter, or be on its way: what the threads' own buffers leave.
+const WAITING_BYTES_MAX: usize = BUFFERED_BYTES_MAX - SHARDS * CHUNK_BYTES;
 
 /// Where spans go; shared by all threads.
 #[derive(Debug, Default)]

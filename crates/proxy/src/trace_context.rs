@@ -1,9 +1,8 @@
 //! Which trace a request belongs to, and how that is told to the replicas.
 //!
 //! **Decides** whether the `traceparent` of a client is one, and what is sent on in its place: the same
-//! trace, with the span of the attempt as parent. `tracestate` belongs to others: the driver sends it on
-//! as it came when [`TraceContext::parent`] is there, and drops it otherwise, because it then describes
-//! a trace that nobody can name.
+//! trace, with the span of the attempt as parent. `tracestate` belongs to others: it is sent on as it
+//! came, but for a trace that begins here, because it then describes a trace that nobody can name.
 //! **Limits**: version 00 is written whatever version came. A request without a valid `traceparent`
 //! begins a new trace, which is sampled.
 //! **Source**: W3C Recommendation "Trace Context" (2021), sections 3.2 and 4.3; the random flag is that
@@ -78,6 +77,14 @@ impl TraceContext {
                 sampled: true,
                 random: true,
             },
+        }
+    }
+
+    /// Marks the header fields of an attempt, still those of the client, with the attempt's span.
+    pub(crate) fn mark(&self, headers: &mut HeaderMap, span_id: SpanId) {
+        headers.insert(TRACEPARENT, self.child_header(span_id));
+        if self.parent.is_none() {
+            headers.remove(TRACESTATE);
         }
     }
 

@@ -1,4 +1,4 @@
-use super::{TRACEPARENT, TraceContext, entropy_rng, new_span_id};
+use super::{TRACEPARENT, TRACESTATE, TraceContext, entropy_rng, new_span_id};
 use curtail_units::Rng;
 use http::{HeaderMap, HeaderValue};
 
@@ -108,6 +108,24 @@ fn what_is_sent_on_names_the_same_trace_and_the_span_of_the_attempt() {
     assert_eq!(context.child_header(attempt), format!("00-{TRACE}-00f067aa0ba902b7-03"));
     let unsampled = context_of(&[&format!("00-{TRACE}-{PARENT}-00")]);
     assert_eq!(unsampled.child_header(attempt), format!("00-{TRACE}-00f067aa0ba902b7-00"));
+}
+
+#[test]
+fn an_attempt_carries_the_state_of_its_trace_untouched_and_none_of_another() {
+    let states = ["rojo=00f067aa0ba902b7", "congo=t61rcWkgMzE,vendor@x=  odd;;"];
+    for (traceparent, kept) in [(format!("00-{TRACE}-{PARENT}-01"), true), (String::new(), false)] {
+        let context = context_of(&[&traceparent]);
+        let mut headers = HeaderMap::new();
+        headers.append(TRACEPARENT, HeaderValue::from_str(&traceparent).expect("visible ASCII"));
+        for state in states {
+            headers.append(TRACESTATE, HeaderValue::from_static(state));
+        }
+        context.mark(&mut headers, [0x11; 8]);
+        let sent: Vec<_> = headers.get_all(TRACESTATE).iter().collect();
+        assert_eq!(sent, if kept { &states[..] } else { &[] }, "{traceparent:?}");
+        let parents: Vec<_> = headers.get_all(TRACEPARENT).iter().collect();
+        assert_eq!(parents, [&context.child_header([0x11; 8])]);
+    }
 }
 
 #[test]
