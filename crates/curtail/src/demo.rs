@@ -58,13 +58,17 @@ const FILES: u64 = 8_000;
 
 /// Watch a latency tail being cut, on this machine, in a minute.
 ///
-/// Starts 300 servers that stall now and then, proxies in front of them, and a client that reads 1,000
-/// keys from 100 of the servers at a time. Needs nothing, touches nothing.
+/// Starts 300 servers that stall now and then, proxies in front of them, and
+/// a client that reads 1,000 keys from 100 of the servers at a time. Needs
+/// nothing, touches nothing, listens on 127.0.0.1 only.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "\
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
 Examples:
   curtail demo
-  curtail demo --seconds 20 --exit --format json")]
+  curtail demo --seconds 20 --exit --format json"
+)]
 pub(crate) struct DemoArgs {
     /// How long to measure, in seconds.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]

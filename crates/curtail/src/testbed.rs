@@ -12,13 +12,16 @@ use std::process::ExitCode;
 
 /// Start real HTTP servers that make their own tail.
 ///
-/// They answer `GET /shard/NUMBER/keys?k=KEY`, `/healthz` and `/executions`, in HTTP/1.1 and in HTTP/2
-/// with prior knowledge, until the command is told to stop.
+/// They answer `GET /shard/NUMBER/keys?k=KEY`, `/healthz` and `/executions`,
+/// in HTTP/1.1 and in HTTP/2 with prior knowledge, until told to stop.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "\
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
 Examples:
   curtail testbed testbeds/bigtable.yaml
-  curtail testbed testbeds/bigtable.yaml --seed 7 --format json")]
+  curtail testbed testbeds/bigtable.yaml --seed 7 --format json"
+)]
 pub(crate) struct TestbedArgs {
     /// What servers there are and what is wrong with them (YAML).
     #[arg(value_name = "FILE")]

@@ -2,4 +2,7 @@
 
 mod command;
 mod config;
+mod demo;
 mod reference;
+mod running;
+mod testbed;
