@@ -7,14 +7,16 @@ from pathlib import Path
 from harness.peers import BENCH, output_of, program
 
 
-def describe():
-    """The machine, the kernel, the generators and the revision measured, as names and values for a report."""
+def describe(built):
+    """The machine, the kernel, the generators and the revision measured, as names and values for a report.
+
+    `built` says whether what is measured was built by this run; otherwise its revision is not known."""
     return {
         "processor": processor(Path("/proc/cpuinfo").read_text()),
         "cores": os.cpu_count(),
         "kernel": platform.release(),
         "load_average_at_start": [round(load, 2) for load in os.getloadavg()],
-        "revision": revision(),
+        "revision": revision() if built else "not known, built before",
         "python": platform.python_version(),
         "h2load": output_of(program("h2load", "nghttp2-client"), "--version").rpartition("/")[2],
         "wrk": output_of(program("wrk", "wrk"), "-v").split()[1].partition("/")[2],

@@ -109,7 +109,7 @@ def caveats(figures):
     """What makes this run less than a comparison; a target met under a caveat is not met."""
     ours = figures.by_round(OURS, "span_bytes_per_request").values()
     if ours and min(ours) == 0:
-        return ["", "CAVEAT: in some round no span of curtail reached the sink, so its figures lack the export of spans."]
+        return ["", "CAVEAT: in some round no span of curtail reached the sink: its figures lack their export."]
     return []
 
 
