@@ -31,6 +31,10 @@ const HOP_BY_HOP: [HeaderName; 7] =
 /// Removes what concerns one connection only, and what `connection` names besides; `te: trailers` stays,
 /// because gRPC servers insist on it.
 pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    // Most messages have none: a look at each name is cheaper than a search for each of the seven.
+    if !headers.keys().any(|name| HOP_BY_HOP.contains(name)) {
+        return;
+    }
     let wants_trailers = headers.get(TE).is_some_and(|te| {
         te.to_str().is_ok_and(|te| te.split(',').any(|t| t.trim().eq_ignore_ascii_case("trailers")))
     });

@@ -1,6 +1,6 @@
 //! Attributes of spans, events and resources: OTLP's `KeyValue`.
 
-use super::protobuf::{length_field, varint, varint_len};
+use super::protobuf::{length_field, length_tag, varint, varint_len};
 
 /// A text longer than this is cut, in bytes: a path may be as long as all header fields together.
 pub(super) const TEXT_MAX: usize = 2_048;
@@ -48,6 +48,17 @@ impl<'a> Attributes<'a> {
 
     /// Everything up to the value, of which `len` bytes follow.
     fn begin(&mut self, key: &str, len: usize) {
+        // Nearly all attributes are short, and their lengths one byte each.
+        let short = |len: usize| u8::try_from(len).ok().filter(|len| *len < 0x80);
+        let total = (2 + key.len()).saturating_add(2 + len);
+        if let (Some(total), Some(key_len), Some(len)) =
+            (short(total), short(key.len()), short(len))
+        {
+            self.out.extend_from_slice(&[length_tag(self.field), total, length_tag(KEY), key_len]);
+            self.out.extend_from_slice(key.as_bytes());
+            self.out.extend_from_slice(&[length_tag(VALUE), len]);
+            return;
+        }
         let key_len = 1 + varint_len(key.len()) + key.len();
         length_field(self.out, self.field, key_len + 1 + varint_len(len) + len);
         length_field(self.out, KEY, key.len());

@@ -61,6 +61,11 @@ pub(super) fn length_field(out: &mut Vec<u8>, field: u32, len: usize) {
     varint(out, len as u64);
 }
 
+/// The first byte of a [`length_field`] whose number is below 16.
+pub(super) fn length_tag(field: u32) -> u8 {
+    (field << 3 | Wire::Length as u32).to_le_bytes()[0]
+}
+
 /// A message within the message, made of what `write` appends.
 pub(super) fn message_field(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
     tag(out, field, Wire::Length);
