@@ -56,7 +56,7 @@ Your own service, in a minute (the first address is where your clients go):
 /// Open files that the demo needs at most: listeners, and both ends of every connection.
 const FILES: u64 = 8_000;
 
-/// Watch a latency tail being cut, on this machine, in a minute.
+/// Watch a latency tail being cut, on this machine, in a minute
 ///
 /// Starts 300 servers that stall now and then, proxies in front of them, and
 /// a client that reads 1,000 keys from 100 of the servers at a time. Needs

@@ -27,10 +27,10 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Config(config::ConfigArgs),
     Demo(demo::DemoArgs),
     Proxy(curtail_proxy::cli::ProxyArgs),
     Testbed(testbed::TestbedArgs),
+    Config(config::ConfigArgs),
 }
 
 fn main() -> ExitCode {

@@ -10,7 +10,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Start real HTTP servers that make their own tail.
+/// Start real HTTP servers that make their own tail
 ///
 /// They answer `GET /shard/NUMBER/keys?k=KEY`, `/healthz` and `/executions`,
 /// in HTTP/1.1 and in HTTP/2 with prior knowledge, until told to stop.
