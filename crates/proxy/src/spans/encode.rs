@@ -132,7 +132,7 @@ impl Encoder<'_> {
                 name: known_method(&trail.asked.method).unwrap_or("HTTP"),
                 kind: KIND_CLIENT,
                 from: attempt.sent,
-                to: attempt.end.map_or(latest, |(at, _)| at),
+                to: over_at(attempt).unwrap_or(latest),
             };
             write_head(out, trail, &head, clock);
             let mut attributes = Attributes::new(out, ATTRIBUTES);
@@ -144,6 +144,15 @@ impl Encoder<'_> {
             let failed = describe_attempt_end(&mut attributes, scratch, attempt);
             write_status(out, failed);
         });
+    }
+}
+
+/// When nothing more happened to an attempt. One whose answer was held and then thrown away was over when
+/// it had answered: the time after that was spent on others.
+fn over_at(attempt: &AttemptTrail) -> Option<Instant> {
+    match (attempt.end?, attempt.answered) {
+        ((_, AttemptEnd::Cancelled(_)), Some((answered_at, _))) => Some(answered_at),
+        ((at, _), _) => Some(at),
     }
 }
 

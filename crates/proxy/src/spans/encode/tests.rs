@@ -272,6 +272,18 @@ fn an_attempt_that_goes_on_ends_with_its_request_and_none_ends_before_it_began()
 }
 
 #[test]
+fn an_answer_that_was_held_and_thrown_away_ended_when_it_was_there() {
+    let clock = Clock::start();
+    let mut trail = trail(get("/api"));
+    trail.sent(attempt(1, 0, ms(12), Reason::First));
+    trail.answered(AttemptId(0), ms(13), StatusCode::BAD_GATEWAY);
+    let lost = AttemptEnd::Cancelled(Reason::Lost { winner: AttemptId(1) });
+    trail.attempt_ended(AttemptId(0), ms(19), lost);
+    trail.end = end(200, None);
+    assert_eq!(encode_by(&trail, &clock)[1].end_unix_ns, clock.unix_ns(ms(13)));
+}
+
+#[test]
 fn every_choice_shows_the_numbers_that_were_compared() {
     let (cost, other) = (Duration::from_ns(7), Duration::from_ns(8));
     let shown = |choice: Choice| {
