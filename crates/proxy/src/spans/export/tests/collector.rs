@@ -47,8 +47,8 @@ pub(super) struct Collector {
     pub(super) config: SpansConfig,
     socket: Option<socket2::Socket>,
     script: Arc<Mutex<VecDeque<Answer>>>,
-    arrived: mpsc::UnboundedReceiver<Arrived>,
-    arriving: mpsc::UnboundedSender<Arrived>,
+    arrived: mpsc::Receiver<Arrived>,
+    arriving: mpsc::Sender<Arrived>,
 }
 
 impl Collector {
@@ -67,7 +67,7 @@ impl Collector {
         socket.bind(&any.into()).expect("a free port");
         let address = socket.local_addr().expect("an address").as_socket().expect("IPv4");
         let endpoint = ReplicaUrl::parse(&format!("http://{address}")).expect("an address");
-        let (arriving, arrived) = mpsc::unbounded_channel();
+        let (arriving, arrived) = mpsc::channel(1_024);
         Self {
             config: SpansConfig { endpoint, protocol, service_name: "tested".to_owned() },
             socket: Some(socket),
@@ -123,7 +123,7 @@ async fn answer(
     protocol: SpansProtocol,
     request: Request<Incoming>,
     script: Arc<Mutex<VecDeque<Answer>>>,
-    arriving: mpsc::UnboundedSender<Arrived>,
+    arriving: mpsc::Sender<Arrived>,
 ) -> Result<Response<Body>, Infallible> {
     let (head, body) = request.into_parts();
     // A sender that gives up in the middle has sent nothing.
@@ -134,7 +134,7 @@ async fn answer(
     let (body, headers) = (body.to_bytes(), head.headers);
     let (uri, version) = (head.uri.to_string(), head.version);
     let answer = script.lock().expect("unpoisoned").pop_front().unwrap_or(Answer::Taken);
-    arriving.send(Arrived { uri, version, headers, body }).ok();
+    arriving.send(Arrived { uri, version, headers, body }).await.ok();
     Ok(match answer {
         Answer::Taken => taken(protocol, &[]),
         // partial_success { rejected_spans, error_message: "no" }.
