@@ -111,12 +111,16 @@ impl<'k> Node<'k> {
             true => format!("{}{mark}- ", " ".repeat(place.indent - 2)),
             false => format!("{margin}{mark}"),
         };
-        let inside = Place { outer: Some(key), indent: place.indent + 2, is_item: false, is_absent };
+        let inside =
+            Place { outer: Some(key), indent: place.indent + 2, is_item: false, is_absent };
         match self.inner.as_slice() {
             [] => *text += &format!("{lead}{}: {}\n", self.name, value(key, place.outer)),
             [item] if item.name == "[]" => {
                 *text += &format!("{lead}{}:\n", self.name);
-                item.write_inner(text, Place { indent: inside.indent + 2, is_item: true, ..inside });
+                item.write_inner(
+                    text,
+                    Place { indent: inside.indent + 2, is_item: true, ..inside },
+                );
             }
             [named] if named.name == "<name>" => {
                 *text += &format!("{lead}{}:\n{margin}  {mark}{NAME}:\n", self.name);

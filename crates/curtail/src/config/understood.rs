@@ -2,7 +2,8 @@
 //! and how many attempts a request can become at worst.
 //!
 //! **Decides** nothing: a file that is right is shown as the proxy understands it, defaults included.
-//! What is allowed but has no effect (a hedge without a second replica) is noted.
+//! What is allowed but has no effect (a hedge without a second replica), or is dear where something outside the
+//! file is missing (a tie without leaves), is noted.
 
 use curtail_policy::{BalanceConfig, UpstreamConfig};
 use curtail_proxy::{Config, NamedUpstream, RouteConfig};
@@ -68,6 +69,9 @@ fn write_upstream(text: &mut String, upstream: &NamedUpstream, is_used: bool) ->
     if replicas.len() == 1 && (policy.hedge.is_some() || policy.tie.is_some()) {
         writeln!(text, "  note: hedges and ties need a second replica")?;
     }
+    if policy.tie.is_some() {
+        writeln!(text, "  note: each replica must be a leaf; else a tie is executed twice")?;
+    }
     if !is_used {
         writeln!(text, "  note: no route leads here")?;
     }
@@ -78,13 +82,17 @@ fn balance(balance: &BalanceConfig) -> String {
     match balance {
         BalanceConfig::RoundRobin => "round_robin: each in turn".to_owned(),
         BalanceConfig::Random => "random".to_owned(),
-        BalanceConfig::LeastRequest => "least_request: of two at random, fewer in flight".to_owned(),
+        BalanceConfig::LeastRequest => {
+            "least_request: of two at random, fewer in flight".to_owned()
+        }
         BalanceConfig::PeakEwma { decay } => {
             format!("peak_ewma: of two at random, lower peak latency × in flight; decay {decay}")
         }
         BalanceConfig::Prequal(prequal) => {
-            format!("prequal: {} probes a request, hot from quantile {}",
-                prequal.probes_per_request, prequal.hot_quantile)
+            format!(
+                "prequal: {} probes a request, hot from quantile {}",
+                prequal.probes_per_request, prequal.hot_quantile
+            )
         }
     }
 }
@@ -111,7 +119,10 @@ fn retry(policy: &UpstreamConfig) -> String {
             let (quantile, min, max) = (timeout.quantile, timeout.timeout_min, timeout.timeout_max);
             format!("; also when slower than quantile {quantile}, after {min} to {max}")
         });
-        format!("at most {}, backoff {} to {}{timeout}", retry.retries_max, retry.backoff, retry.backoff_max)
+        format!(
+            "at most {}, backoff {} to {}{timeout}",
+            retry.retries_max, retry.backoff, retry.backoff_max
+        )
     })
 }
 
@@ -133,7 +144,10 @@ fn at_worst(policy: &UpstreamConfig) -> String {
         // Where the ratio allows as much as the reserve, the reserve adds nothing.
         if ratio > 0.0 {
             let enough = (f64::from(reserve) / ratio).ceil();
-            let more = format!(",\n            or {reserve} retries where {} brings fewer than {enough} requests", budget.window);
+            let more = format!(
+                ",\n            or {reserve} retries where {} brings fewer than {enough} requests",
+                budget.window
+            );
             text += &more;
         } else {
             text += &format!(",\n            and {reserve} retries in {}", budget.window);

@@ -30,8 +30,8 @@ upstreams:
     let ended = curtail(&["config", "check", &file]);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
     expect![[r#"
-        five-mistakes.yaml:2:24: listeners[0].address: localhost is text: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)
-        five-mistakes.yaml:7:42: upstreams.search.replicas[1]: "127.0.0.1:8081" is text: expected the address of a server such as http://127.0.0.1:8080, without a path
+        five-mistakes.yaml:2:25: listeners[0].address: localhost is text: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)
+        five-mistakes.yaml:7:41: upstreams.search.replicas[1]: "127.0.0.1:8081" is text: expected the address of a server such as http://127.0.0.1:8080, without a path
         five-mistakes.yaml:8:23: upstreams.search.hedge.quantile: 99 is out of range: expected a quantile from 0 to 1 (0.99, not 99)
         five-mistakes.yaml:9:21: upstreams.search.budget.ratio: 2% is text: expected a ratio from 0 to 1 (0.02 for 2 %)
         five-mistakes.yaml:10:5: upstreams.search.timout: unknown key: did you mean timeout?
@@ -71,7 +71,46 @@ leaves:
     );
     let ended = curtail(&["config", "check", &file]);
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
-    expect![[r#""#]].assert_eq(&ended.stdout);
+    expect![[r#"
+        understood.yaml is right. This is what it says:
+
+        listener in: 127.0.0.1:7300, clear text
+        listener outside: 0.0.0.0:443, TLS
+        admin: 127.0.0.1:7301
+        spans: to http://127.0.0.1:4318 as curtail-proxy
+        leaf near: 10.0.0.9:7310 -> http://127.0.0.1:80, 4 at once, 1024 may wait
+        route any host, /search/ -> upstream search
+        route orders.example.org / (any method may be sent twice) -> upstream orders
+
+        upstream search: 3 replicas: http://10.0.0.1:80, http://10.0.0.2:80, https://search.example.org:443
+          balance   prequal: 3 probes a request, hot from quantile 0.84
+          hedge     when slower than quantile 0.98 of recent attempts, after 1 ms to 1 s; at most 1
+          tie       the second copy after 2 ms
+          retry     off
+          timeout   60 s
+          at worst  4 attempts for one request; 2.02 on average over 10 s
+          note: each replica must be a leaf; else a tie is executed twice
+
+        upstream orders: 1 replica: http://10.0.1.1:80
+          balance   peak_ewma: of two at random, lower peak latency × in flight; decay 5 s
+          hedge     when slower than quantile 0.98 of recent attempts, after 1 ms to 1 s; at most 2
+          tie       off
+          retry     at most 2, backoff 10 ms to 1 s
+          timeout   60 s
+          at worst  5 attempts for one request; 1.00 on average over 10 s,
+                    and 3 retries in 10 s
+          note: hedges and ties need a second replica
+
+        upstream spare: 2 replicas: http://10.0.2.1:80, http://10.0.2.2:80
+          balance   least_request: of two at random, fewer in flight
+          hedge     off
+          tie       off
+          retry     at most 2, backoff 10 ms to 1 s; also when slower than quantile 0.995, after 100 ms to 5 s
+          timeout   500 ms
+          at worst  3 attempts for one request; 1.02 on average over 10 s,
+                    or 10 retries where 10 s brings fewer than 500 requests
+          note: no route leads here
+    "#]].assert_eq(&ended.stdout);
 }
 
 #[test]

@@ -72,10 +72,14 @@ fn the_page_of_the_metrics_is_fresh() {
 fn help(command: &mut Vec<String>, page: &mut String) {
     let arguments: Vec<&str> = command.iter().map(String::as_str).chain(["--help"]).collect();
     let text = curtail(&arguments).stdout;
-    let name = ["curtail".to_owned()].iter().chain(command.iter()).cloned().collect::<Vec<_>>().join(" ");
-    write!(page, "\n## {name}\n\n```text\n{}\n```\n", text.trim_end()).expect("a String takes everything");
+    let name =
+        ["curtail".to_owned()].iter().chain(command.iter()).cloned().collect::<Vec<_>>().join(" ");
+    write!(page, "\n## {name}\n\n```text\n{}\n```\n", text.trim_end())
+        .expect("a String takes everything");
     let listed = text.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let names = listed.take_while(|line| !line.is_empty()).filter_map(|line| line.split_whitespace().next());
+    let names = listed
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.split_whitespace().next());
     for below in names.filter(|name| *name != "help") {
         command.push(below.to_owned());
         help(command, page);
