@@ -116,9 +116,11 @@ fn snapshot(worker: &Worker) -> Snapshot {
         idle: replica.pools().iter().map(|pool| pool.idle_len()).sum(),
     };
     let upstream = |upstream: &Arc<Upstream>| {
+        // Copying the sketch takes some time, and the machine's lock is not held for it.
+        let counts = upstream.metrics.read();
         upstream.look(|machine, now| UpstreamSnapshot {
             name: upstream.config.name.clone(),
-            counts: upstream.metrics.read(),
+            counts,
             hedge_delay: machine.hedge_delay(now),
             budget: machine.budget_counts(now),
             replicas: upstream

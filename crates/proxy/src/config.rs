@@ -87,6 +87,8 @@ pub struct ConnectConfig {
     pub idle_timeout: Duration,
     /// Unused HTTP/1.1 connections that are kept, for each replica and worker.
     pub idle_max: usize,
+    /// HTTP/1.1 connections for each replica and worker; an attempt that would need one more is not sent.
+    pub connections_max: usize,
     /// HTTP/2 connections for each replica and worker.
     pub http2_connections_max: usize,
     /// Certificate authorities to trust, PEM; absent: those of the system.
@@ -100,6 +102,7 @@ impl Default for ConnectConfig {
             timeout: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(60),
             idle_max: 128,
+            connections_max: 1_024,
             http2_connections_max: 4,
             ca_file: None,
         }
@@ -436,6 +439,10 @@ fn connect(s: &mut Section<'_>) -> ConnectConfig {
         idle_max: s
             .field("idle_max", "Unused HTTP/1.1 connections kept, for each replica and worker.")
             .default(default.idle_max),
+        connections_max: s
+            .field("connections_max", "HTTP/1.1 connections, for each replica and worker.")
+            .at_least(1)
+            .default(default.connections_max),
         http2_connections_max: s
             .field("http2_connections_max", "HTTP/2 connections for each replica and worker.")
             .range(1..=64)

@@ -18,7 +18,27 @@ use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
 use std::future::Future;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
+
+/// One open connection of a pool; counted until dropped.
+#[derive(Debug)]
+pub(crate) struct OpenCount(Arc<AtomicUsize>);
+
+impl OpenCount {
+    /// Counts one more, unless there are `max` already.
+    pub(crate) fn new(open: &Arc<AtomicUsize>, max: usize) -> Option<Self> {
+        let counted = Self(Arc::clone(open));
+        (open.fetch_add(1, Ordering::Relaxed) < max).then_some(counted)
+    }
+}
+
+impl Drop for OpenCount {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// A connection that is not in use, or is lent to one exchange.
 pub(crate) struct Http1 {
@@ -28,6 +48,7 @@ pub(crate) struct Http1 {
     pub(crate) is_reused: bool,
     is_over: bool,
     pub(crate) idle_since: Instant,
+    _open: OpenCount,
 }
 
 impl std::fmt::Debug for Http1 {
@@ -41,10 +62,17 @@ impl Http1 {
     ///
     /// # Errors
     /// When the connection is gone already.
-    pub(crate) async fn new(stream: Stream, now: Instant) -> hyper::Result<Self> {
+    pub(crate) async fn new(stream: Stream, open: OpenCount, now: Instant) -> hyper::Result<Self> {
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let connection = Box::new(connection);
-        Ok(Self { sender, connection, is_reused: false, is_over: false, idle_since: now })
+        Ok(Self {
+            sender,
+            connection,
+            is_reused: false,
+            is_over: false,
+            idle_since: now,
+            _open: open,
+        })
     }
 
     /// Whether a request can be sent on it now.

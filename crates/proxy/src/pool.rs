@@ -3,8 +3,8 @@
 //! An HTTP/1.1 connection serves one request at a time and is driven by its task ([`crate::http1`]); an
 //! HTTP/2 connection is shared by many and has a task of its own.
 //!
-//! **Limits**: `idle_max` unused HTTP/1.1 connections, `http2_connections_max` HTTP/2 connections;
-//! [`STREAMS_MAX`] requests at once on one of those.
+//! **Limits**: `connections_max` HTTP/1.1 connections, `idle_max` of them unused;
+//! `http2_connections_max` HTTP/2 connections, with [`STREAMS_MAX`] requests at once on one of those.
 //!
 //! **Cancelling**: dropping the answer of an HTTP/2 exchange resets its stream. By default hyper and h2
 //! take many resets for an attack and end the connection, live requests and all; hedging lives by resets,
@@ -14,7 +14,7 @@ use crate::body::AttemptBody;
 use crate::clock::Clock;
 use crate::config::ConnectConfig;
 use crate::connect::{ConnectError, Connected, Connector};
-use crate::http1::Http1;
+use crate::http1::{Http1, OpenCount};
 use crate::metrics::ReplicaMetrics;
 use crate::trail::ConnectPhases;
 use bytes::Bytes;
@@ -49,6 +49,8 @@ const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
 pub(crate) enum ExchangeError {
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    #[error("{replica}: all {max} connections are in use")]
+    Full { replica: String, max: usize },
     #[error("{replica}: the connection was closed before the request was written")]
     NotSent { replica: String },
     #[error("{replica}: no answer: {source}")]
@@ -58,7 +60,7 @@ pub(crate) enum ExchangeError {
 impl ExchangeError {
     pub(crate) const fn failure(&self) -> Failure {
         match self {
-            Self::Connect(_) | Self::NotSent { .. } => Failure::NotSent,
+            Self::Connect(_) | Self::Full { .. } | Self::NotSent { .. } => Failure::NotSent,
             Self::Broken { .. } => Failure::Broken,
         }
     }
@@ -70,6 +72,8 @@ pub(crate) struct Pool {
     connector: Connector,
     config: ConnectConfig,
     idle: Mutex<Vec<Http1>>,
+    /// HTTP/1.1 connections, in use or not.
+    open: Arc<AtomicUsize>,
     http2: Mutex<Http2Connections>,
     http2_changed: Notify,
     pub(crate) metrics: Arc<ReplicaMetrics>,
@@ -105,6 +109,7 @@ impl Pool {
             connector,
             config,
             idle: Mutex::default(),
+            open: Arc::default(),
             http2: Mutex::default(),
             http2_changed: Notify::new(),
             metrics,
@@ -311,21 +316,30 @@ impl Pool {
             changed.await;
         }
         let connecting = speaks_http2.then(|| Connecting { pool: self });
+        let max = self.config.connections_max;
+        let full = || ExchangeError::Full { replica: self.connector.replica().to_string(), max };
+        let open = OpenCount::new(&self.open, max).ok_or_else(full)?;
         let connected = self.connector.connect(clock).await.inspect_err(|error| {
             self.metrics.connect_failed();
             tracing::debug!(%error, "connection not made");
         })?;
         self.metrics.connected(&connected.phases);
         let phases = connected.phases;
-        let new = self.handshake(connected, clock).await?;
+        let new = self.handshake(connected, open, clock).await?;
         drop(connecting);
         Ok((new, Some(phases)))
     }
 
-    async fn handshake(&self, connected: Connected, clock: &Clock) -> Result<New, ExchangeError> {
+    async fn handshake(
+        &self,
+        connected: Connected,
+        open: OpenCount,
+        clock: &Clock,
+    ) -> Result<New, ExchangeError> {
         let broken = |source| self.broken(source);
         if !connected.is_http2 {
-            let connection = Http1::new(connected.stream, clock.now()).await.map_err(broken)?;
+            let connection = Http1::new(connected.stream, open, clock.now()).await;
+            let connection = connection.map_err(broken)?;
             return Ok(New::Http1(Box::new(connection)));
         }
         let io = TokioIo::new(connected.stream);

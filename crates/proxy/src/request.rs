@@ -120,6 +120,7 @@ fn outgoing(
         body,
         request: curtail_policy::Request { class, repeatable },
         upgrade,
+        is_traced: site.config.spans.is_some(),
         answer_held_bytes: limits.answer_held.get(),
     }
 }

@@ -35,6 +35,8 @@ pub(crate) struct Outgoing {
     pub(crate) request: Request,
     /// The protocol that the client asks to change to.
     pub(crate) upgrade: Option<http::HeaderValue>,
+    /// Whether the attempts get spans.
+    pub(crate) is_traced: bool,
     /// An answer up to this size is taken whole before it is given.
     pub(crate) answer_held_bytes: u64,
 }
@@ -326,7 +328,10 @@ impl Outgoing {
         *request.uri_mut() = self.head.uri.clone();
         *request.headers_mut() = self.head.headers.clone();
         let headers = request.headers_mut();
-        headers.insert(trace_context::TRACEPARENT, context.child_header(span_id));
+        // Without spans of our own, those behind us belong to whoever called us.
+        if self.is_traced {
+            context.mark(headers, span_id);
+        }
         if class != Class::default() {
             headers.insert(headers::CLASS, http::HeaderValue::from_static(class.name()));
         }
