@@ -8,11 +8,9 @@
 //! cargo bench -p curtail-sim
 //! ```
 
-use curtail_policy::{BalanceConfig, Class, LeafConfig, UpstreamConfig};
-use curtail_sim::{
-    Arm, Arrivals, Cancelled, Distribution, Model, Process, Scenario, Stop, Variant, run,
-};
-use curtail_units::{Duration, Ratio};
+use curtail_policy::{BalanceConfig, UpstreamConfig};
+use curtail_sim::{Arm, Distribution, Model, Scenario, Stop, Variant, run};
+use curtail_units::Duration;
 
 const ROUNDS: usize = 7;
 const SEED: u64 = 1;
@@ -29,24 +27,9 @@ fn main() {
 
 /// One upstream of `replicas` servers with one slot each and a mean service time of 1 ms.
 fn queue(replicas: u32, load: f64, message_delay: Duration, policy: UpstreamConfig) -> Scenario {
-    let mut model = Model {
-        clients: 1,
-        arrivals: Arrivals { process: Process::Poisson, per_second: 1.0 },
-        fan_out: 1,
-        shards: 1,
-        replicas,
-        servers: replicas,
-        leaf: LeafConfig { slots: 1, queue_len_max: u32::MAX },
-        cores: None,
-        service: Distribution::Exponential { mean: Duration::from_ms(1) },
-        copies_alike: Ratio::ZERO,
-        message_delay: Distribution::Constant { value: message_delay },
-        cancelled: Cancelled::Stops,
-        class: Class::Interactive,
-        repeatable: true,
-        faults: Vec::new(),
-    };
-    model.arrivals.per_second = model.requests_per_second(load);
+    let service = Distribution::Exponential { mean: Duration::from_ms(1) };
+    let message_delay = Distribution::Constant { value: message_delay };
+    let model = Model { message_delay, ..Model::queue(replicas, load, service) };
     Scenario {
         variants: vec![Variant { name: String::new(), model }],
         arms: vec![Arm { name: String::new(), policy }],

@@ -77,6 +77,9 @@ pub enum Recipe {
         cores_min: f64,
         /// The most that they want, in cores. What they want is uniform in between.
         cores_max: f64,
+        /// What they leave to the server at the least, in cores. Less than its allocation: although nobody
+        /// takes its turns, they take caches, memory bandwidth and the other half of its cores.
+        cores_left_min: f64,
         /// The time until they want something else.
         every: Distribution,
     },

@@ -32,7 +32,7 @@ mod world;
 
 pub use batches::{Batches, Estimate};
 pub use distribution::{Distribution, Part, Point};
-pub use model::{Arrivals, Cancelled, Cores, Model, Process};
+pub use model::{Arrivals, Cancelled, Cores, Model, Process, Rate};
 pub use report::{ArmReport, Report};
 pub use run::{Progress, run};
 pub use scenario::{Arm, Scenario, Variant};

@@ -37,6 +37,8 @@ pub struct Model {
     pub copies_alike: Ratio,
     /// How long a message travels, one way.
     pub message_delay: Distribution,
+    /// How long each request takes at its root, beside what it waits for.
+    pub overhead: Distribution,
     /// What happens to a cancelled attempt that is in service.
     pub cancelled: Cancelled,
     /// The class of the requests.
@@ -52,8 +54,17 @@ pub struct Model {
 pub struct Arrivals {
     /// The process.
     pub process: Process,
-    /// Requests a second, on average.
-    pub per_second: f64,
+    /// How many there are.
+    pub rate: Rate,
+}
+
+/// How many requests arrive.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rate {
+    /// So many a second, on average.
+    PerSecond(f64),
+    /// As many as use this share of the servers' capacity when nothing is sent twice; above 1 is too many.
+    Load(f64),
 }
 
 /// How the times between arrivals are distributed.
@@ -85,6 +96,30 @@ pub enum Cancelled {
 }
 
 impl Model {
+    /// The plainest model, to start from: one upstream of so many servers with one slot each and all the
+    /// room to wait, Poisson arrivals that load them to `load`, and messages that take no time.
+    #[must_use]
+    pub fn queue(servers: u32, load: f64, service: Distribution) -> Self {
+        Self {
+            clients: 1,
+            arrivals: Arrivals { process: Process::Poisson, rate: Rate::Load(load) },
+            fan_out: 1,
+            shards: 1,
+            replicas: servers,
+            servers,
+            leaf: LeafConfig { slots: 1, queue_len_max: u32::MAX },
+            cores: None,
+            service,
+            copies_alike: Ratio::ZERO,
+            message_delay: Distribution::ZERO,
+            overhead: Distribution::ZERO,
+            cancelled: Cancelled::Stops,
+            class: Class::Interactive,
+            repeatable: true,
+            faults: Vec::new(),
+        }
+    }
+
     /// The server of a replica of a shard.
     pub(crate) fn server(&self, shard: u32, replica: u16) -> u32 {
         let nth = u64::from(shard) * u64::from(self.replicas) + u64::from(replica);
@@ -99,9 +134,15 @@ impl Model {
         each * f64::from(self.servers)
     }
 
-    /// The requests a second that use `load` of the capacity, when nothing is sent twice.
+    /// The requests a second, on average.
     #[must_use]
-    pub fn requests_per_second(&self, load: f64) -> f64 {
-        load * self.capacity() / (self.service.mean_ns() / 1e9 * f64::from(self.fan_out))
+    pub fn requests_per_second(&self) -> f64 {
+        match self.arrivals.rate {
+            Rate::PerSecond(rate) => rate,
+            Rate::Load(load) => {
+                let work_s = self.service.mean_ns() / 1e9 * f64::from(self.fan_out);
+                load * self.capacity() / work_s
+            }
+        }
     }
 }

@@ -1,4 +1,7 @@
-//! The report of a scenario.
+//! The report of a scenario: as values, as a table for people, and as JSON for programs.
+
+mod json;
+mod table;
 
 use crate::batches::Estimate;
 use crate::model::Model;
@@ -46,8 +49,30 @@ pub struct ArmReport {
 }
 
 /// The quantiles that are reported.
-pub(crate) const QUANTILES: [Quantile; 4] =
-    [Quantile::P50, Quantile::P90, Quantile::P99, Quantile::P999];
+const QUANTILES: [Quantile; 4] = [Quantile::P50, Quantile::P90, Quantile::P99, Quantile::P999];
+
+impl Report {
+    /// A table of at most 80 columns.
+    #[must_use]
+    pub fn table(&self) -> String {
+        table::render(self)
+    }
+
+    /// One JSON object; `seconds` is the processor time that the simulation took, as the caller measured it.
+    ///
+    /// # Panics
+    /// Never: all that is in a report can be written as JSON.
+    #[must_use]
+    pub fn json(&self, seconds: f64) -> String {
+        json::render(self, seconds)
+    }
+
+    /// What came of the arm with that name, of the first model or the one that is named.
+    #[must_use]
+    pub fn arm(&self, variant: &str, arm: &str) -> Option<&ArmReport> {
+        self.arms.iter().find(|report| report.variant == variant && report.arm == arm)
+    }
+}
 
 impl ArmReport {
     pub(crate) fn new((variant, arm): (&str, &str), model: &Model, world: &mut World<'_>) -> Self {
@@ -72,7 +97,18 @@ impl ArmReport {
         }
     }
 
-    /// The estimate of a quantile that is reported.
+    /// The model's name and the arm's.
+    #[must_use]
+    pub fn name(&self) -> String {
+        if self.variant.is_empty() {
+            self.arm.clone()
+        } else {
+            format!("{}, {}", self.variant, self.arm)
+        }
+    }
+
+    /// The estimate of a quantile that is reported, in nanoseconds; nothing when it is not reported, or lies
+    /// among the requests that failed.
     #[must_use]
     pub fn quantile_ns(&self, quantile: Quantile) -> Option<Estimate> {
         let found = self.quantiles_ns.iter().find(|(other, _)| *other == quantile);

@@ -1,9 +1,29 @@
 //! A scenario: which models are simulated with which policies, and for how long.
+//!
+//! It is written in YAML; [`Scenario::read`] names every mistake at once. The keys of the policies are those of
+//! the proxy's own file, so what was simulated can be copied there.
+//!
+//! **Limits**: [`RUNS_MAX`] models × arms, [`MACHINES_MAX`] machines in a model, [`FAN_OUT_MAX`] calls of one
+//! request.
+
+mod model;
+mod recipe;
+mod shape;
 
 use crate::model::Model;
-use crate::tally::Stop;
+use crate::tally::{Precision, Stop};
+use curtail_config::{Key, Mistakes, Section};
 use curtail_policy::UpstreamConfig;
 use curtail_units::Duration;
+
+/// More runs than this are an oversight.
+const RUNS_MAX: usize = 1_000;
+
+/// Upstreams (clients × shards), and servers, of one model: each takes some kilobytes.
+const MACHINES_MAX: u64 = 100_000;
+
+/// Calls of one request.
+const FAN_OUT_MAX: u32 = 100_000;
 
 /// What one run of the simulator compares.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,4 +54,71 @@ pub struct Arm {
     pub name: String,
     /// How every upstream is treated.
     pub policy: UpstreamConfig,
+}
+
+impl Scenario {
+    /// The scenario that `text` describes; `file` is what its mistakes are said to be in.
+    ///
+    /// # Errors
+    /// All mistakes of the text.
+    pub fn read(file: &str, text: &str) -> Result<Self, Mistakes> {
+        curtail_config::read(file, text, scenario)
+    }
+
+    /// Every key that a scenario may have.
+    #[must_use]
+    pub fn keys() -> Vec<Key> {
+        curtail_config::describe(scenario)
+    }
+}
+
+fn scenario(s: &mut Section<'_>) -> Scenario {
+    let base = s.section("model", "What is simulated.", model::base);
+    let mut variants = s.map(
+        "variants",
+        "Models that differ from `model` in the keys that are given; absent: `model` alone.",
+        |name, s| Variant { name: name.to_owned(), model: model::variant(s, &base) },
+    );
+    if variants.is_empty() {
+        variants.push(Variant { name: String::new(), model: base });
+    }
+    let arms = s.map("arms", "The policies that are compared, by name.", |name, s| Arm {
+        name: name.to_owned(),
+        policy: curtail_config::policy::upstream(s),
+    });
+    if arms.is_empty() {
+        s.mistake("arms", "there is nothing to simulate: expected at least one arm");
+    }
+    if variants.len() * arms.len() > RUNS_MAX {
+        s.mistake("arms", format!("too many runs: expected at most {RUNS_MAX} variants × arms"));
+    }
+    let above = s.values("above", "The share of requests above each of these is reported.");
+    Scenario { variants, arms, above, stop: stop(s) }
+}
+
+fn stop(s: &mut Section<'_>) -> Stop {
+    let precision = s.optional_section(
+        "precision",
+        "A run ends as soon as this is known well enough; absent: only at requests_max.",
+        |s| Precision {
+            quantile: s
+                .field("quantile", "The quantile that is to be known; absent: the mean.")
+                .optional(),
+            ratio: s
+                .field("ratio", "Half of the 95 % interval, as a share of the value.")
+                .range(0.0001..=1.0)
+                .required(),
+        },
+    );
+    let stop = Stop {
+        precision,
+        requests_min: s
+            .field("requests_min", "A run has at least so many requests, however precise it seems.")
+            .default(100_000),
+        requests_max: s
+            .field("requests_max", "A run has at most so many requests, its warm-up included.")
+            .at_least(1_000)
+            .required(),
+    };
+    Stop { requests_min: stop.requests_min.min(stop.requests_max), ..stop }
 }

@@ -95,6 +95,7 @@ struct Draws {
     arrivals: Rng,
     clients: Rng,
     shards: Rng,
+    overhead: Rng,
     /// Service times of first attempts.
     service: Rng,
     /// Service times of further ones.
@@ -110,6 +111,8 @@ pub(crate) struct World<'m> {
     events: u64,
     log: u64,
     draws: Draws,
+    /// The mean time between requests.
+    gap_ns: f64,
     network: Network,
     /// By client, then by shard.
     upstreams: Vec<UpstreamPlace>,
@@ -149,9 +152,11 @@ impl<'m> World<'m> {
                 arrivals: rng.split("arrivals"),
                 clients: rng.split("clients"),
                 shards: rng.split("shards"),
+                overhead: rng.split("overhead"),
                 service: rng.split("service"),
                 copies: rng.split("copies"),
             },
+            gap_ns: 1e9 / model.requests_per_second(),
             network: Network::new(&model.message_delay, rng.split("network")),
             upstreams: (0..upstreams)
                 .map(|nth| UpstreamPlace {

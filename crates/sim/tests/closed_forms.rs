@@ -5,11 +5,10 @@
 //! in ten thousand. So both the estimates and the intervals are tested. Only mean-field results, which hold for infinitely
 //! many servers, are given a margin, and it is stated.
 
-use curtail_policy::{BalanceConfig, BudgetConfig, Class, HedgeConfig, LeafConfig, UpstreamConfig};
+use curtail_policy::{BalanceConfig, BudgetConfig, Class, HedgeConfig, UpstreamConfig};
 use curtail_sim::fault::{Affected, Fault, Recipe};
 use curtail_sim::{
-    Arm, ArmReport, Arrivals, Cancelled, Cores, Distribution, Estimate, Model, Process, Scenario,
-    Stop, Variant, run,
+    Arm, ArmReport, Cores, Distribution, Estimate, Model, Rate, Scenario, Stop, Variant, run,
 };
 use curtail_units::{Duration, Quantile, Ratio};
 
@@ -24,29 +23,6 @@ const REQUESTS: u64 = 150_000;
 
 /// The mean service time: with 1 ms, latencies in milliseconds are in units of it.
 const SERVICE: Duration = Duration::from_ms(1);
-
-/// One upstream of `replicas` servers with one slot each, loaded to `load`.
-fn queue(replicas: u32, load: f64, service: Distribution) -> Model {
-    let mut model = Model {
-        clients: 1,
-        arrivals: Arrivals { process: Process::Poisson, per_second: 1.0 },
-        fan_out: 1,
-        shards: 1,
-        replicas,
-        servers: replicas,
-        leaf: LeafConfig { slots: 1, queue_len_max: u32::MAX },
-        cores: None,
-        service,
-        copies_alike: Ratio::ZERO,
-        message_delay: Distribution::ZERO,
-        cancelled: Cancelled::Stops,
-        class: Class::Interactive,
-        repeatable: true,
-        faults: Vec::new(),
-    };
-    model.arrivals.per_second = model.requests_per_second(load);
-    model
-}
 
 fn simulate(model: &Model, policy: UpstreamConfig) -> Vec<ArmReport> {
     let scenario = Scenario {
@@ -89,7 +65,7 @@ fn assert_hits(
 fn m_m_1_has_the_mean_and_the_quantiles_of_theory() {
     for load in [0.5, 0.8] {
         let service = Distribution::Exponential { mean: SERVICE };
-        let reports = simulate(&queue(1, load, service), plain());
+        let reports = simulate(&Model::queue(1, load, service), plain());
         let what = format!("M/M/1 at {load}");
         assert_hits(&format!("{what}, mean"), &reports, |r| r.mean_ns, 1.0 / (1.0 - load));
         for quantile in [Quantile::P50, Quantile::P90, Quantile::P99] {
@@ -122,7 +98,7 @@ fn one_server_waits_as_pollaczek_and_khinchine_say() {
         ("hyperexponential", hyperexponential(), 6.5),
     ];
     for (what, service, mean_of_square) in shapes {
-        let reports = simulate(&queue(1, load, service), plain());
+        let reports = simulate(&Model::queue(1, load, service), plain());
         let wait = load * mean_of_square / (2.0 * (1.0 - load));
         assert_hits(what, &reports, |report| report.mean_ns, 1.0 + wait);
     }
@@ -131,9 +107,8 @@ fn one_server_waits_as_pollaczek_and_khinchine_say() {
 #[test]
 fn many_slots_wait_as_erlang_says() {
     let (slots, load) = (10_u32, 0.8);
-    let mut model = queue(1, load, Distribution::Exponential { mean: SERVICE });
+    let mut model = Model::queue(1, load, Distribution::Exponential { mean: SERVICE });
     model.leaf.slots = slots;
-    model.arrivals.per_second = model.requests_per_second(load);
     let offered = f64::from(slots) * load;
     let blocked = (1..=slots).fold(1.0, |b, i| offered * b / (f64::from(i) + offered * b));
     let waits = blocked / (1.0 - load * (1.0 - blocked));
@@ -147,10 +122,9 @@ fn many_slots_wait_as_erlang_says() {
 fn a_shared_core_is_insensitive_to_the_shape_of_service() {
     let load = 0.7;
     for service in [Distribution::Constant { value: SERVICE }, hyperexponential()] {
-        let mut model = queue(1, load, service);
+        let mut model = Model::queue(1, load, service);
         model.leaf.slots = u32::MAX;
         model.cores = Some(Cores { allocated: 1.0, machine: 1.0 });
-        model.arrivals.per_second = model.requests_per_second(load);
         let reports = simulate(&model, plain());
         assert_hits("M/G/1-PS", &reports, |report| report.mean_ns, 1.0 / (1.0 - load));
     }
@@ -159,11 +133,11 @@ fn a_shared_core_is_insensitive_to_the_shape_of_service() {
 #[test]
 fn urgent_requests_wait_for_the_others_only_as_cobham_says() {
     let (own, others) = (0.4, 0.4);
-    let mut model = queue(1, own, Distribution::Exponential { mean: SERVICE });
+    let mut model = Model::queue(1, own, Distribution::Exponential { mean: SERVICE });
     model.faults.push(Fault {
         servers: Affected::First(1),
         recipe: Recipe::Neighbours {
-            per_second: model.requests_per_second(others),
+            per_second: others * 1_000.0,
             service: Distribution::Exponential { mean: SERVICE },
             class: Class::Background,
         },
@@ -174,7 +148,7 @@ fn urgent_requests_wait_for_the_others_only_as_cobham_says() {
     assert_hits("interactive", &reports, |report| report.mean_ns, 1.0 + urgent);
     model.class = Class::Batch;
     model.faults[0].recipe = Recipe::Neighbours {
-        per_second: model.requests_per_second(others),
+        per_second: others * 1_000.0,
         service: Distribution::Exponential { mean: SERVICE },
         class: Class::Interactive,
     };
@@ -188,7 +162,7 @@ fn two_choices_come_close_to_the_mean_field_from_above() {
     // The limit is for infinitely many servers; of 200 the mean lies above it, by 1 % at these loads.
     for (load, margin) in [(0.7, 0.01), (0.9, 0.015)] {
         let limit: f64 = (1..12).map(|i| f64::powf(load, f64::exp2(f64::from(i)) - 2.0)).sum();
-        let model = queue(200, load, Distribution::Exponential { mean: SERVICE });
+        let model = Model::queue(200, load, Distribution::Exponential { mean: SERVICE });
         let reports = simulate(&model, UpstreamConfig::plain(BalanceConfig::LeastRequest));
         let means = reports.iter().map(|report| report.mean_ns.expect("there are latencies"));
         let mean_ms = means.map(|mean| mean.value / 1e6).sum::<f64>() / reports.len() as f64;
@@ -200,11 +174,11 @@ fn two_choices_come_close_to_the_mean_field_from_above() {
 #[test]
 fn a_fan_out_is_as_slow_as_its_slowest_leaf() {
     const LEAVES: u32 = 10;
-    let mut model = queue(1, 0.1, Distribution::Exponential { mean: SERVICE });
+    let mut model = Model::queue(1, 0.1, Distribution::Exponential { mean: SERVICE });
     (model.shards, model.servers, model.fan_out) = (LEAVES, LEAVES, LEAVES);
     // Nobody waits: only the order statistics of independent leaves are left.
     model.leaf.slots = u32::MAX;
-    model.arrivals.per_second = 100.0;
+    model.arrivals.rate = Rate::PerSecond(100.0);
     let reports = simulate(&model, plain());
     let harmonic: f64 = (1..=LEAVES).map(|n| 1.0 / f64::from(n)).sum();
     assert_hits("mean of the slowest", &reports, |report| report.mean_ns, harmonic);
@@ -221,10 +195,10 @@ fn a_hedge_of_independent_copies_multiplies_their_tails() {
     const DELAY_MS: f64 = 3.0;
     let tail = |ms: f64| 0.9 * (-ms / 0.5).exp() + 0.1 * (-ms / 5.5).exp();
     let hedged = |ms: f64| if ms < DELAY_MS { tail(ms) } else { tail(ms) * tail(ms - DELAY_MS) };
-    let mut model = queue(2, 0.1, hyperexponential());
+    let mut model = Model::queue(2, 0.1, hyperexponential());
     // Without waiting, hedges add no load that could be felt.
     model.leaf.slots = u32::MAX;
-    model.arrivals.per_second = 1_000.0;
+    model.arrivals.rate = Rate::PerSecond(1_000.0);
     let delay = Duration::from_ns_f64(DELAY_MS * 1e6);
     let policy = UpstreamConfig {
         hedge: Some(HedgeConfig { delay_min: delay, delay_max: delay, ..HedgeConfig::default() }),

@@ -164,10 +164,12 @@ impl World<'_> {
                     Some(place.begins_again.since(self.now))
                 }
             }
-            Recipe::Antagonist { cores_min, cores_max, every } => {
+            Recipe::Antagonist { cores_min, cores_max, cores_left_min, every } => {
                 let wanted = cores_min + (cores_max - cores_min) * rng.unit();
+                let machine = self.model.cores.map_or(f64::INFINITY, |cores| cores.machine);
+                let left = (machine - wanted).max(*cores_left_min);
                 let until_next = every.draw(rng);
-                self.take_cores(index, wanted);
+                self.leave_cores(index, left);
                 Some(until_next)
             }
             Recipe::SlowReplica { .. } | Recipe::Neighbours { .. } => None,
@@ -239,11 +241,8 @@ impl World<'_> {
         }
     }
 
-    /// Gives servers what an antagonist that wants so many cores leaves to them: never less than their
-    /// allocation.
-    fn take_cores(&mut self, index: usize, wanted: f64) {
-        let Some(cores) = self.model.cores else { return };
-        let left = (cores.machine - wanted).max(cores.allocated).min(cores.machine);
+    /// Gives servers the cores that an antagonist leaves to them.
+    fn leave_cores(&mut self, index: usize, left: f64) {
         for nth in 0..self.faults.places[index].servers.len() {
             let server = self.faults.places[index].servers[nth];
             self.leaves[server as usize].server.set_cores(self.now, left);

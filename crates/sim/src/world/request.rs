@@ -13,6 +13,7 @@ use curtail_units::{Duration, Instant};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestPlace {
     arrived: Instant,
+    overhead: Duration,
     /// Calls without an end.
     pending: u32,
     failed: bool,
@@ -106,11 +107,9 @@ pub(super) const fn probe_timeout(policy: &UpstreamConfig) -> Duration {
 /// Requests and their calls.
 impl World<'_> {
     pub(super) fn schedule_request(&mut self) {
-        let arrivals = &self.model.arrivals;
-        let mean_ns = 1e9 / arrivals.per_second;
-        let gap_ns = match arrivals.process {
-            Process::Poisson => mean_ns * self.draws.arrivals.exponential(),
-            Process::Constant => mean_ns,
+        let gap_ns = match self.model.arrivals.process {
+            Process::Poisson => self.gap_ns * self.draws.arrivals.exponential(),
+            Process::Constant => self.gap_ns,
         };
         self.queue.push(self.now + Duration::from_ns_f64(gap_ns), Step::RequestArrives);
     }
@@ -129,6 +128,7 @@ impl World<'_> {
         };
         let request = self.requests.insert(RequestPlace {
             arrived: self.now,
+            overhead: model.overhead.draw(&mut self.draws.overhead),
             pending: model.fan_out,
             failed: false,
         });
@@ -218,10 +218,10 @@ impl World<'_> {
         let request = self.requests.get_mut(request_key).expect("it waits for this call");
         request.pending -= 1;
         request.failed |= failed;
-        let RequestPlace { arrived, pending, failed } = *request;
+        let RequestPlace { arrived, overhead, pending, failed } = *request;
         if pending == 0 {
             self.requests.remove(request_key);
-            self.tally_request(self.now.since(arrived), !failed);
+            self.tally_request(self.now.since(arrived) + overhead, !failed);
         }
     }
 }

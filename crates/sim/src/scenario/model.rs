@@ -1,0 +1,182 @@
+//! The model as it is written: every key is read once, for the base and for its variants alike. In a variant,
+//! the default of each key is what the base says.
+
+use super::recipe::fault;
+use super::shape::distribution;
+use super::{FAN_OUT_MAX, MACHINES_MAX};
+use crate::distribution::Distribution;
+use crate::model::{Arrivals, Cancelled, Cores, Model, Process, Rate};
+use curtail_config::Section;
+use curtail_policy::{Class, LeafConfig, REPLICAS_MAX};
+
+/// The model that variants differ from.
+pub(super) fn base(s: &mut Section<'_>) -> Model {
+    let defaults = Model::queue(1, 0.5, Distribution::ZERO);
+    let service = s.section("service", SERVICE, distribution);
+    let arrivals = s.section("arrivals", ARRIVALS, |s| arrivals(s, None));
+    model(s, Model { service, arrivals, ..defaults }, None)
+}
+
+/// A model that is like `base` but for the keys that are given.
+pub(super) fn variant(s: &mut Section<'_>, base: &Model) -> Model {
+    let service = s.optional_section("service", SERVICE, distribution);
+    let arrivals = s.optional_section("arrivals", ARRIVALS, |s| arrivals(s, Some(base.arrivals)));
+    let defaults = Model {
+        service: service.unwrap_or_else(|| base.service.clone()),
+        arrivals: arrivals.unwrap_or(base.arrivals),
+        ..base.clone()
+    };
+    model(s, defaults, Some(base))
+}
+
+const SERVICE: &str = "The service time of an attempt on a healthy server.";
+const ARRIVALS: &str = "When requests arrive.";
+
+fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
+    let shards = s.field("shards", "Parts of the data.").at_least(1).default(defaults.shards);
+    let replicas =
+        s.field("replicas", "Replicas of each shard.").at_least(1).default(defaults.replicas);
+    let servers = servers(s, (shards, replicas), base);
+    let mut faults = defaults.faults;
+    faults.extend(s.list("faults", "What goes wrong, on top of the base's faults.", fault));
+    let model = Model {
+        clients: s
+            .field("clients", "Roots, each with its own view of the replicas.")
+            .at_least(1)
+            .default(defaults.clients),
+        fan_out: s
+            .field("fan_out", "How often a request asks, over all shards.")
+            .range(1..=FAN_OUT_MAX)
+            .default(defaults.fan_out),
+        shards,
+        replicas,
+        servers,
+        leaf: leaf(s, defaults.leaf),
+        cores: s.optional_section("cores", CORES, cores).or(defaults.cores),
+        copies_alike: s
+            .field(
+                "copies_alike_ratio",
+                "The share of requests that are slow on every replica alike.",
+            )
+            .default(defaults.copies_alike),
+        message_delay: s
+            .optional_section("message_delay", "The time of a message, one way.", distribution)
+            .unwrap_or(defaults.message_delay),
+        overhead: s
+            .optional_section("overhead", "The time of a request at its root.", distribution)
+            .unwrap_or(defaults.overhead),
+        cancelled: s
+            .choice(
+                "cancelled",
+                "What a cancelled execution does.",
+                &[("stops", Cancelled::Stops), ("runs_on", Cancelled::RunsOn)],
+            )
+            .default(defaults.cancelled),
+        class: class(s, "The class of the requests.", defaults.class),
+        repeatable: s
+            .field("repeatable", "Whether requests may be sent twice.")
+            .default(defaults.repeatable),
+        faults,
+        service: defaults.service,
+        arrivals: defaults.arrivals,
+    };
+    check(s, &model);
+    model
+}
+
+const CORES: &str =
+    "The cores that the requests in service of a server share; absent: each has its own.";
+
+fn arrivals(s: &mut Section<'_>, base: Option<Arrivals>) -> Arrivals {
+    let process = s
+        .choice(
+            "process",
+            "The times between arrivals.",
+            &[("poisson", Process::Poisson), ("constant", Process::Constant)],
+        )
+        .default(base.map_or(Process::Poisson, |base| base.process));
+    let load = s
+        .field("load_ratio", "As many requests as use this share of the servers; may exceed 1.")
+        .range(0.0001..=100.0)
+        .optional();
+    let rate = s
+        .field("requests_per_second", "So many requests, on average.")
+        .range(1e-6..=1e9)
+        .optional();
+    let rate = match (load, rate) {
+        (Some(load), None) => Rate::Load(load),
+        (None, Some(rate)) => Rate::PerSecond(rate),
+        (None, None) if base.is_some() => base.map_or(Rate::Load(1.0), |base| base.rate),
+        _ => {
+            s.mistake("load_ratio", "expected either this or requests_per_second");
+            Rate::Load(1.0)
+        }
+    };
+    Arrivals { process, rate }
+}
+
+/// As many servers as there are replicas in all, unless fewer are said; a variant keeps the number that
+/// its base names only while the replicas are those of the base.
+fn servers(s: &mut Section<'_>, (shards, replicas): (u32, u32), base: Option<&Model>) -> u32 {
+    let all = shards.saturating_mul(replicas);
+    let unchanged = base.filter(|base| (base.shards, base.replicas) == (shards, replicas));
+    s.field("servers", "Servers; replicas share them when there are fewer (default: one each).")
+        .at_least(1)
+        .optional()
+        .unwrap_or_else(|| unchanged.map_or(all, |base| base.servers))
+}
+
+/// The keys of a leaf, by default with one slot and all the room to wait.
+fn leaf(s: &mut Section<'_>, defaults: LeafConfig) -> LeafConfig {
+    let slots = s
+        .field("slots", "Requests that a server works on at once.")
+        .at_least(1)
+        .default(defaults.slots);
+    let queue_len_max = s
+        .field("queue_len_max", "Requests that may wait at a leaf; one more is refused.")
+        .default(defaults.queue_len_max);
+    LeafConfig { slots, queue_len_max }
+}
+
+fn cores(s: &mut Section<'_>) -> Cores {
+    let allocated =
+        s.field("allocated", "What a server is guaranteed.").range(0.01..=1e6).required();
+    let machine = s
+        .field("machine", "What it can have while nobody else uses the machine.")
+        .range(0.01..=1e6)
+        .optional()
+        .unwrap_or(allocated);
+    if machine < allocated {
+        s.mistake("machine", format!("expected at least what is allocated ({allocated})"));
+    }
+    Cores { allocated, machine }
+}
+
+/// A key for a class.
+pub(super) fn class(s: &mut Section<'_>, doc: &'static str, default: Class) -> Class {
+    let words = Class::ALL.map(|class| (class.name(), class));
+    s.choice("class", doc, &words).default(default)
+}
+
+/// What no single key can know.
+fn check(s: &mut Section<'_>, model: &Model) {
+    let Model { clients, shards, replicas, servers, .. } = *model;
+    if replicas as usize > REPLICAS_MAX {
+        s.mistake("replicas", format!("expected at most {REPLICAS_MAX}"));
+    }
+    if replicas > servers {
+        let text = format!("a shard's {replicas} replicas cannot share {servers} servers");
+        s.mistake("servers", format!("{text}: expected at least as many servers as replicas"));
+    }
+    if u64::from(clients) * u64::from(shards) > MACHINES_MAX || u64::from(servers) > MACHINES_MAX {
+        let text =
+            format!("too large: expected at most {MACHINES_MAX} clients × shards, and servers");
+        s.mistake("shards", text);
+    }
+    let rate = model.requests_per_second();
+    if !(rate.is_finite() && rate > 0.0) {
+        let text = "cannot be made of a service time that is zero or has no mean: expected \
+                    requests_per_second";
+        s.mistake("arrivals", format!("a load {text}"));
+    }
+}

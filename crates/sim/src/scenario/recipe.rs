@@ -1,0 +1,94 @@
+//! Faults as they are written: `{recipe: stall, servers_ratio: 0.1, every: {…}, lasts: {…}}`.
+
+use super::model::class;
+use super::shape::distribution;
+use crate::fault::{Affected, Fault, Recipe};
+use curtail_config::{Cases, Section};
+use curtail_policy::Class;
+use curtail_units::{Duration, Ratio};
+
+/// The keys of a fault.
+pub(super) fn fault(s: &mut Section<'_>) -> Fault {
+    let recipe = s.cases("recipe", "What happens.").required(|cases| {
+        pauses(cases);
+        slowness(cases);
+        others(cases);
+    });
+    let first = s.field("servers_first", "It befalls the first few servers.").optional();
+    let share: Option<Ratio> =
+        s.field("servers_ratio", "It befalls this share of the servers, drawn once.").optional();
+    if first.is_some() && share.is_some() {
+        s.mistake("servers_first", "expected either this or servers_ratio");
+    }
+    let servers = first.map_or(Affected::Share(share.unwrap_or(Ratio::ONE)), Affected::First);
+    Fault { servers, recipe }
+}
+
+fn pauses(cases: &mut Cases<'_, '_, Recipe>) {
+    cases.case("stall", "the server stops for a while.", |s| Recipe::Stall {
+        every: s.section("every", "The time from one stall to the next.", distribution),
+        lasts: s.section("lasts", "How long a stall lasts.", distribution),
+    });
+    cases.case("garbage_collection", "the server stops after so many executions.", |s| {
+        Recipe::GarbageCollection {
+            executions: s
+                .field("executions", "Executions from one pause to the next.")
+                .at_least(1)
+                .required(),
+            lasts: s.section("lasts", "How long a pause lasts.", distribution),
+        }
+    });
+}
+
+fn slowness(cases: &mut Cases<'_, '_, Recipe>) {
+    cases.case("background_job", "the server does something else as well.", |s| {
+        Recipe::BackgroundJob {
+            every: s
+                .field("every", "The time from one start to the next.")
+                .at_least(Duration::from_us(1))
+                .required(),
+            lasts: s.section("lasts", "How long it lasts, at most `every`.", distribution),
+            slowdown: slowdown(s),
+            synchronised: s
+                .field("synchronised", "Whether all servers do it at the same time.")
+                .default(false),
+        }
+    });
+    cases.case("slow_replica", "the server is always slower.", |s| Recipe::SlowReplica {
+        slowdown: slowdown(s),
+    });
+}
+
+fn others(cases: &mut Cases<'_, '_, Recipe>) {
+    cases.case("neighbours", "requests of others wait in the same queue.", |s| {
+        Recipe::Neighbours {
+            per_second: s
+                .field("requests_per_second", "How many arrive at each server.")
+                .range(0.001..=1e7)
+                .required(),
+            service: s.section("service", "Their service time.", distribution),
+            class: class(s, "Their class.", Class::Interactive),
+        }
+    });
+    cases.case("antagonist", "others use cores of the same machine.", |s| {
+        let cores_min =
+            s.field("cores_min", "The least that they want.").range(0.0..=1e6).default(0.0);
+        let cores_max =
+            s.field("cores_max", "The most that they want.").range(0.0..=1e6).required();
+        if cores_min > cores_max {
+            let text =
+                format!("{cores_min} is above cores_max ({cores_max}): expected at most that");
+            s.mistake("cores_min", text);
+        }
+        let every = s.section("every", "The time until they want something else.", distribution);
+        let cores_left_min = s
+            .field("cores_left_min", "What they leave to the server at the least.")
+            .range(0.01..=1e6)
+            .required();
+        Recipe::Antagonist { cores_min, cores_max, cores_left_min, every }
+    });
+}
+
+fn slowdown(s: &mut Section<'_>) -> f64 {
+    s.field("slowdown", "How many times longer everything takes.").range(1.0..=1e6).required()
+}

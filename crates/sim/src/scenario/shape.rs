@@ -1,0 +1,140 @@
+//! Distributions as they are written: `{shape: exponential, mean: 5ms}`.
+
+use crate::distribution::{Distribution, Part, Point};
+use curtail_config::{Cases, Section};
+use curtail_units::Duration;
+
+/// How deep mixtures and sums may contain each other.
+const DEPTH_MAX: u8 = 2;
+
+/// The keys of a distribution.
+pub(super) fn distribution(s: &mut Section<'_>) -> Distribution {
+    nested(s, 0)
+}
+
+fn nested(s: &mut Section<'_>, depth: u8) -> Distribution {
+    s.cases("shape", "Which distribution.").required(|cases| {
+        plain(cases);
+        tails(cases);
+        recorded(cases);
+        if depth < DEPTH_MAX {
+            compound(cases, depth + 1);
+        }
+    })
+}
+
+fn plain(cases: &mut Cases<'_, '_, Distribution>) {
+    cases.case("constant", "always the same.", |s| Distribution::Constant {
+        value: s.field("value", "That duration.").required(),
+    });
+    cases.case("uniform", "everything between two durations alike.", |s| {
+        let low = s.field("low", "The shortest.").default(Duration::ZERO);
+        let high = s.field("high", "The longest.").required();
+        if low > high {
+            s.mistake("low", format!("{low} is above high ({high}): expected at most that"));
+        }
+        Distribution::Uniform { low, high }
+    });
+    cases.case("exponential", "memoryless.", |s| Distribution::Exponential {
+        mean: s.field("mean", "The mean.").required(),
+    });
+    cases.case("normal", "normal, its negative part counts as no time at all.", |s| {
+        Distribution::Normal {
+            mean: s.field("mean", "The mean before the cut.").required(),
+            deviation: s.field("deviation", "The standard deviation before the cut.").required(),
+        }
+    });
+}
+
+fn tails(cases: &mut Cases<'_, '_, Distribution>) {
+    cases.case("lognormal", "the logarithm is normal.", |s| Distribution::Lognormal {
+        median: s.field("median", "The median.").required(),
+        sigma: s
+            .field("sigma", "The standard deviation of the natural logarithm.")
+            .range(0.0..=10.0)
+            .required(),
+    });
+    cases.case("pareto", "a power-law tail.", |s| {
+        let shortest = s.field("shortest", "The shortest duration.").required();
+        let longest = s.field("longest", "Where the tail is cut off; absent: nowhere.").optional();
+        if longest.is_some_and(|longest| longest <= shortest) {
+            s.mistake("longest", format!("expected more than shortest ({shortest})"));
+        }
+        Distribution::Pareto {
+            shortest,
+            shape: s
+                .field("exponent", "A share (shortest / t)^exponent is longer than t.")
+                .range(0.1..=100.0)
+                .required(),
+            longest,
+        }
+    });
+    cases.case("bimodal", "fast, and sometimes slow.", |s| {
+        let fast = s.field("fast", "How long most take.").required();
+        let slow = s.field("slow", "How long the others take.").required();
+        let weight =
+            s.field::<f64>("slow_ratio", "The share of the slow ones.").range(0.0..=1.0).required();
+        let part = |weight, value| Part { weight, distribution: Distribution::Constant { value } };
+        Distribution::Mixture(vec![part(1.0 - weight, fast), part(weight, slow)])
+    });
+    cases.case("hyperexponential", "one of several exponential ones.", |s| {
+        let phases = s.list("phases", "The exponential distributions.", |s| {
+            (weight(s), s.field("mean", "The mean.").required())
+        });
+        check_weights(s, "phases", phases.iter().map(|(weight, _)| *weight));
+        Distribution::hyperexponential(&phases)
+    });
+}
+
+fn recorded(cases: &mut Cases<'_, '_, Distribution>) {
+    cases.case("samples", "drawn from durations that were recorded.", |s| {
+        let samples: Vec<Duration> = s.values("values", "The durations.");
+        if samples.is_empty() {
+            s.mistake("values", "there is nothing to draw from: expected at least one duration");
+        }
+        Distribution::Samples(samples)
+    });
+    cases.case("quantiles", "known by its quantiles, straight lines in between.", |s| {
+        let points = s.list("points", "Quantiles in rising order, from 0 to 1.", |s| Point {
+            quantile: s
+                .field::<f64>("quantile", "The share of durations up to the value.")
+                .range(0.0..=1.0)
+                .required(),
+            value: s.field("value", "The duration there.").required(),
+        });
+        let rises =
+            |pair: &[Point]| pair[0].quantile < pair[1].quantile && pair[0].value <= pair[1].value;
+        let ends = (points.first().map(|p| p.quantile), points.last().map(|p| p.quantile));
+        if ends != (Some(0.0), Some(1.0)) || !points.windows(2).all(rises) {
+            s.mistake(
+                "points",
+                "expected quantiles that rise from 0 to 1, and values that do not fall",
+            );
+        }
+        Distribution::Quantiles(points)
+    });
+}
+
+fn compound(cases: &mut Cases<'_, '_, Distribution>, depth: u8) {
+    cases.case("mixture", "one of several, drawn by weight.", |s| {
+        let parts = s.list("parts", "The distributions.", |s| Part {
+            distribution: nested(s, depth),
+            weight: weight(s),
+        });
+        check_weights(s, "parts", parts.iter().map(|part| part.weight));
+        Distribution::Mixture(parts)
+    });
+    cases.case("sum", "all of several, one after the other.", |s| {
+        Distribution::Sum(s.list("terms", "The distributions.", |s| nested(s, depth)))
+    });
+}
+
+fn weight(s: &mut Section<'_>) -> f64 {
+    s.field("weight", "How often it is drawn, in relation to the others.").at_least(0.0).required()
+}
+
+fn check_weights(s: &mut Section<'_>, key: &str, weights: impl Iterator<Item = f64>) {
+    if weights.sum::<f64>() <= 0.0 {
+        s.mistake(key, "nothing has a weight: expected at least one above 0");
+    }
+}
