@@ -318,7 +318,7 @@ impl Config {
             upstreams: s.map(
                 "upstreams",
                 "Sets of replicas that can answer the same requests.",
-                |name, s| upstream(name, s),
+                upstream,
             ),
             leaves: s.list("leaves", "Queues in front of one server each.", leaf),
             admin: s.optional_section("admin", "Metrics, health and state.", |s| {

@@ -232,7 +232,7 @@ impl Driver {
     pub(crate) fn any_replica(&self) -> Option<&Replica> {
         let replicas = &self.upstream.replicas;
         let turn = self.number.checked_rem(replicas.len() as u64)?;
-        replicas.iter().nth(usize::try_from(turn).ok()?)
+        replicas.get(usize::try_from(turn).ok()?)
     }
 }
 

@@ -265,10 +265,8 @@ async fn until_drained<C>(
 {
     let mut shut_down = Some(shut_down);
     let ended = std::future::poll_fn(|cx| {
-        if shut_down.is_some() && drain.poll(cx).is_ready() {
-            if let Some(shut_down) = shut_down.take() {
-                shut_down(connection.as_mut());
-            }
+        if let Some(shut_down) = shut_down.take_if(|_| drain.poll(cx).is_ready()) {
+            shut_down(connection.as_mut());
         }
         connection.as_mut().poll(cx)
     })

@@ -82,7 +82,7 @@ pub(crate) struct Pool {
 #[derive(Debug, Default)]
 struct Http2Connections {
     open: Vec<Http2>,
-    connecting: usize,
+    is_connecting: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -134,10 +134,9 @@ impl Pool {
         if let Some(lent) = self.shared_http2() {
             return self.exchange_http2(request, lent, None).await;
         }
-        if !fresh {
-            if let Some(connection) = self.take_idle(clock.now()) {
-                return self.exchange_http1(request, connection, None, clock).await;
-            }
+        let idle = if fresh { None } else { self.take_idle(clock.now()) };
+        if let Some(connection) = idle {
+            return self.exchange_http1(request, connection, None, clock).await;
         }
         match self.connect(clock).await? {
             (New::Http1(connection), phases) => {
@@ -296,7 +295,8 @@ impl Pool {
         http2.open.retain(|connection| !connection.sender.is_closed());
         let freest = http2.open.iter().min_by_key(|c| c.streams.load(Ordering::Relaxed))?;
         let full = freest.streams.load(Ordering::Relaxed) >= STREAMS_MAX;
-        let may_grow = http2.open.len() + http2.connecting < self.config.http2_connections_max;
+        let may_grow =
+            http2.open.len() + usize::from(http2.is_connecting) < self.config.http2_connections_max;
         // When all are full and no other may be made, h2 itself queues beyond the replica's limit.
         (!full || !may_grow).then(|| LentHttp2::new(freest))
     }
@@ -305,15 +305,16 @@ impl Pool {
     async fn connect(&self, clock: &Clock) -> Result<(New, Option<ConnectPhases>), ExchangeError> {
         let speaks_http2 =
             !self.http2().open.is_empty() || self.config.protocol == crate::config::Protocol::Http2;
-        while speaks_http2 {
+        let mut must_wait = speaks_http2;
+        while must_wait {
             let changed = self.http2_changed.notified();
             if let Some(lent) = self.shared_http2() {
                 return Ok((New::Http2(lent), None));
             }
-            if std::mem::replace(&mut self.http2().connecting, 1) == 0 {
-                break;
+            must_wait = std::mem::replace(&mut self.http2().is_connecting, true);
+            if must_wait {
+                changed.await;
             }
-            changed.await;
         }
         let connecting = speaks_http2.then(|| Connecting { pool: self });
         let max = self.config.connections_max;
@@ -373,7 +374,7 @@ struct Connecting<'a> {
 
 impl Drop for Connecting<'_> {
     fn drop(&mut self) {
-        self.pool.http2().connecting = 0;
+        self.pool.http2().is_connecting = false;
         self.pool.http2_changed.notify_waiters();
     }
 }

@@ -36,10 +36,9 @@ pub(crate) async fn answer(
     mut request: Request<Incoming>,
 ) -> Response<AnswerBody> {
     let site = worker.shared.site.load_full();
-    if let Some(leaf) = &client.leaf {
-        if let Some(response) = answer_for_leaf(&worker, leaf, &request) {
-            return response;
-        }
+    let leaf = client.leaf.as_ref();
+    if let Some(response) = leaf.and_then(|leaf| answer_for_leaf(&worker, leaf, &request)) {
+        return response;
     }
     let started = worker.shared.lasting.clock.now();
     let context = worker.trace_context(request.headers());
@@ -64,7 +63,7 @@ pub(crate) async fn answer(
         },
     };
     let (protocol, upgraded) = upgrade.unzip();
-    let outgoing = outgoing(&site, &client, parts, body, (class, idempotent), protocol);
+    let outgoing = outgoing(&site, &client, (parts, body), (class, idempotent), protocol);
     let body = outgoing.body.clone();
     match root::exchange(&worker, Arc::clone(&upstream), outgoing, trail).await {
         Ok(answer) => give(&worker, answer, place, upgraded),
@@ -99,8 +98,7 @@ fn destination(
 fn outgoing(
     site: &Site,
     client: &Client,
-    parts: request::Parts,
-    body: Incoming,
+    (parts, body): (request::Parts, Incoming),
     (class, idempotent): (Class, bool),
     upgrade: Option<HeaderValue>,
 ) -> Outgoing {
@@ -141,10 +139,10 @@ fn give(
         if let (Some(protocol), Some(client)) = (protocol, upgraded) {
             headers::ask_upgrade(&mut head.headers, protocol);
             let mut response = Response::from_parts(head, AnswerBody::Whole(Bytes::new()));
-            if let HeldBody::Open(body) = held.body {
-                if let Some(replica) = body.into_upgrade() {
-                    tokio::spawn(tunnel(client, replica, ending, place));
-                }
+            if let HeldBody::Open(body) = held.body
+                && let Some(replica) = body.into_upgrade()
+            {
+                tokio::spawn(tunnel(client, replica, ending, place));
             }
             response.headers_mut().remove(http::header::CONTENT_LENGTH);
             return response;

@@ -55,7 +55,7 @@ type OnItsWay = Pin<Box<dyn Future<Output = AttemptResult> + Send>>;
 /// One attempt.
 enum Attempt {
     Waiting(OnItsWay),
-    Held(Held),
+    Held(Box<Held>),
     Gone,
 }
 
@@ -196,7 +196,7 @@ impl Exchange {
             Ok(held) => {
                 self.trail.answered(attempt, now, held.head.status);
                 let outcome = held.outcome();
-                self.attempts[index] = Attempt::Held(held);
+                self.attempts[index] = Attempt::Held(Box::new(held));
                 Event::Answered { attempt, outcome }
             }
             Err(error) => {
@@ -237,7 +237,7 @@ impl Exchange {
                     };
                     self.trail.won(attempt);
                     self.note_end(now, Some(held.head.status), None, reason);
-                    ended = Some(Ok((attempt, held)));
+                    ended = Some(Ok((attempt, *held)));
                 }
                 Effect::Fail { why } => {
                     self.note_end(now, None, Some(name(why)), reason);
