@@ -30,11 +30,20 @@ pub(crate) enum ConnectError {
     TimedOut { replica: String, phase: &'static str, timeout: Duration },
 }
 
+/// The versions of HTTP that are offered in the TLS handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Offer {
+    /// Those that the configuration allows.
+    All,
+    /// HTTP/1.1 alone, for a request that asks to change the protocol.
+    Http1,
+}
+
 /// Makes connections to one replica.
 #[derive(Clone)]
 pub(crate) struct Connector {
     replica: ReplicaUrl,
-    tls: Option<(TlsConnector, ServerName<'static>)>,
+    tls: Option<TlsTo>,
     protocol: Protocol,
     timeout: Duration,
 }
@@ -43,6 +52,17 @@ impl std::fmt::Debug for Connector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Connector").field("replica", &self.replica).finish_non_exhaustive()
     }
+}
+
+/// What TLS needs to know of a replica.
+#[derive(Clone)]
+pub(crate) struct TlsTo {
+    /// The name that its certificate must have.
+    pub(crate) name: ServerName<'static>,
+    /// Offers what the configuration allows.
+    pub(crate) all: TlsConnector,
+    /// Offers HTTP/1.1 alone.
+    pub(crate) http1: TlsConnector,
 }
 
 /// A connection in clear text or under TLS.
@@ -85,9 +105,13 @@ impl Connector {
     ///
     /// # Errors
     /// [`ConnectError`] with the phase that failed; nothing of a request was sent.
-    pub(crate) async fn connect(&self, clock: &Clock) -> Result<Connected, ConnectError> {
+    pub(crate) async fn connect(
+        &self,
+        clock: &Clock,
+        offer: Offer,
+    ) -> Result<Connected, ConnectError> {
         let mut phase = "name lookup";
-        let connecting = self.connect_by_phases(clock, &mut phase);
+        let connecting = self.connect_by_phases(clock, offer, &mut phase);
         match tokio::time::timeout(self.timeout.into(), connecting).await {
             Ok(result) => result,
             Err(_) => Err(ConnectError::TimedOut {
@@ -101,6 +125,7 @@ impl Connector {
     async fn connect_by_phases(
         &self,
         clock: &Clock,
+        offer: Offer,
         phase: &mut &'static str,
     ) -> Result<Connected, ConnectError> {
         let replica = || self.replica.to_string();
@@ -119,9 +144,13 @@ impl Connector {
         *phase = "the TLS handshake";
         let (stream, negotiated_http2) = match &self.tls {
             None => (Stream::Plain(tcp), false),
-            Some((connector, name)) => {
+            Some(to) => {
+                let connector = match offer {
+                    Offer::All => &to.all,
+                    Offer::Http1 => &to.http1,
+                };
                 let tls = connector
-                    .connect(name.clone(), tcp)
+                    .connect(to.name.clone(), tcp)
                     .await
                     .map_err(|source| ConnectError::Tls { replica: replica(), source })?;
                 let is_http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");

@@ -11,6 +11,7 @@
 
 use crate::body::AttemptBody;
 use crate::connect::Stream;
+use crate::pool::CountedConnection;
 use curtail_units::Instant;
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -48,7 +49,7 @@ pub(crate) struct Http1 {
     pub(crate) is_reused: bool,
     is_over: bool,
     pub(crate) idle_since: Instant,
-    _open: OpenCount,
+    _counted: CountedConnection,
 }
 
 impl std::fmt::Debug for Http1 {
@@ -62,16 +63,19 @@ impl Http1 {
     ///
     /// # Errors
     /// When the connection is gone already.
-    pub(crate) async fn new(stream: Stream, open: OpenCount, now: Instant) -> hyper::Result<Self> {
+    pub(crate) async fn new(
+        stream: Stream,
+        now: Instant,
+        counted: CountedConnection,
+    ) -> hyper::Result<Self> {
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        let connection = Box::new(connection);
         Ok(Self {
             sender,
-            connection,
+            connection: Box::new(connection),
             is_reused: false,
             is_over: false,
             idle_since: now,
-            _open: open,
+            _counted: counted,
         })
     }
 

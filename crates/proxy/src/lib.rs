@@ -18,6 +18,7 @@ mod connect;
 mod driver;
 mod headers;
 mod http1;
+mod http2;
 mod journal;
 mod leaf;
 mod listen;

@@ -1,48 +1,32 @@
 //! The connections of one worker to one replica, and one exchange over them.
 //!
 //! An HTTP/1.1 connection serves one request at a time and is driven by its task ([`crate::http1`]); an
-//! HTTP/2 connection is shared by many and has a task of its own.
+//! HTTP/2 connection is shared by many and has a task of its own ([`crate::http2`]).
 //!
 //! **Limits**: `connections_max` HTTP/1.1 connections, `idle_max` of them unused;
-//! `http2_connections_max` HTTP/2 connections, with [`STREAMS_MAX`] requests at once on one of those.
-//!
-//! **Cancelling**: dropping the answer of an HTTP/2 exchange resets its stream. By default hyper and h2
-//! take many resets for an attack and end the connection, live requests and all; hedging lives by resets,
-//! so both counts are lifted here ([`RESETS_REMEMBERED`]).
+//! `http2_connections_max` HTTP/2 connections.
 
 use crate::body::AttemptBody;
 use crate::clock::Clock;
-use crate::config::ConnectConfig;
-use crate::connect::{ConnectError, Connected, Connector};
+use crate::config::{ConnectConfig, Protocol};
+use crate::connect::{ConnectError, Connected, Connector, Offer};
 use crate::http1::{Http1, OpenCount};
+use crate::http2::{self, Http2Connections, LentHttp2, Making, NotMade, Spoken, StreamCount, Turn};
 use crate::metrics::ReplicaMetrics;
 use crate::trail::ConnectPhases;
 use bytes::Bytes;
 use curtail_policy::Failure;
 use curtail_units::Instant;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http1;
 use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
-use tokio::sync::Notify;
-
-/// Requests at once on one HTTP/2 connection before another one is made: what servers commonly allow.
-const STREAMS_MAX: usize = 100;
-
-/// Reset streams whose late frames are still expected, for each connection. h2 forgets the oldest beyond
-/// this, and counts the late frames of forgotten streams as offences of the replica.
-const RESETS_REMEMBERED: usize = 10_000;
-
-/// Flow control of HTTP/2 towards replicas: what Envoy grants a stream by default is 16 MiB, which a
-/// proxy that streams has no use for.
-const STREAM_WINDOW_BYTES: u32 = 1 << 20;
-const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
 
 /// An attempt that ended without an answer.
 #[derive(Debug, thiserror::Error)]
@@ -53,15 +37,21 @@ pub(crate) enum ExchangeError {
     Full { replica: String, max: usize },
     #[error("{replica}: the connection was closed before the request was written")]
     NotSent { replica: String },
+    #[error("{replica}: the connection that was being made came to nothing")]
+    NotMade { replica: String },
     #[error("{replica}: no answer: {source}")]
     Broken { replica: String, source: hyper::Error },
+    #[error("{replica}: changed the protocol without being asked to")]
+    ChangedProtocol { replica: String },
 }
 
 impl ExchangeError {
     pub(crate) const fn failure(&self) -> Failure {
         match self {
-            Self::Connect(_) | Self::Full { .. } | Self::NotSent { .. } => Failure::NotSent,
-            Self::Broken { .. } => Failure::Broken,
+            Self::Connect(_) | Self::Full { .. } | Self::NotSent { .. } | Self::NotMade { .. } => {
+                Failure::NotSent
+            }
+            Self::Broken { .. } | Self::ChangedProtocol { .. } => Failure::Broken,
         }
     }
 }
@@ -74,21 +64,10 @@ pub(crate) struct Pool {
     idle: Mutex<Vec<Http1>>,
     /// HTTP/1.1 connections, in use or not.
     open: Arc<AtomicUsize>,
-    http2: Mutex<Http2Connections>,
-    http2_changed: Notify,
+    http2: Arc<Http2Connections>,
+    /// The last connection could not be made.
+    is_away: AtomicBool,
     pub(crate) metrics: Arc<ReplicaMetrics>,
-}
-
-#[derive(Debug, Default)]
-struct Http2Connections {
-    open: Vec<Http2>,
-    is_connecting: bool,
-}
-
-#[derive(Debug, Clone)]
-struct Http2 {
-    sender: http2::SendRequest<AttemptBody>,
-    streams: Arc<AtomicUsize>,
 }
 
 /// An answer, and how its connection came about.
@@ -105,13 +84,19 @@ impl Pool {
         config: ConnectConfig,
         metrics: Arc<ReplicaMetrics>,
     ) -> Self {
+        let spoken = match config.protocol {
+            Protocol::Auto if connector.replica().tls => Spoken::Unknown,
+            Protocol::Auto | Protocol::Http1 => Spoken::Http1,
+            Protocol::Http2 => Spoken::Http2,
+        };
+        let http2 = Http2Connections::new(spoken, config.http2_connections_max);
         Self {
             connector,
             config,
             idle: Mutex::default(),
             open: Arc::default(),
-            http2: Mutex::default(),
-            http2_changed: Notify::new(),
+            http2,
+            is_away: AtomicBool::new(false),
             metrics,
         }
     }
@@ -124,14 +109,24 @@ impl Pool {
     /// [`ExchangeError`], which knows whether the replica can have seen the request.
     pub(crate) async fn exchange(
         self: &Arc<Self>,
-        request: Request<AttemptBody>,
+        mut request: Request<AttemptBody>,
         clock: &Clock,
         fresh: bool,
     ) -> Result<Exchanged, ExchangeError> {
-        if request.headers().contains_key(http::header::UPGRADE) {
+        if !request.headers().contains_key(header::HOST) {
+            // A client of HTTP/1.0 need not say whom it asks; we must.
+            let authority = self.connector.replica().authority();
+            if let Ok(host) = HeaderValue::try_from(authority) {
+                request.headers_mut().insert(header::HOST, host);
+            }
+        }
+        // HTTP/2 knows no change of protocol; where it must be spoken, none is asked for.
+        if request.headers().contains_key(header::UPGRADE)
+            && self.config.protocol != Protocol::Http2
+        {
             return self.exchange_upgrade(request, clock).await;
         }
-        if let Some(lent) = self.shared_http2() {
+        if let Some(lent) = self.http2.shared() {
             return self.exchange_http2(request, lent, None).await;
         }
         let idle = if fresh { None } else { self.take_idle(clock.now()) };
@@ -156,18 +151,16 @@ impl Pool {
         let repeatable = request.method().is_safe();
         let answered = connection.send(request).await;
         let response = answered.map_err(|mut error| {
-            let replica = self.connector.replica().to_string();
             let unwritten = error.take_message().is_some();
             let source = error.into_error();
             // An idle connection that the replica closes just when we write: it has not looked at a
             // request, so one that may be repeated anyway goes out again.
             let stale = connection.is_reused && repeatable && is_closed_unanswered(&source);
-            if unwritten || stale {
-                ExchangeError::NotSent { replica }
-            } else {
-                ExchangeError::Broken { replica, source }
-            }
+            if unwritten || stale { self.not_sent() } else { self.broken(source) }
         })?;
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return Err(ExchangeError::ChangedProtocol { replica: self.replica() });
+        }
         let home = Home { pool: Arc::clone(self), clock: *clock };
         let body = |incoming| ReplicaBody::lent(incoming, connection, home);
         Ok(Exchanged { response: response.map(body), phases })
@@ -175,25 +168,19 @@ impl Pool {
 
     /// Asks for another protocol, on an HTTP/1.1 connection of its own that is then not ours any more.
     async fn exchange_upgrade(
-        &self,
+        self: &Arc<Self>,
         request: Request<AttemptBody>,
         clock: &Clock,
     ) -> Result<Exchanged, ExchangeError> {
-        let connected = self.connector.connect(clock).await.inspect_err(|error| {
-            self.metrics.connect_failed();
-            tracing::debug!(%error, "connection not made");
-        })?;
-        self.metrics.connected(&connected.phases);
+        let (connected, counted) = self.open(clock, Offer::Http1).await?;
         let phases = Some(connected.phases);
         let io = TokioIo::new(connected.stream);
-        let (mut sender, connection) =
-            http1::handshake(io).await.map_err(|source| self.broken(source))?;
-        let metrics = Arc::clone(&self.metrics);
+        let (mut sender, connection) = http1::handshake(io).await.map_err(|_| self.not_sent())?;
         tokio::spawn(async move {
             if let Err(error) = connection.with_upgrades().await {
                 tracing::debug!(%error, "connection for another protocol ended");
             }
-            metrics.closed(1);
+            drop(counted);
         });
         let answered = sender.send_request(request).await;
         let mut response = answered.map_err(|source| self.broken(source))?;
@@ -206,19 +193,19 @@ impl Pool {
 
     async fn exchange_http2(
         &self,
-        request: Request<AttemptBody>,
+        mut request: Request<AttemptBody>,
         mut lent: LentHttp2,
         phases: Option<ConnectPhases>,
     ) -> Result<Exchanged, ExchangeError> {
+        http2::put_in_form(&mut request, self.connector.replica().tls);
         let answered = lent.sender.try_send_request(request).await;
         let response = answered.map_err(|mut error| {
-            let replica = self.connector.replica().to_string();
             let unwritten = error.take_message().is_some();
             let source = error.into_error();
-            if unwritten || is_refused_stream(&source) {
-                ExchangeError::NotSent { replica }
+            if unwritten || http2::is_unprocessed(&source) {
+                self.not_sent()
             } else {
-                ExchangeError::Broken { replica, source }
+                self.broken(source)
             }
         })?;
         let stream = lent.stream;
@@ -234,14 +221,12 @@ impl Pool {
             let mut connection = self.idle().pop()?;
             if now.since(connection.idle_since) > self.config.idle_timeout {
                 // All that are left are older still.
-                let expired = std::mem::take(&mut *self.idle());
-                self.metrics.closed(expired.len() + 1);
+                self.idle().clear();
                 return None;
             }
             if connection.is_usable() {
                 return Some(connection);
             }
-            self.metrics.closed(1);
         }
     }
 
@@ -251,26 +236,28 @@ impl Pool {
         let mut idle = self.idle();
         if idle.len() < self.config.idle_max {
             idle.push(connection);
-        } else {
-            self.metrics.closed(1);
         }
     }
 
     /// Closes what has been idle for too long, and what replicas have closed.
     pub(crate) fn sweep(&self, now: Instant) {
-        let mut idle = self.idle();
-        let before = idle.len();
-        idle.retain_mut(|connection| {
+        self.idle().retain_mut(|connection| {
             now.since(connection.idle_since) <= self.config.idle_timeout && connection.is_usable()
         });
-        self.metrics.closed(before - idle.len());
-        drop(idle);
-        self.http2().open.retain(|connection| !connection.sender.is_closed());
+        self.http2.sweep();
     }
 
     /// An answer that broke off while it was read.
     pub(crate) fn broken(&self, source: hyper::Error) -> ExchangeError {
-        ExchangeError::Broken { replica: self.connector.replica().to_string(), source }
+        ExchangeError::Broken { replica: self.replica(), source }
+    }
+
+    fn not_sent(&self) -> ExchangeError {
+        ExchangeError::NotSent { replica: self.replica() }
+    }
+
+    fn replica(&self) -> String {
+        self.connector.replica().to_string()
     }
 
     /// Connections that are open and unused.
@@ -282,135 +269,99 @@ impl Pool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn http2(&self) -> MutexGuard<'_, Http2Connections> {
-        self.http2.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A place on the HTTP/2 connection with the most room, if one has any.
-    fn shared_http2(&self) -> Option<LentHttp2> {
-        let mut http2 = self.http2();
-        if http2.open.is_empty() {
-            return None;
-        }
-        http2.open.retain(|connection| !connection.sender.is_closed());
-        let freest = http2.open.iter().min_by_key(|c| c.streams.load(Ordering::Relaxed))?;
-        let full = freest.streams.load(Ordering::Relaxed) >= STREAMS_MAX;
-        let may_grow =
-            http2.open.len() + usize::from(http2.is_connecting) < self.config.http2_connections_max;
-        // When all are full and no other may be made, h2 itself queues beyond the replica's limit.
-        (!full || !may_grow).then(|| LentHttp2::new(freest))
-    }
-
-    /// Makes a connection. Requests that come meanwhile wait for one that is being made over HTTP/2.
-    async fn connect(&self, clock: &Clock) -> Result<(New, Option<ConnectPhases>), ExchangeError> {
-        let speaks_http2 =
-            !self.http2().open.is_empty() || self.config.protocol == crate::config::Protocol::Http2;
-        let mut must_wait = speaks_http2;
-        while must_wait {
-            let changed = self.http2_changed.notified();
-            if let Some(lent) = self.shared_http2() {
-                return Ok((New::Http2(lent), None));
-            }
-            must_wait = std::mem::replace(&mut self.http2().is_connecting, true);
-            if must_wait {
-                changed.await;
-            }
-        }
-        let connecting = speaks_http2.then(|| Connecting { pool: self });
-        let max = self.config.connections_max;
-        let full = || ExchangeError::Full { replica: self.connector.replica().to_string(), max };
-        let open = OpenCount::new(&self.open, max).ok_or_else(full)?;
-        let connected = self.connector.connect(clock).await.inspect_err(|error| {
-            self.metrics.connect_failed();
-            tracing::debug!(%error, "connection not made");
-        })?;
-        self.metrics.connected(&connected.phases);
-        let phases = connected.phases;
-        let new = self.handshake(connected, open, clock).await?;
-        drop(connecting);
-        Ok((new, Some(phases)))
-    }
-
-    async fn handshake(
-        &self,
-        connected: Connected,
-        open: OpenCount,
+    /// A connection for a request that found none.
+    async fn connect(
+        self: &Arc<Self>,
         clock: &Clock,
-    ) -> Result<New, ExchangeError> {
-        let broken = |source| self.broken(source);
-        if !connected.is_http2 {
-            let connection = Http1::new(connected.stream, open, clock.now()).await;
-            let connection = connection.map_err(broken)?;
-            return Ok(New::Http1(Box::new(connection)));
+    ) -> Result<(New, Option<ConnectPhases>), ExchangeError> {
+        match self.http2.turn().await {
+            Ok(Turn::Take(lent)) => Ok((New::Http2(lent), None)),
+            Ok(Turn::MakeOwn(making)) => self.make(making, clock).await,
+            Ok(Turn::MakeForAll(making)) => {
+                let (pool, clock) = (Arc::clone(self), *clock);
+                let made = tokio::spawn(async move { pool.make(making, &clock).await }).await;
+                // A task that is not over by itself ends with its worker.
+                made.unwrap_or_else(|_| Err(ExchangeError::NotMade { replica: self.replica() }))
+            }
+            Err(NotMade) => Err(ExchangeError::NotMade { replica: self.replica() }),
         }
-        let io = TokioIo::new(connected.stream);
-        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .initial_stream_window_size(STREAM_WINDOW_BYTES)
-            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-            .max_concurrent_reset_streams(RESETS_REMEMBERED)
-            .max_local_error_reset_streams(None)
-            .handshake(io)
-            .await
-            .map_err(broken)?;
-        let metrics = Arc::clone(&self.metrics);
+    }
+
+    async fn make(
+        &self,
+        making: Making,
+        clock: &Clock,
+    ) -> Result<(New, Option<ConnectPhases>), ExchangeError> {
+        let (connected, mut counted) = self.open(clock, Offer::All).await?;
+        let phases = Some(connected.phases);
+        if !connected.is_http2 {
+            making.got_http1();
+            let connection = Http1::new(connected.stream, clock.now(), counted).await;
+            let connection = connection.map_err(|_| self.not_sent())?;
+            return Ok((New::Http1(Box::new(connection)), phases));
+        }
+        counted.place = None;
+        let (lent, connection) =
+            making.handshake(connected.stream).await.map_err(|_| self.not_sent())?;
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "HTTP/2 connection to a replica ended");
             }
-            metrics.closed(1);
+            drop(counted);
         });
-        let connection = Http2 { sender, streams: Arc::default() };
-        let lent = LentHttp2::new(&connection);
-        self.http2().open.push(connection);
-        Ok(New::Http2(lent))
+        Ok((New::Http2(lent), phases))
+    }
+
+    /// Opens a connection and counts it. What goes wrong is said once, until it goes right again: a replica
+    /// that is gone would otherwise fill the log with every request.
+    async fn open(
+        &self,
+        clock: &Clock,
+        offer: Offer,
+    ) -> Result<(Connected, CountedConnection), ExchangeError> {
+        let max = self.config.connections_max;
+        let place = OpenCount::new(&self.open, max)
+            .ok_or_else(|| ExchangeError::Full { replica: self.replica(), max })?;
+        match self.connector.connect(clock, offer).await {
+            Ok(connected) => {
+                if self.is_away.swap(false, Ordering::Relaxed) {
+                    tracing::info!(replica = %self.connector.replica(), "connected again");
+                }
+                self.metrics.connected(&connected.phases);
+                let counted =
+                    CountedConnection { metrics: Arc::clone(&self.metrics), place: Some(place) };
+                Ok((connected, counted))
+            }
+            Err(error) => {
+                self.metrics.connect_failed();
+                if self.is_away.swap(true, Ordering::Relaxed) {
+                    tracing::debug!(%error, "connection not made");
+                } else {
+                    tracing::warn!(%error, "connection not made; further ones are counted, and logged for debugging");
+                }
+                Err(error.into())
+            }
+        }
     }
 }
 
-/// An HTTP/2 connection is being made: whoever waits looks again when this is dropped.
-struct Connecting<'a> {
-    pool: &'a Pool,
+/// A connection to the replica; counted as open until dropped.
+#[derive(Debug)]
+pub(crate) struct CountedConnection {
+    metrics: Arc<ReplicaMetrics>,
+    /// Among the HTTP/1.1 connections.
+    place: Option<OpenCount>,
 }
 
-impl Drop for Connecting<'_> {
+impl Drop for CountedConnection {
     fn drop(&mut self) {
-        self.pool.http2().is_connecting = false;
-        self.pool.http2_changed.notify_waiters();
+        self.metrics.closed(1);
     }
 }
 
 enum New {
     Http1(Box<Http1>),
     Http2(LentHttp2),
-}
-
-/// A place on an HTTP/2 connection.
-struct LentHttp2 {
-    sender: http2::SendRequest<AttemptBody>,
-    stream: StreamCount,
-}
-
-impl LentHttp2 {
-    fn new(connection: &Http2) -> Self {
-        Self { sender: connection.sender.clone(), stream: StreamCount::new(&connection.streams) }
-    }
-}
-
-/// One stream in flight; counted until dropped.
-#[derive(Debug)]
-struct StreamCount(Arc<AtomicUsize>);
-
-impl StreamCount {
-    fn new(streams: &Arc<AtomicUsize>) -> Self {
-        streams.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(streams))
-    }
-}
-
-impl Drop for StreamCount {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 /// The connection ended, in whatever way, before a single byte of the answer.
@@ -424,13 +375,6 @@ fn is_closed_unanswered(error: &hyper::Error) -> bool {
         })
 }
 
-/// The replica says that it has not begun with this stream (RFC 9113, section 8.7).
-fn is_refused_stream(error: &hyper::Error) -> bool {
-    std::error::Error::source(error)
-        .and_then(|source| source.downcast_ref::<h2::Error>())
-        .is_some_and(|h2| h2.reason() == Some(h2::Reason::REFUSED_STREAM))
-}
-
 /// Where a connection goes back to.
 #[derive(Debug)]
 struct Home {
@@ -438,7 +382,8 @@ struct Home {
     clock: Clock,
 }
 
-/// The body of an answer; it holds on to its connection.
+/// The body of an answer; it holds on to its connection. One that is not read to its end takes its HTTP/1.1
+/// connection with it.
 #[derive(Debug)]
 pub(crate) struct ReplicaBody {
     incoming: Incoming,
@@ -471,21 +416,10 @@ impl ReplicaBody {
     }
 
     fn give_back(&mut self) {
-        if let Some((connection, Home { pool, clock })) = self.lent.take() {
-            if connection.is_over() {
-                pool.metrics.closed(1);
-            } else {
-                pool.put_idle(connection, clock.now());
-            }
-        }
-    }
-}
-
-impl Drop for ReplicaBody {
-    fn drop(&mut self) {
-        // An answer that is not read to its end takes its HTTP/1.1 connection with it.
-        if let Some((_, home)) = &self.lent {
-            home.pool.metrics.closed(1);
+        if let Some((connection, Home { pool, clock })) = self.lent.take()
+            && !connection.is_over()
+        {
+            pool.put_idle(connection, clock.now());
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::StartError;
 use crate::config::{ConnectConfig, Protocol, ReplicaUrl, ServerTls};
+use crate::connect::TlsTo;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -38,11 +39,8 @@ pub(crate) fn acceptor(tls: &ServerTls) -> Result<TlsAcceptor, StartError> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// How a replica is spoken to under TLS, and the name that its certificate must have.
-pub(crate) fn connector(
-    replica: &ReplicaUrl,
-    config: &ConnectConfig,
-) -> Result<(TlsConnector, ServerName<'static>), StartError> {
+/// How a replica is spoken to under TLS.
+pub(crate) fn connector(replica: &ReplicaUrl, config: &ConnectConfig) -> Result<TlsTo, StartError> {
     let mut roots = RootCertStore::empty();
     if let Some(path) = &config.ca_file {
         for certificate in certificates(path)? {
@@ -62,6 +60,8 @@ pub(crate) fn connector(
         .with_root_certificates(roots)
         .with_no_client_auth();
     tls.resumption = rustls::client::Resumption::in_memory_sessions(SESSIONS_MAX);
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let http1 = TlsConnector::from(Arc::new(tls.clone()));
     tls.alpn_protocols = match config.protocol {
         Protocol::Auto => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
         Protocol::Http1 => vec![b"http/1.1".to_vec()],
@@ -71,7 +71,7 @@ pub(crate) fn connector(
         replica: replica.to_string(),
         why: error.to_string(),
     })?;
-    Ok((TlsConnector::from(Arc::new(tls)), name))
+    Ok(TlsTo { name, all: TlsConnector::from(Arc::new(tls)), http1 })
 }
 
 fn provider() -> Arc<rustls::crypto::CryptoProvider> {

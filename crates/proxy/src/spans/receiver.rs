@@ -10,7 +10,7 @@ use super::protobuf::{Fields, Value};
 use crate::StartError;
 use crate::clock::Clock;
 use crate::config::{ConnectConfig, Protocol, SpansConfig, SpansProtocol};
-use crate::connect::Connector;
+use crate::connect::{Connector, Offer};
 use bytes::Bytes;
 use curtail_units::Duration;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
@@ -104,7 +104,8 @@ impl Receiver {
 
     async fn exchange_on_new(&mut self, body: Bytes) -> Result<Verdict, String> {
         self.sender = None;
-        let connected = self.connector.connect(&self.clock).await.map_err(|e| e.to_string())?;
+        let connected =
+            self.connector.connect(&self.clock, Offer::All).await.map_err(|e| e.to_string())?;
         let io = TokioIo::new(connected.stream);
         let sender = match self.protocol {
             SpansProtocol::Http => {
