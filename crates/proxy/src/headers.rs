@@ -59,13 +59,21 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
 }
 
 /// The protocol that a request asks to change to, if its connection says so.
+///
+/// HTTP/2 in clear text is not one: a replica that agreed would be spoken to past every route and limit, and
+/// clients do well without (RFC 9113, section 3.1, has withdrawn it).
 pub(crate) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     let asks = headers.get_all(CONNECTION).iter().any(|value| {
         value.to_str().is_ok_and(|value| {
             value.split(',').any(|name| name.trim().eq_ignore_ascii_case("upgrade"))
         })
     });
-    headers.get(UPGRADE).filter(|_| asks).cloned()
+    let is_http2 = |protocol: &HeaderValue| {
+        protocol.to_str().map_or(true, |protocol| {
+            protocol.split(',').any(|name| name.trim().to_ascii_lowercase().starts_with("h2"))
+        })
+    };
+    headers.get(UPGRADE).filter(|protocol| asks && !is_http2(protocol)).cloned()
 }
 
 /// Puts back what a change of protocol needs on this connection.
@@ -78,16 +86,15 @@ pub(crate) fn ask_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
 pub(crate) fn add_forwarded(headers: &mut HeaderMap, client: &HeaderValue, tls: bool) {
     let proto = HeaderValue::from_static(if tls { "https" } else { "http" });
     headers.entry(FORWARDED_PROTO).or_insert(proto);
-    match headers.get(FORWARDED_FOR) {
-        None => {
-            headers.insert(FORWARDED_FOR, client.clone());
-        }
-        Some(before) => {
-            let all = [before.as_bytes(), b", ", client.as_bytes()].concat();
-            if let Ok(value) = HeaderValue::from_bytes(&all) {
-                headers.insert(FORWARDED_FOR, value);
-            }
-        }
+    if !headers.contains_key(FORWARDED_FOR) {
+        headers.insert(FORWARDED_FOR, client.clone());
+        return;
+    }
+    // Each proxy on the way may have added a line of its own.
+    let before = headers.get_all(FORWARDED_FOR).iter().chain([client]);
+    let all = before.map(HeaderValue::as_bytes).collect::<Vec<_>>().join(&b", "[..]);
+    if let Ok(value) = HeaderValue::from_bytes(&all) {
+        headers.insert(FORWARDED_FOR, value);
     }
 }
 
@@ -166,6 +173,9 @@ mod tests {
         assert_eq!(upgrade(&map(&[("upgrade", "websocket")])), None);
         let asked = map(&[("upgrade", "websocket"), ("connection", "keep-alive, Upgrade")]);
         assert_eq!(upgrade(&asked), Some(HeaderValue::from_static("websocket")));
+        for http2 in ["h2c", "H2C", "websocket, h2c"] {
+            assert_eq!(upgrade(&map(&[("upgrade", http2), ("connection", "upgrade")])), None);
+        }
     }
 
     #[test]
@@ -181,10 +191,16 @@ mod tests {
 
     #[test]
     fn the_client_is_appended_to_those_before_it() {
-        let mut headers = map(&[("x-forwarded-for", "10.0.0.1"), ("x-forwarded-proto", "https")]);
-        add_forwarded(&mut headers, &HeaderValue::from_static("10.0.0.2"), false);
-        let want =
-            map(&[("x-forwarded-for", "10.0.0.1, 10.0.0.2"), ("x-forwarded-proto", "https")]);
+        let mut headers = map(&[
+            ("x-forwarded-for", "10.0.0.1"),
+            ("x-forwarded-for", "10.0.0.2, 10.0.0.3"),
+            ("x-forwarded-proto", "https"),
+        ]);
+        add_forwarded(&mut headers, &HeaderValue::from_static("10.0.0.4"), false);
+        let want = map(&[
+            ("x-forwarded-for", "10.0.0.1, 10.0.0.2, 10.0.0.3, 10.0.0.4"),
+            ("x-forwarded-proto", "https"),
+        ]);
         assert_eq!(headers, want);
     }
 }

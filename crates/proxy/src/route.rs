@@ -34,6 +34,8 @@ impl Routes {
             Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
             Some(_) | None => host,
         });
+        // `OPTIONS *` asks about the server as a whole (RFC 9110, section 9.3.7).
+        let path = if path == "*" { "/" } else { path };
         self.routes.iter().find(|route| {
             path.starts_with(&*route.path_prefix)
                 && route
