@@ -10,7 +10,7 @@ use hyper::body::Incoming;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use tokio::time::Sleep;
 
 /// How a client failed to send its body.
@@ -63,8 +63,40 @@ struct ReplayState {
     readers: u8,
     pause_max: std::time::Duration,
     pause: Option<Pin<Box<Sleep>>>,
-    /// Readers that wait for the client.
-    waiting: Vec<Waker>,
+    waiting: Arc<Waiting>,
+}
+
+/// The readers that wait for the client.
+///
+/// All of them are woken when it has sent something. Else the last to ask would be the only one to hear of
+/// it, and it may have been cancelled, or wait for a replica that does not read: the others would wait on.
+#[derive(Debug, Default)]
+struct Waiting(Mutex<Vec<Waker>>);
+
+impl Waiting {
+    fn add(&self, waker: &Waker) {
+        let mut waiting = self.lock();
+        if !waiting.iter().any(|known| known.will_wake(waker)) {
+            waiting.push(waker.clone());
+        }
+    }
+
+    /// Wakes all but the one who knows already.
+    fn wake_others(&self, knows: &Waker) {
+        let waiting = std::mem::take(&mut *self.lock());
+        waiting.into_iter().filter(|waker| !waker.will_wake(knows)).for_each(Waker::wake);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Waker>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wake for Waiting {
+    fn wake(self: Arc<Self>) {
+        let waiting = std::mem::take(&mut *self.lock());
+        waiting.into_iter().for_each(Waker::wake);
+    }
 }
 
 impl Replay {
@@ -86,7 +118,7 @@ impl Replay {
                 readers: 0,
                 pause_max,
                 pause: None,
-                waiting: Vec::new(),
+                waiting: Arc::default(),
             }),
         })
     }
@@ -120,12 +152,15 @@ impl ReplayState {
         cx: &mut Context<'_>,
         reader: u8,
     ) -> Poll<Option<Result<Bytes, ClientFault>>> {
-        let frame = match Pin::new(&mut self.source).poll_frame(cx) {
-            Poll::Pending => return self.poll_pause(cx),
+        // Before the source is asked: it may have something to tell while we put ourselves down.
+        self.waiting.add(cx.waker());
+        let all = Waker::from(Arc::clone(&self.waiting));
+        let frame = match Pin::new(&mut self.source).poll_frame(&mut Context::from_waker(&all)) {
+            Poll::Pending => return self.poll_pause(&mut Context::from_waker(&all)),
             Poll::Ready(frame) => frame,
         };
         self.pause = None;
-        self.waiting.drain(..).for_each(Waker::wake);
+        self.waiting.wake_others(cx.waker());
         let frame = match frame {
             None => {
                 self.ended = true;
@@ -163,9 +198,6 @@ impl ReplayState {
         if pause.as_mut().poll(cx).is_ready() {
             self.fault = Some(ClientFault::Slow);
             return Poll::Ready(Some(Err(ClientFault::Slow)));
-        }
-        if !self.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-            self.waiting.push(cx.waker().clone());
         }
         Poll::Pending
     }
