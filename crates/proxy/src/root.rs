@@ -92,7 +92,7 @@ pub(crate) async fn exchange(
 ) -> Result<Answer, (NoAnswer, Box<Trail>)> {
     let mut effects = Effects::with_capacity(4);
     let (driver, now) = Driver::arrive(upstream, outgoing.request, &mut effects);
-    let mut exchange = Exchange {
+    let mut exchange = InProgress(Some(Exchange {
         worker: Arc::clone(worker),
         outgoing,
         driver,
@@ -102,16 +102,34 @@ pub(crate) async fn exchange(
         timer: Timer::new(&worker.timers),
         straight: None,
         replay_lost: false,
-    };
-    let mut ended = exchange.carry_out(now, &mut effects);
+    }));
+    let mut ended = exchange.get().carry_out(now, &mut effects);
     let ended = std::future::poll_fn(|cx| match ended.take() {
         Some(ended) => Poll::Ready(ended),
-        None => exchange.poll(cx),
+        None => exchange.get().poll(cx),
     })
     .await;
+    let exchange = exchange.0.take().expect("nobody else takes it");
     match ended {
         Ok((attempt, held)) => Ok(Answer::new(exchange.driver, exchange.trail, attempt, held)),
         Err(no_answer) => Err((no_answer, exchange.trail)),
+    }
+}
+
+/// An exchange whose client may go away at any moment; then this is dropped in the middle of it.
+struct InProgress(Option<Exchange>);
+
+impl InProgress {
+    fn get(&mut self) -> &mut Exchange {
+        self.0.as_mut().expect("taken only at its end")
+    }
+}
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        if let Some(exchange) = self.0.take() {
+            exchange.abandoned();
+        }
     }
 }
 
@@ -131,6 +149,8 @@ impl Exchange {
                 },
             };
             if let Some(fault) = self.outgoing.body.as_ref().and_then(|body| body.fault()) {
+                // There is somebody to answer still, but nothing to send on.
+                self.tell(Event::Abandoned);
                 return Poll::Ready(Err(NoAnswer::Client(fault)));
             }
             if let Some(ended) = self.tell(event) {
@@ -160,6 +180,20 @@ impl Exchange {
             Ok(held) => Ok((AttemptId(0), held)),
             Err(error) => failed(error.failure()),
         })
+    }
+
+    /// The client has gone before it was answered: that counts, and is worth its spans, for those who go
+    /// away are often those who have waited longest.
+    fn abandoned(mut self) {
+        self.tell(Event::Abandoned);
+        let upstream = &self.driver.upstream;
+        let (now, reason) = (upstream.clock.now(), Reason::ClientGone);
+        let (status, error) = (None, Some(reason.name()));
+        self.trail.end = Some(RequestEnd { at: now, status, error, reason: Some(reason) });
+        upstream.metrics.ended(status, now.since(self.trail.started));
+        if let Some(sink) = &self.worker.shared.lasting.spans {
+            sink.record(&self.trail, &upstream.clock);
+        }
     }
 
     /// Hands an event to the machine and carries out what follows.
