@@ -58,7 +58,6 @@ pub fn run(args: &ProxyArgs) -> u8 {
         Err(code) => return code,
     };
     let seed = args.seed.unwrap_or_else(|| crate::trace_context::entropy_rng().next_u64());
-    let drain = config.limits.drain;
     let options = Options { journal: args.journal.clone(), seed };
     let running = match crate::start(config, &options) {
         Ok(running) => running,
@@ -78,8 +77,9 @@ pub fn run(args: &ProxyArgs) -> u8 {
         tracing::error!(%error, "signals cannot be received");
         return EXIT_ENVIRONMENT;
     }
-    tracing::info!(%drain, "stopping: no new connections, requests in progress may end");
-    running.stop(drain.into());
+    let drain = running.drain();
+    tracing::info!(?drain, "stopping: no new connections, requests in progress may end");
+    running.stop(drain);
     tracing::info!("stopped");
     0
 }

@@ -24,6 +24,7 @@ mod leaf;
 mod listen;
 mod metrics;
 mod pool;
+mod preface;
 mod probe;
 mod request;
 mod root;

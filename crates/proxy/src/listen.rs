@@ -5,14 +5,14 @@
 //!
 //! **Limits**: `connections_max` for each listener; what comes beyond waits in the kernel's queue.
 //!
-//! **HTTP/2 in clear text** is known by its preface (RFC 9113, section 3.4), whose first three bytes no
-//! HTTP/1.1 request has.
+//! **HTTP/2 in clear text** is known by its preface ([`crate::preface`]).
 
 use crate::StartError;
 use crate::answer::AnswerBody;
 use crate::config::Limits;
 use crate::leaf::Leaf;
 use crate::metrics::ListenerMetrics;
+use crate::preface;
 use crate::request::{Client, answer};
 use crate::worker::{ConnectionCount, Shared, Worker};
 use http::{HeaderValue, Request, Response};
@@ -24,8 +24,8 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -47,6 +47,10 @@ const CLIENT_RESETS_MAX: usize = 200;
 /// The same between roots and leaves, where resets are how hedges are cancelled.
 const ROOT_RESETS_MAX: usize = 10_000;
 
+/// A connection on which nothing was asked when the proxy is told to stop has this long for a request that
+/// may be on its way.
+const LAST_MOMENT: std::time::Duration = std::time::Duration::from_millis(100);
+
 /// Flow control towards clients.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
@@ -57,7 +61,7 @@ pub(crate) struct Listener {
     pub(crate) name: String,
     pub(crate) tls: Option<TlsAcceptor>,
     pub(crate) leaf: Option<Arc<Leaf>>,
-    pub(crate) limits: Limits,
+    pub(crate) connections_max: usize,
     pub(crate) metrics: Arc<ListenerMetrics>,
 }
 
@@ -98,7 +102,7 @@ pub(crate) async fn accept(
     workers: Vec<Handover>,
 ) {
     let mut draining = workers[0].worker.shared.draining.subscribe();
-    let room = Arc::new(Semaphore::new(listener.limits.connections_max));
+    let room = Arc::new(Semaphore::new(listener.connections_max));
     let socket = match TcpListener::from_std(socket) {
         Ok(socket) => socket,
         Err(error) => {
@@ -153,7 +157,7 @@ async fn hand_over(
     }
 }
 
-/// Serves one connection to its end.
+/// Serves one connection to its end, whatever it speaks in the end.
 pub(crate) async fn serve(worker: Arc<Worker>, handed: Handed) {
     let Handed { stream, peer, listener, permit } = handed;
     let _counted = (ConnectionCount::new(&worker, &listener.metrics), permit);
@@ -162,71 +166,106 @@ pub(crate) async fn serve(worker: Arc<Worker>, handed: Handed) {
         tls: listener.tls.is_some(),
         leaf: listener.leaf.clone(),
         metrics: Arc::clone(&listener.metrics),
+        tunnel: Mutex::default(),
     });
     let Ok(stream) = TcpStream::from_std(stream) else { return };
-    // Until the first request is under way, the client is held to the time of a header.
-    let patience = std::time::Duration::from(listener.limits.header_timeout);
+    // A reload is for the connections that come after it.
+    let limits = worker.shared.site.load().config.limits.clone();
+    let speaking = Speaking { worker: Arc::clone(&worker), client: Arc::clone(&client), limits };
     match &listener.tls {
-        None => {
-            let preface = tokio::time::timeout(patience, speaks_http2(&stream)).await;
-            let Ok(Ok(is_http2)) = preface else { return };
-            serve_http(worker, client, &listener, stream, is_http2).await;
-        }
-        Some(acceptor) => match tokio::time::timeout(patience, acceptor.accept(stream)).await {
-            Ok(Ok(stream)) => {
-                let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-                serve_http(worker, client, &listener, stream, is_http2).await;
-            }
-            Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),
-            Err(_) => tracing::debug!(%peer, "TLS handshake took too long"),
+        None => match speaking.in_time(preface::begin(stream)).await {
+            Some(Ok((stream, is_http2))) => speaking.serve(stream, is_http2).await,
+            Some(Err(error)) => tracing::debug!(%peer, %error, "connection broke at its beginning"),
+            None => tracing::debug!(%peer, "nothing was asked in time"),
         },
+        Some(acceptor) => match speaking.in_time(acceptor.accept(stream)).await {
+            Some(Ok(stream)) => {
+                let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                speaking.serve(stream, is_http2).await;
+            }
+            Some(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),
+            None => tracing::debug!(%peer, "TLS handshake took too long"),
+        },
+    }
+    let tunnel = client.tunnel.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(tunnel) = tunnel {
+        // A tunnel that panicked has said so, and is over.
+        tunnel.await.ok();
     }
 }
 
-/// Whether the first bytes are those of the HTTP/2 preface.
-async fn speaks_http2(stream: &TcpStream) -> std::io::Result<bool> {
-    let mut first = [0; 3];
-    Ok(stream.peek(&mut first).await? == first.len() && &first == b"PRI")
-}
-
-async fn serve_http<S>(
+/// HTTP with one client.
+struct Speaking {
     worker: Arc<Worker>,
     client: Arc<Client>,
-    listener: &Listener,
-    stream: S,
-    is_http2: bool,
-) where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let limits = &listener.limits;
-    let drain = Drain::new(&worker.shared);
-    let resets = if client.leaf.is_some() { ROOT_RESETS_MAX } else { CLIENT_RESETS_MAX };
-    let service = service_fn(move |request: Request<Incoming>| {
-        let response = answer(Arc::clone(&worker), Arc::clone(&client), request);
-        async move { Ok::<Response<AnswerBody>, Infallible>(response.await) }
-    });
-    let io = TokioIo::new(stream);
-    let headers_bytes = limits.headers.as_len();
-    if is_http2 {
-        let connection = http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .max_header_list_size(u32::try_from(headers_bytes).unwrap_or(u32::MAX))
-            .max_concurrent_streams(STREAMS_MAX)
-            .max_pending_accept_reset_streams(resets)
-            .initial_stream_window_size(STREAM_WINDOW_BYTES)
-            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-            .serve_connection(io, service);
-        let connection = pin!(connection);
-        until_drained(connection, drain, |c| c.graceful_shutdown()).await;
-    } else {
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(std::time::Duration::from(limits.header_timeout))
-            .max_buf_size(headers_bytes)
-            .serve_connection(io, service)
-            .with_upgrades();
-        let connection = pin!(connection);
-        until_drained(connection, drain, |c| c.graceful_shutdown()).await;
+    limits: Limits,
+}
+
+impl Speaking {
+    /// What comes before the first request has the time of a header; hardly any when the proxy stops.
+    async fn in_time<T>(&self, beginning: impl Future<Output = T>) -> Option<T> {
+        let mut draining = self.worker.shared.draining.subscribe();
+        let stopped = async {
+            drop(draining.wait_for(|draining| *draining).await);
+            tokio::time::sleep(LAST_MOMENT).await;
+        };
+        let patience = std::time::Duration::from(self.limits.header_timeout);
+        tokio::select! {
+            biased;
+            begun = tokio::time::timeout(patience, beginning) => begun.ok(),
+            () = stopped => None,
+        }
+    }
+
+    async fn serve<S>(self, stream: S, is_http2: bool)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Self { worker, client, limits } = self;
+        let drain = Drain::new(&worker.shared);
+        let resets = if client.leaf.is_some() { ROOT_RESETS_MAX } else { CLIENT_RESETS_MAX };
+        let has_asked = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&has_asked);
+        let service = service_fn(move |request: Request<Incoming>| {
+            asked.store(true, Ordering::Relaxed);
+            let response = answer(Arc::clone(&worker), Arc::clone(&client), request);
+            async move { Ok::<Response<AnswerBody>, Infallible>(response.await) }
+        });
+        let io = TokioIo::new(stream);
+        let headers_bytes = limits.headers.as_len();
+        let patience = std::time::Duration::from(limits.header_timeout);
+        if is_http2 {
+            let connection = http2::Builder::new(TokioExecutor::new())
+                .timer(TokioTimer::new())
+                .max_header_list_size(u32::try_from(headers_bytes).unwrap_or(u32::MAX))
+                .max_concurrent_streams(STREAMS_MAX)
+                .max_pending_accept_reset_streams(resets)
+                .initial_stream_window_size(STREAM_WINDOW_BYTES)
+                .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+                .serve_connection(io, service);
+            let connection = pin!(connection);
+            // hyper has no such limit over HTTP/2: a client that never asks would stay for ever.
+            let never_asked = async {
+                tokio::time::sleep(patience).await;
+                if has_asked.load(Ordering::Relaxed) {
+                    std::future::pending::<()>().await;
+                }
+            };
+            tokio::select! {
+                biased;
+                () = until_drained(connection, drain, |c| c.graceful_shutdown()) => {}
+                () = never_asked => tracing::debug!("nothing was asked in time over HTTP/2"),
+            }
+        } else {
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(patience)
+                .max_buf_size(headers_bytes)
+                .serve_connection(io, service)
+                .with_upgrades();
+            let connection = pin!(connection);
+            until_drained(connection, drain, |c| c.graceful_shutdown()).await;
+        }
     }
 }
 

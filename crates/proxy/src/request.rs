@@ -12,11 +12,15 @@ use crate::worker::Worker;
 use crate::{headers, probe};
 use bytes::Bytes;
 use curtail_policy::{Class, Failure, TieId, Unanswered};
-use http::{HeaderValue, Method, Request, Response, StatusCode, request};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header, request};
 use hyper::body::{Body, Incoming};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::task::JoinHandle;
+
+/// What leaves answer by themselves.
+const LEAF_PATHS: &str = "/.curtail/";
 
 /// What is known of the connection that a request came on.
 #[derive(Debug)]
@@ -27,6 +31,8 @@ pub(crate) struct Client {
     /// The leaf that listens there; [`None`] on a listener of the root.
     pub(crate) leaf: Option<Arc<Leaf>>,
     pub(crate) metrics: Arc<ListenerMetrics>,
+    /// What carries the bytes of a connection that has changed its protocol.
+    pub(crate) tunnel: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// Answers a request; an error of ours is an answer too.
@@ -46,8 +52,8 @@ pub(crate) async fn answer(
         .map(|protocol| (protocol, hyper::upgrade::on(&mut request)));
     let (parts, body) = request.into_parts();
     let mut trail = Box::new(Trail::new(context, started, &parts, client.tls));
-    if parts.method == Method::CONNECT {
-        return refuse(&worker, *trail, StatusCode::NOT_IMPLEMENTED, "connect_unsupported");
+    if let Some((status, error)) = unacceptable(&parts) {
+        return refuse(&worker, *trail, status, error);
     }
     let Some((upstream, idempotent)) = destination(&site, &client, &parts, &mut trail) else {
         client.metrics.unrouted();
@@ -66,12 +72,36 @@ pub(crate) async fn answer(
     let outgoing = outgoing(&site, &client, (parts, body), (class, idempotent), protocol);
     let body = outgoing.body.clone();
     match root::exchange(&worker, Arc::clone(&upstream), outgoing, trail).await {
-        Ok(answer) => give(&worker, answer, place, upgraded),
+        Ok(answer) => give(&worker, &client, answer, (place, upgraded)),
         Err((no_answer, trail)) => {
             drop((place, body));
             no_answer_response(&worker, &upstream, no_answer, *trail)
         }
     }
+}
+
+/// Why a request that hyper could read goes nowhere all the same: what it says could be read in two ways, by
+/// us and by a server behind us, and then one of us is deceived.
+fn unacceptable(parts: &request::Parts) -> Option<(StatusCode, &'static str)> {
+    if parts.method == Method::CONNECT {
+        return Some((StatusCode::NOT_IMPLEMENTED, "connect_unsupported"));
+    }
+    if parts.version == Version::HTTP_2 {
+        return None;
+    }
+    // RFC 9112, section 3.2.
+    let hosts = parts.headers.get_all(header::HOST).iter().count();
+    if hosts > 1 || (hosts == 0 && parts.version == Version::HTTP_11) {
+        return Some((StatusCode::BAD_REQUEST, "bad_host"));
+    }
+    // RFC 9112, section 6.1: a coding that is not understood cannot be passed on under its own name.
+    let mut codings = parts.headers.get_all(header::TRANSFER_ENCODING).iter();
+    let coded =
+        codings.next().is_some_and(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"chunked"));
+    if coded || codings.next().is_some() {
+        return Some((StatusCode::NOT_IMPLEMENTED, "bad_transfer_encoding"));
+    }
+    None
 }
 
 /// The upstream of a request, and whether its route declares it idempotent.
@@ -86,6 +116,10 @@ fn destination(
     let (route, upstream, idempotent) = match &client.leaf {
         Some(leaf) => ("/".into(), Arc::clone(&leaf.server), false),
         None => {
+            // What roots and leaves say to each other is nobody else's business.
+            if parts.uri.path().starts_with(LEAF_PATHS) {
+                return None;
+            }
             let route = site.routes.find(trail.asked.host(), parts.uri.path())?;
             (Arc::clone(&route.path_prefix), Arc::clone(&route.upstream), route.idempotent)
         }
@@ -110,9 +144,9 @@ fn outgoing(
     let repeatable = (is_read || idempotent) && upgrade.is_none();
     let mut head = root::outgoing_head(parts);
     headers::add_forwarded(&mut head.headers, &client.address, client.tls);
-    if client.leaf.is_some() {
-        head.headers.remove(headers::TIE);
-    }
+    // A tie is a word between one root and its leaves. A client's would have a leaf send messages to
+    // whomever it names.
+    head.headers.remove(headers::TIE);
     Outgoing {
         head: Arc::new(head),
         body,
@@ -126,25 +160,31 @@ fn outgoing(
 /// Passes the answer on to the client.
 fn give(
     worker: &Worker,
+    client: &Client,
     answer: Answer,
-    place: Option<Place>,
-    upgraded: Option<OnUpgrade>,
+    (place, upgraded): (Option<Place>, Option<OnUpgrade>),
 ) -> Response<AnswerBody> {
     let Answer { held, mut ending } = answer;
     ending.spans_to(worker.shared.lasting.spans.clone());
     let mut head = held.head;
+    if client.leaf.is_none() {
+        // What our leaves tell us is not for clients: another root would take it for its own leaf's word.
+        head.headers.remove(headers::LEAF);
+    }
     if head.status == StatusCode::SWITCHING_PROTOCOLS {
         let protocol = headers::upgrade(&head.headers);
         headers::remove_hop_by_hop(&mut head.headers);
-        if let (Some(protocol), Some(client)) = (protocol, upgraded) {
+        if let (Some(protocol), Some(upgraded)) = (protocol, upgraded) {
             headers::ask_upgrade(&mut head.headers, protocol);
             let mut response = Response::from_parts(head, AnswerBody::Whole(Bytes::new()));
             if let HeldBody::Open(body) = held.body
                 && let Some(replica) = body.into_upgrade()
             {
-                tokio::spawn(tunnel(client, replica, ending, place));
+                let tunnel = tokio::spawn(tunnel(upgraded, replica, ending, place));
+                let mut carried = client.tunnel.lock().unwrap_or_else(PoisonError::into_inner);
+                *carried = Some(tunnel);
             }
-            response.headers_mut().remove(http::header::CONTENT_LENGTH);
+            response.headers_mut().remove(header::CONTENT_LENGTH);
             return response;
         }
     }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{Barrier, mpsc};
 
 /// Spans that are left over when the proxy stops may take this long to be sent.
 const FLUSH: Duration = Duration::from_secs(2);
@@ -132,7 +132,7 @@ fn open_listeners(
             name: name.clone(),
             tls,
             leaf,
-            limits: site.config.limits.clone(),
+            connections_max: site.config.limits.connections_max,
             metrics: Arc::clone(metrics),
         };
         Ok((listen::bind(name, address)?, listener))
@@ -153,6 +153,12 @@ impl Running {
         self.admin
     }
 
+    /// How long requests in progress are given when the proxy is told to stop.
+    #[must_use]
+    pub fn drain(&self) -> Duration {
+        self.shared.site.load().config.limits.drain.into()
+    }
+
     /// Takes a new configuration, whole or not at all.
     ///
     /// # Errors
@@ -166,6 +172,10 @@ impl Running {
             ("leaves", config.leaves != lasting.leaves),
             ("admin", config.admin != lasting.admin),
             ("spans", config.spans != lasting.spans),
+            (
+                "limits.connections_max",
+                config.limits.connections_max != lasting.limits.connections_max,
+            ),
         ];
         if let Some((key, _)) = changed.into_iter().find(|(_, changed)| *changed) {
             return Err(ReloadError::NeedsRestart { key });
@@ -219,16 +229,17 @@ impl Running {
             handovers.push(Handover { worker, sender });
             receivers.push(receiver);
         }
+        let drained = Arc::new(Barrier::new(count));
         let mut first = Some((sockets, admin_socket, handovers.clone()));
         for (index, handed) in receivers.into_iter().enumerate() {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let worker = Arc::clone(&handovers[index].worker);
             let mut stop = self.stop.subscribe();
-            let first = first.take();
+            let (first, drained) = (first.take(), Arc::clone(&drained));
             let thread =
                 std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
                     runtime.block_on(async {
-                        let work = run(worker, handed, first);
+                        let work = run(worker, handed, first, drained);
                         tokio::select! {
                             () = work => {}
                             _ = stop.wait_for(|stop| *stop) => {}
@@ -278,6 +289,7 @@ async fn run(
     worker: Arc<Worker>,
     mut handed: mpsc::Receiver<listen::Handed>,
     front: Option<Front>,
+    drained: Arc<Barrier>,
 ) {
     let timers = Arc::clone(&worker.timers);
     let clock = worker.shared.lasting.clock;
@@ -294,11 +306,10 @@ async fn run(
         tokio::spawn(wake_upstreams(Arc::clone(&worker)));
     }
     let mut connections = tokio::task::JoinSet::new();
-    let mut draining = worker.shared.draining.subscribe();
     loop {
         tokio::select! {
             biased;
-            _ = draining.wait_for(|draining| *draining) => break,
+            // Nothing more comes when the listeners have ended; what was accepted is served.
             Some(handed) = handed.recv() => {
                 connections.spawn(listen::serve(Arc::clone(&worker), handed));
             }
@@ -306,11 +317,8 @@ async fn run(
             else => break,
         }
     }
-    // What was handed over before the end is still served.
-    while let Ok(handed) = handed.try_recv() {
-        connections.spawn(listen::serve(Arc::clone(&worker), handed));
-    }
-    while connections.join_next().await.is_some() {}
+    // The first worker has the admin port, which tells about the others to the end.
+    drained.wait().await;
 }
 
 /// Closes what is unused for too long, and wakes the leaves.
