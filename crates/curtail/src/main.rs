@@ -14,9 +14,6 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Finds, explains, predicts and cuts the latency tail of services.
 #[derive(Debug, Parser)]
 #[command(name = "curtail", version, arg_required_else_help = true)]

@@ -5,9 +5,6 @@ use curtail_proxy::cli::{ProxyArgs, run};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// A proxy that cuts the latency tail of HTTP services.
 #[derive(Parser)]
 #[command(name = "curtail-proxy", version)]
