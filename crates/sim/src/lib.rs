@@ -7,7 +7,7 @@
 //!
 //! | to | look at |
 //! |---|---|
-//! | describe what is simulated | [`Scenario`], [`Model`], [`Distribution`], [`fault`] |
+//! | describe what is simulated | [`Scenario`], [`Model`], [`Distribution`], [`mod@fault`] |
 //! | run it | [`run`], which gives a [`Report`] |
 //! | replay a journal | [`replay`] |
 //!
@@ -21,6 +21,7 @@ pub mod fault;
 mod model;
 mod network;
 mod queue;
+mod replay;
 mod report;
 mod run;
 mod scenario;
@@ -33,6 +34,7 @@ mod world;
 pub use batches::{Batches, Estimate};
 pub use distribution::{Distribution, Part, Point};
 pub use model::{Arrivals, Cancelled, Cores, Model, Process, Rate};
+pub use replay::{Difference, End, Replayed, Unreadable, replay};
 pub use report::{ArmReport, Report};
 pub use run::{Progress, run};
 pub use scenario::{Arm, Scenario, Variant};

@@ -17,6 +17,8 @@ pub struct Progress<'s> {
     pub runs: usize,
     /// Requests of this run that have ended.
     pub requests: u64,
+    /// The most that it can have.
+    pub requests_max: u64,
     /// Events of all runs so far.
     pub events: u64,
 }
@@ -38,6 +40,7 @@ pub fn run(scenario: &Scenario, seed: u64, mut watch: impl FnMut(Progress<'_>)) 
                     runs_done: report.arms.len(),
                     runs,
                     requests: world.tally().requests,
+                    requests_max: scenario.stop.requests_max,
                     events: report.events + world.events(),
                 });
             }

@@ -57,12 +57,13 @@ pub struct Arm {
 }
 
 impl Scenario {
-    /// The scenario that `text` describes; `file` is what its mistakes are said to be in.
+    /// The scenario that `text` describes, `sets` (`key=value`) in the place of what it says; `file` is what
+    /// its mistakes are said to be in.
     ///
     /// # Errors
-    /// All mistakes of the text.
-    pub fn read(file: &str, text: &str) -> Result<Self, Mistakes> {
-        curtail_config::read(file, text, scenario)
+    /// All mistakes of the text and the sets.
+    pub fn read(file: &str, text: &str, sets: &[String]) -> Result<Self, Mistakes> {
+        curtail_config::read_with_sets(file, text, sets, scenario)
     }
 
     /// Every key that a scenario may have.

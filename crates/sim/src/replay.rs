@@ -1,0 +1,360 @@
+//! Replaying a journal: the proxy held to the simulator's own machines, byte for byte.
+//!
+//! **Decides** whether fresh machines, told what a journal says that others were told, decide what it says
+//! that those decided. Each entry is made again from the machine's answer and compared with its line, so
+//! events, effects, reasons and their numbers all count.
+//! **Inputs**: the lines of a journal, as `curtail_policy::journal` describes them.
+//! **Limits**: lines of at most [`LINE_BYTES_MAX`], [`MACHINES_MAX`] machines, [`CALLS_MAX`] requests at a
+//! time; a replay ends at the first difference, for whatever follows follows from it.
+//! **Hurts when** somebody asked a machine something between two events, and asking changed it: the
+//! journal does not know of it.
+
+use curtail_policy::journal::{Entry, SCHEMA};
+use curtail_policy::{Call, Leaf, REPLICAS_MAX, Upstream, UpstreamEvent};
+use serde::Serialize;
+use serde::de::IgnoredAny;
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, Read as _};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+#[cfg(test)]
+mod tests;
+
+/// A longer line is not of a journal.
+const LINE_BYTES_MAX: u64 = 1 << 20;
+
+/// Machines of one journal.
+const MACHINES_MAX: usize = 100_000;
+
+/// Requests that are not over at the same time.
+const CALLS_MAX: usize = 1_000_000;
+
+/// What came of a replay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replayed {
+    /// Requests that were replayed.
+    pub requests: u64,
+    /// Events that were told to machines.
+    pub events: u64,
+    /// Effects that were the same.
+    pub effects: u64,
+    /// How it ended.
+    pub end: End,
+}
+
+/// How a replay ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// With the journal: all effects were the same.
+    Complete,
+    /// Where the writer of the journal could not keep up; up to there all effects were the same.
+    Cut {
+        /// How many entries are missing.
+        lost: u64,
+    },
+    /// At the first difference.
+    Different(Box<Difference>),
+}
+
+/// An entry that a fresh machine does not agree with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The line of the journal, from 1.
+    pub line: u64,
+    /// The name of the machine.
+    pub machine: String,
+    /// What the machine was told: the entry up to its effects.
+    pub event: String,
+    /// The effects in the journal.
+    pub expected: String,
+    /// The effects of the fresh machine.
+    pub got: String,
+}
+
+/// Why a journal cannot be replayed.
+#[derive(Debug)]
+pub enum Unreadable {
+    /// It could not be read.
+    Io(io::Error),
+    /// A line is not what a journal has there.
+    Line {
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong, and what was expected.
+        text: String,
+    },
+}
+
+impl std::fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Io(_) => f.write_str("the journal cannot be read"),
+            Self::Line { line, text } => write!(f, "line {line} is not of a journal: {text}"),
+        }
+    }
+}
+
+impl std::error::Error for Unreadable {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            Self::Line { .. } => None,
+        }
+    }
+}
+
+/// Replays a journal.
+///
+/// # Errors
+/// When it cannot be read, or is no journal.
+pub fn replay(journal: impl BufRead) -> Result<Replayed, Unreadable> {
+    let mut replay = Replay::default();
+    let mut lines = Lines { journal, line: 0, text: String::new() };
+    replay.begin(&mut lines)?;
+    while lines.advance()? {
+        if let Some(end) = replay.entry(&lines)? {
+            return Ok(replay.ended(end));
+        }
+    }
+    Ok(replay.ended(End::Complete))
+}
+
+/// The lines of a journal, one at a time.
+struct Lines<R> {
+    journal: R,
+    line: u64,
+    text: String,
+}
+
+impl<R: BufRead> Lines<R> {
+    /// Goes on to the next line; false at the end.
+    fn advance(&mut self) -> Result<bool, Unreadable> {
+        self.text.clear();
+        self.line += 1;
+        let mut bounded = self.journal.by_ref().take(LINE_BYTES_MAX + 1);
+        let read = bounded.read_line(&mut self.text).map_err(Unreadable::Io)?;
+        if read as u64 > LINE_BYTES_MAX {
+            return Err(self.wrong(format!("expected at most {LINE_BYTES_MAX} bytes")));
+        }
+        if self.text.ends_with('\n') {
+            self.text.pop();
+        }
+        Ok(read > 0)
+    }
+
+    fn parse(&self) -> Result<Entry<IgnoredAny>, Unreadable> {
+        serde_json::from_str(&self.text).map_err(|error| self.wrong(error.to_string()))
+    }
+
+    fn wrong(&self, text: impl Into<String>) -> Unreadable {
+        Unreadable::Line { line: self.line, text: text.into() }
+    }
+}
+
+/// A root's machine and its requests that are not over.
+struct Root {
+    name: String,
+    replicas: u16,
+    upstream: Upstream,
+    calls: BTreeMap<u64, Call>,
+    /// The highest number of a request so far: one that is not among `calls` any more is over.
+    last_call: u64,
+}
+
+#[derive(Default)]
+struct Replay {
+    roots: BTreeMap<u32, Root>,
+    leaves: BTreeMap<u32, (String, Leaf)>,
+    calls: usize,
+    requests: u64,
+    events: u64,
+    effects: u64,
+}
+
+impl Replay {
+    fn ended(self, end: End) -> Replayed {
+        let Self { requests, events, effects, .. } = self;
+        Replayed { requests, events, effects, end }
+    }
+
+    /// The first line says what it is.
+    fn begin<R: BufRead>(&mut self, lines: &mut Lines<R>) -> Result<(), Unreadable> {
+        if !lines.advance()? {
+            return Err(lines.wrong("the journal is empty"));
+        }
+        let Entry::Journal { schema } = lines.parse()? else {
+            return Err(lines.wrong("expected the schema first"));
+        };
+        if schema != SCHEMA {
+            return Err(lines.wrong(format!("its schema is {schema}: expected {SCHEMA}")));
+        }
+        Ok(())
+    }
+
+    /// Replays the entry of a line; `Some` is the end.
+    fn entry<R: BufRead>(&mut self, lines: &Lines<R>) -> Result<Option<End>, Unreadable> {
+        match lines.parse()? {
+            Entry::Journal { .. } => Err(lines.wrong("the schema is here a second time")),
+            Entry::Upstream { machine, name, config, replicas, rng } => {
+                if usize::from(replicas) > REPLICAS_MAX {
+                    return Err(lines.wrong(format!("expected at most {REPLICAS_MAX} replicas")));
+                }
+                self.check_new(lines, machine)?;
+                let upstream = Upstream::new(config, usize::from(replicas), &rng);
+                let root = Root { name, replicas, upstream, calls: BTreeMap::new(), last_call: 0 };
+                self.roots.insert(machine, root);
+                Ok(None)
+            }
+            Entry::Leaf { machine, name, config } => {
+                self.check_new(lines, machine)?;
+                self.leaves.insert(machine, (name, Leaf::new(config)));
+                Ok(None)
+            }
+            Entry::Request { machine, call, request } => {
+                if self.calls >= CALLS_MAX {
+                    let text = format!("expected at most {CALLS_MAX} requests at a time");
+                    return Err(lines.wrong(text));
+                }
+                let root = root(&mut self.roots, lines, machine)?;
+                if root.calls.insert(call, Call::new(request)).is_some() {
+                    return Err(lines.wrong(format!("request {call} is here a second time")));
+                }
+                root.last_call = root.last_call.max(call);
+                (self.calls, self.requests) = (self.calls + 1, self.requests + 1);
+                Ok(None)
+            }
+            entry @ Entry::Call { .. } => self.call_event(lines, &entry),
+            entry @ Entry::UpstreamEvent { .. } => self.upstream_event(lines, &entry),
+            entry @ Entry::LeafEvent { .. } => self.leaf_event(lines, &entry),
+            Entry::Cut { lost } => Ok(Some(End::Cut { lost })),
+        }
+    }
+
+    fn call_event<R: BufRead>(
+        &mut self,
+        lines: &Lines<R>,
+        entry: &Entry<IgnoredAny>,
+    ) -> Result<Option<End>, Unreadable> {
+        let &Entry::Call { machine, call: number, now, event, .. } = entry else { return Ok(None) };
+        let root = root(&mut self.roots, lines, machine)?;
+        let effects = if let Some(call) = root.calls.get_mut(&number) {
+            let effects = decided(|| {
+                call.handle(&mut root.upstream, now, event);
+                std::iter::from_fn(|| root.upstream.poll_effect()).collect()
+            });
+            if call.is_over() {
+                root.calls.remove(&number);
+                self.calls -= 1;
+            }
+            effects
+        } else if number <= root.last_call {
+            // News of a request that is over: it is past deciding anything.
+            Some(Vec::new())
+        } else {
+            return Err(lines.wrong(format!("request {number} is not known")));
+        };
+        let name = root.name.clone();
+        let entry = |effects| Entry::Call { machine, call: number, now, event, effects };
+        Ok(self.compare(lines, name, effects, entry))
+    }
+
+    fn upstream_event<R: BufRead>(
+        &mut self,
+        lines: &Lines<R>,
+        entry: &Entry<IgnoredAny>,
+    ) -> Result<Option<End>, Unreadable> {
+        let &Entry::UpstreamEvent { machine, now, event, .. } = entry else { return Ok(None) };
+        let root = root(&mut self.roots, lines, machine)?;
+        if let UpstreamEvent::ProbeAnswered { replica, .. }
+        | UpstreamEvent::ProbeTimedOut { replica }
+        | UpstreamEvent::ProbeUnknown { replica } = event
+            && replica.0 >= root.replicas
+        {
+            let text = format!("replica {} of {}", replica.0, root.replicas);
+            return Err(lines.wrong(format!("{text}: expected one that exists")));
+        }
+        let effects = decided(|| {
+            root.upstream.handle(now, event);
+            std::iter::from_fn(|| root.upstream.poll_effect()).collect()
+        });
+        let name = root.name.clone();
+        let entry = |effects| Entry::UpstreamEvent { machine, now, event, effects };
+        Ok(self.compare(lines, name, effects, entry))
+    }
+
+    fn leaf_event<R: BufRead>(
+        &mut self,
+        lines: &Lines<R>,
+        entry: &Entry<IgnoredAny>,
+    ) -> Result<Option<End>, Unreadable> {
+        let &Entry::LeafEvent { machine, now, event, .. } = entry else { return Ok(None) };
+        let Some((name, leaf)) = self.leaves.get_mut(&machine) else {
+            return Err(lines.wrong(format!("leaf {machine} is not known")));
+        };
+        let effects = decided(|| {
+            leaf.handle(now, event);
+            std::iter::from_fn(|| leaf.poll_effect()).collect()
+        });
+        let name = name.clone();
+        let entry = |effects| Entry::LeafEvent { machine, now, event, effects };
+        Ok(self.compare(lines, name, effects, entry))
+    }
+
+    /// Compares the line with the entry that it would be with `effects`.
+    fn compare<R: BufRead, E: Serialize>(
+        &mut self,
+        lines: &Lines<R>,
+        machine: String,
+        effects: Option<Vec<E>>,
+        entry: impl FnOnce(Vec<E>) -> Entry<Vec<E>>,
+    ) -> Option<End> {
+        self.events += 1;
+        let got = if let Some(effects) = effects {
+            let count = effects.len() as u64;
+            let line = serde_json::to_string(&entry(effects)).expect("an entry is plain data");
+            if line == lines.text {
+                self.effects += count;
+                return None;
+            }
+            split(&line).1.to_owned()
+        } else {
+            "a panic: the policy broke its own invariant".to_owned()
+        };
+        let (event, expected) = split(&lines.text);
+        let (event, expected) = (event.to_owned(), expected.to_owned());
+        let difference = Difference { line: lines.line, machine, event, expected, got };
+        Some(End::Different(Box::new(difference)))
+    }
+
+    fn check_new<R: BufRead>(&self, lines: &Lines<R>, machine: u32) -> Result<(), Unreadable> {
+        if self.roots.len() + self.leaves.len() >= MACHINES_MAX {
+            return Err(lines.wrong(format!("expected at most {MACHINES_MAX} machines")));
+        }
+        if self.roots.contains_key(&machine) || self.leaves.contains_key(&machine) {
+            return Err(lines.wrong(format!("machine {machine} is here a second time")));
+        }
+        Ok(())
+    }
+}
+
+fn root<'r, R: BufRead>(
+    roots: &'r mut BTreeMap<u32, Root>,
+    lines: &Lines<R>,
+    machine: u32,
+) -> Result<&'r mut Root, Unreadable> {
+    let text = || format!("upstream {machine} is not known: expected its entry before");
+    roots.get_mut(&machine).ok_or_else(|| lines.wrong(text()))
+}
+
+/// What a machine decides; nothing when it panics, as the proxy survives that too.
+fn decided<E>(handle: impl FnOnce() -> Vec<E>) -> Option<Vec<E>> {
+    catch_unwind(AssertUnwindSafe(handle)).ok()
+}
+
+/// An entry up to its effects, and the effects, which every writer puts last.
+fn split(line: &str) -> (&str, &str) {
+    const EFFECTS: &str = ",\"effects\":";
+    line.rsplit_once(EFFECTS).map_or((line, ""), |(event, effects)| {
+        (event, effects.strip_suffix('}').unwrap_or(effects))
+    })
+}

@@ -1,0 +1,250 @@
+use super::{End, Replayed, Unreadable, replay};
+use curtail_policy::journal::{Entry, SCHEMA};
+use curtail_policy::{
+    AttemptId, BalanceConfig, BudgetConfig, Call, Class, Event, Failure, Leaf, LeafConfig,
+    LeafEvent, LeafRequestId, Load, Outcome, PrequalConfig, ReplicaId, Request, TieConfig, TieId,
+    Upstream, UpstreamConfig, UpstreamEvent,
+};
+use curtail_units::{Duration, Instant, Ratio, Rng};
+use serde::Serialize;
+use std::fmt::Write as _;
+
+const REPLICAS: u16 = 5;
+
+/// A driver that tells machines whatever comes to its mind, and keeps a journal of it.
+struct Writer {
+    text: String,
+    rng: Rng,
+    now: Instant,
+    upstream: Upstream,
+    calls: Vec<(u64, Call)>,
+    leaf: Leaf,
+    requests: u64,
+}
+
+impl Writer {
+    fn new(seed: u64, config: UpstreamConfig) -> Self {
+        let rng = Rng::new(seed);
+        let machine = rng.split("machine");
+        let leaf = LeafConfig { slots: 2, queue_len_max: 3 };
+        let mut writer = Self {
+            text: String::new(),
+            upstream: Upstream::new(config, usize::from(REPLICAS), &machine),
+            calls: Vec::new(),
+            leaf: Leaf::new(leaf),
+            requests: 0,
+            now: Instant::ZERO,
+            rng,
+        };
+        let name = "search".to_owned();
+        writer.write(&Entry::<()>::Journal { schema: SCHEMA.to_owned() });
+        let replicas = REPLICAS;
+        writer.write(&Entry::<()>::Upstream { machine: 0, name, config, replicas, rng: machine });
+        let name = "in front of search".to_owned();
+        writer.write(&Entry::<()>::Leaf { machine: 1, name, config: leaf });
+        writer
+    }
+
+    fn write<F: Serialize>(&mut self, entry: &Entry<F>) {
+        let line = serde_json::to_string(entry).expect("an entry is plain data");
+        writeln!(self.text, "{line}").expect("a String takes everything");
+    }
+
+    fn anything(&mut self) {
+        self.now = self.now + Duration::from_us(self.rng.below(3_000) as u64);
+        match self.rng.below(4) {
+            0 => self.request(),
+            1 => self.upstream(),
+            2 => self.leaf(),
+            _ if self.calls.is_empty() => {}
+            _ => {
+                let nth = self.rng.below(self.calls.len());
+                let event = self.call_event();
+                self.call(nth, event);
+            }
+        }
+    }
+
+    fn request(&mut self) {
+        self.requests += 1;
+        let call = self.requests;
+        let request = Request { class: Class::Interactive, repeatable: self.rng.chance(0.9) };
+        self.write(&Entry::<()>::Request { machine: 0, call, request });
+        self.calls.push((call, Call::new(request)));
+        self.call(self.calls.len() - 1, Event::Arrived);
+    }
+
+    fn call_event(&mut self) -> Event {
+        let attempt = AttemptId(u8::try_from(self.rng.below(3)).expect("small"));
+        match self.rng.below(8) {
+            0 => Event::Answered { attempt, outcome: Outcome::Bad },
+            1 => Event::Answered { attempt, outcome: Outcome::Refused },
+            2 => Event::Failed { attempt, failure: Failure::Broken },
+            3 => Event::Ended { attempt, whole: true },
+            4 => Event::Abandoned,
+            5 => Event::Answered { attempt, outcome: Outcome::Good },
+            _ => Event::Woke,
+        }
+    }
+
+    fn call(&mut self, nth: usize, event: Event) {
+        let (number, call) = &mut self.calls[nth];
+        let (call_number, now) = (*number, self.now);
+        call.handle(&mut self.upstream, now, event);
+        let is_over = call.is_over();
+        let effects: Vec<_> = std::iter::from_fn(|| self.upstream.poll_effect()).collect();
+        self.write(&Entry::Call { machine: 0, call: call_number, now, event, effects });
+        // News of some requests go on coming after they are over.
+        if is_over && self.rng.chance(0.5) {
+            self.calls.swap_remove(nth);
+        }
+    }
+
+    fn upstream(&mut self) {
+        let replica = ReplicaId(u16::try_from(self.rng.below(5)).expect("small"));
+        let latency = Duration::from_us(self.rng.below(9_000) as u64);
+        let event = match self.rng.below(4) {
+            0 => UpstreamEvent::ProbeTimedOut { replica },
+            1 => UpstreamEvent::MessageTimed { one_way: latency },
+            2 => UpstreamEvent::Woke,
+            _ => UpstreamEvent::ProbeAnswered { replica, load: Load { in_flight: 3, latency } },
+        };
+        let now = self.now;
+        self.upstream.handle(now, event);
+        let effects: Vec<_> = std::iter::from_fn(|| self.upstream.poll_effect()).collect();
+        self.write(&Entry::UpstreamEvent { machine: 0, now, event, effects });
+    }
+
+    fn leaf(&mut self) {
+        self.requests += 1;
+        let known = LeafRequestId(self.requests.saturating_sub(self.rng.below(9) as u64));
+        let tie = TieId(self.rng.below(6) as u64);
+        let event = match self.rng.below(5) {
+            0 => LeafEvent::Finished { request: known },
+            1 => LeafEvent::Gone { request: known },
+            2 => LeafEvent::TwinStarted { tie },
+            _ => LeafEvent::Arrived {
+                request: LeafRequestId(self.requests),
+                class: Class::Batch,
+                tie: self.rng.chance(0.5).then_some(tie),
+            },
+        };
+        let now = self.now;
+        self.leaf.handle(now, event);
+        let effects: Vec<_> = std::iter::from_fn(|| self.leaf.poll_effect()).collect();
+        self.write(&Entry::LeafEvent { machine: 1, now, event, effects });
+    }
+}
+
+fn configs() -> [UpstreamConfig; 3] {
+    let budget =
+        BudgetConfig { ratio: Ratio::new(0.1).expect("a ratio"), ..BudgetConfig::default() };
+    let hedged = UpstreamConfig { budget, ..UpstreamConfig::default() };
+    let prequal = BalanceConfig::Prequal(PrequalConfig::default());
+    [
+        hedged,
+        UpstreamConfig { tie: Some(TieConfig::default()), ..hedged },
+        UpstreamConfig { balance: prequal, ..hedged },
+    ]
+}
+
+fn journal(seed: u64, config: UpstreamConfig) -> String {
+    let mut writer = Writer::new(seed, config);
+    (0..5_000).for_each(|_| writer.anything());
+    writer.text
+}
+
+fn replayed(journal: &str) -> Replayed {
+    replay(journal.as_bytes()).expect("a journal")
+}
+
+#[test]
+fn fresh_machines_decide_what_a_journal_says_byte_for_byte() {
+    for (seed, config) in (1..).zip(configs()) {
+        let journal = journal(seed, config);
+        let Replayed { requests, events, effects, end } = replayed(&journal);
+        assert_eq!(end, End::Complete, "seed {seed}");
+        assert_eq!(3 + requests + events, journal.lines().count() as u64, "seed {seed}");
+        assert!(requests > 500 && effects > 2_000, "seed {seed}: {requests} {effects}");
+        for what in ["\"cancel\"", "\"budget_spent\"", "\"retry\"", "\"queue_full\"", "\"drop\""] {
+            assert!(journal.contains(what), "seed {seed}: nothing was {what}");
+        }
+    }
+}
+
+#[test]
+fn the_first_difference_is_said_with_its_line_its_event_and_both_effects() {
+    let [config, ..] = configs();
+    let journal = journal(1, config);
+    let lines: Vec<&str> = journal.lines().collect();
+    let nth = 1_000 + lines[1_000..].iter().position(|l| l.contains("\"cancel\"")).expect("one");
+    let forged = lines[nth].replace("\"cancel\"", "\"answer\"");
+    let text = [&lines[..nth], &[&forged], &lines[nth + 1..]].concat().join("\n");
+    let End::Different(difference) = replayed(&text).end else {
+        panic!("line {} was forged", nth + 1)
+    };
+    assert_eq!(difference.line, nth as u64 + 1);
+    assert_eq!(difference.machine, "search");
+    let whole = format!("{},\"effects\":{}}}", difference.event, difference.expected);
+    assert_eq!(whole, forged);
+    let whole = format!("{},\"effects\":{}}}", difference.event, difference.got);
+    assert_eq!(whole, lines[nth]);
+}
+
+#[test]
+fn a_machine_that_was_given_other_randomness_is_found_out() {
+    let [config, ..] = configs();
+    let (ours, theirs) = (journal(1, config), journal(2, config));
+    let other = theirs.lines().nth(1).expect("the upstream");
+    let own = ours.lines().nth(1).expect("the upstream");
+    let replayed = replayed(&ours.replacen(own, other, 1));
+    assert!(matches!(replayed.end, End::Different(_)), "{replayed:?}");
+}
+
+#[test]
+fn a_cut_ends_the_replay() {
+    let [config, ..] = configs();
+    let journal = journal(1, config) + "{\"entry\":\"cut\",\"lost\":7}\n";
+    assert_eq!(replayed(&journal).end, End::Cut { lost: 7 });
+}
+
+#[test]
+fn what_is_no_journal_is_said_with_its_line() {
+    let [config, ..] = configs();
+    let journal = journal(1, config);
+    let lines: Vec<&str> = journal.lines().collect();
+    let said = |text: &str| match replay(text.as_bytes()) {
+        Err(unreadable @ Unreadable::Line { .. }) => unreadable.to_string(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(said(""), "line 1 is not of a journal: the journal is empty");
+    assert_eq!(said(lines[1]), "line 1 is not of a journal: expected the schema first");
+    let newer = lines[0].replace("/1", "/2");
+    assert_eq!(
+        said(&newer),
+        "line 1 is not of a journal: its schema is curtail.journal/2: expected curtail.journal/1"
+    );
+    let twice = [lines[0], lines[1], lines[1]].join("\n");
+    assert_eq!(said(&twice), "line 3 is not of a journal: machine 0 is here a second time");
+    let orphan = [
+        lines[0],
+        "{\"entry\":\"request\",\"machine\":9,\"call\":1,\"request\":{\"class\":\"batch\",\"repeatable\":true}}",
+    ];
+    assert_eq!(
+        said(&orphan.join("\n")),
+        "line 2 is not of a journal: upstream 9 is not known: expected its entry before"
+    );
+    let probe = "{\"entry\":\"upstream_event\",\"machine\":0,\"now\":1,\"event\":{\"probe_timed_out\":{\"replica\":5}},\"effects\":[]}";
+    assert_eq!(
+        said(&[lines[0], lines[1], probe].join("\n")),
+        "line 3 is not of a journal: replica 5 of 5: expected one that exists"
+    );
+    assert!(
+        said(&[lines[0], "{\"entry\":"].join("\n")).starts_with("line 2 is not of a journal: ")
+    );
+    let long = "x".repeat(2 << 20);
+    assert_eq!(
+        said(&[lines[0], &long].join("\n")),
+        "line 2 is not of a journal: expected at most 1048576 bytes"
+    );
+}
