@@ -234,9 +234,26 @@ impl ReplicaUrl {
     }
 }
 
+impl ReplicaUrl {
+    /// Appends it to a text; spans are written with it, so it takes no detour through a formatter.
+    pub(crate) fn write_to(&self, text: &mut String) {
+        text.push_str(if self.tls { "https://" } else { "http://" });
+        let is_ipv6 = self.host.contains(':');
+        text.push_str(if is_ipv6 { "[" } else { "" });
+        text.push_str(&self.host);
+        text.push_str(if is_ipv6 { "]:" } else { ":" });
+        let digits = [10_000, 1_000, 100, 10, 1].map(|place| self.port / place % 10);
+        let leading = digits.iter().take(4).take_while(|digit| **digit == 0).count();
+        let chars = digits.iter().skip(leading).filter_map(|d| char::from_digit((*d).into(), 10));
+        text.extend(chars);
+    }
+}
+
 impl std::fmt::Display for ReplicaUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}://{}", if self.tls { "https" } else { "http" }, self.authority())
+        let mut text = String::new();
+        self.write_to(&mut text);
+        f.write_str(&text)
     }
 }
 
@@ -507,5 +524,27 @@ fn limits(s: &mut Section<'_>) -> Limits {
         drain: s
             .field("drain", "Requests in progress are given this long to end when the proxy stops.")
             .default(default.drain),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ReplicaUrl;
+
+    #[test]
+    fn an_address_is_written_as_it_was_read() {
+        for url in
+            ["http://a:1", "https://b.example:443", "http://[::1]:65535", "http://1.2.3.4:80"]
+        {
+            assert_eq!(ReplicaUrl::parse(url).expect(url).to_string(), url);
+        }
+        let port = |text| ReplicaUrl::parse(text).map(|url| url.port);
+        assert_eq!(port("http://a"), Some(80));
+        assert_eq!(port("https://a/"), Some(443));
+        for wrong in
+            ["a:1", "ftp://a:1", "http://", "http://a:1/path", "http://u@a:1", "http://a:x"]
+        {
+            assert_eq!(port(wrong), None, "{wrong}");
+        }
     }
 }

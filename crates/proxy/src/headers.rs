@@ -1,5 +1,6 @@
 //! Header fields: what a proxy takes away, and what it adds.
 
+use arrayvec::ArrayVec;
 use curtail_policy::{Load, TieId, TieRole};
 use curtail_units::Duration;
 use http::Uri;
@@ -25,32 +26,21 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// Fields that concern one connection only (RFC 9110, section 7.6.1).
-const HOP_BY_HOP: [HeaderName; 7] =
+static HOP_BY_HOP: [HeaderName; 7] =
     [CONNECTION, KEEP_ALIVE, PROXY_CONNECTION, PROXY_AUTHENTICATE, TE, TRANSFER_ENCODING, UPGRADE];
 
 /// Removes what concerns one connection only, and what `connection` names besides; `te: trailers` stays,
 /// because gRPC servers insist on it.
 pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
-    // Most messages have none: a look at each name is cheaper than a search for each of the seven.
-    if !headers.keys().any(|name| HOP_BY_HOP.contains(name)) {
-        return;
+    // Most messages have none, or `connection: keep-alive` alone: a look at each name is cheaper than a
+    // search for each of the seven.
+    let present: ArrayVec<&HeaderName, { HOP_BY_HOP.len() }> =
+        HOP_BY_HOP.iter().filter(|wanted| headers.keys().any(|name| name == *wanted)).collect();
+    let wants_trailers = present.contains(&&TE) && lists(headers, TE, "trailers");
+    if present.contains(&&CONNECTION) {
+        remove_named_by_connection(headers);
     }
-    let wants_trailers = headers.get(TE).is_some_and(|te| {
-        te.to_str().is_ok_and(|te| te.split(',').any(|t| t.trim().eq_ignore_ascii_case("trailers")))
-    });
-    if headers.contains_key(CONNECTION) {
-        let named: Vec<HeaderName> = headers
-            .get_all(CONNECTION)
-            .iter()
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|value| value.split(','))
-            .filter_map(|name| name.trim().parse().ok())
-            .collect();
-        for name in named {
-            headers.remove(name);
-        }
-    }
-    for name in HOP_BY_HOP {
+    for name in present {
         headers.remove(name);
     }
     if wants_trailers {
@@ -58,16 +48,39 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
+/// Removes the fields that `connection` names.
+fn remove_named_by_connection(headers: &mut HeaderMap) {
+    let names_none = |value: &HeaderValue| value == "keep-alive" || value == "close";
+    if headers.get_all(CONNECTION).iter().all(names_none) {
+        return;
+    }
+    let named: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    for name in named {
+        headers.remove(name);
+    }
+}
+
+/// Whether a field that is a list of words has `word`.
+fn lists(headers: &HeaderMap, name: HeaderName, word: &str) -> bool {
+    headers.get_all(name).iter().any(|value| {
+        value.to_str().is_ok_and(|value| {
+            value.split(',').any(|listed| listed.trim().eq_ignore_ascii_case(word))
+        })
+    })
+}
+
 /// The protocol that a request asks to change to, if its connection says so.
 ///
 /// HTTP/2 in clear text is not one: a replica that agreed would be spoken to past every route and limit, and
 /// clients do well without (RFC 9113, section 3.1, has withdrawn it).
 pub(crate) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
-    let asks = headers.get_all(CONNECTION).iter().any(|value| {
-        value.to_str().is_ok_and(|value| {
-            value.split(',').any(|name| name.trim().eq_ignore_ascii_case("upgrade"))
-        })
-    });
+    let asks = headers.contains_key(UPGRADE) && lists(headers, CONNECTION, "upgrade");
     let is_http2 = |protocol: &HeaderValue| {
         protocol.to_str().map_or(true, |protocol| {
             protocol.split(',').any(|name| name.trim().to_ascii_lowercase().starts_with("h2"))

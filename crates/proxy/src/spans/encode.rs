@@ -250,8 +250,10 @@ fn describe_replica(
     let Some(replica) = destination.upstream.replicas.get(attempt.replica.index()) else { return };
     attributes.text("server.address", &replica.host);
     attributes.int("server.port", replica.port.into());
-    let path = trail.asked.path.path();
-    attributes.text("url.full", display(scratch, &format_args!("{replica}{path}")));
+    scratch.clear();
+    replica.write_to(scratch);
+    scratch.push_str(trail.asked.path.path());
+    attributes.text("url.full", scratch);
 }
 
 /// Why the attempt was sent, and why there.
