@@ -8,12 +8,14 @@ use curtail_units::Quantile;
 
 const SEED: u64 = 1;
 
-/// Simulates one of the scenarios, with some keys set.
-fn simulate(file: &str, sets: &[&str]) -> Report {
+/// Simulates one of the scenarios with at most `requests_max` requests; of its models those in `variants`.
+fn simulate(file: &str, requests_max: u64, variants: &[&str]) -> Report {
     let path = format!("{}/../../scenarios/{file}", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).expect("the scenario is part of the repository");
-    let sets: Vec<String> = sets.iter().map(|&set| set.to_owned()).collect();
-    let scenario = Scenario::read(file, &text, &sets).expect("it has no mistakes");
+    let sets = [format!("requests_max={requests_max}")];
+    let mut scenario = Scenario::read(file, &text, &sets).expect("it has no mistakes");
+    scenario.variants.retain(|variant| variants.contains(&variant.name.as_str()));
+    assert_eq!(scenario.variants.len(), variants.len(), "{file} has other variants");
     let report = run(&scenario, SEED, |_| {});
     println!("{file}, seed {SEED}\n{}", report.table());
     report
@@ -34,22 +36,61 @@ fn assert_near(what: &str, got: f64, expected: f64, margin: f64) {
 
 #[test]
 fn a_rare_hiccup_of_one_leaf_is_the_rule_for_a_fan_out() {
-    let report = simulate("fan-out.yaml", &["requests_max=20000"]);
-    let above = |variant: &str| arm(&report, variant, "plain").above[0].1.value;
-    for (variant, leaves, slow) in
-        [("1 leaf, 1 in 100", 1, 0.01), ("100 leaves, 1 in 100", 100, 0.01)]
-    {
+    for (variant, requests, leaves, slow) in [
+        ("1 leaf, 1 in 100", 100_000, 1, 0.01),
+        ("100 leaves, 1 in 100", 20_000, 100, 0.01),
+        ("2000 leaves, 1 in 10000", 6_000, 2_000, 0.000_1),
+    ] {
+        let report = simulate("fan-out.yaml", requests, &[variant]);
+        let got = arm(&report, variant, "plain").above[0].1.value;
         let expected = 1.0 - f64::powi(1.0 - slow, leaves);
-        let got = above(variant);
         assert!((got - expected).abs() < 0.01, "{variant}: {got}, expected {expected}");
     }
 }
 
 #[test]
-fn one_in_ten_thousand_is_one_in_five_for_two_thousand_leaves() {
-    let only = "variants.2000 leaves, 1 in 10000.fan_out=2000";
-    let report = simulate("fan-out.yaml", &["requests_max=8000", only]);
-    let got = arm(&report, "2000 leaves, 1 in 10000", "plain").above[0].1.value;
-    let expected = 1.0 - f64::powi(0.9999, 2_000);
-    assert!((got - expected).abs() < 0.01, "{got}, expected {expected}");
+fn a_hedge_cuts_the_read_of_a_thousand_keys() {
+    let report = simulate("bigtable-hedge.yaml", 12_000, &[""]);
+    let (plain, hedged) = (arm(&report, "", "plain"), arm(&report, "", "hedge after 10 ms"));
+    // Ten reads or so lie beyond this quantile, and the tail falls with an exponent of 1.9.
+    assert_near("plain p99.9", ms(plain, Quantile::P999), 1_800.0, 0.35);
+    let p999 = ms(hedged, Quantile::P999);
+    assert!(p999 <= 74.0, "hedged p99.9: {p999} ms");
+    let extra = hedged.extra_requests_ratio;
+    assert!(extra > 0.0 && extra <= 0.02, "{extra} more requests");
+    assert_eq!((plain.errors, hedged.errors), (0, 0));
+}
+
+#[test]
+fn a_tie_cuts_the_waiting_in_the_queue_of_a_disk() {
+    let report = simulate("tied-read.yaml", 400_000, &["idle", "sorting"]);
+    for (variant, plain_ms, cut_p50, cut_p999) in [
+        ("idle", [19.0, 38.0, 67.0, 98.0], 0.16, 0.38),
+        ("sorting", [24.0, 56.0, 108.0, 159.0], 0.21, 0.32),
+    ] {
+        let (plain, tied) = (arm(&report, variant, "plain"), arm(&report, variant, "tied"));
+        let quantiles = [Quantile::P50, Quantile::P90, Quantile::P99, Quantile::P999];
+        for (quantile, expected) in quantiles.into_iter().zip(plain_ms) {
+            let what = format!("{variant}, plain, {quantile}");
+            assert_near(&what, ms(plain, quantile), expected, 0.06);
+        }
+        let cut = |quantile| 1.0 - ms(tied, quantile) / ms(plain, quantile);
+        let cuts = (cut(Quantile::P50), cut(Quantile::P999));
+        assert!(cuts.0 >= cut_p50 && cuts.1 >= cut_p999, "{variant}: cut by {cuts:?}");
+        assert!(tied.extra_work_ratio < 0.01, "{variant}: {} more work", tied.extra_work_ratio);
+    }
+}
+
+#[test]
+fn prequal_keeps_the_tail_where_others_lose_it() {
+    let report = simulate("prequal.yaml", 150_000, &["90 %", "127 %"]);
+    let p99 = |name: &str| ms(arm(&report, "90 %", name), Quantile::P99);
+    let (prequal, default) = (p99("prequal, hot at 0.6"), p99("prequal"));
+    let (least, ewma) = (p99("least_request"), p99("peak_ewma"));
+    assert!(prequal <= 0.2 * least, "{prequal} ms, two random choices {least} ms");
+    assert!(prequal <= ewma && default <= ewma, "{prequal} and {default} ms, peak EWMA {ewma} ms");
+    for name in ["prequal", "prequal, hot at 0.6"] {
+        assert_eq!(arm(&report, "127 %", name).errors, 0, "{name} at 127 %");
+    }
+    assert!(arm(&report, "127 %", "least_request").errors > 0, "a load that others fail at");
 }
