@@ -8,6 +8,9 @@ use crate::model::Model;
 use crate::world::World;
 use curtail_units::{Duration, Quantile};
 
+#[cfg(test)]
+mod tests;
+
 /// What came of a scenario.
 #[derive(Clone, Debug)]
 pub struct Report {

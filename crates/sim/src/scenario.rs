@@ -16,6 +16,9 @@ use curtail_config::{Key, Mistakes, Section};
 use curtail_policy::UpstreamConfig;
 use curtail_units::Duration;
 
+#[cfg(test)]
+mod tests;
+
 /// More runs than this are an oversight.
 const RUNS_MAX: usize = 1_000;
 

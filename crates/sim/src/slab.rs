@@ -80,6 +80,12 @@ impl<T> Slab<T> {
         Some(value)
     }
 
+    /// How many values there are.
+    #[cfg(test)]
+    pub(crate) const fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
     /// Empties a place; large values need not be moved out for that.
     pub(crate) fn free(&mut self, key: Key) {
         let Some(place) = self.places.get_mut(key.index as usize) else { return };

@@ -26,6 +26,9 @@ use fault::Faults;
 use leaf::LeafPlace;
 use request::{Attempt, CallPlace, Probe, RequestPlace, TwinNews};
 
+#[cfg(test)]
+mod tests;
+
 /// What happens next.
 #[derive(Clone, Copy, Debug)]
 enum Step {

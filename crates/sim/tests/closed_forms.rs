@@ -119,6 +119,22 @@ fn many_slots_wait_as_erlang_says() {
 }
 
 #[test]
+fn a_server_without_a_queue_refuses_as_many_as_erlang_says() {
+    let (slots, offered) = (5_u32, 4.0);
+    let mut model = Model::queue(1, 1.0, Distribution::Exponential { mean: SERVICE });
+    (model.leaf.slots, model.leaf.queue_len_max) = (slots, 0);
+    model.arrivals.rate = Rate::PerSecond(offered * 1_000.0);
+    let blocked = (1..=slots).fold(1.0, |b, i| offered * b / (f64::from(i) + offered * b));
+    let reports = simulate(&model, plain());
+    let refused: u64 = reports.iter().map(|report| report.errors).sum();
+    let requests: u64 = reports.iter().map(|report| report.requests).sum();
+    let share = refused as f64 / requests as f64;
+    println!("refused {share:.5} of {requests}, expected {blocked:.5}");
+    // Refusals come in bunches of a few: four standard errors of independent ones are 1 % of the share.
+    assert!((share / blocked - 1.0).abs() < 0.01, "{share}, expected {blocked}");
+}
+
+#[test]
 fn a_shared_core_is_insensitive_to_the_shape_of_service() {
     let load = 0.7;
     for service in [Distribution::Constant { value: SERVICE }, hyperexponential()] {

@@ -80,7 +80,7 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
         service: defaults.service,
         arrivals: defaults.arrivals,
     };
-    check(s, &model);
+    check(s, &model, base);
     model
 }
 
@@ -158,8 +158,21 @@ pub(super) fn class(s: &mut Section<'_>, doc: &'static str, default: Class) -> C
     s.choice("class", doc, &words).default(default)
 }
 
-/// What no single key can know.
-fn check(s: &mut Section<'_>, model: &Model) {
+/// What no single key can know; of a variant only what its base does not have as well.
+fn check(s: &mut Section<'_>, model: &Model, base: Option<&Model>) {
+    let size = |model: &Model| (model.clients, model.shards, model.replicas, model.servers);
+    if base.is_none_or(|base| size(base) != size(model)) {
+        check_size(s, model);
+    }
+    let rate = model.requests_per_second();
+    if !(rate.is_finite() && rate > 0.0) && base.is_none_or(|b| b.requests_per_second() != rate) {
+        let text = "cannot be made of a service time that is zero or has no mean: expected \
+                    requests_per_second";
+        s.mistake("arrivals", format!("a load {text}"));
+    }
+}
+
+fn check_size(s: &mut Section<'_>, model: &Model) {
     let Model { clients, shards, replicas, servers, .. } = *model;
     if replicas as usize > REPLICAS_MAX {
         s.mistake("replicas", format!("expected at most {REPLICAS_MAX}"));
@@ -169,14 +182,7 @@ fn check(s: &mut Section<'_>, model: &Model) {
         s.mistake("servers", format!("{text}: expected at least as many servers as replicas"));
     }
     if u64::from(clients) * u64::from(shards) > MACHINES_MAX || u64::from(servers) > MACHINES_MAX {
-        let text =
-            format!("too large: expected at most {MACHINES_MAX} clients × shards, and servers");
-        s.mistake("shards", text);
-    }
-    let rate = model.requests_per_second();
-    if !(rate.is_finite() && rate > 0.0) {
-        let text = "cannot be made of a service time that is zero or has no mean: expected \
-                    requests_per_second";
-        s.mistake("arrivals", format!("a load {text}"));
+        let text = format!("expected at most {MACHINES_MAX} clients × shards, and servers");
+        s.mistake("shards", format!("too large: {text}"));
     }
 }

@@ -1,0 +1,81 @@
+use super::{ArmReport, QUANTILES, Report};
+use crate::batches::Estimate;
+use curtail_units::Duration;
+use expect_test::expect;
+
+fn estimate(ms: f64, error: f64) -> Estimate {
+    let ns = ms * 1e6;
+    Estimate { value: ns, interval: Some((ns * (1.0 - error), ns * (1.0 + error))) }
+}
+
+fn arm(variant: &str, arm: &str, latencies_ms: [f64; 5]) -> ArmReport {
+    let [mean, p50, p90, p99, p999] = latencies_ms;
+    let quantiles = [p50, p90, p99, p999].map(|ms| (ms > 0.0).then(|| estimate(ms, 0.0123)));
+    let share = Estimate { value: 0.0234, interval: Some((0.0223, 0.0245)) };
+    ArmReport {
+        variant: variant.to_owned(),
+        arm: arm.to_owned(),
+        requests: 1_000_000,
+        mean_ns: Some(estimate(mean, 0.004)),
+        quantiles_ns: QUANTILES.into_iter().zip(quantiles).collect(),
+        above: vec![(Duration::from_secs(1), share)],
+        errors: 0,
+        extra_requests_ratio: 0.0,
+        extra_work_ratio: 0.0,
+        utilisation_ratio: 0.634,
+        settled: true,
+        log: 0x1234,
+    }
+}
+
+fn report() -> Report {
+    let mut plain = arm("idle", "plain", [22.7, 19.004, 38.85, 467.5, 9_998.7]);
+    plain.quantiles_ns[3].1 = Some(Estimate { value: 9_998.7e6, interval: None });
+    let mut tied =
+        arm("busy and sorting at the same time", "tied", [0.001_4, 0.5, 0.99, 9.9996, 0.0]);
+    (tied.errors, tied.settled) = (1_234, false);
+    (tied.extra_requests_ratio, tied.extra_work_ratio) = (1.0, 0.0083);
+    Report { seed: 7, events: 4_000_000, arms: vec![plain, tied] }
+}
+
+#[test]
+fn the_table_says_everything_within_80_columns() {
+    let table = report().table();
+    assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+    expect![[r#"
+        ms              mean     p50     p90     p99   p99.9    extra   busy
+        idle, plain    22.70   19.00   38.85   467.5    9999   0.00 %   63 %
+          ± 95 %       0.4 %   1.2 %   1.2 %   1.2 %       –
+          above 1 s: 2.34 % (2.23 % to 2.45 %)
+        busy and sorting at the same time, tied
+                       0.001   0.500   0.990   10.00  failed 100.00 %   63 %
+          ± 95 %       0.4 %   1.2 %   1.2 %   1.2 %       –
+          above 1 s: 2.34 % (2.23 % to 2.45 %)
+          executed more than once: 0.83 % of the requests to a shard
+          1234 of 1000000 requests failed
+          the run never settled: its load may be more than it can take
+    "#]]
+    .assert_eq(&table);
+}
+
+#[test]
+fn the_json_has_every_figure_under_its_name() {
+    let json: serde_json::Value = serde_json::from_str(&report().json(2.0)).expect("JSON");
+    assert_eq!(json["schema"], "curtail.simulate/1");
+    assert_eq!(json["seed"], 7);
+    assert_eq!(json["events_per_second"], 2e6);
+    let [plain, tied] = json["arms"].as_array().expect("a list").as_slice() else {
+        panic!("two arms")
+    };
+    assert_eq!(plain["name"], "idle, plain");
+    assert_eq!(plain["p90_ms"], 38.85);
+    assert_eq!(plain["p999_ms"], 9_998.7);
+    assert_eq!(plain["interval_ms"]["p999"], serde_json::Value::Null, "there is no interval");
+    assert_eq!(plain["interval_ms"]["mean"][0].as_f64().map(f64::round), Some(23.0));
+    assert_eq!(plain["above"][0]["threshold_ms"], 1_000.0);
+    assert_eq!(plain["above"][0]["ratio"], 0.0234);
+    assert_eq!(tied["p999_ms"], serde_json::Value::Null, "it lies among the failures");
+    assert_eq!(tied["extra_work_ratio"], 0.0083);
+    assert_eq!(tied["errors"], 1_234);
+    assert_eq!(tied["log"], "0000000000001234");
+}

@@ -1,0 +1,150 @@
+use super::Scenario;
+use crate::distribution::Distribution;
+use crate::model::{Cores, Rate};
+use curtail_units::Duration;
+use expect_test::expect;
+
+fn read(text: &str) -> Scenario {
+    Scenario::read("test.yaml", text, &[]).expect("no mistakes")
+}
+
+fn mistakes(text: &str) -> String {
+    Scenario::read("test.yaml", text, &[]).expect_err("there are mistakes").to_string()
+}
+
+const SMALL: &str = "\
+model:
+  service: {shape: exponential, mean: 1ms}
+  arrivals: {load_ratio: 0.8}
+arms:
+  plain: {hedge: false}
+requests_max: 1000
+";
+
+#[test]
+fn every_mistake_is_named_with_its_line_and_key() {
+    let text = "\
+model:
+  service: {shape: exponental, mean: 1ms}
+  arrivals: {load_ratio: 0.8, requests_per_second: 10}
+  replicas: 3
+  servers: 2
+  message_delay: {shape: uniform, low: 2ms, high: 1ms}
+  faults:
+    - {recipe: stall, every: {shape: constant, value: 1}, lasts: {shape: pareto, shortest: 1ms}}
+    - {recipe: antagonist, cores_min: 3, cores_max: 2, cores_left_min: 1, every: {shape: samples}}
+variants:
+  busy: {arrivals: {load: 2}}
+arms:
+  plain: {hedge: {quantile: 98}}
+above: [1]
+precision: {ratio: 2}
+";
+    expect![[r#"
+        test.yaml:1:1: requests_max: missing: expected a whole number of at least 1000
+        test.yaml:2:20: model.service.shape: exponental is not known: expected one of constant, uniform, exponential, normal, lognormal, pareto, bimodal, hyperexponential, samples, quantiles, mixture, sum
+        test.yaml:3:26: model.arrivals.load_ratio: expected either this or requests_per_second
+        test.yaml:5:12: model.servers: a shard's 3 replicas cannot share 2 servers: expected at least as many servers as replicas
+        test.yaml:6:40: model.message_delay.low: 2 ms is above high (1 ms): expected at most that
+        test.yaml:8:55: model.faults[0].every.value: 1 is a number: expected a duration such as 10ms or 1.5s
+        test.yaml:8:59: model.faults[0].lasts.exponent: missing: expected a number from 0.1 to 100
+        test.yaml:9:39: model.faults[1].cores_min: 3 is above cores_max (2): expected at most that
+        test.yaml:9:75: model.faults[1].every.values: there is nothing to draw from: expected at least one duration
+        test.yaml:11:21: variants.busy.arrivals.load: unknown key: expected one of process, load_ratio, requests_per_second
+        test.yaml:13:29: arms.plain.hedge.quantile: 98 is out of range: expected a quantile from 0 to 1 (0.99, not 99)
+        test.yaml:14:9: above[0]: 1 is a number: expected a duration such as 10ms or 1.5s
+        test.yaml:15:20: precision.ratio: 2 is out of range: expected a number from 0.0001 to 1"#]]
+    .assert_eq(&mistakes(text));
+}
+
+#[test]
+fn a_scenario_without_arms_or_without_a_rate_is_a_mistake() {
+    let text = "\
+model:
+  service: {shape: constant, value: 0ms}
+  arrivals: {load_ratio: 0.5}
+requests_max: 1000
+";
+    expect![[r#"
+        test.yaml:1:1: arms: there is nothing to simulate: expected at least one arm
+        test.yaml:3:13: model.arrivals: a load cannot be made of a service time that is zero or has no mean: expected requests_per_second"#]]
+    .assert_eq(&mistakes(text));
+}
+
+#[test]
+fn a_small_scenario_is_the_plainest_queue() {
+    let scenario = read(SMALL);
+    let [variant] = scenario.variants.as_slice() else { panic!("one model") };
+    let service = Distribution::Exponential { mean: Duration::from_ms(1) };
+    assert_eq!(variant.model, crate::Model::queue(1, 0.8, service));
+    assert_eq!(scenario.stop.requests_min, 1000, "at most as many as there can be");
+}
+
+#[test]
+fn a_variant_is_its_base_but_for_the_keys_it_gives() {
+    let text = SMALL.replace(
+        "arms:",
+        "  shards: 4
+  replicas: 3
+  servers: 6
+  faults: [{recipe: slow_replica, slowdown: 2, servers_first: 1}]
+variants:
+  same: {}
+  larger: {replicas: 5}
+  busy:
+    arrivals: {requests_per_second: 7}
+    cores: {allocated: 2}
+    faults: [{recipe: slow_replica, slowdown: 3, servers_ratio: 0.5}]
+arms:",
+    );
+    let scenario = read(&text);
+    let [same, larger, busy] = scenario.variants.as_slice() else { panic!("three models") };
+    assert_eq!((same.model.servers, same.model.faults.len()), (6, 1));
+    assert_eq!(same.model.arrivals.rate, Rate::Load(0.8));
+    assert_eq!((larger.model.replicas, larger.model.servers), (5, 20), "one each again");
+    assert_eq!(busy.model.arrivals.rate, Rate::PerSecond(7.0));
+    assert_eq!(busy.model.cores, Some(Cores { allocated: 2.0, machine: 2.0 }));
+    assert_eq!(busy.model.faults.len(), 2, "faults come on top");
+    assert_eq!(busy.model.service, same.model.service);
+}
+
+#[test]
+fn sets_take_the_place_of_what_the_file_says() {
+    let sets = ["model.arrivals.load_ratio=0.5".to_owned(), "requests_max=2000".to_owned()];
+    let scenario = Scenario::read("test.yaml", SMALL, &sets).expect("no mistakes");
+    assert_eq!(scenario.variants[0].model.arrivals.rate, Rate::Load(0.5));
+    assert_eq!(scenario.stop.requests_max, 2_000);
+}
+
+#[test]
+fn every_shape_can_be_written() {
+    let shapes = [
+        "{shape: constant, value: 1ms}",
+        "{shape: uniform, high: 2ms}",
+        "{shape: exponential, mean: 1ms}",
+        "{shape: normal, mean: 5ms, deviation: 1us}",
+        "{shape: lognormal, median: 1ms, sigma: 0}",
+        "{shape: pareto, shortest: 500us, exponent: 2}",
+        "{shape: bimodal, fast: 500us, slow: 5500us, slow_ratio: 0.1}",
+        "{shape: hyperexponential, phases: [{weight: 9, mean: 500us}, {weight: 1, mean: 5500us}]}",
+        "{shape: samples, values: [500us, 1500us]}",
+        "{shape: quantiles, points: [{quantile: 0, value: 0ms}, {quantile: 1, value: 2ms}]}",
+        "{shape: mixture, parts: [{weight: 1, shape: constant, value: 1ms}, {weight: 3, shape: sum, terms: [{shape: constant, value: 1ms}]}]}",
+        "{shape: sum, terms: [{shape: constant, value: 400us}, {shape: exponential, mean: 600us}]}",
+    ];
+    for shape in shapes {
+        let text = SMALL.replace("{shape: exponential, mean: 1ms}", shape);
+        let mean_ms = read(&text).variants[0].model.service.mean_ns() / 1e6;
+        let expected = if shape.contains("normal, mean") { 5.0 } else { 1.0 };
+        assert!((mean_ms - expected).abs() < 1e-9, "{shape}: {mean_ms}");
+    }
+}
+
+#[test]
+fn all_keys_can_be_listed() {
+    let keys = Scenario::keys();
+    let has = |path: &str| keys.iter().any(|key| key.path == path);
+    for path in ["model.service.shape", "variants.<name>.clients", "arms.<name>.hedge.quantile"] {
+        assert!(has(path), "{path}");
+    }
+}
