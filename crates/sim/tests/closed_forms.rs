@@ -18,18 +18,22 @@ const RUNS: u64 = 20;
 /// Intervals of [`RUNS`] that must hold the truth.
 const HITS_MIN: usize = 15;
 
-/// Requests of one run, unless a model is said to need fewer.
-const REQUESTS: u64 = 150_000;
+/// Requests of one run, unless a model needs more or fewer.
+const REQUESTS: u64 = 100_000;
 
 /// The mean service time: with 1 ms, latencies in milliseconds are in units of it.
 const SERVICE: Duration = Duration::from_ms(1);
 
 fn simulate(model: &Model, policy: UpstreamConfig) -> Vec<ArmReport> {
+    simulate_for(REQUESTS, model, policy)
+}
+
+fn simulate_for(requests_max: u64, model: &Model, policy: UpstreamConfig) -> Vec<ArmReport> {
     let scenario = Scenario {
         variants: vec![Variant { name: String::new(), model: model.clone() }],
         arms: vec![Arm { name: String::new(), policy }],
         above: Vec::new(),
-        stop: Stop { precision: None, requests_min: 0, requests_max: REQUESTS },
+        stop: Stop { precision: None, requests_min: 0, requests_max },
     };
     (1..=RUNS).map(|seed| run(&scenario, seed, |_| {}).arms.remove(0)).collect()
 }
@@ -179,7 +183,8 @@ fn two_choices_come_close_to_the_mean_field_from_above() {
     for (load, margin) in [(0.7, 0.01), (0.9, 0.015)] {
         let limit: f64 = (1..12).map(|i| f64::powf(load, f64::exp2(f64::from(i)) - 2.0)).sum();
         let model = Model::queue(200, load, Distribution::Exponential { mean: SERVICE });
-        let reports = simulate(&model, UpstreamConfig::plain(BalanceConfig::LeastRequest));
+        let two_choices = UpstreamConfig::plain(BalanceConfig::LeastRequest);
+        let reports = simulate_for(300_000, &model, two_choices);
         let means = reports.iter().map(|report| report.mean_ns.expect("there are latencies"));
         let mean_ms = means.map(|mean| mean.value / 1e6).sum::<f64>() / reports.len() as f64;
         println!("SQ(2) at {load}: {mean_ms:.4} ms, limit {limit:.4}, seeds 1 to {RUNS}");
@@ -195,7 +200,7 @@ fn a_fan_out_is_as_slow_as_its_slowest_leaf() {
     // Nobody waits: only the order statistics of independent leaves are left.
     model.leaf.slots = u32::MAX;
     model.arrivals.rate = Rate::PerSecond(100.0);
-    let reports = simulate(&model, plain());
+    let reports = simulate_for(25_000, &model, plain());
     let harmonic: f64 = (1..=LEAVES).map(|n| 1.0 / f64::from(n)).sum();
     assert_hits("mean of the slowest", &reports, |report| report.mean_ns, harmonic);
     for quantile in [Quantile::P50, Quantile::P99] {
@@ -221,15 +226,17 @@ fn a_hedge_of_independent_copies_multiplies_their_tails() {
         budget: BudgetConfig { ratio: Ratio::ONE, ..BudgetConfig::default() },
         ..plain()
     };
-    let reports = simulate(&model, policy);
+    // A hundred must lie beyond the p99.9.
+    let requests = 150_000;
+    let reports = simulate_for(requests, &model, policy);
     for quantile in [Quantile::P90, Quantile::P99, Quantile::P999] {
         let expected = invert(hedged, 1.0 - quantile.get());
         let what = format!("{quantile}, hedged");
         assert_hits(&what, &reports, |report| report.quantile_ns(quantile), expected);
     }
     let sent = reports.iter().map(|report| report.extra_requests_ratio).sum::<f64>() / RUNS as f64;
-    // The standard error of a share of 6 M requests.
-    let error = (tail(DELAY_MS) / (RUNS * REQUESTS) as f64).sqrt();
+    // The standard error of a share of so many.
+    let error = (tail(DELAY_MS) / (RUNS * requests) as f64).sqrt();
     assert!((sent - tail(DELAY_MS)).abs() < 4.0 * error, "{sent}, expected {}", tail(DELAY_MS));
 }
 
