@@ -6,6 +6,7 @@ mod config;
 mod demo;
 mod exit;
 mod open_files;
+mod simulate;
 mod stop;
 mod testbed;
 
@@ -26,6 +27,7 @@ struct Cli {
 enum Command {
     Demo(demo::DemoArgs),
     Proxy(curtail_proxy::cli::ProxyArgs),
+    Simulate(simulate::SimulateArgs),
     Testbed(testbed::TestbedArgs),
     Config(config::ConfigArgs),
 }
@@ -47,6 +49,7 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
             curtail_proxy::cli::log_to_stderr(std::io::stderr().is_terminal());
             Ok(ExitCode::from(curtail_proxy::cli::run(args)))
         }
+        Command::Simulate(args) => simulate::run(args),
         Command::Testbed(args) => {
             log_problems_to_stderr();
             testbed::run(args)
