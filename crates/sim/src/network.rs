@@ -33,4 +33,9 @@ impl Network {
     pub(crate) fn delay(&mut self) -> Duration {
         self.constant.unwrap_or_else(|| self.delay.draw(&mut self.rng))
     }
+
+    /// Whether a message and its answer may together take longer than `limit`.
+    pub(crate) fn may_exceed(&self, limit: Duration) -> bool {
+        self.constant.is_none_or(|delay| delay + delay > limit)
+    }
 }

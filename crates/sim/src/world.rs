@@ -241,7 +241,11 @@ impl<'m> World<'m> {
             Step::TwinNewsArrives(key) => self.twin_news_arrives(key),
             Step::ProbeArrives(key) => self.probe_arrives(key),
             Step::ProbeAnswerArrives(key) => self.probe_answer_arrives(key),
-            Step::ProbeTimesOut(key) => self.probe_times_out(key),
+            Step::ProbeTimesOut(key) => {
+                if !self.probe_times_out(key) {
+                    return;
+                }
+            }
             Step::CallAlarm(index) => {
                 if !self.is_due(step, |world| &mut world.call_alarms[index as usize]) {
                     return;
@@ -289,13 +293,12 @@ impl<'m> World<'m> {
         self.log = (self.log.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 
-    /// Sends a message that is about `step`.
-    fn post(&mut self, delay: Duration, step: Step) {
-        let at = self.now + delay;
-        if self.network.constant.is_some() {
-            self.queue.push_in_order(at, step);
+    /// Sends a message; `step` is its arrival.
+    fn post(&mut self, step: Step) {
+        if let Some(delay) = self.network.constant {
+            self.queue.push_in_order(self.now + delay, step);
         } else {
-            self.queue.push(at, step);
+            self.queue.push(self.now + self.network.delay(), step);
         }
     }
 

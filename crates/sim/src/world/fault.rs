@@ -212,7 +212,6 @@ impl World<'_> {
             service_ns: service.draw_ns(&mut place.rng),
             stage: Stage::Queued,
             outcome: Outcome::Good,
-            one_way: Duration::ZERO,
         });
         let request = LeafRequestId(key.as_u64());
         self.leaf_event(server, LeafEvent::Arrived { request, class, tie: None });

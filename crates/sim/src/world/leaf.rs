@@ -103,8 +103,7 @@ impl World<'_> {
                     let attempt = self.attempts.get_mut(key).expect("what has started is known");
                     let (_, twin) = attempt.tie.expect("only a copy of a tie has a twin");
                     let news = self.twin_news.insert(TwinNews { server: twin, tie });
-                    let delay = self.network.delay();
-                    self.post(delay, Step::TwinNewsArrives(news));
+                    self.post(Step::TwinNewsArrives(news));
                 }
                 LeafEffect::Drop { request } => {
                     self.answer(Key::from_u64(request.0), Outcome::TwinStarted);
@@ -143,10 +142,8 @@ impl World<'_> {
             self.attempts.remove(key);
             return;
         }
-        let delay = self.network.delay();
         attempt.stage = Stage::Homeward;
         attempt.outcome = outcome;
-        attempt.one_way = (attempt.one_way + delay).mul_f64(0.5);
-        self.post(delay, Step::AnswerArrives(key));
+        self.post(Step::AnswerArrives(key));
     }
 }

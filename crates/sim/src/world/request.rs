@@ -72,8 +72,6 @@ pub(super) struct Attempt {
     pub(super) stage: Stage,
     /// How it was answered, once it is on the way back.
     pub(super) outcome: Outcome,
-    /// The delay of the message that brought it, later the mean of that and of its answer's.
-    pub(super) one_way: Duration,
 }
 
 /// A probe on its way.
@@ -82,7 +80,7 @@ pub(super) struct Probe {
     upstream: u32,
     replica: ReplicaId,
     server: u32,
-    back: Duration,
+    sent: Instant,
     load: Option<Load>,
 }
 
@@ -242,7 +240,6 @@ impl World<'_> {
             model.service.draw_ns(&mut self.draws.copies)
         };
         let shard = call.shard;
-        let one_way = self.network.delay();
         let key = self.attempts.insert(Attempt {
             owner: Owner::Call(call_key),
             id,
@@ -252,11 +249,10 @@ impl World<'_> {
             service_ns,
             stage: Stage::Outward,
             outcome: Outcome::Good,
-            one_way,
         });
         call.attempts[id.index()] = key;
         self.counts.attempts += 1;
-        self.post(one_way, Step::AttemptArrives(key));
+        self.post(Step::AttemptArrives(key));
     }
 
     fn cancel(&mut self, call_key: Key, id: AttemptId) {
@@ -264,8 +260,7 @@ impl World<'_> {
         let key = call.attempts[id.index()];
         // An answer that was held has left nothing behind to be cancelled.
         if self.attempts.get_mut(key).is_some() {
-            let delay = self.network.delay();
-            self.post(delay, Step::CancelArrives(key));
+            self.post(Step::CancelArrives(key));
         }
     }
 
@@ -276,17 +271,8 @@ impl World<'_> {
         if attempt.outcome == Outcome::Good {
             call.good = Some(attempt.id);
         }
-        let upstream = call.upstream as usize;
-        self.time_message(upstream, attempt.one_way);
         let event = Event::Answered { attempt: attempt.id, outcome: attempt.outcome };
         self.call_event(call_key, event);
-    }
-
-    /// Tells an upstream how long messages travel, if it makes use of that.
-    fn time_message(&mut self, upstream: usize, one_way: Duration) {
-        if self.upstreams[upstream].machine.config().tie.is_some() {
-            self.upstream_event(upstream, UpstreamEvent::MessageTimed { one_way });
-        }
     }
 }
 
@@ -314,34 +300,37 @@ impl World<'_> {
     fn send_probe(&mut self, upstream: usize, replica: ReplicaId) {
         let upstream = u32::try_from(upstream).expect("counts of the model are u32");
         let server = self.model.server(upstream % self.model.shards, replica.0);
-        let (out, back) = (self.network.delay(), self.network.delay());
-        let probe = Probe { upstream, replica, server, back, load: None };
-        let key = self.probes.insert(probe);
-        if out + back <= self.probe_timeout {
-            self.post(out, Step::ProbeArrives(key));
-        } else {
-            // The answer would come too late to be looked at.
+        let sent = self.now;
+        let key = self.probes.insert(Probe { upstream, replica, server, sent, load: None });
+        self.post(Step::ProbeArrives(key));
+        if self.network.may_exceed(self.probe_timeout) {
             self.queue.push(self.now + self.probe_timeout, Step::ProbeTimesOut(key));
         }
     }
 
     pub(super) fn probe_arrives(&mut self, key: Key) {
-        let probe = self.probes.get_mut(key).expect("a probe is known until it is over");
+        // It may have been given up meanwhile.
+        let Some(probe) = self.probes.get_mut(key) else { return };
         probe.load = Some(self.leaves[probe.server as usize].machine.load(self.now));
-        let back = probe.back;
-        self.post(back, Step::ProbeAnswerArrives(key));
+        self.post(Step::ProbeAnswerArrives(key));
     }
 
     pub(super) fn probe_answer_arrives(&mut self, key: Key) {
-        let Probe { upstream, replica, load, .. } =
-            self.probes.remove(key).expect("a probe is known until it is over");
+        let Some(Probe { upstream, replica, sent, load, .. }) = self.probes.remove(key) else {
+            return;
+        };
+        let upstream = upstream as usize;
+        // As the proxy does: a probe and its answer are two of the shortest messages there are.
+        let one_way = Duration::from_ns(self.now.since(sent).as_ns() / 2);
+        self.upstream_event(upstream, UpstreamEvent::MessageTimed { one_way });
         let load = load.expect("a probe that is answered was at its leaf");
-        self.upstream_event(upstream as usize, UpstreamEvent::ProbeAnswered { replica, load });
+        self.upstream_event(upstream, UpstreamEvent::ProbeAnswered { replica, load });
     }
 
-    pub(super) fn probe_times_out(&mut self, key: Key) {
-        let Probe { upstream, replica, .. } =
-            self.probes.remove(key).expect("a probe is known until it is over");
+    /// Gives a probe up; false when it was answered in time.
+    pub(super) fn probe_times_out(&mut self, key: Key) -> bool {
+        let Some(Probe { upstream, replica, .. }) = self.probes.remove(key) else { return false };
         self.upstream_event(upstream as usize, UpstreamEvent::ProbeTimedOut { replica });
+        true
     }
 }
