@@ -5,7 +5,7 @@ use curtail_policy::{Load, TieId, TieRole};
 use curtail_units::Duration;
 use http::Uri;
 use http::header::{
-    CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, TE,
+    CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, TE,
     TRANSFER_ENCODING, UPGRADE,
 };
 
@@ -40,6 +40,11 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     if present.contains(&&CONNECTION) {
         remove_named_by_connection(headers);
     }
+    if present.contains(&&TRANSFER_ENCODING) {
+        // Where both were there the chunks counted (RFC 9112, section 6.3): a length that goes on without
+        // them would cut the body short.
+        headers.remove(CONTENT_LENGTH);
+    }
     for name in present {
         headers.remove(name);
     }
@@ -60,6 +65,8 @@ fn remove_named_by_connection(headers: &mut HeaderMap) {
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .filter_map(|name| name.trim().parse().ok())
+        // Nobody may take away whom the request is for.
+        .filter(|name| *name != HOST)
         .collect();
     for name in named {
         headers.remove(name);
@@ -175,6 +182,7 @@ mod tests {
             ("upgrade", "websocket"),
             ("x-secret", "1"),
             ("te", "gzip, trailers"),
+            ("content-length", "5"),
             ("accept", "*/*"),
         ]);
         remove_hop_by_hop(&mut headers);
