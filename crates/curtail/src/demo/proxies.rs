@@ -101,10 +101,10 @@ fn leaves_yaml(testbed: &Testbed) -> String {
     let mut yaml = "workers: 1\nleaves:\n".to_owned();
     for (shard, replica) in places(testbed) {
         let address = testbed.address(shard, replica);
-        write!(
+        writeln!(
             yaml,
             "  - {{name: leaf-{shard}-{replica}, address: \"127.0.0.1:0\", server: \"http://{address}\", \
-             slots: {slots}, queue_len_max: {queue_len_max}}}\n"
+             slots: {slots}, queue_len_max: {queue_len_max}}}"
         )
         .expect("a String takes everything");
     }
