@@ -138,7 +138,8 @@ impl Screen {
         let Progress { variant, arm, runs_done, runs, requests, requests_max, .. } = progress;
         let name = if variant.is_empty() { (*arm).to_owned() } else { format!("{variant}, {arm}") };
         let nth = runs_done + 1;
-        let line = format!("{nth} of {runs}: {name}: {requests} of at most {requests_max} requests");
+        let line =
+            format!("{nth} of {runs}: {name}: {requests} of at most {requests_max} requests");
         // Whoever does not read this does not miss it.
         let _told = write!(io::stderr(), "\r\x1b[K{line:.78}");
         (self.shown, self.is_dirty) = (Instant::now(), true);
