@@ -16,18 +16,21 @@ use std::time::Duration;
 const GRACE: Duration = Duration::from_millis(100);
 
 /// How the requests of each arm are treated, as it stands in a configuration file; everything else is by
-/// default.
+/// default. What departs from the defaults does so because of the size of things here:
 ///
-/// A shard is an upstream, and one shard sees few requests: some twenty a second. So its latencies tell
-/// little in the first seconds, and the hedge is not to wait longer than twice the usual p99 meanwhile;
-/// and a stalled replica needs a second attempt for one request in three of its shard while it lasts,
-/// which the usual budget of 2 % of one shard's requests cannot pay. What hedges cost over all shards is in
-/// the table.
+/// - A shard is an upstream and sees some twenty requests a second, and while one of its three replicas is
+///   stalled, one request in three needs a second attempt. The usual budget, 2 % of what one upstream sees
+///   in 10 s, would be spent after three of them; so a shard may spend more, and over all shards the table
+///   shows what it came to.
+/// - Until a shard has seen 100 requests the hedge waits for `delay_max`: 1 s by default, much too long.
+/// - A read is a burst of 100 requests through one thread, so messages between root and leaf take some
+///   milliseconds; the second copy of a tie must not be faster than the news that the first has started.
+/// - A shard has three replicas, so one probe for a request tells as much as three would among a hundred.
 const fn treatment(arm: Arm) -> &'static str {
     match arm {
         Arm::Direct => "",
-        Arm::Hedged => "hedge: {quantile: 0.99, delay_max: 20ms}, budget: {ratio: 0.1}",
-        Arm::Tied => "tie: true, hedge: false, retry: false",
+        Arm::Hedged => "hedge: {quantile: 0.99, delay_max: 15ms}, budget: {ratio: 0.2}",
+        Arm::Tied => "tie: {delay: 10ms}, hedge: false, retry: false",
         Arm::Prequal => {
             "balance: {policy: prequal, probes_per_request: 1}, hedge: false, retry: false"
         }
