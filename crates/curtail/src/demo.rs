@@ -148,7 +148,7 @@ impl Demo<'_> {
         let rng = Rng::new(self.args.seed).split("demo");
         let rate = f64::from(self.args.rate);
         let (plan, end) = (Plan::new(rate, &rng), Duration::from_secs(self.args.seconds));
-        let load = Load::connect(self.testbed, self.proxies).await?;
+        let load = Load::connect(self.testbed, self.proxies, rate).await?;
         screen.show(0, || vec!["warming up".to_owned()], || "warming up".to_owned())?;
         load.warm_up(&rng.split("warm-up")).await;
         let cpu = Cpu::start();

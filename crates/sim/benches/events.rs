@@ -12,7 +12,7 @@ use curtail_policy::{BalanceConfig, UpstreamConfig};
 use curtail_sim::{Arm, Distribution, Model, Scenario, Stop, Variant, run};
 use curtail_units::Duration;
 
-const ROUNDS: usize = 7;
+const ROUNDS: usize = 5;
 const SEED: u64 = 1;
 
 fn main() {
@@ -23,6 +23,7 @@ fn main() {
     report("SQ(2) of 100 at 0.9", &queue(100, 0.9, Duration::ZERO, two_choices));
     let far = Duration::from_us(500);
     report("SQ(2) of 100 at 0.9, messages travel", &queue(100, 0.9, far, two_choices));
+    report("1,000 keys of 100 servers, hedged", &hedged_fan_out());
 }
 
 /// One upstream of `replicas` servers with one slot each and a mean service time of 1 ms.
@@ -34,8 +35,18 @@ fn queue(replicas: u32, load: f64, message_delay: Duration, policy: UpstreamConf
         variants: vec![Variant { name: String::new(), model }],
         arms: vec![Arm { name: String::new(), policy }],
         above: Vec::new(),
-        stop: Stop { precision: None, requests_min: 0, requests_max: 1_000_000 },
+        stop: Stop { precision: None, requests_min: 0, requests_max: 600_000 },
     }
+}
+
+/// The hedged arm of `scenarios/bigtable-hedge.yaml`.
+fn hedged_fan_out() -> Scenario {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/bigtable-hedge.yaml");
+    let text = std::fs::read_to_string(file).expect("the scenario is part of the repository");
+    let sets = ["requests_max=1000".to_owned()];
+    let mut scenario = Scenario::read(file, &text, &sets).expect("it has no mistakes");
+    scenario.arms.retain(|arm| arm.name == "hedge after 10 ms");
+    scenario
 }
 
 fn report(name: &str, scenario: &Scenario) {

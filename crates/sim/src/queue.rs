@@ -3,9 +3,9 @@
 //! **Holds** entries ordered by (time, order of scheduling): two entries for the same instant come out in
 //! the order in which they went in, so a run depends on nothing but its seed.
 //! **How**: a heap with four children a node (half the levels of a binary heap, and the children of a node
-//! lie side by side), beside it one lane for entries that are scheduled in the order in which they are
-//! due, which is what messages with a constant delay are. A lane costs O(1) where the heap costs
-//! O(log n).
+//! lie side by side), beside it a [`Lane`] for each kind of entry that is mostly scheduled in the order in
+//! which it is due: messages with a constant delay, alarms after a constant time. A lane costs O(1) where the
+//! heap costs O(log n), and what is out of order in its lane goes to the heap.
 //! **Limits**: nothing is ever cancelled here; what may change its mind is an [`crate::alarm::Alarm`].
 
 use curtail_units::Instant;
@@ -27,46 +27,57 @@ impl<T> Entry<T> {
     }
 }
 
+/// Entries that are mostly scheduled in the order in which they are due.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lane {
+    Messages,
+    Alarms,
+}
+
 /// Items with the instants at which they are due.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue<T> {
     heap: Vec<Entry<T>>,
-    lane: VecDeque<Entry<T>>,
+    /// By [`Lane`]; each in order.
+    lanes: [VecDeque<Entry<T>>; 2],
     scheduled: u64,
 }
 
 impl<T: Copy> Queue<T> {
     pub(crate) const fn new() -> Self {
-        Self { heap: Vec::new(), lane: VecDeque::new(), scheduled: 0 }
+        Self { heap: Vec::new(), lanes: [VecDeque::new(), VecDeque::new()], scheduled: 0 }
     }
 
     /// Schedules `item` for `at`.
     pub(crate) fn push(&mut self, at: Instant, item: T) {
         let entry = self.entry(at, item);
-        self.heap.push(entry);
-        self.sift_up(self.heap.len() - 1, entry);
+        self.push_heap(entry);
     }
 
-    /// Schedules `item` for `at`, which no entry of the lane may be later than.
-    pub(crate) fn push_in_order(&mut self, at: Instant, item: T) {
+    /// Schedules `item` for `at`, which is probably no earlier than what the lane holds already.
+    pub(crate) fn push_lane(&mut self, lane: Lane, at: Instant, item: T) {
         let entry = self.entry(at, item);
-        assert!(
-            self.lane.back().is_none_or(|last| last.at <= at),
-            "entries of the lane are scheduled in the order in which they are due"
-        );
-        self.lane.push_back(entry);
+        let lane = &mut self.lanes[lane as usize];
+        if lane.back().is_none_or(|last| last.at <= at) {
+            lane.push_back(entry);
+        } else {
+            self.push_heap(entry);
+        }
     }
 
     /// Takes out what is due first.
     pub(crate) fn pop(&mut self) -> Option<(Instant, T)> {
-        let heap = self.heap.first().map(Entry::key);
-        let lane = self.lane.front().map(Entry::key);
-        let from_lane = match (heap, lane) {
-            (Some(heap), Some(lane)) => lane < heap,
-            (heap, lane) => heap.is_none() && lane.is_some(),
-        };
-        let entry = if from_lane { self.lane.pop_front() } else { self.pop_heap() };
+        let key = |entry: Option<&Entry<T>>| entry.map_or(u128::MAX, Entry::key);
+        let [messages, alarms] = &mut self.lanes;
+        let (message, alarm) = (key(messages.front()), key(alarms.front()));
+        let (lane, first) = if message < alarm { (messages, message) } else { (alarms, alarm) };
+        let entry = if first < key(self.heap.first()) { lane.pop_front() } else { self.pop_heap() };
         entry.map(|entry| (entry.at, entry.item))
+    }
+
+    fn push_heap(&mut self, entry: Entry<T>) {
+        self.heap.push(entry);
+        self.sift_up(self.heap.len() - 1, entry);
     }
 
     fn entry(&mut self, at: Instant, item: T) -> Entry<T> {
@@ -118,7 +129,7 @@ impl<T: Copy> Queue<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::Queue;
+    use super::{Lane, Queue};
     use curtail_units::{Duration, Instant, Rng};
 
     #[test]
@@ -130,18 +141,15 @@ mod tests {
         let mut got = Vec::new();
         let mut now = Instant::ZERO;
         let mut number = 0_u32;
-        // A third more pushes than pops, few distinct instants, and the lane in between.
+        // A third more pushes than pops, few distinct instants, lanes in and out of order.
         for _ in 0..100_000 {
             if rng.chance(0.57) {
-                let (at, lane) = if rng.chance(0.3) {
-                    (now + Duration::from_ns(20), true)
-                } else {
-                    (now + Duration::from_ns(rng.below(50) as u64), false)
-                };
-                if lane {
-                    queue.push_in_order(at, number);
-                } else {
-                    queue.push(at, number);
+                let wait = |rng: &mut Rng| Duration::from_ns(rng.below(50) as u64);
+                let at = now + if rng.chance(0.3) { Duration::from_ns(20) } else { wait(&mut rng) };
+                match rng.below(3) {
+                    0 => queue.push(at, number),
+                    1 => queue.push_lane(Lane::Messages, at, number),
+                    _ => queue.push_lane(Lane::Alarms, at, number),
                 }
                 expected.push((at, number));
                 number += 1;
@@ -156,13 +164,5 @@ mod tests {
         }
         expected.sort_unstable();
         assert_eq!(got, expected, "seed {seed}");
-    }
-
-    #[test]
-    #[should_panic(expected = "in the order in which they are due")]
-    fn the_lane_refuses_what_is_out_of_order() {
-        let mut queue = Queue::new();
-        queue.push_in_order(Instant::from_ns(2), ());
-        queue.push_in_order(Instant::from_ns(1), ());
     }
 }

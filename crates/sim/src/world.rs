@@ -17,7 +17,7 @@ mod request;
 use crate::alarm::{Alarm, Rung};
 use crate::model::Model;
 use crate::network::Network;
-use crate::queue::Queue;
+use crate::queue::{Lane, Queue};
 use crate::slab::{Key, Slab};
 use crate::tally::{Counts, Stop, Tallied, Tally};
 use curtail_policy::{Upstream, UpstreamConfig};
@@ -281,7 +281,7 @@ impl<'m> World<'m> {
         let now = self.now;
         let rung = alarm(self).rung(now);
         if let Rung::Later(at) = rung {
-            self.queue.push(at, step);
+            self.queue.push_lane(Lane::Alarms, at, step);
         }
         rung == Rung::Due
     }
@@ -295,11 +295,8 @@ impl<'m> World<'m> {
 
     /// Sends a message; `step` is its arrival.
     fn post(&mut self, step: Step) {
-        if let Some(delay) = self.network.constant {
-            self.queue.push_in_order(self.now + delay, step);
-        } else {
-            self.queue.push(self.now + self.network.delay(), step);
-        }
+        let at = self.now + self.network.delay();
+        self.queue.push_lane(Lane::Messages, at, step);
     }
 
     fn counts_now(&mut self) -> Counts {

@@ -2,7 +2,7 @@
 //!
 //! One read asks every shard at once for [`KEYS_PER_SHARD`] keys and is answered when all have answered.
 //! Everything here runs on the one thread of the client.
-//! **Limits**: [`IN_FLIGHT_MAX`] reads of one arm at once. One more is not sent and counts as an error, so
+//! **Limits**: [`IN_FLIGHT_SECONDS`] times the rate for the reads of one arm at once. One more is not sent and counts as an error, so
 //! it is seen; leaving it out would flatter the arm.
 
 use super::arm::Arm;
@@ -23,8 +23,12 @@ pub(crate) const KEYS_PER_SHARD: usize = 10;
 /// Keys that a shard has, for the client to choose from.
 const KEYS: usize = 100_000;
 
-/// Reads of one arm at once: twice what a stall of 1.8 s holds back at the usual rate.
-const IN_FLIGHT_MAX: usize = 64;
+/// Reads of one arm that may be in flight, for each that is sent in a second. A stall of 1.8 s holds back
+/// one read in three that come meanwhile, 0.6 s of them; this is two stalls at once, and some.
+const IN_FLIGHT_SECONDS: f64 = 1.5;
+
+/// The same when only few are sent.
+const IN_FLIGHT_MIN: usize = 16;
 
 /// Reads of each arm, one after the other, before the measurement: connections are made, and nothing is
 /// in a hurry.
@@ -44,6 +48,7 @@ pub(crate) struct Load {
     roots: [Option<Http2>; Arm::ALL.len()],
     alarm: Alarm,
     tallies: RefCell<Tallies>,
+    in_flight_max: usize,
     in_flight: [Cell<usize>; Arm::ALL.len()],
 }
 
@@ -61,8 +66,12 @@ struct Read {
 }
 
 impl Load {
-    /// Connects to the proxies.
-    pub(crate) async fn connect(testbed: &Testbed, proxies: &Proxies) -> anyhow::Result<Rc<Self>> {
+    /// Connects to the proxies, to send at most `rate` reads a second of one arm.
+    pub(crate) async fn connect(
+        testbed: &Testbed,
+        proxies: &Proxies,
+        rate: f64,
+    ) -> anyhow::Result<Rc<Self>> {
         let (shards, replicas) = (testbed.config().shards, testbed.config().replicas);
         let servers = (0..testbed.config().servers())
             .map(|nth| testbed.address(nth / replicas, nth % replicas));
@@ -79,6 +88,7 @@ impl Load {
             roots,
             alarm: Alarm::start()?,
             tallies: RefCell::new(Tallies::new()),
+            in_flight_max: at_once(rate).max(IN_FLIGHT_MIN),
             in_flight: Default::default(),
         }))
     }
@@ -120,8 +130,9 @@ impl Load {
     fn begin(self: &Rc<Self>, arm: Arm, due: Instant, mut rng: Rng, tenant: &'static str) {
         let measured = tenant != WARM_UP;
         let in_flight = &self.in_flight[arm.index()];
-        if in_flight.get() >= IN_FLIGHT_MAX {
-            self.tallies.borrow_mut().failed(arm, || format!("{IN_FLIGHT_MAX} reads in flight"));
+        let max = self.in_flight_max;
+        if in_flight.get() >= max {
+            self.tallies.borrow_mut().failed(arm, || format!("{max} reads in flight, not sent"));
             return;
         }
         in_flight.set(in_flight.get() + 1);
@@ -172,6 +183,15 @@ impl Load {
             }
         }
     }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rate that the command takes, times a small number"
+)]
+fn at_once(rate: f64) -> usize {
+    (IN_FLIGHT_SECONDS * rate).ceil() as usize
 }
 
 /// A request for some keys of `shard`.

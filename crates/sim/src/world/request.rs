@@ -2,6 +2,7 @@
 
 use super::{Step, World};
 use crate::model::Process;
+use crate::queue::Lane;
 use crate::slab::Key;
 use curtail_policy::{
     ATTEMPTS_MAX, AttemptId, BalanceConfig, Call, Class, Decided, Effect, Event, Load, Outcome,
@@ -182,7 +183,7 @@ impl World<'_> {
         let wanted = call.machine.poll_timeout();
         let over = call.machine.is_over();
         if let Some(at) = self.call_alarms[key.index as usize].set(wanted) {
-            self.queue.push(at, Step::CallAlarm(key.index));
+            self.queue.push_lane(Lane::Alarms, at, Step::CallAlarm(key.index));
         }
         self.wake_upstream(index);
         if over {
