@@ -129,11 +129,13 @@ impl Upstream {
         self.lock().machine.poll_timeout()
     }
 
-    /// What the state page and the metrics ask the machine.
+    /// What the state page and the metrics ask a copy of the machine: a question may bring its estimates up
+    /// to date, and what it decides must follow from its journal alone, whoever looks on.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&mut Machine, Instant) -> T) -> T {
-        let mut root = self.lock();
-        let now = self.clock.now();
-        look(&mut root.machine, now)
+        let root = self.lock();
+        let (mut machine, now) = (root.machine.clone(), self.clock.now());
+        drop(root);
+        look(&mut machine, now)
     }
 
     fn lock(&self) -> MutexGuard<'_, Root> {
