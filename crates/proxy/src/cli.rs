@@ -9,6 +9,7 @@ use clap::Args;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Usage or configuration.
 const EXIT_CONFIG: u8 = 2;
@@ -57,6 +58,14 @@ pub fn run(args: &ProxyArgs) -> u8 {
         Ok(config) => config,
         Err(code) => return code,
     };
+    // Before anybody is told that we are ready: a hangup that nobody waits for would end the process.
+    let signals = match Signals::new() {
+        Ok(signals) => signals,
+        Err(error) => {
+            tracing::error!(%error, "signals cannot be received");
+            return EXIT_ENVIRONMENT;
+        }
+    };
     let seed = args.seed.unwrap_or_else(|| crate::trace_context::entropy_rng().next_u64());
     let options = Options { journal: args.journal.clone(), seed };
     let running = match crate::start(config, &options) {
@@ -73,10 +82,7 @@ pub fn run(args: &ProxyArgs) -> u8 {
         tracing::info!(%address, "metrics, health and state");
     }
     tracing::info!(seed, "ready");
-    if let Err(error) = serve_until_told(args, &running) {
-        tracing::error!(%error, "signals cannot be received");
-        return EXIT_ENVIRONMENT;
-    }
+    signals.serve_until_told(args, &running);
     let drain = running.drain();
     tracing::info!(?drain, "stopping: no new connections, requests in progress may end");
     running.stop(drain);
@@ -112,31 +118,45 @@ fn parse(file: &Path, text: Vec<u8>, set: &[String]) -> Result<Config, String> {
         .map_err(|mistakes| mistakes.to_string())
 }
 
-/// Waits for SIGTERM or Ctrl-C; meanwhile reloads on SIGHUP and when the file changes.
-fn serve_until_told(args: &ProxyArgs, running: &Running) -> std::io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut hang_up = signal(SignalKind::hangup())?;
-        let mut look = tokio::time::interval(WATCH);
-        let mut seen = args.config.as_deref().and_then(stamp);
-        loop {
-            tokio::select! {
-                _ = terminate.recv() => return Ok(()),
-                _ = interrupt.recv() => return Ok(()),
-                _ = hang_up.recv() => reload(args, running),
-                _ = look.tick() => {
-                    let now = args.config.as_deref().and_then(stamp);
-                    if now.is_some() && now != seen {
-                        seen = now;
-                        reload(args, running);
+/// What the proxy is told while it runs.
+struct Signals {
+    runtime: tokio::runtime::Runtime,
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let entered = runtime.enter();
+        let [terminate, interrupt, hang_up] =
+            [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
+        drop(entered);
+        Ok(Self { runtime, terminate: terminate?, interrupt: interrupt?, hang_up: hang_up? })
+    }
+
+    /// Waits for SIGTERM or Ctrl-C; meanwhile reloads on SIGHUP and when the file changes.
+    fn serve_until_told(mut self, args: &ProxyArgs, running: &Running) {
+        self.runtime.block_on(async {
+            let mut look = tokio::time::interval(WATCH);
+            let mut seen = args.config.as_deref().and_then(stamp);
+            loop {
+                tokio::select! {
+                    _ = self.terminate.recv() => return,
+                    _ = self.interrupt.recv() => return,
+                    _ = self.hang_up.recv() => reload(args, running),
+                    _ = look.tick() => {
+                        let now = args.config.as_deref().and_then(stamp);
+                        if now.is_some() && now != seen {
+                            seen = now;
+                            reload(args, running);
+                        }
                     }
                 }
             }
-        }
-    })
+        });
+    }
 }
 
 /// What changes when a file is written.
