@@ -134,6 +134,26 @@ impl Reason {
     }
 }
 
+impl Reason {
+    /// Whether it says more than its name: there are numbers that were compared, or a failure.
+    #[must_use]
+    pub const fn has_detail(&self) -> bool {
+        !matches!(
+            self,
+            Self::First
+                | Self::NoOtherReplica
+                | Self::TieFirst
+                | Self::FirstGood
+                | Self::NothingBetter
+                | Self::MayNotRepeat
+                | Self::ClientGone
+                | Self::NoReplica
+                | Self::ProbeForRequest
+                | Self::ProbeWhenIdle
+        )
+    }
+}
+
 impl core::fmt::Display for Reason {
     /// One line for people: the name's meaning with its numbers.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {

@@ -6,7 +6,7 @@
 
 use crate::driver::{Driver, Effects};
 use crate::leaf::Place;
-use crate::pool::ReplicaBody;
+use crate::pool::{self, ReplicaBody};
 use crate::spans::SpanSink;
 use crate::trail::{AttemptEnd, Trail};
 use bytes::{Bytes, BytesMut};
@@ -41,7 +41,7 @@ pub(crate) enum HeldBody {
 pub(crate) async fn take_small(
     response: Response<ReplicaBody>,
     bytes_max: u64,
-) -> Result<Held, hyper::Error> {
+) -> Result<Held, pool::BrokenOff> {
     let (head, mut body) = response.into_parts();
     let is_small = body.size_hint().exact().is_some_and(|bytes| bytes <= bytes_max);
     if !is_small || head.status == http::StatusCode::SWITCHING_PROTOCOLS {
@@ -59,7 +59,7 @@ pub(crate) async fn take_small(
 
 fn next_frame(
     body: &mut ReplicaBody,
-) -> impl Future<Output = Option<Result<Frame<Bytes>, hyper::Error>>> {
+) -> impl Future<Output = Option<Result<Frame<Bytes>, pool::BrokenOff>>> {
     std::future::poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx))
 }
 
@@ -196,7 +196,7 @@ pub(crate) struct Streamed {
 /// The replica broke off in the middle of its answer.
 #[derive(Debug, thiserror::Error)]
 #[error("the replica broke off in the middle of its answer: {0}")]
-pub(crate) struct BrokenOff(#[from] hyper::Error);
+pub(crate) struct BrokenOff(#[from] pool::BrokenOff);
 
 impl AnswerBody {
     /// The body of a held answer; the ending comes when it is through, and a leaf's place is free then.

@@ -2,7 +2,7 @@
 //!
 //! **Limits**: the queue's own; [`PEERS_MAX`] other leaves to tell of started twins.
 
-use crate::body::AttemptBody;
+use crate::attempt::AttemptRequest;
 use crate::clock::Clock;
 use crate::config::{ConnectConfig, LeafListener, NamedUpstream, ReplicaUrl};
 use crate::connect::Connector;
@@ -18,7 +18,7 @@ use curtail_policy::{
     UpstreamConfig,
 };
 use curtail_units::Rng;
-use http::{HeaderValue, Method, Request};
+use http::HeaderValue;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
@@ -224,13 +224,9 @@ impl Leaf {
             let Some(pool) = self.peer(worker.index, &message.authority) else { continue };
             let clock = self.clock;
             tokio::spawn(async move {
-                let mut request = Request::new(AttemptBody::Empty);
-                *request.method_mut() = Method::GET;
                 let path = format!("{TWIN_STARTED_PATH}{:016x}", message.tie.0);
-                *request.uri_mut() = path.parse().expect("hex digits are a path");
-                if let Ok(host) = HeaderValue::from_str(&message.authority) {
-                    request.headers_mut().insert(http::header::HOST, host);
-                }
+                let path = path.parse().expect("hex digits are a path");
+                let request = AttemptRequest::get(path, &message.authority);
                 // A message that is lost costs at most one execution that was not needed.
                 match pool.exchange(request, &clock, false).await {
                     Ok(exchanged) => drop(exchanged),

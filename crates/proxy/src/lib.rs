@@ -10,6 +10,7 @@
 
 mod admin;
 mod answer;
+mod attempt;
 mod body;
 pub mod cli;
 mod clock;
@@ -21,6 +22,7 @@ mod http1;
 mod http2;
 mod journal;
 mod leaf;
+mod linger;
 mod listen;
 mod metrics;
 mod pool;

@@ -11,6 +11,7 @@ use crate::StartError;
 use crate::answer::AnswerBody;
 use crate::config::Limits;
 use crate::leaf::Leaf;
+use crate::linger::Lingering;
 use crate::metrics::ListenerMetrics;
 use crate::preface;
 use crate::request::{Client, answer};
@@ -166,6 +167,7 @@ pub(crate) async fn serve(worker: Arc<Worker>, handed: Handed) {
         tls: listener.tls.is_some(),
         leaf: listener.leaf.clone(),
         metrics: Arc::clone(&listener.metrics),
+        is_tunnel: AtomicBool::new(false),
         tunnel: Mutex::default(),
     });
     let Ok(stream) = TcpStream::from_std(stream) else { return };
@@ -226,12 +228,12 @@ impl Speaking {
         let resets = if client.leaf.is_some() { ROOT_RESETS_MAX } else { CLIENT_RESETS_MAX };
         let has_asked = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&has_asked);
+        let io = TokioIo::new(Lingering::new(stream, Arc::clone(&client)));
         let service = service_fn(move |request: Request<Incoming>| {
             asked.store(true, Ordering::Relaxed);
             let response = answer(Arc::clone(&worker), Arc::clone(&client), request);
             async move { Ok::<Response<AnswerBody>, Infallible>(response.await) }
         });
-        let io = TokioIo::new(stream);
         let headers_bytes = limits.headers.as_len();
         let patience = std::time::Duration::from(limits.header_timeout);
         if is_http2 {

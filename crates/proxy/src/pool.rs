@@ -6,21 +6,20 @@
 //! **Limits**: `connections_max` HTTP/1.1 connections, `idle_max` of them unused;
 //! `http2_connections_max` HTTP/2 connections.
 
-use crate::body::AttemptBody;
+use crate::attempt::AttemptRequest;
 use crate::clock::Clock;
 use crate::config::{ConnectConfig, Protocol};
 use crate::connect::{ConnectError, Connected, Connector, Offer};
-use crate::http1::{Http1, OpenCount};
+use crate::http1::{self, Http1, OpenCount};
 use crate::http2::{self, Http2Connections, LentHttp2, Making, NotMade, Spoken, StreamCount, Turn};
 use crate::metrics::ReplicaMetrics;
 use crate::trail::ConnectPhases;
 use bytes::Bytes;
 use curtail_policy::Failure;
 use curtail_units::Instant;
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderValue, Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use hyper::client::conn::http1;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use std::pin::Pin;
@@ -40,7 +39,7 @@ pub(crate) enum ExchangeError {
     #[error("{replica}: the connection that was being made came to nothing")]
     NotMade { replica: String },
     #[error("{replica}: no answer: {source}")]
-    Broken { replica: String, source: hyper::Error },
+    Broken { replica: String, source: BrokenOff },
     #[error("{replica}: changed the protocol without being asked to")]
     ChangedProtocol { replica: String },
 }
@@ -56,12 +55,26 @@ impl ExchangeError {
     }
 }
 
+/// How an exchange broke off.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BrokenOff {
+    #[error(transparent)]
+    Http1(#[from] http1::Error),
+    /// Over HTTP/2, or over a connection that was to change its protocol.
+    #[error(transparent)]
+    Hyper(#[from] hyper::Error),
+}
+
+/// Connections without an exchange; in boxes, because each changes hands twice a request.
+type Idle = Vec<Box<Http1>>;
+
 /// The connections of one worker to one replica.
 #[derive(Debug)]
 pub(crate) struct Pool {
     connector: Connector,
     config: ConnectConfig,
-    idle: Mutex<Vec<Http1>>,
+    /// The last one returned is the first one taken.
+    idle: Mutex<Idle>,
     /// HTTP/1.1 connections, in use or not.
     open: Arc<AtomicUsize>,
     http2: Arc<Http2Connections>,
@@ -109,94 +122,94 @@ impl Pool {
     /// [`ExchangeError`], which knows whether the replica can have seen the request.
     pub(crate) async fn exchange(
         self: &Arc<Self>,
-        mut request: Request<AttemptBody>,
+        mut request: AttemptRequest,
         clock: &Clock,
         fresh: bool,
     ) -> Result<Exchanged, ExchangeError> {
-        if !request.headers().contains_key(header::HOST) {
+        if !request.has(&header::HOST) {
             // A client of HTTP/1.0 need not say whom it asks; we must.
             let authority = self.connector.replica().authority();
             if let Ok(host) = HeaderValue::try_from(authority) {
-                request.headers_mut().insert(header::HOST, host);
+                request.insert(header::HOST, host);
             }
         }
         // HTTP/2 knows no change of protocol; where it must be spoken, none is asked for.
-        if request.headers().contains_key(header::UPGRADE)
-            && self.config.protocol != Protocol::Http2
-        {
-            return self.exchange_upgrade(request, clock).await;
+        if request.has(&header::UPGRADE) && self.config.protocol != Protocol::Http2 {
+            return Box::pin(self.exchange_upgrade(request, clock)).await;
         }
         if let Some(lent) = self.http2.shared() {
-            return self.exchange_http2(request, lent, None).await;
+            return Box::pin(self.exchange_http2(request, lent, None)).await;
         }
         let idle = if fresh { None } else { self.take_idle(clock.now()) };
         if let Some(connection) = idle {
             return self.exchange_http1(request, connection, None, clock).await;
         }
-        match self.connect(clock).await? {
+        // Rare and large: it would make the future of every attempt larger.
+        match Box::pin(self.connect(clock)).await? {
             (New::Http1(connection), phases) => {
-                self.exchange_http1(request, *connection, phases, clock).await
+                self.exchange_http1(request, connection, phases, clock).await
             }
-            (New::Http2(lent), phases) => self.exchange_http2(request, lent, phases).await,
+            (New::Http2(lent), phases) => {
+                Box::pin(self.exchange_http2(request, lent, phases)).await
+            }
         }
     }
 
     async fn exchange_http1(
         self: &Arc<Self>,
-        request: Request<AttemptBody>,
-        mut connection: Http1,
+        request: AttemptRequest,
+        mut connection: Box<Http1>,
         phases: Option<ConnectPhases>,
         clock: &Clock,
     ) -> Result<Exchanged, ExchangeError> {
-        let repeatable = request.method().is_safe();
+        let repeatable = request.head.method.is_safe();
         let answered = connection.send(request).await;
-        let response = answered.map_err(|mut error| {
-            let unwritten = error.take_message().is_some();
-            let source = error.into_error();
+        let response = answered.map_err(|error| {
+            let unwritten = matches!(error, http1::Error::Unwritten(_));
             // An idle connection that the replica closes just when we write: it has not looked at a
             // request, so one that may be repeated anyway goes out again.
-            let stale = connection.is_reused && repeatable && is_closed_unanswered(&source);
-            if unwritten || stale { self.not_sent() } else { self.broken(source) }
+            let stale = matches!(error, http1::Error::Unanswered(_));
+            let stale = stale && connection.is_reused && repeatable;
+            if unwritten || stale { self.not_sent() } else { self.broken(error) }
         })?;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return Err(ExchangeError::ChangedProtocol { replica: self.replica() });
         }
         let home = Home { pool: Arc::clone(self), clock: *clock };
-        let body = |incoming| ReplicaBody::lent(incoming, connection, home);
+        let body = |()| ReplicaBody::lent(connection, home);
         Ok(Exchanged { response: response.map(body), phases })
     }
 
     /// Asks for another protocol, on an HTTP/1.1 connection of its own that is then not ours any more.
     async fn exchange_upgrade(
         self: &Arc<Self>,
-        request: Request<AttemptBody>,
+        request: AttemptRequest,
         clock: &Clock,
     ) -> Result<Exchanged, ExchangeError> {
         let (connected, counted) = self.open(clock, Offer::Http1).await?;
         let phases = Some(connected.phases);
         let io = TokioIo::new(connected.stream);
-        let (mut sender, connection) = http1::handshake(io).await.map_err(|_| self.not_sent())?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(io).await.map_err(|_| self.not_sent())?;
         tokio::spawn(async move {
             if let Err(error) = connection.with_upgrades().await {
                 tracing::debug!(%error, "connection for another protocol ended");
             }
             drop(counted);
         });
-        let answered = sender.send_request(request).await;
+        let answered = sender.send_request(request.into_request()).await;
         let mut response = answered.map_err(|source| self.broken(source))?;
         let upgrade = hyper::upgrade::on(&mut response);
-        Ok(Exchanged {
-            response: response.map(|body| ReplicaBody::upgraded(body, upgrade)),
-            phases,
-        })
+        Ok(Exchanged { response: response.map(|body| ReplicaBody::Upgrade(body, upgrade)), phases })
     }
 
     async fn exchange_http2(
         &self,
-        mut request: Request<AttemptBody>,
+        request: AttemptRequest,
         mut lent: LentHttp2,
         phases: Option<ConnectPhases>,
     ) -> Result<Exchanged, ExchangeError> {
+        let mut request = request.into_request();
         http2::put_in_form(&mut request, self.connector.replica().tls);
         let answered = lent.sender.try_send_request(request).await;
         let response = answered.map_err(|mut error| {
@@ -210,13 +223,13 @@ impl Pool {
         })?;
         let stream = lent.stream;
         Ok(Exchanged {
-            response: response.map(|incoming| ReplicaBody::stream(incoming, stream)),
+            response: response.map(|incoming| ReplicaBody::Http2(incoming, stream)),
             phases,
         })
     }
 
     /// The least recently returned connections grow old; the newest is the likeliest to be alive.
-    fn take_idle(&self, now: Instant) -> Option<Http1> {
+    fn take_idle(&self, now: Instant) -> Option<Box<Http1>> {
         loop {
             let mut connection = self.idle().pop()?;
             if now.since(connection.idle_since) > self.config.idle_timeout {
@@ -230,7 +243,7 @@ impl Pool {
         }
     }
 
-    fn put_idle(&self, mut connection: Http1, now: Instant) {
+    fn put_idle(&self, mut connection: Box<Http1>, now: Instant) {
         connection.is_reused = true;
         connection.idle_since = now;
         let mut idle = self.idle();
@@ -248,8 +261,8 @@ impl Pool {
     }
 
     /// An answer that broke off while it was read.
-    pub(crate) fn broken(&self, source: hyper::Error) -> ExchangeError {
-        ExchangeError::Broken { replica: self.replica(), source }
+    pub(crate) fn broken(&self, source: impl Into<BrokenOff>) -> ExchangeError {
+        ExchangeError::Broken { replica: self.replica(), source: source.into() }
     }
 
     fn not_sent(&self) -> ExchangeError {
@@ -265,7 +278,7 @@ impl Pool {
         self.idle().len()
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Http1>> {
+    fn idle(&self) -> MutexGuard<'_, Idle> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -296,8 +309,7 @@ impl Pool {
         let phases = Some(connected.phases);
         if !connected.is_http2 {
             making.got_http1();
-            let connection = Http1::new(connected.stream, clock.now(), counted).await;
-            let connection = connection.map_err(|_| self.not_sent())?;
+            let connection = Http1::new(connected.stream, clock.now(), counted);
             return Ok((New::Http1(Box::new(connection)), phases));
         }
         counted.place = None;
@@ -364,20 +376,9 @@ enum New {
     Http2(LentHttp2),
 }
 
-/// The connection ended, in whatever way, before a single byte of the answer.
-fn is_closed_unanswered(error: &hyper::Error) -> bool {
-    use std::io::ErrorKind;
-    let io = std::error::Error::source(error).and_then(|s| s.downcast_ref::<std::io::Error>());
-    error.is_incomplete_message()
-        || error.is_canceled()
-        || io.is_some_and(|io| {
-            matches!(io.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
-        })
-}
-
 /// Where a connection goes back to.
 #[derive(Debug)]
-struct Home {
+pub(crate) struct Home {
     pool: Arc<Pool>,
     clock: Clock,
 }
@@ -385,39 +386,38 @@ struct Home {
 /// The body of an answer; it holds on to its connection. One that is not read to its end takes its HTTP/1.1
 /// connection with it.
 #[derive(Debug)]
-pub(crate) struct ReplicaBody {
-    incoming: Incoming,
-    lent: Option<(Http1, Home)>,
-    upgrade: Option<OnUpgrade>,
-    _stream: Option<StreamCount>,
+pub(crate) enum ReplicaBody {
+    /// It comes over a connection that is lent until its end.
+    Http1(Box<Http1>, Home),
+    /// It has come, and the connection is back, or gone.
+    Ended,
+    /// It comes over a stream that counts until its end.
+    Http2(Incoming, #[expect(dead_code, reason = "it is there to be dropped")] StreamCount),
+    /// A change of protocol was asked for; the body is that of a replica that did not agree.
+    Upgrade(Incoming, OnUpgrade),
 }
 
 impl ReplicaBody {
-    fn upgraded(incoming: Incoming, upgrade: OnUpgrade) -> Self {
-        Self { incoming, lent: None, upgrade: Some(upgrade), _stream: None }
-    }
-
-    fn stream(incoming: Incoming, stream: StreamCount) -> Self {
-        Self { incoming, lent: None, upgrade: None, _stream: Some(stream) }
-    }
-
-    fn lent(incoming: Incoming, connection: Http1, home: Home) -> Self {
-        let lent = Some((connection, home));
-        let mut body = Self { incoming, lent, upgrade: None, _stream: None };
-        if body.incoming.is_end_stream() {
-            body.give_back();
-        }
+    fn lent(connection: Box<Http1>, home: Home) -> Self {
+        let mut body = Self::Http1(connection, home);
+        body.give_back_at_end();
         body
     }
 
     /// The connection itself, once both sides have agreed to change its protocol.
-    pub(crate) fn into_upgrade(mut self) -> Option<OnUpgrade> {
-        self.upgrade.take()
+    pub(crate) fn into_upgrade(self) -> Option<OnUpgrade> {
+        match self {
+            Self::Upgrade(_, upgrade) => Some(upgrade),
+            Self::Http1(..) | Self::Ended | Self::Http2(..) => None,
+        }
     }
 
-    fn give_back(&mut self) {
-        if let Some((connection, Home { pool, clock })) = self.lent.take()
-            && !connection.is_over()
+    fn give_back_at_end(&mut self) {
+        let Self::Http1(connection, _) = self else { return };
+        if connection.is_end()
+            && let Self::Http1(connection, Home { pool, clock }) =
+                std::mem::replace(self, Self::Ended)
+            && connection.is_free()
         {
             pool.put_idle(connection, clock.now());
         }
@@ -426,32 +426,38 @@ impl ReplicaBody {
 
 impl Body for ReplicaBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BrokenOff;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let this = &mut *self;
-        let incoming = &mut this.incoming;
-        let frame = match &mut this.lent {
-            // The connection reads on only when somebody has asked for more.
-            Some((connection, _)) => {
-                connection.poll_news(cx, |cx| Pin::new(&mut *incoming).poll_frame(cx))
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+        match &mut *self {
+            Self::Http1(connection, _) => {
+                let frame = connection.poll_frame(cx).map_err(BrokenOff::from);
+                self.give_back_at_end();
+                frame
             }
-            None => Pin::new(incoming).poll_frame(cx),
-        };
-        if matches!(frame, Poll::Ready(None)) || this.incoming.is_end_stream() {
-            this.give_back();
+            Self::Http2(incoming, _) | Self::Upgrade(incoming, _) => {
+                Pin::new(incoming).poll_frame(cx).map_err(BrokenOff::from)
+            }
+            Self::Ended => Poll::Ready(None),
         }
-        frame
     }
 
     fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        match self {
+            Self::Http1(connection, _) => connection.is_end(),
+            Self::Http2(incoming, _) | Self::Upgrade(incoming, _) => incoming.is_end_stream(),
+            Self::Ended => true,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        match self {
+            Self::Http1(connection, _) => connection.size_hint(),
+            Self::Http2(incoming, _) | Self::Upgrade(incoming, _) => incoming.size_hint(),
+            Self::Ended => SizeHint::with_exact(0),
+        }
     }
 }

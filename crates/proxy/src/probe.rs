@@ -1,12 +1,12 @@
 //! Probes: a root asks a leaf for its load, over the connections that carry requests.
 
-use crate::body::AttemptBody;
+use crate::attempt::AttemptRequest;
 use crate::driver::{Effects, Upstream};
 use crate::headers;
 use crate::worker::Worker;
 use curtail_policy::{BalanceConfig, Effect, PrequalConfig, ReplicaId, UpstreamEvent};
 use curtail_units::Duration;
-use http::{Request, StatusCode};
+use http::StatusCode;
 use std::sync::Arc;
 
 /// What a leaf answers with its load.
@@ -49,11 +49,7 @@ async fn probe(worker: &Worker, upstream: &Upstream, replica: ReplicaId) -> Upst
         | BalanceConfig::PeakEwma { .. } => PrequalConfig::default().probe_timeout,
     };
     let target = upstream.replica(replica);
-    let mut request = Request::new(AttemptBody::Empty);
-    *request.uri_mut() = http::Uri::from_static(PATH);
-    if let Ok(host) = http::HeaderValue::from_str(&target.authority) {
-        request.headers_mut().insert(http::header::HOST, host);
-    }
+    let request = AttemptRequest::get(http::Uri::from_static(PATH), &target.authority);
     let exchange = target.pool(worker.index).exchange(request, &upstream.clock, false);
     let Ok(Ok(exchanged)) = tokio::time::timeout(timeout.into(), exchange).await else {
         return UpstreamEvent::ProbeTimedOut { replica };

@@ -16,6 +16,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header, 
 use hyper::body::{Body, Incoming};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::JoinHandle;
 
@@ -31,6 +32,8 @@ pub(crate) struct Client {
     /// The leaf that listens there; [`None`] on a listener of the root.
     pub(crate) leaf: Option<Arc<Leaf>>,
     pub(crate) metrics: Arc<ListenerMetrics>,
+    /// The connection has changed its protocol, or is about to.
+    pub(crate) is_tunnel: AtomicBool,
     /// What carries the bytes of a connection that has changed its protocol.
     pub(crate) tunnel: Mutex<Option<JoinHandle<()>>>,
 }
@@ -50,7 +53,7 @@ pub(crate) async fn answer(
     let context = worker.trace_context(request.headers());
     let upgrade = headers::upgrade(request.headers())
         .map(|protocol| (protocol, hyper::upgrade::on(&mut request)));
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
     let mut trail = Box::new(Trail::new(context, started, &parts, client.tls));
     if let Some((status, error)) = unacceptable(&parts) {
         return refuse(&worker, *trail, status, error);
@@ -68,6 +71,9 @@ pub(crate) async fn answer(
             Admission::Refused => return leaf_says("refused"),
         },
     };
+    if site.config.spans.is_some() {
+        trail.context.clean(&mut parts.headers);
+    }
     let (protocol, upgraded) = upgrade.unzip();
     let outgoing = outgoing(&site, &client, (parts, body), (class, idempotent), protocol);
     let body = outgoing.body.clone();
@@ -180,6 +186,7 @@ fn give(
             if let HeldBody::Open(body) = held.body
                 && let Some(replica) = body.into_upgrade()
             {
+                client.is_tunnel.store(true, Ordering::Relaxed);
                 let tunnel = tokio::spawn(tunnel(upgraded, replica, ending, place));
                 let mut carried = client.tunnel.lock().unwrap_or_else(PoisonError::into_inner);
                 *carried = Some(tunnel);

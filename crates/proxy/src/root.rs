@@ -4,6 +4,7 @@
 //! are polled side by side in the request's own task, and cancelling one is dropping it.
 
 use crate::answer::{Answer, Held, take_small};
+use crate::attempt::AttemptRequest;
 use crate::body::{AttemptBody, ClientFault, Replay};
 use crate::driver::{Driver, Effects, Replica, Upstream};
 use crate::pool::ExchangeError;
@@ -314,7 +315,7 @@ impl Exchange {
         if let Some(tie) = tie {
             let twin = &upstream.replica(tie.twin).authority;
             if let Some(value) = headers::write_tie(tie.id, tie.role, twin) {
-                request.headers_mut().insert(headers::TIE, value);
+                request.insert(headers::TIE, value);
             }
         }
         // What was refused before may have been a pool full of dead connections.
@@ -323,12 +324,7 @@ impl Exchange {
         self.attempts.push(Attempt::Waiting(on_its_way));
     }
 
-    fn on_its_way(
-        &self,
-        replica: &Replica,
-        request: http::Request<AttemptBody>,
-        fresh: bool,
-    ) -> OnItsWay {
+    fn on_its_way(&self, replica: &Replica, request: AttemptRequest, fresh: bool) -> OnItsWay {
         let pool = Arc::clone(replica.pool(self.worker.index));
         let clock = self.driver.upstream.clock;
         let small_bytes = self.outgoing.answer_held_bytes;
@@ -352,25 +348,22 @@ impl Outgoing {
         context: &TraceContext,
         span_id: trace_context::SpanId,
         class: Class,
-    ) -> http::Request<AttemptBody> {
+    ) -> AttemptRequest {
         let body = match &self.body {
             None => AttemptBody::Empty,
             Some(replay) => AttemptBody::Replay(replay.reader()),
         };
-        let mut request = http::Request::new(body);
-        *request.method_mut() = self.head.method.clone();
-        *request.uri_mut() = self.head.uri.clone();
-        *request.headers_mut() = self.head.headers.clone();
-        let headers = request.headers_mut();
+        let mut request = AttemptRequest::new(Arc::clone(&self.head), body);
         // Without spans of our own, those behind us belong to whoever called us.
         if self.is_traced {
-            context.mark(headers, span_id);
+            request.insert(trace_context::TRACEPARENT, context.child_header(span_id));
         }
         if class != Class::default() {
-            headers.insert(headers::CLASS, http::HeaderValue::from_static(class.name()));
+            request.insert(headers::CLASS, http::HeaderValue::from_static(class.name()));
         }
         if let Some(protocol) = &self.upgrade {
-            headers::ask_upgrade(headers, protocol.clone());
+            request.insert(header::CONNECTION, http::HeaderValue::from_static("upgrade"));
+            request.insert(header::UPGRADE, protocol.clone());
         }
         request
     }

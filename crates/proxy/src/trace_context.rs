@@ -80,9 +80,8 @@ impl TraceContext {
         }
     }
 
-    /// Marks the header fields of an attempt, still those of the client, with the attempt's span.
-    pub(crate) fn mark(&self, headers: &mut HeaderMap, span_id: SpanId) {
-        headers.insert(TRACEPARENT, self.child_header(span_id));
+    /// Takes from the fields of a client what belongs to a trace that is not gone on with.
+    pub(crate) fn clean(&self, headers: &mut HeaderMap) {
         if self.parent.is_none() {
             headers.remove(TRACESTATE);
         }

@@ -1,4 +1,4 @@
-//! Attributes of spans, events and resources: OTLP's `KeyValue`.
+//! Attributes of spans, events and resources: OTLP's `KeyValue`. Their names are ASCII.
 
 use super::protobuf::{length_field, length_tag, varint, varint_len};
 
@@ -25,7 +25,7 @@ impl<'a> Attributes<'a> {
         Self { out, field }
     }
 
-    pub(super) fn text(&mut self, key: &str, text: &str) {
+    pub(super) fn text<const N: usize>(&mut self, key: &[u8; N], text: &str) {
         let text = &text[..text.floor_char_boundary(TEXT_MAX)];
         self.begin(key, 1 + varint_len(text.len()) + text.len());
         length_field(self.out, ANY_TEXT, text.len());
@@ -33,7 +33,7 @@ impl<'a> Attributes<'a> {
     }
 
     /// An integer; one that does not fit 63 bits becomes the largest that does.
-    pub(super) fn int(&mut self, key: &str, value: u64) {
+    pub(super) fn int<const N: usize>(&mut self, key: &[u8; N], value: u64) {
         let value = value.min(i64::MAX as u64);
         let len = varint_len(usize::try_from(value).unwrap_or(usize::MAX));
         self.begin(key, 1 + len);
@@ -41,13 +41,14 @@ impl<'a> Attributes<'a> {
         varint(self.out, value);
     }
 
-    pub(super) fn flag(&mut self, key: &str, value: bool) {
+    pub(super) fn flag<const N: usize>(&mut self, key: &[u8; N], value: bool) {
         self.begin(key, 2);
         self.out.extend_from_slice(&[ANY_BOOL_TAG, u8::from(value)]);
     }
 
-    /// Everything up to the value, of which `len` bytes follow.
-    fn begin(&mut self, key: &str, len: usize) {
+    /// Everything up to the value, of which `len` bytes follow. The length of a name is part of its type: a
+    /// copy of a known length is a few moves, and there are some twenty for each request.
+    fn begin<const N: usize>(&mut self, key: &[u8; N], len: usize) {
         // Nearly all attributes are short, and their lengths one byte each.
         let short = |len: usize| u8::try_from(len).ok().filter(|len| *len < 0x80);
         let total = (2 + key.len()).saturating_add(2 + len);
@@ -55,14 +56,14 @@ impl<'a> Attributes<'a> {
             (short(total), short(key.len()), short(len))
         {
             self.out.extend_from_slice(&[length_tag(self.field), total, length_tag(KEY), key_len]);
-            self.out.extend_from_slice(key.as_bytes());
+            self.out.extend_from_slice(key);
             self.out.extend_from_slice(&[length_tag(VALUE), len]);
             return;
         }
         let key_len = 1 + varint_len(key.len()) + key.len();
         length_field(self.out, self.field, key_len + 1 + varint_len(len) + len);
         length_field(self.out, KEY, key.len());
-        self.out.extend_from_slice(key.as_bytes());
+        self.out.extend_from_slice(key);
         length_field(self.out, VALUE, len);
     }
 }

@@ -110,7 +110,7 @@ impl Encoder<'_> {
             if let Some(destination) = &trail.destination {
                 describe_destination(&mut attributes, destination);
             }
-            attributes.int("curtail.attempts", trail.attempts.len() as u64);
+            attributes.int(b"curtail.attempts", trail.attempts.len() as u64);
             if let Some(reason) = &end.reason {
                 describe_reason(&mut attributes, scratch, reason);
             }
@@ -140,7 +140,7 @@ impl Encoder<'_> {
             if let Some(destination) = &trail.destination {
                 describe_replica(&mut attributes, scratch, trail, destination, attempt);
             }
-            describe_decision(&mut attributes, scratch, index, attempt);
+            describe_decision(&mut attributes, scratch, (trail, index), attempt);
             let failed = describe_attempt_end(&mut attributes, scratch, attempt);
             write_status(out, failed);
         });
@@ -190,49 +190,51 @@ fn write_status(out: &mut Vec<u8>, failed: bool) {
 fn describe_request(attributes: &mut Attributes<'_>, trail: &Trail) {
     let asked = &trail.asked;
     describe_method(attributes, &asked.method);
-    attributes.text("url.path", asked.path.path());
-    attributes.text("url.scheme", if asked.tls { "https" } else { "http" });
-    attributes.text("network.protocol.version", version(asked.version));
+    attributes.text(b"url.path", asked.path.path());
+    attributes.text(b"url.scheme", if asked.tls { "https" } else { "http" });
+    attributes.text(b"network.protocol.version", version(asked.version));
     if let Some(host) = asked.host() {
         let (address, port) = split_port(host);
-        attributes.text("server.address", address);
+        attributes.text(b"server.address", address);
         if let Some(port) = port {
-            attributes.int("server.port", port.into());
+            attributes.int(b"server.port", port.into());
         }
     }
 }
 
 fn describe_method(attributes: &mut Attributes<'_>, method: &Method) {
     match known_method(method) {
-        Some(method) => attributes.text("http.request.method", method),
+        Some(method) => attributes.text(b"http.request.method", method),
         None => {
-            attributes.text("http.request.method", "_OTHER");
-            attributes.text("http.request.method_original", method.as_str());
+            attributes.text(b"http.request.method", "_OTHER");
+            attributes.text(b"http.request.method_original", method.as_str());
         }
     }
 }
 
 fn describe_destination(attributes: &mut Attributes<'_>, destination: &Destination) {
-    attributes.text("http.route", &destination.route);
-    attributes.text("curtail.upstream", &destination.upstream.name);
-    attributes.text("curtail.class", destination.class.name());
+    attributes.text(b"http.route", &destination.route);
+    attributes.text(b"curtail.upstream", &destination.upstream.name);
+    attributes.text(b"curtail.class", destination.class.name());
 }
 
-/// The constant name of a reason, and its numbers in words.
+/// The constant name of a reason, and its numbers in words if it has some.
 fn describe_reason(attributes: &mut Attributes<'_>, scratch: &mut String, reason: &Reason) {
-    attributes.text("curtail.reason", reason.name());
-    attributes.text("curtail.reason.detail", display(scratch, reason));
+    attributes.text(b"curtail.reason", reason.name());
+    if reason.has_detail() {
+        attributes.text(b"curtail.reason.detail", display(scratch, reason));
+    }
 }
 
 /// Returns whether the request counts as failed: a client's own mistake does not.
 fn describe_request_end(attributes: &mut Attributes<'_>, end: &RequestEnd) -> bool {
     if let Some(status) = end.status {
-        attributes.int("http.response.status_code", status.as_u16().into());
+        attributes.int(b"http.response.status_code", status.as_u16().into());
     }
     let server_error = end.status.filter(StatusCode::is_server_error);
     match (end.error, &server_error) {
-        (Some(error), _) => attributes.text("error.type", error),
-        (None, Some(status)) => attributes.text("error.type", status.as_str()),
+        (Some(error), _) => attributes.text(b"error.type", error),
+        (None, Some(status)) => attributes.text(b"error.type", status.as_str()),
         (None, None) => {}
     }
     let client_error = end.status.is_some_and(|status| status.is_client_error());
@@ -246,59 +248,61 @@ fn describe_replica(
     destination: &Destination,
     attempt: &AttemptTrail,
 ) {
-    attributes.text("curtail.upstream", &destination.upstream.name);
+    attributes.text(b"curtail.upstream", &destination.upstream.name);
     let Some(replica) = destination.upstream.replicas.get(attempt.replica.index()) else { return };
-    attributes.text("server.address", &replica.host);
-    attributes.int("server.port", replica.port.into());
+    attributes.text(b"server.address", &replica.host);
+    attributes.int(b"server.port", replica.port.into());
     scratch.clear();
     replica.write_to(scratch);
     scratch.push_str(trail.asked.path.path());
-    attributes.text("url.full", scratch);
+    attributes.text(b"url.full", scratch);
 }
 
 /// Why the attempt was sent, and why there.
 fn describe_decision(
     attributes: &mut Attributes<'_>,
     scratch: &mut String,
-    index: u64,
+    (trail, index): (&Trail, u64),
     attempt: &AttemptTrail,
 ) {
-    attributes.int("curtail.attempt", index);
+    attributes.int(b"curtail.attempt", index);
     if index > 0 {
-        attributes.int("http.request.resend_count", index);
+        attributes.int(b"http.request.resend_count", index);
     }
-    attributes.text("curtail.class", attempt.class.name());
+    if trail.destination.as_ref().is_none_or(|destination| destination.class != attempt.class) {
+        attributes.text(b"curtail.class", attempt.class.name());
+    }
     describe_reason(attributes, scratch, &attempt.reason);
     describe_choice(attributes, &attempt.choice);
     match attempt.tie {
-        Some(TieRole::First) => attributes.text("curtail.tie", "first"),
-        Some(TieRole::Second) => attributes.text("curtail.tie", "second"),
+        Some(TieRole::First) => attributes.text(b"curtail.tie", "first"),
+        Some(TieRole::Second) => attributes.text(b"curtail.tie", "second"),
         None => {}
     }
 }
 
 fn describe_choice(attributes: &mut Attributes<'_>, choice: &Choice) {
-    attributes.text("curtail.choice", choice.name());
+    attributes.text(b"curtail.choice", choice.name());
     match *choice {
         Choice::Only | Choice::Turn | Choice::Chance => {}
         Choice::FewerInFlight { in_flight, other } => {
-            attributes.int("curtail.choice.in_flight", in_flight.into());
-            attributes.int("curtail.choice.other_in_flight", other.into());
+            attributes.int(b"curtail.choice.in_flight", in_flight.into());
+            attributes.int(b"curtail.choice.other_in_flight", other.into());
         }
         Choice::LowerPeakEwma { cost, other } => {
-            attributes.int("curtail.choice.cost_ns", cost.as_ns());
-            attributes.int("curtail.choice.other_cost_ns", other.as_ns());
+            attributes.int(b"curtail.choice.cost_ns", cost.as_ns());
+            attributes.int(b"curtail.choice.other_cost_ns", other.as_ns());
         }
         Choice::ColdLowestLatency { latency, in_flight, threshold } => {
-            attributes.int("curtail.choice.latency_ns", latency.as_ns());
-            attributes.int("curtail.choice.in_flight", in_flight.into());
-            attributes.int("curtail.choice.threshold", threshold.into());
+            attributes.int(b"curtail.choice.latency_ns", latency.as_ns());
+            attributes.int(b"curtail.choice.in_flight", in_flight.into());
+            attributes.int(b"curtail.choice.threshold", threshold.into());
         }
         Choice::AllHotFewestInFlight { in_flight, threshold } => {
-            attributes.int("curtail.choice.in_flight", in_flight.into());
-            attributes.int("curtail.choice.threshold", threshold.into());
+            attributes.int(b"curtail.choice.in_flight", in_flight.into());
+            attributes.int(b"curtail.choice.threshold", threshold.into());
         }
-        Choice::PoolTooSmall { len } => attributes.int("curtail.choice.pool_len", len.into()),
+        Choice::PoolTooSmall { len } => attributes.int(b"curtail.choice.pool_len", len.into()),
     }
 }
 
@@ -309,19 +313,19 @@ fn describe_attempt_end(
     attempt: &AttemptTrail,
 ) -> bool {
     if let Some(phases) = attempt.connect {
-        attributes.int("curtail.connect.lookup_ns", phases.lookup.as_ns());
-        attributes.int("curtail.connect.tcp_ns", phases.tcp.as_ns());
-        attributes.int("curtail.connect.tls_ns", phases.tls.as_ns());
+        attributes.int(b"curtail.connect.lookup_ns", phases.lookup.as_ns());
+        attributes.int(b"curtail.connect.tcp_ns", phases.tcp.as_ns());
+        attributes.int(b"curtail.connect.tls_ns", phases.tls.as_ns());
     }
     if let Some((at, status)) = attempt.answered {
-        attributes.int("http.response.status_code", status.as_u16().into());
-        attributes.int("curtail.answered_after_ns", at.since(attempt.sent).as_ns());
+        attributes.int(b"http.response.status_code", status.as_u16().into());
+        attributes.int(b"curtail.answered_after_ns", at.since(attempt.sent).as_ns());
     }
-    attributes.flag("curtail.won", attempt.won);
+    attributes.flag(b"curtail.won", attempt.won);
     let end = attempt.end.map(|(_, end)| end);
     if let Some(AttemptEnd::Cancelled(reason)) = &end {
-        attributes.text("curtail.cancelled", reason.name());
-        attributes.text("curtail.cancelled.detail", display(scratch, reason));
+        attributes.text(b"curtail.cancelled", reason.name());
+        attributes.text(b"curtail.cancelled.detail", display(scratch, reason));
     }
     let status = attempt.answered.map(|(_, status)| status);
     let bad_status = status.filter(|s| s.is_client_error() || s.is_server_error());
@@ -335,7 +339,7 @@ fn describe_attempt_end(
         }
     };
     if let Some(error) = error {
-        attributes.text("error.type", error);
+        attributes.text(b"error.type", error);
     }
     error.is_some()
 }

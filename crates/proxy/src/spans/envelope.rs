@@ -39,10 +39,10 @@ impl Envelope {
         let mut resource = Vec::new();
         message_field(&mut resource, RESOURCE, |out| {
             let mut attributes = Attributes::new(out, RESOURCE_ATTRIBUTES);
-            attributes.text("service.name", &config.service_name);
-            attributes.text("service.version", version);
-            attributes.text("service.instance.id", &instance);
-            attributes.int("process.pid", std::process::id().into());
+            attributes.text(b"service.name", &config.service_name);
+            attributes.text(b"service.version", version);
+            attributes.text(b"service.instance.id", &instance);
+            attributes.int(b"process.pid", std::process::id().into());
         });
         let mut scope = Vec::new();
         message_field(&mut scope, SCOPE, |out| {

@@ -1,0 +1,266 @@
+//! A replica's answer, as it comes: its head, and how its body is framed.
+//!
+//! Whoever reads a length in another way than the replica meant it takes one client's answer for another's
+//! (response splitting). So what could be read in two ways is refused.
+
+use super::Error;
+use super::chunked::Decoder;
+use bytes::{Bytes, BytesMut};
+use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version};
+use http_body::SizeHint;
+use std::mem::MaybeUninit;
+
+/// The head of an answer with the interim ones before it, and its trailers, may be so long each.
+pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
+
+/// So many fields may stand in a head, and in trailers.
+pub(super) const FIELDS_MAX: usize = 128;
+
+const TOO_LONG: Error = Error::BadAnswer("its head is too long");
+
+/// What has been seen of an answer's head.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct HeadReader {
+    /// So many bytes of what was read have no end of a head.
+    searched: usize,
+    /// So many bytes were interim answers.
+    interim_bytes: usize,
+}
+
+impl HeadReader {
+    /// Whether anything has come.
+    pub(super) fn is_begun(&self, read: &BytesMut) -> bool {
+        self.interim_bytes > 0 || !read.is_empty()
+    }
+
+    /// Takes the head of the answer, once it is there whole. Interim answers are passed over: what they say
+    /// is for us, or will be said again.
+    pub(super) fn take(&mut self, read: &mut BytesMut) -> Result<Option<Response<()>>, Error> {
+        loop {
+            let Some(end) = end_of_fields(read, self.searched) else {
+                self.searched = read.len();
+                let is_too_long = self.interim_bytes + read.len() > HEAD_BYTES_MAX;
+                return if is_too_long { Err(TOO_LONG) } else { Ok(None) };
+            };
+            let response = parse(&read.split_to(end).freeze())?;
+            let status = response.status();
+            if !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {
+                return Ok(Some(response));
+            }
+            self.searched = 0;
+            self.interim_bytes += end;
+            if self.interim_bytes > HEAD_BYTES_MAX {
+                return Err(TOO_LONG);
+            }
+        }
+    }
+}
+
+/// Where the empty line ends that ends a head; `searched` bytes are known not to have it.
+fn end_of_fields(read: &[u8], searched: usize) -> Option<usize> {
+    // The empty line may have begun in what was searched.
+    let from = searched.saturating_sub(3);
+    memchr::memchr_iter(b'\n', read.get(from..)?).map(|at| from + at + 1).find(|&line| {
+        let before = &read[..line];
+        before.ends_with(b"\n\r\n") || before.ends_with(b"\n\n")
+    })
+}
+
+fn parse(head: &Bytes) -> Result<Response<()>, Error> {
+    let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
+    let mut parsed = httparse::Response::new(&mut []);
+    let done = httparse::ParserConfig::default()
+        .parse_response_with_uninit_headers(&mut parsed, head, &mut fields)
+        .map_err(bad)?;
+    let (httparse::Status::Complete(_), Some(code), Some(minor)) =
+        (done, parsed.code, parsed.version)
+    else {
+        return Err(Error::BadAnswer("its head has an empty line within"));
+    };
+    let mut response = Response::new(());
+    *response.status_mut() =
+        StatusCode::from_u16(code).map_err(|_| Error::BadAnswer("its status is no status"))?;
+    *response.version_mut() = if minor == 0 { Version::HTTP_10 } else { Version::HTTP_11 };
+    *response.headers_mut() = header_map(head, parsed.headers)?;
+    Ok(response)
+}
+
+/// The fields of `head`, which share its memory.
+fn header_map(head: &Bytes, fields: &[httparse::Header<'_>]) -> Result<HeaderMap, Error> {
+    let mut headers = HeaderMap::with_capacity(fields.len());
+    for field in fields {
+        let name = HeaderName::from_bytes(field.name.as_bytes())
+            .map_err(|_| Error::BadAnswer("a field has no valid name"))?;
+        let value = HeaderValue::from_maybe_shared(head.slice_ref(field.value))
+            .map_err(|_| Error::BadAnswer("a field has no valid value"))?;
+        headers.append(name, value);
+    }
+    Ok(headers)
+}
+
+const fn bad(error: httparse::Error) -> Error {
+    Error::BadAnswer(match error {
+        httparse::Error::HeaderName => "a field has no valid name",
+        httparse::Error::HeaderValue => "a field has no valid value",
+        httparse::Error::NewLine => "a line does not end as it should",
+        httparse::Error::Status => "its status is no status",
+        httparse::Error::Token => "its first line is none of an answer",
+        httparse::Error::TooManyHeaders => "it has too many fields",
+        httparse::Error::Version => "it is of another version",
+    })
+}
+
+/// The fields after the last chunk, once they are there whole.
+pub(super) fn take_trailers(read: &mut BytesMut) -> Result<Option<HeaderMap>, Error> {
+    if read.starts_with(b"\r\n") {
+        drop(read.split_to(2));
+        return Ok(Some(HeaderMap::new()));
+    }
+    let Some(end) = end_of_fields(read, 0) else {
+        return if read.len() > HEAD_BYTES_MAX { Err(TOO_LONG) } else { Ok(None) };
+    };
+    let trailers = read.split_to(end).freeze();
+    let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
+    match httparse::parse_headers(&trailers, &mut fields).map_err(bad)? {
+        httparse::Status::Complete((_, fields)) => header_map(&trailers, fields).map(Some),
+        httparse::Status::Partial => Err(Error::BadAnswer("its trailers do not end")),
+    }
+}
+
+/// How the body of an answer is framed (RFC 9112, section 6.3), and whether the connection can be used again
+/// after it (section 9.3).
+pub(super) fn framing(response: &Response<()>, to_head: bool) -> Result<(Framing, bool), Error> {
+    let headers = response.headers();
+    let is_chunked = is_chunked(headers)?;
+    let length = content_length(headers)?;
+    let has_none =
+        to_head || matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let framing = match length {
+        _ if has_none => Framing::Ended,
+        _ if is_chunked => Framing::Chunked(Decoder::Size),
+        Some(0) => Framing::Ended,
+        Some(bytes) => Framing::Length(bytes),
+        None => Framing::UntilClosed,
+    };
+    // Both together come of confusion, or of somebody who wants to confuse.
+    let is_clear = !(is_chunked && length.is_some());
+    let is_kept = is_clear
+        && response.status() != StatusCode::SWITCHING_PROTOCOLS
+        && if response.version() == Version::HTTP_10 {
+            says(headers, "keep-alive")
+        } else {
+            !says(headers, "close")
+        };
+    Ok((framing, is_kept && framing != Framing::UntilClosed))
+}
+
+fn is_chunked(headers: &HeaderMap) -> Result<bool, Error> {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    match (codings.next(), codings.next()) {
+        (None, _) => Ok(false),
+        (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(true),
+        // Passed on without its name it would be taken for the content itself.
+        _ => Err(Error::BadAnswer("its transfer coding is not `chunked`")),
+    }
+}
+
+fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Error> {
+    const BAD: Error = Error::BadAnswer("its content-length is no length");
+    let mut length = None;
+    for value in headers.get_all(CONTENT_LENGTH) {
+        for value in value.to_str().map_err(|_| BAD)?.split(',') {
+            let value = value.trim();
+            // `parse` would take a sign.
+            let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
+            let bytes = value.parse().ok().filter(|_| is_number).ok_or(BAD)?;
+            if length.is_some_and(|length| length != bytes) {
+                return Err(Error::BadAnswer("it has two lengths"));
+            }
+            length = Some(bytes);
+        }
+    }
+    Ok(length)
+}
+
+/// Whether `connection` has that word.
+fn says(headers: &HeaderMap, word: &str) -> bool {
+    let values = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|said| said.trim().eq_ignore_ascii_case(word))
+}
+
+/// How a body is framed, and what of it is still to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// So many bytes.
+    Length(u64),
+    Chunked(Decoder),
+    /// All that comes until the replica closes the connection.
+    UntilClosed,
+    /// Nothing.
+    Ended,
+}
+
+/// What could be taken of a body.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    Data(Bytes),
+    Trailers(HeaderMap),
+    /// More must be read.
+    None,
+    /// There is no more.
+    End,
+}
+
+impl Framing {
+    /// Takes what is there of the next piece.
+    pub(super) fn take(&mut self, read: &mut BytesMut) -> Result<Piece, Error> {
+        let data = match self {
+            Self::Ended => return Ok(Piece::End),
+            Self::Chunked(decoder) => {
+                let piece = decoder.take(read)?;
+                if *decoder == Decoder::Ended {
+                    *self = Self::Ended;
+                }
+                return Ok(piece);
+            }
+            Self::Length(left) => {
+                let data = take_up_to(read, *left);
+                *left -= data.len() as u64;
+                if *left == 0 {
+                    *self = Self::Ended;
+                }
+                data
+            }
+            Self::UntilClosed => read.split().freeze(),
+        };
+        Ok(if data.is_empty() { Piece::None } else { Piece::Data(data) })
+    }
+
+    pub(super) const fn is_end(&self) -> bool {
+        matches!(self, Self::Ended)
+    }
+
+    /// Whether the connection's end is the body's.
+    pub(super) const fn ends_with_connection(&self) -> bool {
+        matches!(self, Self::UntilClosed)
+    }
+
+    /// What is known of the length of the rest.
+    pub(super) fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Ended => SizeHint::with_exact(0),
+            Self::Length(left) => SizeHint::with_exact(*left),
+            Self::Chunked(_) | Self::UntilClosed => SizeHint::default(),
+        }
+    }
+}
+
+/// Takes what is there, and at most `bytes`.
+pub(super) fn take_up_to(read: &mut BytesMut, bytes: u64) -> Bytes {
+    let len = usize::try_from(bytes).unwrap_or(usize::MAX).min(read.len());
+    read.split_to(len).freeze()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! The chunked coding: pieces with their lengths, then trailers (RFC 9112, section 7.1).
+//!
+//! **Limits**: [`SIZE_LINE_BYTES_MAX`] for the line before a chunk; extensions are passed over.
+
+use super::Error;
+use super::answer::{self, Piece};
+use super::request::write_field;
+use bytes::BytesMut;
+use http::HeaderMap;
+use std::io::Write as _;
+
+/// What stands after the data of a chunk.
+pub(super) const CHUNK_END: &[u8] = b"\r\n";
+
+const SIZE_LINE_BYTES_MAX: usize = 1 << 10;
+
+/// Begins a chunk of so many bytes.
+pub(super) fn begin_chunk(buffer: &mut Vec<u8>, bytes: usize) {
+    write!(buffer, "{bytes:x}\r\n").expect("a vector takes everything");
+}
+
+/// Ends a body.
+pub(super) fn end(buffer: &mut Vec<u8>, trailers: Option<&HeaderMap>) {
+    buffer.extend_from_slice(b"0\r\n");
+    for (name, value) in trailers.into_iter().flatten() {
+        write_field(buffer, name.as_str(), value.as_bytes());
+    }
+    buffer.extend_from_slice(b"\r\n");
+}
+
+/// Where in a chunked body we are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Decoder {
+    /// Before the size of a chunk.
+    Size,
+    /// So many bytes of a chunk are still to come.
+    Data(u64),
+    /// After the data of a chunk.
+    DataEnd,
+    /// After the last chunk.
+    Trailers,
+    Ended,
+}
+
+impl Decoder {
+    /// Takes what is there of the next piece.
+    pub(super) fn take(&mut self, read: &mut BytesMut) -> Result<Piece, Error> {
+        loop {
+            match *self {
+                Self::Size => {
+                    let Some(size) = take_size(read)? else { return Ok(Piece::None) };
+                    *self = if size == 0 { Self::Trailers } else { Self::Data(size) };
+                }
+                Self::Data(left) => {
+                    let data = answer::take_up_to(read, left);
+                    if data.is_empty() {
+                        return Ok(Piece::None);
+                    }
+                    let left = left - data.len() as u64;
+                    *self = if left == 0 { Self::DataEnd } else { Self::Data(left) };
+                    return Ok(Piece::Data(data));
+                }
+                Self::DataEnd => {
+                    if read.len() < CHUNK_END.len() {
+                        return Ok(Piece::None);
+                    }
+                    if read.split_to(CHUNK_END.len()) != CHUNK_END {
+                        return Err(Error::BadAnswer("a chunk is longer than its size"));
+                    }
+                    *self = Self::Size;
+                }
+                Self::Trailers => {
+                    let Some(trailers) = answer::take_trailers(read)? else {
+                        return Ok(Piece::None);
+                    };
+                    *self = Self::Ended;
+                    if !trailers.is_empty() {
+                        return Ok(Piece::Trailers(trailers));
+                    }
+                }
+                Self::Ended => return Ok(Piece::End),
+            }
+        }
+    }
+}
+
+/// The size of the next chunk, once its line is there.
+fn take_size(read: &mut BytesMut) -> Result<Option<u64>, Error> {
+    const BAD: Error = Error::BadAnswer("a chunk has no valid size");
+    let Some(end) = memchr::memchr(b'\n', read) else {
+        return if read.len() > SIZE_LINE_BYTES_MAX { Err(BAD) } else { Ok(None) };
+    };
+    let line = read.split_to(end + 1);
+    let line = line.strip_suffix(b"\r\n").ok_or(BAD)?;
+    let size = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii_end();
+    let is_number = !size.is_empty() && size.iter().all(u8::is_ascii_hexdigit);
+    let size = std::str::from_utf8(size).ok().filter(|_| is_number).ok_or(BAD)?;
+    u64::from_str_radix(size, 16).map(Some).map_err(|_| BAD)
+}
