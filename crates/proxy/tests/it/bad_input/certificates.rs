@@ -1,0 +1,188 @@
+//! Certificates that must not be trusted, on either side, and names that lead nowhere.
+
+use super::beside;
+use crate::certificates::{Authority, Issued};
+use crate::client::Client;
+use crate::deadline::run;
+use crate::logs;
+use crate::proxy::{Proxy, Setup};
+use crate::raw_replica::RawReplica;
+use crate::replica::{Replica, Speaks};
+use crate::wire::Wire;
+use http::{StatusCode, Version};
+use std::path::Path;
+
+/// Asks a proxy whose only replica is at `url`; returns what the log says of it.
+async fn refused(url: String, ca_file: &Path) -> String {
+    let proxy = Setup::before_urls([url.clone()])
+        .upstream(&format!("retry: {{backoff: 1ms}}\nconnect: {{ca_file: {}}}", ca_file.display()))
+        .start();
+    let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+    for method in ["GET", "POST"] {
+        let request = client.request(method, "/");
+        let answer = client.send(request).await;
+        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{answer:?}");
+        assert_eq!(answer.error(), Some("not_sent"), "nothing was sent to it");
+    }
+    logs::find(&["WARN", &url]).expect("a warning that names the replica")
+}
+
+async fn replica_with(issued: &Issued) -> Replica {
+    Replica::answering(Speaks::Tls(issued.server(&["h2", "http/1.1"])), "never given").await
+}
+
+#[test]
+fn a_replica_whose_certificate_is_bad_is_not_spoken_to() {
+    run(async {
+        let (authority, stranger) = (Authority::new(), Authority::new());
+        let ca_file = authority.file();
+        for (issued, why) in [
+            (authority.issue_expired("localhost"), "expired"),
+            (stranger.issue("localhost"), "UnknownIssuer"),
+            (authority.issue("other.test"), "not valid for name"),
+        ] {
+            let replica = replica_with(&issued).await;
+            let line = refused(replica.tls_url(), &ca_file).await;
+            assert!(line.contains("TLS failed"), "{line}");
+            assert!(line.contains(why), "expected {why:?} in {line}");
+            assert_eq!(replica.record().count(), 0, "it was spoken to");
+        }
+    });
+}
+
+#[test]
+fn a_replica_that_speaks_no_tls_is_not_spoken_to() {
+    run(async {
+        let authority = Authority::new();
+        let replica = RawReplica::start(|mut wire, _, _| async move {
+            wire.send("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await;
+            wire.read_to_close().await;
+        })
+        .await;
+        let url = format!("https://localhost:{}", replica.address().port());
+        let line = refused(url, &authority.file()).await;
+        assert!(line.contains("TLS failed"), "{line}");
+    });
+}
+
+#[test]
+fn a_name_that_is_not_resolved_is_said_to_be_so() {
+    run(async {
+        let authority = Authority::new();
+        let line = refused("http://no-such-host.invalid:80".to_owned(), &authority.file()).await;
+        assert!(line.contains("was not resolved"), "{line}");
+        assert!(line.contains("no-such-host.invalid"), "{line}");
+    });
+}
+
+#[test]
+fn one_bad_certificate_among_three_is_not_noticed() {
+    run(async {
+        let authority = Authority::new();
+        let (good, expired) = (authority.issue("localhost"), authority.issue_expired("localhost"));
+        let replicas = [
+            Replica::answering(Speaks::Tls(good.server(&["h2"])), "good").await,
+            replica_with(&expired).await,
+            Replica::answering(Speaks::Tls(good.server(&["http/1.1"])), "good").await,
+        ];
+        let proxy = Setup::before_urls(replicas.iter().map(Replica::tls_url))
+            .upstream(&format!("connect: {{ca_file: {}}}", authority.file().display()))
+            .start();
+        let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+        for nth in 0..60 {
+            let method = if nth % 2 == 0 { "GET" } else { "POST" };
+            let request = client.request(method, "/");
+            let answer = client.send(request).await;
+            assert_eq!((answer.status, &*answer.body), (StatusCode::OK, &b"good"[..]));
+        }
+        assert_eq!(replicas[1].record().count(), 0);
+    });
+}
+
+#[test]
+fn clients_that_do_not_complete_a_handshake_harm_nobody() {
+    run(async {
+        let (authority, stranger) = (Authority::new(), Authority::new());
+        let replica = RawReplica::answering("good").await;
+        let proxy = Setup::before(&[replica.address()])
+            .listener(&authority.issue("localhost").listener_keys())
+            .top("limits: {header_timeout: 300ms}")
+            .start();
+        let mut good =
+            Client::connect_tls(proxy.address(), authority.client(&["h2"])).await.expect("trust");
+        assert_eq!(good.get("/").await.status, StatusCode::OK);
+        for _ in 0..3 {
+            // One that does not trust us, one that has no protocol in common with us, one that speaks clear
+            // text, and one that says nothing.
+            assert!(Client::connect_tls(proxy.address(), stranger.client(&["h2"])).await.is_err());
+            assert!(
+                Client::connect_tls(proxy.address(), authority.client(&["spdy/1"])).await.is_err()
+            );
+            let mut clear = Wire::connect(proxy.address()).await;
+            clear.send("GET / HTTP/1.1\r\nhost: h\r\n\r\n").await;
+            let said = clear.read_to_close().await;
+            assert!(!said.starts_with(b"HTTP"), "{said:?}");
+            let mut silent = Wire::connect(proxy.address()).await;
+            assert_eq!(silent.read_to_close().await, "");
+            assert_eq!(good.get("/").await.status, StatusCode::OK);
+        }
+        assert_eq!(replica.record().requests().len(), 4);
+        proxy.until(|m| m.sum("curtail_client_connections_open", &[]) == 1).await;
+    });
+}
+
+#[test]
+fn a_certificate_that_cannot_be_used_is_named_before_anything_listens() {
+    let authority = Authority::new();
+    let (one, other) = (authority.issue("localhost"), authority.issue("localhost"));
+    let yaml = |certificate: &Path, key: &Path| {
+        format!(
+            "listeners: [{{address: \"127.0.0.1:0\", tls: {{certificate_file: {}, key_file: {}}}}}]\n\
+             routes: [{{upstream: s}}]\nupstreams: {{s: {{replicas: [http://127.0.0.1:9]}}}}\n",
+            certificate.display(),
+            key.display()
+        )
+    };
+    let start = |yaml: &str| {
+        let config = curtail_proxy::Config::from_yaml("test.yaml", yaml).expect("no mistakes");
+        let started = curtail_proxy::start(config, &curtail_proxy::Options::default());
+        started.expect_err("it cannot start").to_string()
+    };
+    let missing = one.certificate_file.with_file_name("missing.pem");
+    for (certificate, key, names) in [
+        (&missing, &one.key_file, &missing),
+        (&one.key_file, &one.key_file, &one.key_file),
+        (&one.certificate_file, &one.certificate_file, &one.certificate_file),
+        (&one.certificate_file, &other.key_file, &one.certificate_file),
+    ] {
+        let error = start(&yaml(certificate, key));
+        assert!(error.contains(&names.display().to_string()), "{error}");
+    }
+}
+
+#[test]
+fn bad_certificates_cost_requests_to_others_nothing() {
+    run(async {
+        let authority = Authority::new();
+        let bad = replica_with(&authority.issue_expired("localhost")).await;
+        let good = RawReplica::answering("good").await;
+        let yaml = format!(
+            "workers: 1\nadmin: {{address: \"127.0.0.1:0\"}}\n\
+             listeners: [{{address: \"127.0.0.1:0\"}}]\n\
+             routes: [{{path_prefix: /bad, upstream: bad}}, {{upstream: good}}]\n\
+             upstreams:\n  bad: {{replicas: [\"{}\"], connect: {{ca_file: {}}}}}\n  \
+             good: {{replicas: [\"http://{}\"]}}\n",
+            bad.tls_url(),
+            authority.file().display(),
+            good.address()
+        );
+        let proxy = Proxy::start(&yaml, &curtail_proxy::Options::default());
+        beside(&proxy, async {
+            let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+            for _ in 0..20 {
+                assert_eq!(client.get("/bad").await.error(), Some("not_sent"));
+            }
+        })
+        .await;
+    });
+}

@@ -1,0 +1,180 @@
+//! Abuse of HTTP/2: streams opened and reset, more of them than allowed, heads without end.
+
+use super::beside;
+use crate::deadline::run;
+use crate::frames::{
+    CANCEL, CONTINUATION, DATA, END_HEADERS, END_STREAM, Frames, GOAWAY, HEADERS, REFUSED_STREAM,
+    RST_STREAM, fields, request,
+};
+use crate::proxy::{Proxy, Setup};
+use crate::replica::{Replica, Speaks, ok};
+
+/// A replica that answers but for what asks to hang, and a proxy before it.
+async fn hanging() -> (Replica, Proxy) {
+    let replica = Replica::start(Speaks::Http1, |request| async move {
+        if request.uri().path() == "/hang" {
+            std::future::pending::<()>().await;
+        }
+        ok("good")
+    })
+    .await;
+    let proxy = Setup::before(&[replica.address()])
+        .upstream("retry: false\nhedge: false\nconnect: {connections_max: 2000}")
+        .start();
+    (replica, proxy)
+}
+
+const WHOLE: u8 = END_HEADERS | END_STREAM;
+
+#[test]
+fn streams_that_are_opened_and_reset_at_once_end_their_connection_alone() {
+    run(async {
+        let (replica, proxy) = hanging().await;
+        beside(&proxy, async {
+            let mut frames = Frames::connect(proxy.address()).await;
+            let head = request("GET", "/hang");
+            let cancel = CANCEL.to_be_bytes();
+            // Far more than the bound, in as few packets as they fit in.
+            for stream in (1..20_000).step_by(2) {
+                let opened = frames.write(HEADERS, WHOLE, stream, &head).await;
+                if opened.is_err() || frames.write(RST_STREAM, 0, stream, &cancel).await.is_err() {
+                    break;
+                }
+            }
+            let mut gone_away = false;
+            while let Some(frame) = frames.read().await {
+                gone_away |= frame.kind == GOAWAY;
+            }
+            println!("told to go away: {gone_away}");
+        })
+        .await;
+        let metrics = proxy.until(|metrics| metrics.in_flight() == 0).await;
+        let asked =
+            replica.record().seen().iter().filter(|seen| seen.uri.path() == "/hang").count();
+        assert!(asked < 10_000, "every one of them was passed on: {metrics}");
+    });
+}
+
+#[test]
+fn streams_beyond_the_bound_are_refused_and_those_within_go_on() {
+    run(async {
+        let (replica, proxy) = hanging().await;
+        beside(&proxy, async {
+            let mut frames = Frames::connect(proxy.address()).await;
+            let (hang, good) = (request("GET", "/hang"), request("GET", "/good"));
+            for nth in 0..1_000 {
+                frames.send(HEADERS, WHOLE, 2 * nth + 1, &hang).await;
+            }
+            let hanging = |record: &crate::replica::Record| {
+                record.seen().iter().filter(|seen| seen.uri.path() == "/hang").count()
+            };
+            replica.record().until(|record| hanging(record) == 1_000).await;
+            for nth in 1_000..1_100 {
+                frames.send(HEADERS, WHOLE, 2 * nth + 1, &good).await;
+            }
+            for _ in 0..100 {
+                let frame = frames.read().await.expect("the connection goes on");
+                assert_eq!(
+                    (frame.kind, &*frame.payload),
+                    (RST_STREAM, &REFUSED_STREAM.to_be_bytes()[..])
+                );
+                assert!(frame.stream > 2_000, "{frame:?}");
+            }
+            // One place becomes free.
+            frames.send(RST_STREAM, 0, 1, &CANCEL.to_be_bytes()).await;
+            frames.send(HEADERS, WHOLE, 2_201, &good).await;
+            let answer = frames.read().await.expect("the connection goes on");
+            assert_eq!((answer.kind, answer.stream), (HEADERS, 2_201), "{answer:?}");
+            let body = frames.read().await.expect("the connection goes on");
+            assert_eq!((body.kind, &*body.payload), (DATA, &b"good"[..]));
+        })
+        .await;
+        proxy.until(|metrics| metrics.in_flight() == 0).await;
+        replica.record().until(|record| record.reset() == 1_000).await;
+    });
+}
+
+#[test]
+fn a_head_that_goes_on_without_end_ends_its_connection_alone() {
+    run(async {
+        let (replica, proxy) = hanging().await;
+        beside(&proxy, async {
+            let mut frames = Frames::connect(proxy.address()).await;
+            frames.send(HEADERS, END_STREAM, 1, &request("GET", "/hang")).await;
+            let more = fields(&[("x-more", &"y".repeat(10_000))]);
+            let mut written = 0;
+            while written < 10_000 && frames.write(CONTINUATION, 0, 1, &more).await.is_ok() {
+                written += 1;
+            }
+            assert!(written < 10_000, "100 MB of head were read");
+            // Whatever it is told, it is over.
+            while frames.read().await.is_some() {}
+        })
+        .await;
+        let asked = replica.record().seen();
+        assert!(asked.iter().all(|seen| seen.uri.path() == "/steady"), "it was passed on");
+    });
+}
+
+#[test]
+fn heads_that_are_no_requests_are_reset_and_go_nowhere() {
+    run(async {
+        let (replica, proxy) = hanging().await;
+        beside(&proxy, async {
+            let scheme = (":scheme", "http");
+            let path = (":path", "/bad");
+            let authority = (":authority", "service.test");
+            for bad in [
+                // No method, no path, a path twice, a pseudo-field after a field, one that is none.
+                &[scheme, authority, path][..],
+                &[(":method", "GET"), scheme, authority],
+                &[(":method", "GET"), scheme, authority, path, path],
+                &[(":method", "GET"), scheme, ("x", "y"), authority, path],
+                &[(":method", "GET"), scheme, authority, path, (":odd", "y")],
+                // Fields of HTTP/1.1 connections, and names that are not lower case.
+                &[(":method", "GET"), scheme, authority, path, ("connection", "close")],
+                &[(":method", "GET"), scheme, authority, path, ("transfer-encoding", "chunked")],
+                &[(":method", "GET"), scheme, authority, path, ("X-Upper", "y")],
+            ] {
+                let mut frames = Frames::connect(proxy.address()).await;
+                frames.send(HEADERS, WHOLE, 1, &fields(bad)).await;
+                let end = frames.read().await.expect("an answer of some kind");
+                assert!(matches!(end.kind, RST_STREAM | GOAWAY), "{bad:?}: {end:?}");
+            }
+        })
+        .await;
+        let asked = replica.record().seen();
+        assert!(asked.iter().all(|seen| seen.uri.path() == "/steady"), "one was passed on");
+    });
+}
+
+#[test]
+fn a_body_that_is_not_as_long_as_announced_is_reset() {
+    run(async {
+        let (_replica, proxy) = hanging().await;
+        beside(&proxy, async {
+            let head = fields(&[
+                (":method", "POST"),
+                (":scheme", "http"),
+                (":authority", "service.test"),
+                (":path", "/steady"),
+                ("content-length", "3"),
+            ]);
+            for body in ["ab", "abcd"] {
+                let mut frames = Frames::connect(proxy.address()).await;
+                frames.send(HEADERS, END_HEADERS, 1, &head).await;
+                frames.send(DATA, END_STREAM, 1, body.as_bytes()).await;
+                let mut kinds = Vec::new();
+                while let Some(frame) = frames.read().await {
+                    kinds.push(frame.kind);
+                    if matches!(frame.kind, RST_STREAM | GOAWAY) {
+                        break;
+                    }
+                }
+                assert!(matches!(kinds.last(), Some(&(RST_STREAM | GOAWAY))), "{body}: {kinds:?}");
+            }
+        })
+        .await;
+        proxy.until(|metrics| metrics.in_flight() == 0).await;
+    });
+}

@@ -1,0 +1,177 @@
+//! Clients that want too much or are too slow: each bound ends in an error of its own.
+
+use super::beside;
+use crate::body;
+use crate::client::{Answer, Client};
+use crate::deadline::run;
+use crate::proxy::{Proxy, Setup};
+use crate::raw_replica::RawReplica;
+use crate::wire::Wire;
+use http::{StatusCode, Version};
+
+async fn hasty() -> (RawReplica, Proxy) {
+    let replica = RawReplica::answering("good").await;
+    let proxy = Setup::before(&[replica.address()])
+        .top("limits: {header_timeout: 300ms, body_timeout: 200ms, headers: 16KiB}")
+        .start();
+    (replica, proxy)
+}
+
+#[test]
+fn a_head_that_is_too_long_is_answered_with_431_and_a_target_with_414() {
+    run(async {
+        let (replica, proxy) = hasty().await;
+        beside(&proxy, async {
+            let long = format!("x: {}\r\n", "y".repeat(20_000));
+            let many: String = (0..200).map(|nth| format!("x-{nth}: y\r\n")).collect();
+            for fields in [long, many] {
+                let mut wire = Wire::connect(proxy.address()).await;
+                wire.send(format!("GET / HTTP/1.1\r\nhost: h\r\n{fields}\r\n")).await;
+                assert_eq!(wire.answer().await.head.status(), 431);
+            }
+            let mut client = Client::connect(proxy.address(), Version::HTTP_2).await;
+            let mut request = client.request("GET", "/");
+            let long = "y".repeat(20_000).parse().expect("text");
+            request.headers_mut().insert("x", long);
+            let answer = client.send(request).await;
+            assert_eq!(answer.status, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+            // The connection goes on.
+            assert_eq!(client.get("/steady").await.status, StatusCode::OK);
+        })
+        .await;
+        let proxy = Setup::before(&[replica.address()]).top("limits: {headers: 128KiB}").start();
+        let mut wire = Wire::connect(proxy.address()).await;
+        wire.send(format!("GET /{} HTTP/1.1\r\nhost: h\r\n\r\n", "y".repeat(70_000))).await;
+        assert_eq!(wire.answer().await.head.status(), 414);
+        let targets = replica.record().requests();
+        assert!(targets.iter().all(|request| request.head.request().1 == "/steady"));
+    });
+}
+
+#[test]
+fn a_client_that_is_too_slow_to_ask_is_sent_away() {
+    run(async {
+        let (_replica, proxy) = hasty().await;
+        beside(&proxy, async {
+            for begun in [
+                "",
+                "G",
+                "PRI",
+                "GET / HTTP/1.1\r\nhost: h\r\n",
+                "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            ] {
+                let mut wire = Wire::connect(proxy.address()).await;
+                wire.send(begun).await;
+                let said = wire.read_to_close().await;
+                assert!(!said.starts_with(b"HTTP/1.1 200"), "{begun:?}: {said:?}");
+            }
+        })
+        .await;
+        proxy.until(|m| m.sum("curtail_client_connections_open", &[]) == 0).await;
+    });
+}
+
+#[test]
+fn a_client_that_sends_its_head_drop_by_drop_is_sent_away() {
+    run(async {
+        let (replica, proxy) = hasty().await;
+        beside(&proxy, async {
+            let mut wire = Wire::connect(proxy.address()).await;
+            wire.send("GET / HTTP/1.1\r\nhost: h\r\n").await;
+            // As fast as it may drip, the time is that of the whole head.
+            let mut drops = 0;
+            while wire.write("x").await.is_ok() && drops < 1_000_000 {
+                drops += 1;
+                let look =
+                    tokio::time::timeout(std::time::Duration::from_millis(10), wire.read_exact(1));
+                if look.await.is_ok() {
+                    break;
+                }
+            }
+            assert!(drops < 1_000, "{drops} drops, 10 ms each, and still listened to");
+        })
+        .await;
+        assert!(replica.record().requests().iter().all(|r| r.head.request().1 == "/steady"));
+    });
+}
+
+#[test]
+fn the_preface_of_http_2_may_come_byte_by_byte() {
+    run(async {
+        let (_replica, proxy) = hasty().await;
+        let mut wire = Wire::connect(proxy.address()).await;
+        for byte in b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0" {
+            wire.send([*byte]).await;
+            tokio::task::yield_now().await;
+        }
+        // The server's own SETTINGS frame begins with its length, and its type is the fourth byte.
+        let settings = wire.read_exact(9).await.expect("the server's preface");
+        assert_eq!(settings[3], 4, "{settings:?}");
+    });
+}
+
+#[test]
+fn a_body_that_pauses_for_too_long_is_answered_with_408() {
+    run(async {
+        for behind in ["", "connect: {protocol: http2}"] {
+            let replica = crate::replica::Replica::start(
+                if behind.is_empty() {
+                    crate::replica::Speaks::Http1
+                } else {
+                    crate::replica::Speaks::Http2
+                },
+                |request| async move {
+                    if request.method() == "POST" {
+                        let read = http_body_util::BodyExt::collect(request.into_body()).await;
+                        assert!(read.is_err(), "a part was given for the whole");
+                    }
+                    crate::replica::ok("good")
+                },
+            )
+            .await;
+            let proxy = Setup::before(&[replica.address()])
+                .upstream(behind)
+                .top("limits: {body_timeout: 200ms}")
+                .start();
+            beside(&proxy, async {
+                for version in [Version::HTTP_11, Version::HTTP_2] {
+                    let mut client = Client::connect(proxy.address(), version).await;
+                    let (sender, body) = body::channel();
+                    let request = client.request_with("POST", "/", body);
+                    let (answer, _) = tokio::join!(client.try_send(request), sender.data("half"));
+                    let answer = Answer::read(answer.expect("an answer")).await.expect("whole");
+                    assert_eq!(answer.status, StatusCode::REQUEST_TIMEOUT, "{answer:?}");
+                    assert_eq!(answer.error(), Some("client_slow"));
+                    drop(sender);
+                }
+            })
+            .await;
+            proxy.until(|metrics| metrics.in_flight() == 0).await;
+        }
+    });
+}
+
+#[test]
+fn a_client_beyond_connections_max_waits_until_another_leaves() {
+    run(async {
+        let replica = RawReplica::answering("good").await;
+        let proxy = Setup::before(&[replica.address()]).top("limits: {connections_max: 3}").start();
+        let mut first = Wire::connect(proxy.address()).await;
+        first.send("GET / HTTP/1.1\r\nhost: h\r\n\r\n").await;
+        assert_eq!(first.answer().await.head.status(), 200);
+        // The two steady ones fill it up.
+        beside(&proxy, async {
+            let mut waiting = Wire::connect(proxy.address()).await;
+            waiting.send("GET /waited HTTP/1.1\r\nhost: h\r\n\r\n").await;
+            proxy.until(|m| m.sum("curtail_client_connections_waited_total", &[]) > 0).await;
+            let asked = |path: &str| {
+                replica.record().requests().iter().any(|request| request.head.request().1 == path)
+            };
+            assert!(!asked("/waited"), "four clients where three may be");
+            drop(first);
+            assert_eq!(waiting.answer().await.head.status(), 200);
+            assert!(asked("/waited"));
+        })
+        .await;
+    });
+}

@@ -1,0 +1,227 @@
+//! Requests that are not what HTTP/1.1 says, above all those that a server behind could read differently.
+
+use super::beside;
+use crate::client::Client;
+use crate::deadline::run;
+use crate::proxy::{Proxy, Setup};
+use crate::raw_replica::RawReplica;
+use crate::wire::{Message, Wire};
+use http::Version;
+
+async fn before_a_good_replica() -> (RawReplica, Proxy) {
+    let replica = RawReplica::answering("good").await;
+    let proxy = Setup::before(&[replica.address()]).start();
+    (replica, proxy)
+}
+
+/// What a client that sends these bytes is answered.
+async fn answer_to(proxy: &Proxy, bytes: &str) -> Message {
+    let mut wire = Wire::connect(proxy.address()).await;
+    wire.send(bytes).await;
+    wire.answer().await
+}
+
+/// The requests that reached the replica, but for the steady ones.
+fn reached(replica: &RawReplica) -> Vec<Message> {
+    let all = replica.record().requests().into_iter();
+    all.filter(|request| request.head.request().1 != "/steady").collect()
+}
+
+#[test]
+fn what_is_no_request_is_answered_with_400_and_goes_nowhere() {
+    run(async {
+        let (replica, proxy) = before_a_good_replica().await;
+        beside(&proxy, async {
+            for bad in [
+                "GARBAGE\r\n\r\n",
+                "GET\r\n\r\n",
+                "GET /\r\n\r\n",
+                "GET / HTTP/1.2\r\nhost: h\r\n\r\n",
+                "GET / HTTP/2.0\r\nhost: h\r\n\r\n",
+                "GET /a b HTTP/1.1\r\nhost: h\r\n\r\n",
+                "GET /\x01 HTTP/1.1\r\nhost: h\r\n\r\n",
+                "G@T / HTTP/1.1\r\nhost: h\r\n\r\n",
+                "\x16\x03\x01\x02\0\x01\0\x01\r\n\r\n",
+                "GET / HTTP/1.1\r\nhost : h\r\n\r\n",
+                "GET / HTTP/1.1\r\nhost: h\r\nno colon\r\n\r\n",
+                "GET / HTTP/1.1\r\nhost: h\r\nx y: z\r\n\r\n",
+                "GET / HTTP/1.1\r\nhost: h\r\nx: a\r\n folded: b\r\n\r\n",
+                "GET / HTTP/1.1\r\nhost: h\r\nx: \0\r\n\r\n",
+                "GET / HTTP/1.1\r\n\r\n",
+                "GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n",
+                "GET http://a/ HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n",
+                "POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\nabcd",
+                "POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 3, 4\r\n\r\nabcd",
+                "POST / HTTP/1.1\r\nhost: h\r\ncontent-length: -1\r\n\r\n",
+                "POST / HTTP/1.1\r\nhost: h\r\ncontent-length: +3\r\n\r\nabc",
+                "POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 0x3\r\n\r\nabc",
+                "POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 99999999999999999999\r\n\r\n",
+                "POST / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+                "POST / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: identity\r\n\r\n0\r\n\r\n",
+                "POST / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: xchunked\r\n\r\n0\r\n\r\n",
+                "POST / HTTP/1.0\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+            ] {
+                assert_eq!(answer_to(&proxy, bad).await.head.status(), 400, "{bad:?}");
+            }
+        })
+        .await;
+        assert_eq!(reached(&replica).len(), 0, "{:?}", reached(&replica));
+    });
+}
+
+#[test]
+fn codings_that_are_not_understood_are_not_passed_on_under_another_name() {
+    run(async {
+        let (replica, proxy) = before_a_good_replica().await;
+        for coding in ["gzip, chunked", "chunked, chunked", "chunked\r\ntransfer-encoding: chunked"]
+        {
+            let bad = format!(
+                "POST / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: {coding}\r\n\r\n0\r\n\r\n"
+            );
+            let answer = answer_to(&proxy, &bad).await.head;
+            let said = (answer.status(), answer.get("curtail-error"));
+            assert_eq!(said, (501, Some("bad_transfer_encoding")), "{coding:?}");
+        }
+        assert_eq!(reached(&replica).len(), 0, "{:?}", reached(&replica));
+    });
+}
+
+#[test]
+fn two_ways_to_frame_a_body_become_one() {
+    run(async {
+        // RFC 9112, section 6.1: the chunks count, and the length goes. Whoever believed the length would take
+        // what follows for a request of its own.
+        let smuggled = "GET /smuggled HTTP/1.1\r\nhost: h\r\n\r\n";
+        for fields in [
+            "content-length: 5\r\ntransfer-encoding: chunked",
+            "transfer-encoding: chunked\r\ncontent-length: 5",
+        ] {
+            let (replica, proxy) = before_a_good_replica().await;
+            let bytes = format!(
+                "POST / HTTP/1.1\r\nhost: h\r\n{fields}\r\n\r\n{:x}\r\n{smuggled}\r\n0\r\n\r\n",
+                smuggled.len()
+            );
+            let answer = answer_to(&proxy, &bytes).await;
+            assert_eq!(answer.head.status(), 200);
+            let reached = reached(&replica);
+            assert_eq!(reached.len(), 1, "{reached:?}");
+            assert_eq!(reached[0].head.get("content-length"), None, "{:?}", reached[0].head);
+            assert_eq!(reached[0].head.get("transfer-encoding"), Some("chunked"));
+            assert_eq!(reached[0].body, smuggled);
+        }
+    });
+}
+
+#[test]
+fn the_same_length_twice_is_said_once() {
+    run(async {
+        let (replica, proxy) = before_a_good_replica().await;
+        let bytes =
+            "POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 3\r\ncontent-length: 3\r\n\r\nabc";
+        assert_eq!(answer_to(&proxy, bytes).await.head.status(), 200);
+        let reached = reached(&replica);
+        assert_eq!(reached[0].head.get("content-length"), Some("3"));
+        assert_eq!(reached[0].body, "abc");
+    });
+}
+
+#[test]
+fn a_body_that_is_no_body_is_the_clients_fault() {
+    run(async {
+        let (replica, proxy) = before_a_good_replica().await;
+        beside(&proxy, async {
+            for chunks in [
+                "zz\r\nabc\r\n",
+                "ffffffffffffffffff\r\nabc",
+                "3\r\nabcd\r\n0\r\n\r\n",
+                "-3\r\nabc\r\n",
+            ] {
+                let bad = format!(
+                    "POST / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n{chunks}"
+                );
+                let mut wire = Wire::connect(proxy.address()).await;
+                wire.send(bad).await;
+                let answer = wire.answer().await.head;
+                let said = (answer.status(), answer.get("curtail-error"));
+                assert_eq!(said, (400, Some("client_broken")), "{chunks:?}");
+            }
+        })
+        .await;
+        assert_eq!(reached(&replica).len(), 0, "{:?}", reached(&replica));
+    });
+}
+
+#[test]
+fn a_client_that_closes_in_the_middle_is_forgotten() {
+    run(async {
+        let (replica, proxy) = before_a_good_replica().await;
+        beside(&proxy, async {
+            for begun in [
+                "",
+                "G",
+                "GET / HTTP/1.1\r\nho",
+                "POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 10\r\n\r\nhalf",
+                "POST / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n9\r\nhalf",
+            ] {
+                for hard in [false, true] {
+                    let mut wire = Wire::connect(proxy.address()).await;
+                    wire.send(begun).await;
+                    if hard {
+                        wire.reset();
+                    } else {
+                        wire.close_write().await;
+                        wire.read_to_close().await;
+                    }
+                }
+            }
+        })
+        .await;
+        proxy
+            .until(|m| m.in_flight() == 0 && m.sum("curtail_client_connections_open", &[]) == 0)
+            .await;
+        assert_eq!(reached(&replica).len(), 0, "{:?}", reached(&replica));
+    });
+}
+
+#[test]
+fn a_client_that_closes_its_half_has_gone() {
+    run(async {
+        // A half-close and a full one look alike from here, and a client that has gone must free its place
+        // in every queue: so it is taken for the latter.
+        let replica = RawReplica::silent().await;
+        let proxy = Setup::before(&[replica.address()]).start();
+        let mut wire = Wire::connect(proxy.address()).await;
+        wire.send("GET / HTTP/1.1\r\nhost: h\r\n\r\n").await;
+        replica.record().until(|record| record.requests().len() == 1).await;
+        wire.close_write().await;
+        assert_eq!(wire.read_to_close().await, "");
+        proxy.until(|metrics| metrics.in_flight() == 0).await;
+    });
+}
+
+#[test]
+fn what_has_no_route_or_no_meaning_here_is_named() {
+    run(async {
+        let replica = RawReplica::answering("good").await;
+        let proxy = Setup::before(&[replica.address()]).route("host: served.test").start();
+        for (request, status, error) in [
+            ("GET / HTTP/1.1\r\nhost: other.test\r\n\r\n", 404, "no_route"),
+            ("GET http://other.test/ HTTP/1.1\r\nhost: served.test\r\n\r\n", 404, "no_route"),
+            (
+                "CONNECT served.test:443 HTTP/1.1\r\nhost: served.test\r\n\r\n",
+                501,
+                "connect_unsupported",
+            ),
+        ] {
+            let answer = answer_to(&proxy, request).await;
+            assert_eq!(answer.head.status(), status, "{request:?}");
+            assert_eq!(answer.head.get("curtail-error"), Some(error), "{request:?}");
+            assert_eq!(answer.body, format!("curtail: {error}\n"), "for people");
+        }
+        let mut client = Client::connect(proxy.address(), Version::HTTP_2).await;
+        assert_eq!(client.get("/").await.error(), Some("no_route"));
+        assert_eq!(replica.record().requests().len(), 0);
+        let metrics = proxy.metrics().await;
+        assert_eq!(metrics.sum("curtail_requests_unrouted_total", &[("listener", "in")]), 3);
+    });
+}

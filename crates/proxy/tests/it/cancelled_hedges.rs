@@ -1,0 +1,95 @@
+//! Fifty thousand hedges cancelled over HTTP/2, and not one live request lost.
+//!
+//! Cancelling is a reset stream, and many of those are what an attack looks like: by default hyper and h2 end
+//! the connection, on either side, with all that is alive on it. Here root, leaves and servers are connected
+//! over HTTP/2, so each cancel passes the pool of the root, the listener of a leaf, and the pool of the leaf.
+
+use crate::client::Client;
+use crate::deadline::run_within;
+use crate::proxy::{Proxy, Setup};
+use crate::replica::{Replica, Speaks, ok};
+use http::{StatusCode, Version};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+const CANCELS: usize = 50_000;
+
+/// Requests at once whose first attempt is cancelled.
+const HEDGED_AT_ONCE: usize = 48;
+
+/// Requests at once that are never hedged, and so must be answered by the one attempt they have.
+const LIVE_AT_ONCE: usize = 4;
+
+#[test]
+fn fifty_thousand_cancelled_hedges_cost_no_live_request() {
+    // Some 20 s of processor time for clients, root, leaves and servers together.
+    run_within(Duration::from_secs(300), async {
+        let server = || {
+            Replica::start(Speaks::Http2, |request| async move {
+                // A hedge is of a lower class than its first attempt: only hedges are answered.
+                let is_first = !request.headers().contains_key("curtail-class");
+                if is_first && request.uri().path() == "/hedged" {
+                    std::future::pending::<()>().await;
+                }
+                ok("good")
+            })
+        };
+        let (a, b) = (server().await, server().await);
+        let leaf = |name: &str, server: &Replica| {
+            let server = server.address();
+            format!(
+                "{{name: {name}, address: \"127.0.0.1:0\", server: \"http://{server}\", slots: 1000, \
+                 connect: {{protocol: http2}}}}"
+            )
+        };
+        let leaves = Proxy::of_leaves(&[leaf("a", &a), leaf("b", &b)]);
+        let root = Setup::before(&[leaves.listener("a"), leaves.listener("b")])
+            .upstream(
+                "connect: {protocol: http2}\nbalance: round_robin\nretry: false\n\
+                 budget: {ratio: 1.0}\nhedge: {delay_min: 1ms, delay_max: 1ms}",
+            )
+            .start();
+        let left = Arc::new(AtomicUsize::new(CANCELS));
+        let client = Client::connect(root.address(), Version::HTTP_2).await;
+        let mut asking = tokio::task::JoinSet::new();
+        for _ in 0..HEDGED_AT_ONCE {
+            let (mut client, left) = (client.share(), Arc::clone(&left));
+            asking.spawn(async move {
+                while left
+                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1))
+                    .is_ok()
+                {
+                    let answer = client.get("/hedged").await;
+                    assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+                }
+            });
+        }
+        for _ in 0..LIVE_AT_ONCE {
+            let (mut client, left) = (client.share(), Arc::clone(&left));
+            asking.spawn(async move {
+                while left.load(Ordering::Relaxed) > 0 {
+                    let request = client.request("POST", "/live");
+                    let answer = client.send(request).await;
+                    assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+                }
+            });
+        }
+        while let Some(ended) = asking.join_next().await {
+            ended.expect("every request is answered well");
+        }
+        let metrics = root.metrics().await;
+        assert_eq!(metrics.cancelled("lost"), CANCELS as u64, "{metrics}");
+        // They got through to the servers, but for those that overtook their request on the way.
+        for server in [&a, &b] {
+            server.record().until(|record| record.in_service() == 0).await;
+        }
+        let reset = a.record().reset() + b.record().reset();
+        println!("{reset} streams were reset at the servers");
+        assert!(reset <= CANCELS && reset > CANCELS / 2);
+        for (name, metrics) in [("root", metrics), ("leaves", leaves.metrics().await)] {
+            let opened = metrics.sum("curtail_connections_opened_total", &[]);
+            assert!(opened <= 16, "{opened} connections were opened by the {name}");
+        }
+    });
+}

@@ -1,0 +1,295 @@
+//! Failures of replicas that no client notices: a read finds its answer as long as one replica can give it.
+
+use crate::body;
+use crate::client::{Answer, Client};
+use crate::deadline::run;
+use crate::proxy::{Proxy, Setup};
+use crate::raw_replica::{RawReplica, answer, refused_address, serve};
+use crate::replica::{Replica, Speaks, abort, status};
+use http::{Response, StatusCode, Version};
+use std::net::SocketAddr;
+
+/// Clients that ask at once, each one request after the other.
+const CLIENTS: usize = 4;
+const REQUESTS_EACH: usize = 30;
+
+/// Sends many reads; every one of them must be answered well.
+async fn nobody_notices(proxy: &Proxy) {
+    let mut asking = tokio::task::JoinSet::new();
+    for _ in 0..CLIENTS {
+        let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+        asking.spawn(async move {
+            for nth in 0..REQUESTS_EACH {
+                let answer = client.get("/").await;
+                assert_eq!(answer.status, StatusCode::OK, "request {nth}: {answer:?}");
+                assert_eq!(answer.body, "good", "request {nth}");
+            }
+        });
+    }
+    while let Some(ended) = asking.join_next().await {
+        ended.expect("every read is answered well");
+    }
+}
+
+/// A bad replica among three, with the proxy's own defaults except for how long silence is borne.
+async fn one_of_three(bad: SocketAddr) {
+    let (one, two) = (RawReplica::answering("good").await, RawReplica::answering("good").await);
+    let proxy = Setup::before(&[one.address(), bad, two.address()])
+        .upstream("retry: {attempt_timeout: {timeout_min: 20ms, timeout_max: 100ms}}")
+        .start();
+    nobody_notices(&proxy).await;
+    let metrics = proxy.metrics().await;
+    assert!(metrics.attempts("retry") > 0, "the bad one was never asked: {metrics}");
+    assert_eq!(metrics.in_flight(), 0, "{metrics}");
+}
+
+#[test]
+fn a_replica_that_refuses_connections() {
+    run(async { one_of_three(refused_address().await).await });
+}
+
+#[test]
+fn a_replica_that_accepts_and_closes() {
+    run(async {
+        let bad = RawReplica::start(|wire, _, _| async move { drop(wire) }).await;
+        one_of_three(bad.address()).await;
+    });
+}
+
+#[test]
+fn a_replica_that_accepts_and_resets() {
+    run(async {
+        let bad = RawReplica::start(|wire, _, _| async move { wire.reset() }).await;
+        one_of_three(bad.address()).await;
+    });
+}
+
+#[test]
+fn a_replica_that_resets_when_it_has_been_asked() {
+    run(async {
+        let bad = RawReplica::start(|mut wire, record, _| async move {
+            record.read(&mut wire).await;
+            wire.reset();
+        })
+        .await;
+        one_of_three(bad.address()).await;
+    });
+}
+
+#[test]
+fn a_replica_that_never_answers() {
+    run(async { one_of_three(RawReplica::silent().await.address()).await });
+}
+
+#[test]
+fn a_replica_that_closes_its_half_and_says_nothing() {
+    run(async {
+        let bad = RawReplica::start(|mut wire, _, _| async move {
+            wire.close_write().await;
+            wire.read_to_close().await;
+        })
+        .await;
+        one_of_three(bad.address()).await;
+    });
+}
+
+#[test]
+fn a_replica_that_answers_garbage() {
+    run(async {
+        let bad = RawReplica::start(|mut wire, record, _| async move {
+            while record.read(&mut wire).await.is_some() {
+                wire.send("SSH-2.0-OpenSSH_9.6\r\n").await;
+            }
+        })
+        .await;
+        one_of_three(bad.address()).await;
+    });
+}
+
+#[test]
+fn a_replica_that_sends_a_header_without_end() {
+    run(async {
+        let bad = RawReplica::start(|mut wire, record, _| async move {
+            record.read(&mut wire).await;
+            wire.send("HTTP/1.1 200 OK\r\n").await;
+            // Until the proxy has had enough and closes.
+            let mut nth = 0_u64;
+            while wire.write(format!("x-{nth}: {}\r\n", "y".repeat(1_000))).await.is_ok() {
+                nth += 1;
+            }
+        })
+        .await;
+        one_of_three(bad.address()).await;
+    });
+}
+
+#[test]
+fn a_replica_that_sends_a_head_byte_by_byte_without_end() {
+    run(async {
+        let bad = RawReplica::start(|mut wire, record, _| async move {
+            record.read(&mut wire).await;
+            while wire.write("\r\n").await.is_ok() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        one_of_three(bad.address()).await;
+    });
+}
+
+#[test]
+fn a_replica_that_cannot_do_it() {
+    run(async {
+        for code in [502, 503, 504] {
+            let bad = Replica::start(Speaks::Http1, move |_| {
+                std::future::ready(status(StatusCode::from_u16(code).expect("a status")))
+            })
+            .await;
+            one_of_three(bad.address()).await;
+        }
+    });
+}
+
+#[test]
+fn a_replica_that_breaks_off_a_small_answer() {
+    run(async {
+        let bad = RawReplica::start(|mut wire, record, _| async move {
+            record.read(&mut wire).await;
+            wire.send("HTTP/1.1 200 OK\r\ncontent-length: 60000\r\n\r\nbad").await;
+        })
+        .await;
+        one_of_three(bad.address()).await;
+    });
+}
+
+#[test]
+fn replicas_that_close_every_connection_after_its_first_answer() {
+    run(async {
+        let close = |mut wire: crate::wire::Wire,
+                     record: std::sync::Arc<crate::raw_replica::Record>,
+                     _| async move {
+            if record.read(&mut wire).await.is_some() {
+                wire.send(answer("good")).await;
+            }
+        };
+        let (one, two) = (RawReplica::start(close).await, RawReplica::start(close).await);
+        let proxy = Setup::before(&[one.address(), two.address()]).start();
+        nobody_notices(&proxy).await;
+    });
+}
+
+#[test]
+fn a_replica_over_http_2_that_resets_its_streams() {
+    run(async {
+        let bad = Replica::start(Speaks::Http2, |_| std::future::ready(abort())).await;
+        let good = Replica::answering(Speaks::Http2, "good").await;
+        let proxy = Setup::before(&[good.address(), bad.address()])
+            .upstream("connect: {protocol: http2}")
+            .start();
+        nobody_notices(&proxy).await;
+        assert!(bad.record().count() > 0, "the bad one was never asked");
+    });
+}
+
+#[test]
+fn a_replica_over_http_2_that_speaks_http_1() {
+    run(async {
+        let bad = RawReplica::start(|mut wire, _, _| async move {
+            wire.send("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await;
+            wire.read_to_close().await;
+        })
+        .await;
+        let good = Replica::answering(Speaks::Http2, "good").await;
+        let proxy = Setup::before(&[good.address(), bad.address()])
+            .upstream("connect: {protocol: http2}")
+            .start();
+        nobody_notices(&proxy).await;
+        assert!(bad.record().connections() > 0, "the bad one was never asked");
+    });
+}
+
+#[test]
+fn a_replica_that_comes_back_is_used_again() {
+    run(async {
+        let flaky = RawReplica::start(|wire, record, nth| async move {
+            if nth >= 5 {
+                serve(wire, record, "good").await;
+            }
+        })
+        .await;
+        let other = RawReplica::answering("good").await;
+        let proxy =
+            Setup::before(&[flaky.address(), other.address()]).upstream("balance: random").start();
+        let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+        while flaky.record().requests().is_empty() {
+            assert_eq!(client.get("/").await.body, "good");
+        }
+    });
+}
+
+/// Reads the answer of a replica that breaks off in the middle of a long one.
+async fn broken_off(version: Version, head: &'static str) -> Result<Answer, hyper::Error> {
+    let bad = RawReplica::start(move |mut wire, record, _| async move {
+        record.read(&mut wire).await;
+        wire.send(head).await;
+    })
+    .await;
+    // There is another one, but part of the answer is with the client already.
+    let good = RawReplica::answering("good").await;
+    let proxy = Setup::before(&[bad.address(), good.address()])
+        .upstream("balance: round_robin\nhedge: false")
+        .start();
+    let mut client = Client::connect(proxy.address(), version).await;
+    loop {
+        let request = client.request("GET", "/");
+        let response: Response<_> = client.try_send(request).await?;
+        let answer = Answer::read(response).await?;
+        // The other one's turn.
+        assert_eq!(answer.body, "good", "a part was given for the whole");
+    }
+}
+
+#[test]
+fn a_long_answer_that_breaks_off_is_never_given_for_a_whole_one() {
+    run(async {
+        for version in [Version::HTTP_11, Version::HTTP_2] {
+            for head in [
+                "HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\nhalf",
+                "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+                "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n40\r\nha",
+            ] {
+                let error = broken_off(version, head).await.expect_err("broken off");
+                println!("{version:?}, {head:?}: {error}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_client_that_breaks_off_its_body_is_not_answered_for_it() {
+    run(async {
+        for speaks in [Speaks::Http1, Speaks::Http2] {
+            let connect =
+                if matches!(speaks, Speaks::Http2) { "connect: {protocol: http2}" } else { "" };
+            let replica = Replica::start(speaks, |request| async move {
+                let read = http_body_util::BodyExt::collect(request.into_body()).await;
+                assert!(read.is_err(), "a part was given for the whole");
+                status(StatusCode::OK)
+            })
+            .await;
+            let proxy = Setup::before(&[replica.address()]).upstream(connect).start();
+            let mut client = Client::connect(proxy.address(), Version::HTTP_2).await;
+            let (sender, body) = body::channel();
+            let request = client.request_with("POST", "/", body);
+            let record = std::sync::Arc::clone(replica.record());
+            let (answer, ()) = tokio::join!(client.try_send(request), async {
+                assert!(sender.data("half").await);
+                record.until(|record| record.count() == 1).await;
+                sender.break_off().await;
+            });
+            assert!(answer.is_err(), "{answer:?}");
+            proxy.until(|metrics| metrics.in_flight() == 0).await;
+            assert_eq!(replica.record().count(), 1);
+        }
+    });
+}

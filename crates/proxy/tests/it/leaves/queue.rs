@@ -1,0 +1,205 @@
+//! One leaf: its load, the order of its queue, and its bound.
+
+use super::{Gated, ask, order};
+use crate::client::Client;
+use crate::deadline::run;
+use crate::proxy::Setup;
+use crate::wire::Wire;
+use http::{HeaderValue, StatusCode, Version};
+use tokio::task::JoinHandle;
+
+#[test]
+fn a_probe_is_answered_with_the_load() {
+    run(async {
+        let gated = Gated::start("a", "").await;
+        let mut prober = Client::connect(gated.address(), Version::HTTP_11).await;
+        let idle = prober.get("/.curtail/load").await;
+        assert_eq!(idle.status, StatusCode::NO_CONTENT);
+        assert!(idle.get("curtail-load").expect("a load").starts_with("in_flight=0;latency_ns="));
+        let busy = gated.keep_busy().await;
+        let waiting = ask(gated.address(), "waiting", &[]).await;
+        gated.until_queued(1).await;
+        let loaded = prober.get("/.curtail/load").await;
+        assert!(loaded.get("curtail-load").expect("a load").starts_with("in_flight=2;"));
+        gated.answer_one();
+        gated.answer_one();
+        busy.await.expect("no panic");
+        waiting.await.expect("no panic");
+        let load = prober.get("/.curtail/load").await;
+        let latency =
+            load.get("curtail-load").expect("a load").strip_prefix("in_flight=0;latency_ns=");
+        let latency_ns: u64 = latency.expect("nothing in flight").parse().expect("a number");
+        assert!(latency_ns > 0, "two requests took some time");
+        assert_eq!(gated.server.record().count(), 2, "a probe reached the server");
+    });
+}
+
+#[test]
+fn classes_are_served_in_their_order_and_first_come_first_served_within() {
+    run(async {
+        let gated = Gated::start("a", "").await;
+        let mut asking = vec![gated.keep_busy().await];
+        let queued = [
+            ("background 1", "background"),
+            ("batch 1", "batch"),
+            ("interactive 1", "interactive"),
+            ("batch 2", "batch"),
+            ("interactive 2", "interactive"),
+            ("background 2", "background"),
+        ];
+        for ((id, class), len) in queued.into_iter().zip(1..) {
+            asking.push(ask(gated.address(), id, &[("curtail-class", class)]).await);
+            gated.until_queued(len).await;
+        }
+        for _ in &asking {
+            gated.answer_one();
+        }
+        for asked in asking {
+            assert_eq!(asked.await.expect("no panic").status, StatusCode::OK);
+        }
+        let want = [
+            "blocker",
+            "interactive 1",
+            "interactive 2",
+            "batch 1",
+            "batch 2",
+            "background 1",
+            "background 2",
+        ];
+        assert_eq!(order(&gated.server), want);
+    });
+}
+
+#[test]
+fn a_full_queue_refuses_and_says_so() {
+    run(async {
+        let gated = Gated::start("a", ", queue_len_max: 1").await;
+        let busy = gated.keep_busy().await;
+        let waiting = ask(gated.address(), "waiting", &[("curtail-class", "batch")]).await;
+        gated.until_queued(1).await;
+        let refused = ask(gated.address(), "refused", &[("curtail-class", "batch")]).await;
+        let refused = refused.await.expect("no panic");
+        assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(refused.error(), Some("queue_full"));
+        assert_eq!(refused.get("curtail-leaf"), Some("refused"));
+        // Who is more urgent takes the place of who waits.
+        let urgent = ask(gated.address(), "urgent", &[]).await;
+        let pushed_out = waiting.await.expect("no panic");
+        assert_eq!(pushed_out.error(), Some("queue_full"));
+        gated.answer_one();
+        gated.answer_one();
+        for asked in [busy, urgent] {
+            assert_eq!(asked.await.expect("no panic").status, StatusCode::OK);
+        }
+        assert_eq!(order(&gated.server), ["blocker", "urgent"]);
+        let metrics = gated.until(|m| m.sum("curtail_leaf_in_service", &[]) == 0).await;
+        assert_eq!(metrics.sum("curtail_leaf_refused_total", &[("reason", "queue_full")]), 1);
+        assert_eq!(metrics.sum("curtail_leaf_refused_total", &[("reason", "pushed_out")]), 1);
+    });
+}
+
+#[test]
+fn what_one_leaf_refuses_another_takes() {
+    run(async {
+        let full = Gated::start("full", ", queue_len_max: 0").await;
+        let free = Gated::start("free", ", queue_len_max: 8").await;
+        let _busy = full.keep_busy().await;
+        let root = Setup::before(&[full.address(), free.address()])
+            .upstream("balance: round_robin\nhedge: false")
+            .start();
+        for nth in 0..6 {
+            free.answer_one();
+            let id = nth.to_string();
+            let mut client = Client::connect(root.address(), Version::HTTP_11).await;
+            // A POST too: a leaf that refuses has not let the server see it.
+            let mut request = client.request("POST", "/");
+            request.headers_mut().insert("x-request-id", id.parse().expect("plain text"));
+            let answer = client.send(request).await;
+            assert_eq!(
+                (answer.status, &*answer.body),
+                (StatusCode::OK, &b"free"[..]),
+                "{answer:?}"
+            );
+            assert_eq!(free.server.record().executions(&id), 1);
+        }
+        assert_eq!(order(&full.server), ["blocker"]);
+        let metrics = root.metrics().await;
+        let refused = metrics.sum("curtail_attempts_answered_total", &[("outcome", "refused")]);
+        assert!(refused > 0, "the full one was never asked: {metrics}");
+    });
+}
+
+#[test]
+fn when_every_leaf_refuses_the_client_is_told_why() {
+    run(async {
+        let (a, b) = (
+            Gated::start("a", ", queue_len_max: 0").await,
+            Gated::start("b", ", queue_len_max: 0").await,
+        );
+        let _busy = (a.keep_busy().await, b.keep_busy().await);
+        let root = Setup::before(&[a.address(), b.address()])
+            .upstream("hedge: false\nretry: {backoff: 1ms}")
+            .start();
+        let answer = ask(root.address(), "x", &[]).await.await.expect("no panic");
+        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!((answer.error(), answer.get("curtail-leaf")), (Some("queue_full"), None));
+    });
+}
+
+/// Sends a read under an id from a client that goes away when the task is aborted.
+async fn ask_until_gone(gated: &Gated, id: &'static str, version: Version) -> JoinHandle<()> {
+    let mut client = Client::connect(gated.address(), version).await;
+    let mut request = client.request("GET", "/");
+    request.headers_mut().insert("x-request-id", HeaderValue::from_static(id));
+    tokio::spawn(async move { drop(client.try_send(request).await) })
+}
+
+#[test]
+fn a_root_that_goes_away_leaves_the_queue_and_frees_the_slot() {
+    run(async {
+        for version in [Version::HTTP_11, Version::HTTP_2] {
+            let gated = Gated::start("a", "").await;
+            let in_service = ask_until_gone(&gated, "in service", version).await;
+            gated.server.record().until(|record| record.executions("in service") == 1).await;
+            let queued = ask_until_gone(&gated, "queued", version).await;
+            gated.until_queued(1).await;
+            let last = ask(gated.address(), "last", &[]).await;
+            gated.until_queued(2).await;
+            queued.abort();
+            gated.until_queued(1).await;
+            in_service.abort();
+            // The one that is left gets the slot, and the one that was queued never reached the server.
+            gated.server.record().until(|record| record.executions("last") == 1).await;
+            gated.answer_one();
+            assert_eq!(last.await.expect("no panic").status, StatusCode::OK);
+            assert_eq!(order(&gated.server), ["in service", "last"]);
+            gated.until(|metrics| metrics.sum("curtail_leaf_in_service", &[]) == 0).await;
+        }
+    });
+}
+
+#[test]
+fn what_roots_and_leaves_say_to_each_other_is_not_taken_from_clients() {
+    run(async {
+        let gated = Gated::start("a", "").await;
+        let root = Setup::before(&[gated.address()]).start();
+        let mut wire = Wire::connect(root.address()).await;
+        for path in ["/.curtail/load", "/.curtail/twin-started/00000000000000aa"] {
+            wire.send(format!("GET {path} HTTP/1.1\r\nhost: h\r\n\r\n")).await;
+            let answer = wire.answer().await.head;
+            assert_eq!((answer.status(), answer.get("curtail-error")), (404, Some("no_route")));
+        }
+        gated.answer_one();
+        wire.send(
+            "GET / HTTP/1.1\r\nhost: h\r\ncurtail-tie: 00000000000000aa;first;127.0.0.1:1\r\n\r\n",
+        )
+        .await;
+        assert_eq!(wire.answer().await.head.status(), 200);
+        let metrics = gated.leaf.metrics().await;
+        assert_eq!(
+            metrics.sum("curtail_leaf_twins_told_total", &[]),
+            0,
+            "a client's tie was taken"
+        );
+    });
+}

@@ -1,0 +1,30 @@
+//! The proxy over real sockets: real clients before it, scripted replicas and leaves behind it.
+//!
+//! One module for each promise: [`pass_through`] (what goes in comes out), [`repetition`] (what may be sent
+//! twice, and what never), [`hidden_failures`] and [`cancelled_hedges`] (what clients do not notice),
+//! [`leaves`] (queues, ties, probes), [`bad_input`] (what is refused, and that it costs others nothing) and
+//! [`operation`] (drain, reload, journal). The other modules are what those are written with.
+//!
+//! Nothing sleeps: a test waits for an event, a counter or a connection, and has a [`deadline`]. Where time
+//! itself is tested (a client that is too slow), it is the proxy that waits.
+
+mod bad_input;
+mod body;
+mod cancelled_hedges;
+mod certificates;
+mod client;
+mod deadline;
+mod directory;
+mod frames;
+mod hidden_failures;
+mod leaves;
+mod logs;
+mod metrics;
+mod operation;
+mod pass_through;
+mod proxy;
+mod raw_replica;
+mod repetition;
+mod replica;
+mod steady;
+mod wire;

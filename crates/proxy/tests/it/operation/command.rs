@@ -1,0 +1,158 @@
+//! The program itself: `curtail-proxy`, its configuration file, its signals and its exit.
+
+use crate::client::Client;
+use crate::deadline::run;
+use crate::directory::Directory;
+use crate::raw_replica::RawReplica;
+use http::Version;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::Notify;
+
+/// A process that is killed in the end if it still runs.
+struct Program {
+    child: Child,
+    log: Arc<Log>,
+}
+
+/// What it says on standard error, line by line.
+#[derive(Default)]
+struct Log {
+    lines: Mutex<Vec<String>>,
+    changed: Notify,
+}
+
+impl Program {
+    fn start(arguments: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_curtail-proxy"))
+            .args(arguments)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program is there");
+        let stderr = child.stderr.take().expect("it is piped");
+        let log = Arc::new(Log::default());
+        let writes = Arc::clone(&log);
+        std::thread::spawn(move || {
+            for line in std::io::BufRead::lines(std::io::BufReader::new(stderr)) {
+                let Ok(line) = line else { return };
+                writes.lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+                writes.changed.notify_waiters();
+            }
+        });
+        Self { child, log }
+    }
+
+    /// Waits for a line that says all of `parts`; those before `from` do not count.
+    async fn says(&self, from: usize, parts: &[&str]) -> String {
+        loop {
+            let changed = self.log.changed.notified();
+            let found = self
+                .lines()
+                .into_iter()
+                .skip(from)
+                .find(|line| parts.iter().all(|p| line.contains(p)));
+            if let Some(line) = found {
+                return line;
+            }
+            changed.await;
+        }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        self.log.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args([signal, &pid]).status().expect("kill is there");
+        assert!(sent.success());
+    }
+
+    /// Where its listener `in` listens, as it says itself.
+    async fn address(&self) -> SocketAddr {
+        let line = self.says(0, &["\"listening\"", "\"in\""]).await;
+        let line: serde_json::Value =
+            serde_json::from_str(&line).expect("JSON, for nobody watches");
+        let address = line["fields"]["address"].as_str().expect("an address");
+        address.parse().expect("an address")
+    }
+
+    /// Waits for its end.
+    async fn exit_code(mut self) -> Option<i32> {
+        let ended =
+            tokio::task::spawn_blocking(move || self.child.wait().expect("a child of ours"));
+        ended.await.expect("no panic").code()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // An error says that it has ended already.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+fn yaml(replica: &RawReplica) -> String {
+    format!(
+        "listeners: [{{address: \"127.0.0.1:0\"}}]\nroutes: [{{upstream: s}}]\n\
+         upstreams: {{s: {{replicas: [\"http://{}\"]}}}}\n",
+        replica.address()
+    )
+}
+
+async fn ask(address: SocketAddr) -> String {
+    let mut client = Client::connect(address, Version::HTTP_11).await;
+    String::from_utf8(client.get("/").await.body.to_vec()).expect("text")
+}
+
+#[test]
+fn it_serves_reloads_on_a_hangup_keeps_the_old_when_the_new_is_broken_and_stops_in_order() {
+    run(async {
+        let (old, new) = (RawReplica::answering("old").await, RawReplica::answering("new").await);
+        let directory = Directory::new();
+        let file = directory.write("proxy.yaml", &yaml(&old));
+        let program = Program::start(&["--config", &file.display().to_string()]);
+        let address = program.address().await;
+        assert_eq!(ask(address).await, "old");
+        let from = program.lines().len();
+        directory.write("proxy.yaml", &yaml(&new).replace("upstream: s", "upstream: other"));
+        program.signal("-HUP");
+        let refused = program.says(from, &["ERROR", "the old one goes on"]).await;
+        assert!(refused.contains("other") && refused.contains("is not defined"), "{refused}");
+        assert_eq!(ask(address).await, "old");
+        let from = program.lines().len();
+        directory.write("proxy.yaml", &yaml(&new));
+        program.signal("-HUP");
+        program.says(from, &["configuration reloaded"]).await;
+        assert_eq!(ask(address).await, "new");
+        program.signal("-TERM");
+        program.says(from, &["stopped"]).await;
+        assert_eq!(program.exit_code().await, Some(0));
+    });
+}
+
+#[test]
+fn mistakes_and_a_port_in_use_end_it_with_codes_of_their_own() {
+    run(async {
+        let replica = RawReplica::answering("good").await;
+        let directory = Directory::new();
+        let code = async |path: &Path| {
+            let program = Program::start(&["--config", &path.display().to_string()]);
+            let line = program.says(0, &["ERROR"]).await;
+            (program.exit_code().await, line)
+        };
+        let broken = yaml(&replica).replace("routes:", "rotues:");
+        let (exit, line) = code(&directory.write("broken.yaml", &broken)).await;
+        assert_eq!(exit, Some(2), "{line}");
+        assert!(line.contains("rotues"), "{line}");
+        let (exit, line) = code(&directory.path("missing.yaml")).await;
+        assert_eq!(exit, Some(3), "{line}");
+        let taken = yaml(&replica).replace("127.0.0.1:0", &replica.address().to_string());
+        let (exit, line) = code(&directory.write("taken.yaml", &taken)).await;
+        assert_eq!(exit, Some(3), "{line}");
+        assert!(line.contains(&replica.address().to_string()), "{line}");
+    });
+}

@@ -1,0 +1,166 @@
+//! The journal: ten thousand requests with every remedy, replayed by the simulator's own machines, byte for
+//! byte.
+
+use crate::client::Client;
+use crate::deadline::run_within;
+use crate::directory::Directory;
+use crate::proxy::{Proxy, Setup};
+use crate::replica::{Replica, Speaks, abort, ok};
+use curtail_sim::{End, Replayed, replay};
+use curtail_units::Rng;
+use http::{StatusCode, Version};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Duration;
+
+const CLIENTS: usize = 20;
+
+/// A server that now and then takes its time, fails, or breaks off.
+async fn moody(seed: u64) -> Replica {
+    let rng = Mutex::new(Rng::new(seed));
+    Replica::start(Speaks::Http2, move |request| {
+        let mood = rng.lock().expect("no panic").unit();
+        async move {
+            if request.headers().contains_key("curtail-class") {
+                // A hedge: it finds a server that has got over it.
+                return ok("good");
+            }
+            match mood {
+                // Until it is cancelled for a hedge that is faster.
+                m if m < 0.02 => std::future::pending().await,
+                m if m < 0.03 => abort(),
+                m if m < 0.05 => crate::replica::status(StatusCode::SERVICE_UNAVAILABLE),
+                _ => ok("good"),
+            }
+        }
+    })
+    .await
+}
+
+/// Sends requests, some of which may not be repeated; returns how many were answered well.
+async fn load(proxy: &Proxy, requests: usize) -> usize {
+    let client = Client::connect(proxy.address(), Version::HTTP_2).await;
+    let mut asking = tokio::task::JoinSet::new();
+    for nth in 0..CLIENTS {
+        let mut client = client.share();
+        asking.spawn(async move {
+            let mut good = 0;
+            for turn in 0..requests / CLIENTS {
+                let method = if (nth + turn) % 10 == 0 { "POST" } else { "GET" };
+                let request = client.request(method, "/");
+                let answer = client.send(request).await;
+                good += usize::from(answer.status == StatusCode::OK);
+            }
+            good
+        });
+    }
+    let mut good = 0;
+    while let Some(answered) = asking.join_next().await {
+        good += answered.expect("no panic");
+    }
+    good
+}
+
+fn replayed(file: &Path) -> Replayed {
+    let file = std::fs::File::open(file).expect("the journal");
+    replay(std::io::BufReader::new(file)).expect("it is a journal")
+}
+
+/// The journal of requests to three moody servers behind leaves, under this policy.
+async fn journal(directory: &Directory, policy: &str, requests: usize) -> PathBuf {
+    let seed = 11;
+    println!("seed {seed}, {policy:?}");
+    let servers = [moody(seed).await, moody(seed + 1).await, moody(seed + 2).await];
+    let leaf = |(name, server): (usize, &Replica)| {
+        format!(
+            "{{name: leaf-{name}, address: \"127.0.0.1:0\", server: \"http://{}\", slots: 8, \
+             connect: {{protocol: http2}}}}",
+            server.address()
+        )
+    };
+    let leaves: Vec<_> = servers.iter().enumerate().map(leaf).collect();
+    let leaves = Proxy::of_leaves(&leaves);
+    let addresses = [0, 1, 2].map(|nth| leaves.listener(&format!("leaf-{nth}")));
+    let file = directory.path("root.journal");
+    let proxy = Setup::before(&addresses)
+        .upstream(&format!(
+            "connect: {{protocol: http2}}\nbudget: {{ratio: 0.2}}\ntimeout: 500ms\n{policy}"
+        ))
+        .journal(file.clone())
+        .seed(seed)
+        .start();
+    // Looking at a machine changes nothing that it decides.
+    let look = async {
+        loop {
+            proxy.metrics().await;
+            proxy.admin("/state").await;
+        }
+    };
+    let good = tokio::select! {
+        good = load(&proxy, requests) => good,
+        () = look => unreachable!("it never ends"),
+    };
+    // POSTs fail as often as their servers do.
+    assert!(good > requests * 98 / 100, "{good} of {requests} were answered well");
+    let metrics = proxy.metrics().await;
+    for (what, count) in
+        [("retries", metrics.attempts("retry")), ("cancelled attempts", metrics.cancelled("lost"))]
+    {
+        assert!(count > 0, "no {what}: {metrics}");
+    }
+    if policy.contains("prequal") {
+        assert!(metrics.sum("curtail_probes_total", &[]) > 0, "no probes: {metrics}");
+        assert!(metrics.attempts("tie_second") > 0, "no ties: {metrics}");
+    }
+    proxy.stop(Duration::from_secs(10)).await.expect("it stops");
+    file
+}
+
+#[test]
+fn ten_thousand_requests_are_replayed_effect_by_effect() {
+    // Hedges after short delays, retries, and with ties or probes, which each have events of their own.
+    const ALWAYS: &str =
+        "hedge: {quantile: 0.8, delay_min: 1us, delay_max: 1s}\nretry: {backoff: 1ms}";
+    let prequal = format!("{ALWAYS}\ntie: true\nbalance: {{policy: prequal, probe_timeout: 1s}}");
+    let peak_ewma = format!("{ALWAYS}\nbalance: peak_ewma");
+    run_within(Duration::from_secs(180), async {
+        for (policy, requests) in [(prequal, 8_000), (peak_ewma, 2_000)] {
+            let directory = Directory::new();
+            let file = journal(&directory, &policy, requests).await;
+            let replayed = replayed(&file);
+            println!("{replayed:?}");
+            assert_eq!(replayed.end, End::Complete);
+            assert_eq!(replayed.requests, requests as u64);
+            assert!(replayed.effects >= 2 * requests as u64, "each is sent and answered");
+            tampered(&directory, &file);
+        }
+    });
+}
+
+/// A journal that has been changed in one place is found out there.
+fn tampered(directory: &Directory, file: &Path) {
+    let text = std::fs::read_to_string(file).expect("the journal");
+    let lines: Vec<&str> = text.lines().collect();
+    let sends = |line: &&str| line.contains("\"send\"") && line.contains("\"replica\":0");
+    let victim = lines.iter().rposition(sends).expect("something went to the first replica");
+    let mut changed = lines.clone();
+    let line = changed[victim].replacen("\"replica\":0", "\"replica\":1", 1);
+    changed[victim] = &line;
+    let changed = directory.write("changed.journal", &(changed.join("\n") + "\n"));
+    match replayed(&changed).end {
+        End::Different(difference) => {
+            assert_eq!(difference.line, victim as u64 + 1, "{difference:?}")
+        }
+        end @ (End::Complete | End::Cut { .. }) => {
+            panic!("the change in line {} was not noticed: {end:?}", victim + 1)
+        }
+    }
+    // One event less, and what follows does not follow any more.
+    let mut shorter = lines;
+    let arrival = shorter.iter().position(|line| line.contains("\"arrived\"")).expect("an arrival");
+    shorter.remove(arrival);
+    let shorter = directory.write("shorter.journal", &(shorter.join("\n") + "\n"));
+    let found = replay(std::io::BufReader::new(std::fs::File::open(shorter).expect("a file")));
+    let unnoticed = found.is_ok_and(|replayed| replayed.end == End::Complete);
+    assert!(!unnoticed, "an event was missing, and nobody noticed");
+}

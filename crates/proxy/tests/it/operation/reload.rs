@@ -1,0 +1,143 @@
+//! New configurations: whole or not at all, and no request in flight notices.
+
+use super::Gated;
+use crate::client::Client;
+use crate::deadline::run;
+use crate::directory::Directory;
+use crate::proxy::{Proxy, Setup};
+use crate::raw_replica::RawReplica;
+use crate::replica::Speaks;
+use crate::steady::Steady;
+use http::{StatusCode, Version};
+
+async fn ask(proxy: &Proxy) -> String {
+    let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+    let answer = client.get("/").await;
+    assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+    String::from_utf8(answer.body.to_vec()).expect("text")
+}
+
+#[test]
+fn new_requests_go_where_the_new_configuration_says_and_old_ones_end_where_they_are() {
+    run(async {
+        let gated = Gated::start(Speaks::Http1, "old").await;
+        let new = RawReplica::answering("new").await;
+        let before = Setup::before(&[gated.replica.address()]).upstream("hedge: false");
+        let proxy = before.start();
+        let mut kept = Client::connect(proxy.address(), Version::HTTP_11).await;
+        gated.gate.add_permits(1);
+        assert_eq!(kept.get("/").await.body, "old");
+        let asking = gated.ask(proxy.address(), Version::HTTP_11).await;
+        proxy.reload(&Setup::before(&[new.address()])).expect("it is good");
+        assert_eq!(ask(&proxy).await, "new");
+        assert_eq!(kept.get("/").await.body, "new", "on a connection of before as well");
+        gated.gate.add_permits(1);
+        assert_eq!(asking.await.expect("no panic").body, "old");
+        proxy.reload(&before).expect("it is good");
+        gated.gate.add_permits(1);
+        assert_eq!(ask(&proxy).await, "old");
+        let reloads = |metrics: crate::metrics::Metrics| {
+            metrics.sum("curtail_config_reloads_total", &[("result", "ok")])
+        };
+        assert_eq!(reloads(proxy.metrics().await), 2);
+    });
+}
+
+#[test]
+fn an_upstream_that_stays_as_it_is_keeps_what_it_has_learned() {
+    run(async {
+        let replica = RawReplica::answering("good").await;
+        let setup = Setup::before(&[replica.address()]);
+        let proxy = setup.start();
+        assert_eq!(ask(&proxy).await, "good");
+        // Another route, the same upstream: counts and connections go on.
+        proxy.reload(&setup.clone().route("idempotent: true")).expect("it is good");
+        let metrics = proxy.metrics().await;
+        assert_eq!(metrics.sum("curtail_requests_total", &[("status", "2xx")]), 1, "{metrics}");
+        proxy.reload(&setup).expect("it is good");
+        ask(&proxy).await;
+        let metrics = proxy.metrics().await;
+        assert_eq!(metrics.sum("curtail_requests_total", &[("status", "2xx")]), 2, "{metrics}");
+    });
+}
+
+#[test]
+fn what_cannot_be_taken_is_not_taken_in_part() {
+    run(async {
+        let (old, new) = (RawReplica::answering("old").await, RawReplica::answering("new").await);
+        let setup = Setup::before(&[old.address()]);
+        let proxy = setup.start();
+        let elsewhere = Setup::before(&[new.address()]);
+        let missing = Directory::new().path("missing.pem");
+        let bad = [
+            (
+                elsewhere.clone().top("limits: {connections_max: 7}"),
+                "limits.connections_max has changed",
+            ),
+            (elsewhere.clone().listener("name: other"), "listeners has changed"),
+            (
+                elsewhere.clone().top("spans: {endpoint: \"http://127.0.0.1:9\"}"),
+                "spans has changed",
+            ),
+            (
+                Setup::before_urls([
+                    format!("http://{}", new.address()),
+                    "https://h.test".to_owned(),
+                ])
+                .upstream(&format!("connect: {{ca_file: {}}}", missing.display())),
+                "missing.pem",
+            ),
+        ];
+        for (bad, says) in bad {
+            let error = proxy.reload(&bad).expect_err("it cannot be taken").to_string();
+            assert!(error.contains(says), "{error}");
+            assert_eq!(ask(&proxy).await, "old");
+        }
+        assert_eq!(new.record().requests().len(), 0);
+    });
+}
+
+#[test]
+fn limits_are_for_the_connections_that_follow() {
+    run(async {
+        let replica = RawReplica::answering("good").await;
+        let setup = Setup::before(&[replica.address()]);
+        let proxy = setup.start();
+        let mut old = Client::connect(proxy.address(), Version::HTTP_11).await;
+        assert_eq!(old.get("/").await.status, StatusCode::OK);
+        proxy.reload(&setup.clone().top("limits: {headers: 8KiB}")).expect("it is good");
+        let mut new = Client::connect(proxy.address(), Version::HTTP_11).await;
+        let ask = async |client: &mut Client| {
+            let mut request = client.request("GET", "/");
+            request.headers_mut().insert("x-long", "y".repeat(10_000).parse().expect("text"));
+            client.send(request).await.status
+        };
+        assert_eq!(ask(&mut new).await, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+        assert_eq!(ask(&mut old).await, StatusCode::OK);
+    });
+}
+
+#[test]
+fn a_hundred_reloads_under_load_cost_no_request() {
+    run(async {
+        let (one, two) = (RawReplica::answering("1").await, RawReplica::answering("2").await);
+        let setups = [
+            Setup::before(&[one.address()]),
+            Setup::before(&[two.address()]).upstream("connect: {idle_max: 1}"),
+            Setup::before(&[one.address(), two.address()]).upstream("balance: round_robin"),
+        ];
+        let proxy = setups[0].start();
+        let steady = [
+            Steady::start(&proxy, Version::HTTP_11).await,
+            Steady::start(&proxy, Version::HTTP_2).await,
+            Steady::start(&proxy, Version::HTTP_2).await,
+        ];
+        for nth in 0..100 {
+            proxy.reload(&setups[nth % 3]).expect("it is good");
+            ask(&proxy).await;
+        }
+        for steady in steady {
+            steady.stop().await;
+        }
+    });
+}

@@ -1,0 +1,255 @@
+//! Bodies in both directions: as long as they like, passed on as they come, framed as they were.
+
+use super::{Chain, PAIRS};
+use crate::body::{self, Progress};
+use crate::client::Answer;
+use crate::deadline::run;
+use crate::proxy::Setup;
+use crate::raw_replica::{RawReplica, refused_address};
+use crate::replica::ok;
+use crate::wire::Wire;
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http_body_util::BodyExt;
+use std::sync::{Arc, Mutex};
+use tokio::sync::{mpsc, oneshot};
+
+const LONG_BYTES: u64 = 200 << 20;
+
+/// What may lie between a sender and a receiver that does not read: the buffers of four sockets, two
+/// flow-control windows and the proxy's own bounds. Far from [`LONG_BYTES`].
+const BETWEEN_BYTES_MAX: u64 = 64 << 20;
+
+#[test]
+fn two_hundred_megabytes_each_way_are_streamed_and_never_held() {
+    run(async {
+        for pair in [PAIRS[0], PAIRS[3]] {
+            let (up, down) = (Arc::new(Progress::default()), Arc::new(Progress::default()));
+            let (handed, answers) = (Arc::clone(&up), Arc::clone(&down));
+            let mut chain = Chain::start(pair, move |request| {
+                let (handed, answers) = (Arc::clone(&handed), Arc::clone(&answers));
+                async move {
+                    // Nothing is read until nothing moves any more: all that was handed is somewhere between.
+                    let between = handed.until_still().await;
+                    assert!(between < BETWEEN_BYTES_MAX, "{between} bytes are held on the way up");
+                    let read = body::check_long(request.into_body()).await;
+                    assert_eq!(read.expect("a whole body"), LONG_BYTES);
+                    Response::new(body::long(LONG_BYTES, &answers))
+                }
+            })
+            .await;
+            let request = chain.client.request_with("POST", "/", body::long(LONG_BYTES, &up));
+            let answer = chain.client.try_send(request).await.expect("an answer");
+            assert_eq!(answer.status(), StatusCode::OK);
+            let between = down.until_still().await;
+            assert!(between < BETWEEN_BYTES_MAX, "{between} bytes are held on the way down");
+            let read = body::check_long(answer.into_body()).await;
+            assert_eq!(read.expect("a whole body"), LONG_BYTES);
+        }
+    });
+}
+
+#[test]
+fn bodies_of_unknown_length_and_trailers_pass_both_ways() {
+    run(async {
+        for pair in PAIRS {
+            let mut chain = Chain::start(pair, |request| async move {
+                let asked = request.into_body().collect().await.expect("a whole body");
+                let sum = asked.trailers().and_then(|t| t.get("x-sum")).cloned();
+                let (sender, body) = body::channel();
+                tokio::spawn(async move {
+                    for piece in ["a", "bc", "def"] {
+                        assert!(sender.data(piece).await);
+                    }
+                    let sum = sum.unwrap_or(HeaderValue::from_static("no trailers"));
+                    sender
+                        .trailers(HeaderMap::from_iter([("x-seen".parse().expect("name"), sum)]))
+                        .await;
+                });
+                let mut response = Response::new(body);
+                response.headers_mut().insert("trailer", HeaderValue::from_static("x-seen"));
+                let body = String::from_utf8(asked.to_bytes().to_vec()).expect("text");
+                response.headers_mut().insert("x-body", body.parse().expect("text"));
+                response
+            })
+            .await;
+            let (sender, body) = body::channel();
+            let feeding = tokio::spawn(async move {
+                for piece in ["12", "3", "456"] {
+                    assert!(sender.data(piece).await);
+                }
+                let sum = HeaderMap::from_iter([(
+                    "x-sum".parse().expect("name"),
+                    HeaderValue::from_static("21"),
+                )]);
+                sender.trailers(sum).await;
+            });
+            let mut request = chain.client.request_with("POST", "/", body);
+            request.headers_mut().insert("trailer", HeaderValue::from_static("x-sum"));
+            request.headers_mut().insert("te", HeaderValue::from_static("trailers"));
+            let answer = chain.client.send(request).await;
+            feeding.await.expect("fed");
+            assert_eq!(answer.get("x-body"), Some("123456"));
+            assert_eq!(answer.body, "abcdef");
+            let trailers = answer.trailers.expect("trailers");
+            assert_eq!(trailers.get("x-seen").expect("named"), "21");
+        }
+    });
+}
+
+#[test]
+fn a_body_of_known_length_keeps_it() {
+    run(async {
+        for pair in PAIRS {
+            let mut chain = Chain::start(pair, |request| async move {
+                let read = request.into_body().collect().await.expect("a whole body").to_bytes();
+                let len = HeaderValue::from(read.len());
+                let mut response = Response::new(body::whole(read));
+                response.headers_mut().insert("content-length", len);
+                response
+            })
+            .await;
+            for text in ["", "hello"] {
+                let mut request = chain.client.request_with("PUT", "/", body::whole(text));
+                let len = HeaderValue::from(text.len());
+                request.headers_mut().insert("content-length", len.clone());
+                let answer = chain.client.send(request).await;
+                assert_eq!(answer.body, text);
+                assert_eq!(answer.headers.get("content-length"), Some(&len));
+                let seen = chain.replica.record().seen().pop().expect("it was asked");
+                assert_eq!(seen.headers.get("content-length"), Some(&len), "{seen:?}");
+                assert_eq!(seen.get("transfer-encoding"), None, "{seen:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn pieces_are_passed_on_as_they_come_in_both_directions() {
+    run(async {
+        for pair in PAIRS {
+            // Each side sends its next piece only after the other has got the one before.
+            let (got, mut heard) = mpsc::channel::<bytes::Bytes>(1);
+            let (answer_with, answers) = oneshot::channel::<body::Body>();
+            let answers = Mutex::new(Some(answers));
+            let mut chain = Chain::start(pair, move |request| {
+                let answers = answers.lock().expect("no panic").take().expect("asked once");
+                let got = got.clone();
+                async move {
+                    let mut body = request.into_body();
+                    tokio::spawn(async move {
+                        while let Some(Ok(frame)) = body.frame().await {
+                            let Ok(data) = frame.into_data() else { continue };
+                            got.send(data).await.expect("the test listens");
+                        }
+                        got.send(bytes::Bytes::new()).await.expect("the test listens");
+                    });
+                    Response::new(answers.await.expect("a body"))
+                }
+            })
+            .await;
+            let (up, body) = body::channel();
+            let request = chain.client.request_with("POST", "/", body);
+            let (down, answer) = body::channel();
+            assert!(answer_with.send(answer).is_ok(), "the replica waits");
+            let asking = chain.client.try_send(request);
+            let (answer, ()) = tokio::join!(asking, async {
+                assert!(up.data("up 0").await);
+                assert_eq!(heard.recv().await.expect("a piece"), "up 0");
+            });
+            let mut answer = answer.expect("an answer").into_body();
+            for nth in 1..10 {
+                let piece = format!("down {nth}");
+                assert!(down.data(piece.clone()).await);
+                let frame = answer.frame().await.expect("a frame").expect("a good one");
+                assert_eq!(frame.into_data().expect("data"), piece);
+                let piece = format!("up {nth}");
+                assert!(up.data(piece.clone()).await);
+                assert_eq!(heard.recv().await.expect("a piece"), piece);
+            }
+            drop((up, down));
+            let rest = answer.collect().await.expect("a good end").to_bytes();
+            assert_eq!(rest, "");
+            assert_eq!(heard.recv().await.expect("the end"), "");
+        }
+    });
+}
+
+#[test]
+fn a_client_that_expects_to_be_told_to_go_on_is_told() {
+    run(async {
+        let replica = RawReplica::answering("done").await;
+        let proxy = Setup::before(&[replica.address()]).start();
+        let mut wire = Wire::connect(proxy.address()).await;
+        wire.send("PUT / HTTP/1.1\r\nhost: h\r\ncontent-length: 4\r\nexpect: 100-continue\r\n\r\n")
+            .await;
+        let go_on = wire.read_head().await.expect("held").expect("an interim answer");
+        assert_eq!(go_on.status(), 100);
+        wire.send("body").await;
+        assert_eq!(wire.answer().await.body, "done");
+        let seen = &replica.record().requests()[0];
+        assert_eq!((seen.head.get("expect"), &*seen.body), (None, &b"body"[..]));
+    });
+}
+
+#[test]
+fn an_answer_that_comes_before_the_body_was_read_is_the_answer() {
+    run(async {
+        for pair in PAIRS {
+            let mut chain = Chain::start(pair, |request| async move {
+                // RFC 9112, section 9.6: who answers early reads on, or its answer may be lost.
+                tokio::spawn(body::check_long(request.into_body()));
+                let mut response = ok("too much");
+                *response.status_mut() = StatusCode::PAYLOAD_TOO_LARGE;
+                response
+            })
+            .await;
+            let handed = Arc::new(Progress::default());
+            let request = chain.client.request_with("POST", "/", body::long(8 << 20, &handed));
+            let answer = chain.client.try_send(request).await.expect("an answer");
+            let answer = Answer::read(answer).await.expect("a whole answer");
+            assert_eq!((answer.status.as_u16(), &*answer.body), (413, &b"too much"[..]));
+            assert_eq!(chain.replica.record().count(), 1);
+        }
+    });
+}
+
+#[test]
+fn who_is_answered_early_may_finish_its_upload_before_it_reads_the_answer() {
+    run(async {
+        let proxy = Setup::before(&[refused_address().await]).start();
+        let mut wire = Wire::connect(proxy.address()).await;
+        let body = vec![b'x'; 1 << 20];
+        wire.send(format!("POST / HTTP/1.1\r\nhost: h\r\ncontent-length: {}\r\n\r\n", body.len()))
+            .await;
+        // The proxy has answered, and would close.
+        proxy
+            .until(|metrics| metrics.sum("curtail_requests_total", &[("status", "5xx")]) == 1)
+            .await;
+        wire.send(body).await;
+        assert_eq!(wire.answer().await.head.status(), 503);
+        wire.close_write().await;
+        assert!(wire.read_head().await.expect("closed in order, not reset").is_none());
+    });
+}
+
+#[test]
+fn interim_answers_of_a_replica_are_not_the_answer() {
+    run(async {
+        let replica = RawReplica::start(|mut wire, record, _| async move {
+            while record.read(&mut wire).await.is_some() {
+                wire.send("HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\n\r\n").await;
+                wire.send("HTTP/1.1 100 Continue\r\n\r\n").await;
+                wire.send(crate::raw_replica::answer("final")).await;
+            }
+        })
+        .await;
+        let proxy = Setup::before(&[replica.address()]).start();
+        let mut wire = Wire::connect(proxy.address()).await;
+        for _ in 0..2 {
+            wire.send("GET / HTTP/1.1\r\nhost: h\r\n\r\n").await;
+            let answer = wire.answer().await;
+            assert_eq!((answer.head.status(), &*answer.body), (200, &b"final"[..]));
+            assert_eq!(answer.head.get("link"), None);
+        }
+    });
+}

@@ -1,0 +1,294 @@
+//! Methods, targets and fields, in both directions.
+
+use super::{Chain, PAIRS};
+use crate::client::HOST;
+use crate::deadline::run;
+use crate::proxy::Setup;
+use crate::raw_replica::RawReplica;
+use crate::replica::{Replica, Speaks, ok, status};
+use crate::wire::Wire;
+use http::{HeaderMap, HeaderValue, StatusCode, Version};
+
+const METHODS: [&str; 9] =
+    ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "PURGE"];
+
+#[test]
+fn every_method_path_and_query_arrives_as_it_was_asked() {
+    run(async {
+        for pair in PAIRS {
+            let mut chain = Chain::start(pair, |_| std::future::ready(ok("here"))).await;
+            let path = "/a%2Fb/../c//d;e=1?q=x%20y&q=%C3%A4&empty=&=&?#";
+            let sent = path.trim_end_matches('#');
+            for method in METHODS {
+                let request = chain.client.request(method, sent);
+                let answer = chain.client.send(request).await;
+                assert_eq!(answer.status, StatusCode::OK, "{method}");
+                let want = if method == "HEAD" { "" } else { "here" };
+                assert_eq!(answer.body, want, "{method}");
+                assert_eq!(answer.get("content-length"), Some("4"), "{method}");
+            }
+            let seen = chain.replica.record().seen();
+            let methods: Vec<_> = seen.iter().map(|seen| seen.method.as_str()).collect();
+            assert_eq!(methods, METHODS);
+            for seen in seen {
+                assert_eq!(seen.uri.path_and_query().expect("a path").as_str(), sent);
+                assert_eq!(seen.version, pair.1);
+                let len = seen.get("content-length");
+                assert!(matches!(len, None | Some("0")), "a body appeared: {seen:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn the_host_that_was_asked_arrives_in_the_form_of_each_version() {
+    run(async {
+        for pair in PAIRS {
+            let mut chain = Chain::start(pair, |_| std::future::ready(ok(""))).await;
+            chain.client.get("/").await;
+            let seen = chain.replica.record().only();
+            if pair.1 == Version::HTTP_2 {
+                // RFC 9113, section 8.3.1: a request has :scheme and, when it has a host, :authority.
+                let authority = seen.uri.authority().map(|authority| authority.as_str());
+                assert_eq!(authority, Some(HOST), "{seen:?}");
+                assert_eq!(seen.uri.scheme_str(), Some("http"), "{seen:?}");
+                assert_eq!(seen.get("host"), None, "{seen:?}");
+            } else {
+                assert_eq!(seen.get("host"), Some(HOST), "{seen:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn an_absolute_target_goes_before_the_host_field() {
+    run(async {
+        let replica = RawReplica::answering("here").await;
+        let proxy = Setup::before(&[replica.address()]).start();
+        let mut wire = Wire::connect(proxy.address()).await;
+        wire.send("GET http://asked.test:81/p?q HTTP/1.1\r\nhost: other.test\r\n\r\n").await;
+        assert_eq!(wire.answer().await.head.status(), 200);
+        let seen = &replica.record().requests()[0].head;
+        assert_eq!(seen.start, "GET /p?q HTTP/1.1");
+        assert_eq!(seen.get("host"), Some("asked.test:81"));
+    });
+}
+
+#[test]
+fn options_of_the_server_as_a_whole() {
+    run(async {
+        let replica = RawReplica::answering("").await;
+        let proxy = Setup::before(&[replica.address()]).start();
+        let mut wire = Wire::connect(proxy.address()).await;
+        wire.send("OPTIONS * HTTP/1.1\r\nhost: service.test\r\n\r\n").await;
+        assert_eq!(wire.answer().await.head.status(), 200);
+        assert_eq!(replica.record().requests()[0].head.start, "OPTIONS * HTTP/1.1");
+    });
+}
+
+#[test]
+fn answers_without_a_body_keep_their_fields_and_get_none() {
+    run(async {
+        for pair in PAIRS {
+            for code in [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED] {
+                let mut chain = Chain::start(pair, move |_| {
+                    let mut response = status(code);
+                    let etag = HeaderValue::from_static("\"v1\"");
+                    response.headers_mut().insert("etag", etag);
+                    std::future::ready(response)
+                })
+                .await;
+                for _ in 0..2 {
+                    let answer = chain.client.get("/").await;
+                    assert_eq!((answer.status, answer.body.len()), (code, 0));
+                    assert_eq!(answer.get("etag"), Some("\"v1\""));
+                    assert_eq!(answer.get("transfer-encoding"), None);
+                }
+                assert_eq!(chain.replica.record().count(), 2, "a 304 is no failure");
+            }
+        }
+    });
+}
+
+#[test]
+fn every_status_arrives_and_only_those_of_an_unable_server_are_tried_again() {
+    run(async {
+        let mut chain = Chain::start(PAIRS[0], |request| {
+            let code = request.uri().path().trim_start_matches('/').parse().expect("a number");
+            std::future::ready(status(StatusCode::from_u16(code).expect("a status")))
+        })
+        .await;
+        for code in [200, 201, 206, 301, 308, 400, 401, 404, 409, 418, 429, 499, 500, 501, 505, 599]
+        {
+            let before = chain.replica.record().count();
+            let answer = chain.client.get(&format!("/{code}")).await;
+            assert_eq!(answer.status.as_u16(), code);
+            assert_eq!(chain.replica.record().count(), before + 1, "{code} was tried again");
+        }
+    });
+}
+
+#[test]
+fn fields_of_one_connection_stop_here() {
+    run(async {
+        let replica = RawReplica::start(|mut wire, record, _| async move {
+            while record.read(&mut wire).await.is_some() {
+                wire.send(
+                    "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nkeep-alive: timeout=9\r\n\
+                     connection: keep-alive, x-hop\r\nx-hop: 1\r\nproxy-connection: a\r\n\
+                     upgrade: h3\r\nx-end: 1\r\n\r\n",
+                )
+                .await;
+            }
+        })
+        .await;
+        let proxy = Setup::before(&[replica.address()]).start();
+        let mut wire = Wire::connect(proxy.address()).await;
+        wire.send(
+            "GET / HTTP/1.1\r\nhost: h\r\nconnection: x-mine, host\r\nConnection: Keep-Alive, te\r\n\
+             x-mine: 1\r\nkeep-alive: timeout=5\r\nproxy-connection: keep-alive\r\nte: trailers, gzip\r\n\
+             upgrade: websocket\r\nx-end: 1\r\n\r\n",
+        )
+        .await;
+        let answer = wire.answer().await.head;
+        let seen = &replica.record().requests()[0].head;
+        for head in [&answer, seen] {
+            assert_eq!(head.get("x-end"), Some("1"), "{head:?}");
+            for gone in ["x-hop", "x-mine", "keep-alive", "proxy-connection", "upgrade"] {
+                assert_eq!(head.get(gone), None, "{head:?}");
+            }
+        }
+        assert_eq!(seen.get("te"), Some("trailers"));
+        assert_eq!(seen.get("host"), Some("h"), "a client named it as a field of its connection");
+    });
+}
+
+#[test]
+fn the_client_is_named_after_all_those_before_it() {
+    run(async {
+        let replica = RawReplica::answering("").await;
+        let proxy = Setup::before(&[replica.address()]).start();
+        let mut wire = Wire::connect(proxy.address()).await;
+        wire.send(
+            "GET / HTTP/1.1\r\nhost: h\r\nx-forwarded-for: 10.0.0.1\r\n\
+             x-forwarded-for: 10.0.0.2, 10.0.0.3\r\n\r\n",
+        )
+        .await;
+        wire.answer().await;
+        let seen = &replica.record().requests()[0].head;
+        let all = seen.all("x-forwarded-for").join(", ");
+        assert_eq!(all, "10.0.0.1, 10.0.0.2, 10.0.0.3, 127.0.0.1");
+        assert_eq!(seen.get("x-forwarded-proto"), Some("http"));
+    });
+}
+
+#[test]
+fn repeated_many_and_odd_fields_arrive_unchanged_in_both_directions() {
+    run(async {
+        for pair in PAIRS {
+            let mut chain = Chain::start(pair, |request| {
+                let mut response = ok("");
+                for (name, value) in request.headers() {
+                    if name.as_str().starts_with("x-") {
+                        response.headers_mut().append(name.clone(), value.clone());
+                    }
+                }
+                std::future::ready(response)
+            })
+            .await;
+            let mut fields = HeaderMap::new();
+            for nth in 0..80 {
+                let name = http::HeaderName::try_from(format!("x-field-{nth}")).expect("a name");
+                fields
+                    .insert(name, HeaderValue::try_from(format!("{nth}").repeat(9)).expect("text"));
+            }
+            for value in ["first", "second", "third"] {
+                fields.append("x-repeated", HeaderValue::from_static(value));
+            }
+            fields.insert("x-latin", HeaderValue::from_bytes(b"caf\xe9 \xc3\xa4").expect("opaque"));
+            fields.insert("x-empty", HeaderValue::from_static(""));
+            fields.insert("x-long", HeaderValue::try_from("l".repeat(8_000)).expect("text"));
+            let mut request = chain.client.request("GET", "/");
+            request.headers_mut().extend(fields.clone());
+            let answer = chain.client.send(request).await;
+            let seen = chain.replica.record().only();
+            for headers in [&answer.headers, &seen.headers] {
+                for name in fields.keys() {
+                    let all = |headers: &HeaderMap| {
+                        headers.get_all(name).iter().cloned().collect::<Vec<_>>()
+                    };
+                    assert_eq!(all(headers), all(&fields), "{name}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_long_head_of_an_answer_arrives_over_both_versions() {
+    run(async {
+        for pair in PAIRS {
+            let mut chain = Chain::start(pair, |_| {
+                let mut response = ok("");
+                let cookie = HeaderValue::try_from("c".repeat(10_000)).expect("text");
+                for _ in 0..4 {
+                    response.headers_mut().append("set-cookie", cookie.clone());
+                }
+                std::future::ready(response)
+            })
+            .await;
+            let mut request = chain.client.request("GET", "/");
+            request.headers_mut().insert("x-request-id", HeaderValue::from_static("long"));
+            // The client's own limit is 16 KiB over HTTP/2: what the proxy itself took is in its metrics.
+            let answer = chain.client.try_send(request).await;
+            if pair.0 == Version::HTTP_11 {
+                let answer = answer.expect("an answer");
+                assert_eq!(answer.status(), StatusCode::OK, "{pair:?}");
+                assert_eq!(answer.headers().get_all("set-cookie").iter().count(), 4);
+            }
+            assert_eq!(chain.replica.record().executions("long"), 1, "{pair:?}: tried again");
+        }
+    });
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_their_order() {
+    run(async {
+        let replica =
+            Replica::start(
+                Speaks::Http1,
+                |request| async move { crate::replica::echo_path(&request) },
+            )
+            .await;
+        let proxy = Setup::before(&[replica.address()]).start();
+        let mut wire = Wire::connect(proxy.address()).await;
+        let mut all = String::new();
+        for nth in 0..20 {
+            all += &format!("GET /{nth} HTTP/1.1\r\nhost: h\r\n\r\n");
+            all += &format!("POST /p{nth} HTTP/1.1\r\nhost: h\r\ncontent-length: 3\r\n\r\nabc");
+        }
+        wire.send(all).await;
+        for nth in 0..20 {
+            assert_eq!(wire.answer().await.body, format!("/{nth}"));
+            assert_eq!(wire.answer().await.body, format!("/p{nth}"));
+        }
+    });
+}
+
+#[test]
+fn a_client_of_http_1_0_is_answered_in_its_own_version() {
+    run(async {
+        let replica = RawReplica::answering("here").await;
+        let proxy = Setup::before(&[replica.address()]).start();
+        let mut wire = Wire::connect(proxy.address()).await;
+        wire.send("GET / HTTP/1.0\r\n\r\n").await;
+        let answer = wire.answer().await;
+        assert_eq!((answer.head.status(), &*answer.body), (200, &b"here"[..]));
+        assert!(answer.head.start.starts_with("HTTP/1.0"), "{:?}", answer.head);
+        assert_eq!(wire.read_to_close().await, "", "HTTP/1.0 closes after its answer");
+        let seen = &replica.record().requests()[0].head;
+        assert_eq!(seen.start, "GET / HTTP/1.1");
+        // It named no host, and HTTP/1.1 must.
+        assert_eq!(seen.get("host"), Some(&*replica.address().to_string()));
+    });
+}

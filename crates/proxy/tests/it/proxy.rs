@@ -1,0 +1,184 @@
+//! A proxy under test: started from YAML on ports of the system's choice, watched through its admin port.
+
+use crate::logs;
+use crate::metrics::Metrics;
+use crate::wire::{Message, Wire};
+use curtail_proxy::{Config, Options, ReloadError, Running};
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The seed of every proxy that does not say otherwise.
+const SEED: u64 = 0x5eed;
+
+/// What a proxy is started with; what is not said has the proxy's own defaults.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    replicas: Vec<String>,
+    upstream: String,
+    route: String,
+    listener: String,
+    top: String,
+    options: Options,
+}
+
+impl Setup {
+    /// One listener before replicas in clear text.
+    pub(crate) fn before(replicas: &[SocketAddr]) -> Self {
+        Self::before_urls(replicas.iter().map(|replica| format!("http://{replica}")))
+    }
+
+    pub(crate) fn before_urls(replicas: impl IntoIterator<Item = String>) -> Self {
+        Self {
+            replicas: replicas.into_iter().collect(),
+            upstream: String::new(),
+            route: String::new(),
+            listener: String::new(),
+            top: String::new(),
+            options: Options { journal: None, seed: SEED },
+        }
+    }
+
+    /// Further keys of the upstream, one to a line.
+    pub(crate) fn upstream(mut self, keys: &str) -> Self {
+        self.upstream = keys.to_owned();
+        self
+    }
+
+    /// Further keys of the route, comma-separated.
+    pub(crate) fn route(mut self, keys: &str) -> Self {
+        self.route = format!(", {keys}");
+        self
+    }
+
+    /// Further keys of the listener, comma-separated.
+    pub(crate) fn listener(mut self, keys: &str) -> Self {
+        self.listener = format!(", {keys}");
+        self
+    }
+
+    /// Further keys of the file, one to a line.
+    pub(crate) fn top(mut self, keys: &str) -> Self {
+        self.top = keys.to_owned();
+        self
+    }
+
+    pub(crate) fn journal(mut self, file: PathBuf) -> Self {
+        self.options.journal = Some(file);
+        self
+    }
+
+    pub(crate) fn seed(mut self, seed: u64) -> Self {
+        self.options.seed = seed;
+        self
+    }
+
+    /// The text of the configuration file.
+    pub(crate) fn yaml(&self) -> String {
+        let Self { replicas, upstream, route, listener, top, .. } = self;
+        let replicas = replicas.join(", ");
+        let mut yaml = format!(
+            "workers: 2\n\
+             listeners: [{{address: \"127.0.0.1:0\"{listener}}}]\n\
+             admin: {{address: \"127.0.0.1:0\"}}\n\
+             routes: [{{upstream: service{route}}}]\n\
+             {top}\n\
+             upstreams:\n  service:\n    replicas: [{replicas}]\n"
+        );
+        for line in upstream.lines() {
+            writeln!(yaml, "    {line}").expect("a string takes everything");
+        }
+        yaml
+    }
+
+    pub(crate) fn start(&self) -> Proxy {
+        Proxy::start(&self.yaml(), &self.options)
+    }
+}
+
+/// A proxy that runs until it is dropped or stopped.
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    running: Running,
+    admin: SocketAddr,
+}
+
+impl Proxy {
+    /// Starts what `yaml` says.
+    pub(crate) fn start(yaml: &str, options: &Options) -> Self {
+        logs::keep();
+        println!("seed {}", options.seed);
+        let running = curtail_proxy::start(config(yaml), options).expect("loopback and threads");
+        let admin = running.admin().expect("every proxy under test has an admin port");
+        Self { running, admin }
+    }
+
+    /// A proxy of leaves alone; each of `leaves` is one entry of the list.
+    pub(crate) fn of_leaves(leaves: &[String]) -> Self {
+        let yaml = format!(
+            "workers: 1\nadmin: {{address: \"127.0.0.1:0\"}}\nleaves: [{}]\n",
+            leaves.join(", ")
+        );
+        Self::start(&yaml, &Options { journal: None, seed: SEED })
+    }
+
+    /// Where clients connect.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.listener("in")
+    }
+
+    /// Where a listener or a leaf listens.
+    pub(crate) fn listener(&self, name: &str) -> SocketAddr {
+        let named = |(found, _): &&(String, SocketAddr)| found == name;
+        self.running.listeners().iter().find(named).expect("a listener with that name").1
+    }
+
+    /// Takes a new configuration.
+    pub(crate) fn reload(&self, setup: &Setup) -> Result<(), ReloadError> {
+        self.running.reload(config(&setup.yaml()))
+    }
+
+    /// What the admin port answers; fails when nobody listens there any more.
+    pub(crate) async fn admin(&self, path: &str) -> Message {
+        ask_admin(self.admin, path).await.expect("the admin port answers")
+    }
+
+    /// Where the admin port listens.
+    pub(crate) const fn admin_address(&self) -> SocketAddr {
+        self.admin
+    }
+
+    pub(crate) async fn metrics(&self) -> Metrics {
+        let page = self.admin("/metrics").await;
+        Metrics::new(String::from_utf8(page.body.to_vec()).expect("metrics are text"))
+    }
+
+    /// Waits until the metrics say so; each look is a round trip to the admin port.
+    pub(crate) async fn until(&self, so: impl Fn(&Metrics) -> bool) -> Metrics {
+        loop {
+            let metrics = self.metrics().await;
+            if so(&metrics) {
+                return metrics;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Tells the proxy to stop, on a thread of its own, for it waits; the other end says when it has stopped.
+    pub(crate) fn stop(self, grace: Duration) -> tokio::task::JoinHandle<()> {
+        tokio::task::spawn_blocking(move || self.running.stop(grace))
+    }
+}
+
+fn config(yaml: &str) -> Config {
+    Config::from_yaml("test.yaml", yaml).unwrap_or_else(|mistakes| panic!("{mistakes}\n{yaml}"))
+}
+
+/// Asks the admin port; [`None`] when nobody listens there.
+pub(crate) async fn ask_admin(admin: SocketAddr, path: &str) -> Option<Message> {
+    let mut wire = Wire::new(tokio::net::TcpStream::connect(admin).await.ok()?);
+    let request = format!("GET {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n");
+    wire.write(request).await.ok()?;
+    wire.read_message().await.ok()?
+}

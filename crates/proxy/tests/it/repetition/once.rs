@@ -1,0 +1,308 @@
+//! Methods that change something are executed at most once; those that read may be repeated.
+
+use super::{executions, send};
+use crate::client::Client;
+use crate::deadline::run;
+use crate::frames::{CANCEL, Frames, GOAWAY, HEADERS, REFUSED_STREAM, RST_STREAM};
+use crate::proxy::Setup;
+use crate::raw_replica::{RawReplica, answer, refused_address, serve};
+use crate::replica::{Replica, Speaks};
+use http::{StatusCode, Version};
+
+/// What a replica does after it has read a request to its end.
+#[derive(Clone, Copy, Debug)]
+enum Then {
+    Reset,
+    Close,
+    CloseItsHalf,
+    SayGarbage,
+    SayUnavailable,
+    SayBadGateway,
+    BreakOffTheHead,
+    BreakOffTheBody,
+    SayNothing,
+}
+
+const ALL: [Then; 9] = [
+    Then::Reset,
+    Then::Close,
+    Then::CloseItsHalf,
+    Then::SayGarbage,
+    Then::SayUnavailable,
+    Then::SayBadGateway,
+    Then::BreakOffTheHead,
+    Then::BreakOffTheBody,
+    Then::SayNothing,
+];
+
+/// A replica that answers `good` requests of a connection before it fails.
+async fn failing(then: Then, good: usize) -> RawReplica {
+    RawReplica::start(move |mut wire, record, _| async move {
+        for _ in 0..good {
+            let Some(_) = record.read(&mut wire).await else { return };
+            wire.send(answer("good")).await;
+        }
+        let Some(_) = record.read(&mut wire).await else { return };
+        let say = match then {
+            Then::Reset => return wire.reset(),
+            Then::Close => return,
+            Then::CloseItsHalf => {
+                wire.close_write().await;
+                wire.read_to_close().await;
+                return;
+            }
+            Then::SayGarbage => "\0\x01garbage\r\n\r\n",
+            Then::SayUnavailable => "HTTP/1.1 503 No\r\ncontent-length: 0\r\n\r\n",
+            Then::SayBadGateway => "HTTP/1.1 502 No\r\ncontent-length: 0\r\n\r\n",
+            Then::BreakOffTheHead => "HTTP/1.1 200 OK\r\ncontent-le",
+            Then::BreakOffTheBody => "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf",
+            Then::SayNothing => "",
+        };
+        wire.send(say).await;
+        if matches!(then, Then::BreakOffTheHead | Then::BreakOffTheBody) {
+            return;
+        }
+        // What comes on the same connection is executed as well.
+        while record.read(&mut wire).await.is_some() {
+            wire.send(say).await;
+        }
+    })
+    .await
+}
+
+/// Everything that could repeat a request, as eager as it can be.
+const EAGER: &str = "timeout: 400ms\nbalance: round_robin\nbudget: {ratio: 1.0}\n\
+                     hedge: {delay_min: 1ms, delay_max: 1ms, hedges_max: 3}\n\
+                     retry: {retries_max: 4, backoff: 1ms, attempt_timeout: {timeout_max: 100ms}}";
+
+/// Two replicas that fail alike after `good` answers on each connection are asked by `methods`; each request
+/// must be executed once.
+async fn fails_once(then: Then, good: usize, methods: &[&str]) {
+    println!("{then:?} after {good} good answers");
+    let replicas = [failing(then, good).await, failing(then, good).await];
+    let addresses = [replicas[0].address(), replicas[1].address()];
+    let proxy = Setup::before(&addresses).upstream(EAGER).start();
+    let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+    for _ in 0..2 * good {
+        assert_eq!(send(&mut client, "POST", "good", "").await.status, StatusCode::OK);
+    }
+    for method in methods {
+        let answer = send(&mut client, method, method, "data").await;
+        assert_eq!(executions(&[&replicas[0], &replicas[1]], method), 1, "{method}");
+        let want = match then {
+            Then::SayUnavailable => 503,
+            Then::SayNothing => 504,
+            Then::Reset
+            | Then::Close
+            | Then::CloseItsHalf
+            | Then::SayGarbage
+            | Then::SayBadGateway
+            | Then::BreakOffTheHead
+            | Then::BreakOffTheBody => 502,
+        };
+        assert_eq!(answer.status, want, "{method}: {answer:?}");
+    }
+}
+
+#[test]
+fn a_post_is_executed_once_however_it_fails() {
+    run(async {
+        for then in ALL {
+            fails_once(then, 0, &["POST", "PUT", "DELETE", "PATCH", "TRACE", "ODD"]).await;
+            // The same on a connection that is kept.
+            fails_once(then, 1, &["POST"]).await;
+        }
+    });
+}
+
+#[test]
+fn a_read_is_repeated_however_it_fails() {
+    run(async {
+        for then in ALL {
+            println!("{then:?}");
+            let (bad, good) = (failing(then, 0).await, RawReplica::answering("good").await);
+            let proxy = Setup::before(&[bad.address(), good.address()])
+                .upstream(
+                    "balance: round_robin\nhedge: false\n\
+                     retry: {backoff: 1ms, attempt_timeout: {timeout_min: 10ms, timeout_max: 50ms}}",
+                )
+                .start();
+            let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+            for method in ["GET", "HEAD", "OPTIONS", "GET", "HEAD", "OPTIONS"] {
+                let answer = send(&mut client, method, method, "").await;
+                assert_eq!(answer.status, StatusCode::OK, "{method}: {answer:?}");
+            }
+            let executed: usize = bad.record().requests().len();
+            assert!(executed > 0, "the bad one was never asked");
+        }
+    });
+}
+
+#[test]
+fn a_post_goes_elsewhere_when_nothing_was_sent() {
+    run(async {
+        let good = RawReplica::answering("good").await;
+        let proxy = Setup::before(&[refused_address().await, good.address()])
+            .upstream("balance: round_robin")
+            .start();
+        let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+        for nth in 0..20 {
+            let id = nth.to_string();
+            let answer = send(&mut client, "POST", &id, "data").await;
+            assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+            assert_eq!(executions(&[&good], &id), 1);
+        }
+        let metrics = proxy.metrics().await;
+        assert!(metrics.attempts("retry") > 0, "the dead one was never tried: {metrics}");
+    });
+}
+
+#[test]
+fn a_post_goes_elsewhere_when_a_leaf_refused_it() {
+    run(async {
+        let refusing = RawReplica::start(|mut wire, _, _| async move {
+            // The server behind has not seen it: nothing is put down.
+            while let Ok(Some(_)) = wire.read_message().await {
+                wire.send("HTTP/1.1 503 No\r\ncurtail-leaf: refused\r\ncontent-length: 0\r\n\r\n")
+                    .await;
+            }
+        })
+        .await;
+        let good = RawReplica::answering("good").await;
+        let proxy = Setup::before(&[refusing.address(), good.address()])
+            .upstream("balance: round_robin")
+            .start();
+        let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+        for nth in 0..10 {
+            let id = nth.to_string();
+            let answer = send(&mut client, "POST", &id, "data").await;
+            assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+            assert_eq!(answer.get("curtail-leaf"), None);
+            assert_eq!(executions(&[&good], &id), 1);
+        }
+        let metrics = proxy.metrics().await;
+        let refused = metrics.sum("curtail_attempts_answered_total", &[("outcome", "refused")]);
+        assert!(refused > 0, "nothing was refused: {metrics}");
+    });
+}
+
+/// What a replica does with the first stream of an HTTP/2 connection, as a frame's kind, stream and payload.
+async fn posted_over_http2(kind: u8, stream: u32, payload: Vec<u8>) -> (StatusCode, usize) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback");
+    let address = listener.local_addr().expect("it is bound");
+    let refusing = tokio::spawn(async move {
+        loop {
+            let (stream_of_bytes, _) = listener.accept().await.expect("connections come");
+            let payload = payload.clone();
+            tokio::spawn(async move {
+                let Ok(mut frames) = Frames::accept(stream_of_bytes).await else { return };
+                while let Some(frame) = frames.read().await {
+                    if frame.kind == HEADERS {
+                        frames.send(kind, 0, stream, &payload).await;
+                    }
+                }
+            });
+        }
+    });
+    let good = Replica::answering(Speaks::Http2, "good").await;
+    let proxy = Setup::before(&[address, good.address()])
+        .upstream("balance: round_robin\nconnect: {protocol: http2}")
+        .start();
+    let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+    // One of the two goes to the replica that refuses.
+    let first = send(&mut client, "POST", "first", "data").await.status;
+    let second = send(&mut client, "POST", "second", "data").await.status;
+    refusing.abort();
+    let record = good.record();
+    (first.max(second), record.executions("first") + record.executions("second"))
+}
+
+#[test]
+fn a_post_goes_elsewhere_when_a_stream_was_not_begun_with() {
+    run(async {
+        let refused = REFUSED_STREAM.to_be_bytes().to_vec();
+        let (worst, executed) = posted_over_http2(RST_STREAM, 1, refused).await;
+        assert_eq!((worst, executed), (StatusCode::OK, 2), "a refused stream");
+        // The last stream that was taken is stream 0: none.
+        let (worst, executed) = posted_over_http2(GOAWAY, 0, vec![0; 8]).await;
+        assert_eq!((worst, executed), (StatusCode::OK, 2), "a replica that goes away");
+        // It may have been executed.
+        let cancelled = CANCEL.to_be_bytes().to_vec();
+        let (worst, executed) = posted_over_http2(RST_STREAM, 1, cancelled).await;
+        assert_eq!((worst, executed), (StatusCode::BAD_GATEWAY, 1), "a stream that was reset");
+    });
+}
+
+#[test]
+fn a_slow_post_is_not_hedged_and_a_slow_read_is() {
+    run(async {
+        let slow = RawReplica::silent().await;
+        let fast = RawReplica::answering("fast").await;
+        let proxy = Setup::before(&[slow.address(), fast.address()])
+            .upstream(
+                "balance: round_robin\nretry: false\nbudget: {ratio: 1.0}\n\
+                 hedge: {delay_min: 5ms, delay_max: 5ms}",
+            )
+            .start();
+        let mut asking = tokio::task::JoinSet::new();
+        for method in ["POST", "POST", "GET", "GET"] {
+            let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+            asking.spawn(async move { (method, send(&mut client, method, method, "").await) });
+        }
+        // One POST and both GETs are answered; the other POST waits for the slow one.
+        for _ in 0..3 {
+            let (_, answer) = asking.join_next().await.expect("three").expect("no panic");
+            assert_eq!((answer.status, &*answer.body), (StatusCode::OK, &b"fast"[..]));
+        }
+        assert_eq!(executions(&[&slow, &fast], "POST"), 2);
+        assert_eq!(executions(&[&slow, &fast], "GET"), 3, "the slow one of two was not hedged");
+    });
+}
+
+#[test]
+fn an_idle_connection_that_the_replica_closes_costs_no_request() {
+    run(async {
+        let (closed, mut hears) = tokio::sync::mpsc::channel(1);
+        let replica = RawReplica::start(move |mut wire, record, _| {
+            let closed = closed.clone();
+            async move {
+                let Some(_) = record.read(&mut wire).await else { return };
+                wire.send(answer("good")).await;
+                drop(wire);
+                closed.send(()).await.expect("the test listens");
+            }
+        })
+        .await;
+        let proxy = Setup::before(&[replica.address()]).upstream("retry: false").start();
+        let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+        for nth in 0..50 {
+            // A POST too: nothing is written to a connection that is known to be closed.
+            let method = if nth % 2 == 0 { "POST" } else { "GET" };
+            let answer = send(&mut client, method, "any", "data").await;
+            assert_eq!(answer.status, StatusCode::OK, "{method} {nth}: {answer:?}");
+            hears.recv().await.expect("it closes each");
+        }
+        assert_eq!(replica.record().connections(), 50);
+    });
+}
+
+#[test]
+fn a_kept_connection_that_closes_as_a_read_is_written_is_replaced() {
+    run(async {
+        // The second request of each connection is read, and the connection closed instead of an answer.
+        let replica = RawReplica::start(|mut wire, record, nth| async move {
+            if nth > 0 {
+                return serve(wire, record, "good").await;
+            }
+            let Some(_) = record.read(&mut wire).await else { return };
+            wire.send(answer("good")).await;
+            record.read(&mut wire).await;
+        })
+        .await;
+        let proxy = Setup::before(&[replica.address()]).start();
+        let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+        for _ in 0..3 {
+            assert_eq!(send(&mut client, "GET", "any", "").await.status, StatusCode::OK);
+        }
+    });
+}

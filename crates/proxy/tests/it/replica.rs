@@ -1,0 +1,301 @@
+//! Replicas that answer as a function says, over HTTP/1.1 and HTTP/2, in clear text and under TLS.
+
+use crate::body::{self, Body};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::{Notify, watch};
+use tokio_rustls::TlsAcceptor;
+
+/// What a replica speaks.
+#[derive(Clone)]
+pub(crate) enum Speaks {
+    Http1,
+    /// With prior knowledge.
+    Http2,
+    /// What is negotiated.
+    Tls(Arc<rustls::ServerConfig>),
+}
+
+/// A request as a replica saw it.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) method: Method,
+    pub(crate) uri: Uri,
+    pub(crate) version: Version,
+    pub(crate) headers: HeaderMap,
+}
+
+impl Seen {
+    /// The value of a field that is there at most once.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        let all: Vec<_> = self.headers.get_all(name).iter().collect();
+        assert!(all.len() < 2, "{name} is there {} times: {:?}", all.len(), self.headers);
+        all.first().map(|value| value.to_str().expect("plain text"))
+    }
+}
+
+/// A server that runs until it is dropped.
+pub(crate) struct Replica {
+    address: SocketAddr,
+    record: Arc<Record>,
+    accepting: tokio::task::JoinHandle<()>,
+    /// Dropped when all connections are to end at once.
+    alive: watch::Sender<bool>,
+}
+
+/// What a replica saw.
+#[derive(Debug, Default)]
+pub(crate) struct Record {
+    seen: Mutex<Vec<Seen>>,
+    connections: AtomicUsize,
+    in_service: AtomicUsize,
+    /// Requests whose answer was not given to the end, because the proxy reset them.
+    reset: AtomicUsize,
+    failed: AtomicBool,
+    changed: Notify,
+}
+
+impl Record {
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The one request so far.
+    pub(crate) fn only(&self) -> Seen {
+        let seen = self.seen();
+        assert_eq!(seen.len(), 1, "{seen:?}");
+        seen[0].clone()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// How often the request with this `x-request-id` was begun.
+    pub(crate) fn executions(&self, id: &str) -> usize {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.iter().filter(|seen| seen.headers.get("x-request-id").is_some_and(|v| v == id)).count()
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+
+    /// Requests that are being answered.
+    pub(crate) fn in_service(&self) -> usize {
+        self.in_service.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn reset(&self) -> usize {
+        self.reset.load(Ordering::SeqCst)
+    }
+
+    /// Waits until the record says so.
+    pub(crate) async fn until(&self, so: impl Fn(&Self) -> bool) {
+        loop {
+            let changed = self.changed.notified();
+            if so(self) {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+/// Counts an answer while it is being made, and one that is dropped before it was made.
+struct InService<'a> {
+    record: &'a Record,
+    is_answered: bool,
+}
+
+impl<'a> InService<'a> {
+    fn new(record: &'a Record) -> Self {
+        record.in_service.fetch_add(1, Ordering::SeqCst);
+        Self { record, is_answered: false }
+    }
+}
+
+impl Drop for InService<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.record.failed.store(true, Ordering::SeqCst);
+        }
+        if !self.is_answered {
+            self.record.reset.fetch_add(1, Ordering::SeqCst);
+        }
+        self.record.in_service.fetch_sub(1, Ordering::SeqCst);
+        self.record.changed.notify_waiters();
+    }
+}
+
+impl Replica {
+    /// Answers every request as `answer` says.
+    pub(crate) async fn start<A, F>(speaks: Speaks, answer: A) -> Self
+    where
+        A: Fn(Request<Incoming>) -> F + Send + Sync + 'static,
+        F: Future<Output = Response<Body>> + Send + 'static,
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
+        let address = listener.local_addr().expect("it is bound");
+        let record = Arc::new(Record::default());
+        let (alive, _) = watch::channel(true);
+        let (shared, answer) = (Arc::clone(&record), Arc::new(answer));
+        let lives = alive.subscribe();
+        let accepting = tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.expect("connections come");
+                stream.set_nodelay(true).expect("a TCP connection");
+                shared.connections.fetch_add(1, Ordering::SeqCst);
+                shared.changed.notify_waiters();
+                let (speaks, mut lives) = (speaks.clone(), lives.clone());
+                let (record, answer) = (Arc::clone(&shared), Arc::clone(&answer));
+                tokio::spawn(async move {
+                    let serving = serve(stream, speaks, record, answer);
+                    tokio::select! {
+                        () = serving => {}
+                        _ = lives.changed() => {}
+                    }
+                });
+            }
+        });
+        Self { address, record, accepting, alive }
+    }
+
+    /// Answers every request with 200 and `text`.
+    pub(crate) async fn answering(speaks: Speaks, text: &'static str) -> Self {
+        Self::start(speaks, move |_| std::future::ready(ok(text))).await
+    }
+
+    pub(crate) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where it is found under TLS: certificates are issued for this name.
+    pub(crate) fn tls_url(&self) -> String {
+        format!("https://localhost:{}", self.address.port())
+    }
+
+    pub(crate) fn record(&self) -> &Arc<Record> {
+        &self.record
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        self.accepting.abort();
+        self.alive.send_replace(false);
+        let failed = self.record.failed.load(Ordering::SeqCst);
+        assert!(!failed || std::thread::panicking(), "a replica's answer failed: see above");
+    }
+}
+
+/// A good answer with a text.
+pub(crate) fn ok(text: &'static str) -> Response<Body> {
+    Response::new(body::whole(text))
+}
+
+/// An answer with this status and no body.
+pub(crate) fn status(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(body::empty());
+    *response.status_mut() = status;
+    response
+}
+
+/// No answer at all: the stream is reset, or the connection closed.
+pub(crate) fn abort() -> Response<Body> {
+    let mut response = Response::new(body::empty());
+    response.extensions_mut().insert(Abort);
+    response
+}
+
+/// Marks a response that is not to be given.
+#[derive(Clone, Copy)]
+struct Abort;
+
+async fn serve<A, F>(
+    stream: tokio::net::TcpStream,
+    speaks: Speaks,
+    record: Arc<Record>,
+    answer: Arc<A>,
+) where
+    A: Fn(Request<Incoming>) -> F + Send + Sync + 'static,
+    F: Future<Output = Response<Body>> + Send + 'static,
+{
+    match speaks {
+        Speaks::Http1 => serve_http(stream, false, record, answer).await,
+        Speaks::Http2 => serve_http(stream, true, record, answer).await,
+        Speaks::Tls(config) => {
+            // A client that does not like our certificate goes away: that is its right.
+            let Ok(stream) = TlsAcceptor::from(config).accept(stream).await else { return };
+            let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+            serve_http(stream, is_http2, record, answer).await;
+        }
+    }
+}
+
+async fn serve_http<S, A, F>(stream: S, is_http2: bool, record: Arc<Record>, answer: Arc<A>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    A: Fn(Request<Incoming>) -> F + Send + Sync + 'static,
+    F: Future<Output = Response<Body>> + Send + 'static,
+{
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (record, answer) = (Arc::clone(&record), Arc::clone(&answer));
+        async move {
+            record.seen.lock().unwrap_or_else(PoisonError::into_inner).push(Seen {
+                method: request.method().clone(),
+                uri: request.uri().clone(),
+                version: request.version(),
+                headers: request.headers().clone(),
+            });
+            record.changed.notify_waiters();
+            let is_head = request.method() == Method::HEAD;
+            let mut in_service = InService::new(&record);
+            let response = answer(request).await;
+            in_service.is_answered = true;
+            drop(in_service);
+            if response.extensions().get::<Abort>().is_some() {
+                return Err(io::Error::other("broken off by the test"));
+            }
+            Ok(if is_head { without_body(response) } else { response })
+        }
+    });
+    let io = TokioIo::new(stream);
+    // How a connection ends is the proxy's business, and tests look at what the proxy makes of it.
+    if is_http2 {
+        http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            // A replica that trusts its proxies: cancelled hedges are no attack.
+            .max_pending_accept_reset_streams(10_000)
+            .max_local_error_reset_streams(None)
+            .serve_connection(io, service)
+            .await
+            .ok();
+    } else {
+        http1::Builder::new().serve_connection(io, service).with_upgrades().await.ok();
+    }
+}
+
+/// The answer to HEAD: the length is said, and nothing follows.
+fn without_body(response: Response<Body>) -> Response<Body> {
+    let (mut head, body) = response.into_parts();
+    if let Some(len) = http_body::Body::size_hint(&body).exact() {
+        head.headers.entry("content-length").or_insert(len.into());
+    }
+    Response::from_parts(head, body::empty())
+}
+
+/// The path that was asked, as the answer's body.
+pub(crate) fn echo_path(request: &Request<Incoming>) -> Response<Body> {
+    Response::new(body::whole(request.uri().path().to_owned()))
+}

@@ -1,0 +1,37 @@
+//! A steady stream of good requests beside the bad ones: whatever those do, these must not notice.
+
+use crate::client::Client;
+use crate::proxy::Proxy;
+use http::{StatusCode, Version};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// One client on a connection of its own, one request after the other.
+pub(crate) struct Steady {
+    stop: oneshot::Sender<()>,
+    running: JoinHandle<usize>,
+}
+
+impl Steady {
+    pub(crate) async fn start(proxy: &Proxy, version: Version) -> Self {
+        let mut client = Client::connect(proxy.address(), version).await;
+        let (stop, mut stopped) = oneshot::channel();
+        let running = tokio::spawn(async move {
+            let mut answered = 0;
+            while stopped.try_recv().is_err() {
+                let answer = client.get("/steady").await;
+                assert_eq!(answer.status, StatusCode::OK, "after {answered}: {answer:?}");
+                answered += 1;
+            }
+            answered
+        });
+        Self { stop, running }
+    }
+
+    /// Stops; every request must have been answered well, and there must have been some.
+    pub(crate) async fn stop(self) {
+        self.stop.send(()).expect("no request has failed so far");
+        let answered = self.running.await.expect("no request has failed");
+        assert!(answered > 0, "nothing was asked meanwhile");
+    }
+}
