@@ -63,7 +63,7 @@ async fn who_goes_away_while_waiting_is_not_executed() {
     let yaml = "
 name: left
 replicas: 1
-server: {slots: 1, service: {shape: constant, value: 50ms}}
+server: {slots: 1, service: {shape: constant, value: 300ms}}
 ";
     let testbed = start(yaml, 1);
     let mut first = Client::connect(testbed.address(0, 0), Version::Http1).await;
@@ -71,6 +71,9 @@ server: {slots: 1, service: {shape: constant, value: 50ms}}
     // One HTTP/2 connection whose one request is cancelled: the server sees the reset, not a close.
     let mut second = Client::connect(testbed.address(0, 0), Version::Http2).await;
     let (first, ()) = tokio::join!(first.get("/shard/0/keys?k=a"), async {
+        while testbed.executions() == 0 {
+            health.get("/healthz").await;
+        }
         tokio::select! {
             biased;
             _ = second.get("/shard/0/keys?k=b") => panic!("it had to wait for the first"),
