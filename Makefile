@@ -27,7 +27,7 @@ test: ## Check the rules of the house, then run all tests
 lint: ## Check format, lints and the links of the documentation
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) doc --locked --workspace --no-deps --document-private-items
 
 bench: ## Measure against other proxies on this machine
 	bench/run

@@ -8,8 +8,8 @@
 //! | to | look at |
 //! |---|---|
 //! | describe what is simulated | [`Scenario`], [`Model`], [`Distribution`], [`mod@fault`] |
-//! | run it | [`run`], which gives a [`Report`] |
-//! | replay a journal | [`replay`] |
+//! | run it | [`run()`], which gives a [`Report`] |
+//! | replay a journal | [`replay()`] |
 //!
 //! There is no clock, no file and no socket here: time is simulated, and text comes in as an argument.
 //! Everything random follows from one seed; the same seed gives the same run, event for event.

@@ -8,7 +8,7 @@
 //! [`Precision::COARSE`] for 100 µs to 0.4 s, and at most 36 KiB; 264 KiB at [`Precision::FINE`].
 //! **Invariant**: merging is exact. Histograms of many places, merged in any order, equal one that
 //! recorded everything, bucket for bucket.
-//! **Source**: Tene's `HdrHistogram` (2012) for the layout; the rule of ranks is in [`rank`].
+//! **Source**: Tene's `HdrHistogram` (2012) for the layout; the rule of ranks is in [`rank()`].
 //! **Hurts when** a quantile is asked often of a fine histogram: the answer walks all buckets of the
 //! octaves seen. Ask once, keep the answer for a while.
 

@@ -8,7 +8,7 @@
 //! | [`exponential::Exponential`] | what OpenTelemetry can carry | half a bucket of each form | `max_size` counts |
 //! | [`Ewma`] | a mean that forgets | none: it has no quantiles | three numbers |
 //!
-//! A quantile of all of them is the value with rank `ceil(q · n)`, see [`rank`]. There is no clock
+//! A quantile of all of them is the value with rank `ceil(q · n)`, see [`rank()`]. There is no clock
 //! here: time comes in as an argument.
 #![no_std]
 
