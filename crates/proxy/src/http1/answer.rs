@@ -38,10 +38,14 @@ impl HeadReader {
     /// is for us, or will be said again.
     pub(super) fn take(&mut self, read: &mut BytesMut) -> Result<Option<Response<()>>, Error> {
         loop {
-            let Some(end) = end_of_fields(read, self.searched) else {
+            let end = end_of_fields(read, self.searched);
+            // However much of it comes at once.
+            if self.interim_bytes + end.unwrap_or(read.len()) > HEAD_BYTES_MAX {
+                return Err(TOO_LONG);
+            }
+            let Some(end) = end else {
                 self.searched = read.len();
-                let is_too_long = self.interim_bytes + read.len() > HEAD_BYTES_MAX;
-                return if is_too_long { Err(TOO_LONG) } else { Ok(None) };
+                return Ok(None);
             };
             let response = parse(&read.split_to(end).freeze())?;
             let status = response.status();
@@ -50,9 +54,6 @@ impl HeadReader {
             }
             self.searched = 0;
             self.interim_bytes += end;
-            if self.interim_bytes > HEAD_BYTES_MAX {
-                return Err(TOO_LONG);
-            }
         }
     }
 }
@@ -117,9 +118,15 @@ pub(super) fn take_trailers(read: &mut BytesMut) -> Result<Option<HeaderMap>, Er
         drop(read.split_to(2));
         return Ok(Some(HeaderMap::new()));
     }
-    let Some(end) = end_of_fields(read, 0) else {
-        return if read.len() > HEAD_BYTES_MAX { Err(TOO_LONG) } else { Ok(None) };
-    };
+    if read.starts_with(b"\n") {
+        // Whoever takes it for the end of the answer takes what follows for the next one.
+        return Err(bad(httparse::Error::NewLine));
+    }
+    let end = end_of_fields(read, 0);
+    if end.unwrap_or(read.len()) > HEAD_BYTES_MAX {
+        return Err(TOO_LONG);
+    }
+    let Some(end) = end else { return Ok(None) };
     let trailers = read.split_to(end).freeze();
     let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
     match httparse::parse_headers(&trailers, &mut fields).map_err(bad)? {
@@ -145,13 +152,13 @@ pub(super) fn framing(response: &Response<()>, to_head: bool) -> Result<(Framing
     };
     // Both together come of confusion, or of somebody who wants to confuse.
     let is_clear = !(is_chunked && length.is_some());
+    // HTTP/1.0 knows no chunks (section 6.1), and keeps only what it says it keeps.
+    let may_keep =
+        response.version() != Version::HTTP_10 || (says(headers, "keep-alive") && !is_chunked);
     let is_kept = is_clear
+        && may_keep
         && response.status() != StatusCode::SWITCHING_PROTOCOLS
-        && if response.version() == Version::HTTP_10 {
-            says(headers, "keep-alive")
-        } else {
-            !says(headers, "close")
-        };
+        && !says(headers, "close");
     Ok((framing, is_kept && framing != Framing::UntilClosed))
 }
 
