@@ -1,12 +1,12 @@
 //! The chunked coding: pieces with their lengths, then trailers (RFC 9112, section 7.1).
 //!
-//! **Limits**: [`SIZE_LINE_BYTES_MAX`] for the line before a chunk; extensions are passed over.
+//! **Limits**: [`SIZE_LINE_BYTES_MAX`] for the line before a chunk, with its end; extensions are passed over.
 
 use super::Error;
 use super::answer::{self, Piece};
 use super::request::write_field;
 use bytes::BytesMut;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName, header};
 use std::io::Write as _;
 
 /// What stands after the data of a chunk.
@@ -14,16 +14,36 @@ pub(super) const CHUNK_END: &[u8] = b"\r\n";
 
 const SIZE_LINE_BYTES_MAX: usize = 1 << 10;
 
+/// Fields that say how a message is framed, where it goes, who asks, or how to read it. When trailers come
+/// that is settled (RFC 9110, section 6.5.1), and a replica that adds them to the head would be deceived.
+static FOR_HEADS: [HeaderName; 13] = [
+    header::CONTENT_LENGTH,
+    header::TRANSFER_ENCODING,
+    header::CONNECTION,
+    header::UPGRADE,
+    header::TRAILER,
+    header::HOST,
+    header::TE,
+    header::MAX_FORWARDS,
+    header::CACHE_CONTROL,
+    header::AUTHORIZATION,
+    header::CONTENT_ENCODING,
+    header::CONTENT_RANGE,
+    header::CONTENT_TYPE,
+];
+
 /// Begins a chunk of so many bytes.
 pub(super) fn begin_chunk(buffer: &mut Vec<u8>, bytes: usize) {
     write!(buffer, "{bytes:x}\r\n").expect("a vector takes everything");
 }
 
-/// Ends a body.
+/// Ends a body; of its trailers go those that may be trailers.
 pub(super) fn end(buffer: &mut Vec<u8>, trailers: Option<&HeaderMap>) {
     buffer.extend_from_slice(b"0\r\n");
     for (name, value) in trailers.into_iter().flatten() {
-        write_field(buffer, name.as_str(), value.as_bytes());
+        if !FOR_HEADS.contains(name) {
+            write_field(buffer, name.as_str(), value.as_bytes());
+        }
     }
     buffer.extend_from_slice(b"\r\n");
 }
@@ -87,13 +107,19 @@ impl Decoder {
 /// The size of the next chunk, once its line is there.
 fn take_size(read: &mut BytesMut) -> Result<Option<u64>, Error> {
     const BAD: Error = Error::BadAnswer("a chunk has no valid size");
-    let Some(end) = memchr::memchr(b'\n', read) else {
-        return if read.len() > SIZE_LINE_BYTES_MAX { Err(BAD) } else { Ok(None) };
+    let searched = &read[..read.len().min(SIZE_LINE_BYTES_MAX)];
+    let Some(end) = memchr::memchr(b'\n', searched) else {
+        return if searched.len() == SIZE_LINE_BYTES_MAX { Err(BAD) } else { Ok(None) };
     };
     let line = read.split_to(end + 1);
-    let line = line.strip_suffix(b"\r\n").ok_or(BAD)?;
+    // A carriage return alone ends a line for some.
+    let is_control = |byte: &u8| byte.is_ascii_control() && *byte != b'\t';
+    let line = line.strip_suffix(b"\r\n").filter(|line| !line.iter().any(is_control)).ok_or(BAD)?;
     let size = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii_end();
     let is_number = !size.is_empty() && size.iter().all(u8::is_ascii_hexdigit);
     let size = std::str::from_utf8(size).ok().filter(|_| is_number).ok_or(BAD)?;
     u64::from_str_radix(size, 16).map(Some).map_err(|_| BAD)
 }
+
+#[cfg(test)]
+mod tests;
