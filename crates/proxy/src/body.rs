@@ -271,7 +271,8 @@ impl Body for AttemptBody {
                     if state.ended { SizeHint::with_exact(0) } else { state.source.size_hint() };
                 let mut hint = SizeHint::new();
                 hint.set_lower(rest.lower() + kept as u64);
-                if let Some(upper) = rest.upper() {
+                // Over HTTP/1.1 there are no trailers after a body whose length was announced.
+                if let Some(upper) = rest.upper().filter(|_| state.trailers.is_none()) {
                     hint.set_upper(upper + kept as u64);
                 }
                 hint
@@ -279,3 +280,6 @@ impl Body for AttemptBody {
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod from_client;
