@@ -32,6 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 use tokio::io::AsyncReadExt;
+use tokio::task::coop::unconstrained;
 
 /// How much is read at once.
 const READ_BYTES: usize = 8 << 10;
@@ -116,7 +117,9 @@ impl Http1 {
         if !self.is_free() {
             return false;
         }
-        self.poll_read(&mut Context::from_waker(Waker::noop())).is_pending()
+        // A task that has done much already is told to wait before anything is looked at.
+        let read = unconstrained(std::future::poll_fn(|cx| self.poll_read(cx)));
+        pin!(read).poll(&mut Context::from_waker(Waker::noop())).is_pending()
     }
 
     /// Whether the last exchange has left it as it was before.
@@ -144,6 +147,12 @@ impl Http1 {
     ) -> Poll<Result<Response<()>, Error>> {
         loop {
             self.drive_sending(cx)?;
+            if self.sending.is_unwritten()
+                && let Some(failure) = self.sending.take_failure()
+            {
+                // Whatever the replica has said meanwhile, it is no answer to this.
+                return Poll::Ready(Err(Error::Unwritten(failure)));
+            }
             if let Some(response) = self.head.take(&mut self.read)? {
                 (self.framing, self.is_kept) = answer::framing(&response, is_head)?;
                 return Poll::Ready(Ok(response));
@@ -157,10 +166,11 @@ impl Http1 {
 
     /// Why there is no answer.
     fn unanswered(&mut self, source: Option<io::Error>) -> Error {
-        match self.sending.take_failure() {
-            Some(failure) if self.sending.is_unwritten() => Error::Unwritten(failure),
-            failure if self.head.is_begun(&self.read) => Error::CutShort(failure.or(source)),
-            failure => Error::Unanswered(failure.or(source)),
+        let source = self.sending.take_failure().or(source);
+        if self.head.is_begun(&self.read) {
+            Error::CutShort(source)
+        } else {
+            Error::Unanswered(source)
         }
     }
 

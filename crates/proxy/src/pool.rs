@@ -365,6 +365,14 @@ pub(crate) struct CountedConnection {
     place: Option<OpenCount>,
 }
 
+#[cfg(test)]
+impl CountedConnection {
+    /// One that no pool knows of.
+    pub(crate) fn of_no_pool() -> Self {
+        Self { metrics: Arc::default(), place: None }
+    }
+}
+
 impl Drop for CountedConnection {
     fn drop(&mut self) {
         self.metrics.closed(1);
