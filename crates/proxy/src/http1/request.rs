@@ -8,7 +8,7 @@ use crate::attempt::AttemptRequest;
 use crate::body::AttemptBody;
 use bytes::{Buf, Bytes};
 use http::{HeaderMap, Method, header};
-use http_body::Body;
+use http_body::{Body, Frame};
 use std::io::{self, Write as _};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -108,24 +108,34 @@ impl Sending {
         stream: &mut (impl AsyncWrite + Unpin),
     ) -> Poll<Result<(), Error>> {
         while matches!(self.progress, Progress::Writing) {
+            // What there is of the body leaves with what stands before it.
+            let gathered = self.gather(cx)?;
             if let Err(failure) = ready!(self.poll_write(cx, stream)) {
                 self.progress = Progress::Broken(Some(failure));
                 break;
             }
-            let Some(rest) = &mut self.body else {
+            ready!(gathered);
+            if self.body.is_none() {
                 self.progress = Progress::Done;
-                break;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Puts together what there is of the body, until it is worth a write or there is no more to come.
+    fn gather(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, Error> {
+        while self.piece.is_empty() && self.buffer.len() < COPIED_BYTES_MAX {
+            let Some(rest) = &mut self.body else { break };
+            let Poll::Ready(frame) = Pin::new(&mut rest.body).poll_frame(cx) else {
+                return Ok(Poll::Pending);
             };
-            match ready!(Pin::new(&mut rest.body).poll_frame(cx))
-                .transpose()?
-                .map(|f| f.into_data())
-            {
+            match frame.transpose()?.map(Frame::into_data) {
                 Some(Ok(data)) => self.put(data)?,
                 Some(Err(frame)) => self.end_body(frame.into_trailers().ok().as_ref())?,
                 None => self.end_body(None)?,
             }
         }
-        Poll::Ready(Ok(()))
+        Ok(Poll::Ready(()))
     }
 
     /// Writes what has been put together, until the connection has really taken it.

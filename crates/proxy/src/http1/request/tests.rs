@@ -221,6 +221,25 @@ async fn pieces_that_are_not_copied_arrive_in_their_place() {
 }
 
 #[tokio::test]
+async fn what_is_there_leaves_in_few_writes() {
+    let large = [7_u8; COPIED_BYTES_MAX + 1];
+    for (sent, want) in [
+        (with_length(b"hello"), 1),
+        (in_chunks(&[b"a", b"b", b"c"], "x-sum: 7\r\n"), 1),
+        // The head with the line before the piece, the piece, and all that is after it.
+        (in_chunks(&[&large], "x-sum: 7\r\n"), 3),
+    ] {
+        let (body, _client) = from_client::sent(&sent).await;
+        let first = written(post(&body), usize::MAX).await;
+        // Now all of it is there.
+        let (mut sending, mut stream) = (Sending::default(), Slow::new(usize::MAX));
+        send(&mut sending, post(&body), &mut stream).await.expect("a whole body");
+        assert!(stream.taken == first);
+        assert_eq!(stream.writes, want, "for {} bytes", first.len());
+    }
+}
+
+#[tokio::test]
 async fn another_attempt_repeats_the_body_with_its_trailers() {
     let (body, _client) = from_client::sent(in_chunks(&[b"hel", b"lo"], "x-sum: 7\r\n")).await;
     let first = written(post(&body), 7).await;
