@@ -135,6 +135,7 @@ impl Http1 {
         let is_head = request.head.method == http::Method::HEAD;
         self.sending.begin(request);
         self.head = HeadReader::default();
+        self.read_bytes = READ_BYTES;
         // Until the answer has said so itself.
         self.is_kept = false;
         std::future::poll_fn(|cx| self.poll_head(cx, is_head)).await

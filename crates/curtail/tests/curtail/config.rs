@@ -83,7 +83,7 @@ leaves:
         route orders.example.org / (any method may be sent twice) -> upstream orders
 
         upstream search: 3 replicas: http://10.0.0.1:80, http://10.0.0.2:80, https://search.example.org:443
-          balance   prequal: 3 probes a request, hot from quantile 0.84
+          balance   prequal: 3 probes a request, hot from quantile 0.6
           hedge     when slower than quantile 0.98 of recent attempts, after 1 ms to 1 s; at most 1
           tie       the second copy after 2 ms
           retry     off

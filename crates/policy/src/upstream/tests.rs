@@ -4,7 +4,7 @@ use crate::{
     PrequalConfig, Reason, ReplicaId, Request, TieConfig,
 };
 use alloc::vec::Vec;
-use curtail_units::{Duration, Instant, Rng};
+use curtail_units::{Duration, Instant, Quantile, Rng};
 
 const READ: Request = Request { class: Class::Interactive, repeatable: true };
 
@@ -77,7 +77,9 @@ fn the_time_between_the_copies_of_a_tie_follows_the_message_delay() {
 
 #[test]
 fn prequal_probes_for_a_request_and_chooses_by_the_answers() {
-    let balance = BalanceConfig::Prequal(PrequalConfig::default());
+    let hot_quantile = Quantile::new(0.84).expect("a quantile");
+    let balance =
+        BalanceConfig::Prequal(PrequalConfig { hot_quantile, ..PrequalConfig::default() });
     let mut upstream = upstream(UpstreamConfig::plain(balance), 3);
     let (_, _, choice, probed) = arrive(&mut upstream, at(1));
     assert_eq!((choice, probed.len()), (Choice::PoolTooSmall { len: 0 }, 3));

@@ -150,8 +150,10 @@ pub(super) fn framing(response: &Response<()>, to_head: bool) -> Result<(Framing
         Some(bytes) => Framing::Length(bytes),
         None => Framing::UntilClosed,
     };
-    // Both together come of confusion, or of somebody who wants to confuse.
-    let is_clear = !(is_chunked && length.is_some());
+    // These come of confusion, or of somebody who wants to confuse: what follows may be a body all the same.
+    let has_body = is_chunked || length.is_some_and(|bytes| bytes > 0);
+    let is_clear = !(is_chunked && length.is_some())
+        && !(has_body && response.status() == StatusCode::NO_CONTENT);
     // HTTP/1.0 knows no chunks (section 6.1), and keeps only what it says it keeps.
     let may_keep =
         response.version() != Version::HTTP_10 || (says(headers, "keep-alive") && !is_chunked);
@@ -172,22 +174,18 @@ fn is_chunked(headers: &HeaderMap) -> Result<bool, Error> {
     }
 }
 
+/// The one length. What says it twice, even alike, would be read by the next one on the way as it likes.
 fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Error> {
-    const BAD: Error = Error::BadAnswer("its content-length is no length");
-    let mut length = None;
-    for value in headers.get_all(CONTENT_LENGTH) {
-        for value in value.to_str().map_err(|_| BAD)?.split(',') {
-            let value = value.trim();
-            // `parse` would take a sign.
-            let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
-            let bytes = value.parse().ok().filter(|_| is_number).ok_or(BAD)?;
-            if length.is_some_and(|length| length != bytes) {
-                return Err(Error::BadAnswer("it has two lengths"));
-            }
-            length = Some(bytes);
-        }
-    }
-    Ok(length)
+    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
+    let length = match (lengths.next(), lengths.next()) {
+        (None, _) => return Ok(None),
+        (Some(length), None) => length.to_str().ok(),
+        (Some(_), Some(_)) => return Err(Error::BadAnswer("it has two lengths")),
+    };
+    // `parse` would take a sign.
+    let digits = length.filter(|length| length.bytes().all(|byte| byte.is_ascii_digit()));
+    let length = digits.and_then(|digits| digits.parse().ok());
+    length.map(Some).ok_or(Error::BadAnswer("its content-length is no length"))
 }
 
 /// Whether `connection` has that word.

@@ -202,7 +202,7 @@ fn probes_are_drawn_uniformly_without_replacement() {
 /// them among the last 50: the share that each replica got.
 fn shares(latency_ms: impl Fn(u16) -> u64, seed: u64) -> Vec<f64> {
     let (replicas, requests) = (50, 200_000);
-    let mut world = World::new(PrequalConfig::default(), replicas, seed);
+    let mut world = World::new(hot_from(0.84), replicas, seed);
     let mut counts = alloc::vec![0_u32; replicas];
     let mut in_flight: alloc::collections::VecDeque<u16> = alloc::collections::VecDeque::new();
     for _ in 0..requests {
@@ -285,7 +285,7 @@ fn one_entry_a_replica_and_the_oldest_leaves_a_full_pool() {
 
 #[test]
 fn a_replica_without_a_leaf_is_judged_from_the_root_and_asked_again_later() {
-    let config = PrequalConfig { probes_per_request: 2.0, ..PrequalConfig::default() };
+    let config = PrequalConfig { probes_per_request: 2.0, ..hot_from(0.84) };
     let mut world = World::new(config, 2, 1);
     let (with, without) = (ReplicaId(0), ReplicaId(1));
     assert_eq!(world.request_sent().len(), 2, "both are asked");
