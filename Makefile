@@ -23,6 +23,8 @@ release: ## Build the commands as they are shipped
 test: ## Check the rules of the house, then run all tests
 	$(CARGO) run --locked --quiet --package xtask -- tidy
 	$(CARGO) test --locked --workspace
+	@if command -v python3 >/dev/null; then cd bench && python3 -m unittest --quiet; \
+		else echo "no python3: the tests of bench/ are left out"; fi
 
 lint: ## Check format, lints and the links of the documentation
 	$(CARGO) fmt --all --check

@@ -87,9 +87,13 @@ def envoy_spans(_scratch):
     return envoy_with("envoy-spans", "envoy-spans.yaml", note)
 
 
+def target():
+    """Where cargo puts what it builds."""
+    return Path(os.environ.get("CARGO_TARGET_DIR", BENCH.parent / "target"))
+
+
 def curtail(_scratch):
-    target = Path(os.environ.get("CARGO_TARGET_DIR", BENCH.parent / "target"))
-    path = target / "release" / "curtail-proxy"
+    path = target() / "release" / "curtail-proxy"
     if not path.exists():
         raise MissingError(f"{path} is not there: run cargo build --release -p curtail-proxy")
     command = (path, "--config", CONFIGURATIONS / "curtail.yaml")
