@@ -63,6 +63,7 @@ pub use section::Section;
 pub use tree::{NESTING_MAX, NODES_MAX, TEXT_BYTES_MAX};
 pub use value::{Value, Wrong};
 
+use mistake::Place;
 use section::Log;
 use std::cell::RefCell;
 
@@ -94,6 +95,25 @@ pub fn read_with_sets<T>(
     let log = RefCell::new(Log { mistakes, keys: Vec::new() });
     let value = Section::root(&log, &root).read(read);
     log.into_inner().mistakes.or(value)
+}
+
+/// The text of a file.
+///
+/// # Errors
+/// When it is none: the first byte that is not UTF-8.
+pub fn text_of(file: &str, bytes: Vec<u8>) -> Result<String, Mistakes> {
+    String::from_utf8(bytes).map_err(|error| {
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        let in_line = String::from_utf8_lossy(
+            before.rsplit(|byte| *byte == b'\n').next().unwrap_or_default(),
+        );
+        let place = Place::File { line, column: 1 + in_line.chars().count() };
+        let mut mistakes = Mistakes::none(file, &[]);
+        let text = format!("byte {} is not UTF-8: expected a text file", before.len());
+        mistakes.push(place, "", text);
+        mistakes
+    })
 }
 
 /// Every key that `read` asks for, in its order.

@@ -17,7 +17,7 @@ mod understood;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use curtail_config::{Key, Presence};
+use curtail_config::Key;
 use curtail_proxy::Config;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -91,26 +91,13 @@ pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<ExitCode> {
 
 fn check(file: &Path, sets: &[String]) -> anyhow::Result<String> {
     let name = file.display().to_string();
-    let text = std::fs::read(file).and_then(text_of).with_context(|| name.clone())?;
+    let bytes = std::fs::read(file).with_context(|| name.clone())?;
+    let text = curtail_config::text_of(&name, bytes)?;
     let config = curtail_config::read_with_sets(&name, &text, sets, Config::read)?;
     Ok(format!("{name} is right. This is what it says:\n\n{}", understood::lines(&config)))
 }
 
-fn text_of(bytes: Vec<u8>) -> io::Result<String> {
-    String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        let text = format!("byte {at} is not UTF-8: expected a text file");
-        io::Error::new(io::ErrorKind::InvalidData, text)
-    })
-}
-
 /// Every key of the proxy's file.
 fn keys() -> Vec<Key> {
-    let mut keys = curtail_config::describe(Config::read);
-    // Its default is the number of cores of this very machine; the pages are for all machines, and the
-    // key's own text says how the number comes about.
-    for key in keys.iter_mut().filter(|key| key.path == "workers") {
-        key.presence = Presence::Optional;
-    }
-    keys
+    curtail_config::describe(Config::read)
 }

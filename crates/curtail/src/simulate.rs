@@ -94,7 +94,8 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
 
 fn simulate(file: &Path, args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     let name = file.display().to_string();
-    let text = std::fs::read_to_string(file).with_context(|| name.clone())?;
+    let bytes = std::fs::read(file).with_context(|| name.clone())?;
+    let text = curtail_config::text_of(&name, bytes)?;
     let scenario = Scenario::read(&name, &text, &args.set)?;
     let begun = Instant::now();
     let mut screen = Screen::new(begun);

@@ -68,7 +68,8 @@ struct Server {
 /// be printed.
 pub(crate) fn run(args: &TestbedArgs) -> anyhow::Result<ExitCode> {
     let name = args.file.display().to_string();
-    let text = std::fs::read_to_string(&args.file).with_context(|| name.clone())?;
+    let bytes = std::fs::read(&args.file).with_context(|| name.clone())?;
+    let text = curtail_config::text_of(&name, bytes)?;
     let config = TestbedConfig::from_yaml(&name, &text)?;
     // A listener for each server; connections come on top, so all that can be had is asked for.
     open_files::allow(config.servers() as u64 + FILES_BESIDE)?;

@@ -6,6 +6,7 @@
 use crate::config::{Config, ReplicaUrl};
 use crate::running::{Options, Running};
 use clap::Args;
+use curtail_config::Mistakes;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -108,14 +109,10 @@ pub fn configuration(args: &ProxyArgs) -> Result<Config, u8> {
     })
 }
 
-fn parse(file: &Path, text: Vec<u8>, set: &[String]) -> Result<Config, String> {
+fn parse(file: &Path, bytes: Vec<u8>, set: &[String]) -> Result<Config, Mistakes> {
     let name = file.display().to_string();
-    let text = String::from_utf8(text).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        format!("{name}: byte {at} is not UTF-8: expected a text file")
-    })?;
+    let text = curtail_config::text_of(&name, bytes)?;
     curtail_config::read_with_sets(&name, &text, set, Config::read)
-        .map_err(|mistakes| mistakes.to_string())
 }
 
 /// What the proxy is told while it runs.
@@ -172,7 +169,7 @@ fn reload(args: &ProxyArgs, running: &Running) {
     };
     let config = std::fs::read(file)
         .map_err(|error| format!("{}: {error}", file.display()))
-        .and_then(|text| parse(file, text, &args.set));
+        .and_then(|bytes| parse(file, bytes, &args.set).map_err(|mistakes| mistakes.to_string()));
     let taken = config.and_then(|config| running.reload(config).map_err(|e| e.to_string()));
     match taken {
         Ok(()) => tracing::info!(file = %file.display(), "configuration reloaded"),

@@ -329,7 +329,8 @@ impl Config {
             workers: s
                 .field("workers", "Threads that serve; by default one for each core, at most 4.")
                 .range(1..=256)
-                .default(default_workers()),
+                .optional()
+                .unwrap_or_else(default_workers),
             listeners: s.list("listeners", "Where clients connect.", listener),
             routes: s.list("routes", "Which upstream answers which requests.", route),
             upstreams: s.map(

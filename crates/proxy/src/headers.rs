@@ -29,13 +29,23 @@ const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto")
 static HOP_BY_HOP: [HeaderName; 7] =
     [CONNECTION, KEEP_ALIVE, PROXY_CONNECTION, PROXY_AUTHENTICATE, TE, TRANSFER_ENCODING, UPGRADE];
 
+/// The lengths of their names, a bit for each: most other names are told from them by that alone.
+const HOP_BY_HOP_LENGTHS: u64 = 1 << 2 | 1 << 7 | 1 << 10 | 1 << 16 | 1 << 17 | 1 << 18;
+
 /// Removes what concerns one connection only, and what `connection` names besides; `te: trailers` stays,
 /// because gRPC servers insist on it.
 pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     // Most messages have none, or `connection: keep-alive` alone: a look at each name is cheaper than a
     // search for each of the seven.
-    let present: ArrayVec<&HeaderName, { HOP_BY_HOP.len() }> =
-        HOP_BY_HOP.iter().filter(|wanted| headers.keys().any(|name| name == *wanted)).collect();
+    let may_be = |name: &&HeaderName| {
+        let len = name.as_str().len();
+        len < 64 && HOP_BY_HOP_LENGTHS >> len & 1 == 1
+    };
+    let present: ArrayVec<&HeaderName, { HOP_BY_HOP.len() }> = headers
+        .keys()
+        .filter(may_be)
+        .filter_map(|name| HOP_BY_HOP.iter().find(|wanted| *wanted == name))
+        .collect();
     let wants_trailers = present.contains(&&TE) && lists(headers, TE, "trailers");
     if present.contains(&&CONNECTION) {
         remove_named_by_connection(headers);

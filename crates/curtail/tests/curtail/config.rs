@@ -132,10 +132,14 @@ fn a_file_that_cannot_be_read_is_the_environment_s_fault() {
     let missing = curtail(&["config", "check", "no-such.yaml"]);
     assert_eq!(missing.code, Some(3));
     assert!(missing.stderr.starts_with("no-such.yaml: "), "{}", missing.stderr);
+}
+
+#[test]
+fn a_file_that_is_no_text_is_a_mistake() {
     let binary = written("binary.yaml", b"limits: {}\n# \xff\n");
     let ended = curtail(&["config", "check", &binary]);
-    assert_eq!(ended.code, Some(3));
-    assert_eq!(ended.stderr, "binary.yaml: byte 13 is not UTF-8: expected a text file\n");
+    assert_eq!(ended.code, Some(2));
+    assert_eq!(ended.stderr, "binary.yaml:2:3: byte 13 is not UTF-8: expected a text file\n");
 }
 
 #[test]

@@ -152,12 +152,12 @@ pub(super) fn framing(response: &Response<()>, to_head: bool) -> Result<(Framing
     };
     // These come of confusion, or of somebody who wants to confuse: what follows may be a body all the same.
     let has_body = is_chunked || length.is_some_and(|bytes| bytes > 0);
-    let is_clear = !(is_chunked && length.is_some())
-        && !(has_body && response.status() == StatusCode::NO_CONTENT);
+    let is_confused =
+        is_chunked && length.is_some() || has_body && response.status() == StatusCode::NO_CONTENT;
     // HTTP/1.0 knows no chunks (section 6.1), and keeps only what it says it keeps.
     let may_keep =
         response.version() != Version::HTTP_10 || (says(headers, "keep-alive") && !is_chunked);
-    let is_kept = is_clear
+    let is_kept = !is_confused
         && may_keep
         && response.status() != StatusCode::SWITCHING_PROTOCOLS
         && !says(headers, "close");

@@ -124,7 +124,7 @@ fn ten_thousand_requests_are_replayed_effect_by_effect() {
     let prequal = format!("{ALWAYS}\ntie: true\nbalance: {{policy: prequal, probe_timeout: 1s}}");
     let peak_ewma = format!("{ALWAYS}\nbalance: peak_ewma");
     run_within(Duration::from_secs(180), async {
-        for (policy, requests) in [(prequal, 8_000), (peak_ewma, 2_000)] {
+        for (policy, requests) in [(prequal, 10_000), (peak_ewma, 2_000)] {
             let directory = Directory::new();
             let file = journal(&directory, &policy, requests).await;
             let replayed = replayed(&file);
