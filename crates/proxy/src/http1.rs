@@ -8,19 +8,21 @@
 //! and [`FIELDS_MAX`] each.
 //! **Source**: RFC 9112.
 //!
-//! [`HEAD_BYTES_MAX`]: answer::HEAD_BYTES_MAX
-//! [`FIELDS_MAX`]: answer::FIELDS_MAX
+//! [`HEAD_BYTES_MAX`]: fields::HEAD_BYTES_MAX
+//! [`FIELDS_MAX`]: fields::FIELDS_MAX
 
 mod answer;
 mod chunked;
+mod fields;
 mod request;
 
 use crate::attempt::AttemptRequest;
 use crate::body::BodyError;
 use crate::connect::Stream;
-use crate::pool::CountedConnection;
-use answer::{Framing, HeadReader, Piece};
+use crate::counted::CountedConnection;
+use answer::{Framing, HeadReader};
 use bytes::{Bytes, BytesMut};
+use chunked::Piece;
 use curtail_units::Instant;
 use http::Response;
 use http_body::{Frame, SizeHint};
@@ -28,8 +30,6 @@ use request::Sending;
 use std::future::Future;
 use std::io;
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 use tokio::io::AsyncReadExt;
 use tokio::task::coop::unconstrained;
@@ -55,24 +55,6 @@ pub(crate) enum Error {
     Body(#[from] BodyError),
     #[error("the request body is not as long as was announced")]
     BodyLength,
-}
-
-/// One open connection of a pool; counted until dropped.
-#[derive(Debug)]
-pub(crate) struct OpenCount(Arc<AtomicUsize>);
-
-impl OpenCount {
-    /// Counts one more, unless there are `max` already.
-    pub(crate) fn new(open: &Arc<AtomicUsize>, max: usize) -> Option<Self> {
-        let counted = Self(Arc::clone(open));
-        (open.fetch_add(1, Ordering::Relaxed) < max).then_some(counted)
-    }
-}
-
-impl Drop for OpenCount {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 /// A connection that is not in use, or is lent to one exchange.

@@ -16,6 +16,7 @@ pub mod cli;
 mod clock;
 mod config;
 mod connect;
+mod counted;
 mod driver;
 mod headers;
 mod http1;

@@ -10,7 +10,8 @@ use crate::attempt::AttemptRequest;
 use crate::clock::Clock;
 use crate::config::{ConnectConfig, Protocol};
 use crate::connect::{ConnectError, Connected, Connector, Offer};
-use crate::http1::{self, Http1, OpenCount};
+use crate::counted::{CountedConnection, OpenCount};
+use crate::http1::{self, Http1};
 use crate::http2::{self, Http2Connections, LentHttp2, Making, NotMade, Spoken, StreamCount, Turn};
 use crate::metrics::ReplicaMetrics;
 use crate::trail::ConnectPhases;
@@ -354,28 +355,6 @@ impl Pool {
                 Err(error.into())
             }
         }
-    }
-}
-
-/// A connection to the replica; counted as open until dropped.
-#[derive(Debug)]
-pub(crate) struct CountedConnection {
-    metrics: Arc<ReplicaMetrics>,
-    /// Among the HTTP/1.1 connections.
-    place: Option<OpenCount>,
-}
-
-#[cfg(test)]
-impl CountedConnection {
-    /// One that no pool knows of.
-    pub(crate) fn of_no_pool() -> Self {
-        Self { metrics: Arc::default(), place: None }
-    }
-}
-
-impl Drop for CountedConnection {
-    fn drop(&mut self) {
-        self.metrics.closed(1);
     }
 }
 

@@ -4,20 +4,13 @@
 //! (response splitting). So what could be read in two ways is refused.
 
 use super::Error;
-use super::chunked::Decoder;
+use super::chunked::{Decoder, Piece, take_up_to};
+use super::fields::{FIELDS_MAX, HEAD_BYTES_MAX, TOO_LONG, bad, end_of_fields, header_map};
 use bytes::{Bytes, BytesMut};
 use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version};
+use http::{HeaderMap, Response, StatusCode, Version};
 use http_body::SizeHint;
 use std::mem::MaybeUninit;
-
-/// The head of an answer with the interim ones before it, and its trailers, may be so long each.
-pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
-
-/// So many fields may stand in a head, and in trailers.
-pub(super) const FIELDS_MAX: usize = 128;
-
-const TOO_LONG: Error = Error::BadAnswer("its head is too long");
 
 /// What has been seen of an answer's head.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,16 +51,6 @@ impl HeadReader {
     }
 }
 
-/// Where the empty line ends that ends a head; `searched` bytes are known not to have it.
-fn end_of_fields(read: &[u8], searched: usize) -> Option<usize> {
-    // The empty line may have begun in what was searched.
-    let from = searched.saturating_sub(3);
-    memchr::memchr_iter(b'\n', read.get(from..)?).map(|at| from + at + 1).find(|&line| {
-        let before = &read[..line];
-        before.ends_with(b"\n\r\n") || before.ends_with(b"\n\n")
-    })
-}
-
 fn parse(head: &Bytes) -> Result<Response<()>, Error> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
     let mut parsed = httparse::Response::new(&mut []);
@@ -85,54 +68,6 @@ fn parse(head: &Bytes) -> Result<Response<()>, Error> {
     *response.version_mut() = if minor == 0 { Version::HTTP_10 } else { Version::HTTP_11 };
     *response.headers_mut() = header_map(head, parsed.headers)?;
     Ok(response)
-}
-
-/// The fields of `head`, which share its memory.
-fn header_map(head: &Bytes, fields: &[httparse::Header<'_>]) -> Result<HeaderMap, Error> {
-    let mut headers = HeaderMap::with_capacity(fields.len());
-    for field in fields {
-        let name = HeaderName::from_bytes(field.name.as_bytes())
-            .map_err(|_| Error::BadAnswer("a field has no valid name"))?;
-        let value = HeaderValue::from_maybe_shared(head.slice_ref(field.value))
-            .map_err(|_| Error::BadAnswer("a field has no valid value"))?;
-        headers.append(name, value);
-    }
-    Ok(headers)
-}
-
-const fn bad(error: httparse::Error) -> Error {
-    Error::BadAnswer(match error {
-        httparse::Error::HeaderName => "a field has no valid name",
-        httparse::Error::HeaderValue => "a field has no valid value",
-        httparse::Error::NewLine => "a line does not end as it should",
-        httparse::Error::Status => "its status is no status",
-        httparse::Error::Token => "its first line is none of an answer",
-        httparse::Error::TooManyHeaders => "it has too many fields",
-        httparse::Error::Version => "it is of another version",
-    })
-}
-
-/// The fields after the last chunk, once they are there whole.
-pub(super) fn take_trailers(read: &mut BytesMut) -> Result<Option<HeaderMap>, Error> {
-    if read.starts_with(b"\r\n") {
-        drop(read.split_to(2));
-        return Ok(Some(HeaderMap::new()));
-    }
-    if read.starts_with(b"\n") {
-        // Whoever takes it for the end of the answer takes what follows for the next one.
-        return Err(bad(httparse::Error::NewLine));
-    }
-    let end = end_of_fields(read, 0);
-    if end.unwrap_or(read.len()) > HEAD_BYTES_MAX {
-        return Err(TOO_LONG);
-    }
-    let Some(end) = end else { return Ok(None) };
-    let trailers = read.split_to(end).freeze();
-    let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
-    match httparse::parse_headers(&trailers, &mut fields).map_err(bad)? {
-        httparse::Status::Complete((_, fields)) => header_map(&trailers, fields).map(Some),
-        httparse::Status::Partial => Err(Error::BadAnswer("its trailers do not end")),
-    }
 }
 
 /// How the body of an answer is framed (RFC 9112, section 6.3), and whether the connection can be used again
@@ -206,17 +141,6 @@ pub(super) enum Framing {
     Ended,
 }
 
-/// What could be taken of a body.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Piece {
-    Data(Bytes),
-    Trailers(HeaderMap),
-    /// More must be read.
-    None,
-    /// There is no more.
-    End,
-}
-
 impl Framing {
     /// Takes what is there of the next piece.
     pub(super) fn take(&mut self, read: &mut BytesMut) -> Result<Piece, Error> {
@@ -259,12 +183,6 @@ impl Framing {
             Self::Chunked(_) | Self::UntilClosed => SizeHint::default(),
         }
     }
-}
-
-/// Takes what is there, and at most `bytes`.
-pub(super) fn take_up_to(read: &mut BytesMut, bytes: u64) -> Bytes {
-    let len = usize::try_from(bytes).unwrap_or(usize::MAX).min(read.len());
-    read.split_to(len).freeze()
 }
 
 #[cfg(test)]

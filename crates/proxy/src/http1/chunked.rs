@@ -3,9 +3,8 @@
 //! **Limits**: [`SIZE_LINE_BYTES_MAX`] for the line before a chunk, with its end; extensions are passed over.
 
 use super::Error;
-use super::answer::{self, Piece};
-use super::request::write_field;
-use bytes::BytesMut;
+use super::fields::{take_trailers, write_field};
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, header};
 use std::io::Write as _;
 
@@ -48,6 +47,23 @@ pub(super) fn end(buffer: &mut Vec<u8>, trailers: Option<&HeaderMap>) {
     buffer.extend_from_slice(b"\r\n");
 }
 
+/// What could be taken of a body.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    Data(Bytes),
+    Trailers(HeaderMap),
+    /// More must be read.
+    None,
+    /// There is no more.
+    End,
+}
+
+/// Takes what is there, and at most `bytes`.
+pub(super) fn take_up_to(read: &mut BytesMut, bytes: u64) -> Bytes {
+    let len = usize::try_from(bytes).unwrap_or(usize::MAX).min(read.len());
+    read.split_to(len).freeze()
+}
+
 /// Where in a chunked body we are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decoder {
@@ -72,7 +88,7 @@ impl Decoder {
                     *self = if size == 0 { Self::Trailers } else { Self::Data(size) };
                 }
                 Self::Data(left) => {
-                    let data = answer::take_up_to(read, left);
+                    let data = take_up_to(read, left);
                     if data.is_empty() {
                         return Ok(Piece::None);
                     }
@@ -90,7 +106,7 @@ impl Decoder {
                     *self = Self::Size;
                 }
                 Self::Trailers => {
-                    let Some(trailers) = answer::take_trailers(read)? else {
+                    let Some(trailers) = take_trailers(read)? else {
                         return Ok(Piece::None);
                     };
                     *self = Self::Ended;

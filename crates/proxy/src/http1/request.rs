@@ -3,6 +3,7 @@
 //! The head and the small pieces of a body are put together and written at once; a large piece is written
 //! from where it lies.
 
+use super::fields::write_field;
 use super::{Error, chunked};
 use crate::attempt::AttemptRequest;
 use crate::body::AttemptBody;
@@ -227,12 +228,6 @@ fn write_head(buffer: &mut Vec<u8>, request: &AttemptRequest, length: Option<Len
         None => {}
     }
     buffer.extend_from_slice(b"\r\n");
-}
-
-pub(super) fn write_field(buffer: &mut Vec<u8>, name: &str, value: &[u8]) {
-    for part in [name.as_bytes(), b": ", value, b"\r\n"] {
-        buffer.extend_from_slice(part);
-    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@ use super::*;
 use crate::body::from_client::{self, with_length};
 use crate::body::{AttemptBody, ClientFault};
 use http::{Request, StatusCode};
+use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -362,16 +363,4 @@ async fn a_long_body_is_never_held() {
     assert!(held <= 2 * READ_BYTES_MAX, "{held} bytes were held");
     let _replica = sending.await.expect("all was taken");
     assert!(connection.is_usable());
-}
-
-#[test]
-fn connections_are_counted_up_to_a_bound_until_they_are_dropped() {
-    let open = Arc::default();
-    let (first, second) = (OpenCount::new(&open, 2), OpenCount::new(&open, 2));
-    assert!(first.is_some() && second.is_some());
-    assert!(OpenCount::new(&open, 2).is_none());
-    drop(first);
-    assert!(OpenCount::new(&open, 2).is_some(), "the one that was refused does not count");
-    drop(second);
-    assert_eq!(open.load(Ordering::Relaxed), 0);
 }

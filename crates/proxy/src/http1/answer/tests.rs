@@ -1,5 +1,6 @@
 use super::*;
 use bytes::BufMut;
+use http::HeaderValue;
 
 /// What a reader makes of bytes that come in these pieces: the head, and what stands after it.
 fn read_head(pieces: &[&[u8]]) -> Result<Option<(Response<()>, Bytes)>, &'static str> {

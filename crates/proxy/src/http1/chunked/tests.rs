@@ -1,4 +1,4 @@
-use super::super::answer::HEAD_BYTES_MAX;
+use super::super::fields::{FIELDS_MAX, HEAD_BYTES_MAX};
 use super::*;
 use bytes::BufMut;
 use curtail_units::Rng;
@@ -158,7 +158,7 @@ fn trailers_are_taken_up_to_their_limit_in_whatever_pieces_they_come() {
         let endless = format!("0\r\n{}", "a: 1\r\n".repeat(HEAD_BYTES_MAX / 6 + 1));
         assert_eq!(in_steps(&endless), Err(TOO_LONG), "in steps of {step}");
     }
-    let too_many = format!("0\r\n{}\r\n", "a: 1\r\n".repeat(answer::FIELDS_MAX + 1));
+    let too_many = format!("0\r\n{}\r\n", "a: 1\r\n".repeat(FIELDS_MAX + 1));
     assert_eq!(decoded([too_many.as_bytes()]), Err("it has too many fields"));
 }
 

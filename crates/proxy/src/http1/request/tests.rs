@@ -1,5 +1,5 @@
-use super::super::answer::{Framing, Piece};
-use super::super::chunked::Decoder;
+use super::super::answer::Framing;
+use super::super::chunked::{Decoder, Piece};
 use super::*;
 use crate::body::from_client::{self, KEPT_BYTES_MAX, in_chunks, with_length};
 use crate::body::{BodyError, ClientFault, Replay};

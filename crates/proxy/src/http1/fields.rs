@@ -1,0 +1,82 @@
+//! Fields as they stand in heads and trailers: a line each, then an empty one.
+
+use super::Error;
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+/// The head of an answer with the interim ones before it, and its trailers, may be so long each.
+pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
+
+/// So many fields may stand in a head, and in trailers.
+pub(super) const FIELDS_MAX: usize = 128;
+
+pub(super) const TOO_LONG: Error = Error::BadAnswer("its head is too long");
+
+/// Writes a field.
+pub(super) fn write_field(buffer: &mut Vec<u8>, name: &str, value: &[u8]) {
+    for part in [name.as_bytes(), b": ", value, b"\r\n"] {
+        buffer.extend_from_slice(part);
+    }
+}
+
+/// Where the empty line ends that ends a head; `searched` bytes are known not to have it.
+pub(super) fn end_of_fields(read: &[u8], searched: usize) -> Option<usize> {
+    // The empty line may have begun in what was searched.
+    let from = searched.saturating_sub(3);
+    memchr::memchr_iter(b'\n', read.get(from..)?).map(|at| from + at + 1).find(|&line| {
+        let before = &read[..line];
+        before.ends_with(b"\n\r\n") || before.ends_with(b"\n\n")
+    })
+}
+
+/// The fields of `head`, which share its memory.
+pub(super) fn header_map(
+    head: &Bytes,
+    fields: &[httparse::Header<'_>],
+) -> Result<HeaderMap, Error> {
+    let mut headers = HeaderMap::with_capacity(fields.len());
+    for field in fields {
+        let name = HeaderName::from_bytes(field.name.as_bytes())
+            .map_err(|_| Error::BadAnswer("a field has no valid name"))?;
+        let value = HeaderValue::from_maybe_shared(head.slice_ref(field.value))
+            .map_err(|_| Error::BadAnswer("a field has no valid value"))?;
+        headers.append(name, value);
+    }
+    Ok(headers)
+}
+
+/// What a parser's complaint says of an answer.
+pub(super) const fn bad(error: httparse::Error) -> Error {
+    Error::BadAnswer(match error {
+        httparse::Error::HeaderName => "a field has no valid name",
+        httparse::Error::HeaderValue => "a field has no valid value",
+        httparse::Error::NewLine => "a line does not end as it should",
+        httparse::Error::Status => "its status is no status",
+        httparse::Error::Token => "its first line is none of an answer",
+        httparse::Error::TooManyHeaders => "it has too many fields",
+        httparse::Error::Version => "it is of another version",
+    })
+}
+
+/// The fields after the last chunk, once they are there whole.
+pub(super) fn take_trailers(read: &mut BytesMut) -> Result<Option<HeaderMap>, Error> {
+    if read.starts_with(b"\r\n") {
+        drop(read.split_to(2));
+        return Ok(Some(HeaderMap::new()));
+    }
+    if read.starts_with(b"\n") {
+        // Whoever takes it for the end of the answer takes what follows for the next one.
+        return Err(bad(httparse::Error::NewLine));
+    }
+    let end = end_of_fields(read, 0);
+    if end.unwrap_or(read.len()) > HEAD_BYTES_MAX {
+        return Err(TOO_LONG);
+    }
+    let Some(end) = end else { return Ok(None) };
+    let trailers = read.split_to(end).freeze();
+    let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
+    match httparse::parse_headers(&trailers, &mut fields).map_err(bad)? {
+        httparse::Status::Complete((_, fields)) => header_map(&trailers, fields).map(Some),
+        httparse::Status::Partial => Err(Error::BadAnswer("its trailers do not end")),
+    }
+}
