@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{Notify, watch};
 use tokio_rustls::TlsAcceptor;
 
@@ -145,7 +145,7 @@ impl Replica {
         A: Fn(Request<Incoming>) -> F + Send + Sync + 'static,
         F: Future<Output = Response<Body>> + Send + 'static,
     {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
+        let listener = listen();
         let address = listener.local_addr().expect("it is bound");
         let record = Arc::new(Record::default());
         let (alive, _) = watch::channel(true);
@@ -197,6 +197,14 @@ impl Drop for Replica {
         let failed = self.record.failed.load(Ordering::SeqCst);
         assert!(!failed || std::thread::panicking(), "a replica's answer failed: see above");
     }
+}
+
+/// Listens with room for as many connections as tests make at once: when there is none, the kernel sends
+/// cookies (SYN flooding), and one that it does not take back is a connection that breaks.
+fn listen() -> TcpListener {
+    let socket = TcpSocket::new_v4().expect("the system gives a socket");
+    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("loopback");
+    socket.listen(4_096).expect("loopback")
 }
 
 /// A good answer with a text.
