@@ -58,7 +58,6 @@ pub(crate) struct Replica {
 pub(crate) struct Record {
     seen: Mutex<Vec<Seen>>,
     connections: AtomicUsize,
-    in_service: AtomicUsize,
     /// Requests whose answer was not given to the end, because the proxy reset them.
     reset: AtomicUsize,
     failed: AtomicBool,
@@ -83,17 +82,17 @@ impl Record {
 
     /// How often the request with this `x-request-id` was begun.
     pub(crate) fn executions(&self, id: &str) -> usize {
+        self.matching(|seen| seen.headers.get("x-request-id").is_some_and(|v| v == id))
+    }
+
+    /// How many requests are like that.
+    pub(crate) fn matching(&self, is: impl Fn(&Seen) -> bool) -> usize {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.iter().filter(|seen| seen.headers.get("x-request-id").is_some_and(|v| v == id)).count()
+        seen.iter().filter(|seen| is(seen)).count()
     }
 
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
-    }
-
-    /// Requests that are being answered.
-    pub(crate) fn in_service(&self) -> usize {
-        self.in_service.load(Ordering::SeqCst)
     }
 
     pub(crate) fn reset(&self) -> usize {
@@ -112,17 +111,10 @@ impl Record {
     }
 }
 
-/// Counts an answer while it is being made, and one that is dropped before it was made.
+/// Counts an answer that is dropped before it was made.
 struct InService<'a> {
     record: &'a Record,
     is_answered: bool,
-}
-
-impl<'a> InService<'a> {
-    fn new(record: &'a Record) -> Self {
-        record.in_service.fetch_add(1, Ordering::SeqCst);
-        Self { record, is_answered: false }
-    }
 }
 
 impl Drop for InService<'_> {
@@ -132,9 +124,8 @@ impl Drop for InService<'_> {
         }
         if !self.is_answered {
             self.record.reset.fetch_add(1, Ordering::SeqCst);
+            self.record.changed.notify_waiters();
         }
-        self.record.in_service.fetch_sub(1, Ordering::SeqCst);
-        self.record.changed.notify_waiters();
     }
 }
 
@@ -268,7 +259,7 @@ where
             });
             record.changed.notify_waiters();
             let is_head = request.method() == Method::HEAD;
-            let mut in_service = InService::new(&record);
+            let mut in_service = InService { record: &record, is_answered: false };
             let response = answer(request).await;
             in_service.is_answered = true;
             drop(in_service);
