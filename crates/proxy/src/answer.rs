@@ -5,10 +5,12 @@
 //! is streamed; when it breaks off, so does the client's.
 
 use crate::driver::{Driver, Effects};
+use crate::http1;
 use crate::leaf::Place;
 use crate::pool::{self, ReplicaBody};
 use crate::spans::SpanSink;
 use crate::trail::{AttemptEnd, Trail};
+use crate::tunnel::Tunnel;
 use bytes::{Bytes, BytesMut};
 use curtail_policy::{AttemptId, Event};
 use http::{HeaderMap, Response, response};
@@ -182,6 +184,8 @@ pub(crate) enum AnswerBody {
     WithTrailers(Option<Bytes>, Option<Box<HeaderMap>>),
     /// As it comes.
     Stream(Box<Streamed>),
+    /// None: from here on something else is spoken.
+    Tunnel(Box<Tunnel>),
 }
 
 /// An answer that is passed on as it comes.
@@ -197,6 +201,12 @@ pub(crate) struct Streamed {
 #[derive(Debug, thiserror::Error)]
 #[error("the replica broke off in the middle of its answer: {0}")]
 pub(crate) struct BrokenOff(#[from] pool::BrokenOff);
+
+impl From<BrokenOff> for http1::Error {
+    fn from(error: BrokenOff) -> Self {
+        Self::Answer(Box::new(error))
+    }
+}
 
 impl AnswerBody {
     /// The body of a held answer; the ending comes when it is through, and a leaf's place is free then.
@@ -246,6 +256,7 @@ impl Body for AnswerBody {
                 }
                 Poll::Ready(frame.map(|frame| frame.map_err(BrokenOff)))
             }
+            Self::Tunnel(_) => Poll::Ready(None),
         }
     }
 
@@ -254,6 +265,7 @@ impl Body for AnswerBody {
             Self::Whole(data) => data.is_empty(),
             Self::WithTrailers(data, trailers) => data.is_none() && trailers.is_none(),
             Self::Stream(streamed) => streamed.ending.is_over,
+            Self::Tunnel(_) => true,
         }
     }
 
@@ -264,6 +276,7 @@ impl Body for AnswerBody {
                 SizeHint::with_exact(data.as_ref().map_or(0, Bytes::len) as u64)
             }
             Self::Stream(streamed) => streamed.body.size_hint(),
+            Self::Tunnel(_) => SizeHint::with_exact(0),
         }
     }
 }

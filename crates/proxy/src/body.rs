@@ -3,6 +3,7 @@
 //! **Limits**: what has been read is kept up to [`Replay`]'s bound; beyond it the one attempt that reads
 //! goes on, and there can be no other. A client that pauses for longer than the body timeout is at fault.
 
+use crate::http1::RequestBody;
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
@@ -24,6 +25,13 @@ pub(crate) enum ClientFault {
     Broken,
 }
 
+impl ClientFault {
+    fn broken(error: &dyn std::error::Error) -> Self {
+        tracing::debug!(%error, "a request body broke off");
+        Self::Broken
+    }
+}
+
 /// Why an attempt cannot go on with the body.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
@@ -32,6 +40,13 @@ pub(crate) enum BodyError {
     /// Another attempt has read on, and what this one needs was not kept.
     #[error("the request body was too long to be kept for a second attempt")]
     NotKept,
+}
+
+/// The body of a request as its client sends it.
+#[derive(Debug)]
+pub(crate) enum ClientBody {
+    Http1(RequestBody),
+    Http2(Incoming),
 }
 
 /// The body of one attempt.
@@ -51,7 +66,7 @@ pub(crate) struct Replay {
 
 #[derive(Debug)]
 struct ReplayState {
-    source: Incoming,
+    source: ClientBody,
     kept: Vec<Bytes>,
     kept_bytes: usize,
     kept_bytes_max: usize,
@@ -101,7 +116,7 @@ impl Wake for Waiting {
 
 impl Replay {
     pub(crate) fn new(
-        source: Incoming,
+        source: ClientBody,
         kept_bytes_max: usize,
         pause_max: std::time::Duration,
     ) -> Arc<Self> {
@@ -166,9 +181,9 @@ impl ReplayState {
                 self.ended = true;
                 return Poll::Ready(None);
             }
-            Some(Err(_)) => {
-                self.fault = Some(ClientFault::Broken);
-                return Poll::Ready(Some(Err(ClientFault::Broken)));
+            Some(Err(fault)) => {
+                self.fault = Some(fault);
+                return Poll::Ready(Some(Err(fault)));
             }
             Some(Ok(frame)) => frame,
         };
@@ -210,6 +225,39 @@ pub(crate) struct ReplayReader {
     id: u8,
     next: usize,
     done: bool,
+}
+
+impl Body for ClientBody {
+    type Data = Bytes;
+    type Error = ClientFault;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, ClientFault>>> {
+        match &mut *self {
+            Self::Http1(body) => {
+                Pin::new(body).poll_frame(cx).map_err(|error| ClientFault::broken(&error))
+            }
+            Self::Http2(body) => {
+                Pin::new(body).poll_frame(cx).map_err(|error| ClientFault::broken(&error))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Http1(body) => body.is_end_stream(),
+            Self::Http2(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Http1(body) => body.size_hint(),
+            Self::Http2(body) => body.size_hint(),
+        }
+    }
 }
 
 impl Body for AttemptBody {

@@ -12,7 +12,7 @@
 //! counts are lifted here ([`RESETS_REMEMBERED`]).
 
 use crate::body::AttemptBody;
-use crate::connect::Stream;
+use crate::stream::Stream;
 use http::uri::{Authority, Scheme};
 use http::{HeaderValue, Request, Uri, header};
 use hyper::client::conn::http2;

@@ -17,6 +17,7 @@ mod clock;
 mod config;
 mod connect;
 mod counted;
+mod drain;
 mod driver;
 mod headers;
 mod http1;
@@ -33,12 +34,15 @@ mod request;
 mod root;
 mod route;
 mod running;
+mod serve;
 mod site;
 mod spans;
+mod stream;
 mod timers;
 mod tls;
 mod trace_context;
 mod trail;
+mod tunnel;
 mod worker;
 
 pub use config::{

@@ -1,24 +1,20 @@
 //! One request of a client: routed, classified, admitted, sent, answered.
 
-use crate::answer::{Answer, AnswerBody, Ending, HeldBody};
-use crate::body::{ClientFault, Replay};
+use crate::answer::{Answer, AnswerBody, HeldBody};
+use crate::body::{ClientBody, ClientFault, Replay};
 use crate::driver::Upstream;
 use crate::leaf::{Admission, Leaf, Place, TWIN_STARTED_PATH};
 use crate::metrics::ListenerMetrics;
 use crate::root::{self, NoAnswer, Outgoing};
 use crate::site::Site;
 use crate::trail::{Destination, RequestEnd, Trail};
+use crate::tunnel::Tunnel;
 use crate::worker::Worker;
 use crate::{headers, probe};
 use bytes::Bytes;
 use curtail_policy::{Class, Failure, TieId, Unanswered};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header, request};
-use hyper::body::{Body, Incoming};
-use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use tokio::task::JoinHandle;
+use std::sync::Arc;
 
 /// What leaves answer by themselves.
 const LEAF_PATHS: &str = "/.curtail/";
@@ -32,17 +28,13 @@ pub(crate) struct Client {
     /// The leaf that listens there; [`None`] on a listener of the root.
     pub(crate) leaf: Option<Arc<Leaf>>,
     pub(crate) metrics: Arc<ListenerMetrics>,
-    /// The connection has changed its protocol, or is about to.
-    pub(crate) is_tunnel: AtomicBool,
-    /// What carries the bytes of a connection that has changed its protocol.
-    pub(crate) tunnel: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// Answers a request; an error of ours is an answer too.
 pub(crate) async fn answer(
     worker: Arc<Worker>,
     client: Arc<Client>,
-    mut request: Request<Incoming>,
+    request: Request<Option<ClientBody>>,
 ) -> Response<AnswerBody> {
     let site = worker.shared.site.load_full();
     let leaf = client.leaf.as_ref();
@@ -51,8 +43,7 @@ pub(crate) async fn answer(
     }
     let started = worker.shared.lasting.clock.now();
     let context = worker.trace_context(request.headers());
-    let upgrade = headers::upgrade(request.headers())
-        .map(|protocol| (protocol, hyper::upgrade::on(&mut request)));
+    let upgrade = headers::upgrade(request.headers());
     let (mut parts, body) = request.into_parts();
     let mut trail = Box::new(Trail::new(context, started, &parts, client.tls));
     if let Some((status, error)) = unacceptable(&parts) {
@@ -74,11 +65,10 @@ pub(crate) async fn answer(
     if site.config.spans.is_some() {
         trail.context.clean(&mut parts.headers);
     }
-    let (protocol, upgraded) = upgrade.unzip();
-    let outgoing = outgoing(&site, &client, (parts, body), (class, idempotent), protocol);
+    let outgoing = outgoing(&site, &client, (parts, body), (class, idempotent), upgrade);
     let body = outgoing.body.clone();
     match root::exchange(&worker, Arc::clone(&upstream), outgoing, trail).await {
-        Ok(answer) => give(&worker, &client, answer, (place, upgraded)),
+        Ok(answer) => give(&worker, &client, answer, place),
         Err((no_answer, trail)) => {
             drop((place, body));
             no_answer_response(&worker, &upstream, no_answer, *trail)
@@ -86,7 +76,7 @@ pub(crate) async fn answer(
     }
 }
 
-/// Why a request that hyper could read goes nowhere all the same: what it says could be read in two ways, by
+/// Why a request that could be read goes nowhere all the same: what it says could be read in two ways, by
 /// us and by a server behind us, and then one of us is deceived.
 fn unacceptable(parts: &request::Parts) -> Option<(StatusCode, &'static str)> {
     if parts.method == Method::CONNECT {
@@ -138,13 +128,13 @@ fn destination(
 fn outgoing(
     site: &Site,
     client: &Client,
-    (parts, body): (request::Parts, Incoming),
+    (parts, body): (request::Parts, Option<ClientBody>),
     (class, idempotent): (Class, bool),
     upgrade: Option<HeaderValue>,
 ) -> Outgoing {
     let limits = &site.config.limits;
-    let body = (!body.is_end_stream())
-        .then(|| Replay::new(body, limits.replay.as_len(), limits.body_timeout.into()));
+    let body =
+        body.map(|body| Replay::new(body, limits.replay.as_len(), limits.body_timeout.into()));
     // RFC 9110, section 9.2.1: the safe methods, but for TRACE, which asks about the path itself.
     let is_read = matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS);
     let repeatable = (is_read || idempotent) && upgrade.is_none();
@@ -168,7 +158,7 @@ fn give(
     worker: &Worker,
     client: &Client,
     answer: Answer,
-    (place, upgraded): (Option<Place>, Option<OnUpgrade>),
+    place: Option<Place>,
 ) -> Response<AnswerBody> {
     let Answer { held, mut ending } = answer;
     ending.spans_to(worker.shared.lasting.spans.clone());
@@ -177,55 +167,27 @@ fn give(
         // What our leaves tell us is not for clients: another root would take it for its own leaf's word.
         head.headers.remove(headers::LEAF);
     }
-    if head.status == StatusCode::SWITCHING_PROTOCOLS {
-        let protocol = headers::upgrade(&head.headers);
+    if head.status == StatusCode::SWITCHING_PROTOCOLS
+        && let Some(protocol) = headers::upgrade(&head.headers)
+        && let HeldBody::Open(body) = held.body
+    {
         headers::remove_hop_by_hop(&mut head.headers);
-        if let (Some(protocol), Some(upgraded)) = (protocol, upgraded) {
-            headers::ask_upgrade(&mut head.headers, protocol);
-            let mut response = Response::from_parts(head, AnswerBody::Whole(Bytes::new()));
-            if let HeldBody::Open(body) = held.body
-                && let Some(replica) = body.into_upgrade()
-            {
-                client.is_tunnel.store(true, Ordering::Relaxed);
-                let tunnel = tokio::spawn(tunnel(upgraded, replica, ending, place));
-                let mut carried = client.tunnel.lock().unwrap_or_else(PoisonError::into_inner);
-                *carried = Some(tunnel);
-            }
-            response.headers_mut().remove(header::CONTENT_LENGTH);
-            return response;
-        }
+        headers::ask_upgrade(&mut head.headers, protocol);
+        let body = match body.into_upgrade() {
+            Some(replica) => AnswerBody::Tunnel(Box::new(Tunnel::new(replica, ending, place))),
+            None => AnswerBody::Whole(Bytes::new()),
+        };
+        return Response::from_parts(head, body);
     }
     headers::remove_hop_by_hop(&mut head.headers);
     Response::from_parts(head, AnswerBody::new(held.body, ending, place))
-}
-
-/// Carries bytes between a client and a replica that have changed their protocol.
-async fn tunnel(client: OnUpgrade, replica: OnUpgrade, mut ending: Ending, place: Option<Place>) {
-    let whole = match tokio::try_join!(client, replica) {
-        Ok((client, replica)) => {
-            let (mut client, mut replica) = (TokioIo::new(client), TokioIo::new(replica));
-            match tokio::io::copy_bidirectional(&mut client, &mut replica).await {
-                Ok(_) => true,
-                Err(error) => {
-                    tracing::debug!(%error, "upgraded connection broke off");
-                    false
-                }
-            }
-        }
-        Err(error) => {
-            tracing::debug!(%error, "connection not handed over for its new protocol");
-            false
-        }
-    };
-    ending.end(whole);
-    drop(place);
 }
 
 /// What a leaf answers by itself: its load, and the news of started twins.
 fn answer_for_leaf(
     worker: &Arc<Worker>,
     leaf: &Arc<Leaf>,
-    request: &Request<Incoming>,
+    request: &Request<Option<ClientBody>>,
 ) -> Option<Response<AnswerBody>> {
     let path = request.uri().path();
     if path == probe::PATH {
@@ -237,7 +199,7 @@ fn answer_for_leaf(
     }
     let tie = path.strip_prefix(TWIN_STARTED_PATH)?;
     let Ok(tie) = u64::from_str_radix(tie, 16) else {
-        return Some(own(StatusCode::BAD_REQUEST, "bad_tie"));
+        return Some(own(StatusCode::BAD_REQUEST, "bad_tie", ""));
     };
     leaf.twin_started(worker, TieId(tie));
     Some(empty(StatusCode::NO_CONTENT))
@@ -245,7 +207,7 @@ fn answer_for_leaf(
 
 fn leaf_says(what: &'static str) -> Response<AnswerBody> {
     let error = if what == "refused" { "queue_full" } else { "twin_started" };
-    let mut response = own(StatusCode::SERVICE_UNAVAILABLE, error);
+    let mut response = own(StatusCode::SERVICE_UNAVAILABLE, error, "");
     response.headers_mut().insert(headers::LEAF, HeaderValue::from_static(what));
     response
 }
@@ -267,7 +229,7 @@ fn refuse(
     if let Some(sink) = &worker.shared.lasting.spans {
         sink.record(&trail, clock);
     }
-    own(status, error)
+    own(status, error, "")
 }
 
 fn no_answer_response(
@@ -299,8 +261,14 @@ fn no_answer_response(
 }
 
 /// An answer that the proxy makes itself: a line of text, and the error's constant name in a header.
-fn own(status: StatusCode, error: &'static str) -> Response<AnswerBody> {
-    let mut response = Response::new(AnswerBody::Whole(Bytes::from(format!("curtail: {error}\n"))));
+pub(crate) fn own(
+    status: StatusCode,
+    error: &'static str,
+    why: &'static str,
+) -> Response<AnswerBody> {
+    let separator = if why.is_empty() { "" } else { ": " };
+    let text = format!("curtail: {error}{separator}{why}\n");
+    let mut response = Response::new(AnswerBody::Whole(Bytes::from(text)));
     *response.status_mut() = status;
     response.headers_mut().insert(headers::ERROR, HeaderValue::from_static(error));
     response

@@ -10,7 +10,7 @@ use crate::site::{Lasting, Site};
 use crate::spans::SpanSink;
 use crate::spans::export::Exporter;
 use crate::worker::{Shared, Worker};
-use crate::{StartError, probe, tls};
+use crate::{StartError, probe, serve, tls};
 use arc_swap::ArcSwap;
 use curtail_units::Rng;
 use std::net::SocketAddr;
@@ -311,7 +311,7 @@ async fn run(
             biased;
             // Nothing more comes when the listeners have ended; what was accepted is served.
             Some(handed) = handed.recv() => {
-                connections.spawn(listen::serve(Arc::clone(&worker), handed));
+                connections.spawn(serve::serve(Arc::clone(&worker), handed));
             }
             Some(_) = connections.join_next() => {}
             else => break,

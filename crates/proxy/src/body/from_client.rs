@@ -1,15 +1,10 @@
-//! A request's body as a client sends it, through hyper and a pipe: for tests.
+//! A request's body as a client sends it over HTTP/1.1: for tests.
 
-use super::Replay;
-use http::{Request, Response};
-use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
-use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError};
-use tokio::io::{AsyncWriteExt, DuplexStream};
-
-const PIPE_BYTES: usize = 64 << 10;
+use super::{ClientBody, Replay};
+use crate::http1::RequestBody;
+use std::sync::Arc;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
 
 /// As much as is kept of a body.
 pub(crate) const KEPT_BYTES_MAX: usize = 32 << 10;
@@ -17,22 +12,15 @@ pub(crate) const KEPT_BYTES_MAX: usize = 32 << 10;
 /// No test waits for it.
 const PAUSE_MAX: std::time::Duration = std::time::Duration::from_secs(3_600);
 
-/// A client sends these bytes, the head of a request and what it has of a body; the rest goes through the
-/// pipe. One that drops the pipe is gone.
-pub(crate) async fn sent(bytes: impl AsRef<[u8]>) -> (Arc<Replay>, DuplexStream) {
-    let (mut client, server) = tokio::io::duplex(PIPE_BYTES);
-    // All is there before the first look at it: hyper then gives each chunk as one piece.
-    client.write_all(bytes.as_ref()).await.expect("the pipe takes so much");
-    let (give, taken) = tokio::sync::oneshot::channel();
-    let give = Mutex::new(Some(give));
-    let service = service_fn(move |request: Request<Incoming>| {
-        let give = give.lock().unwrap_or_else(PoisonError::into_inner).take();
-        give.expect("one request").send(request.into_body()).expect("somebody waits for it");
-        std::future::pending::<Result<Response<String>, Infallible>>()
-    });
-    let http1 = hyper::server::conn::http1::Builder::new();
-    tokio::spawn(http1.serve_connection(TokioIo::new(server), service));
-    let body = taken.await.expect("a head that hyper takes");
+/// A client sends these bytes, the head of a request and what it has of a body; the rest goes over the
+/// connection. One that drops it is gone.
+pub(crate) async fn sent(bytes: impl AsRef<[u8]>) -> (Arc<Replay>, TcpStream) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    let (client, server) = tokio::join!(TcpStream::connect(address), listener.accept());
+    let (mut client, server) = (client.expect("connected"), server.expect("accepted").0);
+    client.write_all(bytes.as_ref()).await.expect("a connection takes so much");
+    let body = ClientBody::Http1(RequestBody::on(server).await);
     (Replay::new(body, KEPT_BYTES_MAX, PAUSE_MAX), client)
 }
 

@@ -4,7 +4,7 @@
 
 use super::Error;
 use super::fields::{take_trailers, write_field};
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, header};
 use std::io::Write as _;
 
@@ -12,6 +12,9 @@ use std::io::Write as _;
 pub(super) const CHUNK_END: &[u8] = b"\r\n";
 
 const SIZE_LINE_BYTES_MAX: usize = 1 << 10;
+
+/// Data up to this size is copied: what it was read into is then free for what comes next.
+const COPIED_BYTES_MAX: usize = 2 << 10;
 
 /// Fields that say how a message is framed, where it goes, who asks, or how to read it. When trailers come
 /// that is settled (RFC 9110, section 6.5.1), and a replica that adds them to the head would be deceived.
@@ -61,6 +64,11 @@ pub(super) enum Piece {
 /// Takes what is there, and at most `bytes`.
 pub(super) fn take_up_to(read: &mut BytesMut, bytes: u64) -> Bytes {
     let len = usize::try_from(bytes).unwrap_or(usize::MAX).min(read.len());
+    if len <= COPIED_BYTES_MAX {
+        let data = Bytes::copy_from_slice(&read[..len]);
+        read.advance(len);
+        return data;
+    }
     read.split_to(len).freeze()
 }
 
@@ -101,7 +109,7 @@ impl Decoder {
                         return Ok(Piece::None);
                     }
                     if read.split_to(CHUNK_END.len()) != CHUNK_END {
-                        return Err(Error::BadAnswer("a chunk is longer than its size"));
+                        return Err(Error::Malformed("a chunk is longer than its size"));
                     }
                     *self = Self::Size;
                 }
@@ -122,7 +130,7 @@ impl Decoder {
 
 /// The size of the next chunk, once its line is there.
 fn take_size(read: &mut BytesMut) -> Result<Option<u64>, Error> {
-    const BAD: Error = Error::BadAnswer("a chunk has no valid size");
+    const BAD: Error = Error::Malformed("a chunk has no valid size");
     let searched = &read[..read.len().min(SIZE_LINE_BYTES_MAX)];
     let Some(end) = memchr::memchr(b'\n', searched) else {
         return if searched.len() == SIZE_LINE_BYTES_MAX { Err(BAD) } else { Ok(None) };

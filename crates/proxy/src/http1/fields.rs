@@ -1,16 +1,17 @@
 //! Fields as they stand in heads and trailers: a line each, then an empty one.
 
 use super::Error;
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// The head of an answer with the interim ones before it, and its trailers, may be so long each.
+/// The head of an answer with the interim ones before it, and the trailers of any message, may be so long
+/// each.
 pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
 
 /// So many fields may stand in a head, and in trailers.
 pub(super) const FIELDS_MAX: usize = 128;
 
-pub(super) const TOO_LONG: Error = Error::BadAnswer("its head is too long");
+pub(super) const TOO_LONG: Error = Error::Malformed("its head is too long");
 
 /// Writes a field.
 pub(super) fn write_field(buffer: &mut Vec<u8>, name: &str, value: &[u8]) {
@@ -29,30 +30,38 @@ pub(super) fn end_of_fields(read: &[u8], searched: usize) -> Option<usize> {
     })
 }
 
-/// The fields of `head`, which share its memory.
+/// Takes a head that ends there. It is short: a copy of it leaves what it was read into for the next one.
+pub(super) fn take_head(read: &mut BytesMut, end: usize) -> Bytes {
+    let head = Bytes::copy_from_slice(&read[..end]);
+    read.advance(end);
+    head
+}
+
+/// The fields of `head`, which share its memory, with room for so many more.
 pub(super) fn header_map(
     head: &Bytes,
     fields: &[httparse::Header<'_>],
+    room: usize,
 ) -> Result<HeaderMap, Error> {
-    let mut headers = HeaderMap::with_capacity(fields.len());
+    let mut headers = HeaderMap::with_capacity(fields.len() + room);
     for field in fields {
         let name = HeaderName::from_bytes(field.name.as_bytes())
-            .map_err(|_| Error::BadAnswer("a field has no valid name"))?;
+            .map_err(|_| Error::Malformed("a field has no valid name"))?;
         let value = HeaderValue::from_maybe_shared(head.slice_ref(field.value))
-            .map_err(|_| Error::BadAnswer("a field has no valid value"))?;
+            .map_err(|_| Error::Malformed("a field has no valid value"))?;
         headers.append(name, value);
     }
     Ok(headers)
 }
 
-/// What a parser's complaint says of an answer.
+/// What a parser's complaint says of a message.
 pub(super) const fn bad(error: httparse::Error) -> Error {
-    Error::BadAnswer(match error {
+    Error::Malformed(match error {
         httparse::Error::HeaderName => "a field has no valid name",
         httparse::Error::HeaderValue => "a field has no valid value",
         httparse::Error::NewLine => "a line does not end as it should",
         httparse::Error::Status => "its status is no status",
-        httparse::Error::Token => "its first line is none of an answer",
+        httparse::Error::Token => "its first line is none of HTTP/1.1",
         httparse::Error::TooManyHeaders => "it has too many fields",
         httparse::Error::Version => "it is of another version",
     })
@@ -76,7 +85,7 @@ pub(super) fn take_trailers(read: &mut BytesMut) -> Result<Option<HeaderMap>, Er
     let trailers = read.split_to(end).freeze();
     let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
     match httparse::parse_headers(&trailers, &mut fields).map_err(bad)? {
-        httparse::Status::Complete((_, fields)) => header_map(&trailers, fields).map(Some),
-        httparse::Status::Partial => Err(Error::BadAnswer("its trailers do not end")),
+        httparse::Status::Complete((_, fields)) => header_map(&trailers, fields, 0).map(Some),
+        httparse::Status::Partial => Err(Error::Malformed("its trailers do not end")),
     }
 }

@@ -170,6 +170,11 @@ pub(super) static CLIENTS_WAITED: Metric = counter(
 );
 pub(super) static UNROUTED: Metric =
     counter("curtail_requests_unrouted", LISTENER, "Requests that no route matched.");
+pub(super) static MALFORMED: Metric = counter(
+    "curtail_requests_malformed",
+    LISTENER,
+    "What came over HTTP/1.1 and was no request, or did not come in time.",
+);
 pub(super) static SPANS_RECORDED: Metric =
     counter("curtail_spans_recorded", &[], "Spans written to the buffer.");
 pub(super) static SPANS_SENT: Metric =
@@ -260,6 +265,7 @@ pub(super) static ALL: &[&Metric] = &[
     &CLIENTS_ACCEPTED,
     &CLIENTS_WAITED,
     &UNROUTED,
+    &MALFORMED,
     &SPANS_RECORDED,
     &SPANS_SENT,
     &SPANS_DROPPED,

@@ -121,7 +121,8 @@ impl Snapshot {
         out.gauges(&table::CLIENTS_OPEN, each().map(|(labels, c)| (labels, c.open)))?;
         out.counters(&table::CLIENTS_ACCEPTED, each().map(|(labels, c)| (labels, c.accepted)))?;
         out.counters(&table::CLIENTS_WAITED, each().map(|(labels, c)| (labels, c.waited)))?;
-        out.counters(&table::UNROUTED, each().map(|(labels, c)| (labels, c.unrouted)))
+        out.counters(&table::UNROUTED, each().map(|(labels, c)| (labels, c.unrouted)))?;
+        out.counters(&table::MALFORMED, each().map(|(labels, c)| (labels, c.malformed)))
     }
 
     fn telemetry(&self, out: &mut Out<'_>) -> fmt::Result {

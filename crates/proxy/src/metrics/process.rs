@@ -55,6 +55,7 @@ pub(crate) struct ListenerMetrics {
     closed: AtomicU64,
     waited: AtomicU64,
     unrouted: AtomicU64,
+    malformed: AtomicU64,
 }
 
 /// The counters of a listener as they stand.
@@ -64,6 +65,7 @@ pub(crate) struct ListenerCounts {
     pub(super) open: u64,
     pub(super) waited: u64,
     pub(super) unrouted: u64,
+    pub(super) malformed: u64,
 }
 
 impl ListenerMetrics {
@@ -87,6 +89,11 @@ impl ListenerMetrics {
         self.unrouted.fetch_add(1, Relaxed);
     }
 
+    /// What came over HTTP/1.1 was no request.
+    pub(crate) fn malformed(&self) {
+        self.malformed.fetch_add(1, Relaxed);
+    }
+
     /// The counters as they stand.
     pub(crate) fn read(&self) -> ListenerCounts {
         let closed = self.closed.load(Relaxed);
@@ -96,6 +103,7 @@ impl ListenerMetrics {
             open: accepted.saturating_sub(closed),
             waited: self.waited.load(Relaxed),
             unrouted: self.unrouted.load(Relaxed),
+            malformed: self.malformed.load(Relaxed),
         }
     }
 }

@@ -32,7 +32,7 @@ fn decoded<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Decoded, &'
                     decoded.rest = Some(read.to_vec());
                     break;
                 }
-                Err(Error::BadAnswer(why)) => return Err(why),
+                Err(Error::Malformed(why)) => return Err(why),
                 Err(error) => panic!("nothing but the answer is bad: {error:?}"),
             }
         }

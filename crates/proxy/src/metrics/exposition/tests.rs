@@ -96,6 +96,7 @@ fn snapshot() -> Snapshot {
     listener.closed();
     listener.waited();
     listener.unrouted();
+    listener.malformed();
     let process = ProcessMetrics::default();
     process.reloaded();
     process.reload_failed();
@@ -199,6 +200,7 @@ fn what_was_counted_of_leaves_listeners_and_the_process_is_shown() {
         curtail_client_connections_accepted_total{listener="in"} 2
         curtail_client_connections_waited_total{listener="in"} 1
         curtail_requests_unrouted_total{listener="in"} 1
+        curtail_requests_malformed_total{listener="in"} 1
         curtail_spans_recorded_total 9
         curtail_spans_sent_total 5
         curtail_spans_dropped_total{cause="buffer_full"} 1

@@ -1,11 +1,13 @@
-use super::super::answer::Framing;
-use super::super::chunked::{Decoder, Piece};
+use super::super::super::chunked::{Decoder, Piece};
+use super::super::super::framing::Framing;
+use super::super::super::outbound::COPIED_BYTES_MAX;
 use super::*;
 use crate::body::from_client::{self, KEPT_BYTES_MAX, in_chunks, with_length};
 use crate::body::{BodyError, ClientFault, Replay};
 use bytes::BytesMut;
 use curtail_units::Rng;
 use http::{HeaderName, HeaderValue, Request};
+use std::pin::Pin;
 use std::sync::Arc;
 
 const SEED: u64 = 9_112;
@@ -97,7 +99,7 @@ async fn drive(sending: &mut Sending, stream: &mut Slow) -> Result<(), Error> {
 
 /// All that is written of an attempt to a connection that takes so many bytes at a time.
 async fn written(request: AttemptRequest, at_once: usize) -> Vec<u8> {
-    let (mut sending, mut stream) = (Sending::default(), Slow::new(at_once));
+    let (mut sending, mut stream) = (Sending::new(), Slow::new(at_once));
     send(&mut sending, request, &mut stream).await.expect("the body is as announced");
     assert!(sending.is_done() && !sending.is_unwritten());
     stream.taken
@@ -232,7 +234,7 @@ async fn what_is_there_leaves_in_few_writes() {
         let (body, _client) = from_client::sent(&sent).await;
         let first = written(post(&body), usize::MAX).await;
         // Now all of it is there.
-        let (mut sending, mut stream) = (Sending::default(), Slow::new(usize::MAX));
+        let (mut sending, mut stream) = (Sending::new(), Slow::new(usize::MAX));
         send(&mut sending, post(&body), &mut stream).await.expect("a whole body");
         assert!(stream.taken == first);
         assert_eq!(stream.writes, want, "for {} bytes", first.len());
@@ -257,10 +259,10 @@ async fn another_attempt_repeats_the_body_with_its_trailers() {
 
 #[tokio::test]
 async fn a_body_that_is_not_as_long_as_announced_is_not_ended() {
-    let announced = |body, bytes| Sending {
-        progress: Progress::Writing,
-        body: Some(Rest { body, length: Length::Known(bytes) }),
-        ..Sending::default()
+    let announced = |body, bytes| {
+        let mut sending = Sending { progress: Progress::Writing, body, ..Sending::new() };
+        sending.outbound.begin(Length::Known(bytes), true);
+        sending
     };
     for bytes in [0, 4, 6, u64::MAX] {
         let (body, _client) = from_client::sent(with_length(b"hello")).await;
@@ -280,7 +282,7 @@ async fn a_client_that_breaks_off_ends_the_request() {
     let whole = in_chunks(&[b"hello"], "");
     let (body, client) = from_client::sent(&whole[..whole.len() - 5]).await;
     drop(client);
-    let driven = send(&mut Sending::default(), post(&body), &mut Slow::new(7)).await;
+    let driven = send(&mut Sending::new(), post(&body), &mut Slow::new(7)).await;
     let broken = BodyError::Client(ClientFault::Broken);
     assert!(
         matches!(&driven, Err(Error::Body(why)) if why.to_string() == broken.to_string()),
@@ -292,7 +294,7 @@ async fn a_client_that_breaks_off_ends_the_request() {
 async fn an_attempt_that_comes_too_late_for_a_long_body_says_so() {
     let (body, _client) = from_client::sent(with_length(&[7; KEPT_BYTES_MAX + 1])).await;
     written(post(&body), usize::MAX).await;
-    let driven = send(&mut Sending::default(), post(&body), &mut Slow::new(usize::MAX)).await;
+    let driven = send(&mut Sending::new(), post(&body), &mut Slow::new(usize::MAX)).await;
     assert!(matches!(driven, Err(Error::Body(BodyError::NotKept))), "{driven:?}");
 }
 
@@ -307,7 +309,7 @@ async fn a_connection_that_breaks_says_once_why_and_whether_it_took_anything() {
         (HEAD.len() + 4, false),
     ] {
         let (body, _client) = from_client::sent(with_length(b"hello")).await;
-        let (mut sending, mut stream) = (Sending::default(), Slow::new(7));
+        let (mut sending, mut stream) = (Sending::new(), Slow::new(7));
         stream.breaks_after = breaks_after;
         send(&mut sending, post(&body), &mut stream).await.expect("an answer may say why");
         assert_eq!(stream.taken, [HEAD, "hello"].concat().as_bytes()[..breaks_after]);
@@ -324,7 +326,7 @@ async fn a_connection_that_breaks_says_once_why_and_whether_it_took_anything() {
 
 #[tokio::test]
 async fn a_connection_that_takes_nothing_is_broken() {
-    let (mut sending, mut stream) = (Sending::default(), Slow::new(0));
+    let (mut sending, mut stream) = (Sending::new(), Slow::new(0));
     send(&mut sending, request("GET", "/", &[]), &mut stream).await.expect("an answer may say why");
     let kind = sending.take_failure().map(|failure| failure.kind());
     assert_eq!((kind, sending.is_done()), (Some(io::ErrorKind::WriteZero), false));
@@ -332,7 +334,7 @@ async fn a_connection_that_takes_nothing_is_broken() {
 
 #[tokio::test]
 async fn nothing_of_one_request_is_left_in_the_next() {
-    let (mut sending, mut want) = (Sending::default(), Vec::new());
+    let (mut sending, mut want) = (Sending::new(), Vec::new());
     let mut stream = Slow::new(5_000);
     assert!(sending.is_done(), "a new connection owes nothing");
     let large = [7_u8; COPIED_BYTES_MAX + 1];

@@ -1,9 +1,10 @@
+use super::super::inbound::READ_BYTES_MAX;
 use super::*;
 use crate::body::from_client::{self, with_length};
-use crate::body::{AttemptBody, ClientFault};
+use crate::body::{AttemptBody, BodyError, ClientFault};
 use http::{Request, StatusCode};
 use std::sync::Arc;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Far more than any of it needs on a busy machine.
@@ -62,7 +63,7 @@ async fn expect(replica: &mut TcpStream, request: &str) {
 
 /// Waits until something has come, or the connection is closed; nothing is read.
 async fn notice(connection: &Http1) {
-    let Stream::Plain(stream) = &connection.stream else { panic!("it is plain") };
+    let Stream::Plain(stream) = &connection.inbound.stream else { panic!("it is plain") };
     in_time(stream.readable()).await.expect("a socket");
 }
 
@@ -243,8 +244,8 @@ async fn how_an_exchange_fails_is_told_apart() {
         Error::Unwritten(_) => "unwritten",
         Error::Unanswered(_) => "unanswered",
         Error::CutShort(_) => "cut short",
-        Error::BadAnswer(_) => "bad answer",
-        Error::Body(_) | Error::BodyLength => "body",
+        Error::Malformed(_) => "bad answer",
+        Error::Body(_) | Error::Answer(_) | Error::BodyLength => "body",
     };
     for (answer, then, want) in [
         ("", Then::Closes, "unanswered"),
@@ -358,7 +359,7 @@ async fn a_long_body_is_never_held() {
         let frame = in_time(std::future::poll_fn(|cx| connection.poll_frame(cx))).await;
         let data = frame.expect("more").expect("data").into_data().expect("data");
         left -= data.len();
-        held = held.max(connection.read.capacity() + data.len());
+        held = held.max(connection.inbound.read.capacity() + data.len());
     }
     assert!(held <= 2 * READ_BYTES_MAX, "{held} bytes were held");
     let _replica = sending.await.expect("all was taken");

@@ -1,0 +1,78 @@
+//! What comes over a connection: bytes that are not yet taken, and how the body among them is framed.
+//!
+//! **Limits**: so much is read at once that a body fills [`READ_BYTES_MAX`] at most before it is taken.
+
+use super::Error;
+use super::chunked::Piece;
+use super::framing::Framing;
+use crate::stream::Stream;
+use bytes::{Bytes, BytesMut};
+use http_body::Frame;
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::task::{Context, Poll, ready};
+use tokio::io::AsyncReadExt;
+
+/// How much is read at once.
+const READ_BYTES: usize = 8 << 10;
+
+/// The same when a body keeps filling it.
+pub(super) const READ_BYTES_MAX: usize = 64 << 10;
+
+/// The side of a connection that we listen to.
+#[derive(Debug)]
+pub(super) struct Inbound {
+    pub(super) stream: Stream,
+    /// What has come and is not yet taken.
+    pub(super) read: BytesMut,
+    /// How the body that comes is framed, and where in it we are.
+    pub(super) framing: Framing,
+    read_bytes: usize,
+}
+
+impl Inbound {
+    pub(super) const fn new(stream: Stream, read: BytesMut) -> Self {
+        Self { stream, read, framing: Framing::Ended, read_bytes: READ_BYTES }
+    }
+
+    /// The head of a message has come; its body follows.
+    pub(super) const fn begin_body(&mut self, framing: Framing) {
+        self.framing = framing;
+        self.read_bytes = READ_BYTES;
+    }
+
+    /// Reads what has come; zero: the other side has closed.
+    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.read.capacity() - self.read.len() < READ_BYTES / 4 {
+            self.read.reserve(self.read_bytes);
+        }
+        let read = ready!(pin!(self.stream.read_buf(&mut self.read)).poll(cx));
+        if self.read.len() == self.read.capacity() {
+            self.read_bytes = (2 * self.read_bytes).min(READ_BYTES_MAX);
+        }
+        Poll::Ready(read)
+    }
+
+    /// The next frame of the body.
+    pub(super) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        loop {
+            match self.framing.take(&mut self.read)? {
+                Piece::Data(data) => return Poll::Ready(Some(Ok(Frame::data(data)))),
+                Piece::Trailers(trailers) => {
+                    return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+                }
+                Piece::End => return Poll::Ready(None),
+                Piece::None => {}
+            }
+            match ready!(self.poll_read(cx)) {
+                Ok(1..) => {}
+                Ok(0) if self.framing.ends_with_connection() => self.framing = Framing::Ended,
+                read => return Poll::Ready(Some(Err(Error::CutShort(read.err())))),
+            }
+        }
+    }
+}

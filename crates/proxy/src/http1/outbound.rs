@@ -1,0 +1,193 @@
+//! A message on its way out, as far as it is not yet written.
+//!
+//! The head and the small pieces of a body are put together and written at once; a large piece is written
+//! from where it lies.
+
+use super::{Error, chunked};
+use bytes::{Buf, Bytes};
+use http::HeaderMap;
+use http_body::{Body, Frame};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::io::AsyncWrite;
+
+/// A piece of a body is copied up to this size: it then leaves with what is before and after it.
+pub(super) const COPIED_BYTES_MAX: usize = 4 << 10;
+
+/// What is still to come of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Length {
+    /// So many bytes.
+    Known(u64),
+    /// Chunks, until the last one.
+    Chunked,
+    /// All that comes until we close the connection.
+    UntilClosed,
+    /// Nothing.
+    Ended,
+}
+
+/// What is not yet written of a message.
+#[derive(Debug)]
+pub(super) struct Outbound {
+    /// Put together. It stays for as long as the connection.
+    buffer: Vec<u8>,
+    /// So much of the buffer is written.
+    written: usize,
+    /// Written after the buffer.
+    piece: Bytes,
+    /// Written after the piece.
+    after_piece: &'static [u8],
+    length: Length,
+    has_trailers: bool,
+    /// The connection took something of this message.
+    has_written: bool,
+}
+
+impl Default for Outbound {
+    fn default() -> Self {
+        Self {
+            buffer: Vec::new(),
+            written: 0,
+            piece: Bytes::new(),
+            after_piece: b"",
+            length: Length::Ended,
+            has_trailers: false,
+            has_written: false,
+        }
+    }
+}
+
+impl Outbound {
+    /// Begins a message whose body is so long, and may end with trailers; its head is for the caller to
+    /// write.
+    pub(super) fn begin(&mut self, length: Length, has_trailers: bool) -> &mut Vec<u8> {
+        self.buffer.clear();
+        self.written = 0;
+        self.piece = Bytes::new();
+        self.after_piece = b"";
+        self.length = length;
+        self.has_trailers = has_trailers;
+        self.has_written = false;
+        &mut self.buffer
+    }
+
+    /// Whether the connection has taken nothing of the message.
+    pub(super) const fn is_unwritten(&self) -> bool {
+        !self.has_written
+    }
+
+    /// Whether nothing more of the body is to come. There may be something left to write.
+    pub(super) const fn is_end(&self) -> bool {
+        matches!(self.length, Length::Ended)
+    }
+
+    /// Puts together what there is of the body, until it is worth a write or there is no more to come.
+    ///
+    /// # Errors
+    /// When the body fails, or is not as long as was announced.
+    pub(super) fn gather<B>(
+        &mut self,
+        cx: &mut Context<'_>,
+        body: &mut B,
+    ) -> Poll<Result<(), Error>>
+    where
+        B: Body<Data = Bytes, Error: Into<Error>> + Unpin,
+    {
+        while !self.is_end() && self.piece.is_empty() && self.buffer.len() < COPIED_BYTES_MAX {
+            let frame = ready!(Pin::new(&mut *body).poll_frame(cx));
+            match frame.transpose().map_err(Into::into)?.map(Frame::into_data) {
+                Some(Ok(data)) => self.put(data)?,
+                Some(Err(frame)) => self.end(frame.into_trailers().ok().as_ref())?,
+                None => self.end(None)?,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Takes a piece of the body.
+    fn put(&mut self, data: Bytes) -> Result<(), Error> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        self.after_piece = match &mut self.length {
+            Length::Known(left) => {
+                *left = left.checked_sub(data.len() as u64).ok_or(Error::BodyLength)?;
+                b""
+            }
+            Length::Chunked => {
+                chunked::begin_chunk(&mut self.buffer, data.len());
+                chunked::CHUNK_END
+            }
+            Length::UntilClosed => b"",
+            Length::Ended => return Err(Error::BodyLength),
+        };
+        if data.len() > COPIED_BYTES_MAX {
+            self.piece = data;
+        } else {
+            self.buffer.extend_from_slice(&data);
+            self.buffer.extend_from_slice(self.after_piece);
+            self.after_piece = b"";
+        }
+        Ok(())
+    }
+
+    /// There is no more to come.
+    fn end(&mut self, trailers: Option<&HeaderMap>) -> Result<(), Error> {
+        match std::mem::replace(&mut self.length, Length::Ended) {
+            Length::Known(1..) => return Err(Error::BodyLength),
+            Length::Chunked => {
+                chunked::end(&mut self.buffer, trailers.filter(|_| self.has_trailers));
+            }
+            Length::Known(0) | Length::UntilClosed | Length::Ended => {}
+        }
+        Ok(())
+    }
+
+    /// Writes what has been put together, until the connection has really taken it.
+    pub(super) fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &mut (impl AsyncWrite + Unpin),
+    ) -> Poll<io::Result<()>> {
+        let mut stream = Pin::new(stream);
+        loop {
+            let rest = &self.buffer[self.written..];
+            let written = if self.piece.is_empty() {
+                if rest.is_empty() {
+                    break;
+                }
+                stream.as_mut().poll_write(cx, rest)
+            } else {
+                let parts = [rest, &self.piece, self.after_piece].map(IoSlice::new);
+                stream.as_mut().poll_write_vectored(cx, &parts)
+            };
+            let written = ready!(written)?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.has_written = true;
+            self.advance(written);
+        }
+        self.buffer.clear();
+        self.written = 0;
+        stream.poll_flush(cx)
+    }
+
+    /// So many bytes of the buffer, the piece and what comes after it are written.
+    fn advance(&mut self, written: usize) {
+        let of_buffer = written.min(self.buffer.len() - self.written);
+        self.written += of_buffer;
+        let of_piece = (written - of_buffer).min(self.piece.len());
+        self.piece.advance(of_piece);
+        if self.piece.is_empty() && !self.after_piece.is_empty() {
+            // What is left after the last piece goes with what comes next.
+            let of_end = written - of_buffer - of_piece;
+            self.buffer.clear();
+            self.written = 0;
+            self.buffer.extend_from_slice(&self.after_piece[of_end..]);
+            self.after_piece = b"";
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! One HTTP/1.1 connection with a client, driven by the very task that answers it.
+//!
+//! One request is answered at a time; what comes meanwhile waits. While a request is answered the client is
+//! listened to, and one that closes has gone, with all that was done for it: a half-close and a full one look
+//! alike from here.
+//!
+//! **Limits**: a head has [`Limits::headers`] bytes and [`FIELDS_MAX`] fields, and comes within
+//! [`Limits::header_timeout`] of the answer before it; trailers as in [`fields`].
+//!
+//! [`fields`]: super::fields
+//! [`FIELDS_MAX`]: super::fields::FIELDS_MAX
+
+mod answer;
+mod body;
+mod request;
+
+pub(crate) use body::RequestBody;
+pub(crate) use request::Fault;
+
+use super::Error;
+use super::inbound::Inbound;
+use super::outbound::{Length, Outbound};
+use crate::clock::Clock;
+use crate::config::Limits;
+use crate::drain::Drain;
+use crate::linger::Linger;
+use crate::stream::Stream;
+use body::{Asking, lock};
+use bytes::{Bytes, BytesMut};
+use http::{Request, Response, StatusCode, Version};
+use http_body::Body;
+use request::{Head, HeadReader, Terms};
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
+use tokio::time::{Instant, Sleep};
+
+/// Whoever answers the requests of a connection.
+pub(crate) trait Answers {
+    type Body: Body<Data = Bytes, Error: Into<Error>> + Unpin;
+
+    /// Answers a request; without a body if it has none.
+    fn answer(
+        &self,
+        request: Request<Option<RequestBody>>,
+    ) -> impl Future<Output = Response<Self::Body>>;
+
+    /// Answers what is no request.
+    fn refuse(&self, fault: Fault) -> Response<Self::Body>;
+}
+
+/// A connection with a client.
+pub(crate) struct Server {
+    /// Shared with the body of the request in progress.
+    asking: Arc<Mutex<Asking>>,
+    heads: HeadReader,
+    head_bytes_max: usize,
+    outbound: Outbound,
+    patience: Patience,
+    drain: Drain,
+    clock: Clock,
+}
+
+/// A connection on which both sides have agreed to speak something else.
+#[derive(Debug)]
+pub(crate) struct Changed<B> {
+    pub(crate) stream: Stream,
+    /// What the client has said of it already.
+    pub(crate) read: BytesMut,
+    /// What the answer had for a body.
+    pub(crate) body: B,
+}
+
+/// What happens next on a connection.
+enum Next {
+    /// A request is to be answered.
+    Asked(Head, Option<RequestBody>),
+    /// What has come is no request.
+    Refused(Fault),
+    /// The client has gone, or nothing more is wanted of it.
+    Over,
+}
+
+/// How an answer was sent.
+enum Sent {
+    /// Another request may follow.
+    Kept,
+    /// The connection is to be closed.
+    Last,
+    /// The client has gone, or must not take what it got for all of it.
+    Broken,
+}
+
+impl Server {
+    /// A connection of which `begun` has been read already.
+    pub(crate) fn new(
+        (stream, begun): (Stream, BytesMut),
+        limits: &Limits,
+        drain: Drain,
+        clock: Clock,
+    ) -> Self {
+        Self {
+            asking: Arc::new(Mutex::new(Asking::new(Inbound::new(stream, begun)))),
+            heads: HeadReader::default(),
+            head_bytes_max: limits.headers.as_len(),
+            outbound: Outbound::default(),
+            patience: Patience::new(limits.header_timeout.into()),
+            drain,
+            clock,
+        }
+    }
+
+    /// Answers requests for as long as there are any; returns the connection if it is to be used for
+    /// something else.
+    pub(crate) async fn serve<A: Answers>(mut self, answers: A) -> Option<Changed<A::Body>> {
+        loop {
+            self.patience.begin();
+            let (response, terms) = match poll_fn(|cx| self.poll_next(cx)).await {
+                Next::Asked(head, body) => {
+                    let terms = head.terms;
+                    let request = Request::from_parts(head.parts, body);
+                    let answering = pin!(answers.answer(request));
+                    (self.unless_gone(answering).await?, terms)
+                }
+                Next::Refused(fault) => (answers.refuse(fault), Terms::LAST),
+                Next::Over => return None,
+            };
+            let changes = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+            let (sent, body) = self.send(response, terms).await;
+            match sent {
+                Sent::Kept if changes => return self.into_changed(body),
+                Sent::Kept => {}
+                Sent::Last => {
+                    let mut linger = Linger::default();
+                    poll_fn(|cx| linger.poll(cx, &mut lock(&self.asking).inbound.stream)).await;
+                    return None;
+                }
+                Sent::Broken => return None,
+            }
+        }
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
+        let mut asking = lock(&self.asking);
+        loop {
+            match self.heads.take(&mut asking.inbound.read, self.head_bytes_max) {
+                Ok(Some(head)) => {
+                    asking.inbound.begin_body(head.framing);
+                    let number = asking.begin_request(head.waits_to_go_on);
+                    let body = !head.framing.is_end();
+                    let body = body.then(|| RequestBody::new(&self.asking, number));
+                    return Poll::Ready(Next::Asked(head, body));
+                }
+                Ok(None) => {}
+                Err(fault) => return Poll::Ready(Next::Refused(fault)),
+            }
+            let is_begun = !asking.inbound.read.is_empty();
+            if !is_begun && self.drain.poll(cx).is_ready() {
+                return Poll::Ready(Next::Over);
+            }
+            match asking.inbound.poll_read(cx) {
+                Poll::Ready(Ok(1..)) => {}
+                Poll::Ready(_) => return Poll::Ready(Next::Over),
+                Poll::Pending => {
+                    ready!(self.patience.poll(cx));
+                    let next = if is_begun { Next::Refused(Fault::SLOW) } else { Next::Over };
+                    return Poll::Ready(next);
+                }
+            }
+        }
+    }
+
+    /// Waits for something while the client is there.
+    async fn unless_gone<T>(&self, mut what: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+        poll_fn(|cx| match what.as_mut().poll(cx) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending => self.poll_gone(cx).map(|()| None),
+        })
+        .await
+    }
+
+    /// Ready when the client has closed. Until its request has come whole, whoever reads that hears of it.
+    fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let inbound = &mut lock(&self.asking).inbound;
+        // What has come of the next request is kept; more of it is not needed yet.
+        while inbound.framing.is_end() && inbound.read.is_empty() {
+            if !matches!(ready!(inbound.poll_read(cx)), Ok(1..)) {
+                return Poll::Ready(());
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Sends an answer; what is left of its body is returned.
+    async fn send<B>(&mut self, response: Response<B>, mut terms: Terms) -> (Sent, B)
+    where
+        B: Body<Data = Bytes, Error: Into<Error>> + Unpin,
+    {
+        let (head, mut body) = response.into_parts();
+        let length = answer::framing(head.status, &body.size_hint(), terms);
+        terms.keeps &= length != Some(Length::UntilClosed) && !self.drain.is_told();
+        let buffer = self.outbound.begin(length.unwrap_or(Length::Ended), terms.takes_trailers);
+        buffer.extend_from_slice(lock(&self.asking).take_begun_word());
+        answer::write_head(buffer, &head, length, terms, &self.clock);
+        if let Err(error) = poll_fn(|cx| self.poll_send(cx, &mut body)).await {
+            tracing::debug!(%error, "an answer did not get through");
+            if length == Some(Length::UntilClosed) {
+                lock(&self.asking).inbound.stream.reset_at_drop();
+            }
+            return (Sent::Broken, body);
+        }
+        let is_read = poll_fn(|cx| Poll::Ready(lock(&self.asking).pass_over(cx))).await;
+        let keeps = terms.keeps && is_read;
+        (if keeps { Sent::Kept } else { Sent::Last }, body)
+    }
+
+    fn poll_send<B>(&mut self, cx: &mut Context<'_>, body: &mut B) -> Poll<Result<(), Error>>
+    where
+        B: Body<Data = Bytes, Error: Into<Error>> + Unpin,
+    {
+        loop {
+            let gathered = self.outbound.gather(cx, body)?;
+            let written = self.outbound.poll_write(cx, &mut lock(&self.asking).inbound.stream);
+            ready!(written).map_err(|error| Error::CutShort(Some(error)))?;
+            if gathered.is_pending() {
+                ready!(self.poll_gone(cx));
+                return Poll::Ready(Err(Error::CutShort(None)));
+            }
+            if self.outbound.is_end() {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+
+    fn into_changed<B>(self, body: B) -> Option<Changed<B>> {
+        let asking = Arc::into_inner(self.asking)?;
+        let Asking { inbound, .. } = asking.into_inner().ok()?;
+        Some(Changed { stream: inbound.stream, read: inbound.read, body })
+    }
+}
+
+impl Terms {
+    /// Of what is no request: it gets an answer, and no other.
+    const LAST: Self =
+        Self { is_head: false, version: Version::HTTP_11, takes_trailers: false, keeps: false };
+}
+
+/// How long a head may take to come. The timer stays for as long as the connection, and is set to a new
+/// time only when the last one is over: setting one for each request would cost more than reading it.
+struct Patience {
+    patience: std::time::Duration,
+    until: Instant,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl Patience {
+    fn new(patience: std::time::Duration) -> Self {
+        let until = Instant::now() + patience;
+        Self { patience, until, timer: Box::pin(tokio::time::sleep_until(until)) }
+    }
+
+    /// From now on.
+    fn begin(&mut self) {
+        self.until = Instant::now() + self.patience;
+    }
+
+    /// Ready when it is over.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            ready!(self.timer.as_mut().poll(cx));
+            if self.timer.deadline() >= self.until {
+                return Poll::Ready(());
+            }
+            self.timer.as_mut().reset(self.until);
+        }
+    }
+}

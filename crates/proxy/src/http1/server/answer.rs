@@ -1,0 +1,82 @@
+//! The head of an answer to a client.
+
+use super::super::fields::write_field;
+use super::super::outbound::Length;
+use super::request::Terms;
+use crate::clock::Clock;
+use http::header::{CONTENT_LENGTH, DATE, TRANSFER_ENCODING};
+use http::{StatusCode, Version, response};
+use http_body::SizeHint;
+use std::cell::RefCell;
+use std::io::Write as _;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// How the body of an answer is framed (RFC 9112, section 6.3); [`None`]: there can be none.
+pub(super) fn framing(status: StatusCode, body: &SizeHint, terms: Terms) -> Option<Length> {
+    let has_none = terms.is_head
+        || status.is_informational()
+        || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    (!has_none).then(|| match body.exact() {
+        Some(bytes) => Length::Known(bytes),
+        None if terms.version == Version::HTTP_10 => Length::UntilClosed,
+        None => Length::Chunked,
+    })
+}
+
+/// Writes the head of an answer. How the body is framed, and what becomes of the connection, is ours to say.
+pub(super) fn write_head(
+    buffer: &mut Vec<u8>,
+    head: &response::Parts,
+    length: Option<Length>,
+    terms: Terms,
+    clock: &Clock,
+) {
+    let version = if terms.version == Version::HTTP_10 { "HTTP/1.0 " } else { "HTTP/1.1 " };
+    let reason = head.status.canonical_reason().unwrap_or_default();
+    for part in [version, head.status.as_str(), " ", reason, "\r\n"] {
+        buffer.extend_from_slice(part.as_bytes());
+    }
+    // Without a body, a length is that of the body which there would be (RFC 9110, section 8.6).
+    let tells_length = length.is_none()
+        && !head.status.is_informational()
+        && head.status != StatusCode::NO_CONTENT;
+    let mut has_date = false;
+    for (name, value) in &head.headers {
+        if *name == TRANSFER_ENCODING || (*name == CONTENT_LENGTH && !tells_length) {
+            continue;
+        }
+        has_date |= *name == DATE;
+        write_field(buffer, name.as_str(), value.as_bytes());
+    }
+    match length {
+        Some(Length::Known(bytes)) => {
+            write!(buffer, "content-length: {bytes}\r\n").expect("a vector takes everything");
+        }
+        Some(Length::Chunked) => write_field(buffer, "transfer-encoding", b"chunked"),
+        Some(Length::UntilClosed | Length::Ended) | None => {}
+    }
+    if !has_date {
+        write_date(buffer, clock);
+    }
+    if head.status != StatusCode::SWITCHING_PROTOCOLS {
+        match (terms.version, terms.keeps) {
+            (Version::HTTP_10, true) => write_field(buffer, "connection", b"keep-alive"),
+            (Version::HTTP_10, false) | (_, true) => {}
+            (_, false) => write_field(buffer, "connection", b"close"),
+        }
+    }
+    buffer.extend_from_slice(b"\r\n");
+}
+
+/// Writes what time it is (RFC 9110, section 6.6.1); put together once a second.
+fn write_date(buffer: &mut Vec<u8>, clock: &Clock) {
+    thread_local!(static LAST: RefCell<(u64, String)> = RefCell::default());
+    let second = clock.unix_ns(clock.now()) / 1_000_000_000;
+    LAST.with_borrow_mut(|(written, text)| {
+        if *written != second {
+            *written = second;
+            *text = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
+        }
+        write_field(buffer, "date", text.as_bytes());
+    });
+}

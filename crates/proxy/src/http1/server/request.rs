@@ -1,0 +1,200 @@
+//! A client's request, as it comes: its head, and how its body is framed.
+
+use super::super::Error;
+use super::super::chunked::Decoder;
+use super::super::fields::{FIELDS_MAX, bad, end_of_fields, header_map, take_head};
+use super::super::framing::{Framing, says};
+use bytes::{Buf, Bytes, BytesMut};
+use http::header::{CONTENT_LENGTH, EXPECT, TE, TRANSFER_ENCODING};
+use http::{HeaderMap, Method, Request, StatusCode, Uri, Version, request};
+use std::mem::MaybeUninit;
+
+/// Fields that the proxy adds to those of a client: for whom it forwards, and over what.
+const ADDED_FIELDS: usize = 4;
+
+/// The longest target that can be kept.
+const TARGET_BYTES_MAX: usize = u16::MAX as usize - 1;
+
+/// Why a client is sent away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) status: StatusCode,
+    /// The constant name of what is wrong.
+    pub(crate) error: &'static str,
+    /// What exactly.
+    pub(crate) why: &'static str,
+}
+
+impl Fault {
+    /// The client did not send its head in time.
+    pub(super) const SLOW: Self = Self {
+        status: StatusCode::REQUEST_TIMEOUT,
+        error: "client_slow",
+        why: "its head did not come in time",
+    };
+
+    const HEAD_TOO_LONG: Self = Self {
+        status: StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+        error: "head_too_long",
+        why: "its head is longer than `limits.headers`, or has more than 128 fields",
+    };
+
+    const TARGET_TOO_LONG: Self = Self {
+        status: StatusCode::URI_TOO_LONG,
+        error: "target_too_long",
+        why: "its target is longer than 65534 bytes, or than `limits.headers`",
+    };
+
+    const fn bad(why: &'static str) -> Self {
+        Self { status: StatusCode::BAD_REQUEST, error: "bad_request", why }
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self::bad(match error {
+            Error::Malformed(why) => why,
+            _ => "it cannot be read",
+        })
+    }
+}
+
+/// What a request says of the answer to it, and of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Terms {
+    /// The answer has no body, whatever it says.
+    pub(super) is_head: bool,
+    pub(super) version: Version,
+    /// Trailers are understood.
+    pub(super) takes_trailers: bool,
+    /// Another request may follow.
+    pub(super) keeps: bool,
+}
+
+/// The head of a request.
+#[derive(Debug)]
+pub(super) struct Head {
+    pub(super) parts: request::Parts,
+    pub(super) framing: Framing,
+    pub(super) terms: Terms,
+    /// The client sends its body when it is told to go on.
+    pub(super) waits_to_go_on: bool,
+}
+
+/// What has been seen of a request's head.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct HeadReader {
+    /// So many bytes of what was read have no end of a head.
+    searched: usize,
+}
+
+impl HeadReader {
+    /// Takes the head of a request of at most so many bytes, once it is there whole.
+    pub(super) fn take(
+        &mut self,
+        read: &mut BytesMut,
+        bytes_max: usize,
+    ) -> Result<Option<Head>, Fault> {
+        if self.searched == 0 {
+            // Some clients of old send an empty line after a body (RFC 9112, section 2.2).
+            while read.starts_with(b"\r\n") || read.starts_with(b"\n") {
+                read.advance(if read[0] == b'\r' { 2 } else { 1 });
+            }
+        }
+        let end = end_of_fields(read, self.searched);
+        if end.unwrap_or(read.len()) > bytes_max {
+            let is_target = memchr::memchr(b'\n', &read[..bytes_max]).is_none();
+            return Err(if is_target { Fault::TARGET_TOO_LONG } else { Fault::HEAD_TOO_LONG });
+        }
+        self.searched = if end.is_some() { 0 } else { read.len() };
+        end.map(|end| parse(&take_head(read, end))).transpose()
+    }
+}
+
+fn parse(bytes: &Bytes) -> Result<Head, Fault> {
+    let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
+    let mut parsed = httparse::Request::new(&mut []);
+    let done =
+        parsed.parse_with_uninit_headers(bytes, &mut fields).map_err(|error| match error {
+            httparse::Error::TooManyHeaders => Fault::HEAD_TOO_LONG,
+            error => bad(error).into(),
+        })?;
+    let (httparse::Status::Complete(_), Some(method), Some(target), Some(minor)) =
+        (done, parsed.method, parsed.path, parsed.version)
+    else {
+        return Err(Fault::bad("its head has an empty line within"));
+    };
+    if target.len() > TARGET_BYTES_MAX {
+        return Err(Fault::TARGET_TOO_LONG);
+    }
+    let mut request = Request::new(());
+    *request.method_mut() =
+        Method::from_bytes(method.as_bytes()).map_err(|_| Fault::bad("its method is no method"))?;
+    *request.uri_mut() = Uri::from_maybe_shared(bytes.slice_ref(target.as_bytes()))
+        .map_err(|_| Fault::bad("its target is no target"))?;
+    *request.version_mut() = if minor == 0 { Version::HTTP_10 } else { Version::HTTP_11 };
+    *request.headers_mut() = header_map(bytes, parsed.headers, ADDED_FIELDS)?;
+    let parts = request.into_parts().0;
+    let (framing, is_confused) = framing(&parts)?;
+    let (headers, version) = (&parts.headers, parts.version);
+    let keeps = match version {
+        Version::HTTP_10 => says(headers, "keep-alive"),
+        _ => !says(headers, "close"),
+    };
+    let terms = Terms {
+        is_head: parts.method == Method::HEAD,
+        version,
+        takes_trailers: takes_trailers(headers),
+        keeps: keeps && !is_confused,
+    };
+    let expects = headers.get(EXPECT).map(|value| value.as_bytes());
+    let waits_to_go_on = version != Version::HTTP_10
+        && !framing.is_end()
+        && expects.is_some_and(|expects| expects.eq_ignore_ascii_case(b"100-continue"));
+    Ok(Head { parts, framing, terms, waits_to_go_on })
+}
+
+/// How the body of a request is framed (RFC 9112, section 6.3), and whether that was said in two ways: what
+/// follows may then be a body to somebody before us.
+fn framing(head: &request::Parts) -> Result<(Framing, bool), Fault> {
+    let length = content_length(&head.headers)?;
+    if !head.headers.contains_key(TRANSFER_ENCODING) {
+        let framing = length.filter(|bytes| *bytes > 0).map_or(Framing::Ended, Framing::Length);
+        return Ok((framing, false));
+    }
+    if head.version == Version::HTTP_10 {
+        return Err(Fault::bad("HTTP/1.0 knows no transfer coding"));
+    }
+    // Codings before the last one are the business of whoever routes it.
+    let codings = head.headers.get_all(TRANSFER_ENCODING).iter();
+    let last = codings.last().and_then(|codings| codings.as_bytes().rsplit(|b| *b == b',').next());
+    if !last.is_some_and(|last| last.trim_ascii().eq_ignore_ascii_case(b"chunked")) {
+        return Err(Fault::bad("its last transfer coding is not `chunked`"));
+    }
+    Ok((Framing::Chunked(Decoder::Size), length.is_some()))
+}
+
+/// The length that was announced. Some say it twice; if it is the same, only one will be passed on.
+fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Fault> {
+    const BAD: Fault = Fault::bad("its content-length is no length");
+    let mut lengths = headers.get_all(CONTENT_LENGTH).iter().map(|length| {
+        // `parse` would take a sign.
+        let digits = length.to_str().ok().filter(|l| l.bytes().all(|b| b.is_ascii_digit()));
+        digits.and_then(|digits| digits.parse::<u64>().ok()).ok_or(BAD)
+    });
+    let Some(first) = lengths.next().transpose()? else { return Ok(None) };
+    for length in lengths {
+        if length? != first {
+            return Err(Fault::bad("it has two lengths"));
+        }
+    }
+    Ok(Some(first))
+}
+
+fn takes_trailers(headers: &HeaderMap) -> bool {
+    headers
+        .get_all(TE)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .any(|value| value.split(',').any(|coding| coding.trim().eq_ignore_ascii_case("trailers")))
+}
