@@ -234,26 +234,10 @@ impl ReplicaUrl {
     }
 }
 
-impl ReplicaUrl {
-    /// Appends it to a text; spans are written with it, so it takes no detour through a formatter.
-    pub(crate) fn write_to(&self, text: &mut String) {
-        text.push_str(if self.tls { "https://" } else { "http://" });
-        let is_ipv6 = self.host.contains(':');
-        text.push_str(if is_ipv6 { "[" } else { "" });
-        text.push_str(&self.host);
-        text.push_str(if is_ipv6 { "]:" } else { ":" });
-        let digits = [10_000, 1_000, 100, 10, 1].map(|place| self.port / place % 10);
-        let leading = digits.iter().take(4).take_while(|digit| **digit == 0).count();
-        let chars = digits.iter().skip(leading).filter_map(|d| char::from_digit((*d).into(), 10));
-        text.extend(chars);
-    }
-}
-
 impl std::fmt::Display for ReplicaUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut text = String::new();
-        self.write_to(&mut text);
-        f.write_str(&text)
+        let scheme = if self.tls { "https" } else { "http" };
+        write!(f, "{scheme}://{}", self.authority())
     }
 }
 

@@ -11,6 +11,7 @@ use crate::connect::Connector;
 use crate::journal::Journal;
 use crate::metrics::{ReplicaMetrics, UpstreamMetrics};
 use crate::pool::Pool;
+use crate::spans::prepared::PreparedUpstream;
 use curtail_policy::journal::Entry;
 use curtail_policy::{
     Call, Decided, Effect, Event, Reason, ReplicaId, Request, Upstream as Machine, UpstreamEvent,
@@ -28,6 +29,8 @@ pub(crate) struct Upstream {
     pub(crate) config: Arc<NamedUpstream>,
     pub(crate) replicas: Box<[Replica]>,
     pub(crate) metrics: UpstreamMetrics,
+    /// What spans say of it.
+    pub(crate) prepared: Arc<PreparedUpstream>,
     pub(crate) clock: Clock,
     root: Mutex<Root>,
 }
@@ -102,6 +105,7 @@ impl Upstream {
         Ok(Self {
             replicas,
             metrics: UpstreamMetrics::default(),
+            prepared: Arc::new(PreparedUpstream::new(&config)),
             clock,
             root: Mutex::new(Root { machine, calls: 0, journal }),
             config,

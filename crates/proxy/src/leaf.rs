@@ -10,6 +10,7 @@ use crate::driver::Upstream;
 use crate::journal::Journal;
 use crate::metrics::{LeafMetrics, ReplicaMetrics};
 use crate::pool::Pool;
+use crate::spans::prepared::PreparedRoute;
 use crate::worker::Worker;
 use crate::{StartError, headers};
 use curtail_policy::journal::Entry;
@@ -35,6 +36,8 @@ pub(crate) struct Leaf {
     pub(crate) config: LeafListener,
     /// The one server behind it.
     pub(crate) server: Arc<Upstream>,
+    /// What spans say of the way to it.
+    pub(crate) prepared: Arc<PreparedRoute>,
     pub(crate) metrics: LeafMetrics,
     gate: Mutex<Gate>,
     clock: Clock,
@@ -110,6 +113,7 @@ impl Leaf {
                 twins: HashMap::new(),
                 journal,
             }),
+            prepared: Arc::new(PreparedRoute::new("/", Arc::clone(&server.prepared))),
             server: Arc::new(server),
             metrics: LeafMetrics::default(),
             peers: Mutex::default(),

@@ -110,18 +110,18 @@ fn destination(
     let class = parts.headers.get(headers::CLASS).and_then(|class| class.to_str().ok());
     let class = class.and_then(Class::from_name).unwrap_or_default();
     let (route, upstream, idempotent) = match &client.leaf {
-        Some(leaf) => ("/".into(), Arc::clone(&leaf.server), false),
+        Some(leaf) => (&leaf.prepared, &leaf.server, false),
         None => {
             // What roots and leaves say to each other is nobody else's business.
             if parts.uri.path().starts_with(LEAF_PATHS) {
                 return None;
             }
             let route = site.routes.find(trail.asked.host(), parts.uri.path())?;
-            (Arc::clone(&route.path_prefix), Arc::clone(&route.upstream), route.idempotent)
+            (&route.prepared, &route.upstream, route.idempotent)
         }
     };
-    trail.destination = Some(Destination { route, upstream: Arc::clone(&upstream.config), class });
-    Some((upstream, idempotent))
+    trail.destination = Some(Destination { route: Arc::clone(route), class });
+    Some((Arc::clone(upstream), idempotent))
 }
 
 /// The request as the attempts repeat it.

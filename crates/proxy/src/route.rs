@@ -2,6 +2,7 @@
 
 use crate::config::RouteConfig;
 use crate::driver::Upstream;
+use crate::spans::prepared::PreparedRoute;
 use std::sync::Arc;
 
 /// All routes, the most specific first: those that name a host before those that do not, then by the
@@ -15,9 +16,11 @@ pub(crate) struct Routes {
 #[derive(Clone, Debug)]
 pub(crate) struct Route {
     pub(crate) host: Option<String>,
-    pub(crate) path_prefix: Arc<str>,
+    pub(crate) path_prefix: String,
     pub(crate) idempotent: bool,
     pub(crate) upstream: Arc<Upstream>,
+    /// What spans say of it.
+    pub(crate) prepared: Arc<PreparedRoute>,
 }
 
 impl Routes {
@@ -37,7 +40,7 @@ impl Routes {
         // `OPTIONS *` asks about the server as a whole (RFC 9110, section 9.3.7).
         let path = if path == "*" { "/" } else { path };
         self.routes.iter().find(|route| {
-            path.starts_with(&*route.path_prefix)
+            path.starts_with(&route.path_prefix)
                 && route
                     .host
                     .as_deref()
@@ -48,11 +51,13 @@ impl Routes {
 
 impl Route {
     pub(crate) fn new(config: &RouteConfig, upstream: Arc<Upstream>) -> Self {
+        let prepared = PreparedRoute::new(&config.path_prefix, Arc::clone(&upstream.prepared));
         Self {
             host: config.host.clone(),
-            path_prefix: config.path_prefix.as_str().into(),
+            path_prefix: config.path_prefix.clone(),
             idempotent: config.idempotent,
             upstream,
+            prepared: Arc::new(prepared),
         }
     }
 }

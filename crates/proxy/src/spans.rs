@@ -11,6 +11,7 @@ mod attributes;
 mod encode;
 mod envelope;
 pub(crate) mod export;
+pub(crate) mod prepared;
 mod protobuf;
 mod receiver;
 

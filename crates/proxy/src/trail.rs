@@ -8,7 +8,7 @@
 //! **Hurts when** nobody wants spans: then the driver keeps none (see [`TraceContext`] for what is
 //! passed on all the same).
 
-use crate::config::NamedUpstream;
+use crate::spans::prepared::PreparedRoute;
 use crate::trace_context::{SpanId, TraceContext};
 use curtail_policy::{AttemptId, Choice, Class, Failure, Reason, ReplicaId, TieRole};
 use curtail_units::{Duration, Instant};
@@ -59,10 +59,8 @@ pub(crate) struct Asked {
 /// What the route says of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Destination {
-    /// What the paths of the route begin with.
-    pub(crate) route: Arc<str>,
-    /// The upstream.
-    pub(crate) upstream: Arc<NamedUpstream>,
+    /// The route, its upstream, and the replicas of that.
+    pub(crate) route: Arc<PreparedRoute>,
     /// The request's class.
     pub(crate) class: Class,
 }

@@ -1,9 +1,15 @@
 //! Attributes of spans, events and resources: OTLP's `KeyValue`. Their names are ASCII.
+//!
+//! There are some twenty for each request, so they cost what the compiler leaves of them: the length of a
+//! name is part of its type, and a short attribute is put together on the stack and appended at once.
 
-use super::protobuf::{length_field, length_tag, varint, varint_len};
+use super::protobuf::{bytes_field, length_field, length_tag, padded_varint, varint_len};
 
 /// A text longer than this is cut, in bytes: a path may be as long as all header fields together.
 pub(super) const TEXT_MAX: usize = 2_048;
+
+/// The field of `Span` that holds attributes.
+pub(super) const SPAN_ATTRIBUTES: u32 = 9;
 
 /// Fields of `KeyValue` and `AnyValue`.
 const KEY: u32 = 1;
@@ -11,6 +17,13 @@ const VALUE: u32 = 2;
 const ANY_TEXT: u32 = 1;
 const ANY_BOOL_TAG: u8 = 2 << 3;
 const ANY_INT_TAG: u8 = 3 << 3;
+
+/// Up to this many bytes of name and text together, each length in an attribute takes one byte: the longest
+/// is that of the whole, six more.
+const SHORT_MAX: usize = 0x7f - 6;
+
+/// A short attribute, without the bytes of its text, is no longer than this.
+const HEAD_MAX: usize = 64;
 
 /// Where attributes are appended to.
 #[derive(Debug)]
@@ -25,45 +38,72 @@ impl<'a> Attributes<'a> {
         Self { out, field }
     }
 
+    /// Attributes that were written before, as the same field.
+    pub(super) fn prepared(&mut self, attributes: &[u8]) {
+        self.out.extend_from_slice(attributes);
+    }
+
     pub(super) fn text<const N: usize>(&mut self, key: &[u8; N], text: &str) {
-        let text = &text[..text.floor_char_boundary(TEXT_MAX)];
-        self.begin(key, 1 + varint_len(text.len()) + text.len());
-        length_field(self.out, ANY_TEXT, text.len());
+        if N + text.len() > SHORT_MAX {
+            return self.long_text(key, text);
+        }
+        self.short(key, length_tag(ANY_TEXT), [short_len(text.len())], text.len());
         self.out.extend_from_slice(text.as_bytes());
     }
 
     /// An integer; one that does not fit 63 bits becomes the largest that does.
     pub(super) fn int<const N: usize>(&mut self, key: &[u8; N], value: u64) {
-        let value = value.min(i64::MAX as u64);
-        let len = varint_len(usize::try_from(value).unwrap_or(usize::MAX));
-        self.begin(key, 1 + len);
-        self.out.push(ANY_INT_TAG);
-        varint(self.out, value);
+        // Of three lengths only: the bytes of each are computed without a loop.
+        match value {
+            0..0x4000 => self.short(key, ANY_INT_TAG, padded_varint::<2>(value), 0),
+            0x4000..0x8_0000_0000 => self.short(key, ANY_INT_TAG, padded_varint::<5>(value), 0),
+            _ => {
+                let value = value.min(i64::MAX as u64);
+                self.short(key, ANY_INT_TAG, padded_varint::<9>(value), 0);
+            }
+        }
     }
 
     pub(super) fn flag<const N: usize>(&mut self, key: &[u8; N], value: bool) {
-        self.begin(key, 2);
-        self.out.extend_from_slice(&[ANY_BOOL_TAG, u8::from(value)]);
+        self.short(key, ANY_BOOL_TAG, [u8::from(value)], 0);
     }
 
-    /// Everything up to the value, of which `len` bytes follow. The length of a name is part of its type: a
-    /// copy of a known length is a few moves, and there are some twenty for each request.
-    fn begin<const N: usize>(&mut self, key: &[u8; N], len: usize) {
-        // Nearly all attributes are short, and their lengths one byte each.
-        let short = |len: usize| u8::try_from(len).ok().filter(|len| *len < 0x80);
-        let total = (2 + key.len()).saturating_add(2 + len);
-        if let (Some(total), Some(key_len), Some(len)) =
-            (short(total), short(key.len()), short(len))
-        {
-            self.out.extend_from_slice(&[length_tag(self.field), total, length_tag(KEY), key_len]);
-            self.out.extend_from_slice(key);
-            self.out.extend_from_slice(&[length_tag(VALUE), len]);
-            return;
-        }
-        let key_len = 1 + varint_len(key.len()) + key.len();
-        length_field(self.out, self.field, key_len + 1 + varint_len(len) + len);
-        length_field(self.out, KEY, key.len());
-        self.out.extend_from_slice(key);
-        length_field(self.out, VALUE, len);
+    /// An attribute whose lengths take one byte each: everything but the text at its end, of which `text_len`
+    /// bytes follow. Its `AnyValue` begins with `any_tag` and `any`.
+    #[inline]
+    fn short<const N: usize, const M: usize>(
+        &mut self,
+        key: &[u8; N],
+        any_tag: u8,
+        any: [u8; M],
+        text_len: usize,
+    ) {
+        const { assert!(N + M + 7 <= HEAD_MAX, "this name of an attribute is too long") };
+        let any_len = 1 + M + text_len;
+        let len = short_len(2 + N + 2 + any_len);
+        let mut head = [0; HEAD_MAX];
+        head[..4].copy_from_slice(&[length_tag(self.field), len, length_tag(KEY), short_len(N)]);
+        head[4..][..N].copy_from_slice(key);
+        head[4 + N..][..3].copy_from_slice(&[length_tag(VALUE), short_len(any_len), any_tag]);
+        head[4 + N + 3..][..M].copy_from_slice(&any);
+        self.out.extend_from_slice(&head[..4 + N + 3 + M]);
     }
+
+    /// A text of any length.
+    #[cold]
+    fn long_text(&mut self, key: &[u8], text: &str) {
+        let text = &text[..text.floor_char_boundary(TEXT_MAX)];
+        let field_len = |len: usize| 1 + varint_len(len) + len;
+        let any_len = field_len(text.len());
+        length_field(self.out, self.field, field_len(key.len()) + field_len(any_len));
+        bytes_field(self.out, KEY, key);
+        length_field(self.out, VALUE, any_len);
+        bytes_field(self.out, ANY_TEXT, text.as_bytes());
+    }
+}
+
+/// A length that takes one byte.
+fn short_len(len: usize) -> u8 {
+    debug_assert!(len < 0x80, "{len} bytes");
+    len.to_le_bytes()[0]
 }

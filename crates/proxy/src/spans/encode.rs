@@ -6,7 +6,7 @@
 //! Curtail's own is named `curtail.…`: [`Reason`] and [`Choice`] with the numbers that were compared.
 //! An attempt that was cancelled is no error, unless it was cancelled for its age.
 
-use super::attributes::Attributes;
+use super::attributes::{Attributes, SPAN_ATTRIBUTES};
 use super::protobuf::{bytes_field, fixed32_field, fixed64_field, message_field, varint_field};
 use crate::clock::Clock;
 use crate::trace_context::SpanId;
@@ -27,7 +27,6 @@ const NAME: u32 = 5;
 const KIND: u32 = 6;
 const START_UNIX_NS: u32 = 7;
 const END_UNIX_NS: u32 = 8;
-const ATTRIBUTES: u32 = 9;
 const EVENTS: u32 = 11;
 const STATUS: u32 = 15;
 const FLAGS: u32 = 16;
@@ -93,7 +92,7 @@ impl Encoder<'_> {
             scratch.push_str(known_method(&trail.asked.method).unwrap_or("HTTP"));
             if let Some(destination) = &trail.destination {
                 scratch.push(' ');
-                scratch.push_str(&destination.route);
+                scratch.push_str(&destination.route.path_prefix);
             }
             let head = Head {
                 span_id: trail.context.span_id,
@@ -105,7 +104,7 @@ impl Encoder<'_> {
                 to: end.at,
             };
             write_head(out, trail, &head, clock);
-            let mut attributes = Attributes::new(out, ATTRIBUTES);
+            let mut attributes = Attributes::new(out, SPAN_ATTRIBUTES);
             describe_request(&mut attributes, trail);
             if let Some(destination) = &trail.destination {
                 describe_destination(&mut attributes, destination);
@@ -135,7 +134,7 @@ impl Encoder<'_> {
                 to: over_at(attempt).unwrap_or(latest),
             };
             write_head(out, trail, &head, clock);
-            let mut attributes = Attributes::new(out, ATTRIBUTES);
+            let mut attributes = Attributes::new(out, SPAN_ATTRIBUTES);
             describe_method(&mut attributes, &trail.asked.method);
             if let Some(destination) = &trail.destination {
                 describe_replica(&mut attributes, scratch, trail, destination, attempt);
@@ -213,8 +212,7 @@ fn describe_method(attributes: &mut Attributes<'_>, method: &Method) {
 }
 
 fn describe_destination(attributes: &mut Attributes<'_>, destination: &Destination) {
-    attributes.text(b"http.route", &destination.route);
-    attributes.text(b"curtail.upstream", &destination.upstream.name);
+    attributes.prepared(&destination.route.attributes);
     attributes.text(b"curtail.class", destination.class.name());
 }
 
@@ -248,12 +246,10 @@ fn describe_replica(
     destination: &Destination,
     attempt: &AttemptTrail,
 ) {
-    attributes.text(b"curtail.upstream", &destination.upstream.name);
-    let Some(replica) = destination.upstream.replicas.get(attempt.replica.index()) else { return };
-    attributes.text(b"server.address", &replica.host);
-    attributes.int(b"server.port", replica.port.into());
+    let Some(replica) = destination.route.replica(attempt.replica) else { return };
+    attributes.prepared(&replica.attributes);
     scratch.clear();
-    replica.write_to(scratch);
+    scratch.push_str(&replica.url);
     scratch.push_str(trail.asked.path.path());
     attributes.text(b"url.full", scratch);
 }

@@ -1,8 +1,8 @@
 //! Protobuf fields, appended to a buffer in one pass.
 //!
-//! Only what OTLP needs, and the little reading that its answers need. A length that is known only afterwards takes [`LENGTH_BYTES`] bytes, the
-//! unused high ones padded with continuation bits: protobuf's encoding of integers allows leading zeros.
-//! (Protocol Buffers documentation, "Encoding", sections "Base 128 Varints" and "Submessages".)
+//! Only what OTLP needs, and the little reading that its answers need. A length that is known only
+//! afterwards takes [`LENGTH_BYTES`] bytes, see [`padded_varint`].
+//! **Source**: Protocol Buffers documentation, "Encoding", sections "Base 128 Varints" and "Submessages".
 
 /// Bytes reserved for the length of a message: enough for 2 MiB - 1, and spans are bounded far below.
 const LENGTH_BYTES: usize = 3;
@@ -27,6 +27,16 @@ pub(super) fn varint(out: &mut Vec<u8>, mut value: u64) {
         value >>= 7;
     }
     out.push(value.to_le_bytes()[0]);
+}
+
+/// An integer in so many bytes, the unused high ones padded with continuation bits: protobuf's encoding of
+/// integers allows leading zeros.
+pub(super) fn padded_varint<const BYTES: usize>(value: u64) -> [u8; BYTES] {
+    debug_assert!(value < 1 << (7 * BYTES), "{value} does not fit {BYTES} bytes");
+    std::array::from_fn(|place| {
+        let more = if place + 1 < BYTES { 0x80 } else { 0 };
+        (value >> (7 * place)).to_le_bytes()[0] & 0x7f | more
+    })
 }
 
 /// The bytes that [`varint`] takes for a length.
@@ -73,11 +83,7 @@ pub(super) fn message_field(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&m
     out.extend_from_slice(&[0; LENGTH_BYTES]);
     write(out);
     let len = out.len() - length_at - LENGTH_BYTES;
-    debug_assert!(len < 1 << (7 * LENGTH_BYTES), "a message of {len} bytes");
-    for (place, byte) in out[length_at..][..LENGTH_BYTES].iter_mut().enumerate() {
-        let more = if place + 1 < LENGTH_BYTES { 0x80 } else { 0 };
-        *byte = (len >> (7 * place)).to_le_bytes()[0] & 0x7f | more;
-    }
+    out[length_at..][..LENGTH_BYTES].copy_from_slice(&padded_varint::<LENGTH_BYTES>(len as u64));
 }
 
 /// The fields of a message, in the order in which they stand; ends where the bytes make no sense.

@@ -1,5 +1,6 @@
 //! Trails as tests make them.
 
+use super::prepared::{PreparedRoute, PreparedUpstream};
 use crate::config::{ConnectConfig, NamedUpstream, ReplicaUrl};
 use crate::trace_context::TraceContext;
 use crate::trail::{AttemptEnd, AttemptTrail, Destination, RequestEnd, Trail};
@@ -26,16 +27,14 @@ pub(crate) fn trail(request: Request<()>) -> Trail {
     let (parts, ()) = request.into_parts();
     let mut trail = Trail::new(CONTEXT, ms(10), &parts, false);
     let replica = |url: &str| ReplicaUrl::parse(url).expect("an address");
-    trail.destination = Some(Destination {
-        route: "/api".into(),
-        upstream: Arc::new(NamedUpstream {
-            name: "accounts".to_owned(),
-            replicas: vec![replica("http://10.0.0.7:8080"), replica("https://[::1]")],
-            connect: ConnectConfig::default(),
-            policy: UpstreamConfig::default(),
-        }),
-        class: Class::Interactive,
+    let upstream = PreparedUpstream::new(&NamedUpstream {
+        name: "accounts".to_owned(),
+        replicas: vec![replica("http://10.0.0.7:8080"), replica("https://[::1]")],
+        connect: ConnectConfig::default(),
+        policy: UpstreamConfig::default(),
     });
+    let route = Arc::new(PreparedRoute::new("/api", Arc::new(upstream)));
+    trail.destination = Some(Destination { route, class: Class::Interactive });
     trail
 }
 

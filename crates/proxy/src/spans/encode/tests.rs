@@ -253,6 +253,22 @@ fn long_texts_are_cut_between_characters_and_queries_never_shown() {
     assert!(!format!("{spans:?}").contains("secret"));
 }
 
+/// Where the lengths within an attribute take one byte or two, and where a text is cut.
+#[test]
+fn texts_of_any_length_come_out_as_they_went_in() {
+    for len in (1..300).chain([TEXT_MAX - 1, TEXT_MAX, TEXT_MAX + 1, 0x4000]) {
+        let path = format!("/{}", "a".repeat(len - 1));
+        let mut trail = trail(get(&path));
+        trail.sent(attempt(1, 0, ms(11), Reason::First));
+        trail.end = end(200, None);
+        let spans = encode(&trail);
+        assert_eq!(spans[0].text("url.path"), Some(&path[..len.min(TEXT_MAX)]), "{len} bytes");
+        let full = format!("http://10.0.0.7:8080{path}");
+        let shown = &full[..full.len().min(TEXT_MAX)];
+        assert_eq!(spans[1].text("url.full"), Some(shown), "{len} bytes");
+    }
+}
+
 #[test]
 fn an_attempt_that_goes_on_ends_with_its_request_and_none_ends_before_it_began() {
     let clock = Clock::start();
