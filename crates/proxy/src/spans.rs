@@ -17,6 +17,7 @@ mod receiver;
 
 use crate::clock::Clock;
 use crate::trail::Trail;
+use bytes::Bytes;
 use encode::Encoder;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -161,12 +162,12 @@ impl SpanSink {
     /// Takes chunks that wait, the oldest first, of about `bytes` together; they must be settled.
     fn take(&self, bytes: usize) -> Option<Batch> {
         let mut waiting = lock(&self.waiting);
-        let mut batch = Batch { chunks: vec![waiting.chunks.pop_front()?] };
-        while let Some(next) = waiting.chunks.front() {
-            if batch.bytes() + next.bytes.len() > bytes {
-                break;
-            }
-            batch.chunks.extend(waiting.chunks.pop_front());
+        let mut batch = Batch::default();
+        batch.push(waiting.chunks.pop_front()?);
+        while let Some(next) =
+            waiting.chunks.pop_front_if(|next| batch.bytes + next.bytes.len() <= bytes)
+        {
+            batch.push(next);
         }
         Some(batch)
     }
@@ -174,17 +175,17 @@ impl SpanSink {
     /// The chunks of a batch are sent or given up: there is room for others.
     fn settle(&self, batch: &Batch, settled: Settled) {
         let mut waiting = lock(&self.waiting);
-        waiting.bytes -= batch.bytes();
-        waiting.spans -= batch.spans();
+        waiting.bytes -= batch.bytes;
+        waiting.spans -= batch.spans;
         drop(waiting);
         match settled {
             Settled::Sent { rejected } => {
-                let rejected = rejected.min(batch.spans());
+                let rejected = rejected.min(batch.spans);
                 self.counters.rejected.fetch_add(rejected, Relaxed);
-                self.counters.sent.fetch_add(batch.spans() - rejected, Relaxed);
+                self.counters.sent.fetch_add(batch.spans - rejected, Relaxed);
             }
             Settled::GivenUp => {
-                self.counters.undelivered.fetch_add(batch.spans(), Relaxed);
+                self.counters.undelivered.fetch_add(batch.spans, Relaxed);
             }
         }
     }
@@ -208,18 +209,19 @@ enum Settled {
 }
 
 /// Chunks that are sent together.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Batch {
-    chunks: Vec<Chunk>,
+    /// As they are sent, however often: never copied.
+    chunks: Vec<Bytes>,
+    bytes: usize,
+    spans: u64,
 }
 
 impl Batch {
-    fn bytes(&self) -> usize {
-        self.chunks.iter().map(|chunk| chunk.bytes.len()).sum()
-    }
-
-    fn spans(&self) -> u64 {
-        self.chunks.iter().map(|chunk| chunk.spans).sum()
+    fn push(&mut self, chunk: Chunk) {
+        self.bytes += chunk.bytes.len();
+        self.spans += chunk.spans;
+        self.chunks.push(chunk.bytes.into());
     }
 }
 

@@ -1,4 +1,7 @@
 //! What goes around spans on the wire: who sends them, and the frame of the transport.
+//!
+//! Spans are copied no more once they are written: a request for export is what goes before them, and then
+//! the buffers themselves.
 
 use super::Batch;
 use super::attributes::Attributes;
@@ -6,6 +9,11 @@ use super::protobuf::{bytes_field, length_field, message_field};
 use crate::config::{SpansConfig, SpansProtocol};
 use crate::trace_context::entropy_rng;
 use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 /// `ExportTraceServiceRequest.resource_spans`.
 const RESOURCE_SPANS: u32 = 1;
@@ -53,8 +61,8 @@ impl Envelope {
     }
 
     /// The body that carries a batch.
-    pub(super) fn wrap(&self, batch: &Batch) -> Bytes {
-        let scope_spans_len = self.scope.len() + batch.bytes();
+    pub(super) fn wrap(&self, batch: &Batch) -> Parts {
+        let scope_spans_len = self.scope.len() + batch.bytes;
         let mut scope_spans_head = Vec::new();
         length_field(&mut scope_spans_head, SCOPE_SPANS, scope_spans_len);
         let resource_spans_len = self.resource.len() + scope_spans_head.len() + scope_spans_len;
@@ -62,19 +70,41 @@ impl Envelope {
         length_field(&mut head, RESOURCE_SPANS, resource_spans_len);
         let message_len = head.len() + resource_spans_len;
 
-        let mut body = Vec::with_capacity(GRPC_PREFIX_BYTES + message_len);
+        let mut before = Vec::new();
         if self.protocol == SpansProtocol::Grpc {
             let len = u32::try_from(message_len).expect("what is buffered fits four bytes");
-            body.push(0);
-            body.extend_from_slice(&len.to_be_bytes());
+            before.push(0);
+            before.extend_from_slice(&len.to_be_bytes());
         }
         for part in [&head, &self.resource, &scope_spans_head, &self.scope] {
-            body.extend_from_slice(part);
+            before.extend_from_slice(part);
         }
-        for chunk in &batch.chunks {
-            body.extend_from_slice(&chunk.bytes);
-        }
-        Bytes::from(body)
+        Parts(std::iter::once(before.into()).chain(batch.chunks.iter().cloned()).collect())
+    }
+}
+
+/// A body in parts that are sent one after the other, of a length that is known before; none is empty. A clone
+/// shares them.
+#[derive(Clone, Debug)]
+pub(super) struct Parts(VecDeque<Bytes>);
+
+impl Body for Parts {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.0.pop_front().map(|part| Ok(Frame::data(part))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.0.iter().map(|part| part.len() as u64).sum())
     }
 }
 

@@ -5,16 +5,15 @@
 //! **Limits**: [`ANSWER_BYTES_MAX`] of an answer are read. Of the ways in which a receiver may ask for
 //! patience, `Retry-After` in seconds is understood; a date in its place, and gRPC's `RetryInfo`, are not.
 
-use super::envelope;
+use super::envelope::{self, Parts};
 use super::protobuf::{Fields, Value};
 use crate::StartError;
 use crate::clock::Clock;
 use crate::config::{ConnectConfig, Protocol, SpansConfig, SpansProtocol};
 use crate::connect::{Connector, Offer};
-use bytes::Bytes;
 use curtail_units::Duration;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -49,8 +48,8 @@ pub(super) struct Receiver {
 
 #[derive(Debug)]
 enum Sender {
-    Http1(http1::SendRequest<Full<Bytes>>),
-    Http2(http2::SendRequest<Full<Bytes>>),
+    Http1(http1::SendRequest<Parts>),
+    Http2(http2::SendRequest<Parts>),
 }
 
 impl Receiver {
@@ -85,7 +84,7 @@ impl Receiver {
 
     /// Sends a batch. A connection that was open before may have been closed by the receiver just now:
     /// then a new one is tried at once.
-    pub(super) async fn send(&mut self, body: Bytes) -> Verdict {
+    pub(super) async fn send(&mut self, body: Parts) -> Verdict {
         if self.sender.as_ref().is_some_and(|sender| !sender.is_closed())
             && let Ok(verdict) = self.exchange(body.clone()).await
         {
@@ -102,7 +101,7 @@ impl Receiver {
         self.sender = None;
     }
 
-    async fn exchange_on_new(&mut self, body: Bytes) -> Result<Verdict, String> {
+    async fn exchange_on_new(&mut self, body: Parts) -> Result<Verdict, String> {
         self.sender = None;
         let connected =
             self.connector.connect(&self.clock, Offer::All).await.map_err(|e| e.to_string())?;
@@ -128,7 +127,7 @@ impl Receiver {
         self.exchange(body).await
     }
 
-    async fn exchange(&mut self, body: Bytes) -> Result<Verdict, String> {
+    async fn exchange(&mut self, body: Parts) -> Result<Verdict, String> {
         let request = self.request(body);
         let answered = match self.sender.as_mut().expect("the caller has connected") {
             Sender::Http1(sender) => match sender.ready().await {
@@ -144,8 +143,8 @@ impl Receiver {
         self.judge(response).await
     }
 
-    fn request(&self, body: Bytes) -> Request<Full<Bytes>> {
-        let mut request = Request::new(Full::new(body));
+    fn request(&self, body: Parts) -> Request<Parts> {
+        let mut request = Request::new(body);
         *request.method_mut() = http::Method::POST;
         *request.uri_mut() = self.uri.clone();
         let headers = request.headers_mut();

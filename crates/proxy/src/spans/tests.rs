@@ -11,7 +11,7 @@ fn take_all(sink: &SpanSink) -> Vec<decoded::Span> {
         sink.hand_over_all();
         let Some(batch) = sink.take(usize::MAX) else { return request.spans };
         for chunk in &batch.chunks {
-            decoded::scope_spans(&chunk.bytes, &mut request);
+            decoded::scope_spans(chunk, &mut request);
         }
         sink.settle(&batch, Settled::Sent { rejected: 0 });
     }
@@ -87,7 +87,7 @@ fn usual_bytes() -> usize {
     let sink = SpanSink::new();
     sink.record(&usual(), &Clock::start());
     sink.hand_over_all();
-    sink.take(0).expect("what was recorded").bytes()
+    sink.take(0).expect("what was recorded").bytes
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn chunks_are_taken_together_up_to_a_size_and_always_at_least_one() {
         sink.hand_over_all();
     }
     let bytes = usual_bytes();
-    let sizes: Vec<_> = [1, 2 * bytes].map(|most| sink.take(most).map(|b| b.bytes())).into();
+    let sizes: Vec<_> = [1, 2 * bytes].map(|most| sink.take(most).map(|b| b.bytes)).into();
     assert_eq!(sizes, [Some(bytes), Some(2 * bytes)]);
     assert!(sink.take(usize::MAX).is_none());
 }
@@ -113,7 +113,7 @@ fn what_is_abandoned_is_counted_wherever_it_was() {
     sink.hand_over_all();
     sink.record(&trail(get("/")), &clock);
     sink.abandon();
-    assert_eq!(on_its_way.spans(), 2);
+    assert_eq!(on_its_way.spans, 2);
     let counts = sink.counts();
     assert_eq!((counts.recorded, counts.undelivered, counts.sent), (5, 5, 0));
 }

@@ -198,30 +198,35 @@ async fn spans_that_the_receiver_would_not_have_are_counted_apart() {
 
 #[tokio::test]
 async fn a_full_buffer_is_sent_at_once_and_much_in_several_batches() {
-    let mut collector = Collector::new(SpansProtocol::Http, []);
-    let (sink, exporter) = export(&collector, STILL);
-    record(&sink, 1);
-    exporter.flush(soon()).await;
-    let one = collector.next().await.body.len();
-    let (sink, exporter) = export(&collector, STILL);
-    // Nobody asks for it to be sent but the buffer that is full.
-    record(&sink, 2 * CHUNK_BYTES / one);
-    let first = collector.next().await;
-    assert!(first.body.len() > CHUNK_BYTES);
+    for protocol in BOTH {
+        let mut collector = Collector::new(protocol, []);
+        let (sink, exporter) = export(&collector, STILL);
+        record(&sink, 1);
+        exporter.flush(soon()).await;
+        let one = collector.next().await.body.len();
+        let (sink, exporter) = export(&collector, STILL);
+        // Nobody asks for it to be sent but the buffer that is full.
+        record(&sink, 2 * CHUNK_BYTES / one);
+        let first = collector.next().await;
+        assert!(first.body.len() > CHUNK_BYTES);
 
-    let pace = Pace { batch_bytes: 2 * CHUNK_BYTES, ..STILL };
-    let (more, other) = export(&collector, pace);
-    record(&more, 12 * CHUNK_BYTES / one);
-    other.flush(soon()).await;
-    let batches = collector.rest();
-    assert!(batches.len() >= 5, "{} batches", batches.len());
-    let longest = batches.iter().map(|batch| batch.body.len()).max();
-    assert!(longest <= Some(2 * CHUNK_BYTES + 2 * one), "{longest:?} bytes");
-    let spans = |arrived: &Arrived| decoded::request(&arrived.body).spans.len() as u64;
-    exporter.flush(soon()).await;
-    let all: u64 = batches.iter().chain(&[first]).chain(&collector.rest()).map(spans).sum();
-    assert_eq!(all, sink.counts().recorded + more.counts().recorded);
-    assert_eq!(all, sink.counts().sent + more.counts().sent);
+        let pace = Pace { batch_bytes: 3 * CHUNK_BYTES, ..STILL };
+        let (more, other) = export(&collector, pace);
+        record(&more, 12 * CHUNK_BYTES / one);
+        other.flush(soon()).await;
+        let batches = collector.rest();
+        assert!(batches.len() >= 5, "{} batches", batches.len());
+        // Two full buffers at once, and not three.
+        let longest = batches.iter().map(|batch| batch.body.len()).max().expect("some");
+        assert!(longest > 2 * CHUNK_BYTES, "{longest} bytes");
+        assert!(longest <= 3 * CHUNK_BYTES + one, "{longest} bytes");
+        let spans =
+            |arrived: &Arrived| decoded::request(message(arrived, protocol)).spans.len() as u64;
+        exporter.flush(soon()).await;
+        let all: u64 = batches.iter().chain(&[first]).chain(&collector.rest()).map(spans).sum();
+        assert_eq!(all, sink.counts().recorded + more.counts().recorded);
+        assert_eq!(all, sink.counts().sent + more.counts().sent);
+    }
 }
 
 #[tokio::test]
