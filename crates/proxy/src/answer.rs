@@ -5,6 +5,7 @@
 //! is streamed; when it breaks off, so does the client's.
 
 use crate::driver::{Driver, Effects};
+use crate::head::AnswerHead;
 use crate::http1;
 use crate::leaf::Place;
 use crate::pool::{self, ReplicaBody};
@@ -13,7 +14,7 @@ use crate::trail::{AttemptEnd, Trail};
 use crate::tunnel::Tunnel;
 use bytes::{Bytes, BytesMut};
 use curtail_policy::{AttemptId, Event};
-use http::{HeaderMap, Response, response};
+use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use std::future::Future;
 use std::pin::Pin;
@@ -23,7 +24,7 @@ use std::task::{Context, Poll};
 /// An answer that the driver holds until the policies have decided.
 #[derive(Debug)]
 pub(crate) struct Held {
-    pub(crate) head: response::Parts,
+    pub(crate) head: AnswerHead,
     pub(crate) body: HeldBody,
 }
 
@@ -41,10 +42,10 @@ pub(crate) enum HeldBody {
 /// # Errors
 /// When it breaks off.
 pub(crate) async fn take_small(
-    response: Response<ReplicaBody>,
+    head: AnswerHead,
+    mut body: ReplicaBody,
     bytes_max: u64,
 ) -> Result<Held, pool::BrokenOff> {
-    let (head, mut body) = response.into_parts();
     let is_small = body.size_hint().exact().is_some_and(|bytes| bytes <= bytes_max);
     if !is_small || head.status == http::StatusCode::SWITCHING_PROTOCOLS {
         return Ok(Held { head, body: HeldBody::Open(body) });

@@ -3,60 +3,71 @@
 //! Over HTTP/1.1 both are written from where they lie ([`crate::http1`]); only HTTP/2 needs them as one.
 
 use crate::body::AttemptBody;
-use arrayvec::ArrayVec;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, header, request};
+use crate::head::{self, Fields, Known, RequestHead};
+use crate::trace_context::Traceparent;
+use http::{HeaderMap, Method, Request, Uri, Version};
 use std::sync::Arc;
-
-/// The fields of [`AttemptRequest::own`]: the span, the class, a tie, two for a change of protocol, the host.
-const OWN_MAX: usize = 6;
 
 /// What is sent to a replica.
 #[derive(Debug)]
 pub(crate) struct AttemptRequest {
-    pub(crate) head: Arc<request::Parts>,
-    /// They stand in place of those in the head that have the same name.
-    own: ArrayVec<(HeaderName, HeaderValue), OWN_MAX>,
+    pub(crate) head: Arc<RequestHead>,
     pub(crate) body: AttemptBody,
+    /// Nearly every attempt has its own.
+    traceparent: Option<Traceparent>,
+    /// Other fields of its own; few attempts have any.
+    others: Vec<(Known, Box<[u8]>)>,
+    /// A bit for each of its own fields. They stand in place of those in the head that have the same name.
+    own: u32,
 }
 
 impl AttemptRequest {
-    pub(crate) fn new(head: Arc<request::Parts>, body: AttemptBody) -> Self {
-        Self { head, own: ArrayVec::new(), body }
+    pub(crate) const fn new(head: Arc<RequestHead>, body: AttemptBody) -> Self {
+        Self { head, body, traceparent: None, others: Vec::new(), own: 0 }
     }
 
     /// A message of our own to a leaf.
     pub(crate) fn get(uri: Uri, authority: &str) -> Self {
-        let mut request = Request::new(());
-        *request.uri_mut() = uri;
-        if let Ok(host) = HeaderValue::from_str(authority) {
-            request.headers_mut().insert(header::HOST, host);
-        }
-        Self::new(Arc::new(request.into_parts().0), AttemptBody::Empty)
+        let mut fields = Fields::default();
+        fields.push(Known::Host, authority.as_bytes());
+        let head = RequestHead { method: Method::GET, uri, version: Version::HTTP_11, fields };
+        Self::new(Arc::new(head), AttemptBody::Empty)
+    }
+
+    /// Says which span the attempt is.
+    pub(crate) fn set_traceparent(&mut self, traceparent: Traceparent) {
+        self.traceparent = Some(traceparent);
+        self.own |= Known::Traceparent.bit();
     }
 
     /// Adds a field, or puts it in place of those with the same name.
-    pub(crate) fn insert(&mut self, name: HeaderName, value: HeaderValue) {
-        self.own.retain(|(own, _)| *own != name);
-        self.own.push((name, value));
+    pub(crate) fn set(&mut self, known: Known, value: &[u8]) {
+        self.others.retain(|(own, _)| *own != known);
+        self.others.push((known, value.into()));
+        self.own |= known.bit();
     }
 
-    pub(crate) fn has(&self, name: &HeaderName) -> bool {
-        self.own.iter().any(|(own, _)| own == name) || self.head.headers.contains_key(name)
+    pub(crate) fn has(&self, known: Known) -> bool {
+        self.own & known.bit() != 0 || self.head.fields.has(known)
     }
 
-    /// All fields as they are sent.
-    pub(crate) fn fields(&self) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
-        let is_shared = |name: &HeaderName| !self.own.iter().any(|(own, _)| own == name);
-        let shared = self.head.headers.iter().filter(move |(name, _)| is_shared(name));
-        shared.chain(self.own.iter().map(|(name, value)| (name, value)))
+    /// All fields as they are sent: which it is, its name, its value.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (Known, &[u8], &[u8])> {
+        let is_shared = |(known, ..): &(Known, &[u8], &[u8])| self.own & known.bit() == 0;
+        let shared = self.head.fields.iter().filter(is_shared);
+        let traceparent = self.traceparent.iter().map(|traceparent| {
+            (Known::Traceparent, Known::Traceparent.name().as_bytes(), &traceparent[..])
+        });
+        let others = self.others.iter();
+        let others = others.map(|(known, value)| (*known, known.name().as_bytes(), &**value));
+        shared.chain(traceparent).chain(others)
     }
 
     /// All in one.
     pub(crate) fn into_request(self) -> Request<AttemptBody> {
-        let mut headers = HeaderMap::with_capacity(self.head.headers.len() + OWN_MAX);
-        headers.extend(self.head.headers.clone());
-        for (name, value) in self.own {
-            headers.insert(name, value);
+        let mut headers = HeaderMap::with_capacity(self.head.fields.len() + 1 + self.others.len());
+        for (_, name, value) in self.fields() {
+            head::add_to_map(&mut headers, name, value);
         }
         let mut request = Request::new(self.body);
         *request.method_mut() = self.head.method.clone();
@@ -72,21 +83,47 @@ mod tests {
 
     #[test]
     fn own_fields_stand_in_place_of_shared_ones_and_of_each_other() {
-        let mut shared = Request::new(());
-        for (name, value) in [("a", "1"), ("b", "2"), ("a", "3"), ("c", "4")] {
-            shared.headers_mut().append(name, HeaderValue::from_static(value));
+        let mut shared = Fields::default();
+        for (known, value) in [
+            (Known::CurtailClass, "1"),
+            (Known::Host, "2"),
+            (Known::CurtailClass, "3"),
+            (Known::Traceparent, "4"),
+            (Known::Te, "5"),
+        ] {
+            shared.push(known, value.as_bytes());
         }
-        let want = [("a", &b"7"[..]), ("b", b"2"), ("c", b"4"), ("d", b"6")];
-        let mut request = AttemptRequest::new(Arc::new(shared.into_parts().0), AttemptBody::Empty);
-        for (name, value) in [("a", "5"), ("d", "6"), ("a", "7")] {
-            request.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        let head = RequestHead {
+            method: Method::GET,
+            uri: Uri::from_static("/"),
+            version: Version::HTTP_11,
+            fields: shared,
+        };
+        let traceparent = [b'0'; 55];
+        let want = [
+            ("curtail-class", &b"8"[..]),
+            ("curtail-tie", b"7"),
+            ("host", b"2"),
+            ("te", b"5"),
+            ("traceparent", &traceparent),
+        ];
+        let mut request = AttemptRequest::new(Arc::new(head), AttemptBody::Empty);
+        request.set_traceparent(traceparent);
+        let own =
+            [(Known::CurtailClass, b"6"), (Known::CurtailTie, b"7"), (Known::CurtailClass, b"8")];
+        for (known, value) in own {
+            request.set(known, value);
         }
-        let mut fields: Vec<_> =
-            request.fields().map(|(n, v)| (n.as_str(), v.as_bytes())).collect();
+        let mut fields: Vec<_> = request
+            .fields()
+            .map(|(_, name, value)| (std::str::from_utf8(name).expect("a name"), value))
+            .collect();
         fields.sort_unstable();
         assert_eq!(fields, want);
-        assert!(["a", "c", "d"].iter().all(|name| request.has(&HeaderName::from_static(name))));
-        assert!(!request.has(&HeaderName::from_static("e")));
+        assert!(
+            [Known::CurtailClass, Known::Te, Known::CurtailTie].into_iter().all(|k| request.has(k))
+        );
+        assert!(!request.has(Known::Upgrade));
         let as_one = request.into_request();
         let mut fields: Vec<_> =
             as_one.headers().iter().map(|(n, v)| (n.as_str(), v.as_bytes())).collect();

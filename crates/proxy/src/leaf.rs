@@ -19,7 +19,6 @@ use curtail_policy::{
     UpstreamConfig,
 };
 use curtail_units::Rng;
-use http::HeaderValue;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
@@ -127,7 +126,7 @@ impl Leaf {
         self: &Arc<Self>,
         worker: &Arc<Worker>,
         class: Class,
-        tie: Option<&HeaderValue>,
+        tie: Option<&str>,
     ) -> Admission {
         let tie = tie.and_then(headers::read_tie);
         let (sender, receiver) = oneshot::channel();

@@ -19,6 +19,7 @@ mod connect;
 mod counted;
 mod drain;
 mod driver;
+mod head;
 mod headers;
 mod http1;
 mod http2;

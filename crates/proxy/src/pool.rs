@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::config::{ConnectConfig, Protocol};
 use crate::connect::{ConnectError, Connected, Connector, Offer};
 use crate::counted::{CountedConnection, OpenCount};
+use crate::head::{AnswerHead, Known};
 use crate::http1::{self, Http1};
 use crate::http2::{self, Http2Connections, LentHttp2, Making, NotMade, Spoken, StreamCount, Turn};
 use crate::metrics::ReplicaMetrics;
@@ -18,7 +19,7 @@ use crate::trail::ConnectPhases;
 use bytes::Bytes;
 use curtail_policy::Failure;
 use curtail_units::Instant;
-use http::{HeaderValue, Response, StatusCode, header};
+use http::StatusCode;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
@@ -87,7 +88,8 @@ pub(crate) struct Pool {
 /// An answer, and how its connection came about.
 #[derive(Debug)]
 pub(crate) struct Exchanged {
-    pub(crate) response: Response<ReplicaBody>,
+    pub(crate) head: AnswerHead,
+    pub(crate) body: ReplicaBody,
     /// How long making the connection took; [`None`] when there was one.
     pub(crate) phases: Option<ConnectPhases>,
 }
@@ -127,15 +129,12 @@ impl Pool {
         clock: &Clock,
         fresh: bool,
     ) -> Result<Exchanged, ExchangeError> {
-        if !request.has(&header::HOST) {
+        if !request.has(Known::Host) {
             // A client of HTTP/1.0 need not say whom it asks; we must.
-            let authority = self.connector.replica().authority();
-            if let Ok(host) = HeaderValue::try_from(authority) {
-                request.insert(header::HOST, host);
-            }
+            request.set(Known::Host, self.connector.replica().authority().as_bytes());
         }
         // HTTP/2 knows no change of protocol; where it must be spoken, none is asked for.
-        if request.has(&header::UPGRADE) && self.config.protocol != Protocol::Http2 {
+        if request.has(Known::Upgrade) && self.config.protocol != Protocol::Http2 {
             return Box::pin(self.exchange_upgrade(request, clock)).await;
         }
         if let Some(lent) = self.http2.shared() {
@@ -165,7 +164,7 @@ impl Pool {
     ) -> Result<Exchanged, ExchangeError> {
         let repeatable = request.head.method.is_safe();
         let answered = connection.send(request).await;
-        let response = answered.map_err(|error| {
+        let head = answered.map_err(|error| {
             let unwritten = matches!(error, http1::Error::Unwritten(_));
             // An idle connection that the replica closes just when we write: it has not looked at a
             // request, so one that may be repeated anyway goes out again.
@@ -173,12 +172,11 @@ impl Pool {
             let stale = stale && connection.is_reused && repeatable;
             if unwritten || stale { self.not_sent() } else { self.broken(error) }
         })?;
-        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        if head.status == StatusCode::SWITCHING_PROTOCOLS {
             return Err(ExchangeError::ChangedProtocol { replica: self.replica() });
         }
         let home = Home { pool: Arc::clone(self), clock: *clock };
-        let body = |()| ReplicaBody::lent(connection, home);
-        Ok(Exchanged { response: response.map(body), phases })
+        Ok(Exchanged { head, body: ReplicaBody::lent(connection, home), phases })
     }
 
     /// Asks for another protocol, on an HTTP/1.1 connection of its own that is then not ours any more.
@@ -201,7 +199,8 @@ impl Pool {
         let answered = sender.send_request(request.into_request()).await;
         let mut response = answered.map_err(|source| self.broken(source))?;
         let upgrade = hyper::upgrade::on(&mut response);
-        Ok(Exchanged { response: response.map(|body| ReplicaBody::Upgrade(body, upgrade)), phases })
+        let (head, body) = response.into_parts();
+        Ok(Exchanged { head: head.into(), body: ReplicaBody::Upgrade(body, upgrade), phases })
     }
 
     async fn exchange_http2(
@@ -222,11 +221,8 @@ impl Pool {
                 self.broken(source)
             }
         })?;
-        let stream = lent.stream;
-        Ok(Exchanged {
-            response: response.map(|incoming| ReplicaBody::Http2(incoming, stream)),
-            phases,
-        })
+        let (head, body) = response.into_parts();
+        Ok(Exchanged { head: head.into(), body: ReplicaBody::Http2(body, lent.stream), phases })
     }
 
     /// The least recently returned connections grow old; the newest is the likeliest to be alive.

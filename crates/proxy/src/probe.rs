@@ -2,6 +2,7 @@
 
 use crate::attempt::AttemptRequest;
 use crate::driver::{Effects, Upstream};
+use crate::head::Known;
 use crate::headers;
 use crate::worker::Worker;
 use curtail_policy::{BalanceConfig, Effect, PrequalConfig, ReplicaId, UpstreamEvent};
@@ -54,11 +55,11 @@ async fn probe(worker: &Worker, upstream: &Upstream, replica: ReplicaId) -> Upst
     let Ok(Ok(exchanged)) = tokio::time::timeout(timeout.into(), exchange).await else {
         return UpstreamEvent::ProbeTimedOut { replica };
     };
-    let load = exchanged.response.headers().get(headers::LOAD).and_then(headers::read_load);
+    let load = exchanged.head.fields.get_text(Known::CurtailLoad).and_then(headers::read_load);
     match load {
         Some(load) => UpstreamEvent::ProbeAnswered { replica, load },
         // Whatever else answers is no leaf; one that is in trouble may be one.
-        None if exchanged.response.status() != StatusCode::SERVICE_UNAVAILABLE => {
+        None if exchanged.head.status != StatusCode::SERVICE_UNAVAILABLE => {
             UpstreamEvent::ProbeUnknown { replica }
         }
         None => UpstreamEvent::ProbeTimedOut { replica },

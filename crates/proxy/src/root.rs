@@ -7,6 +7,7 @@ use crate::answer::{Answer, Held, take_small};
 use crate::attempt::AttemptRequest;
 use crate::body::{AttemptBody, ClientFault, Replay};
 use crate::driver::{Driver, Effects, Replica, Upstream};
+use crate::head::{Known, RequestHead};
 use crate::pool::ExchangeError;
 use crate::timers::Timer;
 use crate::trace_context::TraceContext;
@@ -17,7 +18,7 @@ use curtail_policy::{
     AttemptId, Class, Effect, Event, Failure, Outcome, Reason, ReplicaId, Request, Tie, Unanswered,
 };
 use curtail_units::Instant;
-use http::{Method, StatusCode, Uri, header, request};
+use http::StatusCode;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -29,13 +30,13 @@ const ATTEMPTS_USUAL: usize = 2;
 /// A request on its way to an upstream.
 pub(crate) struct Outgoing {
     /// The head as every attempt repeats it; fields that concern the client's connection are gone.
-    pub(crate) head: Arc<request::Parts>,
+    pub(crate) head: Arc<RequestHead>,
     /// The body, if there is one.
     pub(crate) body: Option<Arc<Replay>>,
     /// What the policies know of it.
     pub(crate) request: Request,
     /// The protocol that the client asks to change to.
-    pub(crate) upgrade: Option<http::HeaderValue>,
+    pub(crate) upgrade: Option<Box<[u8]>>,
     /// Whether the attempts get spans.
     pub(crate) is_traced: bool,
     /// An answer up to this size is taken whole before it is given.
@@ -314,9 +315,8 @@ impl Exchange {
         let mut request = self.outgoing.attempt(&self.trail.context, span_id, class);
         if let Some(tie) = tie {
             let twin = &upstream.replica(tie.twin).authority;
-            if let Some(value) = headers::write_tie(tie.id, tie.role, twin) {
-                request.insert(headers::TIE, value);
-            }
+            let tie = headers::write_tie(tie.id, tie.role, twin);
+            request.set(Known::CurtailTie, tie.as_bytes());
         }
         // What was refused before may have been a pool full of dead connections.
         let fresh = matches!(reason, Reason::Retry { failure: Failure::NotSent, .. });
@@ -331,7 +331,7 @@ impl Exchange {
         Box::pin(async move {
             match pool.exchange(request, &clock, fresh).await {
                 Ok(exchanged) => AttemptResult {
-                    answer: take_small(exchanged.response, small_bytes)
+                    answer: take_small(exchanged.head, exchanged.body, small_bytes)
                         .await
                         .map_err(|source| pool.broken(source)),
                     phases: exchanged.phases,
@@ -356,32 +356,17 @@ impl Outgoing {
         let mut request = AttemptRequest::new(Arc::clone(&self.head), body);
         // Without spans of our own, those behind us belong to whoever called us.
         if self.is_traced {
-            request.insert(trace_context::TRACEPARENT, context.child_header(span_id));
+            request.set_traceparent(context.child_header(span_id));
         }
         if class != Class::default() {
-            request.insert(headers::CLASS, http::HeaderValue::from_static(class.name()));
+            request.set(Known::CurtailClass, class.name().as_bytes());
         }
         if let Some(protocol) = &self.upgrade {
-            request.insert(header::CONNECTION, http::HeaderValue::from_static("upgrade"));
-            request.insert(header::UPGRADE, protocol.clone());
+            request.set(Known::Connection, b"upgrade");
+            request.set(Known::Upgrade, protocol);
         }
         request
     }
-}
-
-/// The head that attempts repeat: without what concerns the client's connection alone.
-pub(crate) fn outgoing_head(mut parts: request::Parts) -> request::Parts {
-    headers::ensure_host(&mut parts.headers, &parts.uri);
-    headers::remove_hop_by_hop(&mut parts.headers);
-    // The server that hyper is has answered it already, as soon as the body is read.
-    parts.headers.remove(header::EXPECT);
-    let path = parts.uri.path_and_query().cloned();
-    parts.uri = match path {
-        Some(path) => Uri::from(path),
-        None if parts.method == Method::OPTIONS => Uri::from_static("*"),
-        None => Uri::from_static("/"),
-    };
-    parts
 }
 
 /// The constant name of a failure: a metric label, a trace attribute, the `curtail-error` header.
@@ -396,15 +381,15 @@ pub(crate) const fn name(why: Unanswered) -> &'static str {
 impl Held {
     /// What the policies make of an answer.
     fn outcome(&self) -> Outcome {
-        if let Some(leaf) = self.head.headers.get(headers::LEAF) {
-            return if leaf == "twin-started" { Outcome::TwinStarted } else { Outcome::Refused };
+        if let Some(leaf) = self.head.fields.get(Known::CurtailLeaf) {
+            return if leaf == b"twin-started" { Outcome::TwinStarted } else { Outcome::Refused };
         }
         match self.head.status {
             StatusCode::BAD_GATEWAY
             | StatusCode::SERVICE_UNAVAILABLE
             | StatusCode::GATEWAY_TIMEOUT => Outcome::Bad,
             // gRPC says "unavailable" with status 200 and no body.
-            StatusCode::OK if self.head.headers.get("grpc-status").is_some_and(|s| s == "14") => {
+            StatusCode::OK if self.head.fields.get(Known::GrpcStatus) == Some(b"14") => {
                 Outcome::Bad
             }
             _ => Outcome::Good,

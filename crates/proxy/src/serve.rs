@@ -8,6 +8,7 @@ use crate::answer::AnswerBody;
 use crate::body::ClientBody;
 use crate::config::Limits;
 use crate::drain::Drain;
+use crate::head::{AnswerHead, RequestHead};
 use crate::http1::{self, Answers};
 use crate::listen::Handed;
 use crate::preface;
@@ -15,7 +16,7 @@ use crate::request::{Client, answer, own};
 use crate::stream::Stream;
 use crate::worker::{ConnectionCount, Worker};
 use bytes::BytesMut;
-use http::{HeaderValue, Request, Response};
+use http::{HeaderMap, Request, Response};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -50,7 +51,7 @@ pub(crate) async fn serve(worker: Arc<Worker>, handed: Handed) {
     let Handed { stream, peer, listener, permit } = handed;
     let _counted = (ConnectionCount::new(&worker, &listener.metrics), permit);
     let client = Arc::new(Client {
-        address: HeaderValue::from_str(&peer.ip().to_string()).expect("an address is plain text"),
+        address: peer.ip().to_string(),
         tls: listener.tls.is_some(),
         leaf: listener.leaf.clone(),
         metrics: Arc::clone(&listener.metrics),
@@ -124,9 +125,10 @@ impl Serving {
         let asked = Arc::clone(&has_asked);
         let service = service_fn(move |request: Request<Incoming>| {
             asked.store(true, Ordering::Relaxed);
-            let body = |body: Incoming| (!body.is_end_stream()).then_some(ClientBody::Http2(body));
-            let response = answer(Arc::clone(&worker), Arc::clone(&client), request.map(body));
-            async move { Ok::<Response<AnswerBody>, Infallible>(response.await) }
+            let (head, body) = request.into_parts();
+            let body = (!body.is_end_stream()).then_some(ClientBody::Http2(body));
+            let answer = answer(Arc::clone(&worker), Arc::clone(&client), head.into(), body);
+            async move { Ok::<Response<AnswerBody>, Infallible>(as_response(answer.await)) }
         });
         let headers_bytes = limits.headers.as_len();
         let connection = http2::Builder::new(TokioExecutor::new())
@@ -168,15 +170,24 @@ impl Answers for Serving {
 
     fn answer(
         &self,
-        request: Request<Option<http1::RequestBody>>,
-    ) -> impl Future<Output = Response<AnswerBody>> {
-        let request = request.map(|body| body.map(ClientBody::Http1));
-        answer(Arc::clone(&self.worker), Arc::clone(&self.client), request)
+        head: RequestHead,
+        body: Option<http1::RequestBody>,
+    ) -> impl Future<Output = (AnswerHead, AnswerBody)> {
+        let body = body.map(ClientBody::Http1);
+        answer(Arc::clone(&self.worker), Arc::clone(&self.client), head, body)
     }
 
-    fn refuse(&self, fault: http1::Fault) -> Response<AnswerBody> {
+    fn refuse(&self, fault: http1::Fault) -> (AnswerHead, AnswerBody) {
         tracing::debug!(error = fault.error, why = fault.why, "a client sent no request");
         self.client.metrics.malformed();
         own(fault.status, fault.error, fault.why)
     }
+}
+
+/// As HTTP/2 needs it.
+fn as_response((head, body): (AnswerHead, AnswerBody)) -> Response<AnswerBody> {
+    let mut response = Response::new(body);
+    *response.status_mut() = head.status;
+    *response.headers_mut() = HeaderMap::from(&head.fields);
+    response
 }

@@ -10,15 +10,9 @@
 //! **Hurts when** no spans are configured: a new trace that is marked as sampled makes the replicas
 //! record every request. So without spans the driver leaves both headers as they came.
 
+use crate::head::{Fields, Known};
 use curtail_units::Rng;
-use http::{HeaderMap, HeaderName, HeaderValue};
 use std::hash::{BuildHasher, RandomState};
-
-/// The header that names a request's trace and the span it comes from.
-pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-
-/// The header in which tracing systems keep notes of their own.
-pub(crate) const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// Names a trace; never all zero.
 pub(crate) type TraceId = [u8; 16];
@@ -50,20 +44,23 @@ pub(crate) struct TraceContext {
     pub(crate) random: bool,
 }
 
+/// A `traceparent` as we write it.
+pub(crate) type Traceparent = [u8; TRACEPARENT_LEN];
+
 /// What a valid `traceparent` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Traceparent {
+struct Parsed {
     trace_id: TraceId,
     parent: SpanId,
     flags: u8,
 }
 
 impl TraceContext {
-    /// The context of a request with these headers: the trace that they name, or a new one.
-    pub(crate) fn from_headers(headers: &HeaderMap, rng: &mut Rng) -> Self {
+    /// The context of a request with these fields: the trace that they name, or a new one.
+    pub(crate) fn from_fields(fields: &Fields, rng: &mut Rng) -> Self {
         let span_id = new_span_id(rng);
-        match sole_traceparent(headers) {
-            Some(Traceparent { trace_id, parent, flags }) => Self {
+        match sole_traceparent(fields) {
+            Some(Parsed { trace_id, parent, flags }) => Self {
                 trace_id,
                 span_id,
                 parent: Some(parent),
@@ -81,21 +78,21 @@ impl TraceContext {
     }
 
     /// Takes from the fields of a client what belongs to a trace that is not gone on with.
-    pub(crate) fn clean(&self, headers: &mut HeaderMap) {
+    pub(crate) fn clean(&self, fields: &mut Fields) {
         if self.parent.is_none() {
-            headers.remove(TRACESTATE);
+            fields.remove(Known::Tracestate.bit());
         }
     }
 
     /// The `traceparent` of an attempt whose span is `span_id`.
-    pub(crate) fn child_header(&self, span_id: SpanId) -> HeaderValue {
+    pub(crate) fn child_header(&self, span_id: SpanId) -> Traceparent {
         let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
         write_hex(&mut text[3..35], &self.trace_id);
         write_hex(&mut text[36..52], &span_id);
         let sampled = if self.sampled { FLAG_SAMPLED } else { 0 };
         let random = if self.random { FLAG_RANDOM } else { 0 };
         write_hex(&mut text[53..55], &[sampled | random]);
-        HeaderValue::from_bytes(&text).expect("hexadecimal digits and dashes are visible ASCII")
+        text
     }
 }
 
@@ -125,15 +122,15 @@ fn new_trace_id(rng: &mut Rng) -> TraceId {
 }
 
 /// The `traceparent`, when there is exactly one and it is valid.
-fn sole_traceparent(headers: &HeaderMap) -> Option<Traceparent> {
-    let mut values = headers.get_all(TRACEPARENT).iter();
+fn sole_traceparent(fields: &Fields) -> Option<Parsed> {
+    let mut values = fields.all(Known::Traceparent);
     match (values.next(), values.next()) {
-        (Some(only), None) => parse(only.as_bytes()),
+        (Some(only), None) => parse(only),
         (None | Some(_), _) => None,
     }
 }
 
-fn parse(text: &[u8]) -> Option<Traceparent> {
+fn parse(text: &[u8]) -> Option<Parsed> {
     let (known, beyond) = text.split_at_checked(TRACEPARENT_LEN)?;
     let [version] = read_hex::<1>(&known[..2])?;
     // Later versions may say more after another dash; version ff will never exist.
@@ -150,7 +147,7 @@ fn parse(text: &[u8]) -> Option<Traceparent> {
     let parent = read_hex::<8>(&known[36..52])?;
     let [flags] = read_hex::<1>(&known[53..55])?;
     let named = trace_id != [0; 16] && parent != [0; 8];
-    named.then_some(Traceparent { trace_id, parent, flags })
+    named.then_some(Parsed { trace_id, parent, flags })
 }
 
 /// The bytes that `2 * N` digits stand for; only small letters are digits.

@@ -4,16 +4,16 @@
 //! order in which they happen. Instants are those of the proxy's own clock.
 //! **Limits**: at most [`curtail_policy::ATTEMPTS_MAX`] attempts and [`HELD_MAX`] decisions against, so
 //! a trail is bounded. It costs one allocation for the attempts, and a second one only when a remedy was
-//! decided against; method, path and host are shared with the request, never copied.
+//! decided against; the head is shared with the request, never copied.
 //! **Hurts when** nobody wants spans: then the driver keeps none (see [`TraceContext`] for what is
 //! passed on all the same).
 
+use crate::head::RequestHead;
 use crate::spans::prepared::PreparedRoute;
 use crate::trace_context::{SpanId, TraceContext};
 use curtail_policy::{AttemptId, Choice, Class, Failure, Reason, ReplicaId, TieRole};
 use curtail_units::{Duration, Instant};
-use http::uri::{Authority, PathAndQuery};
-use http::{HeaderValue, Method, StatusCode, Version, header, request};
+use http::StatusCode;
 use std::sync::Arc;
 
 /// Decisions against a remedy that are kept of one request; further ones are counted in metrics only.
@@ -29,8 +29,10 @@ pub(crate) struct Trail {
     pub(crate) context: TraceContext,
     /// When its header had been read.
     pub(crate) started: Instant,
-    /// What was asked.
-    pub(crate) asked: Asked,
+    /// What was asked, as the attempts repeat it.
+    pub(crate) asked: Arc<RequestHead>,
+    /// Whether it came over TLS.
+    pub(crate) tls: bool,
     /// Where it was sent; absent: no route matched.
     pub(crate) destination: Option<Destination>,
     /// Its attempts, by [`AttemptId`].
@@ -39,21 +41,6 @@ pub(crate) struct Trail {
     pub(crate) held: Vec<(Instant, Reason)>,
     /// How it ended; absent while it goes on.
     pub(crate) end: Option<RequestEnd>,
-}
-
-/// What a client asked for.
-#[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    /// The method.
-    pub(crate) method: Method,
-    /// The path; the query is never shown, because it may hold secrets.
-    pub(crate) path: PathAndQuery,
-    /// The version of HTTP that the client spoke.
-    pub(crate) version: Version,
-    /// Whether it came over TLS.
-    pub(crate) tls: bool,
-    authority: Option<Authority>,
-    host: Option<HeaderValue>,
 }
 
 /// What the route says of a request.
@@ -132,13 +119,14 @@ impl Trail {
     pub(crate) fn new(
         context: TraceContext,
         started: Instant,
-        request: &request::Parts,
+        asked: Arc<RequestHead>,
         tls: bool,
     ) -> Self {
         Self {
             context,
             started,
-            asked: Asked::new(request, tls),
+            asked,
+            tls,
             destination: None,
             attempts: Vec::with_capacity(ATTEMPTS_USUAL),
             held: Vec::new(),
@@ -190,26 +178,6 @@ impl Trail {
     /// details and nothing else.
     pub(crate) fn attempt(&mut self, id: AttemptId) -> Option<&mut AttemptTrail> {
         self.attempts.get_mut(id.index())
-    }
-}
-
-impl Asked {
-    fn new(request: &request::Parts, tls: bool) -> Self {
-        let uri = &request.uri;
-        Self {
-            method: request.method.clone(),
-            path: uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")),
-            version: request.version,
-            tls,
-            authority: uri.authority().cloned(),
-            host: request.headers.get(header::HOST).cloned(),
-        }
-    }
-
-    /// The host and port that the client named, as it wrote them.
-    pub(crate) fn host(&self) -> Option<&str> {
-        let authority = self.authority.as_ref().map(Authority::as_str);
-        authority.or_else(|| self.host.as_ref()?.to_str().ok())
     }
 }
 

@@ -3,13 +3,13 @@
 //! A request stays on the worker that accepted its connection; what workers share is the machines' state,
 //! each under a short lock.
 
+use crate::head::Fields;
 use crate::metrics::ListenerMetrics;
 use crate::site::{Lasting, Site};
 use crate::timers::Timers;
 use crate::trace_context::{self, SpanId, TraceContext};
 use arc_swap::ArcSwap;
 use curtail_units::Rng;
-use http::HeaderMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -45,8 +45,8 @@ impl Worker {
         trace_context::new_span_id(&mut self.rng())
     }
 
-    pub(crate) fn trace_context(&self, headers: &HeaderMap) -> TraceContext {
-        TraceContext::from_headers(headers, &mut self.rng())
+    pub(crate) fn trace_context(&self, fields: &Fields) -> TraceContext {
+        TraceContext::from_fields(fields, &mut self.rng())
     }
 
     pub(crate) fn connections(&self) -> usize {

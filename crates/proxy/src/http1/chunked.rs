@@ -44,7 +44,7 @@ pub(super) fn end(buffer: &mut Vec<u8>, trailers: Option<&HeaderMap>) {
     buffer.extend_from_slice(b"0\r\n");
     for (name, value) in trailers.into_iter().flatten() {
         if !FOR_HEADS.contains(name) {
-            write_field(buffer, name.as_str(), value.as_bytes());
+            write_field(buffer, name.as_str().as_bytes(), value.as_bytes());
         }
     }
     buffer.extend_from_slice(b"\r\n");

@@ -17,11 +17,11 @@ use super::Error;
 use super::inbound::Inbound;
 use crate::attempt::AttemptRequest;
 use crate::counted::CountedConnection;
+use crate::head::AnswerHead;
 use crate::stream::Stream;
 use answer::HeadReader;
 use bytes::{Bytes, BytesMut};
 use curtail_units::Instant;
-use http::Response;
 use http_body::{Frame, SizeHint};
 use request::Sending;
 use std::future::Future;
@@ -81,7 +81,7 @@ impl Http1 {
     ///
     /// # Errors
     /// Whatever happens to the connection; [`Error::Unwritten`] when the replica cannot have seen anything.
-    pub(crate) async fn send(&mut self, request: AttemptRequest) -> Result<Response<()>, Error> {
+    pub(crate) async fn send(&mut self, request: AttemptRequest) -> Result<AnswerHead, Error> {
         let is_head = request.head.method == http::Method::HEAD;
         self.sending.begin(request);
         self.head = HeadReader::default();
@@ -94,7 +94,7 @@ impl Http1 {
         &mut self,
         cx: &mut Context<'_>,
         is_head: bool,
-    ) -> Poll<Result<Response<()>, Error>> {
+    ) -> Poll<Result<AnswerHead, Error>> {
         loop {
             self.drive_sending(cx)?;
             if self.sending.is_unwritten()
@@ -103,11 +103,11 @@ impl Http1 {
                 // Whatever the replica has said meanwhile, it is no answer to this.
                 return Poll::Ready(Err(Error::Unwritten(failure)));
             }
-            if let Some(response) = self.head.take(&mut self.inbound.read)? {
-                let (framing, is_kept) = answer::framing(&response, is_head)?;
+            if let Some((version, head)) = self.head.take(&mut self.inbound.read)? {
+                let (framing, is_kept) = answer::framing(version, &head, is_head)?;
                 self.inbound.begin_body(framing);
                 self.is_kept = is_kept;
-                return Poll::Ready(Ok(response));
+                return Poll::Ready(Ok(head));
             }
             let read = ready!(self.inbound.poll_read(cx));
             if !matches!(read, Ok(1..)) {

@@ -1,7 +1,7 @@
 //! Fields as they stand in heads and trailers: a line each, then an empty one.
 
 use super::Error;
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// The head of an answer with the interim ones before it, and the trailers of any message, may be so long
@@ -14,10 +14,16 @@ pub(super) const FIELDS_MAX: usize = 128;
 pub(super) const TOO_LONG: Error = Error::Malformed("its head is too long");
 
 /// Writes a field.
-pub(super) fn write_field(buffer: &mut Vec<u8>, name: &str, value: &[u8]) {
-    for part in [name.as_bytes(), b": ", value, b"\r\n"] {
+pub(super) fn write_field(buffer: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    buffer.reserve(name.len() + value.len() + 4);
+    for part in [name, b": ", value, b"\r\n"] {
         buffer.extend_from_slice(part);
     }
+}
+
+/// Writes how long a body is.
+pub(super) fn write_length(buffer: &mut Vec<u8>, bytes: u64) {
+    write_field(buffer, b"content-length", itoa::Buffer::new().format(bytes).as_bytes());
 }
 
 /// Where the empty line ends that ends a head; `searched` bytes are known not to have it.
@@ -28,30 +34,6 @@ pub(super) fn end_of_fields(read: &[u8], searched: usize) -> Option<usize> {
         let before = &read[..line];
         before.ends_with(b"\n\r\n") || before.ends_with(b"\n\n")
     })
-}
-
-/// Takes a head that ends there. It is short: a copy of it leaves what it was read into for the next one.
-pub(super) fn take_head(read: &mut BytesMut, end: usize) -> Bytes {
-    let head = Bytes::copy_from_slice(&read[..end]);
-    read.advance(end);
-    head
-}
-
-/// The fields of `head`, which share its memory, with room for so many more.
-pub(super) fn header_map(
-    head: &Bytes,
-    fields: &[httparse::Header<'_>],
-    room: usize,
-) -> Result<HeaderMap, Error> {
-    let mut headers = HeaderMap::with_capacity(fields.len() + room);
-    for field in fields {
-        let name = HeaderName::from_bytes(field.name.as_bytes())
-            .map_err(|_| Error::Malformed("a field has no valid name"))?;
-        let value = HeaderValue::from_maybe_shared(head.slice_ref(field.value))
-            .map_err(|_| Error::Malformed("a field has no valid value"))?;
-        headers.append(name, value);
-    }
-    Ok(headers)
 }
 
 /// What a parser's complaint says of a message.
@@ -85,7 +67,20 @@ pub(super) fn take_trailers(read: &mut BytesMut) -> Result<Option<HeaderMap>, Er
     let trailers = read.split_to(end).freeze();
     let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
     match httparse::parse_headers(&trailers, &mut fields).map_err(bad)? {
-        httparse::Status::Complete((_, fields)) => header_map(&trailers, fields, 0).map(Some),
+        httparse::Status::Complete((_, fields)) => header_map(&trailers, fields).map(Some),
         httparse::Status::Partial => Err(Error::Malformed("its trailers do not end")),
     }
+}
+
+/// Fields as a map; they share the memory of what they were read from.
+fn header_map(trailers: &Bytes, fields: &[httparse::Header<'_>]) -> Result<HeaderMap, Error> {
+    let mut headers = HeaderMap::with_capacity(fields.len());
+    for field in fields {
+        let name = HeaderName::from_bytes(field.name.as_bytes())
+            .map_err(|_| bad(httparse::Error::HeaderName))?;
+        let value = HeaderValue::from_maybe_shared(trailers.slice_ref(field.value))
+            .map_err(|_| bad(httparse::Error::HeaderValue))?;
+        headers.append(name, value);
+    }
+    Ok(headers)
 }

@@ -3,8 +3,6 @@
 use super::Error;
 use super::chunked::{Decoder, Piece, take_up_to};
 use bytes::BytesMut;
-use http::HeaderMap;
-use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
 use http_body::SizeHint;
 
 /// How a body is framed, and what of it is still to come.
@@ -63,35 +61,11 @@ impl Framing {
     }
 }
 
-/// Whether the body comes in chunks.
-pub(super) fn is_chunked(headers: &HeaderMap) -> Result<bool, Error> {
-    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
-    match (codings.next(), codings.next()) {
-        (None, _) => Ok(false),
-        (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(true),
-        // Passed on without its name it would be taken for the content itself.
-        _ => Err(Error::Malformed("its transfer coding is not `chunked`")),
-    }
-}
-
-/// The one length. What says it twice, even alike, would be read by the next one on the way as it likes.
-pub(super) fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Error> {
-    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
-    let length = match (lengths.next(), lengths.next()) {
-        (None, _) => return Ok(None),
-        (Some(length), None) => length.to_str().ok(),
-        (Some(_), Some(_)) => return Err(Error::Malformed("it has two lengths")),
-    };
+/// A length that was announced.
+pub(super) fn length(value: &[u8]) -> Option<u64> {
     // `parse` would take a sign.
-    let digits = length.filter(|length| length.bytes().all(|byte| byte.is_ascii_digit()));
-    let length = digits.and_then(|digits| digits.parse().ok());
-    length.map(Some).ok_or(Error::Malformed("its content-length is no length"))
-}
-
-/// Whether `connection` has that word.
-pub(super) fn says(headers: &HeaderMap, word: &str) -> bool {
-    let values = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).any(|said| said.trim().eq_ignore_ascii_case(word))
+    let is_number = value.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(value).ok().filter(|_| is_number)?.parse().ok()
 }
 
 #[cfg(test)]

@@ -23,13 +23,14 @@ use super::outbound::{Length, Outbound};
 use crate::clock::Clock;
 use crate::config::Limits;
 use crate::drain::Drain;
+use crate::head::{AnswerHead, RequestHead};
 use crate::linger::Linger;
 use crate::stream::Stream;
 use body::{Asking, lock};
 use bytes::{Bytes, BytesMut};
-use http::{Request, Response, StatusCode, Version};
+use http::{StatusCode, Version};
 use http_body::Body;
-use request::{Head, HeadReader, Terms};
+use request::{Asked, HeadReader, Terms};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
@@ -40,14 +41,15 @@ use tokio::time::{Instant, Sleep};
 pub(crate) trait Answers {
     type Body: Body<Data = Bytes, Error: Into<Error>> + Unpin;
 
-    /// Answers a request; without a body if it has none.
+    /// Answers a request.
     fn answer(
         &self,
-        request: Request<Option<RequestBody>>,
-    ) -> impl Future<Output = Response<Self::Body>>;
+        head: RequestHead,
+        body: Option<RequestBody>,
+    ) -> impl Future<Output = (AnswerHead, Self::Body)>;
 
     /// Answers what is no request.
-    fn refuse(&self, fault: Fault) -> Response<Self::Body>;
+    fn refuse(&self, fault: Fault) -> (AnswerHead, Self::Body);
 }
 
 /// A connection with a client.
@@ -75,7 +77,7 @@ pub(crate) struct Changed<B> {
 /// What happens next on a connection.
 enum Next {
     /// A request is to be answered.
-    Asked(Head, Option<RequestBody>),
+    Asked(RequestHead, Option<RequestBody>, Terms),
     /// What has come is no request.
     Refused(Fault),
     /// The client has gone, or nothing more is wanted of it.
@@ -116,19 +118,17 @@ impl Server {
     pub(crate) async fn serve<A: Answers>(mut self, answers: A) -> Option<Changed<A::Body>> {
         loop {
             self.patience.begin();
-            let (response, terms) = match poll_fn(|cx| self.poll_next(cx)).await {
-                Next::Asked(head, body) => {
-                    let terms = head.terms;
-                    let request = Request::from_parts(head.parts, body);
-                    let answering = pin!(answers.answer(request));
+            let ((head, body), terms) = match poll_fn(|cx| self.poll_next(cx)).await {
+                Next::Asked(head, body, terms) => {
+                    let answering = pin!(answers.answer(head, body));
                     (self.unless_gone(answering).await?, terms)
                 }
                 Next::Refused(fault) => (answers.refuse(fault), Terms::LAST),
                 Next::Over => return None,
             };
-            let changes = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-            let (sent, body) = self.send(response, terms).await;
-            match sent {
+            let changes = head.status == StatusCode::SWITCHING_PROTOCOLS;
+            let mut body = body;
+            match self.send(&head, &mut body, terms).await {
                 Sent::Kept if changes => return self.into_changed(body),
                 Sent::Kept => {}
                 Sent::Last => {
@@ -145,12 +145,12 @@ impl Server {
         let mut asking = lock(&self.asking);
         loop {
             match self.heads.take(&mut asking.inbound.read, self.head_bytes_max) {
-                Ok(Some(head)) => {
-                    asking.inbound.begin_body(head.framing);
-                    let number = asking.begin_request(head.waits_to_go_on);
-                    let body = !head.framing.is_end();
-                    let body = body.then(|| RequestBody::new(&self.asking, number));
-                    return Poll::Ready(Next::Asked(head, body));
+                Ok(Some(Asked { head, framing, terms, waits_to_go_on })) => {
+                    asking.inbound.begin_body(framing);
+                    let number = asking.begin_request(waits_to_go_on);
+                    let has_body = !framing.is_end();
+                    let body = has_body.then(|| RequestBody::new(&self.asking, number));
+                    return Poll::Ready(Next::Asked(head, body, terms));
                 }
                 Ok(None) => {}
                 Err(fault) => return Poll::Ready(Next::Refused(fault)),
@@ -192,27 +192,26 @@ impl Server {
         Poll::Pending
     }
 
-    /// Sends an answer; what is left of its body is returned.
-    async fn send<B>(&mut self, response: Response<B>, mut terms: Terms) -> (Sent, B)
+    /// Sends an answer.
+    async fn send<B>(&mut self, head: &AnswerHead, body: &mut B, mut terms: Terms) -> Sent
     where
         B: Body<Data = Bytes, Error: Into<Error>> + Unpin,
     {
-        let (head, mut body) = response.into_parts();
         let length = answer::framing(head.status, &body.size_hint(), terms);
         terms.keeps &= length != Some(Length::UntilClosed) && !self.drain.is_told();
         let buffer = self.outbound.begin(length.unwrap_or(Length::Ended), terms.takes_trailers);
         buffer.extend_from_slice(lock(&self.asking).take_begun_word());
-        answer::write_head(buffer, &head, length, terms, &self.clock);
-        if let Err(error) = poll_fn(|cx| self.poll_send(cx, &mut body)).await {
+        answer::write_head(buffer, head, length, terms, &self.clock);
+        if let Err(error) = poll_fn(|cx| self.poll_send(cx, body)).await {
             tracing::debug!(%error, "an answer did not get through");
             if length == Some(Length::UntilClosed) {
                 lock(&self.asking).inbound.stream.reset_at_drop();
             }
-            return (Sent::Broken, body);
+            return Sent::Broken;
         }
         let is_read = poll_fn(|cx| Poll::Ready(lock(&self.asking).pass_over(cx))).await;
         let keeps = terms.keeps && is_read;
-        (if keeps { Sent::Kept } else { Sent::Last }, body)
+        if keeps { Sent::Kept } else { Sent::Last }
     }
 
     fn poll_send<B>(&mut self, cx: &mut Context<'_>, body: &mut B) -> Poll<Result<(), Error>>

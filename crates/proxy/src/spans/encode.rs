@@ -189,8 +189,8 @@ fn write_status(out: &mut Vec<u8>, failed: bool) {
 fn describe_request(attributes: &mut Attributes<'_>, trail: &Trail) {
     let asked = &trail.asked;
     describe_method(attributes, &asked.method);
-    attributes.text(b"url.path", asked.path.path());
-    attributes.text(b"url.scheme", if asked.tls { "https" } else { "http" });
+    attributes.text(b"url.path", asked.uri.path());
+    attributes.text(b"url.scheme", if trail.tls { "https" } else { "http" });
     attributes.text(b"network.protocol.version", version(asked.version));
     if let Some(host) = asked.host() {
         let (address, port) = split_port(host);
@@ -250,7 +250,7 @@ fn describe_replica(
     attributes.prepared(&replica.attributes);
     scratch.clear();
     scratch.push_str(&replica.url);
-    scratch.push_str(trail.asked.path.path());
+    scratch.push_str(trail.asked.uri.path());
     attributes.text(b"url.full", scratch);
 }
 

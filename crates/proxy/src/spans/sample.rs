@@ -25,7 +25,7 @@ pub(crate) const fn ms(ms: u64) -> Instant {
 /// The trail of a request that arrived at 10 ms.
 pub(crate) fn trail(request: Request<()>) -> Trail {
     let (parts, ()) = request.into_parts();
-    let mut trail = Trail::new(CONTEXT, ms(10), &parts, false);
+    let mut trail = Trail::new(CONTEXT, ms(10), Arc::new(parts.into()), false);
     let replica = |url: &str| ReplicaUrl::parse(url).expect("an address");
     let upstream = PreparedUpstream::new(&NamedUpstream {
         name: "accounts".to_owned(),

@@ -1,6 +1,6 @@
-use super::{TRACEPARENT, TRACESTATE, TraceContext, entropy_rng, new_span_id};
+use super::{TraceContext, entropy_rng, new_span_id};
+use crate::head::{Fields, Known};
 use curtail_units::Rng;
-use http::{HeaderMap, HeaderValue};
 
 const SEED: u64 = 20;
 
@@ -8,12 +8,11 @@ const TRACE: &str = "12345678901234567890123456789012";
 const PARENT: &str = "1234567890123456";
 
 fn context_of(traceparents: &[&str]) -> TraceContext {
-    let mut headers = HeaderMap::new();
+    let mut fields = Fields::default();
     for value in traceparents {
-        let value = HeaderValue::from_str(value).expect("visible ASCII");
-        headers.append(TRACEPARENT, value);
+        fields.push(Known::Traceparent, value.as_bytes());
     }
-    TraceContext::from_headers(&headers, &mut Rng::new(SEED))
+    TraceContext::from_fields(&fields, &mut Rng::new(SEED))
 }
 
 fn is_continued(context: &TraceContext) -> bool {
@@ -105,9 +104,11 @@ fn every_truncation_is_refused() {
 fn what_is_sent_on_names_the_same_trace_and_the_span_of_the_attempt() {
     let context = context_of(&[&format!("cc-{TRACE}-{PARENT}-ff-more")]);
     let attempt = 0x00f0_67aa_0ba9_02b7_u64.to_be_bytes();
-    assert_eq!(context.child_header(attempt), format!("00-{TRACE}-00f067aa0ba902b7-03"));
+    let want = format!("00-{TRACE}-00f067aa0ba902b7-03");
+    assert_eq!(context.child_header(attempt), want.as_bytes());
     let unsampled = context_of(&[&format!("00-{TRACE}-{PARENT}-00")]);
-    assert_eq!(unsampled.child_header(attempt), format!("00-{TRACE}-00f067aa0ba902b7-00"));
+    let want = format!("00-{TRACE}-00f067aa0ba902b7-00");
+    assert_eq!(unsampled.child_header(attempt), want.as_bytes());
 }
 
 #[test]
@@ -115,24 +116,25 @@ fn the_state_of_a_trace_is_kept_and_that_of_another_is_not() {
     let states = ["rojo=00f067aa0ba902b7", "congo=t61rcWkgMzE,vendor@x=  odd;;"];
     for (traceparent, kept) in [(format!("00-{TRACE}-{PARENT}-01"), true), (String::new(), false)] {
         let context = context_of(&[&traceparent]);
-        let mut headers = HeaderMap::new();
+        let mut fields = Fields::default();
         for state in states {
-            headers.append(TRACESTATE, HeaderValue::from_static(state));
+            fields.push(Known::Tracestate, state.as_bytes());
         }
-        context.clean(&mut headers);
-        let sent: Vec<_> = headers.get_all(TRACESTATE).iter().collect();
-        assert_eq!(sent, if kept { &states[..] } else { &[] }, "{traceparent:?}");
+        context.clean(&mut fields);
+        let sent: Vec<_> = fields.all(Known::Tracestate).collect();
+        let want = states.map(str::as_bytes);
+        assert_eq!(sent, if kept { &want[..] } else { &[] }, "{traceparent:?}");
     }
 }
 
 #[test]
 fn a_new_trace_is_continued_by_whoever_reads_our_header() {
     let mut rng = Rng::new(SEED);
-    let ours = TraceContext::from_headers(&HeaderMap::new(), &mut rng);
+    let ours = TraceContext::from_fields(&Fields::default(), &mut rng);
     let attempt = new_span_id(&mut rng);
-    let mut headers = HeaderMap::new();
-    headers.insert(TRACEPARENT, ours.child_header(attempt));
-    let theirs = TraceContext::from_headers(&headers, &mut rng);
+    let mut fields = Fields::default();
+    fields.push(Known::Traceparent, &ours.child_header(attempt));
+    let theirs = TraceContext::from_fields(&fields, &mut rng);
     assert_eq!((theirs.trace_id, theirs.parent), (ours.trace_id, Some(attempt)));
     assert_eq!((theirs.sampled, theirs.random), (true, true));
     assert_ne!(theirs.span_id, ours.span_id);

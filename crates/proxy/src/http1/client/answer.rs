@@ -2,13 +2,15 @@
 
 use super::super::Error;
 use super::super::chunked::Decoder;
-use super::super::fields::{
-    FIELDS_MAX, HEAD_BYTES_MAX, TOO_LONG, bad, end_of_fields, header_map, take_head,
-};
-use super::super::framing::{Framing, content_length, is_chunked, says};
-use bytes::{Bytes, BytesMut};
-use http::{Response, StatusCode, Version};
+use super::super::fields::{FIELDS_MAX, HEAD_BYTES_MAX, TOO_LONG, bad, end_of_fields};
+use super::super::framing::{Framing, length};
+use crate::head::{AnswerHead, Fields, Known};
+use bytes::{Buf, BytesMut};
+use http::{StatusCode, Version};
 use std::mem::MaybeUninit;
+
+/// The head of an answer, and the version of HTTP that it came over.
+type Versioned = (Version, AnswerHead);
 
 /// What has been seen of an answer's head.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,7 +29,7 @@ impl HeadReader {
 
     /// Takes the head of the answer, once it is there whole. Interim answers are passed over: what they say
     /// is for us, or will be said again.
-    pub(super) fn take(&mut self, read: &mut BytesMut) -> Result<Option<Response<()>>, Error> {
+    pub(super) fn take(&mut self, read: &mut BytesMut) -> Result<Option<Versioned>, Error> {
         loop {
             let end = end_of_fields(read, self.searched);
             // However much of it comes at once.
@@ -38,10 +40,10 @@ impl HeadReader {
                 self.searched = read.len();
                 return Ok(None);
             };
-            let response = parse(&take_head(read, end))?;
-            let status = response.status();
-            if !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {
-                return Ok(Some(response));
+            let (version, head) = parse(&read[..end])?;
+            read.advance(end);
+            if !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS {
+                return Ok(Some((version, head)));
             }
             self.searched = 0;
             self.interim_bytes += end;
@@ -49,7 +51,7 @@ impl HeadReader {
     }
 }
 
-fn parse(head: &Bytes) -> Result<Response<()>, Error> {
+fn parse(head: &[u8]) -> Result<Versioned, Error> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
     let mut parsed = httparse::Response::new(&mut []);
     let done = httparse::ParserConfig::default()
@@ -60,22 +62,23 @@ fn parse(head: &Bytes) -> Result<Response<()>, Error> {
     else {
         return Err(Error::Malformed("its head has an empty line within"));
     };
-    let mut response = Response::new(());
-    *response.status_mut() =
+    let status =
         StatusCode::from_u16(code).map_err(|_| Error::Malformed("its status is no status"))?;
-    *response.version_mut() = if minor == 0 { Version::HTTP_10 } else { Version::HTTP_11 };
-    *response.headers_mut() = header_map(head, parsed.headers, 0)?;
-    Ok(response)
+    let version = if minor == 0 { Version::HTTP_10 } else { Version::HTTP_11 };
+    Ok((version, AnswerHead { status, fields: Fields::parsed(head, parsed.headers) }))
 }
 
 /// How the body of an answer is framed (RFC 9112, section 6.3), and whether the connection can be used again
 /// after it (section 9.3).
-pub(super) fn framing(response: &Response<()>, to_head: bool) -> Result<(Framing, bool), Error> {
-    let headers = response.headers();
-    let is_chunked = is_chunked(headers)?;
-    let length = content_length(headers)?;
-    let has_none =
-        to_head || matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+pub(super) fn framing(
+    version: Version,
+    head: &AnswerHead,
+    to_head: bool,
+) -> Result<(Framing, bool), Error> {
+    let AnswerHead { status, fields } = head;
+    let is_chunked = is_chunked(fields)?;
+    let length = content_length(fields)?;
+    let has_none = to_head || matches!(*status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     let framing = match length {
         _ if has_none => Framing::Ended,
         _ if is_chunked => Framing::Chunked(Decoder::Size),
@@ -86,15 +89,38 @@ pub(super) fn framing(response: &Response<()>, to_head: bool) -> Result<(Framing
     // These come of confusion, or of somebody who wants to confuse: what follows may be a body all the same.
     let has_body = is_chunked || length.is_some_and(|bytes| bytes > 0);
     let is_confused =
-        is_chunked && length.is_some() || has_body && response.status() == StatusCode::NO_CONTENT;
+        is_chunked && length.is_some() || has_body && *status == StatusCode::NO_CONTENT;
     // HTTP/1.0 knows no chunks (section 6.1), and keeps only what it says it keeps.
-    let may_keep =
-        response.version() != Version::HTTP_10 || (says(headers, "keep-alive") && !is_chunked);
+    let may_keep = version != Version::HTTP_10
+        || (fields.lists(Known::Connection, "keep-alive") && !is_chunked);
     let is_kept = !is_confused
         && may_keep
-        && response.status() != StatusCode::SWITCHING_PROTOCOLS
-        && !says(headers, "close");
+        && *status != StatusCode::SWITCHING_PROTOCOLS
+        && !fields.lists(Known::Connection, "close");
     Ok((framing, is_kept && framing != Framing::UntilClosed))
+}
+
+/// Whether the body comes in chunks.
+fn is_chunked(fields: &Fields) -> Result<bool, Error> {
+    let mut codings = fields.all(Known::TransferEncoding);
+    match (codings.next(), codings.next()) {
+        (None, _) => Ok(false),
+        (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => Ok(true),
+        // Passed on without its name it would be taken for the content itself.
+        _ => Err(Error::Malformed("its transfer coding is not `chunked`")),
+    }
+}
+
+/// The one length. What says it twice, even alike, would be read by the next one on the way as it likes.
+fn content_length(fields: &Fields) -> Result<Option<u64>, Error> {
+    let mut lengths = fields.all(Known::ContentLength);
+    match (lengths.next(), lengths.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => {
+            length(value).map(Some).ok_or(Error::Malformed("its content-length is no length"))
+        }
+        (Some(_), Some(_)) => Err(Error::Malformed("it has two lengths")),
+    }
 }
 
 #[cfg(test)]

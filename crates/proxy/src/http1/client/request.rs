@@ -1,13 +1,14 @@
 //! A request on its way to a replica.
 
 use super::super::Error;
-use super::super::fields::write_field;
+use super::super::fields::{write_field, write_length};
 use super::super::outbound::{Length, Outbound};
 use crate::attempt::AttemptRequest;
 use crate::body::AttemptBody;
-use http::{Method, header};
+use crate::head::Known;
+use http::Method;
 use http_body::Body;
-use std::io::{self, Write as _};
+use std::io;
 use std::task::{Context, Poll, ready};
 use tokio::io::AsyncWrite;
 
@@ -99,20 +100,18 @@ fn write_head(buffer: &mut Vec<u8>, request: &AttemptRequest, length: Length) {
     for part in [head.method.as_str(), " ", target, " HTTP/1.1\r\n"] {
         buffer.extend_from_slice(part.as_bytes());
     }
-    for (name, value) in request.fields() {
-        let is_framing = *name == header::CONTENT_LENGTH || *name == header::TRANSFER_ENCODING;
-        if !is_framing {
-            write_field(buffer, name.as_str(), value.as_bytes());
+    let framing = Known::ContentLength.bit() | Known::TransferEncoding.bit();
+    for (known, name, value) in request.fields() {
+        if known.bit() & framing == 0 {
+            write_field(buffer, name, value);
         }
     }
     // RFC 9110, section 8.6: where a body is usual, that there is none is said.
     let is_body_usual = matches!(head.method, Method::POST | Method::PUT | Method::PATCH);
     match length {
-        Length::Chunked => write_field(buffer, "transfer-encoding", b"chunked"),
-        Length::Known(bytes) => {
-            write!(buffer, "content-length: {bytes}\r\n").expect("a vector takes everything");
-        }
-        Length::Ended if is_body_usual => write_field(buffer, "content-length", b"0"),
+        Length::Chunked => write_field(buffer, b"transfer-encoding", b"chunked"),
+        Length::Known(bytes) => write_length(buffer, bytes),
+        Length::Ended if is_body_usual => write_length(buffer, 0),
         Length::Ended | Length::UntilClosed => {}
     }
     buffer.extend_from_slice(b"\r\n");

@@ -27,7 +27,7 @@ async fn connected() -> (Http1, TcpStream) {
 fn request(method: http::Method, body: AttemptBody) -> AttemptRequest {
     let mut request = Request::new(());
     *request.method_mut() = method;
-    AttemptRequest::new(Arc::new(request.into_parts().0), body)
+    AttemptRequest::new(Arc::new(request.into_parts().0.into()), body)
 }
 
 fn get() -> AttemptRequest {
@@ -72,7 +72,7 @@ async fn exchange(
     connection: &mut Http1,
     replica: &mut TcpStream,
     answer: &str,
-) -> Result<Response<()>, Error> {
+) -> Result<AnswerHead, Error> {
     let answering = async {
         expect(replica, GET).await;
         replica.write_all(answer.as_bytes()).await.expect("written");
@@ -161,7 +161,7 @@ async fn a_connection_is_free_after_an_answer_that_leaves_it_so() {
         if is_free {
             let again = "HTTP/1.1 201 Created\r\ncontent-length: 3\r\n\r\nnew";
             let answered = exchange(&mut connection, &mut replica, again).await.expect("again");
-            assert_eq!(answered.status(), StatusCode::CREATED);
+            assert_eq!(answered.status, StatusCode::CREATED);
             assert_eq!(body(&mut connection).await.0, b"new", "after {answer:?}");
         }
     }
@@ -196,7 +196,7 @@ async fn an_early_answer_is_given_and_the_connection_is_free_when_the_request_is
         replica.write_all(answer).await.expect("written");
     };
     let answered = in_time(async { tokio::join!(connection.send(post), answering) }).await.0;
-    assert_eq!(answered.expect("an answer").status(), StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(answered.expect("an answer").status, StatusCode::PAYLOAD_TOO_LARGE);
     let (data, _, error) = body(&mut connection).await;
     assert!(data == b"no" && error.is_none(), "{error:?}");
     assert_eq!(

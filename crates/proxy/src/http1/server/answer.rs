@@ -1,14 +1,13 @@
 //! The head of an answer to a client.
 
-use super::super::fields::write_field;
+use super::super::fields::{write_field, write_length};
 use super::super::outbound::Length;
 use super::request::Terms;
 use crate::clock::Clock;
-use http::header::{CONTENT_LENGTH, DATE, TRANSFER_ENCODING};
-use http::{StatusCode, Version, response};
+use crate::head::{AnswerHead, Known};
+use http::{StatusCode, Version};
 use http_body::SizeHint;
 use std::cell::RefCell;
-use std::io::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// How the body of an answer is framed (RFC 9112, section 6.3); [`None`]: there can be none.
@@ -26,7 +25,7 @@ pub(super) fn framing(status: StatusCode, body: &SizeHint, terms: Terms) -> Opti
 /// Writes the head of an answer. How the body is framed, and what becomes of the connection, is ours to say.
 pub(super) fn write_head(
     buffer: &mut Vec<u8>,
-    head: &response::Parts,
+    head: &AnswerHead,
     length: Option<Length>,
     terms: Terms,
     clock: &Clock,
@@ -40,29 +39,25 @@ pub(super) fn write_head(
     let tells_length = length.is_none()
         && !head.status.is_informational()
         && head.status != StatusCode::NO_CONTENT;
-    let mut has_date = false;
-    for (name, value) in &head.headers {
-        if *name == TRANSFER_ENCODING || (*name == CONTENT_LENGTH && !tells_length) {
-            continue;
+    let our_own = if tells_length { 0 } else { Known::ContentLength.bit() };
+    for (known, name, value) in head.fields.iter() {
+        if known.bit() & (Known::TransferEncoding.bit() | our_own) == 0 {
+            write_field(buffer, name, value);
         }
-        has_date |= *name == DATE;
-        write_field(buffer, name.as_str(), value.as_bytes());
     }
     match length {
-        Some(Length::Known(bytes)) => {
-            write!(buffer, "content-length: {bytes}\r\n").expect("a vector takes everything");
-        }
-        Some(Length::Chunked) => write_field(buffer, "transfer-encoding", b"chunked"),
+        Some(Length::Known(bytes)) => write_length(buffer, bytes),
+        Some(Length::Chunked) => write_field(buffer, b"transfer-encoding", b"chunked"),
         Some(Length::UntilClosed | Length::Ended) | None => {}
     }
-    if !has_date {
+    if !head.fields.has(Known::Date) {
         write_date(buffer, clock);
     }
     if head.status != StatusCode::SWITCHING_PROTOCOLS {
         match (terms.version, terms.keeps) {
-            (Version::HTTP_10, true) => write_field(buffer, "connection", b"keep-alive"),
+            (Version::HTTP_10, true) => write_field(buffer, b"connection", b"keep-alive"),
             (Version::HTTP_10, false) | (_, true) => {}
-            (_, false) => write_field(buffer, "connection", b"close"),
+            (_, false) => write_field(buffer, b"connection", b"close"),
         }
     }
     buffer.extend_from_slice(b"\r\n");
@@ -77,6 +72,6 @@ fn write_date(buffer: &mut Vec<u8>, clock: &Clock) {
             *written = second;
             *text = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
         }
-        write_field(buffer, "date", text.as_bytes());
+        write_field(buffer, b"date", text.as_bytes());
     });
 }

@@ -2,15 +2,12 @@
 
 use super::super::Error;
 use super::super::chunked::Decoder;
-use super::super::fields::{FIELDS_MAX, bad, end_of_fields, header_map, take_head};
-use super::super::framing::{Framing, says};
-use bytes::{Buf, Bytes, BytesMut};
-use http::header::{CONTENT_LENGTH, EXPECT, TE, TRANSFER_ENCODING};
-use http::{HeaderMap, Method, Request, StatusCode, Uri, Version, request};
+use super::super::fields::{FIELDS_MAX, bad, end_of_fields};
+use super::super::framing::{Framing, length};
+use crate::head::{Fields, Known, RequestHead};
+use bytes::{Buf, BytesMut};
+use http::{Method, StatusCode, Uri, Version};
 use std::mem::MaybeUninit;
-
-/// Fields that the proxy adds to those of a client: for whom it forwards, and over what.
-const ADDED_FIELDS: usize = 4;
 
 /// The longest target that can be kept.
 const TARGET_BYTES_MAX: usize = u16::MAX as usize - 1;
@@ -71,10 +68,10 @@ pub(super) struct Terms {
     pub(super) keeps: bool,
 }
 
-/// The head of a request.
+/// A request without its body.
 #[derive(Debug)]
-pub(super) struct Head {
-    pub(super) parts: request::Parts,
+pub(super) struct Asked {
+    pub(super) head: RequestHead,
     pub(super) framing: Framing,
     pub(super) terms: Terms,
     /// The client sends its body when it is told to go on.
@@ -94,7 +91,7 @@ impl HeadReader {
         &mut self,
         read: &mut BytesMut,
         bytes_max: usize,
-    ) -> Result<Option<Head>, Fault> {
+    ) -> Result<Option<Asked>, Fault> {
         if self.searched == 0 {
             // Some clients of old send an empty line after a body (RFC 9112, section 2.2).
             while read.starts_with(b"\r\n") || read.starts_with(b"\n") {
@@ -107,11 +104,14 @@ impl HeadReader {
             return Err(if is_target { Fault::TARGET_TOO_LONG } else { Fault::HEAD_TOO_LONG });
         }
         self.searched = if end.is_some() { 0 } else { read.len() };
-        end.map(|end| parse(&take_head(read, end))).transpose()
+        let Some(end) = end else { return Ok(None) };
+        let asked = parse(&read[..end])?;
+        read.advance(end);
+        Ok(Some(asked))
     }
 }
 
-fn parse(bytes: &Bytes) -> Result<Head, Fault> {
+fn parse(bytes: &[u8]) -> Result<Asked, Fault> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
     let mut parsed = httparse::Request::new(&mut []);
     let done =
@@ -127,38 +127,37 @@ fn parse(bytes: &Bytes) -> Result<Head, Fault> {
     if target.len() > TARGET_BYTES_MAX {
         return Err(Fault::TARGET_TOO_LONG);
     }
-    let mut request = Request::new(());
-    *request.method_mut() =
-        Method::from_bytes(method.as_bytes()).map_err(|_| Fault::bad("its method is no method"))?;
-    *request.uri_mut() = Uri::from_maybe_shared(bytes.slice_ref(target.as_bytes()))
-        .map_err(|_| Fault::bad("its target is no target"))?;
-    *request.version_mut() = if minor == 0 { Version::HTTP_10 } else { Version::HTTP_11 };
-    *request.headers_mut() = header_map(bytes, parsed.headers, ADDED_FIELDS)?;
-    let parts = request.into_parts().0;
-    let (framing, is_confused) = framing(&parts)?;
-    let (headers, version) = (&parts.headers, parts.version);
+    let method = Method::from_bytes(method.as_bytes());
+    let head = RequestHead {
+        method: method.map_err(|_| Fault::bad("its method is no method"))?,
+        uri: Uri::try_from(target).map_err(|_| Fault::bad("its target is no target"))?,
+        version: if minor == 0 { Version::HTTP_10 } else { Version::HTTP_11 },
+        fields: Fields::parsed(bytes, parsed.headers),
+    };
+    let (framing, is_confused) = framing(&head)?;
+    let RequestHead { version, ref fields, .. } = head;
     let keeps = match version {
-        Version::HTTP_10 => says(headers, "keep-alive"),
-        _ => !says(headers, "close"),
+        Version::HTTP_10 => fields.lists(Known::Connection, "keep-alive"),
+        _ => !fields.lists(Known::Connection, "close"),
     };
     let terms = Terms {
-        is_head: parts.method == Method::HEAD,
+        is_head: head.method == Method::HEAD,
         version,
-        takes_trailers: takes_trailers(headers),
+        takes_trailers: fields.lists(Known::Te, "trailers"),
         keeps: keeps && !is_confused,
     };
-    let expects = headers.get(EXPECT).map(|value| value.as_bytes());
+    let expects = fields.get(Known::Expect);
     let waits_to_go_on = version != Version::HTTP_10
         && !framing.is_end()
         && expects.is_some_and(|expects| expects.eq_ignore_ascii_case(b"100-continue"));
-    Ok(Head { parts, framing, terms, waits_to_go_on })
+    Ok(Asked { head, framing, terms, waits_to_go_on })
 }
 
 /// How the body of a request is framed (RFC 9112, section 6.3), and whether that was said in two ways: what
 /// follows may then be a body to somebody before us.
-fn framing(head: &request::Parts) -> Result<(Framing, bool), Fault> {
-    let length = content_length(&head.headers)?;
-    if !head.headers.contains_key(TRANSFER_ENCODING) {
+fn framing(head: &RequestHead) -> Result<(Framing, bool), Fault> {
+    let length = content_length(&head.fields)?;
+    if !head.fields.has(Known::TransferEncoding) {
         let framing = length.filter(|bytes| *bytes > 0).map_or(Framing::Ended, Framing::Length);
         return Ok((framing, false));
     }
@@ -166,35 +165,22 @@ fn framing(head: &request::Parts) -> Result<(Framing, bool), Fault> {
         return Err(Fault::bad("HTTP/1.0 knows no transfer coding"));
     }
     // Codings before the last one are the business of whoever routes it.
-    let codings = head.headers.get_all(TRANSFER_ENCODING).iter();
-    let last = codings.last().and_then(|codings| codings.as_bytes().rsplit(|b| *b == b',').next());
-    if !last.is_some_and(|last| last.trim_ascii().eq_ignore_ascii_case(b"chunked")) {
+    let last = head.fields.words(Known::TransferEncoding).last();
+    if !last.is_some_and(|last| last.eq_ignore_ascii_case(b"chunked")) {
         return Err(Fault::bad("its last transfer coding is not `chunked`"));
     }
     Ok((Framing::Chunked(Decoder::Size), length.is_some()))
 }
 
 /// The length that was announced. Some say it twice; if it is the same, only one will be passed on.
-fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Fault> {
-    const BAD: Fault = Fault::bad("its content-length is no length");
-    let mut lengths = headers.get_all(CONTENT_LENGTH).iter().map(|length| {
-        // `parse` would take a sign.
-        let digits = length.to_str().ok().filter(|l| l.bytes().all(|b| b.is_ascii_digit()));
-        digits.and_then(|digits| digits.parse::<u64>().ok()).ok_or(BAD)
-    });
-    let Some(first) = lengths.next().transpose()? else { return Ok(None) };
-    for length in lengths {
-        if length? != first {
+fn content_length(fields: &Fields) -> Result<Option<u64>, Fault> {
+    let mut said = None;
+    for value in fields.all(Known::ContentLength) {
+        let length = length(value).ok_or(Fault::bad("its content-length is no length"))?;
+        if said.is_some_and(|said| said != length) {
             return Err(Fault::bad("it has two lengths"));
         }
+        said = Some(length);
     }
-    Ok(Some(first))
-}
-
-fn takes_trailers(headers: &HeaderMap) -> bool {
-    headers
-        .get_all(TE)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .any(|value| value.split(',').any(|coding| coding.trim().eq_ignore_ascii_case("trailers")))
+    Ok(said)
 }

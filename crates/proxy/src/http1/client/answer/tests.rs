@@ -1,9 +1,9 @@
 use super::*;
-use bytes::BufMut;
+use bytes::{BufMut, Bytes};
 use http::{HeaderMap, HeaderValue};
 
 /// What a reader makes of bytes that come in these pieces: the head, and what stands after it.
-fn read_head(pieces: &[&[u8]]) -> Result<Option<(Response<()>, Bytes)>, &'static str> {
+fn read_head(pieces: &[&[u8]]) -> Result<Option<(Versioned, Bytes)>, &'static str> {
     let (mut reader, mut read) = (HeadReader::default(), BytesMut::new());
     let mut response = None;
     for piece in pieces {
@@ -20,24 +20,23 @@ fn said(error: Error) -> &'static str {
     why
 }
 
-fn fields_of(headers: &HeaderMap) -> Vec<(&str, &[u8])> {
-    headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect()
+fn fields_of(fields: &Fields) -> Vec<(&str, &[u8])> {
+    let name = |name| std::str::from_utf8(name).expect("a name");
+    fields.iter().map(|(_, field, value)| (name(field), value)).collect()
 }
 
-fn answer(version: Version, status: u16, fields: &[(&'static str, &str)]) -> Response<()> {
-    let mut response = Response::new(());
-    *response.version_mut() = version;
-    *response.status_mut() = StatusCode::from_u16(status).expect("a status");
+fn answer(status: u16, fields: &[(&'static str, &str)]) -> AnswerHead {
+    let mut map = HeaderMap::new();
     for (name, value) in fields {
-        let value = HeaderValue::from_bytes(value.as_bytes()).expect("a value");
-        response.headers_mut().append(*name, value);
+        map.append(*name, HeaderValue::from_bytes(value.as_bytes()).expect("a value"));
     }
-    response
+    let status = StatusCode::from_u16(status).expect("a status");
+    AnswerHead { status, fields: Fields::from(&map) }
 }
 
-type Fields = &'static [(&'static str, &'static [u8])];
+type Pairs = &'static [(&'static str, &'static [u8])];
 
-const HEADS: &[(&str, Version, u16, Fields)] = &[
+const HEADS: &[(&str, Version, u16, Pairs)] = &[
     ("HTTP/1.1 200 OK\r\n\r\n", Version::HTTP_11, 200, &[]),
     ("HTTP/1.0 404 Not Found\r\na: 1\r\n\r\n", Version::HTTP_10, 404, &[("a", b"1")]),
     ("HTTP/1.1 204\r\n\r\n", Version::HTTP_11, 204, &[]),
@@ -74,13 +73,10 @@ fn a_head_is_the_same_in_whatever_pieces_it_comes() {
     for &(head, version, status, fields) in HEADS {
         let check = |pieces: &[&[u8]], rest: &[u8]| {
             let read = read_head(pieces).unwrap_or_else(|why| panic!("{pieces:?}: {why}"));
-            let (response, left) = read.unwrap_or_else(|| panic!("{pieces:?}: not whole"));
-            assert_eq!(
-                (response.version(), response.status().as_u16()),
-                (version, status),
-                "{head:?}"
-            );
-            let mut got = fields_of(response.headers());
+            let ((got_version, response), left) =
+                read.unwrap_or_else(|| panic!("{pieces:?}: not whole"));
+            assert_eq!((got_version, response.status.as_u16()), (version, status), "{head:?}");
+            let mut got = fields_of(&response.fields);
             got.sort_unstable();
             assert_eq!((&got[..], &left[..]), (fields, rest), "{head:?} in {pieces:?}");
         };
@@ -244,7 +240,7 @@ fn a_body_is_framed_by_status_then_chunks_then_length() {
         (true, 200, &[("transfer-encoding", "chunked")], Framing::Ended, true),
         (true, 200, BOTH, Framing::Ended, false),
     ] {
-        let got = framing(&answer(Version::HTTP_11, status, fields), to_head).map_err(said);
+        let got = framing(Version::HTTP_11, &answer(status, fields), to_head).map_err(said);
         assert_eq!(got, Ok((want, is_kept)), "{status} {fields:?}, to HEAD: {to_head}");
     }
 }
@@ -283,7 +279,7 @@ fn framings_that_could_be_read_in_two_ways_are_refused() {
         (&[("transfer-encoding", "gzip"), ("content-length", "5")], CODING),
     ] {
         for (status, to_head) in [(200, false), (204, false), (304, false), (200, true)] {
-            let got = framing(&answer(Version::HTTP_11, status, fields), to_head).map_err(said);
+            let got = framing(Version::HTTP_11, &answer(status, fields), to_head).map_err(said);
             assert_eq!(got, Err(why), "{status} {fields:?}, to HEAD: {to_head}");
         }
     }
@@ -310,7 +306,7 @@ fn a_connection_is_kept_as_version_and_words_say() {
     ] {
         let connection = said.iter().map(|said| ("connection", *said));
         let fields: Vec<_> = connection.chain([("content-length", "5")]).collect();
-        let framing = framing(&answer(version, 200, &fields), false).expect("it is clear");
+        let framing = framing(version, &answer(200, &fields), false).expect("it is clear");
         assert_eq!(framing, (Framing::Length(5), want), "{version:?} {said:?}");
     }
 }
@@ -318,6 +314,6 @@ fn a_connection_is_kept_as_version_and_words_say() {
 #[test]
 fn chunks_of_a_version_that_has_none_end_the_connection() {
     let fields = [("connection", "keep-alive"), ("transfer-encoding", "chunked")];
-    let framing = framing(&answer(Version::HTTP_10, 200, &fields), false).expect("it is clear");
+    let framing = framing(Version::HTTP_10, &answer(200, &fields), false).expect("it is clear");
     assert_eq!(framing, (Framing::Chunked(Decoder::Size), false));
 }

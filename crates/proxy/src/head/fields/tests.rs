@@ -1,0 +1,63 @@
+use super::*;
+
+/// The fields that our parser finds there.
+fn read(text: &str) -> Fields {
+    let mut parsed = [httparse::EMPTY_HEADER; 16];
+    let parsed = httparse::parse_headers(text.as_bytes(), &mut parsed).expect("fields");
+    let httparse::Status::Complete((_, parsed)) = parsed else { panic!("an end") };
+    Fields::parsed(text.as_bytes(), parsed)
+}
+
+fn all(fields: &Fields) -> Vec<(String, String)> {
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    fields.iter().map(|(_, name, value)| (text(name), text(value))).collect()
+}
+
+fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+#[test]
+fn fields_stand_in_their_order_with_small_names_and_whole_values() {
+    let fields = read("Host: a\r\nX-Odd:  \u{e9} B \r\nTE:\r\nhost: b\r\nEmpty:\r\n\r\n");
+    let want = [("host", "a"), ("x-odd", "\u{e9} B"), ("te", ""), ("host", "b"), ("empty", "")];
+    assert_eq!(all(&fields), pairs(&want));
+    assert_eq!(fields.get(Known::Host), Some(&b"a"[..]));
+    assert_eq!(fields.all(Known::Host).collect::<Vec<_>>(), [b"a", b"b"]);
+    assert_eq!(fields.get(Known::Te), Some(&b""[..]));
+    assert!(!fields.has(Known::Upgrade) && fields.get(Known::Upgrade).is_none());
+}
+
+#[test]
+fn what_is_added_and_removed_is_there_and_is_not() {
+    let mut fields = read("host: a\r\nConnection: x-mine\r\nX-Mine: 1\r\nexpect: 1\r\n\r\n");
+    fields.push(Known::Te, b"trailers");
+    fields.set(Known::Host, b"b");
+    fields.remove_named(b"X-MINE");
+    fields.remove(Known::Connection.bit() | Known::Expect.bit() | Known::Upgrade.bit());
+    assert_eq!(all(&fields), pairs(&[("te", "trailers"), ("host", "b")]));
+    assert!(fields.has(Known::Te) && fields.has(Known::Host));
+    for gone in [Known::Connection, Known::Expect] {
+        assert!(!fields.has(gone) && fields.get(gone).is_none(), "{gone:?}");
+    }
+    fields.remove_named(b"host");
+    assert!(!fields.has(Known::Host));
+}
+
+#[test]
+fn lists_have_words_in_whatever_letters_and_lines() {
+    let fields = read("connection: close , Keep-Alive\r\nConnection: ,x\r\n\r\n");
+    let words: Vec<_> = fields.words(Known::Connection).collect();
+    assert_eq!(words, [&b"close"[..], b"Keep-Alive", b"", b"x"]);
+    for (word, is_listed) in [("CLOSE", true), ("keep-alive", true), ("keep", false), ("X", true)] {
+        assert_eq!(fields.lists(Known::Connection, word), is_listed, "{word}");
+    }
+}
+
+#[test]
+fn a_map_has_the_same_fields() {
+    let fields = read("a: 1\r\nhost: h\r\nb: \u{e9}\r\n\r\n");
+    let map = HeaderMap::from(&fields);
+    assert_eq!(Fields::from(&map), fields);
+    assert!(Fields::from(&map).has(Known::Host));
+}

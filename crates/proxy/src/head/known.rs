@@ -1,0 +1,148 @@
+//! The fields that a proxy looks for.
+
+/// Such a field, or any other one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Known {
+    /// One that nobody looks for.
+    Other,
+    Connection,
+    ContentLength,
+    /// The class of a request or an attempt: a client may set it, a root sets it for its leaves.
+    CurtailClass,
+    /// The constant name of what went wrong, in every answer that the proxy itself makes.
+    CurtailError,
+    /// What a leaf has to say of an attempt that the server never saw: `refused` or `twin-started`.
+    CurtailLeaf,
+    /// The load of a replica, in a leaf's answer to a probe.
+    CurtailLoad,
+    /// What one copy of a tie must know: `<id, 16 hex digits>;<first|second>;<authority of the twin's leaf>`.
+    CurtailTie,
+    Date,
+    Expect,
+    GrpcStatus,
+    Host,
+    KeepAlive,
+    ProxyAuthenticate,
+    ProxyConnection,
+    Te,
+    /// It names a request's trace and the span that it comes from.
+    Traceparent,
+    /// Tracing systems keep notes of their own there.
+    Tracestate,
+    TransferEncoding,
+    Upgrade,
+    ForwardedFor,
+    ForwardedProto,
+}
+
+impl Known {
+    #[cfg(test)]
+    const ALL: [Self; 21] = [
+        Self::Connection,
+        Self::ContentLength,
+        Self::CurtailClass,
+        Self::CurtailError,
+        Self::CurtailLeaf,
+        Self::CurtailLoad,
+        Self::CurtailTie,
+        Self::Date,
+        Self::Expect,
+        Self::GrpcStatus,
+        Self::Host,
+        Self::KeepAlive,
+        Self::ProxyAuthenticate,
+        Self::ProxyConnection,
+        Self::Te,
+        Self::Traceparent,
+        Self::Tracestate,
+        Self::TransferEncoding,
+        Self::Upgrade,
+        Self::ForwardedFor,
+        Self::ForwardedProto,
+    ];
+
+    /// The name as it is written, in small letters.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Other => "",
+            Self::Connection => "connection",
+            Self::ContentLength => "content-length",
+            Self::CurtailClass => "curtail-class",
+            Self::CurtailError => "curtail-error",
+            Self::CurtailLeaf => "curtail-leaf",
+            Self::CurtailLoad => "curtail-load",
+            Self::CurtailTie => "curtail-tie",
+            Self::Date => "date",
+            Self::Expect => "expect",
+            Self::GrpcStatus => "grpc-status",
+            Self::Host => "host",
+            Self::KeepAlive => "keep-alive",
+            Self::ProxyAuthenticate => "proxy-authenticate",
+            Self::ProxyConnection => "proxy-connection",
+            Self::Te => "te",
+            Self::Traceparent => "traceparent",
+            Self::Tracestate => "tracestate",
+            Self::TransferEncoding => "transfer-encoding",
+            Self::Upgrade => "upgrade",
+            Self::ForwardedFor => "x-forwarded-for",
+            Self::ForwardedProto => "x-forwarded-proto",
+        }
+    }
+
+    /// Which one has this name, in small letters.
+    pub(super) fn of(name: &[u8]) -> Self {
+        // The first letter and the length tell nearly all names apart; what is left is one comparison.
+        let shape = (name.first().copied().unwrap_or_default(), name.len());
+        let known = match shape {
+            (b'c', 10) => Self::Connection,
+            (b'c', 14) => Self::ContentLength,
+            (b'c', 13) if name.ends_with(b"class") => Self::CurtailClass,
+            (b'c', 13) => Self::CurtailError,
+            (b'c', 12) if name.ends_with(b"leaf") => Self::CurtailLeaf,
+            (b'c', 12) => Self::CurtailLoad,
+            (b'c', 11) => Self::CurtailTie,
+            (b'd', 4) => Self::Date,
+            (b'e', 6) => Self::Expect,
+            (b'g', 11) => Self::GrpcStatus,
+            (b'h', 4) => Self::Host,
+            (b'k', 10) => Self::KeepAlive,
+            (b'p', 18) => Self::ProxyAuthenticate,
+            (b'p', 16) => Self::ProxyConnection,
+            (b't', 2) => Self::Te,
+            (b't', 11) => Self::Traceparent,
+            (b't', 10) => Self::Tracestate,
+            (b't', 17) => Self::TransferEncoding,
+            (b'u', 7) => Self::Upgrade,
+            (b'x', 15) => Self::ForwardedFor,
+            (b'x', 17) => Self::ForwardedProto,
+            _ => return Self::Other,
+        };
+        if known.name().as_bytes() == name { known } else { Self::Other }
+    }
+
+    /// A bit of its own for each.
+    pub(crate) const fn bit(self) -> u32 {
+        1 << self as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_known_by_its_name_alone() {
+        let mut bits = Known::Other.bit();
+        for known in Known::ALL {
+            let name = known.name();
+            assert_eq!(Known::of(name.as_bytes()), known);
+            assert_eq!(bits & known.bit(), 0, "{name}");
+            bits |= known.bit();
+            let changed = |at: usize| [&name[..at], "~", &name[at + 1..]].concat();
+            for other in (0..name.len()).map(changed).chain([format!("{name}x"), String::new()]) {
+                assert_eq!(Known::of(other.as_bytes()), Known::Other, "{other}");
+            }
+        }
+    }
+}
