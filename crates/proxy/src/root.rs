@@ -76,6 +76,8 @@ struct Exchange {
     /// By [`AttemptId`]; the machine sends at most `ATTEMPTS_MAX`.
     attempts: Vec<Attempt>,
     effects: Effects,
+    /// When the machine was last told something.
+    now: Instant,
     timer: Timer,
     /// The one attempt of a request whose machine has broken its invariant.
     straight: Option<OnItsWay>,
@@ -101,6 +103,7 @@ pub(crate) async fn exchange(
         trail,
         attempts: Vec::with_capacity(ATTEMPTS_USUAL),
         effects: Effects::new(),
+        now,
         timer: Timer::new(&worker.timers),
         straight: None,
         replay_lost: false,
@@ -202,6 +205,7 @@ impl Exchange {
     fn tell(&mut self, event: Event) -> Option<Ended> {
         let mut effects = std::mem::take(&mut self.effects);
         let now = self.driver.handle(event, &mut effects);
+        self.now = now;
         let ended = self.carry_out(now, &mut effects);
         self.effects = effects;
         ended
@@ -247,7 +251,7 @@ impl Exchange {
 
     fn poll_timeout(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self.driver.poll_timeout() {
-            Some(at) => self.timer.poll_until(cx, at),
+            Some(at) => self.timer.poll_until(cx, at, self.now),
             None => Poll::Pending,
         }
     }

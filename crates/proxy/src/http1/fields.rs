@@ -36,9 +36,9 @@ pub(super) fn end_of_fields(read: &[u8], searched: usize) -> Option<usize> {
     })
 }
 
-/// What a parser's complaint says of a message.
-pub(super) const fn bad(error: httparse::Error) -> Error {
-    Error::Malformed(match error {
+/// What a parser complains of.
+pub(super) const fn complaint(error: httparse::Error) -> &'static str {
+    match error {
         httparse::Error::HeaderName => "a field has no valid name",
         httparse::Error::HeaderValue => "a field has no valid value",
         httparse::Error::NewLine => "a line does not end as it should",
@@ -46,7 +46,11 @@ pub(super) const fn bad(error: httparse::Error) -> Error {
         httparse::Error::Token => "its first line is none of HTTP/1.1",
         httparse::Error::TooManyHeaders => "it has too many fields",
         httparse::Error::Version => "it is of another version",
-    })
+    }
+}
+
+pub(super) const fn bad(error: httparse::Error) -> Error {
+    Error::Malformed(complaint(error))
 }
 
 /// The fields after the last chunk, once they are there whole.

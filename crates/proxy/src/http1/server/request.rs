@@ -1,8 +1,7 @@
 //! A client's request, as it comes: its head, and how its body is framed.
 
-use super::super::Error;
 use super::super::chunked::Decoder;
-use super::super::fields::{FIELDS_MAX, bad, end_of_fields};
+use super::super::fields::{FIELDS_MAX, complaint, end_of_fields};
 use super::super::framing::{Framing, length};
 use crate::head::{Fields, Known, RequestHead};
 use bytes::{Buf, BytesMut};
@@ -47,12 +46,12 @@ impl Fault {
     }
 }
 
-impl From<Error> for Fault {
-    fn from(error: Error) -> Self {
-        Self::bad(match error {
-            Error::Malformed(why) => why,
-            _ => "it cannot be read",
-        })
+impl From<httparse::Error> for Fault {
+    fn from(error: httparse::Error) -> Self {
+        if error == httparse::Error::TooManyHeaders {
+            return Self::HEAD_TOO_LONG;
+        }
+        Self::bad(complaint(error))
     }
 }
 
@@ -114,11 +113,7 @@ impl HeadReader {
 fn parse(bytes: &[u8]) -> Result<Asked, Fault> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
     let mut parsed = httparse::Request::new(&mut []);
-    let done =
-        parsed.parse_with_uninit_headers(bytes, &mut fields).map_err(|error| match error {
-            httparse::Error::TooManyHeaders => Fault::HEAD_TOO_LONG,
-            error => bad(error).into(),
-        })?;
+    let done = parsed.parse_with_uninit_headers(bytes, &mut fields)?;
     let (httparse::Status::Complete(_), Some(method), Some(target), Some(minor)) =
         (done, parsed.method, parsed.path, parsed.version)
     else {
