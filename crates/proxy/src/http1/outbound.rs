@@ -191,3 +191,6 @@ impl Outbound {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@ use crate::deadline::run;
 use crate::proxy::{Proxy, Setup};
 use crate::raw_replica::{RawReplica, answer, refused_address, serve};
 use crate::replica::{Replica, Speaks, abort, status};
+use crate::wire::Wire;
 use http::{Response, StatusCode, Version};
 use std::net::SocketAddr;
 
@@ -165,9 +166,7 @@ fn a_replica_that_breaks_off_a_small_answer() {
 #[test]
 fn replicas_that_close_every_connection_after_its_first_answer() {
     run(async {
-        let close = |mut wire: crate::wire::Wire,
-                     record: std::sync::Arc<crate::raw_replica::Record>,
-                     _| async move {
+        let close = |mut wire: Wire, record: std::sync::Arc<crate::raw_replica::Record>, _| async move {
             if record.read(&mut wire).await.is_some() {
                 wire.send(answer("good")).await;
             }
@@ -261,6 +260,26 @@ fn a_long_answer_that_breaks_off_is_never_given_for_a_whole_one() {
                 let error = broken_off(version, head).await.expect_err("broken off");
                 println!("{version:?}, {head:?}: {error}");
             }
+        }
+    });
+}
+
+#[test]
+fn a_client_of_http_1_0_that_waits_for_the_end_is_not_given_a_false_one() {
+    run(async {
+        for (end, is_whole) in [("0\r\n\r\n", true), ("", false)] {
+            let replica = RawReplica::start(move |mut wire, record, _| async move {
+                record.read(&mut wire).await;
+                let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+                wire.send(format!("{head}4\r\nhalf\r\n{end}")).await;
+            })
+            .await;
+            let proxy =
+                Setup::before(&[replica.address()]).upstream("retry: false\nhedge: false").start();
+            let mut wire = Wire::connect(proxy.address()).await;
+            wire.send("GET / HTTP/1.0\r\n\r\n").await;
+            let given = wire.read_message().await;
+            assert_eq!(given.is_ok(), is_whole, "{given:?}");
         }
     });
 }

@@ -75,3 +75,6 @@ fn write_date(buffer: &mut Vec<u8>, clock: &Clock) {
         write_field(buffer, b"date", text.as_bytes());
     });
 }
+
+#[cfg(test)]
+mod tests;

@@ -96,6 +96,9 @@ impl HeadReader {
             while read.starts_with(b"\r\n") || read.starts_with(b"\n") {
                 read.advance(if read[0] == b'\r' { 2 } else { 1 });
             }
+            if *read == b"\r"[..] {
+                return Ok(None);
+            }
         }
         let end = end_of_fields(read, self.searched);
         if end.unwrap_or(read.len()) > bytes_max {
@@ -179,3 +182,6 @@ fn content_length(fields: &Fields) -> Result<Option<u64>, Fault> {
     }
     Ok(said)
 }
+
+#[cfg(test)]
+mod tests;

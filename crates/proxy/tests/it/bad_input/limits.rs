@@ -27,7 +27,9 @@ fn a_head_that_is_too_long_is_answered_with_431_and_a_target_with_414() {
             for fields in [long, many] {
                 let mut wire = Wire::connect(proxy.address()).await;
                 wire.send(format!("GET / HTTP/1.1\r\nhost: h\r\n{fields}\r\n")).await;
-                assert_eq!(wire.answer().await.head.status(), 431);
+                let answer = wire.answer().await.head;
+                let said = (answer.status(), answer.get("curtail-error"));
+                assert_eq!(said, (431, Some("head_too_long")));
             }
             let mut client = Client::connect(proxy.address(), Version::HTTP_2).await;
             let mut request = client.request("GET", "/");
@@ -42,7 +44,9 @@ fn a_head_that_is_too_long_is_answered_with_431_and_a_target_with_414() {
         let proxy = Setup::before(&[replica.address()]).top("limits: {headers: 128KiB}").start();
         let mut wire = Wire::connect(proxy.address()).await;
         wire.send(format!("GET /{} HTTP/1.1\r\nhost: h\r\n\r\n", "y".repeat(70_000))).await;
-        assert_eq!(wire.answer().await.head.status(), 414);
+        let answer = wire.answer().await.head;
+        let said = (answer.status(), answer.get("curtail-error"));
+        assert_eq!(said, (414, Some("target_too_long")));
         let targets = replica.record().requests();
         assert!(targets.iter().all(|request| request.head.request().1 == "/steady"));
     });
@@ -53,20 +57,36 @@ fn a_client_that_is_too_slow_to_ask_is_sent_away() {
     run(async {
         let (_replica, proxy) = hasty().await;
         beside(&proxy, async {
-            for begun in [
-                "",
-                "G",
-                "PRI",
-                "GET / HTTP/1.1\r\nhost: h\r\n",
-                "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-            ] {
+            for begun in ["", "PRI", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
                 let mut wire = Wire::connect(proxy.address()).await;
                 wire.send(begun).await;
                 let said = wire.read_to_close().await;
-                assert!(!said.starts_with(b"HTTP/1.1 200"), "{begun:?}: {said:?}");
+                assert!(!said.starts_with(b"HTTP/1.1"), "{begun:?}: {said:?}");
             }
+            let after_another = "GET / HTTP/1.1\r\nhost: h\r\n\r\nGET /";
+            for (begun, is_kept) in
+                [("G", false), ("GET / HTTP/1.1\r\nhost: h\r\n", false), (after_another, true)]
+            {
+                let mut wire = Wire::connect(proxy.address()).await;
+                wire.send(begun).await;
+                if is_kept {
+                    assert_eq!(wire.answer().await.head.status(), 200);
+                }
+                let answer = wire.answer().await.head;
+                let said = (answer.status(), answer.get("curtail-error"));
+                assert_eq!(said, (408, Some("client_slow")), "{begun:?}");
+                assert_eq!(answer.get("connection"), Some("close"));
+                assert_eq!(wire.read_to_close().await, "");
+            }
+            // One that was answered and asks for nothing more has done nothing wrong.
+            let mut wire = Wire::connect(proxy.address()).await;
+            wire.send("GET / HTTP/1.1\r\nhost: h\r\n\r\n").await;
+            assert_eq!(wire.answer().await.head.status(), 200);
+            assert_eq!(wire.read_to_close().await, "");
         })
         .await;
+        let metrics = proxy.metrics().await;
+        assert_eq!(metrics.sum("curtail_requests_malformed_total", &[]), 3);
         proxy.until(|m| m.sum("curtail_client_connections_open", &[]) == 0).await;
     });
 }

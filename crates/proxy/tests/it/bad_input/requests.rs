@@ -31,6 +31,7 @@ fn reached(replica: &RawReplica) -> Vec<Message> {
 fn what_is_no_request_is_answered_with_400_and_goes_nowhere() {
     run(async {
         let (replica, proxy) = before_a_good_replica().await;
+        let mut malformed = 0;
         beside(&proxy, async {
             for bad in [
                 "GARBAGE\r\n\r\n",
@@ -61,10 +62,24 @@ fn what_is_no_request_is_answered_with_400_and_goes_nowhere() {
                 "POST / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: xchunked\r\n\r\n0\r\n\r\n",
                 "POST / HTTP/1.0\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
             ] {
-                assert_eq!(answer_to(&proxy, bad).await.head.status(), 400, "{bad:?}");
+                let answer = answer_to(&proxy, bad).await;
+                assert_eq!(answer.head.status(), 400, "{bad:?}");
+                match answer.head.get("curtail-error") {
+                    Some("bad_request") => {
+                        malformed += 1;
+                        let reason = b"curtail: bad_request: ";
+                        assert!(answer.body.starts_with(reason), "{bad:?}: {answer:?}");
+                    }
+                    error => assert_eq!(error, Some("bad_host"), "{bad:?}"),
+                }
             }
         })
         .await;
+        let metrics = proxy.metrics().await;
+        assert_eq!(
+            metrics.sum("curtail_requests_malformed_total", &[("listener", "in")]),
+            malformed
+        );
         assert_eq!(reached(&replica).len(), 0, "{:?}", reached(&replica));
     });
 }

@@ -97,6 +97,28 @@ fn bodies_of_unknown_length_and_trailers_pass_both_ways() {
 }
 
 #[test]
+fn trailers_go_to_clients_that_understand_them() {
+    run(async {
+        let replica = RawReplica::start(|mut wire, record, _| async move {
+            while record.read(&mut wire).await.is_some() {
+                let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+                wire.send(format!("{head}4\r\nbody\r\n0\r\nx-seen: 1\r\n\r\n")).await;
+            }
+        })
+        .await;
+        let proxy = Setup::before(&[replica.address()]).start();
+        let mut wire = Wire::connect(proxy.address()).await;
+        for (te, trailers) in [("te: trailers\r\n", "x-seen: 1\r\n\r\n"), ("", "\r\n")] {
+            wire.send(format!("GET / HTTP/1.1\r\nhost: h\r\n{te}\r\n")).await;
+            wire.read_head().await.expect("held").expect("an answer");
+            assert_eq!(wire.read_chunk().await.expect("held"), "body");
+            assert_eq!(wire.read_chunk().await.expect("held"), "");
+            assert_eq!(wire.read_exact(trailers.len()).await.expect("held"), trailers);
+        }
+    });
+}
+
+#[test]
 fn a_body_of_known_length_keeps_it() {
     run(async {
         for pair in PAIRS {

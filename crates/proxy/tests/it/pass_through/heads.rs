@@ -292,3 +292,18 @@ fn a_client_of_http_1_0_is_answered_in_its_own_version() {
         assert_eq!(seen.get("host"), Some(&*replica.address().to_string()));
     });
 }
+
+#[test]
+fn a_client_of_http_1_0_that_wants_to_go_on_may() {
+    run(async {
+        let replica = RawReplica::answering("here").await;
+        let proxy = Setup::before(&[replica.address()]).start();
+        let mut wire = Wire::connect(proxy.address()).await;
+        for _ in 0..2 {
+            wire.send("GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\n").await;
+            let answer = wire.answer().await;
+            assert_eq!(&*answer.body, b"here");
+            assert_eq!(answer.head.get("connection"), Some("keep-alive"));
+        }
+    });
+}
