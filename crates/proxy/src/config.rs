@@ -158,10 +158,12 @@ pub enum SpansProtocol {
 /// What clients may ask of us; beyond it they get an error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
-    /// Header fields of one request, names and values together.
+    /// The head of one request: over HTTP/1.1 with its first line, over HTTP/2 names and values.
     pub headers: Bytes,
-    /// A request whose header fields take longer to arrive is refused.
+    /// A request whose head takes longer to arrive is refused.
     pub header_timeout: Duration,
+    /// An HTTP/1.1 connection is kept for so long without a request.
+    pub idle_timeout: Duration,
     /// A body that pauses for longer is refused.
     pub body_timeout: Duration,
     /// A request body up to this size is kept so that it can be sent again.
@@ -180,6 +182,8 @@ impl Default for Limits {
         Self {
             headers: Bytes::from_kib(64),
             header_timeout: Duration::from_secs(10),
+            // Longer than most clients keep it: they close first, and no request meets a closing connection.
+            idle_timeout: Duration::from_secs(120),
             body_timeout: Duration::from_secs(30),
             replay: Bytes::from_kib(64),
             answer_held: Bytes::from_kib(64),
@@ -487,12 +491,18 @@ fn limits(s: &mut Section<'_>) -> Limits {
     let default = Limits::default();
     Limits {
         headers: s
-            .field("headers", "Header fields of a request, all together.")
+            .field("headers", "The head of a request, all its fields together.")
             .range(Bytes::from_kib(8)..=Bytes::from_kib(1024))
             .default(default.headers),
         header_timeout: s
-            .field("header_timeout", "A request whose header takes longer is refused.")
+            .field("header_timeout", "A request whose head takes longer to arrive is refused.")
             .default(default.header_timeout),
+        idle_timeout: s
+            .field(
+                "idle_timeout",
+                "A client's HTTP/1.1 connection is kept so long without a request.",
+            )
+            .default(default.idle_timeout),
         body_timeout: s
             .field("body_timeout", "A body that pauses for longer is refused.")
             .default(default.body_timeout),

@@ -33,8 +33,8 @@ const RESETS_REMEMBERED: usize = 10_000;
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
 
-/// Header fields of an answer. h2 itself allows 16 KiB, which some cookies outgrow; over HTTP/1.1 hyper's own
-/// bound is some 400 KiB.
+/// Header fields of an answer. h2 itself allows 16 KiB, which some cookies outgrow; over HTTP/1.1 64 KiB
+/// of text may come.
 const HEADERS_BYTES_MAX: u32 = 256 << 10;
 
 /// The driver of a connection; its end is the connection's.

@@ -1,12 +1,12 @@
-//! The proxy: the hyper driver of the policies, for the root side and the leaf side of a service.
+//! The proxy: the driver of the policies over HTTP, for the root side and the leaf side of a service.
 //!
 //! [`start`] brings a proxy up on threads of its own and returns when it listens; [`Running`] is the
 //! handle to it. The command line ([`cli`]) adds signals, reloading and logs.
 //!
-//! A request's way through the files: [`listen`] accepts its connection, [`request`] routes and classifies
-//! it, at a leaf [`leaf`] admits it, [`root`] sends its attempts over [`pool`]s as the machines decide
-//! ([`driver`]), and [`answer`] passes the answer on. What happened is kept in a [`trail`] and becomes
-//! [`spans`]; counts go to [`metrics`], which [`admin`] shows.
+//! A request's way through the files: [`listen`] accepts its connection, [`serve`] reads it from there,
+//! [`request`] routes and classifies it, at a leaf [`leaf`] admits it, [`root`] sends its attempts over
+//! [`pool`]s as the machines decide ([`driver`]), and [`answer`] passes the answer on. What happened is kept
+//! in a [`trail`] and becomes [`spans`]; counts go to [`metrics`], which [`admin`] shows.
 
 mod admin;
 mod answer;

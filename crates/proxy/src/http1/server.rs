@@ -4,8 +4,9 @@
 //! listened to, and one that closes has gone, with all that was done for it: a half-close and a full one look
 //! alike from here.
 //!
-//! **Limits**: a head has [`Limits::headers`] bytes and [`FIELDS_MAX`] fields, and comes within
-//! [`Limits::header_timeout`] of the answer before it; trailers as in [`fields`].
+//! **Limits**: a head has [`Limits::headers`] bytes and [`FIELDS_MAX`] fields, comes within
+//! [`Limits::header_timeout`] and begins within [`Limits::idle_timeout`] of the answer before it; trailers as
+//! in [`fields`].
 //!
 //! [`fields`]: super::fields
 //! [`FIELDS_MAX`]: super::fields::FIELDS_MAX
@@ -107,7 +108,7 @@ impl Server {
             heads: HeadReader::default(),
             head_bytes_max: limits.headers.as_len(),
             outbound: Outbound::default(),
-            patience: Patience::new(limits.header_timeout.into()),
+            patience: Patience::new(limits),
             drain,
             clock,
         }
@@ -117,7 +118,6 @@ impl Server {
     /// something else.
     pub(crate) async fn serve<A: Answers>(mut self, answers: A) -> Option<Changed<A::Body>> {
         loop {
-            self.patience.begin();
             let ((head, body), terms) = match poll_fn(|cx| self.poll_next(cx)).await {
                 Next::Asked(head, body, terms) => {
                     let answering = pin!(answers.answer(head, body));
@@ -130,7 +130,7 @@ impl Server {
             let mut body = body;
             match self.send(&head, &mut body, terms).await {
                 Sent::Kept if changes => return self.into_changed(body),
-                Sent::Kept => {}
+                Sent::Kept => self.patience.begin_idle(),
                 Sent::Last => {
                     let mut linger = Linger::default();
                     poll_fn(|cx| linger.poll(cx, &mut lock(&self.asking).inbound.stream)).await;
@@ -163,7 +163,7 @@ impl Server {
                 Poll::Ready(Ok(1..)) => {}
                 Poll::Ready(_) => return Poll::Ready(Next::Over),
                 Poll::Pending => {
-                    ready!(self.patience.poll(cx));
+                    ready!(self.patience.poll(cx, is_begun));
                     let next = if is_begun { Next::Refused(Fault::SLOW) } else { Next::Over };
                     return Poll::Ready(next);
                 }
@@ -245,27 +245,50 @@ impl Terms {
         Self { is_head: false, version: Version::HTTP_11, takes_trailers: false, keeps: false };
 }
 
-/// How long a head may take to come. The timer stays for as long as the connection, and is set to a new
+/// How long we wait for a request. The timer stays for as long as the connection, and is set to a later
 /// time only when the last one is over: setting one for each request would cost more than reading it.
 struct Patience {
-    patience: std::time::Duration,
+    header_timeout: std::time::Duration,
+    idle_timeout: std::time::Duration,
+    /// It is a head that we wait for, no longer its beginning.
+    is_begun: bool,
     until: Instant,
     timer: Pin<Box<Sleep>>,
 }
 
 impl Patience {
-    fn new(patience: std::time::Duration) -> Self {
-        let until = Instant::now() + patience;
-        Self { patience, until, timer: Box::pin(tokio::time::sleep_until(until)) }
+    /// A new connection is there to ask something.
+    fn new(limits: &Limits) -> Self {
+        let header_timeout = limits.header_timeout.into();
+        let until = Instant::now() + header_timeout;
+        Self {
+            header_timeout,
+            idle_timeout: limits.idle_timeout.into(),
+            is_begun: true,
+            until,
+            timer: Box::pin(tokio::time::sleep_until(until)),
+        }
     }
 
-    /// From now on.
-    fn begin(&mut self) {
-        self.until = Instant::now() + self.patience;
+    /// A request was answered: the next one may take its time.
+    fn begin_idle(&mut self) {
+        self.is_begun = false;
+        self.wait(self.idle_timeout);
+    }
+
+    fn wait(&mut self, patience: std::time::Duration) {
+        self.until = Instant::now() + patience;
+        if self.timer.deadline() > self.until {
+            self.timer.as_mut().reset(self.until);
+        }
     }
 
     /// Ready when it is over.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll(&mut self, cx: &mut Context<'_>, is_begun: bool) -> Poll<()> {
+        if is_begun && !self.is_begun {
+            self.is_begun = true;
+            self.wait(self.header_timeout);
+        }
         loop {
             ready!(self.timer.as_mut().poll(cx));
             if self.timer.deadline() >= self.until {

@@ -78,16 +78,36 @@ fn a_client_that_is_too_slow_to_ask_is_sent_away() {
                 assert_eq!(answer.get("connection"), Some("close"));
                 assert_eq!(wire.read_to_close().await, "");
             }
-            // One that was answered and asks for nothing more has done nothing wrong.
-            let mut wire = Wire::connect(proxy.address()).await;
-            wire.send("GET / HTTP/1.1\r\nhost: h\r\n\r\n").await;
-            assert_eq!(wire.answer().await.head.status(), 200);
-            assert_eq!(wire.read_to_close().await, "");
         })
         .await;
         let metrics = proxy.metrics().await;
         assert_eq!(metrics.sum("curtail_requests_malformed_total", &[]), 3);
         proxy.until(|m| m.sum("curtail_client_connections_open", &[]) == 0).await;
+    });
+}
+
+#[test]
+fn a_client_may_pause_between_requests_for_longer_than_within_one() {
+    run(async {
+        const GET: &str = "GET / HTTP/1.1\r\nhost: h\r\n\r\n";
+        let replica = RawReplica::answering("good").await;
+        let before = |limits| Setup::before(&[replica.address()]).top(limits).start();
+        let proxy = before("limits: {header_timeout: 200ms, idle_timeout: 1h}");
+        let mut paused = Wire::connect(proxy.address()).await;
+        for _ in 0..2 {
+            paused.send(GET).await;
+            assert_eq!(paused.answer().await.head.status(), 200);
+            let mut slow = Wire::connect(proxy.address()).await;
+            slow.send("GET /").await;
+            assert_eq!(slow.answer().await.head.status(), 408);
+        }
+        paused.send("GET /").await;
+        assert_eq!(paused.answer().await.head.status(), 408, "within a head it may not");
+        let proxy = before("limits: {header_timeout: 1h, idle_timeout: 200ms}");
+        let mut idle = Wire::connect(proxy.address()).await;
+        idle.send(GET).await;
+        assert_eq!(idle.answer().await.head.status(), 200);
+        assert_eq!(idle.read_to_close().await, "", "it has done nothing wrong");
     });
 }
 
