@@ -4,7 +4,7 @@ import subprocess
 
 from harness.peers import BENCH
 
-CRATES = {"simulator": "curtail-sim", "sketch": "curtail-sketch", "policy": "curtail-policy"}
+CRATES = {"simulator": "curtail-sim", "sketch": "curtail-sketch", "policy": "curtail-policy", "otlp": "curtail-otlp"}
 # A benchmark that takes longer is broken; compiling is not counted.
 LIMIT_S = 60
 

@@ -1,0 +1,47 @@
+//! OTLP in JSON: to protobuf and back, by the table of messages.
+//!
+//! Trace and span IDs are hexadecimal digits, other bytes base64; 64 bits are text, and taken as numbers too;
+//! values of enumerations are numbers. Names that are not in the schema are passed over, and `null` is as if
+//! nothing stood there.
+//!
+//! **Source**: the OTLP specification, "JSON Protobuf Encoding"; protobuf's mapping to JSON.
+
+mod read;
+mod write;
+
+use crate::response::Signal;
+use crate::schema::{LOGS, METRICS, Message, TRACES};
+
+/// Text that is no batch in JSON.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct NotOtlp(serde_json::Error);
+
+impl Signal {
+    const fn batch(self) -> &'static Message {
+        match self {
+            Self::Traces => &TRACES,
+            Self::Logs => &LOGS,
+            Self::Metrics => &METRICS,
+        }
+    }
+}
+
+/// A batch in JSON, as the same in protobuf.
+///
+/// # Errors
+/// When it is not one: with the line, the column, and what was expected there.
+pub fn to_protobuf(json: &[u8], signal: Signal) -> Result<Vec<u8>, NotOtlp> {
+    read::to_protobuf(json, signal.batch()).map_err(NotOtlp)
+}
+
+/// A batch in protobuf, as the same in JSON.
+///
+/// # Errors
+/// When it is not one.
+pub fn from_protobuf(batch: &[u8], signal: Signal) -> Result<String, crate::Malformed> {
+    write::from_protobuf(batch, signal.batch()).map_err(|broken| *broken)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+use super::*;
+use crate::write;
+
+fn traces(json: &str) -> Result<Vec<u8>, String> {
+    to_protobuf(json.as_bytes(), Signal::Traces).map_err(|error| error.to_string())
+}
+
+/// A batch with one span, of which these are the fields.
+fn with_span(fields: &str) -> String {
+    format!(r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{{{fields}}}]}}]}}]}}"#)
+}
+
+#[test]
+fn what_may_be_written_in_two_ways_is_read_in_both() {
+    for (one, other) in [
+        (r#""startTimeUnixNano":"17""#, r#""startTimeUnixNano":17"#),
+        (r#""traceId":"0aFf""#, r#""traceId":"0AfF""#),
+        (r#""name":"a""#, r#""name":"\u0061""#),
+        (r#""name":"a""#, r#""n\u0061me":"a","later":{"unknown":[1,{"x":null}]}"#),
+        (r#""name":"a""#, r#""status":null,"name":"a","events":null,"links":[null]"#),
+        (
+            r#""attributes":[{"key":"a","value":{"doubleValue":2.0}}]"#,
+            r#""attributes":[{"key":"a","value":{"doubleValue":"2"}}]"#,
+        ),
+        (
+            r#""attributes":[{"key":"a","value":{"doubleValue":2.0}}]"#,
+            r#""attributes":[{"key":"a","value":{"doubleValue":2}}]"#,
+        ),
+    ] {
+        assert_eq!(traces(&with_span(one)), traces(&with_span(other)), "{other}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_place_and_what_was_expected() {
+    for (fields, said) in [
+        (
+            r#""traceId":"xy""#,
+            r#"invalid value: string "xy", expected text: hexadecimal digits for traceId"#,
+        ),
+        (
+            r#""traceId":"abc""#,
+            r#"invalid value: string "abc", expected text: hexadecimal digits for traceId"#,
+        ),
+        (
+            r#""kind":"SPAN_KIND_SERVER""#,
+            r#"invalid type: string "SPAN_KIND_SERVER", expected a whole number for kind"#,
+        ),
+        (r#""flags":-1"#, "invalid value: integer `-1`, expected a whole number for flags"),
+        (
+            r#""flags":4294967296"#,
+            "invalid value: integer `4294967296`, expected a whole number for flags",
+        ),
+        (
+            r#""startTimeUnixNano":"-1""#,
+            r#"invalid value: string "-1", expected a whole number, as text or as it is for startTimeUnixNano"#,
+        ),
+        (
+            r#""startTimeUnixNano":1.5"#,
+            "invalid type: floating point `1.5`, expected a whole number, as text or as it is for startTimeUnixNano",
+        ),
+        (r#""name":5"#, "invalid type: integer `5`, expected text for name"),
+        (r#""name":["a"]"#, "invalid type: sequence, expected text for name"),
+        (r#""attributes":{}"#, "invalid type: map, expected a list for attributes"),
+        (r#""attributes":["a"]"#, r#"invalid type: string "a", expected an object: KeyValue"#),
+        (
+            r#""attributes":[{"value":{"bytesValue":"*"}}]"#,
+            r#"invalid value: string "*", expected text: bytes in base64 for bytesValue"#,
+        ),
+        (
+            r#""attributes":[{"value":{"boolValue":1}}]"#,
+            "invalid type: integer `1`, expected true or false for boolValue",
+        ),
+    ] {
+        let json = with_span(fields);
+        let error = traces(&json).expect_err("it is wrong");
+        assert!(error.starts_with(said), "{fields}:\n{error}");
+        assert!(error.contains(" at line 1 column "), "{error}");
+    }
+    for json in ["", "[]", "{", "{} {}", "nonsense", r#"{"resourceSpans":[}"#, "\u{feff}{}"] {
+        assert!(traces(json).is_err(), "{json:?}");
+    }
+}
+
+#[test]
+fn what_lies_too_deep_is_refused() {
+    let lists = 10_000;
+    let deep = format!(
+        r#""attributes":[{{"value":{}{}}}]"#,
+        r#"{"arrayValue":{"values":["#.repeat(lists),
+        "]}}".repeat(lists)
+    );
+    let error = traces(&with_span(&deep)).expect_err("too deep");
+    assert!(error.contains("recursion limit"), "{error}");
+}
+
+#[test]
+fn what_lies_too_deep_is_not_shown() {
+    fn lists(out: &mut Vec<u8>, left: u32) {
+        if left > 0 {
+            write::message(out, 5, |out| write::message(out, 1, |out| lists(out, left - 1)));
+        }
+    }
+    let nested = |left| {
+        let mut batch = Vec::new();
+        write::message(&mut batch, 1, |out| {
+            write::message(out, 1, |out| {
+                write::message(out, 1, |out| write::message(out, 2, |out| lists(out, left)));
+            });
+        });
+        from_protobuf(&batch, Signal::Traces)
+    };
+    // As deep as a batch may be by default.
+    serde_json::from_str::<serde_json::Value>(&nested(16).expect("shown")).expect("JSON");
+    assert!(nested(1_000).is_err());
+}
+
+#[test]
+fn text_that_is_not_utf8_is_shown_as_well_as_can_be() {
+    let mut batch = Vec::new();
+    write::message(&mut batch, 1, |out| write::bytes(out, 3, b"a\xFFb"));
+    let json = from_protobuf(&batch, Signal::Traces).expect("well-formed");
+    assert_eq!(json, "{\"resourceSpans\":[{\"schemaUrl\":\"a\u{fffd}b\"}]}");
+}

@@ -1,0 +1,148 @@
+//! From protobuf to JSON.
+
+use crate::error::{Broken, Fault};
+use crate::schema::{Field, Kind, Message};
+use crate::wire::{LEN, Reader};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use std::fmt::Write as _;
+
+/// Messages lie in each other at most so deep: that is less than readers of JSON take, and each is a call here.
+const DEPTH_MAX: u32 = 60;
+
+pub(super) fn from_protobuf(batch: &[u8], message: &'static Message) -> Result<String, Broken> {
+    let mut out = String::with_capacity(2 * batch.len());
+    object(&mut out, Reader::new(batch, message), 0)?;
+    Ok(out)
+}
+
+/// Writes a message as an object. What is repeated may lie apart in it and is one list in JSON, so the message
+/// is walked once for each field that it has.
+fn object(out: &mut String, message: Reader<'_>, depth: u32) -> Result<(), Broken> {
+    if depth > DEPTH_MAX {
+        return Err(message.fault(Fault::Depth { max: DEPTH_MAX }));
+    }
+    let present = present(message)?;
+    let mut separator = "{";
+    for (nth, field) in message.schema().fields.iter().enumerate() {
+        if present & (1 << nth) == 0 {
+            continue;
+        }
+        out.push_str(separator);
+        separator = ",";
+        text(out, field.name);
+        out.push(':');
+        if field.is_repeated {
+            list(out, message, field, depth)?;
+        } else {
+            last(out, message, field, depth)?;
+        }
+    }
+    out.push_str(if separator == "{" { "{}" } else { "}" });
+    Ok(())
+}
+
+/// A bit for each field of the table that the message has. All of it is read: what follows cannot fail but
+/// further in.
+fn present(mut reader: Reader<'_>) -> Result<u32, Broken> {
+    let mut present = 0;
+    while let Some(tag) = reader.tag()? {
+        let number = tag.field;
+        let nth = reader.schema().fields.iter().position(|field| field.number == number);
+        if let Some(nth) = nth {
+            present |= 1 << nth;
+        }
+        match reader.schema().field(number) {
+            Some(field) if field.may_be_packed() && tag.wire_type == LEN => reader.skip(tag)?,
+            _ => reader.other(tag)?,
+        }
+    }
+    Ok(present)
+}
+
+/// Writes what a field says. Of several the last one counts.
+fn last(out: &mut String, mut reader: Reader<'_>, field: &Field, depth: u32) -> Result<(), Broken> {
+    let mut last = reader;
+    while let Some(tag) = reader.tag()? {
+        if tag.field == field.number {
+            last = reader;
+        }
+        reader.skip(tag)?;
+    }
+    value(out, &mut last, field.kind, depth)
+}
+
+fn list(out: &mut String, mut reader: Reader<'_>, field: &Field, depth: u32) -> Result<(), Broken> {
+    let mut separator = '[';
+    while let Some(tag) = reader.tag()? {
+        if tag.field != field.number {
+            reader.skip(tag)?;
+            continue;
+        }
+        if field.may_be_packed() && tag.wire_type == LEN {
+            let mut packed = reader.message(reader.schema())?;
+            while !packed.rest().is_empty() {
+                out.push(std::mem::replace(&mut separator, ','));
+                value(out, &mut packed, field.kind, depth)?;
+            }
+        } else {
+            out.push(std::mem::replace(&mut separator, ','));
+            value(out, &mut reader, field.kind, depth)?;
+        }
+    }
+    out.push_str(if separator == '[' { "[]" } else { "]" });
+    Ok(())
+}
+
+/// Writes what comes next.
+fn value(out: &mut String, reader: &mut Reader<'_>, kind: Kind, depth: u32) -> Result<(), Broken> {
+    match kind {
+        Kind::Message(message) => return object(out, reader.message(message)?, depth + 1),
+        Kind::Text => {
+            let slice = reader.slice()?;
+            text(out, &String::from_utf8_lossy(reader.bytes(slice)));
+        }
+        Kind::Bytes => {
+            let slice = reader.slice()?;
+            text(out, &STANDARD.encode(reader.bytes(slice)));
+        }
+        Kind::Id => {
+            let slice = reader.slice()?;
+            out.push('"');
+            for byte in reader.bytes(slice) {
+                show(out, format_args!("{byte:02x}"));
+            }
+            out.push('"');
+        }
+        Kind::Bool => out.push_str(if reader.varint()? == 0 { "false" } else { "true" }),
+        Kind::Enum => show(out, reader.enumerated()?),
+        Kind::Uint32 => show(out, reader.count()?),
+        Kind::Sint32 => show(out, reader.zigzag()?),
+        Kind::Fixed32 => show(out, reader.fixed32()?),
+        Kind::Int64 => show(out, format_args!("\"{}\"", reader.varint()?.cast_signed())),
+        Kind::Uint64 => show(out, format_args!("\"{}\"", reader.varint()?)),
+        Kind::Fixed64 => show(out, format_args!("\"{}\"", reader.fixed64()?)),
+        Kind::Sfixed64 => show(out, format_args!("\"{}\"", reader.fixed64()?.cast_signed())),
+        Kind::Double => double(out, f64::from_bits(reader.fixed64()?)),
+    }
+    Ok(())
+}
+
+fn show(out: &mut String, what: impl std::fmt::Display) {
+    write!(out, "{what}").expect("text takes everything");
+}
+
+fn text(out: &mut String, text: &str) {
+    out.push_str(&serde_json::Value::from(text).to_string());
+}
+
+/// As short as it can be and come back the same.
+fn double(out: &mut String, number: f64) {
+    if number.is_finite() {
+        show(out, serde_json::Value::from(number));
+    } else if number.is_nan() {
+        out.push_str("\"NaN\"");
+    } else {
+        out.push_str(if number > 0.0 { "\"Infinity\"" } else { "\"-Infinity\"" });
+    }
+}

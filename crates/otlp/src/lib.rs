@@ -1,0 +1,45 @@
+//! OTLP: what OpenTelemetry sends, from bytes to rows, in one pass.
+//!
+//! A batch of protobuf stays as it came: a row holds the numbers of a span, a log record or a metric point,
+//! and the *places* of its texts in the batch ([`Slice`]). Nothing is copied and nothing is allocated for an
+//! attribute but its place in one list ([`Attribute`]). JSON is rewritten as protobuf first ([`json`]), so
+//! that everything behind this crate knows one form.
+//!
+//! | of | use | gives |
+//! |---|---|---|
+//! | traces | [`Spans::decode`] | [`Span`], [`Event`], [`Link`] |
+//! | logs | [`Logs::decode`] | [`LogRecord`] |
+//! | metrics | [`Points::decode`] | [`Point`] |
+//!
+//! **What is wrong** with a batch is told apart by whose loss it is. Bytes that are no message of OTLP make
+//! the whole batch [`Malformed`], with the byte and the message; a row that is one and cannot be kept (no
+//! trace ID, text that is not UTF-8, more attributes than [`Limits`] allow) is left out, counted, and the
+//! first reason said ([`Refused`]).
+//!
+//! **Source**: opentelemetry-proto 1.x; the OTLP specification for JSON; protobuf's encoding guide.
+
+mod attributes;
+mod check;
+mod envelope;
+mod error;
+pub mod json;
+mod judge;
+mod limits;
+mod logs;
+mod metrics;
+mod response;
+mod schema;
+mod slice;
+mod spans;
+mod wire;
+mod write;
+
+pub use attributes::{Attribute, Value};
+pub use envelope::{Envelope, Resource, Scope};
+pub use error::{Fault, Malformed, Refused, RowFault};
+pub use limits::Limits;
+pub use logs::{LogRecord, Logs};
+pub use metrics::{Form, Measured, Metric, Point, Points};
+pub use response::{Signal, json_response, response};
+pub use slice::{Range, Slice};
+pub use spans::{Event, Link, Span, Spans};

@@ -1,0 +1,21 @@
+//! How much one batch, and one row in it, may hold.
+
+/// What a sender may send; more is refused, with the reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a batch, after decompression. Places in it are 32 bits wide, so at most 4 GiB.
+    pub batch_bytes: u32,
+    /// Attributes of one span, record, point, event, link, resource or scope.
+    pub attributes: u32,
+    /// Events of one span, and links.
+    pub events: u32,
+    /// How deep lists and maps may lie in each other.
+    pub depth: u32,
+}
+
+impl Default for Limits {
+    /// Eight times what SDKs allow a span by default (128 attributes, events, links).
+    fn default() -> Self {
+        Self { batch_bytes: 64 << 20, attributes: 1_024, events: 1_024, depth: 16 }
+    }
+}

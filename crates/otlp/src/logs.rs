@@ -1,0 +1,107 @@
+//! Log records, from a batch of logs to rows.
+
+use crate::attributes::{Attribute, Value, any_value, push};
+use crate::envelope::{self, Envelope, ReadRow};
+use crate::error::{Broken, Malformed, Refused};
+use crate::judge::Judge;
+use crate::limits::Limits;
+use crate::schema::{LOG_RECORD, LOGS, Message};
+use crate::slice::{Range, Slice};
+use crate::spans::id;
+use crate::wire::{FIXED32, FIXED64, LEN, Reader, VARINT};
+
+/// The log records of one batch.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Logs {
+    /// In the order in which they came.
+    pub records: Vec<LogRecord>,
+    /// Of records.
+    pub attributes: Vec<Attribute>,
+    /// What they come from.
+    pub envelope: Envelope,
+}
+
+/// One line of a log, or an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LogRecord {
+    /// When it happened, in nanoseconds since 1970, below 2^63; zero: not said.
+    pub time_ns: u64,
+    /// When somebody saw it.
+    pub observed_ns: u64,
+    /// The trace in which it happened; zero: none.
+    pub trace_id: u128,
+    /// The span in which it happened; zero: none.
+    pub span_id: u64,
+    /// What it says.
+    pub body: Value,
+    /// How bad it is, in the words of its source.
+    pub severity_text: Slice,
+    /// What kind of event it is.
+    pub event_name: Slice,
+    /// Of [`Logs::attributes`].
+    pub attributes: Range,
+    /// How many the sender has dropped.
+    pub dropped_attributes: u32,
+    /// W3C trace flags.
+    pub flags: u32,
+    /// Which of [`Envelope::scopes`] it was made by.
+    pub scope: u32,
+    /// 1 to 24, from trace to fatal; 0: not said.
+    pub severity: i32,
+}
+
+impl Logs {
+    /// Reads a batch: an `ExportLogsServiceRequest`, or `LogsData`, which is the same.
+    ///
+    /// # Errors
+    /// When it is none: all of it is refused. Records that cannot be kept are counted beside the others.
+    pub fn decode(batch: &[u8], limits: &Limits) -> Result<(Self, Refused), Malformed> {
+        let (logs, envelope, refused) =
+            envelope::decode::<Self>(batch, limits).map_err(|broken| *broken)?;
+        Ok((Self { envelope, ..logs }, refused))
+    }
+}
+
+impl ReadRow for Logs {
+    const BATCH: &'static Message = &LOGS;
+
+    fn read_row(
+        &mut self,
+        within: &mut Reader<'_>,
+        scope: u32,
+        judge: &mut Judge<'_>,
+    ) -> Result<(), Broken> {
+        let from = self.attributes.len();
+        let mut reader = within.message(&LOG_RECORD)?;
+        let mut record = LogRecord { scope, ..LogRecord::default() };
+        while let Some(tag) = reader.tag()? {
+            match (tag.field, tag.wire_type) {
+                (1, FIXED64) => record.time_ns = judge.time(&mut reader)?,
+                (2, VARINT) => record.severity = reader.enumerated()?,
+                (3, LEN) => record.severity_text = judge.checked(&mut reader)?,
+                (5, LEN) => {
+                    record.body = any_value(&mut reader, judge)?;
+                    if let Value::Text(text) = record.body {
+                        judge.text(&reader, text);
+                    }
+                }
+                (6, LEN) => push(&mut reader, &mut self.attributes, from, judge)?,
+                (7, VARINT) => record.dropped_attributes = reader.count()?,
+                (8, FIXED32) => record.flags = reader.fixed32()?,
+                // The specification takes an ID of another length for none.
+                (9, LEN) => record.trace_id = u128::from_be_bytes(id(&mut reader)?),
+                (10, LEN) => record.span_id = u64::from_be_bytes(id(&mut reader)?),
+                (11, FIXED64) => record.observed_ns = judge.time(&mut reader)?,
+                (12, LEN) => record.event_name = judge.checked(&mut reader)?,
+                _ => reader.other(tag)?,
+            }
+        }
+        if judge.keeps() {
+            record.attributes = Range::to_end(from, &self.attributes);
+            self.records.push(record);
+        } else {
+            self.attributes.truncate(from);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,242 @@
+//! Points of metrics, from a batch of metrics to rows.
+//!
+//! What a point has beside its number, times and attributes (buckets, quantiles, exemplars) is checked and
+//! stays where it is: [`Point::message`] is its place.
+
+use crate::attributes::{Attribute, push};
+use crate::check::check_field;
+use crate::envelope::{self, Envelope, ReadRow};
+use crate::error::{Broken, Malformed, Refused};
+use crate::judge::Judge;
+use crate::limits::Limits;
+use crate::schema::{METRIC, METRICS, Message};
+use crate::slice::{Range, Slice, short};
+use crate::wire::{FIXED64, LEN, Reader, VARINT};
+
+/// The points of one batch.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Points {
+    /// In the order in which they came.
+    pub points: Vec<Point>,
+    /// What they are points of.
+    pub metrics: Vec<Metric>,
+    /// Of points and metrics.
+    pub attributes: Vec<Attribute>,
+    /// What they come from.
+    pub envelope: Envelope,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Metric {
+    /// Its name.
+    pub name: Slice,
+    /// For people.
+    pub description: Slice,
+    /// UCUM: `ms`, `By`, `{request}`.
+    pub unit: Slice,
+    /// What its points are.
+    pub form: Form,
+    /// 1: since the last point, 2: since the start; 0: not said, or it is no sum.
+    pub temporality: i32,
+    /// A sum that never falls.
+    pub is_monotonic: bool,
+    /// Its metadata, of [`Points::attributes`].
+    pub metadata: Range,
+    /// Which of [`Envelope::scopes`] it was made by.
+    pub scope: u32,
+}
+
+/// What the points of a metric are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// It has none that is known here.
+    #[default]
+    None,
+    /// A number as it is now.
+    Gauge,
+    /// A number that adds up.
+    Sum,
+    /// Counts between bounds that are said.
+    Histogram,
+    /// Counts between powers of a base.
+    ExponentialHistogram,
+    /// Quantiles, from the time before histograms.
+    Summary,
+}
+
+/// One measurement.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Point {
+    /// Which of [`Points::metrics`] it is of.
+    pub metric: u32,
+    /// Since when it counts, in nanoseconds since 1970, below 2^63; zero: not said.
+    pub start_ns: u64,
+    /// Of when it is.
+    pub time_ns: u64,
+    /// Its number, if it is one.
+    pub measured: Measured,
+    /// All of it, in the form of its metric.
+    pub message: Slice,
+    /// Of [`Points::attributes`].
+    pub attributes: Range,
+    /// 1: nothing was recorded.
+    pub flags: u32,
+}
+
+/// The number of a point.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Measured {
+    /// It is a histogram or a summary, or says nothing.
+    #[default]
+    None,
+    /// A whole number.
+    Int(i64),
+    /// Any other.
+    Double(f64),
+}
+
+impl Form {
+    /// The numbers of the fields in which points of this form keep attributes and flags.
+    const fn fields(self) -> (u32, u32) {
+        match self {
+            Self::None | Self::Gauge | Self::Sum | Self::Summary => (7, 8),
+            Self::Histogram => (9, 10),
+            Self::ExponentialHistogram => (1, 10),
+        }
+    }
+
+    /// That of a field of a metric.
+    const fn of_field(field: u32) -> Option<Self> {
+        match field {
+            5 => Some(Self::Gauge),
+            7 => Some(Self::Sum),
+            9 => Some(Self::Histogram),
+            10 => Some(Self::ExponentialHistogram),
+            11 => Some(Self::Summary),
+            _ => None,
+        }
+    }
+}
+
+impl Points {
+    /// Reads a batch: an `ExportMetricsServiceRequest`, or `MetricsData`, which is the same.
+    ///
+    /// # Errors
+    /// When it is none: all of it is refused. Points that cannot be kept are counted beside the others.
+    pub fn decode(batch: &[u8], limits: &Limits) -> Result<(Self, Refused), Malformed> {
+        let (points, envelope, refused) =
+            envelope::decode::<Self>(batch, limits).map_err(|broken| *broken)?;
+        Ok((Self { envelope, ..points }, refused))
+    }
+}
+
+impl ReadRow for Points {
+    const BATCH: &'static Message = &METRICS;
+
+    /// As with a resource: what a metric says of its points may stand after them.
+    fn read_row(
+        &mut self,
+        within: &mut Reader<'_>,
+        scope: u32,
+        judge: &mut Judge<'_>,
+    ) -> Result<(), Broken> {
+        let message = within.message(&METRIC)?;
+        let mut metric = Metric { scope, ..Metric::default() };
+        let from = self.attributes.len();
+        let mut reader = message;
+        while let Some(tag) = reader.tag()? {
+            match (tag.field, tag.wire_type) {
+                (1, LEN) => metric.name = judge.checked(&mut reader)?,
+                (2, LEN) => metric.description = judge.checked(&mut reader)?,
+                (3, LEN) => metric.unit = judge.checked(&mut reader)?,
+                (12, LEN) => push(&mut reader, &mut self.attributes, from, judge)?,
+                (field, LEN) if Form::of_field(field).is_some() => {
+                    metric.form = Form::of_field(field).unwrap_or_default();
+                    temporality(reader.message(METRIC.part(field))?, &mut metric)?;
+                }
+                _ => reader.other(tag)?,
+            }
+        }
+        metric.metadata = Range::to_end(from, &self.attributes);
+        let number = short(self.metrics.len());
+        self.metrics.push(metric);
+        let outer = judge.begin_rows();
+        let mut reader = message;
+        while let Some(tag) = reader.tag()? {
+            match Form::of_field(tag.field).filter(|form| *form == metric.form) {
+                Some(_) => self.points(reader.message(METRIC.part(tag.field))?, number, judge)?,
+                None => reader.skip(tag)?,
+            }
+        }
+        judge.end_rows(outer);
+        Ok(())
+    }
+}
+
+/// Reads what a sum or a histogram says beside its points.
+fn temporality(mut reader: Reader<'_>, metric: &mut Metric) -> Result<(), Broken> {
+    while let Some(tag) = reader.tag()? {
+        match (tag.field, tag.wire_type) {
+            (2, VARINT) => metric.temporality = reader.enumerated()?,
+            (3, VARINT) => metric.is_monotonic = reader.varint()? != 0,
+            _ => reader.other(tag)?,
+        }
+    }
+    Ok(())
+}
+
+impl Points {
+    fn points(
+        &mut self,
+        mut reader: Reader<'_>,
+        metric: u32,
+        judge: &mut Judge<'_>,
+    ) -> Result<(), Broken> {
+        let of_point = reader.schema().part(1);
+        while let Some(tag) = reader.tag()? {
+            match (tag.field, tag.wire_type) {
+                (1, LEN) => self.point(reader.message(of_point)?, metric, judge)?,
+                _ => reader.skip(tag)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn point(
+        &mut self,
+        mut reader: Reader<'_>,
+        metric: u32,
+        judge: &mut Judge<'_>,
+    ) -> Result<(), Broken> {
+        let from = self.attributes.len();
+        let form = self.metrics[metric as usize].form;
+        let is_number = matches!(form, Form::Gauge | Form::Sum);
+        let (attributes, flags) = form.fields();
+        let mut point = Point { metric, message: reader.whole(), ..Point::default() };
+        while let Some(tag) = reader.tag()? {
+            match (tag.field, tag.wire_type) {
+                (2, FIXED64) => point.start_ns = judge.time(&mut reader)?,
+                (3, FIXED64) => point.time_ns = judge.time(&mut reader)?,
+                (4, FIXED64) if is_number => {
+                    point.measured = Measured::Double(f64::from_bits(reader.fixed64()?));
+                }
+                (6, FIXED64) if is_number => {
+                    point.measured = Measured::Int(reader.fixed64()?.cast_signed());
+                }
+                (field, LEN) if field == attributes => {
+                    push(&mut reader, &mut self.attributes, from, judge)?;
+                }
+                (field, VARINT) if field == flags => point.flags = reader.count()?,
+                _ => check_field(&mut reader, tag, judge, 0)?,
+            }
+        }
+        if judge.keeps() {
+            point.attributes = Range::to_end(from, &self.attributes);
+            self.points.push(point);
+        } else {
+            self.attributes.truncate(from);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,77 @@
+//! What a sender is answered.
+
+use crate::error::Refused;
+use crate::wire::{Tag, VARINT};
+use crate::write;
+
+/// What a batch is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Signal {
+    /// Spans.
+    Traces,
+    /// Log records.
+    Logs,
+    /// Points of metrics.
+    Metrics,
+}
+
+impl Signal {
+    /// What the answer calls the rows that it counts.
+    const fn rejected(self) -> &'static str {
+        match self {
+            Self::Traces => "rejectedSpans",
+            Self::Logs => "rejectedLogRecords",
+            Self::Metrics => "rejectedDataPoints",
+        }
+    }
+}
+
+/// The answer to a batch that was taken, in protobuf: with a `partial_success` when rows were left out.
+#[must_use]
+pub fn response(refused: Refused) -> Vec<u8> {
+    let mut out = Vec::new();
+    if refused.count > 0 {
+        write::message(&mut out, 1, |out| {
+            write::tag(out, Tag { field: 1, wire_type: VARINT });
+            write::varint(out, refused.count);
+            write::bytes(out, 2, refused.to_string().as_bytes());
+        });
+    }
+    out
+}
+
+/// The same in JSON.
+#[must_use]
+pub fn json_response(signal: Signal, refused: Refused) -> String {
+    if refused.count == 0 {
+        return "{}".to_owned();
+    }
+    // 64 bits stand in JSON as text.
+    let count = refused.count.to_string();
+    let message = refused.to_string();
+    serde_json::json!({"partialSuccess": {signal.rejected(): count, "errorMessage": message}})
+        .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::RowFault;
+
+    #[test]
+    fn what_was_left_out_is_counted_with_the_first_reason() {
+        assert_eq!(response(Refused::default()), b"");
+        assert_eq!(json_response(Signal::Logs, Refused::default()), "{}");
+        let mut refused = Refused::default();
+        refused.add(RowFault::SpanId);
+        refused.add(RowFault::Time);
+        let said = "2 refused; the first: its span ID is not 8 bytes, or zero";
+        let inner = [&[8, 2, 0x12, said.len().to_le_bytes()[0]], said.as_bytes()].concat();
+        let whole = [&[0x0A, inner.len().to_le_bytes()[0]], &*inner].concat();
+        assert_eq!(response(refused), whole);
+        assert_eq!(
+            json_response(Signal::Traces, refused),
+            format!(r#"{{"partialSuccess":{{"errorMessage":"{said}","rejectedSpans":"2"}}}}"#)
+        );
+    }
+}

@@ -1,0 +1,190 @@
+//! Protobuf's wire format: fields one after the other, each a tag and what it says.
+//!
+//! A [`Reader`] walks one message within a batch. A message in it is another reader on the same batch with a
+//! nearer end, so every place that it gives is one in the batch.
+
+use crate::error::{Broken, Fault, Malformed};
+use crate::schema::Message;
+use crate::slice::{Slice, short};
+
+pub(crate) const VARINT: u8 = 0;
+pub(crate) const FIXED64: u8 = 1;
+pub(crate) const LEN: u8 = 2;
+pub(crate) const FIXED32: u8 = 5;
+
+/// The number and the wire type of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tag {
+    pub(crate) field: u32,
+    pub(crate) wire_type: u8,
+}
+
+/// A message, and how far it has been read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader<'a> {
+    /// The batch up to the message's end.
+    bytes: &'a [u8],
+    at: usize,
+    message: &'static Message,
+}
+
+impl<'a> Reader<'a> {
+    /// A whole batch is one message.
+    pub(crate) const fn new(batch: &'a [u8], message: &'static Message) -> Self {
+        Self { bytes: batch, at: 0, message }
+    }
+
+    pub(crate) const fn schema(&self) -> &'static Message {
+        self.message
+    }
+
+    /// The place of all that is left of the message.
+    pub(crate) fn whole(&self) -> Slice {
+        Slice { at: short(self.at), len: short(self.bytes.len() - self.at) }
+    }
+
+    /// What is left of the message.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        &self.bytes[self.at..]
+    }
+
+    /// The tag of the next field; [`None`] at the end of the message.
+    #[inline(always)]
+    pub(crate) fn tag(&mut self) -> Result<Option<Tag>, Broken> {
+        let Some(&first) = self.bytes.get(self.at) else { return Ok(None) };
+        let tag = if first < 0x80 {
+            self.at += 1;
+            u64::from(first)
+        } else {
+            self.varint()?
+        };
+        let wire_type = (tag & 7) as u8;
+        match u32::try_from(tag >> 3) {
+            Ok(field @ 1..=0x1FFF_FFFF) => Ok(Some(Tag { field, wire_type })),
+            _ => Err(self.fault(Fault::FieldNumber(tag >> 3))),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn varint(&mut self) -> Result<u64, Broken> {
+        match self.bytes.get(self.at) {
+            Some(&byte) if byte < 0x80 => {
+                self.at += 1;
+                Ok(u64::from(byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Result<u64, Broken> {
+        let mut number = 0;
+        for (nth, &byte) in self.bytes[self.at..].iter().take(10).enumerate() {
+            number |= u64::from(byte & 0x7F) << (7 * nth);
+            if byte < 0x80 {
+                // The tenth byte has room for the last bit alone.
+                if nth == 9 && byte > 1 {
+                    break;
+                }
+                self.at += nth + 1;
+                return Ok(number);
+            }
+        }
+        let is_cut_off = self.bytes.len() - self.at < 10;
+        Err(self.fault(if is_cut_off { Fault::CutOff } else { Fault::TooLong }))
+    }
+
+    #[inline(always)]
+    pub(crate) fn fixed64(&mut self) -> Result<u64, Broken> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    #[inline(always)]
+    pub(crate) fn fixed32(&mut self) -> Result<u32, Broken> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Broken> {
+        let Some(bytes) = self.bytes[self.at..].first_chunk::<N>() else {
+            return Err(self.fault(Fault::CutOff));
+        };
+        self.at += N;
+        Ok(*bytes)
+    }
+
+    /// The place of a text, of bytes or of a message.
+    #[inline(always)]
+    pub(crate) fn slice(&mut self) -> Result<Slice, Broken> {
+        let len = self.varint()?;
+        let left = self.bytes.len() - self.at;
+        if len > left as u64 {
+            return Err(self.fault(Fault::Length { len, left }));
+        }
+        let at = self.at;
+        self.at += usize::try_from(len).unwrap_or(left);
+        Ok(Slice { at: short(at), len: short(self.at - at) })
+    }
+
+    /// A message in this one.
+    #[inline(always)]
+    pub(crate) fn message(&mut self, message: &'static Message) -> Result<Self, Broken> {
+        let slice = self.slice()?;
+        Ok(Self { bytes: &self.bytes[..self.at], at: slice.at as usize, message })
+    }
+
+    /// How many of something there are; more than 32 bits hold is as good as so many.
+    #[inline(always)]
+    pub(crate) fn count(&mut self) -> Result<u32, Broken> {
+        Ok(u32::try_from(self.varint()?).unwrap_or(u32::MAX))
+    }
+
+    /// One of several. Negative numbers come with 64 bits, as protobuf has it.
+    #[inline(always)]
+    pub(crate) fn enumerated(&mut self) -> Result<i32, Broken> {
+        let number = self.varint()?.cast_signed();
+        Ok(i32::try_from(number).unwrap_or_default())
+    }
+
+    /// A number whose sign is in its last bit.
+    pub(crate) fn zigzag(&mut self) -> Result<i64, Broken> {
+        let number = self.varint()?;
+        Ok((number >> 1).cast_signed() ^ -(number & 1).cast_signed())
+    }
+
+    /// The bytes at a place in this message.
+    #[inline(always)]
+    pub(crate) fn bytes(&self, slice: Slice) -> &'a [u8] {
+        slice.of(self.bytes)
+    }
+
+    /// Passes over what a field says. Fields that are not known here are those of later versions.
+    pub(crate) fn skip(&mut self, tag: Tag) -> Result<(), Broken> {
+        match tag.wire_type {
+            VARINT => self.varint().map(drop),
+            FIXED64 => self.fixed64().map(drop),
+            LEN => self.slice().map(drop),
+            FIXED32 => self.fixed32().map(drop),
+            other => Err(self.fault(Fault::WireType(other))),
+        }
+    }
+
+    /// For a field that no arm took: passes over one that is not in the schema, or complains of one that is
+    /// there in another form.
+    #[cold]
+    pub(crate) fn other(&mut self, tag: Tag) -> Result<(), Broken> {
+        let Some(field) = self.message.field(tag.field) else { return self.skip(tag) };
+        let expected = field.kind.wire_type();
+        if tag.wire_type == expected {
+            return self.skip(tag);
+        }
+        let fault = Fault::OtherType { field: tag.field, found: tag.wire_type, expected };
+        Err(self.fault(fault))
+    }
+
+    #[cold]
+    pub(crate) fn fault(&self, fault: Fault) -> Broken {
+        Box::new(Malformed { at: self.at, message: self.message.name, fault })
+    }
+}
+
+#[cfg(test)]
+mod tests;

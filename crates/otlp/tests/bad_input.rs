@@ -1,0 +1,99 @@
+//! Batches that were cut off, turned over or made up: they are read, or refused with the place, and never
+//! more than that.
+
+use curtail_otlp::{Limits, Logs, Malformed, Points, Signal, Spans, json};
+use curtail_units::Rng;
+
+const GOLDEN: [(Signal, &[u8]); 3] = [
+    (Signal::Traces, include_bytes!("golden/traces.pb")),
+    (Signal::Logs, include_bytes!("golden/logs.pb")),
+    (Signal::Metrics, include_bytes!("golden/metrics.pb")),
+];
+const SEED: u64 = 4_317;
+
+/// How many rows there are.
+fn rows(signal: Signal, batch: &[u8]) -> Result<usize, Malformed> {
+    let limits = Limits::default();
+    match signal {
+        Signal::Traces => Spans::decode(batch, &limits).map(|(read, _)| read.spans.len()),
+        Signal::Logs => Logs::decode(batch, &limits).map(|(read, _)| read.records.len()),
+        Signal::Metrics => Points::decode(batch, &limits).map(|(read, _)| read.points.len()),
+    }
+}
+
+/// Whether a batch is read; if not, that the place is one in it.
+fn is_read(signal: Signal, batch: &[u8]) -> bool {
+    let rows = rows(signal, batch);
+    if let Err(malformed) = rows {
+        assert!(malformed.at <= batch.len(), "{malformed}");
+    }
+    if let Ok(json) = json::from_protobuf(batch, signal) {
+        serde_json::from_str::<serde_json::Value>(&json).expect("JSON");
+    }
+    rows.is_ok()
+}
+
+#[test]
+fn a_batch_that_is_cut_off_anywhere_is_refused() {
+    for (signal, batch) in GOLDEN {
+        let read: Vec<_> = (0..batch.len()).filter(|&len| is_read(signal, &batch[..len])).collect();
+        // Whole resources are whole batches: the one before the empty one in the traces ends there.
+        let whole = if signal == Signal::Traces { vec![0, batch.len() - 4] } else { vec![0] };
+        assert_eq!(read, whole, "{signal:?}");
+    }
+}
+
+#[test]
+fn a_batch_with_other_bytes_is_read_or_refused() {
+    println!("seed {SEED}");
+    let mut rng = Rng::new(SEED);
+    let mut outcomes = [0, 0];
+    for _ in 0..20_000 {
+        let (signal, batch) = GOLDEN[rng.below(3)];
+        let mut batch = batch.to_vec();
+        for _ in 0..1 + rng.below(4) {
+            let at = rng.below(batch.len());
+            match rng.below(4) {
+                0 => batch[at] = rng.next_u64().to_le_bytes()[0],
+                1 => batch[at] ^= 1 << rng.below(8),
+                2 => drop(batch.remove(at)),
+                _ => batch.insert(at, rng.next_u64().to_le_bytes()[0]),
+            }
+        }
+        outcomes[usize::from(is_read(signal, &batch))] += 1;
+    }
+    // Most bytes are those of texts, where another is as good.
+    assert!(outcomes.iter().all(|count| *count > 1_000), "{outcomes:?}");
+}
+
+#[test]
+fn noise_is_read_or_refused() {
+    println!("seed {SEED}");
+    let mut rng = Rng::new(SEED);
+    for _ in 0..20_000 {
+        let len = rng.below(200);
+        let noise: Vec<u8> = (0..len).map(|_| rng.next_u64().to_le_bytes()[0]).collect();
+        for (signal, _) in GOLDEN {
+            is_read(signal, &noise);
+        }
+    }
+}
+
+#[test]
+fn json_with_other_bytes_is_read_or_refused_and_what_is_read_is_a_batch() {
+    println!("seed {SEED}");
+    let mut rng = Rng::new(SEED);
+    let text = include_bytes!("golden/traces.json");
+    let mut outcomes = [0, 0];
+    for _ in 0..5_000 {
+        let mut text = text.to_vec();
+        let at = rng.below(text.len());
+        text[at] ^= 1 << rng.below(8);
+        let read = json::to_protobuf(&text, Signal::Traces);
+        outcomes[usize::from(read.is_ok())] += 1;
+        if let Ok(batch) = read {
+            rows(Signal::Traces, &batch).expect("what we write we read");
+        }
+    }
+    assert!(outcomes.iter().all(|count| *count > 500), "{outcomes:?}");
+}
