@@ -4,7 +4,13 @@ import subprocess
 
 from harness.peers import BENCH
 
-CRATES = {"simulator": "curtail-sim", "sketch": "curtail-sketch", "policy": "curtail-policy", "otlp": "curtail-otlp"}
+CRATES = {
+    "simulator": "curtail-sim",
+    "sketch": "curtail-sketch",
+    "policy": "curtail-policy",
+    "otlp": "curtail-otlp",
+    "store": "curtail-store",
+}
 # A benchmark that takes longer is broken; compiling is not counted.
 LIMIT_S = 60
 

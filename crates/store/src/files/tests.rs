@@ -1,0 +1,63 @@
+use super::*;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A folder of its own for a test, gone with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let nth = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("curtail-files-{}-{nth}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+#[test]
+fn a_file_holds_what_was_appended_and_not_cut() {
+    let folder = Folder::new();
+    let files = Directory::open(&folder.0).expect("a folder");
+    let mut file = files.create("one").expect("a file");
+    let many: Vec<Vec<u8>> = (0..3_000_u32).map(|nth| nth.to_le_bytes().to_vec()).collect();
+    // More parts than one call takes.
+    let mut parts: Vec<_> = many.iter().map(|part| IoSlice::new(part)).collect();
+    file.append(&mut parts).expect("written");
+    file.append(&mut [IoSlice::new(b""), IoSlice::new(b"last")]).expect("written");
+    file.sync().expect("synced");
+    let whole = [many.concat().as_slice(), b"last"].concat();
+    assert_eq!(files.read("one").expect("read"), whole);
+    file.cut(5).expect("cut");
+    file.append(&mut [IoSlice::new(b"more")]).expect("written");
+    assert_eq!(files.read("one").expect("read"), [&whole[..5], b"more"].concat());
+}
+
+#[test]
+fn files_are_made_once_listed_in_order_and_removed() {
+    let folder = Folder::new();
+    let files = Directory::open(&folder.0).expect("a folder");
+    for name in ["b", "a", "c"] {
+        files.create(name).expect("a file");
+    }
+    let again = files.create("a").expect_err("it is there");
+    assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
+    assert_eq!(files.list().expect("a folder"), ["a", "b", "c"]);
+    files.remove("b").expect("removed");
+    assert_eq!(files.list().expect("a folder"), ["a", "c"]);
+    assert_eq!(files.remove("b").expect_err("gone").kind(), io::ErrorKind::NotFound);
+}
+
+#[test]
+fn a_folder_is_used_by_one_at_a_time() {
+    let folder = Folder::new();
+    let first = Directory::open(&folder.0).expect("a folder");
+    let second = Directory::open(&folder.0).expect_err("the first has it");
+    assert_eq!(second.kind(), io::ErrorKind::WouldBlock);
+    drop(first);
+    Directory::open(&folder.0).expect("it is free again");
+}

@@ -1,0 +1,40 @@
+//! Sorting the rows of a memtable by trace ID and start.
+//!
+//! It is the library's sort, on keys that are never equal: it finds what is in order already, forwards or
+//! backwards, with one comparison a row, and moves 32 bytes. Buckets by the first bits of an ID were tried
+//! before it, for IDs are random: 60 ns a row where the library needs 49 for a million rows.
+
+/// What a row is sorted by, and where it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// The trace that it belongs to.
+    pub trace_id: u128,
+    /// When it began, in nanoseconds since 1970.
+    pub start_ns: u64,
+    /// No two are equal, and what is equal otherwise stays in the order in which it came.
+    pub place: Place,
+}
+
+/// Where in a memtable a row is: its batch, and its number there, both counted from zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// Which batch.
+    pub batch: u32,
+    /// Which row of it.
+    pub row: u32,
+}
+
+/// Sorts rows by their keys.
+pub fn sort(keys: &mut [Key]) {
+    sort_by(keys, Key::lt);
+}
+
+/// The same, with every comparison asked of `is_less`.
+fn sort_by(keys: &mut [Key], mut is_less: impl FnMut(&Key, &Key) -> bool) {
+    keys.sort_unstable_by(|a, b| {
+        if is_less(a, b) { std::cmp::Ordering::Less } else { std::cmp::Ordering::Greater }
+    });
+}
+
+#[cfg(test)]
+mod tests;
