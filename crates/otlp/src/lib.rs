@@ -40,6 +40,6 @@ pub use error::{Fault, Malformed, Refused, RowFault};
 pub use limits::Limits;
 pub use logs::{LogRecord, Logs};
 pub use metrics::{Form, Measured, Metric, Point, Points};
-pub use response::{Signal, json_response, response};
+pub use response::{Signal, json_response, response, status};
 pub use slice::{Range, Slice};
 pub use spans::{Event, Link, Span, Spans};

@@ -53,6 +53,26 @@ pub fn json_response(signal: Signal, refused: Refused) -> String {
         .to_string()
 }
 
+/// Why a batch was not taken: a `google.rpc.Status`, with after how many seconds it may be sent again.
+#[must_use]
+pub fn status(code: u8, message: &str, retry_after_s: Option<u64>) -> Vec<u8> {
+    let number = |out: &mut Vec<u8>, number: u64| {
+        write::tag(out, Tag { field: 1, wire_type: VARINT });
+        write::varint(out, number);
+    };
+    let mut out = Vec::new();
+    number(&mut out, u64::from(code));
+    write::bytes(&mut out, 2, message.as_bytes());
+    if let Some(seconds) = retry_after_s {
+        write::message(&mut out, 3, |out| {
+            write::bytes(out, 1, b"type.googleapis.com/google.rpc.RetryInfo");
+            // A `RetryInfo` of a `Duration`.
+            write::message(out, 2, |out| write::message(out, 1, |out| number(out, seconds)));
+        });
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,102 @@
+//! Reading a body, within its bounds.
+
+use crate::encoding::too_long;
+use crate::refusal::{Kind, Refusal};
+use crate::room::Held;
+use bytes::{Buf, Bytes, BytesMut};
+use http_body::Body;
+use http_body_util::BodyExt;
+use std::time::Duration;
+
+/// Before the message in gRPC's frame: whether it is packed, and its length.
+const FRAME_BYTES: usize = 5;
+
+/// Reads a body of at most so many bytes, if there is room for it and it comes in time.
+pub(crate) async fn read<B>(
+    body: B,
+    held: &mut Held<'_>,
+    bytes_max: u32,
+    patience: Duration,
+) -> Result<Bytes, Refusal>
+where
+    B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
+{
+    let collecting = collect(body, held, bytes_max);
+    tokio::time::timeout(patience, collecting).await.unwrap_or_else(|_| {
+        Err(Kind::Slow.refuse(format!("the body did not come within {patience:?}")))
+    })
+}
+
+async fn collect<B>(mut body: B, held: &mut Held<'_>, bytes_max: u32) -> Result<Bytes, Refusal>
+where
+    B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
+{
+    let announced = body.size_hint().lower();
+    let is_too_long = |len: u64| len > u64::from(bytes_max) + FRAME_BYTES as u64;
+    if is_too_long(announced) {
+        return Err(too_long(bytes_max));
+    }
+    let mut first = Bytes::new();
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let broke_off = |error| Kind::Malformed.refuse(format!("the body broke off: {error}"));
+        let Ok(data) = frame.map_err(broke_off)?.into_data() else { continue };
+        held.take(data.len())?;
+        if whole.is_empty() && first.is_empty() {
+            // A body that comes at once is not copied.
+            first = data;
+        } else {
+            if whole.is_empty() {
+                whole.reserve(usize::try_from(announced).unwrap_or(0).max(2 * first.len()));
+                whole.extend_from_slice(&first);
+            }
+            whole.extend_from_slice(&data);
+        }
+        if is_too_long(whole.len().max(first.len()) as u64) {
+            return Err(too_long(bytes_max));
+        }
+    }
+    Ok(if whole.is_empty() { first } else { whole.freeze() })
+}
+
+/// Takes the message out of gRPC's frame; returns it, and whether it is packed.
+pub(crate) fn unframe(mut body: Bytes) -> Result<(Bytes, bool), Refusal> {
+    let malformed = |message: &str| Kind::Malformed.refuse(message);
+    let Some(&[packed, a, b, c, d]) = body.first_chunk::<FRAME_BYTES>() else {
+        return Err(malformed("no message came in the frame of gRPC"));
+    };
+    body.advance(FRAME_BYTES);
+    if u64::from(u32::from_be_bytes([a, b, c, d])) != body.len() as u64 {
+        return Err(malformed(
+            "the message is not as long as its frame says, or there are several",
+        ));
+    }
+    match packed {
+        0 => Ok((body, false)),
+        1 => Ok((body, true)),
+        _ => Err(malformed("the first byte of the frame of gRPC is neither 0 nor 1")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_taken_out_of_its_frame() {
+        let framed = |bytes: &'static [u8]| unframe(Bytes::from_static(bytes));
+        assert_eq!(framed(b"\0\0\0\0\x02ab").expect("framed"), (Bytes::from_static(b"ab"), false));
+        assert_eq!(framed(b"\x01\0\0\0\x02ab").expect("framed"), (Bytes::from_static(b"ab"), true));
+        assert_eq!(framed(b"\0\0\0\0\0").expect("framed"), (Bytes::new(), false));
+        for bad in [
+            &b""[..],
+            b"\0\0\0\0",
+            b"\0\0\0\0\x03ab",
+            b"\0\0\0\0\x01ab",
+            b"\x02\0\0\0\x02ab",
+            b"\0\xff\xff\xff\xffab",
+        ] {
+            assert_eq!(framed(bad).expect_err("it is none").kind, Kind::Malformed, "{bad:?}");
+        }
+    }
+}

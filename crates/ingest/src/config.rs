@@ -1,0 +1,63 @@
+//! What receivers are told.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+/// Where to listen, and to whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Addresses. Each takes both gRPC and HTTP, whatever their number says.
+    pub addresses: Vec<SocketAddr>,
+    /// Threads that receive and decode.
+    pub workers: usize,
+    /// If there are any, a sender must show one as `authorization: Bearer …`.
+    pub tokens: Vec<String>,
+    /// What a sender may do.
+    pub limits: Limits,
+}
+
+/// What a sender may do; beyond it, it is told so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// One batch and the rows in it.
+    pub batch: curtail_otlp::Limits,
+    /// Bytes of all batches that are being received.
+    pub receiving_bytes: u32,
+    /// A body that takes longer to come is refused.
+    pub body_timeout: Duration,
+    /// A connection on which nothing was asked for so long after it was made is closed.
+    pub header_timeout: Duration,
+    /// The same between requests, over HTTP/1.1; over HTTP/2 who does not answer a ping for so long is gone.
+    pub idle_timeout: Duration,
+    /// Connections at once, for each worker.
+    pub connections: usize,
+    /// Streams at once on one connection.
+    pub streams: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        Self {
+            addresses: vec![loopback(4317), loopback(4318)],
+            workers: std::thread::available_parallelism().map_or(1, |cores| cores.get().min(4)),
+            tokens: Vec::new(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            batch: curtail_otlp::Limits::default(),
+            receiving_bytes: 256 << 20,
+            body_timeout: Duration::from_secs(30),
+            header_timeout: Duration::from_secs(10),
+            // Metrics are sent once a minute, by default.
+            idle_timeout: Duration::from_secs(120),
+            connections: 4_096,
+            streams: 256,
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! From a request to an answer: read, unpacked, decoded, durable.
+
+use crate::answer::{self, AnswerBody};
+use crate::body::{read, unframe};
+use crate::commit::{Committer, Rows, Taken};
+use crate::config::{Config, Limits};
+use crate::counts::Counts;
+use crate::encoding::Encoding;
+use crate::refusal::{Kind, Refusal};
+use crate::request::{Asked, Form, asked};
+use crate::room::Room;
+use bytes::Bytes;
+use curtail_otlp::{Logs, Malformed, Points, Refused, Signal, Spans, json};
+use curtail_store::log::Record;
+use http::{Request, Response};
+use http_body::Body;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use tokio::sync::Semaphore;
+
+/// Longer bodies are unpacked and decoded beside the worker, so that others do not wait for them.
+const LONG_BYTES: usize = 256 << 10;
+
+/// What all requests share.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    tokens: Vec<String>,
+    limits: Limits,
+    committer: Committer,
+    counts: Arc<Counts>,
+    room: Room,
+    /// So many long batches are decoded at once.
+    long_ones: Semaphore,
+}
+
+impl Receiver {
+    pub(crate) fn new(config: &Config, committer: Committer, counts: Arc<Counts>) -> Self {
+        Self {
+            tokens: config.tokens.clone(),
+            limits: config.limits.clone(),
+            committer,
+            counts,
+            room: Room::new(config.limits.receiving_bytes),
+            long_ones: Semaphore::new(config.workers.max(1)),
+        }
+    }
+
+    pub(crate) const fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Answers a request.
+    pub(crate) async fn answer<B>(&self, request: Request<B>) -> Response<AnswerBody>
+    where
+        B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
+    {
+        let (head, body) = request.into_parts();
+        let form = Form::of(&head.headers).unwrap_or(Form::Protobuf);
+        let taken = match asked(&head, &self.tokens) {
+            Ok(asked) => self.take(&asked, body).await.map(|refused| (asked.signal, refused)),
+            Err(refusal) => Err(refusal),
+        };
+        match taken {
+            Ok((signal, refused)) => {
+                self.counts.rows_refused(refused.count);
+                answer::taken(form, signal, refused)
+            }
+            Err(refusal) => {
+                self.counts.refused(refusal.kind.comes_again());
+                tracing::debug!(kind = ?refusal.kind, message = refusal.message, "refused");
+                answer::refused(form, &refusal)
+            }
+        }
+    }
+
+    /// Takes a batch; when this returns it is durable.
+    async fn take<B>(&self, asked: &Asked, body: B) -> Result<Refused, Refusal>
+    where
+        B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
+    {
+        let bytes_max = self.limits.batch.batch_bytes;
+        let mut held = self.room.begin();
+        let packed = read(body, &mut held, bytes_max, self.limits.body_timeout).await?;
+        let (packed, encoding) = match asked.form {
+            Form::Grpc => match unframe(packed)? {
+                (message, true) => (message, asked.encoding),
+                (message, false) => (message, Encoding::Identity),
+            },
+            Form::Protobuf | Form::Json => (packed, asked.encoding),
+        };
+        let (signal, is_json) = (asked.signal, asked.form == Form::Json);
+        let limits = self.limits.batch;
+        let is_long = packed.len() > LONG_BYTES;
+        let decoding = move || decode(packed, encoding, is_json, signal, &limits);
+        let (batch, rows, refused) = if is_long {
+            let stopping = || Kind::Unavailable.refuse("the receiver is stopping");
+            let _turn = self.long_ones.acquire().await.map_err(|_| stopping())?;
+            tokio::task::spawn_blocking(decoding).await.map_err(|_| stopping())??
+        } else {
+            decoding()?
+        };
+        // Rows take about as much as the batch.
+        held.take(2 * batch.len())?;
+        if rows.is_empty() {
+            return Ok(refused);
+        }
+        let (count, bytes) = (rows.len(), batch.len());
+        let received_ns = unix_ns();
+        let record = Record { signal, tenant: Arc::from(&*asked.tenant), received_ns, batch };
+        let _waiting = self.counts.begin_to_wait();
+        let committed = self.committer.commit(Taken { record, rows }).await;
+        committed.map_err(|why| Kind::Unavailable.refuse(why.to_string()))?;
+        self.counts.taken(count, bytes);
+        Ok(refused)
+    }
+}
+
+/// Unpacks a batch and reads it; returns it in protobuf.
+fn decode(
+    packed: Bytes,
+    encoding: Encoding,
+    is_json: bool,
+    signal: Signal,
+    limits: &curtail_otlp::Limits,
+) -> Result<(Bytes, Rows, Refused), Refusal> {
+    let mut batch = encoding.unpack(packed, limits.batch_bytes)?;
+    if is_json {
+        let protobuf = json::to_protobuf(&batch, signal);
+        batch = protobuf.map_err(|error| Kind::Malformed.refuse(error.to_string()))?.into();
+    }
+    let malformed = |malformed: Malformed| Kind::Malformed.refuse(malformed.to_string());
+    let (rows, refused) = match signal {
+        Signal::Traces => {
+            let (spans, refused) = Spans::decode(&batch, limits).map_err(malformed)?;
+            (Rows::Spans(spans), refused)
+        }
+        Signal::Logs => {
+            let (logs, refused) = Logs::decode(&batch, limits).map_err(malformed)?;
+            (Rows::Logs(logs), refused)
+        }
+        Signal::Metrics => {
+            let (points, refused) = Points::decode(&batch, limits).map_err(malformed)?;
+            (Rows::Points(points), refused)
+        }
+    };
+    Ok((batch, rows, refused))
+}
+
+fn unix_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,131 @@
+//! What a request is of, and how it is written.
+
+use crate::encoding::Encoding;
+use crate::refusal::{Kind, Refusal};
+use curtail_otlp::Signal;
+use http::{HeaderMap, Method, header, request};
+
+/// Whose batch it is when nobody says.
+const NOBODY: &str = "anonymous";
+
+/// What the head of a request says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) signal: Signal,
+    pub(crate) form: Form,
+    pub(crate) encoding: Encoding,
+    pub(crate) tenant: String,
+}
+
+/// How a batch is written, and its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Protobuf,
+    Json,
+    /// Protobuf, in gRPC's frame.
+    Grpc,
+}
+
+impl Form {
+    /// That of a request; what cannot be told is answered as protobuf.
+    pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
+        let value = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+        let media_type = value.split(';').next().unwrap_or_default().trim();
+        match media_type.to_ascii_lowercase().as_str() {
+            "application/x-protobuf" | "application/protobuf" => Some(Self::Protobuf),
+            "application/json" => Some(Self::Json),
+            "application/grpc" | "application/grpc+proto" => Some(Self::Grpc),
+            _ => None,
+        }
+    }
+}
+
+/// Reads the head of a request.
+pub(crate) fn asked(head: &request::Parts, tokens: &[String]) -> Result<Asked, Refusal> {
+    authenticate(&head.headers, tokens)?;
+    let path = head.uri.path();
+    let Some((signal, is_grpc)) = signal(path) else {
+        let message =
+            format!("nothing is received at {path}: expected /v1/traces, /v1/logs or /v1/metrics");
+        return Err(Kind::NotFound.refuse(message));
+    };
+    if head.method != Method::POST {
+        return Err(Kind::Method.refuse(format!("{} at {path}: expected POST", head.method)));
+    }
+    let form = Form::of(&head.headers).filter(|form| (*form == Form::Grpc) == is_grpc);
+    let Some(form) = form else {
+        let expected =
+            if is_grpc { "application/grpc" } else { "application/x-protobuf or application/json" };
+        let found = text(&head.headers, header::CONTENT_TYPE.as_str()).unwrap_or("none");
+        return Err(
+            Kind::Unsupported.refuse(format!("content-type is {found}: expected {expected}"))
+        );
+    };
+    let name = if is_grpc { "grpc-encoding" } else { header::CONTENT_ENCODING.as_str() };
+    let encoding =
+        Encoding::named(text(&head.headers, name).unwrap_or("identity")).ok_or_else(|| {
+            Kind::Unsupported.refuse(format!("{name} is not one of {}", Encoding::ALL))
+        })?;
+    Ok(Asked { signal, form, encoding, tenant: tenant(&head.headers)? })
+}
+
+/// What a path is of, and whether it is one of gRPC.
+fn signal(path: &str) -> Option<(Signal, bool)> {
+    Some(match path {
+        "/v1/traces" => (Signal::Traces, false),
+        "/v1/logs" => (Signal::Logs, false),
+        "/v1/metrics" => (Signal::Metrics, false),
+        "/opentelemetry.proto.collector.trace.v1.TraceService/Export" => (Signal::Traces, true),
+        "/opentelemetry.proto.collector.logs.v1.LogsService/Export" => (Signal::Logs, true),
+        "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export" => {
+            (Signal::Metrics, true)
+        }
+        _ => return None,
+    })
+}
+
+fn authenticate(headers: &HeaderMap, tokens: &[String]) -> Result<(), Refusal> {
+    if tokens.is_empty() {
+        return Ok(());
+    }
+    let shown = text(headers, header::AUTHORIZATION.as_str())
+        .and_then(|value| value.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+        .map(|(_, token)| token.trim().as_bytes());
+    // All of them are looked at, to their ends: how long it takes tells nothing of them.
+    let is_known = shown.is_some_and(|shown| {
+        tokens.iter().fold(false, |known, token| known | is_same(token.as_bytes(), shown))
+    });
+    if is_known {
+        return Ok(());
+    }
+    let message = if shown.is_some() {
+        "the bearer token is not one that is known here"
+    } else {
+        "expected authorization: Bearer <token>"
+    };
+    Err(Kind::Unauthenticated.refuse(message))
+}
+
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let differ = one.iter().zip(other).fold(0, |differ, (a, b)| differ | (a ^ b));
+    one.len() == other.len() && differ == 0
+}
+
+fn tenant(headers: &HeaderMap) -> Result<String, Refusal> {
+    let Some(value) = headers.get("x-scope-orgid") else { return Ok(NOBODY.to_owned()) };
+    let is_named = |tenant: &&str| !tenant.is_empty() && tenant.len() <= usize::from(u8::MAX);
+    value
+        .to_str()
+        .ok()
+        .filter(is_named)
+        .map(str::to_owned)
+        .ok_or_else(|| Kind::Malformed.refuse("x-scope-orgid is not 1 to 255 characters of ASCII"))
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+#[cfg(test)]
+mod tests;

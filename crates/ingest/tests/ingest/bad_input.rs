@@ -1,0 +1,188 @@
+//! What is refused, with which words, and that others are served beside it.
+
+use crate::client::{Answer, GRPC_TRACES, TRACES, framed, packed, post, send};
+use crate::receiver::Receiver;
+use crate::run;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use http::{Request, StatusCode, Version};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+const BATCH: &[u8] = include_bytes!("../../../otlp/tests/golden/traces.pb");
+
+async fn sent(receiver: &Receiver, head: http::request::Builder, body: &[u8]) -> Answer {
+    send(receiver.address(), Version::HTTP_11, head, body.to_vec()).await
+}
+
+/// A good batch is taken still.
+async fn is_good(receiver: &Receiver) {
+    let answer = sent(receiver, post(TRACES, "application/x-protobuf"), BATCH).await;
+    assert_eq!(answer.status, StatusCode::OK);
+}
+
+#[test]
+fn what_is_no_batch_is_refused_in_the_form_in_which_it_came() {
+    run(async {
+        let receiver = Receiver::start(|config| config.limits.batch.batch_bytes = 100_000);
+        let cut_off = &BATCH[..BATCH.len() / 2];
+        let long = vec![0; 100_001];
+        let bomb = packed("zstd", &vec![0; 50 << 20]);
+        assert!(bomb.len() < 100_000);
+        let protobuf = || post(TRACES, "application/x-protobuf");
+        for (head, body, status, said) in [
+            (protobuf(), cut_off, 400, "a length of"),
+            (post(TRACES, "application/json"), b"{\"resourceSpans\":7}", 400, "expected a list"),
+            (protobuf().header("content-encoding", "gzip"), BATCH, 400, "cannot be unpacked"),
+            (protobuf(), &*long, 413, "more than 100000 bytes"),
+            (protobuf().header("content-encoding", "zstd"), &*bomb, 413, "more than 100000 bytes"),
+            (protobuf().header("content-encoding", "br"), BATCH, 415, "identity, gzip, zstd"),
+            (post(TRACES, "text/plain"), BATCH, 415, "expected application/x-protobuf"),
+            (post("/v1/other", "application/json"), b"{}", 404, "/v1/traces"),
+            (Request::get(TRACES), b"", 405, "expected POST"),
+        ] {
+            let answer = sent(&receiver, head, body).await;
+            assert_eq!(answer.status.as_u16(), status, "{answer:?}");
+            let text = String::from_utf8_lossy(&answer.body);
+            assert!(text.contains(said), "{status}: {text:?}");
+            assert_eq!(answer.get("retry-after"), None, "it would be as bad again");
+            is_good(&receiver).await;
+        }
+        assert_eq!(receiver.counts().refused_batches(), 9);
+        let head = post(TRACES, "application/json");
+        let answer = sent(&receiver, head, b"[]").await;
+        let said: serde_json::Value = serde_json::from_slice(&answer.body).expect("JSON");
+        assert_eq!(said["code"], 3, "{said}");
+    });
+}
+
+#[test]
+fn what_is_no_message_of_grpc_is_refused_in_its_words() {
+    run(async {
+        let receiver = Receiver::start(|config| config.limits.batch.batch_bytes = 100_000);
+        let grpc = || post(GRPC_TRACES, "application/grpc");
+        for (head, body, status, said) in [
+            (grpc(), framed(&BATCH[..100], false), "3", "a length of"),
+            (grpc(), BATCH[..3].to_vec(), "3", "no message came"),
+            (grpc(), framed(BATCH, false)[..100].to_vec(), "3", "is not as long as its frame says"),
+            (grpc(), framed(&vec![0; 100_001], false), "3", "more than 100000 bytes"),
+            (
+                grpc().header("grpc-encoding", "gzip"),
+                framed(BATCH, true),
+                "3",
+                "cannot be unpacked",
+            ),
+            (grpc().header("grpc-encoding", "snappy"), framed(BATCH, true), "12", "grpc-encoding"),
+            (
+                post("/other.Service/Export", "application/grpc"),
+                framed(BATCH, false),
+                "12",
+                "nothing",
+            ),
+        ] {
+            let answer = send(receiver.address(), Version::HTTP_2, head, body).await;
+            assert_eq!(answer.status, StatusCode::OK, "gRPC's own status counts");
+            assert_eq!(answer.get("grpc-status"), Some(status), "{answer:?}");
+            let message = answer.get("grpc-message").expect("it says why");
+            assert!(message.contains(said), "{message:?}");
+            is_good(&receiver).await;
+        }
+    });
+}
+
+#[test]
+fn who_shows_no_token_is_not_listened_to() {
+    run(async {
+        let receiver = Receiver::start(|config| config.tokens = vec!["secret".to_owned()]);
+        let head = || post(TRACES, "application/x-protobuf");
+        let answer = sent(&receiver, head(), BATCH).await;
+        assert_eq!((answer.status.as_u16(), answer.get("www-authenticate")), (401, Some("Bearer")));
+        let grpc = post(GRPC_TRACES, "application/grpc").header("authorization", "Bearer guess");
+        let answer = send(receiver.address(), Version::HTTP_2, grpc, framed(BATCH, false)).await;
+        assert_eq!(answer.get("grpc-status"), Some("16"));
+        assert_eq!(receiver.logged().len(), 0);
+        let answer = sent(&receiver, head().header("authorization", "Bearer secret"), BATCH).await;
+        assert_eq!(answer.status, StatusCode::OK);
+    });
+}
+
+/// A connection over which a batch of this length is announced, and only its beginning sent.
+async fn begun(receiver: &Receiver, len: usize) -> TcpStream {
+    let mut stream = TcpStream::connect(receiver.address()).await.expect("it listens");
+    let head = format!(
+        "POST {TRACES} HTTP/1.1\r\nhost: h\r\ncontent-type: application/x-protobuf\r\n\
+         content-length: {len}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await.expect("it is read");
+    stream
+}
+
+/// What is answered over it.
+async fn answered(mut stream: TcpStream) -> String {
+    let mut answer = vec![0; 4_096];
+    let len = stream.read(&mut answer).await.expect("an answer");
+    String::from_utf8_lossy(&answer[..len]).into_owned()
+}
+
+#[test]
+fn a_body_that_does_not_come_is_answered_with_408() {
+    run(async {
+        let receiver =
+            Receiver::start(|config| config.limits.body_timeout = Duration::from_millis(200));
+        let mut stream = begun(&receiver, BATCH.len()).await;
+        stream.write_all(&BATCH[..100]).await.expect("it is read");
+        is_good(&receiver).await;
+        let answer = answered(stream).await;
+        assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+    });
+}
+
+#[test]
+fn a_head_that_does_not_come_is_not_waited_for() {
+    run(async {
+        let receiver =
+            Receiver::start(|config| config.limits.header_timeout = Duration::from_millis(200));
+        for begun in ["", "P", "POST /v1/tra", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+            let mut stream = TcpStream::connect(receiver.address()).await.expect("it listens");
+            stream.write_all(begun.as_bytes()).await.expect("it is read");
+            is_good(&receiver).await;
+            let mut answer = Vec::new();
+            // Closed, in order or not.
+            stream.read_to_end(&mut answer).await.ok();
+            assert!(!answer.starts_with(b"HTTP/1.1 200"), "{begun:?}");
+        }
+    });
+}
+
+#[test]
+fn when_too_much_is_being_received_senders_are_told_to_come_again() {
+    run(async {
+        let bytes = u32::try_from(4 * BATCH.len()).expect("short");
+        let receiver = Receiver::start(|config| config.limits.receiving_bytes = bytes);
+        is_good(&receiver).await;
+        // One that sends nearly all of its batch, and waits.
+        let mut slow = begun(&receiver, 2 * BATCH.len()).await;
+        slow.write_all(&BATCH[1..]).await.expect("it is read");
+        slow.write_all(&BATCH[1..]).await.expect("it is read");
+        let refused = loop {
+            let head = post(TRACES, "application/x-protobuf");
+            let answer = sent(&receiver, head, BATCH).await;
+            if answer.status != StatusCode::OK {
+                break answer;
+            }
+        };
+        assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS, "{refused:?}");
+        assert_eq!(refused.get("retry-after"), Some("1"));
+        let grpc = post(GRPC_TRACES, "application/grpc");
+        let answer = send(receiver.address(), Version::HTTP_2, grpc, framed(BATCH, false)).await;
+        assert_eq!(answer.get("grpc-status"), Some("8"), "{answer:?}");
+        let details = answer.get("grpc-status-details-bin").expect("when to come again");
+        let details = STANDARD_NO_PAD.decode(details).expect("base64");
+        assert!(String::from_utf8_lossy(&details).contains("google.rpc.RetryInfo"), "{details:?}");
+        drop(slow);
+        while sent(&receiver, post(TRACES, "application/x-protobuf"), BATCH).await.status
+            != StatusCode::OK
+        {}
+    });
+}

@@ -1,0 +1,143 @@
+//! What is sent is received, whichever way.
+
+use crate::client::{GRPC_TRACES, TRACES, framed, packed, post, send};
+use crate::receiver::Receiver;
+use crate::run;
+use curtail_ingest::Rows;
+use curtail_otlp::{Limits, Logs, Points, Signal, Spans};
+use http::{StatusCode, Version};
+
+const GOLDEN: [(Signal, &str, &str, &[u8], &str); 3] = [
+    (
+        Signal::Traces,
+        TRACES,
+        GRPC_TRACES,
+        include_bytes!("../../../otlp/tests/golden/traces.pb"),
+        include_str!("../../../otlp/tests/golden/traces.json"),
+    ),
+    (
+        Signal::Logs,
+        "/v1/logs",
+        "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
+        include_bytes!("../../../otlp/tests/golden/logs.pb"),
+        include_str!("../../../otlp/tests/golden/logs.json"),
+    ),
+    (
+        Signal::Metrics,
+        "/v1/metrics",
+        "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+        include_bytes!("../../../otlp/tests/golden/metrics.pb"),
+        include_str!("../../../otlp/tests/golden/metrics.json"),
+    ),
+];
+
+/// Whether rows are those that a batch has.
+fn are_of(rows: &Rows, batch: &[u8]) -> bool {
+    let limits = Limits::default();
+    // One of the values is no number, which is not equal to itself.
+    let shown = match rows {
+        Rows::Spans(rows) => {
+            (format!("{rows:?}"), format!("{:?}", Spans::decode(batch, &limits).expect("good").0))
+        }
+        Rows::Logs(rows) => {
+            (format!("{rows:?}"), format!("{:?}", Logs::decode(batch, &limits).expect("good").0))
+        }
+        Rows::Points(rows) => {
+            (format!("{rows:?}"), format!("{:?}", Points::decode(batch, &limits).expect("good").0))
+        }
+    };
+    shown.0 == shown.1
+}
+
+#[test]
+fn every_signal_arrives_in_every_form_and_packing() {
+    run(async {
+        let receiver = Receiver::start(|_| {});
+        let mut sent = 0;
+        for (signal, path, grpc, batch, json) in GOLDEN {
+            for encoding in ["identity", "gzip", "zstd"] {
+                for (content_type, body, versions) in [
+                    ("application/x-protobuf", batch, &[Version::HTTP_11, Version::HTTP_2][..]),
+                    ("application/json", json.as_bytes(), &[Version::HTTP_11, Version::HTTP_2]),
+                    ("application/grpc", batch, &[Version::HTTP_2]),
+                ] {
+                    for &version in versions {
+                        let is_grpc = content_type == "application/grpc";
+                        let mut body = packed(encoding, body);
+                        let head = if is_grpc {
+                            body = framed(&body, encoding != "identity");
+                            post(grpc, content_type).header("grpc-encoding", encoding)
+                        } else {
+                            post(path, content_type).header("content-encoding", encoding)
+                        };
+                        let tenant = format!("tenant-{sent}");
+                        let head = head.header("x-scope-orgid", &tenant);
+                        let answer = send(receiver.address(), version, head, body).await;
+                        let said = format!("{signal:?}, {content_type}, {encoding}: {answer:?}");
+                        assert_eq!(answer.status, StatusCode::OK, "{said}");
+                        assert_eq!(answer.get("content-type"), Some(content_type));
+                        let whole: &[u8] = match content_type {
+                            "application/json" => b"{}",
+                            "application/grpc" => &[0; 5],
+                            _ => b"",
+                        };
+                        assert_eq!(answer.body, whole, "{said}");
+                        assert_eq!(answer.get("grpc-status"), is_grpc.then_some("0"), "{said}");
+                        let taken = receiver.taken();
+                        let [taken] = &*taken else { panic!("{said}") };
+                        assert_eq!(
+                            (taken.record.signal, &*taken.record.tenant),
+                            (signal, &*tenant)
+                        );
+                        assert!(are_of(&taken.rows, &taken.record.batch), "{said}");
+                        if content_type != "application/json" {
+                            assert_eq!(taken.record.batch, batch, "{said}");
+                        }
+                        sent += 1;
+                        let logged = receiver.logged();
+                        assert_eq!((logged.len(), logged.last()), (sent, Some(&taken.record)));
+                    }
+                }
+            }
+        }
+        assert_eq!(sent, 3 * 3 * 5);
+        assert_eq!(receiver.counts().batches(), 45);
+        assert!(receiver.counts().rows() > 45 && receiver.counts().bytes() > 100_000);
+    });
+}
+
+#[test]
+fn rows_that_cannot_be_kept_are_counted_in_the_answer_and_others_kept() {
+    run(async {
+        let receiver = Receiver::start(|_| {});
+        let span = r#"{"traceId":"00000000000000000000000000000001","spanId":"0000000000000002"}"#;
+        let bad = r#"{"traceId":"","spanId":"0000000000000002"}"#;
+        let json = format!(
+            r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{span},{bad},{span}]}}]}}]}}"#
+        );
+        let head = post(TRACES, "application/json");
+        let answer = send(receiver.address(), Version::HTTP_11, head, json).await;
+        assert_eq!(answer.status, StatusCode::OK);
+        let said = "1 refused; the first: its trace ID is not 16 bytes, or zero";
+        let want =
+            format!(r#"{{"partialSuccess":{{"errorMessage":"{said}","rejectedSpans":"1"}}}}"#);
+        assert_eq!(answer.body, want);
+        assert_eq!(receiver.taken()[0].rows.len(), 2);
+        assert_eq!((receiver.counts().rows(), receiver.counts().refused_rows()), (2, 1));
+    });
+}
+
+#[test]
+fn a_batch_of_nothing_is_taken_and_not_written() {
+    run(async {
+        let receiver = Receiver::start(|_| {});
+        for (content_type, body) in
+            [("application/json", &b"{}"[..]), ("application/x-protobuf", b"")]
+        {
+            let head = post(TRACES, content_type);
+            let answer = send(receiver.address(), Version::HTTP_11, head, body).await;
+            assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+        }
+        assert_eq!(receiver.logged().len(), 0);
+    });
+}
