@@ -10,6 +10,7 @@
 //! **Source**: O'Neil et al., "The Log-Structured Merge-Tree", Acta Informatica 33, 1996; Segment, "Changing
 //! one character improved our app's performance", 2022.
 
+pub mod delta;
 pub mod files;
 pub mod log;
 mod memtable;
