@@ -1,14 +1,24 @@
 //! Files, as the store uses them.
 //!
-//! All writing of the store goes through these two traits. [`Directory`] is a folder on disk; tests have
-//! others, which fail when they are told to and forget what was not synced.
+//! Local writing goes through these two traits. [`Directory`] is a folder on disk; tests have others, which
+//! fail when they are told to and forget what was not synced.
+//!
+//! A file on disk is written past the page cache, where the file system allows it: what the log writes is
+//! read again only after a restart, and copying it into fresh pages cost more than receiving it did.
 
 #[cfg(test)]
 pub(crate) mod failing;
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, IoSlice, Write as _};
+use std::io::{self, IoSlice};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+
+/// What is written past the page cache begins and ends at multiples of this, in memory and on disk.
+pub const BLOCK_BYTES: usize = 4_096;
+
+/// So much is put together for one write.
+const WRITE_BYTES: usize = 256 * BLOCK_BYTES;
 
 /// A flat set of files with names.
 pub trait Files: std::fmt::Debug + Send + Sync {
@@ -39,7 +49,7 @@ pub trait Files: std::fmt::Debug + Send + Sync {
 
 /// A file that is written from its beginning to its end.
 pub trait GrowingFile: std::fmt::Debug + Send {
-    /// Writes all of these parts, one after the other.
+    /// Writes all of these parts, one after the other. Together they are whole blocks of [`BLOCK_BYTES`].
     ///
     /// # Errors
     /// What the system says; a part of them may have been written.
@@ -82,9 +92,18 @@ impl Directory {
 
 impl Files for Directory {
     fn create(&self, name: &str) -> io::Result<Box<dyn GrowingFile>> {
-        let file = OpenOptions::new().append(true).create_new(true).open(self.path.join(name))?;
+        let path = self.path.join(name);
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        let file = match options.clone().custom_flags(libc::O_DIRECT).open(&path) {
+            // Some file systems know no other way than the cache, and say so when the name is made already.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                options.create_new(false).create(true).open(&path)?
+            }
+            opened => opened?,
+        };
         self.folder.sync_all()?;
-        Ok(Box::new(file))
+        Ok(Box::new(BlockFile { file, len: 0, blocks: Blocks::new() }))
     }
 
     fn read(&self, name: &str) -> io::Result<Vec<u8>> {
@@ -107,27 +126,78 @@ impl Files for Directory {
     }
 }
 
-impl GrowingFile for File {
-    fn append(&mut self, mut parts: &mut [IoSlice<'_>]) -> io::Result<()> {
-        IoSlice::advance_slices(&mut parts, 0);
-        while !parts.is_empty() {
-            match self.write_vectored(parts) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => IoSlice::advance_slices(&mut parts, written),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+/// A file on disk, written in whole blocks.
+#[derive(Debug)]
+struct BlockFile {
+    file: File,
+    len: u64,
+    blocks: Blocks,
+}
+
+/// Memory that begins at a multiple of [`BLOCK_BYTES`].
+#[derive(Debug)]
+struct Blocks {
+    /// Never moved.
+    space: Box<[u8]>,
+    from: usize,
+    filled: usize,
+}
+
+impl Blocks {
+    fn new() -> Self {
+        let space = vec![0; WRITE_BYTES + BLOCK_BYTES].into_boxed_slice();
+        let from = space.as_ptr().align_offset(BLOCK_BYTES);
+        Self { space, from, filled: 0 }
+    }
+
+    /// Takes what there is room for; returns the rest.
+    fn fill<'a>(&mut self, part: &'a [u8]) -> &'a [u8] {
+        let (taken, rest) = part.split_at(part.len().min(WRITE_BYTES - self.filled));
+        self.space[self.from + self.filled..][..taken.len()].copy_from_slice(taken);
+        self.filled += taken.len();
+        rest
+    }
+
+    fn filled(&self) -> &[u8] {
+        &self.space[self.from..][..self.filled]
+    }
+}
+
+impl BlockFile {
+    fn write(&mut self) -> io::Result<()> {
+        let filled = self.blocks.filled();
+        self.file.write_all_at(filled, self.len)?;
+        self.len += filled.len() as u64;
+        self.blocks.filled = 0;
+        Ok(())
+    }
+}
+
+impl GrowingFile for BlockFile {
+    fn append(&mut self, parts: &mut [IoSlice<'_>]) -> io::Result<()> {
+        // Of what failed before nothing is left.
+        self.blocks.filled = 0;
+        for part in parts {
+            let mut rest = &**part;
+            while !rest.is_empty() {
+                rest = self.blocks.fill(rest);
+                if self.blocks.filled == WRITE_BYTES {
+                    self.write()?;
+                }
             }
         }
-        Ok(())
+        assert_eq!(self.blocks.filled % BLOCK_BYTES, 0, "whole blocks are appended");
+        self.write()
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.sync_data()
+        self.file.sync_data()
     }
 
     fn cut(&mut self, len: u64) -> io::Result<()> {
-        self.set_len(len)?;
-        self.sync_all()
+        self.file.set_len(len)?;
+        self.len = len;
+        self.file.sync_all()
     }
 }
 

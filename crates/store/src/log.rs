@@ -4,6 +4,9 @@
 //! is in a committed run. A record is a batch with its tenant and the time at which it came; a group of
 //! records is written with one call and synced with one more, so many senders share what a sync costs.
 //!
+//! A group begins with a block of the disk and is filled up with zeros to the end of one, so that nothing that
+//! was synced is ever written again.
+//!
 //! **Whole or not at all**: each record has a checksum over all of it. What follows the last whole record of
 //! a segment was being written when the process ended, and was acknowledged to nobody; or the disk has
 //! damaged it, which cannot be told apart from within. So it is reported either way ([`Damage`]).
@@ -16,7 +19,7 @@
 //!
 //! **Source**: Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC 2020.
 
-use crate::files::{Files, GrowingFile};
+use crate::files::{BLOCK_BYTES, Files, GrowingFile};
 use bytes::{Buf, Bytes};
 use curtail_otlp::Signal;
 use std::io::{self, IoSlice};
@@ -109,12 +112,12 @@ impl Log {
             .flat_map(|(record, header)| [&header[..], record.tenant.as_bytes(), &record.batch])
             .map(IoSlice::new)
             .collect();
-        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        let bytes = fill_up(&mut parts);
         if let Err(error) = open.file.append(&mut parts).and_then(|()| open.file.sync()) {
             self.give_up(open);
             return Err(error);
         }
-        open.len += bytes as u64;
+        open.len += bytes;
         let number = open.number;
         self.open = Some(open);
         Ok(number)
@@ -135,8 +138,10 @@ impl Log {
         let number = self.next;
         self.next += 1;
         let file = self.files.create(&name(number))?;
-        let mut open = Open { number, file, len: MAGIC.len() as u64 };
-        match open.file.append(&mut [IoSlice::new(MAGIC)]) {
+        let mut parts = vec![IoSlice::new(MAGIC)];
+        let len = fill_up(&mut parts);
+        let mut open = Open { number, file, len };
+        match open.file.append(&mut parts) {
             // The first records are synced with it.
             Ok(()) => Ok(open),
             Err(error) => {
@@ -148,7 +153,7 @@ impl Log {
 
     /// Leaves a segment to what it has synced. What fails here fails later as well, and is said there.
     fn give_up(&self, mut open: Open) {
-        let has_records = open.len > MAGIC.len() as u64;
+        let has_records = open.len > BLOCK_BYTES as u64;
         if has_records {
             open.file.cut(open.len).ok();
         } else {
@@ -186,8 +191,12 @@ pub fn read(files: &dyn Files, segment: u64) -> io::Result<Segment> {
     let mut segment = Segment::default();
     if rest.starts_with(MAGIC) {
         rest.advance(MAGIC.len());
-        while let Some(record) = take_record(&mut rest) {
-            segment.records.push(record);
+        loop {
+            if let Some(record) = take_record(&mut rest) {
+                segment.records.push(record);
+            } else if !take_zeros(&mut rest, len) {
+                break;
+            }
         }
     }
     if !rest.is_empty() {
@@ -232,6 +241,26 @@ fn take_record(rest: &mut Bytes) -> Option<Record> {
     let batch = rest.slice_ref(batch);
     rest.advance(UNCOUNTED_BYTES + counted);
     Some(Record { signal, tenant, received_ns, batch })
+}
+
+/// Fills a group up to the end of a block; returns how long it is.
+fn fill_up(parts: &mut Vec<IoSlice<'_>>) -> u64 {
+    const ZEROS: &[u8] = &[0; BLOCK_BYTES];
+    let bytes: usize = parts.iter().map(|part| part.len()).sum();
+    let whole = bytes.next_multiple_of(BLOCK_BYTES);
+    parts.push(IoSlice::new(&ZEROS[..whole - bytes]));
+    whole as u64
+}
+
+/// Takes what a group of a segment with so many bytes was filled up with; returns whether that was anything.
+fn take_zeros(rest: &mut Bytes, len: usize) -> bool {
+    let at = len - rest.len();
+    let zeros = rest.get(..at.next_multiple_of(BLOCK_BYTES) - at).unwrap_or(rest);
+    let is_any = !zeros.is_empty() && zeros.iter().all(|byte| *byte == 0);
+    if is_any {
+        rest.advance(zeros.len());
+    }
+    is_any
 }
 
 fn checksum<const N: usize>(parts: [&[u8]; N]) -> u32 {

@@ -24,17 +24,20 @@ fn a_file_holds_what_was_appended_and_not_cut() {
     let folder = Folder::new();
     let files = Directory::open(&folder.0).expect("a folder");
     let mut file = files.create("one").expect("a file");
-    let many: Vec<Vec<u8>> = (0..3_000_u32).map(|nth| nth.to_le_bytes().to_vec()).collect();
-    // More parts than one call takes.
+    // Parts that end anywhere, and more of them than one write takes.
+    let many: Vec<Vec<u8>> = (0..1_024_u32).map(|nth| nth.to_le_bytes().repeat(600)).collect();
     let mut parts: Vec<_> = many.iter().map(|part| IoSlice::new(part)).collect();
+    parts.push(IoSlice::new(b""));
+    let block = [7; BLOCK_BYTES];
     file.append(&mut parts).expect("written");
-    file.append(&mut [IoSlice::new(b""), IoSlice::new(b"last")]).expect("written");
+    file.append(&mut [IoSlice::new(&block[..5]), IoSlice::new(&block[5..])]).expect("written");
     file.sync().expect("synced");
-    let whole = [many.concat().as_slice(), b"last"].concat();
-    assert_eq!(files.read("one").expect("read"), whole);
-    file.cut(5).expect("cut");
-    file.append(&mut [IoSlice::new(b"more")]).expect("written");
-    assert_eq!(files.read("one").expect("read"), [&whole[..5], b"more"].concat());
+    let whole = [many.concat().as_slice(), &block].concat();
+    assert!(whole.len() > 2 * WRITE_BYTES);
+    assert!(files.read("one").expect("read") == whole);
+    file.cut(BLOCK_BYTES as u64).expect("cut");
+    file.append(&mut [IoSlice::new(&block)]).expect("written");
+    assert!(files.read("one").expect("read") == [&whole[..BLOCK_BYTES], &block].concat());
 }
 
 #[test]
