@@ -162,9 +162,9 @@ pub struct Limits {
     pub headers: Bytes,
     /// A request whose head takes longer to arrive is refused.
     pub header_timeout: Duration,
-    /// An HTTP/1.1 connection is kept for so long without a request.
+    /// An HTTP/1.1 connection is kept for so long without a request, one of HTTP/2 without an answer to a ping.
     pub idle_timeout: Duration,
-    /// A body that pauses for longer is refused.
+    /// A body that pauses for longer is refused; who takes nothing of its answer for so long has gone.
     pub body_timeout: Duration,
     /// A request body up to this size is kept so that it can be sent again.
     pub replay: Bytes,
@@ -500,11 +500,11 @@ fn limits(s: &mut Section<'_>) -> Limits {
         idle_timeout: s
             .field(
                 "idle_timeout",
-                "A client's HTTP/1.1 connection is kept so long without a request.",
+                "A client's connection is kept so long without a request; HTTP/2: without a pong.",
             )
             .default(default.idle_timeout),
         body_timeout: s
-            .field("body_timeout", "A body that pauses for longer is refused.")
+            .field("body_timeout", "A client may pause so long, sending a body or taking one.")
             .default(default.body_timeout),
         replay: s
             .field("replay", "A request body up to this size is kept to be sent again.")

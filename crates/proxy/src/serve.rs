@@ -131,10 +131,13 @@ impl Serving {
             async move { Ok::<Response<AnswerBody>, Infallible>(as_response(answer.await)) }
         });
         let headers_bytes = limits.headers.as_len();
+        let patience = std::time::Duration::from(limits.idle_timeout);
         let connection = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .max_header_list_size(u32::try_from(headers_bytes).unwrap_or(u32::MAX))
             .max_concurrent_streams(STREAMS_MAX)
+            .keep_alive_interval(Some(patience / 2))
+            .keep_alive_timeout(patience / 2)
             .max_pending_accept_reset_streams(resets)
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)

@@ -41,8 +41,8 @@ pub(super) struct Outbound {
     after_piece: &'static [u8],
     length: Length,
     has_trailers: bool,
-    /// The connection took something of this message.
-    has_written: bool,
+    /// So many bytes of this message the connection has taken.
+    taken_bytes: u64,
 }
 
 impl Default for Outbound {
@@ -54,7 +54,7 @@ impl Default for Outbound {
             after_piece: b"",
             length: Length::Ended,
             has_trailers: false,
-            has_written: false,
+            taken_bytes: 0,
         }
     }
 }
@@ -69,13 +69,18 @@ impl Outbound {
         self.after_piece = b"";
         self.length = length;
         self.has_trailers = has_trailers;
-        self.has_written = false;
+        self.taken_bytes = 0;
         &mut self.buffer
     }
 
     /// Whether the connection has taken nothing of the message.
     pub(super) const fn is_unwritten(&self) -> bool {
-        !self.has_written
+        self.taken_bytes == 0
+    }
+
+    /// How many bytes of the message the connection has taken.
+    pub(super) const fn taken_bytes(&self) -> u64 {
+        self.taken_bytes
     }
 
     /// Whether nothing more of the body is to come. There may be something left to write.
@@ -167,7 +172,7 @@ impl Outbound {
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            self.has_written = true;
+            self.taken_bytes += written as u64;
             self.advance(written);
         }
         self.buffer.clear();

@@ -6,7 +6,7 @@
 //!
 //! **Limits**: a head has [`Limits::headers`] bytes and [`FIELDS_MAX`] fields, comes within
 //! [`Limits::header_timeout`] and begins within [`Limits::idle_timeout`] of the answer before it; trailers as
-//! in [`fields`].
+//! in [`fields`]. A client that takes nothing of its answer for [`Limits::body_timeout`] has gone.
 //!
 //! [`fields`]: super::fields
 //! [`FIELDS_MAX`]: super::fields::FIELDS_MAX
@@ -33,6 +33,7 @@ use http::{StatusCode, Version};
 use http_body::Body;
 use request::{Asked, HeadReader, Terms};
 use std::future::{Future, poll_fn};
+use std::io;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
@@ -221,7 +222,11 @@ impl Server {
         loop {
             let gathered = self.outbound.gather(cx, body)?;
             let written = self.outbound.poll_write(cx, &mut lock(&self.asking).inbound.stream);
-            ready!(written).map_err(|error| Error::CutShort(Some(error)))?;
+            let Poll::Ready(written) = written else {
+                ready!(self.patience.poll_taken(cx, self.outbound.taken_bytes()));
+                return Poll::Ready(Err(Error::CutShort(Some(io::ErrorKind::TimedOut.into()))));
+            };
+            written.map_err(|error| Error::CutShort(Some(error)))?;
             if gathered.is_pending() {
                 ready!(self.poll_gone(cx));
                 return Poll::Ready(Err(Error::CutShort(None)));
@@ -245,11 +250,14 @@ impl Terms {
         Self { is_head: false, version: Version::HTTP_11, takes_trailers: false, keeps: false };
 }
 
-/// How long we wait for a request. The timer stays for as long as the connection, and is set to a later
+/// How long we wait for a client, to ask or to take its answer. The timer stays for as long as the connection, and is set to a later
 /// time only when the last one is over: setting one for each request would cost more than reading it.
 struct Patience {
     header_timeout: std::time::Duration,
     idle_timeout: std::time::Duration,
+    body_timeout: std::time::Duration,
+    /// It takes no more of its answer than this.
+    taken_bytes: Option<u64>,
     /// It is a head that we wait for, no longer its beginning.
     is_begun: bool,
     until: Instant,
@@ -264,6 +272,8 @@ impl Patience {
         Self {
             header_timeout,
             idle_timeout: limits.idle_timeout.into(),
+            body_timeout: limits.body_timeout.into(),
+            taken_bytes: None,
             is_begun: true,
             until,
             timer: Box::pin(tokio::time::sleep_until(until)),
@@ -273,7 +283,17 @@ impl Patience {
     /// A request was answered: the next one may take its time.
     fn begin_idle(&mut self) {
         self.is_begun = false;
+        self.taken_bytes = None;
         self.wait(self.idle_timeout);
+    }
+
+    /// Ready when a client that has taken so much of its answer takes no more.
+    fn poll_taken(&mut self, cx: &mut Context<'_>, bytes: u64) -> Poll<()> {
+        if self.taken_bytes != Some(bytes) {
+            self.taken_bytes = Some(bytes);
+            self.wait(self.body_timeout);
+        }
+        self.poll_over(cx)
     }
 
     fn wait(&mut self, patience: std::time::Duration) {
@@ -283,12 +303,16 @@ impl Patience {
         }
     }
 
-    /// Ready when it is over.
+    /// Ready when a client that has asked nothing, or begun to, does not go on.
     fn poll(&mut self, cx: &mut Context<'_>, is_begun: bool) -> Poll<()> {
         if is_begun && !self.is_begun {
             self.is_begun = true;
             self.wait(self.header_timeout);
         }
+        self.poll_over(cx)
+    }
+
+    fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             ready!(self.timer.as_mut().poll(cx));
             if self.timer.deadline() >= self.until {
