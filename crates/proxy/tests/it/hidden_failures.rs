@@ -4,7 +4,7 @@ use crate::body;
 use crate::client::{Answer, Client};
 use crate::deadline::run;
 use crate::proxy::{Proxy, Setup};
-use crate::raw_replica::{RawReplica, answer, refused_address, serve};
+use crate::raw_replica::{RawReplica, Refusing, answer, serve};
 use crate::replica::{Replica, Speaks, abort, status};
 use crate::wire::Wire;
 use http::{Response, StatusCode, Version};
@@ -46,7 +46,10 @@ async fn one_of_three(bad: SocketAddr) {
 
 #[test]
 fn a_replica_that_refuses_connections() {
-    run(async { one_of_three(refused_address().await).await });
+    run(async {
+        let refusing = Refusing::new();
+        one_of_three(refusing.address()).await;
+    });
 }
 
 #[test]

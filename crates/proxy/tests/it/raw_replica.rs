@@ -2,10 +2,10 @@
 
 use crate::wire::{Message, Wire};
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::Notify;
 
 /// A server that accepts connections and runs a script on each.
@@ -138,8 +138,22 @@ pub(crate) fn answer(body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len())
 }
 
-/// An address where nobody listens: connections are refused at once.
-pub(crate) async fn refused_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
-    listener.local_addr().expect("it is bound")
+/// An address where nobody listens: connections to it are refused at once.
+///
+/// The port stays taken as long as this lives, so that no server of another test is given it.
+#[derive(Debug)]
+pub(crate) struct Refusing {
+    bound: TcpSocket,
+}
+
+impl Refusing {
+    pub(crate) fn new() -> Self {
+        let bound = TcpSocket::new_v4().expect("a socket");
+        bound.bind((Ipv4Addr::LOCALHOST, 0).into()).expect("loopback");
+        Self { bound }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.bound.local_addr().expect("it is bound")
+    }
 }

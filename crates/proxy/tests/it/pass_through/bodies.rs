@@ -5,7 +5,7 @@ use crate::body::{self, Progress};
 use crate::client::Answer;
 use crate::deadline::run;
 use crate::proxy::Setup;
-use crate::raw_replica::{RawReplica, refused_address};
+use crate::raw_replica::{RawReplica, Refusing};
 use crate::replica::ok;
 use crate::wire::Wire;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
@@ -238,7 +238,8 @@ fn an_answer_that_comes_before_the_body_was_read_is_the_answer() {
 #[test]
 fn who_is_answered_early_may_finish_its_upload_before_it_reads_the_answer() {
     run(async {
-        let proxy = Setup::before(&[refused_address().await]).start();
+        let refusing = Refusing::new();
+        let proxy = Setup::before(&[refusing.address()]).start();
         let mut wire = Wire::connect(proxy.address()).await;
         let body = vec![b'x'; 1 << 20];
         wire.send(format!("POST / HTTP/1.1\r\nhost: h\r\ncontent-length: {}\r\n\r\n", body.len()))

@@ -5,7 +5,7 @@ use crate::client::Client;
 use crate::deadline::run;
 use crate::frames::{CANCEL, Frames, GOAWAY, HEADERS, REFUSED_STREAM, RST_STREAM};
 use crate::proxy::Setup;
-use crate::raw_replica::{RawReplica, answer, refused_address, serve};
+use crate::raw_replica::{RawReplica, Refusing, answer, serve};
 use crate::replica::{Replica, Speaks};
 use http::{StatusCode, Version};
 
@@ -141,8 +141,8 @@ fn a_read_is_repeated_however_it_fails() {
 #[test]
 fn a_post_goes_elsewhere_when_nothing_was_sent() {
     run(async {
-        let good = RawReplica::answering("good").await;
-        let proxy = Setup::before(&[refused_address().await, good.address()])
+        let (refusing, good) = (Refusing::new(), RawReplica::answering("good").await);
+        let proxy = Setup::before(&[refusing.address(), good.address()])
             .upstream("balance: round_robin")
             .start();
         let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
