@@ -44,17 +44,10 @@ pub(crate) fn attribute(
     within: &mut Reader<'_>,
     judge: &mut Judge<'_>,
 ) -> Result<Attribute, Broken> {
-    let mut reader = within.message(&KEY_VALUE)?;
+    let reader = within.message(&KEY_VALUE)?;
     // Most attributes are ASCII with their tags and lengths: one look instead of two.
     let is_ascii = is_ascii(reader.rest());
-    let mut attribute = Attribute { key: Slice::default(), value: Value::Empty };
-    while let Some(tag) = reader.tag()? {
-        match (tag.field, tag.wire_type) {
-            (1, LEN) => attribute.key = reader.slice()?,
-            (2, LEN) => attribute.value = any_value(&mut reader, judge)?,
-            _ => reader.other(tag)?,
-        }
-    }
+    let attribute = key_value(reader, |parts| check(parts, judge, 1))?;
     if !is_ascii {
         judge.text(within, attribute.key);
         if let Value::Text(text) = attribute.value {
@@ -64,9 +57,30 @@ pub(crate) fn attribute(
     Ok(attribute)
 }
 
-/// Reads an `AnyValue` that comes next in `within`. Text is for the caller to check.
+/// Reads a `KeyValue`, with its value as [`any_value`] does. Text is for the caller to check.
 #[inline(always)]
-pub(crate) fn any_value(within: &mut Reader<'_>, judge: &mut Judge<'_>) -> Result<Value, Broken> {
+pub(crate) fn key_value(
+    mut reader: Reader<'_>,
+    mut look_at: impl FnMut(&mut Reader<'_>) -> Result<(), Broken>,
+) -> Result<Attribute, Broken> {
+    let mut attribute = Attribute { key: Slice::default(), value: Value::Empty };
+    while let Some(tag) = reader.tag()? {
+        match (tag.field, tag.wire_type) {
+            (1, LEN) => attribute.key = reader.slice()?,
+            (2, LEN) => attribute.value = any_value(&mut reader, &mut look_at)?,
+            _ => reader.other(tag)?,
+        }
+    }
+    Ok(attribute)
+}
+
+/// Reads an `AnyValue` that comes next in `within`. A list or a map is only looked at, by the caller, and text
+/// is for the caller to check.
+#[inline(always)]
+pub(crate) fn any_value(
+    within: &mut Reader<'_>,
+    mut look_at: impl FnMut(&mut Reader<'_>) -> Result<(), Broken>,
+) -> Result<Value, Broken> {
     let mut reader = within.message(&ANY_VALUE)?;
     let mut value = Value::Empty;
     while let Some(tag) = reader.tag()? {
@@ -78,13 +92,13 @@ pub(crate) fn any_value(within: &mut Reader<'_>, judge: &mut Judge<'_>) -> Resul
             (5, LEN) => {
                 let mut list = reader.message(&ARRAY_VALUE)?;
                 let slice = list.whole();
-                check(&mut list, judge, 1)?;
+                look_at(&mut list)?;
                 Value::List(slice)
             }
             (6, LEN) => {
                 let mut map = reader.message(&KEY_VALUE_LIST)?;
                 let slice = map.whole();
-                check(&mut map, judge, 1)?;
+                look_at(&mut map)?;
                 Value::Map(slice)
             }
             (7, LEN) => Value::Bytes(reader.slice()?),

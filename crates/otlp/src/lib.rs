@@ -11,6 +11,9 @@
 //! | logs | [`Logs::decode`] | [`LogRecord`] |
 //! | metrics | [`Points::decode`] | [`Point`] |
 //!
+//! Attributes and values that a table keeps as text are [`plain`] JSON there: what people query, and what comes
+//! back to protobuf without a loss.
+//!
 //! **What is wrong** with a batch is told apart by whose loss it is. Bytes that are no message of OTLP make
 //! the whole batch [`Malformed`], with the byte and the message; a row that is one and cannot be kept (no
 //! trace ID, text that is not UTF-8, more attributes than [`Limits`] allow) is left out, counted, and the
@@ -27,6 +30,7 @@ mod judge;
 mod limits;
 mod logs;
 mod metrics;
+pub mod plain;
 mod response;
 mod schema;
 mod slice;

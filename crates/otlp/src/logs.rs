@@ -1,6 +1,7 @@
 //! Log records, from a batch of logs to rows.
 
 use crate::attributes::{Attribute, Value, any_value, push};
+use crate::check::check;
 use crate::envelope::{self, Envelope, ReadRow};
 use crate::error::{Broken, Malformed, Refused};
 use crate::judge::Judge;
@@ -80,7 +81,7 @@ impl ReadRow for Logs {
                 (2, VARINT) => record.severity = reader.enumerated()?,
                 (3, LEN) => record.severity_text = judge.checked(&mut reader)?,
                 (5, LEN) => {
-                    record.body = any_value(&mut reader, judge)?;
+                    record.body = any_value(&mut reader, |parts| check(parts, judge, 1))?;
                     if let Value::Text(text) = record.body {
                         judge.text(&reader, text);
                     }

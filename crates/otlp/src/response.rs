@@ -1,7 +1,6 @@
 //! What a sender is answered.
 
 use crate::error::Refused;
-use crate::wire::{Tag, VARINT};
 use crate::write;
 
 /// What a batch is of.
@@ -32,8 +31,7 @@ pub fn response(refused: Refused) -> Vec<u8> {
     let mut out = Vec::new();
     if refused.count > 0 {
         write::message(&mut out, 1, |out| {
-            write::tag(out, Tag { field: 1, wire_type: VARINT });
-            write::varint(out, refused.count);
+            write::number(out, 1, refused.count);
             write::bytes(out, 2, refused.to_string().as_bytes());
         });
     }
@@ -56,18 +54,16 @@ pub fn json_response(signal: Signal, refused: Refused) -> String {
 /// Why a batch was not taken: a `google.rpc.Status`, with after how many seconds it may be sent again.
 #[must_use]
 pub fn status(code: u8, message: &str, retry_after_s: Option<u64>) -> Vec<u8> {
-    let number = |out: &mut Vec<u8>, number: u64| {
-        write::tag(out, Tag { field: 1, wire_type: VARINT });
-        write::varint(out, number);
-    };
     let mut out = Vec::new();
-    number(&mut out, u64::from(code));
+    write::number(&mut out, 1, u64::from(code));
     write::bytes(&mut out, 2, message.as_bytes());
     if let Some(seconds) = retry_after_s {
         write::message(&mut out, 3, |out| {
             write::bytes(out, 1, b"type.googleapis.com/google.rpc.RetryInfo");
             // A `RetryInfo` of a `Duration`.
-            write::message(out, 2, |out| write::message(out, 1, |out| number(out, seconds)));
+            write::message(out, 2, |out| {
+                write::message(out, 1, |out| write::number(out, 1, seconds));
+            });
         });
     }
     out

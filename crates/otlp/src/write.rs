@@ -1,6 +1,6 @@
 //! Writing protobuf's wire format.
 
-use crate::wire::{LEN, Tag};
+use crate::wire::{FIXED64, LEN, Tag, VARINT};
 
 pub(crate) fn varint(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
@@ -12,6 +12,18 @@ pub(crate) fn varint(out: &mut Vec<u8>, mut number: u64) {
 
 pub(crate) fn tag(out: &mut Vec<u8>, tag: Tag) {
     varint(out, u64::from(tag.field) << 3 | u64::from(tag.wire_type));
+}
+
+/// A field that is a number, as short as it can be.
+pub(crate) fn number(out: &mut Vec<u8>, field: u32, number: u64) {
+    tag(out, Tag { field, wire_type: VARINT });
+    varint(out, number);
+}
+
+/// A field of eight bytes.
+pub(crate) fn fixed64(out: &mut Vec<u8>, field: u32, bits: u64) {
+    tag(out, Tag { field, wire_type: FIXED64 });
+    out.extend_from_slice(&bits.to_le_bytes());
 }
 
 /// A field that is text or bytes.

@@ -1,0 +1,121 @@
+//! From values in a batch to plain JSON, written as they are walked.
+
+use crate::attributes::{Attribute, Value, any_value, key_value};
+use crate::error::Broken;
+use crate::schema::{ARRAY_VALUE, KEY_VALUE, KEY_VALUE_LIST};
+use crate::wire::{LEN, Reader};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+pub(super) fn attributes(
+    out: &mut Vec<u8>,
+    attributes: &[Attribute],
+    batch: &[u8],
+) -> Result<(), Broken> {
+    out.push(b'{');
+    for (nth, attribute) in attributes.iter().enumerate() {
+        member(out, nth == 0, attribute, batch)?;
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+pub(super) fn value(out: &mut Vec<u8>, value: &Value, batch: &[u8]) -> Result<(), Broken> {
+    match *value {
+        Value::Empty => out.extend_from_slice(b"null"),
+        Value::Text(slice) => text(out, slice.of(batch)),
+        Value::Bool(is_true) => out.extend_from_slice(if is_true { b"true" } else { b"false" }),
+        Value::Int(number) => json(out, &number),
+        Value::Double(number) => double(out, number),
+        Value::List(slice) => return list(out, slice.of(batch)),
+        Value::Map(slice) => return map(out, slice.of(batch)),
+        Value::Bytes(slice) => {
+            out.extend_from_slice(br#"{"@bytes":""#);
+            out.extend_from_slice(STANDARD.encode(slice.of(batch)).as_bytes());
+            out.extend_from_slice(br#""}"#);
+        }
+    }
+    Ok(())
+}
+
+fn member(
+    out: &mut Vec<u8>,
+    is_first: bool,
+    attribute: &Attribute,
+    batch: &[u8],
+) -> Result<(), Broken> {
+    if !is_first {
+        out.push(b',');
+    }
+    text(out, attribute.key.of(batch));
+    out.push(b':');
+    value(out, &attribute.value, batch)
+}
+
+/// Writes an `ArrayValue`.
+fn list(out: &mut Vec<u8>, parts: &[u8]) -> Result<(), Broken> {
+    let mut reader = Reader::new(parts, &ARRAY_VALUE);
+    let mut is_first = true;
+    out.push(b'[');
+    while let Some(tag) = reader.tag()? {
+        if (tag.field, tag.wire_type) != (1, LEN) {
+            reader.skip(tag)?;
+            continue;
+        }
+        if !is_first {
+            out.push(b',');
+        }
+        is_first = false;
+        value(out, &any_value(&mut reader, |_| Ok(()))?, parts)?;
+    }
+    out.push(b']');
+    Ok(())
+}
+
+/// Writes a `KeyValueList`, with a mark around it if it would be taken for a marked value.
+fn map(out: &mut Vec<u8>, parts: &[u8]) -> Result<(), Broken> {
+    let mut reader = Reader::new(parts, &KEY_VALUE_LIST);
+    let (mut is_first, mut is_marked) = (true, false);
+    while let Some(tag) = reader.tag()? {
+        if (tag.field, tag.wire_type) != (1, LEN) {
+            reader.skip(tag)?;
+            continue;
+        }
+        let attribute = key_value(reader.message(&KEY_VALUE)?, |_| Ok(()))?;
+        if is_first {
+            is_marked = attribute.key.of(parts).starts_with(b"@");
+            out.extend_from_slice(if is_marked { br#"{"@map":{"# } else { b"{" });
+        }
+        member(out, is_first, &attribute, parts)?;
+        is_first = false;
+    }
+    out.extend_from_slice(match (is_first, is_marked) {
+        (true, _) => b"{}",
+        (_, true) => b"}}",
+        _ => b"}",
+    });
+    Ok(())
+}
+
+/// Rows with text that is not UTF-8 are refused; what stands around them is not, so it may come here.
+fn text(out: &mut Vec<u8>, bytes: &[u8]) {
+    json(out, &*String::from_utf8_lossy(bytes));
+}
+
+/// A finite number never looks like a whole one.
+fn double(out: &mut Vec<u8>, number: f64) {
+    if number.is_finite() {
+        return json(out, &number);
+    }
+    out.extend_from_slice(if number.is_nan() {
+        br#"{"@double":"NaN"}"#
+    } else if number > 0.0 {
+        br#"{"@double":"Infinity"}"#
+    } else {
+        br#"{"@double":"-Infinity"}"#
+    });
+}
+
+fn json<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, what: &T) {
+    serde_json::to_writer(out, what).expect("numbers and text are JSON, and memory takes it");
+}
