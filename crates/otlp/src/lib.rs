@@ -5,14 +5,14 @@
 //! attribute but its place in one list ([`Attribute`]). JSON is rewritten as protobuf first ([`json`]), so
 //! that everything behind this crate knows one form.
 //!
-//! | of | use | gives |
-//! |---|---|---|
-//! | traces | [`Spans::decode`] | [`Span`], [`Event`], [`Link`] |
-//! | logs | [`Logs::decode`] | [`LogRecord`] |
-//! | metrics | [`Points::decode`] | [`Point`] |
+//! | of | use | gives | and back from |
+//! |---|---|---|---|
+//! | traces | [`Spans::decode`] | [`Span`], [`Event`], [`Link`] | [`SpanRow`], by [`TracesWriter`] |
+//! | logs | [`Logs::decode`] | [`LogRecord`] | [`LogRow`], by [`LogsWriter`] |
+//! | metrics | [`Points::decode`] | [`Point`] | |
 //!
-//! Attributes and values that a table keeps as text are [`plain`] JSON there: what people query, and what comes
-//! back to protobuf without a loss.
+//! The way back begins at a table, which keeps texts and not places: attributes that it keeps as text are
+//! [`plain`] JSON there, which people can query and which becomes protobuf again without a loss.
 //!
 //! **What is wrong** with a batch is told apart by whose loss it is. Bytes that are no message of OTLP make
 //! the whole batch [`Malformed`], with the byte and the message; a row that is one and cannot be kept (no
@@ -23,6 +23,7 @@
 
 mod attributes;
 mod check;
+mod encode;
 mod envelope;
 mod error;
 pub mod json;
@@ -39,6 +40,10 @@ mod wire;
 mod write;
 
 pub use attributes::{Attribute, Value};
+pub use encode::{
+    BadRow, EventRow, LinkRow, LogRow, LogsWriter, PlainValue, ResourceText, RowPart, ScopeText,
+    SpanRow, TracesWriter,
+};
 pub use envelope::{Envelope, Resource, Scope};
 pub use error::{Fault, Malformed, Refused, RowFault};
 pub use limits::Limits;

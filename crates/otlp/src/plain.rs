@@ -39,7 +39,7 @@ use crate::attributes::{Attribute, Value};
 /// Text that is not plain JSON.
 #[derive(Debug, thiserror::Error)]
 #[error("not plain JSON: {0}")]
-pub struct NotPlain(#[from] serde_json::Error);
+pub struct NotPlain(serde_json::Error);
 
 /// Writes attributes of a decoded batch as one object.
 ///
@@ -86,7 +86,7 @@ fn whole(
     if written.is_err() {
         out.truncate(len);
     }
-    Ok(written?)
+    written.map_err(NotPlain)
 }
 
 #[cfg(test)]

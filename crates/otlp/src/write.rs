@@ -1,6 +1,6 @@
 //! Writing protobuf's wire format.
 
-use crate::wire::{FIXED64, LEN, Tag, VARINT};
+use crate::wire::{FIXED32, FIXED64, LEN, Tag, VARINT};
 
 pub(crate) fn varint(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
@@ -18,6 +18,12 @@ pub(crate) fn tag(out: &mut Vec<u8>, tag: Tag) {
 pub(crate) fn number(out: &mut Vec<u8>, field: u32, number: u64) {
     tag(out, Tag { field, wire_type: VARINT });
     varint(out, number);
+}
+
+/// A field of four bytes.
+pub(crate) fn fixed32(out: &mut Vec<u8>, field: u32, bits: u32) {
+    tag(out, Tag { field, wire_type: FIXED32 });
+    out.extend_from_slice(&bits.to_le_bytes());
 }
 
 /// A field of eight bytes.

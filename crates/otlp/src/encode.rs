@@ -1,0 +1,185 @@
+//! Rows as a batch again: what a table has kept is answered in OTLP.
+//!
+//! Rows come with the texts of their resource and scope, as columns hold them. Rows whose texts are all equal
+//! stand together in the batch, in the order in which each resource, each of its scopes and each row first
+//! came. Numbers that are zero and texts that are empty are left out, as protobuf has it; decoding gives them
+//! back.
+//!
+//! **Inputs**: times in nanoseconds since 1970; sets of attributes, and values that have no column of their
+//! own, as [plain JSON](crate::plain).
+//!
+//! **Limits**: the batch is held in memory, and the texts of each different resource and scope besides. A
+//! writer takes whatever it is given: whoever feeds it looks at [`TracesWriter::bytes`] and stops.
+//!
+//! **Source**: opentelemetry-proto 1.9, for the numbers of fields.
+
+mod grouped;
+mod logs;
+mod traces;
+
+pub use logs::{LogRow, LogsWriter};
+pub use traces::{EventRow, LinkRow, SpanRow, TracesWriter};
+
+use crate::plain::{self, NotPlain};
+use crate::write;
+
+/// What a row comes from, as a table has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResourceText<'a> {
+    /// Plain JSON; empty: none.
+    pub attributes: &'a str,
+    /// How many the sender has dropped.
+    pub dropped_attributes: u32,
+    /// Whose names the attributes have.
+    pub schema_url: &'a str,
+}
+
+/// What made a row, as a table has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScopeText<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its version.
+    pub version: &'a str,
+    /// Plain JSON; empty: none.
+    pub attributes: &'a str,
+    /// How many the sender has dropped.
+    pub dropped_attributes: u32,
+    /// Whose names the attributes of its rows have.
+    pub schema_url: &'a str,
+}
+
+/// A value, as a table has it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum PlainValue<'a> {
+    /// As it is.
+    Text(&'a str),
+    /// A whole number.
+    Int(i64),
+    /// Any other number, and what is none.
+    Double(f64),
+    /// True or false.
+    Bool(bool),
+    /// Any value, as plain JSON: for those that have no other form here.
+    Json(&'a str),
+}
+
+/// A row that was not written, as a part of it is not what a table should have kept.
+#[derive(Debug, thiserror::Error)]
+#[error("{part}: {fault}")]
+pub struct BadRow {
+    /// Which part.
+    pub part: RowPart,
+    /// What is wrong with it.
+    pub fault: NotPlain,
+}
+
+/// What is plain JSON in a row.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RowPart {
+    /// Of what the row comes from.
+    #[error("the attributes of its resource")]
+    Resource,
+    /// Of what made the row.
+    #[error("the attributes of its scope")]
+    Scope,
+    /// One of its own.
+    #[error("its attribute {0:?}")]
+    Attribute(Box<str>),
+    /// Counted from 0.
+    #[error("the attributes of its event {0}")]
+    Event(usize),
+    /// Counted from 0.
+    #[error("the attributes of its link {0}")]
+    Link(usize),
+    /// Of a log record.
+    #[error("its body")]
+    Body,
+}
+
+impl RowPart {
+    fn is(self, fault: NotPlain) -> BadRow {
+        BadRow { part: self, fault }
+    }
+}
+
+impl PlainValue<'_> {
+    /// Writes it as the content of an `AnyValue`.
+    fn write(self, out: &mut Vec<u8>) -> Result<(), NotPlain> {
+        match self {
+            Self::Text(text) => write::bytes(out, 1, text.as_bytes()),
+            Self::Bool(is_true) => write::number(out, 2, u64::from(is_true)),
+            Self::Int(number) => write::number(out, 3, number.cast_unsigned()),
+            Self::Double(number) => write::fixed64(out, 4, number.to_bits()),
+            Self::Json(json) => return plain::write_value(out, json.as_bytes()),
+        }
+        Ok(())
+    }
+}
+
+/// Writes attributes that have columns of their own.
+fn attributes(
+    out: &mut Vec<u8>,
+    field: u32,
+    attributes: &[(&str, PlainValue<'_>)],
+) -> Result<(), BadRow> {
+    for (key, value) in attributes {
+        write::message(out, field, |out| {
+            write::bytes(out, 1, key.as_bytes());
+            write::message(out, 2, |out| value.write(out))
+        })
+        .map_err(|fault| RowPart::Attribute((*key).into()).is(fault))?;
+    }
+    Ok(())
+}
+
+/// Writes attributes that are one text.
+fn object(out: &mut Vec<u8>, field: u32, json: &str) -> Result<(), NotPlain> {
+    if json.is_empty() {
+        return Ok(());
+    }
+    plain::write_attributes(out, field, json.as_bytes())
+}
+
+fn text(out: &mut Vec<u8>, field: u32, text: &str) {
+    if !text.is_empty() {
+        write::bytes(out, field, text.as_bytes());
+    }
+}
+
+fn number(out: &mut Vec<u8>, field: u32, number: u32) {
+    if number != 0 {
+        write::number(out, field, u64::from(number));
+    }
+}
+
+/// One of several; a negative number takes 64 bits.
+fn enumerated(out: &mut Vec<u8>, field: u32, number: i32) {
+    if number != 0 {
+        write::number(out, field, i64::from(number).cast_unsigned());
+    }
+}
+
+fn time(out: &mut Vec<u8>, field: u32, ns: u64) {
+    if ns != 0 {
+        write::fixed64(out, field, ns);
+    }
+}
+
+fn flags(out: &mut Vec<u8>, field: u32, flags: u32) {
+    if flags != 0 {
+        write::fixed32(out, field, flags);
+    }
+}
+
+fn trace_id(out: &mut Vec<u8>, field: u32, id: u128) {
+    if id != 0 {
+        write::bytes(out, field, &id.to_be_bytes());
+    }
+}
+
+fn span_id(out: &mut Vec<u8>, field: u32, id: u64) {
+    if id != 0 {
+        write::bytes(out, field, &id.to_be_bytes());
+    }
+}

@@ -1,0 +1,174 @@
+//! Rows by what they come from, while a batch of them grows.
+//!
+//! The messages around rows have the same numbers in all three signals, so this is written once.
+
+use super::{BadRow, ResourceText, RowPart, ScopeText, number, object, text};
+use crate::write;
+use std::collections::HashMap;
+
+/// The rows of one batch.
+#[derive(Debug, Default)]
+pub(super) struct Grouped {
+    /// In the order in which they first came.
+    resources: Vec<Resource>,
+    /// The number of each, by [`Key::resource`].
+    resource_numbers: HashMap<Box<[u8]>, usize>,
+    /// The number of each scope within its resource, and that of the resource, by [`Key::whole`].
+    scope_numbers: HashMap<Box<[u8]>, (usize, usize)>,
+    /// Of the row that is being written.
+    key: Key,
+    row: Vec<u8>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Resource {
+    /// What the message says.
+    message: Vec<u8>,
+    schema_url: Box<str>,
+    /// In the order in which they first came.
+    scopes: Vec<Scope>,
+}
+
+#[derive(Debug)]
+struct Scope {
+    /// What the message says.
+    message: Vec<u8>,
+    schema_url: Box<str>,
+    /// Each a field of the message around them.
+    rows: Vec<u8>,
+}
+
+/// The texts of a resource and a scope, each with its length, so that two keys are equal only when all texts are.
+#[derive(Debug, Default)]
+struct Key {
+    bytes: Vec<u8>,
+    resource_len: usize,
+}
+
+impl Key {
+    fn set(&mut self, resource: &ResourceText<'_>, scope: &ScopeText<'_>) {
+        let out = &mut self.bytes;
+        out.clear();
+        write::bytes(out, 1, resource.attributes.as_bytes());
+        write::number(out, 2, u64::from(resource.dropped_attributes));
+        write::bytes(out, 3, resource.schema_url.as_bytes());
+        self.resource_len = out.len();
+        for text in [scope.name, scope.version, scope.attributes, scope.schema_url] {
+            write::bytes(out, 4, text.as_bytes());
+        }
+        write::number(out, 5, u64::from(scope.dropped_attributes));
+    }
+
+    fn resource(&self) -> &[u8] {
+        &self.bytes[..self.resource_len]
+    }
+
+    fn whole(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Grouped {
+    /// Takes a row, of which `write` writes what its message says. One that fails leaves nothing.
+    pub(super) fn row(
+        &mut self,
+        resource: &ResourceText<'_>,
+        scope: &ScopeText<'_>,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<(), BadRow>,
+    ) -> Result<(), BadRow> {
+        self.row.clear();
+        write(&mut self.row)?;
+        self.key.set(resource, scope);
+        let (resource, scope) = match self.scope_numbers.get(self.key.whole()) {
+            Some(&numbers) => numbers,
+            None => self.add(resource, scope)?,
+        };
+        let rows = &mut self.resources[resource].scopes[scope].rows;
+        let len = rows.len();
+        write::bytes(rows, 2, &self.row);
+        self.bytes += rows.len() - len;
+        Ok(())
+    }
+
+    /// Adds a scope that has not come before, and its resource if that has not either.
+    fn add(
+        &mut self,
+        resource: &ResourceText<'_>,
+        scope: &ScopeText<'_>,
+    ) -> Result<(usize, usize), BadRow> {
+        let new_scope = Scope::new(scope)?;
+        let known = self.resource_numbers.get(self.key.resource()).copied();
+        let resource_number = match known {
+            Some(number) => number,
+            None => {
+                let new_resource = Resource::new(resource)?;
+                self.bytes += new_resource.message.len() + new_resource.schema_url.len();
+                self.resources.push(new_resource);
+                let number = self.resources.len() - 1;
+                self.resource_numbers.insert(self.key.resource().into(), number);
+                number
+            }
+        };
+        self.bytes += new_scope.message.len() + new_scope.schema_url.len();
+        let scopes = &mut self.resources[resource_number].scopes;
+        scopes.push(new_scope);
+        let numbers = (resource_number, scopes.len() - 1);
+        self.scope_numbers.insert(self.key.whole().into(), numbers);
+        Ok(numbers)
+    }
+
+    /// How many bytes the batch has so far, but for some 20 around each resource and scope.
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The batch.
+    pub(super) fn finish(self) -> Vec<u8> {
+        let around = 20 * (self.resource_numbers.len() + self.scope_numbers.len());
+        let mut out = Vec::with_capacity(self.bytes + around);
+        for resource in &self.resources {
+            write::message(&mut out, 1, |out| resource.write(out));
+        }
+        out
+    }
+}
+
+impl Resource {
+    fn new(resource: &ResourceText<'_>) -> Result<Self, BadRow> {
+        let mut message = Vec::new();
+        object(&mut message, 1, resource.attributes)
+            .map_err(|fault| RowPart::Resource.is(fault))?;
+        number(&mut message, 2, resource.dropped_attributes);
+        Ok(Self { message, schema_url: resource.schema_url.into(), scopes: Vec::new() })
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        if !self.message.is_empty() {
+            write::bytes(out, 1, &self.message);
+        }
+        for scope in &self.scopes {
+            write::message(out, 2, |out| scope.write(out));
+        }
+        text(out, 3, &self.schema_url);
+    }
+}
+
+impl Scope {
+    fn new(scope: &ScopeText<'_>) -> Result<Self, BadRow> {
+        let mut message = Vec::new();
+        text(&mut message, 1, scope.name);
+        text(&mut message, 2, scope.version);
+        object(&mut message, 3, scope.attributes).map_err(|fault| RowPart::Scope.is(fault))?;
+        number(&mut message, 4, scope.dropped_attributes);
+        Ok(Self { message, schema_url: scope.schema_url.into(), rows: Vec::new() })
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        if !self.message.is_empty() {
+            write::bytes(out, 1, &self.message);
+        }
+        out.extend_from_slice(&self.rows);
+        text(out, 3, &self.schema_url);
+    }
+}

@@ -1,0 +1,94 @@
+//! Log records as a batch of logs.
+
+use super::grouped::Grouped;
+use super::{
+    BadRow, PlainValue, ResourceText, RowPart, ScopeText, attributes, enumerated, flags, number,
+    span_id, text, time, trace_id,
+};
+use crate::write;
+
+/// A log record, as a table has it: what [`crate::LogRecord`] is in a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LogRow<'a> {
+    /// When it happened, in nanoseconds since 1970; zero: not said.
+    pub time_ns: u64,
+    /// When somebody saw it.
+    pub observed_ns: u64,
+    /// The trace in which it happened; zero: none.
+    pub trace_id: u128,
+    /// The span in which it happened; zero: none.
+    pub span_id: u64,
+    /// 1 to 24, from trace to fatal; 0: not said.
+    pub severity: i32,
+    /// How bad it is, in the words of its source.
+    pub severity_text: &'a str,
+    /// What it says.
+    pub body: Option<PlainValue<'a>>,
+    /// What kind of event it is.
+    pub event_name: &'a str,
+    /// In their order.
+    pub attributes: &'a [(&'a str, PlainValue<'a>)],
+    /// How many the sender has dropped.
+    pub dropped_attributes: u32,
+    /// W3C trace flags.
+    pub flags: u32,
+}
+
+/// A batch of logs that grows record by record.
+#[derive(Debug, Default)]
+pub struct LogsWriter {
+    rows: Grouped,
+}
+
+impl LogsWriter {
+    /// An empty batch.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes a log record.
+    ///
+    /// # Errors
+    /// When what should be plain JSON is none. The batch is without this record then.
+    pub fn record(
+        &mut self,
+        resource: &ResourceText<'_>,
+        scope: &ScopeText<'_>,
+        record: &LogRow<'_>,
+    ) -> Result<(), BadRow> {
+        self.rows.row(resource, scope, |out| record.write(out))
+    }
+
+    /// How many bytes the batch has so far, but for some 20 around each resource and scope.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.rows.bytes()
+    }
+
+    /// The batch: `LogsData`, which is the same as an `ExportLogsServiceRequest`.
+    #[must_use]
+    pub fn finish(self) -> Vec<u8> {
+        self.rows.finish()
+    }
+}
+
+impl LogRow<'_> {
+    fn write(&self, out: &mut Vec<u8>) -> Result<(), BadRow> {
+        time(out, 1, self.time_ns);
+        enumerated(out, 2, self.severity);
+        text(out, 3, self.severity_text);
+        if let Some(body) = self.body {
+            write::message(out, 5, |out| body.write(out))
+                .map_err(|fault| RowPart::Body.is(fault))?;
+        }
+        attributes(out, 6, self.attributes)?;
+        number(out, 7, self.dropped_attributes);
+        flags(out, 8, self.flags);
+        trace_id(out, 9, self.trace_id);
+        span_id(out, 10, self.span_id);
+        time(out, 11, self.observed_ns);
+        text(out, 12, self.event_name);
+        Ok(())
+    }
+}

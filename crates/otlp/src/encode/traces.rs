@@ -1,0 +1,169 @@
+//! Spans as a batch of traces.
+
+use super::grouped::Grouped;
+use super::{
+    BadRow, PlainValue, ResourceText, RowPart, ScopeText, attributes, enumerated, flags, number,
+    object, span_id, text, time, trace_id,
+};
+use crate::write;
+
+/// A span, as a table has it: what [`crate::Span`] is in a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SpanRow<'a> {
+    /// The trace that it belongs to.
+    pub trace_id: u128,
+    /// Its own ID.
+    pub span_id: u64,
+    /// The span that caused it; zero: none.
+    pub parent_id: u64,
+    /// Nanoseconds since 1970.
+    pub start_ns: u64,
+    /// The same.
+    pub end_ns: u64,
+    /// What was done.
+    pub name: &'a str,
+    /// What tracing systems note for each other.
+    pub trace_state: &'a str,
+    /// 1 internal, 2 server, 3 client, 4 producer, 5 consumer; 0: not said.
+    pub kind: i32,
+    /// 1 good, 2 failed; 0: not said.
+    pub status: i32,
+    /// Why it failed, if it says so.
+    pub status_message: &'a str,
+    /// W3C trace flags, and whether the parent is remote.
+    pub flags: u32,
+    /// How many the sender has dropped.
+    pub dropped_attributes: u32,
+    /// How many the sender has dropped.
+    pub dropped_events: u32,
+    /// How many the sender has dropped.
+    pub dropped_links: u32,
+    /// In their order.
+    pub attributes: &'a [(&'a str, PlainValue<'a>)],
+    /// In their order.
+    pub events: &'a [EventRow<'a>],
+    /// In their order.
+    pub links: &'a [LinkRow<'a>],
+}
+
+/// Something that happened within a span.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventRow<'a> {
+    /// Nanoseconds since 1970.
+    pub time_ns: u64,
+    /// What happened.
+    pub name: &'a str,
+    /// Plain JSON; empty: none.
+    pub attributes: &'a str,
+    /// How many the sender has dropped.
+    pub dropped_attributes: u32,
+}
+
+/// Another span that has to do with this one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkRow<'a> {
+    /// Its trace.
+    pub trace_id: u128,
+    /// Its ID.
+    pub span_id: u64,
+    /// What tracing systems note for each other.
+    pub trace_state: &'a str,
+    /// Plain JSON; empty: none.
+    pub attributes: &'a str,
+    /// How many the sender has dropped.
+    pub dropped_attributes: u32,
+    /// W3C trace flags, and whether it is remote.
+    pub flags: u32,
+}
+
+/// A batch of traces that grows span by span.
+#[derive(Debug, Default)]
+pub struct TracesWriter {
+    rows: Grouped,
+}
+
+impl TracesWriter {
+    /// An empty batch.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes a span.
+    ///
+    /// # Errors
+    /// When what should be plain JSON is none. The batch is without this span then.
+    pub fn span(
+        &mut self,
+        resource: &ResourceText<'_>,
+        scope: &ScopeText<'_>,
+        span: &SpanRow<'_>,
+    ) -> Result<(), BadRow> {
+        self.rows.row(resource, scope, |out| span.write(out))
+    }
+
+    /// How many bytes the batch has so far, but for some 20 around each resource and scope.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.rows.bytes()
+    }
+
+    /// The batch: `TracesData`, which is the same as an `ExportTraceServiceRequest`.
+    #[must_use]
+    pub fn finish(self) -> Vec<u8> {
+        self.rows.finish()
+    }
+}
+
+impl SpanRow<'_> {
+    fn write(&self, out: &mut Vec<u8>) -> Result<(), BadRow> {
+        trace_id(out, 1, self.trace_id);
+        span_id(out, 2, self.span_id);
+        text(out, 3, self.trace_state);
+        span_id(out, 4, self.parent_id);
+        text(out, 5, self.name);
+        enumerated(out, 6, self.kind);
+        time(out, 7, self.start_ns);
+        time(out, 8, self.end_ns);
+        attributes(out, 9, self.attributes)?;
+        number(out, 10, self.dropped_attributes);
+        for (nth, event) in self.events.iter().enumerate() {
+            write::message(out, 11, |out| event.write(out, nth))?;
+        }
+        number(out, 12, self.dropped_events);
+        for (nth, link) in self.links.iter().enumerate() {
+            write::message(out, 13, |out| link.write(out, nth))?;
+        }
+        number(out, 14, self.dropped_links);
+        if self.status != 0 || !self.status_message.is_empty() {
+            write::message(out, 15, |out| {
+                text(out, 2, self.status_message);
+                enumerated(out, 3, self.status);
+            });
+        }
+        flags(out, 16, self.flags);
+        Ok(())
+    }
+}
+
+impl EventRow<'_> {
+    fn write(&self, out: &mut Vec<u8>, nth: usize) -> Result<(), BadRow> {
+        time(out, 1, self.time_ns);
+        text(out, 2, self.name);
+        object(out, 3, self.attributes).map_err(|fault| RowPart::Event(nth).is(fault))?;
+        number(out, 4, self.dropped_attributes);
+        Ok(())
+    }
+}
+
+impl LinkRow<'_> {
+    fn write(&self, out: &mut Vec<u8>, nth: usize) -> Result<(), BadRow> {
+        trace_id(out, 1, self.trace_id);
+        span_id(out, 2, self.span_id);
+        text(out, 3, self.trace_state);
+        object(out, 4, self.attributes).map_err(|fault| RowPart::Link(nth).is(fault))?;
+        number(out, 5, self.dropped_attributes);
+        flags(out, 6, self.flags);
+        Ok(())
+    }
+}
