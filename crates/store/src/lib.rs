@@ -1,8 +1,9 @@
 //! The trace store: an LSM tree of spans, sorted by trace ID.
 //!
 //! What comes in is written to the [`log`] and acknowledged when it is on disk; beside that it is kept in a
-//! [`Memtable`], the batches as they came with their rows. A full memtable is [sorted](sort()) by trace ID
-//! and start: whole traces then lie together, in every run and through every merge.
+//! [`Memtable`], as [`Columns`]. A full memtable is [sorted](sort()) by trace ID and start, so that whole
+//! traces lie together, and written as a [`run`]: a file of Parquet, which is part of a [Delta](delta) table
+//! once that is committed.
 //!
 //! Files come in through [`Files`], so that every operation can be made to fail in a test. Nothing here
 //! reads a clock, opens a socket or starts a thread.
@@ -10,12 +11,18 @@
 //! **Source**: O'Neil et al., "The Log-Structured Merge-Tree", Acta Informatica 33, 1996; Segment, "Changing
 //! one character improved our app's performance", 2022.
 
+pub mod batch;
+mod columns;
 pub mod delta;
+mod encoding;
 pub mod files;
 pub mod log;
 mod memtable;
+pub mod run;
+pub mod schema;
 mod sort;
 
+pub use columns::{Coded, Column, Columns, Dictionary, Lists, Plain, Values};
 pub use files::{Directory, Files};
-pub use memtable::{Batch, Memtable};
+pub use memtable::Memtable;
 pub use sort::{Key, Place, sort};

@@ -1,0 +1,191 @@
+//! Different values, each of them once.
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+use std::hash::BuildHasher as _;
+use std::ops::Range;
+
+/// The values of a column, numbered from one as they come. Zero stands for none.
+///
+/// They lie as Parquet's plain encoding has them, so that a page of them is written and read as it is.
+#[derive(Clone, Debug)]
+pub struct Dictionary {
+    form: Plain,
+    plain: Vec<u8>,
+    /// Where each value ends.
+    ends: Vec<u32>,
+    /// Numbers of values, by what they are. What was read from a run is not in it, see [`Self::append`].
+    found: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+    /// The value that was asked for last, and where it is: many in a row are equal.
+    last: (u32, Range<usize>),
+}
+
+/// How a value lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plain {
+    /// Its length in four bytes, then its bytes.
+    Text,
+    /// Eight bytes.
+    Eight,
+    /// One byte. In Parquet one bit.
+    One,
+}
+
+impl Plain {
+    const fn prefix(self) -> usize {
+        match self {
+            Self::Text => 4,
+            Self::Eight | Self::One => 0,
+        }
+    }
+}
+
+impl Dictionary {
+    /// One with no values.
+    #[must_use]
+    pub fn new(form: Plain) -> Self {
+        Self {
+            form,
+            plain: Vec::new(),
+            ends: Vec::new(),
+            found: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
+            last: (0, 0..0),
+        }
+    }
+
+    /// How its values lie.
+    #[must_use]
+    pub const fn form(&self) -> Plain {
+        self.form
+    }
+
+    /// How many values there are.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        short(self.ends.len())
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// All values, as they lie.
+    #[must_use]
+    pub fn plain(&self) -> &[u8] {
+        &self.plain
+    }
+
+    /// What all of it takes in memory.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.plain.capacity() + self.ends.capacity() * 4 + self.found.allocation_size()
+    }
+
+    /// The number of a value, which is added if it is new.
+    pub fn intern(&mut self, value: &[u8]) -> u32 {
+        let (last, at) = &self.last;
+        if *last != 0 && is_same(&self.plain[at.clone()], value) {
+            return *last;
+        }
+        let hash = self.hasher.hash_one(value);
+        let (plain, ends, prefix) = (&self.plain, &self.ends, self.form.prefix());
+        let is_it = |code: &u32| is_same(&plain[range(ends, prefix, *code)], value);
+        let code = match self.found.find(hash, is_it) {
+            Some(code) => *code,
+            None => self.add(value, hash),
+        };
+        self.last = (code, range(&self.ends, self.form.prefix(), code));
+        code
+    }
+
+    fn add(&mut self, value: &[u8], hash: u64) -> u32 {
+        let code = self.append(value);
+        let (plain, ends, prefix) = (&self.plain, &self.ends, self.form.prefix());
+        let rehash = |code: &u32| self.hasher.hash_one(&plain[range(ends, prefix, *code)]);
+        self.found.insert_unique(hash, code, rehash);
+        code
+    }
+
+    /// Adds a value without a look at whether it is there. It is not found by [`Self::intern`].
+    pub fn append(&mut self, value: &[u8]) -> u32 {
+        if self.form == Plain::Text {
+            self.plain.extend_from_slice(&short(value.len()).to_le_bytes());
+        }
+        self.plain.extend_from_slice(value);
+        self.ends.push(short(self.plain.len()));
+        self.len()
+    }
+
+    /// The value with a number, which is not zero.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[must_use]
+    pub fn get(&self, code: u32) -> &[u8] {
+        &self.plain[range(&self.ends, self.form.prefix(), code)]
+    }
+
+    /// The same, as it lies.
+    #[must_use]
+    pub fn get_plain(&self, code: u32) -> &[u8] {
+        &self.plain[range(&self.ends, 0, code)]
+    }
+
+    /// Values as they lie, of which there are `count`; [`None`] when they are not.
+    pub(crate) fn from_plain(form: Plain, plain: Vec<u8>, count: usize) -> Option<Self> {
+        let mut ends = Vec::with_capacity(count.min(plain.len()));
+        let mut at = 0_usize;
+        for _ in 0..count {
+            at += match form {
+                Plain::Text => 4 + u32::from_le_bytes(*plain.get(at..)?.first_chunk()?) as usize,
+                Plain::Eight => 8,
+                Plain::One => 1,
+            };
+            if at > plain.len() {
+                return None;
+            }
+            ends.push(short(at));
+        }
+        Some(Self { plain, ends, ..Self::new(form) })
+    }
+
+    /// All values, in their order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        (1..self.len() + 1).map(|code| self.get(code))
+    }
+}
+
+/// Where a value is.
+#[inline]
+fn range(ends: &[u32], prefix: usize, code: u32) -> Range<usize> {
+    let nth = code as usize - 1;
+    let from = if nth == 0 { 0 } else { ends[nth - 1] as usize };
+    from + prefix..ends[nth] as usize
+}
+
+/// Whether two values are equal. Most are short, and to call a function for them would take longer.
+#[inline]
+pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
+    if one.len() != other.len() {
+        return false;
+    }
+    /// Whether the first and the last `N` bytes are the same.
+    fn ends<const N: usize>(one: &[u8], other: &[u8]) -> bool {
+        one.first_chunk::<N>() == other.first_chunk() && one.last_chunk::<N>() == other.last_chunk()
+    }
+    match one.len() {
+        0..4 => one.iter().eq(other),
+        4..8 => ends::<4>(one, other),
+        8..=16 => ends::<8>(one, other),
+        17..=32 => ends::<16>(one, other),
+        _ => one == other,
+    }
+}
+
+/// What is kept in memory at once has less than 4 GiB, and 2^32 rows.
+pub(super) fn short(number: usize) -> u32 {
+    u32::try_from(number).expect("memory is bounded")
+}

@@ -1,0 +1,162 @@
+//! Rows of several sources in another order: what sorting does, and merging.
+
+use super::dictionary::{Dictionary, short};
+use super::{Coded, Column, Columns, Lists, Values};
+use crate::schema::Schema;
+use crate::sort::Place;
+
+impl Columns {
+    /// The rows at these places, in this order; the batch of a place is the number of a source.
+    ///
+    /// # Panics
+    /// When there is no such place, or the sources have another schema.
+    #[must_use]
+    pub fn gather(schema: &'static Schema, sources: &[&Self], places: &[Place]) -> Self {
+        let columns = (0..schema.fields().len()).map(|field| {
+            let of_field: Vec<_> = sources.iter().map(|source| &source.columns[field]).collect();
+            gather_column(&schema.fields()[field], &of_field, places)
+        });
+        Self { schema, len: places.len(), columns: columns.collect() }
+    }
+}
+
+fn gather_column(field: &crate::schema::Field, sources: &[&Column], places: &[Place]) -> Column {
+    let mut gathered = Column::new(field);
+    match &mut gathered {
+        Column::One(values) => {
+            let sources: Vec<_> = sources.iter().map(|source| source.values()).collect();
+            values.gather(&sources, places);
+        }
+        Column::Many(lists) => {
+            let sources: Vec<_> = sources.iter().map(|source| source.lists()).collect();
+            lists.gather(&sources, places);
+        }
+    }
+    gathered
+}
+
+impl Column {
+    fn values(&self) -> &Values {
+        match self {
+            Self::One(values) => values,
+            Self::Many(_) => panic!("sources have the same schema"),
+        }
+    }
+
+    fn lists(&self) -> &Lists {
+        match self {
+            Self::Many(lists) => lists,
+            Self::One(_) => panic!("sources have the same schema"),
+        }
+    }
+}
+
+/// Takes from each source what it has in this variant.
+macro_rules! each {
+    ($sources:expr, $variant:path) => {
+        $sources.iter().map(|source| match source {
+            $variant(values) => values,
+            _ => panic!("sources have the same schema"),
+        })
+    };
+}
+
+impl Values {
+    fn gather(&mut self, sources: &[&Self], places: &[Place]) {
+        match self {
+            Self::Wide(into) => {
+                let sources: Vec<_> = each!(sources, Self::Wide).collect();
+                into.extend(places.iter().map(|at| sources[at.batch as usize][at.row as usize]));
+            }
+            Self::Narrow(into) => {
+                let sources: Vec<_> = each!(sources, Self::Narrow).collect();
+                into.extend(places.iter().map(|at| sources[at.batch as usize][at.row as usize]));
+            }
+            Self::Longs(into) => {
+                let sources: Vec<_> = each!(sources, Self::Longs).collect();
+                into.extend(places.iter().map(|at| sources[at.batch as usize][at.row as usize]));
+            }
+            Self::Coded(into) => {
+                let sources: Vec<_> = each!(sources, Self::Coded).collect();
+                into.gather(&sources, places);
+            }
+        }
+    }
+}
+
+impl Coded {
+    fn gather(&mut self, sources: &[&Self], places: &[Place]) {
+        if sources.iter().all(|source| source.codes.is_empty()) {
+            return;
+        }
+        if let [source] = sources {
+            return self.gather_one(source, places);
+        }
+        let mut renumbered: Vec<_> = sources.iter().map(|source| Renumbered::new(source)).collect();
+        self.codes.reserve(places.len());
+        for at in places {
+            let code = renumbered[at.batch as usize].code(at.row as usize, &mut self.dictionary);
+            self.codes.push(code);
+        }
+    }
+}
+
+impl Coded {
+    /// The same from one source, whose values are different already.
+    fn gather_one(&mut self, source: &Self, places: &[Place]) {
+        let mut renumbered = vec![0; source.dictionary.len() as usize + 1];
+        self.codes.extend(places.iter().map(|at| {
+            let code = source.code(at.row as usize);
+            let known = &mut renumbered[code as usize];
+            if *known == 0 && code != 0 {
+                *known = self.dictionary.append(source.dictionary.get(code));
+            }
+            *known
+        }));
+    }
+}
+
+/// The numbers that a source's values have in another dictionary.
+struct Renumbered<'a> {
+    source: &'a Coded,
+    /// Zero: not known yet. That of none is none.
+    codes: Vec<u32>,
+}
+
+impl<'a> Renumbered<'a> {
+    fn new(source: &'a Coded) -> Self {
+        Self { source, codes: vec![0; source.dictionary.len() as usize + 1] }
+    }
+
+    #[inline]
+    fn code(&mut self, row: usize, dictionary: &mut Dictionary) -> u32 {
+        let Some(&code) = self.source.codes.get(row) else { return 0 };
+        let known = self.codes[code as usize];
+        if known != 0 || code == 0 {
+            return known;
+        }
+        let new = dictionary.intern(self.source.dictionary.get(code));
+        self.codes[code as usize] = new;
+        new
+    }
+}
+
+impl Lists {
+    fn gather(&mut self, sources: &[&Self], places: &[Place]) {
+        if sources.iter().all(|source| source.is_empty()) {
+            return;
+        }
+        let mut entries = Vec::new();
+        self.ends.reserve(places.len());
+        for at in places {
+            let of_row = sources[at.batch as usize].entries(at.row as usize);
+            let batch = at.batch;
+            entries.extend(of_row.map(|entry| Place { batch, row: short(entry) }));
+            self.ends.push(short(entries.len()));
+        }
+        for (nth, part) in self.parts.iter_mut().enumerate() {
+            let sources: Vec<_> = sources.iter().map(|source| &source.parts[nth]).collect();
+            part.gather(&sources, &entries);
+        }
+    }
+}

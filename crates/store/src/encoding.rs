@@ -1,0 +1,52 @@
+//! Parquet's encodings of numbers: bits packed side by side, runs of equal ones, differences.
+//!
+//! | encoding | of | module |
+//! |---|---|---|
+//! | RLE / bit-packing hybrid | levels, places in a dictionary | [`hybrid`] |
+//! | `DELTA_BINARY_PACKED` | numbers of 64 bits | [`deltas`] |
+//!
+//! The parquet crate has them too, behind writers and readers that take values one by one and look each up in
+//! a hash table; what is written here has its places in a dictionary already.
+//!
+//! **Source**: "Encodings.md" of apache/parquet-format.
+
+mod bits;
+pub(crate) mod deltas;
+pub(crate) mod hybrid;
+
+/// Bytes that are no encoding of what they should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Damaged(pub(crate) &'static str);
+
+/// LEB128, seven bits a byte.
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number.to_le_bytes()[0] | 0x80);
+        number >>= 7;
+    }
+    out.push(number.to_le_bytes()[0]);
+}
+
+pub(crate) fn take_varint(bytes: &mut &[u8]) -> Result<u64, Damaged> {
+    let mut number = 0;
+    for nth in 0..10 {
+        let (&byte, rest) = bytes.split_first().ok_or(Damaged("a number is cut off"))?;
+        *bytes = rest;
+        number |= u64::from(byte & 0x7F) << (7 * nth);
+        if byte < 0x80 {
+            return Ok(number);
+        }
+    }
+    Err(Damaged("a number is longer than 64 bits"))
+}
+
+/// Takes so many bytes.
+fn take_bytes<'a>(bytes: &mut &'a [u8], len: usize) -> Result<&'a [u8], Damaged> {
+    let (taken, rest) = bytes.split_at_checked(len).ok_or(Damaged("values are cut off"))?;
+    *bytes = rest;
+    Ok(taken)
+}
+
+#[cfg(test)]
+mod tests;

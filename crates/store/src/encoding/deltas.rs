@@ -1,0 +1,96 @@
+//! `DELTA_BINARY_PACKED`: numbers of 64 bits by their differences, packed in blocks.
+
+use super::bits::{pack, unpack, width};
+use super::{Damaged, put_varint, take_bytes, take_varint};
+
+/// Differences of a block share the least of them.
+const BLOCK: usize = 128;
+
+/// Differences of a miniblock share a width.
+const MINIBLOCKS: usize = 4;
+const MINIBLOCK: usize = BLOCK / MINIBLOCKS;
+
+/// Writes numbers.
+pub(crate) fn encode(out: &mut Vec<u8>, numbers: &[i64]) {
+    put_varint(out, BLOCK as u64);
+    put_varint(out, MINIBLOCKS as u64);
+    put_varint(out, numbers.len() as u64);
+    let first = numbers.first().copied().unwrap_or(0);
+    put_varint(out, zigzag(first));
+    let mut before = first;
+    let mut deltas = [0; BLOCK];
+    for block in numbers.get(1..).unwrap_or_default().chunks(BLOCK) {
+        for (delta, number) in deltas.iter_mut().zip(block) {
+            *delta = number.wrapping_sub(before);
+            before = *number;
+        }
+        put_block(out, &deltas[..block.len()]);
+    }
+}
+
+fn put_block(out: &mut Vec<u8>, deltas: &[i64]) {
+    let least = deltas.iter().copied().min().unwrap_or(0);
+    put_varint(out, zigzag(least));
+    let above = |delta: &i64| delta.wrapping_sub(least).cast_unsigned();
+    let widths_at = out.len();
+    out.extend_from_slice(&[0; MINIBLOCKS]);
+    for (nth, miniblock) in deltas.chunks(MINIBLOCK).enumerate() {
+        let width = width(miniblock.iter().map(above).fold(0, |all, one| all | one));
+        out[widths_at + nth] = width;
+        let end = out.len() + MINIBLOCK / 8 * usize::from(width);
+        pack(out, miniblock.iter().map(above), width);
+        out.resize(end, 0);
+    }
+}
+
+/// Takes numbers from the front of `bytes`, and appends them.
+///
+/// # Errors
+/// When they are cut off, or more than `max`.
+pub(crate) fn take(out: &mut Vec<i64>, bytes: &mut &[u8], max: usize) -> Result<(), Damaged> {
+    let wrong = Damaged("blocks of differences have a wrong header");
+    let block = usize::try_from(take_varint(bytes)?).map_err(|_| wrong)?;
+    let miniblocks = usize::try_from(take_varint(bytes)?).map_err(|_| wrong)?;
+    let count = usize::try_from(take_varint(bytes)?).map_err(|_| wrong)?;
+    if block != BLOCK || miniblocks != MINIBLOCKS || count > max {
+        return Err(wrong);
+    }
+    let mut number = unzigzag(take_varint(bytes)?);
+    if count == 0 {
+        return Ok(());
+    }
+    out.reserve(count + MINIBLOCK);
+    let end = out.len() + count;
+    out.push(number);
+    while out.len() < end {
+        let least = unzigzag(take_varint(bytes)?);
+        for width in take_bytes(bytes, MINIBLOCKS)? {
+            if out.len() >= end {
+                // What is not needed is not written.
+                break;
+            }
+            if *width > 64 {
+                return Err(Damaged("a difference has more than 64 bits"));
+            }
+            let packed = take_bytes(bytes, MINIBLOCK / 8 * usize::from(*width))?;
+            let mut next = |above: u64| {
+                number = number.wrapping_add(least).wrapping_add(above.cast_signed());
+                out.push(number);
+            };
+            match *width {
+                0 => (0..MINIBLOCK).for_each(|_| next(0)),
+                width => unpack(packed, width, next),
+            }
+        }
+    }
+    out.truncate(end);
+    Ok(())
+}
+
+const fn zigzag(number: i64) -> u64 {
+    ((number << 1) ^ (number >> 63)).cast_unsigned()
+}
+
+const fn unzigzag(number: u64) -> i64 {
+    (number >> 1).cast_signed() ^ -(number & 1).cast_signed()
+}

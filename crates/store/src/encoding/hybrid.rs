@@ -1,0 +1,149 @@
+//! The RLE / bit-packing hybrid: small numbers, of which many in a row may be equal.
+//!
+//! Eight or more equal numbers are a run, a header and the number once; others are packed in groups of eight.
+
+use super::bits::{GROUP, pack, unpack};
+use super::{Damaged, put_varint, take_bytes, take_varint};
+use std::ops::Range;
+
+/// How many bits numbers up to this one need.
+pub(crate) fn width(max: u32) -> u8 {
+    super::bits::width(u64::from(max))
+}
+
+/// Writes numbers, none of which needs more than `width` bits.
+pub(crate) fn encode(out: &mut Vec<u8>, numbers: &[u32], width: u8) {
+    let (mut packed_from, mut at) = (0, 0);
+    while at < numbers.len() {
+        let run = run_len(&numbers[at..]);
+        if run < GROUP {
+            at = (at + GROUP).min(numbers.len());
+            continue;
+        }
+        put_packed(out, &numbers[packed_from..at], width);
+        put_varint(out, (run as u64) << 1);
+        out.extend_from_slice(&numbers[at].to_le_bytes()[..usize::from(width.div_ceil(8))]);
+        at += run;
+        packed_from = at;
+    }
+    put_packed(out, &numbers[packed_from..], width);
+}
+
+/// How many of the first numbers are equal. Fewer than a group are not counted further.
+fn run_len(numbers: &[u32]) -> usize {
+    let first = numbers[0];
+    let is_group =
+        numbers.first_chunk().is_some_and(|group: &[u32; GROUP]| *group == [first; GROUP]);
+    if is_group {
+        numbers.iter().position(|number| *number != first).unwrap_or(numbers.len())
+    } else {
+        1
+    }
+}
+
+fn put_packed(out: &mut Vec<u8>, numbers: &[u32], width: u8) {
+    if !numbers.is_empty() {
+        let groups = numbers.len().div_ceil(GROUP) as u64;
+        put_varint(out, groups << 1 | 1);
+        pack(out, numbers.iter().copied().map(u64::from), width);
+    }
+}
+
+/// A stretch of numbers.
+enum Stretch<'a> {
+    /// The same number, so many times.
+    Same(u32, usize),
+    /// Packed ones, in whole groups.
+    Packed(&'a [u8]),
+}
+
+/// Takes the stretch that comes next, of which no more than `left` numbers are wanted; returns how many of
+/// them it has.
+fn take_stretch<'a>(
+    bytes: &mut &'a [u8],
+    width: u8,
+    left: usize,
+) -> Result<(Stretch<'a>, usize), Damaged> {
+    let header = take_varint(bytes)?;
+    let times = usize::try_from(header >> 1).map_err(|_| Damaged("a run is too long"))?;
+    if times == 0 {
+        return Err(Damaged("a run has no numbers"));
+    }
+    if header & 1 == 1 {
+        let groups = times.min(left.div_ceil(GROUP));
+        let packed = take_bytes(bytes, groups * usize::from(width))?;
+        return Ok((Stretch::Packed(packed), left.min(groups * GROUP)));
+    }
+    let mut number = [0; 4];
+    let len = usize::from(width.div_ceil(8));
+    number[..len].copy_from_slice(take_bytes(bytes, len)?);
+    let number = u32::from_le_bytes(number);
+    if super::bits::width(u64::from(number)) > width {
+        return Err(Damaged("a number of a run is too large"));
+    }
+    let times = times.min(left);
+    Ok((Stretch::Same(number, times), times))
+}
+
+/// Reads the numbers in `range`, counted from the first, and appends them.
+///
+/// # Errors
+/// When there are fewer, or one needs more than `width` bits.
+pub(crate) fn decode(
+    out: &mut Vec<u32>,
+    mut bytes: &[u8],
+    width: u8,
+    range: Range<usize>,
+) -> Result<(), Damaged> {
+    if width > 32 {
+        return Err(Damaged("small numbers have at most 32 bits"));
+    }
+    let end = out.len() + range.len();
+    out.reserve(range.len());
+    let mut at = 0;
+    while at < range.end {
+        let (stretch, len) = take_stretch(&mut bytes, width, range.end - at)?;
+        let skipped = range.start.saturating_sub(at).min(len);
+        match stretch {
+            Stretch::Same(number, times) => {
+                out.extend(std::iter::repeat_n(number, times - skipped));
+            }
+            Stretch::Packed(_) if width == 0 => out.resize(out.len() + len - skipped, 0),
+            Stretch::Packed(packed) => {
+                // Whole groups are passed over; of the first one left, what is before is taken out again.
+                let groups = skipped / GROUP;
+                let from = out.len();
+                #[expect(clippy::cast_possible_truncation, reason = "of at most 32 bits")]
+                unpack(&packed[groups * usize::from(width)..], width, |number| {
+                    out.push(number as u32);
+                });
+                out.truncate(from + len - groups * GROUP);
+                out.drain(from..from + skipped % GROUP);
+            }
+        }
+        at += len;
+    }
+    debug_assert_eq!(out.len(), end, "each stretch says how long it is");
+    Ok(())
+}
+
+/// How many of the first `count` numbers of one bit are one.
+///
+/// # Errors
+/// When there are fewer.
+pub(crate) fn ones(mut bytes: &[u8], count: usize) -> Result<usize, Damaged> {
+    let (mut at, mut ones) = (0, 0);
+    while at < count {
+        let (stretch, len) = take_stretch(&mut bytes, 1, count - at)?;
+        ones += match stretch {
+            Stretch::Same(number, times) => number as usize * times,
+            Stretch::Packed(packed) => {
+                let whole: u32 = packed[..len / 8].iter().map(|byte| byte.count_ones()).sum();
+                let rest = packed.get(len / 8).map_or(0, |byte| byte & ((1 << (len % 8)) - 1));
+                (whole + rest.count_ones()) as usize
+            }
+        };
+        at += len;
+    }
+    Ok(ones)
+}

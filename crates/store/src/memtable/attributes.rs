@@ -1,0 +1,83 @@
+//! Attributes of spans, each into its column.
+
+use crate::columns::{Columns, is_same};
+use crate::schema::Kind;
+use crate::schema::spans::{
+    ATTRIBUTES_BOOL, ATTRIBUTES_DOUBLE, ATTRIBUTES_INT, ATTRIBUTES_JSON, ATTRIBUTES_TEXT, SPANS,
+};
+use curtail_otlp::{Attribute, Value, plain};
+
+/// The column that an attribute has of its own, and the kind of its values.
+type OwnColumn = Option<(usize, Kind)>;
+
+/// Knows where attributes go.
+///
+/// Spans of one place have the same attributes in the same order, so each is first compared with the one that
+/// the last span had there: for most, that is all the looking up there is.
+#[derive(Debug, Default)]
+pub(super) struct SpanAttributes {
+    /// The keys of the last span, and their columns.
+    last: Vec<(Vec<u8>, OwnColumn)>,
+    json: Vec<u8>,
+}
+
+impl SpanAttributes {
+    /// Adds the attributes of the span that is being added.
+    pub(super) fn insert(&mut self, columns: &mut Columns, attributes: &[Attribute], batch: &[u8]) {
+        for (nth, attribute) in attributes.iter().enumerate() {
+            let key = attribute.key.of(batch);
+            let is_set = match (self.column(nth, key), attribute.value) {
+                (Some((field, Kind::Text)), Value::Text(text)) => {
+                    set(columns, field, text.of(batch))
+                }
+                (Some((field, Kind::Int)), Value::Int(number)) => {
+                    set(columns, field, &number.to_le_bytes())
+                }
+                _ => false,
+            };
+            if !is_set {
+                self.insert_other(columns, key, &attribute.value, batch);
+            }
+        }
+    }
+
+    fn column(&mut self, nth: usize, key: &[u8]) -> OwnColumn {
+        if let Some((last, column)) = self.last.get(nth)
+            && is_same(last, key)
+        {
+            return *column;
+        }
+        let column = std::str::from_utf8(key).ok().and_then(|key| SPANS.of_span(key));
+        if nth < self.last.len() {
+            self.last[nth] = (key.to_vec(), column);
+        } else {
+            self.last.push((key.to_vec(), column));
+        }
+        column
+    }
+
+    /// Into the map of its kind.
+    fn insert_other(&mut self, columns: &mut Columns, key: &[u8], value: &Value, batch: &[u8]) {
+        match value {
+            Value::Text(text) => entry(columns, ATTRIBUTES_TEXT, key, text.of(batch)),
+            Value::Int(number) => entry(columns, ATTRIBUTES_INT, key, &number.to_le_bytes()),
+            Value::Double(number) => entry(columns, ATTRIBUTES_DOUBLE, key, &number.to_le_bytes()),
+            Value::Bool(is) => entry(columns, ATTRIBUTES_BOOL, key, &[u8::from(*is)]),
+            Value::Empty | Value::List(_) | Value::Map(_) | Value::Bytes(_) => {
+                self.json.clear();
+                plain::value(&mut self.json, value, batch);
+                entry(columns, ATTRIBUTES_JSON, key, &self.json);
+            }
+        }
+    }
+}
+
+/// Returns whether there was no value yet: of two with one key, the second is in a map.
+fn set(columns: &mut Columns, field: usize, value: &[u8]) -> bool {
+    let code = columns.intern(field, value);
+    columns.set(field, code)
+}
+
+fn entry(columns: &mut Columns, field: usize, key: &[u8], value: &[u8]) {
+    columns.push_entry(field).coded(key).coded(value);
+}

@@ -1,0 +1,304 @@
+//! Values from the bytes of a column chunk.
+
+use super::page::{Header, Of};
+use crate::columns::{Coded, Column, Dictionary, Lists, Plain, Values};
+use crate::encoding::{Damaged, deltas, hybrid};
+use crate::schema::{Field, Form, Kind, Presence};
+use bytes::{Buf as _, Bytes};
+use parquet::basic::Encoding;
+use std::ops::Range;
+
+/// A page has no more than this before compression: a dictionary, or its rows.
+const PAGE_BYTES_MAX: usize = 1 << 30;
+
+/// The bytes of one column chunk, or of some of its pages.
+#[derive(Clone, Debug)]
+pub(super) struct Stored {
+    pub(super) is_compressed: bool,
+    /// The dictionary, if there is one; then pages, which follow each other.
+    pub(super) parts: Vec<Bytes>,
+}
+
+/// Reads values of a chunk.
+pub(super) struct Decoder<'a> {
+    kind: Kind,
+    presence: Presence,
+    decompressor: Option<zstd::bulk::Decompressor<'static>>,
+    parts: std::slice::Iter<'a, Bytes>,
+    rest: Bytes,
+}
+
+/// One page, uncompressed.
+struct Body {
+    header: Header,
+    bytes: Bytes,
+}
+
+/// Some rows of the column of a field, counted from the first that is stored.
+pub(super) fn column(
+    field: &Field,
+    stored: &[Stored],
+    rows: &Range<usize>,
+) -> Result<Column, Damaged> {
+    if let Form::One(kind, presence) = field.form {
+        let [stored] = stored else { return Err(Damaged("a column is missing")) };
+        return Ok(Column::One(Decoder::new(kind, presence, stored)?.one(rows)?));
+    }
+    let mut ends = Vec::new();
+    let mut parts = Vec::new();
+    for ((_, kind), stored) in field.form.parts().into_iter().zip(stored) {
+        let decoder = Decoder::new(kind, Presence::Required, stored)?;
+        let (of_part, values) = decoder.many(rows)?;
+        if !parts.is_empty() && of_part != ends {
+            return Err(Damaged("parts of a list have different lengths"));
+        }
+        ends = of_part;
+        parts.push(values);
+    }
+    Ok(Column::Many(Lists::from_parts(ends, parts)))
+}
+
+impl<'a> Decoder<'a> {
+    fn new(kind: Kind, presence: Presence, stored: &'a Stored) -> Result<Self, Damaged> {
+        let decompressor = if stored.is_compressed {
+            let none = |_| Damaged("there is no memory to decompress");
+            Some(zstd::bulk::Decompressor::new().map_err(none)?)
+        } else {
+            None
+        };
+        Ok(Self { kind, presence, decompressor, parts: stored.parts.iter(), rest: Bytes::new() })
+    }
+
+    fn one(mut self, rows: &Range<usize>) -> Result<Values, Damaged> {
+        let mut values = Values::new(self.kind);
+        let mut at = 0;
+        while at < rows.end {
+            let Some(Body { header, bytes }) = self.next(&mut values)? else {
+                return Err(Damaged("rows are missing"));
+            };
+            let of_page = overlap(rows, at, header.values);
+            at += header.values;
+            let mut body = &*bytes;
+            let levels = match self.presence {
+                Presence::Required => None,
+                Presence::Optional => Some(take_levels(&mut body)?),
+            };
+            let page = Page { encoding: header.encoding, values: header.values, body, levels };
+            page.read(&mut values, of_page)?;
+        }
+        Ok(values)
+    }
+
+    fn many(mut self, rows: &Range<usize>) -> Result<(Vec<u32>, Values), Damaged> {
+        let mut values = Values::new(self.kind);
+        let (mut ends, mut entries, mut row) = (Vec::with_capacity(rows.len()), 0_u32, 0);
+        while let Some(Body { header, bytes }) = self.next(&mut values)? {
+            let mut body = &*bytes;
+            let (mut begins, mut present) = (Vec::new(), Vec::new());
+            hybrid::decode(&mut begins, take_levels(&mut body)?, 1, 0..header.values)?;
+            hybrid::decode(&mut present, take_levels(&mut body)?, 1, 0..header.values)?;
+            let (mut before, mut within) = (0, 0);
+            for (repeated, present) in begins.into_iter().zip(present) {
+                row += usize::from(repeated == 0);
+                let Some(nth) = row.checked_sub(1) else {
+                    return Err(Damaged("a list has no row"));
+                };
+                if nth < rows.start {
+                    before += present as usize;
+                } else if nth < rows.end {
+                    within += present as usize;
+                    entries += present;
+                    if repeated == 0 {
+                        ends.push(entries);
+                    } else if let Some(end) = ends.last_mut() {
+                        *end = entries;
+                    }
+                }
+            }
+            let page =
+                Page { encoding: header.encoding, values: header.values, body, levels: None };
+            page.read(&mut values, before..before + within)?;
+        }
+        if ends.len() != rows.len() {
+            return Err(Damaged("rows are missing"));
+        }
+        Ok((ends, values))
+    }
+
+    /// The next page of values. The dictionary before it goes into `values`.
+    fn next(&mut self, values: &mut Values) -> Result<Option<Body>, Damaged> {
+        loop {
+            while self.rest.is_empty() {
+                let Some(part) = self.parts.next() else { return Ok(None) };
+                self.rest = part.clone();
+            }
+            let mut rest = &*self.rest;
+            let header = Header::take(&mut rest)?;
+            if rest.len() < header.len {
+                return Err(Damaged("a page is cut off"));
+            }
+            self.rest.advance(self.rest.len() - rest.len());
+            let body = self.rest.split_to(header.len);
+            if crc32fast::hash(&body) != header.checksum {
+                return Err(Damaged("a page has the wrong checksum"));
+            }
+            let bytes = self.uncompressed(body, header.raw_len)?;
+            match header.of {
+                Of::Data => return Ok(Some(Body { header, bytes })),
+                Of::Dictionary => read_dictionary(values, &bytes, header.values)?,
+            }
+        }
+    }
+
+    fn uncompressed(&mut self, body: Bytes, len: usize) -> Result<Bytes, Damaged> {
+        let Some(decompressor) = &mut self.decompressor else { return Ok(body) };
+        if len > PAGE_BYTES_MAX {
+            return Err(Damaged("a page is too large"));
+        }
+        let raw = decompressor.decompress(&body, len);
+        let raw = raw.map_err(|_| Damaged("a page cannot be decompressed"))?;
+        Ok(raw.into())
+    }
+}
+
+/// Which rows of a page with `len` of them, the first of which is at `at`, are in `rows`.
+fn overlap(rows: &Range<usize>, at: usize, len: usize) -> Range<usize> {
+    let from = rows.start.saturating_sub(at).min(len);
+    from..(rows.end - at).min(len)
+}
+
+/// Takes levels of zero and one, which have their length before them.
+fn take_levels<'a>(body: &mut &'a [u8]) -> Result<&'a [u8], Damaged> {
+    let wrong = Damaged("the levels of a page are cut off");
+    let (len, rest) = body.split_first_chunk::<4>().ok_or(wrong)?;
+    let (levels, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize).ok_or(wrong)?;
+    *body = rest;
+    Ok(levels)
+}
+
+fn read_dictionary(values: &mut Values, bytes: &[u8], count: usize) -> Result<(), Damaged> {
+    let Values::Coded(Coded { dictionary, .. }) = values else {
+        return Err(Damaged("a dictionary in a column that has none"));
+    };
+    *dictionary = Dictionary::from_plain(dictionary.form(), bytes.to_vec(), count)
+        .ok_or(Damaged("values of a dictionary are cut off"))?;
+    Ok(())
+}
+
+fn take_plain<'a>(bytes: &mut &'a [u8], form: Plain) -> Result<&'a [u8], Damaged> {
+    let cut_off = Damaged("values are cut off");
+    let len = match form {
+        Plain::Text => {
+            let (len, rest) = bytes.split_first_chunk::<4>().ok_or(cut_off)?;
+            *bytes = rest;
+            u32::from_le_bytes(*len) as usize
+        }
+        Plain::Eight => 8,
+        Plain::One => 1,
+    };
+    let (value, rest) = bytes.split_at_checked(len).ok_or(cut_off)?;
+    *bytes = rest;
+    Ok(value)
+}
+
+/// What a page has, behind what says where rows begin.
+struct Page<'a> {
+    encoding: i32,
+    /// No more values than this: rows, or entries of them.
+    values: usize,
+    /// The values that there are.
+    body: &'a [u8],
+    /// Whether each row has one; without it, all have.
+    levels: Option<&'a [u8]>,
+}
+
+impl Page<'_> {
+    /// Appends values of some rows.
+    fn read(self, into: &mut Values, rows: Range<usize>) -> Result<(), Damaged> {
+        let Some(levels) = self.levels else { return self.read_values(into, rows) };
+        let before = hybrid::ones(levels, rows.start)?;
+        let there = before..hybrid::ones(levels, rows.end)?;
+        if there.len() == rows.len() {
+            return self.read_values(into, there);
+        }
+        let mut present = Vec::new();
+        hybrid::decode(&mut present, levels, 1, rows)?;
+        let at = into.len();
+        self.read_values(into, there)?;
+        into.spread(at, &present);
+        Ok(())
+    }
+
+    /// Appends some of the values that there are.
+    fn read_values(self, into: &mut Values, range: Range<usize>) -> Result<(), Damaged> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        match into {
+            Values::Wide(wide) => {
+                let ids = side_by_side(self.body, self.values, &range)?;
+                wide.extend(ids.iter().map(|id| u128::from_be_bytes(*id)));
+            }
+            Values::Narrow(narrow) => {
+                let ids = side_by_side(self.body, self.values, &range)?;
+                narrow.extend(ids.iter().map(|id| u64::from_be_bytes(*id)));
+            }
+            Values::Longs(longs) => {
+                let mut read = Vec::new();
+                deltas::take(&mut read, &mut &*self.body, self.values)?;
+                longs.extend_from_slice(read.get(range).ok_or(MISSING)?);
+            }
+            Values::Coded(coded) => return self.read_coded(coded, range),
+        }
+        Ok(())
+    }
+
+    fn read_coded(self, into: &mut Coded, range: Range<usize>) -> Result<(), Damaged> {
+        let Coded { dictionary, codes } = into;
+        if self.encoding == Encoding::RLE_DICTIONARY as i32 {
+            let (width, numbers) = self.body.split_first().ok_or(MISSING)?;
+            let at = codes.len();
+            hybrid::decode(codes, numbers, *width, range)?;
+            if codes[at..].iter().any(|number| *number >= dictionary.len()) {
+                return Err(Damaged("a number is of no value in the dictionary"));
+            }
+            codes[at..].iter_mut().for_each(|number| *number += 1);
+        } else if self.encoding == Encoding::DELTA_BINARY_PACKED as i32 {
+            let mut numbers = Vec::new();
+            deltas::take(&mut numbers, &mut &*self.body, self.values)?;
+            let numbers = numbers.get(range).ok_or(MISSING)?;
+            codes.extend(numbers.iter().map(|number| dictionary.append(&number.to_le_bytes())));
+        } else if dictionary.form() == Plain::One {
+            for nth in range {
+                let byte = self.body.get(nth / 8).ok_or(MISSING)?;
+                codes.push(dictionary.intern(&[byte >> (nth % 8) & 1]));
+            }
+        } else {
+            let mut body = self.body;
+            for nth in 0..range.end {
+                let value = take_plain(&mut body, dictionary.form())?;
+                if nth >= range.start {
+                    codes.push(dictionary.append(value));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+const MISSING: Damaged = Damaged("values are missing");
+
+/// Some of the values of a fixed length, which have their lengths before them.
+fn side_by_side<'a, const N: usize>(
+    mut body: &'a [u8],
+    max: usize,
+    range: &Range<usize>,
+) -> Result<&'a [[u8; N]], Damaged> {
+    let mut lengths = Vec::new();
+    deltas::take(&mut lengths, &mut body, max)?;
+    let len = i64::try_from(N).expect("an ID is short");
+    if lengths.iter().any(|each| *each != len) {
+        return Err(Damaged("IDs have other lengths than IDs have"));
+    }
+    body.as_chunks::<N>().0.get(range.clone()).ok_or(MISSING)
+}

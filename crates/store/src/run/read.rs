@@ -1,0 +1,297 @@
+//! Reading a run: the end of the file first, then what a question needs.
+//!
+//! Nothing is fetched here: [`Run::want`] says which bytes are needed, and whoever has them gets rows from
+//! [`Run::read`].
+
+use super::chunk_reader::{Stored, column};
+use crate::columns::Columns;
+use crate::encoding::Damaged;
+use crate::schema::Schema;
+use bytes::Bytes;
+use parquet::basic::CompressionCodec;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{
+    ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader,
+};
+use parquet::file::page_index::column_index::ColumnIndexMetaData;
+use std::ops::Range;
+
+/// A run, as its end describes it.
+#[derive(Debug)]
+pub struct Run {
+    schema: &'static Schema,
+    metadata: ParquetMetaData,
+    /// Which columns of the file are of a field; none where it was not known yet when the run was written.
+    columns: Vec<Vec<usize>>,
+}
+
+/// What must be fetched to read some rows of a row group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    group: usize,
+    fields: Vec<usize>,
+    rows: Range<usize>,
+    /// Where in the file it is; in the order in which [`Run::read`] takes it.
+    pub ranges: Vec<Range<u64>>,
+}
+
+/// Why a run cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// More of the end is needed: so many bytes.
+    #[error("its last {0} bytes are needed")]
+    Longer(usize),
+    /// The end of the file is not that of one.
+    #[error("it does not end as a run does")]
+    NoRun(#[source] ParquetError),
+    /// Something in it is not as it was written.
+    #[error("row group {group}, column {column}")]
+    Damaged {
+        /// Counted from zero.
+        group: usize,
+        /// Its name.
+        column: &'static str,
+        /// What is wrong.
+        #[source]
+        source: Damaged,
+    },
+}
+
+impl Wanted {
+    /// The bytes, from a file that is in memory.
+    ///
+    /// # Panics
+    /// When it is shorter than that of the run.
+    #[must_use]
+    pub fn within(&self, file: &Bytes) -> Vec<Bytes> {
+        let at = |offset: u64| usize::try_from(offset).expect("the file is in memory");
+        self.ranges.iter().map(|range| file.slice(at(range.start)..at(range.end))).collect()
+    }
+}
+
+impl Run {
+    /// Reads the end of a file of `len` bytes; `tail` is as much of it as was fetched.
+    ///
+    /// # Errors
+    /// When that is not enough, or no run.
+    pub fn open(schema: &'static Schema, tail: &Bytes, len: u64) -> Result<Self, RunError> {
+        let mut reader =
+            ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Required);
+        reader.try_parse_sized(tail, len).map_err(|error| {
+            if let ParquetError::NeedMoreData(bytes) = error {
+                RunError::Longer(bytes)
+            } else {
+                RunError::NoRun(error)
+            }
+        })?;
+        let metadata = reader.finish().map_err(RunError::NoRun)?;
+        let names: Vec<_> = metadata
+            .file_metadata()
+            .schema_descr()
+            .columns()
+            .iter()
+            .map(|column| column.path().string())
+            .collect();
+        let mut ours = schema.parquet().columns().iter();
+        let columns = schema.fields().iter().map(|field| {
+            let parts = ours.by_ref().take(field.form.parts().len());
+            let parts = parts.map(|part| {
+                let name = part.path().string();
+                names.iter().position(|of_file| *of_file == name)
+            });
+            // All of them, or the field is not there; but all are taken.
+            let parts: Vec<_> = parts.collect();
+            parts.into_iter().collect::<Option<_>>().unwrap_or_default()
+        });
+        let columns = columns.collect();
+        Ok(Self { schema, metadata, columns })
+    }
+
+    /// The fields.
+    #[must_use]
+    pub const fn schema(&self) -> &'static Schema {
+        self.schema
+    }
+
+    /// How many row groups there are.
+    #[must_use]
+    pub fn groups(&self) -> usize {
+        self.metadata.num_row_groups()
+    }
+
+    /// How many rows a row group has.
+    ///
+    /// # Panics
+    /// When there is no such row group.
+    #[must_use]
+    pub fn rows(&self, group: usize) -> usize {
+        position(self.metadata.row_group(group).num_rows())
+    }
+
+    /// How many bytes each field takes in the file.
+    #[must_use]
+    pub fn column_bytes(&self) -> Vec<(&'static str, u64)> {
+        let of_columns = |columns: &Vec<usize>| {
+            let groups = self.metadata.row_groups().iter();
+            groups
+                .flat_map(|group| columns.iter().map(|column| group.column(*column)))
+                .map(|chunk| chunk.compressed_size().cast_unsigned())
+                .sum()
+        };
+        let fields = self.schema.fields().iter().zip(&self.columns);
+        fields.map(|(field, columns)| (field.name, of_columns(columns))).collect()
+    }
+
+    /// The rows of a row group that may have a value from `least` to `greatest`, by what the index of pages
+    /// says of a field of sixteen bytes. The index is of whole pages.
+    ///
+    /// # Panics
+    /// When there is no such row group.
+    pub fn rows_between(
+        &self,
+        group: usize,
+        field: usize,
+        least: u128,
+        greatest: u128,
+    ) -> impl Iterator<Item = Range<usize>> {
+        let pages = self.pages(group, self.columns[field].first().copied());
+        let index = self.columns[field].first().and_then(|column| self.index(group, *column));
+        let ids = match index {
+            Some(ColumnIndexMetaData::BYTE_ARRAY(ids)) => Some(ids),
+            _ => None,
+        };
+        let may_have = move |nth: usize| {
+            let of_page = ids.and_then(|ids| {
+                let id = |bytes: &[u8]| bytes.try_into().ok().map(u128::from_be_bytes);
+                Some((id(ids.min_value(nth)?)?, id(ids.max_value(nth)?)?))
+            });
+            of_page.is_none_or(|(from, to)| from <= greatest && to >= least)
+        };
+        pages.into_iter().enumerate().filter(move |(nth, _)| may_have(*nth)).map(|(_, rows)| rows)
+    }
+
+    /// The least and the greatest number that each page of a field has, with its rows.
+    ///
+    /// # Panics
+    /// When there is no such row group.
+    pub fn extremes(
+        &self,
+        group: usize,
+        field: usize,
+    ) -> impl Iterator<Item = (Range<usize>, i64, i64)> {
+        let column = self.columns[field].first().copied();
+        let index = match column.and_then(|column| self.index(group, column)) {
+            Some(ColumnIndexMetaData::INT64(numbers)) => Some(numbers),
+            _ => None,
+        };
+        self.pages(group, column).into_iter().enumerate().map(move |(nth, rows)| {
+            let least = index.and_then(|numbers| numbers.min_value(nth).copied());
+            let greatest = index.and_then(|numbers| numbers.max_value(nth).copied());
+            (rows, least.unwrap_or(i64::MIN), greatest.unwrap_or(i64::MAX))
+        })
+    }
+
+    /// What must be fetched to read fields of rows of a row group.
+    ///
+    /// # Panics
+    /// When there is no such row group.
+    #[must_use]
+    pub fn want(&self, group: usize, fields: &[usize], rows: Range<usize>) -> Wanted {
+        let mut ranges = Vec::new();
+        for column in fields.iter().flat_map(|field| &self.columns[*field]) {
+            ranges.extend(self.parts(group, *column, &rows).0);
+        }
+        Wanted { group, fields: fields.to_vec(), rows, ranges }
+    }
+
+    /// Reads rows from the bytes that were wanted. Of other fields they have nothing.
+    ///
+    /// # Errors
+    /// When they are damaged.
+    pub fn read(&self, wanted: &Wanted, fetched: &[Bytes]) -> Result<Columns, RunError> {
+        let Wanted { group, fields, rows, .. } = wanted;
+        let mut fetched = fetched.iter();
+        let mut columns = Columns::nothing(self.schema, rows.len());
+        for field in fields {
+            let of_field = &self.schema.fields()[*field];
+            let damaged =
+                |source| RunError::Damaged { group: *group, column: of_field.name, source };
+            let mut stored = Vec::new();
+            let mut read = rows.clone();
+            for column in &self.columns[*field] {
+                let (ranges, of_pages) = self.parts(*group, *column, rows);
+                let parts: Vec<_> = fetched.by_ref().take(ranges.len()).cloned().collect();
+                let is_compressed = self.chunk(*group, *column).compression_codec()
+                    != CompressionCodec::UNCOMPRESSED;
+                stored.push(Stored { is_compressed, parts });
+                read = of_pages;
+            }
+            if stored.iter().all(|stored| stored.parts.is_empty()) {
+                // No row has any.
+                continue;
+            }
+            let within = rows.start - read.start..rows.end - read.start;
+            let column = column(of_field, &stored, &within).map_err(damaged)?;
+            columns.put(*field, column);
+        }
+        Ok(columns)
+    }
+
+    /// Where the dictionary and the pages with these rows are, and which rows those pages have.
+    fn parts(
+        &self,
+        group: usize,
+        column: usize,
+        rows: &Range<usize>,
+    ) -> (Vec<Range<u64>>, Range<usize>) {
+        let chunk = self.chunk(group, column);
+        let nulls = chunk.statistics().and_then(|statistics| statistics.null_count_opt());
+        if nulls == Some(chunk.num_values().cast_unsigned()) || rows.is_empty() {
+            return (Vec::new(), rows.clone());
+        }
+        let pages = self.pages(group, Some(column));
+        let first = pages.partition_point(|page| page.end <= rows.start);
+        let last = pages.partition_point(|page| page.start < rows.end) - 1;
+        let locations = self.locations(group, column);
+        let dictionary = chunk.dictionary_page_offset().map(|from| {
+            let to = locations[0].offset;
+            from.cast_unsigned()..to.cast_unsigned()
+        });
+        let end = locations[last].offset + i64::from(locations[last].compressed_page_size);
+        let pages_at = locations[first].offset.cast_unsigned()..end.cast_unsigned();
+        let ranges = dictionary.into_iter().chain([pages_at]).collect();
+        (ranges, pages[first].start..pages[last].end)
+    }
+
+    /// The rows of each page of a column; one for all rows where it is not there.
+    fn pages(&self, group: usize, column: Option<usize>) -> Vec<Range<usize>> {
+        let rows = self.rows(group);
+        let locations = column.map(|column| self.locations(group, column));
+        let Some(locations) = locations else { return std::iter::once(0..rows).collect() };
+        let starts = locations.iter().map(|at| position(at.first_row_index));
+        let ends = starts.clone().skip(1).chain([rows]);
+        starts.zip(ends).map(|(from, to)| from..to).collect()
+    }
+
+    fn chunk(&self, group: usize, column: usize) -> &ColumnChunkMetaData {
+        self.metadata.row_group(group).column(column)
+    }
+
+    fn locations(
+        &self,
+        group: usize,
+        column: usize,
+    ) -> &[parquet::file::page_index::offset_index::PageLocation] {
+        let index = self.metadata.offset_index().expect("it was required");
+        index[group][column].page_locations()
+    }
+
+    fn index(&self, group: usize, column: usize) -> Option<&ColumnIndexMetaData> {
+        Some(&self.metadata.column_index()?[group][column])
+    }
+}
+
+/// What counts rows is never negative.
+fn position(number: i64) -> usize {
+    usize::try_from(number).unwrap_or_default()
+}

@@ -1,0 +1,181 @@
+//! Writing a run.
+
+use super::chunk::{Chunk, Encoder};
+use crate::columns::Columns;
+use crate::schema::Schema;
+use bytes::Bytes;
+use parquet::basic::{BoundaryOrder, Compression, Encoding, Type, ZstdLevel};
+use parquet::column::writer::ColumnCloseResult;
+use parquet::data_type::ByteArray;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{ColumnChunkMetaData, ColumnIndexBuilder, OffsetIndexBuilder};
+use parquet::file::properties::WriterProperties;
+use parquet::file::statistics::Statistics;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::ColumnDescPtr;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+/// A run that is being written.
+pub struct RunWriter<W: Write + Send> {
+    schema: &'static Schema,
+    file: SerializedFileWriter<W>,
+    encoder: Encoder,
+    rows: u64,
+}
+
+impl<W: Write + Send> std::fmt::Debug for RunWriter<W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunWriter").field("rows", &self.rows).finish_non_exhaustive()
+    }
+}
+
+impl<W: Write + Send> RunWriter<W> {
+    /// Begins a run.
+    ///
+    /// # Errors
+    /// What `to` says.
+    pub fn new(schema: &'static Schema, to: W) -> io::Result<Self> {
+        const WRITER: &str = concat!("curtail ", env!("CARGO_PKG_VERSION"));
+        let properties = WriterProperties::builder().set_created_by(WRITER.to_owned()).build();
+        let root = schema.parquet().root_schema_ptr();
+        let file = SerializedFileWriter::new(to, root, Arc::new(properties)).map_err(failed)?;
+        Ok(Self { schema, file, encoder: Encoder::new(), rows: 0 })
+    }
+
+    /// Writes rows, which follow those before, as one row group.
+    ///
+    /// # Errors
+    /// What `to` says.
+    ///
+    /// # Panics
+    /// When they are of another table.
+    pub fn write(&mut self, rows: &Columns) -> io::Result<()> {
+        let mut columns = self.schema.parquet().columns().iter();
+        let mut group = self.file.next_row_group().map_err(failed)?;
+        for (nth, field) in self.schema.fields().iter().enumerate() {
+            for chunk in self.encoder.field(field, rows.column(nth), rows.len()) {
+                let column = columns.next().expect("a column for each part");
+                let close = close(&chunk, column, rows.len()).map_err(failed)?;
+                group.append_column(&Bytes::from(chunk.bytes), close).map_err(failed)?;
+            }
+        }
+        group.close().map_err(failed)?;
+        self.rows += rows.len() as u64;
+        Ok(())
+    }
+
+    /// How many rows were written.
+    #[must_use]
+    pub const fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Writes the end of the run.
+    ///
+    /// # Errors
+    /// What `to` says.
+    pub fn finish(self) -> io::Result<W> {
+        self.file.into_inner().map_err(failed)
+    }
+}
+
+/// The only thing that can go wrong is the writing.
+fn failed(error: ParquetError) -> io::Error {
+    let ParquetError::External(error) = error else { return io::Error::other(error) };
+    match error.downcast::<io::Error>() {
+        Ok(error) => *error,
+        Err(error) => io::Error::other(error),
+    }
+}
+
+/// What the file says about a chunk.
+fn close(
+    chunk: &Chunk,
+    column: &ColumnDescPtr,
+    rows: usize,
+) -> Result<ColumnCloseResult, ParquetError> {
+    let mut encodings = vec![Encoding::RLE, chunk.encoding];
+    if chunk.dictionary_len > 0 {
+        encodings.push(Encoding::PLAIN);
+    }
+    let values: usize = chunk.pages.iter().map(|page| page.values).sum();
+    let codec = if chunk.is_compressed {
+        Compression::ZSTD(ZstdLevel::default())
+    } else {
+        Compression::UNCOMPRESSED
+    };
+    let metadata = ColumnChunkMetaData::builder(column.clone())
+        .set_encodings(encodings)
+        .set_num_values(long(values))
+        .set_compression(codec)
+        .set_total_compressed_size(long(chunk.bytes.len()))
+        .set_total_uncompressed_size(long(chunk.raw_len))
+        .set_dictionary_page_offset((chunk.dictionary_len > 0).then_some(0))
+        .set_data_page_offset(long(chunk.dictionary_len))
+        .set_statistics(statistics(chunk, column.physical_type()));
+    let mut offsets = OffsetIndexBuilder::new();
+    for page in &chunk.pages {
+        offsets.append_row_count(long(page.rows));
+        let len = i32::try_from(page.len).expect("a page has less than 2 GiB");
+        offsets.append_offset_and_size(long(page.at), len);
+    }
+    let mut index = ColumnIndexBuilder::new(column.physical_type());
+    let mut is_indexed = !chunk.pages.is_empty();
+    for page in &chunk.pages {
+        match page.extremes.clone() {
+            Some((least, greatest)) => index.append(false, least, greatest, 0),
+            None => is_indexed = false,
+        }
+    }
+    index.set_boundary_order(order(chunk));
+    Ok(ColumnCloseResult {
+        bytes_written: chunk.bytes.len() as u64,
+        rows_written: rows as u64,
+        metadata: metadata.build()?,
+        bloom_filter: None,
+        column_index: if is_indexed { Some(index.build()?) } else { None },
+        offset_index: Some(offsets.build()),
+    })
+}
+
+/// Trace IDs ascend, and are compared as bytes; all else is in no order.
+fn order(chunk: &Chunk) -> BoundaryOrder {
+    let is_id = |page: &super::chunk::Page| {
+        page.extremes.as_ref().is_some_and(|(least, _)| least.len() == size_of::<u128>())
+    };
+    let is_ascending = chunk.pages.is_sorted_by(|a, b| match (&a.extremes, &b.extremes) {
+        (Some(a), Some(b)) => a.0 <= b.0 && a.1 <= b.1,
+        _ => false,
+    });
+    if is_ascending && chunk.pages.iter().all(is_id) {
+        BoundaryOrder::ASCENDING
+    } else {
+        BoundaryOrder::UNORDERED
+    }
+}
+
+/// The least and the greatest value, and how many rows or lists have none.
+fn statistics(chunk: &Chunk, of: Type) -> Statistics {
+    let nulls = Some(chunk.pages.iter().map(|page| page.nulls as u64).sum());
+    let extremes = chunk.pages.iter().filter_map(|page| page.extremes.as_ref());
+    let least = extremes.clone().map(|(least, _)| least);
+    let greatest = extremes.map(|(_, greatest)| greatest);
+    if of == Type::INT64 {
+        let int = |bytes: &Vec<u8>| crate::columns::int(bytes);
+        let (least, greatest) = (least.map(int).min(), greatest.map(int).max());
+        Statistics::int64(least, greatest, None, nulls, false)
+    } else if of == Type::DOUBLE {
+        Statistics::double(None, None, None, nulls, false)
+    } else if of == Type::BOOLEAN {
+        Statistics::boolean(None, None, None, nulls, false)
+    } else {
+        let bytes = |bytes: &Vec<u8>| ByteArray::from(bytes.clone());
+        let (least, greatest) = (least.min().map(bytes), greatest.max().map(bytes));
+        Statistics::byte_array(least, greatest, None, nulls, false)
+    }
+}
+
+fn long(number: usize) -> i64 {
+    i64::try_from(number).expect("memory is bounded")
+}

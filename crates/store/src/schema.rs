@@ -1,0 +1,110 @@
+//! What the tables have: fields, as they are in memory, in Parquet and in Delta.
+//!
+//! | [`Kind`] | in memory | in Parquet | in Delta |
+//! |---|---|---|---|
+//! | `Wide`, `Narrow` | `u128`, `u64` | `BYTE_ARRAY` of 16 or 8 bytes, big-endian | `binary` |
+//! | `Long` | `i64` | `INT64`, by differences | `long` |
+//! | `Text` | in a dictionary | `BYTE_ARRAY`, UTF-8 | `string` |
+//! | `Int` | in a dictionary | `INT64` | `long` |
+//! | `Double` | in a dictionary, as bits | `DOUBLE` | `double` |
+//! | `Bool` | in a dictionary, as 0 or 1 | `BOOLEAN` | `boolean` |
+
+mod delta;
+mod parquet;
+pub mod spans;
+
+/// The fields of a table.
+#[derive(Debug)]
+pub struct Schema {
+    fields: Vec<Field>,
+    parquet: ::parquet::schema::types::SchemaDescPtr,
+}
+
+/// A field, which is a column, or several for a map or a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// What it is called.
+    pub name: &'static str,
+    /// What a row has of it.
+    pub form: Form,
+}
+
+/// What a row has of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// One value.
+    One(Kind, Presence),
+    /// A map from texts to values.
+    Map(Kind),
+    /// A list of structs, with the names and kinds of their parts.
+    List(&'static [(&'static str, Kind)]),
+}
+
+/// Whether every row has a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// Every row has one.
+    Required,
+    /// A row may have none.
+    Optional,
+}
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Sixteen bytes: the ID of a trace.
+    Wide,
+    /// Eight bytes: the ID of a span.
+    Narrow,
+    /// A number, mostly another one in each row.
+    Long,
+    /// A text.
+    Text,
+    /// A number.
+    Int,
+    /// A number with a fraction.
+    Double,
+    /// Yes or no.
+    Bool,
+}
+
+impl Schema {
+    fn new(fields: Vec<Field>) -> Self {
+        let parquet = parquet::schema(&fields);
+        Self { fields, parquet }
+    }
+
+    /// The fields, in the order of the columns.
+    #[must_use]
+    pub fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    /// The number of a field.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<usize> {
+        self.fields.iter().position(|field| field.name == name)
+    }
+
+    /// As Parquet has it: a column for each part of each field.
+    pub(crate) const fn parquet(&self) -> &::parquet::schema::types::SchemaDescPtr {
+        &self.parquet
+    }
+
+    /// As Delta has it: a struct in JSON, with the columns that divide the table before all others.
+    #[must_use]
+    pub fn delta(&self, partitions: &[(&str, &str)]) -> String {
+        delta::schema(&self.fields, partitions)
+    }
+}
+
+impl Form {
+    /// Names and kinds of what an entry consists of; of one value, itself.
+    pub(crate) fn parts(self) -> Vec<(&'static str, Kind)> {
+        match self {
+            Self::One(kind, _) => vec![("value", kind)],
+            Self::Map(kind) => vec![("key", Kind::Text), ("value", kind)],
+            Self::List(parts) => parts.to_vec(),
+        }
+    }
+}

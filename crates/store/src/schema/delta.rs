@@ -1,0 +1,41 @@
+//! Fields as Delta has them.
+
+use super::{Field, Form, Kind};
+use serde_json::{Value, json};
+
+pub(super) fn schema(fields: &[Field], partitions: &[(&str, &str)]) -> String {
+    let partitions = partitions.iter().map(|(name, of)| column(name, json!(of)));
+    let fields = fields.iter().map(|field| column(field.name, form(field.form)));
+    let fields: Vec<_> = partitions.chain(fields).collect();
+    json!({"type": "struct", "fields": fields}).to_string()
+}
+
+/// Any column may be missing in a file that was written before it was added.
+fn column(name: &str, of: Value) -> Value {
+    json!({"name": name, "type": of, "nullable": true, "metadata": {}})
+}
+
+fn form(form: Form) -> Value {
+    match form {
+        Form::One(kind, _) => json!(value(kind)),
+        Form::Map(kind) => json!({
+            "type": "map", "keyType": "string", "valueType": value(kind), "valueContainsNull": false
+        }),
+        Form::List(parts) => {
+            let parts: Vec<_> =
+                parts.iter().map(|(name, kind)| column(name, json!(value(*kind)))).collect();
+            let element = json!({"type": "struct", "fields": parts});
+            json!({"type": "array", "elementType": element, "containsNull": false})
+        }
+    }
+}
+
+const fn value(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Wide | Kind::Narrow => "binary",
+        Kind::Long | Kind::Int => "long",
+        Kind::Text => "string",
+        Kind::Double => "double",
+        Kind::Bool => "boolean",
+    }
+}

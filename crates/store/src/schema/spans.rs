@@ -1,0 +1,224 @@
+//! The table of spans: one row a span.
+//!
+//! What most services send has a column of its own: attributes of OpenTelemetry's semantic conventions, in
+//! their present names and in those that many still send. All others are in maps, one for each kind of value;
+//! lists, maps and bytes are JSON in `attributes_json`. A known attribute with a value of another kind than
+//! its column is in the map of that kind, so nothing is lost.
+//!
+//! **Source**: OpenTelemetry semantic conventions 1.38.
+
+use super::{Field, Form, Kind, Presence, Schema};
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+/// Declares fields and their numbers.
+macro_rules! fields {
+    ($($number:ident $name:literal $form:expr;)*) => {
+        #[expect(non_camel_case_types, clippy::upper_case_acronyms, reason = "each is a constant below")]
+        enum Number { $($number),* }
+        $(
+            #[doc = concat!("The column `", $name, "`.")]
+            pub const $number: usize = Number::$number as usize;
+        )*
+        const FIELDS: &[Field] = &[$(Field { name: $name, form: $form }),*];
+    };
+}
+
+const fn required(kind: Kind) -> Form {
+    Form::One(kind, Presence::Required)
+}
+
+const fn optional(kind: Kind) -> Form {
+    Form::One(kind, Presence::Optional)
+}
+
+fields! {
+    TRACE_ID "trace_id" required(Kind::Wide);
+    SPAN_ID "span_id" required(Kind::Narrow);
+    PARENT_ID "parent_span_id" optional(Kind::Narrow);
+    START "start_ns" required(Kind::Long);
+    DURATION "duration_ns" required(Kind::Long);
+    TENANT "tenant" optional(Kind::Text);
+    SERVICE "service" optional(Kind::Text);
+    NAME "name" optional(Kind::Text);
+    KIND "kind" optional(Kind::Text);
+    STATUS "status" optional(Kind::Text);
+    STATUS_MESSAGE "status_message" optional(Kind::Text);
+    TRACE_STATE "trace_state" optional(Kind::Text);
+    FLAGS "flags" optional(Kind::Int);
+    RESOURCE "resource" optional(Kind::Text);
+    RESOURCE_DROPPED "resource_dropped_attributes" optional(Kind::Int);
+    RESOURCE_SCHEMA_URL "resource_schema_url" optional(Kind::Text);
+    SCOPE_NAME "scope_name" optional(Kind::Text);
+    SCOPE_VERSION "scope_version" optional(Kind::Text);
+    SCOPE "scope" optional(Kind::Text);
+    SCOPE_DROPPED "scope_dropped_attributes" optional(Kind::Int);
+    SCOPE_SCHEMA_URL "scope_schema_url" optional(Kind::Text);
+    DROPPED_ATTRIBUTES "dropped_attributes" optional(Kind::Int);
+    DROPPED_EVENTS "dropped_events" optional(Kind::Int);
+    DROPPED_LINKS "dropped_links" optional(Kind::Int);
+    ATTRIBUTES_TEXT "attributes_text" Form::Map(Kind::Text);
+    ATTRIBUTES_INT "attributes_int" Form::Map(Kind::Int);
+    ATTRIBUTES_DOUBLE "attributes_double" Form::Map(Kind::Double);
+    ATTRIBUTES_BOOL "attributes_bool" Form::Map(Kind::Bool);
+    ATTRIBUTES_JSON "attributes_json" Form::Map(Kind::Text);
+    EVENTS "events" Form::List(&[
+        ("time_ns", Kind::Long),
+        ("name", Kind::Text),
+        ("attributes", Kind::Text),
+        ("dropped_attributes", Kind::Int),
+    ]);
+    LINKS "links" Form::List(&[
+        ("trace_id", Kind::Wide),
+        ("span_id", Kind::Narrow),
+        ("trace_state", Kind::Text),
+        ("attributes", Kind::Text),
+        ("dropped_attributes", Kind::Int),
+        ("flags", Kind::Int),
+    ]);
+}
+
+/// Attributes of resources with a column of their own, beside `service.name`, which is the [`SERVICE`]. They
+/// are copies: [`RESOURCE`] has all.
+const OF_RESOURCES: &[(&str, &str)] = &[
+    ("service.namespace", "service_namespace"),
+    ("service.version", "service_version"),
+    ("service.instance.id", "service_instance_id"),
+    ("deployment.environment.name", "deployment_environment_name"),
+    ("deployment.environment", "deployment_environment"),
+    ("host.name", "host_name"),
+    ("cloud.region", "cloud_region"),
+    ("cloud.availability_zone", "cloud_availability_zone"),
+    ("k8s.cluster.name", "k8s_cluster_name"),
+    ("k8s.namespace.name", "k8s_namespace_name"),
+    ("k8s.deployment.name", "k8s_deployment_name"),
+    ("k8s.pod.name", "k8s_pod_name"),
+    ("k8s.node.name", "k8s_node_name"),
+];
+
+/// Attributes of spans with a column of their own.
+const OF_SPANS: &[(&str, &str, Kind)] = &[
+    ("http.request.method", "http_request_method", Kind::Text),
+    ("http.response.status_code", "http_response_status_code", Kind::Int),
+    ("http.route", "http_route", Kind::Text),
+    ("http.request.resend_count", "http_request_resend_count", Kind::Int),
+    ("http.request.body.size", "http_request_body_size", Kind::Int),
+    ("http.response.body.size", "http_response_body_size", Kind::Int),
+    ("url.scheme", "url_scheme", Kind::Text),
+    ("url.path", "url_path", Kind::Text),
+    ("url.query", "url_query", Kind::Text),
+    ("url.full", "url_full", Kind::Text),
+    ("server.address", "server_address", Kind::Text),
+    ("server.port", "server_port", Kind::Int),
+    ("client.address", "client_address", Kind::Text),
+    ("network.peer.address", "network_peer_address", Kind::Text),
+    ("network.peer.port", "network_peer_port", Kind::Int),
+    ("network.protocol.version", "network_protocol_version", Kind::Text),
+    ("user_agent.original", "user_agent_original", Kind::Text),
+    ("error.type", "error_type", Kind::Text),
+    ("rpc.system", "rpc_system", Kind::Text),
+    ("rpc.service", "rpc_service", Kind::Text),
+    ("rpc.method", "rpc_method", Kind::Text),
+    ("rpc.grpc.status_code", "rpc_grpc_status_code", Kind::Int),
+    ("db.system.name", "db_system_name", Kind::Text),
+    ("db.namespace", "db_namespace", Kind::Text),
+    ("db.collection.name", "db_collection_name", Kind::Text),
+    ("db.operation.name", "db_operation_name", Kind::Text),
+    ("db.query.text", "db_query_text", Kind::Text),
+    ("db.query.summary", "db_query_summary", Kind::Text),
+    ("messaging.system", "messaging_system", Kind::Text),
+    ("messaging.operation.name", "messaging_operation_name", Kind::Text),
+    ("messaging.destination.name", "messaging_destination_name", Kind::Text),
+    ("peer.service", "peer_service", Kind::Text),
+    ("user.id", "user_id", Kind::Text),
+    ("enduser.id", "enduser_id", Kind::Text),
+    ("session.id", "session_id", Kind::Text),
+    ("code.function.name", "code_function_name", Kind::Text),
+    ("thread.id", "thread_id", Kind::Int),
+    ("thread.name", "thread_name", Kind::Text),
+    // Names that were given up, and are still sent.
+    ("http.method", "http_method", Kind::Text),
+    ("http.status_code", "http_status_code", Kind::Int),
+    ("http.target", "http_target", Kind::Text),
+    ("http.url", "http_url", Kind::Text),
+    ("net.peer.name", "net_peer_name", Kind::Text),
+    ("net.peer.port", "net_peer_port", Kind::Int),
+    ("db.system", "db_system", Kind::Text),
+    ("db.name", "db_name", Kind::Text),
+    ("db.operation", "db_operation", Kind::Text),
+    ("db.statement", "db_statement", Kind::Text),
+];
+
+/// What `kind` says, by OTLP's number.
+pub(crate) const KINDS: [&str; 6] =
+    ["unspecified", "internal", "server", "client", "producer", "consumer"];
+
+/// What `status` says, by OTLP's number.
+pub(crate) const STATUSES: [&str; 3] = ["unset", "ok", "error"];
+
+/// Gives the name of a number; of one that has none, its digits.
+pub(crate) fn with_name(names: &[&str], number: i32, then: impl FnOnce(&str)) {
+    match usize::try_from(number).ok().and_then(|nth| names.get(nth)) {
+        Some(name) => then(name),
+        None => then(&number.to_string()),
+    }
+}
+
+/// The number that a name stands for.
+pub(crate) fn number(names: &[&str], name: &str) -> i32 {
+    let known = (0..).zip(names).find(|(_, known)| **known == name).map(|(number, _)| number);
+    known.or_else(|| name.parse().ok()).unwrap_or_default()
+}
+
+/// What is asked of the table.
+#[derive(Debug)]
+pub struct Spans {
+    schema: Schema,
+    of_resources: HashMap<&'static str, usize>,
+    of_spans: HashMap<&'static str, (usize, Kind)>,
+    /// Keys of the attributes of spans, by the column.
+    keys: Vec<(usize, &'static str, Kind)>,
+}
+
+/// The table.
+pub static SPANS: LazyLock<Spans> = LazyLock::new(|| {
+    let mut fields = FIELDS.to_vec();
+    let mut of_resources = HashMap::from([("service.name", SERVICE)]);
+    for (key, name) in OF_RESOURCES {
+        of_resources.insert(*key, fields.len());
+        fields.push(Field { name, form: optional(Kind::Text) });
+    }
+    let mut keys = Vec::new();
+    for (key, name, kind) in OF_SPANS {
+        keys.push((fields.len(), *key, *kind));
+        fields.push(Field { name, form: optional(*kind) });
+    }
+    let of_spans = keys.iter().map(|(field, key, kind)| (*key, (*field, *kind))).collect();
+    Spans { schema: Schema::new(fields), of_resources, of_spans, keys }
+});
+
+impl Spans {
+    /// The fields.
+    #[must_use]
+    pub const fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// The column that has copies of an attribute of resources.
+    #[must_use]
+    pub fn of_resource(&self, key: &str) -> Option<usize> {
+        self.of_resources.get(key).copied()
+    }
+
+    /// The column of an attribute of spans, and the kind of its values.
+    #[must_use]
+    pub fn of_span(&self, key: &str) -> Option<(usize, Kind)> {
+        self.of_spans.get(key).copied()
+    }
+
+    /// The columns of attributes of spans: their numbers, keys and kinds.
+    #[must_use]
+    pub fn keys(&self) -> &[(usize, &'static str, Kind)] {
+        &self.keys
+    }
+}
