@@ -1,6 +1,7 @@
 //! What a commit says: a line of JSON each.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// One line.
@@ -36,13 +37,21 @@ struct Line {
 impl Action {
     /// Reads a line; [`None`] when it says nothing that must be known here.
     pub(super) fn read(line: &[u8]) -> serde_json::Result<Option<Self>> {
-        let line: Line = serde_json::from_slice(line)?;
-        Ok((line.commit_info.map(Self::CommitInfo))
+        Ok(Self::of(serde_json::from_slice(line)?))
+    }
+
+    /// Reads a line that was taken apart already.
+    pub(super) fn from_json(line: Value) -> serde_json::Result<Option<Self>> {
+        Ok(Self::of(serde_json::from_value(line)?))
+    }
+
+    fn of(line: Line) -> Option<Self> {
+        (line.commit_info.map(Self::CommitInfo))
             .or(line.protocol.map(Self::Protocol))
             .or(line.meta_data.map(Self::MetaData))
             .or(line.add.map(Self::Add))
             .or(line.remove.map(Self::Remove))
-            .or(line.txn.map(Self::Txn)))
+            .or(line.txn.map(Self::Txn))
     }
 }
 
@@ -139,6 +148,13 @@ pub struct Remove {
     pub deletion_timestamp: Option<i64>,
     /// Whether its rows leave the table with it.
     pub data_change: bool,
+}
+
+impl Remove {
+    /// Whether whoever began before it is done: a time that is not said has passed.
+    pub(super) fn is_expired(&self, before_ms: i64) -> bool {
+        self.deletion_timestamp.unwrap_or(0) <= before_ms
+    }
 }
 
 /// Up to where a writer has come: what it commits with this is committed once.

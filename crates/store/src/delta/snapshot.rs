@@ -1,7 +1,7 @@
 //! What a table is after a number of commits.
 
 use super::action::{Action, Add, Metadata, Protocol, Remove, Transaction};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// The files of a table, and up to where its writers have come.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -11,7 +11,7 @@ pub struct Snapshot {
     files: BTreeMap<String, Add>,
     /// Removed files that may still be read.
     removed: BTreeMap<String, Remove>,
-    transactions: HashMap<String, i64>,
+    transactions: BTreeMap<String, Transaction>,
 }
 
 /// Why a change would be wrong now.
@@ -61,7 +61,7 @@ impl Snapshot {
     /// Up to where a writer has come.
     #[must_use]
     pub fn transaction(&self, app_id: &str) -> Option<i64> {
-        self.transactions.get(app_id).copied()
+        self.transactions.get(app_id).map(|transaction| transaction.version)
     }
 
     /// Follows what a commit says.
@@ -77,11 +77,33 @@ impl Snapshot {
                 self.files.remove(&remove.path);
                 self.removed.insert(remove.path.clone(), remove);
             }
-            Action::Txn(Transaction { app_id, version, .. }) => {
-                self.transactions.insert(app_id, version);
+            Action::Txn(transaction) => {
+                self.transactions.insert(transaction.app_id.clone(), transaction);
             }
             Action::CommitInfo(_) => {}
         }
+    }
+
+    /// All that must be said to have it again, but for files that were removed up to `before_ms`.
+    pub(super) fn actions(&self, before_ms: i64) -> Vec<Action> {
+        let removed = self.removed.values().filter(|remove| !remove.is_expired(before_ms));
+        (self.protocol.iter().cloned().map(Action::Protocol))
+            .chain(self.metadata.iter().cloned().map(Action::MetaData))
+            .chain(self.transactions.values().cloned().map(Action::Txn))
+            .chain(self.files.values().cloned().map(Action::Add))
+            .chain(removed.cloned().map(Action::Remove))
+            .collect()
+    }
+
+    /// The paths of all files that somebody may read: its own, and those that were removed after `before_ms`.
+    pub(super) fn readable(&self, before_ms: i64) -> impl Iterator<Item = &str> {
+        let removed = self.removed.values().filter(move |remove| !remove.is_expired(before_ms));
+        self.files.keys().map(|path| &**path).chain(removed.map(|remove| &*remove.path))
+    }
+
+    /// Forgets the files that were removed up to `before_ms`.
+    pub(super) fn forget_removed(&mut self, before_ms: i64) {
+        self.removed.retain(|_, remove| !remove.is_expired(before_ms));
     }
 
     /// Whether a change may be made to it.

@@ -1,26 +1,34 @@
-//! A table on an object store: read from its log, changed by commits.
+//! A table on an object store, and how it is changed. How its log is read is in [`log`], what keeps it small
+//! in [`upkeep`].
+
+mod log;
+mod upkeep;
 
 use super::action::{Action, Add, CommitInfo, Metadata, Protocol, Remove, Transaction};
+use super::checkpoint::CheckpointError;
+use super::objects::{Objects, StoreError};
 use super::snapshot::{Refused, Snapshot};
 use bytes::Bytes;
+use log::{Log, State};
+use object_store::ObjectStore;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions};
 use std::sync::Arc;
+
+pub use upkeep::UpkeepError;
 
 /// Whoever loses so often in a row gives up: somebody else commits without a pause.
 const ATTEMPTS_MAX: usize = 100;
 
-/// Who we are, in commits.
-const ENGINE: &str = concat!("curtail/", env!("CARGO_PKG_VERSION"));
+/// Who we are, in commits and checkpoints.
+pub(super) const ENGINE: &str = concat!("curtail/", env!("CARGO_PKG_VERSION"));
 
 /// A table, as it was when we last looked.
 #[derive(Debug)]
 pub struct Table {
-    store: Arc<dyn ObjectStore>,
-    root: Path,
-    snapshot: Snapshot,
-    /// Of the last commit that we know.
-    version: u64,
+    log: Log,
+    state: State,
+    /// When we last knew that the next number is free: when we committed, or looked in order to.
+    committed_ms: Option<i64>,
 }
 
 /// What a commit changes.
@@ -40,14 +48,8 @@ pub struct Change {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The store does not answer as it should.
-    #[error("the log of {root} cannot be read")]
-    Store {
-        /// Where the table is.
-        root: Path,
-        /// What it says.
-        #[source]
-        source: object_store::Error,
-    },
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// A commit that is none.
     #[error("{path}, line {line}, is no action of Delta")]
     Malformed {
@@ -59,9 +61,28 @@ pub enum OpenError {
         #[source]
         source: serde_json::Error,
     },
-    /// It begins with a checkpoint, or not at all.
-    #[error("the log of {0} does not begin with its first commit")]
+    /// A checkpoint that is none, and nothing can be read instead.
+    #[error("{path} cannot be read")]
+    Checkpoint {
+        /// Where it is, or should be.
+        path: Path,
+        /// What was expected.
+        #[source]
+        source: CheckpointError,
+    },
+    /// It begins with neither.
+    #[error("the log of {0} begins with neither its first commit nor a checkpoint")]
     NoBeginning(Path),
+    /// Commits are missing in between.
+    #[error("the log of {root} goes up to {newest}, but commit {missing} is missing")]
+    Gap {
+        /// Where the table is.
+        root: Path,
+        /// The first that is not there.
+        missing: u64,
+        /// What there is a commit or a checkpoint of.
+        newest: u64,
+    },
     /// A later version of the protocol.
     #[error("{root} needs version {needed:?} of Delta's protocol, known is {known:?}", known = Protocol::OURS)]
     Protocol {
@@ -108,12 +129,18 @@ impl Table {
         now_ms: i64,
         id: &str,
     ) -> Result<Self, CommitError> {
-        let mut table = Self { store, root, snapshot: Snapshot::default(), version: 0 };
+        let log = Log { objects: Objects::new(store), root };
+        // Not every table has a first commit still.
+        if let Some(state) = log.begin().await? {
+            return Ok(Self { log, state, committed_ms: None });
+        }
         let info = commit_info("CREATE TABLE", now_ms, id);
         let actions = [info, Action::Protocol(Protocol::OURS), Action::MetaData(metadata)];
+        let mut table = Self { log, state: State::default(), committed_ms: None };
         table.put(0, lines(&actions)).await?;
         // Ours, or that of whoever was first.
-        table.begin().await?;
+        let state = table.log.begin().await?;
+        table.state = state.ok_or_else(|| OpenError::NoBeginning(table.log.root.clone()))?;
         Ok(table)
     }
 
@@ -122,43 +149,37 @@ impl Table {
     /// # Errors
     /// When the store fails, or what is there cannot be read.
     pub async fn open(store: Arc<dyn ObjectStore>, root: Path) -> Result<Option<Self>, OpenError> {
-        let mut table = Self { store, root, snapshot: Snapshot::default(), version: 0 };
-        if table.read(0).await?.is_none() {
-            let log = table.log();
-            let any = table.store.list_with_delimiter(Some(&log)).await;
-            let any = any.map_err(|source| table.store_error(source))?;
-            let is_empty = any.objects.is_empty();
-            return if is_empty { Ok(None) } else { Err(OpenError::NoBeginning(table.root)) };
-        }
-        table.begin().await?;
-        Ok(Some(table))
+        let log = Log { objects: Objects::new(store), root };
+        let state = log.begin().await?;
+        Ok(state.map(|state| Self { log, state, committed_ms: None }))
     }
 
     /// Its files, as they were when we last looked.
     #[must_use]
     pub const fn snapshot(&self) -> &Snapshot {
-        &self.snapshot
+        &self.state.snapshot
     }
 
     /// The number of the last commit that we know.
     #[must_use]
     pub const fn version(&self) -> u64 {
-        self.version
+        self.state.version
     }
 
-    /// Looks at what was committed since.
+    /// Looks at what was committed since. Where that was cleaned away already, it begins anew.
     ///
     /// # Errors
-    /// When the store fails, or what was committed cannot be read.
+    /// When the store fails, or what was committed cannot be read; the table is then as it was, or as it was
+    /// after a later commit.
     pub async fn refresh(&mut self) -> Result<(), OpenError> {
-        while let Some(actions) = self.read(self.version + 1).await? {
-            self.follow(actions)?;
-            self.version += 1;
-        }
-        Ok(())
+        self.log.refresh(&mut self.state).await
     }
 
     /// Commits a change; returns the number of the commit.
+    ///
+    /// A number is free where no commit is, but also where one was cleaned away. So whoever has not committed
+    /// for half of the time that commits are kept looks at the log first. That needs clocks (`now_ms`, those
+    /// of other writers, that of the store) that differ by less than that.
     ///
     /// # Errors
     /// When it would be wrong after what others have committed, or the store fails.
@@ -173,13 +194,18 @@ impl Table {
         actions.extend(change.remove.iter().cloned().map(Action::Remove));
         actions.extend(change.add.iter().cloned().map(Action::Add));
         let lines = lines(&actions);
+        if self.is_number_doubtful(now_ms) {
+            self.refresh().await?;
+            self.committed_ms = Some(now_ms);
+        }
         for _ in 0..ATTEMPTS_MAX {
-            self.snapshot.allows(&actions)?;
-            let version = self.version + 1;
+            self.state.snapshot.allows(&actions)?;
+            let version = self.state.version + 1;
             let is_ours = self.put(version, lines.clone()).await?;
             if is_ours {
-                self.version = version;
-                actions.into_iter().for_each(|action| self.snapshot.apply(action));
+                self.state.version = version;
+                self.committed_ms = Some(now_ms);
+                actions.into_iter().for_each(|action| self.state.snapshot.apply(action));
                 return Ok(version);
             }
             self.refresh().await?;
@@ -190,71 +216,22 @@ impl Table {
     /// Puts a commit where there is none; returns whether the one that is there now is ours. A store may
     /// have taken what it says it has not, so whatever it says, what is there is looked at.
     async fn put(&self, version: u64, lines: Bytes) -> Result<bool, CommitError> {
-        let path = self.commit_path(version);
-        let options = PutOptions::from(PutMode::Create);
-        let Err(source) = self.store.put_opts(&path, lines.clone().into(), options).await else {
+        let path = self.log.commit_path(version);
+        let Err(source) = self.log.objects.put_new(&path, lines.clone()).await else {
             return Ok(true);
         };
-        let there = async { self.store.get(&path).await?.bytes().await };
-        match there.await {
-            Ok(there) => Ok(there == lines),
-            Err(_) => Err(CommitError::Store { path, source }),
+        match self.log.objects.get(&path).await {
+            Ok(Some(there)) => Ok(there == lines),
+            Ok(None) | Err(_) => Err(CommitError::Store { path, source }),
         }
     }
 
-    /// Reads all commits from the first on.
-    async fn begin(&mut self) -> Result<(), OpenError> {
-        let first = self.read(0).await?.ok_or_else(|| OpenError::NoBeginning(self.root.clone()))?;
-        self.follow(first)?;
-        self.refresh().await
-    }
-
-    fn follow(&mut self, actions: Vec<Action>) -> Result<(), OpenError> {
-        for action in actions {
-            if let Action::Protocol(needed) = &action
-                && (needed.min_reader_version > Protocol::OURS.min_reader_version
-                    || needed.min_writer_version > Protocol::OURS.min_writer_version)
-            {
-                let (root, needed) = (self.root.clone(), needed.clone());
-                return Err(OpenError::Protocol { root, needed });
-            }
-            self.snapshot.apply(action);
-        }
-        Ok(())
-    }
-
-    /// What a commit says; [`None`] when there is none with this number.
-    async fn read(&self, version: u64) -> Result<Option<Vec<Action>>, OpenError> {
-        let path = self.commit_path(version);
-        let read = async { self.store.get(&path).await?.bytes().await };
-        let bytes = match read.await {
-            Ok(bytes) => bytes,
-            Err(object_store::Error::NotFound { .. }) => return Ok(None),
-            Err(source) => return Err(self.store_error(source)),
-        };
-        let mut actions = Vec::new();
-        for (nth, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
-            if !line.trim_ascii().is_empty() {
-                let malformed = |source| {
-                    let (path, line) = (path.clone(), nth + 1);
-                    OpenError::Malformed { path, line, source }
-                };
-                actions.extend(Action::read(line).map_err(malformed)?);
-            }
-        }
-        Ok(Some(actions))
-    }
-
-    fn log(&self) -> Path {
-        self.root.clone().join("_delta_log")
-    }
-
-    fn commit_path(&self, version: u64) -> Path {
-        self.log().join(format!("{version:020}.json"))
-    }
-
-    fn store_error(&self, source: object_store::Error) -> OpenError {
-        OpenError::Store { root: self.root.clone(), source }
+    /// Whether the next number could have been given, and cleaned away, since we looked.
+    fn is_number_doubtful(&self, now_ms: i64) -> bool {
+        let Some(committed_ms) = self.committed_ms else { return true };
+        let kept_ms =
+            self.state.snapshot.metadata().and_then(|table| table.log_retention_ms().ok());
+        now_ms.saturating_sub(committed_ms) >= kept_ms.unwrap_or(0) / 2
     }
 }
 

@@ -1,13 +1,14 @@
 use super::super::action::Format;
 use super::*;
 use curtail_units::Rng;
+use object_store::ObjectStoreExt;
 use object_store::memory::InMemory;
 use std::collections::{BTreeMap, BTreeSet};
 
 const SEED: u64 = 6;
-const NOW_MS: i64 = 1_750_000_000_000;
+pub(super) const NOW_MS: i64 = 1_750_000_000_000;
 
-fn metadata(id: &str) -> Metadata {
+pub(super) fn metadata(id: &str) -> Metadata {
     Metadata {
         id: id.to_owned(),
         name: None,
@@ -19,7 +20,7 @@ fn metadata(id: &str) -> Metadata {
     }
 }
 
-fn add(path: &str) -> Add {
+pub(super) fn add(path: &str) -> Add {
     Add {
         path: path.to_owned(),
         partition_values: BTreeMap::from([("day".to_owned(), Some("2026-11-22".to_owned()))]),
@@ -31,12 +32,12 @@ fn add(path: &str) -> Add {
     }
 }
 
-fn adding(path: &str) -> Change {
+pub(super) fn adding(path: &str) -> Change {
     Change { operation: "WRITE", add: vec![add(path)], ..Change::default() }
 }
 
 /// One file in place of others.
-fn compacting(from: &[&str], to: &str) -> Change {
+pub(super) fn compacting(from: &[&str], to: &str) -> Change {
     let remove = |path: &&str| Remove {
         path: (*path).to_owned(),
         deletion_timestamp: Some(NOW_MS),
@@ -50,17 +51,17 @@ fn compacting(from: &[&str], to: &str) -> Change {
     }
 }
 
-async fn created(store: &Arc<InMemory>) -> Table {
+pub(super) async fn created(store: &Arc<InMemory>) -> Table {
     let store: Arc<dyn ObjectStore> = store.clone();
     let made = Table::create(store, Path::from("spans"), metadata("one"), NOW_MS, "made").await;
     made.expect("a table")
 }
 
-async fn opened(store: &Arc<InMemory>) -> Result<Option<Table>, OpenError> {
+pub(super) async fn opened(store: &Arc<InMemory>) -> Result<Option<Table>, OpenError> {
     Table::open(store.clone(), Path::from("spans")).await
 }
 
-fn paths(table: &Table) -> Vec<&str> {
+pub(super) fn paths(table: &Table) -> Vec<&str> {
     table.snapshot().files().map(|add| &*add.path).collect()
 }
 
@@ -162,10 +163,11 @@ async fn a_commit_that_was_taken_and_not_said_to_be_is_ours() {
     let store = Arc::new(InMemory::new());
     let mut one = created(&store).await;
     let mut same = opened(&store).await.expect("it is read").expect("it is there");
-    assert_eq!(one.commit(&adding("a"), NOW_MS, "id").await.expect("committed"), 1);
+    assert_eq!(same.commit(&adding("a"), NOW_MS, "1").await.expect("committed"), 1);
+    assert_eq!(one.commit(&adding("b"), NOW_MS, "id").await.expect("committed"), 2);
     // The same commit once more, as after an answer that was lost.
-    assert_eq!(same.commit(&adding("a"), NOW_MS, "id").await.expect("committed"), 1);
-    assert_eq!((paths(&same), same.version()), (vec!["a"], 1));
+    assert_eq!(same.commit(&adding("b"), NOW_MS, "id").await.expect("committed"), 2);
+    assert_eq!((paths(&same), same.version()), (vec!["a", "b"], 2));
 }
 
 #[tokio::test]
@@ -218,7 +220,7 @@ async fn a_table_that_cannot_be_read_is_refused_with_the_reason() {
         ),
         (first, "{\"txn\":{\"appId\":\"a\",\"version\":1}}\nnonsense\n", "line 2, is no action"),
         (first, r#"{"add":{"path":"without all else"}}"#, "line 1, is no action"),
-        ("00000000000000000010.checkpoint.parquet", "", "does not begin with its first commit"),
+        ("00000000000000000010.json", "", "begins with neither its first commit nor a checkpoint"),
     ] {
         let store = Arc::new(InMemory::new());
         put(&store, name, text).await;

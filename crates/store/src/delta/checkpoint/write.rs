@@ -1,0 +1,206 @@
+//! From actions to columns.
+
+use super::super::action::Action;
+use bytes::Bytes;
+use parquet::basic::{Compression, Repetition, Type as Physical, ZstdLevel};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, Int32Type, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor, Type};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// In a row group: what is held in memory as columns at a time.
+const ROWS_MAX: usize = 65_536;
+
+/// What stands where nothing is.
+static NULL: Value = Value::Null;
+
+/// The file of a checkpoint.
+pub(crate) fn encode(rows: &[Action]) -> Result<Bytes, ParquetError> {
+    encode_as(super::schema(), rows)
+}
+
+/// The file of rows that have a schema.
+pub(super) fn encode_as<T: Serialize>(schema: Type, rows: &[T]) -> Result<Bytes, ParquetError> {
+    let schema = Arc::new(schema);
+    let leaves = SchemaDescriptor::new(schema.clone());
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_statistics_enabled(EnabledStatistics::None)
+        .set_offset_index_disabled(true)
+        .set_created_by(super::super::table::ENGINE.to_owned())
+        .build();
+    let mut writer = SerializedFileWriter::new(Vec::new(), schema.clone(), properties.into())?;
+    for rows in rows.chunks(ROWS_MAX) {
+        let mut columns = Columns(leaves.columns().iter().cloned().map(Column::new).collect());
+        for row in rows {
+            let row = serde_json::to_value(row).expect("it is plain data");
+            columns.shred_fields(&schema, &row, Levels::default(), &mut 0)?;
+        }
+        let mut group = writer.next_row_group()?;
+        for column in columns.0 {
+            column.write(&mut group)?;
+        }
+        group.close()?;
+    }
+    writer.flush()?;
+    let checksum = super::checksum(writer.inner());
+    writer.append_key_value_metadata(KeyValue::new(super::CHECKSUM.to_owned(), checksum));
+    Ok(writer.into_inner()?.into())
+}
+
+/// How much of the way to a value is there, and how much of it the value shares with the one before.
+#[derive(Clone, Copy, Default)]
+struct Levels {
+    definition: i16,
+    repetition: i16,
+}
+
+/// The leaves of the schema, in its order.
+struct Columns(Vec<Column>);
+
+struct Column {
+    leaf: ColumnDescPtr,
+    values: Values,
+    definitions: Vec<i16>,
+    repetitions: Vec<i16>,
+}
+
+enum Values {
+    Bool(Vec<bool>),
+    Int32(Vec<i32>),
+    Int64(Vec<i64>),
+    Text(Vec<ByteArray>),
+}
+
+impl Columns {
+    /// Puts a value into the leaves below a node; `leaf` is the first of them, and then the one after.
+    fn shred(
+        &mut self,
+        node: &Type,
+        value: &Value,
+        levels: Levels,
+        leaf: &mut usize,
+    ) -> Result<(), ParquetError> {
+        let is_optional = node.get_basic_info().repetition() == Repetition::OPTIONAL;
+        let is_defined = is_optional && !value.is_null();
+        let levels = Levels { definition: levels.definition + i16::from(is_defined), ..levels };
+        if node.is_primitive() {
+            self.0[*leaf].push(value, levels)?;
+            *leaf += 1;
+            return Ok(());
+        }
+        self.shred_fields(node, value, levels, leaf)
+    }
+
+    fn shred_fields(
+        &mut self,
+        node: &Type,
+        value: &Value,
+        levels: Levels,
+        leaf: &mut usize,
+    ) -> Result<(), ParquetError> {
+        for field in node.get_fields() {
+            if field.get_basic_info().repetition() == Repetition::REPEATED {
+                self.shred_items(field, value, levels, leaf)?;
+            } else {
+                let value = value.get(field.name()).unwrap_or(&NULL);
+                self.shred(field, value, levels, leaf)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is in a map or a list; nothing is one item that is not there.
+    fn shred_items(
+        &mut self,
+        node: &Type,
+        value: &Value,
+        levels: Levels,
+        leaf: &mut usize,
+    ) -> Result<(), ParquetError> {
+        let items: Vec<Value> = match value {
+            Value::Object(map) => {
+                map.iter().map(|(key, value)| json!({ "key": key, "value": value })).collect()
+            }
+            Value::Array(list) => {
+                list.iter().map(|element| json!({ "element": element })).collect()
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Vec::new(),
+        };
+        if items.is_empty() {
+            return self.shred_fields(node, &NULL, levels, leaf);
+        }
+        let first = *leaf;
+        for (nth, item) in items.iter().enumerate() {
+            *leaf = first;
+            let definition = levels.definition + 1;
+            self.shred_fields(
+                node,
+                item,
+                Levels { definition, repetition: i16::from(nth > 0) },
+                leaf,
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl Column {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "what else the schema has is text")]
+    fn new(leaf: ColumnDescPtr) -> Self {
+        let values = match leaf.physical_type() {
+            Physical::BOOLEAN => Values::Bool(Vec::new()),
+            Physical::INT32 => Values::Int32(Vec::new()),
+            Physical::INT64 => Values::Int64(Vec::new()),
+            _ => Values::Text(Vec::new()),
+        };
+        Self { leaf, values, definitions: Vec::new(), repetitions: Vec::new() }
+    }
+
+    fn push(&mut self, value: &Value, levels: Levels) -> Result<(), ParquetError> {
+        self.definitions.push(levels.definition);
+        self.repetitions.push(levels.repetition);
+        if levels.definition < self.leaf.max_def_level() {
+            return Ok(());
+        }
+        let is_taken = match &mut self.values {
+            Values::Bool(values) => value.as_bool().map(|value| values.push(value)),
+            Values::Int32(values) => {
+                let value = value.as_i64().and_then(|value| value.try_into().ok());
+                value.map(|value| values.push(value))
+            }
+            Values::Int64(values) => value.as_i64().map(|value| values.push(value)),
+            Values::Text(values) => value.as_str().map(|value| values.push(value.into())),
+        };
+        is_taken.ok_or_else(|| {
+            let (path, want) = (self.leaf.path(), self.leaf.physical_type());
+            ParquetError::General(format!("{path} is {value}, expected {want}"))
+        })
+    }
+
+    fn write(self, group: &mut SerializedRowGroupWriter<'_, Vec<u8>>) -> Result<(), ParquetError> {
+        let mut writer = group.next_column()?.expect("there are as many as leaves");
+        let definitions = Some(&*self.definitions);
+        let repetitions = Some(&*self.repetitions);
+        match &self.values {
+            Values::Bool(values) => {
+                writer.typed::<BoolType>().write_batch(values, definitions, repetitions)?
+            }
+            Values::Int32(values) => {
+                writer.typed::<Int32Type>().write_batch(values, definitions, repetitions)?
+            }
+            Values::Int64(values) => {
+                writer.typed::<Int64Type>().write_batch(values, definitions, repetitions)?
+            }
+            Values::Text(values) => {
+                writer.typed::<ByteArrayType>().write_batch(values, definitions, repetitions)?
+            }
+        };
+        writer.close()
+    }
+}

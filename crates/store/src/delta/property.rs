@@ -1,0 +1,95 @@
+//! What a table's properties say of its upkeep: how often a checkpoint is written, and how long what is not
+//! part of the table any more is kept.
+//!
+//! A time is written as `interval 30 days`: pairs of a whole number and a unit from `week` to `millisecond`;
+//! the word in front may be left out. Months and years are no fixed time, and Delta takes none.
+
+use super::action::Metadata;
+
+const CHECKPOINT_INTERVAL: &str = "delta.checkpointInterval";
+const LOG_RETENTION: &str = "delta.logRetentionDuration";
+const DELETED_FILE_RETENTION: &str = "delta.deletedFileRetentionDuration";
+
+/// In commits. A checkpoint costs what all live files cost, a commit what it changes: so rarely.
+const CHECKPOINT_INTERVAL_DEFAULT: u64 = 100;
+
+const DAY_MS: i64 = 24 * 60 * 60 * 1000;
+
+/// A property that says nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the table's property {key} is {text:?}, expected {expected}")]
+pub struct PropertyError {
+    /// Of the property.
+    pub key: &'static str,
+    /// What it is.
+    pub text: String,
+    /// What it could be.
+    pub expected: &'static str,
+}
+
+impl Metadata {
+    /// After how many commits a checkpoint is written: `delta.checkpointInterval`, else 100.
+    ///
+    /// # Errors
+    /// When it is no number above zero.
+    pub fn checkpoint_interval(&self) -> Result<u64, PropertyError> {
+        let Some(text) = self.configuration.get(CHECKPOINT_INTERVAL) else {
+            return Ok(CHECKPOINT_INTERVAL_DEFAULT);
+        };
+        text.parse().ok().filter(|commits| *commits > 0).ok_or_else(|| PropertyError {
+            key: CHECKPOINT_INTERVAL,
+            text: text.clone(),
+            expected: "a whole number above zero",
+        })
+    }
+
+    /// How long a commit is kept that a checkpoint stands for, in milliseconds:
+    /// `delta.logRetentionDuration`, else 30 days.
+    ///
+    /// # Errors
+    /// When it is no time.
+    pub fn log_retention_ms(&self) -> Result<i64, PropertyError> {
+        self.time_ms(LOG_RETENTION, 30 * DAY_MS)
+    }
+
+    /// How long a file is kept that is no longer part of the table, in milliseconds:
+    /// `delta.deletedFileRetentionDuration`, else 7 days.
+    ///
+    /// # Errors
+    /// When it is no time.
+    pub fn deleted_file_retention_ms(&self) -> Result<i64, PropertyError> {
+        self.time_ms(DELETED_FILE_RETENTION, 7 * DAY_MS)
+    }
+
+    fn time_ms(&self, key: &'static str, default_ms: i64) -> Result<i64, PropertyError> {
+        let Some(text) = self.configuration.get(key) else { return Ok(default_ms) };
+        let expected = "a time such as `interval 30 days`";
+        interval_ms(text).ok_or_else(|| PropertyError { key, text: text.clone(), expected })
+    }
+}
+
+fn interval_ms(text: &str) -> Option<i64> {
+    let text = text.to_ascii_lowercase();
+    let mut words = text.split_ascii_whitespace().peekable();
+    words.next_if_eq(&"interval");
+    words.peek()?;
+    let mut total_ms = 0_i64;
+    while let Some(number) = words.next() {
+        let number: u32 = number.parse().ok()?;
+        let unit = words.next()?;
+        let unit_ms = match unit.strip_suffix('s').unwrap_or(unit) {
+            "week" => 7 * DAY_MS,
+            "day" => DAY_MS,
+            "hour" => DAY_MS / 24,
+            "minute" => 60_000,
+            "second" => 1000,
+            "millisecond" => 1,
+            _ => return None,
+        };
+        total_ms = total_ms.checked_add(i64::from(number) * unit_ms)?;
+    }
+    Some(total_ms)
+}
+
+#[cfg(test)]
+mod tests;

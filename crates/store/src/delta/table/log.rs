@@ -1,0 +1,232 @@
+//! The log of a table, and how it is read: from its newest checkpoint, and by the commits after it.
+//!
+//! `_last_checkpoint` says where to begin. It is a hint: when it is not there, is damaged, or what it points
+//! to cannot be read, the log is listed for the newest checkpoint that can, and where there is none it is
+//! read from the first commit. What was reached is then held against what was listed, so that a damaged
+//! checkpoint is an error that names it, and never an older table that looks whole. A hint that is good is
+//! trusted to be no older than what is left of the log: whoever cleans sees to that first.
+//!
+//! **Cost**: a request for the hint, one a file of the checkpoint, one a commit after it, one that finds no
+//! further commit: on a store that answers in 20 ms and with a checkpoint every 100 commits two seconds at
+//! the most. Listing costs what the log is long. A checkpoint is decoded where the future is polled.
+
+use super::super::action::{Action, Protocol};
+use super::super::checkpoint::{self, CheckpointError, Last};
+use super::super::log_file::{self, Checkpoint, LogFile};
+use super::super::objects::{File, Objects, StoreError};
+use super::super::snapshot::Snapshot;
+use super::OpenError;
+use object_store::path::Path;
+
+/// The log of a table.
+#[derive(Debug)]
+pub(super) struct Log {
+    pub(super) objects: Objects,
+    /// Of the table.
+    pub(super) root: Path,
+}
+
+/// What a table is after a commit.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) snapshot: Snapshot,
+    /// Of the last commit in it.
+    pub(super) version: u64,
+    /// Of the newest checkpoint that we know; zero when there is none.
+    pub(super) checkpoint: u64,
+}
+
+impl State {
+    fn apply(&mut self, actions: Vec<Action>) {
+        actions.into_iter().for_each(|action| self.snapshot.apply(action));
+    }
+}
+
+impl Log {
+    /// Looks at what was committed since. Where that was cleaned away already, it begins anew. Whatever
+    /// fails, and whenever it is given up, `state` is what the table was after one commit or another, and
+    /// none before the one that it was: the next number must never be one that was given.
+    pub(super) async fn refresh(&self, state: &mut State) -> Result<(), OpenError> {
+        self.follow(state).await?;
+        let last = self.last_checkpoint().await?.map_or(0, |last| last.version);
+        if last <= state.version {
+            state.checkpoint = state.checkpoint.max(last);
+        } else {
+            let begun = self.begin().await?.filter(|begun| begun.version >= state.version);
+            *state = begun.ok_or_else(|| OpenError::NoBeginning(self.root.clone()))?;
+        }
+        Ok(())
+    }
+
+    /// Reads it from the newest checkpoint on, or from its first commit; [`None`] where there is no table.
+    pub(super) async fn begin(&self) -> Result<Option<State>, OpenError> {
+        let Some(checkpoint) = self.last_checkpoint().await? else {
+            return self.begin_by_listing().await;
+        };
+        let mut state = match self.begin_with(checkpoint).await {
+            Ok(state) => state,
+            Err(OpenError::Checkpoint { .. }) => return self.begin_by_listing().await,
+            Err(error) => return Err(error),
+        };
+        self.follow(&mut state).await?;
+        Ok(Some(state))
+    }
+
+    async fn begin_by_listing(&self) -> Result<Option<State>, OpenError> {
+        let listed = self.objects.list(&self.folder()).await?.files;
+        if listed.is_empty() {
+            return Ok(None);
+        }
+        let (mut state, unreadable) = self.begin_with_newest(&listed).await?;
+        self.follow(&mut state).await?;
+        let is_of_table = |file: &LogFile| !matches!(file, LogFile::Spare(_));
+        let files = log_files(&listed).map(|(file, _)| file).filter(is_of_table);
+        match files.map(LogFile::version).max().filter(|newest| *newest > state.version) {
+            None => Ok(Some(state)),
+            Some(newest) => {
+                let (root, missing) = (self.root.clone(), state.version + 1);
+                Err(unreadable.unwrap_or(OpenError::Gap { root, missing, newest }))
+            }
+        }
+    }
+
+    /// Begins with the newest checkpoint that can be read, else with the first commit. Says also why not with
+    /// the newest of all.
+    async fn begin_with_newest(
+        &self,
+        listed: &[File],
+    ) -> Result<(State, Option<OpenError>), OpenError> {
+        let mut unreadable = None;
+        let checkpoints = Checkpoint::among(log_files(listed).map(|(file, _)| file));
+        for checkpoint in checkpoints.into_iter().rev() {
+            match self.begin_with(checkpoint).await {
+                Ok(state) => return Ok((state, unreadable)),
+                Err(error @ OpenError::Checkpoint { .. }) => _ = unreadable.get_or_insert(error),
+                Err(error) => return Err(error),
+            }
+        }
+        if let Some(first) = self.read(0).await? {
+            let mut state = State::default();
+            state.apply(first);
+            return Ok((state, unreadable));
+        }
+        let later = log_files(listed).find(|(file, _)| matches!(file, LogFile::Later(_)));
+        let later = later.map(|(_, of)| OpenError::Checkpoint {
+            path: of.path.clone(),
+            source: CheckpointError::Later,
+        });
+        let failure = unreadable.or(later);
+        Err(failure.unwrap_or_else(|| OpenError::NoBeginning(self.root.clone())))
+    }
+
+    async fn begin_with(&self, checkpoint: Checkpoint) -> Result<State, OpenError> {
+        let rows = self.read_checkpoint(checkpoint).await?;
+        let Checkpoint { version, .. } = checkpoint;
+        let mut state = State { version, checkpoint: version, ..State::default() };
+        state.apply(rows);
+        Ok(state)
+    }
+
+    /// Follows the commits after the last that we know, as far as they go.
+    async fn follow(&self, state: &mut State) -> Result<(), OpenError> {
+        while let Some(actions) = self.read(state.version + 1).await? {
+            state.apply(actions);
+            state.version += 1;
+        }
+        Ok(())
+    }
+
+    /// Whether we may read and write a table of which this is said.
+    fn check(&self, actions: &[Action]) -> Result<(), OpenError> {
+        for action in actions {
+            if let Action::Protocol(needed) = action
+                && (needed.min_reader_version > Protocol::OURS.min_reader_version
+                    || needed.min_writer_version > Protocol::OURS.min_writer_version)
+            {
+                let (root, needed) = (self.root.clone(), needed.clone());
+                return Err(OpenError::Protocol { root, needed });
+            }
+        }
+        Ok(())
+    }
+
+    /// What a commit says; [`None`] when there is none with this number.
+    async fn read(&self, version: u64) -> Result<Option<Vec<Action>>, OpenError> {
+        let path = self.commit_path(version);
+        let Some(bytes) = self.objects.get(&path).await? else { return Ok(None) };
+        let mut actions = Vec::new();
+        for (nth, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+            if !line.trim_ascii().is_empty() {
+                let malformed = |source| {
+                    let (path, line) = (path.clone(), nth + 1);
+                    OpenError::Malformed { path, line, source }
+                };
+                actions.extend(Action::read(line).map_err(malformed)?);
+            }
+        }
+        self.check(&actions)?;
+        Ok(Some(actions))
+    }
+
+    /// What a checkpoint says, all of its files.
+    pub(super) async fn read_checkpoint(
+        &self,
+        checkpoint: Checkpoint,
+    ) -> Result<Vec<Action>, OpenError> {
+        let mut rows = Vec::new();
+        let mut path = self.folder();
+        for name in checkpoint.names() {
+            path = self.folder().join(name);
+            let bytes = self.objects.get(&path).await?;
+            let read = bytes.ok_or(CheckpointError::Missing).and_then(checkpoint::decode);
+            match read {
+                Ok(more) => rows.extend(more),
+                Err(source) => return Err(OpenError::Checkpoint { path, source }),
+            }
+        }
+        let is_protocol = |row: &Action| matches!(row, Action::Protocol(_));
+        let is_metadata = |row: &Action| matches!(row, Action::MetaData(_));
+        if !rows.iter().any(is_protocol) || !rows.iter().any(is_metadata) {
+            return Err(OpenError::Checkpoint { path, source: CheckpointError::Incomplete });
+        }
+        self.check(&rows)?;
+        Ok(rows)
+    }
+
+    /// Where the newest checkpoint is said to be; [`None`] also where that cannot be read.
+    pub(super) async fn last_checkpoint(&self) -> Result<Option<Checkpoint>, StoreError> {
+        let bytes = self.objects.get(&self.last_path()).await?;
+        let last = bytes.and_then(|bytes| serde_json::from_slice::<Last>(&bytes).ok());
+        Ok(last.and_then(|last| last.checkpoint()))
+    }
+
+    /// Says where to begin, if nobody has said that one may begin later.
+    pub(super) async fn point_to(&self, last: &Last) -> Result<(), StoreError> {
+        let said = self.last_checkpoint().await?;
+        if said.is_some_and(|said| said.version >= last.version) {
+            return Ok(());
+        }
+        let bytes = serde_json::to_vec(last).expect("it is plain data");
+        self.objects.put(&self.last_path(), bytes.into()).await
+    }
+
+    pub(super) fn folder(&self) -> Path {
+        self.root.clone().join("_delta_log")
+    }
+
+    pub(super) fn commit_path(&self, version: u64) -> Path {
+        self.folder().join(log_file::commit_name(version))
+    }
+
+    pub(super) fn last_path(&self) -> Path {
+        self.folder().join(checkpoint::LAST_NAME)
+    }
+}
+
+/// The files of a log that are known by their names.
+pub(super) fn log_files(listed: &[File]) -> impl Iterator<Item = (LogFile, &File)> {
+    listed.iter().filter_map(|file| Some((LogFile::parse(file.path.filename()?)?, file)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! What keeps a table small: checkpoints, so that the log need not be read from its first commit; and the
+//! deletion of commits, and of files, that nobody reads any more.
+//!
+//! **Nothing is lost** when any of it stops half way: a checkpoint is a file more beside the commits; the log
+//! is cleaned only below a checkpoint that was just read back, from the oldest commit upwards, after
+//! `_last_checkpoint` points to it or to a later one; and a file is deleted only after the log says that it
+//! is not part of the table. Doing it again does the rest.
+//!
+//! **Time**: all ages are held against `now_ms`, milliseconds since 1970. Those of objects are by the store's
+//! clock, those of removals by the clock of whoever removed. A file that a writer has put and not yet
+//! committed is known by its age alone: whoever takes longer than `delta.deletedFileRetentionDuration` from
+//! the one to the other, or commits an old file anew, may lose it, here as in every implementation of Delta.
+//!
+//! **Cost**: a checkpoint is made where the future is polled and costs what all live files cost, vacuum lists
+//! the whole table, cleaning lists the whole log; all deletions are one after the other.
+
+use super::super::checkpoint::{self, CheckpointError, Last};
+use super::super::log_file::Checkpoint;
+use super::super::objects::{File, StoreError};
+use super::super::property::PropertyError;
+use super::log::log_files;
+use super::{Metadata, OpenError, Table};
+use object_store::path::Path;
+use std::collections::HashSet;
+
+/// Why upkeep stopped. What was done is done, and the table is whole.
+#[derive(Debug, thiserror::Error)]
+pub enum UpkeepError {
+    /// The log cannot be read.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The store does not answer as it should.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Nobody knows how often or how long.
+    #[error(transparent)]
+    Property(#[from] PropertyError),
+    /// What the table says cannot be written in a checkpoint.
+    #[error("no checkpoint can be made of {root}")]
+    Checkpoint {
+        /// Where the table is.
+        root: Path,
+        /// What was expected.
+        #[source]
+        source: CheckpointError,
+    },
+    /// Which file of the table it is cannot be said, so none is deleted.
+    #[error("{root} has the file {path:?}, expected a path from the table's root, as in a URL")]
+    Elsewhere {
+        /// Where the table is.
+        root: Path,
+        /// What its log says.
+        path: String,
+    },
+}
+
+impl Table {
+    /// Whether a checkpoint should be written now: `delta.checkpointInterval` commits after the last that we
+    /// know of, so also after one that failed.
+    ///
+    /// # Errors
+    /// When the interval is none.
+    pub fn is_checkpoint_due(&self) -> Result<bool, PropertyError> {
+        let since = self.state.version.saturating_sub(self.state.checkpoint);
+        match self.state.snapshot.metadata() {
+            None => Ok(false),
+            Some(metadata) => Ok(since >= metadata.checkpoint_interval()?),
+        }
+    }
+
+    /// Writes a checkpoint of the version that we know. Files that were removed longer ago than they are kept
+    /// are not in it.
+    ///
+    /// # Errors
+    /// When the store fails, or a property is no time.
+    pub async fn checkpoint(&mut self, now_ms: i64) -> Result<(), UpkeepError> {
+        let kept_ms = self.property(Metadata::deleted_file_retention_ms)?;
+        let rows = self.state.snapshot.actions(now_ms.saturating_sub(kept_ms));
+        let impossible = |source| {
+            let (root, source) = (self.log.root.clone(), CheckpointError::Parquet(source));
+            UpkeepError::Checkpoint { root, source }
+        };
+        let bytes = checkpoint::encode(&rows).map_err(impossible)?;
+        let checkpoint = Checkpoint { version: self.state.version, parts: None };
+        let size_in_bytes = Some(bytes.len());
+        let last = Last { size_in_bytes, ..Last::new(checkpoint, &rows) };
+        for name in checkpoint.names() {
+            self.log.objects.put(&self.log.folder().join(name), bytes.clone()).await?;
+        }
+        self.log.point_to(&last).await?;
+        self.state.checkpoint = self.state.checkpoint.max(self.state.version);
+        Ok(())
+    }
+
+    /// Deletes the part of the log that nobody needs who reads the table at, or after, the newest checkpoint
+    /// that is older than `delta.logRetentionDuration`. Returns what was deleted.
+    ///
+    /// # Errors
+    /// When the store fails, the property is no time, or that checkpoint cannot be read.
+    pub async fn clean_log(&mut self, now_ms: i64) -> Result<Vec<Path>, UpkeepError> {
+        let kept_ms = self.property(Metadata::log_retention_ms)?;
+        let listed = self.log.objects.list(&self.log.folder()).await?.files;
+        let needless = needless(&listed, now_ms.saturating_sub(kept_ms));
+        let Some((oldest, needless)) = needless else { return Ok(Vec::new()) };
+        let rows = self.log.read_checkpoint(oldest).await?;
+        self.log.point_to(&Last::new(oldest, &rows)).await?;
+        for path in &needless {
+            self.log.objects.delete(path).await?;
+        }
+        Ok(needless)
+    }
+
+    /// Deletes the files below the table's root that are not part of it: neither now nor, by what the log
+    /// says, within the last `delta.deletedFileRetentionDuration`, and that were not written within that time
+    /// either. What begins with `_` or `.` is left alone. Returns what was deleted.
+    ///
+    /// # Errors
+    /// When the store fails, the property is no time, or a path in the log is none below the root.
+    pub async fn vacuum(&mut self, now_ms: i64) -> Result<Vec<Path>, UpkeepError> {
+        self.refresh().await?;
+        let kept_ms = self.property(Metadata::deleted_file_retention_ms)?;
+        let before_ms = now_ms.saturating_sub(kept_ms);
+        let mut readable = HashSet::new();
+        for path in self.state.snapshot.readable(before_ms) {
+            readable.insert(self.object_path(path)?);
+        }
+        let mut deleted = Vec::new();
+        let mut folders = vec![self.log.root.clone()];
+        while let Some(folder) = folders.pop() {
+            let listed = self.log.objects.list(&folder).await?;
+            folders.extend(listed.folders.into_iter().filter(is_of_table));
+            for File { path, modified_ms } in listed.files {
+                let is_old = modified_ms < before_ms;
+                if is_old && is_of_table(&path) && !readable.contains(&path) {
+                    self.log.objects.delete(&path).await?;
+                    deleted.push(path);
+                }
+            }
+        }
+        self.state.snapshot.forget_removed(before_ms);
+        Ok(deleted)
+    }
+
+    fn property<T>(
+        &self,
+        of: impl FnOnce(&Metadata) -> Result<T, PropertyError>,
+    ) -> Result<T, UpkeepError> {
+        let none = || OpenError::NoBeginning(self.log.root.clone());
+        Ok(of(self.state.snapshot.metadata().ok_or_else(none)?)?)
+    }
+
+    /// Where a file of the table is.
+    fn object_path(&self, path: &str) -> Result<Path, UpkeepError> {
+        let elsewhere =
+            || UpkeepError::Elsewhere { root: self.log.root.clone(), path: path.to_owned() };
+        let is_absolute = path.starts_with('/') || path.contains("://");
+        let below = (!is_absolute).then(|| Path::from_url_path(path).ok()).flatten();
+        let below = below.filter(|below| !below.as_ref().is_empty()).ok_or_else(elsewhere)?;
+        Ok(self.log.root.parts().chain(below.parts()).collect())
+    }
+}
+
+/// The newest checkpoint of which no file was written after `before_ms`, and what is older than it, the
+/// oldest first; [`None`] where there is neither. A checkpoint stands before the commit with its number, so
+/// that the commits after one that is still there are too.
+fn needless(listed: &[File], before_ms: i64) -> Option<(Checkpoint, Vec<Path>)> {
+    let old = log_files(listed).filter(|(_, of)| of.modified_ms <= before_ms);
+    let oldest = Checkpoint::among(old.map(|(file, _)| file)).pop_last()?;
+    let needless = log_files(listed).filter(|(file, _)| file.version() < oldest.version);
+    let needless: Vec<_> = needless.map(|(_, of)| of.path.clone()).collect();
+    (!needless.is_empty()).then_some((oldest, needless))
+}
+
+/// Whether vacuum looks at it.
+fn is_of_table(path: &Path) -> bool {
+    path.filename().is_some_and(|name| !name.starts_with(['_', '.']))
+}
+
+#[cfg(test)]
+mod tests;
