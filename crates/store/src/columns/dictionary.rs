@@ -13,11 +13,21 @@ pub struct Dictionary {
     plain: Vec<u8>,
     /// Where each value ends.
     ends: Vec<u32>,
-    /// Numbers of values, by what they are. What was read from a run is not in it, see [`Self::append`].
-    found: HashTable<u32>,
+    /// Values by what they are. What was read from a run is not in it, see [`Self::append`].
+    found: HashTable<Found>,
     hasher: DefaultHashBuilder,
-    /// The value that was asked for last, and where it is: many in a row are equal.
-    last: (u32, Range<usize>),
+    /// The value that was asked for last: many in a row are equal.
+    last: Found,
+}
+
+/// A value that can be found again. All that finding it takes is here and where it lies: what else is looked
+/// at in a large dictionary is far away in memory.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    hash: u32,
+    code: u32,
+    /// Where it lies, with its length before it if it is a text.
+    at: u32,
 }
 
 /// How a value lies.
@@ -50,7 +60,7 @@ impl Dictionary {
             ends: Vec::new(),
             found: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
-            last: (0, 0..0),
+            last: Found::default(),
         }
     }
 
@@ -86,27 +96,37 @@ impl Dictionary {
 
     /// The number of a value, which is added if it is new.
     pub fn intern(&mut self, value: &[u8]) -> u32 {
-        let (last, at) = &self.last;
-        if *last != 0 && is_same(&self.plain[at.clone()], value) {
-            return *last;
+        if self.last.code != 0 && is_same(self.at(self.last.at), value) {
+            return self.last.code;
         }
-        let hash = self.hasher.hash_one(value);
-        let (plain, ends, prefix) = (&self.plain, &self.ends, self.form.prefix());
-        let is_it = |code: &u32| is_same(&plain[range(ends, prefix, *code)], value);
-        let code = match self.found.find(hash, is_it) {
-            Some(code) => *code,
+        #[expect(clippy::cast_possible_truncation, reason = "a half is enough")]
+        let hash = self.hasher.hash_one(value) as u32;
+        let is_it = |found: &Found| found.hash == hash && is_same(self.at(found.at), value);
+        self.last = match self.found.find(spread(hash), is_it) {
+            Some(found) => *found,
             None => self.add(value, hash),
         };
-        self.last = (code, range(&self.ends, self.form.prefix(), code));
-        code
+        self.last.code
     }
 
-    fn add(&mut self, value: &[u8], hash: u64) -> u32 {
-        let code = self.append(value);
-        let (plain, ends, prefix) = (&self.plain, &self.ends, self.form.prefix());
-        let rehash = |code: &u32| self.hasher.hash_one(&plain[range(ends, prefix, *code)]);
-        self.found.insert_unique(hash, code, rehash);
-        code
+    fn add(&mut self, value: &[u8], hash: u32) -> Found {
+        let at = short(self.plain.len());
+        let found = Found { hash, code: self.append(value), at };
+        self.found.insert_unique(spread(hash), found, |found| spread(found.hash));
+        found
+    }
+
+    /// The value that lies there.
+    fn at(&self, at: u32) -> &[u8] {
+        let from = &self.plain[at as usize..];
+        match self.form {
+            Plain::Text => {
+                let (len, text) = from.split_first_chunk().expect("a length is before it");
+                &text[..u32::from_le_bytes(*len) as usize]
+            }
+            Plain::Eight => &from[..8],
+            Plain::One => &from[..1],
+        }
     }
 
     /// Adds a value without a look at whether it is there. It is not found by [`Self::intern`].
@@ -156,6 +176,11 @@ impl Dictionary {
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         (1..self.len() + 1).map(|code| self.get(code))
     }
+}
+
+/// Over all the bits that the table looks at.
+const fn spread(hash: u32) -> u64 {
+    (hash as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
 /// Where a value is.

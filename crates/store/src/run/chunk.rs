@@ -309,7 +309,9 @@ fn plan(kind: Kind, values: &Values) -> Plan {
         Values::Coded(coded) => coded,
     };
     let dictionary = &coded.dictionary;
-    let there = coded.codes.iter().filter(|code| **code != 0).count();
+    // In numbers as wide as the codes, many of which are counted at once.
+    let count = |codes: &[u32]| codes.iter().map(|code| u32::from(*code != 0)).sum::<u32>();
+    let there = coded.codes.chunks(1 << 16).map(|codes| count(codes) as usize).sum::<usize>();
     // Not worth its place when most values are different.
     let is_small = dictionary.plain().len() <= DICTIONARY_BYTES_MAX
         && dictionary.len() as usize <= there.div_ceil(2);
