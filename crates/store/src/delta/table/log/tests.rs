@@ -1,5 +1,6 @@
 use super::super::super::action::{Remove, Transaction};
 use super::super::super::checkpoint::encode;
+use super::super::super::objects::faults::When;
 use super::super::tests::{NOW_MS, add, adding, compacting, created, metadata, opened, paths};
 use super::super::{Change, CommitError, Table};
 use super::*;
@@ -141,11 +142,13 @@ async fn a_damaged_checkpoint_is_passed_over_as_long_as_nothing_is_lost() {
 }
 
 #[tokio::test]
-async fn a_checkpoint_without_metadata_or_of_a_later_kind_is_refused() {
+async fn a_checkpoint_that_lacks_what_it_needs_or_is_of_a_later_kind_is_refused() {
     let no_metadata = encode(&[Action::Protocol(Protocol::OURS)]).expect("a file");
+    let no_protocol = encode(&[Action::MetaData(metadata("one"))]).expect("a file");
     let later = "00000000000000000010.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.parquet";
     for (name, bytes, said) in [
         (&*whole(10), no_metadata, "it holds no metaData or no protocol"),
+        (&*whole(11), no_protocol, "it holds no metaData or no protocol"),
         (later, bytes::Bytes::new(), "it is of version 2 of the specification of checkpoints"),
     ] {
         let store = Arc::new(InMemory::new());
@@ -239,6 +242,39 @@ async fn whoever_cannot_begin_anew_stays_where_it_is() {
     let error = behind.refresh().await.expect_err("it cannot be read").to_string();
     assert_eq!(error, format!("{} cannot be read", in_log(&whole(5))));
     assert_eq!((behind.version(), paths(&behind)), (3, vec!["a", "b", "c"]));
+}
+
+#[tokio::test]
+async fn a_shorter_log_in_place_of_the_one_that_was_is_not_taken_for_it() {
+    let store = Arc::new(InMemory::new());
+    let mut table = busy(&store, 9).await;
+    for version in 1..10 {
+        delete(&store, &format!("{version:020}.json")).await;
+    }
+    put(&store, "_last_checkpoint", r#"{"version":20,"size":1}"#).await;
+    let error = table.refresh().await.expect_err("it is another");
+    assert!(matches!(error, OpenError::NoBeginning(_)), "{error}");
+    assert_eq!(table.version(), 9);
+}
+
+#[tokio::test]
+async fn a_cleaning_that_stops_half_way_is_seen_by_whoever_is_behind() {
+    let store = Arc::new(InMemory::new());
+    let mut table = created(&store).await;
+    let mut behind = there(&store).await;
+    for path in ["a", "b", "c", "d"] {
+        table.commit(&adding(path), NOW_MS, path).await.expect("committed");
+    }
+    table.checkpoint(NOW_MS).await.expect("written");
+    delete(&store, "_last_checkpoint").await;
+    // A list, the checkpoint, the hint read and written, two commits deleted.
+    table.log.objects.faults.arm(7, When::Before);
+    table.clean_log(FAR_MS).await.expect_err("it stops");
+    let first = store.get(&in_log("00000000000000000001.json")).await;
+    assert!(matches!(first, Err(object_store::Error::NotFound { .. })), "{first:?}");
+    store.get(&in_log("00000000000000000002.json")).await.expect("it is left");
+    behind.refresh().await.expect("it begins anew");
+    assert_eq!((behind.version(), behind.snapshot()), (4, table.snapshot()));
 }
 
 #[tokio::test]
