@@ -4,7 +4,8 @@
 //! from several. Most columns are numbers of values in a [`Dictionary`]: to sort or to merge rows moves these,
 //! and a text is looked at once for all rows that have it.
 //!
-//! A column that ends before the rows do has none in those: what nobody sends costs nothing.
+//! A column that ends before the rows do has none in those, zero for numbers: what nobody sends, and what was
+//! not asked for, costs nothing.
 
 mod dictionary;
 mod gather;

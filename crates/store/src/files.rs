@@ -45,6 +45,12 @@ pub trait Files: std::fmt::Debug + Send + Sync {
     /// # Errors
     /// What the system says.
     fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Gives a file another name, and makes that last. What had that name is gone.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 }
 
 /// A file that is written from its beginning to its end.
@@ -122,6 +128,11 @@ impl Files for Directory {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         fs::remove_file(self.path.join(name))?;
+        self.folder.sync_all()
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path.join(from), self.path.join(to))?;
         self.folder.sync_all()
     }
 }

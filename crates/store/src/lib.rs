@@ -21,6 +21,7 @@ mod memtable;
 pub mod run;
 pub mod schema;
 mod sort;
+pub mod tree;
 
 pub use columns::{Coded, Column, Columns, Dictionary, Lists, Plain, Values};
 pub use files::{Directory, Files};

@@ -84,13 +84,14 @@ struct Open {
 }
 
 impl Log {
-    /// A log that goes on after the segments that are there: it never writes to one of those.
+    /// A log that goes on after the segments that are there: it never writes to one of those, nor to one up
+    /// to `after`, which may have been removed.
     ///
     /// # Errors
     /// What the system says.
-    pub fn open(files: Arc<dyn Files>) -> io::Result<Self> {
-        let next = segments(&*files)?.last().map_or(1, |last| last + 1);
-        Ok(Self { files, open: None, next })
+    pub fn open(files: Arc<dyn Files>, after: u64) -> io::Result<Self> {
+        let last = segments(&*files)?.last().copied().unwrap_or_default();
+        Ok(Self { files, open: None, next: last.max(after) + 1 })
     }
 
     /// Writes records and syncs them: when this returns they are durable. Returns the segment.
@@ -171,6 +172,15 @@ pub fn segments(files: &dyn Files) -> io::Result<Vec<u64>> {
     let mut all: Vec<u64> = files.list()?.iter().filter_map(number).collect();
     all.sort_unstable();
     Ok(all)
+}
+
+/// Keeps a segment that is damaged under another name, under which it is not read any more.
+///
+/// # Errors
+/// What the system says.
+pub fn set_aside(files: &dyn Files, segment: u64) -> io::Result<()> {
+    let name = name(segment);
+    files.rename(&name, &format!("damaged-{name}"))
 }
 
 /// Removes a segment, of which all is in committed runs.

@@ -69,6 +69,13 @@ impl Files for Disk {
         self.lock().files.remove(name);
         Ok(())
     }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut state = self.lock();
+        let file = state.files.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        state.files.insert(to.to_owned(), file);
+        Ok(())
+    }
 }
 
 impl GrowingFile for Growing {

@@ -21,7 +21,7 @@ impl Receiver {
         let disk = Disk::default();
         let taken = Arc::new(Mutex::new(Vec::new()));
         let into = Arc::clone(&taken);
-        let log = Log::open(Arc::new(disk.clone())).expect("an empty disk");
+        let log = Log::open(Arc::new(disk.clone()), 0).expect("an empty disk");
         let (committer, log) =
             Committer::start(log, move |_, more| into.lock().expect("no panic").extend(more))
                 .expect("a thread");

@@ -64,23 +64,26 @@ macro_rules! each {
 impl Values {
     fn gather(&mut self, sources: &[&Self], places: &[Place]) {
         match self {
-            Self::Wide(into) => {
-                let sources: Vec<_> = each!(sources, Self::Wide).collect();
-                into.extend(places.iter().map(|at| sources[at.batch as usize][at.row as usize]));
-            }
-            Self::Narrow(into) => {
-                let sources: Vec<_> = each!(sources, Self::Narrow).collect();
-                into.extend(places.iter().map(|at| sources[at.batch as usize][at.row as usize]));
-            }
-            Self::Longs(into) => {
-                let sources: Vec<_> = each!(sources, Self::Longs).collect();
-                into.extend(places.iter().map(|at| sources[at.batch as usize][at.row as usize]));
-            }
+            Self::Wide(into) => gather(into, each!(sources, Self::Wide), places),
+            Self::Narrow(into) => gather(into, each!(sources, Self::Narrow), places),
+            Self::Longs(into) => gather(into, each!(sources, Self::Longs), places),
             Self::Coded(into) => {
                 let sources: Vec<_> = each!(sources, Self::Coded).collect();
                 into.gather(&sources, places);
             }
         }
+    }
+}
+
+fn gather<'a, T: Copy + Default + 'a>(
+    into: &mut Vec<T>,
+    sources: impl Iterator<Item = &'a Vec<T>>,
+    places: &[Place],
+) {
+    let sources: Vec<_> = sources.collect();
+    if sources.iter().any(|source| !source.is_empty()) {
+        let value = |at: &Place| sources[at.batch as usize].get(at.row as usize).copied();
+        into.extend(places.iter().map(|at| value(at).unwrap_or_default()));
     }
 }
 

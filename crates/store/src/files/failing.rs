@@ -98,6 +98,14 @@ impl Files for Failing {
         outcome?;
         state.files.remove(name).map(drop).ok_or(io::ErrorKind::NotFound.into())
     }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let (mut state, outcome) = self.begin();
+        outcome?;
+        let held = state.files.remove(from).ok_or(io::Error::from(io::ErrorKind::NotFound))?;
+        state.files.insert(to.to_owned(), held);
+        Ok(())
+    }
 }
 
 impl GrowingFile for Growing {

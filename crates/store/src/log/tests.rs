@@ -13,7 +13,7 @@ fn record(nth: usize, len: usize) -> Record {
 }
 
 fn log(files: &Failing) -> Log {
-    Log::open(Arc::new(files.clone())).expect("an empty log")
+    Log::open(Arc::new(files.clone()), 0).expect("an empty log")
 }
 
 /// All that the segments hold, and what is wrong with them.
@@ -29,7 +29,7 @@ fn all(files: &Failing) -> (Vec<Record>, Vec<Damage>) {
 /// was acknowledged.
 fn write(files: &Failing) -> Vec<Record> {
     let mut log =
-        Log::open(Arc::new(files.clone())).or_else(|_| Log::open(Arc::new(files.clone())));
+        Log::open(Arc::new(files.clone()), 0).or_else(|_| Log::open(Arc::new(files.clone()), 0));
     let log = log.as_mut().expect("one operation fails, and no two");
     let mut acknowledged = Vec::new();
     for group in 0..GROUPS {

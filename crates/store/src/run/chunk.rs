@@ -280,13 +280,12 @@ impl Encoder {
 
 /// With a place for every row.
 fn whole(values: &Values, rows: usize) -> Cow<'_, Values> {
-    let Values::Coded(coded) = values else { return Cow::Borrowed(values) };
-    if coded.codes.len() == rows {
+    if values.len() == rows {
         return Cow::Borrowed(values);
     }
-    let mut coded = coded.clone();
-    coded.codes.resize(rows, 0);
-    Cow::Owned(Values::Coded(coded))
+    let mut values = values.clone();
+    values.spread(values.len(), &vec![0; rows - values.len()]);
+    Cow::Owned(values)
 }
 
 /// Whether all rows have the same of it, so that it is one page however many there are.

@@ -1,0 +1,111 @@
+//! A run in the object store.
+
+use crate::columns::Columns;
+use crate::run::{Run, RunError};
+use crate::schema::Schema;
+use crate::schema::spans::TRACE_ID;
+use object_store::path::Path;
+use object_store::{GetOptions, ObjectStore};
+use std::ops::Range;
+
+/// So much of the end of a file is fetched at first; the end of most runs is not longer.
+const TAIL_BYTES: u64 = 256 << 10;
+
+/// A run, and where it is.
+#[derive(Debug)]
+pub struct StoredRun {
+    path: Path,
+    run: Run,
+}
+
+/// Why a run is not read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The store does not give it.
+    #[error("it cannot be fetched")]
+    Store(#[from] object_store::Error),
+    /// It is not as it was written.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+impl StoredRun {
+    pub(super) const fn new(path: Path, run: Run) -> Self {
+        Self { path, run }
+    }
+
+    /// Fetches the end of a run of `len` bytes.
+    pub(super) async fn open(
+        objects: &dyn ObjectStore,
+        schema: &'static Schema,
+        path: Path,
+        len: u64,
+    ) -> Result<Self, ReadError> {
+        let mut wanted = TAIL_BYTES;
+        loop {
+            let range = len.saturating_sub(wanted)..len;
+            let options = GetOptions { range: Some(range.into()), ..GetOptions::default() };
+            let tail = objects.get_opts(&path, options).await?.bytes().await?;
+            match Run::open(schema, &tail, len) {
+                Ok(run) => return Ok(Self { path, run }),
+                Err(RunError::Longer(bytes)) if bytes as u64 > wanted && wanted < len => {
+                    wanted = bytes as u64;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub const fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What its end says.
+    #[must_use]
+    pub const fn run(&self) -> &Run {
+        &self.run
+    }
+
+    /// Fetches fields of rows of a row group.
+    ///
+    /// # Errors
+    /// When the store does not give them, or they are damaged.
+    pub async fn rows(
+        &self,
+        objects: &dyn ObjectStore,
+        group: usize,
+        fields: &[usize],
+        rows: Range<usize>,
+    ) -> Result<Columns, ReadError> {
+        let wanted = self.run.want(group, fields, rows);
+        let fetched = objects.get_ranges(&self.path, &wanted.ranges).await?;
+        Ok(self.run.read(&wanted, &fetched)?)
+    }
+
+    /// All fields of the rows of a trace, which lie together.
+    ///
+    /// # Errors
+    /// When the store does not give them, or they are damaged.
+    pub async fn trace(
+        &self,
+        objects: &dyn ObjectStore,
+        trace_id: u128,
+    ) -> Result<Vec<Columns>, ReadError> {
+        let all: Vec<_> = (0..self.run.schema().fields().len()).collect();
+        let mut found = Vec::new();
+        for group in 0..self.run.groups() {
+            for page in self.run.rows_between(group, TRACE_ID, trace_id, trace_id) {
+                let ids = self.rows(objects, group, &[TRACE_ID], page.clone()).await?;
+                let ids = ids.wide(TRACE_ID);
+                let from = page.start + ids.partition_point(|id| *id < trace_id);
+                let to = page.start + ids.partition_point(|id| *id <= trace_id);
+                if from < to {
+                    found.push(self.rows(objects, group, &all, from..to).await?);
+                }
+            }
+        }
+        Ok(found)
+    }
+}

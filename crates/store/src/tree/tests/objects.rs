@@ -1,0 +1,125 @@
+//! Objects in memory, of which operations fail when they are told to.
+
+use bytes::Bytes;
+use futures_core::stream::BoxStream;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, ObjectStoreExt as _, PutMultipartOptions, PutOptions, PutPayload, PutResult,
+    Result,
+};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// When an operation fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    /// Nothing is done.
+    Before,
+    /// It is done, and said not to be.
+    After,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Faulty {
+    objects: InMemory,
+    /// How many operations there are until one fails, that one included; zero: none fails.
+    left: AtomicUsize,
+    is_after: AtomicBool,
+}
+
+impl Faulty {
+    /// Lets an operation fail: the one with this number, counted from zero.
+    pub(super) fn arm(&self, nth: usize, when: When) {
+        self.is_after.store(when == When::After, Ordering::Relaxed);
+        self.left.store(nth + 1, Ordering::Relaxed);
+    }
+
+    /// Lets none fail any more; returns whether one has.
+    pub(super) fn disarm(&self) -> bool {
+        self.left.swap(0, Ordering::Relaxed) == 0
+    }
+
+    /// Turns over one byte of an object.
+    pub(super) async fn damage(&self, path: &Path, at: usize) {
+        let mut bytes = self.bytes(path).await.to_vec();
+        bytes[at] ^= 0x40;
+        self.objects.put(path, bytes.into()).await.expect("memory");
+    }
+
+    /// Forgets all of an object but its beginning.
+    pub(super) async fn cut(&self, path: &Path, len: usize) {
+        let bytes = self.bytes(path).await.slice(..len);
+        self.objects.put(path, bytes.into()).await.expect("memory");
+    }
+
+    async fn bytes(&self, path: &Path) -> Bytes {
+        let object = self.objects.get(path).await.expect("it is there");
+        object.bytes().await.expect("memory")
+    }
+
+    async fn attempt<T>(&self, operation: impl Future<Output = Result<T>>) -> Result<T> {
+        let left = self.left.load(Ordering::Relaxed);
+        self.left.store(left.saturating_sub(1), Ordering::Relaxed);
+        let failed = Error::Generic { store: "test", source: "told to fail".into() };
+        if left == 1 && !self.is_after.load(Ordering::Relaxed) {
+            return Err(failed);
+        }
+        let done = operation.await?;
+        if left == 1 { Err(failed) } else { Ok(done) }
+    }
+}
+
+impl std::fmt::Display for Faulty {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("memory")
+    }
+}
+
+#[async_trait::async_trait]
+impl ObjectStore for Faulty {
+    async fn put_opts(
+        &self,
+        path: &Path,
+        bytes: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
+        self.attempt(self.objects.put_opts(path, bytes, options)).await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        path: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        self.attempt(self.objects.put_multipart_opts(path, options)).await
+    }
+
+    async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
+        self.attempt(self.objects.get_opts(path, options)).await
+    }
+
+    async fn get_ranges(&self, path: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        self.attempt(self.objects.get_ranges(path, ranges)).await
+    }
+
+    fn delete_stream(
+        &self,
+        paths: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        self.objects.delete_stream(paths)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.objects.list(prefix)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.attempt(self.objects.list_with_delimiter(prefix)).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.attempt(self.objects.copy_opts(from, to, options)).await
+    }
+}
