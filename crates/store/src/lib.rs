@@ -21,9 +21,11 @@ mod memtable;
 pub mod run;
 pub mod schema;
 mod sort;
+mod store;
 pub mod tree;
 
 pub use columns::{Coded, Column, Columns, Dictionary, Lists, Plain, Values};
 pub use files::{Directory, Files};
-pub use memtable::Memtable;
+pub use memtable::{Memtable, Rows, SpanRows};
 pub use sort::{Key, Place, sort};
+pub use store::{Found, Keeper, OpenError, Settings, Store};

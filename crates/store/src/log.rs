@@ -135,6 +135,12 @@ impl Log {
         self.open = None;
     }
 
+    /// The last segment that was begun; what [`Self::open`] was told of before there was any.
+    #[must_use]
+    pub const fn last_segment(&self) -> u64 {
+        self.next - 1
+    }
+
     fn begin(&mut self) -> io::Result<Open> {
         let number = self.next;
         self.next += 1;

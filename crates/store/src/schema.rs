@@ -10,8 +10,36 @@
 //! | `Bool` | in a dictionary, as 0 or 1 | `BOOLEAN` | `boolean` |
 
 mod delta;
+pub mod envelope;
 mod parquet;
 pub mod spans;
+
+use std::collections::HashMap;
+
+/// Attributes with a column of their own, and the kind of its values.
+pub type OwnColumns = HashMap<&'static str, (usize, Kind)>;
+
+/// Declares fields, and their numbers after those of others.
+macro_rules! fields {
+    (after $others:expr; $($number:ident $name:literal $form:expr;)*) => {
+        #[expect(non_camel_case_types, clippy::upper_case_acronyms, reason = "each is a constant below")]
+        enum Number { $($number),* }
+        $(
+            #[doc = concat!("The column `", $name, "`.")]
+            pub const $number: usize = $others + Number::$number as usize;
+        )*
+        const FIELDS: &[Field] = &[$(Field { name: $name, form: $form }),*];
+    };
+}
+use fields;
+
+const fn required(kind: Kind) -> Form {
+    Form::One(kind, Presence::Required)
+}
+
+const fn optional(kind: Kind) -> Form {
+    Form::One(kind, Presence::Optional)
+}
 
 /// The fields of a table.
 #[derive(Debug)]
@@ -91,10 +119,12 @@ impl Schema {
         &self.parquet
     }
 
-    /// As Delta has it: a struct in JSON, with the columns that divide the table before all others.
+    /// As Delta has it: a struct in JSON, with the columns that divide the table before all others. Those that
+    /// every table has come last: they say least.
     #[must_use]
     pub fn delta(&self, partitions: &[(&str, &str)]) -> String {
-        delta::schema(&self.fields, partitions)
+        let (envelope, own) = self.fields.split_at(envelope::LEN);
+        delta::schema(own.iter().chain(envelope), partitions)
     }
 }
 

@@ -10,9 +10,9 @@ mod batches;
 
 use bytes::Bytes;
 use curtail_otlp::{Limits, Spans};
-use curtail_store::Memtable;
 use curtail_store::run::{Run, RunWriter};
 use curtail_store::schema::spans::{SPANS, TRACE_ID};
+use curtail_store::{Memtable, SpanRows};
 use std::time::Instant;
 
 const ROWS: usize = 400_000;
@@ -39,7 +39,7 @@ fn main() {
     let (mut in_memory, mut file) = (0, Bytes::new());
     for _ in 0..ROUNDS {
         let mut took = Vec::new();
-        let mut memtable = Memtable::default();
+        let mut memtable = Memtable::<SpanRows>::default();
         timed(&mut took, || {
             for (batch, spans) in batches.iter().zip(&decoded) {
                 memtable.insert("shop", batch, spans);

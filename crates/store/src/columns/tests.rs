@@ -1,7 +1,6 @@
 use super::*;
-use crate::schema::spans::{
-    ATTRIBUTES_TEXT, DURATION, NAME, PARENT_ID, SPAN_ID, SPANS, START, TRACE_ID,
-};
+use crate::schema::envelope::ATTRIBUTES_TEXT;
+use crate::schema::spans::{DURATION, NAME, PARENT_ID, SPAN_ID, SPANS, START, TRACE_ID};
 use crate::sort::Place;
 
 #[test]

@@ -1,10 +1,10 @@
-//! Attributes of spans, each into its column.
+//! Attributes of rows, each into its column.
 
 use crate::columns::{Columns, is_same};
-use crate::schema::Kind;
-use crate::schema::spans::{
-    ATTRIBUTES_BOOL, ATTRIBUTES_DOUBLE, ATTRIBUTES_INT, ATTRIBUTES_JSON, ATTRIBUTES_TEXT, SPANS,
+use crate::schema::envelope::{
+    ATTRIBUTES_BOOL, ATTRIBUTES_DOUBLE, ATTRIBUTES_INT, ATTRIBUTES_JSON, ATTRIBUTES_TEXT,
 };
+use crate::schema::{Kind, OwnColumns};
 use curtail_otlp::{Attribute, Value, plain};
 
 /// The column that an attribute has of its own, and the kind of its values.
@@ -12,17 +12,22 @@ type OwnColumn = Option<(usize, Kind)>;
 
 /// Knows where attributes go.
 ///
-/// Spans of one place have the same attributes in the same order, so each is first compared with the one that
+/// Rows of one place have the same attributes in the same order, so each is first compared with the one that
 /// the last span had there: for most, that is all the looking up there is.
-#[derive(Debug, Default)]
-pub(super) struct SpanAttributes {
-    /// The keys of the last span, and their columns.
+#[derive(Debug)]
+pub(super) struct Attributes {
+    own: &'static OwnColumns,
+    /// The keys of the last row, and their columns.
     last: Vec<(Vec<u8>, OwnColumn)>,
     json: Vec<u8>,
 }
 
-impl SpanAttributes {
-    /// Adds the attributes of the span that is being added.
+impl Attributes {
+    pub(super) const fn new(own: &'static OwnColumns) -> Self {
+        Self { own, last: Vec::new(), json: Vec::new() }
+    }
+
+    /// Adds the attributes of the row that is being added.
     pub(super) fn insert(&mut self, columns: &mut Columns, attributes: &[Attribute], batch: &[u8]) {
         for (nth, attribute) in attributes.iter().enumerate() {
             let key = attribute.key.of(batch);
@@ -47,7 +52,7 @@ impl SpanAttributes {
         {
             return *column;
         }
-        let column = std::str::from_utf8(key).ok().and_then(|key| SPANS.of_span(key));
+        let column = std::str::from_utf8(key).ok().and_then(|key| self.own.get(key).copied());
         if nth < self.last.len() {
             self.last[nth] = (key.to_vec(), column);
         } else {

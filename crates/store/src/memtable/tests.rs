@@ -1,18 +1,19 @@
 use super::*;
-use curtail_otlp::{Limits, ResourceText, ScopeText, SpanRow, TracesWriter};
+use crate::schema::spans::{KINDS, number, with_name};
+use curtail_otlp::{ResourceText, ScopeText, SpanRow, TracesWriter};
 
-fn insert(memtable: &mut Memtable, name: &str) {
+fn insert(memtable: &mut Memtable<SpanRows>, name: &str) {
     let mut writer = TracesWriter::new();
     let span = SpanRow { trace_id: 1, span_id: 1, name, ..SpanRow::default() };
     writer.span(&ResourceText::default(), &ScopeText::default(), &span).expect("no JSON in it");
     let batch = writer.finish();
-    let (rows, _) = Spans::decode(&batch, &Limits::default()).expect("a good batch");
+    let (rows, _) = SpanRows::decode(&batch, &Limits::default()).expect("a good batch");
     memtable.insert("shop", &batch, &rows);
 }
 
 #[test]
 fn what_it_takes_is_known_and_what_repeats_takes_little() {
-    let mut memtable = Memtable::default();
+    let mut memtable = Memtable::<SpanRows>::default();
     assert!(memtable.is_empty());
     for nth in 0..1_000 {
         insert(&mut memtable, &format!("{nth:0>1000}"));
@@ -28,10 +29,10 @@ fn what_it_takes_is_known_and_what_repeats_takes_little() {
 
 #[test]
 fn a_name_that_is_not_known_is_its_number() {
-    let named = |number| {
+    let named = |of| {
         let mut named = String::new();
-        with_name(&KINDS, number, |name| name.clone_into(&mut named));
-        assert_eq!(crate::schema::spans::number(&KINDS, &named), number);
+        with_name(&KINDS, of, |name| name.clone_into(&mut named));
+        assert_eq!(number(&KINDS, &named), of);
         named
     };
     assert_eq!([0, 2, 5, 6, -1].map(named), ["unspecified", "server", "consumer", "6", "-1"]);

@@ -3,9 +3,12 @@
 use super::{Field, Form, Kind};
 use serde_json::{Value, json};
 
-pub(super) fn schema(fields: &[Field], partitions: &[(&str, &str)]) -> String {
+pub(super) fn schema<'a>(
+    fields: impl Iterator<Item = &'a Field>,
+    partitions: &[(&str, &str)],
+) -> String {
     let partitions = partitions.iter().map(|(name, of)| column(name, json!(of)));
-    let fields = fields.iter().map(|field| column(field.name, form(field.form)));
+    let fields = fields.map(|field| column(field.name, form(field.form)));
     let fields: Vec<_> = partitions.chain(fields).collect();
     json!({"type": "struct", "fields": fields}).to_string()
 }

@@ -7,61 +7,24 @@
 //!
 //! **Source**: OpenTelemetry semantic conventions 1.38.
 
-use super::{Field, Form, Kind, Presence, Schema};
-use std::collections::HashMap;
+use super::{Field, Form, Kind, OwnColumns, Schema, envelope, fields, optional, required};
 use std::sync::LazyLock;
 
-/// Declares fields and their numbers.
-macro_rules! fields {
-    ($($number:ident $name:literal $form:expr;)*) => {
-        #[expect(non_camel_case_types, clippy::upper_case_acronyms, reason = "each is a constant below")]
-        enum Number { $($number),* }
-        $(
-            #[doc = concat!("The column `", $name, "`.")]
-            pub const $number: usize = Number::$number as usize;
-        )*
-        const FIELDS: &[Field] = &[$(Field { name: $name, form: $form }),*];
-    };
-}
-
-const fn required(kind: Kind) -> Form {
-    Form::One(kind, Presence::Required)
-}
-
-const fn optional(kind: Kind) -> Form {
-    Form::One(kind, Presence::Optional)
-}
-
 fields! {
+    after envelope::LEN;
     TRACE_ID "trace_id" required(Kind::Wide);
     SPAN_ID "span_id" required(Kind::Narrow);
     PARENT_ID "parent_span_id" optional(Kind::Narrow);
     START "start_ns" required(Kind::Long);
     DURATION "duration_ns" required(Kind::Long);
-    TENANT "tenant" optional(Kind::Text);
-    SERVICE "service" optional(Kind::Text);
     NAME "name" optional(Kind::Text);
     KIND "kind" optional(Kind::Text);
     STATUS "status" optional(Kind::Text);
     STATUS_MESSAGE "status_message" optional(Kind::Text);
     TRACE_STATE "trace_state" optional(Kind::Text);
     FLAGS "flags" optional(Kind::Int);
-    RESOURCE "resource" optional(Kind::Text);
-    RESOURCE_DROPPED "resource_dropped_attributes" optional(Kind::Int);
-    RESOURCE_SCHEMA_URL "resource_schema_url" optional(Kind::Text);
-    SCOPE_NAME "scope_name" optional(Kind::Text);
-    SCOPE_VERSION "scope_version" optional(Kind::Text);
-    SCOPE "scope" optional(Kind::Text);
-    SCOPE_DROPPED "scope_dropped_attributes" optional(Kind::Int);
-    SCOPE_SCHEMA_URL "scope_schema_url" optional(Kind::Text);
-    DROPPED_ATTRIBUTES "dropped_attributes" optional(Kind::Int);
     DROPPED_EVENTS "dropped_events" optional(Kind::Int);
     DROPPED_LINKS "dropped_links" optional(Kind::Int);
-    ATTRIBUTES_TEXT "attributes_text" Form::Map(Kind::Text);
-    ATTRIBUTES_INT "attributes_int" Form::Map(Kind::Int);
-    ATTRIBUTES_DOUBLE "attributes_double" Form::Map(Kind::Double);
-    ATTRIBUTES_BOOL "attributes_bool" Form::Map(Kind::Bool);
-    ATTRIBUTES_JSON "attributes_json" Form::Map(Kind::Text);
     EVENTS "events" Form::List(&[
         ("time_ns", Kind::Long),
         ("name", Kind::Text),
@@ -77,24 +40,6 @@ fields! {
         ("flags", Kind::Int),
     ]);
 }
-
-/// Attributes of resources with a column of their own, beside `service.name`, which is the [`SERVICE`]. They
-/// are copies: [`RESOURCE`] has all.
-const OF_RESOURCES: &[(&str, &str)] = &[
-    ("service.namespace", "service_namespace"),
-    ("service.version", "service_version"),
-    ("service.instance.id", "service_instance_id"),
-    ("deployment.environment.name", "deployment_environment_name"),
-    ("deployment.environment", "deployment_environment"),
-    ("host.name", "host_name"),
-    ("cloud.region", "cloud_region"),
-    ("cloud.availability_zone", "cloud_availability_zone"),
-    ("k8s.cluster.name", "k8s_cluster_name"),
-    ("k8s.namespace.name", "k8s_namespace_name"),
-    ("k8s.deployment.name", "k8s_deployment_name"),
-    ("k8s.pod.name", "k8s_pod_name"),
-    ("k8s.node.name", "k8s_node_name"),
-];
 
 /// Attributes of spans with a column of their own.
 const OF_SPANS: &[(&str, &str, Kind)] = &[
@@ -174,27 +119,22 @@ pub(crate) fn number(names: &[&str], name: &str) -> i32 {
 #[derive(Debug)]
 pub struct Spans {
     schema: Schema,
-    of_resources: HashMap<&'static str, usize>,
-    of_spans: HashMap<&'static str, (usize, Kind)>,
-    /// Keys of the attributes of spans, by the column.
+    own: OwnColumns,
+    /// Keys of the attributes with a column of their own, by that.
     keys: Vec<(usize, &'static str, Kind)>,
 }
 
 /// The table.
 pub static SPANS: LazyLock<Spans> = LazyLock::new(|| {
-    let mut fields = FIELDS.to_vec();
-    let mut of_resources = HashMap::from([("service.name", SERVICE)]);
-    for (key, name) in OF_RESOURCES {
-        of_resources.insert(*key, fields.len());
-        fields.push(Field { name, form: optional(Kind::Text) });
-    }
+    let mut fields = envelope::fields();
+    fields.extend(FIELDS);
     let mut keys = Vec::new();
     for (key, name, kind) in OF_SPANS {
         keys.push((fields.len(), *key, *kind));
         fields.push(Field { name, form: optional(*kind) });
     }
-    let of_spans = keys.iter().map(|(field, key, kind)| (*key, (*field, *kind))).collect();
-    Spans { schema: Schema::new(fields), of_resources, of_spans, keys }
+    let own = keys.iter().map(|(field, key, kind)| (*key, (*field, *kind))).collect();
+    Spans { schema: Schema::new(fields), own, keys }
 });
 
 impl Spans {
@@ -204,19 +144,13 @@ impl Spans {
         &self.schema
     }
 
-    /// The column that has copies of an attribute of resources.
+    /// Attributes of spans with a column of their own.
     #[must_use]
-    pub fn of_resource(&self, key: &str) -> Option<usize> {
-        self.of_resources.get(key).copied()
+    pub const fn own(&self) -> &OwnColumns {
+        &self.own
     }
 
-    /// The column of an attribute of spans, and the kind of its values.
-    #[must_use]
-    pub fn of_span(&self, key: &str) -> Option<(usize, Kind)> {
-        self.of_spans.get(key).copied()
-    }
-
-    /// The columns of attributes of spans: their numbers, keys and kinds.
+    /// The same by their columns: numbers, keys and kinds.
     #[must_use]
     pub fn keys(&self) -> &[(usize, &'static str, Kind)] {
         &self.keys

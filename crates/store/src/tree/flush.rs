@@ -1,33 +1,27 @@
 //! Writing memtables as runs.
 
 use super::stored::StoredRun;
-use super::{DAY_NS, Sealed, Tree};
+use super::{DAY_NS, Filling, Tree};
 use crate::delta::{Add, Change, CommitError, Refused, Table, Transaction};
-use crate::files::Files;
-use crate::log;
+use crate::memtable::Rows;
 use crate::run::{Run, RunError, RunWriter};
-use crate::schema::spans::{DURATION, SPANS, START};
+use crate::schema::{Form, Kind, Presence};
 use bytes::Bytes;
 use chrono::DateTime;
 use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
-use std::collections::{BTreeMap, BTreeSet};
-use std::io;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Writes sealed memtables: there is one of it, and it alone commits.
 #[derive(Debug)]
-pub struct Flusher {
-    pub(super) tree: Arc<Tree>,
-    pub(super) files: Arc<dyn Files>,
+pub struct Flusher<R> {
+    pub(super) tree: Arc<Tree<R>>,
     pub(super) table: Table,
     pub(super) root: Path,
     /// Which writer of the table this is.
     pub(super) writer: String,
-    /// Segments of the log that are not removed.
-    pub(super) damaged: BTreeSet<u64>,
-    /// The last segment that there was when the tree was opened.
-    pub(super) last: u64,
 }
 
 /// A run that was written.
@@ -35,13 +29,10 @@ pub struct Flusher {
 pub struct Flushed {
     /// Where it is.
     pub path: Path,
-    /// How many spans it has.
-    pub spans: usize,
+    /// How many rows it has.
+    pub rows: usize,
     /// How many bytes.
     pub bytes: usize,
-    /// Segments of the log that are not needed any more and could not be removed: they are passed over when
-    /// the tree is opened, and tried again.
-    pub left: Vec<u64>,
 }
 
 /// Why a memtable is still in memory, and in the log. Flushing may be tried again.
@@ -70,17 +61,11 @@ pub enum FlushError {
     Commit(#[from] CommitError),
 }
 
-impl Flusher {
+impl<R: Rows> Flusher<R> {
     /// The tree.
     #[must_use]
-    pub const fn tree(&self) -> &Arc<Tree> {
+    pub const fn tree(&self) -> &Arc<Tree<R>> {
         &self.tree
-    }
-
-    /// The last segment of the log that there was when the tree was opened: the log goes on after it.
-    #[must_use]
-    pub const fn last_segment(&self) -> u64 {
-        self.last
     }
 
     /// Writes the oldest sealed memtable as a run and commits it; [`None`] when there is none. It is `now_ms`,
@@ -91,11 +76,11 @@ impl Flusher {
     pub async fn flush(&mut self, now_ms: i64) -> Result<Option<Flushed>, FlushError> {
         let Some(sealed) = self.tree.read().sealed.first().cloned() else { return Ok(None) };
         let day = day(sealed.day);
-        let name = format!("{}-{:012}.parquet", self.writer, sealed.segment);
+        let name = format!("{}-{:012}.parquet", self.writer, sealed.segments.1);
         let below = Path::from(format!("day={day}/{name}"));
         let path = Path::from(format!("{}/{below}", self.root));
         let (file, stats) = encode(&sealed);
-        let run = Run::open(SPANS.schema(), &file, file.len() as u64)
+        let run = Run::open(R::schema(), &file, file.len() as u64)
             .map_err(|source| FlushError::Run { path: path.clone(), source })?;
         let bytes = file.len();
         let put = self.tree.objects.put(&path, file.into()).await;
@@ -110,18 +95,20 @@ impl Flusher {
             tags: None,
         };
         self.commit(&sealed, add, now_ms).await?;
-        let spans = sealed.memtable.len();
-        {
-            let state = &mut *self.tree.write();
-            state.sealed.retain(|each| !Arc::ptr_eq(each, &sealed));
-            state.runs.push(Arc::new(StoredRun::new(path.clone(), run)));
-        }
-        let left = self.remove_segments(sealed.segment);
-        Ok(Some(Flushed { path, spans, bytes, left }))
+        let rows = sealed.memtable.len();
+        let state = &mut *self.tree.write();
+        state.sealed.retain(|each| !Arc::ptr_eq(each, &sealed));
+        state.runs.push(Arc::new(StoredRun::new(path.clone(), run)));
+        Ok(Some(Flushed { path, rows, bytes }))
     }
 
-    async fn commit(&mut self, sealed: &Sealed, add: Add, now_ms: i64) -> Result<(), CommitError> {
-        let version = i64::try_from(sealed.segment).expect("segments are few");
+    async fn commit(
+        &mut self,
+        sealed: &Filling<R>,
+        add: Add,
+        now_ms: i64,
+    ) -> Result<(), CommitError> {
+        let version = i64::try_from(sealed.segments.1).expect("segments are few");
         let transaction =
             Transaction { app_id: self.writer.clone(), version, last_updated: Some(now_ms) };
         let id = format!("{}-{version}", self.writer);
@@ -147,29 +134,17 @@ impl Flusher {
                 || snapshot.removed().any(|file| file.path == add.path)
         })
     }
-
-    /// Removes the segments up to `last`, all of which is in the table; returns those that cannot be removed.
-    fn remove_segments(&self, last: u64) -> Vec<u64> {
-        let retire = |segment: &u64| {
-            if self.damaged.contains(segment) {
-                log::set_aside(&*self.files, *segment)
-            } else {
-                log::remove(&*self.files, *segment)
-            }
-        };
-        let segments = log::segments(&*self.files).unwrap_or_default();
-        let done = segments.into_iter().filter(|segment| *segment <= last);
-        done.filter(|segment| retire(segment).is_err()).collect()
-    }
 }
 
-/// The file of a memtable, and what Delta says about its rows.
-fn encode(sealed: &Sealed) -> (Bytes, String) {
-    let mut writer = RunWriter::new(SPANS.schema(), Vec::new()).expect(IN_MEMORY);
-    let fields = [START, DURATION];
-    let mut extremes = [(i64::MAX, i64::MIN); 2];
+/// The file of a memtable, and what Delta says about its rows: how many, and the extremes of numbers.
+fn encode<R: Rows>(sealed: &Filling<R>) -> (Bytes, String) {
+    let mut writer = RunWriter::new(R::schema(), Vec::new()).expect(IN_MEMORY);
+    let fields = R::schema().fields().iter().enumerate();
+    let longs = fields.filter(|(_, field)| field.form == Form::One(Kind::Long, Presence::Required));
+    let mut extremes: Vec<_> =
+        longs.map(|(nth, field)| (nth, field.name, i64::MAX, i64::MIN)).collect();
     for group in sealed.memtable.sorted() {
-        for (field, (least, greatest)) in fields.iter().zip(&mut extremes) {
+        for (field, _, least, greatest) in &mut extremes {
             for number in group.longs(*field) {
                 (*least, *greatest) = ((*least).min(*number), (*greatest).max(*number));
             }
@@ -177,15 +152,20 @@ fn encode(sealed: &Sealed) -> (Bytes, String) {
         writer.write(&group).expect(IN_MEMORY);
     }
     let rows = writer.rows();
-    let file: io::Result<Vec<u8>> = writer.finish();
-    let [start, duration] = extremes;
-    let stats = serde_json::json!({
+    let file = writer.finish().expect(IN_MEMORY).into();
+    let each = |of: fn(i64, i64) -> i64| {
+        let pairs = extremes.iter().map(|(_, name, least, greatest)| {
+            ((*name).to_owned(), Value::from(of(*least, *greatest)))
+        });
+        Value::Object(pairs.collect())
+    };
+    let stats = json!({
         "numRecords": rows,
-        "minValues": {"start_ns": start.0, "duration_ns": duration.0},
-        "maxValues": {"start_ns": start.1, "duration_ns": duration.1},
-        "nullCount": {"start_ns": 0, "duration_ns": 0},
+        "minValues": each(|least, _| least),
+        "maxValues": each(|_, greatest| greatest),
+        "nullCount": each(|_, _| 0),
     });
-    (file.expect(IN_MEMORY).into(), stats.to_string())
+    (file, stats.to_string())
 }
 
 const IN_MEMORY: &str = "memory can be written to";

@@ -4,11 +4,13 @@ use super::Tree;
 use super::stored::ReadError;
 use crate::batch::write_span;
 use crate::columns::Columns;
-use crate::memtable::Memtable;
-use crate::schema::spans::{SPANS, TENANT};
+use crate::memtable::{Memtable, SpanRows};
+use crate::schema::envelope::TENANT;
+use crate::schema::spans::SPANS;
 use crate::sort::Place;
 use curtail_otlp::{BadRow, TracesWriter};
 use object_store::path::Path;
+use std::sync::Arc;
 
 /// The spans of a trace.
 #[derive(Debug, Default)]
@@ -28,14 +30,14 @@ pub struct Unread {
     pub error: ReadError,
 }
 
-impl Tree {
+impl Tree<SpanRows> {
     /// The spans that a tenant has of a trace, with those that came a moment ago. Where a run cannot be read,
     /// it is said, and the others answer.
     pub async fn trace(&self, tenant: &str, trace_id: u128) -> Trace {
         let (mut rows, runs) = {
             let state = self.read();
-            let sealed = state.sealed.iter().map(|sealed| &sealed.memtable);
-            let memtables = sealed.chain([&state.active.memtable]);
+            let sealed = state.sealed.iter().map(Arc::as_ref);
+            let memtables = sealed.chain(&state.active).map(|filling| &filling.memtable);
             let rows: Vec<_> = memtables.map(|memtable| rows_of(memtable, trace_id)).collect();
             (rows, state.runs.clone())
         };
@@ -79,9 +81,9 @@ impl Trace {
     }
 }
 
-fn rows_of(memtable: &Memtable, trace_id: u128) -> Columns {
+fn rows_of(memtable: &Memtable<SpanRows>, trace_id: u128) -> Columns {
     let row = |row| Place { batch: 0, row: u32::try_from(row).expect("memory is bounded") };
-    let places: Vec<_> = memtable.trace(trace_id).map(row).collect();
+    let places: Vec<_> = memtable.with_id(trace_id).map(row).collect();
     Columns::gather(SPANS.schema(), &[memtable.columns()], &places)
 }
 

@@ -6,13 +6,13 @@ use curtail_otlp::{Limits, Spans, TracesWriter};
 use curtail_store::batch::write_span;
 use curtail_store::run::{PAGE_ROWS, Run, RunError, RunWriter};
 use curtail_store::schema::spans::{SPANS, START, TRACE_ID};
-use curtail_store::{Columns, Memtable};
+use curtail_store::{Columns, Memtable, SpanRows};
 use curtail_units::Rng;
 use std::ops::Range;
 
 const SEED: u64 = 20_801;
 
-fn memtable(batches: &[Vec<u8>]) -> Memtable {
+fn memtable(batches: &[Vec<u8>]) -> Memtable<SpanRows> {
     let mut memtable = Memtable::default();
     for batch in batches {
         let (rows, _) = Spans::decode(batch, &Limits::default()).expect("a good batch");
@@ -21,7 +21,7 @@ fn memtable(batches: &[Vec<u8>]) -> Memtable {
     memtable
 }
 
-fn file(memtable: &Memtable) -> Bytes {
+fn file(memtable: &Memtable<SpanRows>) -> Bytes {
     let mut writer = RunWriter::new(SPANS.schema(), Vec::new()).expect("memory");
     for group in memtable.sorted() {
         writer.write(&group).expect("memory");
@@ -106,7 +106,7 @@ fn a_run_is_in_the_order_of_traces_and_starts_and_any_part_of_it_is_read_alone()
             })
             .sum();
         assert_eq!(found, rows, "trace {id:x}");
-        assert_eq!(memtable.trace(id).count(), rows, "trace {id:x}");
+        assert_eq!(memtable.with_id(id).count(), rows, "trace {id:x}");
     }
 }
 

@@ -1,15 +1,16 @@
 mod objects;
 
 use super::*;
-use crate::files::Files as _;
 use crate::files::failing::Failing;
 use crate::log::Log;
 use curtail_otlp::{Limits, ResourceText, ScopeText, Signal, SpanRow, TracesWriter};
 use curtail_units::Rng;
+use object_store::ObjectStore;
 use object_store::path::Path;
 use objects::{Faulty, When};
 
 const SEED: u64 = 61;
+const DAY_NS: u64 = 86_400_000_000_000;
 const NOON_NS: u64 = DAY_NS * 20_000 + DAY_NS / 2;
 const NOW_MS: i64 = 1_728_043_200_000;
 
@@ -32,17 +33,19 @@ fn record(nth: u64, trace_id: u128) -> Record {
     Record { signal: Signal::Traces, tenant: "shop".into(), received_ns: NOON_NS + nth, batch }
 }
 
-fn insert(tree: &Tree, segment: u64, record: &Record) {
+fn insert(store: &Store, segment: u64, record: &Record) {
     let (rows, _) = Spans::decode(&record.batch, &Limits::default()).expect("a good batch");
-    tree.insert(segment, record, &rows);
+    store.insert(segment, record, &rows);
 }
 
 fn settings(files: &Failing, objects: &Arc<Faulty>) -> Settings {
     Settings {
         files: Arc::new(files.clone()),
-        objects: Arc::clone(objects) as Arc<dyn ObjectStore>,
-        root: Path::from("data/spans"),
-        writer: "one".to_owned(),
+        tables: tree::Settings {
+            objects: Arc::clone(objects) as Arc<dyn ObjectStore>,
+            root: Path::from("data"),
+            writer: "one".to_owned(),
+        },
         // Every group fills it.
         memtable_bytes: 1,
     }
@@ -52,13 +55,13 @@ fn run<T>(test: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(test)
 }
 
-async fn open(files: &Failing, objects: &Arc<Faulty>) -> Result<(Flusher, Found), OpenError> {
-    Tree::open(settings(files, objects), NOW_MS, "f0b1").await
+async fn open(files: &Failing, objects: &Arc<Faulty>) -> Result<(Keeper, Found), OpenError> {
+    Store::open(&settings(files, objects), NOW_MS, "f0b1").await
 }
 
 /// The names of all spans of a trace.
-async fn names(tree: &Tree, trace_id: u128) -> Vec<String> {
-    let trace = tree.trace("shop", trace_id).await;
+async fn names(store: &Store, trace_id: u128) -> Vec<String> {
+    let trace = store.spans().trace("shop", trace_id).await;
     assert!(trace.unread.is_empty(), "{:?}", trace.unread);
     let batch = trace.batch().expect("no JSON in it");
     let (rows, _) = Spans::decode(&batch, &Limits::default()).expect("a good batch");
@@ -80,30 +83,30 @@ fn names_of(batches: &[u64]) -> Vec<String> {
 fn a_trace_is_whole_wherever_its_spans_are() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-        let (mut flusher, found) = open(&files, &objects).await.expect("an empty disk");
-        assert_eq!((found.spans, flusher.last_segment()), (0, 0));
-        let tree = Arc::clone(flusher.tree());
+        let (mut keeper, found) = open(&files, &objects).await.expect("an empty disk");
+        assert_eq!((found.spans, keeper.last_segment()), (0, 0));
+        let store = Arc::clone(keeper.store());
         for nth in 1..=3 {
-            insert(&tree, nth, &record(nth, 7));
-            insert(&tree, nth, &record(10 + nth, 8));
+            insert(&store, nth, &record(nth, 7));
+            insert(&store, nth, &record(10 + nth, 8));
             if nth < 3 {
-                tree.seal();
+                store.seal(nth);
             }
             if nth == 1 {
-                let flushed = flusher.flush(NOW_MS).await.expect("written").expect("one is sealed");
-                assert_eq!(flushed.spans, 6);
+                let flushed = keeper.flush(NOW_MS).await.expect("written");
+                assert_eq!(flushed.iter().map(|run| run.rows).collect::<Vec<_>>(), [6]);
                 assert_eq!(
-                    flushed.path.as_ref(),
+                    flushed[0].path.as_ref(),
                     "data/spans/day=2024-10-04/one-000000000001.parquet"
                 );
             }
         }
         // One part of it is in a run, one in a sealed memtable, one in that which is being filled.
-        assert_eq!(tree.size(), (12, 1));
-        assert_eq!(names(&tree, 7).await, names_of(&[1, 2, 3]));
-        assert_eq!(names(&tree, 8).await, names_of(&[11, 12, 13]));
-        assert!(names(&tree, 9).await.is_empty());
-        assert!(tree.trace("others", 7).await.is_empty());
+        assert_eq!(store.spans().size(), (12, 1));
+        assert_eq!(names(&store, 7).await, names_of(&[1, 2, 3]));
+        assert_eq!(names(&store, 8).await, names_of(&[11, 12, 13]));
+        assert!(names(&store, 9).await.is_empty());
+        assert!(store.spans().trace("others", 7).await.is_empty());
     });
 }
 
@@ -112,14 +115,14 @@ fn a_memtable_is_of_one_day() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
         let large = Settings { memtable_bytes: usize::MAX, ..settings(&files, &objects) };
-        let (flusher, _) = Tree::open(large, NOW_MS, "f0b1").await.expect("an empty disk");
-        let tree = flusher.tree();
-        insert(tree, 1, &record(1, 7));
-        assert!(!tree.is_full());
-        insert(tree, 1, &Record { received_ns: NOON_NS + DAY_NS, ..record(2, 7) });
-        assert!(tree.is_full());
-        tree.seal();
-        assert!(!tree.is_full() && tree.waiting_bytes() > 0);
+        let (keeper, _) = Store::open(&large, NOW_MS, "f0b1").await.expect("an empty disk");
+        let store = keeper.store();
+        insert(store, 1, &record(1, 7));
+        assert!(!store.is_full());
+        insert(store, 1, &Record { received_ns: NOON_NS + DAY_NS, ..record(2, 7) });
+        assert!(store.is_full());
+        store.seal(1);
+        assert!(!store.is_full() && store.waiting_bytes() > 0);
     });
 }
 
@@ -127,27 +130,27 @@ fn a_memtable_is_of_one_day() {
 /// batches that were acknowledged.
 async fn life(files: &Failing, objects: &Arc<Faulty>, batches: std::ops::Range<u64>) -> Vec<u64> {
     let mut acknowledged = Vec::new();
-    let Ok((mut flusher, _)) = open(files, objects).await else { return acknowledged };
-    let tree = Arc::clone(flusher.tree());
-    let Ok(mut log) = Log::open(Arc::new(files.clone()), flusher.last_segment()) else {
+    let Ok((mut keeper, _)) = open(files, objects).await else { return acknowledged };
+    let store = Arc::clone(keeper.store());
+    let Ok(mut log) = Log::open(Arc::new(files.clone()), keeper.last_segment()) else {
         return acknowledged;
     };
     for nth in batches {
         let record = record(nth, 7);
         if let Ok(segment) = log.append(std::slice::from_ref(&record)) {
-            insert(&tree, segment, &record);
+            insert(&store, segment, &record);
             acknowledged.push(nth);
         }
         if nth.is_multiple_of(2) {
             log.end_segment();
-            tree.seal();
+            store.seal(log.last_segment());
         }
         if nth.is_multiple_of(3) {
             // What fails is tried again with the next one.
-            drop(flusher.flush(NOW_MS).await);
+            drop(keeper.flush(NOW_MS).await);
         }
         // Batches are there as a whole, even while a run is not read.
-        assert_eq!(tree.trace("shop", 7).await.len() % 3, 0);
+        assert_eq!(store.spans().trace("shop", 7).await.len() % 3, 0);
     }
     acknowledged
 }
@@ -171,12 +174,12 @@ fn nothing_acknowledged_is_lost_or_doubled_whatever_fails_and_when_the_power_goe
                 acknowledged.extend(life(&files, &objects, 8..12).await);
                 objects.disarm();
                 let files = files.after_power_cut(&mut rng);
-                let (mut flusher, _) = open(&files, &objects).await.expect("nothing fails now");
-                let tree = Arc::clone(flusher.tree());
-                holds(&tree, &acknowledged, (nth, fault)).await;
-                while flusher.flush(NOW_MS).await.expect("nothing fails now").is_some() {}
-                holds(&tree, &acknowledged, (nth, fault)).await;
-                assert!(crate::log::segments(&files).expect("a list").is_empty());
+                let (mut keeper, _) = open(&files, &objects).await.expect("nothing fails now");
+                let store = Arc::clone(keeper.store());
+                holds(&store, &acknowledged, (nth, fault)).await;
+                while !keeper.flush(NOW_MS).await.expect("nothing fails now").is_empty() {}
+                holds(&store, &acknowledged, (nth, fault)).await;
+                assert!(log::segments(&files).expect("a list").is_empty());
             }
         }
         assert!(failed > 100, "{failed}");
@@ -196,8 +199,8 @@ fn arm(fault: Fault, nth: usize, files: &Failing, objects: &Faulty) {
     }
 }
 
-async fn holds(tree: &Tree, acknowledged: &[u64], what: impl std::fmt::Debug) {
-    let there = names(tree, 7).await;
+async fn holds(store: &Store, acknowledged: &[u64], what: impl std::fmt::Debug) {
+    let there = names(store, 7).await;
     let mut once = there.clone();
     once.dedup();
     assert_eq!(there, once, "{what:?}: nothing is there twice");
@@ -218,13 +221,13 @@ fn a_damaged_segment_is_said_and_kept_and_the_rest_of_it_is_there() {
         }
         // In the second record of the second segment.
         files.damage("log-000000000002", 2 * crate::files::BLOCK_BYTES + 60);
-        let (mut flusher, found) = open(&files, &objects).await.expect("the rest is good");
+        let (mut keeper, found) = open(&files, &objects).await.expect("the rest is good");
         assert_eq!(found.damaged.iter().map(|(segment, _)| *segment).collect::<Vec<_>>(), [2]);
-        let tree = Arc::clone(flusher.tree());
-        assert_eq!(names(&tree, 7).await, names_of(&[1, 11, 2, 3, 13]));
-        while flusher.flush(NOW_MS).await.expect("written").is_some() {}
+        let store = Arc::clone(keeper.store());
+        assert_eq!(names(&store, 7).await, names_of(&[1, 11, 2, 3, 13]));
+        while !keeper.flush(NOW_MS).await.expect("written").is_empty() {}
         assert_eq!(files.list().expect("a list"), ["damaged-log-000000000002"]);
-        assert_eq!(names(&tree, 7).await, names_of(&[1, 11, 2, 3, 13]));
+        assert_eq!(names(&store, 7).await, names_of(&[1, 11, 2, 3, 13]));
     });
 }
 
@@ -232,23 +235,23 @@ fn a_damaged_segment_is_said_and_kept_and_the_rest_of_it_is_there() {
 fn a_run_that_cannot_be_read_is_named_and_the_others_answer() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-        let (mut flusher, _) = open(&files, &objects).await.expect("an empty disk");
-        let tree = Arc::clone(flusher.tree());
+        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
+        let store = Arc::clone(keeper.store());
         for nth in 1..=2 {
-            insert(&tree, nth, &record(nth, 7));
-            tree.seal();
-            flusher.flush(NOW_MS).await.expect("written").expect("one is sealed");
+            insert(&store, nth, &record(nth, 7));
+            store.seal(nth);
+            assert_eq!(keeper.flush(NOW_MS).await.expect("written").len(), 1);
         }
         let path = Path::from("data/spans/day=2024-10-04/one-000000000001.parquet");
         objects.damage(&path, 60).await;
-        let trace = tree.trace("shop", 7).await;
+        let trace = store.spans().trace("shop", 7).await;
         assert_eq!((trace.len(), trace.unread.len()), (3, 1));
         assert_eq!(trace.unread[0].path, path);
         // Without its end it is not even opened.
         objects.cut(&path, 50).await;
-        let (flusher, found) = open(&files, &objects).await.expect("the other is good");
+        let (keeper, found) = open(&files, &objects).await.expect("the other is good");
         assert_eq!(found.unread.len(), 1, "{:?}", found.unread);
-        assert_eq!(flusher.tree().trace("shop", 7).await.len(), 3);
+        assert_eq!(keeper.store().spans().trace("shop", 7).await.len(), 3);
     });
 }
 
@@ -256,19 +259,19 @@ fn a_run_that_cannot_be_read_is_named_and_the_others_answer() {
 fn a_log_that_was_lost_does_not_begin_with_numbers_that_are_written() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-        let (mut flusher, _) = open(&files, &objects).await.expect("an empty disk");
-        insert(flusher.tree(), 5, &record(1, 7));
-        flusher.tree().seal();
-        flusher.flush(NOW_MS).await.expect("written").expect("one is sealed");
-        let (mut flusher, _) = open(&Failing::default(), &objects).await.expect("a table");
-        assert_eq!(flusher.last_segment(), 5);
+        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
+        insert(keeper.store(), 5, &record(1, 7));
+        keeper.store().seal(5);
+        assert_eq!(keeper.flush(NOW_MS).await.expect("written").len(), 1);
+        let (mut keeper, _) = open(&Failing::default(), &objects).await.expect("a table");
+        assert_eq!(keeper.last_segment(), 5);
         // Whoever begins with them all the same is told, and nothing is thrown away.
-        insert(flusher.tree(), 1, &record(2, 7));
-        flusher.tree().seal();
+        insert(keeper.store(), 1, &record(2, 7));
+        keeper.store().seal(1);
         for _ in 0..2 {
-            let refused = flusher.flush(NOW_MS).await.expect_err("it is an old number");
+            let refused = keeper.flush(NOW_MS).await.expect_err("it is an old number");
             assert!(matches!(refused, FlushError::Commit(_)), "{refused}");
         }
-        assert_eq!(names(flusher.tree(), 7).await, names_of(&[1, 2]));
+        assert_eq!(names(keeper.store(), 7).await, names_of(&[1, 2]));
     });
 }

@@ -1,0 +1,121 @@
+//! Spans into columns.
+
+use super::Rows;
+use super::attributes::Attributes;
+use super::envelope::Shared;
+use crate::columns::Columns;
+use crate::schema::Schema;
+use crate::schema::envelope::DROPPED_ATTRIBUTES;
+use crate::schema::spans::{
+    DROPPED_EVENTS, DROPPED_LINKS, DURATION, EVENTS, FLAGS, KIND, KINDS, LINKS, NAME, PARENT_ID,
+    SPAN_ID, SPANS, START, STATUS, STATUS_MESSAGE, STATUSES, TRACE_ID, TRACE_STATE, with_name,
+};
+use curtail_otlp::{Limits, Malformed, Refused, Signal, Span, Spans, plain};
+
+/// The table of spans.
+#[derive(Debug)]
+pub struct SpanRows {
+    attributes: Attributes,
+    json: Vec<u8>,
+}
+
+impl Default for SpanRows {
+    fn default() -> Self {
+        Self { attributes: Attributes::new(SPANS.own()), json: Vec::new() }
+    }
+}
+
+impl Rows for SpanRows {
+    type Batch = Spans;
+
+    const NAME: &'static str = "spans";
+    const SIGNAL: Signal = Signal::Traces;
+    const ORDER: (usize, usize) = (TRACE_ID, START);
+
+    fn schema() -> &'static Schema {
+        SPANS.schema()
+    }
+
+    fn decode(batch: &[u8], limits: &Limits) -> Result<(Spans, Refused), Malformed> {
+        Spans::decode(batch, limits)
+    }
+
+    fn insert(&mut self, columns: &mut Columns, tenant: &str, batch: &[u8], rows: &Spans) {
+        let scopes = Shared::of(columns, tenant, batch, &rows.envelope);
+        for spans in rows.spans.chunk_by(|span, next| span.scope == next.scope) {
+            scopes[spans[0].scope as usize].set(columns, spans.len());
+            for span in spans {
+                Self::span(columns, span, batch);
+                self.attributes.insert(columns, span.attributes.of(&rows.attributes), batch);
+                self.events_and_links(columns, span, rows, batch);
+                columns.end_row();
+            }
+        }
+    }
+}
+
+impl SpanRows {
+    fn span(columns: &mut Columns, span: &Span, batch: &[u8]) {
+        columns.push_wide(TRACE_ID, span.trace_id);
+        columns.push_narrow(SPAN_ID, span.span_id);
+        columns.push_narrow(PARENT_ID, span.parent_id);
+        let (start, end) = (span.start_ns.cast_signed(), span.end_ns.cast_signed());
+        columns.push_long(START, start);
+        // Both have 63 bits.
+        columns.push_long(DURATION, end - start);
+        let mut value = |field: usize, value: &[u8]| {
+            let code = columns.intern(field, value);
+            columns.set(field, code);
+        };
+        with_name(&KINDS, span.kind, |name| value(KIND, name.as_bytes()));
+        with_name(&STATUSES, span.status, |name| value(STATUS, name.as_bytes()));
+        let texts = [
+            (NAME, span.name),
+            (STATUS_MESSAGE, span.status_message),
+            (TRACE_STATE, span.trace_state),
+        ];
+        for (field, text) in texts {
+            if !text.is_empty() {
+                value(field, text.of(batch));
+            }
+        }
+        let counts = [
+            (FLAGS, span.flags),
+            (DROPPED_ATTRIBUTES, span.dropped_attributes),
+            (DROPPED_EVENTS, span.dropped_events),
+            (DROPPED_LINKS, span.dropped_links),
+        ];
+        for (field, count) in counts {
+            if count > 0 {
+                value(field, &i64::from(count).to_le_bytes());
+            }
+        }
+    }
+
+    fn events_and_links(&mut self, columns: &mut Columns, span: &Span, rows: &Spans, batch: &[u8]) {
+        for event in span.events.of(&rows.events) {
+            self.json.clear();
+            let attributes = event.attributes.of(&rows.inner_attributes);
+            plain::attributes(&mut self.json, attributes, batch);
+            columns
+                .push_entry(EVENTS)
+                .long(event.time_ns.cast_signed())
+                .coded(event.name.of(batch))
+                .coded(&self.json)
+                .coded(&i64::from(event.dropped_attributes).to_le_bytes());
+        }
+        for link in span.links.of(&rows.links) {
+            self.json.clear();
+            let attributes = link.attributes.of(&rows.inner_attributes);
+            plain::attributes(&mut self.json, attributes, batch);
+            columns
+                .push_entry(LINKS)
+                .wide(link.trace_id)
+                .narrow(link.span_id)
+                .coded(link.trace_state.of(batch))
+                .coded(&self.json)
+                .coded(&i64::from(link.dropped_attributes).to_le_bytes())
+                .coded(&i64::from(link.flags).to_le_bytes());
+        }
+    }
+}

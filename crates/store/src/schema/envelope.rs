@@ -1,0 +1,65 @@
+//! What rows of every table have: whose they are, what they come from, and their attributes.
+//!
+//! They have the same numbers in all tables, before those that a table has for itself.
+//!
+//! **Source**: OpenTelemetry semantic conventions 1.38, for the attributes of resources.
+
+use super::{Field, Form, Kind, fields, optional};
+
+fields! {
+    after 0;
+    TENANT "tenant" optional(Kind::Text);
+    SERVICE "service" optional(Kind::Text);
+    RESOURCE "resource" optional(Kind::Text);
+    RESOURCE_DROPPED "resource_dropped_attributes" optional(Kind::Int);
+    RESOURCE_SCHEMA_URL "resource_schema_url" optional(Kind::Text);
+    SCOPE_NAME "scope_name" optional(Kind::Text);
+    SCOPE_VERSION "scope_version" optional(Kind::Text);
+    SCOPE "scope" optional(Kind::Text);
+    SCOPE_DROPPED "scope_dropped_attributes" optional(Kind::Int);
+    SCOPE_SCHEMA_URL "scope_schema_url" optional(Kind::Text);
+    DROPPED_ATTRIBUTES "dropped_attributes" optional(Kind::Int);
+    ATTRIBUTES_TEXT "attributes_text" Form::Map(Kind::Text);
+    ATTRIBUTES_INT "attributes_int" Form::Map(Kind::Int);
+    ATTRIBUTES_DOUBLE "attributes_double" Form::Map(Kind::Double);
+    ATTRIBUTES_BOOL "attributes_bool" Form::Map(Kind::Bool);
+    ATTRIBUTES_JSON "attributes_json" Form::Map(Kind::Text);
+}
+
+/// Attributes of resources with a column of their own, beside `service.name`, which is the [`SERVICE`]. They
+/// are copies: [`RESOURCE`] has all.
+const OF_RESOURCES: &[(&str, &str)] = &[
+    ("service.namespace", "service_namespace"),
+    ("service.version", "service_version"),
+    ("service.instance.id", "service_instance_id"),
+    ("deployment.environment.name", "deployment_environment_name"),
+    ("deployment.environment", "deployment_environment"),
+    ("host.name", "host_name"),
+    ("cloud.region", "cloud_region"),
+    ("cloud.availability_zone", "cloud_availability_zone"),
+    ("k8s.cluster.name", "k8s_cluster_name"),
+    ("k8s.namespace.name", "k8s_namespace_name"),
+    ("k8s.deployment.name", "k8s_deployment_name"),
+    ("k8s.pod.name", "k8s_pod_name"),
+    ("k8s.node.name", "k8s_node_name"),
+];
+
+/// How many fields there are.
+pub(super) const LEN: usize = FIELDS.len() + OF_RESOURCES.len();
+
+/// The fields.
+pub(super) fn fields() -> Vec<Field> {
+    let of_resources =
+        OF_RESOURCES.iter().map(|(_, name)| Field { name, form: optional(Kind::Text) });
+    FIELDS.iter().copied().chain(of_resources).collect()
+}
+
+/// The column that has copies of an attribute of resources.
+#[must_use]
+pub fn of_resource(key: &str) -> Option<usize> {
+    if key == "service.name" {
+        return Some(SERVICE);
+    }
+    let nth = OF_RESOURCES.iter().position(|(known, _)| *known == key)?;
+    Some(FIELDS.len() + nth)
+}

@@ -1,0 +1,209 @@
+//! The store: the log, and a tree for each table.
+//!
+//! | who | does |
+//! |---|---|
+//! | the thread that writes the log | [`Store::insert`]s what is durable; ends the segment when a memtable [is full](Store::is_full), and [seals](Store::seal) |
+//! | whoever asks | asks the [trees](Store::spans) |
+//! | the [`Keeper`], one of them | writes sealed memtables as runs, and removes what the log has of them |
+//!
+//! **Nothing is lost, nothing is there twice**: a segment is removed when every table has committed what it has
+//! of it, and what a table has committed is not taken in again when the store is [opened](Store::open).
+//!
+//! **Limits**: memtables take as much as [`Settings::memtable_bytes`] together, and one group of the log more;
+//! how many sealed ones wait is for the caller to bound ([`Store::waiting_bytes`]).
+
+use crate::files::Files;
+use crate::log::{self, Damage, Record};
+use crate::memtable::{Rows, SpanRows};
+use crate::tree::{self, FlushError, Flushed, Flusher, Tree, Unread};
+use curtail_otlp::{Limits, Signal, Spans};
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Where a store is.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The folder of the log.
+    pub files: Arc<dyn Files>,
+    /// Where the tables are.
+    pub tables: tree::Settings,
+    /// Memtables of this many bytes are full.
+    pub memtable_bytes: usize,
+}
+
+/// All tables.
+#[derive(Debug)]
+pub struct Store {
+    spans: Arc<Tree<SpanRows>>,
+    memtable_bytes: usize,
+    /// No later batch is of a segment up to this one.
+    sealed: AtomicU64,
+}
+
+/// Writes what is sealed, and removes what is not needed any more.
+#[derive(Debug)]
+pub struct Keeper {
+    store: Arc<Store>,
+    files: Arc<dyn Files>,
+    spans: Flusher<SpanRows>,
+    /// Segments of the log that are set aside where others are removed.
+    damaged: BTreeSet<u64>,
+    /// The last segment that there was when the store was opened.
+    last_segment: u64,
+}
+
+/// What was found when a store was opened.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// How many spans the log had that are in no run.
+    pub spans: usize,
+    /// Segments with bytes that are no record. The end of the last one was being written, mostly; another is
+    /// kept, as `damaged-…`, when what is whole in it is in runs.
+    pub damaged: Vec<(u64, Damage)>,
+    /// How many records are whole and no batch.
+    pub undecoded: usize,
+    /// Runs that cannot be read. They are part of their table, and are not asked.
+    pub unread: Vec<Unread>,
+}
+
+/// Why a store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The log's folder.
+    #[error("the log cannot be read")]
+    Log(#[from] io::Error),
+    /// A table.
+    #[error(transparent)]
+    Table(#[from] tree::OpenError),
+}
+
+/// What is in the log was within the limits when it came.
+const TAKEN: Limits =
+    Limits { batch_bytes: u32::MAX, attributes: u32::MAX, events: u32::MAX, depth: 62 };
+
+impl Store {
+    /// Opens a store, or makes it. What the log has and no run is in sealed memtables after it, so that
+    /// it is written soon. It is `now_ms`, milliseconds since 1970; `id` is a UUID, for tables that are made.
+    ///
+    /// # Errors
+    /// When the log or a table cannot be read. A run that cannot be is [`Found`].
+    pub async fn open(
+        settings: &Settings,
+        now_ms: i64,
+        id: &str,
+    ) -> Result<(Keeper, Found), OpenError> {
+        let (spans, unread) = Tree::open(&settings.tables, now_ms, id).await?;
+        let mut found = Found { unread, ..Found::default() };
+        let store = Arc::new(Self {
+            spans: Arc::clone(spans.tree()),
+            memtable_bytes: settings.memtable_bytes,
+            sealed: AtomicU64::new(spans.tree().written()),
+        });
+        let files = Arc::clone(&settings.files);
+        let last_segment = store.replay(&*files, &mut found)?;
+        let damaged = found.damaged.iter().map(|(segment, _)| *segment);
+        // The end of the last one was being written.
+        let damaged = damaged.filter(|segment| *segment != last_segment).collect();
+        Ok((Keeper { store, files, spans, damaged, last_segment }, found))
+    }
+
+    /// Takes in what the log has. Returns the last segment that there was.
+    fn replay(&self, files: &dyn Files, found: &mut Found) -> io::Result<u64> {
+        let mut last = self.sealed.load(Ordering::Acquire);
+        for segment in log::segments(files)? {
+            last = last.max(segment);
+            let log::Segment { records, damage } = log::read(files, segment)?;
+            found.damaged.extend(damage.map(|damage| (segment, damage)));
+            for record in records.iter().filter(|record| record.signal == Signal::Traces) {
+                let Ok((rows, _)) = SpanRows::decode(&record.batch, &TAKEN) else {
+                    found.undecoded += 1;
+                    continue;
+                };
+                if segment > self.spans.written() {
+                    found.spans += rows.spans.len();
+                    self.insert(segment, record, &rows);
+                }
+            }
+            if self.is_full() {
+                self.seal(segment);
+            }
+        }
+        self.seal(last);
+        Ok(last)
+    }
+
+    /// Adds what a record says, which is durable in a segment of the log.
+    pub fn insert(&self, segment: u64, record: &Record, rows: &Spans) {
+        self.spans.insert(segment, record, rows);
+    }
+
+    /// Whether memtables have as much as they may, or rows of more than one day: then the log's segment
+    /// should end, and they be sealed.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        let (bytes, is_of_more_days) = self.spans.filling();
+        is_of_more_days || bytes >= self.memtable_bytes
+    }
+
+    /// Begins other memtables. The log must have ended its `segment`: no later batch is in it.
+    pub fn seal(&self, segment: u64) {
+        self.spans.seal();
+        self.sealed.store(segment, Ordering::Release);
+    }
+
+    /// How many bytes are in sealed memtables, which wait to be written.
+    #[must_use]
+    pub fn waiting_bytes(&self) -> usize {
+        self.spans.waiting_bytes()
+    }
+
+    /// The table of spans.
+    #[must_use]
+    pub const fn spans(&self) -> &Arc<Tree<SpanRows>> {
+        &self.spans
+    }
+}
+
+impl Keeper {
+    /// The store.
+    #[must_use]
+    pub const fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// The last segment of the log that there was when the store was opened: the log goes on after it.
+    #[must_use]
+    pub const fn last_segment(&self) -> u64 {
+        self.last_segment
+    }
+
+    /// Writes the oldest sealed memtable of each table, and removes what the log has of it. It is `now_ms`,
+    /// milliseconds since 1970. Returns what was written; nothing when nothing was sealed.
+    ///
+    /// # Errors
+    /// When the object store fails. Nothing is lost then, and nothing is there twice when it is tried again.
+    pub async fn flush(&mut self, now_ms: i64) -> Result<Vec<Flushed>, FlushError> {
+        let flushed = self.spans.flush(now_ms).await?;
+        self.remove_segments();
+        Ok(flushed.into_iter().collect())
+    }
+
+    /// Removes the segments of which all is in runs. Those that cannot be are tried again with the next ones.
+    fn remove_segments(&self) {
+        let sealed = self.store.sealed.load(Ordering::Acquire);
+        let first_unwritten = self.store.spans.first_unwritten().unwrap_or(u64::MAX);
+        let is_done = |segment: &u64| *segment <= sealed && *segment < first_unwritten;
+        for segment in log::segments(&*self.files).unwrap_or_default().into_iter().filter(is_done) {
+            if self.damaged.contains(&segment) {
+                log::set_aside(&*self.files, segment).ok();
+            } else {
+                log::remove(&*self.files, segment).ok();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
