@@ -32,4 +32,4 @@ pub use write::RunWriter;
 pub const PAGE_ROWS: usize = 8_192;
 
 /// How many rows a row group has, but for the last of a file.
-pub const GROUP_ROWS: usize = 16 * PAGE_ROWS;
+pub const GROUP_ROWS: usize = 8 * PAGE_ROWS;

@@ -12,10 +12,11 @@
 //! **Limits**: memtables take as much as [`Settings::memtable_bytes`] together, and one group of the log more;
 //! how many sealed ones wait is for the caller to bound ([`Store::waiting_bytes`]).
 
+use crate::delta::{self, CommitError};
 use crate::files::Files;
 use crate::log::{self, Damage, Record};
 use crate::memtable::{Rows, SpanRows};
-use crate::tree::{self, FlushError, Flushed, Flusher, Tree, Unread};
+use crate::tree::{self, CompactError, FlushError, Flushed, Flusher, Tree, Unread};
 use curtail_otlp::{Limits, Signal, Spans};
 use std::collections::BTreeSet;
 use std::io;
@@ -77,6 +78,17 @@ pub enum OpenError {
     /// A table.
     #[error(transparent)]
     Table(#[from] tree::OpenError),
+}
+
+/// Why runs were not merged.
+#[derive(Debug, thiserror::Error)]
+pub enum KeepError {
+    /// They were not put together.
+    #[error(transparent)]
+    Compact(#[from] CompactError),
+    /// The table was not told.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
 }
 
 /// What is in the log was within the limits when it came.
@@ -188,6 +200,27 @@ impl Keeper {
         let flushed = self.spans.flush(now_ms).await?;
         self.remove_segments();
         Ok(flushed.into_iter().collect())
+    }
+
+    /// Looks at what other writers have committed; returns runs that cannot be read, which are not asked.
+    ///
+    /// # Errors
+    /// When a table cannot be read.
+    pub async fn refresh(&mut self) -> Result<Vec<Unread>, delta::OpenError> {
+        self.spans.refresh().await
+    }
+
+    /// Merges runs of spans that should become one; returns whether there were any. It is `now_ms`,
+    /// milliseconds since 1970; `name` is another one each time.
+    ///
+    /// # Errors
+    /// When a run cannot be read or the object store fails. Nothing is lost then, and nothing is there twice.
+    pub async fn compact(&mut self, now_ms: i64, name: &str) -> Result<bool, KeepError> {
+        let tree = Arc::clone(self.spans.tree());
+        let Some(compaction) = tree.due() else { return Ok(false) };
+        let merged = tree.merge(self.spans.root(), compaction, name, async |_| {}).await?;
+        self.spans.replace(merged, now_ms).await?;
+        Ok(true)
     }
 
     /// Removes the segments of which all is in runs. Those that cannot be are tried again with the next ones.

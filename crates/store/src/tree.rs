@@ -7,11 +7,14 @@
 //! it, as Delta's transaction of this writer; what the log has up to that number is not taken in again. The
 //! file of a run is called after the writer and that number, so that flushing once more writes it again.
 
+mod compact;
 mod flush;
+mod new_run;
 mod open;
 mod stored;
 mod trace;
 
+pub use compact::{CompactError, Compaction, Merged};
 pub use flush::{FlushError, Flushed, Flusher};
 pub use open::{OpenError, Settings};
 pub use stored::{ReadError, StoredRun};

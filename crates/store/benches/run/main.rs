@@ -10,6 +10,7 @@ mod batches;
 
 use bytes::Bytes;
 use curtail_otlp::{Limits, Spans};
+use curtail_store::merge::{Merge, Step};
 use curtail_store::run::{Run, RunWriter};
 use curtail_store::schema::spans::{SPANS, TRACE_ID};
 use curtail_store::{Memtable, SpanRows};
@@ -35,7 +36,7 @@ fn main() {
         bytes / rows
     );
     let mut steps: Vec<(&str, Vec<f64>)> =
-        ["insert", "sort", "write", "read"].map(|name| (name, Vec::new())).to_vec();
+        ["insert", "sort", "write", "read", "merge"].map(|name| (name, Vec::new())).to_vec();
     let (mut in_memory, mut file) = (0, Bytes::new());
     for _ in 0..ROUNDS {
         let mut took = Vec::new();
@@ -53,6 +54,13 @@ fn main() {
         });
         let run = Run::open(SPANS.schema(), &file, file.len() as u64).expect("a run");
         timed(&mut took, || read(&run, &file));
+        let parts: Vec<_> = batches
+            .chunks(batches.len().div_ceil(8))
+            .zip(decoded.chunks(batches.len().div_ceil(8)))
+            .map(|(batches, decoded)| part(batches, decoded))
+            .collect();
+        let merged = timed(&mut took, || merge(&parts));
+        assert!(merged.len() < file.len() * 11 / 10);
         for ((_, all), took) in steps.iter_mut().zip(took) {
             all.push(took * 1e9 / rows as f64);
         }
@@ -78,6 +86,40 @@ fn timed<T>(took: &mut Vec<f64>, step: impl FnOnce() -> T) -> T {
     let done = step();
     took.push(began.elapsed().as_secs_f64());
     done
+}
+
+/// An eighth of it, as a run of its own.
+fn part(batches: &[Vec<u8>], decoded: &[Spans]) -> Bytes {
+    let mut memtable = Memtable::<SpanRows>::default();
+    for (batch, spans) in batches.iter().zip(decoded) {
+        memtable.insert("shop", batch, spans);
+    }
+    let mut writer = RunWriter::new(SPANS.schema(), Vec::new()).expect("memory");
+    memtable.sorted().for_each(|group| writer.write(&group).expect("memory"));
+    writer.finish().expect("memory").into()
+}
+
+/// Reads runs and writes them as one.
+fn merge(parts: &[Bytes]) -> Vec<u8> {
+    let fields: Vec<_> = (0..SPANS.schema().fields().len()).collect();
+    let open = |file: &Bytes| Run::open(SPANS.schema(), file, file.len() as u64).expect("a run");
+    let runs: Vec<_> = parts.iter().map(open).collect();
+    let mut next = vec![0; runs.len()];
+    let mut merge = Merge::<SpanRows>::new(runs.len());
+    let mut writer = RunWriter::new(SPANS.schema(), Vec::new()).expect("memory");
+    loop {
+        match merge.step() {
+            Step::Needs(nth) if next[nth] == runs[nth].groups() => merge.end(nth),
+            Step::Needs(nth) => {
+                let (run, group) = (&runs[nth], next[nth]);
+                let wanted = run.want(group, &fields, 0..run.rows(group));
+                merge.give(nth, run.read(&wanted, &wanted.within(&parts[nth])).expect("a run"));
+                next[nth] += 1;
+            }
+            Step::Made(group) => writer.write(&group).expect("memory"),
+            Step::Done => return writer.finish().expect("memory"),
+        }
+    }
 }
 
 /// All of it.

@@ -80,6 +80,17 @@ impl<W: Write + Send> RunWriter<W> {
     }
 }
 
+impl RunWriter<Vec<u8>> {
+    /// Takes what there is of the file, but for what was taken before.
+    ///
+    /// # Errors
+    /// None.
+    pub fn take(&mut self) -> io::Result<Vec<u8>> {
+        self.file.flush()?;
+        Ok(std::mem::take(self.file.inner_mut()))
+    }
+}
+
 /// The only thing that can go wrong is the writing.
 fn failed(error: ParquetError) -> io::Error {
     let ParquetError::External(error) = error else { return io::Error::other(error) };

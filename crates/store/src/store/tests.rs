@@ -10,6 +10,9 @@ use object_store::path::Path;
 use objects::{Faulty, When};
 
 const SEED: u64 = 61;
+
+/// More than a store's life in a test has, by and large, on the log or on the objects.
+const OPERATIONS: usize = 150;
 const DAY_NS: u64 = 86_400_000_000_000;
 const NOON_NS: u64 = DAY_NS * 20_000 + DAY_NS / 2;
 const NOW_MS: i64 = 1_728_043_200_000;
@@ -126,6 +129,72 @@ fn a_memtable_is_of_one_day() {
     });
 }
 
+/// Writes a run for each batch.
+async fn runs(keeper: &mut Keeper, batches: std::ops::RangeInclusive<u64>) {
+    let store = Arc::clone(keeper.store());
+    for nth in batches {
+        // In as many traces as there are numbers below three.
+        insert(&store, nth, &record(nth, 7 + u128::from(nth % 3)));
+        store.seal(nth);
+        assert_eq!(keeper.flush(NOW_MS).await.expect("written").len(), 1);
+    }
+}
+
+#[test]
+fn runs_become_one_and_nothing_is_lost_or_doubled() {
+    run(async {
+        let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
+        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
+        let store = Arc::clone(keeper.store());
+        runs(&mut keeper, 1..=7).await;
+        assert!(!keeper.compact(NOW_MS, "a").await.expect("nothing to do"), "seven are few");
+        runs(&mut keeper, 8..=9).await;
+        assert!(keeper.compact(NOW_MS, "a").await.expect("merged"));
+        assert!(!keeper.compact(NOW_MS, "b").await.expect("nothing to do"));
+        // The oldest eight are one now.
+        assert_eq!(store.spans().size(), (0, 2));
+        let (again, _) = open(&files, &objects).await.expect("a table");
+        for store in [&store, again.store()] {
+            assert_eq!(names(store, 7).await, names_of(&[3, 6, 9]));
+            assert_eq!(names(store, 8).await, names_of(&[1, 4, 7]));
+            assert_eq!(names(store, 9).await, names_of(&[2, 5, 8]));
+        }
+    });
+}
+
+#[test]
+fn two_writers_and_two_compactors_lose_and_double_nothing() {
+    run(async {
+        let objects = Arc::new(Faulty::default());
+        let (one_files, two_files) = (Failing::default(), Failing::default());
+        let (mut one, _) = open(&one_files, &objects).await.expect("an empty disk");
+        let mut two = settings(&two_files, &objects);
+        two.tables.writer = "two".to_owned();
+        let (mut two, _) = Store::open(&two, NOW_MS, "f0b2").await.expect("the same table");
+        runs(&mut one, 1..=5).await;
+        runs(&mut two, 6..=10).await;
+        // One sees what the other has committed when it looks.
+        assert!(one.refresh().await.expect("a table").is_empty());
+        let here = one.store().spans().due().expect("ten are enough");
+        two.refresh().await.expect("a table");
+        assert!(two.compact(NOW_MS, "two").await.expect("merged"));
+        let tree = Arc::clone(one.store().spans());
+        let root = Path::from("data/spans");
+        let merged =
+            tree.merge(&root, here, "one", async |_| {}).await.expect("they are still there");
+        let refused = one.spans.replace(merged, NOW_MS).await.expect_err("they have been replaced");
+        assert!(matches!(refused, CommitError::Refused(_)), "{refused}");
+        runs(&mut one, 11..=12).await;
+        two.refresh().await.expect("a table");
+        for keeper in [&one, &two] {
+            assert_eq!(keeper.store().spans().size(), (0, 5));
+            assert_eq!(names(keeper.store(), 7).await, names_of(&[3, 6, 9, 12]));
+            assert_eq!(names(keeper.store(), 8).await, names_of(&[1, 4, 7, 10]));
+            assert_eq!(names(keeper.store(), 9).await, names_of(&[2, 5, 8, 11]));
+        }
+    });
+}
+
 /// Writes batches with a flush now and then, going on where something fails, until the power goes. Returns the
 /// batches that were acknowledged.
 async fn life(files: &Failing, objects: &Arc<Faulty>, batches: std::ops::Range<u64>) -> Vec<u64> {
@@ -141,14 +210,11 @@ async fn life(files: &Failing, objects: &Arc<Faulty>, batches: std::ops::Range<u
             insert(&store, segment, &record);
             acknowledged.push(nth);
         }
-        if nth.is_multiple_of(2) {
-            log.end_segment();
-            store.seal(log.last_segment());
-        }
-        if nth.is_multiple_of(3) {
-            // What fails is tried again with the next one.
-            drop(keeper.flush(NOW_MS).await);
-        }
+        log.end_segment();
+        store.seal(log.last_segment());
+        // What fails is tried again with the next one.
+        drop(keeper.flush(NOW_MS).await);
+        drop(keeper.compact(NOW_MS, &format!("merged-{nth}")).await);
         // Batches are there as a whole, even while a run is not read.
         assert_eq!(store.spans().trace("shop", 7).await.len() % 3, 0);
     }
@@ -162,16 +228,18 @@ fn nothing_acknowledged_is_lost_or_doubled_whatever_fails_and_when_the_power_goe
     println!("seed {SEED}");
     let mut rng = Rng::new(SEED);
     run(async {
-        let mut failed = 0;
-        for nth in 0..120 {
+        let (mut failed, mut merged) = (0, 0);
+        for nth in 0..OPERATIONS {
             for fault in [Fault::Log, Fault::Objects(When::Before), Fault::Objects(When::After)] {
                 let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
                 arm(fault, nth, &files, &objects);
-                let mut acknowledged = life(&files, &objects, 1..8).await;
+                let mut acknowledged = life(&files, &objects, 1..10).await;
                 failed += usize::from(objects.disarm() || files.operations() > nth);
+                let runs = objects.paths("data/spans/day=2024-10-04").await;
+                merged += usize::from(runs.iter().any(|path| path.contains("merged")));
                 let files = files.after_power_cut(&mut rng);
                 arm(fault, nth, &files, &objects);
-                acknowledged.extend(life(&files, &objects, 8..12).await);
+                acknowledged.extend(life(&files, &objects, 10..13).await);
                 objects.disarm();
                 let files = files.after_power_cut(&mut rng);
                 let (mut keeper, _) = open(&files, &objects).await.expect("nothing fails now");
@@ -182,7 +250,8 @@ fn nothing_acknowledged_is_lost_or_doubled_whatever_fails_and_when_the_power_goe
                 assert!(log::segments(&files).expect("a list").is_empty());
             }
         }
-        assert!(failed > 100, "{failed}");
+        let lives = 3 * OPERATIONS;
+        assert!(failed > lives / 2 && merged > lives / 2, "{failed} and {merged} of {lives}");
     });
 }
 

@@ -1,17 +1,17 @@
 //! Writing memtables as runs.
 
+use super::new_run::NewRun;
 use super::stored::StoredRun;
+use super::trace::Unread;
 use super::{DAY_NS, Filling, Tree};
-use crate::delta::{Add, Change, CommitError, Refused, Table, Transaction};
+use crate::delta::{Add, Change, CommitError, OpenError, Refused, Table, Transaction};
 use crate::memtable::Rows;
-use crate::run::{Run, RunError, RunWriter};
-use crate::schema::{Form, Kind, Presence};
+use crate::run::{Run, RunError};
 use bytes::Bytes;
 use chrono::DateTime;
 use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
-use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 /// Writes sealed memtables: there is one of it, and it alone commits.
@@ -22,6 +22,8 @@ pub struct Flusher<R> {
     pub(super) root: Path,
     /// Which writer of the table this is.
     pub(super) writer: String,
+    /// Runs that cannot be read: they are not tried again.
+    pub(super) unread: HashSet<String>,
 }
 
 /// A run that was written.
@@ -79,10 +81,13 @@ impl<R: Rows> Flusher<R> {
         let name = format!("{}-{:012}.parquet", self.writer, sealed.segments.1);
         let below = Path::from(format!("day={day}/{name}"));
         let path = Path::from(format!("{}/{below}", self.root));
-        let (file, stats) = encode(&sealed);
-        let run = Run::open(R::schema(), &file, file.len() as u64)
-            .map_err(|source| FlushError::Run { path: path.clone(), source })?;
+        let mut new = NewRun::<R>::default();
+        sealed.memtable.sorted().for_each(|group| new.push(&group));
+        let (file, stats) = new.finish();
         let bytes = file.len();
+        let file = Bytes::from(file);
+        let run = Run::open(R::schema(), &file, bytes as u64)
+            .map_err(|source| FlushError::Run { path: path.clone(), source })?;
         let put = self.tree.objects.put(&path, file.into()).await;
         put.map_err(|source| FlushError::Write { path: path.clone(), source })?;
         let add = Add {
@@ -94,12 +99,48 @@ impl<R: Rows> Flusher<R> {
             stats: Some(stats),
             tags: None,
         };
-        self.commit(&sealed, add, now_ms).await?;
+        self.commit(&sealed, add.clone(), now_ms).await?;
         let rows = sealed.memtable.len();
-        let state = &mut *self.tree.write();
-        state.sealed.retain(|each| !Arc::ptr_eq(each, &sealed));
-        state.runs.push(Arc::new(StoredRun::new(path.clone(), run)));
+        self.look(Some(StoredRun::new(path.clone(), add, run)), Some(&sealed)).await;
         Ok(Some(Flushed { path, rows, bytes }))
+    }
+
+    /// Looks at what others have committed; returns runs that cannot be read, which are not asked.
+    ///
+    /// # Errors
+    /// When the table cannot be read.
+    pub async fn refresh(&mut self) -> Result<Vec<Unread>, OpenError> {
+        self.table.refresh().await?;
+        Ok(self.look(None, None).await)
+    }
+
+    /// Makes the tree's runs those of the table, of which `new` may be one; with that, a memtable goes.
+    pub(super) async fn look(
+        &mut self,
+        new: Option<StoredRun>,
+        written: Option<&Arc<Filling<R>>>,
+    ) -> Vec<Unread> {
+        let known = self.tree.read().runs.clone();
+        let known = known.into_iter().chain(new.map(Arc::new));
+        let mut known: HashMap<_, _> = known.map(|run| (run.add().path.clone(), run)).collect();
+        let (mut runs, mut unread) = (Vec::new(), Vec::new());
+        for add in self.table.snapshot().files() {
+            if let Some(run) = known.remove(&add.path) {
+                runs.push(run);
+            } else if !self.unread.contains(&add.path) {
+                let path = Path::from(format!("{}/{}", self.root, add.path));
+                match StoredRun::open(&*self.tree.objects, R::schema(), path.clone(), add).await {
+                    Ok(run) => runs.push(Arc::new(run)),
+                    Err(error) => unread.push((add.path.clone(), Unread { path, error })),
+                }
+            }
+        }
+        let (names, unread): (Vec<_>, Vec<_>) = unread.into_iter().unzip();
+        self.unread.extend(names);
+        let state = &mut *self.tree.write();
+        state.runs = runs;
+        state.sealed.retain(|sealed| written.is_none_or(|written| !Arc::ptr_eq(sealed, written)));
+        unread
     }
 
     async fn commit(
@@ -135,40 +176,6 @@ impl<R: Rows> Flusher<R> {
         })
     }
 }
-
-/// The file of a memtable, and what Delta says about its rows: how many, and the extremes of numbers.
-fn encode<R: Rows>(sealed: &Filling<R>) -> (Bytes, String) {
-    let mut writer = RunWriter::new(R::schema(), Vec::new()).expect(IN_MEMORY);
-    let fields = R::schema().fields().iter().enumerate();
-    let longs = fields.filter(|(_, field)| field.form == Form::One(Kind::Long, Presence::Required));
-    let mut extremes: Vec<_> =
-        longs.map(|(nth, field)| (nth, field.name, i64::MAX, i64::MIN)).collect();
-    for group in sealed.memtable.sorted() {
-        for (field, _, least, greatest) in &mut extremes {
-            for number in group.longs(*field) {
-                (*least, *greatest) = ((*least).min(*number), (*greatest).max(*number));
-            }
-        }
-        writer.write(&group).expect(IN_MEMORY);
-    }
-    let rows = writer.rows();
-    let file = writer.finish().expect(IN_MEMORY).into();
-    let each = |of: fn(i64, i64) -> i64| {
-        let pairs = extremes.iter().map(|(_, name, least, greatest)| {
-            ((*name).to_owned(), Value::from(of(*least, *greatest)))
-        });
-        Value::Object(pairs.collect())
-    };
-    let stats = json!({
-        "numRecords": rows,
-        "minValues": each(|least, _| least),
-        "maxValues": each(|_, greatest| greatest),
-        "nullCount": each(|_, _| 0),
-    });
-    (file, stats.to_string())
-}
-
-const IN_MEMORY: &str = "memory can be written to";
 
 /// As in 2026-11-22.
 fn day(since_1970: u64) -> String {

@@ -1,14 +1,13 @@
 //! Opening a tree: what the table says.
 
 use super::flush::Flusher;
-use super::stored::StoredRun;
 use super::trace::Unread;
 use super::{State, Tree};
 use crate::delta::{self, CommitError, Format, Metadata, Table};
 use crate::memtable::Rows;
 use object_store::ObjectStore;
 use object_store::path::Path;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, RwLock};
 
 /// Where a tree is.
@@ -53,19 +52,13 @@ impl<R: Rows> Tree<R> {
                 Table::create(objects, root.clone(), metadata::<R>(id, now_ms), now_ms, id).await?
             }
         };
-        let (mut runs, mut unread) = (Vec::new(), Vec::new());
-        for add in table.snapshot().files() {
-            let path = Path::from(format!("{root}/{}", add.path));
-            match StoredRun::open(&*objects, R::schema(), path.clone(), add.size).await {
-                Ok(run) => runs.push(Arc::new(run)),
-                Err(error) => unread.push(Unread { path, error }),
-            }
-        }
         let written = table.snapshot().transaction(&writer);
         let written = written.and_then(|last| u64::try_from(last).ok()).unwrap_or_default();
-        let state = RwLock::new(State { active: None, sealed: Vec::new(), runs });
+        let state = RwLock::new(State { active: None, sealed: Vec::new(), runs: Vec::new() });
         let tree = Arc::new(Self { objects, written, state });
-        Ok((Flusher { tree, table, root, writer }, unread))
+        let mut flusher = Flusher { tree, table, root, writer, unread: HashSet::new() };
+        let unread = flusher.look(None, None).await;
+        Ok((flusher, unread))
     }
 
     /// What the log has up to this segment was in runs when the tree was opened.

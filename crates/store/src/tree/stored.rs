@@ -1,6 +1,7 @@
 //! A run in the object store.
 
 use crate::columns::Columns;
+use crate::delta::Add;
 use crate::run::{Run, RunError};
 use crate::schema::Schema;
 use crate::schema::spans::TRACE_ID;
@@ -15,6 +16,8 @@ const TAIL_BYTES: u64 = 256 << 10;
 #[derive(Debug)]
 pub struct StoredRun {
     path: Path,
+    /// As the table has it.
+    add: Add,
     run: Run,
 }
 
@@ -30,24 +33,25 @@ pub enum ReadError {
 }
 
 impl StoredRun {
-    pub(super) const fn new(path: Path, run: Run) -> Self {
-        Self { path, run }
+    pub(super) const fn new(path: Path, add: Add, run: Run) -> Self {
+        Self { path, add, run }
     }
 
-    /// Fetches the end of a run of `len` bytes.
+    /// Fetches the end of a run.
     pub(super) async fn open(
         objects: &dyn ObjectStore,
         schema: &'static Schema,
         path: Path,
-        len: u64,
+        add: &Add,
     ) -> Result<Self, ReadError> {
+        let len = add.size;
         let mut wanted = TAIL_BYTES;
         loop {
             let range = len.saturating_sub(wanted)..len;
             let options = GetOptions { range: Some(range.into()), ..GetOptions::default() };
             let tail = objects.get_opts(&path, options).await?.bytes().await?;
             match Run::open(schema, &tail, len) {
-                Ok(run) => return Ok(Self { path, run }),
+                Ok(run) => return Ok(Self { path, add: add.clone(), run }),
                 Err(RunError::Longer(bytes)) if bytes as u64 > wanted && wanted < len => {
                     wanted = bytes as u64;
                 }
@@ -60,6 +64,23 @@ impl StoredRun {
     #[must_use]
     pub const fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What the table says of it.
+    pub(super) const fn add(&self) -> &Add {
+        &self.add
+    }
+
+    /// The day of its rows, as in 2026-11-22.
+    #[must_use]
+    pub fn day(&self) -> &str {
+        self.add.partition_values.get("day").and_then(Option::as_deref).unwrap_or_default()
+    }
+
+    /// How many rows it has.
+    #[must_use]
+    pub fn row_count(&self) -> u64 {
+        (0..self.run.groups()).map(|group| self.run.rows(group) as u64).sum()
     }
 
     /// What its end says.
@@ -82,6 +103,19 @@ impl StoredRun {
         let wanted = self.run.want(group, fields, rows);
         let fetched = objects.get_ranges(&self.path, &wanted.ranges).await?;
         Ok(self.run.read(&wanted, &fetched)?)
+    }
+
+    /// Fetches all of a row group.
+    ///
+    /// # Errors
+    /// When the store does not give it, or it is damaged.
+    pub async fn group(
+        &self,
+        objects: &dyn ObjectStore,
+        group: usize,
+    ) -> Result<Columns, ReadError> {
+        let all: Vec<_> = (0..self.run.schema().fields().len()).collect();
+        self.rows(objects, group, &all, 0..self.run.rows(group)).await
     }
 
     /// All fields of the rows of a trace, which lie together.

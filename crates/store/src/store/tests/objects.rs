@@ -54,6 +54,13 @@ impl Faulty {
         self.objects.put(path, bytes.into()).await.expect("memory");
     }
 
+    /// What there is in a folder.
+    pub(super) async fn paths(&self, folder: &str) -> Vec<String> {
+        let list = self.objects.list_with_delimiter(Some(&Path::from(folder))).await;
+        let objects = list.expect("memory").objects;
+        objects.into_iter().map(|object| object.location.to_string()).collect()
+    }
+
     async fn bytes(&self, path: &Path) -> Bytes {
         let object = self.objects.get(path).await.expect("it is there");
         object.bytes().await.expect("memory")

@@ -1,0 +1,141 @@
+//! Merging runs into one.
+//!
+//! Rows of the runs are taken in their common order, a row group at a time from each; rows of one trace came
+//! together and so are mostly in one run, and as long as the next row of a run comes before those of all
+//! others, nothing but that is looked at.
+//!
+//! **Limits**: in memory are a row group of each run, and what goes into the next one of theirs.
+
+use crate::columns::Columns;
+use crate::memtable::Rows;
+use crate::run::GROUP_ROWS;
+use crate::sort::Place;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::marker::PhantomData;
+
+/// By what rows are in order: an ID, a number, then the number of their run.
+type Key = (u128, i64, usize);
+
+/// A merge, which is given row groups and gives others.
+#[derive(Debug)]
+pub struct Merge<R> {
+    runs: Vec<Input>,
+    /// The next row of each run that has one at hand, but for those that wait for their next row group.
+    heads: BinaryHeap<Reverse<Key>>,
+    /// Row groups of which rows go into the one that is being made, or later ones.
+    groups: Vec<Columns>,
+    /// Rows of the one that is being made: where they are in `groups`.
+    places: Vec<Place>,
+    rows: PhantomData<R>,
+}
+
+/// Where in a run the merge is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Input {
+    /// Its row group at hand, of [`Merge::groups`], and its next row there.
+    next: Option<(usize, usize)>,
+    is_at_end: bool,
+}
+
+/// What a merge does next.
+#[derive(Debug)]
+pub enum Step {
+    /// It needs the next row group of a run, counted from zero: [`Merge::give`], or [`Merge::end`].
+    Needs(usize),
+    /// It has made a row group.
+    Made(Columns),
+    /// All rows have been taken.
+    Done,
+}
+
+impl<R: Rows> Merge<R> {
+    /// Of so many runs.
+    #[must_use]
+    pub fn new(runs: usize) -> Self {
+        Self {
+            runs: vec![Input::default(); runs],
+            heads: BinaryHeap::new(),
+            groups: Vec::new(),
+            places: Vec::new(),
+            rows: PhantomData,
+        }
+    }
+
+    /// The next row group of a run that needs one.
+    pub fn give(&mut self, run: usize, group: Columns) {
+        if !group.is_empty() {
+            self.heads.push(Reverse(key::<R>(&group, 0, run)));
+            self.runs[run].next = Some((self.groups.len(), 0));
+            self.groups.push(group);
+        }
+    }
+
+    /// A run that needs a row group has none any more.
+    pub fn end(&mut self, run: usize) {
+        self.runs[run].is_at_end = true;
+    }
+
+    /// Goes on until something is needed or made.
+    pub fn step(&mut self) -> Step {
+        loop {
+            if self.places.len() == GROUP_ROWS {
+                return Step::Made(self.make());
+            }
+            // A run without a row at hand could have the next one of all.
+            let needs = self.runs.iter().position(|run| run.next.is_none() && !run.is_at_end);
+            if let Some(run) = needs {
+                return Step::Needs(run);
+            }
+            let Some(Reverse((.., run))) = self.heads.pop() else { break };
+            self.take(run);
+        }
+        if self.places.is_empty() { Step::Done } else { Step::Made(self.make()) }
+    }
+
+    /// Takes rows of a run as long as they come before those of the others.
+    fn take(&mut self, run: usize) {
+        let Some((nth, mut row)) = self.runs[run].next else { return };
+        let (group, batch) = (&self.groups[nth], short(nth));
+        let others = self.heads.peek().map(|Reverse(key)| *key);
+        loop {
+            self.places.push(Place { batch, row: short(row) });
+            row += 1;
+            if row == group.len() {
+                self.runs[run].next = None;
+                return;
+            }
+            let key = key::<R>(group, row, run);
+            if self.places.len() == GROUP_ROWS || others.is_some_and(|others| others < key) {
+                self.heads.push(Reverse(key));
+                self.runs[run].next = Some((nth, row));
+                return;
+            }
+        }
+    }
+
+    /// Puts the rows that were taken together, and forgets the row groups that have no more.
+    fn make(&mut self) -> Columns {
+        let groups: Vec<_> = self.groups.iter().collect();
+        let made = Columns::gather(R::schema(), &groups, &self.places);
+        self.places.clear();
+        let mut groups: Vec<_> = self.groups.drain(..).map(Some).collect();
+        for (nth, _) in self.runs.iter_mut().filter_map(|run| run.next.as_mut()) {
+            self.groups.extend(groups[*nth].take());
+            *nth = self.groups.len() - 1;
+        }
+        made
+    }
+}
+
+fn key<R: Rows>(group: &Columns, row: usize, run: usize) -> Key {
+    let (id, number) = R::ORDER;
+    (group.wide(id)[row], group.longs(number)[row], run)
+}
+
+fn short(number: usize) -> u32 {
+    u32::try_from(number).expect("memory is bounded")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+//! Compaction: several runs become one, and the table is told so.
+//!
+//! Runs of one day and about one size are merged, eight at a time, so each row is written once more each
+//! time its run grows by that factor. Merging takes long and needs nobody's leave; only the commit goes through
+//! the [`Flusher`]. Until then the old runs answer, and after it no longer: rows are never seen twice.
+//!
+//! **Source**: O'Neil et al., "The Log-Structured Merge-Tree", Acta Informatica 33, 1996; size tiers as in
+//! Lakshman and Malik, "Cassandra", 2010.
+
+use super::Tree;
+use super::flush::Flusher;
+use super::new_run::NewRun;
+use super::stored::{ReadError, StoredRun};
+use crate::delta::{Add, Change, CommitError, Remove};
+use crate::memtable::Rows;
+use crate::merge::{Merge, Step};
+use object_store::path::Path;
+use object_store::{MultipartUpload, ObjectStoreExt as _};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How many runs become one.
+const FAN_IN: usize = 8;
+
+/// A run with more rows is not merged any more.
+const ROWS_MAX: u64 = 1 << 24;
+
+/// Parts of this many bytes are uploaded; object stores take none of less than five million.
+const PART_BYTES: usize = 8 << 20;
+
+/// Runs that should become one.
+#[derive(Clone, Debug)]
+pub struct Compaction {
+    runs: Vec<Arc<StoredRun>>,
+}
+
+/// Runs that have become one, which the table does not know yet.
+#[derive(Debug)]
+pub struct Merged {
+    add: Add,
+    /// Where it is.
+    pub path: Path,
+    /// How many rows it has.
+    pub rows: u64,
+    replaces: Vec<Arc<StoredRun>>,
+}
+
+/// Why runs were not merged.
+#[derive(Debug, thiserror::Error)]
+pub enum CompactError {
+    /// One of them cannot be read.
+    #[error("{path} cannot be read")]
+    Read {
+        /// Which one.
+        path: Path,
+        /// Why.
+        #[source]
+        source: ReadError,
+    },
+    /// What they would become cannot be written.
+    #[error("{path} cannot be written")]
+    Write {
+        /// Where it would be.
+        path: Path,
+        /// What the store says.
+        #[source]
+        source: object_store::Error,
+    },
+    /// That would lose rows, or add some.
+    #[error("{path} would have {rows} rows in place of {before}")]
+    Rows {
+        /// Where it would be.
+        path: Path,
+        /// How many it would have.
+        rows: u64,
+        /// How many those have of which it is made.
+        before: u64,
+    },
+}
+
+impl Compaction {
+    /// The runs, the oldest first.
+    pub fn runs(&self) -> impl ExactSizeIterator<Item = &Path> {
+        self.runs.iter().map(|run| run.path())
+    }
+}
+
+impl<R: Rows> Tree<R> {
+    /// Runs that should become one now, if there are any.
+    #[must_use]
+    pub fn due(&self) -> Option<Compaction> {
+        let mut tiers = BTreeMap::<_, Vec<_>>::new();
+        for run in &self.read().runs {
+            let rows = run.row_count();
+            let tier = rows.max(1).ilog(FAN_IN as u64);
+            if rows <= ROWS_MAX / FAN_IN as u64 {
+                // Small ones first: they are many, and quickly merged.
+                tiers.entry((tier, run.day().to_owned())).or_default().push(Arc::clone(run));
+            }
+        }
+        let mut runs = tiers.into_values().find(|runs| runs.len() >= FAN_IN)?;
+        runs.sort_by_key(|run| run.add().modification_time);
+        runs.truncate(FAN_IN);
+        Some(Compaction { runs })
+    }
+
+    /// Merges runs into a file called `name`, which must be another one each time. After each row group `pace`
+    /// is waited for, which is told how many rows it has.
+    ///
+    /// # Errors
+    /// When a run cannot be read, or the file cannot be written. Nothing has changed then.
+    pub async fn merge(
+        &self,
+        root: &Path,
+        compaction: Compaction,
+        name: &str,
+        pace: impl AsyncFnMut(usize),
+    ) -> Result<Merged, CompactError> {
+        let day = compaction.runs[0].day();
+        let below = Path::from(format!("day={day}/{name}.parquet"));
+        let path = Path::from(format!("{root}/{below}"));
+        let failed = |source| CompactError::Write { path: path.clone(), source };
+        let mut upload = self.objects.put_multipart(&path).await.map_err(failed)?;
+        let written = self.write_merged(&compaction, &mut *upload, &path, pace).await;
+        let (rows, size, stats) = match written {
+            Ok(written) => written,
+            Err(error) => {
+                // What is left of it is no part of the table.
+                upload.abort().await.ok();
+                return Err(error);
+            }
+        };
+        upload.complete().await.map_err(failed)?;
+        let add = Add {
+            path: below.to_string(),
+            partition_values: compaction.runs[0].add().partition_values.clone(),
+            size,
+            modification_time: 0,
+            data_change: false,
+            stats: Some(stats),
+            tags: None,
+        };
+        Ok(Merged { add, path, rows, replaces: compaction.runs })
+    }
+
+    async fn write_merged(
+        &self,
+        compaction: &Compaction,
+        upload: &mut dyn MultipartUpload,
+        path: &Path,
+        mut pace: impl AsyncFnMut(usize),
+    ) -> Result<(u64, u64, String), CompactError> {
+        let failed = |source| CompactError::Write { path: path.clone(), source };
+        let mut merge = Merge::<R>::new(compaction.runs.len());
+        let mut next = vec![0; compaction.runs.len()];
+        let (mut new, mut part, mut rows, mut size) = (NewRun::<R>::default(), Vec::new(), 0, 0);
+        loop {
+            match merge.step() {
+                Step::Needs(nth) => {
+                    let run = &compaction.runs[nth];
+                    if next[nth] == run.run().groups() {
+                        merge.end(nth);
+                        continue;
+                    }
+                    let group = run.group(&*self.objects, next[nth]).await;
+                    let path = || run.path().clone();
+                    let group =
+                        group.map_err(|source| CompactError::Read { path: path(), source })?;
+                    next[nth] += 1;
+                    merge.give(nth, group);
+                }
+                Step::Made(group) => {
+                    new.push(&group);
+                    rows += group.len() as u64;
+                    part.append(&mut new.take());
+                    if part.len() >= PART_BYTES {
+                        size += part.len() as u64;
+                        upload.put_part(std::mem::take(&mut part).into()).await.map_err(failed)?;
+                    }
+                    pace(group.len()).await;
+                }
+                Step::Done => break,
+            }
+        }
+        let before = compaction.runs.iter().map(|run| run.row_count()).sum();
+        if rows != before {
+            return Err(CompactError::Rows { path: path.clone(), rows, before });
+        }
+        let (mut rest, stats) = new.finish();
+        part.append(&mut rest);
+        size += part.len() as u64;
+        upload.put_part(part.into()).await.map_err(failed)?;
+        Ok((rows, size, stats))
+    }
+}
+
+impl<R: Rows> Flusher<R> {
+    /// Where the table is.
+    #[must_use]
+    pub const fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Tells the table that runs have become one. It is `now_ms`, milliseconds since 1970.
+    ///
+    /// # Errors
+    /// When somebody else has replaced one of them, or the store fails. The merged file is then no part of the
+    /// table, and goes with the next vacuum.
+    pub async fn replace(&mut self, merged: Merged, now_ms: i64) -> Result<(), CommitError> {
+        let Merged { mut add, replaces, .. } = merged;
+        add.modification_time = now_ms;
+        let remove = replaces.iter().map(|run| Remove {
+            path: run.add().path.clone(),
+            deletion_timestamp: Some(now_ms),
+            data_change: false,
+        });
+        let id = add.path.clone();
+        let change = Change {
+            operation: "OPTIMIZE",
+            add: vec![add],
+            remove: remove.collect(),
+            transaction: None,
+        };
+        let committed = self.table.commit(&change, now_ms, &id).await;
+        // The table has been looked at either way.
+        self.look(None, None).await;
+        committed.map(drop)
+    }
+}
