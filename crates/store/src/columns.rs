@@ -296,7 +296,7 @@ impl Column {
     fn new(field: &Field) -> Self {
         match field.form {
             Form::One(kind, _) => Self::One(Values::new(kind)),
-            Form::Map(_) | Form::List(_) => {
+            Form::Map(_) | Form::Values(_) | Form::List(_) => {
                 let parts = field.form.parts().into_iter().map(|(_, kind)| Values::new(kind));
                 Self::Many(Lists { ends: Vec::new(), parts: parts.collect() })
             }

@@ -64,6 +64,8 @@ pub enum Form {
     One(Kind, Presence),
     /// A map from texts to values.
     Map(Kind),
+    /// A list of values.
+    Values(Kind),
     /// A list of structs, with the names and kinds of their parts.
     List(&'static [(&'static str, Kind)]),
 }
@@ -134,6 +136,7 @@ impl Form {
         match self {
             Self::One(kind, _) => vec![("value", kind)],
             Self::Map(kind) => vec![("key", Kind::Text), ("value", kind)],
+            Self::Values(kind) => vec![("element", kind)],
             Self::List(parts) => parts.to_vec(),
         }
     }

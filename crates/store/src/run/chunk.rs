@@ -69,6 +69,8 @@ enum Plan {
     Bits,
     /// Bytes of a fixed length side by side, their lengths before.
     SideBySide,
+    /// The same without zeros, which stand for none.
+    ThoseThatAre,
 }
 
 impl Plan {
@@ -77,7 +79,7 @@ impl Plan {
             Self::Numbers(_) => Encoding::RLE_DICTIONARY,
             Self::Plain | Self::Bits => Encoding::PLAIN,
             Self::Deltas => Encoding::DELTA_BINARY_PACKED,
-            Self::SideBySide => Encoding::DELTA_LENGTH_BYTE_ARRAY,
+            Self::SideBySide | Self::ThoseThatAre => Encoding::DELTA_LENGTH_BYTE_ARRAY,
         }
     }
 }
@@ -100,13 +102,13 @@ impl Encoder {
     fn one(&mut self, field: &Field, values: &Values, rows: usize) -> Chunk {
         let Form::One(kind, presence) = field.form else { unreachable!("the schema is the same") };
         let values = &*whole(values, rows);
-        let plan = plan(kind, values);
+        let plan = plan(kind, presence, values);
         let pages = page_ranges(rows, is_same(values)).map(|range| {
             let mut page = Page { rows: range.len(), values: range.len(), ..Page::default() };
             let mut body = Vec::new();
-            match presence {
-                Presence::Required => page.extremes = extremes(values, range.clone()),
-                Presence::Optional => page.nulls = self.presence(&mut body, values, range.clone()),
+            page.extremes = extremes(values, presence, range.clone());
+            if presence == Presence::Optional {
+                page.nulls = self.presence(&mut body, values, range.clone());
             }
             self.values(&mut body, values, range, plan);
             Raw { body, page }
@@ -121,7 +123,7 @@ impl Encoder {
         let levels: Vec<_> = ranges.iter().map(|range| self.levels(lists, range.clone())).collect();
         let parts = field.form.parts().into_iter().zip(lists.parts());
         let chunks = parts.map(|((_, kind), values)| {
-            let plan = plan(kind, values);
+            let plan = plan(kind, Presence::Required, values);
             let pages = ranges.iter().zip(&levels).map(|(range, levels)| {
                 let Raw { mut body, page } = levels.clone();
                 let from = lists.entries(range.start).start;
@@ -184,12 +186,12 @@ impl Encoder {
     fn values(&mut self, body: &mut Vec<u8>, values: &Values, range: Range<usize>, plan: Plan) {
         match values {
             Values::Wide(wide) => {
-                let there = wide[range].iter().filter(|id| **id != 0).map(|id| id.to_be_bytes());
-                put_side_by_side(body, there);
+                let there = wide[range].iter().filter(|id| **id != 0 || plan == Plan::SideBySide);
+                put_side_by_side(body, there.map(|id| id.to_be_bytes()));
             }
             Values::Narrow(narrow) => {
-                let there = narrow[range].iter().filter(|id| **id != 0).map(|id| id.to_be_bytes());
-                put_side_by_side(body, there);
+                let there = narrow[range].iter().filter(|id| **id != 0 || plan == Plan::SideBySide);
+                put_side_by_side(body, there.map(|id| id.to_be_bytes()));
             }
             Values::Longs(longs) => deltas::encode(body, &longs[range]),
             Values::Coded(coded) => self.coded(body, coded, range, plan),
@@ -218,7 +220,7 @@ impl Encoder {
                 };
                 body.extend(bits.chunks(8).map(byte));
             }
-            Plan::Plain | Plan::SideBySide => {
+            Plan::Plain | Plan::SideBySide | Plan::ThoseThatAre => {
                 there.for_each(|code| body.extend_from_slice(dictionary.get_plain(code)));
             }
         }
@@ -301,9 +303,14 @@ fn page_ranges(rows: usize, is_one: bool) -> impl Iterator<Item = Range<usize>> 
     (0..rows).step_by(step).map(move |from| from..(from + step).min(rows))
 }
 
-fn plan(kind: Kind, values: &Values) -> Plan {
+fn plan(kind: Kind, presence: Presence, values: &Values) -> Plan {
     let coded = match values {
-        Values::Wide(_) | Values::Narrow(_) => return Plan::SideBySide,
+        Values::Wide(_) | Values::Narrow(_) => {
+            return match presence {
+                Presence::Required => Plan::SideBySide,
+                Presence::Optional => Plan::ThoseThatAre,
+            };
+        }
         Values::Longs(_) => return Plan::Deltas,
         Values::Coded(coded) => coded,
     };
@@ -340,20 +347,25 @@ fn put_side_by_side<const N: usize>(body: &mut Vec<u8>, there: impl Iterator<Ite
     body.extend_from_slice(&bytes);
 }
 
-/// The least and the greatest value, as Parquet compares them.
-fn extremes(values: &Values, range: Range<usize>) -> Option<(Vec<u8>, Vec<u8>)> {
+/// The least and the greatest value that there is, as Parquet compares them.
+fn extremes(
+    values: &Values,
+    presence: Presence,
+    range: Range<usize>,
+) -> Option<(Vec<u8>, Vec<u8>)> {
     match values {
         Values::Wide(wide) => {
-            let wide = &wide[range];
-            let (least, greatest) = (wide.iter().min()?, wide.iter().max()?);
+            let is_there = |id: &&u128| **id != 0 || presence == Presence::Required;
+            let there = || wide[range.clone()].iter().filter(is_there);
+            let (least, greatest) = (there().min()?, there().max()?);
             Some((least.to_be_bytes().to_vec(), greatest.to_be_bytes().to_vec()))
         }
-        Values::Longs(longs) => {
+        Values::Longs(longs) if presence == Presence::Required => {
             let longs = &longs[range];
             let (least, greatest) = (longs.iter().min()?, longs.iter().max()?);
             Some((least.to_le_bytes().to_vec(), greatest.to_le_bytes().to_vec()))
         }
-        Values::Narrow(_) | Values::Coded(_) => None,
+        Values::Longs(_) | Values::Narrow(_) | Values::Coded(_) => None,
     }
 }
 

@@ -165,7 +165,8 @@ impl Run {
                 let id = |bytes: &[u8]| bytes.try_into().ok().map(u128::from_be_bytes);
                 Some((id(ids.min_value(nth)?)?, id(ids.max_value(nth)?)?))
             });
-            of_page.is_none_or(|(from, to)| from <= greatest && to >= least)
+            let has_ids = ids.is_none_or(|ids| !ids.is_null_page(nth));
+            has_ids && of_page.is_none_or(|(from, to)| from <= greatest && to >= least)
         };
         pages.into_iter().enumerate().filter(move |(nth, _)| may_have(*nth)).map(|(_, rows)| rows)
     }

@@ -132,12 +132,11 @@ fn close(
         offsets.append_offset_and_size(long(page.at), len);
     }
     let mut index = ColumnIndexBuilder::new(column.physical_type());
-    let mut is_indexed = !chunk.pages.is_empty();
+    // Pages of such a column that have no extremes have nothing else either.
+    let is_indexed = chunk.pages.iter().any(|page| page.extremes.is_some());
     for page in &chunk.pages {
-        match page.extremes.clone() {
-            Some((least, greatest)) => index.append(false, least, greatest, 0),
-            None => is_indexed = false,
-        }
+        let (least, greatest) = page.extremes.clone().unwrap_or_default();
+        index.append(page.extremes.is_none(), least, greatest, long(page.nulls));
     }
     index.set_boundary_order(order(chunk));
     Ok(ColumnCloseResult {

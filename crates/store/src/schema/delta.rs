@@ -24,6 +24,9 @@ fn form(form: Form) -> Value {
         Form::Map(kind) => json!({
             "type": "map", "keyType": "string", "valueType": value(kind), "valueContainsNull": false
         }),
+        Form::Values(kind) => {
+            json!({"type": "array", "elementType": value(kind), "containsNull": false})
+        }
         Form::List(parts) => {
             let parts: Vec<_> =
                 parts.iter().map(|(name, kind)| column(name, json!(value(*kind)))).collect();

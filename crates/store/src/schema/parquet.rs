@@ -19,6 +19,10 @@ fn field(field: &Field) -> TypePtr {
             let entry = group("key_value", repeated, None, parts(field));
             group(field.name, required, Some(LogicalType::Map), vec![entry])
         }
+        Form::Values(_) => {
+            let entry = group("list", repeated, None, parts(field));
+            group(field.name, required, Some(LogicalType::List), vec![entry])
+        }
         Form::List(_) => {
             let element = group("element", required, None, parts(field));
             let entry = group("list", repeated, None, vec![element]);
