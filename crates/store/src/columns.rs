@@ -15,6 +15,7 @@ pub use dictionary::{Dictionary, Plain};
 use crate::schema::{Field, Form, Kind, Schema};
 pub(crate) use dictionary::is_same;
 use dictionary::short;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Rows of one table.
@@ -71,6 +72,22 @@ impl Columns {
     #[must_use]
     pub fn new(schema: &'static Schema) -> Self {
         Self { schema, len: 0, columns: schema.fields().iter().map(Column::new).collect() }
+    }
+
+    /// A copy of some fields; of others it has nothing.
+    #[must_use]
+    pub fn only(&self, fields: &BTreeSet<usize>) -> Self {
+        let mut copy = Self::nothing(self.schema, self.len);
+        for field in fields {
+            copy.columns[*field] = match &self.columns[*field] {
+                Column::One(values) => Column::One(values.copy()),
+                Column::Many(Lists { ends, parts }) => {
+                    let parts = parts.iter().map(Values::copy).collect();
+                    Column::Many(Lists { ends: ends.clone(), parts })
+                }
+            };
+        }
+        copy
     }
 
     /// What the columns are.
@@ -323,6 +340,12 @@ impl Values {
             Kind::Int | Kind::Double => Self::Coded(Coded::new(Plain::Eight)),
             Kind::Bool => Self::Coded(Coded::new(Plain::One)),
         }
+    }
+
+    /// The same values, of which dictionaries find none again.
+    fn copy(&self) -> Self {
+        let Self::Coded(Coded { dictionary, codes }) = self else { return self.clone() };
+        Self::Coded(Coded { dictionary: dictionary.copy(), codes: codes.clone() })
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -19,6 +19,7 @@ pub mod files;
 pub mod log;
 mod memtable;
 pub mod merge;
+pub mod query;
 pub mod run;
 pub mod schema;
 mod sort;

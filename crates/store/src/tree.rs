@@ -20,9 +20,11 @@ pub use open::{OpenError, Settings};
 pub use stored::{ReadError, StoredRun};
 pub use trace::{Trace, Unread};
 
+use crate::columns::Columns;
 use crate::log::Record;
 use crate::memtable::{Memtable, Rows};
 use object_store::ObjectStore;
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The rows of a table, in memory and in runs.
@@ -107,6 +109,19 @@ impl<R: Rows> Tree<R> {
         let sealed: usize = state.sealed.iter().map(|sealed| sealed.memtable.len()).sum();
         let active = state.active.as_ref().map_or(0, |active| active.memtable.len());
         (active + sealed, state.runs.len())
+    }
+
+    /// Some columns of what is in memory, and all runs, at one moment.
+    pub(crate) fn moment(&self, fields: &BTreeSet<usize>) -> (Vec<Columns>, Vec<Arc<StoredRun>>) {
+        let state = self.read();
+        let memtables = state.sealed.iter().map(Arc::as_ref).chain(&state.active);
+        let rows = memtables.map(|filling| filling.memtable.columns().only(fields)).collect();
+        (rows, state.runs.clone())
+    }
+
+    /// Where the runs are.
+    pub(crate) fn objects(&self) -> &dyn ObjectStore {
+        &*self.objects
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State<R>> {

@@ -154,6 +154,11 @@ impl Dictionary {
         &self.plain[range(&self.ends, 0, code)]
     }
 
+    /// The same values, of which none is found again.
+    pub(crate) fn copy(&self) -> Self {
+        Self { plain: self.plain.clone(), ends: self.ends.clone(), ..Self::new(self.form) }
+    }
+
     /// Values as they lie, of which there are `count`; [`None`] when they are not.
     pub(crate) fn from_plain(form: Plain, plain: Vec<u8>, count: usize) -> Option<Self> {
         let mut ends = Vec::with_capacity(count.min(plain.len()));

@@ -1,0 +1,75 @@
+//! Looking at spans, a part at a time.
+
+use crate::columns::Columns;
+use crate::memtable::SpanRows;
+use crate::query::Filter;
+use crate::schema::spans::{DURATION, START};
+use crate::tree::{ReadError, StoredRun, Tree, Unread};
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Some rows of a run, which may have what is asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) run: Arc<StoredRun>,
+    pub(super) group: usize,
+    pub(super) rows: Range<usize>,
+    /// The latest start, and the longest duration.
+    pub(super) most: [i64; 2],
+}
+
+impl Part {
+    pub(super) async fn read(
+        &self,
+        tree: &Tree<SpanRows>,
+        fields: &BTreeSet<usize>,
+    ) -> Result<Columns, ReadError> {
+        let fields: Vec<_> = fields.iter().copied().collect();
+        self.run.rows(tree.objects(), self.group, &fields, self.rows.clone()).await
+    }
+
+    pub(super) fn unread(&self, error: ReadError) -> Unread {
+        Unread { path: self.run.path().clone(), error }
+    }
+}
+
+/// The pages of a run that may have spans of these starts and durations.
+pub(super) fn pages<'a>(
+    run: &'a Arc<StoredRun>,
+    filter: &'a Filter,
+) -> impl Iterator<Item = Part> + 'a {
+    (0..run.run().groups()).flat_map(move |group| {
+        let starts = run.run().extremes(group, START);
+        let durations = run.run().extremes(group, DURATION);
+        // Both columns have pages of the same rows: no number is the same in all rows.
+        starts.zip(durations).filter_map(move |(start, duration)| {
+            let (rows, first, last) = start;
+            let (_, shortest, longest) = duration;
+            let may_have = first < filter.starts.end
+                && last >= filter.starts.start
+                && shortest <= *filter.durations.end()
+                && longest >= *filter.durations.start();
+            let run = Arc::clone(run);
+            may_have.then_some(Part { run, group, rows, most: [last, longest] })
+        })
+    })
+}
+
+/// Pages that follow each other, as one.
+pub(super) fn together(pages: impl Iterator<Item = Part>) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    for page in pages {
+        match parts.last_mut() {
+            Some(last)
+                if last.group == page.group
+                    && last.rows.end == page.rows.start
+                    && Arc::ptr_eq(&last.run, &page.run) =>
+            {
+                last.rows.end = page.rows.end;
+            }
+            _ => parts.push(page),
+        }
+    }
+    parts
+}
