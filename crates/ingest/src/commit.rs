@@ -5,7 +5,7 @@
 //!
 //! **Limits**: [`GROUP_BYTES_MAX`] a group; what waits is bounded by what may be received at once.
 
-use curtail_otlp::{Logs, Points, Spans};
+use curtail_otlp::Decoded;
 use curtail_store::log::{Log, Record};
 use std::io;
 use std::thread::JoinHandle;
@@ -23,36 +23,7 @@ pub struct Taken {
     /// As it was written.
     pub record: Record,
     /// What was read of it.
-    pub rows: Rows,
-}
-
-/// What a batch was decoded to.
-#[derive(Debug)]
-pub enum Rows {
-    /// Of traces.
-    Spans(Spans),
-    /// Of logs.
-    Logs(Logs),
-    /// Of metrics.
-    Points(Points),
-}
-
-impl Rows {
-    /// How many there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        match self {
-            Self::Spans(spans) => spans.spans.len(),
-            Self::Logs(logs) => logs.records.len(),
-            Self::Points(points) => points.points.len(),
-        }
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
+    pub rows: Decoded,
 }
 
 /// The way to the log.

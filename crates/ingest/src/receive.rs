@@ -2,7 +2,7 @@
 
 use crate::answer::{self, AnswerBody};
 use crate::body::{read, unframe};
-use crate::commit::{Committer, Rows, Taken};
+use crate::commit::{Committer, Taken};
 use crate::config::{Config, Limits};
 use crate::counts::Counts;
 use crate::encoding::Encoding;
@@ -10,7 +10,7 @@ use crate::refusal::{Kind, Refusal};
 use crate::request::{Asked, Form, asked};
 use crate::room::Room;
 use bytes::Bytes;
-use curtail_otlp::{Logs, Malformed, Points, Refused, Signal, Spans, json};
+use curtail_otlp::{Decoded, Malformed, Refused, Signal, json};
 use curtail_store::log::Record;
 use http::{Request, Response};
 use http_body::Body;
@@ -122,27 +122,14 @@ fn decode(
     is_json: bool,
     signal: Signal,
     limits: &curtail_otlp::Limits,
-) -> Result<(Bytes, Rows, Refused), Refusal> {
+) -> Result<(Bytes, Decoded, Refused), Refusal> {
     let mut batch = encoding.unpack(packed, limits.batch_bytes)?;
     if is_json {
         let protobuf = json::to_protobuf(&batch, signal);
         batch = protobuf.map_err(|error| Kind::Malformed.refuse(error.to_string()))?.into();
     }
     let malformed = |malformed: Malformed| Kind::Malformed.refuse(malformed.to_string());
-    let (rows, refused) = match signal {
-        Signal::Traces => {
-            let (spans, refused) = Spans::decode(&batch, limits).map_err(malformed)?;
-            (Rows::Spans(spans), refused)
-        }
-        Signal::Logs => {
-            let (logs, refused) = Logs::decode(&batch, limits).map_err(malformed)?;
-            (Rows::Logs(logs), refused)
-        }
-        Signal::Metrics => {
-            let (points, refused) = Points::decode(&batch, limits).map_err(malformed)?;
-            (Rows::Points(points), refused)
-        }
-    };
+    let (rows, refused) = Decoded::of(signal, &batch, limits).map_err(malformed)?;
     Ok((batch, rows, refused))
 }
 

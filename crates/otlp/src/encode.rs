@@ -15,9 +15,11 @@
 
 mod grouped;
 mod logs;
+mod metrics;
 mod traces;
 
 pub use logs::{LogRow, LogsWriter};
+pub use metrics::{ExemplarRow, MetricText, MetricsWriter, PointRow};
 pub use traces::{EventRow, LinkRow, SpanRow, TracesWriter};
 
 use crate::plain::{self, NotPlain};
@@ -95,6 +97,12 @@ pub enum RowPart {
     /// Of a log record.
     #[error("its body")]
     Body,
+    /// Of a point.
+    #[error("the metadata of its metric")]
+    Metadata,
+    /// Counted from 0.
+    #[error("the attributes of its exemplar {0}")]
+    Exemplar(usize),
 }
 
 impl RowPart {

@@ -9,7 +9,8 @@
 //! |---|---|---|---|
 //! | traces | [`Spans::decode`] | [`Span`], [`Event`], [`Link`] | [`SpanRow`], by [`TracesWriter`] |
 //! | logs | [`Logs::decode`] | [`LogRecord`] | [`LogRow`], by [`LogsWriter`] |
-//! | metrics | [`Points::decode`] | [`Point`] | |
+//! | metrics | [`Points::decode`] | [`Point`], [`Metric`], [`Details`] | [`PointRow`], by [`MetricsWriter`] |
+//! | whichever | [`Decoded::of`] | [`Decoded`] | |
 //!
 //! The way back begins at a table, which keeps texts and not places: attributes that it keeps as text are
 //! [`plain`] JSON there, which people can query and which becomes protobuf again without a loss.
@@ -23,6 +24,7 @@
 
 mod attributes;
 mod check;
+mod decoded;
 mod encode;
 mod envelope;
 mod error;
@@ -40,15 +42,18 @@ mod wire;
 mod write;
 
 pub use attributes::{Attribute, Value};
+pub use decoded::Decoded;
 pub use encode::{
-    BadRow, EventRow, LinkRow, LogRow, LogsWriter, PlainValue, ResourceText, RowPart, ScopeText,
-    SpanRow, TracesWriter,
+    BadRow, EventRow, ExemplarRow, LinkRow, LogRow, LogsWriter, MetricText, MetricsWriter,
+    PlainValue, PointRow, ResourceText, RowPart, ScopeText, SpanRow, TracesWriter,
 };
 pub use envelope::{Envelope, Resource, Scope};
 pub use error::{Fault, Malformed, Refused, RowFault};
 pub use limits::Limits;
 pub use logs::{LogRecord, Logs};
-pub use metrics::{Form, Measured, Metric, Point, Points};
+pub use metrics::{
+    AtQuantile, Buckets, Details, Distribution, Exemplar, Form, Measured, Metric, Point, Points,
+};
 pub use response::{Signal, json_response, response, status};
 pub use slice::{Range, Slice};
 pub use spans::{Event, Link, Span, Spans};

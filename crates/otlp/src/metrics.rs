@@ -1,7 +1,11 @@
 //! Points of metrics, from a batch of metrics to rows.
 //!
 //! What a point has beside its number, times and attributes (buckets, quantiles, exemplars) is checked and
-//! stays where it is: [`Point::message`] is its place.
+//! stays where it is: [`Point::message`] is its place, and [`Points::details`] reads it.
+
+mod details;
+
+pub use details::{AtQuantile, Buckets, Details, Distribution, Exemplar};
 
 use crate::attributes::{Attribute, push};
 use crate::check::check_field;
@@ -98,11 +102,23 @@ pub enum Measured {
 
 impl Form {
     /// The numbers of the fields in which points of this form keep attributes and flags.
-    const fn fields(self) -> (u32, u32) {
+    pub(crate) const fn fields(self) -> (u32, u32) {
         match self {
             Self::None | Self::Gauge | Self::Sum | Self::Summary => (7, 8),
             Self::Histogram => (9, 10),
             Self::ExponentialHistogram => (1, 10),
+        }
+    }
+
+    /// The field of a metric that has points of this form.
+    pub(crate) const fn field(self) -> Option<u32> {
+        match self {
+            Self::None => None,
+            Self::Gauge => Some(5),
+            Self::Sum => Some(7),
+            Self::Histogram => Some(9),
+            Self::ExponentialHistogram => Some(10),
+            Self::Summary => Some(11),
         }
     }
 

@@ -34,6 +34,12 @@ impl<'a> Reader<'a> {
         Self { bytes: batch, at: 0, message }
     }
 
+    /// A message that is known to be at a place in a batch.
+    pub(crate) fn at(batch: &'a [u8], place: Slice, message: &'static Message) -> Self {
+        let (at, len) = (place.at as usize, place.len as usize);
+        Self { bytes: &batch[..at + len], at, message }
+    }
+
     pub(crate) const fn schema(&self) -> &'static Message {
         self.message
     }

@@ -1,15 +1,16 @@
 //! Rows that are written as a batch say there what they said in the one that they came from.
 
 use curtail_otlp::{
-    Attribute, Envelope, Event, EventRow, Limits, Link, LinkRow, LogRow, Logs, LogsWriter,
-    PlainValue, Range, ResourceText, ScopeText, Signal, Slice, SpanRow, Spans, TracesWriter, Value,
-    json, plain,
+    Attribute, Envelope, Event, EventRow, Exemplar, ExemplarRow, Form, Limits, Link, LinkRow,
+    LogRow, Logs, LogsWriter, MetricText, MetricsWriter, PlainValue, PointRow, Points, Range,
+    ResourceText, ScopeText, Signal, Slice, SpanRow, Spans, TracesWriter, Value, json, plain,
 };
 use curtail_units::Rng;
 use serde_json::Value as Json;
 
 const TRACES: &[u8] = include_bytes!("golden/traces.pb");
 const LOGS: &[u8] = include_bytes!("golden/logs.pb");
+const METRICS: &[u8] = include_bytes!("golden/metrics.pb");
 const SEED: u64 = 77_012;
 
 fn text(batch: &[u8], slice: Slice) -> &str {
@@ -173,13 +174,64 @@ fn rewritten_logs(batch: &[u8]) -> Vec<u8> {
     writer.finish()
 }
 
-/// A golden batch without what no row says: entities, and resources that nothing comes from.
+fn exemplar_row<'a>(exemplar: &Exemplar, attributes: &'a str) -> ExemplarRow<'a> {
+    ExemplarRow {
+        time_ns: exemplar.time_ns,
+        measured: exemplar.measured,
+        trace_id: exemplar.trace_id,
+        span_id: exemplar.span_id,
+        attributes,
+    }
+}
+
+/// The same for points.
+fn rewritten_metrics(batch: &[u8]) -> Vec<u8> {
+    let (read, refused) = Points::decode(batch, &Limits::default()).expect("a good batch");
+    assert_eq!(refused.count, 0);
+    let mut writer = MetricsWriter::new();
+    for point in &read.points {
+        let metric = &read.metrics[point.metric as usize];
+        let around = around(batch, &read.envelope, metric.scope);
+        let (resource, scope) = texts(batch, &read.envelope, metric.scope, &around);
+        let own = point.attributes.of(&read.attributes);
+        let of_own = jsons(batch, own.iter().map(|each| each.value));
+        let details = read.details(point, batch);
+        let inner = |range: Range| object(batch, range.of(&details.attributes));
+        let exemplars = &details.exemplars;
+        let of_exemplars: Vec<_> = exemplars.iter().map(|each| inner(each.attributes)).collect();
+        let exemplars = exemplars.iter().zip(&of_exemplars).map(|(e, of)| exemplar_row(e, of));
+        let text_of_metric = MetricText {
+            name: text(batch, metric.name),
+            description: text(batch, metric.description),
+            unit: text(batch, metric.unit),
+            form: metric.form,
+            temporality: metric.temporality,
+            is_monotonic: metric.is_monotonic,
+            metadata: &object(batch, metric.metadata.of(&read.attributes)),
+        };
+        let row = PointRow {
+            start_ns: point.start_ns,
+            time_ns: point.time_ns,
+            measured: point.measured,
+            distribution: &details.distribution,
+            exemplars: &exemplars.collect::<Vec<_>>(),
+            attributes: &columns(batch, own, &of_own),
+            flags: point.flags,
+        };
+        writer.point(&resource, &scope, &text_of_metric, &row).expect("plain JSON");
+    }
+    writer.finish()
+}
+
+/// A golden batch without what no row says: metrics without points, entities, and resources that nothing comes from.
 fn of_rows(golden: &str, resources: &str, scopes: &str, rows: &str) -> Json {
     let mut golden: Json = serde_json::from_str(golden).expect("JSON");
     let all = golden[resources].as_array_mut().expect("a list");
     all.retain(|each| each[scopes][0].get(rows).is_some());
     for each in all {
         each["resource"].as_object_mut().expect("an object").remove("entityRefs");
+        let rows = each[scopes][0][rows].as_array_mut().expect("a list");
+        rows.retain(|row| row["name"] != "none");
     }
     golden
 }
@@ -188,6 +240,7 @@ fn of_rows(golden: &str, resources: &str, scopes: &str, rows: &str) -> Json {
 fn every_field_of_golden_rows_comes_back() {
     let traces = include_str!("golden/traces.json");
     let logs = include_str!("golden/logs.json");
+    let metrics = include_str!("golden/metrics.json");
     for (signal, batch, want, rewritten) in [
         (
             Signal::Traces,
@@ -201,15 +254,23 @@ fn every_field_of_golden_rows_comes_back() {
             of_rows(logs, "resourceLogs", "scopeLogs", "logRecords"),
             rewritten_logs,
         ),
+        (
+            Signal::Metrics,
+            METRICS,
+            of_rows(metrics, "resourceMetrics", "scopeMetrics", "metrics"),
+            rewritten_metrics,
+        ),
     ] {
         let written = rewritten(batch);
         let json = json::from_protobuf(&written, signal).expect("a good batch");
         assert_eq!(serde_json::from_str::<Json>(&json).expect("JSON"), want, "{signal:?}");
         assert_eq!(rewritten(&written), written, "{signal:?}: what it says does not change again");
-        // The same bytes at the end: the rows, and the schema's URL of the resource.
+        // The same bytes at the end: the rows, and the schema's URL of the resource. Fields of points stand in
+        // another order.
         let rows = written.len() / 2;
         let end = &written[written.len() - rows..];
-        assert!(batch.windows(rows).any(|part| part == end), "{signal:?}: the very bytes");
+        let is_same = batch.windows(rows).any(|part| part == end);
+        assert!(is_same || signal == Signal::Metrics, "{signal:?}: the very bytes");
     }
 }
 
@@ -402,4 +463,31 @@ fn what_is_not_plain_json_is_said_with_the_part_that_it_is_and_leaves_nothing() 
     // What is zero or empty is left out; what is left of such a record is that there is one.
     writer.record(&resource, &scope, &LogRow::default()).expect("no JSON");
     assert_eq!(writer.finish(), [0x0A, 4, 0x12, 2, 0x12, 0]);
+}
+
+#[test]
+fn what_is_not_plain_json_of_a_metric_is_said_and_leaves_nothing() {
+    let (resource, scope) = (ResourceText::default(), ScopeText::default());
+    let exemplars = [ExemplarRow { attributes: "7", ..ExemplarRow::default() }];
+    for (form, metadata, said) in [
+        (
+            Form::Gauge,
+            "",
+            "the attributes of its exemplar 0: not plain JSON: invalid type: integer `7`, expected an object: keys and plain values at line 1 column 1",
+        ),
+        // A summary has no exemplars.
+        (
+            Form::Summary,
+            "[",
+            "the metadata of its metric: not plain JSON: invalid type: sequence, expected an object: keys and plain values at line 1 column 0",
+        ),
+    ] {
+        let mut writer = MetricsWriter::new();
+        let metric = MetricText { form, metadata, ..MetricText::default() };
+        let point = PointRow { exemplars: &exemplars, ..PointRow::default() };
+        let error = writer.point(&resource, &scope, &metric, &point).expect_err("no JSON");
+        assert_eq!(error.to_string(), said);
+        assert_eq!(writer.bytes(), 0);
+        assert!(writer.finish().is_empty());
+    }
 }

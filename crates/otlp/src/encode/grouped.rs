@@ -13,13 +13,16 @@ pub(super) struct Grouped {
     resources: Vec<Resource>,
     /// The number of each, by [`Key::resource`].
     resource_numbers: HashMap<Box<[u8]>, usize>,
-    /// The number of each scope within its resource, and that of the resource, by [`Key::whole`].
-    scope_numbers: HashMap<Box<[u8]>, (usize, usize)>,
+    /// The number of each scope, by [`Key::whole`].
+    scope_numbers: HashMap<Box<[u8]>, ScopeNumber>,
     /// Of the row that is being written.
     key: Key,
     row: Vec<u8>,
     bytes: usize,
 }
+
+/// The number of a resource, and that of a scope within it.
+pub(super) type ScopeNumber = (usize, usize);
 
 #[derive(Debug)]
 struct Resource {
@@ -77,18 +80,35 @@ impl Grouped {
         scope: &ScopeText<'_>,
         write: impl FnOnce(&mut Vec<u8>) -> Result<(), BadRow>,
     ) -> Result<(), BadRow> {
-        self.row.clear();
-        write(&mut self.row)?;
+        let mut row = std::mem::take(&mut self.row);
+        row.clear();
+        let written = write(&mut row).and_then(|()| self.scope(resource, scope));
+        if let Ok(scope) = written {
+            self.put(scope, &row);
+        }
+        self.row = row;
+        written.map(drop)
+    }
+
+    /// The number of a scope, which is added if it has not come before.
+    pub(super) fn scope(
+        &mut self,
+        resource: &ResourceText<'_>,
+        scope: &ScopeText<'_>,
+    ) -> Result<ScopeNumber, BadRow> {
         self.key.set(resource, scope);
-        let (resource, scope) = match self.scope_numbers.get(self.key.whole()) {
-            Some(&numbers) => numbers,
-            None => self.add(resource, scope)?,
-        };
+        match self.scope_numbers.get(self.key.whole()) {
+            Some(&numbers) => Ok(numbers),
+            None => self.add(resource, scope),
+        }
+    }
+
+    /// Takes what a row's message says.
+    pub(super) fn put(&mut self, (resource, scope): ScopeNumber, row: &[u8]) {
         let rows = &mut self.resources[resource].scopes[scope].rows;
         let len = rows.len();
-        write::bytes(rows, 2, &self.row);
+        write::bytes(rows, 2, row);
         self.bytes += rows.len() - len;
-        Ok(())
     }
 
     /// Adds a scope that has not come before, and its resource if that has not either.
@@ -96,7 +116,7 @@ impl Grouped {
         &mut self,
         resource: &ResourceText<'_>,
         scope: &ScopeText<'_>,
-    ) -> Result<(usize, usize), BadRow> {
+    ) -> Result<ScopeNumber, BadRow> {
         let new_scope = Scope::new(scope)?;
         let known = self.resource_numbers.get(self.key.resource()).copied();
         let resource_number = match known {
