@@ -1,5 +1,6 @@
 //! Which spans are asked for.
 
+use super::scan::Bounds;
 use crate::columns::{Coded, Columns, Values, int, text};
 use crate::schema::Kind;
 use crate::schema::envelope::{
@@ -80,9 +81,29 @@ impl Filter {
         }
     }
 
-    /// The columns that must be read to know which spans these are.
-    pub(super) fn fields(&self) -> BTreeSet<usize> {
-        let mut fields = BTreeSet::from([TENANT, START, DURATION]);
+    /// Whether there may be some among spans within these bounds.
+    pub(super) const fn may_have(&self, bounds: &Bounds) -> bool {
+        *bounds.starts.start() < self.starts.end
+            && *bounds.starts.end() >= self.starts.start
+            && *bounds.durations.start() <= *self.durations.end()
+            && *bounds.durations.end() >= *self.durations.start()
+    }
+
+    /// Whether all spans within these bounds began, and took, as is asked for.
+    const fn has_all(&self, bounds: &Bounds) -> (bool, bool) {
+        let starts =
+            *bounds.starts.start() >= self.starts.start && *bounds.starts.end() < self.starts.end;
+        let durations = *bounds.durations.start() >= *self.durations.start()
+            && *bounds.durations.end() <= *self.durations.end();
+        (starts, durations)
+    }
+
+    /// The columns that must be read to know which of the spans within these bounds are asked for.
+    pub(super) fn fields(&self, bounds: &Bounds) -> BTreeSet<usize> {
+        let (has_starts, has_durations) = self.has_all(bounds);
+        let mut fields = BTreeSet::from([TENANT]);
+        fields.extend((!has_starts).then_some(START));
+        fields.extend((!has_durations).then_some(DURATION));
         for condition in &self.conditions {
             match &condition.of {
                 Of::Column(field) => drop(fields.insert(*field)),
@@ -96,22 +117,47 @@ impl Filter {
         fields
     }
 
-    /// Which rows these are.
-    pub(super) fn select(&self, rows: &Columns) -> Vec<usize> {
-        let (starts, durations) = (rows.longs(START), rows.longs(DURATION));
-        let is_tenant = accepted(rows.coded(TENANT), |tenant| tenant == self.tenant.as_bytes());
+    /// Which rows these are, of some within these bounds.
+    pub(super) fn select(&self, rows: &Columns, bounds: &Bounds) -> Vec<usize> {
+        let (has_starts, has_durations) = self.has_all(bounds);
         let tenants = rows.coded(TENANT);
-        let mut selected: Vec<usize> = (0..rows.len())
-            .filter(|row| {
-                self.starts.contains(&starts[*row])
-                    && self.durations.contains(&durations[*row])
-                    && is_tenant[tenants.code(*row) as usize]
-            })
-            .collect();
+        let is_tenant = accepted(tenants, |tenant| tenant == self.tenant.as_bytes());
+        let mut selected = Selected { len: rows.len(), rows: None };
+        let is_of_one = is_tenant == [false, true]
+            && tenants.codes.len() == rows.len()
+            && !tenants.codes.contains(&0);
+        if !is_of_one {
+            selected.retain(|row| is_tenant[tenants.code(row) as usize]);
+        }
+        if !has_starts {
+            let starts = rows.longs(START);
+            selected.retain(|row| self.starts.contains(&starts[row]));
+        }
+        if !has_durations {
+            let durations = rows.longs(DURATION);
+            selected.retain(|row| self.durations.contains(&durations[row]));
+        }
         for condition in &self.conditions {
             condition.retain(rows, &mut selected);
         }
-        selected
+        selected.rows.unwrap_or_else(|| (0..rows.len()).collect())
+    }
+}
+
+/// Rows that have met all conditions so far.
+struct Selected {
+    /// How many there are in all.
+    len: usize,
+    /// Before the first condition, all.
+    rows: Option<Vec<usize>>,
+}
+
+impl Selected {
+    fn retain(&mut self, mut meets: impl FnMut(usize) -> bool) {
+        match &mut self.rows {
+            Some(rows) => rows.retain(|row| meets(*row)),
+            None => self.rows = Some((0..self.len).filter(|row| meets(*row)).collect()),
+        }
     }
 }
 
@@ -129,18 +175,18 @@ fn accepted(coded: &Coded, test: impl Fn(&[u8]) -> bool) -> Vec<bool> {
 }
 
 impl Condition {
-    fn retain(&self, rows: &Columns, selected: &mut Vec<usize>) {
+    fn retain(&self, rows: &Columns, selected: &mut Selected) {
         match &self.of {
             Of::Column(field) => {
                 let kind = rows.schema().fields()[*field].form.parts()[0].1;
                 let coded = rows.coded(*field);
                 let accepted = accepted(coded, |value| self.test.accepts(kind, value));
-                selected.retain(|row| accepted[coded.code(*row) as usize]);
+                selected.retain(|row| accepted[coded.code(row) as usize]);
             }
             Of::Resource(key) => {
                 let coded = rows.coded(RESOURCE);
                 let accepted = accepted(coded, |json| self.test.accepts_member(key, json));
-                selected.retain(|row| accepted[coded.code(*row) as usize]);
+                selected.retain(|row| accepted[coded.code(row) as usize]);
             }
             Of::Attribute(key) => {
                 let own = SPANS.own().get(key.as_str()).map(|(field, kind)| {
@@ -151,8 +197,8 @@ impl Condition {
                 selected.retain(|row| {
                     let is_own = own
                         .as_ref()
-                        .is_some_and(|(coded, accepted)| accepted[coded.code(*row) as usize]);
-                    is_own || maps.iter().any(|map| map.contains(row))
+                        .is_some_and(|(coded, accepted)| accepted[coded.code(row) as usize]);
+                    is_own || maps.iter().any(|map| map.contains(&row))
                 });
             }
         }

@@ -7,7 +7,7 @@
 //! **Source**: the rule of ranks is in [`curtail_sketch::rank()`].
 
 use super::filter::{Filter, told};
-use super::scan::{pages, together};
+use super::scan::{Bounds, pages, together};
 use crate::columns::Columns;
 use crate::memtable::SpanRows;
 use crate::schema::spans::{DURATION, START};
@@ -90,17 +90,22 @@ impl Tree<SpanRows> {
     /// When more than four columns make groups, or one of them has no dictionary.
     pub async fn quantiles(&self, of: &QuantilesOf) -> Result<Quantiles, TooManyGroups> {
         assert!(of.by.len() <= COLUMNS_MAX, "at most {COLUMNS_MAX} columns make groups");
-        let mut fields = of.filter.fields();
-        fields.extend(&of.by);
-        let (memory, runs) = self.moment(&fields);
+        let fields = |bounds: &Bounds| {
+            let mut fields = of.filter.fields(bounds);
+            fields.extend(&of.by);
+            fields.insert(DURATION);
+            fields.extend(of.step_ns.map(|_| START));
+            fields
+        };
+        let (memory, runs) = self.moment(&fields(&Bounds::NONE));
         let mut gathered = Gathered::default();
         for rows in &memory {
-            gathered.take(of, rows)?;
+            gathered.take(of, rows, &Bounds::NONE)?;
         }
         let mut unread = Vec::new();
         for part in together(runs.iter().flat_map(|run| pages(run, &of.filter))) {
-            match part.read(self, &fields).await {
-                Ok(rows) => gathered.take(of, &rows)?,
+            match part.read(self, &fields(&part.bounds)).await {
+                Ok(rows) => gathered.take(of, &rows, &part.bounds)?,
                 Err(error) => unread.push(part.unread(error)),
             }
         }
@@ -109,7 +114,12 @@ impl Tree<SpanRows> {
 }
 
 impl Gathered {
-    fn take(&mut self, of: &QuantilesOf, rows: &Columns) -> Result<(), TooManyGroups> {
+    fn take(
+        &mut self,
+        of: &QuantilesOf,
+        rows: &Columns,
+        bounds: &Bounds,
+    ) -> Result<(), TooManyGroups> {
         let (starts, durations) = (rows.longs(START), rows.longs(DURATION));
         let by: Vec<_> = of.by.iter().map(|field| rows.coded(*field)).collect();
         let step = |row: usize| match of.step_ns.and_then(|step| i64::try_from(step).ok()) {
@@ -119,7 +129,7 @@ impl Gathered {
         // Groups by the numbers of values in these rows; names are made once for each.
         let mut numbers = hashbrown::HashMap::<(i64, [u32; COLUMNS_MAX]), usize>::new();
         let mut last = None;
-        for row in of.filter.select(rows) {
+        for row in of.filter.select(rows, bounds) {
             let mut codes = [0; COLUMNS_MAX];
             for (code, coded) in codes.iter_mut().zip(&by) {
                 *code = coded.code(row);

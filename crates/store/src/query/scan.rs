@@ -1,12 +1,12 @@
 //! Looking at spans, a part at a time.
 
+use super::filter::Filter;
 use crate::columns::Columns;
 use crate::memtable::SpanRows;
-use crate::query::Filter;
 use crate::schema::spans::{DURATION, START};
 use crate::tree::{ReadError, StoredRun, Tree, Unread};
 use std::collections::BTreeSet;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 /// Some rows of a run, which may have what is asked for.
@@ -15,8 +15,20 @@ pub(super) struct Part {
     pub(super) run: Arc<StoredRun>,
     pub(super) group: usize,
     pub(super) rows: Range<usize>,
-    /// The latest start, and the longest duration.
-    pub(super) most: [i64; 2],
+    pub(super) bounds: Bounds,
+}
+
+/// The extremes of the starts and the durations of some rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Bounds {
+    pub(super) starts: RangeInclusive<i64>,
+    pub(super) durations: RangeInclusive<i64>,
+}
+
+impl Bounds {
+    /// Of rows of which nothing is known.
+    pub(super) const NONE: Self =
+        Self { starts: i64::MIN..=i64::MAX, durations: i64::MIN..=i64::MAX };
 }
 
 impl Part {
@@ -46,12 +58,9 @@ pub(super) fn pages<'a>(
         starts.zip(durations).filter_map(move |(start, duration)| {
             let (rows, first, last) = start;
             let (_, shortest, longest) = duration;
-            let may_have = first < filter.starts.end
-                && last >= filter.starts.start
-                && shortest <= *filter.durations.end()
-                && longest >= *filter.durations.start();
+            let bounds = Bounds { starts: first..=last, durations: shortest..=longest };
             let run = Arc::clone(run);
-            may_have.then_some(Part { run, group, rows, most: [last, longest] })
+            filter.may_have(&bounds).then_some(Part { run, group, rows, bounds })
         })
     })
 }
@@ -67,9 +76,17 @@ pub(super) fn together(pages: impl Iterator<Item = Part>) -> Vec<Part> {
                     && Arc::ptr_eq(&last.run, &page.run) =>
             {
                 last.rows.end = page.rows.end;
+                last.bounds = Bounds {
+                    starts: hull(&last.bounds.starts, &page.bounds.starts),
+                    durations: hull(&last.bounds.durations, &page.bounds.durations),
+                };
             }
             _ => parts.push(page),
         }
     }
     parts
+}
+
+fn hull(one: &RangeInclusive<i64>, other: &RangeInclusive<i64>) -> RangeInclusive<i64> {
+    *one.start().min(other.start())..=*one.end().max(other.end())
 }

@@ -4,7 +4,7 @@
 //! million spans a few pages are read.
 
 use super::filter::Filter;
-use super::scan::pages;
+use super::scan::{Bounds, Part, pages};
 use crate::columns::Columns;
 use crate::memtable::SpanRows;
 use crate::schema::envelope::SERVICE;
@@ -56,34 +56,56 @@ pub struct Top {
 struct Found {
     hits: BinaryHeap<Reverse<(i64, Hit)>>,
     count: usize,
-    order: Order,
+    /// The column of the order.
+    by: usize,
 }
 
 impl Tree<SpanRows> {
     /// The first `count` spans in an order, of all that a filter lets through.
     pub async fn top(&self, filter: &Filter, order: Order, count: usize) -> Top {
-        let mut fields = filter.fields();
-        fields.extend([TRACE_ID, SPAN_ID, SERVICE, NAME, STATUS]);
-        let (memory, runs) = self.moment(&fields);
-        let mut found = Found { hits: BinaryHeap::new(), count, order };
+        let of_hits = [TRACE_ID, SPAN_ID, START, DURATION, SERVICE, NAME, STATUS];
+        let by = match order {
+            Order::Slowest => DURATION,
+            Order::Newest => START,
+        };
+        let fields = |bounds: &Bounds| {
+            let mut fields = filter.fields(bounds);
+            fields.insert(by);
+            fields
+        };
+        let mut in_memory = fields(&Bounds::NONE);
+        in_memory.extend(of_hits);
+        let (memory, runs) = self.moment(&in_memory);
+        let mut found = Found { hits: BinaryHeap::new(), count, by };
         for rows in &memory {
-            found.take(filter, rows);
+            for row in found.better(filter, rows, &Bounds::NONE) {
+                found.push(rows, row);
+            }
         }
         let mut parts: Vec<_> = runs.iter().flat_map(|run| pages(run, filter)).collect();
-        let most = |most: &[i64; 2]| match order {
-            Order::Newest => most[0],
-            Order::Slowest => most[1],
+        let most = |part: &Part| match order {
+            Order::Newest => *part.bounds.starts.end(),
+            Order::Slowest => *part.bounds.durations.end(),
         };
-        parts.sort_by_key(|part| Reverse(most(&part.most)));
+        parts.sort_by_key(|part| Reverse(most(part)));
         let mut top = Top { pages: (0, parts.len()), ..Top::default() };
         for part in &parts {
-            if found.has_all_above(most(&part.most)) {
+            if found.has_all_above(most(part)) {
                 break;
             }
             top.pages.0 += 1;
-            match part.read(self, &fields).await {
-                Ok(rows) => found.take(filter, &rows),
-                Err(error) => top.unread.push(part.unread(error)),
+            let looked = async {
+                let rows = part.read(self, &fields(&part.bounds)).await?;
+                let better = found.better(filter, &rows, &part.bounds);
+                if !better.is_empty() {
+                    // Few pages have some: what else a hit says is read of those alone.
+                    let rows = part.read(self, &of_hits.into()).await?;
+                    better.into_iter().for_each(|row| found.push(&rows, row));
+                }
+                Ok(())
+            };
+            if let Err(error) = looked.await {
+                top.unread.push(part.unread(error));
             }
         }
         let hits = found.hits.into_sorted_vec();
@@ -99,16 +121,18 @@ impl Found {
             && self.hits.peek().is_none_or(|Reverse((least, _))| *least > most)
     }
 
-    fn take(&mut self, filter: &Filter, rows: &Columns) {
-        let by = match self.order {
-            Order::Slowest => rows.longs(DURATION),
-            Order::Newest => rows.longs(START),
-        };
-        for row in filter.select(rows) {
-            if self.has_all_above(by[row]) {
-                continue;
-            }
-            self.hits.push(Reverse((by[row], hit(rows, row))));
+    /// The rows that are asked for and may be among them.
+    fn better(&self, filter: &Filter, rows: &Columns, bounds: &Bounds) -> Vec<usize> {
+        let by = rows.longs(self.by);
+        let mut better = filter.select(rows, bounds);
+        better.retain(|row| !self.has_all_above(by[*row]));
+        better
+    }
+
+    fn push(&mut self, rows: &Columns, row: usize) {
+        let by = rows.longs(self.by)[row];
+        if !self.has_all_above(by) {
+            self.hits.push(Reverse((by, hit(rows, row))));
             if self.hits.len() > self.count {
                 self.hits.pop();
             }

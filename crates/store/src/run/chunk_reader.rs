@@ -6,6 +6,7 @@ use crate::encoding::{Damaged, deltas, hybrid};
 use crate::schema::{Field, Form, Kind, Presence};
 use bytes::{Buf as _, Bytes};
 use parquet::basic::Encoding;
+use std::cell::RefCell;
 use std::ops::Range;
 
 /// A page has no more than this before compression: a dictionary, or its rows.
@@ -19,11 +20,17 @@ pub(super) struct Stored {
     pub(super) parts: Vec<Bytes>,
 }
 
+thread_local! {
+    /// Making one takes as long as using it for a page.
+    static DECOMPRESSOR: RefCell<zstd::bulk::Decompressor<'static>> =
+        RefCell::new(zstd::bulk::Decompressor::new().expect("memory for it"));
+}
+
 /// Reads values of a chunk.
 pub(super) struct Decoder<'a> {
     kind: Kind,
     presence: Presence,
-    decompressor: Option<zstd::bulk::Decompressor<'static>>,
+    is_compressed: bool,
     parts: std::slice::Iter<'a, Bytes>,
     rest: Bytes,
 }
@@ -42,12 +49,12 @@ pub(super) fn column(
 ) -> Result<Column, Damaged> {
     if let Form::One(kind, presence) = field.form {
         let [stored] = stored else { return Err(Damaged("a column is missing")) };
-        return Ok(Column::One(Decoder::new(kind, presence, stored)?.one(rows)?));
+        return Ok(Column::One(Decoder::new(kind, presence, stored).one(rows)?));
     }
     let mut ends = Vec::new();
     let mut parts = Vec::new();
     for ((_, kind), stored) in field.form.parts().into_iter().zip(stored) {
-        let decoder = Decoder::new(kind, Presence::Required, stored)?;
+        let decoder = Decoder::new(kind, Presence::Required, stored);
         let (of_part, values) = decoder.many(rows)?;
         if !parts.is_empty() && of_part != ends {
             return Err(Damaged("parts of a list have different lengths"));
@@ -59,14 +66,9 @@ pub(super) fn column(
 }
 
 impl<'a> Decoder<'a> {
-    fn new(kind: Kind, presence: Presence, stored: &'a Stored) -> Result<Self, Damaged> {
-        let decompressor = if stored.is_compressed {
-            let none = |_| Damaged("there is no memory to decompress");
-            Some(zstd::bulk::Decompressor::new().map_err(none)?)
-        } else {
-            None
-        };
-        Ok(Self { kind, presence, decompressor, parts: stored.parts.iter(), rest: Bytes::new() })
+    fn new(kind: Kind, presence: Presence, stored: &'a Stored) -> Self {
+        let (is_compressed, parts) = (stored.is_compressed, stored.parts.iter());
+        Self { kind, presence, is_compressed, parts, rest: Bytes::new() }
     }
 
     fn one(mut self, rows: &Range<usize>) -> Result<Values, Damaged> {
@@ -150,12 +152,14 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    fn uncompressed(&mut self, body: Bytes, len: usize) -> Result<Bytes, Damaged> {
-        let Some(decompressor) = &mut self.decompressor else { return Ok(body) };
+    fn uncompressed(&self, body: Bytes, len: usize) -> Result<Bytes, Damaged> {
+        if !self.is_compressed {
+            return Ok(body);
+        }
         if len > PAGE_BYTES_MAX {
             return Err(Damaged("a page is too large"));
         }
-        let raw = decompressor.decompress(&body, len);
+        let raw = DECOMPRESSOR.with_borrow_mut(|decompressor| decompressor.decompress(&body, len));
         let raw = raw.map_err(|_| Damaged("a page cannot be decompressed"))?;
         Ok(raw.into())
     }
@@ -244,9 +248,13 @@ impl Page<'_> {
                 narrow.extend(ids.iter().map(|id| u64::from_be_bytes(*id)));
             }
             Values::Longs(longs) => {
-                let mut read = Vec::new();
-                deltas::take(&mut read, &mut &*self.body, self.values)?;
-                longs.extend_from_slice(read.get(range).ok_or(MISSING)?);
+                let at = longs.len();
+                deltas::take(longs, &mut &*self.body, self.values)?;
+                if longs.len() - at < range.end {
+                    return Err(MISSING);
+                }
+                longs.truncate(at + range.end);
+                longs.drain(at..at + range.start);
             }
             Values::Coded(coded) => return self.read_coded(coded, range),
         }
