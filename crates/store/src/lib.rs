@@ -28,6 +28,6 @@ pub mod tree;
 
 pub use columns::{Coded, Column, Columns, Dictionary, Lists, Plain, Values};
 pub use files::{Directory, Files};
-pub use memtable::{Memtable, Rows, SpanRows};
+pub use memtable::{LogRows, Memtable, PointRows, Rows, SpanRows};
 pub use sort::{Key, Place, sort};
 pub use store::{Found, KeepError, Keeper, OpenError, Settings, Store};

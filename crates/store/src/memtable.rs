@@ -8,15 +8,20 @@
 
 mod attributes;
 mod envelope;
+mod logs;
+mod points;
+mod series;
 mod spans;
 
+pub use logs::LogRows;
+pub use points::PointRows;
 pub use spans::SpanRows;
 
 use crate::columns::Columns;
 use crate::run::GROUP_ROWS;
 use crate::schema::Schema;
 use crate::sort::{Key, Place, sort};
-use curtail_otlp::{Limits, Malformed, Refused, Signal};
+use curtail_otlp::{BadRow, Limits, Malformed, Refused};
 
 /// A table's way from batches to columns.
 pub trait Rows: std::fmt::Debug + Default + Send + Sync + 'static {
@@ -25,9 +30,6 @@ pub trait Rows: std::fmt::Debug + Default + Send + Sync + 'static {
 
     /// What it is called.
     const NAME: &'static str;
-
-    /// What batches are of.
-    const SIGNAL: Signal;
 
     /// Fields by which runs are sorted: one of sixteen bytes, then a number.
     const ORDER: (usize, usize);
@@ -43,6 +45,12 @@ pub trait Rows: std::fmt::Debug + Default + Send + Sync + 'static {
 
     /// Adds the rows of a batch to columns; `rows` is what was read of it.
     fn insert(&mut self, columns: &mut Columns, tenant: &str, batch: &[u8], rows: &Self::Batch);
+
+    /// Rows as a batch of OTLP again, in protobuf.
+    ///
+    /// # Errors
+    /// When what should be JSON in a row is none.
+    fn batch(rows: &[Columns]) -> Result<Vec<u8>, BadRow>;
 }
 
 /// Rows that came, and how to find some in them.

@@ -130,7 +130,8 @@ impl<R: Rows> Merge<R> {
 
 fn key<R: Rows>(group: &Columns, row: usize, run: usize) -> Key {
     let (id, number) = R::ORDER;
-    (group.wide(id)[row], group.longs(number)[row], run)
+    // Where no row has an ID, a file has no column of them.
+    (group.wide(id).get(row).copied().unwrap_or(0), group.longs(number)[row], run)
 }
 
 fn short(number: usize) -> u32 {

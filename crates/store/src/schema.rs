@@ -11,7 +11,9 @@
 
 mod delta;
 pub mod envelope;
+pub mod logs;
 mod parquet;
+pub mod points;
 pub mod spans;
 
 use std::collections::HashMap;
@@ -39,6 +41,49 @@ const fn required(kind: Kind) -> Form {
 
 const fn optional(kind: Kind) -> Form {
     Form::One(kind, Presence::Optional)
+}
+
+/// A table: its fields, and the attributes that have some.
+#[derive(Debug)]
+pub struct Table {
+    schema: Schema,
+    own: OwnColumns,
+    /// Keys of the attributes with a column of their own, by that.
+    keys: Vec<(usize, &'static str, Kind)>,
+}
+
+impl Table {
+    /// One with the fields that every table has, then `fields`, then attributes with a column of their own:
+    /// their keys, the names and the kinds of their columns.
+    fn new(fields: &[Field], attributes: &[(&'static str, &'static str, Kind)]) -> Self {
+        let mut all = envelope::fields();
+        all.extend(fields);
+        let mut keys = Vec::new();
+        for (key, name, kind) in attributes {
+            keys.push((all.len(), *key, *kind));
+            all.push(Field { name, form: optional(*kind) });
+        }
+        let own = keys.iter().map(|(field, key, kind)| (*key, (*field, *kind))).collect();
+        Self { schema: Schema::new(all), own, keys }
+    }
+
+    /// The fields.
+    #[must_use]
+    pub const fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// Attributes with a column of their own.
+    #[must_use]
+    pub const fn own(&self) -> &OwnColumns {
+        &self.own
+    }
+
+    /// The same by their columns: numbers, keys and kinds.
+    #[must_use]
+    pub fn keys(&self) -> &[(usize, &'static str, Kind)] {
+        &self.keys
+    }
 }
 
 /// The fields of a table.
@@ -140,4 +185,18 @@ impl Form {
             Self::List(parts) => parts.to_vec(),
         }
     }
+}
+
+/// Gives the name of a number; of one that has none, its digits.
+pub(crate) fn with_name<T>(names: &[&str], number: i32, then: impl FnOnce(&str) -> T) -> T {
+    match usize::try_from(number).ok().and_then(|nth| names.get(nth)) {
+        Some(name) => then(name),
+        None => then(&number.to_string()),
+    }
+}
+
+/// The number that a name stands for.
+pub(crate) fn number(names: &[&str], name: &str) -> i32 {
+    let known = (0..).zip(names).find(|(_, known)| **known == name).map(|(number, _)| number);
+    known.or_else(|| name.parse().ok()).unwrap_or_default()
 }

@@ -15,9 +15,9 @@
 use crate::delta::{self, CommitError};
 use crate::files::Files;
 use crate::log::{self, Damage, Record};
-use crate::memtable::{Rows, SpanRows};
+use crate::memtable::{LogRows, PointRows, Rows, SpanRows};
 use crate::tree::{self, CompactError, FlushError, Flushed, Flusher, Tree, Unread};
-use curtail_otlp::{Limits, Signal, Spans};
+use curtail_otlp::{Decoded, Limits};
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
@@ -38,6 +38,8 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct Store {
     spans: Arc<Tree<SpanRows>>,
+    logs: Arc<Tree<LogRows>>,
+    points: Arc<Tree<PointRows>>,
     memtable_bytes: usize,
     /// No later batch is of a segment up to this one.
     sealed: AtomicU64,
@@ -49,6 +51,8 @@ pub struct Keeper {
     store: Arc<Store>,
     files: Arc<dyn Files>,
     spans: Flusher<SpanRows>,
+    logs: Flusher<LogRows>,
+    points: Flusher<PointRows>,
     /// Segments of the log that are set aside where others are removed.
     damaged: BTreeSet<u64>,
     /// The last segment that there was when the store was opened.
@@ -60,6 +64,10 @@ pub struct Keeper {
 pub struct Found {
     /// How many spans the log had that are in no run.
     pub spans: usize,
+    /// The same of log records.
+    pub logs: usize,
+    /// The same of points of metrics.
+    pub points: usize,
     /// Segments with bytes that are no record. The end of the last one was being written, mostly; another is
     /// kept, as `damaged-…`, when what is whole in it is in runs.
     pub damaged: Vec<(u64, Damage)>,
@@ -106,19 +114,26 @@ impl Store {
         now_ms: i64,
         id: &str,
     ) -> Result<(Keeper, Found), OpenError> {
-        let (spans, unread) = Tree::open(&settings.tables, now_ms, id).await?;
+        let (spans, mut unread) = Tree::<SpanRows>::open(&settings.tables, now_ms, id).await?;
+        let (logs, of_logs) = Tree::<LogRows>::open(&settings.tables, now_ms, id).await?;
+        let (points, of_points) = Tree::<PointRows>::open(&settings.tables, now_ms, id).await?;
+        unread.extend(of_logs.into_iter().chain(of_points));
         let mut found = Found { unread, ..Found::default() };
+        let written = [spans.tree().written(), logs.tree().written(), points.tree().written()];
         let store = Arc::new(Self {
             spans: Arc::clone(spans.tree()),
+            logs: Arc::clone(logs.tree()),
+            points: Arc::clone(points.tree()),
             memtable_bytes: settings.memtable_bytes,
-            sealed: AtomicU64::new(spans.tree().written()),
+            // What one table has written was whole.
+            sealed: AtomicU64::new(written.into_iter().max().unwrap_or_default()),
         });
         let files = Arc::clone(&settings.files);
         let last_segment = store.replay(&*files, &mut found)?;
         let damaged = found.damaged.iter().map(|(segment, _)| *segment);
         // The end of the last one was being written.
         let damaged = damaged.filter(|segment| *segment != last_segment).collect();
-        Ok((Keeper { store, files, spans, damaged, last_segment }, found))
+        Ok((Keeper { store, files, spans, logs, points, damaged, last_segment }, found))
     }
 
     /// Takes in what the log has. Returns the last segment that there was.
@@ -128,13 +143,18 @@ impl Store {
             last = last.max(segment);
             let log::Segment { records, damage } = log::read(files, segment)?;
             found.damaged.extend(damage.map(|damage| (segment, damage)));
-            for record in records.iter().filter(|record| record.signal == Signal::Traces) {
-                let Ok((rows, _)) = SpanRows::decode(&record.batch, &TAKEN) else {
+            for record in &records {
+                let Ok((rows, _)) = Decoded::of(record.signal, &record.batch, &TAKEN) else {
                     found.undecoded += 1;
                     continue;
                 };
-                if segment > self.spans.written() {
-                    found.spans += rows.spans.len();
+                let (written, count) = match rows {
+                    Decoded::Spans(_) => (self.spans.written(), &mut found.spans),
+                    Decoded::Logs(_) => (self.logs.written(), &mut found.logs),
+                    Decoded::Points(_) => (self.points.written(), &mut found.points),
+                };
+                if segment > written {
+                    *count += rows.len();
                     self.insert(segment, record, &rows);
                 }
             }
@@ -147,34 +167,63 @@ impl Store {
     }
 
     /// Adds what a record says, which is durable in a segment of the log.
-    pub fn insert(&self, segment: u64, record: &Record, rows: &Spans) {
-        self.spans.insert(segment, record, rows);
+    pub fn insert(&self, segment: u64, record: &Record, rows: &Decoded) {
+        match rows {
+            Decoded::Spans(spans) => self.spans.insert(segment, record, spans),
+            Decoded::Logs(logs) => self.logs.insert(segment, record, logs),
+            Decoded::Points(points) => self.points.insert(segment, record, points),
+        }
     }
 
     /// Whether memtables have as much as they may, or rows of more than one day: then the log's segment
     /// should end, and they be sealed.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        let (bytes, is_of_more_days) = self.spans.filling();
-        is_of_more_days || bytes >= self.memtable_bytes
+        let all = [self.spans.filling(), self.logs.filling(), self.points.filling()];
+        let bytes: usize = all.iter().map(|(bytes, _)| bytes).sum();
+        bytes >= self.memtable_bytes || all.iter().any(|(_, is_of_more_days)| *is_of_more_days)
     }
 
     /// Begins other memtables. The log must have ended its `segment`: no later batch is in it.
     pub fn seal(&self, segment: u64) {
         self.spans.seal();
+        self.logs.seal();
+        self.points.seal();
         self.sealed.store(segment, Ordering::Release);
     }
 
     /// How many bytes are in sealed memtables, which wait to be written.
     #[must_use]
     pub fn waiting_bytes(&self) -> usize {
-        self.spans.waiting_bytes()
+        self.spans.waiting_bytes() + self.logs.waiting_bytes() + self.points.waiting_bytes()
     }
 
     /// The table of spans.
     #[must_use]
     pub const fn spans(&self) -> &Arc<Tree<SpanRows>> {
         &self.spans
+    }
+
+    /// The table of logs.
+    #[must_use]
+    pub const fn logs(&self) -> &Arc<Tree<LogRows>> {
+        &self.logs
+    }
+
+    /// The table of points of metrics.
+    #[must_use]
+    pub const fn points(&self) -> &Arc<Tree<PointRows>> {
+        &self.points
+    }
+
+    /// The first segment of the log with rows that are in no run.
+    fn first_unwritten(&self) -> Option<u64> {
+        let all = [
+            self.spans.first_unwritten(),
+            self.logs.first_unwritten(),
+            self.points.first_unwritten(),
+        ];
+        all.into_iter().flatten().min()
     }
 }
 
@@ -195,11 +244,16 @@ impl Keeper {
     /// milliseconds since 1970. Returns what was written; nothing when nothing was sealed.
     ///
     /// # Errors
-    /// When the object store fails. Nothing is lost then, and nothing is there twice when it is tried again.
+    /// When the object store fails for a table: the first one; the others are written all the same. Nothing is
+    /// lost then, and nothing is there twice when it is tried again.
     pub async fn flush(&mut self, now_ms: i64) -> Result<Vec<Flushed>, FlushError> {
-        let flushed = self.spans.flush(now_ms).await?;
+        let all = [
+            self.spans.flush(now_ms).await,
+            self.logs.flush(now_ms).await,
+            self.points.flush(now_ms).await,
+        ];
         self.remove_segments();
-        Ok(flushed.into_iter().collect())
+        all.into_iter().filter_map(Result::transpose).collect()
     }
 
     /// Looks at what other writers have committed; returns runs that cannot be read, which are not asked.
@@ -207,26 +261,30 @@ impl Keeper {
     /// # Errors
     /// When a table cannot be read.
     pub async fn refresh(&mut self) -> Result<Vec<Unread>, delta::OpenError> {
-        self.spans.refresh().await
+        let mut unread = self.spans.refresh().await?;
+        unread.extend(self.logs.refresh().await?);
+        unread.extend(self.points.refresh().await?);
+        Ok(unread)
     }
 
-    /// Merges runs of spans that should become one; returns whether there were any. It is `now_ms`,
+    /// Merges runs of each table that should become one; returns whether there were any. It is `now_ms`,
     /// milliseconds since 1970; `name` is another one each time.
     ///
     /// # Errors
     /// When a run cannot be read or the object store fails. Nothing is lost then, and nothing is there twice.
     pub async fn compact(&mut self, now_ms: i64, name: &str) -> Result<bool, KeepError> {
-        let tree = Arc::clone(self.spans.tree());
-        let Some(compaction) = tree.due() else { return Ok(false) };
-        let merged = tree.merge(self.spans.root(), compaction, name, async |_| {}).await?;
-        self.spans.replace(merged, now_ms).await?;
-        Ok(true)
+        let all = [
+            compact(&mut self.spans, now_ms, name).await,
+            compact(&mut self.logs, now_ms, name).await,
+            compact(&mut self.points, now_ms, name).await,
+        ];
+        all.into_iter().try_fold(false, |any, each| Ok(any | each?))
     }
 
     /// Removes the segments of which all is in runs. Those that cannot be are tried again with the next ones.
     fn remove_segments(&self) {
         let sealed = self.store.sealed.load(Ordering::Acquire);
-        let first_unwritten = self.store.spans.first_unwritten().unwrap_or(u64::MAX);
+        let first_unwritten = self.store.first_unwritten().unwrap_or(u64::MAX);
         let is_done = |segment: &u64| *segment <= sealed && *segment < first_unwritten;
         for segment in log::segments(&*self.files).unwrap_or_default().into_iter().filter(is_done) {
             if self.damaged.contains(&segment) {
@@ -236,6 +294,19 @@ impl Keeper {
             }
         }
     }
+}
+
+/// Merges runs of a table that should become one; returns whether there were any.
+async fn compact<R: Rows>(
+    table: &mut Flusher<R>,
+    now_ms: i64,
+    name: &str,
+) -> Result<bool, KeepError> {
+    let tree = Arc::clone(table.tree());
+    let Some(compaction) = tree.due() else { return Ok(false) };
+    let merged = tree.merge(table.root(), compaction, name, async |_| {}).await?;
+    table.replace(merged, now_ms).await?;
+    Ok(true)
 }
 
 #[cfg(test)]

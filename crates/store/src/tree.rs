@@ -12,13 +12,13 @@ mod flush;
 mod new_run;
 mod open;
 mod stored;
-mod trace;
+mod with_id;
 
 pub use compact::{CompactError, Compaction, Merged};
 pub use flush::{FlushError, Flushed, Flusher};
 pub use open::{OpenError, Settings};
 pub use stored::{ReadError, StoredRun};
-pub use trace::{Trace, Unread};
+pub use with_id::{Unread, WithId};
 
 use crate::columns::Columns;
 use crate::log::Record;

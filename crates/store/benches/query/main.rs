@@ -10,7 +10,7 @@
 #[path = "../run/batches.rs"]
 mod batches;
 
-use curtail_otlp::{Limits, Signal};
+use curtail_otlp::{Decoded, Limits, Signal};
 use curtail_store::log::Record;
 use curtail_store::query::{Condition, Filter, Literal, Of, Order, QuantilesOf, Test};
 use curtail_store::schema::envelope::SERVICE;
@@ -61,7 +61,7 @@ async fn questions(millions: u64) {
     for _ in 0..LOOKUPS {
         let id = ids[rng.below(ids.len())];
         let began = Instant::now();
-        assert_eq!(spans.trace("shop", id).await.len(), 8);
+        assert_eq!(spans.with_id("shop", id).await.len(), 8);
         took.push(began.elapsed().as_secs_f64() * 1e3);
     }
     report("trace by ID", took);
@@ -114,7 +114,7 @@ async fn fill(keeper: &mut Keeper, millions: u64) -> Vec<u128> {
             let batch = batch.into();
             let record =
                 Record { signal: Signal::Traces, tenant: "shop".into(), received_ns: 0, batch };
-            store.insert(segment, &record, &rows);
+            store.insert(segment, &record, &Decoded::Spans(rows));
             if store.is_full() {
                 store.seal(segment);
                 segment += 1;

@@ -77,8 +77,9 @@ impl Attributes {
     }
 }
 
-/// Returns whether there was no value yet: of two with one key, the second is in a map.
-fn set(columns: &mut Columns, field: usize, value: &[u8]) -> bool {
+/// Gives the row that is being added a value. Returns whether there was none yet: of two attributes with one
+/// key, the second is in a map.
+pub(super) fn set(columns: &mut Columns, field: usize, value: &[u8]) -> bool {
     let code = columns.intern(field, value);
     columns.set(field, code)
 }

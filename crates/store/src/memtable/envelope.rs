@@ -9,7 +9,7 @@ use curtail_otlp::{Attribute, Envelope, Resource, Scope, Slice, Value, plain};
 
 /// Values that all rows of a scope have: fields, and numbers in their dictionaries.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shared(Vec<(usize, u32)>);
+pub(super) struct Shared(pub(super) Vec<(usize, u32)>);
 
 impl Shared {
     /// What the rows of each scope of a batch have.

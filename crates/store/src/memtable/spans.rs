@@ -1,16 +1,17 @@
 //! Spans into columns.
 
 use super::Rows;
-use super::attributes::Attributes;
+use super::attributes::{Attributes, set};
 use super::envelope::Shared;
+use crate::batch::{each_row, write_span};
 use crate::columns::Columns;
-use crate::schema::Schema;
 use crate::schema::envelope::DROPPED_ATTRIBUTES;
 use crate::schema::spans::{
     DROPPED_EVENTS, DROPPED_LINKS, DURATION, EVENTS, FLAGS, KIND, KINDS, LINKS, NAME, PARENT_ID,
-    SPAN_ID, SPANS, START, STATUS, STATUS_MESSAGE, STATUSES, TRACE_ID, TRACE_STATE, with_name,
+    SPAN_ID, SPANS, START, STATUS, STATUS_MESSAGE, STATUSES, TRACE_ID, TRACE_STATE,
 };
-use curtail_otlp::{Limits, Malformed, Refused, Signal, Span, Spans, plain};
+use crate::schema::{Schema, with_name};
+use curtail_otlp::{BadRow, Limits, Malformed, Refused, Span, Spans, TracesWriter, plain};
 
 /// The table of spans.
 #[derive(Debug)]
@@ -29,7 +30,6 @@ impl Rows for SpanRows {
     type Batch = Spans;
 
     const NAME: &'static str = "spans";
-    const SIGNAL: Signal = Signal::Traces;
     const ORDER: (usize, usize) = (TRACE_ID, START);
 
     fn schema() -> &'static Schema {
@@ -52,6 +52,12 @@ impl Rows for SpanRows {
             }
         }
     }
+
+    fn batch(rows: &[Columns]) -> Result<Vec<u8>, BadRow> {
+        let mut writer = TracesWriter::new();
+        each_row(rows, |rows, row| write_span(&mut writer, rows, row))?;
+        Ok(writer.finish())
+    }
 }
 
 impl SpanRows {
@@ -63,10 +69,7 @@ impl SpanRows {
         columns.push_long(START, start);
         // Both have 63 bits.
         columns.push_long(DURATION, end - start);
-        let mut value = |field: usize, value: &[u8]| {
-            let code = columns.intern(field, value);
-            columns.set(field, code);
-        };
+        let mut value = |field: usize, value: &[u8]| set(columns, field, value);
         with_name(&KINDS, span.kind, |name| value(KIND, name.as_bytes()));
         with_name(&STATUSES, span.status, |name| value(STATUS, name.as_bytes()));
         let texts = [

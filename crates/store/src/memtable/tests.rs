@@ -1,5 +1,6 @@
 use super::*;
-use crate::schema::spans::{KINDS, number, with_name};
+use crate::schema::spans::KINDS;
+use crate::schema::{number, with_name};
 use curtail_otlp::{ResourceText, ScopeText, SpanRow, TracesWriter};
 
 fn insert(memtable: &mut Memtable<SpanRows>, name: &str) {

@@ -1,12 +1,14 @@
 use super::*;
 use crate::files::failing::Failing;
 use crate::log::Record;
-use crate::memtable::{Rows as _, SpanRows};
+use crate::memtable::SpanRows;
 use crate::schema::envelope::SERVICE;
 use crate::schema::spans::{NAME, STATUS};
 use crate::tree::{self, Tree};
 use crate::{Settings, Store};
-use curtail_otlp::{Limits, PlainValue, ResourceText, ScopeText, Signal, SpanRow, TracesWriter};
+use curtail_otlp::{
+    Decoded, Limits, PlainValue, ResourceText, ScopeText, Signal, SpanRow, TracesWriter,
+};
 use curtail_sketch::{Precision, rank};
 use curtail_units::{Quantile, Rng};
 use object_store::memory::InMemory;
@@ -91,8 +93,8 @@ async fn filled(all: &[Sent]) -> Arc<Tree<SpanRows>> {
     for (part, segment) in all.chunks(all.len().div_ceil(4)).zip(1..) {
         for sent in part {
             let record = record(sent);
-            let (rows, _) = SpanRows::decode(&record.batch, &Limits::default()).expect("a batch");
-            store.insert(segment, &record, &rows);
+            let rows = Decoded::of(record.signal, &record.batch, &Limits::default());
+            store.insert(segment, &record, &rows.expect("a batch").0);
         }
         if segment < 4 {
             store.seal(segment);

@@ -7,7 +7,7 @@
 //!
 //! **Source**: OpenTelemetry semantic conventions 1.38.
 
-use super::{Field, Form, Kind, OwnColumns, Schema, envelope, fields, optional, required};
+use super::{Field, Form, Kind, Table, envelope, fields, optional, required};
 use std::sync::LazyLock;
 
 fields! {
@@ -101,58 +101,5 @@ pub(crate) const KINDS: [&str; 6] =
 /// What `status` says, by OTLP's number.
 pub(crate) const STATUSES: [&str; 3] = ["unset", "ok", "error"];
 
-/// Gives the name of a number; of one that has none, its digits.
-pub(crate) fn with_name(names: &[&str], number: i32, then: impl FnOnce(&str)) {
-    match usize::try_from(number).ok().and_then(|nth| names.get(nth)) {
-        Some(name) => then(name),
-        None => then(&number.to_string()),
-    }
-}
-
-/// The number that a name stands for.
-pub(crate) fn number(names: &[&str], name: &str) -> i32 {
-    let known = (0..).zip(names).find(|(_, known)| **known == name).map(|(number, _)| number);
-    known.or_else(|| name.parse().ok()).unwrap_or_default()
-}
-
-/// What is asked of the table.
-#[derive(Debug)]
-pub struct Spans {
-    schema: Schema,
-    own: OwnColumns,
-    /// Keys of the attributes with a column of their own, by that.
-    keys: Vec<(usize, &'static str, Kind)>,
-}
-
 /// The table.
-pub static SPANS: LazyLock<Spans> = LazyLock::new(|| {
-    let mut fields = envelope::fields();
-    fields.extend(FIELDS);
-    let mut keys = Vec::new();
-    for (key, name, kind) in OF_SPANS {
-        keys.push((fields.len(), *key, *kind));
-        fields.push(Field { name, form: optional(*kind) });
-    }
-    let own = keys.iter().map(|(field, key, kind)| (*key, (*field, *kind))).collect();
-    Spans { schema: Schema::new(fields), own, keys }
-});
-
-impl Spans {
-    /// The fields.
-    #[must_use]
-    pub const fn schema(&self) -> &Schema {
-        &self.schema
-    }
-
-    /// Attributes of spans with a column of their own.
-    #[must_use]
-    pub const fn own(&self) -> &OwnColumns {
-        &self.own
-    }
-
-    /// The same by their columns: numbers, keys and kinds.
-    #[must_use]
-    pub fn keys(&self) -> &[(usize, &'static str, Kind)] {
-        &self.keys
-    }
-}
+pub static SPANS: LazyLock<Table> = LazyLock::new(|| Table::new(FIELDS, OF_SPANS));

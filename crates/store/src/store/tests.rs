@@ -1,44 +1,75 @@
 mod objects;
 
 use super::*;
+use crate::columns::Columns;
 use crate::files::failing::Failing;
 use crate::log::Log;
-use curtail_otlp::{Limits, ResourceText, ScopeText, Signal, SpanRow, TracesWriter};
+use crate::memtable::Memtable;
+use crate::schema::{logs, points, spans};
+use curtail_otlp::{
+    Form, LogRow, LogsWriter, Measured, MetricText, MetricsWriter, PlainValue, PointRow,
+    ResourceText, ScopeText, Signal, SpanRow, TracesWriter,
+};
 use curtail_units::Rng;
 use object_store::ObjectStore;
 use object_store::path::Path;
 use objects::{Faulty, When};
 
 const SEED: u64 = 61;
-
-/// More than a store's life in a test has, by and large, on the log or on the objects.
-const OPERATIONS: usize = 150;
 const DAY_NS: u64 = 86_400_000_000_000;
 const NOON_NS: u64 = DAY_NS * 20_000 + DAY_NS / 2;
 const NOW_MS: i64 = 1_728_043_200_000;
 
-/// Spans of one trace, which say in their names which batch they are of.
-fn record(nth: u64, trace_id: u128) -> Record {
-    let mut writer = TracesWriter::new();
+const RESOURCE: ResourceText<'static> =
+    ResourceText { attributes: "", dropped_attributes: 0, schema_url: "" };
+const SCOPE: ScopeText<'static> =
+    ScopeText { name: "", version: "", attributes: "", dropped_attributes: 0, schema_url: "" };
+
+/// A batch of each signal: rows of one trace, or of one series, which say which batch they are of.
+fn records(nth: u64, trace_id: u128) -> [Record; 3] {
+    let (mut spans, mut logs, mut points) =
+        (TracesWriter::new(), LogsWriter::new(), MetricsWriter::new());
     for span_id in 1..=3 {
         let name = &format!("{nth}.{span_id}");
-        let row = SpanRow {
-            trace_id,
-            span_id,
-            name,
-            start_ns: nth,
-            end_ns: nth + 1,
-            ..SpanRow::default()
-        };
-        writer.span(&ResourceText::default(), &ScopeText::default(), &row).expect("no JSON in it");
+        let (start_ns, end_ns) = (nth, nth + 1);
+        let span = SpanRow { trace_id, span_id, name, start_ns, end_ns, ..SpanRow::default() };
+        spans.span(&RESOURCE, &SCOPE, &span).expect("no JSON in it");
+        let body = Some(PlainValue::Text(name));
+        let log = LogRow { trace_id, time_ns: nth, body, ..LogRow::default() };
+        logs.record(&RESOURCE, &SCOPE, &log).expect("no JSON in it");
+        let metric =
+            &MetricText { name: &trace_id.to_string(), form: Form::Gauge, ..MetricText::default() };
+        let measured = Measured::Double(name.parse().expect("it looks like a number"));
+        let point = PointRow { time_ns: nth, measured, ..PointRow::default() };
+        points.point(&RESOURCE, &SCOPE, metric, &point).expect("no JSON in it");
     }
-    let batch = writer.finish().into();
-    Record { signal: Signal::Traces, tenant: "shop".into(), received_ns: NOON_NS + nth, batch }
+    let batches = [
+        (Signal::Traces, spans.finish()),
+        (Signal::Logs, logs.finish()),
+        (Signal::Metrics, points.finish()),
+    ];
+    batches.map(|(signal, batch)| Record {
+        signal,
+        tenant: "shop".into(),
+        received_ns: NOON_NS + nth,
+        batch: batch.into(),
+    })
 }
 
-fn insert(store: &Store, segment: u64, record: &Record) {
-    let (rows, _) = Spans::decode(&record.batch, &Limits::default()).expect("a good batch");
-    store.insert(segment, record, &rows);
+/// That of the points that come with the rows of a trace.
+fn series_id(trace_id: u128) -> u128 {
+    let [.., record] = &records(1, trace_id);
+    let (points, _) = PointRows::decode(&record.batch, &Limits::default()).expect("a good batch");
+    let mut memtable = Memtable::<PointRows>::default();
+    memtable.insert("shop", &record.batch, &points);
+    memtable.columns().wide(PointRows::ORDER.0)[0]
+}
+
+fn insert(store: &Store, segment: u64, records: &[Record]) {
+    for record in records {
+        let rows = Decoded::of(record.signal, &record.batch, &Limits::default());
+        store.insert(segment, record, &rows.expect("a good batch").0);
+    }
 }
 
 fn settings(files: &Failing, objects: &Arc<Faulty>) -> Settings {
@@ -62,17 +93,40 @@ async fn open(files: &Failing, objects: &Arc<Faulty>) -> Result<(Keeper, Found),
     Store::open(&settings(files, objects), NOW_MS, "f0b1").await
 }
 
-/// The names of all spans of a trace.
+/// What the rows of a tree say of themselves.
+async fn said<R: Rows>(
+    tree: &Tree<R>,
+    id: u128,
+    say: impl Fn(&Columns, usize) -> String,
+) -> Vec<String> {
+    let found = tree.with_id("shop", id).await;
+    assert!(found.unread.is_empty(), "{:?}", found.unread);
+    let rows = found.rows.iter().flat_map(|rows| (0..rows.len()).map(move |row| (rows, row)));
+    let mut said: Vec<_> = rows.map(|(rows, row)| say(rows, row)).collect();
+    said.sort();
+    said
+}
+
+/// The same of all that there is of a trace: spans, log records, points.
+async fn tables(store: &Store, trace_id: u128) -> [Vec<String>; 3] {
+    let text = |field| move |rows: &Columns, row| rows.coded(field).text(row).to_owned();
+    let double = |rows: &Columns, row| {
+        let bits = rows.coded(points::VALUE_DOUBLE).int(row).expect("it has one");
+        f64::from_bits(bits.cast_unsigned()).to_string()
+    };
+    [
+        said(store.spans(), trace_id, text(spans::NAME)).await,
+        said(store.logs(), trace_id, text(logs::BODY)).await,
+        said(store.points(), series_id(trace_id), double).await,
+    ]
+}
+
+/// What each of the tables says.
 async fn names(store: &Store, trace_id: u128) -> Vec<String> {
-    let trace = store.spans().trace("shop", trace_id).await;
-    assert!(trace.unread.is_empty(), "{:?}", trace.unread);
-    let batch = trace.batch().expect("no JSON in it");
-    let (rows, _) = Spans::decode(&batch, &Limits::default()).expect("a good batch");
-    let name =
-        |span: &curtail_otlp::Span| String::from_utf8_lossy(span.name.of(&batch)).into_owned();
-    let mut names: Vec<_> = rows.spans.iter().map(name).collect();
-    names.sort();
-    names
+    let [spans, logs, points] = tables(store, trace_id).await;
+    assert_eq!(spans, logs);
+    assert_eq!(spans, points);
+    spans
 }
 
 fn names_of(batches: &[u64]) -> Vec<String> {
@@ -90,14 +144,14 @@ fn a_trace_is_whole_wherever_its_spans_are() {
         assert_eq!((found.spans, keeper.last_segment()), (0, 0));
         let store = Arc::clone(keeper.store());
         for nth in 1..=3 {
-            insert(&store, nth, &record(nth, 7));
-            insert(&store, nth, &record(10 + nth, 8));
+            insert(&store, nth, &records(nth, 7));
+            insert(&store, nth, &records(10 + nth, 8));
             if nth < 3 {
                 store.seal(nth);
             }
             if nth == 1 {
                 let flushed = keeper.flush(NOW_MS).await.expect("written");
-                assert_eq!(flushed.iter().map(|run| run.rows).collect::<Vec<_>>(), [6]);
+                assert_eq!(flushed.iter().map(|run| run.rows).collect::<Vec<_>>(), [6, 6, 6]);
                 assert_eq!(
                     flushed[0].path.as_ref(),
                     "data/spans/day=2024-10-04/one-000000000001.parquet"
@@ -109,7 +163,7 @@ fn a_trace_is_whole_wherever_its_spans_are() {
         assert_eq!(names(&store, 7).await, names_of(&[1, 2, 3]));
         assert_eq!(names(&store, 8).await, names_of(&[11, 12, 13]));
         assert!(names(&store, 9).await.is_empty());
-        assert!(store.spans().trace("others", 7).await.is_empty());
+        assert!(store.spans().with_id("others", 7).await.is_empty());
     });
 }
 
@@ -120,9 +174,10 @@ fn a_memtable_is_of_one_day() {
         let large = Settings { memtable_bytes: usize::MAX, ..settings(&files, &objects) };
         let (keeper, _) = Store::open(&large, NOW_MS, "f0b1").await.expect("an empty disk");
         let store = keeper.store();
-        insert(store, 1, &record(1, 7));
+        insert(store, 1, &records(1, 7));
         assert!(!store.is_full());
-        insert(store, 1, &Record { received_ns: NOON_NS + DAY_NS, ..record(2, 7) });
+        let [_, log, _] = records(2, 7);
+        insert(store, 1, &[Record { received_ns: NOON_NS + DAY_NS, ..log }]);
         assert!(store.is_full());
         store.seal(1);
         assert!(!store.is_full() && store.waiting_bytes() > 0);
@@ -134,9 +189,9 @@ async fn runs(keeper: &mut Keeper, batches: std::ops::RangeInclusive<u64>) {
     let store = Arc::clone(keeper.store());
     for nth in batches {
         // In as many traces as there are numbers below three.
-        insert(&store, nth, &record(nth, 7 + u128::from(nth % 3)));
+        insert(&store, nth, &records(nth, 7 + u128::from(nth % 3)));
         store.seal(nth);
-        assert_eq!(keeper.flush(NOW_MS).await.expect("written").len(), 1);
+        assert_eq!(keeper.flush(NOW_MS).await.expect("written").len(), 3);
     }
 }
 
@@ -205,9 +260,9 @@ async fn life(files: &Failing, objects: &Arc<Faulty>, batches: std::ops::Range<u
         return acknowledged;
     };
     for nth in batches {
-        let record = record(nth, 7);
-        if let Ok(segment) = log.append(std::slice::from_ref(&record)) {
-            insert(&store, segment, &record);
+        let records = records(nth, 7);
+        if let Ok(segment) = log.append(&records) {
+            insert(&store, segment, &records);
             acknowledged.push(nth);
         }
         log.end_segment();
@@ -216,25 +271,28 @@ async fn life(files: &Failing, objects: &Arc<Faulty>, batches: std::ops::Range<u
         drop(keeper.flush(NOW_MS).await);
         drop(keeper.compact(NOW_MS, &format!("merged-{nth}")).await);
         // Batches are there as a whole, even while a run is not read.
-        assert_eq!(store.spans().trace("shop", 7).await.len() % 3, 0);
+        assert_eq!(store.spans().with_id("shop", 7).await.len() % 3, 0);
     }
     acknowledged
 }
 
-/// Every operation on the log or on the objects fails once, at each of the first two starts; after each the
-/// power goes. What was acknowledged is there, once; what was not may be.
+/// Every operation on the log or on the objects fails once, at each of the first two starts, until there are no
+/// more of them in the first; after each the power goes. What was acknowledged is there, once; what was not may be.
 #[test]
 fn nothing_acknowledged_is_lost_or_doubled_whatever_fails_and_when_the_power_goes() {
     println!("seed {SEED}");
     let mut rng = Rng::new(SEED);
     run(async {
-        let (mut failed, mut merged) = (0, 0);
-        for nth in 0..OPERATIONS {
-            for fault in [Fault::Log, Fault::Objects(When::Before), Fault::Objects(When::After)] {
+        let (mut lives, mut merged) = (0, 0);
+        for fault in [Fault::Log, Fault::Objects(When::Before), Fault::Objects(When::After)] {
+            for nth in 0.. {
                 let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
                 arm(fault, nth, &files, &objects);
                 let mut acknowledged = life(&files, &objects, 1..10).await;
-                failed += usize::from(objects.disarm() || files.operations() > nth);
+                let has_failed = match fault {
+                    Fault::Log => files.operations() > nth,
+                    Fault::Objects(_) => objects.disarm(),
+                };
                 let runs = objects.paths("data/spans/day=2024-10-04").await;
                 merged += usize::from(runs.iter().any(|path| path.contains("merged")));
                 let files = files.after_power_cut(&mut rng);
@@ -248,10 +306,13 @@ fn nothing_acknowledged_is_lost_or_doubled_whatever_fails_and_when_the_power_goe
                 while !keeper.flush(NOW_MS).await.expect("nothing fails now").is_empty() {}
                 holds(&store, &acknowledged, (nth, fault)).await;
                 assert!(log::segments(&files).expect("a list").is_empty());
+                lives += 1;
+                if !has_failed {
+                    break;
+                }
             }
         }
-        let lives = 3 * OPERATIONS;
-        assert!(failed > lives / 2 && merged > lives / 2, "{failed} and {merged} of {lives}");
+        assert!(lives > 300 && merged > lives / 2, "{merged} of {lives}");
     });
 }
 
@@ -269,12 +330,13 @@ fn arm(fault: Fault, nth: usize, files: &Failing, objects: &Faulty) {
 }
 
 async fn holds(store: &Store, acknowledged: &[u64], what: impl std::fmt::Debug) {
-    let there = names(store, 7).await;
-    let mut once = there.clone();
-    once.dedup();
-    assert_eq!(there, once, "{what:?}: nothing is there twice");
-    for name in names_of(acknowledged) {
-        assert!(there.contains(&name), "{what:?}: {name} is lost of {acknowledged:?}");
+    for there in tables(store, 7).await {
+        let mut once = there.clone();
+        once.dedup();
+        assert_eq!(there, once, "{what:?}: nothing is there twice");
+        for name in names_of(acknowledged) {
+            assert!(there.contains(&name), "{what:?}: {name} is lost of {acknowledged:?}");
+        }
     }
 }
 
@@ -284,8 +346,8 @@ fn a_damaged_segment_is_said_and_kept_and_the_rest_of_it_is_there() {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
         let mut log = Log::open(Arc::new(files.clone()), 0).expect("an empty disk");
         for nth in 1..=3 {
-            log.append(&[record(nth, 7)]).expect("written");
-            log.append(&[record(10 + nth, 7)]).expect("written");
+            log.append(&records(nth, 7)).expect("written");
+            log.append(&records(10 + nth, 7)).expect("written");
             log.end_segment();
         }
         // In the second record of the second segment.
@@ -307,20 +369,20 @@ fn a_run_that_cannot_be_read_is_named_and_the_others_answer() {
         let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
         let store = Arc::clone(keeper.store());
         for nth in 1..=2 {
-            insert(&store, nth, &record(nth, 7));
+            insert(&store, nth, &records(nth, 7));
             store.seal(nth);
-            assert_eq!(keeper.flush(NOW_MS).await.expect("written").len(), 1);
+            assert_eq!(keeper.flush(NOW_MS).await.expect("written").len(), 3);
         }
         let path = Path::from("data/spans/day=2024-10-04/one-000000000001.parquet");
         objects.damage(&path, 60).await;
-        let trace = store.spans().trace("shop", 7).await;
+        let trace = store.spans().with_id("shop", 7).await;
         assert_eq!((trace.len(), trace.unread.len()), (3, 1));
         assert_eq!(trace.unread[0].path, path);
         // Without its end it is not even opened.
         objects.cut(&path, 50).await;
         let (keeper, found) = open(&files, &objects).await.expect("the other is good");
         assert_eq!(found.unread.len(), 1, "{:?}", found.unread);
-        assert_eq!(keeper.store().spans().trace("shop", 7).await.len(), 3);
+        assert_eq!(keeper.store().spans().with_id("shop", 7).await.len(), 3);
     });
 }
 
@@ -329,13 +391,13 @@ fn a_log_that_was_lost_does_not_begin_with_numbers_that_are_written() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
         let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
-        insert(keeper.store(), 5, &record(1, 7));
+        insert(keeper.store(), 5, &records(1, 7));
         keeper.store().seal(5);
-        assert_eq!(keeper.flush(NOW_MS).await.expect("written").len(), 1);
+        assert_eq!(keeper.flush(NOW_MS).await.expect("written").len(), 3);
         let (mut keeper, _) = open(&Failing::default(), &objects).await.expect("a table");
         assert_eq!(keeper.last_segment(), 5);
         // Whoever begins with them all the same is told, and nothing is thrown away.
-        insert(keeper.store(), 1, &record(2, 7));
+        insert(keeper.store(), 1, &records(2, 7));
         keeper.store().seal(1);
         for _ in 0..2 {
             let refused = keeper.flush(NOW_MS).await.expect_err("it is an old number");

@@ -2,7 +2,7 @@
 
 use super::new_run::NewRun;
 use super::stored::StoredRun;
-use super::trace::Unread;
+use super::with_id::Unread;
 use super::{DAY_NS, Filling, Tree};
 use crate::delta::{Add, Change, CommitError, OpenError, Refused, Table, Transaction};
 use crate::memtable::Rows;

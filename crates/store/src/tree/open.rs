@@ -1,7 +1,7 @@
 //! Opening a tree: what the table says.
 
 use super::flush::Flusher;
-use super::trace::Unread;
+use super::with_id::Unread;
 use super::{State, Tree};
 use crate::delta::{self, CommitError, Format, Metadata, Table};
 use crate::memtable::Rows;

@@ -4,7 +4,6 @@ use crate::columns::Columns;
 use crate::delta::Add;
 use crate::run::{Run, RunError};
 use crate::schema::Schema;
-use crate::schema::spans::TRACE_ID;
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectStore};
 use std::ops::Range;
@@ -118,23 +117,24 @@ impl StoredRun {
         self.rows(objects, group, &all, 0..self.run.rows(group)).await
     }
 
-    /// All fields of the rows of a trace, which lie together.
+    /// All fields of the rows with an ID in the field by which the run is sorted: they lie together.
     ///
     /// # Errors
     /// When the store does not give them, or they are damaged.
-    pub async fn trace(
+    pub async fn with_id(
         &self,
         objects: &dyn ObjectStore,
-        trace_id: u128,
+        field: usize,
+        id: u128,
     ) -> Result<Vec<Columns>, ReadError> {
         let all: Vec<_> = (0..self.run.schema().fields().len()).collect();
         let mut found = Vec::new();
         for group in 0..self.run.groups() {
-            for page in self.run.rows_between(group, TRACE_ID, trace_id, trace_id) {
-                let ids = self.rows(objects, group, &[TRACE_ID], page.clone()).await?;
-                let ids = ids.wide(TRACE_ID);
-                let from = page.start + ids.partition_point(|id| *id < trace_id);
-                let to = page.start + ids.partition_point(|id| *id <= trace_id);
+            for page in self.run.rows_between(group, field, id, id) {
+                let ids = self.rows(objects, group, &[field], page.clone()).await?;
+                let ids = ids.wide(field);
+                let from = page.start + ids.partition_point(|each| *each < id);
+                let to = page.start + ids.partition_point(|each| *each <= id);
                 if from < to {
                     found.push(self.rows(objects, group, &all, from..to).await?);
                 }

@@ -1,24 +1,24 @@
-//! A trace by its ID.
+//! Rows by their ID: the spans of a trace, its log records, the points of a series.
 
 use super::Tree;
 use super::stored::ReadError;
-use crate::batch::write_span;
 use crate::columns::Columns;
-use crate::memtable::{Memtable, SpanRows};
+use crate::memtable::{Memtable, Rows};
 use crate::schema::envelope::TENANT;
-use crate::schema::spans::SPANS;
 use crate::sort::Place;
-use curtail_otlp::{BadRow, TracesWriter};
+use curtail_otlp::BadRow;
 use object_store::path::Path;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// The spans of a trace.
-#[derive(Debug, Default)]
-pub struct Trace {
+/// The rows with an ID.
+#[derive(Debug)]
+pub struct WithId<R> {
     /// Rows of one tenant; the table's columns.
     pub rows: Vec<Columns>,
-    /// Runs that may have more of it.
+    /// Runs that may have more of them.
     pub unread: Vec<Unread>,
+    of: PhantomData<R>,
 }
 
 /// A run that was not read.
@@ -30,31 +30,32 @@ pub struct Unread {
     pub error: ReadError,
 }
 
-impl Tree<SpanRows> {
-    /// The spans that a tenant has of a trace, with those that came a moment ago. Where a run cannot be read,
-    /// it is said, and the others answer.
-    pub async fn trace(&self, tenant: &str, trace_id: u128) -> Trace {
+impl<R: Rows> Tree<R> {
+    /// The rows that a tenant has with an ID, which is that of a trace, or of a series of points; with those
+    /// that came a moment ago. Where a run cannot be read, it is said, and the others answer.
+    pub async fn with_id(&self, tenant: &str, id: u128) -> WithId<R> {
         let (mut rows, runs) = {
             let state = self.read();
             let sealed = state.sealed.iter().map(Arc::as_ref);
             let memtables = sealed.chain(&state.active).map(|filling| &filling.memtable);
-            let rows: Vec<_> = memtables.map(|memtable| rows_of(memtable, trace_id)).collect();
+            let rows: Vec<_> = memtables.map(|memtable| rows_of(memtable, id)).collect();
             (rows, state.runs.clone())
         };
         let mut unread = Vec::new();
         for run in runs {
-            match run.trace(&*self.objects, trace_id).await {
+            match run.with_id(&*self.objects, R::ORDER.0, id).await {
                 Ok(found) => rows.extend(found),
                 Err(error) => unread.push(Unread { path: run.path().clone(), error }),
             }
         }
-        let rows = rows.iter().map(|rows| of_tenant(rows, tenant)).filter(|rows| !rows.is_empty());
-        Trace { rows: rows.collect(), unread }
+        let rows =
+            rows.iter().map(|rows| of_tenant::<R>(rows, tenant)).filter(|rows| !rows.is_empty());
+        WithId { rows: rows.collect(), unread, of: PhantomData }
     }
 }
 
-impl Trace {
-    /// How many spans there are.
+impl<R: Rows> WithId<R> {
+    /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.rows.iter().map(Columns::len).sum()
@@ -66,31 +67,25 @@ impl Trace {
         self.rows.is_empty()
     }
 
-    /// The spans as a batch of OTLP, in protobuf.
+    /// The rows as a batch of OTLP, in protobuf.
     ///
     /// # Errors
     /// When what should be JSON in a row is none.
     pub fn batch(&self) -> Result<Vec<u8>, BadRow> {
-        let mut writer = TracesWriter::new();
-        for rows in &self.rows {
-            for row in 0..rows.len() {
-                write_span(&mut writer, rows, row)?;
-            }
-        }
-        Ok(writer.finish())
+        R::batch(&self.rows)
     }
 }
 
-fn rows_of(memtable: &Memtable<SpanRows>, trace_id: u128) -> Columns {
+fn rows_of<R: Rows>(memtable: &Memtable<R>, id: u128) -> Columns {
     let row = |row| Place { batch: 0, row: u32::try_from(row).expect("memory is bounded") };
-    let places: Vec<_> = memtable.with_id(trace_id).map(row).collect();
-    Columns::gather(SPANS.schema(), &[memtable.columns()], &places)
+    let places: Vec<_> = memtable.with_id(id).map(row).collect();
+    Columns::gather(R::schema(), &[memtable.columns()], &places)
 }
 
-fn of_tenant(rows: &Columns, tenant: &str) -> Columns {
+fn of_tenant<R: Rows>(rows: &Columns, tenant: &str) -> Columns {
     let tenants = rows.coded(TENANT);
     let is_theirs = |row: &usize| tenants.text(*row) == tenant;
     let row = |row| Place { batch: 0, row: u32::try_from(row).expect("memory is bounded") };
     let places: Vec<_> = (0..rows.len()).filter(is_theirs).map(row).collect();
-    Columns::gather(SPANS.schema(), &[rows], &places)
+    Columns::gather(R::schema(), &[rows], &places)
 }

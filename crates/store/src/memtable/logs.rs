@@ -1,0 +1,102 @@
+//! Log records into columns.
+
+use super::Rows;
+use super::attributes::{Attributes, set};
+use super::envelope::Shared;
+use crate::batch::{each_row, write_log};
+use crate::columns::Columns;
+use crate::schema::Schema;
+use crate::schema::envelope::DROPPED_ATTRIBUTES;
+use crate::schema::logs::{
+    BODY, BODY_JSON, EVENT_NAME, FLAGS, LOGS, OBSERVED, SEVERITY, SEVERITY_TEXT, SPAN_ID, TIME,
+    TRACE_ID,
+};
+use curtail_otlp::{BadRow, Limits, LogRecord, Logs, LogsWriter, Malformed, Refused, Value, plain};
+
+/// The table of logs.
+#[derive(Debug)]
+pub struct LogRows {
+    attributes: Attributes,
+    json: Vec<u8>,
+}
+
+impl Default for LogRows {
+    fn default() -> Self {
+        Self { attributes: Attributes::new(LOGS.own()), json: Vec::new() }
+    }
+}
+
+impl Rows for LogRows {
+    type Batch = Logs;
+
+    const NAME: &'static str = "logs";
+    const ORDER: (usize, usize) = (TRACE_ID, TIME);
+
+    fn schema() -> &'static Schema {
+        LOGS.schema()
+    }
+
+    fn decode(batch: &[u8], limits: &Limits) -> Result<(Logs, Refused), Malformed> {
+        Logs::decode(batch, limits)
+    }
+
+    fn insert(&mut self, columns: &mut Columns, tenant: &str, batch: &[u8], rows: &Logs) {
+        let scopes = Shared::of(columns, tenant, batch, &rows.envelope);
+        for records in rows.records.chunk_by(|record, next| record.scope == next.scope) {
+            scopes[records[0].scope as usize].set(columns, records.len());
+            for record in records {
+                self.record(columns, record, batch);
+                self.attributes.insert(columns, record.attributes.of(&rows.attributes), batch);
+                columns.end_row();
+            }
+        }
+    }
+
+    fn batch(rows: &[Columns]) -> Result<Vec<u8>, BadRow> {
+        let mut writer = LogsWriter::new();
+        each_row(rows, |rows, row| write_log(&mut writer, rows, row))?;
+        Ok(writer.finish())
+    }
+}
+
+impl LogRows {
+    fn record(&mut self, columns: &mut Columns, record: &LogRecord, batch: &[u8]) {
+        columns.push_wide(TRACE_ID, record.trace_id);
+        columns.push_narrow(SPAN_ID, record.span_id);
+        // Both have 63 bits.
+        columns.push_long(TIME, record.time_ns.cast_signed());
+        columns.push_long(OBSERVED, record.observed_ns.cast_signed());
+        let texts = [(SEVERITY_TEXT, record.severity_text), (EVENT_NAME, record.event_name)];
+        for (field, text) in texts {
+            if !text.is_empty() {
+                set(columns, field, text.of(batch));
+            }
+        }
+        let numbers = [
+            (SEVERITY, i64::from(record.severity)),
+            (FLAGS, i64::from(record.flags)),
+            (DROPPED_ATTRIBUTES, i64::from(record.dropped_attributes)),
+        ];
+        for (field, number) in numbers {
+            if number != 0 {
+                set(columns, field, &number.to_le_bytes());
+            }
+        }
+        match &record.body {
+            Value::Empty => {}
+            Value::Text(text) => {
+                set(columns, BODY, text.of(batch));
+            }
+            other @ (Value::Bool(_)
+            | Value::Int(_)
+            | Value::Double(_)
+            | Value::List(_)
+            | Value::Map(_)
+            | Value::Bytes(_)) => {
+                self.json.clear();
+                plain::value(&mut self.json, other, batch);
+                set(columns, BODY_JSON, &self.json);
+            }
+        }
+    }
+}
