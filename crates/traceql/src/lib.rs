@@ -1,0 +1,57 @@
+//! TraceQL, the language in which Grafana asks Tempo: from text to what is asked.
+//!
+//! ```text
+//! { resource.service.name = "cart" && span.http.response.status_code >= 500 && duration > 100ms }
+//! { name =~ "GET .*" } | quantile_over_time(duration, .5, .99) by (resource.service.name)
+//! ```
+//!
+//! | part | what is read |
+//! |---|---|
+//! | conditions | `=` `!=` `<` `<=` `>` `>=` `=~` `!~`, `&&`, `\|\|`, parentheses |
+//! | of what | attributes of any scope, quoted or not; intrinsics, as `duration` or `trace:id` |
+//! | literals | texts, whole and other numbers, durations, `true`, `false`, `nil`, names of status and kind |
+//! | functions | `rate`, `count_over_time`, `min_`, `max_`, `avg_`, `sum_over_time`, `quantile_over_time`, `histogram_over_time`, each `by (…)` |
+//! | others | `select(…)`, `with (…)` |
+//!
+//! Everything else of the language is told apart from what is wrong: [`Fault::Unsupported`] says what was not
+//! answered, [`Fault::Expected`] what should have stood there, both with the byte.
+//!
+//! **Limits**: conditions are at most 64 deep, a query has 16 KiB.
+//!
+//! **Source**: Grafana Tempo's documentation of TraceQL 3.0.
+
+mod parse;
+mod query;
+mod tokens;
+
+pub use parse::parse;
+pub use query::{Comparison, Expression, Function, Literal, Measure, Operand, Query, Scope};
+
+/// Why a query is not answered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("byte {at}: {fault}")]
+pub struct NotAnswered {
+    /// Where, counted from zero.
+    pub at: usize,
+    /// What is the matter.
+    pub fault: Fault,
+}
+
+/// What is the matter with a query.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// Something else should stand there.
+    #[error("expected {expected}, found {found}")]
+    Expected {
+        /// What.
+        expected: &'static str,
+        /// What stands there.
+        found: String,
+    },
+    /// It is TraceQL, and not answered here.
+    #[error("{0} is not supported")]
+    Unsupported(&'static str),
+    /// It is longer, or deeper, than is read.
+    #[error("the query is too {0}")]
+    Too(&'static str),
+}
