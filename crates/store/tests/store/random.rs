@@ -1,8 +1,11 @@
-//! Batches with everything that OTLP has in a span.
+//! Batches with everything that OTLP has in a row.
+
+pub(crate) mod logs;
+pub(crate) mod points;
 
 use curtail_otlp::{
-    Attribute, EventRow, Limits, LinkRow, PlainValue, ResourceText, ScopeText, Slice, Span,
-    SpanRow, Spans, TracesWriter, plain,
+    Attribute, Envelope, EventRow, Limits, LinkRow, PlainValue, ResourceText, ScopeText, Slice,
+    Span, SpanRow, Spans, TracesWriter, plain,
 };
 use curtail_units::Rng;
 use std::fmt::Debug;
@@ -46,11 +49,34 @@ fn value(rng: &mut Rng) -> PlainValue<'static> {
     }
 }
 
+/// Attributes of a row.
+fn own(rng: &mut Rng) -> Vec<(&'static str, PlainValue<'static>)> {
+    (0..rng.below(8)).map(|_| (any(rng, &KEYS), value(rng))).collect()
+}
+
+fn resource(rng: &mut Rng) -> ResourceText<'static> {
+    ResourceText {
+        attributes: any(rng, &RESOURCES),
+        dropped_attributes: any(rng, &[0, 1]),
+        schema_url: any(rng, &["", "https://opentelemetry.io/schemas/1.38.0"]),
+    }
+}
+
+fn scope(rng: &mut Rng) -> ScopeText<'static> {
+    ScopeText {
+        name: any(rng, &["", "http"]),
+        version: any(rng, &["", "1.2"]),
+        attributes: any(rng, &["", r#"{"a":1}"#]),
+        dropped_attributes: any(rng, &[0, 1]),
+        schema_url: any(rng, &["", "u"]),
+    }
+}
+
 /// Spans of a few traces, some of which end before they begin.
 pub(crate) fn batch(rng: &mut Rng, spans: usize, traces: usize) -> Vec<u8> {
     let mut writer = TracesWriter::new();
     for _ in 0..spans {
-        let attributes: Vec<_> = (0..rng.below(8)).map(|_| (any(rng, &KEYS), value(rng))).collect();
+        let attributes = own(rng);
         let start_ns = 1_750_000_000_000_000_000 + rng.below(1_000) as u64;
         let is_plain = rng.chance(0.5);
         let span = SpanRow {
@@ -64,18 +90,7 @@ pub(crate) fn batch(rng: &mut Rng, spans: usize, traces: usize) -> Vec<u8> {
             attributes: &attributes,
             ..SpanRow::default()
         };
-        let resource = ResourceText {
-            attributes: any(rng, &RESOURCES),
-            dropped_attributes: any(rng, &[0, 1]),
-            schema_url: any(rng, &["", "https://opentelemetry.io/schemas/1.38.0"]),
-        };
-        let scope = ScopeText {
-            name: any(rng, &["", "http"]),
-            version: any(rng, &["", "1.2"]),
-            attributes: any(rng, &["", r#"{"a":1}"#]),
-            dropped_attributes: any(rng, &[0, 1]),
-            schema_url: any(rng, &["", "u"]),
-        };
+        let (resource, scope) = (resource(rng), scope(rng));
         if is_plain {
             writer.span(&resource, &scope, &span).expect("plain JSON");
             continue;
@@ -139,9 +154,6 @@ pub(crate) fn told(batch: &[u8]) -> Vec<String> {
 fn told_of(batch: &[u8], rows: &Spans, span: &Span) -> String {
     let text = |slice: Slice| String::from_utf8_lossy(slice.of(batch));
     let set = |all: &[Attribute]| attributes(batch, all);
-    let around = &rows.envelope;
-    let scope = &around.scopes[span.scope as usize];
-    let resource = &around.resources[scope.resource as usize];
     let events = span.events.of(&rows.events).iter().map(|event| {
         let inner = set(event.attributes.of(&rows.inner_attributes));
         format!("{} {} {inner:?} {}", event.time_ns, text(event.name), event.dropped_attributes)
@@ -151,7 +163,7 @@ fn told_of(batch: &[u8], rows: &Spans, span: &Span) -> String {
         let ids = (link.trace_id, link.span_id, link.dropped_attributes, link.flags);
         format!("{ids:?} {} {inner:?}", text(link.trace_state))
     });
-    let parts: [&dyn Debug; 14] = [
+    let parts: [&dyn Debug; 10] = [
         &(span.trace_id, span.start_ns, span.span_id, span.parent_id, span.end_ns),
         &text(span.name),
         &(span.kind, span.status, span.flags),
@@ -161,10 +173,22 @@ fn told_of(batch: &[u8], rows: &Spans, span: &Span) -> String {
         &set(span.attributes.of(&rows.attributes)),
         &events.collect::<Vec<_>>(),
         &links.collect::<Vec<_>>(),
-        &set(resource.attributes.of(&around.attributes)),
+        &around(batch, &rows.envelope, span.scope),
+    ];
+    format!("{parts:?}")
+}
+
+/// All that a batch says around the rows of a scope.
+fn around(batch: &[u8], envelope: &Envelope, scope: u32) -> String {
+    let text = |slice: Slice| String::from_utf8_lossy(slice.of(batch));
+    let set = |all: &[Attribute]| attributes(batch, all);
+    let scope = &envelope.scopes[scope as usize];
+    let resource = &envelope.resources[scope.resource as usize];
+    let parts: [&dyn Debug; 5] = [
+        &set(resource.attributes.of(&envelope.attributes)),
         &(resource.dropped_attributes, text(resource.schema_url)),
         &(text(scope.name), text(scope.version)),
-        &set(scope.attributes.of(&around.attributes)),
+        &set(scope.attributes.of(&envelope.attributes)),
         &(scope.dropped_attributes, text(scope.schema_url)),
     ];
     format!("{parts:?}")

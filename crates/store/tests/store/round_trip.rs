@@ -1,28 +1,28 @@
-//! What came is what is read: nothing of a span is lost on its way into a run and back.
+//! What came is what is read: nothing of a row is lost on its way into a run and back.
 
-use crate::random::{batch, told, trace_id};
+use crate::random::{batch, logs, points, told, trace_id};
 use bytes::Bytes;
-use curtail_otlp::{Limits, Spans, TracesWriter};
+use curtail_otlp::{Limits, LogRow, LogsWriter, ResourceText, ScopeText, TracesWriter};
 use curtail_store::batch::write_span;
 use curtail_store::run::{PAGE_ROWS, Run, RunError, RunWriter};
 use curtail_store::schema::spans::{SPANS, START, TRACE_ID};
-use curtail_store::{Columns, Memtable, SpanRows};
+use curtail_store::{Columns, LogRows, Memtable, PointRows, Rows, SpanRows};
 use curtail_units::Rng;
 use std::ops::Range;
 
 const SEED: u64 = 20_801;
 
-fn memtable(batches: &[Vec<u8>]) -> Memtable<SpanRows> {
+fn memtable<R: Rows>(batches: &[Vec<u8>]) -> Memtable<R> {
     let mut memtable = Memtable::default();
     for batch in batches {
-        let (rows, _) = Spans::decode(batch, &Limits::default()).expect("a good batch");
+        let (rows, _) = R::decode(batch, &Limits::default()).expect("a good batch");
         memtable.insert("shop", batch, &rows);
     }
     memtable
 }
 
-fn file(memtable: &Memtable<SpanRows>) -> Bytes {
-    let mut writer = RunWriter::new(SPANS.schema(), Vec::new()).expect("memory");
+fn file<R: Rows>(memtable: &Memtable<R>) -> Bytes {
+    let mut writer = RunWriter::new(R::schema(), Vec::new()).expect("memory");
     for group in memtable.sorted() {
         writer.write(&group).expect("memory");
     }
@@ -30,12 +30,12 @@ fn file(memtable: &Memtable<SpanRows>) -> Bytes {
     writer.finish().expect("memory").into()
 }
 
-fn open(file: &Bytes) -> Run {
-    Run::open(SPANS.schema(), file, file.len() as u64).expect("a run")
+fn open<R: Rows>(file: &Bytes) -> Run {
+    Run::open(R::schema(), file, file.len() as u64).expect("a run")
 }
 
 fn read(run: &Run, file: &Bytes, group: usize, rows: Range<usize>) -> Result<Columns, RunError> {
-    let fields: Vec<_> = (0..SPANS.schema().fields().len()).collect();
+    let fields: Vec<_> = (0..run.schema().fields().len()).collect();
     let wanted = run.want(group, &fields, rows);
     run.read(&wanted, &wanted.within(file))
 }
@@ -46,27 +46,84 @@ fn again(writer: &mut TracesWriter, rows: &Columns) {
     }
 }
 
+/// Puts batches into a memtable, and that into a run; what they told is told by the rows of both.
+fn come_back<R: Rows>(batches: &[Vec<u8>], told: fn(&[u8]) -> Vec<String>) {
+    let mut came: Vec<_> = batches.iter().flat_map(|batch| told(batch)).collect();
+    came.sort();
+    let memtable = memtable::<R>(batches);
+    assert_eq!(memtable.len(), came.len());
+    let in_memory = R::batch(&[memtable.columns().clone()]).expect("plain JSON");
+    assert_eq!(told(&in_memory), came, "{} {} in memory", came.len(), R::NAME);
+    let file = file(&memtable);
+    let run = open::<R>(&file);
+    let groups = (0..run.groups()).map(|group| read(&run, &file, group, 0..run.rows(group)));
+    let groups: Vec<_> = groups.map(|rows| rows.expect("a good run")).collect();
+    let in_file = R::batch(&groups).expect("plain JSON");
+    assert_eq!(told(&in_file), came, "{} {} in a run", came.len(), R::NAME);
+}
+
 #[test]
-fn every_field_of_every_span_comes_back() {
+fn every_field_of_every_row_comes_back() {
     println!("seed {SEED}");
     let mut rng = Rng::new(SEED);
-    for spans in [1, 7, 300, 3_000] {
-        let batches: Vec<_> = (0..5).map(|_| batch(&mut rng, spans, spans.div_ceil(4))).collect();
-        let mut came: Vec<_> = batches.iter().flat_map(|batch| told(batch)).collect();
-        came.sort();
-        let memtable = memtable(&batches);
-        let mut in_memory = TracesWriter::new();
-        again(&mut in_memory, memtable.columns());
-        assert_eq!(told(&in_memory.finish()), came, "{spans} spans in memory");
-        let file = file(&memtable);
-        let run = open(&file);
-        let mut in_file = TracesWriter::new();
-        for group in 0..run.groups() {
-            let rows = read(&run, &file, group, 0..run.rows(group)).expect("a good run");
-            again(&mut in_file, &rows);
-        }
-        assert_eq!(told(&in_file.finish()), came, "{spans} spans in a run");
+    for rows in [1, 7, 300, 3_000] {
+        let mut batches = |batch: fn(&mut Rng, usize, usize) -> Vec<u8>| -> Vec<_> {
+            (0..5).map(|_| batch(&mut rng, rows, rows.div_ceil(4))).collect()
+        };
+        come_back::<SpanRows>(&batches(batch), told);
+        come_back::<LogRows>(&batches(logs::batch), logs::told);
+        come_back::<PointRows>(&batches(points::batch), points::told);
     }
+}
+
+#[test]
+fn every_field_of_golden_rows_comes_back() {
+    let golden = [
+        include_bytes!("../../../otlp/tests/golden/traces.pb").as_slice(),
+        include_bytes!("../../../otlp/tests/golden/logs.pb"),
+        include_bytes!("../../../otlp/tests/golden/metrics.pb"),
+    ];
+    let [spans, of_logs, of_points] = golden.map(|batch| [batch.to_vec()]);
+    come_back::<SpanRows>(&spans, told);
+    come_back::<LogRows>(&of_logs, logs::told);
+    come_back::<PointRows>(&of_points, points::told);
+}
+
+/// Rows of no trace come first, and no page of theirs is looked at for a trace.
+#[test]
+fn the_records_of_a_trace_are_found_by_their_pages() {
+    println!("seed {SEED}");
+    let mut rng = Rng::new(SEED);
+    let batches: Vec<_> = (0..12).map(|_| logs::batch(&mut rng, 3_000, 500)).collect();
+    let memtable = memtable::<LogRows>(&batches);
+    let file = file(&memtable);
+    let run = open::<LogRows>(&file);
+    let whole = read(&run, &file, 0, 0..run.rows(0)).expect("a good run");
+    let (ids, times) = (whole.wide(LogRows::ORDER.0), whole.longs(LogRows::ORDER.1));
+    assert!(ids.iter().zip(times).is_sorted() && run.groups() == 1);
+    let of_none = ids.partition_point(|id| *id == 0);
+    assert!(of_none > PAGE_ROWS && ids.len() - of_none > PAGE_ROWS);
+    for nth in 0..500 {
+        let id = trace_id(nth);
+        let rows = ids.iter().filter(|each| **each == id).count();
+        assert!(rows > 0, "trace {id:x}");
+        let pages: Vec<_> = run.rows_between(0, LogRows::ORDER.0, id, id).collect();
+        let in_pages = pages.iter().flat_map(|page| &ids[page.clone()]);
+        assert_eq!(in_pages.filter(|each| **each == id).count(), rows, "trace {id:x}");
+        assert!(pages.len() <= 2 && pages[0].end > of_none, "trace {id:x}: {pages:?}");
+    }
+}
+
+/// Not one of them has an ID, so the file has nothing of that column.
+#[test]
+fn records_of_no_trace_come_back() {
+    let mut writer = LogsWriter::new();
+    for time_ns in 1..=20 {
+        let record = LogRow { time_ns, ..LogRow::default() };
+        let (resource, scope) = (ResourceText::default(), ScopeText::default());
+        writer.record(&resource, &scope, &record).expect("no JSON in it");
+    }
+    come_back::<LogRows>(&[writer.finish()], logs::told);
 }
 
 #[test]
@@ -75,9 +132,9 @@ fn a_run_is_in_the_order_of_traces_and_starts_and_any_part_of_it_is_read_alone()
     let mut rng = Rng::new(SEED);
     // Two pages, and a part of a third.
     let batches: Vec<_> = (0..9).map(|_| batch(&mut rng, 2_000, 500)).collect();
-    let memtable = memtable(&batches);
+    let memtable = memtable::<SpanRows>(&batches);
     let file = file(&memtable);
-    let run = open(&file);
+    let run = open::<SpanRows>(&file);
     let whole = read(&run, &file, 0, 0..run.rows(0)).expect("a good run");
     assert!(whole.len() > 2 * PAGE_ROWS && run.groups() == 1);
     let order: Vec<_> = whole.wide(TRACE_ID).iter().zip(whole.longs(START)).collect();
@@ -115,8 +172,8 @@ fn damage_is_said_and_never_read() {
     println!("seed {SEED}");
     let mut rng = Rng::new(SEED);
     let batches = [batch(&mut rng, 400, 50)];
-    let file = file(&memtable(&batches));
-    let run = open(&file);
+    let file = file(&memtable::<SpanRows>(&batches));
+    let run = open::<SpanRows>(&file);
     let mut wrong = 0;
     for _ in 0..1_000 {
         let mut bytes = file.to_vec();
@@ -142,7 +199,7 @@ fn damage_is_said_and_never_read() {
 #[test]
 fn a_file_that_is_cut_off_is_no_run() {
     let mut rng = Rng::new(SEED);
-    let file = file(&memtable(&[batch(&mut rng, 40, 5)]));
+    let file = file(&memtable::<SpanRows>(&[batch(&mut rng, 40, 5)]));
     for len in [0, 1, 7, 8, 100, file.len() / 2, file.len() - 1] {
         let opened = Run::open(SPANS.schema(), &file.slice(..len), len as u64);
         assert!(opened.is_err(), "{len} bytes");
