@@ -26,10 +26,32 @@ pub struct Taken {
     pub rows: Decoded,
 }
 
+/// Where batches go that are durable. It is called by the thread that writes the log, which does nothing else
+/// meanwhile.
+pub trait Sink: Send + 'static {
+    /// Waits until it can take more. What waits for the log waits with it, and senders are told when that is
+    /// too much.
+    fn wait(&mut self);
+
+    /// Takes what is durable in a segment, in the order of the log and before any sender is told. Returns
+    /// whether the segment should end.
+    fn take(&mut self, segment: u64, taken: Vec<Taken>) -> bool;
+
+    /// A segment has ended: nothing is written to it any more.
+    fn ended(&mut self, segment: u64);
+}
+
 /// The way to the log.
 #[derive(Clone, Debug)]
 pub struct Committer {
-    waiting: mpsc::Sender<Waiting>,
+    waiting: mpsc::Sender<Message>,
+}
+
+/// What the thread is told.
+#[derive(Debug)]
+enum Message {
+    Commit(Waiting),
+    EndSegment,
 }
 
 #[derive(Debug)]
@@ -50,59 +72,86 @@ pub(crate) enum NotWritten {
 }
 
 impl Committer {
-    /// Starts the thread. It hands on what is durable, in the order of the log, with the segment that it is
-    /// in, before any sender is told; it ends when the last committer is dropped.
+    /// Starts the thread. It ends when the last committer is dropped, and ends its segment with that.
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub fn start(
-        log: Log,
-        hand_on: impl FnMut(u64, Vec<Taken>) + Send + 'static,
-    ) -> io::Result<(Self, JoinHandle<()>)> {
+    pub fn start(log: Log, sink: impl Sink) -> io::Result<(Self, JoinHandle<()>)> {
         let (waiting, receiver) = mpsc::channel(WAITING_MAX);
         let thread = std::thread::Builder::new()
             .name("log".to_owned())
-            .spawn(move || run(log, receiver, hand_on))?;
+            .spawn(move || Committing { log, sink }.run(receiver))?;
         Ok((Self { waiting }, thread))
+    }
+
+    /// Ends the segment that is being written, soon. Where there is too much else to do it will end by itself.
+    pub fn end_segment(&self) {
+        self.waiting.try_send(Message::EndSegment).ok();
     }
 
     /// Waits until a batch is durable.
     pub(crate) async fn commit(&self, taken: Taken) -> Result<(), NotWritten> {
         let (told, tells) = oneshot::channel();
-        let waiting = Waiting { taken, told };
-        self.waiting.send(waiting).await.map_err(|_| NotWritten::Stopping)?;
+        let message = Message::Commit(Waiting { taken, told });
+        self.waiting.send(message).await.map_err(|_| NotWritten::Stopping)?;
         tells.await.unwrap_or(Err(NotWritten::Stopping))
     }
 }
 
-fn run(
-    mut log: Log,
-    mut receiver: mpsc::Receiver<Waiting>,
-    mut hand_on: impl FnMut(u64, Vec<Taken>),
-) {
-    while let Some(first) = receiver.blocking_recv() {
-        let mut bytes = first.taken.record.batch.len();
-        let mut group = vec![first];
-        while bytes < GROUP_BYTES_MAX
-            && let Ok(next) = receiver.try_recv()
-        {
-            bytes += next.taken.record.batch.len();
-            group.push(next);
+struct Committing<S> {
+    log: Log,
+    sink: S,
+}
+
+impl<S: Sink> Committing<S> {
+    fn run(mut self, mut receiver: mpsc::Receiver<Message>) {
+        while let Some(message) = receiver.blocking_recv() {
+            let Message::Commit(first) = message else {
+                self.end_segment();
+                continue;
+            };
+            self.sink.wait();
+            let mut bytes = first.taken.record.batch.len();
+            let (mut group, mut ends) = (vec![first], false);
+            while bytes < GROUP_BYTES_MAX
+                && !ends
+                && let Ok(next) = receiver.try_recv()
+            {
+                match next {
+                    Message::Commit(next) => {
+                        bytes += next.taken.record.batch.len();
+                        group.push(next);
+                    }
+                    Message::EndSegment => ends = true,
+                }
+            }
+            if self.write(group, bytes) || ends {
+                self.end_segment();
+            }
         }
+        self.end_segment();
+    }
+
+    /// Writes a group, and tells its senders; returns whether the segment should end.
+    fn write(&mut self, group: Vec<Waiting>, bytes: usize) -> bool {
         let records: Vec<_> = group.iter().map(|waiting| waiting.taken.record.clone()).collect();
-        let written = log.append(&records).map_err(|error| {
+        let written = self.log.append(&records).map_err(|error| {
             tracing::error!(%error, batches = group.len(), bytes, "the log cannot be written");
             let is_full = error.kind() == io::ErrorKind::StorageFull;
             if is_full { NotWritten::Full } else { NotWritten::Failed }
         });
         let (taken, told): (Vec<_>, Vec<_>) =
             group.into_iter().map(|waiting| (waiting.taken, waiting.told)).unzip();
-        if let Ok(segment) = written {
-            hand_on(segment, taken);
-        }
+        let ends = written.is_ok_and(|segment| self.sink.take(segment, taken));
         for told in told {
             // A sender that has gone does not want to know.
             told.send(written.map(drop)).ok();
         }
+        ends
+    }
+
+    fn end_segment(&mut self) {
+        self.log.end_segment();
+        self.sink.ended(self.log.last_segment());
     }
 }

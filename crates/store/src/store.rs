@@ -12,7 +12,7 @@
 //! **Limits**: memtables take as much as [`Settings::memtable_bytes`] together, and one group of the log more;
 //! how many sealed ones wait is for the caller to bound ([`Store::waiting_bytes`]).
 
-use crate::delta::{self, CommitError};
+use crate::delta::{self, CommitError, UpkeepError};
 use crate::files::Files;
 use crate::log::{self, Damage, Record};
 use crate::memtable::{LogRows, PointRows, Rows, SpanRows};
@@ -267,18 +267,54 @@ impl Keeper {
         Ok(unread)
     }
 
-    /// Merges runs of each table that should become one; returns whether there were any. It is `now_ms`,
-    /// milliseconds since 1970; `name` is another one each time.
+    /// Merges runs of each table that should become one; returns whether there were any. Memtables that are
+    /// sealed meanwhile are written in between. It is `now_ms`, milliseconds since 1970; `name` is another one
+    /// each time.
     ///
     /// # Errors
     /// When a run cannot be read or the object store fails. Nothing is lost then, and nothing is there twice.
     pub async fn compact(&mut self, now_ms: i64, name: &str) -> Result<bool, KeepError> {
-        let all = [
-            compact(&mut self.spans, now_ms, name).await,
-            compact(&mut self.logs, now_ms, name).await,
-            compact(&mut self.points, now_ms, name).await,
-        ];
-        all.into_iter().try_fold(false, |any, each| Ok(any | each?))
+        let spans = self.compact_table(|keeper| &mut keeper.spans, now_ms, name).await;
+        let logs = self.compact_table(|keeper| &mut keeper.logs, now_ms, name).await;
+        let points = self.compact_table(|keeper| &mut keeper.points, now_ms, name).await;
+        Ok(spans? | logs? | points?)
+    }
+
+    async fn compact_table<R: Rows>(
+        &mut self,
+        table: fn(&mut Self) -> &mut Flusher<R>,
+        now_ms: i64,
+        name: &str,
+    ) -> Result<bool, KeepError> {
+        let (tree, root) = (Arc::clone(table(self).tree()), table(self).root().clone());
+        let Some(compaction) = tree.due() else { return Ok(false) };
+        let pace = async |_| {
+            // What fails is tried again when somebody hears of it.
+            self.flush(now_ms).await.ok();
+        };
+        let merged = tree.merge(&root, compaction, name, pace).await?;
+        table(self).replace(merged, now_ms).await?;
+        Ok(true)
+    }
+
+    /// Writes a checkpoint of each table that is due for one. It is `now_ms`, milliseconds since 1970.
+    ///
+    /// # Errors
+    /// When the object store fails: nothing is lost, and it is tried again.
+    pub async fn checkpoint(&mut self, now_ms: i64) -> Result<(), UpkeepError> {
+        self.spans.checkpoint(now_ms).await?;
+        self.logs.checkpoint(now_ms).await?;
+        self.points.checkpoint(now_ms).await
+    }
+
+    /// Removes what no table needs any more: old commits, and files that were replaced a day ago.
+    ///
+    /// # Errors
+    /// When the object store fails: nothing that is needed is removed, and it is tried again.
+    pub async fn clean(&mut self, now_ms: i64) -> Result<(), UpkeepError> {
+        self.spans.clean(now_ms).await?;
+        self.logs.clean(now_ms).await?;
+        self.points.clean(now_ms).await
     }
 
     /// Removes the segments of which all is in runs. Those that cannot be are tried again with the next ones.
@@ -294,19 +330,6 @@ impl Keeper {
             }
         }
     }
-}
-
-/// Merges runs of a table that should become one; returns whether there were any.
-async fn compact<R: Rows>(
-    table: &mut Flusher<R>,
-    now_ms: i64,
-    name: &str,
-) -> Result<bool, KeepError> {
-    let tree = Arc::clone(table.tree());
-    let Some(compaction) = tree.due() else { return Ok(false) };
-    let merged = tree.merge(table.root(), compaction, name, async |_| {}).await?;
-    table.replace(merged, now_ms).await?;
-    Ok(true)
 }
 
 #[cfg(test)]

@@ -1,11 +1,25 @@
 //! A receiver with a log on a disk in memory.
 
 use crate::disk::Disk;
-use curtail_ingest::{Committer, Config, Counts, Running, Taken, start};
+use curtail_ingest::{Committer, Config, Counts, Running, Sink, Taken, start};
 use curtail_store::log::{self, Log, Record};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+
+/// Keeps what it is handed.
+struct Into(Arc<Mutex<Vec<Taken>>>);
+
+impl Sink for Into {
+    fn wait(&mut self) {}
+
+    fn take(&mut self, _: u64, taken: Vec<Taken>) -> bool {
+        self.0.lock().expect("no panic").extend(taken);
+        false
+    }
+
+    fn ended(&mut self, _: u64) {}
+}
 
 pub(crate) struct Receiver {
     pub(crate) disk: Disk,
@@ -22,9 +36,7 @@ impl Receiver {
         let taken = Arc::new(Mutex::new(Vec::new()));
         let into = Arc::clone(&taken);
         let log = Log::open(Arc::new(disk.clone()), 0).expect("an empty disk");
-        let (committer, log) =
-            Committer::start(log, move |_, more| into.lock().expect("no panic").extend(more))
-                .expect("a thread");
+        let (committer, log) = Committer::start(log, Into(into)).expect("a thread");
         let mut config = Config {
             addresses: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))],
             workers: 2,

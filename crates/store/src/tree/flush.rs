@@ -4,7 +4,7 @@ use super::new_run::NewRun;
 use super::stored::StoredRun;
 use super::with_id::Unread;
 use super::{DAY_NS, Filling, Tree};
-use crate::delta::{Add, Change, CommitError, OpenError, Refused, Table, Transaction};
+use crate::delta::{Add, Change, CommitError, OpenError, Refused, Table, Transaction, UpkeepError};
 use crate::memtable::Rows;
 use crate::run::{Run, RunError};
 use bytes::Bytes;
@@ -103,6 +103,27 @@ impl<R: Rows> Flusher<R> {
         let rows = sealed.memtable.len();
         self.look(Some(StoredRun::new(path.clone(), add, run)), Some(&sealed)).await;
         Ok(Some(Flushed { path, rows, bytes }))
+    }
+
+    /// Writes a checkpoint of the table if one is due.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn checkpoint(&mut self, now_ms: i64) -> Result<(), UpkeepError> {
+        if self.table.is_checkpoint_due()? {
+            self.table.checkpoint(now_ms).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes what the table does not need any more: commits that are in a checkpoint, and files that were
+    /// replaced long ago.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn clean(&mut self, now_ms: i64) -> Result<(), UpkeepError> {
+        self.table.clean_log(now_ms).await?;
+        self.table.vacuum(now_ms).await.map(drop)
     }
 
     /// Looks at what others have committed; returns runs that cannot be read, which are not asked.
