@@ -1,8 +1,9 @@
-//! The trace store: an LSM tree of spans, sorted by trace ID.
+//! The trace store: an LSM tree for each signal. Spans and log records are sorted by trace ID, points of metrics
+//! by series.
 //!
 //! What comes in is written to the [`log`] and acknowledged when it is on disk; beside that it is kept in a
-//! [`Memtable`], as [`Columns`]. A full memtable is [sorted](sort()) by trace ID and start, so that whole
-//! traces lie together, and written as a [`run`]: a file of Parquet, which is part of a [Delta](delta) table
+//! [`Memtable`], as [`Columns`]. A full memtable is [sorted](sort()) by ID and time, so that whole traces
+//! lie together, and written as a [`run`]: a file of Parquet, which is part of a [Delta](delta) table
 //! once that is committed.
 //!
 //! Files come in through [`Files`], so that every operation can be made to fail in a test. Nothing here

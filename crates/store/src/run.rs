@@ -18,6 +18,8 @@
 //! **Limits**: a row group has less than 2^31 rows and 2 GiB; files are read that were written here.
 //!
 //! **Source**: the documents of apache/parquet-format: README, Encodings, "Page index", Compression.
+//!
+//! [`Columns`]: crate::Columns
 
 mod chunk;
 mod chunk_reader;

@@ -1,4 +1,4 @@
-//! Sorting the rows of a memtable by trace ID and start.
+//! Sorting the rows of a memtable by trace ID and start, or whatever a table has in their place.
 //!
 //! It is the library's sort, on keys that are never equal: it finds what is in order already, forwards or
 //! backwards, with one comparison a row, and moves 32 bytes. Buckets by the first bits of an ID were tried

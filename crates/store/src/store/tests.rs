@@ -387,6 +387,33 @@ fn a_run_that_cannot_be_read_is_named_and_the_others_answer() {
 }
 
 #[test]
+fn a_table_that_cannot_be_written_keeps_none_of_the_others_and_its_rows_stay_in_the_log() {
+    run(async {
+        let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
+        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
+        let store = Arc::clone(keeper.store());
+        let mut log = Log::open(Arc::new(files.clone()), 0).expect("an empty disk");
+        let records = records(1, 7);
+        insert(&store, log.append(&records).expect("written"), &records);
+        log.end_segment();
+        store.seal(log.last_segment());
+        // The first operation is the file of the table that is written first.
+        objects.arm(0, When::Before);
+        keeper.flush(NOW_MS).await.expect_err("it fails once");
+        let runs = [store.spans().size().1, store.logs().size().1, store.points().size().1];
+        assert_eq!(runs, [0, 1, 1]);
+        assert_eq!(log::segments(&files).expect("a list"), [1]);
+        // When it is opened again, the log has what one table needs, and the others do not take it in again.
+        let (mut again, found) = open(&files, &objects).await.expect("good tables");
+        assert_eq!((found.spans, found.logs, found.points), (3, 0, 0));
+        assert_eq!(names(again.store(), 7).await, names_of(&[1]));
+        assert_eq!(again.flush(NOW_MS).await.expect("written").len(), 1);
+        assert!(log::segments(&files).expect("a list").is_empty());
+        assert_eq!(names(again.store(), 7).await, names_of(&[1]));
+    });
+}
+
+#[test]
 fn a_log_that_was_lost_does_not_begin_with_numbers_that_are_written() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
