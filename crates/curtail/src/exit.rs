@@ -54,7 +54,11 @@ fn code_of(error: &anyhow::Error) -> u8 {
         if cause.is::<Mistakes>() {
             return CONFIG;
         }
-        if cause.is::<curtail_testbed::StartError>() || cause.is::<curtail_proxy::StartError>() {
+        let is_of_environment = cause.is::<curtail_testbed::StartError>()
+            || cause.is::<curtail_proxy::StartError>()
+            || cause.is::<curtail_ingest::StartError>()
+            || cause.is::<curtail_store::OpenError>();
+        if is_of_environment {
             return ENVIRONMENT;
         }
     }

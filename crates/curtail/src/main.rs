@@ -6,6 +6,7 @@ mod config;
 mod demo;
 mod exit;
 mod open_files;
+mod server;
 mod simulate;
 mod stop;
 mod testbed;
@@ -27,6 +28,7 @@ struct Cli {
 enum Command {
     Demo(demo::DemoArgs),
     Proxy(curtail_proxy::cli::ProxyArgs),
+    Server(server::ServerArgs),
     Simulate(simulate::SimulateArgs),
     Testbed(testbed::TestbedArgs),
     Config(config::ConfigArgs),
@@ -48,6 +50,10 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Proxy(args) => {
             curtail_proxy::cli::log_to_stderr(std::io::stderr().is_terminal());
             Ok(ExitCode::from(curtail_proxy::cli::run(args)))
+        }
+        Command::Server(args) => {
+            curtail_proxy::cli::log_to_stderr(std::io::stderr().is_terminal());
+            server::run(args)
         }
         Command::Simulate(args) => simulate::run(args),
         Command::Testbed(args) => {

@@ -50,7 +50,7 @@ pub struct Committer {
 /// What the thread is told.
 #[derive(Debug)]
 enum Message {
-    Commit(Waiting),
+    Commit(Box<Waiting>),
     EndSegment,
 }
 
@@ -92,7 +92,7 @@ impl Committer {
     /// Waits until a batch is durable.
     pub(crate) async fn commit(&self, taken: Taken) -> Result<(), NotWritten> {
         let (told, tells) = oneshot::channel();
-        let message = Message::Commit(Waiting { taken, told });
+        let message = Message::Commit(Box::new(Waiting { taken, told }));
         self.waiting.send(message).await.map_err(|_| NotWritten::Stopping)?;
         tells.await.unwrap_or(Err(NotWritten::Stopping))
     }
@@ -112,7 +112,7 @@ impl<S: Sink> Committing<S> {
             };
             self.sink.wait();
             let mut bytes = first.taken.record.batch.len();
-            let (mut group, mut ends) = (vec![first], false);
+            let (mut group, mut ends) = (vec![*first], false);
             while bytes < GROUP_BYTES_MAX
                 && !ends
                 && let Ok(next) = receiver.try_recv()
@@ -120,7 +120,7 @@ impl<S: Sink> Committing<S> {
                 match next {
                     Message::Commit(next) => {
                         bytes += next.taken.record.batch.len();
-                        group.push(next);
+                        group.push(*next);
                     }
                     Message::EndSegment => ends = true,
                 }

@@ -3,10 +3,8 @@
 use crate::encoding::Encoding;
 use crate::refusal::{Kind, Refusal};
 use curtail_otlp::Signal;
+use curtail_store::NOBODY;
 use http::{HeaderMap, Method, header, request};
-
-/// Whose batch it is when nobody says.
-const NOBODY: &str = "anonymous";
 
 /// What the head of a request says.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -57,3 +57,4 @@ pub use metrics::{
 pub use response::{Signal, json_response, response, status};
 pub use slice::{Range, Slice};
 pub use spans::{Event, Link, Span, Spans};
+pub use write::within;

@@ -60,3 +60,11 @@ pub(crate) fn message<T>(
     }
     done
 }
+
+/// A message with one field, which is this message.
+#[must_use]
+pub fn within(field: u32, inner: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(inner.len() + 8);
+    bytes(&mut out, field, inner);
+    out
+}

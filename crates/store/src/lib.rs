@@ -32,3 +32,6 @@ pub use files::{Directory, Files};
 pub use memtable::{LogRows, Memtable, PointRows, Rows, SpanRows};
 pub use sort::{Key, Place, sort};
 pub use store::{Found, KeepError, Keeper, OpenError, Settings, Store};
+
+/// The tenant of those who name none.
+pub const NOBODY: &str = "anonymous";

@@ -5,4 +5,5 @@ mod config;
 mod demo;
 mod reference;
 mod running;
+mod server;
 mod testbed;

@@ -101,8 +101,7 @@ async fn said<R: Rows>(
 ) -> Vec<String> {
     let found = tree.with_id("shop", id).await;
     assert!(found.unread.is_empty(), "{:?}", found.unread);
-    let rows = found.rows.iter().flat_map(|rows| (0..rows.len()).map(move |row| (rows, row)));
-    let mut said: Vec<_> = rows.map(|(rows, row)| say(rows, row)).collect();
+    let mut said: Vec<_> = (0..found.len()).map(|row| say(&found.rows, row)).collect();
     said.sort();
     said
 }

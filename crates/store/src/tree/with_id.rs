@@ -14,8 +14,8 @@ use std::sync::Arc;
 /// The rows with an ID.
 #[derive(Debug)]
 pub struct WithId<R> {
-    /// Rows of one tenant; the table's columns.
-    pub rows: Vec<Columns>,
+    /// Rows of one tenant, in the order of their times; the table's columns.
+    pub rows: Columns,
     /// Runs that may have more of them.
     pub unread: Vec<Unread>,
     of: PhantomData<R>,
@@ -48,22 +48,20 @@ impl<R: Rows> Tree<R> {
                 Err(error) => unread.push(Unread { path: run.path().clone(), error }),
             }
         }
-        let rows =
-            rows.iter().map(|rows| of_tenant::<R>(rows, tenant)).filter(|rows| !rows.is_empty());
-        WithId { rows: rows.collect(), unread, of: PhantomData }
+        WithId { rows: of_tenant::<R>(&rows, tenant), unread, of: PhantomData }
     }
 }
 
 impl<R: Rows> WithId<R> {
     /// How many there are.
     #[must_use]
-    pub fn len(&self) -> usize {
-        self.rows.iter().map(Columns::len).sum()
+    pub const fn len(&self) -> usize {
+        self.rows.len()
     }
 
     /// Whether there are none.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub const fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
@@ -72,7 +70,7 @@ impl<R: Rows> WithId<R> {
     /// # Errors
     /// When what should be JSON in a row is none.
     pub fn batch(&self) -> Result<Vec<u8>, BadRow> {
-        R::batch(&self.rows)
+        R::batch(std::slice::from_ref(&self.rows))
     }
 }
 
@@ -82,10 +80,19 @@ fn rows_of<R: Rows>(memtable: &Memtable<R>, id: u128) -> Columns {
     Columns::gather(R::schema(), &[memtable.columns()], &places)
 }
 
-fn of_tenant<R: Rows>(rows: &Columns, tenant: &str) -> Columns {
-    let tenants = rows.coded(TENANT);
-    let is_theirs = |row: &usize| tenants.text(*row) == tenant;
-    let row = |row| Place { batch: 0, row: u32::try_from(row).expect("memory is bounded") };
-    let places: Vec<_> = (0..rows.len()).filter(is_theirs).map(row).collect();
-    Columns::gather(R::schema(), &[rows], &places)
+/// The rows of a tenant, of rows from several places, in the order of their times.
+fn of_tenant<R: Rows>(all: &[Columns], tenant: &str) -> Columns {
+    let mut theirs = Vec::new();
+    for (batch, rows) in (0..).zip(all) {
+        let (tenants, times) = (rows.coded(TENANT), rows.longs(R::ORDER.1));
+        for (row, time) in (0..).zip(times) {
+            if tenants.text(row as usize) == tenant {
+                theirs.push((*time, Place { batch, row }));
+            }
+        }
+    }
+    theirs.sort_unstable();
+    let places: Vec<_> = theirs.into_iter().map(|(_, place)| place).collect();
+    let sources: Vec<_> = all.iter().collect();
+    Columns::gather(R::schema(), &sources, &places)
 }

@@ -1,0 +1,89 @@
+//! Listening, and the connections of those who ask.
+//!
+//! **Limits**: [`CONNECTIONS_MAX`] at once; a head takes at most [`HEADER_TIMEOUT`].
+
+use crate::answer::answer;
+use curtail_store::Store;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+/// Questions are few, and people ask them.
+const CONNECTIONS_MAX: usize = 256;
+
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// After a failure to accept (no more files, usually) the next try waits so long.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+
+/// An API that answers until this is dropped.
+#[derive(Debug)]
+pub struct Running {
+    address: SocketAddr,
+    accepting: JoinHandle<()>,
+}
+
+/// Starts to answer, on the runtime of whoever calls.
+///
+/// # Errors
+/// When the address cannot be listened on.
+pub async fn start(address: SocketAddr, store: Arc<Store>) -> io::Result<Running> {
+    let listener = TcpListener::bind(address).await?;
+    let address = listener.local_addr()?;
+    Ok(Running { address, accepting: tokio::spawn(accept(listener, store)) })
+}
+
+impl Running {
+    /// Where it listens.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, store: Arc<Store>) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        // Whoever comes beyond waits to be accepted.
+        let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let store = Arc::clone(&store);
+                tokio::spawn(async move {
+                    serve(stream, &store).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection cannot be accepted");
+                tokio::time::sleep(ACCEPT_AGAIN).await;
+            }
+        }
+    }
+}
+
+async fn serve(stream: TcpStream, store: &Store) {
+    let service = service_fn(async |request| Ok::<_, Infallible>(answer(store, &request).await));
+    let served = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+    // Who breaks off knows it.
+    if let Err(error) = served {
+        tracing::debug!(%error, "a connection has ended");
+    }
+}

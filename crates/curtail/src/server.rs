@@ -1,0 +1,163 @@
+//! `curtail server`: receives spans, logs and metrics, keeps them, and answers questions about them.
+//!
+//! | thread | does |
+//! |---|---|
+//! | `ingest-…` | receive and decode |
+//! | `log` | writes the log, puts rows into memory |
+//! | `keeper` | writes runs, merges them, looks after the tables |
+//! | the main one | answers questions, waits to be told to stop |
+
+mod keep;
+mod place;
+
+use crate::stop::StopSignals;
+use anyhow::Context as _;
+use clap::Args;
+use curtail_ingest::{Committer, Config, Sink, Taken};
+use curtail_store::log::Log;
+use curtail_store::{Found, Store};
+use keep::{Keeping, Room};
+use place::Place;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Receive OpenTelemetry, keep every span, and answer questions about them
+///
+/// Spans, logs and metrics come over OTLP, gRPC and HTTP alike, and are
+/// acknowledged when they are on disk. They are kept in Delta Lake tables of
+/// Parquet files (DATA/tables/spans, logs, points), which other engines read.
+#[derive(Args, Clone, Debug)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  curtail server
+  curtail server --data /var/lib/curtail --otlp 0.0.0.0:4317 --otlp 0.0.0.0:4318
+  curl -s localhost:3200/api/traces/4bf92f3577b34da6a3ce929d0e0e4736"
+)]
+pub(crate) struct ServerArgs {
+    /// The folder that everything is kept in.
+    #[arg(long, value_name = "DIR", default_value = "curtail-data")]
+    data: PathBuf,
+    /// Where OTLP is received; each address takes gRPC and HTTP.
+    #[arg(long, value_name = "ADDRESS", default_values = ["127.0.0.1:4317", "127.0.0.1:4318"])]
+    otlp: Vec<SocketAddr>,
+    /// Where questions are answered.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:3200")]
+    api: SocketAddr,
+    /// A file of tokens, one a line: senders must show one.
+    #[arg(long, value_name = "FILE")]
+    tokens: Option<PathBuf>,
+    /// MiB of rows that are kept in memory before they are written as a run.
+    #[arg(long, value_name = "MIB", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=4_096))]
+    memory: u32,
+    /// Seconds after which rows are written as a run however few they are: other engines see them then.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    flush_every: u32,
+}
+
+/// How long senders have to end what they have begun, once we are told to stop.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// So many full memtables may wait to be written before senders have to wait.
+const WAITING_MAX: usize = 4;
+
+/// Runs the server until it is told to stop.
+///
+/// # Errors
+/// When the data cannot be opened, an address cannot be listened on, or there are no threads.
+pub(crate) fn run(args: &ServerArgs) -> anyhow::Result<ExitCode> {
+    crate::open_files::allow(0)?;
+    let tokens = args.tokens.as_deref().map(place::tokens).transpose()?.unwrap_or_default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        // Whoever reads the addresses may send a signal next.
+        let mut signals = StopSignals::new()?;
+        let place = Place::open(&args.data)?;
+        let memtable_bytes = (args.memory as usize) << 20;
+        let settings = place.settings(memtable_bytes);
+        let (keeper, found) = Store::open(&settings, place::now_ms(), &place::uuid())
+            .await
+            .with_context(|| format!("{}", args.data.display()))?;
+        say(&found);
+        let (store, room) =
+            (Arc::clone(keeper.store()), Arc::new(Room::new(memtable_bytes * WAITING_MAX)));
+        let log = Log::open(Arc::clone(&settings.files), keeper.last_segment())?;
+        let keeping = Keeping::start(keeper, Arc::clone(&room))?;
+        let sink = Into { store: Arc::clone(&store), room };
+        let (committer, log) = Committer::start(log, sink)?;
+        let config = Config { addresses: args.otlp.clone(), tokens, ..Config::default() };
+        let receivers = curtail_ingest::start(&config, &committer)?;
+        let api = curtail_api::start(args.api, store).await;
+        let api = api.with_context(|| format!("{} cannot be listened on", args.api))?;
+        print(receivers.addresses(), api.address())?;
+        let mut every = tokio::time::interval(Duration::from_secs(args.flush_every.into()));
+        let ended = loop {
+            tokio::select! {
+                ended = signals.told() => break ended,
+                _ = every.tick() => committer.end_segment(),
+            }
+        };
+        tracing::info!("stopping: what is being sent is taken, and written");
+        receivers.stop(GRACE);
+        drop(committer);
+        if log.join().is_err() {
+            tracing::error!("the thread of the log has panicked");
+        }
+        keeping.stop();
+        Ok(ended)
+    })
+}
+
+/// From the log into memory.
+struct Into {
+    store: Arc<Store>,
+    room: Arc<Room>,
+}
+
+impl Sink for Into {
+    fn wait(&mut self) {
+        self.room.wait(|| self.store.waiting_bytes());
+    }
+
+    fn take(&mut self, segment: u64, taken: Vec<Taken>) -> bool {
+        for Taken { record, rows } in &taken {
+            self.store.insert(segment, record, rows);
+        }
+        self.store.is_full()
+    }
+
+    fn ended(&mut self, segment: u64) {
+        self.store.seal(segment);
+    }
+}
+
+fn say(found: &Found) {
+    let Found { spans, logs, points, damaged, undecoded, unread } = found;
+    if spans + logs + points > 0 {
+        tracing::info!(spans, logs, points, "taken in from the log");
+    }
+    for (segment, damage) in damaged {
+        let (at, bytes) = (damage.at, damage.bytes);
+        tracing::warn!(segment, at, bytes, "a segment of the log ends with what is no record");
+    }
+    if *undecoded > 0 {
+        tracing::error!(records = undecoded, "records of the log are no batches, and are left out");
+    }
+    for unread in unread {
+        tracing::error!(path = %unread.path, error = %unread.error, "a run cannot be read");
+    }
+}
+
+fn print(otlp: &[SocketAddr], api: SocketAddr) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    for address in otlp {
+        writeln!(out, "otlp http://{address} (gRPC and HTTP)")?;
+    }
+    writeln!(out, "api  http://{api}")?;
+    out.flush()
+}

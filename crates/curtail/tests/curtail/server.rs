@@ -1,0 +1,144 @@
+//! `curtail server`: what is acknowledged is answered, however the server ends.
+
+use crate::command::curtail;
+use crate::running::Running;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+
+/// Two traces, made by OpenTelemetry's own classes.
+const BATCH: &[u8] = include_bytes!("../../../otlp/tests/golden/traces.pb");
+const TRACE: &str = "0102030405060708090a0b0c0d0e0f10";
+
+/// A server on a folder of its own.
+struct Server {
+    running: Running,
+    otlp: SocketAddr,
+    api: SocketAddr,
+}
+
+impl Server {
+    fn start(data: &Path) -> Self {
+        let data = data.to_str().expect("text");
+        let any = "127.0.0.1:0";
+        let mut running = Running::start(&["server", "--data", data, "--otlp", any, "--api", any]);
+        let mut address = |prefix: &str| {
+            let line = running.line();
+            let rest = line.strip_prefix(prefix).and_then(|rest| rest.split(' ').next());
+            rest.and_then(|address| address.parse().ok()).unwrap_or_else(|| panic!("{line}"))
+        };
+        let (otlp, api) = (address("otlp http://"), address("api  http://"));
+        Self { running, otlp, api }
+    }
+
+    /// Sends a batch to a server, which may be gone; returns whether it was acknowledged.
+    fn sends(&self, batch: &[u8]) -> bool {
+        let head = format!(
+            "POST /v1/traces HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\
+             content-type: application/x-protobuf\r\ncontent-length: {}\r\n\r\n",
+            batch.len()
+        );
+        let answer = asked(self.otlp, &[head.as_bytes(), batch].concat());
+        answer.is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
+    }
+
+    /// How often the trace is there: each time that the batch was taken.
+    fn trace_count(&self) -> usize {
+        self.get(&format!("/api/traces/{TRACE}")).matches("\"name\":\"GET /\"").count()
+    }
+
+    fn get(&self, path: &str) -> String {
+        let head = format!("GET {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n");
+        asked(self.api, head.as_bytes()).expect("it answers")
+    }
+
+    fn trace(&self) -> String {
+        let answer = self.get(&format!("/api/traces/{TRACE}"));
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        assert!(head.starts_with("HTTP/1.1 200"), "{answer}");
+        body.to_owned()
+    }
+
+    fn ended(self, signal: &str) {
+        self.running.signal(signal);
+        self.running.ended();
+    }
+}
+
+fn asked(address: SocketAddr, request: &[u8]) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.write_all(request)?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).expect("it is ours");
+    }
+    folder
+}
+
+fn files(folder: &Path) -> usize {
+    std::fs::read_dir(folder).map_or(0, Iterator::count)
+}
+
+#[test]
+fn a_trace_is_answered_at_once_and_after_every_end() {
+    let data = folder("server-ends");
+    let server = Server::start(&data);
+    assert!(server.get("/ready").starts_with("HTTP/1.1 200"));
+    assert!(server.get(&format!("/api/traces/{TRACE}")).starts_with("HTTP/1.1 404"));
+    assert!(server.sends(BATCH));
+    let at_once = server.trace();
+    assert!(at_once.contains("\"batches\"") && at_once.contains(TRACE), "{at_once}");
+    // From the log.
+    server.ended("KILL");
+    let server = Server::start(&data);
+    assert_eq!(server.trace(), at_once);
+    // What was in memory is written, and the log is empty.
+    server.ended("TERM");
+    assert_eq!(files(&data.join("log")), 0);
+    let server = Server::start(&data);
+    assert_eq!(server.trace(), at_once);
+    let second = server.get(&format!("/api/v2/traces/{TRACE}"));
+    assert!(second.contains("{\"trace\":{\"resourceSpans\""), "{second}");
+    server.ended("INT");
+}
+
+#[test]
+fn what_is_acknowledged_survives_being_killed_at_any_moment() {
+    let data = folder("server-killed");
+    let (mut acknowledged, mut sent) = (0, 0);
+    for round in 0..100 {
+        let server = Server::start(&data);
+        let there = server.trace_count();
+        // What was on its way may be there, though nobody was told.
+        assert!((acknowledged..=sent).contains(&there), "{acknowledged}, {there}, {sent}");
+        (acknowledged, sent) = (there, there);
+        let last = round % 5;
+        for nth in 0..=last {
+            if nth == last {
+                server.running.signal("KILL");
+            }
+            acknowledged += usize::from(server.sends(BATCH));
+            sent += 1;
+        }
+        server.running.ended();
+    }
+    // All but the last of each round, at least.
+    assert!(acknowledged >= 200, "{acknowledged}");
+}
+
+#[test]
+fn a_folder_has_one_server() {
+    let data = folder("server-taken");
+    let server = Server::start(&data);
+    let second =
+        curtail(&["server", "--data", data.to_str().expect("text"), "--otlp", "127.0.0.1:0"]);
+    assert_eq!(second.code, Some(3), "{}", second.stderr);
+    assert!(second.stderr.contains("does another server use it?"), "{}", second.stderr);
+    server.ended("TERM");
+}
