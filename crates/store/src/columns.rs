@@ -250,6 +250,21 @@ impl Columns {
         }
     }
 
+    /// Values of rows that have none yet, in their order; `intern` gives the number of one.
+    pub(crate) fn set_each<V>(
+        &mut self,
+        field: usize,
+        rows: impl Iterator<Item = (usize, V)>,
+        intern: impl Fn(&mut Dictionary, V) -> u32,
+    ) {
+        let Coded { dictionary, codes } = self.coded_mut(field);
+        for (row, value) in rows {
+            debug_assert!(codes.len() <= row, "each row has one value");
+            codes.resize(row, 0);
+            codes.push(intern(dictionary, value));
+        }
+    }
+
     /// Another entry in the list of the row that is being added.
     pub(crate) fn push_entry(&mut self, field: usize) -> Entry<'_> {
         let row = self.len;

@@ -5,7 +5,7 @@ use crate::schema::envelope::{
     ATTRIBUTES_BOOL, ATTRIBUTES_DOUBLE, ATTRIBUTES_INT, ATTRIBUTES_JSON, ATTRIBUTES_TEXT,
 };
 use crate::schema::{Kind, OwnColumns};
-use curtail_otlp::{Attribute, Value, plain};
+use curtail_otlp::{Attribute, Slice, Value, plain};
 
 /// The column that an attribute has of its own, and the kind of its values.
 type OwnColumn = Option<(usize, Kind)>;
@@ -13,35 +13,74 @@ type OwnColumn = Option<(usize, Kind)>;
 /// Knows where attributes go.
 ///
 /// Rows of one place have the same attributes in the same order, so each is first compared with the one that
-/// the last span had there: for most, that is all the looking up there is.
+/// the last row had there: for most, that is all the looking up there is.
+///
+/// What goes into a column of its own waits until many rows have come, and is put in column by column: then
+/// the processor looks for several values at once in a dictionary that is too large to be near.
 #[derive(Debug)]
 pub(super) struct Attributes {
     own: &'static OwnColumns,
     /// The keys of the last row, and their columns.
     last: Vec<(Vec<u8>, OwnColumn)>,
+    /// By the column: rows, and what they have.
+    waiting: Vec<Vec<(usize, Own)>>,
     json: Vec<u8>,
+}
+
+/// A value for a column of its own.
+#[derive(Clone, Copy, Debug)]
+enum Own {
+    Text(Slice),
+    Int(i64),
 }
 
 impl Attributes {
     pub(super) const fn new(own: &'static OwnColumns) -> Self {
-        Self { own, last: Vec::new(), json: Vec::new() }
+        Self { own, last: Vec::new(), waiting: Vec::new(), json: Vec::new() }
     }
 
-    /// Adds the attributes of the row that is being added.
-    pub(super) fn insert(&mut self, columns: &mut Columns, attributes: &[Attribute], batch: &[u8]) {
+    /// Takes the attributes of the row that is being added. Those of several rows are [put in](Self::put) at
+    /// once.
+    pub(super) fn take(&mut self, columns: &mut Columns, attributes: &[Attribute], batch: &[u8]) {
         for (nth, attribute) in attributes.iter().enumerate() {
             let key = attribute.key.of(batch);
-            let is_set = match (self.column(nth, key), attribute.value) {
+            let is_taken = match (self.column(nth, key), attribute.value) {
                 (Some((field, Kind::Text)), Value::Text(text)) => {
-                    set(columns, field, text.of(batch))
+                    self.waits(field, columns.len(), Own::Text(text))
                 }
                 (Some((field, Kind::Int)), Value::Int(number)) => {
-                    set(columns, field, &number.to_le_bytes())
+                    self.waits(field, columns.len(), Own::Int(number))
                 }
                 _ => false,
             };
-            if !is_set {
+            if !is_taken {
                 self.insert_other(columns, key, &attribute.value, batch);
+            }
+        }
+    }
+
+    /// Has a value wait for its column. Returns whether the row has none there yet: of two attributes with one
+    /// key, the second is in a map.
+    fn waits(&mut self, field: usize, row: usize, value: Own) -> bool {
+        if self.waiting.len() <= field {
+            self.waiting.resize_with(field + 1, Vec::new);
+        }
+        let waiting = &mut self.waiting[field];
+        let is_first = waiting.last().is_none_or(|(last, _)| *last != row);
+        if is_first {
+            waiting.push((row, value));
+        }
+        is_first
+    }
+
+    /// Puts in what was taken of rows that are in the columns now.
+    pub(super) fn put(&mut self, columns: &mut Columns, batch: &[u8]) {
+        for (field, waiting) in self.waiting.iter_mut().enumerate() {
+            if !waiting.is_empty() {
+                columns.set_each(field, waiting.drain(..), |dictionary, value| match value {
+                    Own::Text(text) => dictionary.intern(text.of(batch)),
+                    Own::Int(number) => dictionary.intern(&number.to_le_bytes()),
+                });
             }
         }
     }

@@ -46,10 +46,11 @@ impl Rows for LogRows {
             scopes[records[0].scope as usize].set(columns, records.len());
             for record in records {
                 self.record(columns, record, batch);
-                self.attributes.insert(columns, record.attributes.of(&rows.attributes), batch);
+                self.attributes.take(columns, record.attributes.of(&rows.attributes), batch);
                 columns.end_row();
             }
         }
+        self.attributes.put(columns, batch);
     }
 
     fn batch(rows: &[Columns]) -> Result<Vec<u8>, BadRow> {

@@ -61,10 +61,11 @@ impl Rows for PointRows {
                 columns.push_wide(SERIES_ID, series.id(attributes, batch));
                 number(columns, point);
                 self.details(columns, metric.form, &rows.details(point, batch), batch);
-                self.attributes.insert(columns, attributes, batch);
+                self.attributes.take(columns, attributes, batch);
                 columns.end_row();
             }
         }
+        self.attributes.put(columns, batch);
     }
 
     fn batch(rows: &[Columns]) -> Result<Vec<u8>, BadRow> {

@@ -46,11 +46,12 @@ impl Rows for SpanRows {
             scopes[spans[0].scope as usize].set(columns, spans.len());
             for span in spans {
                 Self::span(columns, span, batch);
-                self.attributes.insert(columns, span.attributes.of(&rows.attributes), batch);
+                self.attributes.take(columns, span.attributes.of(&rows.attributes), batch);
                 self.events_and_links(columns, span, rows, batch);
                 columns.end_row();
             }
         }
+        self.attributes.put(columns, batch);
     }
 
     fn batch(rows: &[Columns]) -> Result<Vec<u8>, BadRow> {
