@@ -53,7 +53,7 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,
     /// MiB of rows that are kept in memory before they are written as a run.
-    #[arg(long, value_name = "MIB", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=4_096))]
+    #[arg(long, value_name = "MIB", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=1_024))]
     memory: u32,
     /// Seconds after which rows are written as a run however few they are: other engines see them then.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
@@ -62,6 +62,9 @@ pub(crate) struct ServerArgs {
 
 /// How long senders have to end what they have begun, once we are told to stop.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// So often it is looked whether all threads live.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// So many full memtables may wait to be written before senders have to wait.
 const WAITING_MAX: usize = 4;
@@ -96,10 +99,15 @@ pub(crate) fn run(args: &ServerArgs) -> anyhow::Result<ExitCode> {
         let api = api.with_context(|| format!("{} cannot be listened on", args.api))?;
         print(receivers.addresses(), api.address())?;
         let mut every = tokio::time::interval(Duration::from_secs(args.flush_every.into()));
+        let mut looks = tokio::time::interval(LOOK_EVERY);
         let ended = loop {
             tokio::select! {
                 ended = signals.told() => break ended,
                 _ = every.tick() => committer.end_segment(),
+                _ = looks.tick() => if log.is_finished() || keeping.is_finished() {
+                    // What it has acknowledged is in the log; it could not take much more.
+                    anyhow::bail!("a thread has ended that should not");
+                },
             }
         };
         tracing::info!("stopping: what is being sent is taken, and written");

@@ -8,7 +8,7 @@
 
 use crate::columns::Columns;
 use crate::memtable::Rows;
-use crate::run::GROUP_ROWS;
+use crate::run::{GROUP_BYTES, GROUP_ROWS};
 use crate::sort::Place;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -25,8 +25,12 @@ pub struct Merge<R> {
     heads: BinaryHeap<Reverse<Key>>,
     /// Row groups of which rows go into the one that is being made, or later ones.
     groups: Vec<Columns>,
+    /// What a row of each takes, on average.
+    row_bytes: Vec<usize>,
     /// Rows of the one that is being made: where they are in `groups`.
     places: Vec<Place>,
+    /// What these take, as far as rows of a row group are alike.
+    bytes: usize,
     rows: PhantomData<R>,
 }
 
@@ -57,7 +61,9 @@ impl<R: Rows> Merge<R> {
             runs: vec![Input::default(); runs],
             heads: BinaryHeap::new(),
             groups: Vec::new(),
+            row_bytes: Vec::new(),
             places: Vec::new(),
+            bytes: 0,
             rows: PhantomData,
         }
     }
@@ -67,6 +73,7 @@ impl<R: Rows> Merge<R> {
         if !group.is_empty() {
             self.heads.push(Reverse(key::<R>(&group, 0, run)));
             self.runs[run].next = Some((self.groups.len(), 0));
+            self.row_bytes.push(group.bytes() / group.len());
             self.groups.push(group);
         }
     }
@@ -79,7 +86,7 @@ impl<R: Rows> Merge<R> {
     /// Goes on until something is needed or made.
     pub fn step(&mut self) -> Step {
         loop {
-            if self.places.len() == GROUP_ROWS {
+            if is_full(self.places.len(), self.bytes) {
                 return Step::Made(self.make());
             }
             // A run without a row at hand could have the next one of all.
@@ -98,15 +105,17 @@ impl<R: Rows> Merge<R> {
         let Some((nth, mut row)) = self.runs[run].next else { return };
         let (group, batch) = (&self.groups[nth], short(nth));
         let others = self.heads.peek().map(|Reverse(key)| *key);
+        let each = self.row_bytes[nth];
         loop {
             self.places.push(Place { batch, row: short(row) });
+            self.bytes += each;
             row += 1;
             if row == group.len() {
                 self.runs[run].next = None;
                 return;
             }
             let key = key::<R>(group, row, run);
-            if self.places.len() == GROUP_ROWS || others.is_some_and(|others| others < key) {
+            if is_full(self.places.len(), self.bytes) || others.is_some_and(|others| others < key) {
                 self.heads.push(Reverse(key));
                 self.runs[run].next = Some((nth, row));
                 return;
@@ -119,13 +128,20 @@ impl<R: Rows> Merge<R> {
         let groups: Vec<_> = self.groups.iter().collect();
         let made = Columns::gather(R::schema(), &groups, &self.places);
         self.places.clear();
+        self.bytes = 0;
         let mut groups: Vec<_> = self.groups.drain(..).map(Some).collect();
         for (nth, _) in self.runs.iter_mut().filter_map(|run| run.next.as_mut()) {
             self.groups.extend(groups[*nth].take());
             *nth = self.groups.len() - 1;
         }
+        self.row_bytes = self.groups.iter().map(|group| group.bytes() / group.len()).collect();
         made
     }
+}
+
+/// Whether a row group has as many rows, or bytes, as it may.
+const fn is_full(rows: usize, bytes: usize) -> bool {
+    rows >= GROUP_ROWS || bytes >= GROUP_BYTES
 }
 
 fn key<R: Rows>(group: &Columns, row: usize, run: usize) -> Key {

@@ -33,5 +33,8 @@ pub use write::RunWriter;
 /// How many rows a page has, but for the last of a row group.
 pub const PAGE_ROWS: usize = 8_192;
 
-/// How many rows a row group has, but for the last of a file.
+/// A row group has no more bytes than this in memory, unless it has one row: long texts make small ones.
+pub const GROUP_BYTES: usize = 64 << 20;
+
+/// How many rows a row group has at most.
 pub const GROUP_ROWS: usize = 8 * PAGE_ROWS;

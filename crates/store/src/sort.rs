@@ -15,10 +15,10 @@ pub struct Key {
     pub place: Place,
 }
 
-/// Where in a memtable a row is: its batch, and its number there, both counted from zero.
+/// Where a row is, among rows of several sources: which of them, and which row of it, counted from zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// Which batch.
+    /// Which source.
     pub batch: u32,
     /// Which row of it.
     pub row: u32,

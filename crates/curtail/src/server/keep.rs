@@ -36,9 +36,13 @@ impl Room {
 
     /// Waits until less than the most waits to be written.
     pub(super) fn wait(&self, waiting_bytes: impl Fn() -> usize) {
-        let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         let is_full = |(): &mut ()| waiting_bytes() >= self.bytes_max;
-        drop(self.changed.wait_while(lock, is_full).unwrap_or_else(PoisonError::into_inner));
+        let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        while is_full(&mut ()) {
+            // Whoever writes between the parts of a merge does not tell.
+            let waited = self.changed.wait_timeout_while(lock, LOOK_EVERY, is_full);
+            lock = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 
     /// Something was written.
@@ -67,6 +71,11 @@ impl Keeping {
         Ok(Self { stops, thread })
     }
 
+    /// Whether it has ended, which it should not before it is told.
+    pub(super) fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+
     /// Has it write what is in memory, and waits for its end.
     pub(super) fn stop(self) {
         self.stops.store(true, Ordering::Release);
@@ -82,56 +91,77 @@ struct Keep {
     stops: Arc<AtomicBool>,
 }
 
+/// How long to wait after failures.
+struct Patience {
+    after: Duration,
+    not_before: Instant,
+}
+
+impl Patience {
+    fn new() -> Self {
+        Self { after: AGAIN_AFTER, not_before: Instant::now() }
+    }
+
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.not_before
+    }
+
+    /// Says what failed, and waits twice as long as the last time.
+    fn failed(&mut self, what: &str, error: &anyhow::Error) {
+        let again = self.after.as_secs();
+        tracing::error!(error = format!("{error:#}"), again_after_s = again, "{what}");
+        self.not_before = Instant::now() + self.after;
+        self.after = (2 * self.after).min(AGAIN_AFTER_MAX);
+    }
+}
+
 impl Keep {
     async fn run(mut self) {
-        let (mut again_after, mut cleaned) = (AGAIN_AFTER, Instant::now());
+        let (mut writing, mut upkeep) = (Patience::new(), Patience::new());
+        let mut cleaned = Instant::now();
         loop {
             let stops = self.stops.load(Ordering::Acquire);
-            match self.work(&mut cleaned).await {
-                Ok(is_done) if is_done && stops => return,
-                Ok(is_done) => {
-                    again_after = AGAIN_AFTER;
-                    if is_done {
-                        tokio::time::sleep(LOOK_EVERY).await;
+            let mut is_idle = true;
+            if stops || writing.is_over() {
+                match self.write().await {
+                    Ok(is_done) => (is_idle, writing) = (is_done, Patience::new()),
+                    Err(error) => {
+                        writing.failed("what came is not written, but in the log", &error)
                     }
                 }
-                Err(error) => {
-                    let again = again_after.as_secs();
-                    tracing::error!(
-                        error = format!("{error:#}"),
-                        again_after_s = again,
-                        "not written"
-                    );
-                    if stops {
-                        tracing::warn!(
-                            "what is not written is in the log, and taken in from there"
-                        );
-                        return;
-                    }
-                    tokio::time::sleep(again_after).await;
-                    again_after = (2 * again_after).min(AGAIN_AFTER_MAX);
+            }
+            if stops && is_idle {
+                return;
+            }
+            if !stops && is_idle && upkeep.is_over() {
+                match self.upkeep(&mut cleaned).await {
+                    Ok(is_done) => (is_idle, upkeep) = (is_done, Patience::new()),
+                    Err(error) => upkeep.failed("the tables are not kept small", &error),
                 }
+            }
+            if is_idle {
+                tokio::time::sleep(LOOK_EVERY).await;
             }
         }
     }
 
-    /// Does what is most urgent; returns whether there was nothing.
-    async fn work(&mut self, cleaned: &mut Instant) -> anyhow::Result<bool> {
-        let flushed = self.keeper.flush(now_ms()).await?;
-        if !flushed.is_empty() {
-            self.room.changed();
-            for run in &flushed {
-                tracing::info!(path = %run.path, rows = run.rows, bytes = run.bytes, "written");
-            }
-            self.keeper.checkpoint(now_ms()).await?;
-            return Ok(false);
+    /// Writes what is sealed; returns whether there was nothing.
+    async fn write(&mut self) -> anyhow::Result<bool> {
+        let flushed = self.keeper.flush(now_ms()).await;
+        // Of several tables some may have been written all the same.
+        self.room.changed();
+        let flushed = flushed?;
+        for run in &flushed {
+            tracing::info!(path = %run.path, rows = run.rows, bytes = run.bytes, "written");
         }
-        if self.stops.load(Ordering::Acquire) {
-            return Ok(true);
-        }
+        Ok(flushed.is_empty())
+    }
+
+    /// Does what is most urgent besides; returns whether there was nothing.
+    async fn upkeep(&mut self, cleaned: &mut Instant) -> anyhow::Result<bool> {
+        self.keeper.checkpoint(now_ms()).await?;
         let name = format!("merged-{}", uuid());
         if self.keeper.compact(now_ms(), &name).await? {
-            self.room.changed();
             tracing::info!(name, "runs merged");
             return Ok(false);
         }

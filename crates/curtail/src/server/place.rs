@@ -67,11 +67,16 @@ fn writer(data: &Path) -> std::io::Result<String> {
     Ok(name)
 }
 
-/// Tokens, one a line.
+/// Tokens, one a line; there must be some, or everybody could send.
 pub(super) fn tokens(file: &Path) -> anyhow::Result<Vec<String>> {
     let text = fs::read_to_string(file).with_context(|| format!("{}", file.display()))?;
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    Ok(lines.map(str::to_owned).collect())
+    let tokens: Vec<_> = lines.map(str::to_owned).collect();
+    if tokens.is_empty() {
+        let none = std::io::Error::other("expected a token, and found only empty lines");
+        return Err(none).with_context(|| format!("{}", file.display()));
+    }
+    Ok(tokens)
 }
 
 /// A random UUID.

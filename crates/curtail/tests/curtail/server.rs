@@ -1,6 +1,6 @@
 //! `curtail server`: what is acknowledged is answered, however the server ends.
 
-use crate::command::curtail;
+use crate::command::{curtail, written};
 use crate::running::Running;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -141,4 +141,15 @@ fn a_folder_has_one_server() {
     assert_eq!(second.code, Some(3), "{}", second.stderr);
     assert!(second.stderr.contains("does another server use it?"), "{}", second.stderr);
     server.ended("TERM");
+}
+
+#[test]
+fn a_file_without_tokens_lets_nobody_in() {
+    let folder = env!("CARGO_TARGET_TMPDIR");
+    let tokens = format!("{folder}/{}", written("no-tokens", "\n  \n"));
+    let data = self::folder("server-tokens");
+    let data = data.to_str().expect("text");
+    let ended = curtail(&["server", "--data", data, "--tokens", &tokens]);
+    assert_eq!(ended.code, Some(3), "{}", ended.stderr);
+    assert!(ended.stderr.contains("expected a token"), "{}", ended.stderr);
 }

@@ -4,6 +4,7 @@ use super::dictionary::{Dictionary, short};
 use super::{Coded, Column, Columns, Lists, Values};
 use crate::schema::Schema;
 use crate::sort::Place;
+use std::ops::Range;
 
 impl Columns {
     /// The rows at these places, in this order; the batch of a place is the number of a source.
@@ -17,6 +18,14 @@ impl Columns {
             gather_column(&schema.fields()[field], &of_field, places)
         });
         Self { schema, len: places.len(), columns: columns.collect() }
+    }
+}
+
+impl Columns {
+    /// Some of the rows.
+    pub(crate) fn part(&self, rows: Range<usize>) -> Self {
+        let places: Vec<_> = rows.map(|row| Place { batch: 0, row: short(row) }).collect();
+        Self::gather(self.schema, &[self], &places)
     }
 }
 

@@ -82,6 +82,29 @@ fn all_rows_of_all_runs_come_in_their_common_order() {
 }
 
 #[test]
+fn long_rows_make_small_row_groups() {
+    let long = |nth: usize| {
+        // Some MiB each, more than a row group has in all.
+        let name = &nth.to_string().repeat(4 << 20);
+        let mut writer = TracesWriter::new();
+        let row = SpanRow { trace_id: 1 + nth as u128, span_id: 1, name, ..SpanRow::default() };
+        writer.span(&ResourceText::default(), &ScopeText::default(), &row).expect("no JSON");
+        let batch = writer.finish();
+        let (spans, _) = SpanRows::decode(&batch, &Limits::default()).expect("a good batch");
+        let mut memtable = Memtable::<SpanRows>::default();
+        memtable.insert("shop", &batch, &spans);
+        memtable.sorted().collect::<Vec<_>>()
+    };
+    let made =
+        merged((0..10).map(|nth| (0..5).flat_map(|row| long(10 * row + nth)).collect()).collect());
+    assert_eq!(made.iter().map(Columns::len).sum::<usize>(), 50);
+    assert!(made.len() > 2, "{}", made.len());
+    for group in &made {
+        assert!(group.bytes() < 3 * GROUP_BYTES, "{} bytes", group.bytes());
+    }
+}
+
+#[test]
 fn row_groups_are_full_but_for_the_last() {
     println!("seed {SEED}");
     let mut rng = Rng::new(SEED);

@@ -1,5 +1,6 @@
 //! Writing a run.
 
+use super::GROUP_BYTES;
 use super::chunk::{Chunk, Encoder};
 use crate::columns::Columns;
 use crate::schema::Schema;
@@ -43,7 +44,7 @@ impl<W: Write + Send> RunWriter<W> {
         Ok(Self { schema, file, encoder: Encoder::new(), rows: 0 })
     }
 
-    /// Writes rows, which follow those before, as one row group.
+    /// Writes rows, which follow those before, as a row group, or as several where they are long.
     ///
     /// # Errors
     /// What `to` says.
@@ -51,6 +52,15 @@ impl<W: Write + Send> RunWriter<W> {
     /// # Panics
     /// When they are of another table.
     pub fn write(&mut self, rows: &Columns) -> io::Result<()> {
+        if rows.bytes() > GROUP_BYTES && rows.len() > 1 {
+            let half = rows.len() / 2;
+            self.write(&rows.part(0..half))?;
+            return self.write(&rows.part(half..rows.len()));
+        }
+        self.write_group(rows)
+    }
+
+    fn write_group(&mut self, rows: &Columns) -> io::Result<()> {
         let mut columns = self.schema.parquet().columns().iter();
         let mut group = self.file.next_row_group().map_err(failed)?;
         for (nth, field) in self.schema.fields().iter().enumerate() {

@@ -217,6 +217,23 @@ fn runs_become_one_and_nothing_is_lost_or_doubled() {
 }
 
 #[test]
+fn a_run_that_is_damaged_stays_and_the_others_become_one() {
+    run(async {
+        let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
+        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
+        runs(&mut keeper, 1..=8).await;
+        let path = Path::from("data/spans/day=2024-10-04/one-000000000003.parquet");
+        objects.damage(&path, 60).await;
+        let refused = keeper.compact(NOW_MS, "a").await.expect_err("it cannot be read");
+        assert!(refused.to_string().contains("one-000000000003"), "{refused}");
+        assert!(!keeper.compact(NOW_MS, "b").await.expect("the others are too few"));
+        runs(&mut keeper, 9..=9).await;
+        assert!(keeper.compact(NOW_MS, "c").await.expect("the others are good"));
+        assert_eq!(keeper.store().spans().size().1, 2);
+    });
+}
+
+#[test]
 fn two_writers_and_two_compactors_lose_and_double_nothing() {
     run(async {
         let objects = Arc::new(Faulty::default());

@@ -86,14 +86,14 @@ impl Compaction {
 }
 
 impl<R: Rows> Tree<R> {
-    /// Runs that should become one now, if there are any.
+    /// Runs that should become one now, if there are any. One that is damaged stays as it is.
     #[must_use]
     pub fn due(&self) -> Option<Compaction> {
         let mut tiers = BTreeMap::<_, Vec<_>>::new();
         for run in &self.read().runs {
             let rows = run.row_count();
             let tier = rows.max(1).ilog(FAN_IN as u64);
-            if rows <= ROWS_MAX / FAN_IN as u64 {
+            if rows <= ROWS_MAX / FAN_IN as u64 && !run.is_damaged() {
                 // Small ones first: they are many, and quickly merged.
                 tiers.entry((tier, run.day().to_owned())).or_default().push(Arc::clone(run));
             }

@@ -7,6 +7,7 @@ use crate::schema::Schema;
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectStore};
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// So much of the end of a file is fetched at first; the end of most runs is not longer.
 const TAIL_BYTES: u64 = 256 << 10;
@@ -18,6 +19,8 @@ pub struct StoredRun {
     /// As the table has it.
     add: Add,
     run: Run,
+    /// Some of it was read and is not as it was written.
+    is_damaged: AtomicBool,
 }
 
 /// Why a run is not read.
@@ -33,7 +36,7 @@ pub enum ReadError {
 
 impl StoredRun {
     pub(super) const fn new(path: Path, add: Add, run: Run) -> Self {
-        Self { path, add, run }
+        Self { path, add, run, is_damaged: AtomicBool::new(false) }
     }
 
     /// Fetches the end of a run.
@@ -50,7 +53,7 @@ impl StoredRun {
             let options = GetOptions { range: Some(range.into()), ..GetOptions::default() };
             let tail = objects.get_opts(&path, options).await?.bytes().await?;
             match Run::open(schema, &tail, len) {
-                Ok(run) => return Ok(Self { path, add: add.clone(), run }),
+                Ok(run) => return Ok(Self::new(path, add.clone(), run)),
                 Err(RunError::Longer(bytes)) if bytes as u64 > wanted && wanted < len => {
                     wanted = bytes as u64;
                 }
@@ -74,6 +77,12 @@ impl StoredRun {
     #[must_use]
     pub fn day(&self) -> &str {
         self.add.partition_values.get("day").and_then(Option::as_deref).unwrap_or_default()
+    }
+
+    /// Whether something in it was found not to be as it was written. It is still asked, and says so.
+    #[must_use]
+    pub fn is_damaged(&self) -> bool {
+        self.is_damaged.load(Ordering::Relaxed)
     }
 
     /// How many rows it has.
@@ -101,7 +110,11 @@ impl StoredRun {
     ) -> Result<Columns, ReadError> {
         let wanted = self.run.want(group, fields, rows);
         let fetched = objects.get_ranges(&self.path, &wanted.ranges).await?;
-        Ok(self.run.read(&wanted, &fetched)?)
+        let read = self.run.read(&wanted, &fetched);
+        if read.is_err() {
+            self.is_damaged.store(true, Ordering::Relaxed);
+        }
+        Ok(read?)
     }
 
     /// Fetches all of a row group.

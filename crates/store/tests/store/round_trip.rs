@@ -2,10 +2,10 @@
 
 use crate::random::{batch, logs, points, told, trace_id};
 use bytes::Bytes;
-use curtail_otlp::{Limits, LogRow, LogsWriter, ResourceText, ScopeText, TracesWriter};
+use curtail_otlp::{Limits, LogRow, LogsWriter, ResourceText, ScopeText, SpanRow, TracesWriter};
 use curtail_store::batch::write_span;
 use curtail_store::run::{PAGE_ROWS, Run, RunError, RunWriter};
-use curtail_store::schema::spans::{SPANS, START, TRACE_ID};
+use curtail_store::schema::spans::{NAME, SPANS, START, TRACE_ID};
 use curtail_store::{Columns, LogRows, Memtable, PointRows, Rows, SpanRows};
 use curtail_units::Rng;
 use std::ops::Range;
@@ -165,6 +165,33 @@ fn a_run_is_in_the_order_of_traces_and_starts_and_any_part_of_it_is_read_alone()
         assert_eq!(found, rows, "trace {id:x}");
         assert_eq!(memtable.with_id(id).count(), rows, "trace {id:x}");
     }
+}
+
+#[test]
+fn spans_with_long_texts_come_in_small_row_groups() {
+    let mut batches = Vec::new();
+    for nth in 1..=60 {
+        let name = &nth.to_string().repeat(1 << 20);
+        let mut writer = TracesWriter::new();
+        let span = SpanRow { trace_id: nth, span_id: 1, name, ..SpanRow::default() };
+        let around = (ResourceText::default(), ScopeText::default());
+        writer.span(&around.0, &around.1, &span).expect("no JSON in it");
+        batches.push(writer.finish());
+    }
+    let memtable = memtable::<SpanRows>(&batches);
+    let file = file(&memtable);
+    let run = open::<SpanRows>(&file);
+    assert!(run.groups() > 1, "{} bytes in one", memtable.bytes());
+    let mut names = 0;
+    for group in 0..run.groups() {
+        let rows = read(&run, &file, group, 0..run.rows(group)).expect("a good run");
+        for row in 0..rows.len() {
+            let nth = rows.wide(TRACE_ID)[row];
+            assert!(rows.coded(NAME).text(row) == nth.to_string().repeat(1 << 20), "trace {nth}");
+            names += 1;
+        }
+    }
+    assert_eq!(names, 60);
 }
 
 #[test]
