@@ -129,7 +129,7 @@ async fn answered(mut stream: TcpStream) -> String {
 fn a_body_that_does_not_come_is_answered_with_408() {
     run(async {
         let receiver =
-            Receiver::start(|config| config.limits.body_timeout = Duration::from_millis(200));
+            Receiver::start(|config| config.limits.body_timeout = Duration::from_secs(1));
         let mut stream = begun(&receiver, BATCH.len()).await;
         stream.write_all(&BATCH[..100]).await.expect("it is read");
         is_good(&receiver).await;
@@ -142,11 +142,15 @@ fn a_body_that_does_not_come_is_answered_with_408() {
 fn a_head_that_does_not_come_is_not_waited_for() {
     run(async {
         let receiver =
-            Receiver::start(|config| config.limits.header_timeout = Duration::from_millis(200));
+            Receiver::start(|config| config.limits.header_timeout = Duration::from_secs(1));
+        let mut streams = Vec::new();
         for begun in ["", "P", "POST /v1/tra", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
             let mut stream = TcpStream::connect(receiver.address()).await.expect("it listens");
             stream.write_all(begun.as_bytes()).await.expect("it is read");
-            is_good(&receiver).await;
+            streams.push((begun, stream));
+        }
+        is_good(&receiver).await;
+        for (begun, mut stream) in streams {
             let mut answer = Vec::new();
             // Closed, in order or not.
             stream.read_to_end(&mut answer).await.ok();
@@ -158,20 +162,18 @@ fn a_head_that_does_not_come_is_not_waited_for() {
 #[test]
 fn when_too_much_is_being_received_senders_are_told_to_come_again() {
     run(async {
-        let bytes = u32::try_from(4 * BATCH.len()).expect("short");
-        let receiver = Receiver::start(|config| config.limits.receiving_bytes = bytes);
-        is_good(&receiver).await;
-        // One that sends nearly all of its batch, and waits.
-        let mut slow = begun(&receiver, 2 * BATCH.len()).await;
-        slow.write_all(&BATCH[1..]).await.expect("it is read");
-        slow.write_all(&BATCH[1..]).await.expect("it is read");
-        let refused = loop {
-            let head = post(TRACES, "application/x-protobuf");
-            let answer = sent(&receiver, head, BATCH).await;
-            if answer.status != StatusCode::OK {
-                break answer;
-            }
-        };
+        let bytes = 4 * BATCH.len();
+        let receiver = Receiver::start(|config| {
+            config.limits.receiving_bytes = u32::try_from(bytes).expect("short");
+        });
+        // One that is not yet durable takes three times its bytes, with its rows.
+        receiver.disk.hold();
+        let head = post(TRACES, "application/x-protobuf");
+        let held = tokio::spawn(send(receiver.address(), Version::HTTP_11, head, BATCH));
+        while receiver.disk.syncs() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let refused = sent(&receiver, post(TRACES, "application/x-protobuf"), BATCH).await;
         assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS, "{refused:?}");
         assert_eq!(refused.get("retry-after"), Some("1"));
         let grpc = post(GRPC_TRACES, "application/grpc");
@@ -180,9 +182,14 @@ fn when_too_much_is_being_received_senders_are_told_to_come_again() {
         let details = answer.get("grpc-status-details-bin").expect("when to come again");
         let details = STANDARD_NO_PAD.decode(details).expect("base64");
         assert!(String::from_utf8_lossy(&details).contains("google.rpc.RetryInfo"), "{details:?}");
-        drop(slow);
-        while sent(&receiver, post(TRACES, "application/x-protobuf"), BATCH).await.status
-            != StatusCode::OK
-        {}
+        receiver.disk.let_go();
+        assert_eq!(held.await.expect("no panic").status, StatusCode::OK);
+        is_good(&receiver).await;
+        // What has come of a body counts before the rest does.
+        let mut slow = begun(&receiver, 2 * bytes).await;
+        slow.write_all(&vec![0; bytes + 1]).await.expect("it is read");
+        let answer = answered(slow).await;
+        assert!(answer.starts_with("HTTP/1.1 429"), "{answer}");
+        is_good(&receiver).await;
     });
 }
