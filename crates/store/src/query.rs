@@ -2,8 +2,10 @@
 //!
 //! | question | answer |
 //! |---|---|
-//! | [`Tree::top`](crate::tree::Tree::top) | the slowest spans, or the newest: truly those, not the first that are found |
-//! | [`Tree::quantiles`](crate::tree::Tree::quantiles) | quantiles of durations, by time and by values: exact, or with a known error when there are very many |
+//! | [`Tree::top`](crate::tree::Tree::top) | the slowest spans, or the newest, or the traces of these: truly those, not the first that are found |
+//! | [`Tree::measure`](crate::tree::Tree::measure) | how many there are, quantiles, extremes and buckets of a number, by time and by values: exact, or with a known error when there are very many |
+//! | [`Tree::values`](crate::tree::Tree::values) | which values there are of something, and of how many spans |
+//! | [`Tree::keys`](crate::tree::Tree::keys) | which keys attributes have |
 //!
 //! Only the columns that a [`Filter`] names are read, and of these only pages that may have what is asked for.
 //! A condition is asked once for each different value of a page, in its dictionary, and not for each row.
@@ -12,13 +14,20 @@
 //! largest columns.
 
 mod filter;
-mod quantiles;
+mod gathered;
+mod measure;
+mod of;
 mod scan;
 mod top;
+mod value;
+mod values;
 
-pub use filter::{Condition, Filter, Literal, Of, Test};
-pub use quantiles::{Group, Quantiles, QuantilesOf, TooManyGroups};
-pub use top::{Hit, Order, Top};
+pub use filter::{Condition, Filter};
+pub use measure::{Group, MeasureOf, Measured, NotMeasured, Numbers, What};
+pub use of::{Entry, Of};
+pub use top::{Each, Hit, Order, Top};
+pub use value::{Pattern, Test, Value};
+pub use values::{Counted, Counts, Keys};
 
 #[cfg(test)]
 mod tests;

@@ -12,8 +12,9 @@ mod batches;
 
 use curtail_otlp::{Decoded, Limits, Signal};
 use curtail_store::log::Record;
-use curtail_store::query::{Condition, Filter, Literal, Of, Order, QuantilesOf, Test};
+use curtail_store::query::{Condition, Each, Filter, MeasureOf, Of, Order, Test, Value, What};
 use curtail_store::schema::envelope::SERVICE;
+use curtail_store::schema::spans::DURATION;
 use curtail_store::{Directory, Found, Keeper, Rows, Settings, SpanRows, Store, tree};
 use curtail_units::{Quantile, Rng};
 use object_store::memory::InMemory;
@@ -66,39 +67,34 @@ async fn questions(millions: u64) {
     }
     report("trace by ID", took);
     let filter = Filter::of("shop");
-    let service = Condition { of: Of::Column(SERVICE), test: Test::Is(text("cart")) };
+    let service = Condition::Is(Of::Column(SERVICE), Test::Is(Value::from("cart")));
     let of_service = Filter { conditions: vec![service], ..filter.clone() };
     let mut took = Vec::new();
     for _ in 0..ROUNDS {
         let began = Instant::now();
-        assert_eq!(spans.top(&of_service, Order::Slowest, 20).await.hits.len(), 20);
+        assert_eq!(spans.top(&of_service, Order::Slowest, Each::Trace, 20).await.hits.len(), 20);
         took.push(began.elapsed().as_secs_f64() * 1e3);
     }
     report("slowest 20 of a service", took);
-    let by_minute = QuantilesOf {
+    let by_minute = MeasureOf {
         filter: filter.clone(),
-        quantiles: vec![Quantile::P99],
-        by: vec![SERVICE],
+        what: What::Quantiles(Of::Column(DURATION), vec![Quantile::P99]),
+        by: vec![Of::Column(SERVICE)],
         step_ns: Some(MINUTE_NS),
     };
     let user =
-        Condition { of: Of::Attribute("enduser.id".to_owned()), test: Test::Is(text("user-17")) };
+        Condition::Is(Of::Attribute("enduser.id".to_owned()), Test::Is(Value::from("user-17")));
     let of_user = Filter { conditions: vec![user], ..filter };
-    let of_user =
-        QuantilesOf { filter: of_user, by: Vec::new(), step_ns: None, ..by_minute.clone() };
+    let of_user = MeasureOf { filter: of_user, by: Vec::new(), step_ns: None, ..by_minute.clone() };
     for (name, of) in [("p99 by service, minute", by_minute), ("p99 of an attribute", of_user)] {
         let mut took = Vec::new();
         for _ in 0..5 {
             let began = Instant::now();
-            assert!(!spans.quantiles(&of).await.expect("few groups").groups.is_empty());
+            assert!(!spans.measure(&of).await.expect("few groups").groups.is_empty());
             took.push(began.elapsed().as_secs_f64() * 1e3);
         }
         report(name, took);
     }
-}
-
-fn text(text: &str) -> Literal {
-    Literal::Text(text.to_owned())
 }
 
 /// Stores spans as a server does; returns IDs of traces.

@@ -46,6 +46,31 @@ impl Part {
     }
 }
 
+impl Tree<SpanRows> {
+    /// Gives all spans that are asked for, some at a time, those of the last runs first: their columns, and
+    /// their rows in them. Besides what the filter needs, `fields` are read. Returns the runs that may have more.
+    pub(super) async fn each<E>(
+        &self,
+        filter: &Filter,
+        fields: &BTreeSet<usize>,
+        mut take: impl FnMut(&Columns, Vec<usize>) -> Result<(), E>,
+    ) -> Result<Vec<Unread>, E> {
+        let read = |bounds: &Bounds| filter.fields(bounds).union(fields).copied().collect();
+        let (memory, runs) = self.moment(&read(&Bounds::NONE));
+        for rows in &memory {
+            take(rows, filter.rows(rows))?;
+        }
+        let mut unread = Vec::new();
+        for part in together(runs.iter().rev().flat_map(|run| pages(run, filter))) {
+            match part.read(self, &read(&part.bounds)).await {
+                Ok(rows) => take(&rows, filter.select(&rows, &part.bounds))?,
+                Err(error) => unread.push(part.unread(error)),
+            }
+        }
+        Ok(unread)
+    }
+}
+
 /// The pages of a run that may have spans of these starts and durations.
 pub(super) fn pages<'a>(
     run: &'a Arc<StoredRun>,
@@ -66,7 +91,7 @@ pub(super) fn pages<'a>(
 }
 
 /// Pages that follow each other, as one.
-pub(super) fn together(pages: impl Iterator<Item = Part>) -> Vec<Part> {
+fn together(pages: impl Iterator<Item = Part>) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     for page in pages {
         match parts.last_mut() {

@@ -1,18 +1,22 @@
+mod measured;
+
 use super::*;
 use crate::files::failing::Failing;
 use crate::log::Record;
 use crate::memtable::SpanRows;
 use crate::schema::envelope::SERVICE;
-use crate::schema::spans::{NAME, STATUS};
+use crate::schema::spans::{DURATION, NAME, PARENT_ID, SPAN_ID, STATUS, TRACE_ID};
 use crate::tree::{self, Tree};
 use crate::{Settings, Store};
 use curtail_otlp::{
-    Decoded, Limits, PlainValue, ResourceText, ScopeText, Signal, SpanRow, TracesWriter,
+    Decoded, EventRow, Limits, LinkRow, PlainValue, ResourceText, ScopeText, Signal, SpanRow,
+    TracesWriter,
 };
 use curtail_sketch::{Precision, rank};
 use curtail_units::{Quantile, Rng};
 use object_store::memory::InMemory;
 use object_store::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const SEED: u64 = 4_711;
@@ -31,6 +35,7 @@ struct Sent {
     code: Option<i64>,
     price: Option<f64>,
     region: Option<&'static str>,
+    event: Option<&'static str>,
 }
 
 fn any<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
@@ -50,6 +55,7 @@ fn sent(rng: &mut Rng, span_id: u64) -> Sent {
         code: any(rng, &[None, Some(200), Some(404), Some(503)]),
         price: any(rng, &[None, Some(1.5), Some(10.0), Some(-3.0)]),
         region: any(rng, &[None, Some("eu"), Some("us")]),
+        event: any(rng, &[None, None, Some("exception"), Some("cache.miss")]),
     }
 }
 
@@ -58,6 +64,8 @@ fn record(of: &Sent) -> Record {
     // One has a column of its own, the other is in a map.
     attributes.extend(of.code.map(|code| ("http.response.status_code", PlainValue::Int(code))));
     attributes.extend(of.price.map(|price| ("shop.price", PlainValue::Double(price))));
+    let other = ("service.name", PlainValue::Text("other"));
+    attributes.extend((of.region == Some("eu")).then_some(other));
     let region = of.region.map_or(String::new(), |region| format!(r#","cloud.region":"{region}""#));
     let resource = format!(r#"{{"service.name":"{}"{region}}}"#, of.service);
     let row = SpanRow {
@@ -68,11 +76,30 @@ fn record(of: &Sent) -> Record {
         end_ns: (of.start_ns + of.duration_ns).cast_unsigned(),
         status: of.status,
         attributes: &attributes,
+        events: &of
+            .event
+            .map(|name| EventRow {
+                name,
+                attributes: r#"{"exception.type":"Timeout"}"#,
+                ..EventRow::default()
+            })
+            .into_iter()
+            .collect::<Vec<_>>(),
+        links: &of
+            .region
+            .map(|_| LinkRow { trace_id: 77, span_id: of.span_id, ..LinkRow::default() })
+            .into_iter()
+            .collect::<Vec<_>>(),
         ..SpanRow::default()
     };
     let mut writer = TracesWriter::new();
     let resource = ResourceText { attributes: &resource, ..ResourceText::default() };
-    writer.span(&resource, &ScopeText::default(), &row).expect("plain JSON");
+    let scope = ScopeText {
+        name: "http",
+        attributes: r#"{"scope.kind":"client"}"#,
+        ..ScopeText::default()
+    };
+    writer.span(&resource, &scope, &row).expect("plain JSON");
     let (batch, tenant) = (writer.finish().into(), of.tenant.into());
     Record { signal: Signal::Traces, tenant, received_ns: 0, batch }
 }
@@ -112,11 +139,15 @@ fn run<T>(test: impl Future<Output = T>) -> T {
 }
 
 fn condition(of: Of, test: Test) -> Condition {
-    Condition { of, test }
+    Condition::Is(of, test)
 }
 
-fn text(text: &str) -> Literal {
-    Literal::Text(text.to_owned())
+fn text(text: &str) -> Value<'static> {
+    Value::from(text)
+}
+
+fn matches(pattern: &str) -> Pattern {
+    Pattern::new(pattern).expect("a pattern")
 }
 
 type Said = fn(&Sent) -> bool;
@@ -129,7 +160,7 @@ fn filters() -> Vec<(Filter, Said)> {
     let region = || Of::Resource("cloud.region".to_owned());
     let with = |conditions: Vec<Condition>| Filter { conditions, ..all.clone() };
     let from = 1_750_000_100_000_000_000;
-    vec![
+    let mut all: Vec<(Filter, Said)> = vec![
         (all.clone(), |_| true),
         (Filter { starts: from..from + 7_000_000_000, ..all.clone() }, |sent| {
             (100..107).contains(&((sent.start_ns - 1_750_000_000_000_000_000) / 1_000_000_000))
@@ -147,16 +178,14 @@ fn filters() -> Vec<(Filter, Said)> {
         (with(vec![condition(Of::Column(STATUS), Test::Is(text("error")))]), |sent| {
             sent.status == 2
         }),
-        (with(vec![condition(code(), Test::Is(Literal::Int(404)))]), |sent| sent.code == Some(404)),
+        (with(vec![condition(code(), Test::Is(Value::Int(404)))]), |sent| sent.code == Some(404)),
         (with(vec![condition(code(), Test::Within(400.0..=599.0))]), |sent| {
             sent.code.is_some_and(|code| code >= 400)
         }),
         (with(vec![condition(code(), Test::Is(text("404")))]), |_| false),
         (with(vec![condition(price(), Test::Exists)]), |sent| sent.price.is_some()),
-        (with(vec![condition(price(), Test::Is(Literal::Int(10)))]), |sent| {
-            sent.price == Some(10.0)
-        }),
-        (with(vec![condition(price(), Test::IsNot(Literal::Double(1.5)))]), |sent| {
+        (with(vec![condition(price(), Test::Is(Value::Int(10)))]), |sent| sent.price == Some(10.0)),
+        (with(vec![condition(price(), Test::IsNot(Value::Double(1.5)))]), |sent| {
             sent.price.is_some_and(|price| price.to_bits() != 1.5_f64.to_bits())
         }),
         (with(vec![condition(region(), Test::Is(text("eu")))]), |sent| sent.region == Some("eu")),
@@ -169,7 +198,78 @@ fn filters() -> Vec<(Filter, Said)> {
             ]),
             |sent| sent.region == Some("us") && sent.code == Some(503) && sent.service == "items",
         ),
-    ]
+    ];
+    all.extend(combined());
+    all
+}
+
+/// Conditions of conditions, and of what is in lists.
+fn combined() -> Vec<(Filter, Said)> {
+    let code = |test| condition(Of::Attribute("http.response.status_code".to_owned()), test);
+    let price = |test| condition(Of::Attribute("shop.price".to_owned()), test);
+    let service = |test| condition(Of::Column(SERVICE), test);
+    let event = |entry, test| condition(Of::Entry(entry), test);
+    let key = |key: &str| key.to_owned();
+    let all: Vec<(Condition, Said)> = vec![
+        (
+            Condition::Any(vec![
+                code(Test::Is(Value::Int(503))),
+                Condition::All(vec![
+                    price(Test::Within(1.0..=2.0)),
+                    service(Test::IsNot(text("cart"))),
+                ]),
+            ]),
+            |sent| {
+                sent.code == Some(503)
+                    || sent.price.is_some_and(|price| (1.0..=2.0).contains(&price))
+                        && sent.service != "cart"
+            },
+        ),
+        (Condition::Any(Vec::new()), |_| false),
+        (Condition::All(Vec::new()), |_| true),
+        (Condition::Not(Box::new(price(Test::Exists))), |sent| sent.price.is_none()),
+        (Condition::Not(Box::new(Condition::All(Vec::new()))), |_| false),
+        (service(Test::Matches(matches(".*e.s"))), |sent| sent.service != "cart"),
+        (condition(Of::Column(NAME), Test::MatchesNot(matches("GET.*"))), |sent| {
+            sent.name == "POST /"
+        }),
+        (event(Entry::EventName, Test::Is(text("exception"))), |sent| {
+            sent.event == Some("exception")
+        }),
+        (event(Entry::Event(key("exception.type")), Test::Matches(matches("Time.*"))), |sent| {
+            sent.event.is_some()
+        }),
+        (event(Entry::Event(key("none")), Test::Exists), |_| false),
+        (event(Entry::LinkTrace, Test::Is(Value::Id(77))), |sent| sent.region.is_some()),
+        (event(Entry::LinkSpan, Test::Is(Value::Id(4_711))), |sent| {
+            sent.region.is_some() && sent.span_id == 4_711
+        }),
+        (condition(Of::Either(key("cloud.region")), Test::Is(text("us"))), |sent| {
+            sent.region == Some("us")
+        }),
+        (condition(Of::Either(key("shop.price")), Test::Is(Value::Int(10))), |sent| {
+            sent.price == Some(10.0)
+        }),
+        // The span says another than its resource.
+        (condition(Of::Either(key("service.name")), Test::Is(text("other"))), |sent| {
+            sent.region == Some("eu")
+        }),
+        (condition(Of::Either(key("service.name")), Test::Is(text("cart"))), |sent| {
+            sent.region != Some("eu") && sent.service == "cart"
+        }),
+        (condition(Of::Scope(key("scope.kind")), Test::Is(text("client"))), |_| true),
+        (condition(Of::Column(SPAN_ID), Test::Is(Value::Id(99))), |sent| sent.span_id == 99),
+        (condition(Of::Column(TRACE_ID), Test::Is(Value::Id(99))), |sent| {
+            sent.span_id / 4 + 1 == 99
+        }),
+        (condition(Of::Column(PARENT_ID), Test::Exists), |_| false),
+        (condition(Of::Column(DURATION), Test::Within(1_000_000.0..=1_500_000.0)), |sent| {
+            (1_000_000..=1_500_000).contains(&sent.duration_ns)
+        }),
+    ];
+    let with =
+        |(condition, said)| (Filter { conditions: vec![condition], ..Filter::of("shop") }, said);
+    all.into_iter().map(with).collect()
 }
 
 #[test]
@@ -183,7 +283,7 @@ fn the_slowest_and_the_newest_are_those_of_all() {
             for (order, count) in
                 [(Order::Slowest, 20), (Order::Newest, 3), (Order::Slowest, 30_000)]
             {
-                let top = tree.top(&filter, order, count).await;
+                let top = tree.top(&filter, order, Each::Span, count).await;
                 let by = |duration_ns: i64, start_ns: i64| match order {
                     Order::Slowest => duration_ns,
                     Order::Newest => start_ns,
@@ -212,89 +312,64 @@ fn the_slowest_and_the_newest_are_those_of_all() {
 }
 
 #[test]
-fn quantiles_are_durations_of_that_rank() {
+fn traces_come_in_the_order_of_their_first_spans() {
     println!("seed {SEED}");
     let mut rng = Rng::new(SEED);
     let all: Vec<_> = (1..=20_000).map(|span_id| sent(&mut rng, span_id)).collect();
-    let quantiles = [Quantile::P50, Quantile::P99, Quantile::P999];
     run(async {
         let tree = filled(&all).await;
         for (filter, same) in filters() {
-            let of = QuantilesOf {
-                filter,
-                quantiles: quantiles.to_vec(),
-                by: vec![SERVICE, NAME],
-                step_ns: Some(MINUTE_NS),
-            };
-            let answer = tree.quantiles(&of).await.expect("few groups");
-            let minute = i64::try_from(MINUTE_NS).expect("small");
-            let mut want = std::collections::BTreeMap::<_, Vec<i64>>::new();
+            let top = tree.top(&filter, Order::Slowest, Each::Trace, 50).await;
+            let mut slowest = BTreeMap::<u128, i64>::new();
             for sent in all.iter().filter(|sent| sent.tenant == "shop" && same(sent)) {
-                let name = Some(sent.name.to_owned()).filter(|name| !name.is_empty());
-                let values = vec![Some(sent.service.to_owned()), name];
-                let step = sent.start_ns / minute * minute;
-                want.entry((step, values)).or_default().push(sent.duration_ns);
+                let of_trace = slowest.entry(u128::from(sent.span_id / 4 + 1)).or_insert(i64::MIN);
+                *of_trace = sent.duration_ns.max(*of_trace);
             }
-            assert_eq!(answer.groups.len(), want.len());
-            for (group, ((start_ns, values), mut durations)) in answer.groups.iter().zip(want) {
-                durations.sort_unstable();
-                let at = |quantile| {
-                    let rank = rank(quantile, durations.len() as u64);
-                    durations[usize::try_from(rank).expect("small") - 1]
-                };
-                let count = durations.len() as u64;
-                let want = Group { start_ns, values, count, quantiles: quantiles.map(at).to_vec() };
-                assert_eq!(group, &want);
-            }
-            assert!(answer.error.abs() < f64::EPSILON);
+            let got: Vec<_> =
+                top.hits.iter().map(|hit| (hit.duration_ns, slowest[&hit.trace_id])).collect();
+            assert!(got.iter().all(|(hit, slowest)| hit == slowest), "{filter:?}");
+            let mut want: Vec<_> = slowest.into_values().collect();
+            want.sort_by(|one, other| other.cmp(one));
+            want.truncate(50);
+            assert_eq!(got.into_iter().map(|(hit, _)| hit).collect::<Vec<_>>(), want);
+            let traces: BTreeSet<_> = top.hits.iter().map(|hit| hit.trace_id).collect();
+            assert_eq!(traces.len(), top.hits.len(), "a trace comes once");
         }
     });
 }
 
 #[test]
-fn too_many_groups_are_refused() {
+fn values_and_keys_are_those_of_the_spans_that_are_asked_for() {
     println!("seed {SEED}");
     let mut rng = Rng::new(SEED);
-    let all: Vec<_> = (1..=150_000)
-        .map(|span_id| Sent {
-            start_ns: i64::try_from(span_id).expect("small"),
-            ..sent(&mut rng, span_id)
-        })
-        .collect();
+    let all: Vec<_> = (1..=5_000).map(|span_id| sent(&mut rng, span_id)).collect();
+    let shown = |counts: &Counts| -> BTreeMap<String, u64> {
+        counts.values.iter().map(|value| (value.text.clone(), value.count)).collect()
+    };
     run(async {
         let tree = filled(&all).await;
-        let filter = Filter::of("shop");
-        let of = QuantilesOf { filter, quantiles: Vec::new(), by: Vec::new(), step_ns: Some(1) };
-        assert_eq!(tree.quantiles(&of).await.err(), Some(TooManyGroups));
-        let of = QuantilesOf { step_ns: None, ..of };
-        let answer = tree.quantiles(&of).await.expect("one group");
-        let there = all.iter().filter(|sent| sent.tenant == "shop").count();
-        assert_eq!(answer.groups[0].count, there as u64);
-    });
-}
-
-#[test]
-fn very_many_are_counted_with_a_known_error() {
-    println!("seed {SEED}");
-    let mut rng = Rng::new(SEED);
-    let mut gathered = quantiles::Gathered::default();
-    let mut all = [Vec::new(), Vec::new()];
-    let groups = [0, 1].map(|group| gathered.group((group, Vec::new())));
-    for _ in 0..quantiles::EXACT_MAX + 1_000 {
-        let which = rng.below(2);
-        let duration_ns = i64::try_from(rng.next_u64() % 100_000_000).expect("small");
-        gathered.push(groups[which], duration_ns);
-        all[which].push(duration_ns);
-    }
-    let asked = [Quantile::P50, Quantile::P99, Quantile::P999];
-    let answer = gathered.answer(&asked, Vec::new());
-    assert!((answer.error - Precision::FINE.error()).abs() < f64::EPSILON && answer.error <= 0.005);
-    for (group, mut all) in answer.groups.iter().zip(all) {
-        assert_eq!(group.count, all.len() as u64);
-        for (got, quantile) in group.quantiles.iter().zip(asked) {
-            let nth = usize::try_from(rank(quantile, all.len() as u64)).expect("small") - 1;
-            let want = *all.select_nth_unstable(nth).1;
-            assert!((got - want).abs() as f64 <= answer.error * want as f64, "{got} {want}");
+        for (filter, same) in filters() {
+            let theirs = || all.iter().filter(|sent| sent.tenant == "shop" && same(sent));
+            let mut want = BTreeMap::new();
+            for price in theirs().filter_map(|sent| sent.price) {
+                *want.entry(price.to_string()).or_default() += 1;
+            }
+            let price = Of::Attribute("shop.price".to_owned());
+            let counts = tree.values(&filter, &price, 100).await;
+            assert_eq!(shown(&counts), want);
+            assert!(!counts.is_cut && counts.values.is_sorted_by(|a, b| a.count >= b.count));
+            let keys = tree.keys(&filter).await;
+            let has_price = theirs().any(|sent| sent.price.is_some());
+            assert_eq!(keys.spans.contains("shop.price"), has_price);
+            let has_region = theirs().any(|sent| sent.region.is_some());
+            assert_eq!(keys.resources.contains("cloud.region"), has_region);
+            let has_event = theirs().any(|sent| sent.event.is_some());
+            assert_eq!(keys.events.contains("exception.type"), has_event);
+            assert_eq!(keys.scopes.contains("scope.kind"), theirs().count() > 0);
         }
-    }
+        let region = Of::Resource("cloud.region".to_owned());
+        let counts = tree.values(&Filter::of("shop"), &region, 1).await;
+        assert!(counts.is_cut && counts.values.len() == 1, "{counts:?}");
+        assert_eq!(counts.values[0].kind, "text");
+    });
 }

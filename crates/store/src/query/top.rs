@@ -11,7 +11,7 @@ use crate::schema::envelope::SERVICE;
 use crate::schema::spans::{DURATION, NAME, SPAN_ID, START, STATUS, TRACE_ID};
 use crate::tree::{Tree, Unread};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,15 @@ pub enum Order {
     Slowest,
     /// The latest start.
     Newest,
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Each {
+    /// Spans.
+    Span,
+    /// Traces: each has the first of its spans in the order.
+    Trace,
 }
 
 /// A span that was found.
@@ -52,17 +61,20 @@ pub struct Top {
     pub unread: Vec<Unread>,
 }
 
-/// Those that were found so far: the least of them is the first to go.
+/// Those that were found so far.
 struct Found {
-    hits: BinaryHeap<Reverse<(i64, Hit)>>,
+    /// The least of them is the first to go.
+    hits: BTreeSet<(i64, Hit)>,
+    /// Where traces are counted: the one of each.
+    of_traces: Option<BTreeMap<u128, (i64, Hit)>>,
     count: usize,
     /// The column of the order.
     by: usize,
 }
 
 impl Tree<SpanRows> {
-    /// The first `count` spans in an order, of all that a filter lets through.
-    pub async fn top(&self, filter: &Filter, order: Order, count: usize) -> Top {
+    /// The first `count` spans in an order, or traces by these, of all that a filter lets through.
+    pub async fn top(&self, filter: &Filter, order: Order, each: Each, count: usize) -> Top {
         let of_hits = [TRACE_ID, SPAN_ID, START, DURATION, SERVICE, NAME, STATUS];
         let by = match order {
             Order::Slowest => DURATION,
@@ -76,7 +88,7 @@ impl Tree<SpanRows> {
         let mut in_memory = fields(&Bounds::NONE);
         in_memory.extend(of_hits);
         let (memory, runs) = self.moment(&in_memory);
-        let mut found = Found { hits: BinaryHeap::new(), count, by };
+        let mut found = Found::new(each, count, by);
         for rows in &memory {
             for row in found.better(filter, rows, &Bounds::NONE) {
                 found.push(rows, row);
@@ -108,17 +120,20 @@ impl Tree<SpanRows> {
                 top.unread.push(part.unread(error));
             }
         }
-        let hits = found.hits.into_sorted_vec();
-        top.hits = hits.into_iter().map(|Reverse((_, hit))| hit).collect();
+        top.hits = found.hits.into_iter().rev().map(|(_, hit)| hit).collect();
         top
     }
 }
 
 impl Found {
-    /// Whether nothing that is no more than this can be among them.
+    fn new(each: Each, count: usize, by: usize) -> Self {
+        let of_traces = (each == Each::Trace).then(BTreeMap::new);
+        Self { hits: BTreeSet::new(), of_traces, count, by }
+    }
+
+    /// Whether nothing that is no more than this need be among them.
     fn has_all_above(&self, most: i64) -> bool {
-        self.hits.len() >= self.count
-            && self.hits.peek().is_none_or(|Reverse((least, _))| *least > most)
+        self.hits.len() >= self.count && self.hits.first().is_none_or(|(least, _)| *least >= most)
     }
 
     /// The rows that are asked for and may be among them.
@@ -131,11 +146,25 @@ impl Found {
 
     fn push(&mut self, rows: &Columns, row: usize) {
         let by = rows.longs(self.by)[row];
-        if !self.has_all_above(by) {
-            self.hits.push(Reverse((by, hit(rows, row))));
-            if self.hits.len() > self.count {
-                self.hits.pop();
+        if self.has_all_above(by) {
+            return;
+        }
+        let new = (by, hit(rows, row));
+        if let Some(of_traces) = &mut self.of_traces {
+            let trace_id = new.1.trace_id;
+            match of_traces.get(&trace_id) {
+                Some(known) if known.0 >= by => return,
+                Some(known) => drop(self.hits.remove(known)),
+                None => {}
             }
+            of_traces.insert(trace_id, new.clone());
+        }
+        self.hits.insert(new);
+        if self.hits.len() > self.count
+            && let Some((_, least)) = self.hits.pop_first()
+            && let Some(of_traces) = &mut self.of_traces
+        {
+            of_traces.remove(&least.trace_id);
         }
     }
 }

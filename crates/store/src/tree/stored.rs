@@ -130,17 +130,16 @@ impl StoredRun {
         self.rows(objects, group, &all, 0..self.run.rows(group)).await
     }
 
-    /// All fields of the rows with an ID in the field by which the run is sorted: they lie together.
+    /// Fields of the rows with an ID in the field by which the run is sorted: they lie together.
     ///
     /// # Errors
     /// When the store does not give them, or they are damaged.
     pub async fn with_id(
         &self,
         objects: &dyn ObjectStore,
-        field: usize,
-        id: u128,
+        (field, id): (usize, u128),
+        fields: &[usize],
     ) -> Result<Vec<Columns>, ReadError> {
-        let all: Vec<_> = (0..self.run.schema().fields().len()).collect();
         let mut found = Vec::new();
         for group in 0..self.run.groups() {
             for page in self.run.rows_between(group, field, id, id) {
@@ -149,7 +148,7 @@ impl StoredRun {
                 let from = page.start + ids.partition_point(|each| *each < id);
                 let to = page.start + ids.partition_point(|each| *each <= id);
                 if from < to {
-                    found.push(self.rows(objects, group, &all, from..to).await?);
+                    found.push(self.rows(objects, group, fields, from..to).await?);
                 }
             }
         }

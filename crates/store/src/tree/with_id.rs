@@ -34,6 +34,12 @@ impl<R: Rows> Tree<R> {
     /// The rows that a tenant has with an ID, which is that of a trace, or of a series of points; with those
     /// that came a moment ago. Where a run cannot be read, it is said, and the others answer.
     pub async fn with_id(&self, tenant: &str, id: u128) -> WithId<R> {
+        let all: Vec<_> = (0..R::schema().fields().len()).collect();
+        self.fields_with_id(tenant, id, &all).await
+    }
+
+    /// The same, of some fields alone: among them that of the tenant and that of the times.
+    pub async fn fields_with_id(&self, tenant: &str, id: u128, fields: &[usize]) -> WithId<R> {
         let (mut rows, runs) = {
             let state = self.read();
             let sealed = state.sealed.iter().map(Arc::as_ref);
@@ -43,7 +49,7 @@ impl<R: Rows> Tree<R> {
         };
         let mut unread = Vec::new();
         for run in runs {
-            match run.with_id(&*self.objects, R::ORDER.0, id).await {
+            match run.with_id(&*self.objects, (R::ORDER.0, id), fields).await {
                 Ok(found) => rows.extend(found),
                 Err(error) => unread.push(Unread { path: run.path().clone(), error }),
             }

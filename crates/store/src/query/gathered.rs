@@ -1,0 +1,207 @@
+//! What was gathered of groups of spans.
+//!
+//! All numbers of a group are kept, and a quantile is one of them. When they are more than [`EXACT_MAX`] in
+//! all, durations are counted in a histogram for each group instead, and quantiles have its error.
+//!
+//! **Source**: the rule of ranks is in [`curtail_sketch::rank()`].
+
+use super::measure::{EXACT_MAX, GROUPS_MAX, NotMeasured, What, number};
+use super::of::Of;
+use crate::schema::spans::DURATION;
+use curtail_sketch::{Histogram, Precision, rank};
+use curtail_units::{Duration, Quantile};
+use std::collections::BTreeMap;
+
+/// Spans that have the same values in the same step of time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// When the step begins, in nanoseconds since 1970; zero without steps.
+    pub start_ns: i64,
+    /// In the order in which they were asked for; none where a span has none.
+    pub values: Vec<Option<String>>,
+    /// How many spans there are, with the number that was asked for.
+    pub count: u64,
+    /// What was asked for of their numbers; durations are in nanoseconds.
+    pub numbers: Numbers,
+}
+
+/// What was measured of numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Numbers {
+    /// Nothing was asked for.
+    Uncounted,
+    /// In the order in which they were asked for.
+    Quantiles(Vec<f64>),
+    /// Of all.
+    Extremes {
+        /// The least.
+        min: f64,
+        /// The greatest.
+        max: f64,
+        /// All together.
+        sum: f64,
+    },
+    /// How many there are up to each power of two, above the one before; what is not above zero, at zero.
+    Buckets(BTreeMap<u64, u64>),
+}
+
+pub(super) type Name = (i64, Vec<Option<String>>);
+
+/// Numbers of all groups.
+pub(super) struct Gathered<'a> {
+    what: &'a What,
+    /// Numbers are durations; others are [ordered](super::measure::ordered).
+    is_of_durations: bool,
+    groups: BTreeMap<Name, usize>,
+    counts: Vec<u64>,
+    gathering: Gathering,
+}
+
+/// What is gathered of each group.
+enum Gathering {
+    Nothing,
+    /// All, and how many in all groups.
+    Exact(Vec<Vec<i64>>, usize),
+    /// In place of those, once there are too many.
+    Counted(Vec<Histogram>),
+    /// The least, the greatest, and the sum.
+    Extremes(Vec<(i64, i64, f64)>),
+    Buckets(Vec<BTreeMap<u64, u64>>),
+}
+
+impl<'a> Gathered<'a> {
+    pub(super) fn new(what: &'a What) -> Self {
+        let (number, gathering) = match what {
+            What::Count => (None, Gathering::Nothing),
+            What::Quantiles(of, _) => (Some(of), Gathering::Exact(Vec::new(), 0)),
+            What::Extremes(of) => (Some(of), Gathering::Extremes(Vec::new())),
+            What::Buckets(of) => (Some(of), Gathering::Buckets(Vec::new())),
+        };
+        let is_of_durations = number == Some(&Of::Column(DURATION));
+        Self { what, is_of_durations, groups: BTreeMap::new(), counts: Vec::new(), gathering }
+    }
+
+    /// The number of a group, which is added if it is new.
+    pub(super) fn group(&mut self, name: Name) -> usize {
+        let next = self.groups.len();
+        let group = *self.groups.entry(name).or_insert(next);
+        if group == next {
+            self.counts.push(0);
+            match &mut self.gathering {
+                Gathering::Nothing => {}
+                Gathering::Exact(exact, _) => exact.push(Vec::new()),
+                Gathering::Counted(counted) => counted.push(Histogram::new(Precision::FINE)),
+                Gathering::Extremes(extremes) => extremes.push((i64::MAX, i64::MIN, 0.0)),
+                Gathering::Buckets(buckets) => buckets.push(BTreeMap::new()),
+            }
+        }
+        group
+    }
+
+    pub(super) fn push(&mut self, group: usize, ordered: i64) -> Result<(), NotMeasured> {
+        if self.counts.len() > GROUPS_MAX {
+            return Err(NotMeasured::Groups);
+        }
+        self.counts[group] += 1;
+        let number = || told(self.is_of_durations, ordered);
+        match &mut self.gathering {
+            Gathering::Nothing => {}
+            Gathering::Counted(counted) => counted[group].record(duration(ordered)),
+            Gathering::Extremes(extremes) => {
+                let (min, max, sum) = &mut extremes[group];
+                *min = ordered.min(*min);
+                *max = ordered.max(*max);
+                *sum += number();
+            }
+            Gathering::Buckets(buckets) => {
+                *buckets[group].entry(bucket(number())).or_default() += 1
+            }
+            Gathering::Exact(exact, count) => {
+                exact[group].push(ordered);
+                *count += 1;
+                if *count > EXACT_MAX {
+                    if !self.is_of_durations {
+                        return Err(NotMeasured::Numbers);
+                    }
+                    self.gathering = Gathering::Counted(exact.iter_mut().map(counted).collect());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All groups, and the error of quantiles.
+    pub(super) fn answer(mut self) -> (Vec<Group>, f64) {
+        let mut groups = Vec::new();
+        for ((start_ns, values), group) in std::mem::take(&mut self.groups) {
+            let numbers = self.numbers(group);
+            groups.push(Group { start_ns, values, count: self.counts[group], numbers });
+        }
+        let is_counted = matches!(self.gathering, Gathering::Counted(_));
+        (groups, if is_counted { Precision::FINE.error() } else { 0.0 })
+    }
+
+    fn numbers(&mut self, group: usize) -> Numbers {
+        let quantiles = match self.what {
+            What::Quantiles(_, quantiles) => &**quantiles,
+            What::Count | What::Extremes(_) | What::Buckets(_) => &[],
+        };
+        let is_of_durations = self.is_of_durations;
+        match &mut self.gathering {
+            Gathering::Nothing => Numbers::Uncounted,
+            Gathering::Exact(exact, _) => {
+                let all = &mut exact[group];
+                let each = |at: &Quantile| told(is_of_durations, exact_at(all, *at));
+                Numbers::Quantiles(quantiles.iter().map(each).collect())
+            }
+            Gathering::Counted(counted) => {
+                let each = |at: &Quantile| {
+                    let found = counted[group].quantile(*at).unwrap_or_default();
+                    told(true, i64::try_from(found.as_ns()).unwrap_or(i64::MAX))
+                };
+                Numbers::Quantiles(quantiles.iter().map(each).collect())
+            }
+            Gathering::Extremes(extremes) => {
+                let (min, max, sum) = extremes[group];
+                Numbers::Extremes {
+                    min: told(is_of_durations, min),
+                    max: told(is_of_durations, max),
+                    sum,
+                }
+            }
+            Gathering::Buckets(buckets) => Numbers::Buckets(std::mem::take(&mut buckets[group])),
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "to 104 days a duration is exact")]
+fn told(is_duration: bool, ordered: i64) -> f64 {
+    if is_duration { ordered as f64 } else { number(ordered) }
+}
+
+/// The value of a quantile's rank.
+fn exact_at(all: &mut [i64], quantile: Quantile) -> i64 {
+    let nth = usize::try_from(rank(quantile, all.len() as u64).max(1) - 1).unwrap_or_default();
+    *all.select_nth_unstable(nth).1
+}
+
+/// What took less than no time took none.
+fn duration(ns: i64) -> Duration {
+    Duration::from_ns(u64::try_from(ns).unwrap_or_default())
+}
+
+fn counted(all: &mut Vec<i64>) -> Histogram {
+    let mut histogram = Histogram::new(Precision::FINE);
+    std::mem::take(all).into_iter().for_each(|ns| histogram.record(duration(ns)));
+    histogram
+}
+
+/// The power of two that a number is not above.
+fn bucket(number: f64) -> u64 {
+    if number <= 0.0 {
+        return 0;
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is above zero")]
+    let whole = number.ceil() as u64;
+    whole.checked_next_power_of_two().unwrap_or(u64::MAX)
+}

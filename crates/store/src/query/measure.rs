@@ -1,0 +1,211 @@
+//! What is measured of spans: how many there are, quantiles of their durations, extremes and sums of an
+//! attribute, by time and by values.
+//!
+//! **Limits**: [`GROUPS_MAX`] groups; quantiles of what is no duration only of [`EXACT_MAX`] numbers.
+
+use super::filter::Filter;
+use super::gathered::Gathered;
+pub use super::gathered::{Group, Numbers};
+use super::of::{Coding, Of};
+use crate::columns::Columns;
+use crate::memtable::SpanRows;
+use crate::schema::spans::{DURATION, START};
+use crate::tree::{Tree, Unread};
+use curtail_units::Quantile;
+
+/// So many numbers are kept: 128 MB.
+pub(super) const EXACT_MAX: usize = 16 << 20;
+
+/// A table of more rows is read by nobody.
+pub(super) const GROUPS_MAX: usize = 100_000;
+
+/// More values than this make no groups.
+const BY_MAX: usize = 4;
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MeasureOf {
+    /// Of which spans.
+    pub filter: Filter,
+    /// What of them.
+    pub what: What,
+    /// Spans with the same values are a group. Each must be [coded](Of::is_coded).
+    pub by: Vec<Of>,
+    /// Groups are also made by start, in steps of so many nanoseconds since 1970.
+    pub step_ns: Option<u64>,
+}
+
+/// What is measured. A span without the number is left out, where one is named.
+#[derive(Clone, Debug, PartialEq)]
+pub enum What {
+    /// How many spans there are, and no more.
+    Count,
+    /// Quantiles of a number.
+    Quantiles(Of, Vec<Quantile>),
+    /// The least, the greatest and the sum of a number.
+    Extremes(Of),
+    /// How many numbers are in each bucket, by powers of two.
+    Buckets(Of),
+}
+
+/// What is answered.
+#[derive(Debug, Default)]
+pub struct Measured {
+    /// By their time, then by their values.
+    pub groups: Vec<Group>,
+    /// The largest error of a quantile, as a share of it: zero when all are exact.
+    pub error: f64,
+    /// Runs that may have more.
+    pub unread: Vec<Unread>,
+}
+
+/// Why it is not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotMeasured {
+    /// There are too many groups.
+    #[error("there are more than {GROUPS_MAX} groups: ask for longer steps or for fewer values")]
+    Groups,
+    /// There are too many numbers.
+    #[error(
+        "there are more than {EXACT_MAX} numbers, which are no durations: ask for a shorter time"
+    )]
+    Numbers,
+    /// Too many values make groups.
+    #[error("expected at most {BY_MAX} values to group by")]
+    By,
+    /// A span may have several of something, or each has another one.
+    #[error("a span's number and what it is grouped by must be a column or an attribute of it")]
+    Of,
+}
+
+impl Tree<SpanRows> {
+    /// Measures spans.
+    ///
+    /// # Errors
+    /// When there are too many groups or numbers, or it is nothing that can be measured.
+    pub async fn measure(&self, of: &MeasureOf) -> Result<Measured, NotMeasured> {
+        if of.by.len() > BY_MAX {
+            return Err(NotMeasured::By);
+        }
+        let number = of.what.number();
+        let is_number = |of: &Of| *of == Of::Column(DURATION) || of.is_coded();
+        if !of.by.iter().all(Of::is_coded) || !number.is_none_or(is_number) {
+            return Err(NotMeasured::Of);
+        }
+        let mut fields = std::collections::BTreeSet::new();
+        of.by.iter().chain(number).for_each(|of| of.read(&mut fields));
+        fields.extend(of.step_ns.map(|_| START));
+        let mut gathered = Gathered::new(&of.what);
+        let unread = self
+            .each(&of.filter, &fields, |rows, selected| of.take(&mut gathered, rows, selected))
+            .await?;
+        let (groups, error) = gathered.answer();
+        Ok(Measured { groups, error, unread })
+    }
+}
+
+impl What {
+    const fn number(&self) -> Option<&Of> {
+        match self {
+            Self::Count => None,
+            Self::Quantiles(of, _) | Self::Extremes(of) | Self::Buckets(of) => Some(of),
+        }
+    }
+}
+
+/// The number of each row.
+enum OfRows<'a> {
+    Nothing,
+    Longs(&'a [i64]),
+    Coded(Coding<'a>, Vec<Option<f64>>),
+}
+
+impl<'a> OfRows<'a> {
+    fn of(number: Option<&Of>, rows: &'a Columns) -> Self {
+        match number {
+            None => Self::Nothing,
+            Some(Of::Column(DURATION)) => Self::Longs(rows.longs(DURATION)),
+            Some(of) => {
+                let coding = of.coding(rows);
+                let numbers = coding
+                    .values
+                    .iter()
+                    .map(|value| value.number().filter(|number| !number.is_nan()));
+                let numbers = std::iter::once(None).chain(numbers).collect();
+                Self::Coded(coding, numbers)
+            }
+        }
+    }
+}
+
+impl MeasureOf {
+    fn take(
+        &self,
+        gathered: &mut Gathered<'_>,
+        rows: &Columns,
+        selected: Vec<usize>,
+    ) -> Result<(), NotMeasured> {
+        let starts = rows.longs(START);
+        let by: Vec<_> = self.by.iter().map(|of| of.coding(rows)).collect();
+        let step = |row: usize| match self.step_ns.and_then(|step| i64::try_from(step).ok()) {
+            Some(step) => starts[row].div_euclid(step.max(1)).saturating_mul(step.max(1)),
+            None => 0,
+        };
+        let numbers = OfRows::of(self.what.number(), rows);
+        // Groups by the numbers of values in these rows; names are made once for each.
+        let mut known = hashbrown::HashMap::<(i64, [u32; BY_MAX]), usize>::new();
+        let mut last = None;
+        for row in selected {
+            let number = match &numbers {
+                OfRows::Nothing => Some(0),
+                OfRows::Longs(numbers) => Some(numbers[row]),
+                OfRows::Coded(coding, of_code) => of_code[coding.code(row) as usize].map(ordered),
+            };
+            let Some(number) = number else { continue };
+            let mut codes = [0; BY_MAX];
+            for (code, coding) in codes.iter_mut().zip(&by) {
+                *code = coding.code(row);
+            }
+            let key = (step(row), codes);
+            let group = match last {
+                Some((same, group)) if same == key => group,
+                _ => *known.entry(key).or_insert_with(|| {
+                    let values = by
+                        .iter()
+                        .zip(codes)
+                        .map(|(coding, code)| (code != 0).then(|| coding.value(code).to_string()));
+                    gathered.group((key.0, values.collect()))
+                }),
+            };
+            last = Some((key, group));
+            gathered.push(group, number)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whole numbers in the order of others.
+pub(super) fn ordered(number: f64) -> i64 {
+    let bits = number.to_bits().cast_signed();
+    if bits < 0 { bits ^ i64::MAX } else { bits }
+}
+
+/// The number of an [ordered] one.
+pub(super) fn number(ordered: i64) -> f64 {
+    let bits = if ordered < 0 { ordered ^ i64::MAX } else { ordered };
+    f64::from_bits(bits.cast_unsigned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{number, ordered};
+
+    #[test]
+    fn numbers_keep_their_order_as_whole_ones() {
+        let all = [f64::NEG_INFINITY, -1e300, -1.5, -1e-300, 0.0, 1e-300, 1.0, 2.5, f64::INFINITY];
+        assert!(all.is_sorted_by_key(|number| ordered(*number)));
+        for each in all {
+            assert_eq!(number(ordered(each)).to_bits(), each.to_bits());
+        }
+    }
+}

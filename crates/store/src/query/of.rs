@@ -1,0 +1,248 @@
+//! What of a span is looked at, and what rows have of it: each different value once.
+
+use super::value::Value;
+use crate::columns::{Coded, Columns, Values};
+use crate::schema::Kind;
+use crate::schema::envelope::{
+    ATTRIBUTES_BOOL, ATTRIBUTES_DOUBLE, ATTRIBUTES_INT, ATTRIBUTES_JSON, ATTRIBUTES_TEXT, RESOURCE,
+    SCOPE, of_resource,
+};
+use crate::schema::spans::{EVENTS, LINKS, SPANS};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+/// What is looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// A column, as [`crate::schema::spans::NAME`].
+    Column(usize),
+    /// An attribute of the span, whatever the kind of its value.
+    Attribute(String),
+    /// An attribute of its resource.
+    Resource(String),
+    /// An attribute of the span, or else of its resource.
+    Either(String),
+    /// An attribute of the library that made it.
+    Scope(String),
+    /// Something of its events or of its links.
+    Entry(Entry),
+}
+
+/// What every entry of a list has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// What happened.
+    EventName,
+    /// An attribute of an event.
+    Event(String),
+    /// The trace that is linked.
+    LinkTrace,
+    /// The span that is linked.
+    LinkSpan,
+    /// An attribute of a link.
+    Link(String),
+}
+
+/// Maps of attributes, and the kinds of their values.
+pub(super) const MAPS: [(usize, Kind); 5] = [
+    (ATTRIBUTES_TEXT, Kind::Text),
+    (ATTRIBUTES_INT, Kind::Int),
+    (ATTRIBUTES_DOUBLE, Kind::Double),
+    (ATTRIBUTES_BOOL, Kind::Bool),
+    (ATTRIBUTES_JSON, Kind::Text),
+];
+
+/// Values by their numbers, and which of them each row has.
+#[derive(Debug)]
+pub(super) struct Coding<'a> {
+    /// Zero: none. Rows beyond its end have none either.
+    codes: Cow<'a, [u32]>,
+    /// That of the number one comes first.
+    pub(super) values: Vec<Value<'a>>,
+}
+
+impl Coding<'_> {
+    /// The number of a row's value; zero: it has none.
+    pub(super) fn code(&self, row: usize) -> u32 {
+        self.codes.get(row).copied().unwrap_or(0)
+    }
+
+    /// The value of a number that is not zero.
+    pub(super) fn value(&self, code: u32) -> &Value<'_> {
+        &self.values[code as usize - 1]
+    }
+}
+
+impl Of {
+    /// Adds the columns that must be read to look at it.
+    pub fn read(&self, fields: &mut BTreeSet<usize>) {
+        match self {
+            Self::Column(field) => drop(fields.insert(*field)),
+            Self::Resource(key) => drop(fields.insert(of_resource(key).unwrap_or(RESOURCE))),
+            Self::Scope(_) => drop(fields.insert(SCOPE)),
+            Self::Attribute(key) => {
+                fields.extend(SPANS.own().get(key.as_str()).map(|(field, _)| *field));
+                fields.extend(MAPS.map(|(field, _)| field));
+            }
+            Self::Either(key) => {
+                Self::Attribute(key.clone()).read(fields);
+                Self::Resource(key.clone()).read(fields);
+            }
+            Self::Entry(entry) => drop(fields.insert(entry.field())),
+        }
+    }
+
+    /// Whether each row has at most one value, of which many rows have the same.
+    #[must_use]
+    pub fn is_coded(&self) -> bool {
+        match self {
+            Self::Column(field) => match SPANS.schema().fields()[*field].form.parts()[0].1 {
+                Kind::Wide | Kind::Narrow | Kind::Long => false,
+                Kind::Text | Kind::Int | Kind::Double | Kind::Bool => true,
+            },
+            Self::Attribute(_) | Self::Resource(_) | Self::Either(_) | Self::Scope(_) => true,
+            Self::Entry(_) => false,
+        }
+    }
+
+    /// What a row has of it, where it is [coded](Self::is_coded).
+    #[must_use]
+    pub fn of_row(&self, rows: &Columns, row: usize) -> Option<Value<'static>> {
+        if !self.is_coded() {
+            return None;
+        }
+        let coding = self.coding(rows);
+        let code = coding.code(row);
+        (code != 0).then(|| coding.value(code).clone().into_owned())
+    }
+
+    /// What rows have of it.
+    ///
+    /// # Panics
+    /// When it is not [coded](Self::is_coded).
+    pub(super) fn coding<'a>(&self, rows: &'a Columns) -> Coding<'a> {
+        match self {
+            Self::Column(field) => column(rows, *field),
+            Self::Resource(key) => resource(rows, key),
+            Self::Scope(key) => members(rows.coded(SCOPE), key),
+            Self::Attribute(key) => attribute(rows, key),
+            Self::Either(key) => either(attribute(rows, key), resource(rows, key), rows.len()),
+            Self::Entry(_) => unreachable!("a span may have several of {self:?}"),
+        }
+    }
+}
+
+fn resource<'a>(rows: &'a Columns, key: &str) -> Coding<'a> {
+    match of_resource(key) {
+        Some(field) => column(rows, field),
+        None => members(rows.coded(RESOURCE), key),
+    }
+}
+
+/// The one where a row has it, else the other.
+fn either<'a>(one: Coding<'a>, other: Coding<'a>, len: usize) -> Coding<'a> {
+    if one.values.is_empty() {
+        return other;
+    }
+    let before = u32::try_from(one.values.len()).expect("there are no more values than rows");
+    let code = |row| match (one.code(row), other.code(row)) {
+        (0, 0) => 0,
+        (0, code) => before + code,
+        (code, _) => code,
+    };
+    let codes = Cow::Owned((0..len).map(code).collect());
+    let mut values = one.values;
+    values.extend(other.values);
+    Coding { codes, values }
+}
+
+fn column(rows: &Columns, field: usize) -> Coding<'_> {
+    let kind = rows.schema().fields()[field].form.parts()[0].1;
+    let coded = rows.coded(field);
+    let values = coded.dictionary.iter().map(|value| Value::of(kind, value)).collect();
+    Coding { codes: Cow::Borrowed(&coded.codes), values }
+}
+
+/// A member of objects in plain JSON.
+fn members(objects: &Coded, key: &str) -> Coding<'static> {
+    let mut values = Vec::new();
+    let mut numbers = vec![0];
+    for json in objects.dictionary.iter() {
+        let value = Value::member(json, key);
+        numbers.push(value.map_or(0, |value| add(&mut values, value)));
+    }
+    let codes = objects.codes.iter().map(|code| numbers[*code as usize]).collect();
+    Coding { codes: Cow::Owned(codes), values }
+}
+
+/// An attribute is in its own column, or in the map for values of its kind.
+fn attribute<'a>(rows: &'a Columns, key: &str) -> Coding<'a> {
+    let own = SPANS.own().get(key).map(|(field, _)| column(rows, *field));
+    let mut coding = own.unwrap_or(Coding { codes: Cow::Borrowed(&[]), values: Vec::new() });
+    for (field, kind) in MAPS {
+        let lists = rows.lists(field);
+        let [Values::Coded(keys), Values::Coded(of_keys)] = lists.parts() else { continue };
+        let Some(wanted) = keys.dictionary.iter().position(|each| each == key.as_bytes()) else {
+            continue;
+        };
+        let codes = coding.codes.to_mut();
+        codes.resize(rows.len(), 0);
+        let mut numbers = vec![0; of_keys.dictionary.len() as usize + 1];
+        for (row, of_row) in codes.iter_mut().enumerate() {
+            let mut entries = lists.entries(row);
+            let Some(entry) = entries.find(|entry| keys.code(*entry) as usize == wanted + 1) else {
+                continue;
+            };
+            let code = of_keys.code(entry);
+            let number = &mut numbers[code as usize];
+            if *number == 0 && code != 0 {
+                *number = add(&mut coding.values, Value::of(kind, of_keys.dictionary.get(code)));
+            }
+            *of_row = *number;
+        }
+    }
+    coding
+}
+
+/// Adds a value; returns its number.
+fn add<'a>(values: &mut Vec<Value<'a>>, value: Value<'a>) -> u32 {
+    values.push(value);
+    u32::try_from(values.len()).expect("there are no more values than rows")
+}
+
+impl Entry {
+    pub(super) const fn field(&self) -> usize {
+        match self {
+            Self::EventName | Self::Event(_) => EVENTS,
+            Self::LinkTrace | Self::LinkSpan | Self::Link(_) => LINKS,
+        }
+    }
+
+    /// Whether each entry, of all rows, meets something.
+    pub(super) fn meet(&self, rows: &Columns, meets: impl Fn(&Value<'_>) -> bool) -> Vec<bool> {
+        let parts = rows.lists(self.field()).parts();
+        let coded = |part: usize, meets: &dyn Fn(&[u8]) -> bool| {
+            let Some(Values::Coded(coded)) = parts.get(part) else { return Vec::new() };
+            let each: Vec<_> = coded.dictionary.iter().map(meets).collect();
+            let meets = |code: &u32| *code != 0 && each[*code as usize - 1];
+            coded.codes.iter().map(meets).collect()
+        };
+        let member =
+            |key: &str, json: &[u8]| Value::member(json, key).is_some_and(|value| meets(&value));
+        match self {
+            Self::EventName => coded(1, &|name| meets(&Value::of(Kind::Text, name))),
+            Self::Event(key) => coded(2, &|json| member(key, json)),
+            Self::Link(key) => coded(3, &|json| member(key, json)),
+            Self::LinkTrace => match parts.first() {
+                Some(Values::Wide(ids)) => ids.iter().map(|id| meets(&Value::Id(*id))).collect(),
+                _ => Vec::new(),
+            },
+            Self::LinkSpan => match parts.get(1) {
+                Some(Values::Narrow(ids)) => {
+                    ids.iter().map(|id| meets(&Value::Id((*id).into()))).collect()
+                }
+                _ => Vec::new(),
+            },
+        }
+    }
+}

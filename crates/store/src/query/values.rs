@@ -1,0 +1,160 @@
+//! Which values there are of something, and which keys attributes have: what whoever writes a question is
+//! offered.
+
+use super::filter::Filter;
+use super::of::{MAPS, Of};
+use crate::columns::{Columns, Values, text};
+use crate::memtable::SpanRows;
+use crate::schema::envelope::{RESOURCE, SCOPE};
+use crate::schema::spans::{EVENTS, LINKS, SPANS};
+use crate::tree::{Tree, Unread};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+/// Keys are looked for in so many spans, those of the last runs first: their maps are the largest columns.
+const KEYED_MAX: usize = 2 << 20;
+
+/// More keys are not gathered: whoever has more has values in them.
+const KEYS_MAX: usize = 10_000;
+
+/// A value, and how many spans have it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Counted {
+    /// `text`, `int`, `double` or `bool`.
+    pub kind: &'static str,
+    /// As text.
+    pub text: String,
+    /// So many spans.
+    pub count: u64,
+}
+
+/// The values of something.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Those of most spans first.
+    pub values: Vec<Counted>,
+    /// There are more of them.
+    pub is_cut: bool,
+    /// Runs that may have more.
+    pub unread: Vec<Unread>,
+}
+
+/// Keys of attributes.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Keys {
+    /// Of spans.
+    pub spans: BTreeSet<String>,
+    /// Of resources.
+    pub resources: BTreeSet<String>,
+    /// Of the libraries that made them.
+    pub scopes: BTreeSet<String>,
+    /// Of events.
+    pub events: BTreeSet<String>,
+    /// Of links.
+    pub links: BTreeSet<String>,
+}
+
+/// Enough was found.
+struct Enough;
+
+impl Tree<SpanRows> {
+    /// The values that spans have of something, at most so many. What is not [coded](Of::is_coded) has none.
+    pub async fn values(&self, filter: &Filter, of: &Of, count: usize) -> Counts {
+        if !of.is_coded() {
+            return Counts::default();
+        }
+        let mut fields = BTreeSet::new();
+        of.read(&mut fields);
+        let mut counted = BTreeMap::<(&'static str, String), u64>::new();
+        let looked = self.each(filter, &fields, |rows, selected| {
+            let coding = of.coding(rows);
+            let mut of_codes = vec![0_u64; coding.values.len() + 1];
+            selected.into_iter().for_each(|row| of_codes[coding.code(row) as usize] += 1);
+            for (value, spans) in coding.values.iter().zip(&of_codes[1..]) {
+                if *spans > 0 {
+                    *counted.entry((value.kind(), value.to_string())).or_default() += spans;
+                }
+            }
+            if counted.len() > count { Err(Enough) } else { Ok(()) }
+        });
+        let looked = looked.await;
+        let is_cut = looked.is_err();
+        let value = |((kind, text), count)| Counted { kind, text, count };
+        let mut values: Vec<_> = counted.into_iter().map(value).collect();
+        values.sort_by(|one, other| other.count.cmp(&one.count).then_with(|| one.cmp(other)));
+        values.truncate(count);
+        Counts { values, is_cut, unread: looked.unwrap_or_default() }
+    }
+
+    /// The keys that attributes of spans have, and of what belongs to them: of the last two million spans.
+    pub async fn keys(&self, filter: &Filter) -> Keys {
+        let mut fields = BTreeSet::from([RESOURCE, SCOPE, EVENTS, LINKS]);
+        fields.extend(MAPS.map(|(field, _)| field));
+        fields.extend(SPANS.keys().iter().map(|(field, ..)| *field));
+        let (mut keys, mut looked_at) = (Keys::default(), 0);
+        let looked = self.each(filter, &fields, |rows, selected| {
+            keys.take(rows, &selected);
+            looked_at += selected.len();
+            if looked_at > KEYED_MAX { Err(Enough) } else { Ok(()) }
+        });
+        // Runs that are not read are said where spans are asked for.
+        drop(looked.await);
+        keys
+    }
+}
+
+impl Keys {
+    fn take(&mut self, rows: &Columns, selected: &[usize]) {
+        for (field, key, _) in SPANS.keys() {
+            let coded = rows.coded(*field);
+            if selected.iter().any(|row| coded.code(*row) != 0) {
+                add(&mut self.spans, key);
+            }
+        }
+        for (field, _) in MAPS {
+            for key in used(rows, field, 0, selected) {
+                add(&mut self.spans, text(key));
+            }
+        }
+        for (field, keys) in [(RESOURCE, &mut self.resources), (SCOPE, &mut self.scopes)] {
+            let coded = rows.coded(field);
+            let codes: HashSet<_> = selected.iter().map(|row| coded.code(*row)).collect();
+            for code in codes.into_iter().filter(|code| *code != 0) {
+                add_members(keys, coded.dictionary.get(code));
+            }
+        }
+        for (field, part, keys) in [(EVENTS, 2, &mut self.events), (LINKS, 3, &mut self.links)] {
+            for json in used(rows, field, part, selected) {
+                add_members(keys, json);
+            }
+        }
+    }
+}
+
+/// The different values of a part of the entries that rows have.
+fn used<'a>(rows: &'a Columns, field: usize, part: usize, selected: &[usize]) -> Vec<&'a [u8]> {
+    let lists = rows.lists(field);
+    let Some(Values::Coded(coded)) = lists.parts().get(part) else { return Vec::new() };
+    let mut is_used = vec![false; coded.dictionary.len() as usize + 1];
+    for entry in selected.iter().flat_map(|row| lists.entries(*row)) {
+        is_used[coded.code(entry) as usize] = true;
+    }
+    coded
+        .dictionary
+        .iter()
+        .zip(&is_used[1..])
+        .filter(|(_, is)| **is)
+        .map(|(value, _)| value)
+        .collect()
+}
+
+fn add_members(keys: &mut BTreeSet<String>, json: &[u8]) {
+    if let Ok(serde_json::Value::Object(object)) = serde_json::from_slice(json) {
+        object.keys().for_each(|key| add(keys, key));
+    }
+}
+
+fn add(keys: &mut BTreeSet<String>, key: &str) {
+    if keys.len() < KEYS_MAX && !keys.contains(key) {
+        keys.insert(key.to_owned());
+    }
+}
