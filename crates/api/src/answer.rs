@@ -1,129 +1,122 @@
 //! From a request to its answer.
 
+use crate::asked::Asked;
+use crate::refusal::Refusal;
+use crate::{jaeger, tempo};
 use bytes::Bytes;
-use curtail_otlp::{Signal, json};
-use curtail_store::tree::WithId;
-use curtail_store::{NOBODY, SpanRows, Store};
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use curtail_store::Store;
+use curtail_store::tree::Unread;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::request::Parts;
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
-
-/// Says whose traces are asked for.
-const TENANT: &str = "x-scope-orgid";
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, oneshot};
 
 /// Says how many runs may have more, and cannot be read.
 const UNREAD: &str = "curtail-unread";
 
-type Answer = Response<Full<Bytes>>;
+/// A question that takes longer is given up.
+const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How a trace is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    /// `Trace`, whose only field is that of OTLP.
-    First,
-    /// `TraceByIDResponse`, whose first field is that.
-    Second,
+/// What was found.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    of: &'static str,
+    body: Vec<u8>,
+    unread: usize,
 }
 
-pub(crate) async fn answer<B>(store: &Store, request: &Request<B>) -> Answer {
-    let path = request.uri().path();
-    if request.method() != Method::GET {
-        return said(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here");
+impl Answer {
+    pub(crate) fn json(json: &serde_json::Value) -> Self {
+        Self::of("application/json", json.to_string().into_bytes())
     }
-    match path {
-        "/ready" => return said(StatusCode::OK, "ready"),
-        "/api/echo" => return said(StatusCode::OK, "echo"),
-        _ => {}
+
+    pub(crate) const fn of(of: &'static str, body: Vec<u8>) -> Self {
+        Self { of, body, unread: 0 }
     }
-    let forms = [("/api/traces/", Form::First), ("/api/v2/traces/", Form::Second)];
-    for (prefix, form) in forms {
-        if let Some(id) = path.strip_prefix(prefix) {
-            return trace(store, id, form, request.headers()).await;
+
+    fn text(text: &str) -> Self {
+        Self::of("text/plain; charset=utf-8", format!("{text}\n").into_bytes())
+    }
+
+    /// Says which runs may have more.
+    pub(crate) fn without(mut self, unread: &[Unread]) -> Self {
+        for Unread { path, error } in unread {
+            tracing::error!(%path, %error, "a run cannot be read");
         }
+        self.unread = unread.len();
+        self
     }
-    said(StatusCode::NOT_FOUND, "there is nothing of this name")
 }
 
-async fn trace(store: &Store, id: &str, form: Form, head: &HeaderMap) -> Answer {
-    let Some(id) = trace_id(id) else {
-        return said(StatusCode::BAD_REQUEST, "expected a trace ID: 1 to 32 hexadecimal digits");
-    };
-    let tenant = head.get(TENANT).map_or(Ok(NOBODY), HeaderValue::to_str);
-    let Ok(tenant) = tenant else {
-        return said(StatusCode::BAD_REQUEST, "expected a tenant in ASCII in x-scope-orgid");
-    };
-    let trace = store.spans().with_id(tenant, id).await;
-    for unread in &trace.unread {
-        tracing::error!(path = %unread.path, error = %unread.error, "a run cannot be read");
+/// Answers questions, some at once.
+#[derive(Debug)]
+pub(crate) struct Answering {
+    store: Arc<Store>,
+    /// So many are answered at once, each by a thread; the others wait for their turn.
+    turns: Semaphore,
+}
+
+impl Answering {
+    pub(crate) fn new(store: Arc<Store>) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self { store, turns: Semaphore::new(cores) }
     }
-    let mut answer = if trace.is_empty() {
-        said(StatusCode::NOT_FOUND, "there is no such trace")
+
+    /// Answers a question. Who does not wait for the answer makes nobody look for it.
+    pub(crate) async fn answer<B>(&self, request: Request<B>) -> Response<Full<Bytes>> {
+        let (head, _) = request.into_parts();
+        if head.uri.path() == "/ready" {
+            return written(Ok(Answer::text("ready")));
+        }
+        let _turn = self.turns.acquire().await;
+        let (store, runtime) = (Arc::clone(&self.store), Handle::current());
+        let (_waits, gone) = oneshot::channel::<()>();
+        let looking = tokio::task::spawn_blocking(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    biased;
+                    _ = gone => Err(Refusal::gone()),
+                    () = tokio::time::sleep(PATIENCE) => Err(Refusal::late(PATIENCE)),
+                    answered = answered(&store, &head) => answered,
+                }
+            })
+        });
+        written(looking.await.unwrap_or_else(|_| Err(Refusal::failed())))
+    }
+}
+
+fn written(answered: Result<Answer, Refusal>) -> Response<Full<Bytes>> {
+    let (status, answer) = match answered {
+        Ok(answer) => (StatusCode::OK, answer),
+        Err(refusal) => {
+            tracing::debug!(status = %refusal.status, message = refusal.message, "not answered");
+            (refusal.status, Answer::text(&refusal.message))
+        }
+    };
+    let mut response = Response::new(Full::new(Bytes::from(answer.body)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(answer.of));
+    if answer.unread > 0 {
+        response.headers_mut().insert(UNREAD, answer.unread.into());
+    }
+    response
+}
+
+async fn answered(store: &Store, head: &Parts) -> Result<Answer, Refusal> {
+    if head.method != Method::GET {
+        return Err(Refusal::method());
+    }
+    let asked = Asked::of(&head.uri, &head.headers)?;
+    if asked.path.starts_with("/jaeger/") {
+        jaeger::answer(store, &asked).await
     } else {
-        written(&trace, form, head)
-    };
-    if !trace.unread.is_empty() {
-        answer.headers_mut().insert(UNREAD, trace.unread.len().into());
+        tempo::answer(store, &asked).await
     }
-    answer
-}
-
-fn written(trace: &WithId<SpanRows>, form: Form, head: &HeaderMap) -> Answer {
-    let Ok(batch) = trace.batch() else {
-        return said(StatusCode::INTERNAL_SERVER_ERROR, "the trace is damaged");
-    };
-    let accepts_protobuf = head
-        .get_all(ACCEPT)
-        .iter()
-        .any(|accepted| accepted.to_str().is_ok_and(|accepted| accepted.contains("protobuf")));
-    let (body, of) = if accepts_protobuf {
-        let body = match form {
-            Form::First => batch,
-            Form::Second => curtail_otlp::within(1, &batch),
-        };
-        (body, "application/protobuf")
-    } else {
-        let Ok(json) = json::from_protobuf(&batch, Signal::Traces) else {
-            return said(StatusCode::INTERNAL_SERVER_ERROR, "the trace is damaged");
-        };
-        let json = match form {
-            // What Tempo calls batches.
-            Form::First => json.replacen("\"resourceSpans\"", "\"batches\"", 1),
-            Form::Second => format!("{{\"trace\":{json}}}"),
-        };
-        (json.into_bytes(), "application/json")
-    };
-    let mut answer = Response::new(Full::new(Bytes::from(body)));
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(of));
-    answer
-}
-
-/// An ID in hexadecimal digits, perhaps without leading zeros.
-fn trace_id(id: &str) -> Option<u128> {
-    let is_id = (1..=32).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_id.then(|| u128::from_str_radix(id, 16).ok()).flatten()
-}
-
-fn said(status: StatusCode, what: &'static str) -> Answer {
-    let mut answer = Response::new(Full::new(Bytes::from(format!("{what}\n"))));
-    *answer.status_mut() = status;
-    let of = HeaderValue::from_static("text/plain; charset=utf-8");
-    answer.headers_mut().insert(CONTENT_TYPE, of);
-    answer
 }
 
 #[cfg(test)]
-mod tests {
-    use super::trace_id;
-
-    #[test]
-    fn an_id_is_hexadecimal_digits() {
-        assert_eq!(
-            trace_id("4bf92f3577b34da6a3ce929d0e0e4736"),
-            Some(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736)
-        );
-        assert_eq!(trace_id("1"), Some(1));
-        for wrong in ["", "g", "+1", " 1", "4bf92f3577b34da6a3ce929d0e0e47361"] {
-            assert_eq!(trace_id(wrong), None, "{wrong:?}");
-        }
-    }
-}
+mod tests;

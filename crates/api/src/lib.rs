@@ -2,15 +2,28 @@
 //!
 //! | request | answer |
 //! |---|---|
-//! | `GET /ready`, `GET /api/echo` | that it answers |
+//! | `GET /ready`, `GET /api/echo`, `GET /api/status/buildinfo` | that it answers, and which version |
 //! | `GET /api/traces/{id}`, `GET /api/v2/traces/{id}` | a trace, with what came a moment ago: OTLP in protobuf if that is accepted, in JSON else |
+//! | `GET /api/search` | traces, the newest or the slowest first: truly those of all |
+//! | `GET /api/metrics/query_range`, `GET /api/metrics/query` | rates, counts, quantiles, extremes and heatmaps, over time or in all |
+//! | `GET /api/v2/search/tags`, `GET /api/v2/search/tag/{tag}/values` | which attributes there are, and which values; the same without `v2` |
+//! | `GET /jaeger/api/…` | what Jaeger's page and Grafana's data source for it ask: services, operations, traces |
 //!
-//! Whose trace it is says `X-Scope-OrgID`, as in Tempo. An ID may be written without its leading zeros. Where a
-//! run cannot be read, the rest of the trace is answered, and `curtail-unread` names how many runs.
+//! Whose spans are asked for says `X-Scope-OrgID`, as in Tempo. An ID may be written without its leading zeros.
+//! Where a run cannot be read, the rest is answered, and `curtail-unread` says how many may have more. What is
+//! TraceQL and not answered is a 501 that names it; what is wrong is a 400 with the byte.
 //!
-//! **Source**: Grafana Tempo's documentation of its HTTP API 3.0.
+//! **Limits**: a question is given up after a minute; traces, values, steps and groups are counted.
+//!
+//! **Source**: Grafana Tempo's documentation of its HTTP API 3.0; Jaeger 2.20's API.
 
 mod answer;
+mod asked;
+mod jaeger;
 mod listen;
+mod question;
+mod refusal;
+mod search;
+mod tempo;
 
 pub use listen::{Running, start};

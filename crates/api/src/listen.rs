@@ -2,7 +2,7 @@
 //!
 //! **Limits**: [`CONNECTIONS_MAX`] at once; a head takes at most [`HEADER_TIMEOUT`].
 
-use crate::answer::answer;
+use crate::answer::Answering;
 use curtail_store::Store;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -37,7 +37,8 @@ pub struct Running {
 pub async fn start(address: SocketAddr, store: Arc<Store>) -> io::Result<Running> {
     let listener = TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
-    Ok(Running { address, accepting: tokio::spawn(accept(listener, store)) })
+    let answering = Arc::new(Answering::new(store));
+    Ok(Running { address, accepting: tokio::spawn(accept(listener, answering)) })
 }
 
 impl Running {
@@ -54,16 +55,16 @@ impl Drop for Running {
     }
 }
 
-async fn accept(listener: TcpListener, store: Arc<Store>) {
+async fn accept(listener: TcpListener, answering: Arc<Answering>) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         // Whoever comes beyond waits to be accepted.
         let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let store = Arc::clone(&store);
+                let answering = Arc::clone(&answering);
                 tokio::spawn(async move {
-                    serve(stream, &store).await;
+                    serve(stream, &answering).await;
                     drop(place);
                 });
             }
@@ -75,8 +76,8 @@ async fn accept(listener: TcpListener, store: Arc<Store>) {
     }
 }
 
-async fn serve(stream: TcpStream, store: &Store) {
-    let service = service_fn(async |request| Ok::<_, Infallible>(answer(store, &request).await));
+async fn serve(stream: TcpStream, answering: &Answering) {
+    let service = service_fn(async |request| Ok::<_, Infallible>(answering.answer(request).await));
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)

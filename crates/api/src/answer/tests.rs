@@ -1,0 +1,208 @@
+mod jaeger;
+mod tempo;
+
+use super::*;
+use curtail_otlp::{
+    Decoded, EventRow, Limits, PlainValue, ResourceText, ScopeText, Signal, SpanRow, TracesWriter,
+};
+use curtail_store::log::Record;
+use curtail_store::{Settings, Store, tree};
+use curtail_units::Rng;
+use serde_json::Value;
+
+const SEED: u64 = 3_200;
+const BASE_NS: i64 = 1_750_000_000_000_000_000;
+const SECOND_NS: i64 = 1_000_000_000;
+const TRACES: usize = 300;
+
+/// A trace as it was sent: a root, and a call beneath it.
+#[derive(Clone, Debug)]
+struct Sent {
+    trace_id: u128,
+    start_ns: i64,
+    root_ns: i64,
+    call_ns: i64,
+    is_error: bool,
+    price: Option<f64>,
+}
+
+fn sent(nth: usize, rng: &mut Rng) -> Sent {
+    let root_ns = 1_000_000 + i64::try_from(rng.below(900_000_000)).expect("small");
+    Sent {
+        trace_id: 0x1000 + nth as u128,
+        start_ns: BASE_NS + i64::try_from(nth).expect("small") * SECOND_NS,
+        root_ns,
+        call_ns: root_ns / 2,
+        is_error: rng.below(10) == 0,
+        price: (rng.below(3) == 0).then_some(12.5),
+    }
+}
+
+fn all() -> Vec<Sent> {
+    println!("seed {SEED}");
+    let mut rng = Rng::new(SEED);
+    (0..TRACES).map(|nth| sent(nth, &mut rng)).collect()
+}
+
+fn batch(of: &Sent) -> Vec<u8> {
+    let mut writer = TracesWriter::new();
+    let scope = ScopeText { name: "shop", ..ScopeText::default() };
+    let code = if of.is_error { 503 } else { 200 };
+    let root = SpanRow {
+        trace_id: of.trace_id,
+        span_id: 1,
+        name: "GET /cart",
+        kind: 2,
+        start_ns: of.start_ns.cast_unsigned(),
+        end_ns: (of.start_ns + of.root_ns).cast_unsigned(),
+        status: if of.is_error { 2 } else { 0 },
+        attributes: &[("http.response.status_code", PlainValue::Int(code))],
+        events: &[EventRow {
+            name: "asked",
+            time_ns: of.start_ns.cast_unsigned(),
+            ..EventRow::default()
+        }],
+        ..SpanRow::default()
+    };
+    let price = of.price.map(|price| ("shop.price", PlainValue::Double(price)));
+    let call = SpanRow {
+        span_id: 2,
+        parent_id: 1,
+        name: "lookup",
+        kind: 3,
+        end_ns: (of.start_ns + of.call_ns).cast_unsigned(),
+        status: 0,
+        attributes: &price.into_iter().collect::<Vec<_>>(),
+        events: &[],
+        ..root
+    };
+    let front = r#"{"service.name":"front","cloud.region":"eu"}"#;
+    for (resource, span) in [(front, &root), (r#"{"service.name":"cart"}"#, &call)] {
+        let resource = ResourceText { attributes: resource, ..ResourceText::default() };
+        writer.span(&resource, &scope, span).expect("plain JSON");
+    }
+    writer.finish()
+}
+
+/// Asks of a store that has half of them in a run, and half in memory.
+struct Asking(Answering);
+
+impl Asking {
+    fn of(all: &[Sent]) -> Self {
+        run(async {
+            let folder = std::env::temp_dir();
+            let log = folder.join(format!("curtail-api-{}-{all:p}", std::process::id()));
+            let settings = Settings {
+                files: Arc::new(curtail_store::Directory::open(&log).expect("a folder")),
+                tables: tree::Settings {
+                    objects: Arc::new(object_store::memory::InMemory::new()),
+                    root: "data".into(),
+                    writer: "one".to_owned(),
+                },
+                memtable_bytes: usize::MAX,
+            };
+            let (mut keeper, _) = Store::open(&settings, 0, "f0b1").await.expect("memory");
+            std::fs::remove_dir_all(&log).expect("it is ours");
+            let store = Arc::clone(keeper.store());
+            for (half, segment) in all.chunks(all.len().div_ceil(2)).zip(1..) {
+                for sent in half {
+                    let batch = batch(sent).into();
+                    let (signal, tenant) = (Signal::Traces, curtail_store::NOBODY.into());
+                    let record = Record { signal, tenant, received_ns: 0, batch };
+                    let rows = Decoded::of(signal, &record.batch, &Limits::default());
+                    store.insert(segment, &record, &rows.expect("a batch").0);
+                }
+                if segment == 1 {
+                    store.seal(segment);
+                    keeper.flush(0).await.expect("memory");
+                }
+            }
+            Self(Answering::new(store))
+        })
+    }
+
+    fn get(&self, target: &str) -> (StatusCode, String) {
+        self.asked(Request::get(target), "GET")
+    }
+
+    fn asked(&self, head: http::request::Builder, method: &str) -> (StatusCode, String) {
+        run(async {
+            let request = head.method(method).body(()).expect("a request");
+            let (head, body) = self.0.answer(request).await.into_parts();
+            let body = http_body_util::BodyExt::collect(body).await.expect("it is whole");
+            (head.status, String::from_utf8_lossy(&body.to_bytes()).into_owned())
+        })
+    }
+
+    fn json(&self, target: &str) -> Value {
+        let (status, body) = self.get(target);
+        assert_eq!(status, StatusCode::OK, "{target}: {body}");
+        serde_json::from_str(&body).unwrap_or_else(|error| panic!("{target}: {error}: {body}"))
+    }
+}
+
+fn run<T>(test: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(test)
+}
+
+/// In the target of a request.
+fn encoded(text: &str) -> String {
+    form_urlencoded::byte_serialize(text.as_bytes()).collect()
+}
+
+#[test]
+fn it_says_that_it_answers_and_what_it_does_not() {
+    let asking = Asking::of(&all()[..2]);
+    assert_eq!(asking.get("/ready"), (StatusCode::OK, "ready\n".to_owned()));
+    assert_eq!(asking.get("/api/echo"), (StatusCode::OK, "echo".to_owned()));
+    assert_eq!(asking.json("/api/status/buildinfo")["version"], env!("CARGO_PKG_VERSION"));
+    for (target, status, said) in [
+        ("/", 404, "nothing of this name"),
+        ("/api/traces/xyz", 400, "hexadecimal"),
+        ("/api/v2/traces/77", 404, "no such trace"),
+        ("/jaeger/api/traces/77", 404, "no such trace"),
+        ("/api/search?q=%7B", 400, "byte 1"),
+        ("/api/search?q=%7B+rootName%3D%22a%22+%7D", 501, "rootName"),
+        ("/api/search?limit=0", 400, "limit: expected a number from 1"),
+        ("/api/search?order=random", 400, "slowest or newest"),
+        ("/api/search?start=soon", 400, "start: expected a time"),
+        ("/api/search?q=%7B%7D%7Crate()", 400, "/api/metrics/query_range"),
+        ("/api/metrics/query_range?q=%7B%7D%7Crate()", 400, "start, end"),
+        ("/api/metrics/query?q=%7B%7D", 400, "a measure"),
+        ("/api/metrics/query_range?q=%7B%7D%7Crate()&start=1&end=100000&step=1s", 400, "step"),
+        ("/api/v2/search/tag/a%20b/values", 400, "a tag"),
+        ("/jaeger/api/dependencies", 501, "who calls whom"),
+        ("/jaeger/api/operations", 400, "service"),
+        ("/jaeger/api/traces?tags=a", 400, "tags"),
+    ] {
+        let (got, body) = asking.get(target);
+        assert_eq!(got.as_u16(), status, "{target}: {body}");
+        assert!(body.contains(said), "{target}: {body}");
+    }
+    let (status, _) = asking.asked(Request::get("/api/search"), "POST");
+    assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED);
+}
+
+#[test]
+fn nobody_sees_the_spans_of_others() {
+    let asking = Asking::of(&all()[..10]);
+    let as_other =
+        |target: &str| asking.asked(Request::get(target).header("x-scope-orgid", "other"), "GET");
+    for (target, none) in [
+        ("/api/search", "\"traces\":[]"),
+        ("/api/v2/search/tags?scope=span", "\"scopes\":[]"),
+        ("/api/v2/search/tag/name/values", "\"tagValues\":[]"),
+        ("/api/metrics/query?q=%7B%7D%7Crate()", "\"series\":[]"),
+        ("/jaeger/api/services", "\"data\":[]"),
+        ("/jaeger/api/traces", "\"data\":[]"),
+        ("/jaeger/api/v3/trace-summaries", "\"summaries\":[]"),
+    ] {
+        let (status, body) = as_other(target);
+        assert_eq!(status, StatusCode::OK, "{target}: {body}");
+        assert!(body.contains(none), "{target}: {body}");
+        let (_, theirs) = asking.get(target);
+        assert!(!theirs.contains(none), "{target}: {theirs}");
+    }
+    assert_eq!(as_other("/api/traces/1000").0, StatusCode::NOT_FOUND);
+}

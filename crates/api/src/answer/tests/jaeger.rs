@@ -1,0 +1,104 @@
+//! What is answered under `/jaeger`.
+
+use super::*;
+
+#[test]
+fn services_and_what_they_do_are_named() {
+    let asking = Asking::of(&all());
+    let both = r#"["cart","front"]"#;
+    assert_eq!(asking.json("/jaeger/api/v3/services")["services"].to_string(), both);
+    assert_eq!(asking.json("/jaeger/api/services")["data"].to_string(), both);
+    let of = asking.json("/jaeger/api/v3/operations?service=front")["operations"].to_string();
+    assert_eq!(of, r#"[{"name":"GET /cart","spanKind":"server"}]"#);
+    let of = asking.json("/jaeger/api/services/cart/operations")["data"].to_string();
+    assert_eq!(of, r#"["lookup"]"#);
+    let of = asking.json("/jaeger/api/operations?service=cart&spanKind=server")["data"].to_string();
+    assert_eq!(of, "[]");
+}
+
+#[test]
+fn summaries_are_those_of_whole_traces() {
+    let all = all();
+    let asking = Asking::of(&all);
+    let target = "/jaeger/api/v3/trace-summaries?query.serviceName=cart&query.operationName=lookup\
+                  &query.startTimeMin=2025-06-15T15:06:50Z&query.durationMin=1us&query.searchDepth=2";
+    let found = asking.json(target);
+    let summaries = found["summaries"].as_array().expect("summaries");
+    assert_eq!(summaries.len(), 2);
+    let sent = &all[TRACES - 1];
+    let errors = i64::from(sent.is_error);
+    let want = serde_json::json!({
+        "traceId": format!("{:032x}", sent.trace_id),
+        "rootServiceName": "front",
+        "rootOperationName": "GET /cart",
+        "minStartTimeUnixNano": sent.start_ns.to_string(),
+        "maxEndTimeUnixNano": (sent.start_ns + sent.root_ns).to_string(),
+        "spanCount": 2,
+        "errorSpanCount": errors,
+        "orphanSpanCount": 0,
+        "services": [
+            { "name": "cart", "spanCount": 1, "errorSpanCount": 0 },
+            { "name": "front", "spanCount": 1, "errorSpanCount": errors },
+        ],
+    });
+    assert_eq!(summaries[0], want);
+    let of = |attributes: &str| {
+        let attributes = encoded(attributes);
+        let target = format!(
+            "/jaeger/api/v3/trace-summaries?query.searchDepth=1000&query.attributes={attributes}"
+        );
+        asking.json(&target)["summaries"].as_array().map_or(0, Vec::len)
+    };
+    let wrong = all.iter().filter(|sent| sent.is_error).count();
+    assert_eq!(of(r#"{"http.response.status_code":"503"}"#), wrong);
+    assert_eq!(of(r#"{"error":"true"}"#), wrong);
+}
+
+#[test]
+fn a_trace_is_answered_as_its_page_has_it() {
+    let all = all();
+    let asking = Asking::of(&all);
+    let sent = all.iter().find(|sent| !sent.is_error).expect("most are none");
+    let trace = asking.json(&format!("/jaeger/api/traces/{:x}", sent.trace_id))["data"][0].clone();
+    assert_eq!(trace["traceID"], format!("{:032x}", sent.trace_id));
+    assert_eq!(trace["processes"]["p2"]["serviceName"], "cart");
+    let front = trace["processes"]["p1"]["tags"].to_string();
+    assert_eq!(front, r#"[{"key":"cloud.region","type":"string","value":"eu"}]"#);
+    let (root, call) = (&trace["spans"][0], &trace["spans"][1]);
+    assert_eq!((&root["processID"], &call["processID"]), (&"p1".into(), &"p2".into()));
+    assert_eq!(root["startTime"], sent.start_ns / 1_000);
+    assert_eq!(call["duration"], sent.call_ns / 1_000);
+    assert_eq!(call["references"][0]["refType"], "CHILD_OF");
+    assert_eq!(call["references"][0]["spanID"], "0000000000000001");
+    let tags = root["tags"].to_string();
+    for tag in [
+        r#"{"key":"http.response.status_code","type":"int64","value":200}"#,
+        r#"{"key":"span.kind","type":"string","value":"server"}"#,
+        r#"{"key":"otel.scope.name","type":"string","value":"shop"}"#,
+    ] {
+        assert!(tags.contains(tag), "{tags}");
+    }
+    assert_eq!(root["logs"][0]["fields"][0]["value"], "asked");
+    let third = asking.json(&format!("/jaeger/api/v3/traces/{:x}", sent.trace_id));
+    assert_eq!(third["result"]["resourceSpans"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn traces_are_searched_as_grafana_does() {
+    let all = all();
+    let asking = Asking::of(&all);
+    let (start, end) = (BASE_NS / 1_000, BASE_NS / 1_000 + 20_000_000);
+    let tags = encoded(r#"{"shop.price":"12.5"}"#);
+    let found = asking.json(&format!(
+        "/jaeger/api/traces?service=cart&operation=lookup&tags={tags}&start={start}&end={end}\
+         &limit=100&order=slowest"
+    ));
+    let mut want: Vec<_> = all[..20].iter().filter(|sent| sent.price.is_some()).collect();
+    want.sort_by_key(|sent| std::cmp::Reverse(sent.call_ns));
+    let want: Vec<_> = want.iter().map(|sent| format!("{:032x}", sent.trace_id)).collect();
+    let got = found["data"].as_array().expect("traces");
+    let got: Vec<_> = got.iter().map(|trace| trace["traceID"].as_str().expect("an ID")).collect();
+    assert_eq!(got, want);
+    let both = asking.json("/jaeger/api/traces?traceID=1000&traceID=1001");
+    assert_eq!(both["data"].as_array().map(Vec::len), Some(2));
+}

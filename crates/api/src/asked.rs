@@ -1,0 +1,230 @@
+//! What a request asks for: its path, its parameters and whose spans it is about.
+//!
+//! | what | is written |
+//! |---|---|
+//! | a time | seconds, milliseconds, microseconds or nanoseconds since 1970, told apart by their size; or RFC 3339 |
+//! | a length of time | `1h30m`, `500ms`, `1.5s`; seconds where there is no unit |
+
+use crate::refusal::Refusal;
+use curtail_store::NOBODY;
+use http::header::HeaderValue;
+use http::{HeaderMap, Uri};
+use percent_encoding::percent_decode_str;
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// Says whose spans are asked for.
+const TENANT: &str = "x-scope-orgid";
+
+const SECOND_NS: f64 = 1e9;
+
+/// Units of time, in nanoseconds, the longer name of two before the shorter.
+const UNITS: [(&str, f64); 9] = [
+    ("ns", 1.0),
+    ("us", 1e3),
+    ("µs", 1e3),
+    ("ms", 1e6),
+    ("s", SECOND_NS),
+    ("m", 60.0 * SECOND_NS),
+    ("h", 3_600.0 * SECOND_NS),
+    ("d", 86_400.0 * SECOND_NS),
+    ("w", 604_800.0 * SECOND_NS),
+];
+
+/// What is asked for.
+#[derive(Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) path: &'a str,
+    pub(crate) tenant: &'a str,
+    pub(crate) head: &'a HeaderMap,
+    parameters: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+}
+
+impl<'a> Asked<'a> {
+    pub(crate) fn of(uri: &'a Uri, head: &'a HeaderMap) -> Result<Self, Refusal> {
+        let tenant = head.get(TENANT).map_or(Ok(NOBODY), HeaderValue::to_str);
+        let tenant =
+            tenant.map_err(|_| Refusal::wrong("expected a tenant in ASCII in x-scope-orgid"))?;
+        let query = uri.query().unwrap_or_default();
+        let parameters = form_urlencoded::parse(query.as_bytes()).collect();
+        Ok(Self { path: uri.path(), tenant, head, parameters })
+    }
+
+    /// The first value of a parameter that is not empty.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        let mut of_name = self.parameters.iter().filter(|(each, _)| each == name);
+        of_name.find(|(_, value)| !value.is_empty()).map(|(_, value)| &**value)
+    }
+
+    /// All parameters with a value.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &str)> {
+        let all = self.parameters.iter().filter(|(_, value)| !value.is_empty());
+        all.map(|(name, value)| (&**name, &**value))
+    }
+
+    /// A count, from one to the most.
+    pub(crate) fn count(&self, name: &str, default: usize, max: usize) -> Result<usize, Refusal> {
+        let Some(value) = self.get(name) else { return Ok(default) };
+        let count = value.parse().ok().filter(|count| (1..=max).contains(count));
+        count.ok_or_else(|| expected(name, value, &format!("a number from 1 to {max}")))
+    }
+
+    /// A length of time, in nanoseconds.
+    pub(crate) fn duration(&self, name: &str) -> Result<Option<i64>, Refusal> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let duration = duration_ns(value);
+        let wrong = || expected(name, value, "a length of time, as 1m30s or 500ms");
+        duration.ok_or_else(wrong).map(Some)
+    }
+
+    /// A time, in nanoseconds since 1970.
+    pub(crate) fn time(&self, name: &str) -> Result<Option<i64>, Refusal> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let wrong = || expected(name, value, "a time: seconds since 1970, or RFC 3339");
+        time_ns(value).ok_or_else(wrong).map(Some)
+    }
+
+    /// From `start` to `end`; all times where neither is said.
+    pub(crate) fn range(&self) -> Result<Range<i64>, Refusal> {
+        let (start, end) = (self.time("start")?, self.time("end")?);
+        let range = start.unwrap_or(i64::MIN)..end.unwrap_or(i64::MAX);
+        if range.start >= range.end {
+            return Err(Refusal::wrong("start: expected a time before end"));
+        }
+        Ok(range)
+    }
+
+    /// What follows a prefix of the path, decoded: often it was encoded twice.
+    pub(crate) fn after(&self, prefix: &str) -> Option<Cow<'a, str>> {
+        let rest = self.path.strip_prefix(prefix)?;
+        let once = percent_decode_str(rest).decode_utf8().ok()?;
+        Some(match percent_decode_str(&once).decode_utf8() {
+            Ok(Cow::Owned(twice)) => Cow::Owned(twice),
+            Ok(Cow::Borrowed(_)) | Err(_) => once,
+        })
+    }
+}
+
+pub(crate) fn expected(name: &str, value: &str, what: &str) -> Refusal {
+    Refusal::wrong(format!("{name}: expected {what}, found {value:?}"))
+}
+
+/// An ID in hexadecimal digits, perhaps without leading zeros.
+pub(crate) fn trace_id(id: &str) -> Result<u128, Refusal> {
+    let is_id = (1..=32).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let id = is_id.then(|| u128::from_str_radix(id, 16).ok()).flatten();
+    id.ok_or_else(|| Refusal::wrong("expected a trace ID: 1 to 32 hexadecimal digits"))
+}
+
+fn time_ns(text: &str) -> Option<i64> {
+    if let Ok(time) = chrono::DateTime::parse_from_rfc3339(text) {
+        return time.timestamp_nanos_opt();
+    }
+    if let Ok(number) = text.parse::<i64>() {
+        // The year 2001 in each, and the year 5138 in the one before.
+        let unit = match number.unsigned_abs() {
+            0..100_000_000_000 => 1_000_000_000,
+            100_000_000_000..100_000_000_000_000 => 1_000_000,
+            100_000_000_000_000..100_000_000_000_000_000 => 1_000,
+            _ => 1,
+        };
+        return number.checked_mul(unit);
+    }
+    whole(text.parse::<f64>().ok()? * SECOND_NS)
+}
+
+/// A length of time as Go writes it.
+pub(crate) fn duration_ns(text: &str) -> Option<i64> {
+    if let Ok(seconds) = text.parse::<f64>() {
+        return whole(seconds * SECOND_NS);
+    }
+    let (mut rest, mut all) = (text, 0.0);
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let number: f64 = rest[..end].parse().ok()?;
+        let (unit, ns) = UNITS.iter().find(|(unit, _)| {
+            // `m` is no `ms`.
+            rest[end..]
+                .strip_prefix(unit)
+                .is_some_and(|after| !after.starts_with(|c: char| c.is_alphabetic()))
+        })?;
+        all += number * ns;
+        rest = &rest[end + unit.len()..];
+    }
+    (!text.is_empty()).then(|| whole(all)).flatten()
+}
+
+fn whole(ns: f64) -> Option<i64> {
+    #[expect(clippy::cast_possible_truncation, reason = "it is checked")]
+    (ns.abs() < 9e18).then_some(ns as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_hexadecimal_digits() {
+        let id = 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736;
+        assert_eq!(trace_id("4bf92f3577b34da6a3ce929d0e0e4736"), Ok(id));
+        assert_eq!(trace_id("1"), Ok(1));
+        for wrong in ["", "g", "+1", " 1", "4bf92f3577b34da6a3ce929d0e0e47361"] {
+            assert!(trace_id(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn lengths_of_time_have_units() {
+        for (text, ns) in [
+            ("500ms", Some(500_000_000)),
+            ("1m30s", Some(90_000_000_000)),
+            ("1.5s", Some(1_500_000_000)),
+            ("2h", Some(7_200_000_000_000)),
+            ("10us", Some(10_000)),
+            ("10µs", Some(10_000)),
+            ("15", Some(15_000_000_000)),
+            ("0.5", Some(500_000_000)),
+            ("", None),
+            ("s", None),
+            ("5x", None),
+            ("5mss", None),
+            ("1e30", None),
+            ("NaN", None),
+        ] {
+            assert_eq!(duration_ns(text), ns, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn times_are_told_apart_by_their_size() {
+        let ns = 1_750_000_000_000_000_000;
+        for text in [
+            "1750000000",
+            "1750000000000",
+            "1750000000000000",
+            "1750000000000000000",
+            "1750000000.0",
+            "2025-06-15T15:06:40Z",
+        ] {
+            assert_eq!(time_ns(text), Some(ns), "{text}");
+        }
+        for wrong in ["", "soon", "inf", "2025-06-15"] {
+            assert_eq!(time_ns(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn parameters_are_decoded() {
+        let uri: Uri = "/api/x/span%252Eid?q=%7B+name%3D%22a%22+%7D&limit=&limit=7&start=5&end=4"
+            .parse()
+            .expect("a target");
+        let head = HeaderMap::new();
+        let asked = Asked::of(&uri, &head).expect("a request");
+        assert_eq!(asked.get("q"), Some("{ name=\"a\" }"));
+        assert_eq!(asked.count("limit", 20, 100), Ok(7));
+        assert_eq!(asked.count("spss", 3, 100), Ok(3));
+        assert!(asked.count("limit", 20, 6).is_err() && asked.range().is_err());
+        assert_eq!(asked.after("/api/x/").as_deref(), Some("span.id"));
+        assert_eq!(asked.tenant, NOBODY);
+    }
+}

@@ -1,0 +1,195 @@
+//! From TraceQL to what the store is asked.
+
+use crate::asked::trace_id;
+use crate::refusal::Refusal;
+use curtail_store::query::{Condition, Entry, Filter, Of, Pattern, Test, Value, What};
+use curtail_store::schema::envelope::{SCOPE_NAME, SCOPE_VERSION};
+use curtail_store::schema::spans::{
+    DURATION, KIND, NAME, PARENT_ID, SPAN_ID, STATUS, STATUS_MESSAGE, TRACE_ID,
+};
+use curtail_traceql::{Comparison, Expression, Function, Literal, Operand, Query, Scope, parse};
+use curtail_units::Quantile;
+use std::ops::{Range, RangeInclusive};
+
+/// Reads a query; nothing asks for all spans.
+pub(crate) fn query(text: Option<&str>) -> Result<Query, Refusal> {
+    Ok(parse(text.unwrap_or("{}"))?)
+}
+
+/// Which spans a query asks for.
+pub(crate) fn filter(query: &Query, tenant: &str, starts: Range<i64>) -> Result<Filter, Refusal> {
+    let mut filter = Filter { starts, ..Filter::of(tenant) };
+    let all = match &query.filter {
+        None => &[],
+        Some(Expression::All(all)) => &**all,
+        Some(one) => std::slice::from_ref(one),
+    };
+    for expression in all {
+        if let Expression::Is(Operand::Intrinsic("duration"), comparison, literal) = expression
+            && *comparison != Comparison::NotEqual
+        {
+            // Pages that have none of these are not read.
+            let durations = durations(*comparison, literal)?;
+            let (from, to) = (*filter.durations.start(), *filter.durations.end());
+            filter.durations = from.max(*durations.start())..=to.min(*durations.end());
+        } else {
+            filter.conditions.push(condition(expression)?);
+        }
+    }
+    Ok(filter)
+}
+
+/// What a measure asks for.
+pub(crate) fn what(function: &Function) -> Result<What, Refusal> {
+    Ok(match function {
+        Function::Rate | Function::Count => What::Count,
+        Function::Min(of) | Function::Max(of) | Function::Mean(of) | Function::Sum(of) => {
+            What::Extremes(number(of)?)
+        }
+        Function::Histogram(of) => What::Buckets(number(of)?),
+        Function::Quantiles(of, quantiles) => {
+            let quantiles = quantiles.iter().map(|quantile| Quantile::new(*quantile));
+            let quantiles = quantiles.collect::<Result<_, _>>();
+            let quantiles = quantiles.map_err(|error| Refusal::wrong(format!("q: {error}")))?;
+            What::Quantiles(number(of)?, quantiles)
+        }
+    })
+}
+
+/// What an operand is in the store.
+pub(crate) fn of(operand: &Operand) -> Result<Of, Refusal> {
+    Ok(match operand {
+        Operand::Attribute(scope, key) => {
+            let key = key.clone();
+            match scope {
+                Scope::Any => Of::Either(key),
+                Scope::Span => Of::Attribute(key),
+                Scope::Resource => Of::Resource(key),
+                Scope::Instrumentation => Of::Scope(key),
+                Scope::Event => Of::Entry(Entry::Event(key)),
+                Scope::Link => Of::Entry(Entry::Link(key)),
+            }
+        }
+        Operand::Intrinsic(name) => match *name {
+            "name" => Of::Column(NAME),
+            "status" => Of::Column(STATUS),
+            "statusMessage" => Of::Column(STATUS_MESSAGE),
+            "kind" => Of::Column(KIND),
+            "duration" => Of::Column(DURATION),
+            "trace:id" => Of::Column(TRACE_ID),
+            "span:id" => Of::Column(SPAN_ID),
+            "span:parentID" => Of::Column(PARENT_ID),
+            "event:name" => Of::Entry(Entry::EventName),
+            "link:traceID" => Of::Entry(Entry::LinkTrace),
+            "link:spanID" => Of::Entry(Entry::LinkSpan),
+            "instrumentation:name" => Of::Column(SCOPE_NAME),
+            "instrumentation:version" => Of::Column(SCOPE_VERSION),
+            other => return Err(unsupported(other)),
+        },
+    })
+}
+
+fn unsupported(what: &str) -> Refusal {
+    Refusal::unsupported(format!("q: {what} is not supported"))
+}
+
+/// What is measured is a number, or may be one.
+fn number(operand: &Operand) -> Result<Of, Refusal> {
+    let of = of(operand)?;
+    if of == Of::Column(DURATION) || !matches!(of, Of::Column(_) | Of::Entry(_)) {
+        return Ok(of);
+    }
+    Err(Refusal::wrong(format!(
+        "q: expected duration or an attribute to measure, found {operand:?}"
+    )))
+}
+
+fn condition(expression: &Expression) -> Result<Condition, Refusal> {
+    let each = |all: &[Expression]| all.iter().map(condition).collect::<Result<_, _>>();
+    Ok(match expression {
+        Expression::All(all) => Condition::All(each(all)?),
+        Expression::Any(any) => Condition::Any(each(any)?),
+        Expression::Always(true) => Condition::All(Vec::new()),
+        Expression::Always(false) => Condition::Any(Vec::new()),
+        Expression::Is(operand, comparison, literal) => is(operand, *comparison, literal)?,
+    })
+}
+
+fn is(operand: &Operand, comparison: Comparison, literal: &Literal) -> Result<Condition, Refusal> {
+    if *operand == Operand::Intrinsic("nestedSetParent") {
+        return is_root(comparison, literal);
+    }
+    let of = of(operand)?;
+    let exists = Condition::Is(of.clone(), Test::Exists);
+    match (literal, comparison) {
+        (Literal::Nil, Comparison::Equal) => return Ok(Condition::Not(Box::new(exists))),
+        (Literal::Nil, Comparison::NotEqual) => return Ok(exists),
+        _ => {}
+    }
+    let is_id = matches!(of, Of::Column(TRACE_ID | SPAN_ID | PARENT_ID))
+        || matches!(of, Of::Entry(Entry::LinkTrace | Entry::LinkSpan));
+    let value = match literal {
+        Literal::Text(text) if is_id => Value::Id(trace_id(text)?),
+        Literal::Text(text) => Value::from(&**text),
+        Literal::Int(number) | Literal::Duration(number) => Value::Int(*number),
+        Literal::Double(number) => Value::Double(*number),
+        Literal::Bool(is) => Value::Bool(*is),
+        Literal::Nil => return Err(unsupported("an order of nil")),
+    };
+    Ok(Condition::Is(of, test(comparison, value)?))
+}
+
+fn test(comparison: Comparison, value: Value<'static>) -> Result<Test, Refusal> {
+    let pattern = |value: &Value<'_>| {
+        let Value::Text(text) = value else {
+            return Err(Refusal::wrong(format!("q: expected a pattern in quotes, found {value}")));
+        };
+        Pattern::new(text).map_err(|error| Refusal::wrong(format!("q: {error}")))
+    };
+    let number = |value: &Value<'_>| {
+        value.number().ok_or_else(|| unsupported("an order of what is no number"))
+    };
+    Ok(match comparison {
+        Comparison::Equal => Test::Is(value),
+        Comparison::NotEqual => Test::IsNot(value),
+        Comparison::Matches => Test::Matches(pattern(&value)?),
+        Comparison::MatchesNot => Test::MatchesNot(pattern(&value)?),
+        Comparison::Less => Test::Within(f64::NEG_INFINITY..=number(&value)?.next_down()),
+        Comparison::AtMost => Test::Within(f64::NEG_INFINITY..=number(&value)?),
+        Comparison::Greater => Test::Within(number(&value)?.next_up()..=f64::INFINITY),
+        Comparison::AtLeast => Test::Within(number(&value)?..=f64::INFINITY),
+    })
+}
+
+fn durations(comparison: Comparison, literal: &Literal) -> Result<RangeInclusive<i64>, Refusal> {
+    let (Literal::Duration(ns) | Literal::Int(ns)) = literal else {
+        return Err(Refusal::wrong(format!("q: expected a duration, as 100ms, found {literal:?}")));
+    };
+    Ok(match comparison {
+        Comparison::Equal => *ns..=*ns,
+        Comparison::Less => i64::MIN..=ns.saturating_sub(1),
+        Comparison::AtMost => i64::MIN..=*ns,
+        Comparison::Greater => ns.saturating_add(1)..=i64::MAX,
+        Comparison::AtLeast => *ns..=i64::MAX,
+        Comparison::NotEqual | Comparison::Matches | Comparison::MatchesNot => {
+            return Err(unsupported("this comparison of durations"));
+        }
+    })
+}
+
+/// Of the places in a trace only the first is known: that of a span without a parent, which is below zero.
+fn is_root(comparison: Comparison, literal: &Literal) -> Result<Condition, Refusal> {
+    let has_parent = Condition::Is(Of::Column(PARENT_ID), Test::Exists);
+    match (comparison, literal) {
+        (Comparison::Less, Literal::Int(0))
+        | (Comparison::Equal | Comparison::AtMost, Literal::Int(-1)) => {
+            Ok(Condition::Not(Box::new(has_parent)))
+        }
+        (Comparison::AtLeast, Literal::Int(0))
+        | (Comparison::NotEqual | Comparison::Greater, Literal::Int(-1)) => Ok(has_parent),
+        _ => Err(unsupported("nestedSetParent other than < 0 or >= 0")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+use super::*;
+use http::StatusCode;
+
+fn asked(text: &str) -> Result<Filter, Refusal> {
+    filter(&query(Some(text))?, "shop", 5..7)
+}
+
+fn attribute(key: &str, test: Test) -> Condition {
+    Condition::Is(Of::Attribute(key.to_owned()), test)
+}
+
+#[test]
+fn conditions_are_those_of_the_store() {
+    let cart = || Test::Is(Value::from("cart"));
+    let has_parent = || Condition::Is(Of::Column(PARENT_ID), Test::Exists);
+    for (text, want) in [
+        ("{}", vec![]),
+        ("{ span.a = \"cart\" }", vec![attribute("a", cart())]),
+        (
+            "{ .a = \"cart\" && resource.b != 3 }",
+            vec![
+                Condition::Is(Of::Either("a".to_owned()), cart()),
+                Condition::Is(Of::Resource("b".to_owned()), Test::IsNot(Value::Int(3))),
+            ],
+        ),
+        (
+            "{ name = \"cart\" || status = error }",
+            vec![Condition::Any(vec![
+                Condition::Is(Of::Column(NAME), cart()),
+                Condition::Is(Of::Column(STATUS), Test::Is(Value::from("error"))),
+            ])],
+        ),
+        ("{ span.a >= 500 }", vec![attribute("a", Test::Within(500.0..=f64::INFINITY))]),
+        (
+            "{ span.a < 1.5 }",
+            vec![attribute("a", Test::Within(f64::NEG_INFINITY..=1.5_f64.next_down()))],
+        ),
+        ("{ span.a != nil }", vec![attribute("a", Test::Exists)]),
+        ("{ span.a = nil }", vec![Condition::Not(Box::new(attribute("a", Test::Exists)))]),
+        ("{ nestedSetParent < 0 }", vec![Condition::Not(Box::new(has_parent()))]),
+        ("{ nestedSetParent >= 0 && true }", vec![has_parent(), Condition::All(vec![])]),
+        (
+            "{ trace:id = \"1f\" }",
+            vec![Condition::Is(Of::Column(TRACE_ID), Test::Is(Value::Id(0x1f)))],
+        ),
+        (
+            "{ event:name =~ \"ca.*\" }",
+            vec![Condition::Is(
+                Of::Entry(Entry::EventName),
+                Test::Matches(Pattern::new("ca.*").expect("a pattern")),
+            )],
+        ),
+        ("{ false }", vec![Condition::Any(vec![])]),
+    ] {
+        let got = asked(text).unwrap_or_else(|refusal| panic!("{text}: {refusal:?}"));
+        assert_eq!(got.conditions, want, "{text}");
+        assert_eq!((got.starts, got.durations), (5..7, i64::MIN..=i64::MAX), "{text}");
+    }
+}
+
+#[test]
+fn durations_that_all_must_have_are_bounds() {
+    let filter = asked("{ duration > 100ms && duration <= 2s && span.a = 1 }").expect("a query");
+    assert_eq!(filter.durations, 100_000_001..=2_000_000_000);
+    assert_eq!(filter.conditions.len(), 1);
+    let filter = asked("{ duration < 1ms || span.a = 1 }").expect("a query");
+    assert_eq!(filter.durations, i64::MIN..=i64::MAX);
+    let less = Test::Within(f64::NEG_INFINITY..=1e6_f64.next_down());
+    let any =
+        vec![Condition::Is(Of::Column(DURATION), less), attribute("a", Test::Is(Value::Int(1)))];
+    assert_eq!(filter.conditions, [Condition::Any(any)]);
+}
+
+#[test]
+fn what_is_not_answered_is_told_apart_from_what_is_wrong() {
+    for (text, status, said) in [
+        ("{", StatusCode::BAD_REQUEST, "byte 1"),
+        ("{ rootName = \"a\" }", StatusCode::NOT_IMPLEMENTED, "rootName"),
+        ("{ traceDuration > 1s }", StatusCode::NOT_IMPLEMENTED, "traceDuration"),
+        ("{ } >> { }", StatusCode::NOT_IMPLEMENTED, "byte 4"),
+        ("{ nestedSetParent = 3 }", StatusCode::NOT_IMPLEMENTED, "nestedSetParent"),
+        ("{ name =~ \"(\" }", StatusCode::BAD_REQUEST, "unclosed group"),
+        ("{ name =~ 3 }", StatusCode::BAD_REQUEST, "a pattern"),
+        ("{ name > \"a\" }", StatusCode::NOT_IMPLEMENTED, "an order"),
+        ("{ duration > \"a\" }", StatusCode::BAD_REQUEST, "100ms"),
+        ("{ trace:id = \"xyz\" }", StatusCode::BAD_REQUEST, "a trace ID"),
+        ("{ span.a > nil }", StatusCode::NOT_IMPLEMENTED, "nil"),
+    ] {
+        let refusal = asked(text).expect_err(text);
+        assert_eq!(refusal.status, status, "{text}: {}", refusal.message);
+        assert!(refusal.message.contains(said), "{text}: {}", refusal.message);
+    }
+}
+
+#[test]
+fn measures_are_those_of_the_store() {
+    let measured = |text: &str| {
+        let query = query(Some(text)).expect("a query");
+        what(&query.measure.expect("it measures").function)
+    };
+    let duration = || Of::Column(DURATION);
+    let quantiles = vec![Quantile::P50, Quantile::P99];
+    for (text, want) in [
+        ("{} | rate()", What::Count),
+        ("{} | max_over_time(duration)", What::Extremes(duration())),
+        ("{} | histogram_over_time(duration)", What::Buckets(duration())),
+        ("{} | quantile_over_time(duration, .5, .99)", What::Quantiles(duration(), quantiles)),
+        ("{} | sum_over_time(span.a)", What::Extremes(Of::Attribute("a".to_owned()))),
+    ] {
+        assert_eq!(measured(text).as_ref(), Ok(&want), "{text}");
+    }
+    let refusal = measured("{} | max_over_time(name)").expect_err("no number");
+    assert_eq!(refusal.status, StatusCode::BAD_REQUEST);
+}

@@ -1,0 +1,73 @@
+//! Why a question is not answered, in the terms of HTTP.
+
+use curtail_store::query::NotMeasured;
+use curtail_traceql::{Fault, NotAnswered};
+use http::StatusCode;
+use std::time::Duration;
+
+/// Why a question is not answered.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) status: StatusCode,
+    pub(crate) message: String,
+}
+
+impl Refusal {
+    /// What was asked is wrong.
+    pub(crate) fn wrong(message: impl Into<String>) -> Self {
+        Self { status: StatusCode::BAD_REQUEST, message: message.into() }
+    }
+
+    /// What was asked is right, and not answered here.
+    pub(crate) fn unsupported(message: impl Into<String>) -> Self {
+        Self { status: StatusCode::NOT_IMPLEMENTED, message: message.into() }
+    }
+
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self { status: StatusCode::NOT_FOUND, message: message.into() }
+    }
+
+    pub(crate) fn method() -> Self {
+        let message = "only GET is answered here".to_owned();
+        Self { status: StatusCode::METHOD_NOT_ALLOWED, message }
+    }
+
+    /// It takes too long.
+    pub(crate) fn late(patience: Duration) -> Self {
+        let message = format!("it was not answered within {patience:?}: ask for a shorter time");
+        Self { status: StatusCode::GATEWAY_TIMEOUT, message }
+    }
+
+    /// Nobody waits for the answer.
+    pub(crate) fn gone() -> Self {
+        Self { status: StatusCode::REQUEST_TIMEOUT, message: "who asked has gone".to_owned() }
+    }
+
+    /// Whoever looked for the answer has failed.
+    pub(crate) fn failed() -> Self {
+        let message = "the server failed at this: its log says why".to_owned();
+        Self { status: StatusCode::INTERNAL_SERVER_ERROR, message }
+    }
+
+    /// What was kept cannot be written as it was sent.
+    pub(crate) fn damaged() -> Self {
+        let message = "the trace is damaged".to_owned();
+        Self { status: StatusCode::INTERNAL_SERVER_ERROR, message }
+    }
+}
+
+impl From<NotAnswered> for Refusal {
+    fn from(not: NotAnswered) -> Self {
+        let message = format!("q: {not}");
+        match not.fault {
+            Fault::Unsupported(_) => Self::unsupported(message),
+            Fault::Expected { .. } | Fault::Too(_) => Self::wrong(message),
+        }
+    }
+}
+
+impl From<NotMeasured> for Refusal {
+    fn from(not: NotMeasured) -> Self {
+        Self { status: StatusCode::UNPROCESSABLE_ENTITY, message: not.to_string() }
+    }
+}

@@ -1,0 +1,250 @@
+//! What is measured over time.
+//!
+//! Steps begin at multiples of their length since 1970. `rate` is of spans a second. What is measured of
+//! durations is in seconds, as Grafana expects it. Quantiles are exact, or `quantile_error` says by which share
+//! they may be wrong. As exemplars come the slowest spans.
+
+use super::any_value;
+use crate::answer::Answer;
+use crate::asked::{Asked, expected};
+use crate::question;
+use crate::refusal::Refusal;
+use curtail_store::SpanRows;
+use curtail_store::query::{Each, Filter, Group, MeasureOf, Measured, Numbers, Of, Order};
+use curtail_store::schema::spans::DURATION;
+use curtail_store::tree::Tree;
+use curtail_traceql::{Function, Measure, Operand, Scope};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// So many steps are made where it is not said how long they are.
+const STEPS: i64 = 100;
+/// Shorter ones are not made of themselves.
+const STEP_MIN_NS: i64 = 1_000_000_000;
+const STEPS_MAX: i64 = 11_000;
+const EXEMPLARS_MAX: usize = 1_000;
+
+const SECOND_NS: f64 = 1e9;
+
+/// A series: its labels, and its samples by time.
+type Series = BTreeMap<Vec<(String, Label)>, BTreeMap<i64, f64>>;
+
+/// The value of a label.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Label {
+    None,
+    Text(String),
+    /// A number, by its bits; none is below zero.
+    Number(u64),
+}
+
+/// `/api/metrics/query_range`.
+pub(super) async fn range(spans: &Tree<SpanRows>, asked: &Asked<'_>) -> Result<Answer, Refusal> {
+    let question = Question::of(asked)?;
+    let (start, end) = (question.of.filter.starts.start, question.of.filter.starts.end);
+    if start == i64::MIN || end == i64::MAX {
+        return Err(Refusal::wrong("start, end: expected both, in seconds since 1970"));
+    }
+    let took = end.saturating_sub(start);
+    let step = match asked.duration("step")? {
+        Some(step) if step > 0 && took / step <= STEPS_MAX => step,
+        Some(_) => {
+            let steps = format!("at most {STEPS_MAX} steps between start and end");
+            return Err(expected("step", asked.get("step").unwrap_or_default(), &steps));
+        }
+        None => (took / STEPS).max(STEP_MIN_NS),
+    };
+    let of = MeasureOf { step_ns: u64::try_from(step).ok(), ..question.of };
+    let measured = spans.measure(&of).await?;
+    #[expect(clippy::cast_precision_loss, reason = "a step is no longer than that")]
+    let series = series(&question.measure, &measured, step as f64 / SECOND_NS);
+    let mut shapes: Vec<_> = series
+        .iter()
+        .map(|(labels, samples)| {
+            let samples: Vec<_> = samples
+                .iter()
+                .map(|(at, value)| {
+                    json!({ "timestampMs": (at / 1_000_000).to_string(), "value": value })
+                })
+                .collect();
+            json!({ "labels": shape(labels), "promLabels": prometheus(labels), "samples": samples })
+        })
+        .collect();
+    let wanted =
+        asked.get("exemplars").map_or(Ok(0), |_| asked.count("exemplars", 1, EXEMPLARS_MAX));
+    if let (Ok(count), Some(first)) = (wanted, shapes.first_mut())
+        && count > 0
+    {
+        first["exemplars"] = exemplars(spans, &of.filter, count).await;
+    }
+    Ok(answer(&shapes, &measured))
+}
+
+/// `/api/metrics/query`.
+pub(super) async fn instant(spans: &Tree<SpanRows>, asked: &Asked<'_>) -> Result<Answer, Refusal> {
+    let question = Question::of(asked)?;
+    let starts = &question.of.filter.starts;
+    #[expect(clippy::cast_precision_loss, reason = "a rate need not be exacter")]
+    let seconds = starts.end.saturating_sub(starts.start) as f64 / SECOND_NS;
+    let measured = spans.measure(&question.of).await?;
+    let shapes: Vec<_> = series(&question.measure, &measured, seconds)
+        .iter()
+        .flat_map(|(labels, samples)| samples.values().map(move |value| (labels, value)))
+        .map(|(labels, value)| {
+            json!({ "labels": shape(labels), "promLabels": prometheus(labels), "value": value })
+        })
+        .collect();
+    Ok(answer(&shapes, &measured))
+}
+
+fn answer(series: &[Value], measured: &Measured) -> Answer {
+    Answer::json(&json!({ "series": series, "metrics": {}, "quantile_error": measured.error }))
+        .without(&measured.unread)
+}
+
+/// What is measured, and of which spans.
+struct Question {
+    of: MeasureOf,
+    measure: Measure,
+}
+
+impl Question {
+    fn of(asked: &Asked<'_>) -> Result<Self, Refusal> {
+        let query = question::query(asked.get("q"))?;
+        let filter = question::filter(&query, asked.tenant, asked.range()?)?;
+        let Some(measure) = query.measure else {
+            return Err(Refusal::wrong("q: expected a measure, as { } | rate()"));
+        };
+        let what = question::what(&measure.function)?;
+        let by = measure.by.iter().map(question::of).collect::<Result<_, _>>()?;
+        Ok(Self { of: MeasureOf { filter, what, by, step_ns: None }, measure })
+    }
+}
+
+/// Groups as series.
+fn series(measure: &Measure, measured: &Measured, seconds: f64) -> Series {
+    let mut all = Series::new();
+    for group in &measured.groups {
+        let by: Vec<_> = measure
+            .by
+            .iter()
+            .zip(&group.values)
+            .map(|(operand, value)| (name(operand), value.clone().map_or(Label::None, Label::Text)))
+            .collect();
+        for (label, value) in values(&measure.function, group, seconds) {
+            let mut labels = by.clone();
+            labels.extend(label);
+            if labels.is_empty() {
+                labels.push((
+                    "__name__".to_owned(),
+                    Label::Text(called(&measure.function).to_owned()),
+                ));
+            }
+            all.entry(labels).or_default().insert(group.start_ns, value);
+        }
+    }
+    all
+}
+
+/// The values of a group, each with the label that tells it from the others.
+fn values(function: &Function, group: &Group, seconds: f64) -> Vec<(Option<(String, Label)>, f64)> {
+    #[expect(clippy::cast_precision_loss, reason = "as JSON has numbers")]
+    let count = group.count as f64;
+    let unit = |of: &Operand| if is_duration(of) { SECOND_NS } else { 1.0 };
+    let one = |value: f64| vec![(None, value)];
+    match (function, &group.numbers) {
+        (Function::Rate, _) => one(count / seconds),
+        (Function::Min(of), Numbers::Extremes { min, .. }) => one(min / unit(of)),
+        (Function::Max(of), Numbers::Extremes { max, .. }) => one(max / unit(of)),
+        (Function::Sum(of), Numbers::Extremes { sum, .. }) => one(sum / unit(of)),
+        (Function::Mean(of), Numbers::Extremes { sum, .. }) => one(sum / count / unit(of)),
+        (Function::Quantiles(of, at), Numbers::Quantiles(found)) => at
+            .iter()
+            .zip(found)
+            .map(|(at, found)| {
+                (Some(("p".to_owned(), Label::Number(at.to_bits()))), found / unit(of))
+            })
+            .collect(),
+        (Function::Histogram(of), Numbers::Buckets(buckets)) => buckets
+            .iter()
+            .map(|(bucket, count)| {
+                #[expect(clippy::cast_precision_loss, reason = "as JSON has numbers")]
+                let (bucket, count) = (*bucket as f64 / unit(of), *count as f64);
+                (Some(("__bucket".to_owned(), Label::Number(bucket.to_bits()))), count)
+            })
+            .collect(),
+        _ => one(count),
+    }
+}
+
+fn is_duration(operand: &Operand) -> bool {
+    question::of(operand) == Ok(Of::Column(DURATION))
+}
+
+const fn called(function: &Function) -> &'static str {
+    match function {
+        Function::Rate => "rate",
+        Function::Count => "count_over_time",
+        Function::Min(_) => "min_over_time",
+        Function::Max(_) => "max_over_time",
+        Function::Mean(_) => "avg_over_time",
+        Function::Sum(_) => "sum_over_time",
+        Function::Quantiles(..) => "quantile_over_time",
+        Function::Histogram(_) => "histogram_over_time",
+    }
+}
+
+/// What a label is called: the operand as it was written.
+fn name(operand: &Operand) -> String {
+    match operand {
+        Operand::Intrinsic(name) => (*name).to_owned(),
+        Operand::Attribute(scope, key) => {
+            let scope = match scope {
+                Scope::Any => "",
+                Scope::Span => "span",
+                Scope::Resource => "resource",
+                Scope::Event => "event",
+                Scope::Link => "link",
+                Scope::Instrumentation => "instrumentation",
+            };
+            format!("{scope}.{key}")
+        }
+    }
+}
+
+fn shape(labels: &[(String, Label)]) -> Vec<Value> {
+    let value = |label: &Label| match label {
+        Label::None => any_value(&"nil".into()),
+        Label::Text(text) => any_value(&(&**text).into()),
+        Label::Number(bits) => json!({ "doubleValue": f64::from_bits(*bits) }),
+    };
+    labels.iter().map(|(key, label)| json!({ "key": key, "value": value(label) })).collect()
+}
+
+/// As Prometheus writes them.
+fn prometheus(labels: &[(String, Label)]) -> String {
+    let value = |label: &Label| match label {
+        Label::None => "\"nil\"".to_owned(),
+        Label::Text(text) => format!("{text:?}"),
+        Label::Number(bits) => format!("\"{}\"", f64::from_bits(*bits)),
+    };
+    let each: Vec<_> =
+        labels.iter().map(|(key, label)| format!("{key}={}", value(label))).collect();
+    format!("{{{}}}", each.join(", "))
+}
+
+/// The slowest spans of all that were measured, one of each trace.
+async fn exemplars(spans: &Tree<SpanRows>, filter: &Filter, count: usize) -> Value {
+    let top = spans.top(filter, Order::Slowest, Each::Trace, count).await;
+    let exemplar = |hit: &curtail_store::query::Hit| {
+        #[expect(clippy::cast_precision_loss, reason = "as JSON has numbers")]
+        let seconds = hit.duration_ns as f64 / SECOND_NS;
+        json!({
+            "labels": [{ "key": "trace:id",
+                "value": { "stringValue": format!("{:032x}", hit.trace_id) } }],
+            "value": seconds,
+            "timestampMs": (hit.start_ns / 1_000_000).to_string(),
+        })
+    };
+    top.hits.iter().map(exemplar).collect()
+}
