@@ -88,12 +88,20 @@ impl Filter {
 
     /// The same of some within these bounds.
     pub(super) fn select(&self, rows: &Columns, bounds: &Bounds) -> Vec<usize> {
+        self.retain(rows, bounds, Selected { len: rows.len(), rows: None })
+    }
+
+    /// The same of some of these.
+    pub(super) fn among(&self, rows: &Columns, bounds: &Bounds, among: Vec<usize>) -> Vec<usize> {
+        self.retain(rows, bounds, Selected { len: rows.len(), rows: Some(among) })
+    }
+
+    fn retain(&self, rows: &Columns, bounds: &Bounds, mut selected: Selected) -> Vec<usize> {
         let (has_starts, has_durations) = self.has_all(bounds);
         let tenants = rows.coded(TENANT);
         let is_tenant: Vec<_> = std::iter::once(false)
             .chain(tenants.dictionary.iter().map(|tenant| tenant == self.tenant.as_bytes()))
             .collect();
-        let mut selected = Selected { len: rows.len(), rows: None };
         let is_of_one = is_tenant == [false, true]
             && tenants.codes.len() == rows.len()
             && !tenants.codes.contains(&0);
@@ -109,7 +117,7 @@ impl Filter {
             selected.retain(|row| self.durations.contains(&durations[row]));
         }
         self.conditions.iter().for_each(|condition| condition.retain(rows, &mut selected));
-        selected.all().collect()
+        selected.rows.unwrap_or_else(|| (0..rows.len()).collect())
     }
 }
 

@@ -12,6 +12,10 @@ use crate::schema::spans::{DURATION, NAME, SPAN_ID, START, STATUS, TRACE_ID};
 use crate::tree::{Tree, Unread};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// Of a memtable so many rows are looked at first, then twice as many, and so on.
+const FIRST_ROWS: usize = 4_096;
 
 /// What comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,19 +84,12 @@ impl Tree<SpanRows> {
             Order::Slowest => DURATION,
             Order::Newest => START,
         };
-        let fields = |bounds: &Bounds| {
-            let mut fields = filter.fields(bounds);
-            fields.insert(by);
-            fields
-        };
-        let mut in_memory = fields(&Bounds::NONE);
+        let mut in_memory = filter.fields(&Bounds::NONE);
         in_memory.extend(of_hits);
         let (memory, runs) = self.moment(&in_memory);
         let mut found = Found::new(each, count, by);
         for rows in &memory {
-            for row in found.better(filter, rows, &Bounds::NONE) {
-                found.push(rows, row);
-            }
+            found.take(filter, rows);
         }
         let mut parts: Vec<_> = runs.iter().flat_map(|run| pages(run, filter)).collect();
         let most = |part: &Part| match order {
@@ -106,13 +103,18 @@ impl Tree<SpanRows> {
                 break;
             }
             top.pages.0 += 1;
+            // Most pages have few spans that come first, and of most of these none is asked for.
             let looked = async {
-                let rows = part.read(self, &fields(&part.bounds)).await?;
-                let better = found.better(filter, &rows, &part.bounds);
-                if !better.is_empty() {
-                    // Few pages have some: what else a hit says is read of those alone.
+                let rows = part.read(self, &[by].into()).await?;
+                let among = found.better(&rows, 0..rows.len());
+                if among.is_empty() {
+                    return Ok(());
+                }
+                let rows = part.read(self, &filter.fields(&part.bounds)).await?;
+                let selected = filter.among(&rows, &part.bounds, among);
+                if !selected.is_empty() {
                     let rows = part.read(self, &of_hits.into()).await?;
-                    better.into_iter().for_each(|row| found.push(&rows, row));
+                    selected.into_iter().for_each(|row| found.push(&rows, row));
                 }
                 Ok(())
             };
@@ -136,12 +138,22 @@ impl Found {
         self.hits.len() >= self.count && self.hits.first().is_none_or(|(least, _)| *least >= most)
     }
 
-    /// The rows that are asked for and may be among them.
-    fn better(&self, filter: &Filter, rows: &Columns, bounds: &Bounds) -> Vec<usize> {
+    /// Takes those of a memtable: at first of few rows, so that of the many few are looked at.
+    fn take(&mut self, filter: &Filter, rows: &Columns) {
+        let (mut from, mut len) = (0, FIRST_ROWS);
+        while from < rows.len() {
+            let to = rows.len().min(from + len);
+            let among = self.better(rows, from..to);
+            let selected = filter.among(rows, &Bounds::NONE, among);
+            selected.into_iter().for_each(|row| self.push(rows, row));
+            (from, len) = (to, 2 * len);
+        }
+    }
+
+    /// The rows that may be among them.
+    fn better(&self, rows: &Columns, of: Range<usize>) -> Vec<usize> {
         let by = rows.longs(self.by);
-        let mut better = filter.select(rows, bounds);
-        better.retain(|row| !self.has_all_above(by[*row]));
-        better
+        of.filter(|row| !self.has_all_above(by[*row])).collect()
     }
 
     fn push(&mut self, rows: &Columns, row: usize) {
