@@ -133,8 +133,9 @@ fn time_ns(text: &str) -> Option<i64> {
     whole(text.parse::<f64>().ok()? * SECOND_NS)
 }
 
-/// A length of time as Go writes it.
-pub(crate) fn duration_ns(text: &str) -> Option<i64> {
+/// A length of time, in nanoseconds: `1h30m`, `500ms`, `1.5s`; seconds where there is no unit.
+#[must_use]
+pub fn duration_ns(text: &str) -> Option<i64> {
     if let Ok(seconds) = text.parse::<f64>() {
         return whole(seconds * SECOND_NS);
     }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `GET /ready`, `GET /api/echo`, `GET /api/status/buildinfo` | that it answers, and which version |
 //! | `GET /api/traces/{id}`, `GET /api/v2/traces/{id}` | a trace, with what came a moment ago: OTLP in protobuf if that is accepted, in JSON else |
+//! | `GET /api/traces/{id}/logs` | the log records that name a trace, in the same forms |
 //! | `GET /api/search` | traces, the newest or the slowest first: truly those of all |
 //! | `GET /api/metrics/query_range`, `GET /api/metrics/query` | rates, counts, quantiles, extremes and heatmaps, over time or in all |
 //! | `GET /api/v2/search/tags`, `GET /api/v2/search/tag/{tag}/values` | which attributes there are, and which values; the same without `v2` |
@@ -26,4 +27,5 @@ mod refusal;
 mod search;
 mod tempo;
 
+pub use asked::duration_ns;
 pub use listen::{Running, start};

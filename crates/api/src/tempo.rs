@@ -40,6 +40,10 @@ pub(crate) async fn answer(store: &Store, asked: &Asked<'_>) -> Result<Answer, R
     if let Some(tag) = of_tag("/api/search/tag/") {
         return tags::texts(spans, asked, &tag).await;
     }
+    let of_trace = asked.after("/api/traces/");
+    if let Some(id) = of_trace.as_deref().and_then(|rest| rest.strip_suffix("/logs")) {
+        return trace::logs(store.logs(), asked, id).await;
+    }
     for (prefix, form) in [("/api/traces/", Form::First), ("/api/v2/traces/", Form::Second)] {
         if let Some(id) = asked.after(prefix) {
             return trace::answer(spans, asked, &id, form).await;

@@ -12,6 +12,7 @@
 //! Commands return errors; what kind of failure an error is, is decided here and nowhere else. An error
 //! that nobody foresaw is a bug of ours.
 
+use crate::query::Refused;
 use curtail_config::Mistakes;
 use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
@@ -51,7 +52,7 @@ fn code_of(error: &anyhow::Error) -> u8 {
         if let Some(io) = cause.downcast_ref::<std::io::Error>() {
             return if io.kind() == ErrorKind::BrokenPipe { 0 } else { ENVIRONMENT };
         }
-        if cause.is::<Mistakes>() {
+        if cause.is::<Mistakes>() || cause.is::<Refused>() {
             return CONFIG;
         }
         let is_of_environment = cause.is::<curtail_testbed::StartError>()

@@ -6,6 +6,7 @@ mod config;
 mod demo;
 mod exit;
 mod open_files;
+mod query;
 mod server;
 mod simulate;
 mod stop;
@@ -28,6 +29,7 @@ struct Cli {
 enum Command {
     Demo(demo::DemoArgs),
     Proxy(curtail_proxy::cli::ProxyArgs),
+    Query(query::QueryArgs),
     Server(server::ServerArgs),
     Simulate(simulate::SimulateArgs),
     Testbed(testbed::TestbedArgs),
@@ -51,6 +53,7 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
             curtail_proxy::cli::log_to_stderr(std::io::stderr().is_terminal());
             Ok(ExitCode::from(curtail_proxy::cli::run(args)))
         }
+        Command::Query(args) => query::run(args),
         Command::Server(args) => {
             curtail_proxy::cli::log_to_stderr(std::io::stderr().is_terminal());
             server::run(args)

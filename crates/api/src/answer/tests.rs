@@ -1,9 +1,11 @@
 mod jaeger;
+mod odd;
 mod tempo;
 
 use super::*;
 use curtail_otlp::{
-    Decoded, EventRow, Limits, PlainValue, ResourceText, ScopeText, Signal, SpanRow, TracesWriter,
+    Decoded, EventRow, Limits, LogRow, LogsWriter, PlainValue, ResourceText, ScopeText, Signal,
+    SpanRow, TracesWriter,
 };
 use curtail_store::log::Record;
 use curtail_store::{Settings, Store, tree};
@@ -84,14 +86,34 @@ fn batch(of: &Sent) -> Vec<u8> {
     writer.finish()
 }
 
+/// A log record that names a trace.
+fn log(of: &Sent) -> Vec<u8> {
+    let mut writer = LogsWriter::new();
+    let record = LogRow {
+        trace_id: of.trace_id,
+        span_id: 1,
+        time_ns: of.start_ns.cast_unsigned(),
+        body: Some(PlainValue::Text("asked")),
+        ..LogRow::default()
+    };
+    let (resource, scope) = (ResourceText::default(), ScopeText::default());
+    writer.record(&resource, &scope, &record).expect("plain JSON");
+    writer.finish()
+}
+
 /// Asks of a store that has half of them in a run, and half in memory.
 struct Asking(Answering);
 
 impl Asking {
     fn of(all: &[Sent]) -> Self {
+        let both = |sent| [(Signal::Traces, batch(sent)), (Signal::Logs, log(sent))];
+        Self::with(&all.iter().flat_map(both).collect::<Vec<_>>())
+    }
+
+    fn with(batches: &[(Signal, Vec<u8>)]) -> Self {
         run(async {
             let folder = std::env::temp_dir();
-            let log = folder.join(format!("curtail-api-{}-{all:p}", std::process::id()));
+            let log = folder.join(format!("curtail-api-{}-{batches:p}", std::process::id()));
             let settings = Settings {
                 files: Arc::new(curtail_store::Directory::open(&log).expect("a folder")),
                 tables: tree::Settings {
@@ -104,12 +126,11 @@ impl Asking {
             let (mut keeper, _) = Store::open(&settings, 0, "f0b1").await.expect("memory");
             std::fs::remove_dir_all(&log).expect("it is ours");
             let store = Arc::clone(keeper.store());
-            for (half, segment) in all.chunks(all.len().div_ceil(2)).zip(1..) {
-                for sent in half {
-                    let batch = batch(sent).into();
-                    let (signal, tenant) = (Signal::Traces, curtail_store::NOBODY.into());
-                    let record = Record { signal, tenant, received_ns: 0, batch };
-                    let rows = Decoded::of(signal, &record.batch, &Limits::default());
+            for (half, segment) in batches.chunks(batches.len().div_ceil(2)).zip(1..) {
+                for (signal, batch) in half {
+                    let (tenant, batch) = (curtail_store::NOBODY.into(), batch.clone().into());
+                    let record = Record { signal: *signal, tenant, received_ns: 0, batch };
+                    let rows = Decoded::of(*signal, &record.batch, &Limits::default());
                     store.insert(segment, &record, &rows.expect("a batch").0);
                 }
                 if segment == 1 {

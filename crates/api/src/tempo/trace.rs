@@ -1,11 +1,11 @@
-//! A trace by its ID.
+//! A trace by its ID, and the log records that name it.
 
 use crate::answer::Answer;
 use crate::asked::{Asked, trace_id};
 use crate::refusal::Refusal;
 use curtail_otlp::{Signal, json};
-use curtail_store::SpanRows;
 use curtail_store::tree::{Tree, WithId};
+use curtail_store::{LogRows, SpanRows};
 use http::header::ACCEPT;
 
 /// How a trace is written.
@@ -30,12 +30,31 @@ pub(super) async fn answer(
     Ok(written(&trace, form, asked)?.without(&trace.unread))
 }
 
+/// The log records of a trace, as OTLP; none are no error.
+pub(super) async fn logs(
+    logs: &Tree<LogRows>,
+    asked: &Asked<'_>,
+    id: &str,
+) -> Result<Answer, Refusal> {
+    let found = logs.with_id(asked.tenant, trace_id(id)?).await;
+    let batch = found.batch().map_err(|_| Refusal::damaged())?;
+    let answer = if accepts_protobuf(asked) {
+        Answer::of("application/protobuf", batch)
+    } else {
+        let json = json::from_protobuf(&batch, Signal::Logs).map_err(|_| Refusal::damaged())?;
+        Answer::of("application/json", json.into_bytes())
+    };
+    Ok(answer.without(&found.unread))
+}
+
+fn accepts_protobuf(asked: &Asked<'_>) -> bool {
+    let mut accepted = asked.head.get_all(ACCEPT).iter();
+    accepted.any(|types| types.to_str().is_ok_and(|types| types.contains("protobuf")))
+}
+
 fn written(trace: &WithId<SpanRows>, form: Form, asked: &Asked<'_>) -> Result<Answer, Refusal> {
     let batch = trace.batch().map_err(|_| Refusal::damaged())?;
-    let mut accepted = asked.head.get_all(ACCEPT).iter();
-    let accepts_protobuf =
-        accepted.any(|types| types.to_str().is_ok_and(|types| types.contains("protobuf")));
-    if accepts_protobuf {
+    if accepts_protobuf(asked) {
         let body = match form {
             Form::First => batch,
             Form::Second => curtail_otlp::within(1, &batch),

@@ -7,18 +7,18 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 
 /// Two traces, made by OpenTelemetry's own classes.
-const BATCH: &[u8] = include_bytes!("../../../otlp/tests/golden/traces.pb");
-const TRACE: &str = "0102030405060708090a0b0c0d0e0f10";
+pub(crate) const BATCH: &[u8] = include_bytes!("../../../otlp/tests/golden/traces.pb");
+pub(crate) const TRACE: &str = "0102030405060708090a0b0c0d0e0f10";
 
 /// A server on a folder of its own.
-struct Server {
+pub(crate) struct Server {
     running: Running,
     otlp: SocketAddr,
-    api: SocketAddr,
+    pub(crate) api: SocketAddr,
 }
 
 impl Server {
-    fn start(data: &Path) -> Self {
+    pub(crate) fn start(data: &Path) -> Self {
         let data = data.to_str().expect("text");
         let any = "127.0.0.1:0";
         let mut running = Running::start(&["server", "--data", data, "--otlp", any, "--api", any]);
@@ -32,7 +32,7 @@ impl Server {
     }
 
     /// Sends a batch to a server, which may be gone; returns whether it was acknowledged.
-    fn sends(&self, batch: &[u8]) -> bool {
+    pub(crate) fn sends(&self, batch: &[u8]) -> bool {
         let head = format!(
             "POST /v1/traces HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\
              content-type: application/x-protobuf\r\ncontent-length: {}\r\n\r\n",
@@ -59,7 +59,7 @@ impl Server {
         body.to_owned()
     }
 
-    fn ended(self, signal: &str) {
+    pub(crate) fn ended(self, signal: &str) {
         self.running.signal(signal);
         self.running.ended();
     }
@@ -73,7 +73,7 @@ fn asked(address: SocketAddr, request: &[u8]) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-fn folder(name: &str) -> PathBuf {
+pub(crate) fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     if folder.exists() {
         std::fs::remove_dir_all(&folder).expect("it is ours");

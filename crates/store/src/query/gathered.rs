@@ -55,6 +55,8 @@ pub(super) struct Gathered<'a> {
     groups: BTreeMap<Name, usize>,
     counts: Vec<u64>,
     gathering: Gathering,
+    /// Of the quantiles that were answered, as a share of them.
+    error: f64,
 }
 
 /// What is gathered of each group.
@@ -78,7 +80,14 @@ impl<'a> Gathered<'a> {
             What::Buckets(of) => (Some(of), Gathering::Buckets(Vec::new())),
         };
         let is_of_durations = number == Some(&Of::Column(DURATION));
-        Self { what, is_of_durations, groups: BTreeMap::new(), counts: Vec::new(), gathering }
+        Self {
+            what,
+            is_of_durations,
+            groups: BTreeMap::new(),
+            counts: Vec::new(),
+            gathering,
+            error: 0.0,
+        }
     }
 
     /// The number of a group, which is added if it is new.
@@ -137,8 +146,7 @@ impl<'a> Gathered<'a> {
             let numbers = self.numbers(group);
             groups.push(Group { start_ns, values, count: self.counts[group], numbers });
         }
-        let is_counted = matches!(self.gathering, Gathering::Counted(_));
-        (groups, if is_counted { Precision::FINE.error() } else { 0.0 })
+        (groups, self.error)
     }
 
     fn numbers(&mut self, group: usize) -> Numbers {
@@ -155,11 +163,12 @@ impl<'a> Gathered<'a> {
                 Numbers::Quantiles(quantiles.iter().map(each).collect())
             }
             Gathering::Counted(counted) => {
-                let each = |at: &Quantile| {
-                    let found = counted[group].quantile(*at).unwrap_or_default();
-                    told(true, i64::try_from(found.as_ns()).unwrap_or(i64::MAX))
-                };
-                Numbers::Quantiles(quantiles.iter().map(each).collect())
+                let counted = &counted[group];
+                let found = quantiles.iter().map(|at| counted.quantile(*at).unwrap_or_default());
+                let found: Vec<_> = found.collect();
+                let error = found.iter().map(|found| error(counted, *found));
+                self.error = error.fold(self.error, f64::max);
+                Numbers::Quantiles(found.into_iter().map(Duration::as_ns_f64).collect())
             }
             Gathering::Extremes(extremes) => {
                 let (min, max, sum) = extremes[group];
@@ -194,6 +203,16 @@ fn counted(all: &mut Vec<i64>) -> Histogram {
     let mut histogram = Histogram::new(Precision::FINE);
     std::mem::take(all).into_iter().for_each(|ns| histogram.record(duration(ns)));
     histogram
+}
+
+/// By which share of it a duration that was found may be wrong. The last bucket has all that are longer.
+fn error(counted: &Histogram, found: Duration) -> f64 {
+    let usual = Precision::FINE.error();
+    if counted.overflowed() == 0 || found.mul_f64(1.0 + 2.0 * usual) < Precision::END {
+        return usual;
+    }
+    let longest = counted.max().unwrap_or_default();
+    usual.max(longest.as_ns_f64() / found.as_ns_f64() - 1.0)
 }
 
 /// The power of two that a number is not above.

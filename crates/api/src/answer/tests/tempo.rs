@@ -46,6 +46,23 @@ fn a_trace_is_answered_in_both_forms() {
 }
 
 #[test]
+fn the_logs_of_a_trace_are_answered() {
+    let all = all();
+    let asking = Asking::of(&all);
+    for sent in [&all[0], &all[TRACES - 1]] {
+        let logs = asking.json(&format!("/api/traces/{:x}/logs", sent.trace_id));
+        let record = &logs["resourceLogs"][0]["scopeLogs"][0]["logRecords"][0];
+        assert_eq!(
+            (&record["traceId"], &record["spanId"]),
+            (&id(sent).into(), &"0000000000000001".into())
+        );
+        assert_eq!(record["body"]["stringValue"], "asked");
+    }
+    let none = asking.json("/api/traces/77/logs");
+    assert!(!none.to_string().contains("logRecords"), "{none}");
+}
+
+#[test]
 fn the_slowest_traces_are_found_with_what_they_are() {
     let all = all();
     let asking = Asking::of(&all);

@@ -146,3 +146,31 @@ fn very_many_numbers_that_are_no_durations_are_refused() {
     }
     assert_eq!(gathered.push(group, 1), Err(NotMeasured::Numbers));
 }
+
+#[test]
+fn very_long_ones_among_very_many_have_an_error_of_their_own() {
+    let what = What::Quantiles(duration(), QUANTILES.to_vec());
+    let (usual, end) = (Precision::FINE.error(), Precision::END.as_ns_f64());
+    for (long_ns, share, is_wide) in
+        [(8_000_000_000_000, 1_500, false), (8_000_000_000_000, 500, true)]
+    {
+        let mut gathered = Gathered::new(&what);
+        let group = gathered.group((0, Vec::new()));
+        for nth in 0..=EXACT_MAX {
+            let ns = if nth % share == 0 { long_ns } else { 1_000_000 };
+            gathered.push(group, ns).expect("durations are counted");
+        }
+        let (groups, error) = gathered.answer();
+        let Numbers::Quantiles(found) = &groups[0].numbers else { panic!("{groups:?}") };
+        if is_wide {
+            // The last of them is above an hour, and nobody knows by how much.
+            assert!(found[2] > end * 0.99 && error > usual, "{found:?} {error}");
+            assert!(
+                (found[2] - long_ns as f64).abs() <= error * long_ns as f64,
+                "{found:?} {error}"
+            );
+        } else {
+            assert!(found[2] < 1_100_000.0 && (error - usual).abs() < f64::EPSILON, "{error}");
+        }
+    }
+}

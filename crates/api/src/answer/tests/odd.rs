@@ -1,0 +1,91 @@
+//! Spans that no sound sender sends are kept, and whoever asks is answered.
+
+use super::*;
+
+fn batch(spans: &[SpanRow<'_>]) -> (Signal, Vec<u8>) {
+    let mut writer = TracesWriter::new();
+    let resource = r#"{"service.name":"odd"}"#;
+    let resource = ResourceText { attributes: resource, ..ResourceText::default() };
+    for span in spans {
+        writer.span(&resource, &ScopeText::default(), span).expect("plain JSON");
+    }
+    (Signal::Traces, writer.finish())
+}
+
+fn span(trace_id: u128, span_id: u64, parent_id: u64) -> SpanRow<'static> {
+    let start_ns = BASE_NS.cast_unsigned();
+    let end_ns = start_ns + 1_000_000 + span_id;
+    SpanRow { trace_id, span_id, parent_id, name: "odd", start_ns, end_ns, ..SpanRow::default() }
+}
+
+/// Every question that looks at a trace, or at all of them.
+fn ask_all(asking: &Asking, trace_id: u128) -> Vec<Value> {
+    let rate = encoded("{ } | quantile_over_time(duration, .99)");
+    [
+        format!("/api/v2/traces/{trace_id:x}"),
+        "/api/search?order=slowest&limit=100&spss=1000".to_owned(),
+        "/api/search?limit=100".to_owned(),
+        format!("/api/metrics/query?q={rate}"),
+        "/api/v2/search/tags".to_owned(),
+        format!("/jaeger/api/traces/{trace_id:x}"),
+        "/jaeger/api/v3/trace-summaries".to_owned(),
+    ]
+    .map(|target| asking.json(&target))
+    .into()
+}
+
+#[test]
+fn times_that_cannot_be_are_kept_and_answered() {
+    let most = u64::MAX >> 1;
+    let times = [(0, 0), (0, most), (most, most), (most, 0), (BASE_NS.cast_unsigned(), 5)];
+    let spans: Vec<_> = (1..)
+        .zip(times)
+        .map(|(id, (start_ns, end_ns))| SpanRow { start_ns, end_ns, ..span(7, id, 0) })
+        .collect();
+    let asking = Asking::with(&[batch(&spans), batch(&spans)]);
+    let answers = ask_all(&asking, 7);
+    let trace = answers[0]["trace"].to_string();
+    assert_eq!(trace.matches("\"spanId\"").count(), 10);
+    for (start_ns, end_ns) in times {
+        for (name, ns) in [("startTimeUnixNano", start_ns), ("endTimeUnixNano", end_ns)] {
+            // Zero is what is not said.
+            assert!(ns == 0 || trace.contains(&format!("\"{name}\":\"{ns}\"")), "{trace}");
+        }
+    }
+    let slowest = &answers[1]["traces"][0]["spanSets"][0]["spans"][0];
+    assert_eq!(slowest["durationNanos"], most.to_string());
+}
+
+#[test]
+fn relations_that_cannot_be_are_kept_and_answered() {
+    let circle = [span(1, 1, 2), span(1, 2, 1)];
+    let own_parent = [span(2, 1, 1)];
+    let lost = [span(3, 1, 99)];
+    let twice = [span(4, 1, 0), span(4, 1, 0), span(4, 2, 1)];
+    let asking = Asking::with(&[batch(&circle), batch(&own_parent), batch(&lost), batch(&twice)]);
+    for (trace_id, spans, orphans) in [(1, 2, 0), (2, 1, 0), (3, 1, 1), (4, 3, 0)] {
+        let answers = ask_all(&asking, trace_id);
+        assert_eq!(answers[0].to_string().matches("\"spanId\"").count(), spans);
+        let summaries = answers[6]["summaries"].as_array().expect("summaries");
+        let of = |summary: &&Value| summary["traceId"] == format!("{trace_id:032x}");
+        let summary = summaries.iter().find(of).expect("it is found");
+        assert_eq!(
+            (&summary["spanCount"], &summary["orphanSpanCount"]),
+            (&spans.into(), &orphans.into())
+        );
+    }
+}
+
+#[test]
+fn a_trace_of_a_hundred_thousand_spans_is_answered_whole() {
+    let spans: Vec<_> = (1..=100_000).map(|id| span(9, id, id - 1)).collect();
+    let batches: Vec<_> = spans.chunks(10_000).map(batch).collect();
+    let asking = Asking::with(&batches);
+    let answers = ask_all(&asking, 9);
+    assert_eq!(answers[0].to_string().matches("\"spanId\"").count(), 100_000);
+    assert_eq!(answers[1]["traces"][0]["spanSets"][0]["matched"], 100_000);
+    let set = &answers[1]["traces"][0]["spanSets"][0]["spans"];
+    assert_eq!(set.as_array().map(Vec::len), Some(1_000));
+    assert_eq!(answers[5]["data"][0]["spans"].as_array().map(Vec::len), Some(100_000));
+    assert_eq!(answers[6]["summaries"][0]["spanCount"], 100_000);
+}

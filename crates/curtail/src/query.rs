@@ -1,0 +1,215 @@
+//! `curtail query`: questions to a server, and their answers as tables.
+//!
+//! It asks what Grafana asks, over HTTP; what a server answers is in `curtail_api`.
+
+mod ask;
+mod found;
+mod measured;
+mod waterfall;
+
+pub(crate) use ask::Refused;
+
+use ask::{Answered, Question};
+use clap::{Args, Subcommand, ValueEnum};
+use std::io::Write as _;
+use std::process::ExitCode;
+
+/// Ask a server for traces, the slowest spans, quantiles and counts
+///
+/// Q says which spans, in `TraceQL`: { resource.service.name = "cart" && duration > 100ms }.
+/// Without it, all.
+#[derive(Args, Clone, Debug)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  curtail query slowest '{ resource.service.name = \"cart\" }' --since 1h
+  curtail query trace 4bf92f3577b34da6a3ce929d0e0e4736
+  curtail query quantiles --by resource.service.name --by name
+  curtail query histogram '{ name = \"GET /cart\" }'
+  curtail query values resource.service.name"
+)]
+pub(crate) struct QueryArgs {
+    #[command(subcommand)]
+    question: Asked,
+    /// The server's address for questions.
+    #[arg(long, global = true, value_name = "URL", default_value = "http://127.0.0.1:3200")]
+    server: String,
+    /// Whose spans.
+    #[arg(long, global = true, value_name = "NAME")]
+    tenant: Option<String>,
+    /// How the answer is written.
+    #[arg(long, global = true, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people.
+    Table,
+    /// As the server answers.
+    Json,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum Asked {
+    /// A trace, as a waterfall
+    Trace {
+        /// Hexadecimal digits.
+        id: String,
+    },
+    /// The traces with the slowest spans: truly those of all
+    Slowest(Found),
+    /// The traces with the newest spans
+    Newest(Found),
+    /// Quantiles of durations, or of another number: exact, or with their error
+    Quantiles {
+        #[command(flatten)]
+        of: Measured,
+        /// Which, from 0 to 1.
+        #[arg(long, value_name = "Q", default_values = ["0.5", "0.9", "0.99", "0.999"])]
+        quantile: Vec<String>,
+    },
+    /// How many durations there are up to each power of two
+    Histogram {
+        #[command(flatten)]
+        of: Measured,
+    },
+    /// How many spans there are
+    Count {
+        #[command(flatten)]
+        of: Measured,
+    },
+    /// Which attributes there are
+    Tags {
+        #[command(flatten)]
+        spans: Spans,
+    },
+    /// Which values an attribute has: those of most spans first
+    Values {
+        /// As span.http.route, resource.service.name or name.
+        tag: String,
+        #[command(flatten)]
+        spans: Spans,
+    },
+}
+
+/// Which spans.
+#[derive(Args, Clone, Debug)]
+struct Spans {
+    /// Which spans, in `TraceQL`.
+    #[arg(default_value = "{}")]
+    q: String,
+    /// Only those that began so long ago or later: 90s, 1h, 7d.
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+}
+
+#[derive(Args, Clone, Debug)]
+struct Found {
+    #[command(flatten)]
+    spans: Spans,
+    /// So many.
+    #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    limit: u32,
+}
+
+#[derive(Args, Clone, Debug)]
+struct Measured {
+    #[command(flatten)]
+    spans: Spans,
+    /// For each value of this, as resource.service.name; may come several times.
+    #[arg(long, value_name = "TAG")]
+    by: Vec<String>,
+    /// Of this number.
+    #[arg(long, value_name = "TAG", default_value = "duration")]
+    of: String,
+}
+
+/// Asks, and prints what is answered.
+///
+/// # Errors
+/// When there is no server, or it does not answer this.
+pub(crate) fn run(args: &QueryArgs) -> anyhow::Result<ExitCode> {
+    let question = question(&args.question)?;
+    let answered = ask::ask(&args.server, args.tenant.as_deref(), &question)?;
+    let json = match answered {
+        Answered::Json(json) => json,
+        Answered::NotFound(why) => {
+            eprintln!("{why}");
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    let text = match args.format {
+        Format::Json => format!("{json}\n"),
+        Format::Table => table(&args.question, &json),
+    };
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn question(asked: &Asked) -> anyhow::Result<Question> {
+    let of = |path: &str| Question::of(path);
+    let found = |found: &Found, order: &str| {
+        let limit = found.limit.to_string();
+        found.spans.of(of("/api/search").with("limit", &limit).with("order", order))
+    };
+    Ok(match asked {
+        Asked::Trace { id } => of(&format!("/api/v2/traces/{id}")),
+        Asked::Slowest(spans) => found(spans, "slowest")?,
+        Asked::Newest(spans) => found(spans, "newest")?,
+        Asked::Quantiles { of, quantile } => {
+            of.question(&format!("quantile_over_time({}, {})", of.of, quantile.join(", ")))?
+        }
+        Asked::Histogram { of } => of.question(&format!("histogram_over_time({})", of.of))?,
+        Asked::Count { of } => of.question("count_over_time()")?,
+        Asked::Tags { spans } => spans.of(of("/api/v2/search/tags"))?,
+        Asked::Values { tag, spans } => {
+            let tag: String = form_urlencoded::byte_serialize(tag.as_bytes()).collect();
+            spans.of(of(&format!("/api/v2/search/tag/{tag}/values")))?
+        }
+    })
+}
+
+impl Spans {
+    fn of(&self, question: Question) -> anyhow::Result<Question> {
+        self.since(question.with("q", &self.q))
+    }
+
+    fn since(&self, question: Question) -> anyhow::Result<Question> {
+        let Some(since) = &self.since else { return Ok(question) };
+        let wrong = || {
+            Refused(format!("--since: expected a length of time, as 90s or 1h, found {since:?}"))
+        };
+        let ns = curtail_api::duration_ns(since).ok_or_else(wrong)?;
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
+        let now_ns = i64::try_from(now.as_nanos())?;
+        let (start, end) = (now_ns.saturating_sub(ns).to_string(), now_ns.to_string());
+        Ok(question.with("start", &start).with("end", &end))
+    }
+}
+
+impl Measured {
+    fn question(&self, function: &str) -> anyhow::Result<Question> {
+        let by = match &*self.by {
+            [] => String::new(),
+            by => format!(" by ({})", by.join(", ")),
+        };
+        let q = format!("{} | {function}{by}", self.spans.q);
+        self.spans.since(Question::of("/api/metrics/query").with("q", &q))
+    }
+}
+
+fn table(asked: &Asked, json: &serde_json::Value) -> String {
+    match asked {
+        Asked::Trace { .. } => waterfall::of(&json["trace"]),
+        Asked::Slowest(_) | Asked::Newest(_) => found::traces(json),
+        Asked::Quantiles { of, .. } => measured::quantiles(json, of.of == "duration"),
+        Asked::Histogram { of } => measured::histogram(json, of.of == "duration"),
+        Asked::Count { .. } => measured::counts(json),
+        Asked::Tags { .. } => found::tags(json),
+        Asked::Values { .. } => found::values(json),
+    }
+}

@@ -1,0 +1,103 @@
+//! Asking a server over HTTP.
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use http::{Request, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Empty};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+/// Longer than a server takes to give a question up.
+const PATIENCE: Duration = Duration::from_secs(70);
+
+const PORT: u16 = 3200;
+
+/// A path, and parameters.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Question(String);
+
+/// What a server says that is no error.
+#[derive(Debug)]
+pub(crate) enum Answered {
+    Json(serde_json::Value),
+    NotFound(String),
+}
+
+/// The server does not answer this: whoever asked can mend it.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Refused(pub(crate) String);
+
+impl Question {
+    pub(super) fn of(path: &str) -> Self {
+        Self(path.to_owned())
+    }
+
+    pub(super) fn with(mut self, name: &str, value: &str) -> Self {
+        let value: String = form_urlencoded::byte_serialize(value.as_bytes()).collect();
+        let sign = if self.0.contains('?') { '&' } else { '?' };
+        self.0.push_str(&format!("{sign}{name}={value}"));
+        self
+    }
+}
+
+/// Asks, and waits for the answer.
+pub(super) fn ask(
+    server: &str,
+    tenant: Option<&str>,
+    question: &Question,
+) -> anyhow::Result<Answered> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (status, body) = runtime.block_on(async {
+        let asking = exchange(server, tenant, question);
+        tokio::time::timeout(PATIENCE, asking).await.map_err(std::io::Error::from)?
+    })?;
+    let text = || String::from_utf8_lossy(&body).trim_end().to_owned();
+    match status {
+        StatusCode::OK => {
+            let json = serde_json::from_slice(&body);
+            let json = json.map_err(|_| Refused(format!("{server} is no curtail server")))?;
+            Ok(Answered::Json(json))
+        }
+        StatusCode::NOT_FOUND => Ok(Answered::NotFound(text())),
+        _ => Err(Refused(text()).into()),
+    }
+}
+
+async fn exchange(
+    server: &str,
+    tenant: Option<&str>,
+    question: &Question,
+) -> anyhow::Result<(StatusCode, Bytes)> {
+    let wrong = || Refused(format!("--server: expected http://host:port, found {server:?}"));
+    let uri: Uri = server.parse().map_err(|_| wrong())?;
+    let (Some("http"), Some(host)) = (uri.scheme_str(), uri.host()) else {
+        return Err(wrong().into());
+    };
+    let address = format!("{host}:{}", uri.port_u16().unwrap_or(PORT));
+    let stream = TcpStream::connect(&address)
+        .await
+        .with_context(|| format!("no server answers at {address} (curtail server starts one)"))?;
+    let broke_off = |error: hyper::Error| std::io::Error::other(error);
+    let (mut sender, connection) =
+        http1::handshake(TokioIo::new(stream)).await.map_err(broke_off)?;
+    let driving = tokio::spawn(connection);
+    let path = uri.path().trim_end_matches('/');
+    let mut request = Request::get(format!("{path}{}", question.0)).header("host", &address);
+    if let Some(tenant) = tenant {
+        request = request.header("x-scope-orgid", tenant);
+    }
+    let request =
+        request.body(Empty::<Bytes>::new()).map_err(|error| Refused(error.to_string()))?;
+    let answer = sender.send_request(request).await.map_err(broke_off)?;
+    let status = answer.status();
+    let unread = answer.headers().get("curtail-unread").and_then(|count| count.to_str().ok());
+    if let Some(unread) = unread {
+        eprintln!("{unread} files cannot be read, and may have more: the server's log names them");
+    }
+    let body = answer.into_body().collect().await.map_err(broke_off)?.to_bytes();
+    driving.abort();
+    Ok((status, body))
+}

@@ -1,0 +1,74 @@
+//! Traces, tags and values as tables.
+
+use curtail_units::Duration;
+use serde_json::Value;
+use std::fmt::Write as _;
+
+/// What is longer is cut, so that a line has 80 columns.
+const NAME_LEN: usize = 24;
+
+/// One line a trace: its ID, when it began, how long the first span that was asked for took, and which that is.
+pub(super) fn traces(json: &Value) -> String {
+    let traces = list(&json["traces"]);
+    if traces.is_empty() {
+        return "none\n".to_owned();
+    }
+    let mut out = format!("{:<32} {:>10}  span (of a trace of)\n", "trace", "took");
+    for trace in traces {
+        let span = &trace["spanSets"][0]["spans"][0];
+        let name = shortened(&text(&span["name"]), NAME_LEN);
+        let root = shortened(&text(&trace["rootServiceName"]), NAME_LEN);
+        let took = duration(ns(&span["durationNanos"]));
+        // A String takes everything.
+        writeln!(out, "{:<32} {took:>10}  {name} ({root})", text(&trace["traceID"])).ok();
+    }
+    out
+}
+
+pub(super) fn tags(json: &Value) -> String {
+    let mut out = String::new();
+    for scope in list(&json["scopes"]) {
+        let (name, tags) = (text(&scope["name"]), list(&scope["tags"]));
+        let prefix = if name == "intrinsic" { String::new() } else { format!("{name}.") };
+        for tag in tags {
+            writeln!(out, "{prefix}{}", text(tag)).ok();
+        }
+    }
+    out
+}
+
+pub(super) fn values(json: &Value) -> String {
+    let mut out = String::new();
+    for value in list(&json["tagValues"]) {
+        writeln!(out, "{}", text(&value["value"])).ok();
+    }
+    out
+}
+
+pub(super) fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Control characters would do to a terminal what they say.
+pub(super) fn text(value: &Value) -> String {
+    let text = value.as_str().unwrap_or_default();
+    text.chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect()
+}
+
+/// A number of nanoseconds, which is a text in JSON.
+pub(super) fn ns(value: &Value) -> i64 {
+    value.as_str().and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
+/// What took less than no time has a sign.
+pub(super) fn duration(ns: i64) -> String {
+    let took = Duration::from_ns(ns.unsigned_abs());
+    if ns < 0 { format!("-{took}") } else { took.to_string() }
+}
+
+pub(super) fn shortened(text: &str, len: usize) -> String {
+    if text.chars().count() <= len {
+        return text.to_owned();
+    }
+    text.chars().take(len - 1).chain(['…']).collect()
+}

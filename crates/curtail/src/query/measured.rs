@@ -1,0 +1,117 @@
+//! Quantiles, buckets and counts as tables.
+
+use super::found::{list, shortened, text};
+use curtail_units::Duration;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// The longest bar.
+const BAR_LEN: f64 = 40.0;
+
+/// What is longer is cut.
+const GROUP_LEN: usize = 36;
+
+/// A line for each group, a column for each quantile.
+pub(super) fn quantiles(json: &Value, is_duration: bool) -> String {
+    let mut groups = BTreeMap::<String, Vec<(f64, f64)>>::new();
+    for series in list(&json["series"]) {
+        let at = series["labels"].as_array().and_then(|labels| {
+            labels.iter().find(|label| label["key"] == "p").map(|label| &label["value"])
+        });
+        let at = at.and_then(|at| at["doubleValue"].as_f64()).unwrap_or_default();
+        let value = series["value"].as_f64().unwrap_or_default();
+        groups.entry(group(series, "p")).or_default().push((at, value));
+    }
+    let Some(first) = groups.values().next() else { return "none\n".to_owned() };
+    let mut out = format!("{:GROUP_LEN$}", "");
+    for (at, _) in first {
+        write!(out, " {:>10}", format!("p{}", percent(*at))).ok();
+    }
+    out.push('\n');
+    for (name, values) in groups {
+        write!(out, "{:GROUP_LEN$}", shortened(&name, GROUP_LEN)).ok();
+        for (_, value) in values {
+            write!(out, " {:>10}", shown(value, is_duration)).ok();
+        }
+        out.push('\n');
+    }
+    match json["quantile_error"].as_f64().unwrap_or_default() {
+        0.0 => out + "exact\n",
+        error => out + &format!("wrong by at most {:.2} %\n", 100.0 * error),
+    }
+}
+
+/// A line for each bucket, with a bar; one table for each group.
+pub(super) fn histogram(json: &Value, is_duration: bool) -> String {
+    let mut groups = BTreeMap::<String, Vec<(f64, f64)>>::new();
+    for series in list(&json["series"]) {
+        let labels = list(&series["labels"]);
+        let bucket = labels.iter().find(|label| label["key"] == "__bucket");
+        let upper = bucket.and_then(|label| label["value"]["doubleValue"].as_f64());
+        let count = series["value"].as_f64().unwrap_or_default();
+        groups
+            .entry(group(series, "__bucket"))
+            .or_default()
+            .push((upper.unwrap_or_default(), count));
+    }
+    if groups.is_empty() {
+        return "none\n".to_owned();
+    }
+    let mut out = String::new();
+    for (name, mut buckets) in groups {
+        buckets.sort_by(|one, other| one.0.total_cmp(&other.0));
+        if !name.is_empty() {
+            writeln!(out, "{name}").ok();
+        }
+        let most = buckets.iter().map(|(_, count)| *count).fold(1.0, f64::max);
+        for (upper, count) in buckets {
+            let bar = bar(count / most);
+            writeln!(out, "up to {:>10} {count:>12} {bar}", shown(upper, is_duration)).ok();
+        }
+    }
+    out
+}
+
+/// A line for each group, those of most spans first.
+pub(super) fn counts(json: &Value) -> String {
+    let mut all: Vec<_> = list(&json["series"])
+        .iter()
+        .map(|series| (series["value"].as_f64().unwrap_or_default(), group(series, "__name__")))
+        .collect();
+    all.sort_by(|one, other| other.0.total_cmp(&one.0).then_with(|| one.1.cmp(&other.1)));
+    if all.is_empty() {
+        all.push((0.0, String::new()));
+    }
+    let mut out = String::new();
+    for (count, name) in all {
+        writeln!(out, "{count:>12} {name}").ok();
+    }
+    out
+}
+
+/// What tells a series from others, but for one label.
+fn group(series: &Value, without: &str) -> String {
+    let labels = list(&series["labels"]).iter().filter(|label| label["key"] != without);
+    let values: Vec<_> = labels.map(|label| text(&label["value"]["stringValue"])).collect();
+    values.join(" ")
+}
+
+fn percent(quantile: f64) -> String {
+    let percent = format!("{:.4}", 100.0 * quantile);
+    percent.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+fn shown(value: f64, is_duration: bool) -> String {
+    if is_duration && value >= 0.0 {
+        Duration::from_secs_f64(value).to_string()
+    } else {
+        value.to_string()
+    }
+}
+
+fn bar(share: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is short")]
+    let len = (share * BAR_LEN).ceil() as usize;
+    "#".repeat(len)
+}

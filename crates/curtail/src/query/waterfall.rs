@@ -1,0 +1,155 @@
+//! A trace as a waterfall: a line a span, beneath its parent, with a bar where in the trace it was.
+
+use super::found::{duration, list, ns, shortened, text};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+/// So many lines are written; who wants all asks for JSON.
+const LINES_MAX: usize = 1_000;
+
+/// What stands before the bar, and the bar.
+const LABEL_LEN: usize = 44;
+const BAR_LEN: usize = 22;
+
+/// What is deeper stands no further to the right.
+const INDENT_MAX: usize = 12;
+
+#[derive(Debug)]
+struct Span {
+    id: String,
+    parent: String,
+    label: String,
+    start_ns: i64,
+    end_ns: i64,
+}
+
+/// Writes a trace of OTLP's JSON.
+pub(super) fn of(trace: &Value) -> String {
+    let mut spans = spans(trace);
+    spans.sort_by_key(|span| span.start_ns);
+    let start = spans.iter().map(|span| span.start_ns).min().unwrap_or_default();
+    let end = spans.iter().map(|span| span.end_ns).max().unwrap_or_default();
+    let mut out = format!("{} spans, {}\n", spans.len(), duration(end.saturating_sub(start)));
+    for (depth, span) in in_order(&spans).into_iter().take(LINES_MAX) {
+        let indent = " ".repeat(depth.min(INDENT_MAX));
+        let label = shortened(&format!("{indent}{}", span.label), LABEL_LEN);
+        let took = duration(span.end_ns.saturating_sub(span.start_ns));
+        let bar = bar((span.start_ns, span.end_ns), (start, end));
+        // A String takes everything.
+        writeln!(out, "{label:<LABEL_LEN$} {took:>10} |{bar}").ok();
+    }
+    if spans.len() > LINES_MAX {
+        writeln!(out, "and {} more: --format json has all", spans.len() - LINES_MAX).ok();
+    }
+    out
+}
+
+fn spans(trace: &Value) -> Vec<Span> {
+    let mut spans = Vec::new();
+    for of_resource in list(&trace["resourceSpans"]) {
+        let attributes = list(&of_resource["resource"]["attributes"]);
+        let service = attributes.iter().find(|attribute| attribute["key"] == "service.name");
+        let service =
+            service.map_or(String::new(), |service| text(&service["value"]["stringValue"]));
+        for span in list(&of_resource["scopeSpans"]).iter().flat_map(|scope| list(&scope["spans"]))
+        {
+            let is_error = span["status"]["code"] == 2;
+            let mark = if is_error { "! " } else { "" };
+            spans.push(Span {
+                id: text(&span["spanId"]),
+                parent: text(&span["parentSpanId"]),
+                label: format!("{mark}{service}: {}", text(&span["name"])),
+                start_ns: ns(&span["startTimeUnixNano"]),
+                end_ns: ns(&span["endTimeUnixNano"]),
+            });
+        }
+    }
+    spans
+}
+
+/// Each span after its parent, with its depth. A parent that is not there, or that is beneath its own child,
+/// is none.
+fn in_order(spans: &[Span]) -> Vec<(usize, &Span)> {
+    let ids: BTreeSet<_> = spans.iter().map(|span| &*span.id).collect();
+    let mut children = BTreeMap::<&str, Vec<usize>>::new();
+    let mut roots = Vec::new();
+    for (nth, span) in spans.iter().enumerate() {
+        if ids.contains(&*span.parent) {
+            children.entry(&span.parent).or_default().push(nth);
+        } else {
+            roots.push(nth);
+        }
+    }
+    let mut is_placed = vec![false; spans.len()];
+    let mut order = Vec::new();
+    // Whoever is in a circle comes at last, as if it had no parent.
+    for first in roots.into_iter().chain(0..spans.len()) {
+        let mut waiting = vec![(0, first)];
+        while let Some((depth, nth)) = waiting.pop() {
+            if std::mem::replace(&mut is_placed[nth], true) {
+                continue;
+            }
+            order.push((depth, &spans[nth]));
+            let beneath = children.get(&*spans[nth].id).into_iter().flatten();
+            waiting.extend(beneath.rev().map(|child| (depth + 1, *child)));
+        }
+    }
+    order
+}
+
+/// Where in the whole something was.
+fn bar(of: (i64, i64), whole: (i64, i64)) -> String {
+    let len = i128::from(whole.1) - i128::from(whole.0);
+    let at = |ns: i64| {
+        let at = (i128::from(ns) - i128::from(whole.0)) * BAR_LEN as i128 / len.max(1);
+        usize::try_from(at).unwrap_or_default().min(BAR_LEN)
+    };
+    let from = at(of.0).min(BAR_LEN - 1);
+    let to = at(of.1).max(from + 1);
+    format!("{}{}", " ".repeat(from), "=".repeat(to - from))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of;
+    use serde_json::{Value, json};
+
+    fn span(id: &str, parent: &str, start: u64, end: u64) -> Value {
+        json!({ "spanId": id, "parentSpanId": parent, "name": id,
+            "startTimeUnixNano": start.to_string(), "endTimeUnixNano": end.to_string() })
+    }
+
+    fn lines(spans: &[Value]) -> Vec<String> {
+        let trace = json!({ "resourceSpans": [{ "scopeSpans": [{ "spans": spans }] }] });
+        of(&trace).lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn spans_stand_beneath_their_parents_where_they_were() {
+        let lines = lines(&[
+            span("late", "root", 500, 1_000),
+            span("root", "", 0, 1_000),
+            span("early", "root", 0, 250),
+            span("inner", "early", 100, 200),
+        ]);
+        assert_eq!(lines[0], "4 spans, 1 us");
+        let labels: Vec<_> = lines[1..].iter().map(|line| line[..12].trim_end()).collect();
+        assert_eq!(labels, [": root", " : early", "  : inner", " : late"]);
+        assert!(lines[1].ends_with("|======================"));
+        assert!(lines[4].ends_with("|           ==========="));
+        assert!(lines.iter().all(|line| line.len() <= 80));
+    }
+
+    #[test]
+    fn a_circle_and_a_lost_parent_lose_no_span() {
+        let lines = lines(&[
+            span("a", "b", 0, 10),
+            span("b", "a", 0, 10),
+            span("c", "gone", 0, 10),
+            span("d", "d", 0, 10),
+            span("d", "d", 0, 10),
+        ]);
+        assert_eq!(lines.len(), 6);
+    }
+}

@@ -1,0 +1,61 @@
+//! `curtail query`: what a server answers, as people read it.
+
+use crate::command::curtail;
+use crate::server::{BATCH, Server, TRACE, folder};
+
+#[test]
+fn questions_are_answered_as_tables_and_as_json() {
+    let server = Server::start(&folder("query-tables"));
+    assert!(server.sends(BATCH));
+    let url = format!("http://{}", server.api);
+    let asked = |arguments: &[&str]| {
+        let ended = curtail(&[&["query"], arguments, &["--server", &url]].concat());
+        assert_eq!(ended.code, Some(0), "{arguments:?}: {}", ended.stderr);
+        let is_narrow = ended.stdout.lines().all(|line| line.chars().count() <= 80);
+        assert!(is_narrow || arguments.contains(&"json"), "{}", ended.stdout);
+        ended.stdout
+    };
+    for (arguments, said) in [
+        (&["slowest"][..], TRACE),
+        (&["newest", "{ status = error }"], "GET /"),
+        (&["slowest", "{ name = \"none\" }"], "none"),
+        (&["trace", TRACE], "2 spans"),
+        (&["quantiles"], "exact"),
+        (&["quantiles", "--quantile", "0.99", "--by", "name"], "p99"),
+        (&["histogram"], "####"),
+        (&["count", "{ name =~ \"GET.*\" }"], " 1 "),
+        (&["tags"], "span.text"),
+        (&["values", "name"], "GET /"),
+        (&["slowest", "--since", "1h"], "none"),
+        (&["count", "--format", "json"], "\"series\""),
+        (&["slowest", "--tenant", "nobody"], "none"),
+    ] {
+        let answer = asked(arguments);
+        assert!(answer.contains(said), "{arguments:?}: {answer}");
+    }
+    server.ended("TERM");
+}
+
+#[test]
+fn who_can_mend_it_is_told_by_the_exit_code() {
+    let server = Server::start(&folder("query-codes"));
+    let url = format!("http://{}", server.api);
+    for (arguments, code, said) in [
+        (&["trace", "77"][..], 1, "no such trace"),
+        (&["slowest", "{ x"], 2, "byte 2"),
+        (&["slowest", "{ rootName = \"a\" }"], 2, "not supported"),
+        (&["count", "--since", "soon"], 2, "--since: expected"),
+        (&["values", "a b"], 2, "expected a tag"),
+    ] {
+        let ended = curtail(&[&["query"], arguments, &["--server", &url]].concat());
+        assert_eq!(ended.code, Some(code), "{arguments:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(said), "{arguments:?}: {}", ended.stderr);
+    }
+    let ended = curtail(&["query", "slowest", "--server", "here"]);
+    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+    // Nobody listens on a port below 1024 that no service has.
+    let ended = curtail(&["query", "slowest", "--server", "http://127.0.0.1:1"]);
+    assert_eq!(ended.code, Some(3), "{}", ended.stderr);
+    assert!(ended.stderr.contains("curtail server starts one"), "{}", ended.stderr);
+    server.ended("TERM");
+}
