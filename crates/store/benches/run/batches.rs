@@ -1,4 +1,5 @@
-//! Batches as services send them: traces of eight spans across six services, 11 attributes a span.
+//! Batches as services send them: traces of eight spans across six services, 11 attributes a span, a million
+//! spans a minute.
 
 use curtail_otlp::{PlainValue, ResourceText, ScopeText, SpanRow, TracesWriter};
 use curtail_units::Rng;
@@ -6,6 +7,9 @@ use std::time::Duration;
 
 /// How many spans a trace has.
 const TRACE: usize = 8;
+
+/// So often a trace begins: a million spans a minute.
+const TRACE_EVERY_NS: u64 = 480_000;
 
 /// An SDK sends what gathered in a while, from many traces.
 const BATCH: usize = 512;
@@ -26,13 +30,15 @@ enum Text {
     Int(i64),
 }
 
-/// Makes batches of `spans` spans in all, in the order in which they would come.
+/// Makes batches of `spans` spans in all, in the order in which they would come. With the next seed come others,
+/// which begin where these end.
 pub(crate) fn batches(spans: usize, seed: u64) -> Vec<Vec<u8>> {
     let mut rng = Rng::new(seed);
     let mut waiting: Vec<Vec<Waiting>> = SERVICES.iter().map(|_| Vec::new()).collect();
     let mut batches = Vec::new();
-    for nth in 0..spans / TRACE {
-        let began = 1_750_000_000_000_000_000 + 25_000 * nth as u64;
+    let traces = (spans / TRACE) as u64;
+    for nth in seed * traces..(seed + 1) * traces {
+        let began = 1_750_000_000_000_000_000 + TRACE_EVERY_NS * nth;
         trace(&mut rng, began, &mut waiting);
         for (service, waiting) in waiting.iter_mut().enumerate() {
             if waiting.len() >= BATCH {

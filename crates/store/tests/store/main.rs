@@ -1,4 +1,5 @@
 //! The store, from batches to files and back.
 
+mod accuracy;
 mod random;
 mod round_trip;

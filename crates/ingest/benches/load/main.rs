@@ -1,0 +1,165 @@
+//! A sender of spans, with which servers are measured: as fast as they answer, or at a rate.
+//!
+//! Batches as services send them (see `batches`): 512 spans of 11 attributes, no two alike. Every answer must say
+//! that all of a batch was taken; any other ends the program with an error.
+//!
+//! For each batch a line is printed, as h2load's log has it: when it was due, in microseconds since 1970; the
+//! status; and how many microseconds later its answer was there. At a rate a batch is due when the schedule says,
+//! whether or not a sender is free then: a server cannot hide that it is slow by holding senders back.
+//!
+//! ```sh
+//! cargo bench -p curtail-ingest --bench load -- to=127.0.0.1:4318 protocol=http spans=10000000
+//! cargo bench -p curtail-ingest --bench load -- to=127.0.0.1:4317 protocol=grpc spans=2000000 times=5 rate=100000
+//! ```
+
+#[path = "../../../store/benches/run/batches.rs"]
+mod batches;
+mod connection;
+mod supply;
+
+use connection::{Connection, Protocol};
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+use supply::Due;
+use tokio::sync::{Mutex, mpsc};
+
+const USAGE: &str = "\
+to=ADDRESS       the server; without it nothing is sent
+protocol=http    or grpc
+spans=1000000    different ones; at a rate they are made before the first is sent
+times=1          each is sent so often (at a rate)
+rate=NUMBER      spans a second; without it, as fast as they are answered
+senders=16       connections, each with one batch on its way
+seed=1           what is random about the spans
+ids=FILE         write trace IDs of one batch in ten there";
+
+/// What the words on the command line ask for.
+#[derive(Debug)]
+struct Asked {
+    to: SocketAddr,
+    protocol: Protocol,
+    spans: usize,
+    times: usize,
+    rate: Option<f64>,
+    senders: usize,
+    seed: u64,
+    ids: Option<PathBuf>,
+}
+
+/// A batch that was taken.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    due: Instant,
+    took: Duration,
+}
+
+fn main() -> ExitCode {
+    let words = std::env::args().skip(1).filter(|word| word != "--bench").collect::<Vec<_>>();
+    if words.is_empty() {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    let sent = Asked::of(&words).and_then(|asked| send(&asked)).and_then(|(began, sent)| {
+        print(began, &sent).map_err(|error| format!("standard output: {error}"))
+    });
+    if let Err(why) = sent {
+        eprintln!("{why}");
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
+impl Asked {
+    fn of(words: &[String]) -> Result<Self, String> {
+        let mut said = words
+            .iter()
+            .map(|word| word.split_once('=').ok_or(format!("{word}: expected name=value\n{USAGE}")))
+            .collect::<Result<BTreeMap<_, _>, _>>()?;
+        let asked = Self {
+            to: take(&mut said, "to", None)?,
+            protocol: take(&mut said, "protocol", Some(Protocol::Http))?,
+            spans: take(&mut said, "spans", Some(1_000_000))?,
+            times: take(&mut said, "times", Some(1))?,
+            rate: said.contains_key("rate").then(|| take(&mut said, "rate", None)).transpose()?,
+            senders: take(&mut said, "senders", Some(16))?,
+            seed: take(&mut said, "seed", Some(1))?,
+            ids: said.remove("ids").map(PathBuf::from),
+        };
+        match said.keys().next() {
+            Some(unknown) => Err(format!("{unknown}: not known\n{USAGE}")),
+            None => Ok(asked),
+        }
+    }
+}
+
+fn take<T: FromStr>(
+    said: &mut BTreeMap<&str, &str>,
+    name: &str,
+    default: Option<T>,
+) -> Result<T, String> {
+    match said.remove(name) {
+        Some(value) => {
+            value.parse().map_err(|_| format!("{name}={value}: not understood\n{USAGE}"))
+        }
+        None => default.ok_or(format!("{name}: expected\n{USAGE}")),
+    }
+}
+
+/// Sends all that is asked for; returns when it began, on both clocks, and what was taken.
+fn send(asked: &Asked) -> Result<((SystemTime, Instant), Vec<Taken>), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("no runtime: {error}"))?;
+    runtime.block_on(async {
+        let mut connections = Vec::new();
+        for _ in 0..asked.senders {
+            connections.push(Connection::open(asked.to, asked.protocol).await?);
+        }
+        let (jobs, receiver) = mpsc::channel(asked.senders);
+        let supplying = supply::start(asked, jobs)?;
+        let receiver = Arc::new(Mutex::new(receiver));
+        let began = (SystemTime::now(), Instant::now());
+        let senders: Vec<_> = connections
+            .into_iter()
+            .map(|connection| tokio::spawn(sender(connection, Arc::clone(&receiver))))
+            .collect();
+        // Where all senders have failed, nobody waits for a job.
+        drop(receiver);
+        let mut taken = Vec::new();
+        for sender in senders {
+            taken.extend(sender.await.map_err(|error| format!("a sender has ended: {error}"))??);
+        }
+        supplying.join().map_err(|_| "batches were not made: see above".to_owned())??;
+        Ok((began, taken))
+    })
+}
+
+/// Sends one batch after the other.
+async fn sender(
+    mut connection: Connection,
+    jobs: Arc<Mutex<mpsc::Receiver<Due>>>,
+) -> Result<Vec<Taken>, String> {
+    let mut taken = Vec::new();
+    loop {
+        let job = jobs.lock().await.recv().await;
+        let Some(Due { at, batch }) = job else { return Ok(taken) };
+        let due = at.unwrap_or_else(Instant::now);
+        connection.send(batch).await?;
+        taken.push(Taken { due, took: due.elapsed() });
+    }
+}
+
+fn print((since_1970, began): (SystemTime, Instant), taken: &[Taken]) -> std::io::Result<()> {
+    let since_1970 = since_1970.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    for Taken { due, took } in taken {
+        let due = since_1970 + due.saturating_duration_since(began);
+        writeln!(out, "{}\t200\t{}", due.as_micros(), took.as_micros())?;
+    }
+    out.flush()
+}

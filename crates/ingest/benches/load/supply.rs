@@ -1,0 +1,110 @@
+//! Batches, and when each of them is due.
+//!
+//! As fast as they are taken they are made beside the sending, a million spans ahead. At a rate they are made
+//! before the first is due, so that making them delays none, and the schedule is fixed by then.
+
+use super::Asked;
+use super::batches::batches;
+use bytes::Bytes;
+use curtail_otlp::{Limits, Spans};
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+
+/// Batches are made for so many spans at a time.
+const CHUNK: usize = 1_000_000;
+
+/// Trace IDs are written down of one batch in so many.
+const IDS_EVERY: usize = 10;
+
+/// A batch that is to be sent.
+#[derive(Debug)]
+pub(crate) struct Due {
+    /// When; without a rate, whenever a sender is free.
+    pub(crate) at: Option<Instant>,
+    pub(crate) batch: Bytes,
+}
+
+/// Starts to supply senders. It ends when all is supplied, or nobody takes any more.
+pub(crate) fn start(
+    asked: &Asked,
+    jobs: mpsc::Sender<Due>,
+) -> Result<JoinHandle<Result<(), String>>, String> {
+    let (spans, seed, protocol) = (asked.spans, asked.seed, asked.protocol);
+    let (made, chunks) = sync_channel(1);
+    std::thread::spawn(move || {
+        for (nth, seed) in (0..spans.div_ceil(CHUNK)).zip(seed..) {
+            let chunk = batches(CHUNK.min(spans - nth * CHUNK), seed);
+            let framed = chunk.into_iter().map(|batch| protocol.framed(batch)).collect::<Vec<_>>();
+            if made.send(framed).is_err() {
+                return;
+            }
+        }
+    });
+    let ids = asked.ids.as_ref().map(File::create).transpose();
+    let ids = ids.map_err(|error| format!("ids: {error}"))?.map(BufWriter::new);
+    let supply = Supply { jobs, ids, prefix: protocol.prefix() };
+    match asked.rate {
+        None => Ok(std::thread::spawn(move || supply.at_once(&chunks))),
+        Some(rate) => {
+            let (all, schedule) = (chunks.into_iter().flatten().collect::<Vec<_>>(), asked.times);
+            let batch_every = spans as f64 / rate / all.len() as f64;
+            let every = Duration::try_from_secs_f64(batch_every);
+            let every = every.map_err(|error| format!("rate={rate}: {error}"))?;
+            Ok(std::thread::spawn(move || supply.at_a_rate(&all, schedule, every)))
+        }
+    }
+}
+
+struct Supply {
+    jobs: mpsc::Sender<Due>,
+    ids: Option<BufWriter<File>>,
+    /// Bytes before the message in a body.
+    prefix: usize,
+}
+
+impl Supply {
+    fn at_once(mut self, chunks: &Receiver<Vec<Bytes>>) -> Result<(), String> {
+        for (nth, batch) in chunks.iter().flatten().enumerate() {
+            self.write_id(nth, &batch)?;
+            if self.jobs.blocking_send(Due { at: None, batch }).is_err() {
+                break;
+            }
+        }
+        self.finish()
+    }
+
+    fn at_a_rate(mut self, all: &[Bytes], times: usize, every: Duration) -> Result<(), String> {
+        for (nth, batch) in all.iter().enumerate() {
+            self.write_id(nth, batch)?;
+        }
+        let mut at = Instant::now();
+        for batch in std::iter::repeat_n(all, times).flatten() {
+            at += every;
+            std::thread::sleep(at.saturating_duration_since(Instant::now()));
+            if self.jobs.blocking_send(Due { at: Some(at), batch: batch.clone() }).is_err() {
+                break;
+            }
+        }
+        self.finish()
+    }
+
+    /// Writes down the ID of the first span's trace.
+    fn write_id(&mut self, nth: usize, batch: &Bytes) -> Result<(), String> {
+        let Some(ids) = self.ids.as_mut().filter(|_| nth.is_multiple_of(IDS_EVERY)) else {
+            return Ok(());
+        };
+        let decoded = Spans::decode(&batch[self.prefix..], &Limits::default());
+        let (spans, _) = decoded.map_err(|malformed| format!("batch {nth}: {malformed}"))?;
+        let first = spans.spans.first().ok_or(format!("batch {nth} is empty"))?;
+        writeln!(ids, "{:032x}", first.trace_id).map_err(|error| format!("ids: {error}"))
+    }
+
+    fn finish(mut self) -> Result<(), String> {
+        let flushed = self.ids.as_mut().map_or(Ok(()), |ids| ids.flush());
+        flushed.map_err(|error| format!("ids: {error}"))
+    }
+}
