@@ -17,6 +17,8 @@ use curtail_config::Mistakes;
 use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
+/// Done, and the answer is no.
+pub(crate) const NO: u8 = 1;
 /// Usage or configuration.
 const CONFIG: u8 = 2;
 /// The machine that we run on.

@@ -5,6 +5,7 @@
 mod config;
 mod demo;
 mod exit;
+mod import;
 mod open_files;
 mod query;
 mod server;
@@ -31,6 +32,7 @@ enum Command {
     Proxy(curtail_proxy::cli::ProxyArgs),
     Query(query::QueryArgs),
     Server(server::ServerArgs),
+    Import(import::ImportArgs),
     Simulate(simulate::SimulateArgs),
     Testbed(testbed::TestbedArgs),
     Config(config::ConfigArgs),
@@ -58,6 +60,7 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
             curtail_proxy::cli::log_to_stderr(std::io::stderr().is_terminal());
             server::run(args)
         }
+        Command::Import(args) => import::run(args),
         Command::Simulate(args) => simulate::run(args),
         Command::Testbed(args) => {
             log_problems_to_stderr();

@@ -17,6 +17,22 @@ use crate::schema::{LOGS, METRICS, Message, TRACES};
 #[error("{0}")]
 pub struct NotOtlp(serde_json::Error);
 
+impl NotOtlp {
+    /// The byte that is wrong, from 1, in its line.
+    #[must_use]
+    pub fn byte(&self) -> usize {
+        self.0.column()
+    }
+
+    /// What is wrong there, and what was expected.
+    #[must_use]
+    pub fn what(&self) -> String {
+        let place = format!(" at line {} column {}", self.0.line(), self.0.column());
+        let said = self.0.to_string();
+        said.strip_suffix(&place).unwrap_or(&said).to_owned()
+    }
+}
+
 impl Signal {
     const fn batch(self) -> &'static Message {
         match self {

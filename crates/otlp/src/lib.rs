@@ -54,7 +54,7 @@ pub use logs::{LogRecord, Logs};
 pub use metrics::{
     AtQuantile, Buckets, Details, Distribution, Exemplar, Form, Measured, Metric, Point, Points,
 };
-pub use response::{Signal, json_response, response, status};
+pub use response::{Signal, json_response, left_out, response, status};
 pub use slice::{Range, Slice};
 pub use spans::{Event, Link, Span, Spans};
 pub use write::within;

@@ -1,6 +1,8 @@
 //! What a sender is answered.
 
-use crate::error::Refused;
+use crate::error::{Broken, Malformed, Refused};
+use crate::schema::Message;
+use crate::wire::{LEN, Reader, VARINT};
 use crate::write;
 
 /// What a batch is of.
@@ -51,6 +53,40 @@ pub fn json_response(signal: Signal, refused: Refused) -> String {
         .to_string()
 }
 
+/// What an answer in protobuf says of rows that were left out: how many, and why.
+///
+/// # Errors
+/// When it is no message.
+pub fn left_out(response: &[u8]) -> Result<(u64, String), Malformed> {
+    read_left_out(response).map_err(|broken| *broken)
+}
+
+fn read_left_out(response: &[u8]) -> Result<(u64, String), Broken> {
+    // The messages of all signals have these fields.
+    static ANSWER: Message = Message { name: "ExportTraceServiceResponse", fields: &[] };
+    static PARTIAL: Message = Message { name: "ExportTracePartialSuccess", fields: &[] };
+    let (mut count, mut why) = (0, String::new());
+    let mut answer = Reader::new(response, &ANSWER);
+    while let Some(tag) = answer.tag()? {
+        if (tag.field, tag.wire_type) != (1, LEN) {
+            answer.skip(tag)?;
+            continue;
+        }
+        let mut partial = answer.message(&PARTIAL)?;
+        while let Some(tag) = partial.tag()? {
+            match (tag.field, tag.wire_type) {
+                (1, VARINT) => count = partial.varint()?,
+                (2, LEN) => {
+                    let text = partial.slice()?;
+                    why = String::from_utf8_lossy(partial.bytes(text)).into_owned();
+                }
+                _ => partial.skip(tag)?,
+            }
+        }
+    }
+    Ok((count, why))
+}
+
 /// Why a batch was not taken: a `google.rpc.Status`, with after how many seconds it may be sent again.
 #[must_use]
 pub fn status(code: u8, message: &str, retry_after_s: Option<u64>) -> Vec<u8> {
@@ -85,6 +121,12 @@ mod tests {
         let inner = [&[8, 2, 0x12, said.len().to_le_bytes()[0]], said.as_bytes()].concat();
         let whole = [&[0x0A, inner.len().to_le_bytes()[0]], &*inner].concat();
         assert_eq!(response(refused), whole);
+        assert_eq!(left_out(&whole).expect("a message"), (2, said.to_owned()));
+        assert_eq!(left_out(b"").expect("a message"), (0, String::new()));
+        // Fields that are not known are passed over, and what is cut off is none.
+        let unknown = [&[0x15, 1, 2, 3, 4], &*whole].concat();
+        assert_eq!(left_out(&unknown).expect("a message").0, 2);
+        assert!(left_out(&whole[..whole.len() - 1]).is_err());
         assert_eq!(
             json_response(Signal::Traces, refused),
             format!(r#"{{"partialSuccess":{{"errorMessage":"{said}","rejectedSpans":"2"}}}}"#)

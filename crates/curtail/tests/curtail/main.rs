@@ -3,6 +3,7 @@
 mod command;
 mod config;
 mod demo;
+mod import;
 mod query;
 mod reference;
 mod running;

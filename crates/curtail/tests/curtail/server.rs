@@ -13,7 +13,7 @@ pub(crate) const TRACE: &str = "0102030405060708090a0b0c0d0e0f10";
 /// A server on a folder of its own.
 pub(crate) struct Server {
     running: Running,
-    otlp: SocketAddr,
+    pub(crate) otlp: SocketAddr,
     pub(crate) api: SocketAddr,
 }
 
@@ -52,7 +52,7 @@ impl Server {
         asked(self.api, head.as_bytes()).expect("it answers")
     }
 
-    fn trace(&self) -> String {
+    pub(crate) fn trace(&self) -> String {
         let answer = self.get(&format!("/api/traces/{TRACE}"));
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
         assert!(head.starts_with("HTTP/1.1 200"), "{answer}");

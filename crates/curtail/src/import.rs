@@ -1,0 +1,185 @@
+//! `curtail import`: sends files of the Collector's file exporter to a server.
+//!
+//! | file | holds |
+//! |---|---|
+//! | [`pieces`] | what stands in a file, one line or message after the other, unpacked |
+//! | [`read`] | from pieces to batches, in a thread of its own, at most two batches ahead |
+//! | [`send`] | one batch after the other to the server, which may ask for patience |
+//! | [`tally`] | what came of it all |
+//!
+//! **Limits**: a line or message has at most 64 MiB, as a batch of the server; short ones are sent together,
+//! about a megabyte at a time. A batch whose answer is lost is sent again, and may then be there twice.
+
+mod pieces;
+mod read;
+mod send;
+mod tally;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use curtail_otlp::Signal;
+use read::{Batch, Told};
+use send::{Sender, Sending, Target, Verdict};
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+use tally::{Screen, Tally};
+use tokio::sync::mpsc;
+
+/// Send files of the Collector's file exporter to a server
+///
+/// Each line is a batch in OTLP's JSON: traces, logs or metrics, as its key
+/// says. Files may be packed (gzip, zstd); `-` is standard input. Messages with
+/// their length before them, as the exporter writes them with `format: proto` or
+/// packed one by one, are known by their first bytes. Short batches are sent
+/// together. Servers that are full are asked again, after the time that they
+/// say. A line that is no batch is named, with the byte and what was expected
+/// there, and the others go on.
+#[derive(Args, Clone, Debug)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  curtail import traces.jsonl logs.jsonl.gz
+  curtail import --to http://127.0.0.1:4318 --tenant shop archive/*.jsonl.zst
+  curtail import --of traces traces.binpb
+  kubectl logs collector | curtail import -
+
+Exit code 1 says that something was left out: a line that is no batch, or rows
+that the server refused. Code 3 says that the server was not to be had; the last
+line of the errors says from where on nothing was taken."
+)]
+pub(crate) struct ImportArgs {
+    /// What to send; - is standard input.
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// The server's OTLP address, in front of /v1/traces.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:4318")]
+    to: Target,
+    /// Whose it is: X-Scope-OrgID. The server's default without.
+    #[arg(long, value_name = "NAME")]
+    tenant: Option<String>,
+    /// A file with the token to show, as authorization: Bearer.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// What messages of protobuf are: only lines of JSON say it themselves.
+    #[arg(long, value_enum, value_name = "SIGNAL")]
+    of: Option<Of>,
+    /// Seconds after which a server that takes no batch is given up.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u32).range(0..=86_400))]
+    patience: u32,
+}
+
+/// What a batch is of.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Of {
+    Traces,
+    Logs,
+    Metrics,
+}
+
+impl From<Of> for Signal {
+    fn from(of: Of) -> Self {
+        match of {
+            Of::Traces => Self::Traces,
+            Of::Logs => Self::Logs,
+            Of::Metrics => Self::Metrics,
+        }
+    }
+}
+
+/// So many batches are read ahead.
+const AHEAD: usize = 2;
+
+/// Runs `curtail import`.
+///
+/// # Errors
+/// When a file cannot be opened, or the server does not take what it should.
+pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<ExitCode> {
+    for file in args.files.iter().filter(|file| **file != Path::new(pieces::STDIN)) {
+        // One that is not there is found before anything is sent.
+        drop(File::open(file).with_context(|| file.display().to_string())?);
+    }
+    let token = args.token_file.as_deref().map(token).transpose()?;
+    let patience = Duration::from_secs(args.patience.into());
+    let sending = Sending { tenant: args.tenant.clone(), token, patience };
+    let sender = Sender::new(&args.to, &sending)?;
+    let (told, telling) = mpsc::channel(AHEAD);
+    let (files, of) = (args.files.clone(), args.of.map(Signal::from));
+    let reading = std::thread::Builder::new()
+        .name("reader".to_owned())
+        .spawn(move || read::files(&files, of, &told))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let tally = runtime.block_on(send_all(sender, telling))?;
+    if reading.join().is_err() {
+        anyhow::bail!("the reader has panicked");
+    }
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{tally}")?;
+    out.flush()?;
+    Ok(if tally.is_whole() { ExitCode::SUCCESS } else { ExitCode::from(crate::exit::NO) })
+}
+
+/// Sends what the reader tells, to its end.
+async fn send_all(mut sender: Sender, mut telling: mpsc::Receiver<Told>) -> anyhow::Result<Tally> {
+    let (mut tally, mut screen) = (Tally::default(), Screen::new());
+    while let Some(told) = telling.recv().await {
+        match told {
+            Told::Piece => tally.lines += 1,
+            Told::Bad(place, what) => {
+                tally.bad += 1;
+                screen.say(&format!("{place}: {what}"))?;
+            }
+            Told::Batch(batch) => {
+                let mut waits = |why: &str| screen.say(why).map_err(anyhow::Error::from);
+                match sender.send(&batch, &mut waits).await {
+                    Ok(verdict) => take(&batch, verdict, &mut tally, &mut screen)?,
+                    Err(error) => {
+                        screen.say(&format!("{}: from here on nothing was taken", batch.from))?;
+                        screen.say(&tally.to_string())?;
+                        return Err(error);
+                    }
+                }
+                screen.show(&batch.to, &tally)?;
+            }
+        }
+    }
+    screen.clear()?;
+    Ok(tally)
+}
+
+/// Counts what came of a batch.
+fn take(
+    batch: &Batch,
+    verdict: Verdict,
+    tally: &mut Tally,
+    screen: &mut Screen,
+) -> std::io::Result<()> {
+    let (places, rows) = (batch.places(), batch.rows);
+    match verdict {
+        Verdict::Taken { refused: 0, .. } => tally.took(batch.signal, rows),
+        Verdict::Taken { refused, why } => {
+            tally.took(batch.signal, rows.saturating_sub(refused));
+            tally.refused += refused;
+            screen.say(&format!("{places}: {why}"))?;
+        }
+        Verdict::Refused(why) => {
+            tally.refused += rows;
+            screen.say(&format!("{places}: {rows} rows refused by the server: {why}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// The token in a file.
+fn token(file: &Path) -> anyhow::Result<String> {
+    let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+    let token = text.trim();
+    if token.is_empty() {
+        let none = std::io::Error::other("expected a token, and found nothing");
+        return Err(none).with_context(|| file.display().to_string());
+    }
+    Ok(token.to_owned())
+}

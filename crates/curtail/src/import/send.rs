@@ -1,0 +1,246 @@
+//! One batch after the other to a server, over one connection.
+//!
+//! A server that is full or away (429, 502, 503, 504, no connection, no answer) is asked again: after the time
+//! that it says, else after one that doubles, from half a second to 30. When it has not taken a batch for as long as
+//! patience lasts, that is an error. What else it refuses is refused for good.
+//!
+//! **Source**: the OTLP specification 1.x, "OTLP/HTTP Response" and "OTLP/HTTP Throttling".
+
+use super::read::Batch;
+use anyhow::Context as _;
+use bytes::Bytes;
+use curtail_otlp::{Signal, left_out};
+use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use std::str::FromStr;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+
+const BACKOFF: Duration = Duration::from_millis(500);
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
+
+/// An exchange that takes longer has failed, connecting included.
+const EXCHANGE_MAX: Duration = Duration::from_secs(60);
+
+/// Answers say little.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+
+/// Where to send.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    /// Host and port.
+    authority: String,
+    /// What stands before `/v1/traces`.
+    path: String,
+}
+
+/// How to send.
+#[derive(Clone, Debug)]
+pub(super) struct Sending {
+    pub(super) tenant: Option<String>,
+    pub(super) token: Option<String>,
+    pub(super) patience: Duration,
+}
+
+/// The way to a server.
+#[derive(Debug)]
+pub(super) struct Sender {
+    target: Target,
+    fields: HeaderMap,
+    patience: Duration,
+    connection: Option<SendRequest<Full<Bytes>>>,
+}
+
+/// What a server says of a batch.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// All but so many rows.
+    Taken { refused: u64, why: String },
+    /// None of it, and never.
+    Refused(String),
+}
+
+/// What came of one try.
+enum Try {
+    Told(Verdict),
+    /// It may be taken later.
+    Later {
+        why: String,
+        after: Option<Duration>,
+    },
+    /// Nothing that we send will be taken.
+    Never(String),
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(url: &str) -> Result<Self, String> {
+        let wrong = || "expected http://HOST:PORT".to_owned();
+        let uri = url.parse::<Uri>().map_err(|_| wrong())?;
+        let is_http = uri.scheme_str() == Some("http") && uri.query().is_none();
+        let authority = uri.authority().filter(|_| is_http).ok_or_else(wrong)?;
+        let port = authority.port_u16().unwrap_or(80);
+        let path = uri.path().trim_end_matches('/').to_owned();
+        Ok(Self { authority: format!("{}:{port}", authority.host()), path })
+    }
+}
+
+impl Target {
+    fn path(&self, signal: Signal) -> String {
+        let below = match signal {
+            Signal::Traces => "traces",
+            Signal::Logs => "logs",
+            Signal::Metrics => "metrics",
+        };
+        format!("{}/v1/{below}", self.path)
+    }
+}
+
+impl Sender {
+    /// The way to `target`; it is connected to when there is something to send.
+    pub(super) fn new(target: &Target, sending: &Sending) -> anyhow::Result<Self> {
+        let mut fields = HeaderMap::new();
+        let value = |text: String| HeaderValue::try_from(text).map_err(std::io::Error::other);
+        fields.insert(header::HOST, value(target.authority.clone())?);
+        let protobuf = HeaderValue::from_static("application/x-protobuf");
+        fields.insert(header::CONTENT_TYPE, protobuf);
+        if let Some(tenant) = &sending.tenant {
+            fields.insert("x-scope-orgid", value(tenant.clone()).context("--tenant")?);
+        }
+        if let Some(token) = &sending.token {
+            let token = value(format!("Bearer {token}")).context("--token-file")?;
+            fields.insert(header::AUTHORIZATION, token);
+        }
+        Ok(Self { target: target.clone(), fields, patience: sending.patience, connection: None })
+    }
+
+    /// Sends a batch until the server says what becomes of it. Whenever that takes patience, `waits` is told why.
+    ///
+    /// # Errors
+    /// When patience ends, or nothing can be sent at all.
+    pub(super) async fn send(
+        &mut self,
+        batch: &Batch,
+        waits: &mut impl FnMut(&str) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Verdict> {
+        let body = Bytes::from(batch.bytes.clone());
+        let (until, mut backoff) = (Instant::now() + self.patience, BACKOFF);
+        loop {
+            let (why, after) = match self.try_once(batch.signal, body.clone()).await {
+                Try::Told(verdict) => return Ok(verdict),
+                Try::Never(why) => return Err(self.error(&why)),
+                Try::Later { why, after } => (why, after),
+            };
+            // A connection over which something went wrong is not used again.
+            self.connection = None;
+            let wait = after.unwrap_or(backoff);
+            backoff = (2 * backoff).min(BACKOFF_MAX);
+            if Instant::now() + wait > until {
+                let patience = self.patience;
+                return Err(self.error(&format!("{why}; nothing was taken within {patience:?}")));
+            }
+            waits(&format!("{}: {why}; again in {wait:?}", self.target.authority))?;
+            sleep(wait).await;
+        }
+    }
+
+    fn error(&self, why: &str) -> anyhow::Error {
+        let error = std::io::Error::other(why.to_owned());
+        anyhow::Error::from(error).context(self.target.authority.clone())
+    }
+
+    async fn try_once(&mut self, signal: Signal, body: Bytes) -> Try {
+        let exchange = self.exchange(signal, body);
+        match timeout(EXCHANGE_MAX, exchange).await {
+            Ok(Ok((status, fields, body))) => verdict(status, &fields, &body),
+            Ok(Err(why)) => Try::Later { why, after: None },
+            Err(_) => Try::Later { why: format!("no answer in {EXCHANGE_MAX:?}"), after: None },
+        }
+    }
+
+    async fn exchange(
+        &mut self,
+        signal: Signal,
+        body: Bytes,
+    ) -> Result<(StatusCode, HeaderMap, Bytes), String> {
+        let mut connection = match self.connection.take() {
+            Some(connection) if !connection.is_closed() => connection,
+            _ => connect(&self.target.authority).await.map_err(|error| error.to_string())?,
+        };
+        let mut request = Request::post(self.target.path(signal)).body(Full::new(body));
+        if let Ok(request) = &mut request {
+            request.headers_mut().clone_from(&self.fields);
+        }
+        let request = request.map_err(|error| error.to_string())?;
+        let answer = connection.send_request(request).await.map_err(|error| error.to_string())?;
+        let (head, body) = answer.into_parts();
+        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+        let body = body.map_err(|error| format!("the answer broke off: {error}"))?.to_bytes();
+        self.connection = Some(connection);
+        Ok((head.status, head.headers, body))
+    }
+}
+
+async fn connect(authority: &str) -> std::io::Result<SendRequest<Full<Bytes>>> {
+    let stream = TcpStream::connect(authority).await?;
+    stream.set_nodelay(true)?;
+    let made = handshake(TokioIo::new(stream)).await.map_err(std::io::Error::other)?;
+    // Its end is seen by who sends next.
+    drop(tokio::spawn(made.1));
+    Ok(made.0)
+}
+
+fn verdict(status: StatusCode, fields: &HeaderMap, body: &[u8]) -> Try {
+    match status {
+        StatusCode::OK => match left_out(body) {
+            Ok((refused, why)) => Try::Told(Verdict::Taken { refused, why }),
+            Err(malformed) => Try::Never(format!("its answer is not OTLP's: {malformed}")),
+        },
+        StatusCode::TOO_MANY_REQUESTS
+        | StatusCode::BAD_GATEWAY
+        | StatusCode::SERVICE_UNAVAILABLE
+        | StatusCode::GATEWAY_TIMEOUT => {
+            let seconds = fields.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+            let seconds = seconds.and_then(|text| text.trim().parse().ok());
+            Try::Later { why: status.to_string(), after: seconds.map(Duration::from_secs) }
+        }
+        StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE => {
+            Try::Told(Verdict::Refused(said(status, body)))
+        }
+        _ => Try::Never(said(status, body)),
+    }
+}
+
+/// The status, and what can be read of why.
+fn said(status: StatusCode, body: &[u8]) -> String {
+    let readable =
+        |text: &str| text.chars().filter(|c| !c.is_control()).take(500).collect::<String>();
+    // A `google.rpc.Status` has its message in field 2, which is text as it stands; other servers send text.
+    let text = readable(&String::from_utf8_lossy(body));
+    format!("{status} {text}").trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Target;
+    use curtail_otlp::Signal;
+
+    #[test]
+    fn a_target_is_a_url_of_http() {
+        for (url, authority, path) in [
+            ("http://127.0.0.1:4318", "127.0.0.1:4318", "/v1/logs"),
+            ("http://localhost", "localhost:80", "/v1/logs"),
+            ("http://[::1]:4318/otlp/", "[::1]:4318", "/otlp/v1/logs"),
+        ] {
+            let target = url.parse::<Target>().expect("a URL");
+            assert_eq!((&*target.authority, &*target.path(Signal::Logs)), (authority, path));
+        }
+        for wrong in ["127.0.0.1:4318", "https://127.0.0.1", "/v1", "", "http://a?b=c"] {
+            assert_eq!(wrong.parse::<Target>().err().as_deref(), Some("expected http://HOST:PORT"));
+        }
+    }
+}
