@@ -17,6 +17,7 @@ mod plan;
 mod proxies;
 mod report;
 mod screen;
+mod spans;
 mod tally;
 
 use crate::open_files;
@@ -32,8 +33,10 @@ use plan::Plan;
 use proxies::Proxies;
 use report::{Circumstances, Report};
 use screen::Screen;
+use spans::SpanStore;
 use std::io::Write as _;
 use std::process::ExitCode;
+use tally::Slowest;
 
 /// The testbed; the same file as for `curtail testbed`.
 const BIGTABLE: &str = include_str!("../../../testbeds/bigtable.yaml");
@@ -99,10 +102,15 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
         .map_err(|mistakes| anyhow::anyhow!("{mistakes}"))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let testbed = Testbed::start(&config, args.seed)?;
-    let proxies = Proxies::start(&testbed, args.seed)?;
-    let demo = Demo { args, testbed: &testbed, proxies: &proxies };
-    let result = tokio::task::LocalSet::new().block_on(&runtime, demo.run());
-    proxies.stop();
+    let spans = SpanStore::start()?;
+    let proxies = Proxies::start(&testbed, spans.otlp(), args.seed);
+    let result = proxies.and_then(|proxies| {
+        let demo = Demo { args, testbed: &testbed, proxies: &proxies, spans: &spans };
+        let result = tokio::task::LocalSet::new().block_on(&runtime, demo.run());
+        proxies.stop();
+        result
+    });
+    spans.stop();
     result
 }
 
@@ -111,13 +119,14 @@ struct Demo<'a> {
     args: &'a DemoArgs,
     testbed: &'a Testbed,
     proxies: &'a Proxies,
+    spans: &'a SpanStore,
 }
 
 impl Demo<'_> {
     async fn run(&self) -> anyhow::Result<ExitCode> {
         let mut signals = StopSignals::new()?;
         let mut screen = Screen::for_stdout(self.args.format == Format::Json);
-        let report = tokio::select! {
+        let (report, slowest) = tokio::select! {
             code = signals.told() => return Ok(code),
             report = self.measure(&mut screen) => report?,
         };
@@ -134,8 +143,12 @@ impl Demo<'_> {
             return Ok(ExitCode::SUCCESS);
         }
         if self.args.format == Format::Text {
+            let lines = tokio::select! {
+                code = signals.told() => return Ok(code),
+                lines = self.still_up(slowest) => lines,
+            };
             let mut out = std::io::stdout().lock();
-            for line in self.still_up() {
+            for line in lines {
                 writeln!(out, "{line}")?;
             }
             out.flush()?;
@@ -143,8 +156,8 @@ impl Demo<'_> {
         Ok(signals.told().await)
     }
 
-    /// Measures all arms, and shows how things stand meanwhile.
-    async fn measure(&self, screen: &mut Screen) -> anyhow::Result<Report> {
+    /// Measures all arms, and shows how things stand meanwhile. Returns the slowest read as well.
+    async fn measure(&self, screen: &mut Screen) -> anyhow::Result<(Report, Option<Slowest>)> {
         let rng = Rng::new(self.args.seed).split("demo");
         let rate = f64::from(self.args.rate);
         let (plan, end) = (Plan::new(rate, &rng), Duration::from_secs(self.args.seconds));
@@ -169,10 +182,11 @@ impl Demo<'_> {
                 }
             }
         }
-        if let Some(failure) = load.tallies().first_failure {
+        let tallies = load.tallies();
+        if let Some(failure) = tallies.first_failure {
             tracing::warn!("the first read that failed: {failure}");
         }
-        Ok(report(end))
+        Ok((report(end), tallies.slowest))
     }
 
     /// What is on the terminal while the demo measures.
@@ -211,7 +225,7 @@ impl Demo<'_> {
     }
 
     /// What there is to play with.
-    fn still_up(&self) -> Vec<String> {
+    async fn still_up(&self, slowest: Option<Slowest>) -> Vec<String> {
         let server = self.testbed.address(17, 0);
         let mut lines = vec![String::new(), "Still up, until Ctrl-C:".to_owned()];
         lines.push(format!("  a server       curl 'http://{server}/shard/17/keys?k=alpha'"));
@@ -221,6 +235,16 @@ impl Demo<'_> {
         if let Some(admin) = self.proxies.admin(Arm::Hedged) {
             lines.push(format!("  what it knows  curl http://{admin}/state"));
             lines.push(format!("  metrics        curl http://{admin}/metrics"));
+        }
+        if let Some(slowest) = slowest
+            && self.spans.has(&slowest, self.testbed.config().shards).await
+        {
+            let (arm, ms) = (slowest.arm.name(), slowest.latency.as_ms_f64());
+            let url = self.spans.url(&slowest);
+            lines.push(format!(
+                "  the slowest read through a proxy ({arm}, {ms:.0} ms), its 100 requests:"
+            ));
+            lines.push(format!("                 curl {url}"));
         }
         lines
     }

@@ -12,7 +12,7 @@ mod place;
 
 use crate::stop::StopSignals;
 use anyhow::Context as _;
-use clap::Args;
+use clap::{Args, Command, FromArgMatches as _};
 use curtail_ingest::{Committer, Config, Sink, Taken};
 use curtail_store::log::Log;
 use curtail_store::{Found, Store};
@@ -21,6 +21,7 @@ use place::Place;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,6 +61,16 @@ pub(crate) struct ServerArgs {
     flush_every: u32,
 }
 
+impl ServerArgs {
+    /// A server for this machine alone, on ports that the system chooses.
+    pub(crate) fn on_loopback(data: PathBuf) -> Self {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let defaults = Self::augment_args(Command::new("server")).get_matches_from(["server"]);
+        let defaults = Self::from_arg_matches(&defaults).expect("nothing has to be said");
+        Self { data, otlp: vec![any], api: any, ..defaults }
+    }
+}
+
 /// How long senders have to end what they have begun, once we are told to stop.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -74,12 +85,29 @@ const WAITING_MAX: usize = 4;
 /// # Errors
 /// When the data cannot be opened, an address cannot be listened on, or there are no threads.
 pub(crate) fn run(args: &ServerArgs) -> anyhow::Result<ExitCode> {
+    // Whoever reads the addresses may send a signal next.
+    let begin = || {
+        let mut signals = StopSignals::new()?;
+        Ok(async move { signals.told().await })
+    };
+    serve(args, begin, print)
+}
+
+/// Serves until what `begin` gives is over; it is called within the server's runtime. `ready` is told the addresses
+/// of OTLP and of the API, once all of them are listened on.
+///
+/// # Errors
+/// Those of [`run`], and those of `begin` and `ready`.
+pub(crate) fn serve<Told: Future<Output = ExitCode>>(
+    args: &ServerArgs,
+    begin: impl FnOnce() -> std::io::Result<Told>,
+    ready: impl FnOnce(&[SocketAddr], SocketAddr) -> std::io::Result<()>,
+) -> anyhow::Result<ExitCode> {
     crate::open_files::allow(0)?;
     let tokens = args.tokens.as_deref().map(place::tokens).transpose()?.unwrap_or_default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        // Whoever reads the addresses may send a signal next.
-        let mut signals = StopSignals::new()?;
+        let mut told = pin!(begin()?);
         let place = Place::open(&args.data)?;
         let memtable_bytes = (args.memory as usize) << 20;
         let settings = place.settings(memtable_bytes);
@@ -97,12 +125,12 @@ pub(crate) fn run(args: &ServerArgs) -> anyhow::Result<ExitCode> {
         let receivers = curtail_ingest::start(&config, &committer)?;
         let api = curtail_api::start(args.api, store).await;
         let api = api.with_context(|| format!("{} cannot be listened on", args.api))?;
-        print(receivers.addresses(), api.address())?;
+        ready(receivers.addresses(), api.address())?;
         let mut every = tokio::time::interval(Duration::from_secs(args.flush_every.into()));
         let mut looks = tokio::time::interval(LOOK_EVERY);
         let ended = loop {
             tokio::select! {
-                ended = signals.told() => break ended,
+                ended = &mut told => break ended,
                 _ = every.tick() => committer.end_segment(),
                 _ = looks.tick() => if log.is_finished() || keeping.is_finished() {
                     // What it has acknowledged is in the log; it could not take much more.

@@ -60,6 +60,8 @@ struct Read {
     due: Instant,
     /// Whether it counts.
     measured: bool,
+    /// Its requests are of one trace.
+    trace_id: u128,
     /// Shards that have not answered.
     left: Cell<usize>,
     failure: RefCell<Option<(usize, Failure)>>,
@@ -141,9 +143,13 @@ impl Load {
             self.tallies.borrow_mut().sent(arm, self.shards as u64, lag);
         }
         let left = Cell::new(self.shards);
-        let read = Rc::new(Read { arm, due, measured, left, failure: RefCell::default() });
+        let mut ids = rng.split("trace");
+        let trace_id = u128::from(ids.next_u64()) << 64 | u128::from(ids.next_u64());
+        let failure = RefCell::default();
+        let read = Rc::new(Read { arm, due, measured, trace_id, left, failure });
         for shard in 0..self.shards {
-            let request = request(shard, tenant, &mut rng);
+            let trace = format!("00-{trace_id:032x}-{:016x}-01", ids.next_u64().max(1));
+            let request = request(shard, tenant, &trace, &mut rng);
             let server = shard * self.replicas + rng.below(self.replicas);
             let (load, read) = (Rc::clone(self), Rc::clone(&read));
             drop(tokio::task::spawn_local(async move {
@@ -177,7 +183,7 @@ impl Load {
         let latency = self.alarm.now().since(read.due);
         let mut tallies = self.tallies.borrow_mut();
         match read.failure.take() {
-            None => tallies.answered(read.arm, latency),
+            None => tallies.answered(read.arm, latency, read.trace_id),
             Some((shard, failure)) => {
                 tallies.failed(read.arm, || format!("shard {shard}: {failure}"));
             }
@@ -194,8 +200,8 @@ fn at_once(rate: f64) -> usize {
     (IN_FLIGHT_SECONDS * rate).ceil() as usize
 }
 
-/// A request for some keys of `shard`.
-fn request(shard: usize, tenant: &'static str, rng: &mut Rng) -> client::Outgoing {
+/// A request for some keys of `shard`, in a trace.
+fn request(shard: usize, tenant: &'static str, trace: &str, rng: &mut Rng) -> client::Outgoing {
     let mut uri = format!("http://testbed/shard/{shard}/keys");
     for nth in 0..KEYS_PER_SHARD {
         uri.push(if nth == 0 { '?' } else { '&' });
@@ -205,6 +211,7 @@ fn request(shard: usize, tenant: &'static str, rng: &mut Rng) -> client::Outgoin
     http::Request::get(uri)
         .header("host", "testbed")
         .header("x-tenant", tenant)
+        .header("traceparent", trace)
         .body(Empty::<Bytes>::new())
         .expect("a path of digits and plain words")
 }

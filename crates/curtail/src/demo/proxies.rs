@@ -45,11 +45,16 @@ pub(crate) struct Proxies {
 }
 
 impl Proxies {
-    /// Starts the leaves in front of the servers of `testbed`, and a root for each arm but the direct one.
+    /// Starts the leaves in front of the servers of `testbed`, and a root for each arm but the direct one. Roots
+    /// send their spans to a receiver of OTLP.
     ///
     /// # Errors
     /// When an address cannot be listened on or a thread is not given.
-    pub(crate) fn start(testbed: &Testbed, seed: u64) -> anyhow::Result<Self> {
+    pub(crate) fn start(
+        testbed: &Testbed,
+        spans_to: SocketAddr,
+        seed: u64,
+    ) -> anyhow::Result<Self> {
         let leaves = start("leaves.yaml", &leaves_yaml(testbed), seed)?;
         let servers: Vec<SocketAddr> =
             places(testbed).map(|(s, r)| testbed.address(s, r)).collect();
@@ -59,7 +64,10 @@ impl Proxies {
         for (arm, replicas) in
             [(Arm::Hedged, &servers), (Arm::Tied, &in_front), (Arm::Prequal, &in_front)]
         {
-            let yaml = root_yaml(arm, replicas, testbed.config().replicas);
+            let mut yaml = root_yaml(arm, replicas, testbed.config().replicas);
+            let name = arm.name();
+            writeln!(yaml, "spans: {{endpoint: \"http://{spans_to}\", service_name: {name}}}")
+                .expect("a String takes everything");
             roots.push((arm, start(&format!("{}.yaml", arm.name()), &yaml, seed)?));
         }
         Ok(Self { leaves, roots })

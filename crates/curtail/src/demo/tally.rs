@@ -18,12 +18,23 @@ pub(crate) struct Tally {
     pub(crate) errors: u64,
 }
 
+/// The read that took longest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slowest {
+    pub(crate) latency: Duration,
+    pub(crate) arm: Arm,
+    /// Its requests' trace.
+    pub(crate) trace_id: u128,
+}
+
 /// The tallies of all arms.
 #[derive(Clone, Debug)]
 pub(crate) struct Tallies {
     arms: [Tally; Arm::ALL.len()],
     /// How long after the planned time each read was sent: the client's own share of the latencies.
     lag: Histogram,
+    /// Of the reads that went through a proxy.
+    pub(crate) slowest: Option<Slowest>,
     /// The first failure, in words.
     pub(crate) first_failure: Option<String>,
 }
@@ -54,6 +65,7 @@ impl Tallies {
         Self {
             arms: Arm::ALL.map(|_| Tally::new()),
             lag: Histogram::new(Precision::FINE),
+            slowest: None,
             first_failure: None,
         }
     }
@@ -69,8 +81,12 @@ impl Tallies {
     }
 
     /// A read was answered, `latency` after the time at which it was to be sent.
-    pub(crate) fn answered(&mut self, arm: Arm, latency: Duration) {
+    pub(crate) fn answered(&mut self, arm: Arm, latency: Duration, trace_id: u128) {
         self.arms[arm.index()].latencies.record(latency);
+        let is_slowest = self.slowest.is_none_or(|slowest| latency > slowest.latency);
+        if arm != Arm::Direct && is_slowest {
+            self.slowest = Some(Slowest { latency, arm, trace_id });
+        }
     }
 
     /// A read failed, or was not sent.
@@ -96,7 +112,7 @@ mod tests {
     fn errors_are_longer_than_any_answer() {
         let mut tallies = Tallies::new();
         for ms in 1..=998 {
-            tallies.answered(Arm::Hedged, Duration::from_ms(ms));
+            tallies.answered(Arm::Hedged, Duration::from_ms(ms), ms.into());
         }
         tallies.failed(Arm::Hedged, || "shard 3: status 503".to_owned());
         tallies.failed(Arm::Hedged, || "never kept".to_owned());
@@ -110,5 +126,9 @@ mod tests {
         assert!(tally.quantile(last).is_some(), "rank 998 is the longest answer");
         assert_eq!(tallies.first_failure.as_deref(), Some("hedged: shard 3: status 503"));
         assert_eq!(tallies.of(Arm::Direct).quantile(Quantile::P50), None);
+        // No proxy has seen direct reads, so nobody has their traces.
+        tallies.answered(Arm::Direct, Duration::from_ms(2_000), 1);
+        let slowest = tallies.slowest.map(|slowest| (slowest.arm, slowest.trace_id));
+        assert_eq!(slowest, Some((Arm::Hedged, 998)));
     }
 }

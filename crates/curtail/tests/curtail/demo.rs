@@ -52,6 +52,20 @@ fn a_demo_that_is_over_stays_up_to_be_played_with() {
     let address = address.parse().expect("an address");
     let answer = crate::testbed::get(address, &format!("/{path}"));
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    let url = loop {
+        let line = demo.line();
+        if let Some((_, url)) = line.split_once("curl http://")
+            && url.contains("/api/traces/")
+        {
+            break url.to_owned();
+        }
+    };
+    let (api, path) = url.split_once('/').expect("a path");
+    let trace = crate::testbed::get(api.parse().expect("an address"), &format!("/{path}"));
+    assert!(trace.starts_with("HTTP/1.1 200 OK\r\n"), "{url}");
+    // A read asks each of 100 shards, once or twice.
+    assert_eq!(trace.matches("\"kind\":2,").count(), 100, "{url}");
+    assert!((100..=200).contains(&trace.matches("\"kind\":3,").count()), "{url}");
     demo.signal("TERM");
     assert_eq!(demo.ended().code(), Some(0));
     assert!(std::net::TcpStream::connect(address).is_err(), "nothing is left of it");

@@ -15,9 +15,9 @@ fn tallies() -> Tallies {
     for nth in 1..=1_000 {
         tallies.sent(Arm::Direct, 100, Duration::from_us(60));
         let ms = if nth > 900 { nth * 2 } else { 14 };
-        tallies.answered(Arm::Direct, Duration::from_ms(ms));
+        tallies.answered(Arm::Direct, Duration::from_ms(ms), 1);
         tallies.sent(Arm::Hedged, 100, Duration::from_us(60));
-        tallies.answered(Arm::Hedged, Duration::from_us(14_000 + nth * 10));
+        tallies.answered(Arm::Hedged, Duration::from_us(14_000 + nth * 10), 1);
     }
     tallies.sent(Arm::Tied, 100, Duration::from_us(60));
     tallies.failed(Arm::Tied, || "shard 1: status 503".to_owned());
@@ -129,7 +129,7 @@ fn a_hedge_that_did_not_help_is_not_praised() {
     let mut tallies = Tallies::new();
     for arm in [Arm::Direct, Arm::Hedged] {
         tallies.sent(arm, 100, Duration::ZERO);
-        tallies.answered(arm, Duration::from_ms(20));
+        tallies.answered(arm, Duration::from_ms(20), 1);
     }
     let verdict = Report::new(&tallies, |_| 100, CIRCUMSTANCES).verdict();
     let expected = "Hedging: p99.9 from 20.0 ms to 20.0 ms, for 0.00 % more requests.";
