@@ -64,7 +64,7 @@ const FILES: u64 = 8_000;
 ///
 /// Starts 300 servers that stall now and then, proxies in front of them, and
 /// a client that reads 1,000 keys from 100 of the servers at a time. Needs
-/// nothing, touches nothing, listens on 127.0.0.1 only.
+/// nothing, listens on 127.0.0.1 only, and writes to a temporary folder alone.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
