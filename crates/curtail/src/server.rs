@@ -15,7 +15,7 @@ use anyhow::Context as _;
 use clap::{Args, Command, FromArgMatches as _};
 use curtail_ingest::{Committer, Config, Sink, Taken};
 use curtail_store::log::Log;
-use curtail_store::{Found, Store};
+use curtail_store::{Found, Retention, Store};
 use keep::{Keeping, Room};
 use place::Place;
 use std::io::Write as _;
@@ -59,6 +59,12 @@ pub(crate) struct ServerArgs {
     /// Seconds after which rows are written as a run however few they are: other engines see them then.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     flush_every: u32,
+    /// Days that rows are kept after that on which they came; 0: for ever.
+    #[arg(long, value_name = "DAYS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(..=36_500))]
+    keep_days: u32,
+    /// GiB that the runs of all tables may take: the oldest go when there are more.
+    #[arg(long, value_name = "GIB", value_parser = clap::value_parser!(u32).range(1..))]
+    keep_gib: Option<u32>,
 }
 
 impl ServerArgs {
@@ -118,7 +124,7 @@ pub(crate) fn serve<Told: Future<Output = ExitCode>>(
         let (store, room) =
             (Arc::clone(keeper.store()), Arc::new(Room::new(memtable_bytes * WAITING_MAX)));
         let log = Log::open(Arc::clone(&settings.files), keeper.last_segment())?;
-        let keeping = Keeping::start(keeper, Arc::clone(&room))?;
+        let keeping = Keeping::start(keeper, args.retention(), Arc::clone(&room))?;
         let sink = Into { store: Arc::clone(&store), room };
         let (committer, log) = Committer::start(log, sink)?;
         let config = Config { addresses: args.otlp.clone(), tokens, ..Config::default() };
@@ -147,6 +153,15 @@ pub(crate) fn serve<Told: Future<Output = ExitCode>>(
         keeping.stop();
         Ok(ended)
     })
+}
+
+impl ServerArgs {
+    fn retention(&self) -> Retention {
+        Retention {
+            days: Some(self.keep_days).filter(|days| *days > 0),
+            bytes: self.keep_gib.map(|gib| u64::from(gib) << 30),
+        }
+    }
 }
 
 /// From the log into memory.

@@ -21,6 +21,7 @@ pub mod log;
 mod memtable;
 pub mod merge;
 pub mod query;
+mod retention;
 pub mod run;
 pub mod schema;
 mod sort;
@@ -30,6 +31,7 @@ pub mod tree;
 pub use columns::{Coded, Column, Columns, Dictionary, Lists, Plain, Values};
 pub use files::{Directory, Files};
 pub use memtable::{LogRows, Memtable, PointRows, Rows, SpanRows};
+pub use retention::{Expired, Retention};
 pub use sort::{Key, Place, sort};
 pub use store::{Found, KeepError, Keeper, OpenError, Settings, Store};
 

@@ -16,6 +16,7 @@ use crate::delta::{self, CommitError, UpkeepError};
 use crate::files::Files;
 use crate::log::{self, Damage, Record};
 use crate::memtable::{LogRows, PointRows, Rows, SpanRows};
+use crate::retention::{Expired, Kept, Retention};
 use crate::tree::{self, CompactError, FlushError, Flushed, Flusher, Tree, Unread};
 use curtail_otlp::{Decoded, Limits};
 use std::collections::BTreeSet;
@@ -315,6 +316,34 @@ impl Keeper {
         self.spans.clean(now_ms).await?;
         self.logs.clean(now_ms).await?;
         self.points.clean(now_ms).await
+    }
+
+    /// Removes the runs of all tables that are not kept any longer, in one commit a table; returns what went. It
+    /// is `now_ms`, milliseconds since 1970.
+    ///
+    /// # Errors
+    /// When the object store fails for a table: the first one; the others lose what they should all the same.
+    pub async fn expire(
+        &mut self,
+        retention: &Retention,
+        now_ms: i64,
+    ) -> Result<Vec<Expired>, CommitError> {
+        let spans = self.spans.files().filter_map(|add| Kept::new(0, add));
+        let logs = self.logs.files().filter_map(|add| Kept::new(1, add));
+        let points = self.points.files().filter_map(|add| Kept::new(2, add));
+        let mut due: [BTreeSet<String>; 3] = Default::default();
+        for Kept { table, path, .. } in
+            retention.due(spans.chain(logs).chain(points).collect(), now_ms)
+        {
+            due[table].insert(path);
+        }
+        let removed = [
+            (SpanRows::NAME, self.spans.remove(&due[0], now_ms).await),
+            (LogRows::NAME, self.logs.remove(&due[1], now_ms).await),
+            (PointRows::NAME, self.points.remove(&due[2], now_ms).await),
+        ];
+        let expired = removed.into_iter().map(|(name, of)| Ok(Expired::of(name, &of?)));
+        expired.filter_map(Result::transpose).collect()
     }
 
     /// Removes the segments of which all is in runs. Those that cannot be are tried again with the next ones.

@@ -11,9 +11,11 @@ mod compact;
 mod flush;
 mod new_run;
 mod open;
+mod remove;
 mod stored;
 mod with_id;
 
+pub(crate) use compact::FAN_IN;
 pub use compact::{CompactError, Compaction, Merged};
 pub use flush::{FlushError, Flushed, Flusher};
 pub use open::{OpenError, Settings};

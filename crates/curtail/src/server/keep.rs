@@ -4,7 +4,7 @@
 //! Between the row groups of a merge memtables are written that have filled meanwhile.
 
 use super::place::{now_ms, uuid};
-use curtail_store::Keeper;
+use curtail_store::{Expired, Keeper, Retention};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -20,6 +20,9 @@ const AGAIN_AFTER_MAX: Duration = Duration::from_secs(30);
 
 /// So often what no table needs any more is removed.
 const CLEAN_EVERY: Duration = Duration::from_secs(3_600);
+
+/// So often it is looked whether something is not kept any longer.
+const EXPIRE_EVERY: Duration = Duration::from_secs(60);
 
 /// What may wait to be written, and who waits for that.
 #[derive(Debug)]
@@ -61,10 +64,12 @@ pub(super) struct Keeping {
 
 impl Keeping {
     /// Starts it.
-    pub(super) fn start(keeper: Keeper, room: Arc<Room>) -> io::Result<Self> {
+    pub(super) fn start(keeper: Keeper, retention: Retention, room: Arc<Room>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let stops = Arc::new(AtomicBool::new(false));
-        let keep = Keep { keeper, room, stops: Arc::clone(&stops), is_merged: false };
+        let (expired, cleaned) = (None, Instant::now());
+        let (stops_too, is_merged) = (Arc::clone(&stops), false);
+        let keep = Keep { keeper, retention, room, stops: stops_too, expired, cleaned, is_merged };
         let thread = std::thread::Builder::new()
             .name("keeper".to_owned())
             .spawn(move || runtime.block_on(keep.run()))?;
@@ -87,8 +92,13 @@ impl Keeping {
 
 struct Keep {
     keeper: Keeper,
+    retention: Retention,
     room: Arc<Room>,
     stops: Arc<AtomicBool>,
+    /// When it was last looked whether something is not kept any longer.
+    expired: Option<Instant>,
+    /// When what no table needs any more was last removed.
+    cleaned: Instant,
     /// Whether it was said that there is nothing to merge.
     is_merged: bool,
 }
@@ -120,7 +130,6 @@ impl Patience {
 impl Keep {
     async fn run(mut self) {
         let (mut writing, mut upkeep) = (Patience::new(), Patience::new());
-        let mut cleaned = Instant::now();
         loop {
             let stops = self.stops.load(Ordering::Acquire);
             let mut is_idle = true;
@@ -136,7 +145,7 @@ impl Keep {
                 return;
             }
             if !stops && is_idle && upkeep.is_over() {
-                match self.upkeep(&mut cleaned).await {
+                match self.upkeep().await {
                     Ok(is_done) => (is_idle, upkeep) = (is_done, Patience::new()),
                     Err(error) => upkeep.failed("the tables are not kept small", &error),
                 }
@@ -160,8 +169,16 @@ impl Keep {
     }
 
     /// Does what is most urgent besides; returns whether there was nothing.
-    async fn upkeep(&mut self, cleaned: &mut Instant) -> anyhow::Result<bool> {
+    async fn upkeep(&mut self) -> anyhow::Result<bool> {
         self.keeper.checkpoint(now_ms()).await?;
+        if self.expired.is_none_or(|at| at.elapsed() >= EXPIRE_EVERY) {
+            self.expired = Some(Instant::now());
+            for Expired { table, runs, bytes, first, last } in
+                self.keeper.expire(&self.retention, now_ms()).await?
+            {
+                tracing::info!(table, runs, bytes, %first, %last, "not kept any longer");
+            }
+        }
         let (name, began) = (format!("merged-{}", uuid()), Instant::now());
         if self.keeper.compact(now_ms(), &name).await? {
             tracing::info!(name, took_s = began.elapsed().as_secs_f64(), "runs merged");
@@ -171,8 +188,8 @@ impl Keep {
         if !std::mem::replace(&mut self.is_merged, true) {
             tracing::info!("no runs are left to merge");
         }
-        if cleaned.elapsed() >= CLEAN_EVERY {
-            *cleaned = Instant::now();
+        if self.cleaned.elapsed() >= CLEAN_EVERY {
+            self.cleaned = Instant::now();
             self.keeper.clean(now_ms()).await?;
         }
         Ok(true)

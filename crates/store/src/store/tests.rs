@@ -1,3 +1,4 @@
+mod expire;
 mod objects;
 
 use super::*;

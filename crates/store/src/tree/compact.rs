@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How many runs become one.
-const FAN_IN: usize = 8;
+pub(crate) const FAN_IN: usize = 8;
 
 /// A run with more rows is not merged any more.
 const ROWS_MAX: u64 = 1 << 24;

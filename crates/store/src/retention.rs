@@ -1,0 +1,102 @@
+//! How long rows are kept, and how much of them: which runs leave their tables.
+//!
+//! **By age** a whole day goes at once: that on which rows came, not on which they began. **By size** runs go until
+//! those of all tables together take no more than they may, the oldest days first. Within a day the larger runs
+//! are the older ones, for runs grow by being merged.
+//!
+//! A run that goes is no part of its table any more; its file stays for those who read it still, and is
+//! removed with those that compaction has replaced, a day later.
+//!
+//! **When it hurts**: a bound of bytes is of the tables. The disk has a day's replaced runs, and the log, beside
+//! them. A run whose day cannot be read is kept.
+
+use crate::delta::Add;
+use crate::tree::FAN_IN;
+use chrono::{DateTime, Days, NaiveDate};
+use std::cmp::Reverse;
+
+/// How long rows are kept, and how many bytes of them; by default all of them for ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// So many whole days after that on which they came.
+    pub days: Option<u32>,
+    /// So many bytes of runs, in all tables together.
+    pub bytes: Option<u64>,
+}
+
+/// A run that may have to go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// Which table it is of.
+    pub(crate) table: usize,
+    /// That of its [`Add`].
+    pub(crate) path: String,
+    day: NaiveDate,
+    bytes: u64,
+    modified_ms: i64,
+}
+
+/// What has left a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expired {
+    /// Which one.
+    pub table: &'static str,
+    /// How many runs.
+    pub runs: usize,
+    /// How many bytes they have.
+    pub bytes: u64,
+    /// The day of the oldest of them.
+    pub first: NaiveDate,
+    /// The day of the newest.
+    pub last: NaiveDate,
+}
+
+impl Retention {
+    /// Which of these runs go. It is `now_ms`, milliseconds since 1970.
+    pub(crate) fn due(&self, mut kept: Vec<Kept>, now_ms: i64) -> Vec<Kept> {
+        let size = |run: &Kept| run.bytes.max(1).ilog(FAN_IN as u64);
+        kept.sort_by_key(|run| (run.day, Reverse(size(run)), run.modified_ms));
+        let first_day = self.days.and_then(|days| first_day(days, now_ms));
+        let mut bytes: u64 = kept.iter().map(|run| run.bytes).sum();
+        let is_due = |run: &Kept| {
+            let is_old = first_day.is_some_and(|first_day| run.day < first_day);
+            let goes = is_old || self.bytes.is_some_and(|bytes_max| bytes > bytes_max);
+            bytes -= if goes { run.bytes } else { 0 };
+            goes
+        };
+        kept.into_iter().take_while(is_due).collect()
+    }
+}
+
+impl Kept {
+    /// [`None`] where nobody can say of which day it is.
+    pub(crate) fn new(table: usize, add: &Add) -> Option<Self> {
+        let day = day_of(add)?;
+        let (path, bytes, modified_ms) = (add.path.clone(), add.size, add.modification_time);
+        Some(Self { table, path, day, bytes, modified_ms })
+    }
+}
+
+impl Expired {
+    /// What has left a table, if anything has.
+    pub(crate) fn of(table: &'static str, removed: &[Add]) -> Option<Self> {
+        let days = removed.iter().filter_map(day_of);
+        let (first, last) = (days.clone().min()?, days.max()?);
+        let bytes = removed.iter().map(|add| add.size).sum();
+        Some(Self { table, runs: removed.len(), bytes, first, last })
+    }
+}
+
+/// The day on which the rows of a run came.
+fn day_of(add: &Add) -> Option<NaiveDate> {
+    add.partition_values.get("day")?.as_deref()?.parse().ok()
+}
+
+/// The first day that is kept.
+fn first_day(days: u32, now_ms: i64) -> Option<NaiveDate> {
+    let today = DateTime::from_timestamp_millis(now_ms)?.date_naive();
+    today.checked_sub_days(Days::new(days.into()))
+}
+
+#[cfg(test)]
+mod tests;
