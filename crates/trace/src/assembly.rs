@@ -1,0 +1,197 @@
+//! The tree that the spans of a trace are.
+//!
+//! What they say of their parents is taken as far as it goes:
+//!
+//! | spans | are |
+//! |---|---|
+//! | without a parent | roots; the one that began first is the trace's |
+//! | whose parent is not there, or is they themselves | orphans, with all that is below them |
+//! | that are each other's ancestors | cut apart above the one that began first, which is an orphan |
+//! | with one ID | all there; the children are those of the one that began first |
+//!
+//! **Invariant**: from every span the way up ends, at a root or an orphan.
+
+use crate::Span;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+/// In the place of a parent: there is none.
+const NONE: u32 = u32::MAX;
+
+/// Makes trees, one after the other. All numbers of spans are places in what was assembled last.
+#[derive(Clone, Debug, Default)]
+pub struct Assembly {
+    parents: Vec<u32>,
+    /// All that have a parent, by that.
+    children: Vec<u32>,
+    /// Where in `children` those of each span end.
+    ends: Vec<u32>,
+    root: Option<u32>,
+    roots: usize,
+    orphans: usize,
+    /// IDs and starts of spans with their places, in order.
+    by_id: Vec<(u64, i64, u32)>,
+    /// Whether the way up from a span was followed, or is being.
+    visits: Vec<Visit>,
+    /// The way up that is being followed.
+    way: Vec<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Visit {
+    No,
+    Now,
+    Done,
+}
+
+impl Assembly {
+    /// Makes a tree of spans.
+    ///
+    /// # Panics
+    /// When there are 2^32 or more.
+    pub fn assemble(&mut self, spans: &[Span]) {
+        self.find_parents(spans);
+        self.cut_cycles(spans);
+        self.list_children(spans);
+    }
+
+    /// The root that began first, if there is any.
+    #[must_use]
+    pub fn root(&self) -> Option<usize> {
+        self.root.map(|root| root as usize)
+    }
+
+    /// How many spans have no parent and name none.
+    #[must_use]
+    pub const fn roots(&self) -> usize {
+        self.roots
+    }
+
+    /// How many spans name a parent that is not there, or not above them.
+    #[must_use]
+    pub const fn orphans(&self) -> usize {
+        self.orphans
+    }
+
+    /// The parent of a span.
+    ///
+    /// # Panics
+    /// When there is no such span.
+    #[must_use]
+    pub fn parent(&self, span: usize) -> Option<usize> {
+        Some(self.parents[span]).filter(|parent| *parent != NONE).map(|parent| parent as usize)
+    }
+
+    /// The children of a span: those that ended last come first.
+    ///
+    /// # Panics
+    /// When there is no such span.
+    #[must_use]
+    pub fn children(&self, span: usize) -> &[u32] {
+        let from = span.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.children[from as usize..self.ends[span] as usize]
+    }
+
+    fn find_parents(&mut self, spans: &[Span]) {
+        let Self { parents, by_id, root, roots, orphans, .. } = self;
+        by_id.clear();
+        by_id.extend((0..).zip(spans).map(|(nth, span)| (span.id, span.start_ns, nth)));
+        by_id.sort_unstable();
+        (*root, *roots, *orphans) = (None, 0, 0);
+        parents.clear();
+        for (nth, span) in (0..).zip(spans) {
+            if span.parent_id == 0 {
+                *roots += 1;
+                let is_first =
+                    |root: u32| (span.start_ns, nth) < (spans[root as usize].start_ns, root);
+                if root.is_none_or(is_first) {
+                    *root = Some(nth);
+                }
+                parents.push(NONE);
+                continue;
+            }
+            let first = by_id.partition_point(|(id, ..)| *id < span.parent_id);
+            let same = by_id[first..].iter().take_while(|(id, ..)| *id == span.parent_id);
+            // Of two with one ID it is not its own parent, but may be the other's child.
+            let parent = same.map(|(.., parent)| *parent).find(|parent| *parent != nth);
+            *orphans += usize::from(parent.is_none());
+            parents.push(parent.unwrap_or(NONE));
+        }
+    }
+
+    /// Cuts the ways up that lead back.
+    fn cut_cycles(&mut self, spans: &[Span]) {
+        // Mostly spans are in the order of their starts, and no child begins before its parent.
+        let goes_back = |(nth, parent): (u32, &u32)| *parent < nth || *parent == NONE;
+        if (0..).zip(&self.parents).all(goes_back) {
+            return;
+        }
+        self.visits.clear();
+        self.visits.resize(spans.len(), Visit::No);
+        for from in 0..spans.len() {
+            self.way.clear();
+            let mut at = Some(from);
+            while let Some(span) = at.filter(|span| self.visits[*span] == Visit::No) {
+                self.visits[span] = Visit::Now;
+                self.way.push(span);
+                at = self.parent(span);
+            }
+            if let Some(of) = at.filter(|span| self.visits[*span] == Visit::Now) {
+                self.cut_above_first(spans, of);
+            }
+            for span in &self.way {
+                self.visits[*span] = Visit::Done;
+            }
+        }
+    }
+
+    /// Cuts a cycle above the span of it that began first.
+    fn cut_above_first(&mut self, spans: &[Span], of: usize) {
+        let (mut first, mut at) = (of, of);
+        while let Some(parent) = self.parent(at).filter(|parent| *parent != of) {
+            at = parent;
+            if (spans[at].start_ns, at) < (spans[first].start_ns, first) {
+                first = at;
+            }
+        }
+        self.parents[first] = NONE;
+        self.orphans += 1;
+    }
+
+    fn list_children(&mut self, spans: &[Span]) {
+        let Self { parents, children, ends, .. } = self;
+        ends.clear();
+        ends.resize(spans.len(), 0);
+        let with_parents = || (0..).zip(&*parents).filter(|(_, parent)| **parent != NONE);
+        for (_, parent) in with_parents() {
+            ends[*parent as usize] += 1;
+        }
+        let mut total = 0;
+        for end in &mut *ends {
+            // For now where the children begin.
+            (*end, total) = (total, total + *end);
+        }
+        children.clear();
+        children.resize(total as usize, 0);
+        for (nth, parent) in with_parents() {
+            let next = &mut ends[*parent as usize];
+            children[*next as usize] = nth;
+            *next += 1;
+        }
+        let mut from = 0;
+        for end in &*ends {
+            let of_one = &mut children[from..*end as usize];
+            from = *end as usize;
+            if of_one.len() > 1 {
+                of_one.sort_unstable_by_key(|nth| {
+                    let span = &spans[*nth as usize];
+                    // Of those that ended together, that which was waited for longest.
+                    (Reverse(span.end_ns), span.start_ns, *nth)
+                });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
