@@ -26,6 +26,7 @@ pub mod run;
 pub mod schema;
 mod sort;
 mod store;
+pub mod traces;
 pub mod tree;
 
 pub use columns::{Coded, Column, Columns, Dictionary, Lists, Plain, Values};

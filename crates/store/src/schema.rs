@@ -15,6 +15,7 @@ pub mod logs;
 mod parquet;
 pub mod points;
 pub mod spans;
+pub mod traces;
 
 use std::collections::HashMap;
 
@@ -64,7 +65,7 @@ impl Table {
             all.push(Field { name, form: optional(*kind) });
         }
         let own = keys.iter().map(|(field, key, kind)| (*key, (*field, *kind))).collect();
-        Self { schema: Schema::new(all), own, keys }
+        Self { schema: Schema::new(all, envelope::LEN), own, keys }
     }
 
     /// The fields.
@@ -90,6 +91,7 @@ impl Table {
 #[derive(Debug)]
 pub struct Schema {
     fields: Vec<Field>,
+    shared: usize,
     parquet: ::parquet::schema::types::SchemaDescPtr,
 }
 
@@ -144,9 +146,10 @@ pub enum Kind {
 }
 
 impl Schema {
-    fn new(fields: Vec<Field>) -> Self {
+    /// Of these fields, of which the first `shared` are those that other tables have too.
+    fn new(fields: Vec<Field>, shared: usize) -> Self {
         let parquet = parquet::schema(&fields);
-        Self { fields, parquet }
+        Self { fields, shared, parquet }
     }
 
     /// The fields, in the order of the columns.
@@ -170,7 +173,7 @@ impl Schema {
     /// every table has come last: they say least.
     #[must_use]
     pub fn delta(&self, partitions: &[(&str, &str)]) -> String {
-        let (envelope, own) = self.fields.split_at(envelope::LEN);
+        let (envelope, own) = self.fields.split_at(self.shared);
         delta::schema(own.iter().chain(envelope), partitions)
     }
 }

@@ -12,14 +12,16 @@
 //! **Limits**: memtables take as much as [`Settings::memtable_bytes`] together, and one group of the log more;
 //! how many sealed ones wait is for the caller to bound ([`Store::waiting_bytes`]).
 
-use crate::delta::{self, CommitError, UpkeepError};
+mod keeper;
+
+pub use keeper::{KeepError, Keeper};
+
 use crate::files::Files;
 use crate::log::{self, Damage, Record};
-use crate::memtable::{LogRows, PointRows, Rows, SpanRows};
-use crate::retention::{Expired, Kept, Retention};
-use crate::tree::{self, CompactError, FlushError, Flushed, Flusher, Tree, Unread};
+use crate::memtable::{LogRows, PointRows, SpanRows};
+use crate::traces::{Summariser, Traces};
+use crate::tree::{self, Tree, Unread};
 use curtail_otlp::{Decoded, Limits};
-use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,23 +43,10 @@ pub struct Store {
     spans: Arc<Tree<SpanRows>>,
     logs: Arc<Tree<LogRows>>,
     points: Arc<Tree<PointRows>>,
+    traces: Arc<Traces>,
     memtable_bytes: usize,
     /// No later batch is of a segment up to this one.
     sealed: AtomicU64,
-}
-
-/// Writes what is sealed, and removes what is not needed any more.
-#[derive(Debug)]
-pub struct Keeper {
-    store: Arc<Store>,
-    files: Arc<dyn Files>,
-    spans: Flusher<SpanRows>,
-    logs: Flusher<LogRows>,
-    points: Flusher<PointRows>,
-    /// Segments of the log that are set aside where others are removed.
-    damaged: BTreeSet<u64>,
-    /// The last segment that there was when the store was opened.
-    last_segment: u64,
 }
 
 /// What was found when a store was opened.
@@ -89,17 +78,6 @@ pub enum OpenError {
     Table(#[from] tree::OpenError),
 }
 
-/// Why runs were not merged.
-#[derive(Debug, thiserror::Error)]
-pub enum KeepError {
-    /// They were not put together.
-    #[error(transparent)]
-    Compact(#[from] CompactError),
-    /// The table was not told.
-    #[error(transparent)]
-    Commit(#[from] CommitError),
-}
-
 /// What is in the log was within the limits when it came.
 const TAKEN: Limits =
     Limits { batch_bytes: u32::MAX, attributes: u32::MAX, events: u32::MAX, depth: 62 };
@@ -118,13 +96,15 @@ impl Store {
         let (spans, mut unread) = Tree::<SpanRows>::open(&settings.tables, now_ms, id).await?;
         let (logs, of_logs) = Tree::<LogRows>::open(&settings.tables, now_ms, id).await?;
         let (points, of_points) = Tree::<PointRows>::open(&settings.tables, now_ms, id).await?;
-        unread.extend(of_logs.into_iter().chain(of_points));
+        let (traces, of_traces) = Summariser::open(&settings.tables, now_ms, id).await?;
+        unread.extend(of_logs.into_iter().chain(of_points).chain(of_traces));
         let mut found = Found { unread, ..Found::default() };
         let written = [spans.tree().written(), logs.tree().written(), points.tree().written()];
         let store = Arc::new(Self {
             spans: Arc::clone(spans.tree()),
             logs: Arc::clone(logs.tree()),
             points: Arc::clone(points.tree()),
+            traces: Arc::clone(traces.traces()),
             memtable_bytes: settings.memtable_bytes,
             // What one table has written was whole.
             sealed: AtomicU64::new(written.into_iter().max().unwrap_or_default()),
@@ -134,7 +114,8 @@ impl Store {
         let damaged = found.damaged.iter().map(|(segment, _)| *segment);
         // The end of the last one was being written.
         let damaged = damaged.filter(|segment| *segment != last_segment).collect();
-        Ok((Keeper { store, files, spans, logs, points, damaged, last_segment }, found))
+        let keeper = Keeper { store, files, spans, logs, points, traces, damaged, last_segment };
+        Ok((keeper, found))
     }
 
     /// Takes in what the log has. Returns the last segment that there was.
@@ -217,6 +198,12 @@ impl Store {
         &self.points
     }
 
+    /// The table of traces: summaries of what runs of spans have of them.
+    #[must_use]
+    pub const fn traces(&self) -> &Arc<Traces> {
+        &self.traces
+    }
+
     /// The first segment of the log with rows that are in no run.
     fn first_unwritten(&self) -> Option<u64> {
         let all = [
@@ -225,139 +212,6 @@ impl Store {
             self.points.first_unwritten(),
         ];
         all.into_iter().flatten().min()
-    }
-}
-
-impl Keeper {
-    /// The store.
-    #[must_use]
-    pub const fn store(&self) -> &Arc<Store> {
-        &self.store
-    }
-
-    /// The last segment of the log that there was when the store was opened: the log goes on after it.
-    #[must_use]
-    pub const fn last_segment(&self) -> u64 {
-        self.last_segment
-    }
-
-    /// Writes the oldest sealed memtable of each table, and removes what the log has of it. It is `now_ms`,
-    /// milliseconds since 1970. Returns what was written; nothing when nothing was sealed.
-    ///
-    /// # Errors
-    /// When the object store fails for a table: the first one; the others are written all the same. Nothing is
-    /// lost then, and nothing is there twice when it is tried again.
-    pub async fn flush(&mut self, now_ms: i64) -> Result<Vec<Flushed>, FlushError> {
-        let all = [
-            self.spans.flush(now_ms).await,
-            self.logs.flush(now_ms).await,
-            self.points.flush(now_ms).await,
-        ];
-        self.remove_segments();
-        all.into_iter().filter_map(Result::transpose).collect()
-    }
-
-    /// Looks at what other writers have committed; returns runs that cannot be read, which are not asked.
-    ///
-    /// # Errors
-    /// When a table cannot be read.
-    pub async fn refresh(&mut self) -> Result<Vec<Unread>, delta::OpenError> {
-        let mut unread = self.spans.refresh().await?;
-        unread.extend(self.logs.refresh().await?);
-        unread.extend(self.points.refresh().await?);
-        Ok(unread)
-    }
-
-    /// Merges runs of each table that should become one; returns whether there were any. Memtables that are
-    /// sealed meanwhile are written in between. It is `now_ms`, milliseconds since 1970; `name` is another one
-    /// each time.
-    ///
-    /// # Errors
-    /// When a run cannot be read or the object store fails. Nothing is lost then, and nothing is there twice.
-    pub async fn compact(&mut self, now_ms: i64, name: &str) -> Result<bool, KeepError> {
-        let spans = self.compact_table(|keeper| &mut keeper.spans, now_ms, name).await;
-        let logs = self.compact_table(|keeper| &mut keeper.logs, now_ms, name).await;
-        let points = self.compact_table(|keeper| &mut keeper.points, now_ms, name).await;
-        Ok(spans? | logs? | points?)
-    }
-
-    async fn compact_table<R: Rows>(
-        &mut self,
-        table: fn(&mut Self) -> &mut Flusher<R>,
-        now_ms: i64,
-        name: &str,
-    ) -> Result<bool, KeepError> {
-        let (tree, root) = (Arc::clone(table(self).tree()), table(self).root().clone());
-        let Some(compaction) = tree.due() else { return Ok(false) };
-        let pace = async |_| {
-            // What fails is tried again when somebody hears of it.
-            self.flush(now_ms).await.ok();
-        };
-        let merged = tree.merge(&root, compaction, name, pace).await?;
-        table(self).replace(merged, now_ms).await?;
-        Ok(true)
-    }
-
-    /// Writes a checkpoint of each table that is due for one. It is `now_ms`, milliseconds since 1970.
-    ///
-    /// # Errors
-    /// When the object store fails: nothing is lost, and it is tried again.
-    pub async fn checkpoint(&mut self, now_ms: i64) -> Result<(), UpkeepError> {
-        self.spans.checkpoint(now_ms).await?;
-        self.logs.checkpoint(now_ms).await?;
-        self.points.checkpoint(now_ms).await
-    }
-
-    /// Removes what no table needs any more: old commits, and files that were replaced a day ago.
-    ///
-    /// # Errors
-    /// When the object store fails: nothing that is needed is removed, and it is tried again.
-    pub async fn clean(&mut self, now_ms: i64) -> Result<(), UpkeepError> {
-        self.spans.clean(now_ms).await?;
-        self.logs.clean(now_ms).await?;
-        self.points.clean(now_ms).await
-    }
-
-    /// Removes the runs of all tables that are not kept any longer, in one commit a table; returns what went. It
-    /// is `now_ms`, milliseconds since 1970.
-    ///
-    /// # Errors
-    /// When the object store fails for a table: the first one; the others lose what they should all the same.
-    pub async fn expire(
-        &mut self,
-        retention: &Retention,
-        now_ms: i64,
-    ) -> Result<Vec<Expired>, CommitError> {
-        let spans = self.spans.files().filter_map(|add| Kept::new(0, add));
-        let logs = self.logs.files().filter_map(|add| Kept::new(1, add));
-        let points = self.points.files().filter_map(|add| Kept::new(2, add));
-        let mut due: [BTreeSet<String>; 3] = Default::default();
-        for Kept { table, path, .. } in
-            retention.due(spans.chain(logs).chain(points).collect(), now_ms)
-        {
-            due[table].insert(path);
-        }
-        let removed = [
-            (SpanRows::NAME, self.spans.remove(&due[0], now_ms).await),
-            (LogRows::NAME, self.logs.remove(&due[1], now_ms).await),
-            (PointRows::NAME, self.points.remove(&due[2], now_ms).await),
-        ];
-        let expired = removed.into_iter().map(|(name, of)| Ok(Expired::of(name, &of?)));
-        expired.filter_map(Result::transpose).collect()
-    }
-
-    /// Removes the segments of which all is in runs. Those that cannot be are tried again with the next ones.
-    fn remove_segments(&self) {
-        let sealed = self.store.sealed.load(Ordering::Acquire);
-        let first_unwritten = self.store.first_unwritten().unwrap_or(u64::MAX);
-        let is_done = |segment: &u64| *segment <= sealed && *segment < first_unwritten;
-        for segment in log::segments(&*self.files).unwrap_or_default().into_iter().filter(is_done) {
-            if self.damaged.contains(&segment) {
-                log::set_aside(&*self.files, segment).ok();
-            } else {
-                log::remove(&*self.files, segment).ok();
-            }
-        }
     }
 }
 

@@ -11,15 +11,19 @@ mod compact;
 mod flush;
 mod new_run;
 mod open;
+mod opener;
 mod remove;
 mod stored;
+mod upload;
 mod with_id;
 
 pub(crate) use compact::FAN_IN;
 pub use compact::{CompactError, Compaction, Merged};
 pub use flush::{FlushError, Flushed, Flusher};
 pub use open::{OpenError, Settings};
+pub(crate) use opener::Opener;
 pub use stored::{ReadError, StoredRun};
+pub(crate) use upload::Upload;
 pub use with_id::{Unread, WithId};
 
 use crate::columns::Columns;
@@ -119,6 +123,11 @@ impl<R: Rows> Tree<R> {
         let memtables = state.sealed.iter().map(Arc::as_ref).chain(&state.active);
         let rows = memtables.map(|filling| filling.memtable.columns().only(fields)).collect();
         (rows, state.runs.clone())
+    }
+
+    /// The runs, at one moment.
+    pub(crate) fn runs(&self) -> Vec<Arc<StoredRun>> {
+        self.read().runs.clone()
     }
 
     /// Where the runs are.

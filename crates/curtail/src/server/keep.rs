@@ -67,9 +67,15 @@ impl Keeping {
     pub(super) fn start(keeper: Keeper, retention: Retention, room: Arc<Room>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let stops = Arc::new(AtomicBool::new(false));
-        let (expired, cleaned) = (None, Instant::now());
-        let (stops_too, is_merged) = (Arc::clone(&stops), false);
-        let keep = Keep { keeper, retention, room, stops: stops_too, expired, cleaned, is_merged };
+        let keep = Keep {
+            keeper,
+            retention,
+            room,
+            stops: Arc::clone(&stops),
+            expired: None,
+            cleaned: Instant::now(),
+            is_merged: false,
+        };
         let thread = std::thread::Builder::new()
             .name("keeper".to_owned())
             .spawn(move || runtime.block_on(keep.run()))?;
@@ -183,6 +189,9 @@ impl Keep {
         if self.keeper.compact(now_ms(), &name).await? {
             tracing::info!(name, took_s = began.elapsed().as_secs_f64(), "runs merged");
             self.is_merged = false;
+            return Ok(false);
+        }
+        if self.keeper.summarise(now_ms()).await? {
             return Ok(false);
         }
         if !std::mem::replace(&mut self.is_merged, true) {

@@ -13,7 +13,9 @@ use curtail_otlp::{Limits, Spans};
 use curtail_store::merge::{Merge, Step};
 use curtail_store::run::{Run, RunWriter};
 use curtail_store::schema::spans::{SPANS, TRACE_ID};
-use curtail_store::{Memtable, SpanRows};
+use curtail_store::schema::traces::TRACES;
+use curtail_store::traces::Summaries;
+use curtail_store::{Columns, Memtable, SpanRows};
 use std::time::Instant;
 
 const ROWS: usize = 400_000;
@@ -36,8 +38,10 @@ fn main() {
         bytes / rows
     );
     let mut steps: Vec<(&str, Vec<f64>)> =
-        ["insert", "sort", "write", "read", "merge"].map(|name| (name, Vec::new())).to_vec();
-    let (mut in_memory, mut file) = (0, Bytes::new());
+        ["insert", "sort", "write", "read", "merge", "summaries"]
+            .map(|name| (name, Vec::new()))
+            .to_vec();
+    let (mut in_memory, mut file, mut summaries) = (0, Bytes::new(), Vec::new());
     for _ in 0..ROUNDS {
         let mut took = Vec::new();
         let mut memtable = Memtable::<SpanRows>::default();
@@ -61,6 +65,7 @@ fn main() {
             .collect();
         let merged = timed(&mut took, || merge(&parts));
         assert!(merged.len() < file.len() * 11 / 10);
+        summaries = timed(&mut took, || summarise(&groups));
         for ((_, all), took) in steps.iter_mut().zip(took) {
             all.push(took * 1e9 / rows as f64);
         }
@@ -72,6 +77,7 @@ fn main() {
     }
     println!("memtable: {} bytes a span", in_memory / rows);
     println!("run: {:.1} bytes a span", file.len() as f64 / rows as f64);
+    println!("summaries: {:.1} bytes a span", summaries.len() as f64 / rows as f64);
     let run = Run::open(SPANS.schema(), &file, file.len() as u64).expect("a run");
     for (name, bytes) in
         run.column_bytes().into_iter().filter(|(_, bytes)| bytes * 20 > rows as u64)
@@ -120,6 +126,17 @@ fn merge(parts: &[Bytes]) -> Vec<u8> {
             Step::Done => return writer.finish().expect("memory"),
         }
     }
+}
+
+/// What a merge does beside: summarises the traces of the row groups that it has made, and writes that.
+fn summarise(groups: &[Columns]) -> Vec<u8> {
+    let mut summaries = Summaries::default();
+    let mut writer = RunWriter::new(&TRACES, Vec::new()).expect("memory");
+    for group in groups.iter().flat_map(|group| summaries.take(group)) {
+        writer.write(&group).expect("memory");
+    }
+    summaries.finish().iter().for_each(|group| writer.write(group).expect("memory"));
+    writer.finish().expect("memory")
 }
 
 /// All of it.

@@ -1,12 +1,15 @@
 mod expire;
 mod objects;
+mod traces;
 
 use super::*;
 use crate::columns::Columns;
+use crate::delta::CommitError;
 use crate::files::failing::Failing;
 use crate::log::Log;
-use crate::memtable::Memtable;
+use crate::memtable::{Memtable, Rows};
 use crate::schema::{logs, points, spans};
+use crate::tree::FlushError;
 use curtail_otlp::{
     Form, LogRow, LogsWriter, Measured, MetricText, MetricsWriter, PlainValue, PointRow,
     ResourceText, ScopeText, Signal, SpanRow, TracesWriter,

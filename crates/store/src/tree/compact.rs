@@ -9,13 +9,13 @@
 
 use super::Tree;
 use super::flush::Flusher;
-use super::new_run::NewRun;
 use super::stored::{ReadError, StoredRun};
+use super::upload::Upload;
+use crate::columns::Columns;
 use crate::delta::{Add, Change, CommitError, Remove};
 use crate::memtable::Rows;
 use crate::merge::{Merge, Step};
 use object_store::path::Path;
-use object_store::{MultipartUpload, ObjectStoreExt as _};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -24,9 +24,6 @@ pub(crate) const FAN_IN: usize = 8;
 
 /// A run with more rows is not merged any more.
 const ROWS_MAX: u64 = 1 << 24;
-
-/// Parts of this many bytes are uploaded; object stores take none of less than five million.
-const PART_BYTES: usize = 8 << 20;
 
 /// Runs that should become one.
 #[derive(Clone, Debug)]
@@ -83,6 +80,17 @@ impl Compaction {
     pub fn runs(&self) -> impl ExactSizeIterator<Item = &Path> {
         self.runs.iter().map(|run| run.path())
     }
+
+    /// The day that they are of.
+    #[must_use]
+    pub fn day(&self) -> &str {
+        self.runs[0].day()
+    }
+
+    /// Where below the table's root the file called `name` is that they become.
+    pub(crate) fn below(&self, name: &str) -> String {
+        format!("day={}/{name}.parquet", self.day())
+    }
 }
 
 impl<R: Rows> Tree<R> {
@@ -104,8 +112,8 @@ impl<R: Rows> Tree<R> {
         Some(Compaction { runs })
     }
 
-    /// Merges runs into a file called `name`, which must be another one each time. After each row group `pace`
-    /// is waited for, which is told how many rows it has.
+    /// Merges runs into a file called `name`, which must be another one each time. Each row group of it is told to
+    /// `each`, which is waited for.
     ///
     /// # Errors
     /// When a run cannot be read, or the file cannot be written. Nothing has changed then.
@@ -114,46 +122,32 @@ impl<R: Rows> Tree<R> {
         root: &Path,
         compaction: Compaction,
         name: &str,
-        pace: impl AsyncFnMut(usize),
+        each: impl AsyncFnMut(&Columns),
     ) -> Result<Merged, CompactError> {
-        let day = compaction.runs[0].day();
-        let below = Path::from(format!("day={day}/{name}.parquet"));
+        let below = compaction.below(name);
         let path = Path::from(format!("{root}/{below}"));
         let failed = |source| CompactError::Write { path: path.clone(), source };
-        let mut upload = self.objects.put_multipart(&path).await.map_err(failed)?;
-        let written = self.write_merged(&compaction, &mut *upload, &path, pace).await;
-        let (rows, size, stats) = match written {
-            Ok(written) => written,
-            Err(error) => {
-                // What is left of it is no part of the table.
-                upload.abort().await.ok();
-                return Err(error);
-            }
-        };
-        upload.complete().await.map_err(failed)?;
-        let add = Add {
-            path: below.to_string(),
-            partition_values: compaction.runs[0].add().partition_values.clone(),
-            size,
-            modification_time: 0,
-            data_change: false,
-            stats: Some(stats),
-            tags: None,
-        };
+        let upload = Upload::begin(&*self.objects, R::schema(), path.clone()).await;
+        let mut upload = upload.map_err(failed)?;
+        if let Err(error) = self.write_merged(&compaction, &mut upload, each).await {
+            upload.abort().await;
+            return Err(error);
+        }
+        let rows = upload.rows();
+        let uploaded = upload.finish().await.map_err(failed)?;
+        let add = Add { data_change: false, ..uploaded.add(below, compaction.day(), 0) };
         Ok(Merged { add, path, rows, replaces: compaction.runs })
     }
 
     async fn write_merged(
         &self,
         compaction: &Compaction,
-        upload: &mut dyn MultipartUpload,
-        path: &Path,
-        mut pace: impl AsyncFnMut(usize),
-    ) -> Result<(u64, u64, String), CompactError> {
-        let failed = |source| CompactError::Write { path: path.clone(), source };
+        upload: &mut Upload,
+        mut each: impl AsyncFnMut(&Columns),
+    ) -> Result<(), CompactError> {
+        let path = upload.path().clone();
         let mut merge = Merge::<R>::new(compaction.runs.len());
         let mut next = vec![0; compaction.runs.len()];
-        let (mut new, mut part, mut rows, mut size) = (NewRun::<R>::default(), Vec::new(), 0, 0);
         loop {
             match merge.step() {
                 Step::Needs(nth) => {
@@ -170,27 +164,16 @@ impl<R: Rows> Tree<R> {
                     merge.give(nth, group);
                 }
                 Step::Made(group) => {
-                    new.push(&group);
-                    rows += group.len() as u64;
-                    part.append(&mut new.take());
-                    if part.len() >= PART_BYTES {
-                        size += part.len() as u64;
-                        upload.put_part(std::mem::take(&mut part).into()).await.map_err(failed)?;
-                    }
-                    pace(group.len()).await;
+                    let pushed = upload.push(&group).await;
+                    pushed.map_err(|source| CompactError::Write { path: path.clone(), source })?;
+                    each(&group).await;
                 }
                 Step::Done => break,
             }
         }
-        let before = compaction.runs.iter().map(|run| run.row_count()).sum();
-        if rows != before {
-            return Err(CompactError::Rows { path: path.clone(), rows, before });
-        }
-        let (mut rest, stats) = new.finish();
-        part.append(&mut rest);
-        size += part.len() as u64;
-        upload.put_part(part.into()).await.map_err(failed)?;
-        Ok((rows, size, stats))
+        let (rows, before) =
+            (upload.rows(), compaction.runs.iter().map(|run| run.row_count()).sum());
+        if rows == before { Ok(()) } else { Err(CompactError::Rows { path, rows, before }) }
     }
 }
 
@@ -198,7 +181,7 @@ impl<R: Rows> Flusher<R> {
     /// Where the table is.
     #[must_use]
     pub const fn root(&self) -> &Path {
-        &self.root
+        &self.opener.root
     }
 
     /// Tells the table that runs have become one. It is `now_ms`, milliseconds since 1970.

@@ -1,6 +1,7 @@
 //! Writing memtables as runs.
 
 use super::new_run::NewRun;
+use super::opener::Opener;
 use super::stored::StoredRun;
 use super::with_id::Unread;
 use super::{DAY_NS, Filling, Tree};
@@ -11,7 +12,7 @@ use bytes::Bytes;
 use chrono::DateTime;
 use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Writes sealed memtables: there is one of it, and it alone commits.
@@ -19,11 +20,9 @@ use std::sync::Arc;
 pub struct Flusher<R> {
     pub(super) tree: Arc<Tree<R>>,
     pub(super) table: Table,
-    pub(super) root: Path,
+    pub(super) opener: Opener,
     /// Which writer of the table this is.
     pub(super) writer: String,
-    /// Runs that cannot be read: they are not tried again.
-    pub(super) unread: HashSet<String>,
 }
 
 /// A run that was written.
@@ -79,9 +78,9 @@ impl<R: Rows> Flusher<R> {
         let Some(sealed) = self.tree.read().sealed.first().cloned() else { return Ok(None) };
         let day = day(sealed.day);
         let name = format!("{}-{:012}.parquet", self.writer, sealed.segments.1);
-        let below = Path::from(format!("day={day}/{name}"));
-        let path = Path::from(format!("{}/{below}", self.root));
-        let mut new = NewRun::<R>::default();
+        let below = format!("day={day}/{name}");
+        let path = self.opener.path(&below);
+        let mut new = NewRun::new(R::schema());
         sealed.memtable.sorted().for_each(|group| new.push(&group));
         let (file, stats) = new.finish();
         let bytes = file.len();
@@ -91,7 +90,7 @@ impl<R: Rows> Flusher<R> {
         let put = self.tree.objects.put(&path, file.into()).await;
         put.map_err(|source| FlushError::Write { path: path.clone(), source })?;
         let add = Add {
-            path: below.to_string(),
+            path: below,
             partition_values: BTreeMap::from([("day".to_owned(), Some(day))]),
             size: bytes as u64,
             modification_time: now_ms,
@@ -141,23 +140,8 @@ impl<R: Rows> Flusher<R> {
         new: Option<StoredRun>,
         written: Option<&Arc<Filling<R>>>,
     ) -> Vec<Unread> {
-        let known = self.tree.read().runs.clone();
-        let known = known.into_iter().chain(new.map(Arc::new));
-        let mut known: HashMap<_, _> = known.map(|run| (run.add().path.clone(), run)).collect();
-        let (mut runs, mut unread) = (Vec::new(), Vec::new());
-        for add in self.table.snapshot().files() {
-            if let Some(run) = known.remove(&add.path) {
-                runs.push(run);
-            } else if !self.unread.contains(&add.path) {
-                let path = Path::from(format!("{}/{}", self.root, add.path));
-                match StoredRun::open(&*self.tree.objects, R::schema(), path.clone(), add).await {
-                    Ok(run) => runs.push(Arc::new(run)),
-                    Err(error) => unread.push((add.path.clone(), Unread { path, error })),
-                }
-            }
-        }
-        let (names, unread): (Vec<_>, Vec<_>) = unread.into_iter().unzip();
-        self.unread.extend(names);
+        let known = self.tree.runs().into_iter().chain(new.map(Arc::new));
+        let (runs, unread) = self.opener.open(self.table.snapshot().files(), known).await;
         let state = &mut *self.tree.write();
         state.runs = runs;
         state.sealed.retain(|sealed| written.is_none_or(|written| !Arc::ptr_eq(sealed, written)));

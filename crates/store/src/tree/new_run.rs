@@ -1,19 +1,16 @@
 //! A run that is being written, and what Delta says about its rows.
 
 use crate::columns::Columns;
-use crate::memtable::Rows;
 use crate::run::RunWriter;
-use crate::schema::{Form, Kind, Presence};
+use crate::schema::{Form, Kind, Presence, Schema};
 use serde_json::{Value, json};
-use std::marker::PhantomData;
 
 /// A run in memory, of which parts may be taken before it is whole.
 #[derive(Debug)]
-pub(super) struct NewRun<R> {
+pub(super) struct NewRun {
     writer: RunWriter<Vec<u8>>,
     /// Of numbers that every row has.
     extremes: Vec<Extremes>,
-    rows: PhantomData<R>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -26,10 +23,11 @@ struct Extremes {
 
 const IN_MEMORY: &str = "memory can be written to";
 
-impl<R: Rows> Default for NewRun<R> {
-    fn default() -> Self {
-        let writer = RunWriter::new(R::schema(), Vec::new()).expect(IN_MEMORY);
-        let fields = R::schema().fields().iter().enumerate();
+impl NewRun {
+    /// One with no rows.
+    pub(super) fn new(schema: &'static Schema) -> Self {
+        let writer = RunWriter::new(schema, Vec::new()).expect(IN_MEMORY);
+        let fields = schema.fields().iter().enumerate();
         let longs =
             fields.filter(|(_, field)| field.form == Form::One(Kind::Long, Presence::Required));
         let extremes = longs.map(|(nth, field)| Extremes {
@@ -38,11 +36,9 @@ impl<R: Rows> Default for NewRun<R> {
             least: i64::MAX,
             greatest: i64::MIN,
         });
-        Self { writer, extremes: extremes.collect(), rows: PhantomData }
+        Self { writer, extremes: extremes.collect() }
     }
-}
 
-impl<R: Rows> NewRun<R> {
     /// Adds a row group.
     pub(super) fn push(&mut self, group: &Columns) {
         for Extremes { field, least, greatest, .. } in &mut self.extremes {

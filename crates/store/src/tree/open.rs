@@ -1,13 +1,15 @@
 //! Opening a tree: what the table says.
 
 use super::flush::Flusher;
+use super::opener::Opener;
 use super::with_id::Unread;
 use super::{State, Tree};
 use crate::delta::{self, CommitError, Format, Metadata, Table};
 use crate::memtable::Rows;
+use crate::schema::Schema;
 use object_store::ObjectStore;
 use object_store::path::Path;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 
 /// Where a tree is.
@@ -43,20 +45,13 @@ impl<R: Rows> Tree<R> {
         now_ms: i64,
         id: &str,
     ) -> Result<(Flusher<R>, Vec<Unread>), OpenError> {
-        let Settings { objects, root, writer } = settings.clone();
-        let root = root.join(R::NAME);
-        let table = match Table::open(Arc::clone(&objects), root.clone()).await? {
-            Some(table) => table,
-            None => {
-                let objects = Arc::clone(&objects);
-                Table::create(objects, root.clone(), metadata::<R>(id, now_ms), now_ms, id).await?
-            }
-        };
+        let (table, opener) = settings.open(R::NAME, R::schema(), now_ms, id).await?;
+        let Settings { objects, writer, .. } = settings.clone();
         let written = table.snapshot().transaction(&writer);
         let written = written.and_then(|last| u64::try_from(last).ok()).unwrap_or_default();
         let state = RwLock::new(State { active: None, sealed: Vec::new(), runs: Vec::new() });
         let tree = Arc::new(Self { objects, written, state });
-        let mut flusher = Flusher { tree, table, root, writer, unread: HashSet::new() };
+        let mut flusher = Flusher { tree, table, opener, writer };
         let unread = flusher.look(None, None).await;
         Ok((flusher, unread))
     }
@@ -68,7 +63,26 @@ impl<R: Rows> Tree<R> {
     }
 }
 
-fn metadata<R: Rows>(id: &str, now_ms: i64) -> Metadata {
+impl Settings {
+    /// Opens a table, or makes it.
+    pub(crate) async fn open(
+        &self,
+        name: &str,
+        schema: &'static Schema,
+        now_ms: i64,
+        id: &str,
+    ) -> Result<(Table, Opener), OpenError> {
+        let (objects, root) = (Arc::clone(&self.objects), self.root.clone().join(name));
+        let opener = Opener::new(Arc::clone(&objects), schema, root.clone());
+        if let Some(table) = Table::open(Arc::clone(&objects), root.clone()).await? {
+            return Ok((table, opener));
+        }
+        let metadata = metadata(name, schema, id, now_ms);
+        Ok((Table::create(objects, root, metadata, now_ms, id).await?, opener))
+    }
+}
+
+fn metadata(name: &str, schema: &Schema, id: &str, now_ms: i64) -> Metadata {
     let properties = [
         ("delta.checkpointInterval", "100"),
         // A commit a second is 86,400 a day.
@@ -78,9 +92,9 @@ fn metadata<R: Rows>(id: &str, now_ms: i64) -> Metadata {
     let text = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
     Metadata {
         id: id.to_owned(),
-        name: Some(R::NAME.to_owned()),
+        name: Some(name.to_owned()),
         format: Format { provider: "parquet".to_owned(), options: BTreeMap::new() },
-        schema_string: R::schema().delta(&[("day", "date")]),
+        schema_string: schema.delta(&[("day", "date")]),
         partition_columns: vec!["day".to_owned()],
         configuration: properties.map(text).into(),
         created_time: Some(now_ms),

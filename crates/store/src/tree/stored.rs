@@ -69,7 +69,7 @@ impl StoredRun {
     }
 
     /// What the table says of it.
-    pub(super) const fn add(&self) -> &Add {
+    pub(crate) const fn add(&self) -> &Add {
         &self.add
     }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::retention::{Expired, Retention};
+use std::collections::BTreeSet;
 
 const DAY_MS: i64 = 86_400_000;
 

@@ -1,0 +1,39 @@
+//! The table of traces: one row for what a run of spans has of a trace.
+//!
+//! The name of a service stands for its spans. What is said of the root is not there when the run has no root of
+//! the trace: the span without a parent that began first.
+//!
+//! `is_whole` says that there is one root, and that every other span's parent is there. So a trace of which a part
+//! is in another run is mostly known, and only if its other part is nobody's parent is it not.
+
+use super::{Field, Form, Kind, Schema, fields, optional, required};
+use std::sync::LazyLock;
+
+fields! {
+    after 0;
+    TENANT "tenant" optional(Kind::Text);
+    TRACE_ID "trace_id" required(Kind::Wide);
+    START "start_ns" required(Kind::Long);
+    DURATION "duration_ns" required(Kind::Long);
+    ROOT_SERVICE "root_service" optional(Kind::Text);
+    ROOT_NAME "root_name" optional(Kind::Text);
+    ROOT_STATUS "root_status" optional(Kind::Text);
+    ROOT_DURATION "root_duration_ns" optional(Kind::Int);
+    REQUEST_BYTES "root_request_bytes" optional(Kind::Int);
+    RESPONSE_BYTES "root_response_bytes" optional(Kind::Int);
+    STATUS "status" optional(Kind::Text);
+    IS_WHOLE "is_whole" optional(Kind::Bool);
+    SPAN_COUNT "span_count" required(Kind::Long);
+    ERROR_COUNT "error_span_count" required(Kind::Long);
+    ORPHAN_COUNT "orphan_span_count" required(Kind::Long);
+    RETRY_COUNT "retry_count" required(Kind::Long);
+    SERVICES "services" Form::List(&[
+        ("name", Kind::Text),
+        ("span_count", Kind::Int),
+        ("error_span_count", Kind::Int),
+    ]);
+    CRITICAL_PATH "critical_path_ns" Form::Map(Kind::Int);
+}
+
+/// The table.
+pub static TRACES: LazyLock<Schema> = LazyLock::new(|| Schema::new(FIELDS.to_vec(), 0));

@@ -1,0 +1,252 @@
+//! What is done behind those who send and ask: writing runs, merging them, summarising their traces, and removing
+//! what is not kept.
+
+use super::Store;
+use crate::columns::Columns;
+use crate::delta::{self, Add, CommitError, UpkeepError};
+use crate::files::Files;
+use crate::log;
+use crate::memtable::{LogRows, PointRows, Rows, SpanRows};
+use crate::retention::{Expired, Kept, Retention};
+use crate::traces::{Summaries, Summarised, Summariser};
+use crate::tree::{CompactError, Compaction, FlushError, Flushed, Flusher, StoredRun, Unread};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Writes what is sealed, and removes what is not needed any more.
+#[derive(Debug)]
+pub struct Keeper {
+    pub(super) store: Arc<Store>,
+    pub(super) files: Arc<dyn Files>,
+    pub(super) spans: Flusher<SpanRows>,
+    pub(super) logs: Flusher<LogRows>,
+    pub(super) points: Flusher<PointRows>,
+    pub(super) traces: Summariser,
+    /// Segments of the log that are set aside where others are removed.
+    pub(super) damaged: BTreeSet<u64>,
+    /// The last segment that there was when the store was opened.
+    pub(super) last_segment: u64,
+}
+
+/// Why runs were not merged.
+#[derive(Debug, thiserror::Error)]
+pub enum KeepError {
+    /// They were not put together.
+    #[error(transparent)]
+    Compact(#[from] CompactError),
+    /// The table was not told.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+}
+
+impl Keeper {
+    /// The store.
+    #[must_use]
+    pub const fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// The last segment of the log that there was when the store was opened: the log goes on after it.
+    #[must_use]
+    pub const fn last_segment(&self) -> u64 {
+        self.last_segment
+    }
+
+    /// Writes the oldest sealed memtable of each table, and removes what the log has of it. It is `now_ms`,
+    /// milliseconds since 1970. Returns what was written; nothing when nothing was sealed.
+    ///
+    /// # Errors
+    /// When the object store fails for a table: the first one; the others are written all the same. Nothing is
+    /// lost then, and nothing is there twice when it is tried again.
+    pub async fn flush(&mut self, now_ms: i64) -> Result<Vec<Flushed>, FlushError> {
+        let all = [
+            self.spans.flush(now_ms).await,
+            self.logs.flush(now_ms).await,
+            self.points.flush(now_ms).await,
+        ];
+        self.remove_segments();
+        all.into_iter().filter_map(Result::transpose).collect()
+    }
+
+    /// Looks at what other writers have committed; returns runs that cannot be read, which are not asked.
+    ///
+    /// # Errors
+    /// When a table cannot be read.
+    pub async fn refresh(&mut self) -> Result<Vec<Unread>, delta::OpenError> {
+        let mut unread = self.spans.refresh().await?;
+        unread.extend(self.logs.refresh().await?);
+        unread.extend(self.points.refresh().await?);
+        unread.extend(self.traces.refresh().await?);
+        Ok(unread)
+    }
+
+    /// Merges runs of each table that should become one; returns whether there were any. Memtables that are
+    /// sealed meanwhile are written in between. It is `now_ms`, milliseconds since 1970; `name` is another one
+    /// each time.
+    ///
+    /// # Errors
+    /// When a run cannot be read or the object store fails. Nothing is lost then, and nothing is there twice.
+    pub async fn compact(&mut self, now_ms: i64, name: &str) -> Result<bool, KeepError> {
+        let spans = match self.spans.tree().due() {
+            Some(compaction) => self.compact_spans(compaction, now_ms, name).await.map(|()| true),
+            None => Ok(false),
+        };
+        let logs = self.compact_table(|keeper| &mut keeper.logs, now_ms, name).await;
+        let points = self.compact_table(|keeper| &mut keeper.points, now_ms, name).await;
+        Ok(spans? | logs? | points?)
+    }
+
+    async fn compact_table<R: Rows>(
+        &mut self,
+        table: fn(&mut Self) -> &mut Flusher<R>,
+        now_ms: i64,
+        name: &str,
+    ) -> Result<bool, KeepError> {
+        let (tree, root) = (Arc::clone(table(self).tree()), table(self).root().clone());
+        let Some(compaction) = tree.due() else { return Ok(false) };
+        let each = async |_: &Columns| {
+            // What fails is tried again when somebody hears of it.
+            self.flush(now_ms).await.ok();
+        };
+        let merged = tree.merge(&root, compaction, name, each).await?;
+        table(self).replace(merged, now_ms).await?;
+        Ok(true)
+    }
+
+    /// The same of spans, whose traces are summarised in passing.
+    async fn compact_spans(
+        &mut self,
+        compaction: Compaction,
+        now_ms: i64,
+        name: &str,
+    ) -> Result<(), KeepError> {
+        let (tree, root) = (Arc::clone(self.spans.tree()), self.spans.root().clone());
+        let mut new = self.traces.begin(&compaction.below(name), compaction.day()).await?;
+        let each = async |rows: &Columns| {
+            new.take(rows).await;
+            self.flush(now_ms).await.ok();
+        };
+        let merged = tree.merge(&root, compaction, name, each).await.map_err(KeepError::from);
+        let replaced = match merged {
+            Ok(merged) => self.spans.replace(merged, now_ms).await.map_err(KeepError::from),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = replaced {
+            new.abort().await;
+            return Err(error);
+        }
+        let new = new.finish().await?;
+        Ok(self.traces.commit(Some(new), &mut self.spans, now_ms).await?)
+    }
+
+    /// Brings the summaries of traces in step with the runs of spans, a run at a time: those of runs that have gone
+    /// go, and a run that was not merged for a while gets its own. Returns whether there was anything to do. It is
+    /// `now_ms`, milliseconds since 1970.
+    ///
+    /// # Errors
+    /// When a run cannot be read or the object store fails: what is not done is tried again.
+    pub async fn summarise(&mut self, now_ms: i64) -> Result<bool, KeepError> {
+        let missing = self.traces.missing(&self.spans, now_ms);
+        if missing.is_none() && !self.traces.is_behind(&self.spans) {
+            return Ok(false);
+        }
+        let new = match missing {
+            Some(run) => Some(self.summaries_of(&run, now_ms).await?),
+            None => None,
+        };
+        self.traces.commit(new, &mut self.spans, now_ms).await?;
+        Ok(true)
+    }
+
+    async fn summaries_of(
+        &mut self,
+        run: &StoredRun,
+        now_ms: i64,
+    ) -> Result<Summarised, CompactError> {
+        let fields: Vec<_> = Summaries::fields().into_iter().collect();
+        let tree = Arc::clone(self.spans.tree());
+        let mut new = self.traces.begin(&run.add().path, run.day()).await?;
+        for group in 0..run.run().groups() {
+            let rows = 0..run.run().rows(group);
+            match run.rows(tree.objects(), group, &fields, rows).await {
+                Ok(rows) => new.take(&rows).await,
+                Err(source) => {
+                    new.abort().await;
+                    return Err(CompactError::Read { path: run.path().clone(), source });
+                }
+            }
+            self.flush(now_ms).await.ok();
+        }
+        new.finish().await
+    }
+
+    /// Writes a checkpoint of each table that is due for one. It is `now_ms`, milliseconds since 1970.
+    ///
+    /// # Errors
+    /// When the object store fails: nothing is lost, and it is tried again.
+    pub async fn checkpoint(&mut self, now_ms: i64) -> Result<(), UpkeepError> {
+        self.spans.checkpoint(now_ms).await?;
+        self.logs.checkpoint(now_ms).await?;
+        self.points.checkpoint(now_ms).await?;
+        self.traces.checkpoint(now_ms).await
+    }
+
+    /// Removes what no table needs any more: old commits, and files that were replaced a day ago.
+    ///
+    /// # Errors
+    /// When the object store fails: nothing that is needed is removed, and it is tried again.
+    pub async fn clean(&mut self, now_ms: i64) -> Result<(), UpkeepError> {
+        self.spans.clean(now_ms).await?;
+        self.logs.clean(now_ms).await?;
+        self.points.clean(now_ms).await?;
+        self.traces.clean(now_ms).await
+    }
+
+    /// Removes the runs of all tables that are not kept any longer, in one commit a table; returns what went. It
+    /// is `now_ms`, milliseconds since 1970.
+    ///
+    /// # Errors
+    /// When the object store fails for a table: the first one; the others lose what they should all the same.
+    pub async fn expire(
+        &mut self,
+        retention: &Retention,
+        now_ms: i64,
+    ) -> Result<Vec<Expired>, CommitError> {
+        // The summaries of a run go with it.
+        let summaries = self.traces.bytes();
+        let spans = self.spans.files().filter_map(|add| {
+            let of_traces = summaries.get(&*add.path).copied().unwrap_or_default();
+            Kept::new(0, &Add { size: add.size + of_traces, ..add.clone() })
+        });
+        let logs = self.logs.files().filter_map(|add| Kept::new(1, add));
+        let points = self.points.files().filter_map(|add| Kept::new(2, add));
+        let mut due: [BTreeSet<String>; 3] = Default::default();
+        for Kept { table, path, .. } in
+            retention.due(spans.chain(logs).chain(points).collect(), now_ms)
+        {
+            due[table].insert(path);
+        }
+        let removed = [
+            (SpanRows::NAME, self.spans.remove(&due[0], now_ms).await),
+            (LogRows::NAME, self.logs.remove(&due[1], now_ms).await),
+            (PointRows::NAME, self.points.remove(&due[2], now_ms).await),
+        ];
+        let expired = removed.into_iter().map(|(name, of)| Ok(Expired::of(name, &of?)));
+        expired.filter_map(Result::transpose).collect()
+    }
+
+    /// Removes the segments of which all is in runs. Those that cannot be are tried again with the next ones.
+    fn remove_segments(&self) {
+        let sealed = self.store.sealed.load(Ordering::Acquire);
+        let first_unwritten = self.store.first_unwritten().unwrap_or(u64::MAX);
+        let is_done = |segment: &u64| *segment <= sealed && *segment < first_unwritten;
+        for segment in log::segments(&*self.files).unwrap_or_default().into_iter().filter(is_done) {
+            if self.damaged.contains(&segment) {
+                log::set_aside(&*self.files, segment).ok();
+            } else {
+                log::remove(&*self.files, segment).ok();
+            }
+        }
+    }
+}

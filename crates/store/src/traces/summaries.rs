@@ -1,0 +1,145 @@
+//! Summaries of traces, made of their spans as these come in the order of a run.
+//!
+//! **Limits**: of a trace of more than [`SPANS_MAX`] spans the others are counted, and are not part of its tree: it is
+//! not whole then. A row group of summaries is held in memory, and one trace.
+
+use super::trace::{Fields, OneTrace, Row};
+use crate::columns::{Coded, Columns, Dictionary, Plain};
+use crate::run::GROUP_ROWS;
+use crate::schema::envelope::{SERVICE, TENANT};
+use crate::schema::spans::TRACE_ID;
+use crate::schema::traces::TRACES;
+use std::collections::BTreeSet;
+use std::mem;
+
+/// The names that are remembered: more are forgotten when no trace needs them.
+const NAMES_MAX: u32 = 10_000;
+
+/// Makes summaries.
+#[derive(Debug)]
+pub struct Summaries {
+    fields: Fields,
+    /// Of services and tenants.
+    names: Dictionary,
+    /// Rows of the row group that is being made.
+    made: Columns,
+    /// Those that are full.
+    full: Vec<Columns>,
+    trace_id: u128,
+    /// What each tenant has of the trace: mostly one does.
+    parts: Vec<OneTrace>,
+    /// So many of them are used.
+    used: usize,
+}
+
+impl Default for Summaries {
+    fn default() -> Self {
+        Self {
+            fields: Fields::default(),
+            names: Dictionary::new(Plain::Text),
+            made: Columns::new(&TRACES),
+            full: Vec::new(),
+            trace_id: 0,
+            parts: Vec::new(),
+            used: 0,
+        }
+    }
+}
+
+impl Summaries {
+    /// The columns of spans that are looked at.
+    #[must_use]
+    pub fn fields() -> BTreeSet<usize> {
+        Fields::default().all()
+    }
+
+    /// Takes rows, which follow those before in the order of a run. Returns row groups of summaries that are full.
+    pub fn take(&mut self, rows: &Columns) -> Vec<Columns> {
+        if self.names.len() > NAMES_MAX {
+            self.forget_names();
+        }
+        let mut services = Names::of(rows.coded(SERVICE));
+        let mut tenants = Names::of(rows.coded(TENANT));
+        let values = self.fields.of(rows);
+        for (row, trace_id) in rows.wide(TRACE_ID).iter().enumerate() {
+            if *trace_id != self.trace_id {
+                self.end_trace();
+                self.trace_id = *trace_id;
+            }
+            let tenant = tenants.number(row, &mut self.names);
+            let service = services.number(row, &mut self.names);
+            self.part(tenant).push(&values, Row { row, service });
+        }
+        mem::take(&mut self.full)
+    }
+
+    /// All has been taken: returns the rest.
+    #[must_use]
+    pub fn finish(mut self) -> Vec<Columns> {
+        self.end_trace();
+        if !self.made.is_empty() {
+            self.full.push(self.made);
+        }
+        self.full
+    }
+
+    /// What a tenant has of the trace.
+    fn part(&mut self, tenant: u32) -> &mut OneTrace {
+        let known = self.parts[..self.used].iter().position(|part| part.tenant == tenant);
+        let nth = known.unwrap_or_else(|| {
+            if self.used == self.parts.len() {
+                self.parts.push(OneTrace::default());
+            }
+            self.parts[self.used].begin(tenant);
+            self.used += 1;
+            self.used - 1
+        });
+        &mut self.parts[nth]
+    }
+
+    fn end_trace(&mut self) {
+        for part in &mut self.parts[..self.used] {
+            part.summarise(self.trace_id, &self.names, &mut self.made);
+            if self.made.len() == GROUP_ROWS {
+                self.full.push(mem::replace(&mut self.made, Columns::new(&TRACES)));
+            }
+        }
+        self.used = 0;
+    }
+
+    /// Forgets names that the trace at hand does not have.
+    fn forget_names(&mut self) {
+        let old = mem::replace(&mut self.names, Dictionary::new(Plain::Text));
+        for part in &mut self.parts[..self.used] {
+            part.rename(|number| match number {
+                0 => 0,
+                known => self.names.intern(old.get(known)),
+            });
+        }
+    }
+}
+
+/// The numbers that the names of a column's rows have here.
+struct Names<'a> {
+    of: &'a Coded,
+    /// By their number there; zero: not known yet. That of none is none.
+    known: Vec<u32>,
+}
+
+impl<'a> Names<'a> {
+    fn of(of: &'a Coded) -> Self {
+        Self { of, known: vec![0; of.dictionary.len() as usize + 1] }
+    }
+
+    fn number(&mut self, row: usize, names: &mut Dictionary) -> u32 {
+        let code = self.of.code(row);
+        let known = &mut self.known[code as usize];
+        if *known == 0 && code != 0 {
+            *known = names.intern(self.of.dictionary.get(code));
+        }
+        *known
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+//! Writes summaries, and keeps their table in step with that of spans.
+
+use super::{SETTLED_AFTER_MS, Summaries, Traces};
+use crate::columns::Columns;
+use crate::delta::{self, Add, Change, CommitError, Remove, Table, UpkeepError};
+use crate::memtable::SpanRows;
+use crate::schema::traces::TRACES;
+use crate::tree::{CompactError, Flusher, OpenError, Opener, Settings, StoredRun, Unread, Upload};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// What the table is called.
+const NAME: &str = "traces";
+
+/// Writes summaries: there is one of it.
+#[derive(Debug)]
+pub(crate) struct Summariser {
+    traces: Arc<Traces>,
+    table: Table,
+    opener: Opener,
+    writer: String,
+}
+
+/// The summaries of a run that is being written, or read.
+#[derive(Debug)]
+pub(crate) struct NewSummaries {
+    /// Below the root of its table, as the run below that of spans.
+    below: String,
+    day: String,
+    summaries: Summaries,
+    upload: Upload,
+    /// What has gone wrong.
+    failed: Option<CompactError>,
+}
+
+/// Summaries of a run, which their table does not know yet.
+#[derive(Debug)]
+pub(crate) struct Summarised(Add);
+
+impl Summariser {
+    /// Opens the table, or makes it.
+    pub(crate) async fn open(
+        settings: &Settings,
+        now_ms: i64,
+        id: &str,
+    ) -> Result<(Self, Vec<Unread>), OpenError> {
+        let (table, opener) = settings.open(NAME, &TRACES, now_ms, id).await?;
+        let objects = Arc::clone(&settings.objects);
+        let traces = Arc::new(Traces { objects, runs: RwLock::default() });
+        let mut summariser = Self { traces, table, opener, writer: settings.writer.clone() };
+        let unread = summariser.look().await;
+        Ok((summariser, unread))
+    }
+
+    /// The summaries.
+    pub(crate) const fn traces(&self) -> &Arc<Traces> {
+        &self.traces
+    }
+
+    /// How many bytes the summaries of each run take, by its path.
+    pub(crate) fn bytes(&self) -> BTreeMap<&str, u64> {
+        self.table.snapshot().files().map(|add| (&*add.path, add.size)).collect()
+    }
+
+    /// Begins the summaries of a run with this path below the root of its table, and of this day.
+    pub(crate) async fn begin(&self, below: &str, day: &str) -> Result<NewSummaries, CompactError> {
+        let path = self.opener.path(below);
+        let upload = Upload::begin(&*self.opener.objects, &TRACES, path.clone()).await;
+        let upload = upload.map_err(|source| CompactError::Write { path, source })?;
+        let (below, day) = (below.to_owned(), day.to_owned());
+        Ok(NewSummaries { below, day, summaries: Summaries::default(), upload, failed: None })
+    }
+
+    /// A run of spans that is old enough and has no summaries.
+    pub(crate) fn missing(&self, spans: &Flusher<SpanRows>, now_ms: i64) -> Option<Arc<StoredRun>> {
+        let there: HashSet<_> = self.table.snapshot().files().map(|add| &*add.path).collect();
+        let is_missing = |run: &Arc<StoredRun>| {
+            let age_ms = now_ms.saturating_sub(run.add().modification_time);
+            age_ms >= SETTLED_AFTER_MS && !run.is_damaged() && !there.contains(&*run.add().path)
+        };
+        spans.tree().runs().into_iter().find(is_missing)
+    }
+
+    /// Whether there are summaries of runs that are not there any more.
+    pub(crate) fn is_behind(&self, spans: &Flusher<SpanRows>) -> bool {
+        self.gone(spans).next().is_some()
+    }
+
+    /// Adds the summaries of a run, if there are any, and removes those of runs that are not there any more. It is
+    /// `now_ms`, milliseconds since 1970.
+    pub(crate) async fn commit(
+        &mut self,
+        new: Option<Summarised>,
+        spans: &mut Flusher<SpanRows>,
+        now_ms: i64,
+    ) -> Result<(), CommitError> {
+        // A run is committed before its summaries: of what is there now, whose run is not there later has none.
+        self.table.refresh().await?;
+        spans.refresh().await?;
+        let is_there =
+            |table: &Table, path: &str| table.snapshot().files().any(|add| add.path == path);
+        let add =
+            new.map(|Summarised(add)| Add { modification_time: now_ms, ..add }).filter(|add| {
+                spans.files().any(|run| run.path == add.path) && !is_there(&self.table, &add.path)
+            });
+        let remove = self.gone(spans).map(|add| Remove {
+            path: add.path.clone(),
+            deletion_timestamp: Some(now_ms),
+            data_change: true,
+        });
+        let remove: Vec<_> = remove.collect();
+        let mut committed = Ok(());
+        if add.is_some() || !remove.is_empty() {
+            let id = format!("{}-summarises-{now_ms}", self.writer);
+            let add = add.into_iter().collect();
+            let change = Change { operation: "WRITE", add, remove, transaction: None };
+            committed = match self.table.commit(&change, now_ms, &id).await {
+                // Somebody else has done some of it: what is left is seen at the next look.
+                Ok(_) | Err(CommitError::Refused(_)) => Ok(()),
+                Err(error) => Err(error),
+            };
+        }
+        self.look().await;
+        committed
+    }
+
+    /// Looks at what others have committed; returns runs of summaries that cannot be read.
+    pub(crate) async fn refresh(&mut self) -> Result<Vec<Unread>, delta::OpenError> {
+        self.table.refresh().await?;
+        Ok(self.look().await)
+    }
+
+    /// Writes a checkpoint of the table if one is due.
+    pub(crate) async fn checkpoint(&mut self, now_ms: i64) -> Result<(), UpkeepError> {
+        if self.table.is_checkpoint_due()? {
+            self.table.checkpoint(now_ms).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes what the table does not need any more.
+    pub(crate) async fn clean(&mut self, now_ms: i64) -> Result<(), UpkeepError> {
+        self.table.clean_log(now_ms).await?;
+        self.table.vacuum(now_ms).await.map(drop)
+    }
+
+    /// Summaries of runs that are not there any more.
+    fn gone<'a>(&'a self, spans: &'a Flusher<SpanRows>) -> impl Iterator<Item = &'a Add> {
+        let there: HashSet<_> = spans.files().map(|add| &*add.path).collect();
+        self.table.snapshot().files().filter(move |add| !there.contains(&*add.path))
+    }
+
+    /// Makes the runs of summaries those of the table.
+    async fn look(&mut self) -> Vec<Unread> {
+        let (runs, unread) =
+            self.opener.open(self.table.snapshot().files(), self.traces.runs().into_iter()).await;
+        *self.traces.runs.write().unwrap_or_else(PoisonError::into_inner) = runs;
+        unread
+    }
+}
+
+impl NewSummaries {
+    /// Takes rows of the run, which follow those before.
+    pub(crate) async fn take(&mut self, rows: &Columns) {
+        if self.failed.is_none() {
+            let full = self.summaries.take(rows);
+            self.push(full).await;
+        }
+    }
+
+    /// All rows have been taken.
+    pub(crate) async fn finish(mut self) -> Result<Summarised, CompactError> {
+        let rest = std::mem::take(&mut self.summaries).finish();
+        self.push(rest).await;
+        if let Some(failed) = self.failed {
+            self.upload.abort().await;
+            return Err(failed);
+        }
+        let path = self.upload.path().clone();
+        let uploaded = self.upload.finish().await;
+        let uploaded = uploaded.map_err(|source| CompactError::Write { path, source })?;
+        Ok(Summarised(uploaded.add(self.below, &self.day, 0)))
+    }
+
+    /// The run does not come to be.
+    pub(crate) async fn abort(self) {
+        self.upload.abort().await;
+    }
+
+    async fn push(&mut self, groups: Vec<Columns>) {
+        for group in groups {
+            if let Err(source) = self.upload.push(&group).await {
+                let path = self.upload.path().clone();
+                self.failed = Some(CompactError::Write { path, source });
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! From the files of a table to its runs.
+
+use super::stored::{ReadError, StoredRun};
+use super::with_id::Unread;
+use crate::delta::Add;
+use crate::schema::Schema;
+use object_store::ObjectStore;
+use object_store::path::Path;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// Opens the runs of a table, each of them once.
+#[derive(Debug)]
+pub(crate) struct Opener {
+    pub(crate) objects: Arc<dyn ObjectStore>,
+    pub(crate) schema: &'static Schema,
+    /// Where the table is.
+    pub(crate) root: Path,
+    /// Runs that are not as they were written: they are not tried again.
+    damaged: HashSet<String>,
+}
+
+impl Opener {
+    pub(crate) fn new(objects: Arc<dyn ObjectStore>, schema: &'static Schema, root: Path) -> Self {
+        Self { objects, schema, root, damaged: HashSet::new() }
+    }
+
+    /// Where a file of the table is.
+    pub(crate) fn path(&self, below: &str) -> Path {
+        Path::from(format!("{}/{below}", self.root))
+    }
+
+    /// The runs that files are, of which some are open; and those that cannot be read. One that is damaged is said
+    /// once; one that the store does not give is tried again each time.
+    pub(crate) async fn open(
+        &mut self,
+        files: impl Iterator<Item = &Add>,
+        known: impl Iterator<Item = Arc<StoredRun>>,
+    ) -> (Vec<Arc<StoredRun>>, Vec<Unread>) {
+        let mut known: HashMap<_, _> = known.map(|run| (run.add().path.clone(), run)).collect();
+        let (mut runs, mut unread) = (Vec::new(), Vec::new());
+        for add in files {
+            if let Some(run) = known.remove(&add.path) {
+                runs.push(run);
+            } else if !self.damaged.contains(&add.path) {
+                let path = self.path(&add.path);
+                match StoredRun::open(&*self.objects, self.schema, path.clone(), add).await {
+                    Ok(run) => runs.push(Arc::new(run)),
+                    Err(error) => {
+                        if matches!(error, ReadError::Run(_)) {
+                            self.damaged.insert(add.path.clone());
+                        }
+                        unread.push(Unread { path, error });
+                    }
+                }
+            }
+        }
+        (runs, unread)
+    }
+}

@@ -1,0 +1,107 @@
+//! A run that is written in parts, so that it need not be in memory as a whole.
+
+use super::new_run::NewRun;
+use crate::columns::Columns;
+use crate::delta::Add;
+use crate::schema::Schema;
+use object_store::path::Path;
+use object_store::{Error, MultipartUpload, ObjectStore, ObjectStoreExt as _};
+use std::collections::BTreeMap;
+use std::mem;
+
+/// Parts of this many bytes are uploaded; object stores take none of less than five million.
+const PART_BYTES: usize = 8 << 20;
+
+/// A run that is being uploaded. It is there when it is [finished](Self::finish), and not before.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    path: Path,
+    upload: Box<dyn MultipartUpload>,
+    new: NewRun,
+    part: Vec<u8>,
+    /// Of the parts that are uploaded.
+    bytes: u64,
+    rows: u64,
+}
+
+/// What was uploaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Uploaded {
+    /// How many bytes.
+    pub(crate) bytes: u64,
+    /// What Delta says of its rows.
+    pub(crate) stats: String,
+}
+
+impl Upload {
+    pub(crate) async fn begin(
+        objects: &dyn ObjectStore,
+        schema: &'static Schema,
+        path: Path,
+    ) -> Result<Self, Error> {
+        let upload = objects.put_multipart(&path).await?;
+        let new = NewRun::new(schema);
+        Ok(Self { path, upload, new, part: Vec::new(), bytes: 0, rows: 0 })
+    }
+
+    /// Where it will be.
+    pub(crate) const fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How many rows it has so far.
+    pub(crate) const fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Adds a row group.
+    pub(crate) async fn push(&mut self, group: &Columns) -> Result<(), Error> {
+        self.new.push(group);
+        self.rows += group.len() as u64;
+        self.part.append(&mut self.new.take());
+        if self.part.len() >= PART_BYTES { self.put_part().await } else { Ok(()) }
+    }
+
+    /// Uploads the rest.
+    pub(crate) async fn finish(self) -> Result<Uploaded, Error> {
+        let Self { mut upload, new, mut part, mut bytes, .. } = self;
+        let (mut rest, stats) = new.finish();
+        part.append(&mut rest);
+        bytes += part.len() as u64;
+        let is_put = upload.put_part(part.into()).await;
+        let is_there = match is_put {
+            Ok(()) => upload.complete().await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = is_there {
+            upload.abort().await.ok();
+            return Err(error);
+        }
+        Ok(Uploaded { bytes, stats })
+    }
+
+    /// Leaves it: what is left of it is no part of a table.
+    pub(crate) async fn abort(mut self) {
+        self.upload.abort().await.ok();
+    }
+
+    async fn put_part(&mut self) -> Result<(), Error> {
+        self.bytes += self.part.len() as u64;
+        self.upload.put_part(mem::take(&mut self.part).into()).await
+    }
+}
+
+impl Uploaded {
+    /// As the table is told: the run is at a path below its root, and of a day.
+    pub(crate) fn add(self, below: String, day: &str, now_ms: i64) -> Add {
+        Add {
+            path: below,
+            partition_values: BTreeMap::from([("day".to_owned(), Some(day.to_owned()))]),
+            size: self.bytes,
+            modification_time: now_ms,
+            data_change: true,
+            stats: Some(self.stats),
+            tags: None,
+        }
+    }
+}
