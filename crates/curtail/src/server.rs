@@ -9,17 +9,21 @@
 
 mod keep;
 mod place;
+mod tail;
 
 use crate::stop::StopSignals;
 use anyhow::Context as _;
 use clap::{Args, Command, FromArgMatches as _};
 use curtail_ingest::{Committer, Config, Sink, Taken};
 use curtail_store::log::Log;
+use curtail_store::tail::Tail;
 use curtail_store::{Found, Retention, Store};
+use curtail_units::Ratio;
 use keep::{Keeping, Room};
 use place::Place;
 use std::io::Write as _;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::process::ExitCode;
@@ -65,6 +69,15 @@ pub(crate) struct ServerArgs {
     /// GiB that the runs of all tables may take: the oldest go when there are more.
     #[arg(long, value_name = "GIB", value_parser = clap::value_parser!(u32).range(1..))]
     keep_gib: Option<u32>,
+    /// Days after which only the tail of a day's traces stays: errors, the slowest, and a sample with weights.
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(..=36_500))]
+    tail_after: Option<u32>,
+    /// Which share of the traces of an operation are its slowest.
+    #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = tail::share)]
+    tail_slowest: Ratio,
+    /// Which share of the other traces is the sample; it is rounded to one in a whole number.
+    #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = tail::one_in)]
+    tail_sample: NonZeroU32,
 }
 
 impl ServerArgs {
@@ -124,7 +137,7 @@ pub(crate) fn serve<Told: Future<Output = ExitCode>>(
         let (store, room) =
             (Arc::clone(keeper.store()), Arc::new(Room::new(memtable_bytes * WAITING_MAX)));
         let log = Log::open(Arc::clone(&settings.files), keeper.last_segment())?;
-        let keeping = Keeping::start(keeper, args.retention(), Arc::clone(&room))?;
+        let keeping = Keeping::start(keeper, Arc::clone(&room), args.retention(), args.tail())?;
         let sink = Into { store: Arc::clone(&store), room };
         let (committer, log) = Committer::start(log, sink)?;
         let config = Config { addresses: args.otlp.clone(), tokens, ..Config::default() };
@@ -161,6 +174,11 @@ impl ServerArgs {
             days: Some(self.keep_days).filter(|days| *days > 0),
             bytes: self.keep_gib.map(|gib| u64::from(gib) << 30),
         }
+    }
+
+    fn tail(&self) -> Option<Tail> {
+        let (slowest, sample) = (self.tail_slowest, self.tail_sample);
+        self.tail_after.map(|after_days| Tail { after_days, slowest, sample })
     }
 }
 

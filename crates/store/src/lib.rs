@@ -26,6 +26,7 @@ pub mod run;
 pub mod schema;
 mod sort;
 mod store;
+pub mod tail;
 pub mod traces;
 pub mod tree;
 
@@ -34,7 +35,7 @@ pub use files::{Directory, Files};
 pub use memtable::{LogRows, Memtable, PointRows, Rows, SpanRows};
 pub use retention::{Expired, Retention};
 pub use sort::{Key, Place, sort};
-pub use store::{Found, KeepError, Keeper, OpenError, Settings, Store};
+pub use store::{Found, KeepError, Keeper, OpenError, Settings, Store, TailKept};
 
 /// The tenant of those who name none.
 pub const NOBODY: &str = "anonymous";

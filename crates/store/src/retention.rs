@@ -88,12 +88,12 @@ impl Expired {
 }
 
 /// The day on which the rows of a run came.
-fn day_of(add: &Add) -> Option<NaiveDate> {
+pub(crate) fn day_of(add: &Add) -> Option<NaiveDate> {
     add.partition_values.get("day")?.as_deref()?.parse().ok()
 }
 
-/// The first day that is kept.
-fn first_day(days: u32, now_ms: i64) -> Option<NaiveDate> {
+/// The first of so many days before today, and today.
+pub(crate) fn first_day(days: u32, now_ms: i64) -> Option<NaiveDate> {
     let today = DateTime::from_timestamp_millis(now_ms)?.date_naive();
     today.checked_sub_days(Days::new(days.into()))
 }

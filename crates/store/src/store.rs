@@ -12,8 +12,10 @@
 //! **Limits**: memtables take as much as [`Settings::memtable_bytes`] together, and one group of the log more;
 //! how many sealed ones wait is for the caller to bound ([`Store::waiting_bytes`]).
 
+mod keep_tail;
 mod keeper;
 
+pub use keep_tail::TailKept;
 pub use keeper::{KeepError, Keeper};
 
 use crate::files::Files;
@@ -22,6 +24,7 @@ use crate::memtable::{LogRows, PointRows, SpanRows};
 use crate::traces::{Summariser, Traces};
 use crate::tree::{self, Tree, Unread};
 use curtail_otlp::{Decoded, Limits};
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -114,7 +117,17 @@ impl Store {
         let damaged = found.damaged.iter().map(|(segment, _)| *segment);
         // The end of the last one was being written.
         let damaged = damaged.filter(|segment| *segment != last_segment).collect();
-        let keeper = Keeper { store, files, spans, logs, points, traces, damaged, last_segment };
+        let keeper = Keeper {
+            store,
+            files,
+            spans,
+            logs,
+            points,
+            traces,
+            damaged,
+            last_segment,
+            left_whole: BTreeSet::new(),
+        };
         Ok((keeper, found))
     }
 

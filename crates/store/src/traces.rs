@@ -20,7 +20,7 @@ mod summariser;
 mod trace;
 
 pub use summaries::Summaries;
-pub(crate) use summariser::{Summarised, Summariser};
+pub(crate) use summariser::{NewSummaries, Summarised, Summariser};
 
 use crate::tree::StoredRun;
 use object_store::ObjectStore;

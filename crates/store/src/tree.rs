@@ -9,6 +9,7 @@
 
 mod compact;
 mod flush;
+mod in_order;
 mod new_run;
 mod open;
 mod opener;
@@ -30,6 +31,7 @@ use crate::columns::Columns;
 use crate::log::Record;
 use crate::memtable::{Memtable, Rows};
 use object_store::ObjectStore;
+use object_store::path::Path;
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -37,6 +39,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 #[derive(Debug)]
 pub struct Tree<R> {
     objects: Arc<dyn ObjectStore>,
+    /// Where the table is.
+    root: Path,
     /// What the log has up to this segment was in runs when the tree was opened.
     written: u64,
     state: RwLock<State<R>>,

@@ -4,7 +4,8 @@
 //! Between the row groups of a merge memtables are written that have filled meanwhile.
 
 use super::place::{now_ms, uuid};
-use curtail_store::{Expired, Keeper, Retention};
+use curtail_store::tail::Tail;
+use curtail_store::{Expired, Keeper, Retention, TailKept};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -64,12 +65,18 @@ pub(super) struct Keeping {
 
 impl Keeping {
     /// Starts it.
-    pub(super) fn start(keeper: Keeper, retention: Retention, room: Arc<Room>) -> io::Result<Self> {
+    pub(super) fn start(
+        keeper: Keeper,
+        room: Arc<Room>,
+        retention: Retention,
+        tail: Option<Tail>,
+    ) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let stops = Arc::new(AtomicBool::new(false));
         let keep = Keep {
             keeper,
             retention,
+            tail,
             room,
             stops: Arc::clone(&stops),
             expired: None,
@@ -99,6 +106,7 @@ impl Keeping {
 struct Keep {
     keeper: Keeper,
     retention: Retention,
+    tail: Option<Tail>,
     room: Arc<Room>,
     stops: Arc<AtomicBool>,
     /// When it was last looked whether something is not kept any longer.
@@ -184,6 +192,9 @@ impl Keep {
             {
                 tracing::info!(table, runs, bytes, %first, %last, "not kept any longer");
             }
+            if self.keep_tail().await? {
+                return Ok(false);
+            }
         }
         let (name, began) = (format!("merged-{}", uuid()), Instant::now());
         if self.keeper.compact(now_ms(), &name).await? {
@@ -202,5 +213,16 @@ impl Keep {
             self.keeper.clean(now_ms()).await?;
         }
         Ok(true)
+    }
+
+    /// Keeps the tail of a day; returns whether there was one of which it is to be kept.
+    async fn keep_tail(&mut self) -> anyhow::Result<bool> {
+        let Some(tail) = self.tail else { return Ok(false) };
+        let name = format!("tail-{}", uuid());
+        let kept = self.keeper.keep_tail(&tail, now_ms(), &name).await?;
+        if let Some(TailKept { day, before, after }) = kept {
+            tracing::info!(%day, before, after, "of the spans of a day only the tail is kept");
+        }
+        Ok(kept.is_some())
     }
 }

@@ -42,6 +42,8 @@ pub struct Change {
     pub remove: Vec<Remove>,
     /// Up to where the writer has come with it.
     pub transaction: Option<Transaction>,
+    /// What the table is from now on.
+    pub metadata: Option<Metadata>,
 }
 
 /// Why a table cannot be read.
@@ -191,6 +193,7 @@ impl Table {
     ) -> Result<u64, CommitError> {
         let mut actions = vec![commit_info(change.operation, now_ms, id)];
         actions.extend(change.transaction.clone().map(Action::Txn));
+        actions.extend(change.metadata.clone().map(Action::MetaData));
         actions.extend(change.remove.iter().cloned().map(Action::Remove));
         actions.extend(change.add.iter().cloned().map(Action::Add));
         let lines = lines(&actions);

@@ -19,7 +19,8 @@ pub struct Group {
     pub start_ns: i64,
     /// In the order in which they were asked for; none where a span has none.
     pub values: Vec<Option<String>>,
-    /// How many spans there are, with the number that was asked for.
+    /// How many spans there are with the number that was asked for, or were before only the tail of them
+    /// stayed.
     pub count: u64,
     /// What was asked for of their numbers; durations are in nanoseconds.
     pub numbers: Numbers,
@@ -63,7 +64,7 @@ pub(super) struct Gathered<'a> {
 enum Gathering {
     Nothing,
     /// All, and how many in all groups.
-    Exact(Vec<Vec<i64>>, usize),
+    Exact(Vec<Exact>, usize),
     /// In place of those, once there are too many.
     Counted(Vec<Histogram>),
     /// The least, the greatest, and the sum.
@@ -98,7 +99,7 @@ impl<'a> Gathered<'a> {
             self.counts.push(0);
             match &mut self.gathering {
                 Gathering::Nothing => {}
-                Gathering::Exact(exact, _) => exact.push(Vec::new()),
+                Gathering::Exact(exact, _) => exact.push(Exact::default()),
                 Gathering::Counted(counted) => counted.push(Histogram::new(Precision::FINE)),
                 Gathering::Extremes(extremes) => extremes.push((i64::MAX, i64::MIN, 0.0)),
                 Gathering::Buckets(buckets) => buckets.push(BTreeMap::new()),
@@ -107,26 +108,36 @@ impl<'a> Gathered<'a> {
         group
     }
 
-    pub(super) fn push(&mut self, group: usize, ordered: i64) -> Result<(), NotMeasured> {
+    /// Takes a number that stands for so many.
+    pub(super) fn push(
+        &mut self,
+        group: usize,
+        ordered: i64,
+        weight: u64,
+    ) -> Result<(), NotMeasured> {
         if self.counts.len() > GROUPS_MAX {
             return Err(NotMeasured::Groups);
         }
-        self.counts[group] += 1;
+        self.counts[group] += weight;
         let number = || told(self.is_of_durations, ordered);
         match &mut self.gathering {
             Gathering::Nothing => {}
-            Gathering::Counted(counted) => counted[group].record(duration(ordered)),
+            Gathering::Counted(counted) => {
+                counted[group].record_n(duration(ordered), weight);
+            }
             Gathering::Extremes(extremes) => {
                 let (min, max, sum) = &mut extremes[group];
                 *min = ordered.min(*min);
                 *max = ordered.max(*max);
-                *sum += number();
+                #[expect(clippy::cast_precision_loss, reason = "a sum need not be exacter")]
+                let weight = weight as f64;
+                *sum += weight * number();
             }
             Gathering::Buckets(buckets) => {
-                *buckets[group].entry(bucket(number())).or_default() += 1
+                *buckets[group].entry(bucket(number())).or_default() += weight
             }
             Gathering::Exact(exact, count) => {
-                exact[group].push(ordered);
+                exact[group].push(ordered, weight);
                 *count += 1;
                 if *count > EXACT_MAX {
                     if !self.is_of_durations {
@@ -159,7 +170,7 @@ impl<'a> Gathered<'a> {
             Gathering::Nothing => Numbers::Uncounted,
             Gathering::Exact(exact, _) => {
                 let all = &mut exact[group];
-                let each = |at: &Quantile| told(is_of_durations, exact_at(all, *at));
+                let each = |at: &Quantile| told(is_of_durations, all.quantile(*at));
                 Numbers::Quantiles(quantiles.iter().map(each).collect())
             }
             Gathering::Counted(counted) => {
@@ -188,10 +199,48 @@ fn told(is_duration: bool, ordered: i64) -> f64 {
     if is_duration { ordered as f64 } else { number(ordered) }
 }
 
-/// The value of a quantile's rank.
-fn exact_at(all: &mut [i64], quantile: Quantile) -> i64 {
-    let nth = usize::try_from(rank(quantile, all.len() as u64).max(1) - 1).unwrap_or_default();
-    *all.select_nth_unstable(nth).1
+/// All numbers of a group.
+#[derive(Default)]
+struct Exact {
+    /// Of spans that stand for themselves: nearly all.
+    single: Vec<i64>,
+    /// Of others, with their weights.
+    weighted: Vec<(i64, u64)>,
+}
+
+impl Exact {
+    fn push(&mut self, ordered: i64, weight: u64) {
+        match weight {
+            1 => self.single.push(ordered),
+            _ => self.weighted.push((ordered, weight)),
+        }
+    }
+
+    /// The value of a quantile's rank.
+    fn quantile(&mut self, quantile: Quantile) -> i64 {
+        let weighted: u64 = self.weighted.iter().map(|(_, weight)| weight).sum();
+        let rank = rank(quantile, self.single.len() as u64 + weighted).max(1);
+        if self.weighted.is_empty() {
+            let nth = usize::try_from(rank - 1).unwrap_or_default();
+            return *self.single.select_nth_unstable(nth).1;
+        }
+        // Sorted when it was asked before.
+        self.single.sort_unstable();
+        self.weighted.sort_unstable();
+        let mut single = self.single.iter().map(|one| (*one, 1)).peekable();
+        let mut weighted = self.weighted.iter().copied().peekable();
+        let (mut below, mut last) = (0, 0);
+        while below < rank {
+            let is_single = match (single.peek(), weighted.peek()) {
+                (Some(one), Some(other)) => one <= other,
+                (one, _) => one.is_some(),
+            };
+            let next = if is_single { single.next() } else { weighted.next() };
+            let Some((value, weight)) = next else { break };
+            (below, last) = (below + weight, value);
+        }
+        last
+    }
 }
 
 /// What took less than no time took none.
@@ -199,9 +248,11 @@ fn duration(ns: i64) -> Duration {
     Duration::from_ns(u64::try_from(ns).unwrap_or_default())
 }
 
-fn counted(all: &mut Vec<i64>) -> Histogram {
+fn counted(all: &mut Exact) -> Histogram {
     let mut histogram = Histogram::new(Precision::FINE);
-    std::mem::take(all).into_iter().for_each(|ns| histogram.record(duration(ns)));
+    let Exact { single, weighted } = std::mem::take(all);
+    single.into_iter().for_each(|ns| histogram.record(duration(ns)));
+    weighted.into_iter().for_each(|(ns, weight)| histogram.record_n(duration(ns), weight));
     histogram
 }
 

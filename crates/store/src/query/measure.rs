@@ -1,15 +1,17 @@
 //! What is measured of spans: how many there are, quantiles of their durations, extremes and sums of an
 //! attribute, by time and by values.
 //!
+//! A span counts as often as its weight says.
+//!
 //! **Limits**: [`GROUPS_MAX`] groups; quantiles of what is no duration only of [`EXACT_MAX`] numbers.
 
 use super::filter::Filter;
 use super::gathered::Gathered;
 pub use super::gathered::{Group, Numbers};
 use super::of::{Coding, Of};
-use crate::columns::Columns;
+use crate::columns::{Coded, Columns};
 use crate::memtable::SpanRows;
-use crate::schema::spans::{DURATION, START};
+use crate::schema::spans::{DURATION, START, WEIGHT};
 use crate::tree::{Tree, Unread};
 use curtail_units::Quantile;
 
@@ -92,7 +94,7 @@ impl Tree<SpanRows> {
         if !of.by.iter().all(Of::is_coded) || !number.is_none_or(is_number) {
             return Err(NotMeasured::Of);
         }
-        let mut fields = std::collections::BTreeSet::new();
+        let mut fields = std::collections::BTreeSet::from([WEIGHT]);
         of.by.iter().chain(number).for_each(|of| of.read(&mut fields));
         fields.extend(of.step_ns.map(|_| START));
         let mut gathered = Gathered::new(&of.what);
@@ -145,7 +147,7 @@ impl MeasureOf {
         rows: &Columns,
         selected: Vec<usize>,
     ) -> Result<(), NotMeasured> {
-        let starts = rows.longs(START);
+        let (starts, weights) = (rows.longs(START), rows.coded(WEIGHT));
         let by: Vec<_> = self.by.iter().map(|of| of.coding(rows)).collect();
         let step = |row: usize| match self.step_ns.and_then(|step| i64::try_from(step).ok()) {
             Some(step) => starts[row].div_euclid(step.max(1)).saturating_mul(step.max(1)),
@@ -178,10 +180,15 @@ impl MeasureOf {
                 }),
             };
             last = Some((key, group));
-            gathered.push(group, number)?;
+            gathered.push(group, number, weight(weights, row))?;
         }
         Ok(())
     }
+}
+
+/// For how many spans one stands.
+pub(super) fn weight(weights: &Coded, row: usize) -> u64 {
+    weights.int(row).and_then(|weight| u64::try_from(weight).ok()).unwrap_or(1)
 }
 
 /// Whole numbers in the order of others.

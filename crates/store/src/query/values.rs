@@ -2,11 +2,12 @@
 //! offered.
 
 use super::filter::Filter;
+use super::measure::weight;
 use super::of::{MAPS, Of};
 use crate::columns::{Columns, Values, text};
 use crate::memtable::SpanRows;
 use crate::schema::envelope::{RESOURCE, SCOPE};
-use crate::schema::spans::{EVENTS, LINKS, SPANS};
+use crate::schema::spans::{EVENTS, LINKS, SPANS, WEIGHT};
 use crate::tree::{Tree, Unread};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -62,13 +63,15 @@ impl Tree<SpanRows> {
         if !of.is_coded() {
             return Counts::default();
         }
-        let mut fields = BTreeSet::new();
+        let mut fields = BTreeSet::from([WEIGHT]);
         of.read(&mut fields);
         let mut counted = BTreeMap::<(&'static str, String), u64>::new();
         let looked = self.each(filter, &fields, |rows, selected| {
             let coding = of.coding(rows);
             let mut of_codes = vec![0_u64; coding.values.len() + 1];
-            selected.into_iter().for_each(|row| of_codes[coding.code(row) as usize] += 1);
+            for row in selected {
+                of_codes[coding.code(row) as usize] += weight(rows.coded(WEIGHT), row);
+            }
             for (value, spans) in coding.values.iter().zip(&of_codes[1..]) {
                 if *spans > 0 {
                     *counted.entry((value.kind(), value.to_string())).or_default() += spans;

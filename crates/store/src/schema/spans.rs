@@ -5,6 +5,9 @@
 //! lists, maps and bytes are JSON in `attributes_json`. A known attribute with a value of another kind than
 //! its column is in the map of that kind, so nothing is lost.
 //!
+//! `weight` says how many spans a row stands for, where others of its day were left out (see
+//! [`tail`](crate::tail)). A row without stands for one.
+//!
 //! **Source**: OpenTelemetry semantic conventions 1.38.
 
 use super::{Field, Form, Kind, Table, envelope, fields, optional, required};
@@ -39,6 +42,7 @@ fields! {
         ("dropped_attributes", Kind::Int),
         ("flags", Kind::Int),
     ]);
+    WEIGHT "weight" optional(Kind::Int);
 }
 
 /// Attributes of spans with a column of their own.

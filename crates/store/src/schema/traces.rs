@@ -5,6 +5,8 @@
 //!
 //! `is_whole` says that there is one root, and that every other span's parent is there. So a trace of which a part
 //! is in another run is mostly known, and only if its other part is nobody's parent is it not.
+//!
+//! `weight` says how many traces the row stands for: one, unless others of its day were left out.
 
 use super::{Field, Form, Kind, Schema, fields, optional, required};
 use std::sync::LazyLock;
@@ -33,6 +35,7 @@ fields! {
         ("error_span_count", Kind::Int),
     ]);
     CRITICAL_PATH "critical_path_ns" Form::Map(Kind::Int);
+    WEIGHT "weight" required(Kind::Long);
 }
 
 /// The table.

@@ -8,8 +8,10 @@ use crate::files::Files;
 use crate::log;
 use crate::memtable::{LogRows, PointRows, Rows, SpanRows};
 use crate::retention::{Expired, Kept, Retention};
-use crate::traces::{Summaries, Summarised, Summariser};
-use crate::tree::{CompactError, Compaction, FlushError, Flushed, Flusher, StoredRun, Unread};
+use crate::tail::TooMany;
+use crate::traces::{NewSummaries, Summaries, Summarised, Summariser};
+use crate::tree::{CompactError, FlushError, Flushed, Flusher, Merged, StoredRun, Unread};
+use chrono::NaiveDate;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,6 +29,8 @@ pub struct Keeper {
     pub(super) damaged: BTreeSet<u64>,
     /// The last segment that there was when the store was opened.
     pub(super) last_segment: u64,
+    /// Days that are left as they are, though of others the tail is kept.
+    pub(super) left_whole: BTreeSet<NaiveDate>,
 }
 
 /// Why runs were not merged.
@@ -38,6 +42,9 @@ pub enum KeepError {
     /// The table was not told.
     #[error(transparent)]
     Commit(#[from] CommitError),
+    /// A day stays as it is, and its tail is not looked for again before the next start.
+    #[error(transparent)]
+    Tail(#[from] TooMany),
 }
 
 impl Keeper {
@@ -88,10 +95,7 @@ impl Keeper {
     /// # Errors
     /// When a run cannot be read or the object store fails. Nothing is lost then, and nothing is there twice.
     pub async fn compact(&mut self, now_ms: i64, name: &str) -> Result<bool, KeepError> {
-        let spans = match self.spans.tree().due() {
-            Some(compaction) => self.compact_spans(compaction, now_ms, name).await.map(|()| true),
-            None => Ok(false),
-        };
+        let spans = self.compact_spans(now_ms, name).await;
         let logs = self.compact_table(|keeper| &mut keeper.logs, now_ms, name).await;
         let points = self.compact_table(|keeper| &mut keeper.points, now_ms, name).await;
         Ok(spans? | logs? | points?)
@@ -103,41 +107,57 @@ impl Keeper {
         now_ms: i64,
         name: &str,
     ) -> Result<bool, KeepError> {
-        let (tree, root) = (Arc::clone(table(self).tree()), table(self).root().clone());
+        let tree = Arc::clone(table(self).tree());
         let Some(compaction) = tree.due() else { return Ok(false) };
         let each = async |_: &Columns| {
             // What fails is tried again when somebody hears of it.
             self.flush(now_ms).await.ok();
         };
-        let merged = tree.merge(&root, compaction, name, each).await?;
+        let merged = tree.merge(compaction, name, each).await?;
         table(self).replace(merged, now_ms).await?;
         Ok(true)
     }
 
     /// The same of spans, whose traces are summarised in passing.
-    async fn compact_spans(
-        &mut self,
-        compaction: Compaction,
-        now_ms: i64,
-        name: &str,
-    ) -> Result<(), KeepError> {
-        let (tree, root) = (Arc::clone(self.spans.tree()), self.spans.root().clone());
+    async fn compact_spans(&mut self, now_ms: i64, name: &str) -> Result<bool, KeepError> {
+        let tree = Arc::clone(self.spans.tree());
+        let Some(compaction) = tree.due() else { return Ok(false) };
         let mut new = self.traces.begin(&compaction.below(name), compaction.day()).await?;
         let each = async |rows: &Columns| {
             new.take(rows).await;
             self.flush(now_ms).await.ok();
         };
-        let merged = tree.merge(&root, compaction, name, each).await.map_err(KeepError::from);
+        let merged = tree.merge(compaction, name, each).await;
+        self.replace_spans(merged, new, now_ms).await?;
+        Ok(true)
+    }
+
+    /// Tells the tables of a run that takes the place of others, and of the summaries of its traces. Returns how many
+    /// rows it has.
+    pub(super) async fn replace_spans(
+        &mut self,
+        merged: Result<Merged, CompactError>,
+        new: NewSummaries,
+        now_ms: i64,
+    ) -> Result<u64, KeepError> {
         let replaced = match merged {
-            Ok(merged) => self.spans.replace(merged, now_ms).await.map_err(KeepError::from),
-            Err(error) => Err(error),
+            Ok(merged) => {
+                let rows = merged.rows;
+                let replaced = self.spans.replace(merged, now_ms).await;
+                replaced.map(|()| rows).map_err(KeepError::from)
+            }
+            Err(error) => Err(error.into()),
         };
-        if let Err(error) = replaced {
-            new.abort().await;
-            return Err(error);
-        }
-        let new = new.finish().await?;
-        Ok(self.traces.commit(Some(new), &mut self.spans, now_ms).await?)
+        let summarised = match replaced {
+            Ok(1..) => Some(new.finish().await?),
+            Ok(0) | Err(_) => {
+                new.abort().await;
+                None
+            }
+        };
+        let rows = replaced?;
+        self.traces.commit(summarised, &mut self.spans, now_ms).await?;
+        Ok(rows)
     }
 
     /// Brings the summaries of traces in step with the runs of spans, a run at a time: those of runs that have gone

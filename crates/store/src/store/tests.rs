@@ -1,5 +1,7 @@
 mod expire;
+mod new_columns;
 mod objects;
+mod tail;
 mod traces;
 
 use super::*;
@@ -254,9 +256,7 @@ fn two_writers_and_two_compactors_lose_and_double_nothing() {
         two.refresh().await.expect("a table");
         assert!(two.compact(NOW_MS, "two").await.expect("merged"));
         let tree = Arc::clone(one.store().spans());
-        let root = Path::from("data/spans");
-        let merged =
-            tree.merge(&root, here, "one", async |_| {}).await.expect("they are still there");
+        let merged = tree.merge(here, "one", async |_| {}).await.expect("they are still there");
         let refused = one.spans.replace(merged, NOW_MS).await.expect_err("they have been replaced");
         assert!(matches!(refused, CommitError::Refused(_)), "{refused}");
         runs(&mut one, 11..=12).await;

@@ -113,7 +113,7 @@ impl Summariser {
         if add.is_some() || !remove.is_empty() {
             let id = format!("{}-summarises-{now_ms}", self.writer);
             let add = add.into_iter().collect();
-            let change = Change { operation: "WRITE", add, remove, transaction: None };
+            let change = Change { operation: "WRITE", add, remove, ..Change::default() };
             committed = match self.table.commit(&change, now_ms, &id).await {
                 // Somebody else has done some of it: what is left is seen at the next look.
                 Ok(_) | Err(CommitError::Refused(_)) => Ok(()),

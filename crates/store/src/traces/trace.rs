@@ -3,7 +3,7 @@
 use crate::columns::{Coded, Columns, Dictionary};
 use crate::schema::envelope::{SERVICE, TENANT};
 use crate::schema::spans::{
-    DURATION, NAME, PARENT_ID, SPAN_ID, SPANS, START, STATUS, STATUSES, TRACE_ID,
+    DURATION, NAME, PARENT_ID, SPAN_ID, SPANS, START, STATUS, STATUSES, TRACE_ID, WEIGHT,
 };
 use crate::schema::traces;
 use curtail_trace::{Assembly, CriticalPath, Span};
@@ -38,8 +38,9 @@ impl Fields {
     pub(super) fn all(&self) -> BTreeSet<usize> {
         let Self { resends, request_bytes, response_bytes } = *self;
         let own = [resends, request_bytes, response_bytes];
-        let all = [TENANT, SERVICE, TRACE_ID, SPAN_ID, PARENT_ID, START, DURATION, NAME, STATUS];
-        all.into_iter().chain(own).collect()
+        let ids = [TENANT, SERVICE, TRACE_ID, SPAN_ID, PARENT_ID];
+        let others = [START, DURATION, NAME, STATUS, WEIGHT];
+        ids.into_iter().chain(others).chain(own).collect()
     }
 
     pub(super) fn of<'a>(&self, rows: &'a Columns) -> Values<'a> {
@@ -56,6 +57,7 @@ impl Fields {
             resends: rows.coded(self.resends),
             request_bytes: rows.coded(self.request_bytes),
             response_bytes: rows.coded(self.response_bytes),
+            weights: rows.coded(WEIGHT),
         }
     }
 }
@@ -75,6 +77,7 @@ pub(super) struct Values<'a> {
     resends: &'a Coded,
     request_bytes: &'a Coded,
     response_bytes: &'a Coded,
+    weights: &'a Coded,
 }
 
 /// A span of them, and the number that the name of its service has.
@@ -96,6 +99,8 @@ pub(super) struct OneTrace {
     counts: Counts,
     start_ns: i64,
     end_ns: i64,
+    /// That of its spans: they stay or go together.
+    weight: i64,
     /// By the number of a service; all zero between two traces.
     tallies: Vec<Tally>,
     assembly: Assembly,
@@ -137,7 +142,7 @@ impl OneTrace {
         self.of_spans.clear();
         self.root = None;
         self.counts = Counts::default();
-        (self.start_ns, self.end_ns) = (i64::MAX, i64::MIN);
+        (self.start_ns, self.end_ns, self.weight) = (i64::MAX, i64::MIN, 1);
     }
 
     pub(super) fn push(&mut self, values: &Values<'_>, Row { row, service }: Row) {
@@ -149,6 +154,7 @@ impl OneTrace {
             end_ns: start_ns.saturating_add(duration_ns),
         };
         let is_error = values.error.is_some_and(|error| values.status.code(row) == error);
+        self.weight = values.weights.int(row).unwrap_or(1);
         self.counts.spans += 1;
         self.counts.errors += i64::from(is_error);
         self.counts.retries += i64::from(values.resends.int(row).is_some_and(|again| again > 0));
@@ -215,6 +221,7 @@ impl OneTrace {
             (traces::ERROR_COUNT, counts.errors),
             (traces::ORPHAN_COUNT, orphans),
             (traces::RETRY_COUNT, counts.retries),
+            (traces::WEIGHT, self.weight),
         ];
         longs.into_iter().for_each(|(field, value)| into.push_long(field, value));
         set(into, traces::IS_WHOLE, &[u8::from(is_whole)]);

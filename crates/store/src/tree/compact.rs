@@ -9,12 +9,11 @@
 
 use super::Tree;
 use super::flush::Flusher;
-use super::stored::{ReadError, StoredRun};
+use super::stored::{ReadError, StoredRun, TAIL};
 use super::upload::Upload;
 use crate::columns::Columns;
 use crate::delta::{Add, Change, CommitError, Remove};
 use crate::memtable::Rows;
-use crate::merge::{Merge, Step};
 use object_store::path::Path;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,17 +28,20 @@ const ROWS_MAX: u64 = 1 << 24;
 #[derive(Clone, Debug)]
 pub struct Compaction {
     runs: Vec<Arc<StoredRun>>,
+    /// Some of their rows go, and others stand for them.
+    keeps_tail: bool,
 }
 
 /// Runs that have become one, which the table does not know yet.
 #[derive(Debug)]
 pub struct Merged {
-    add: Add,
+    /// Nothing, if it has no rows.
+    add: Option<Add>,
     /// Where it is.
     pub path: Path,
     /// How many rows it has.
     pub rows: u64,
-    replaces: Vec<Arc<StoredRun>>,
+    replaces: Compaction,
 }
 
 /// Why runs were not merged.
@@ -76,6 +78,11 @@ pub enum CompactError {
 }
 
 impl Compaction {
+    /// Of runs of one day, of which only the tail stays.
+    pub(crate) const fn of_tail(runs: Vec<Arc<StoredRun>>) -> Self {
+        Self { runs, keeps_tail: true }
+    }
+
     /// The runs, the oldest first.
     pub fn runs(&self) -> impl ExactSizeIterator<Item = &Path> {
         self.runs.iter().map(|run| run.path())
@@ -85,6 +92,12 @@ impl Compaction {
     #[must_use]
     pub fn day(&self) -> &str {
         self.runs[0].day()
+    }
+
+    /// What the table is told of the run that they become.
+    fn tags(&self) -> Option<BTreeMap<String, Option<String>>> {
+        let is_tail = self.keeps_tail || self.runs[0].is_tail();
+        is_tail.then(|| BTreeMap::from([(TAIL.to_owned(), Some("true".to_owned()))]))
     }
 
     /// Where below the table's root the file called `name` is that they become.
@@ -103,13 +116,15 @@ impl<R: Rows> Tree<R> {
             let tier = rows.max(1).ilog(FAN_IN as u64);
             if rows <= ROWS_MAX / FAN_IN as u64 && !run.is_damaged() {
                 // Small ones first: they are many, and quickly merged.
-                tiers.entry((tier, run.day().to_owned())).or_default().push(Arc::clone(run));
+                // What is left of a day is not mixed with what came for it since.
+                let of = (tier, run.day().to_owned(), run.is_tail());
+                tiers.entry(of).or_default().push(Arc::clone(run));
             }
         }
         let mut runs = tiers.into_values().find(|runs| runs.len() >= FAN_IN)?;
         runs.sort_by_key(|run| run.add().modification_time);
         runs.truncate(FAN_IN);
-        Some(Compaction { runs })
+        Some(Compaction { runs, keeps_tail: false })
     }
 
     /// Merges runs into a file called `name`, which must be another one each time. Each row group of it is told to
@@ -119,91 +134,74 @@ impl<R: Rows> Tree<R> {
     /// When a run cannot be read, or the file cannot be written. Nothing has changed then.
     pub async fn merge(
         &self,
-        root: &Path,
         compaction: Compaction,
         name: &str,
         each: impl AsyncFnMut(&Columns),
     ) -> Result<Merged, CompactError> {
+        let before = compaction.runs.iter().map(|run| run.row_count()).sum();
+        let merged = self.rewrite(compaction, name, |_, rows| rows, each).await?;
+        if merged.rows != before {
+            let Merged { path, rows, .. } = merged;
+            return Err(CompactError::Rows { path, rows, before });
+        }
+        Ok(merged)
+    }
+
+    /// The same with what `pick` leaves of each row group, which is told the number of its run, counted from zero.
+    pub(crate) async fn rewrite(
+        &self,
+        compaction: Compaction,
+        name: &str,
+        pick: impl FnMut(usize, Columns) -> Columns,
+        mut each: impl AsyncFnMut(&Columns),
+    ) -> Result<Merged, CompactError> {
         let below = compaction.below(name);
-        let path = Path::from(format!("{root}/{below}"));
+        let path = Path::from(format!("{}/{below}", self.root));
         let failed = |source| CompactError::Write { path: path.clone(), source };
         let upload = Upload::begin(&*self.objects, R::schema(), path.clone()).await;
         let mut upload = upload.map_err(failed)?;
-        if let Err(error) = self.write_merged(&compaction, &mut upload, each).await {
-            upload.abort().await;
-            return Err(error);
-        }
+        let all: Vec<_> = (0..R::schema().fields().len()).collect();
+        let made = async |rows: Columns| {
+            upload.push(&rows).await.map_err(failed)?;
+            each(&rows).await;
+            Ok(())
+        };
+        let is_made: Result<_, CompactError> =
+            self.in_order(&compaction.runs, &all, pick, made).await;
         let rows = upload.rows();
-        let uploaded = upload.finish().await.map_err(failed)?;
-        let add = Add { data_change: false, ..uploaded.add(below, compaction.day(), 0) };
-        Ok(Merged { add, path, rows, replaces: compaction.runs })
-    }
-
-    async fn write_merged(
-        &self,
-        compaction: &Compaction,
-        upload: &mut Upload,
-        mut each: impl AsyncFnMut(&Columns),
-    ) -> Result<(), CompactError> {
-        let path = upload.path().clone();
-        let mut merge = Merge::<R>::new(compaction.runs.len());
-        let mut next = vec![0; compaction.runs.len()];
-        loop {
-            match merge.step() {
-                Step::Needs(nth) => {
-                    let run = &compaction.runs[nth];
-                    if next[nth] == run.run().groups() {
-                        merge.end(nth);
-                        continue;
-                    }
-                    let group = run.group(&*self.objects, next[nth]).await;
-                    let path = || run.path().clone();
-                    let group =
-                        group.map_err(|source| CompactError::Read { path: path(), source })?;
-                    next[nth] += 1;
-                    merge.give(nth, group);
-                }
-                Step::Made(group) => {
-                    let pushed = upload.push(&group).await;
-                    pushed.map_err(|source| CompactError::Write { path: path.clone(), source })?;
-                    each(&group).await;
-                }
-                Step::Done => break,
-            }
+        if is_made.is_err() || rows == 0 {
+            upload.abort().await;
+            is_made?;
+            return Ok(Merged { add: None, path, rows, replaces: compaction });
         }
-        let (rows, before) =
-            (upload.rows(), compaction.runs.iter().map(|run| run.row_count()).sum());
-        if rows == before { Ok(()) } else { Err(CompactError::Rows { path, rows, before }) }
+        let add = upload.finish().await.map_err(failed)?.add(below, compaction.day(), 0);
+        let (data_change, tags) = (compaction.keeps_tail, compaction.tags());
+        let add = Some(Add { data_change, tags, ..add });
+        Ok(Merged { add, path, rows, replaces: compaction })
     }
 }
 
 impl<R: Rows> Flusher<R> {
-    /// Where the table is.
-    #[must_use]
-    pub const fn root(&self) -> &Path {
-        &self.opener.root
-    }
-
     /// Tells the table that runs have become one. It is `now_ms`, milliseconds since 1970.
     ///
     /// # Errors
     /// When somebody else has replaced one of them, or the store fails. The merged file is then no part of the
     /// table, and goes with the next vacuum.
     pub async fn replace(&mut self, merged: Merged, now_ms: i64) -> Result<(), CommitError> {
-        let Merged { mut add, replaces, .. } = merged;
-        add.modification_time = now_ms;
-        let remove = replaces.iter().map(|run| Remove {
+        let Merged { add, path, replaces: Compaction { runs, keeps_tail }, .. } = merged;
+        let remove = runs.iter().map(|run| Remove {
             path: run.add().path.clone(),
             deletion_timestamp: Some(now_ms),
-            data_change: false,
+            data_change: keeps_tail,
         });
-        let id = add.path.clone();
+        let add = add.map(|add| Add { modification_time: now_ms, ..add });
         let change = Change {
-            operation: "OPTIMIZE",
-            add: vec![add],
+            operation: if keeps_tail { "DELETE" } else { "OPTIMIZE" },
+            add: add.into_iter().collect(),
             remove: remove.collect(),
-            transaction: None,
+            ..Change::default()
         };
+        let id = path.to_string();
         let committed = self.table.commit(&change, now_ms, &id).await;
         // The table has been looked at either way.
         self.look(None, None).await;

@@ -161,8 +161,8 @@ impl<R: Rows> Flusher<R> {
         let change = Change {
             operation: "WRITE",
             add: vec![add],
-            remove: Vec::new(),
             transaction: Some(transaction),
+            ..Change::default()
         };
         match self.table.commit(&change, now_ms, &id).await {
             Ok(_) => Ok(()),

@@ -4,11 +4,12 @@ use super::flush::Flusher;
 use super::opener::Opener;
 use super::with_id::Unread;
 use super::{State, Tree};
-use crate::delta::{self, CommitError, Format, Metadata, Table};
+use crate::delta::{self, Change, CommitError, Format, Metadata, Table};
 use crate::memtable::Rows;
 use crate::schema::Schema;
 use object_store::ObjectStore;
 use object_store::path::Path;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 
@@ -29,7 +30,7 @@ pub enum OpenError {
     /// The table.
     #[error(transparent)]
     Table(#[from] delta::OpenError),
-    /// The table cannot be made.
+    /// The table cannot be made, or does not get its new columns.
     #[error(transparent)]
     Create(#[from] CommitError),
 }
@@ -50,7 +51,7 @@ impl<R: Rows> Tree<R> {
         let written = table.snapshot().transaction(&writer);
         let written = written.and_then(|last| u64::try_from(last).ok()).unwrap_or_default();
         let state = RwLock::new(State { active: None, sealed: Vec::new(), runs: Vec::new() });
-        let tree = Arc::new(Self { objects, written, state });
+        let tree = Arc::new(Self { objects, root: opener.root.clone(), written, state });
         let mut flusher = Flusher { tree, table, opener, writer };
         let unread = flusher.look(None, None).await;
         Ok((flusher, unread))
@@ -74,12 +75,33 @@ impl Settings {
     ) -> Result<(Table, Opener), OpenError> {
         let (objects, root) = (Arc::clone(&self.objects), self.root.clone().join(name));
         let opener = Opener::new(Arc::clone(&objects), schema, root.clone());
-        if let Some(table) = Table::open(Arc::clone(&objects), root.clone()).await? {
+        if let Some(mut table) = Table::open(Arc::clone(&objects), root.clone()).await? {
+            if let Some(metadata) = with_new_columns(&table, schema) {
+                let (operation, metadata) = ("ADD COLUMNS", Some(metadata));
+                let change = Change { operation, metadata, ..Change::default() };
+                table.commit(&change, now_ms, id).await?;
+            }
             return Ok((table, opener));
         }
         let metadata = metadata(name, schema, id, now_ms);
         Ok((Table::create(objects, root, metadata, now_ms, id).await?, opener))
     }
+}
+
+/// What a table is with columns that were not known yet when it was made; [`None`] when it has all. Those that only
+/// others know stay.
+fn with_new_columns(table: &Table, schema: &Schema) -> Option<Metadata> {
+    let metadata = table.snapshot().metadata()?;
+    let mut there: Value = serde_json::from_str(&metadata.schema_string).ok()?;
+    let ours: Value = serde_json::from_str(&schema.delta(&[])).expect("it was just made");
+    let fields = there["fields"].as_array_mut()?;
+    let is_new = |field: &&Value| !fields.iter().any(|known| known["name"] == field["name"]);
+    let new: Vec<_> = ours["fields"].as_array()?.iter().filter(is_new).cloned().collect();
+    if new.is_empty() {
+        return None;
+    }
+    fields.extend(new);
+    Some(Metadata { schema_string: there.to_string(), ..metadata.clone() })
 }
 
 fn metadata(name: &str, schema: &Schema, id: &str, now_ms: i64) -> Metadata {

@@ -12,6 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// So much of the end of a file is fetched at first; the end of most runs is not longer.
 const TAIL_BYTES: u64 = 256 << 10;
 
+/// The tag of files of which the rows are the tail of those that there were.
+pub(super) const TAIL: &str = "curtail.tail";
+
 /// A run, and where it is.
 #[derive(Debug)]
 pub struct StoredRun {
@@ -77,6 +80,12 @@ impl StoredRun {
     #[must_use]
     pub fn day(&self) -> &str {
         self.add.partition_values.get("day").and_then(Option::as_deref).unwrap_or_default()
+    }
+
+    /// Whether it is what was left of others: rows have weights.
+    #[must_use]
+    pub fn is_tail(&self) -> bool {
+        self.add.tags.as_ref().is_some_and(|tags| tags.contains_key(TAIL))
     }
 
     /// Whether something in it was found not to be as it was written. It is still asked, and says so.

@@ -47,7 +47,7 @@ pub(super) fn compacting(from: &[&str], to: &str) -> Change {
         operation: "OPTIMIZE",
         add: vec![Add { data_change: false, ..add(to) }],
         remove: from.iter().map(remove).collect(),
-        transaction: None,
+        ..Change::default()
     }
 }
 

@@ -120,7 +120,7 @@ fn very_many_are_counted_with_a_known_error() {
     for _ in 0..EXACT_MAX + 1_000 {
         let which = rng.below(2);
         let duration_ns = i64::try_from(rng.next_u64() % 100_000_000).expect("small");
-        gathered.push(groups[which], duration_ns).expect("durations are counted");
+        gathered.push(groups[which], duration_ns, 1).expect("durations are counted");
         all[which].push(duration_ns);
     }
     let (groups, error) = gathered.answer();
@@ -142,9 +142,9 @@ fn very_many_numbers_that_are_no_durations_are_refused() {
     let mut gathered = Gathered::new(&what);
     let group = gathered.group((0, Vec::new()));
     for _ in 0..EXACT_MAX {
-        gathered.push(group, 1).expect("there is room");
+        gathered.push(group, 1, 1).expect("there is room");
     }
-    assert_eq!(gathered.push(group, 1), Err(NotMeasured::Numbers));
+    assert_eq!(gathered.push(group, 1, 1), Err(NotMeasured::Numbers));
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn very_long_ones_among_very_many_have_an_error_of_their_own() {
         let group = gathered.group((0, Vec::new()));
         for nth in 0..=EXACT_MAX {
             let ns = if nth % share == 0 { long_ns } else { 1_000_000 };
-            gathered.push(group, ns).expect("durations are counted");
+            gathered.push(group, ns, 1).expect("durations are counted");
         }
         let (groups, error) = gathered.answer();
         let Numbers::Quantiles(found) = &groups[0].numbers else { panic!("{groups:?}") };

@@ -48,6 +48,12 @@ impl Faulty {
         self.objects.put(path, bytes.into()).await.expect("memory");
     }
 
+    /// Puts other bytes in the place of those of an object.
+    pub(super) async fn replace(&self, path: &Path, by: impl FnOnce(&[u8]) -> Vec<u8>) {
+        let bytes = by(&self.bytes(path).await);
+        self.objects.put(path, bytes.into()).await.expect("memory");
+    }
+
     /// Forgets all of an object but its beginning.
     pub(super) async fn cut(&self, path: &Path, len: usize) {
         let bytes = self.bytes(path).await.slice(..len);

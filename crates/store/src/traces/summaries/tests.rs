@@ -137,6 +137,7 @@ fn a_trace_is_told_as_it_is() {
         "gateway 2 0, items 2 1,  1 0",
         // The last one began before the root's end, and had a tenth of it.
         "gateway 400, items 500,  100",
+        "1",
     ];
     assert_eq!(said(rows), [want]);
 }

@@ -1,0 +1,113 @@
+//! Keeping the tail of a day: [`tail`](crate::tail) says what that is.
+//!
+//! The runs of the day are looked at twice, for how long traces took and for which of them stay; then they are written
+//! once more without the others. One commit replaces them, so whoever looks sees the day or its tail, and what
+//! stops half way has changed nothing. Memtables that are sealed meanwhile are written in between.
+//!
+//! **Limits**: in memory are, of a row group of each run, the columns that summaries are made of, and what stays.
+
+use super::{KeepError, Keeper};
+use crate::columns::Columns;
+use crate::retention::{day_of, first_day};
+use crate::tail::{Durations, Staying, Tail, TooMany};
+use crate::traces::Summaries;
+use crate::tree::{Compaction, StoredRun};
+use chrono::NaiveDate;
+use std::sync::Arc;
+
+/// A day of which the tail was kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TailKept {
+    /// The day on which its spans came.
+    pub day: NaiveDate,
+    /// How many spans it had.
+    pub before: u64,
+    /// How many it has now.
+    pub after: u64,
+}
+
+impl Keeper {
+    /// Keeps the tail of the oldest day that is due for it; [`None`] when none is. It is `now_ms`, milliseconds since
+    /// 1970; `name` is another one each time.
+    ///
+    /// # Errors
+    /// When a run cannot be read, the object store fails, or so many traces would stay that the day is left as it
+    /// is. Nothing has changed then.
+    pub async fn keep_tail(
+        &mut self,
+        tail: &Tail,
+        now_ms: i64,
+        name: &str,
+    ) -> Result<Option<TailKept>, KeepError> {
+        let Some((day, runs)) = self.tail_due(tail, now_ms) else { return Ok(None) };
+        let mut durations = Durations::default();
+        let take = |rows: &Columns| {
+            durations.take(rows);
+            Ok(())
+        };
+        self.each_summary(&runs, now_ms, take).await?;
+        let mut staying = Staying::new(durations.bars(tail.slowest), tail.sample);
+        let decided = self.each_summary(&runs, now_ms, |rows| staying.take(rows)).await;
+        if let Err(KeepError::Tail(_)) = decided {
+            self.left_whole.insert(day);
+        }
+        decided?;
+        let before = runs.iter().map(|run| run.row_count()).sum();
+        let after = self.write_tail(runs, &staying, now_ms, name).await?;
+        Ok(Some(TailKept { day, before, after }))
+    }
+
+    /// The oldest day of which the tail is to be kept, and its runs.
+    fn tail_due(&self, tail: &Tail, now_ms: i64) -> Option<(NaiveDate, Vec<Arc<StoredRun>>)> {
+        let first_day = first_day(tail.after_days, now_ms)?;
+        let of_day = |run: Arc<StoredRun>| Some((day_of(run.add())?, run));
+        let runs = self.spans.tree().runs().into_iter();
+        let runs = runs.filter(|run| !run.is_tail() && !run.is_damaged()).filter_map(of_day);
+        let is_due = |(day, _): &(NaiveDate, _)| *day < first_day && !self.left_whole.contains(day);
+        let due: Vec<_> = runs.filter(is_due).collect();
+        let day = due.iter().map(|(day, _)| *day).min()?;
+        let runs = due.into_iter().filter(|(of, _)| *of == day).map(|(_, run)| run);
+        Some((day, runs.collect()))
+    }
+
+    /// Summarises the traces of runs, each as a whole, in the order of their IDs.
+    async fn each_summary(
+        &mut self,
+        runs: &[Arc<StoredRun>],
+        now_ms: i64,
+        mut take: impl FnMut(&Columns) -> Result<(), TooMany>,
+    ) -> Result<(), KeepError> {
+        let fields: Vec<_> = Summaries::fields().into_iter().collect();
+        let tree = Arc::clone(self.spans.tree());
+        let mut summaries = Summaries::default();
+        let each = async |rows: Columns| {
+            summaries.take(&rows).iter().try_for_each(&mut take)?;
+            // What fails is tried again when somebody hears of it.
+            self.flush(now_ms).await.ok();
+            Ok::<_, KeepError>(())
+        };
+        tree.in_order(runs, &fields, |_, rows| rows, each).await?;
+        Ok(summaries.finish().iter().try_for_each(take)?)
+    }
+
+    /// Writes what stays of runs as one, which takes their place; returns how many rows it has.
+    async fn write_tail(
+        &mut self,
+        runs: Vec<Arc<StoredRun>>,
+        staying: &Staying,
+        now_ms: i64,
+        name: &str,
+    ) -> Result<u64, KeepError> {
+        let tree = Arc::clone(self.spans.tree());
+        let mut at = vec![0; runs.len()];
+        let pick = |run: usize, rows: Columns| staying.of(&rows, &mut at[run]);
+        let compaction = Compaction::of_tail(runs);
+        let mut new = self.traces.begin(&compaction.below(name), compaction.day()).await?;
+        let each = async |rows: &Columns| {
+            new.take(rows).await;
+            self.flush(now_ms).await.ok();
+        };
+        let merged = tree.rewrite(compaction, name, pick, each).await;
+        self.replace_spans(merged, new, now_ms).await
+    }
+}

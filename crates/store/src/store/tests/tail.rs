@@ -1,0 +1,285 @@
+//! Of a day that is over for long the tail is kept, and what is said of it stays right.
+
+use super::*;
+use crate::query::{Filter, MeasureOf, Measured, Numbers, Of, What};
+use crate::schema::traces;
+use crate::tail::Tail;
+use curtail_sketch::rank;
+use curtail_units::{Quantile, Ratio};
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
+
+const DAY_MS: i64 = 86_400_000;
+
+/// One in so many of the rest is kept.
+const SAMPLE: u32 = 10;
+
+const TRACES: usize = 30_000;
+
+/// Of days that have been over for two.
+fn tail() -> Tail {
+    let (slowest, sample) = (Ratio::new(0.01), NonZeroU32::new(SAMPLE));
+    Tail { after_days: 2, slowest: slowest.expect("a share"), sample: sample.expect("not zero") }
+}
+
+/// A trace: a root, which calls a service below it.
+#[derive(Clone, Debug)]
+struct Sent {
+    id: u128,
+    name: &'static str,
+    duration_ns: u64,
+    /// Of the span below the root.
+    has_failed: bool,
+}
+
+fn sent(rng: &mut Rng, id: u128) -> Sent {
+    // Two kinds of answers, one of them slow and rare.
+    let typical = if rng.chance(0.02) { 0.5 } else { 0.005 };
+    let took = std::time::Duration::from_secs_f64(typical * (0.3 * rng.normal()).exp());
+    let duration_ns = u64::try_from(took.as_nanos()).expect("seconds");
+    let name = ["GET /cart", "GET /items", "POST /cart"][rng.below(3)];
+    Sent { id, name, duration_ns, has_failed: rng.chance(0.003) }
+}
+
+/// A batch of the roots, or of what is below them.
+fn record(of: &[Sent], is_root: bool) -> Record {
+    let service = if is_root { "gateway" } else { "items" };
+    let attributes = &format!(r#"{{"service.name":"{service}"}}"#);
+    let resource = ResourceText { attributes, ..RESOURCE };
+    let mut writer = TracesWriter::new();
+    for sent in of {
+        let row = SpanRow {
+            trace_id: sent.id,
+            span_id: if is_root { 1 } else { 2 },
+            parent_id: u64::from(!is_root),
+            start_ns: 1_000,
+            end_ns: 1_000 + if is_root { sent.duration_ns } else { 500 },
+            name: if is_root { sent.name } else { "SELECT" },
+            status: if !is_root && sent.has_failed { 2 } else { 0 },
+            ..SpanRow::default()
+        };
+        writer.span(&resource, &SCOPE, &row).expect("plain JSON");
+    }
+    let batch = writer.finish().into();
+    Record { signal: Signal::Traces, tenant: "shop".into(), received_ns: NOON_NS, batch }
+}
+
+/// Writes runs of which none has a whole trace.
+async fn write(keeper: &mut Keeper, all: &[Sent], segments: std::ops::RangeInclusive<u64>) {
+    let store = Arc::clone(keeper.store());
+    let half = segments.clone().count() / 2;
+    let parts: Vec<_> = all.chunks(all.len().div_ceil(half)).collect();
+    let records = parts
+        .iter()
+        .map(|part| record(part, true))
+        .chain(parts.iter().map(|part| record(part, false)));
+    for (record, segment) in records.zip(segments) {
+        insert(&store, segment, &[record]);
+        store.seal(segment);
+        keeper.flush(NOW_MS).await.expect("written");
+    }
+}
+
+/// The quantiles of spans by their names.
+async fn quantiles(store: &Store, asked: &[Quantile]) -> Measured {
+    let of = MeasureOf {
+        filter: Filter::of("shop"),
+        what: What::Quantiles(Of::Column(spans::DURATION), asked.to_vec()),
+        by: vec![Of::Column(spans::NAME)],
+        step_ns: None,
+    };
+    let answer = store.spans().measure(&of).await.expect("four groups");
+    assert!(answer.unread.is_empty() && answer.error.abs() < f64::EPSILON);
+    answer
+}
+
+/// By trace: how many spans are there, and their weight.
+async fn there(store: &Store) -> BTreeMap<u128, (usize, i64)> {
+    let mut all = BTreeMap::new();
+    for run in store.spans().runs() {
+        for group in 0..run.run().groups() {
+            let rows = run.group(store.spans().objects(), group).await.expect("it is good");
+            for (row, id) in rows.wide(spans::TRACE_ID).iter().enumerate() {
+                let weight = rows.coded(spans::WEIGHT).int(row).unwrap_or(1);
+                let (count, of_trace) = all.entry(*id).or_insert((0, weight));
+                *count += 1;
+                assert_eq!(*of_trace, weight);
+            }
+        }
+    }
+    all
+}
+
+/// The traces of an operation, the slowest first.
+fn slowest<'a>(all: &'a [Sent], name: &str) -> Vec<&'a Sent> {
+    let mut of: Vec<_> = all.iter().filter(|sent| sent.name == name).collect();
+    of.sort_by_key(|sent| std::cmp::Reverse(sent.duration_ns));
+    of
+}
+
+#[test]
+fn the_tail_is_there_as_a_whole_and_quantiles_and_counts_stay_right() {
+    println!("seed {SEED}");
+    let mut rng = Rng::new(SEED);
+    // IDs as tracers make them that count.
+    let all: Vec<_> = (1..=TRACES).map(|nth| sent(&mut rng, nth as u128)).collect();
+    run(async {
+        let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
+        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
+        write(&mut keeper, &all, 1..=6).await;
+        let store = Arc::clone(keeper.store());
+        let now_ms = NOW_MS + 3 * DAY_MS;
+        let early =
+            keeper.keep_tail(&tail(), now_ms - DAY_MS, "early").await.expect("nothing to do");
+        assert_eq!(early, None);
+        let kept =
+            keeper.keep_tail(&tail(), now_ms, "tail").await.expect("kept").expect("it is due");
+        assert_eq!(
+            (kept.day.to_string(), kept.before),
+            ("2024-10-04".to_owned(), 2 * TRACES as u64)
+        );
+        let there = there(&store).await;
+        // One root in a hundred and one error in 300, and of the others a tenth.
+        assert_eq!(kept.after, 2 * there.len() as u64);
+        assert!(there.values().all(|(spans, _)| *spans == 2), "traces are whole");
+        let share = there.len() as f64 / TRACES as f64;
+        assert!((share - 0.112).abs() < 0.01, "{share}");
+        let failed = all.iter().filter(|sent| sent.has_failed).map(|sent| sent.id);
+        let mut certain: BTreeSet<_> = failed.collect();
+        for name in ["GET /cart", "GET /items", "POST /cart"] {
+            let slowest = slowest(&all, name);
+            certain.extend(slowest[..slowest.len().div_ceil(100)].iter().map(|sent| sent.id));
+        }
+        for (id, (_, weight)) in &there {
+            assert_eq!(*weight, if certain.contains(id) { 1 } else { i64::from(SAMPLE) });
+        }
+        assert!(certain.iter().all(|id| there.contains_key(id)), "all that is slow or has failed");
+        right(&store, &all).await;
+        // As it was written, so it is read again; and there is nothing left to do.
+        let (mut again, _) = open(&files, &objects).await.expect("a table");
+        right(again.store(), &all).await;
+        for keeper in [&mut keeper, &mut again] {
+            assert_eq!(keeper.keep_tail(&tail(), now_ms, "again").await.expect("nothing"), None);
+        }
+        summarised(&store, &there).await;
+    });
+}
+
+/// Quantiles and counts by weight are those of what was sent, but for five standard errors of the sample.
+async fn right(store: &Store, all: &[Sent]) {
+    let asked = [0.1, 0.5, 0.9, 0.99, 0.999].map(|q| Quantile::new(q).expect("a share"));
+    let answer = quantiles(store, &asked).await;
+    assert_eq!(answer.groups.len(), 4);
+    for group in answer.groups {
+        let name = group.values[0].clone().expect("each has a name");
+        if name == "SELECT" {
+            continue;
+        }
+        let mut durations: Vec<_> =
+            slowest(all, &name).iter().map(|sent| sent.duration_ns).collect();
+        durations.reverse();
+        let count = durations.len() as f64;
+        // What is not certain was drawn with a chance of one in SAMPLE.
+        let error = 5.0 * (f64::from(SAMPLE - 1) / count).sqrt();
+        assert!((group.count as f64 - count).abs() < error * count, "{} {count}", group.count);
+        let Numbers::Quantiles(quantiles) = &group.numbers else { panic!("{group:?}") };
+        for (got, quantile) in quantiles.iter().zip(asked) {
+            let q = quantile.get();
+            // Beyond the slowest hundredth all are there, and only how many there are in all is estimated.
+            let off = if q <= 0.99 { error * (q * (1.0 - q)).sqrt() } else { error * (1.0 - q) };
+            let at = |q: f64| {
+                let rank = rank(
+                    Quantile::new(q.clamp(0.0, 1.0)).expect("a share"),
+                    durations.len() as u64,
+                );
+                durations[usize::try_from(rank.max(1)).expect("few") - 1] as f64
+            };
+            assert!((at(q - off)..=at(q + off)).contains(got), "{name} {q}: {got}, {}", at(q));
+        }
+    }
+}
+
+/// The summaries are those of the tail.
+async fn summarised(store: &Store, there: &BTreeMap<u128, (usize, i64)>) {
+    let mut summarised = BTreeMap::new();
+    for run in store.traces().runs() {
+        for group in 0..run.run().groups() {
+            let rows = run.group(store.traces().objects(), group).await.expect("it is good");
+            for (row, id) in rows.wide(traces::TRACE_ID).iter().enumerate() {
+                assert_eq!(rows.coded(traces::IS_WHOLE).get(row), Some(&[1][..]));
+                let spans = usize::try_from(rows.longs(traces::SPAN_COUNT)[row]).expect("few");
+                summarised.insert(*id, (spans, rows.longs(traces::WEIGHT)[row]));
+            }
+        }
+    }
+    assert_eq!(&summarised, there);
+}
+
+#[test]
+fn what_comes_late_is_decided_by_itself_and_never_merged_with_what_was_not() {
+    println!("seed {SEED}");
+    let mut rng = Rng::new(SEED);
+    run(async {
+        let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
+        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
+        let store = Arc::clone(keeper.store());
+        let now_ms = NOW_MS + 3 * DAY_MS;
+        let mut ids = 1..;
+        for round in 0..9 {
+            let all: Vec<_> = ids.by_ref().take(200).map(|id| sent(&mut rng, id)).collect();
+            write(&mut keeper, &all, 10 * round + 1..=10 * round + 2).await;
+            if round == 3 {
+                // Eight runs of the day, of which three are tails.
+                assert_eq!(store.spans().size().1, 3 + 2);
+                assert!(!keeper.compact(now_ms, "no").await.expect("nothing to do"));
+            }
+            let name = format!("tail-{round}");
+            let kept = keeper.keep_tail(&tail(), now_ms, &name).await.expect("kept").expect("due");
+            assert_eq!(kept.before, 400);
+        }
+        let before = there(&store).await;
+        assert_eq!(store.spans().size().1, 9);
+        // Tails are merged with tails, and stay such.
+        assert!(keeper.compact(now_ms, "tails").await.expect("merged"));
+        assert_eq!(store.spans().size().1, 2);
+        assert_eq!(there(&store).await, before);
+        assert_eq!(keeper.keep_tail(&tail(), now_ms, "no").await.expect("nothing"), None);
+    });
+}
+
+#[test]
+fn whatever_fails_a_day_is_there_as_a_whole_or_its_tail_is() {
+    println!("seed {SEED}");
+    let mut rng = Rng::new(SEED);
+    let all: Vec<_> = (1..=300).map(|id| sent(&mut rng, id)).collect();
+    run(async {
+        for when in [When::Before, When::After] {
+            for nth in 0.. {
+                let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
+                let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
+                write(&mut keeper, &all, 1..=2).await;
+                let now_ms = NOW_MS + 3 * DAY_MS;
+                objects.arm(nth, when);
+                let kept = keeper.keep_tail(&tail(), now_ms, "first").await;
+                let has_failed = objects.disarm();
+                keeper.refresh().await.expect("nothing fails now");
+                let of_first = there(keeper.store()).await;
+                let again =
+                    keeper.keep_tail(&tail(), now_ms, "second").await.expect("nothing fails now");
+                let of_second = there(keeper.store()).await;
+                match again {
+                    Some(_) => assert_eq!(of_first.len(), all.len(), "{when:?} {nth}"),
+                    None => assert_eq!(of_first, of_second, "{when:?} {nth}"),
+                }
+                assert!(of_second.len() < all.len() / 2, "{when:?} {nth}");
+                assert!(of_second.values().all(|(spans, _)| *spans == 2), "{when:?} {nth}");
+                while keeper.summarise(now_ms + DAY_MS).await.expect("nothing fails now") {}
+                summarised(keeper.store(), &of_second).await;
+                if !has_failed {
+                    assert!(kept.expect("nothing failed").is_some() && nth > 10, "{nth}");
+                    break;
+                }
+            }
+        }
+    });
+}

@@ -1,0 +1,149 @@
+//! How long a trace must have taken to be among the slowest of its endpoint.
+
+use super::EXACT_MAX;
+use crate::columns::Columns;
+use crate::schema::traces;
+use curtail_sketch::{Histogram, Precision};
+use curtail_units::{Duration, Quantile, Ratio};
+use hashbrown::HashMap;
+
+/// More endpoints are one.
+const ENDPOINTS_MAX: usize = 100_000;
+
+/// Whose traces, and of which operation of which service: the tenant, the service and the name of the root.
+type Endpoint = [String; 3];
+
+/// Durations of the traces of each endpoint.
+#[derive(Debug, Default)]
+pub(crate) struct Durations {
+    numbers: HashMap<Endpoint, usize>,
+    exact: Vec<Vec<i64>>,
+    count: usize,
+    /// In place of `exact`, once there are too many.
+    counted: Option<Vec<Histogram>>,
+}
+
+/// What durations have come to.
+#[derive(Debug)]
+pub(crate) struct Bars {
+    numbers: HashMap<Endpoint, usize>,
+    /// The least duration that is among the slowest.
+    bars_ns: Vec<i64>,
+}
+
+impl Durations {
+    /// Takes rows of the table of traces.
+    pub(crate) fn take(&mut self, rows: &Columns) {
+        let mut known = HashMap::new();
+        for row in 0..rows.len() {
+            let next = self.numbers.len();
+            let number = *known.entry(codes(rows, row)).or_insert_with(|| {
+                let endpoint =
+                    if next < ENDPOINTS_MAX { endpoint(rows, row) } else { Endpoint::default() };
+                *self.numbers.entry(endpoint).or_insert(next)
+            });
+            if number == self.exact.len() {
+                self.exact.push(Vec::new());
+                if let Some(counted) = &mut self.counted {
+                    counted.push(Histogram::new(Precision::FINE));
+                }
+            }
+            self.push(number, duration_ns(rows, row));
+        }
+    }
+
+    fn push(&mut self, number: usize, duration_ns: i64) {
+        if let Some(counted) = &mut self.counted {
+            counted[number].record(duration(duration_ns));
+            return;
+        }
+        self.exact[number].push(duration_ns);
+        self.count += 1;
+        if self.count > EXACT_MAX {
+            let counted = self.exact.iter_mut().map(|exact| {
+                let mut counted = Histogram::new(Precision::FINE);
+                std::mem::take(exact).into_iter().for_each(|ns| counted.record(duration(ns)));
+                counted
+            });
+            self.counted = Some(counted.collect());
+        }
+    }
+
+    /// Where the slowest share begins.
+    pub(crate) fn bars(self, slowest: Ratio) -> Bars {
+        let bars_ns = match self.counted {
+            None => self.exact.into_iter().map(|all| exact_bar(all, slowest)).collect(),
+            Some(counted) => counted.iter().map(|all| counted_bar(all, slowest)).collect(),
+        };
+        Bars { numbers: self.numbers, bars_ns }
+    }
+}
+
+impl Bars {
+    /// Which rows of the table of traces are among the slowest of their endpoints.
+    pub(crate) fn slowest(&self, rows: &Columns) -> Vec<bool> {
+        let mut known = HashMap::new();
+        let is_slow = |row: usize| {
+            let bar_ns = *known.entry(codes(rows, row)).or_insert_with(|| {
+                let number = self.numbers.get(&endpoint(rows, row));
+                let number = number.or_else(|| self.numbers.get(&Endpoint::default()));
+                number.map_or(i64::MIN, |number| self.bars_ns[*number])
+            });
+            duration_ns(rows, row) >= bar_ns
+        };
+        (0..rows.len()).map(is_slow).collect()
+    }
+}
+
+fn codes(rows: &Columns, row: usize) -> [u32; 3] {
+    [traces::TENANT, traces::ROOT_SERVICE, traces::ROOT_NAME]
+        .map(|field| rows.coded(field).code(row))
+}
+
+fn endpoint(rows: &Columns, row: usize) -> Endpoint {
+    [traces::TENANT, traces::ROOT_SERVICE, traces::ROOT_NAME]
+        .map(|field| rows.coded(field).text(row).to_owned())
+}
+
+/// That of the root, or of all that there is.
+fn duration_ns(rows: &Columns, row: usize) -> i64 {
+    let of_root = rows.coded(traces::ROOT_DURATION).int(row);
+    of_root.unwrap_or_else(|| rows.longs(traces::DURATION)[row])
+}
+
+/// The duration of the slowest but so many.
+fn exact_bar(mut all: Vec<i64>, slowest: Ratio) -> i64 {
+    match fast(slowest, all.len() as u64) {
+        Some(nth) => *all.select_nth_unstable(usize::try_from(nth).expect("they are in memory")).1,
+        None => i64::MAX,
+    }
+}
+
+/// The same from a histogram: rather too little than too much.
+fn counted_bar(all: &Histogram, slowest: Ratio) -> i64 {
+    let Some(nth) = fast(slowest, all.count()) else { return i64::MAX };
+    let quantile = Quantile::new(nth as f64 / all.count() as f64).expect("it is a share");
+    let bar = all.quantile(quantile).unwrap_or_default();
+    let bar_ns = i64::try_from(bar.as_ns()).unwrap_or(i64::MAX);
+    // A middle of a bucket, which may be that after the one that is meant.
+    bar_ns - bar_ns / 100
+}
+
+/// How many of so many traces are not among the slowest; [`None`] where all are not.
+fn fast(slowest: Ratio, count: u64) -> Option<u64> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share of a count, and a cast from float to integer saturates"
+    )]
+    let slow = (slowest.get() * count as f64 * (1.0 - f64::EPSILON)).ceil() as u64;
+    count.checked_sub(slow.min(count)).filter(|fast| *fast < count)
+}
+
+/// What took less than no time took none.
+fn duration(ns: i64) -> Duration {
+    Duration::from_ns(u64::try_from(ns).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests;

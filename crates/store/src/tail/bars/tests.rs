@@ -1,0 +1,85 @@
+use super::*;
+use crate::schema::traces::TRACES;
+use crate::tail::tests::trace;
+use curtail_units::Rng;
+
+const SEED: u64 = 83;
+
+fn ratio(ratio: f64) -> Ratio {
+    Ratio::new(ratio).expect("a share")
+}
+
+/// How long those took that are among the slowest of one endpoint.
+fn slowest(durations: &[i64], share: f64) -> Vec<i64> {
+    let mut rows = Columns::new(&TRACES);
+    for (id, duration_ns) in (1..).zip(durations) {
+        trace(&mut rows, "shop", id, Some(("GET /", *duration_ns)), 0);
+    }
+    let mut gathered = Durations::default();
+    gathered.take(&rows);
+    let is_slow = gathered.bars(ratio(share)).slowest(&rows);
+    let slow = durations.iter().zip(is_slow).filter(|(_, is_slow)| *is_slow);
+    slow.map(|(duration_ns, _)| *duration_ns).collect()
+}
+
+#[test]
+fn the_slowest_share_is_counted_up() {
+    let durations: Vec<_> = (1..=1_000).rev().collect();
+    assert!(slowest(&durations, 0.01).into_iter().eq((991..=1_000).rev()));
+    assert_eq!(slowest(&durations, 0.001), [1_000]);
+    assert_eq!(slowest(&durations, 0.001_1), [1_000, 999]);
+    // At least one of few.
+    assert_eq!(slowest(&[5, 7, 6], 0.01), [7]);
+    assert_eq!(slowest(&[5, 7, 6], 1.0), [5, 7, 6]);
+    assert!(slowest(&durations, 0.0).is_empty());
+    // What took equally long stays or goes together.
+    assert_eq!(slowest(&[5, 7, 7, 7], 0.25), [7, 7, 7]);
+}
+
+#[test]
+fn each_tenant_service_and_operation_has_its_own_slowest() {
+    let mut rows = Columns::new(&TRACES);
+    for (id, (tenant, root)) in (1..).zip([
+        ("shop", Some(("a", 10))),
+        ("shop", Some(("a", 11))),
+        ("shop", Some(("b", 1))),
+        ("other", Some(("a", 2))),
+        ("shop", None),
+    ]) {
+        trace(&mut rows, tenant, id, root, 0);
+    }
+    let mut gathered = Durations::default();
+    gathered.take(&rows);
+    // In another row group values have other numbers.
+    let mut more = Columns::new(&TRACES);
+    trace(&mut more, "other", 6, Some(("b", 1)), 0);
+    trace(&mut more, "other", 7, Some(("a", 1)), 0);
+    trace(&mut more, "shop", 8, Some(("b", 3)), 0);
+    gathered.take(&more);
+    let bars = gathered.bars(ratio(0.01));
+    assert_eq!(bars.slowest(&rows), [false, true, false, true, true]);
+    assert_eq!(bars.slowest(&more), [true, false, true]);
+}
+
+#[test]
+fn of_very_many_none_of_the_slowest_is_missed_and_few_more_are_taken() {
+    println!("seed {SEED}");
+    let mut rng = Rng::new(SEED);
+    let count = EXACT_MAX + 1_000;
+    let mut gathered = Durations::default();
+    let mut rows = Columns::new(&TRACES);
+    // Of the endpoint that the others are of.
+    trace(&mut rows, "shop", 1, Some(("a", 0)), 0);
+    gathered.take(&rows);
+    let mut all = vec![0];
+    for _ in 1..count {
+        let duration_ns = 1_000_000 + i64::try_from(rng.next_u64() % 100_000_000).expect("small");
+        gathered.push(0, duration_ns);
+        all.push(duration_ns);
+    }
+    let bars = gathered.bars(ratio(0.01));
+    let nth = count - count.div_ceil(100);
+    let exact_ns = *all.select_nth_unstable(nth).1;
+    let bar_ns = bars.bars_ns[0];
+    assert!(bar_ns <= exact_ns && bar_ns >= exact_ns / 100 * 98, "{bar_ns} for {exact_ns}");
+}

@@ -1,0 +1,112 @@
+//! Which traces stay, and which rows of a run are theirs.
+
+use super::STAYING_MAX;
+use super::bars::Bars;
+use crate::columns::{Coded, Column, Columns, Plain, Values};
+use crate::schema::envelope::TENANT;
+use crate::schema::{spans, traces};
+use crate::sort::Place;
+use std::num::NonZeroU32;
+
+/// Traces that stay, in the order of their IDs.
+#[derive(Debug)]
+pub(crate) struct Staying {
+    bars: Bars,
+    sample: NonZeroU32,
+    ids: Vec<u128>,
+    /// Whose each of them is, and the weight of its rows.
+    whose: Vec<(u32, NonZeroU32)>,
+    tenants: Vec<String>,
+}
+
+/// More traces would stay than can be remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("more than {STAYING_MAX} traces would stay")]
+pub struct TooMany;
+
+impl Staying {
+    /// None so far. Of those that are neither slow nor failed, one in `sample` will stay.
+    pub(crate) const fn new(bars: Bars, sample: NonZeroU32) -> Self {
+        Self { bars, sample, ids: Vec::new(), whose: Vec::new(), tenants: Vec::new() }
+    }
+
+    /// Decides of rows of the table of traces, which follow those before in the order of their IDs.
+    ///
+    /// # Errors
+    /// When too many would stay.
+    pub(crate) fn take(&mut self, rows: &Columns) -> Result<(), TooMany> {
+        let slowest = self.bars.slowest(rows);
+        let tenants = rows.coded(traces::TENANT);
+        // The number that each has here, by that which it has there.
+        let mut known = vec![None; tenants.dictionary.len() as usize + 1];
+        for (row, is_slow) in slowest.into_iter().enumerate() {
+            let id = rows.wide(traces::TRACE_ID)[row];
+            let weight = if is_slow || rows.longs(traces::ERROR_COUNT)[row] > 0 {
+                NonZeroU32::MIN
+            } else if mixed(id).is_multiple_of(self.sample.get().into()) {
+                self.sample
+            } else {
+                continue;
+            };
+            if self.ids.len() == STAYING_MAX {
+                return Err(TooMany);
+            }
+            let known = &mut known[tenants.code(row) as usize];
+            let tenant = *known.get_or_insert_with(|| number(&mut self.tenants, tenants.text(row)));
+            self.ids.push(id);
+            self.whose.push((tenant, weight));
+        }
+        Ok(())
+    }
+
+    /// What stays of a row group of spans, with its weights. Row groups of a run are looked at in their order; `at` is
+    /// where among the traces the next one goes on, and zero at first.
+    pub(crate) fn of(&self, group: &Columns, at: &mut usize) -> Columns {
+        let mut places = Vec::new();
+        let mut weights = Coded::new(Plain::Eight);
+        let tenants = group.coded(TENANT);
+        for (row, id) in (0..).zip(group.wide(spans::TRACE_ID)) {
+            while self.ids.get(*at).is_some_and(|each| each < id) {
+                *at += 1;
+            }
+            // Several tenants may have traces with one ID.
+            let same = self.ids[*at..].iter().zip(&self.whose[*at..]);
+            let mut same = same.take_while(|(each, _)| *each == id).map(|(_, whose)| whose);
+            let tenant = || tenants.text(row as usize);
+            let whose = same.find(|(number, _)| self.tenants[*number as usize] == tenant());
+            if let Some((_, weight)) = whose {
+                places.push(Place { batch: 0, row });
+                let weight = i64::from(weight.get()).to_le_bytes();
+                weights.codes.push(weights.dictionary.intern(&weight));
+            }
+        }
+        let mut rest = Columns::gather(group.schema(), &[group], &places);
+        rest.put(spans::WEIGHT, Column::One(Values::Coded(weights)));
+        rest
+    }
+}
+
+/// The number of a name, which is added if it is new.
+fn number(names: &mut Vec<String>, name: &str) -> u32 {
+    let number = names.iter().position(|known| known == name).unwrap_or_else(|| {
+        names.push(name.to_owned());
+        names.len() - 1
+    });
+    u32::try_from(number).expect("there are no more than traces")
+}
+
+/// An ID whose bits are as good as random, whatever a tracer makes its own of: the finaliser of `SplitMix64`, of each
+/// half. It is the same for ever.
+const fn mixed(id: u128) -> u64 {
+    const fn mix(mut word: u64) -> u64 {
+        word = (word ^ word >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        word = (word ^ word >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        word ^ word >> 31
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "the lower half is meant")]
+    let (high, low) = ((id >> 64) as u64, id as u64);
+    mix(mix(high.wrapping_add(0x9E37_79B9_7F4A_7C15)) ^ low)
+}
+
+#[cfg(test)]
+mod tests;
