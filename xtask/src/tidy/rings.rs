@@ -2,7 +2,10 @@
 //!
 //! Every crate says its ring in `[package.metadata.curtail]`. A crate uses crates of rings further in, or
 //! of its own ring as long as there is no cycle. Ring 0 is pure: `no_std`, and nothing it uses may bring
-//! a runtime, sockets, logs or entropy. External crates are chosen once, in the workspace.
+//! a runtime, sockets, logs or entropy. External crates are chosen once, in the workspace. What takes long to
+//! compile stays where it is needed.
+
+mod heavy;
 
 use super::Problem;
 use super::tree::Tree;
@@ -26,6 +29,8 @@ struct Use {
     name: String,
     /// Whether only its tests and benchmarks use it.
     dev: bool,
+    /// What of it is switched on beside its defaults.
+    features: Vec<String>,
 }
 
 pub(super) fn check(tree: &Tree, metadata: &Json) -> Vec<Problem> {
@@ -34,6 +39,7 @@ pub(super) fn check(tree: &Tree, metadata: &Json) -> Vec<Problem> {
     let lock = tree.files.get("Cargo.lock").map_or_else(BTreeMap::new, |file| lock(&file.text));
     for member in &members {
         check_edges(member, &members, &mut problems);
+        heavy::check(member, &members, &lock, &mut problems);
         if member.ring == 0 {
             check_purity(member, &members, &lock, &mut problems);
             check_no_std(member, tree, &mut problems);
@@ -59,7 +65,16 @@ fn members(metadata: &Json, problems: &mut Vec<Problem>) -> Vec<Member> {
         };
         let name = |json: &Json| json["name"].as_str().unwrap_or_default().to_owned();
         let uses = package["dependencies"].as_array().into_iter().flatten();
-        let uses = uses.map(|used| Use { name: name(used), dev: used["kind"] == "dev" }).collect();
+        let features = |used: &Json| -> Vec<_> {
+            let features = used["features"].as_array().into_iter().flatten();
+            features.filter_map(Json::as_str).map(str::to_owned).collect()
+        };
+        let used = |used: &Json| Use {
+            name: name(used),
+            dev: used["kind"] == "dev",
+            features: features(used),
+        };
+        let uses = uses.map(used).collect();
         members.push(Member { name: name(package), ring, manifest, uses });
     }
     members
