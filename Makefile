@@ -2,11 +2,14 @@
 #
 # `make test` and `make demo` use the same profile and the same features, so a newcomer compiles the
 # dependencies once. CARGO_TARGET_DIR is respected.
+#
+# curtail-sql is built by itself: it needs more of tokio, serde and others, and built together with it
+# all the rest would be compiled once more.
 
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build release test lint bench
+.PHONY: help demo build release sql test lint bench
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,12 +20,18 @@ demo: ## Watch a tail being found, explained and cut, on this machine
 build: ## Build everything, with checks on
 	$(CARGO) build --locked --workspace
 
-release: ## Build the commands as they are shipped
-	$(CARGO) build --locked --workspace --bins --release
+release: ## Build the commands as they are shipped, but for curtail-sql
+	$(CARGO) build --locked --workspace --exclude curtail-sql --bins --release
+
+# It alone links DataFusion, which takes longer to compile than all the rest: only who wants it waits for it.
+sql: ## Build curtail-sql, which `curtail sql` hands over to
+	$(CARGO) build --locked --release --package curtail-sql
+	@echo "$${CARGO_TARGET_DIR:-$(CURDIR)/target}/release/curtail-sql"
 
 test: ## Check the rules of the house, then run all tests
 	$(CARGO) run --locked --quiet --package xtask -- tidy
-	$(CARGO) test --locked --workspace
+	$(CARGO) test --locked --workspace --exclude curtail-sql
+	$(CARGO) test --locked --package curtail-sql
 	@if command -v python3 >/dev/null; then cd bench && python3 -m unittest --quiet; \
 		else echo "no python3: the tests of bench/ are left out"; fi
 

@@ -165,7 +165,8 @@ impl Schema {
     }
 
     /// As Parquet has it: a column for each part of each field.
-    pub(crate) const fn parquet(&self) -> &::parquet::schema::types::SchemaDescPtr {
+    #[must_use]
+    pub const fn parquet(&self) -> &::parquet::schema::types::SchemaDescPtr {
         &self.parquet
     }
 

@@ -44,8 +44,8 @@ const OF_RESOURCES: &[(&str, &str)] = &[
     ("k8s.node.name", "k8s_node_name"),
 ];
 
-/// How many fields there are.
-pub(super) const LEN: usize = FIELDS.len() + OF_RESOURCES.len();
+/// How many fields there are: those of a table itself have the numbers after them.
+pub const LEN: usize = FIELDS.len() + OF_RESOURCES.len();
 
 /// The fields.
 pub(super) fn fields() -> Vec<Field> {

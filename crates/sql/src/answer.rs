@@ -1,0 +1,74 @@
+//! An answer, as it comes: batches of rows, up to a bound.
+
+use crate::error::AskError;
+use crate::footers::Footers;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::runtime_env::RuntimeEnv;
+use std::future::poll_fn;
+use std::sync::Arc;
+
+/// An answer that is being worked out.
+pub struct Answer {
+    rows: SendableRecordBatchStream,
+    runtime: Arc<RuntimeEnv>,
+    footers: Arc<Footers>,
+    /// So many more are given.
+    left: usize,
+    is_cut: bool,
+}
+
+impl std::fmt::Debug for Answer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Answer").field("left", &self.left).finish_non_exhaustive()
+    }
+}
+
+impl Answer {
+    pub(crate) fn new(
+        rows: SendableRecordBatchStream,
+        runtime: Arc<RuntimeEnv>,
+        footers: Arc<Footers>,
+        rows_max: usize,
+    ) -> Self {
+        Self { rows, runtime, footers, left: rows_max, is_cut: false }
+    }
+
+    /// Its columns.
+    #[must_use]
+    pub fn columns(&self) -> SchemaRef {
+        self.rows.schema()
+    }
+
+    /// The next rows; [`None`] when there are no more, or more are not given.
+    ///
+    /// # Errors
+    /// When a file cannot be read, memory does not suffice, or a value cannot be worked out.
+    pub async fn next(&mut self) -> Result<Option<RecordBatch>, AskError> {
+        if self.is_cut {
+            return Ok(None);
+        }
+        let next = poll_fn(|context| self.rows.as_mut().poll_next(context)).await;
+        let next =
+            next.transpose().map_err(|error| AskError::of(error).while_reading(&self.footers));
+        let Some(batch) = next? else { return Ok(None) };
+        self.is_cut = batch.num_rows() > self.left;
+        let batch = batch.slice(0, batch.num_rows().min(self.left));
+        self.left -= batch.num_rows();
+        Ok(Some(batch))
+    }
+
+    /// Whether there are more rows than were given.
+    #[must_use]
+    pub const fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// A share of the memory that answers may take, for rows that are kept.
+    #[must_use]
+    pub fn reservation(&self) -> MemoryReservation {
+        MemoryConsumer::new("rows to print").register(&self.runtime.memory_pool)
+    }
+}

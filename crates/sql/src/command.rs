@@ -1,0 +1,249 @@
+//! The program: a question in its arguments, the answer on standard output.
+//!
+//! | exit code | meaning |
+//! |---|---|
+//! | 0 | answered; also when nobody reads the output any more |
+//! | 2 | the question: it is no SQL, it would change something, it needs more memory or time than it may |
+//! | 3 | the environment: no tables, or a file that cannot be read |
+//! | 4 | a bug of curtail |
+//!
+//! A question is worked on by other threads than the one that waits for it, so a time-out comes in time whatever
+//! they do. Their stacks are large: an expression is as deep as a question is long.
+
+use crate::error::{AskError, OpenError};
+use crate::print::{Format, PrintError, Printer};
+use crate::tables::{Bounds, QUESTION_BYTES_MAX, Tables};
+use clap::Parser;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::execution::memory_pool::MemoryReservation;
+use rlimit::Resource;
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+/// Ask the tables of a server in SQL
+///
+/// The tables are `spans`, `logs` and `points`; DESCRIBE spans lists columns.
+/// What a server has only in memory is not in them yet (its --flush-every).
+/// Nothing is changed: SELECT, WITH, VALUES, EXPLAIN, DESCRIBE, SHOW.
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "curtail-sql",
+    version,
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  curtail-sql 'SELECT service, count(*) FROM spans GROUP BY service'
+  curtail-sql --data /var/lib/curtail --format json - < question.sql"
+)]
+pub struct Cli {
+    /// The question; `-` reads it from standard input.
+    #[arg(value_name = "SQL")]
+    question: String,
+    /// The folder that `curtail server` keeps everything in.
+    #[arg(long, value_name = "DIR", default_value = "curtail-data")]
+    data: PathBuf,
+    /// How the answer is printed.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+    /// MiB that sorting, grouping and joining may keep in memory; nothing is written to disk.
+    #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    memory: u32,
+    /// Seconds after which an answer is given up.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    timeout: u32,
+    /// Rows that are printed at most.
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    rows: u32,
+}
+
+/// The stack of a thread that works on a question: it is taken from the system as it is used.
+const STACK_BYTES: usize = 512 << 20;
+
+/// Threads that read files.
+const READERS_MAX: usize = 2;
+
+/// What is not counted may take this much, and as much again as what is: batches on their way, files' ends.
+const UNCOUNTED_BYTES: u64 = 1 << 30;
+
+/// Batches that wait to be printed.
+const WAITING_MAX: usize = 1;
+
+/// The question, or the limits that it may not pass.
+const QUESTION: u8 = 2;
+/// The machine that we run on.
+const ENVIRONMENT: u8 = 3;
+/// A bug of ours.
+const OURS: u8 = 4;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    Ask(#[from] AskError),
+    #[error("no answer within {0} s: ask for less, or give it more --timeout")]
+    Late(u32),
+    #[error("standard input: {0}")]
+    Input(io::Error),
+    #[error(transparent)]
+    Output(io::Error),
+    #[error("no threads: {0}")]
+    Threads(io::Error),
+    #[error("the thread that worked on the answer has panicked")]
+    Panicked,
+}
+
+/// Answers a question; returns the exit code. Errors are printed.
+#[must_use]
+pub fn run(args: &Cli) -> ExitCode {
+    let Err(failure) = answered(args) else { return ExitCode::SUCCESS };
+    let code = failure.code();
+    if code != 0 {
+        let ours = if code == OURS { "\nThis is a bug of curtail: please report it." } else { "" };
+        let failure = anyhow::Error::new(failure);
+        // With standard error gone there is nobody left to tell.
+        let _told = writeln!(io::stderr(), "{failure:#}{ours}");
+    }
+    ExitCode::from(code)
+}
+
+impl Failure {
+    fn code(&self) -> u8 {
+        match self {
+            Self::Output(error) if error.kind() == ErrorKind::BrokenPipe => 0,
+            Self::Late(_) => QUESTION,
+            Self::Open(_) | Self::Input(_) | Self::Output(_) | Self::Threads(_) => ENVIRONMENT,
+            Self::Panicked => OURS,
+            Self::Ask(error) => match error {
+                AskError::Open(_) | AskError::Read(_) => ENVIRONMENT,
+                AskError::Bug(_) => OURS,
+                AskError::Long(_)
+                | AskError::Refused(_)
+                | AskError::NoTable { .. }
+                | AskError::NoColumn { .. }
+                | AskError::Question(_)
+                | AskError::Memory(_) => QUESTION,
+            },
+        }
+    }
+}
+
+impl From<PrintError> for Failure {
+    fn from(error: PrintError) -> Self {
+        match error {
+            PrintError::Output(error) => Self::Output(error),
+            PrintError::Answer(error) => Self::Ask(error),
+        }
+    }
+}
+
+/// What the threads that work on an answer say of it.
+enum Said {
+    Begun(SchemaRef, MemoryReservation),
+    Rows(RecordBatch),
+}
+
+fn answered(args: &Cli) -> Result<(), Failure> {
+    let question = question(args).map_err(Failure::Input)?;
+    let threads = available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let memory_bytes = (args.memory as usize) << 20;
+    bound(memory_bytes, threads).map_err(Failure::Threads)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads.get())
+        .max_blocking_threads(READERS_MAX)
+        .thread_stack_size(STACK_BYTES)
+        .enable_all()
+        .build()
+        .map_err(Failure::Threads)?;
+    let bounds = Bounds { memory_bytes, threads };
+    let (said, hear) = mpsc::channel(WAITING_MAX);
+    let worked = runtime.spawn(work(args.clone(), question, bounds, said));
+    let printed = printed(args, &runtime, hear, worked);
+    // Whatever still runs is of no use to anybody.
+    runtime.shutdown_background();
+    printed
+}
+
+/// Bounds what this process may take from the system in all: what a function makes of one value is not counted,
+/// and must not be taken from others. A process that comes to this ends at once, and says so.
+fn bound(memory_bytes: usize, threads: NonZeroUsize) -> io::Result<()> {
+    let stacks = (threads.get() + READERS_MAX) as u64 * STACK_BYTES as u64;
+    let most = 2 * memory_bytes as u64 + UNCOUNTED_BYTES + stacks;
+    let (_, hard) = Resource::DATA.get()?;
+    Resource::DATA.set(most.min(hard), hard)
+}
+
+/// The question, as it was given or from standard input.
+fn question(args: &Cli) -> io::Result<String> {
+    if args.question != "-" {
+        return Ok(args.question.clone());
+    }
+    let mut question = String::new();
+    // One byte more than it may have, so that it is known to be too long.
+    let at_most = QUESTION_BYTES_MAX as u64 + 1;
+    io::stdin().lock().take(at_most).read_to_string(&mut question)?;
+    Ok(question)
+}
+
+/// Works on an answer; returns whether there are more rows than were asked for.
+async fn work(
+    args: Cli,
+    question: String,
+    bounds: Bounds,
+    said: mpsc::Sender<Said>,
+) -> Result<bool, Failure> {
+    let tables = Tables::open(&args.data, bounds).await?;
+    let mut answer = tables.ask(&question, args.rows as usize).await?;
+    // Who does not hear it has given up.
+    let begun = Said::Begun(answer.columns(), answer.reservation());
+    let mut is_heard = said.send(begun).await.is_ok();
+    while is_heard && let Some(rows) = answer.next().await? {
+        is_heard = said.send(Said::Rows(rows)).await.is_ok();
+    }
+    Ok(answer.is_cut())
+}
+
+/// Prints what is said. Time counts while nothing is: to print, and to be read, takes as long as it takes.
+fn printed(
+    args: &Cli,
+    runtime: &Runtime,
+    mut hear: mpsc::Receiver<Said>,
+    worked: JoinHandle<Result<bool, Failure>>,
+) -> Result<(), Failure> {
+    let mut left = Duration::from_secs(args.timeout.into());
+    let mut printer = None;
+    loop {
+        let begun = Instant::now();
+        let heard = runtime.block_on(async { timeout(left, hear.recv()).await });
+        left = left.saturating_sub(begun.elapsed());
+        match (heard.map_err(|_| Failure::Late(args.timeout))?, &mut printer) {
+            (Some(Said::Begun(columns, kept)), _) => {
+                let out = io::BufWriter::new(io::stdout().lock());
+                printer = Some(Printer::new(args.format, &columns, kept, out)?);
+            }
+            (Some(Said::Rows(rows)), Some(printer)) => printer.rows(&rows)?,
+            (Some(Said::Rows(_)), None) => unreachable!("it begins first"),
+            (None, _) => break,
+        }
+    }
+    let is_cut = runtime.block_on(worked).map_err(|_| Failure::Panicked)??;
+    if let Some(printer) = printer {
+        printer.end().map_err(Failure::Output)?;
+    }
+    if is_cut {
+        let rows = args.rows;
+        // With standard error gone there is nobody left to tell.
+        let _told = writeln!(io::stderr(), "There are more rows than {rows}: --rows prints more.");
+    }
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! What can go wrong, and who can mend it.
+
+use crate::footers::{Footers, UNREADABLE};
+use datafusion::arrow::error::ArrowError;
+use datafusion::common::{DataFusionError, SchemaError};
+use std::path::PathBuf;
+
+/// Why the tables cannot be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// There are none.
+    #[error("{0} has no tables: expected those that `curtail server` writes below its --data")]
+    None(PathBuf),
+    /// The folder.
+    #[error("{path} cannot be read")]
+    Folder {
+        /// Of the data.
+        path: PathBuf,
+        /// What the system says.
+        source: object_store::Error,
+    },
+    /// A table.
+    #[error(transparent)]
+    Table(#[from] curtail_store::delta::OpenError),
+    /// The session.
+    #[error("no session can be made: {0}")]
+    Session(#[from] DataFusionError),
+}
+
+/// Why there is no answer, or not all of it.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// The tables.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The question is too long.
+    #[error(
+        "the question has {0} bytes: expected at most {max}",
+        max = crate::tables::QUESTION_BYTES_MAX
+    )]
+    Long(usize),
+    /// It would change something.
+    #[error(
+        "{0} is refused: nothing is changed here, only SELECT, WITH, VALUES, EXPLAIN, DESCRIBE and SHOW are answered"
+    )]
+    Refused(String),
+    /// There is no such table.
+    #[error("there is no table {name}: there are {known}")]
+    NoTable {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// There is no such column.
+    #[error("there is no column {name}: there are {known}")]
+    NoColumn {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// It is no SQL, or none that can be answered.
+    #[error("{0}")]
+    Question(String),
+    /// It needs too much memory.
+    #[error(
+        "the answer needs more memory than --memory allows; group by less, select less or ask for less time ({0})"
+    )]
+    Memory(String),
+    /// A file cannot be read.
+    #[error("{0}")]
+    Read(String),
+    /// DataFusion's own fault, or ours.
+    #[error("{0}")]
+    Bug(String),
+}
+
+impl AskError {
+    pub(crate) fn refused(question: &str) -> Self {
+        let first = question.split_whitespace().next().unwrap_or_default();
+        Self::Refused(first.to_uppercase())
+    }
+
+    pub(crate) fn no_table(name: &str, known: &[String]) -> Self {
+        Self::NoTable { name: name.to_owned(), known: known.join(", ") }
+    }
+
+    /// What an error of DataFusion means to whoever asked.
+    pub(crate) fn of(error: DataFusionError) -> Self {
+        use DataFusionError as Error;
+        let text = error.strip_backtrace();
+        match error.find_root() {
+            Error::ResourcesExhausted(what) => Self::Memory(what.clone()),
+            Error::SchemaError(schema, _) => Self::of_schema(schema, text),
+            Error::ParquetError(_) | Error::ObjectStore(_) | Error::IoError(_) => Self::Read(text),
+            Error::ArrowError(error, _) if is_of_files(error) => Self::Read(text),
+            Error::Internal(_) | Error::ExecutionJoin(_) | Error::Ffi(_) => Self::Bug(text),
+            Error::ArrowError(..)
+            | Error::SQL(..)
+            | Error::NotImplemented(_)
+            | Error::Plan(_)
+            | Error::Configuration(_)
+            | Error::Execution(_)
+            | Error::External(_)
+            | Error::Context(..)
+            | Error::Substrait(_)
+            | Error::Diagnostic(..)
+            | Error::Collection(_)
+            | Error::Shared(_) => Self::Question(text),
+        }
+    }
+
+    /// Says which files were read, where an error does not.
+    pub(crate) fn while_reading(self, footers: &Footers) -> Self {
+        if let Self::Read(text) = &self
+            && !text.contains(UNREADABLE)
+        {
+            return Self::Read(format!("{text}, in one of {}", footers.last()));
+        }
+        self
+    }
+
+    fn of_schema(error: &SchemaError, text: String) -> Self {
+        let SchemaError::FieldNotFound { field, valid_fields } = error else {
+            return Self::Question(text);
+        };
+        let known: Vec<_> = valid_fields.iter().map(|field| field.name()).collect();
+        Self::NoColumn { name: field.flat_name(), known: known.join(", ") }
+    }
+}
+
+fn is_of_files(error: &ArrowError) -> bool {
+    matches!(error, ArrowError::ParquetError(_) | ArrowError::IoError(..))
+}

@@ -1,0 +1,183 @@
+//! How an answer is printed.
+//!
+//! | format | is |
+//! |---|---|
+//! | [`Format::Table`] | columns side by side, for people; kept in memory until it is whole, for their widths |
+//! | [`Format::Json`] | an object a line, with all columns; maps are objects |
+//! | [`Format::Csv`] | RFC 4180, with a head; what has parts is JSON |
+//!
+//! Bytes are hex digits in all of them.
+
+mod cells;
+mod grid;
+
+use crate::error::AskError;
+use cells::Cells;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::Schema;
+use datafusion::arrow::error::ArrowError;
+use datafusion::arrow::json::WriterBuilder;
+use datafusion::arrow::json::writer::LineDelimited;
+use datafusion::execution::memory_pool::MemoryReservation;
+use grid::Grid;
+use std::collections::HashSet;
+use std::io::{self, Write};
+
+/// How an answer is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// For people.
+    Table,
+    /// An object a line.
+    Json,
+    /// A line a row, after a head.
+    Csv,
+}
+
+/// Why an answer was not printed.
+#[derive(Debug, thiserror::Error)]
+pub enum PrintError {
+    /// Nobody takes it.
+    #[error(transparent)]
+    Output(#[from] io::Error),
+    /// It cannot be printed like this.
+    #[error(transparent)]
+    Answer(#[from] AskError),
+}
+
+/// Prints an answer, batch after batch.
+#[derive(Debug)]
+pub struct Printer<W> {
+    out: W,
+    form: Form,
+}
+
+#[derive(Debug)]
+enum Form {
+    Table(Grid),
+    Json,
+    Csv,
+}
+
+impl<W: Write> Printer<W> {
+    /// Begins to print an answer with these columns; rows that are kept take of what is reserved.
+    ///
+    /// # Errors
+    /// When two columns have one name, in a format that tells columns by their names; or nobody takes it.
+    pub fn new(
+        format: Format,
+        columns: &Schema,
+        kept: MemoryReservation,
+        mut out: W,
+    ) -> Result<Self, PrintError> {
+        let form = match format {
+            Format::Table => Form::Table(Grid::new(columns, kept)),
+            Format::Json => {
+                each_has_a_name(columns)?;
+                Form::Json
+            }
+            Format::Csv => {
+                head(columns, &mut out)?;
+                Form::Csv
+            }
+        };
+        Ok(Self { out, form })
+    }
+
+    /// Prints rows, or keeps them.
+    ///
+    /// # Errors
+    /// When nobody takes them, or there is no room for them.
+    pub fn rows(&mut self, rows: &RecordBatch) -> Result<(), PrintError> {
+        match &mut self.form {
+            Form::Table(grid) => Ok(grid.push(rows)?),
+            Form::Json => json(rows, &mut self.out),
+            Form::Csv => csv(rows, &mut self.out),
+        }
+    }
+
+    /// Prints what was kept.
+    ///
+    /// # Errors
+    /// When nobody takes it.
+    pub fn end(mut self) -> io::Result<()> {
+        if let Form::Table(grid) = self.form {
+            grid.print(&mut self.out)?;
+        }
+        self.out.flush()
+    }
+}
+
+fn each_has_a_name(columns: &Schema) -> Result<(), AskError> {
+    let mut seen = HashSet::new();
+    match columns.fields().iter().find(|field| !seen.insert(field.name())) {
+        None => Ok(()),
+        Some(twice) => Err(AskError::Question(format!(
+            "two columns are called {}: an object has one of each, so name them with AS",
+            twice.name()
+        ))),
+    }
+}
+
+fn json(rows: &RecordBatch, out: &mut impl Write) -> Result<(), PrintError> {
+    let mut lines = Vec::new();
+    let mut writer =
+        WriterBuilder::new().with_explicit_nulls(true).build::<_, LineDelimited>(&mut lines);
+    writer.write(rows).and_then(|()| writer.finish()).map_err(unprintable)?;
+    Ok(out.write_all(&lines)?)
+}
+
+fn csv(rows: &RecordBatch, out: &mut impl Write) -> Result<(), PrintError> {
+    let mut cells = Cells::new(rows).map_err(unprintable)?;
+    let (mut lines, mut cell) = (String::new(), String::new());
+    for row in 0..rows.num_rows() {
+        for column in 0..rows.num_columns() {
+            cell.clear();
+            cells.put(row, column, &mut cell).map_err(unprintable)?;
+            quoted(&cell, column, &mut lines);
+        }
+        lines.push_str("\r\n");
+    }
+    Ok(out.write_all(lines.as_bytes())?)
+}
+
+fn head(columns: &Schema, out: &mut impl Write) -> io::Result<()> {
+    let mut line = String::new();
+    for (nth, field) in columns.fields().iter().enumerate() {
+        quoted(field.name(), nth, &mut line);
+    }
+    line.push_str("\r\n");
+    out.write_all(line.as_bytes())
+}
+
+/// Appends the cell of a column: in quotes when it would not be one cell without.
+fn quoted(cell: &str, column: usize, line: &mut String) {
+    if column > 0 {
+        line.push(',');
+    }
+    if cell.contains([',', '"', '\r', '\n']) {
+        line.push('"');
+        line.push_str(&cell.replace('"', "\"\""));
+        line.push('"');
+    } else {
+        line.push_str(cell);
+    }
+}
+
+fn unprintable(error: ArrowError) -> PrintError {
+    AskError::of(error.into()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn a_cell_is_one_cell() {
+        let mut line = String::new();
+        for (column, cell) in ["a", "", "1,5", "say \"x\"", "two\nlines"].iter().enumerate() {
+            quoted(cell, column, &mut line);
+        }
+        assert_eq!(line, "a,,\"1,5\",\"say \"\"x\"\"\",\"two\nlines\"");
+    }
+}

@@ -1,0 +1,83 @@
+//! Columns side by side: numbers to the right, all else to the left.
+
+use super::cells::Cells;
+use crate::error::AskError;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::Schema;
+use datafusion::execution::memory_pool::MemoryReservation;
+use std::io::{self, Write};
+
+/// Rows that are kept until all are there.
+#[derive(Debug)]
+pub(super) struct Grid {
+    columns: Vec<Column>,
+    /// Row after row.
+    cells: Vec<String>,
+    reservation: MemoryReservation,
+}
+
+#[derive(Debug)]
+struct Column {
+    width: usize,
+    is_number: bool,
+}
+
+impl Grid {
+    pub(super) fn new(columns: &Schema, reservation: MemoryReservation) -> Self {
+        let fields = columns.fields().iter();
+        let column = |(name, is_number): (&String, bool)| Column { width: width(name), is_number };
+        let cells: Vec<_> = fields.clone().map(|field| on_one_line(field.name())).collect();
+        let are_numbers = fields.map(|field| field.data_type().is_numeric());
+        let columns = cells.iter().zip(are_numbers).map(column).collect();
+        Self { columns, cells, reservation }
+    }
+
+    pub(super) fn push(&mut self, rows: &RecordBatch) -> Result<(), AskError> {
+        let unprintable = |error| AskError::of(datafusion::error::DataFusionError::from(error));
+        let mut cells = Cells::new(rows).map_err(unprintable)?;
+        for row in 0..rows.num_rows() {
+            for (nth, column) in self.columns.iter_mut().enumerate() {
+                let mut cell = String::new();
+                cells.put(row, nth, &mut cell).map_err(unprintable)?;
+                let cell = on_one_line(&cell);
+                self.reservation
+                    .try_grow(cell.len() + size_of::<String>())
+                    .map_err(AskError::of)?;
+                column.width = column.width.max(width(&cell));
+                self.cells.push(cell);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        for row in self.cells.chunks(self.columns.len().max(1)) {
+            let mut line = String::new();
+            for (cell, column) in row.iter().zip(&self.columns) {
+                let padding = " ".repeat(column.width - width(cell));
+                let (before, after) =
+                    if column.is_number { (&*padding, "") } else { ("", &*padding) };
+                line.extend([before, cell, after, "  "]);
+            }
+            writeln!(out, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+fn width(cell: &str) -> usize {
+    cell.chars().count()
+}
+
+/// What a sender wrote must not move the cursor of whoever reads it.
+fn on_one_line(cell: &str) -> String {
+    let mut line = String::with_capacity(cell.len());
+    for letter in cell.chars() {
+        if letter.is_control() {
+            line.extend(letter.escape_default());
+        } else {
+            line.push(letter);
+        }
+    }
+    line
+}

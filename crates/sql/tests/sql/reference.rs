@@ -1,0 +1,29 @@
+//! The page of the program is what it says today.
+//!
+//! `UPDATE_EXPECT=1 cargo test -p curtail-sql` writes it anew.
+
+use expect_test::expect_file;
+use std::process::Command;
+
+const HEAD: &str = "\
+# curtail-sql
+
+Generated from the program's own help; a test keeps it fresh. What can be asked:
+[SQL over the store](../concepts/sql.md). `curtail sql` hands over to it.
+
+| exit code | meaning |
+|---|---|
+| 0 | answered; also when nobody reads the output any more |
+| 2 | the question: it is no SQL, it would change something, it needs more memory or time than it may |
+| 3 | environment: no tables, or a file that cannot be read |
+| 4 | a bug of curtail |
+";
+
+#[test]
+fn the_page_of_the_program_is_fresh() {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_curtail-sql"));
+    let output = program.arg("--help").output().expect("it was built for this test");
+    let help = String::from_utf8(output.stdout).expect("output is text");
+    let page = format!("{HEAD}\n```text\n{}\n```\n", help.trim_end());
+    expect_file!["../../../../docs/reference/curtail-sql.md"].assert_eq(&page);
+}

@@ -1,0 +1,87 @@
+//! What is no question, and what would change something.
+
+use crate::program::{Ended, asked};
+use crate::written::{Writer, run, shop};
+use std::path::Path;
+
+fn refused(data: &Path, question: &str) -> String {
+    let ended = asked(data, &[], question);
+    assert_eq!(ended.code, Some(2), "{question}: {ended:?}");
+    assert!(ended.stdout.is_empty(), "{question}: {ended:?}");
+    ended.stderr
+}
+
+#[test]
+fn nothing_is_changed() {
+    let (data, _) = shop("sql-refusals");
+    let out = data.join("out.csv").display().to_string();
+    let statements = [
+        "CREATE TABLE t AS SELECT 1",
+        "CREATE VIEW t AS SELECT 1",
+        "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '/etc/passwd'",
+        "DROP TABLE spans",
+        "INSERT INTO spans SELECT * FROM spans",
+        "UPDATE spans SET name = 'x'",
+        "DELETE FROM spans",
+        "TRUNCATE TABLE spans",
+        &format!("COPY spans TO '{out}'"),
+        &format!("EXPLAIN ANALYZE COPY spans TO '{out}'"),
+        "SET datafusion.runtime.memory_limit = '64G'",
+        "RESET datafusion.runtime.memory_limit",
+        "PREPARE p AS SELECT 1",
+        "SELECT 1 AS a INTO t",
+    ];
+    for statement in statements {
+        let said = refused(&data, statement);
+        assert!(said.contains("is refused: nothing is changed here"), "{statement}: {said}");
+    }
+    assert!(!Path::new(&out).exists());
+}
+
+#[test]
+fn mistakes_are_named_with_what_there_is() {
+    let data = run(async { Writer::new("sql-mistakes").await.data });
+    let said = refused(&data, "SELECT * FROM spanz");
+    assert_eq!(said, "there is no table spanz: there are logs, points, spans\n");
+    let said = refused(&data, "SELECT servis FROM spans");
+    assert!(said.starts_with("there is no column servis: there are trace_id, span_id, "), "{said}");
+    assert!(said.contains(", service, ") && said.ends_with(", day\n"), "{said}");
+    let said = refused(&data, "SELECT l.servis FROM logs l");
+    assert!(said.starts_with("there is no column l.servis: there are trace_id, "), "{said}");
+    for (question, expected) in [
+        ("SELEKT 1", "SELEKT"),
+        ("", "No SQL statements"),
+        ("SELECT 1; SELECT 2", "single SQL statement"),
+        ("SELECT quantil(duration_ns) FROM spans", "quantil"),
+        ("SELECT * FROM '/etc/passwd'", "there is no table /etc/passwd"),
+        ("SELECT name + 1 FROM spans", "Utf8View + Int64"),
+        ("SELECT * FROM spans WHERE duration_ns = 'x'", "'x'"),
+    ] {
+        let said = refused(&data, question);
+        assert!(said.contains(expected), "{question}: {said}");
+    }
+    let json = asked(&data, &["--format", "json"], "SELECT 1 AS a, 2 AS a");
+    assert_eq!(json.code, Some(2), "{json:?}");
+}
+
+#[test]
+fn a_folder_without_tables_is_named() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    for data in [folder.join("sql-no-such-folder"), folder.to_path_buf()] {
+        let Ended { code, stderr, .. } = asked(&data, &[], "SELECT 1");
+        assert_eq!(code, Some(3), "{stderr}");
+        let tables = data.join("tables").display().to_string();
+        assert!(stderr.contains(&format!("{tables} has no tables")), "{stderr}");
+    }
+}
+
+#[test]
+fn tables_without_rows_are_tables() {
+    let data = run(async { Writer::new("sql-empty").await.data });
+    let ended = asked(&data, &["--format", "csv"], "SELECT count(*), max(duration_ns) FROM spans");
+    assert_eq!(ended.stdout, "count(*),max(spans.duration_ns)\r\n0,\r\n", "{ended:?}");
+    let none = asked(&data, &["--format", "json"], "SELECT * FROM logs WHERE body LIKE '%x%'");
+    assert_eq!((none.code, none.stdout.as_str()), (Some(0), ""), "{none:?}");
+    let named = asked(&data, &["--format", "csv"], "SHOW TABLES");
+    assert!(named.stdout.contains("spans") && named.stdout.contains("points"), "{named:?}");
+}
