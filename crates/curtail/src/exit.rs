@@ -13,6 +13,7 @@
 //! that nobody foresaw is a bug of ours.
 
 use crate::query::Refused;
+use crate::sql::Missing;
 use curtail_config::Mistakes;
 use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
@@ -54,7 +55,7 @@ fn code_of(error: &anyhow::Error) -> u8 {
         if let Some(io) = cause.downcast_ref::<std::io::Error>() {
             return if io.kind() == ErrorKind::BrokenPipe { 0 } else { ENVIRONMENT };
         }
-        if cause.is::<Mistakes>() || cause.is::<Refused>() {
+        if cause.is::<Mistakes>() || cause.is::<Refused>() || cause.is::<Missing>() {
             return CONFIG;
         }
         let is_of_environment = cause.is::<curtail_testbed::StartError>()

@@ -10,6 +10,7 @@ mod open_files;
 mod query;
 mod server;
 mod simulate;
+mod sql;
 mod stop;
 mod testbed;
 
@@ -34,6 +35,7 @@ enum Command {
     Server(server::ServerArgs),
     Import(import::ImportArgs),
     Simulate(simulate::SimulateArgs),
+    Sql(sql::SqlArgs),
     Testbed(testbed::TestbedArgs),
     Config(config::ConfigArgs),
 }
@@ -62,6 +64,7 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
         }
         Command::Import(args) => import::run(args),
         Command::Simulate(args) => simulate::run(args),
+        Command::Sql(args) => sql::run(args),
         Command::Testbed(args) => {
             log_problems_to_stderr();
             testbed::run(args)

@@ -8,4 +8,5 @@ mod query;
 mod reference;
 mod running;
 mod server;
+mod sql;
 mod testbed;
