@@ -96,10 +96,12 @@ impl Store {
         now_ms: i64,
         id: &str,
     ) -> Result<(Keeper, Found), OpenError> {
-        let (spans, mut unread) = Tree::<SpanRows>::open(&settings.tables, now_ms, id).await?;
-        let (logs, of_logs) = Tree::<LogRows>::open(&settings.tables, now_ms, id).await?;
-        let (points, of_points) = Tree::<PointRows>::open(&settings.tables, now_ms, id).await?;
-        let (traces, of_traces) = Summariser::open(&settings.tables, now_ms, id).await?;
+        let (tables, last) = (&settings.tables, log::segments(&*settings.files)?);
+        let last = last.last().copied().unwrap_or_default();
+        let (spans, mut unread) = Tree::<SpanRows>::open(tables, last, now_ms, id).await?;
+        let (logs, of_logs) = Tree::<LogRows>::open(tables, last, now_ms, id).await?;
+        let (points, of_points) = Tree::<PointRows>::open(tables, last, now_ms, id).await?;
+        let (traces, of_traces) = Summariser::open(tables, now_ms, id).await?;
         unread.extend(of_logs.into_iter().chain(of_points).chain(of_traces));
         let mut found = Found { unread, ..Found::default() };
         let written = [spans.tree().written(), logs.tree().written(), points.tree().written()];

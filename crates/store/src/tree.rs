@@ -66,6 +66,9 @@ struct Filling<R> {
     segments: (u64, u64),
 }
 
+/// So many runs are asked at once: a store far away answers many as soon as one.
+const AT_ONCE: usize = 16;
+
 const DAY_NS: u64 = 86_400_000_000_000;
 
 impl<R: Rows> Tree<R> {

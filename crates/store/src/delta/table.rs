@@ -19,6 +19,9 @@ pub use upkeep::UpkeepError;
 /// Whoever loses so often in a row gives up: somebody else commits without a pause.
 const ATTEMPTS_MAX: usize = 100;
 
+/// A store that says so often that a commit is there which is not has its say.
+const CONFLICTS_MAX: usize = 10;
+
 /// Who we are, in commits and checkpoints.
 pub(super) const ENGINE: &str = concat!("curtail/", env!("CARGO_PKG_VERSION"));
 
@@ -168,6 +171,17 @@ impl Table {
         self.state.version
     }
 
+    /// Commits nothing, under the next number: what a process that has died had asked the store to commit, and
+    /// the store had not done yet, is part of the table after this or never will be. For whoever died had no
+    /// later number in mind than the one after those that it knew. `id` tells this commit from all others.
+    ///
+    /// # Errors
+    /// When the store fails, or the log cannot be read.
+    pub async fn fence(&mut self, now_ms: i64, id: &str) -> Result<u64, CommitError> {
+        let nothing = Change { operation: "FENCE", ..Change::default() };
+        self.commit(&nothing, now_ms, id).await
+    }
+
     /// Looks at what was committed since. Where that was cleaned away already, it begins anew.
     ///
     /// # Errors
@@ -220,12 +234,17 @@ impl Table {
     /// have taken what it says it has not, so whatever it says, what is there is looked at.
     async fn put(&self, version: u64, lines: Bytes) -> Result<bool, CommitError> {
         let path = self.log.commit_path(version);
-        let Err(source) = self.log.objects.put_new(&path, lines.clone()).await else {
-            return Ok(true);
-        };
-        match self.log.objects.get(&path).await {
-            Ok(Some(there)) => Ok(there == lines),
-            Ok(None) | Err(_) => Err(CommitError::Store { path, source }),
+        let mut conflicts = 0;
+        loop {
+            let Err(source) = self.log.objects.put_new(&path, lines.clone()).await else {
+                return Ok(true);
+            };
+            match self.log.objects.get(&path).await {
+                Ok(Some(there)) => return Ok(there == lines),
+                // S3 says so (409) while somebody else puts one there, which may yet come to nothing.
+                Ok(None) if is_conflict(&source) && conflicts < CONFLICTS_MAX => conflicts += 1,
+                Ok(None) | Err(_) => return Err(CommitError::Store { path, source }),
+            }
         }
     }
 
@@ -236,6 +255,10 @@ impl Table {
             self.state.snapshot.metadata().and_then(|table| table.log_retention_ms().ok());
         now_ms.saturating_sub(committed_ms) >= kept_ms.unwrap_or(0) / 2
     }
+}
+
+const fn is_conflict(error: &object_store::Error) -> bool {
+    matches!(error, object_store::Error::AlreadyExists { .. })
 }
 
 fn commit_info(operation: &str, now_ms: i64, id: &str) -> Action {

@@ -336,6 +336,83 @@ fn nothing_acknowledged_is_lost_or_doubled_whatever_fails_and_when_the_power_goe
     });
 }
 
+#[test]
+fn a_commit_that_is_in_conflict_with_nothing_is_tried_again() {
+    run(async {
+        let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
+        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
+        for nth in 1..=2 {
+            insert(keeper.store(), nth, &records(nth, 7));
+            keeper.store().seal(nth);
+            if nth == 2 {
+                // The first operation is the file of a run, the second its commit.
+                objects.arm(1, When::Conflict);
+            }
+            assert_eq!(keeper.flush(NOW_MS).await.expect("it is tried again").len(), 3);
+        }
+        assert!(objects.disarm());
+        assert_eq!(names(keeper.store(), 7).await, names_of(&[1, 2]));
+    });
+}
+
+/// A process dies while a put of its is on the way, at each of its puts; it is done before each of the
+/// operations of the process that follows. That one puts more into one run, under another number.
+#[test]
+fn what_a_dead_process_had_on_its_way_is_not_there_twice() {
+    run(async {
+        let mut deaths = 0;
+        for nth in 0.. {
+            let mut has_died = false;
+            for before in 0.. {
+                let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
+                let large = Settings { memtable_bytes: usize::MAX, ..settings(&files, &objects) };
+                has_died = dies(&large, &objects, nth).await;
+                let was_late = objects.is_late();
+                objects.deliver(before);
+                let (mut keeper, _) =
+                    Store::open(&large, NOW_MS, "f0b2").await.expect("good tables");
+                while !keeper.flush(NOW_MS).await.expect("nothing fails now").is_empty() {}
+                let is_late = objects.is_late();
+                // What is late for longer than that comes now.
+                objects.deliver(0);
+                let (keeper, _) = Store::open(&large, NOW_MS, "f0b3").await.expect("good tables");
+                let store = Arc::clone(keeper.store());
+                holds(&store, &[1, 2, 3], (nth, before)).await;
+                deaths += usize::from(was_late);
+                if is_late || !was_late {
+                    break;
+                }
+            }
+            if !has_died {
+                break;
+            }
+        }
+        assert!(deaths > 30, "{deaths}");
+    });
+}
+
+/// Acknowledges three batches, and dies when a put is late while it writes the second: the one with this number,
+/// if there are so many.
+async fn dies(settings: &Settings, objects: &Faulty, nth: usize) -> bool {
+    let (mut keeper, _) = Store::open(settings, NOW_MS, "f0b1").await.expect("an empty disk");
+    let store = Arc::clone(keeper.store());
+    let mut log = Log::open(Arc::clone(&settings.files), keeper.last_segment()).expect("a folder");
+    for batch in 1..=3 {
+        let records = records(batch, 7);
+        insert(&store, log.append(&records).expect("written"), &records);
+        log.end_segment();
+        if batch < 3 {
+            store.seal(log.last_segment());
+        }
+        if batch == 1 {
+            keeper.flush(NOW_MS).await.expect("nothing fails yet");
+        }
+    }
+    objects.arm(nth, When::Late);
+    drop(keeper.flush(NOW_MS).await);
+    objects.disarm()
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     Log,

@@ -14,6 +14,7 @@ use super::upload::Upload;
 use crate::columns::Columns;
 use crate::delta::{Add, Change, CommitError, Remove};
 use crate::memtable::Rows;
+use crate::run::Run;
 use object_store::path::Path;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,8 +36,8 @@ pub struct Compaction {
 /// Runs that have become one, which the table does not know yet.
 #[derive(Debug)]
 pub struct Merged {
-    /// Nothing, if it has no rows.
-    add: Option<Add>,
+    /// What the table is told of it, and what its end says; nothing, if it has no rows.
+    made: Option<(Add, Run)>,
     /// Where it is.
     pub path: Path,
     /// How many rows it has.
@@ -172,12 +173,13 @@ impl<R: Rows> Tree<R> {
         if is_made.is_err() || rows == 0 {
             upload.abort().await;
             is_made?;
-            return Ok(Merged { add: None, path, rows, replaces: compaction });
+            return Ok(Merged { made: None, path, rows, replaces: compaction });
         }
-        let add = upload.finish().await.map_err(failed)?.add(below, compaction.day(), 0);
+        let uploaded = upload.finish().await.map_err(failed)?;
+        let add = uploaded.add(below, compaction.day(), 0);
         let (data_change, tags) = (compaction.keeps_tail, compaction.tags());
-        let add = Some(Add { data_change, tags, ..add });
-        Ok(Merged { add, path, rows, replaces: compaction })
+        let made = Some((Add { data_change, tags, ..add }, uploaded.run));
+        Ok(Merged { made, path, rows, replaces: compaction })
     }
 }
 
@@ -188,23 +190,23 @@ impl<R: Rows> Flusher<R> {
     /// When somebody else has replaced one of them, or the store fails. The merged file is then no part of the
     /// table, and goes with the next vacuum.
     pub async fn replace(&mut self, merged: Merged, now_ms: i64) -> Result<(), CommitError> {
-        let Merged { add, path, replaces: Compaction { runs, keeps_tail }, .. } = merged;
+        let Merged { made, path, replaces: Compaction { runs, keeps_tail }, .. } = merged;
         let remove = runs.iter().map(|run| Remove {
             path: run.add().path.clone(),
             deletion_timestamp: Some(now_ms),
             data_change: keeps_tail,
         });
-        let add = add.map(|add| Add { modification_time: now_ms, ..add });
+        let made = made.map(|(add, run)| (Add { modification_time: now_ms, ..add }, run));
         let change = Change {
             operation: if keeps_tail { "DELETE" } else { "OPTIMIZE" },
-            add: add.into_iter().collect(),
+            add: made.iter().map(|(add, _)| add.clone()).collect(),
             remove: remove.collect(),
             ..Change::default()
         };
         let id = path.to_string();
         let committed = self.table.commit(&change, now_ms, &id).await;
         // The table has been looked at either way.
-        self.look(None, None).await;
+        self.look(made.map(|(add, run)| StoredRun::new(path, add, run)), None).await;
         committed.map(drop)
     }
 }

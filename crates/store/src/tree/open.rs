@@ -30,7 +30,7 @@ pub enum OpenError {
     /// The table.
     #[error(transparent)]
     Table(#[from] delta::OpenError),
-    /// The table cannot be made, or does not get its new columns.
+    /// The table cannot be made, does not get its new columns, or cannot be fenced.
     #[error(transparent)]
     Create(#[from] CommitError),
 }
@@ -39,17 +39,27 @@ impl<R: Rows> Tree<R> {
     /// Opens a tree, or makes it. It is `now_ms`, milliseconds since 1970; `id` is a UUID, for a table that is
     /// made. Runs that cannot be read are returned: they are part of the table, and are not asked.
     ///
+    /// `last_segment` is the last that the log has. When the table has less, a process may have died while its
+    /// commit was on the way to the store, where it may still be done: then it is [fenced](Table::fence) off.
+    ///
     /// # Errors
-    /// When the table cannot be read, or made.
+    /// When the table cannot be read, or made, or fenced.
     pub async fn open(
         settings: &Settings,
+        last_segment: u64,
         now_ms: i64,
         id: &str,
     ) -> Result<(Flusher<R>, Vec<Unread>), OpenError> {
-        let (table, opener) = settings.open(R::NAME, R::schema(), now_ms, id).await?;
+        let (mut table, opener) = settings.open(R::NAME, R::schema(), now_ms, id).await?;
         let Settings { objects, writer, .. } = settings.clone();
-        let written = table.snapshot().transaction(&writer);
-        let written = written.and_then(|last| u64::try_from(last).ok()).unwrap_or_default();
+        let written = |table: &Table| {
+            let written = table.snapshot().transaction(&writer);
+            written.and_then(|last| u64::try_from(last).ok()).unwrap_or_default()
+        };
+        if last_segment > written(&table) {
+            table.fence(now_ms, id).await?;
+        }
+        let written = written(&table);
         let state = RwLock::new(State { active: None, sealed: Vec::new(), runs: Vec::new() });
         let tree = Arc::new(Self { objects, root: opener.root.clone(), written, state });
         let mut flusher = Flusher { tree, table, opener, writer };

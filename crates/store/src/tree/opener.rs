@@ -1,9 +1,11 @@
 //! From the files of a table to its runs.
 
+use super::AT_ONCE;
 use super::stored::{ReadError, StoredRun};
 use super::with_id::Unread;
 use crate::delta::Add;
 use crate::schema::Schema;
+use futures_util::stream::{self, StreamExt as _};
 use object_store::ObjectStore;
 use object_store::path::Path;
 use std::collections::{HashMap, HashSet};
@@ -37,24 +39,39 @@ impl Opener {
         files: impl Iterator<Item = &Add>,
         known: impl Iterator<Item = Arc<StoredRun>>,
     ) -> (Vec<Arc<StoredRun>>, Vec<Unread>) {
-        let mut known: HashMap<_, _> = known.map(|run| (run.add().path.clone(), run)).collect();
-        let (mut runs, mut unread) = (Vec::new(), Vec::new());
+        let known: HashMap<_, _> = known.map(|run| (run.add().path.clone(), run)).collect();
+        let (mut runs, mut added) = (Vec::new(), Vec::new());
         for add in files {
-            if let Some(run) = known.remove(&add.path) {
-                runs.push(run);
-            } else if !self.damaged.contains(&add.path) {
-                let path = self.path(&add.path);
-                match StoredRun::open(&*self.objects, self.schema, path.clone(), add).await {
-                    Ok(run) => runs.push(Arc::new(run)),
-                    Err(error) => {
-                        if matches!(error, ReadError::Run(_)) {
-                            self.damaged.insert(add.path.clone());
-                        }
-                        unread.push(Unread { path, error });
+            match known.get(&add.path) {
+                Some(run) => runs.push(Arc::clone(run)),
+                None if !self.damaged.contains(&add.path) => added.push(add.clone()),
+                None => {}
+            }
+        }
+        let mut unread = Vec::new();
+        for (add, opened) in self.fetch(added).await {
+            match opened {
+                Ok(run) => runs.push(Arc::new(run)),
+                Err(error) => {
+                    if matches!(error, ReadError::Run(_)) {
+                        self.damaged.insert(add.path.clone());
                     }
+                    unread.push(Unread { path: self.path(&add.path), error });
                 }
             }
         }
+        // As in the table.
+        runs.sort_unstable_by(|one, other| one.add().path.cmp(&other.add().path));
         (runs, unread)
+    }
+
+    /// Fetches the ends of runs.
+    async fn fetch(&self, added: Vec<Add>) -> Vec<(Add, Result<StoredRun, ReadError>)> {
+        let opened = stream::iter(added).map(|add| async move {
+            let path = self.path(&add.path);
+            let opened = StoredRun::open(&*self.objects, self.schema, path, &add).await;
+            (add, opened)
+        });
+        opened.buffered(AT_ONCE).collect().await
     }
 }

@@ -3,7 +3,9 @@
 use super::new_run::NewRun;
 use crate::columns::Columns;
 use crate::delta::Add;
+use crate::run::Run;
 use crate::schema::Schema;
+use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{Error, MultipartUpload, ObjectStore, ObjectStoreExt as _};
 use std::collections::BTreeMap;
@@ -16,6 +18,7 @@ const PART_BYTES: usize = 8 << 20;
 #[derive(Debug)]
 pub(crate) struct Upload {
     path: Path,
+    schema: &'static Schema,
     upload: Box<dyn MultipartUpload>,
     new: NewRun,
     part: Vec<u8>,
@@ -25,8 +28,10 @@ pub(crate) struct Upload {
 }
 
 /// What was uploaded.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Uploaded {
+    /// What its end says: nobody need fetch it.
+    pub(crate) run: Run,
     /// How many bytes.
     pub(crate) bytes: u64,
     /// What Delta says of its rows.
@@ -41,7 +46,7 @@ impl Upload {
     ) -> Result<Self, Error> {
         let upload = objects.put_multipart(&path).await?;
         let new = NewRun::new(schema);
-        Ok(Self { path, upload, new, part: Vec::new(), bytes: 0, rows: 0 })
+        Ok(Self { path, schema, upload, new, part: Vec::new(), bytes: 0, rows: 0 })
     }
 
     /// Where it will be.
@@ -64,20 +69,28 @@ impl Upload {
 
     /// Uploads the rest.
     pub(crate) async fn finish(self) -> Result<Uploaded, Error> {
-        let Self { mut upload, new, mut part, mut bytes, .. } = self;
+        let Self { mut upload, schema, new, mut part, mut bytes, .. } = self;
         let (mut rest, stats) = new.finish();
         part.append(&mut rest);
         bytes += part.len() as u64;
-        let is_put = upload.put_part(part.into()).await;
-        let is_there = match is_put {
-            Ok(()) => upload.complete().await,
+        let part = Bytes::from(part);
+        // All of its end is in the last part.
+        let run = Run::open(schema, &part, bytes);
+        let run = run.map_err(|error| Error::Generic { store: "run", source: Box::new(error) });
+        let is_there = match run {
+            Ok(run) => match upload.put_part(part.into()).await {
+                Ok(()) => upload.complete().await.map(|_| run),
+                Err(error) => Err(error),
+            },
             Err(error) => Err(error),
         };
-        if let Err(error) = is_there {
-            upload.abort().await.ok();
-            return Err(error);
+        match is_there {
+            Ok(run) => Ok(Uploaded { run, bytes, stats }),
+            Err(error) => {
+                upload.abort().await.ok();
+                Err(error)
+            }
         }
-        Ok(Uploaded { bytes, stats })
     }
 
     /// Leaves it: what is left of it is no part of a table.
@@ -93,14 +106,14 @@ impl Upload {
 
 impl Uploaded {
     /// As the table is told: the run is at a path below its root, and of a day.
-    pub(crate) fn add(self, below: String, day: &str, now_ms: i64) -> Add {
+    pub(crate) fn add(&self, below: String, day: &str, now_ms: i64) -> Add {
         Add {
             path: below,
             partition_values: BTreeMap::from([("day".to_owned(), Some(day.to_owned()))]),
             size: self.bytes,
             modification_time: now_ms,
             data_change: true,
-            stats: Some(self.stats),
+            stats: Some(self.stats.clone()),
             tags: None,
         }
     }

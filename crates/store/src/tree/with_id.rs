@@ -1,14 +1,16 @@
 //! Rows by their ID: the spans of a trace, its log records, the points of a series.
 
-use super::Tree;
 use super::stored::ReadError;
+use super::{AT_ONCE, Tree};
 use crate::columns::Columns;
 use crate::memtable::{Memtable, Rows};
 use crate::schema::envelope::TENANT;
 use crate::sort::Place;
 use curtail_otlp::BadRow;
+use futures_util::stream::{self, StreamExt as _};
 use object_store::path::Path;
 use std::marker::PhantomData;
+use std::pin::pin;
 use std::sync::Arc;
 
 /// The rows with an ID.
@@ -48,8 +50,14 @@ impl<R: Rows> Tree<R> {
             (rows, state.runs.clone())
         };
         let mut unread = Vec::new();
-        for run in runs {
-            match run.with_id(&*self.objects, (R::ORDER.0, id), fields).await {
+        let objects = &*self.objects;
+        let asked = stream::iter(runs).map(|run| async move {
+            let found = run.with_id(objects, (R::ORDER.0, id), fields).await;
+            (run, found)
+        });
+        let mut asked = pin!(asked.buffer_unordered(AT_ONCE));
+        while let Some((run, found)) = asked.next().await {
+            match found {
                 Ok(found) => rows.extend(found),
                 Err(error) => unread.push(Unread { path: run.path().clone(), error }),
             }

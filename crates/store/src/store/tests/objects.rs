@@ -10,7 +10,8 @@ use object_store::{
     Result,
 };
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// When an operation fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,19 @@ pub(super) enum When {
     Before,
     /// It is done, and said not to be.
     After,
+    /// Nothing is done, since somebody else is at it, of whom nothing comes: S3 says so with 409.
+    Conflict,
+    /// A put is said not to be done, and is done when it is [delivered](Faulty::deliver). Anything else is as
+    /// with [`When::Before`].
+    Late,
+}
+
+/// A put on its way.
+#[derive(Debug)]
+struct Put {
+    path: Path,
+    bytes: PutPayload,
+    options: PutOptions,
 }
 
 #[derive(Debug, Default)]
@@ -26,19 +40,32 @@ pub(super) struct Faulty {
     objects: InMemory,
     /// How many operations there are until one fails, that one included; zero: none fails.
     left: AtomicUsize,
-    is_after: AtomicBool,
+    when: Mutex<Option<When>>,
+    late: Mutex<Option<Put>>,
+    /// How many operations there are until what is late is done, before that one; zero: it stays so.
+    until_delivered: AtomicUsize,
 }
 
 impl Faulty {
     /// Lets an operation fail: the one with this number, counted from zero.
     pub(super) fn arm(&self, nth: usize, when: When) {
-        self.is_after.store(when == When::After, Ordering::Relaxed);
+        *self.when.lock().expect("no panic") = Some(when);
         self.left.store(nth + 1, Ordering::Relaxed);
     }
 
     /// Lets none fail any more; returns whether one has.
     pub(super) fn disarm(&self) -> bool {
         self.left.swap(0, Ordering::Relaxed) == 0
+    }
+
+    /// Has the put that is late be done before the operation with this number, counted from zero.
+    pub(super) fn deliver(&self, before: usize) {
+        self.until_delivered.store(before + 1, Ordering::Relaxed);
+    }
+
+    /// Whether a put is still late.
+    pub(super) fn is_late(&self) -> bool {
+        self.late.lock().expect("no panic").is_some()
     }
 
     /// Turns over one byte of an object.
@@ -73,15 +100,31 @@ impl Faulty {
     }
 
     async fn attempt<T>(&self, operation: impl Future<Output = Result<T>>) -> Result<T> {
+        let until_delivered = self.until_delivered.load(Ordering::Relaxed);
+        self.until_delivered.store(until_delivered.saturating_sub(1), Ordering::Relaxed);
+        let late =
+            if until_delivered == 1 { self.late.lock().expect("no panic").take() } else { None };
+        if let Some(Put { path, bytes, options }) = late {
+            // Whoever has sent it does not hear what comes of it.
+            self.objects.put_opts(&path, bytes, options).await.ok();
+        }
         let left = self.left.load(Ordering::Relaxed);
         self.left.store(left.saturating_sub(1), Ordering::Relaxed);
-        let failed = Error::Generic { store: "test", source: "told to fail".into() };
-        if left == 1 && !self.is_after.load(Ordering::Relaxed) {
-            return Err(failed);
+        let when = (left == 1).then(|| *self.when.lock().expect("no panic")).flatten();
+        match when {
+            Some(When::Before | When::Late) => Err(failed()),
+            Some(When::Conflict) => {
+                let (path, source) = (String::new(), "told to conflict".into());
+                Err(Error::AlreadyExists { path, source })
+            }
+            Some(When::After) => operation.await.and_then(|_| Err(failed())),
+            None => operation.await,
         }
-        let done = operation.await?;
-        if left == 1 { Err(failed) } else { Ok(done) }
     }
+}
+
+fn failed() -> Error {
+    Error::Generic { store: "test", source: "told to fail".into() }
 }
 
 impl std::fmt::Display for Faulty {
@@ -98,6 +141,12 @@ impl ObjectStore for Faulty {
         bytes: PutPayload,
         options: PutOptions,
     ) -> Result<PutResult> {
+        let is_late = self.left.load(Ordering::Relaxed) == 1
+            && *self.when.lock().expect("no panic") == Some(When::Late);
+        if is_late {
+            let put = Put { path: path.clone(), bytes: bytes.clone(), options: options.clone() };
+            *self.late.lock().expect("no panic") = Some(put);
+        }
         self.attempt(self.objects.put_opts(path, bytes, options)).await
     }
 
