@@ -15,6 +15,7 @@
 use crate::query::Refused;
 use crate::sql::Missing;
 use curtail_config::Mistakes;
+use curtail_objects::OpenError;
 use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
@@ -55,13 +56,16 @@ fn code_of(error: &anyhow::Error) -> u8 {
         if let Some(io) = cause.downcast_ref::<std::io::Error>() {
             return if io.kind() == ErrorKind::BrokenPipe { 0 } else { ENVIRONMENT };
         }
-        if cause.is::<Mistakes>() || cause.is::<Refused>() || cause.is::<Missing>() {
+        let is_of_usage = cause.is::<Mistakes>() || cause.is::<Refused>() || cause.is::<Missing>();
+        let is_url = matches!(cause.downcast_ref(), Some(OpenError::Url(_)));
+        if is_of_usage || cause.is::<clap::Error>() || is_url {
             return CONFIG;
         }
         let is_of_environment = cause.is::<curtail_testbed::StartError>()
             || cause.is::<curtail_proxy::StartError>()
             || cause.is::<curtail_ingest::StartError>()
-            || cause.is::<curtail_store::OpenError>();
+            || cause.is::<curtail_store::OpenError>()
+            || cause.is::<OpenError>();
         if is_of_environment {
             return ENVIRONMENT;
         }

@@ -39,15 +39,23 @@ use std::time::Duration;
 #[command(
     verbatim_doc_comment,
     after_help = "\
+Tables may be in an object store: s3://bucket/prefix, gs://bucket/prefix or
+az://container/prefix. Credentials and endpoints are those of the environment
+(AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, …; GOOGLE_…; AZURE_…).
+
 Examples:
   curtail server
   curtail server --data /var/lib/curtail --otlp 0.0.0.0:4317 --otlp 0.0.0.0:4318
+  curtail server --data /var/lib/curtail --tables s3://traces/production
   curl -s localhost:3200/api/traces/4bf92f3577b34da6a3ce929d0e0e4736"
 )]
 pub(crate) struct ServerArgs {
-    /// The folder that everything is kept in.
-    #[arg(long, value_name = "DIR", default_value = "curtail-data")]
+    /// The folder that everything is kept in; with a URL in its place, that of the tables, it is curtail-data.
+    #[arg(long, value_name = "DIR|URL", default_value = place::FOLDER)]
     data: PathBuf,
+    /// Where the tables are, if not in that folder: another one, or an object store.
+    #[arg(long, value_name = "DIR|URL")]
+    tables: Option<String>,
     /// Where OTLP is received; each address takes gRPC and HTTP.
     #[arg(long, value_name = "ADDRESS", default_values = ["127.0.0.1:4317", "127.0.0.1:4318"])]
     otlp: Vec<SocketAddr>,
@@ -127,12 +135,12 @@ pub(crate) fn serve<Told: Future<Output = ExitCode>>(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut told = pin!(begin()?);
-        let place = Place::open(&args.data)?;
+        let place = Place::open(&args.data, args.tables.as_deref()).await?;
         let memtable_bytes = (args.memory as usize) << 20;
         let settings = place.settings(memtable_bytes);
         let (keeper, found) = Store::open(&settings, place::now_ms(), &place::uuid())
             .await
-            .with_context(|| format!("{}", args.data.display()))?;
+            .with_context(|| place.tables().to_owned())?;
         say(&found);
         let (store, room) =
             (Arc::clone(keeper.store()), Arc::new(Room::new(memtable_bytes * WAITING_MAX)));

@@ -1,49 +1,75 @@
-//! The folder of a server, and what else comes from the system.
+//! The folder of a server, its tables, and what else comes from the system.
 //!
-//! | in it | is |
+//! | in the folder | is |
 //! |---|---|
 //! | `log/` | the log: what is not in a run yet |
-//! | `tables/` | the tables, each a Delta table |
+//! | `tables/` | the tables, each a Delta table, unless they are in an object store |
 //! | `writer` | the name of this writer of the tables, made once: the log and it belong together |
+//!
+//! The log is always on this machine: it is synced before a sender is told, which an object store would take
+//! a hundred times as long for.
 
 use anyhow::Context as _;
+use clap::error::ErrorKind;
+use curtail_objects::Objects;
 use curtail_store::{Directory, Settings, tree};
 use curtail_units::Rng;
-use object_store::local::LocalFileSystem;
 use std::fs::{self, File};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+/// What is in it when nothing else is said.
+pub(super) const FOLDER: &str = "curtail-data";
+
 pub(super) struct Place {
     log: Arc<Directory>,
-    tables: Arc<LocalFileSystem>,
+    tables: Objects,
     writer: String,
 }
 
 impl Place {
-    /// Opens a folder, or makes it.
-    pub(super) fn open(data: &Path) -> anyhow::Result<Self> {
-        let (log, tables) = (data.join("log"), data.join("tables"));
+    /// Opens a folder, or makes it; and the tables, which are in it unless a URL says where. With a URL in its
+    /// place it is [`FOLDER`], and the tables are there.
+    pub(super) async fn open(data: &Path, tables: Option<&str>) -> anyhow::Result<Self> {
+        let (data, tables) = match data.to_str().map(|data| (data, curtail_objects::folder(data))) {
+            Some((url, Ok(None))) if tables.is_none() => (PathBuf::from(FOLDER), Some(url)),
+            Some((url, Ok(None))) => {
+                let text = format!(
+                    "--data {url}: expected a folder, for --tables says where the tables are\n"
+                );
+                return Err(clap::Error::raw(ErrorKind::ArgumentConflict, text).into());
+            }
+            Some((_, folder)) => (folder?.expect("those without were before"), tables),
+            None => (data.to_owned(), tables),
+        };
         let named = |path: &Path| format!("{}", path.display());
-        fs::create_dir_all(&tables).with_context(|| named(&tables))?;
+        let log = data.join("log");
+        fs::create_dir_all(&log).with_context(|| named(&log))?;
         let log = Directory::open(&log).with_context(|| {
             format!("{} cannot be used: does another server use it?", log.display())
         })?;
-        let writer = writer(data).with_context(|| named(&data.join("writer")))?;
-        let tables = LocalFileSystem::new_with_prefix(&tables)
-            .map_err(std::io::Error::from)
-            .with_context(|| named(&tables))?
-            .with_fsync(true);
-        Ok(Self { log: Arc::new(log), tables: Arc::new(tables), writer })
+        let writer = writer(&data).with_context(|| named(&data.join("writer")))?;
+        let tables = match tables {
+            Some(url) => curtail_objects::open(url)?,
+            None => Objects::folder(&data.join("tables"))?,
+        };
+        tables.check_writing().await?;
+        tracing::info!(folder = named(&data), tables = tables.url(), "opened");
+        Ok(Self { log: Arc::new(log), tables, writer })
+    }
+
+    /// Where the tables are, for people.
+    pub(super) fn tables(&self) -> &str {
+        self.tables.url()
     }
 
     pub(super) fn settings(&self, memtable_bytes: usize) -> Settings {
         let tables = tree::Settings {
-            objects: Arc::clone(&self.tables) as _,
-            root: object_store::path::Path::default(),
+            objects: Arc::clone(&self.tables.store),
+            root: self.tables.root.clone(),
             writer: self.writer.clone(),
         };
         Settings { files: Arc::clone(&self.log) as _, tables, memtable_bytes }

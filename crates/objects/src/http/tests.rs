@@ -1,0 +1,166 @@
+use super::*;
+use crate::server::{Asked, Does, serving, start};
+use object_store::client::HttpRequestBody;
+use rustls::RootCertStore;
+use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use std::net::SocketAddr;
+use std::sync::mpsc::Receiver;
+
+const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi";
+const SOON: Duration = Duration::from_millis(50);
+const LATE: Duration = Duration::from_secs(60);
+const PATIENT: Times = Times { connect: LATE, answer: LATE, read: LATE };
+
+fn client(times: Times) -> Client {
+    Client::start(true, times, Connections::default()).expect("a thread")
+}
+
+fn put(scheme: &str, address: SocketAddr) -> HttpRequest {
+    let uri = format!("{scheme}://{address}/bucket/key?x=y");
+    let body = HttpRequestBody::from("body".to_owned());
+    http::Request::put(uri).body(body).expect("a request")
+}
+
+fn run<T>(test: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(test)
+}
+
+/// The body of an answer.
+async fn said(client: &Client, address: SocketAddr) -> Result<Bytes, HttpError> {
+    client.call(put("http", address)).await?.into_body().bytes().await
+}
+
+fn connections(asked: &Receiver<Asked>) -> Vec<usize> {
+    asked.try_iter().map(|(connection, _)| connection).collect()
+}
+
+#[test]
+fn a_connection_is_kept_for_the_next_request() {
+    let (address, asked, server) = start(vec![Does::Says(OK), Does::Says(OK), Does::Says(OK)]);
+    run(async {
+        let client = client(PATIENT);
+        for _ in 0..3 {
+            assert_eq!(said(&client, address).await.expect("an answer"), "hi");
+            kept(&client).await;
+        }
+    });
+    server.join().expect("it ends well");
+    let (_, first) = asked.recv().expect("it was asked");
+    let head = "put /bucket/key?x=y http/1.1\r\n";
+    assert!(first.starts_with(head) && first.ends_with("\r\n\r\nbody"), "{first}");
+    assert!(first.contains(&format!("host: {address}\r\n")), "{first}");
+    assert!(first.contains("user-agent: curtail/"), "{first}");
+    assert_eq!(connections(&asked), [0, 0]);
+}
+
+/// Waits until a connection waits for its next request.
+async fn kept(client: &Client) {
+    let free = &client.free;
+    // Whoever has all turns knows that nobody has one.
+    let all = u32::try_from(REQUESTS_MAX).expect("few");
+    drop(free.acquire_many(all).await.expect("it is open"));
+}
+
+#[test]
+fn a_connection_that_was_closed_meanwhile_is_made_anew() {
+    let (address, asked, server) = start(vec![Does::SaysAndCloses(OK), Does::Says(OK)]);
+    run(async {
+        let client = client(PATIENT);
+        assert_eq!(said(&client, address).await.expect("an answer"), "hi");
+        kept(&client).await;
+        // Whether it is seen to be closed before or after the request is given to it, that is not sent twice.
+        match said(&client, address).await {
+            Ok(body) => assert_eq!(body, "hi"),
+            Err(error) => {
+                assert_eq!(error.kind(), HttpErrorKind::Interrupted);
+                said(&client, address).await.expect("a new one");
+            }
+        }
+    });
+    server.join().expect("it ends well");
+    assert_eq!(connections(&asked), [0, 1]);
+}
+
+#[test]
+fn what_was_sent_and_not_answered_is_said_to_be_so() {
+    let (address, asked, server) = start(vec![Does::Closes]);
+    let error = run(said(&client(PATIENT), address)).expect_err("there is no answer");
+    assert_eq!(error.kind(), HttpErrorKind::Interrupted);
+    server.join().expect("it ends well");
+    assert_eq!(connections(&asked), [0]);
+    // Nobody listens any more.
+    let error = run(said(&client(PATIENT), address)).expect_err("there is no server");
+    assert_eq!(error.kind(), HttpErrorKind::Connect);
+    assert!(error.to_string().contains(&address.to_string()), "{error}");
+}
+
+#[test]
+fn silence_is_an_error_after_a_time() {
+    let part = "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhi";
+    let (address, _asked, server) = start(vec![Does::Waits, Does::Says(part)]);
+    run(async {
+        let client = client(Times { answer: SOON, read: SOON, ..PATIENT });
+        let error = said(&client, address).await.expect_err("nothing is said");
+        assert_eq!(error.kind(), HttpErrorKind::Timeout);
+        assert!(error.to_string().contains("no answer within"), "{error}");
+        let client = self::client(Times { read: SOON, ..PATIENT });
+        let error = said(&client, address).await.expect_err("not all is said");
+        assert_eq!(error.kind(), HttpErrorKind::Timeout);
+        assert!(error.to_string().contains("no rest of the answer"), "{error}");
+    });
+    server.join().expect("it ends well");
+}
+
+#[test]
+fn what_is_logged_lets_nobody_in() {
+    let uri = "/traces/spans?comp=block&sig=c2VjcmV0&sv=2020".parse().expect("a URI");
+    assert_eq!(shown(&uri), "/traces/spans?comp=block&sv=2020");
+    assert_eq!(shown(&"/traces".parse().expect("a URI")), "/traces");
+}
+
+#[test]
+fn plain_http_must_be_allowed() {
+    let options = ClientOptions::new();
+    let client = Http.connect(&options).expect("a client");
+    let error = run(client.execute(put("http", SocketAddr::from(([127, 0, 0, 1], 1)))));
+    let error = error.expect_err("it is not allowed");
+    assert!(error.to_string().contains("AWS_ALLOW_HTTP"), "{error}");
+    for options in [
+        ClientOptions::new().with_proxy_url("http://proxy:1"),
+        ClientOptions::new().with_allow_invalid_certificates(true),
+    ] {
+        Http.connect(&options).expect_err("it is not supported");
+    }
+}
+
+#[test]
+fn over_tls_only_who_is_trusted_is_asked() {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .expect("a good certificate");
+    let config = Arc::new(config);
+    let (address, asked, server) = serving(vec![Does::Says(OK)], move |stream| {
+        let session = rustls::ServerConnection::new(Arc::clone(&config)).expect("a session");
+        rustls::StreamOwned::new(session, stream)
+    });
+    let mut trusted = RootCertStore::empty();
+    trusted.add(made.cert.der().clone()).expect("a certificate");
+    let trusting = |roots| Client::start(false, PATIENT, Connections::trusting(roots));
+    run(async {
+        let stranger = trusting(RootCertStore::empty()).expect("a thread");
+        let error = stranger.call(put("https", address)).await.expect_err("nobody is trusted");
+        assert_eq!(error.kind(), HttpErrorKind::Connect);
+        assert!(error.to_string().contains("no TLS that we trust"), "{error}");
+        let client = trusting(trusted).expect("a thread");
+        let answer = client.call(put("https", address)).await.expect("an answer");
+        assert_eq!(answer.into_body().bytes().await.expect("all of it"), "hi");
+    });
+    server.join().expect("it ends well");
+    assert_eq!(connections(&asked), [1]);
+}
