@@ -32,10 +32,10 @@ use curtail_units::Ratio;
 use std::num::NonZeroU32;
 
 /// So many durations are held to find the slowest: 128 MB at most.
-pub(crate) const EXACT_MAX: usize = 8 << 20;
+pub const EXACT_MAX: usize = 8 << 20;
 
 /// So many IDs of traces that stay are held: 400 MB at most.
-pub(crate) const STAYING_MAX: usize = 8 << 20;
+pub const STAYING_MAX: usize = 8 << 20;
 
 /// Of which days the tail is kept, and what is the tail.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -11,7 +11,7 @@ use crate::columns::Columns;
 use crate::retention::{day_of, first_day};
 use crate::tail::{Durations, Staying, Tail, TooMany};
 use crate::traces::Summaries;
-use crate::tree::{Compaction, StoredRun};
+use crate::tree::{CompactError, Compaction, Merged, StoredRun};
 use chrono::NaiveDate;
 use std::sync::Arc;
 
@@ -107,7 +107,13 @@ impl Keeper {
             new.take(rows).await;
             self.flush(now_ms).await.ok();
         };
-        let merged = tree.rewrite(compaction, name, pick, each).await;
+        let merged = match tree.rewrite(compaction, name, pick, each).await {
+            // What was decided and what was done are the same, or nothing changes.
+            Ok(Merged { path, rows, .. }) if rows != staying.spans() => {
+                Err(CompactError::Rows { path, rows, before: staying.spans() })
+            }
+            merged => merged,
+        };
         self.replace_spans(merged, new, now_ms).await
     }
 }

@@ -17,6 +17,8 @@ pub(crate) struct Staying {
     /// Whose each of them is, and the weight of its rows.
     whose: Vec<(u32, NonZeroU32)>,
     tenants: Vec<String>,
+    /// How many spans they have.
+    spans: u64,
 }
 
 /// More traces would stay than can be remembered.
@@ -27,7 +29,7 @@ pub struct TooMany;
 impl Staying {
     /// None so far. Of those that are neither slow nor failed, one in `sample` will stay.
     pub(crate) const fn new(bars: Bars, sample: NonZeroU32) -> Self {
-        Self { bars, sample, ids: Vec::new(), whose: Vec::new(), tenants: Vec::new() }
+        Self { bars, sample, ids: Vec::new(), whose: Vec::new(), tenants: Vec::new(), spans: 0 }
     }
 
     /// Decides of rows of the table of traces, which follow those before in the order of their IDs.
@@ -53,10 +55,16 @@ impl Staying {
             }
             let known = &mut known[tenants.code(row) as usize];
             let tenant = *known.get_or_insert_with(|| number(&mut self.tenants, tenants.text(row)));
+            self.spans += rows.longs(traces::SPAN_COUNT)[row].unsigned_abs();
             self.ids.push(id);
             self.whose.push((tenant, weight));
         }
         Ok(())
+    }
+
+    /// How many spans stay.
+    pub(crate) const fn spans(&self) -> u64 {
+        self.spans
     }
 
     /// What stays of a row group of spans, with its weights. Row groups of a run are looked at in their order; `at` is

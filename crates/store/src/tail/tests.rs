@@ -25,6 +25,7 @@ pub(super) fn trace(
     rows.push_wide(traces::TRACE_ID, id);
     // Longer than every root.
     rows.push_long(traces::DURATION, 1_000_000);
+    rows.push_long(traces::SPAN_COUNT, 1);
     rows.push_long(traces::ERROR_COUNT, errors);
     rows.end_row();
 }

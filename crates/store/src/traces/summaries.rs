@@ -1,7 +1,7 @@
 //! Summaries of traces, made of their spans as these come in the order of a run.
 //!
-//! **Limits**: of a trace of more than [`SPANS_MAX`] spans the others are counted, and are not part of its tree: it is
-//! not whole then. A row group of summaries is held in memory, and one trace.
+//! **Limits**: of a trace of more than 2^20 spans the others are counted, and are not part of its tree: it is not whole
+//! then. A row group of summaries is held in memory, and one trace.
 
 use super::trace::{Fields, OneTrace, Row};
 use crate::columns::{Coded, Columns, Dictionary, Plain};

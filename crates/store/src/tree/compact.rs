@@ -66,7 +66,7 @@ pub enum CompactError {
         #[source]
         source: object_store::Error,
     },
-    /// That would lose rows, or add some.
+    /// That would lose rows that should stay, or add some.
     #[error("{path} would have {rows} rows in place of {before}")]
     Rows {
         /// Where it would be.
