@@ -31,10 +31,10 @@ fields! {
     RETRY_COUNT "retry_count" required(Kind::Long);
     SERVICES "services" Form::List(&[
         ("name", Kind::Text),
-        ("span_count", Kind::Int),
-        ("error_span_count", Kind::Int),
+        ("span_count", Kind::Long),
+        ("error_span_count", Kind::Long),
     ]);
-    CRITICAL_PATH "critical_path_ns" Form::Map(Kind::Int);
+    CRITICAL_PATH "critical_path_ns" Form::Map(Kind::Long);
     WEIGHT "weight" required(Kind::Long);
 }
 

@@ -269,13 +269,9 @@ impl OneTrace {
                 continue;
             }
             let name = if *service == 0 { &[] } else { names.get(*service) };
-            into.push_entry(traces::SERVICES)
-                .coded(name)
-                .coded(&tally.spans.to_le_bytes())
-                .coded(&tally.errors.to_le_bytes());
+            into.push_entry(traces::SERVICES).coded(name).long(tally.spans).long(tally.errors);
             if tally.critical_ns > 0 {
-                let critical_ns = tally.critical_ns.to_le_bytes();
-                into.push_entry(traces::CRITICAL_PATH).coded(name).coded(&critical_ns);
+                into.push_entry(traces::CRITICAL_PATH).coded(name).long(tally.critical_ns);
             }
         }
     }
