@@ -3,7 +3,7 @@
 //! They follow from what the store writes to Parquet. Texts and bytes are views, which are copied less; and any
 //! column may have nothing, for a file may be older than the column.
 
-use curtail_store::schema::{self, envelope};
+use curtail_store::schema;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::parquet::arrow::parquet_to_arrow_schema;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(crate) fn in_files(table: &schema::Schema) -> SchemaRef {
     let schema = parquet_to_arrow_schema(table.parquet(), None);
     let schema = schema.expect("each of our types is one of Arrow's");
     let mut fields: Vec<_> = schema.fields().iter().map(as_view).collect();
-    fields.rotate_left(envelope::LEN);
+    fields.rotate_left(table.shared());
     Arc::new(Schema::new(fields))
 }
 

@@ -1,4 +1,4 @@
-//! SQL over the tables of the trace store: `spans`, `logs`, `points`.
+//! SQL over the tables of the trace store: `spans`, `logs`, `points`, `traces`.
 //!
 //! This is the one place that links DataFusion, which takes longer to compile than all the rest together; so
 //! nothing else uses this crate, and whoever wants an answer starts the program `curtail-sql`.

@@ -9,7 +9,7 @@ use crate::files::Files;
 use crate::footers::Footers;
 use crate::table::StoredTable;
 use curtail_store::delta;
-use curtail_store::schema::{Schema, logs::LOGS, points::POINTS, spans::SPANS};
+use curtail_store::schema::{Schema, logs::LOGS, points::POINTS, spans::SPANS, traces::TRACES};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::{SQLOptions, SessionContext};
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
@@ -79,12 +79,16 @@ impl Tables {
         let objects = LocalFileSystem::new_with_prefix(data)
             .map_err(|source| OpenError::Folder { path: PathBuf::from(data), source })?;
         let objects: Arc<dyn ObjectStore> = Arc::new(objects);
-        let known = [("spans", &SPANS), ("logs", &LOGS), ("points", &POINTS)];
+        let known: [(_, &'static Schema); 4] = [
+            ("spans", SPANS.schema()),
+            ("logs", LOGS.schema()),
+            ("points", POINTS.schema()),
+            ("traces", &TRACES),
+        ];
         let mut stored = Vec::new();
-        for (name, table) in known {
+        for (name, schema) in known {
             let root = Path::from(TABLES).join(name);
             let opened = delta::Table::open(Arc::clone(&objects), root.clone()).await?;
-            let schema = table.schema();
             let files = Arc::default();
             stored.extend(opened.map(|log| Stored { name, schema, root, log, files }));
         }

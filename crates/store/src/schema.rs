@@ -158,6 +158,12 @@ impl Schema {
         &self.fields
     }
 
+    /// How many of the first are those that every table has.
+    #[must_use]
+    pub const fn shared(&self) -> usize {
+        self.shared
+    }
+
     /// The number of a field.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<usize> {

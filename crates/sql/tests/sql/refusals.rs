@@ -42,7 +42,7 @@ fn nothing_is_changed() {
 fn mistakes_are_named_with_what_there_is() {
     let data = run(async { Writer::new("sql-mistakes").await.data });
     let said = refused(&data, "SELECT * FROM spanz");
-    assert_eq!(said, "there is no table spanz: there are logs, points, spans\n");
+    assert_eq!(said, "there is no table spanz: there are logs, points, spans, traces\n");
     let said = refused(&data, "SELECT servis FROM spans");
     assert!(said.starts_with("there is no column servis: there are trace_id, span_id, "), "{said}");
     assert!(said.contains(", service, ") && said.ends_with(", day\n"), "{said}");

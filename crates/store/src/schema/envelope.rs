@@ -45,7 +45,7 @@ const OF_RESOURCES: &[(&str, &str)] = &[
 ];
 
 /// How many fields there are: those of a table itself have the numbers after them.
-pub const LEN: usize = FIELDS.len() + OF_RESOURCES.len();
+pub(super) const LEN: usize = FIELDS.len() + OF_RESOURCES.len();
 
 /// The fields.
 pub(super) fn fields() -> Vec<Field> {
