@@ -33,6 +33,8 @@ START_LIMIT_S = 60
 END_LIMIT_S = 120
 # Whoever is to be killed while it merges must begin to within this.
 MERGE_LIMIT_S = 30
+# What a server says when it cannot start goes on with what the store has said.
+SHOWN_MAX = 320
 # Of HTTP, below which nothing of the store is told.
 TARGET = "curtail_objects::http"
 
@@ -341,7 +343,9 @@ def refused(found, what, server, tables):
     said = [line for line in server.said().splitlines() if not line.startswith("{")]
     if code not in (2, 3) or not any(tables in line for line in said):
         raise Wrong(f"{what}: ended with {code} and said {said}")
-    found.say(f"started with {what}: ends with {code} after {time.monotonic() - begun:.1f} s: {' '.join(said)}")
+    said = " ".join(said)
+    shown = said if len(said) <= SHOWN_MAX else f"{said[:SHOWN_MAX]} …"
+    found.say(f"started with {what}: ends with {code} after {time.monotonic() - begun:.1f} s: {shown}")
 
 
 def check(plan, found, rng, where):
