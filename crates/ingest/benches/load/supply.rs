@@ -84,6 +84,7 @@ impl Supply {
         let mut at = Instant::now();
         for batch in std::iter::repeat_n(all, times).flatten() {
             at += every;
+            #[expect(clippy::disallowed_methods, reason = "this thread is the schedule")]
             std::thread::sleep(at.saturating_duration_since(Instant::now()));
             if self.jobs.blocking_send(Due { at: Some(at), batch: batch.clone() }).is_err() {
                 break;
