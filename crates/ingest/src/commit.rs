@@ -3,12 +3,15 @@
 //! One thread writes the log. While it waits for the disk batches gather, and the next group is all of them:
 //! the slower the disk, the more share a sync.
 //!
-//! **Limits**: [`GROUP_BYTES_MAX`] a group; what waits is bounded by what may be received at once.
+//! **Limits**: [`GROUP_BYTES_MAX`] a group; what waits is bounded by what may be received at once. While the sink
+//! takes nothing, nothing is written: who asks how long that has been can refuse what would only wait.
 
 use curtail_otlp::Decoded;
 use curtail_store::log::{Log, Record};
 use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
 /// More is not written at once, so that nobody waits for much more than its own.
@@ -45,6 +48,21 @@ pub trait Sink: Send + 'static {
 #[derive(Clone, Debug)]
 pub struct Committer {
     waiting: mpsc::Sender<Message>,
+    full_since: Arc<FullSince>,
+}
+
+/// Since when the sink takes nothing, if it does not.
+#[derive(Debug, Default)]
+struct FullSince(Mutex<Option<Instant>>);
+
+impl FullSince {
+    fn set(&self, since: Option<Instant>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = since;
+    }
+
+    fn get(&self) -> Option<Instant> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What the thread is told.
@@ -78,10 +96,17 @@ impl Committer {
     /// When the system gives no thread.
     pub fn start(log: Log, sink: impl Sink) -> io::Result<(Self, JoinHandle<()>)> {
         let (waiting, receiver) = mpsc::channel(WAITING_MAX);
+        let full_since = Arc::<FullSince>::default();
+        let committing = Committing { log, sink, full_since: Arc::clone(&full_since) };
         let thread = std::thread::Builder::new()
             .name("log".to_owned())
-            .spawn(move || Committing { log, sink }.run(receiver))?;
-        Ok((Self { waiting }, thread))
+            .spawn(move || committing.run(receiver))?;
+        Ok((Self { waiting, full_since }, thread))
+    }
+
+    /// Whether the sink has taken nothing for so long.
+    pub(crate) fn is_full_for(&self, time: Duration) -> bool {
+        self.full_since.get().is_some_and(|since| since.elapsed() >= time)
     }
 
     /// Ends the segment that is being written, soon. Where there is too much else to do it will end by itself.
@@ -101,6 +126,7 @@ impl Committer {
 struct Committing<S> {
     log: Log,
     sink: S,
+    full_since: Arc<FullSince>,
 }
 
 impl<S: Sink> Committing<S> {
@@ -110,7 +136,9 @@ impl<S: Sink> Committing<S> {
                 self.end_segment();
                 continue;
             };
+            self.full_since.set(Some(Instant::now()));
             self.sink.wait();
+            self.full_since.set(None);
             let mut bytes = first.taken.record.batch.len();
             let (mut group, mut ends) = (vec![*first], false);
             while bytes < GROUP_BYTES_MAX

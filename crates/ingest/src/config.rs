@@ -23,6 +23,8 @@ pub struct Limits {
     pub batch: curtail_otlp::Limits,
     /// Bytes of all batches that are being received.
     pub receiving_bytes: u32,
+    /// When what is durable has not been taken for so long, senders are refused; until then they wait.
+    pub full_for: Duration,
     /// A body that takes longer to come is refused.
     pub body_timeout: Duration,
     /// A connection on which nothing was asked for so long after it was made is closed.
@@ -52,6 +54,7 @@ impl Default for Limits {
         Self {
             batch: curtail_otlp::Limits::default(),
             receiving_bytes: 256 << 20,
+            full_for: Duration::from_secs(1),
             body_timeout: Duration::from_secs(30),
             header_timeout: Duration::from_secs(10),
             // Metrics are sent once a minute, by default.

@@ -78,6 +78,11 @@ impl Receiver {
     where
         B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
     {
+        if self.committer.is_full_for(self.limits.full_for) {
+            // Whoever waited would be gone before it is taken, and would send it once more.
+            let message = "memory is full of what waits to be written to the tables";
+            return Err(Kind::Exhausted.refuse(message));
+        }
         let bytes_max = self.limits.batch.batch_bytes;
         let mut held = self.room.begin();
         let packed = read(body, &mut held, bytes_max, self.limits.body_timeout).await?;

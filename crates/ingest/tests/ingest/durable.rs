@@ -5,6 +5,7 @@ use crate::receiver::Receiver;
 use crate::run;
 use http::{StatusCode, Version};
 use std::io;
+use std::time::Duration;
 
 const BATCH: &[u8] = include_bytes!("../../../otlp/tests/golden/traces.pb");
 
@@ -33,6 +34,30 @@ fn nobody_is_answered_before_the_disk_has_it_and_who_waits_shares_a_sync() {
         }
         assert_eq!(receiver.logged().len(), 21);
         assert_eq!(receiver.disk.syncs(), 2, "all that waited are one group");
+    });
+}
+
+#[test]
+fn while_nothing_is_taken_senders_come_again_and_who_waits_is_not_lost() {
+    run(async {
+        let receiver = Receiver::start(|config| config.limits.full_for = Duration::ZERO);
+        receiver.room.fill(true);
+        let head = post(TRACES, "application/x-protobuf");
+        let first = tokio::spawn(send(receiver.address(), Version::HTTP_11, head, BATCH));
+        while !receiver.room.is_waited_for() {
+            tokio::task::yield_now().await;
+        }
+        let head = post(TRACES, "application/x-protobuf");
+        let answer = send(receiver.address(), Version::HTTP_11, head, BATCH).await;
+        assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(answer.get("retry-after"), Some("1"));
+        assert!(!first.is_finished(), "it is not durable");
+        receiver.room.fill(false);
+        assert_eq!(first.await.expect("no panic").status, StatusCode::OK);
+        let head = post(TRACES, "application/x-protobuf");
+        let answer = send(receiver.address(), Version::HTTP_11, head, BATCH).await;
+        assert_eq!(answer.status, StatusCode::OK);
+        assert_eq!(receiver.logged().len(), 2);
     });
 }
 

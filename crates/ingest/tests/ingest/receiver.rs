@@ -4,17 +4,46 @@ use crate::disk::Disk;
 use curtail_ingest::{Committer, Config, Counts, Running, Sink, Taken, start};
 use curtail_store::log::{self, Log, Record};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 
 /// Keeps what it is handed.
-struct Into(Arc<Mutex<Vec<Taken>>>);
+struct Into {
+    taken: Arc<Mutex<Vec<Taken>>>,
+    room: Arc<Room>,
+}
+
+/// Whether it may be handed something.
+#[derive(Default)]
+pub(crate) struct Room {
+    /// Whether it is full, and whether somebody waits.
+    state: Mutex<(bool, bool)>,
+    changed: Condvar,
+}
+
+impl Room {
+    pub(crate) fn fill(&self, is_full: bool) {
+        self.state.lock().expect("no panic").0 = is_full;
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.state.lock().expect("no panic").1
+    }
+}
 
 impl Sink for Into {
-    fn wait(&mut self) {}
+    fn wait(&mut self) {
+        let mut state = self.room.state.lock().expect("no panic");
+        while state.0 {
+            state.1 = true;
+            state = self.room.changed.wait(state).expect("no panic");
+        }
+        state.1 = false;
+    }
 
     fn take(&mut self, _: u64, taken: Vec<Taken>) -> bool {
-        self.0.lock().expect("no panic").extend(taken);
+        self.taken.lock().expect("no panic").extend(taken);
         false
     }
 
@@ -23,6 +52,7 @@ impl Sink for Into {
 
 pub(crate) struct Receiver {
     pub(crate) disk: Disk,
+    pub(crate) room: Arc<Room>,
     running: Option<Running>,
     address: SocketAddr,
     counts: Arc<Counts>,
@@ -34,9 +64,10 @@ impl Receiver {
     pub(crate) fn start(change: impl FnOnce(&mut Config)) -> Self {
         let disk = Disk::default();
         let taken = Arc::new(Mutex::new(Vec::new()));
-        let into = Arc::clone(&taken);
+        let room = Arc::<Room>::default();
+        let into = Into { taken: Arc::clone(&taken), room: Arc::clone(&room) };
         let log = Log::open(Arc::new(disk.clone()), 0).expect("an empty disk");
-        let (committer, log) = Committer::start(log, Into(into)).expect("a thread");
+        let (committer, log) = Committer::start(log, into).expect("a thread");
         let mut config = Config {
             addresses: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))],
             workers: 2,
@@ -45,7 +76,7 @@ impl Receiver {
         change(&mut config);
         let running = start(&config, &committer).expect("it starts");
         let (address, counts) = (running.addresses()[0], Arc::clone(running.counts()));
-        Self { disk, running: Some(running), address, counts, taken, log: Some(log) }
+        Self { disk, room, running: Some(running), address, counts, taken, log: Some(log) }
     }
 
     pub(crate) const fn address(&self) -> SocketAddr {
