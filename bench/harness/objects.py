@@ -294,12 +294,17 @@ def outages(plan, found, rng, where):
         begins = store.end if store.name == "azurite" else store.kill
         outage(found, senders, plan.gone_s, "gone", (begins, store.start))
     time.sleep(5.0)
+    store.freeze()
+    time.sleep(3.0)
     senders.stop()
     errors = collections.Counter(
         event["fields"]["message"] for event in server.events() if event.get("level") in ("ERROR", "WARN")
     )
     found.say(f"  what it logged meanwhile: {dict(errors)}; refused by status: {senders.refused()}")
-    server.stop()
+    begun = time.monotonic()
+    code = server.stop()
+    found.say(f"told to end while the store is frozen: ends with {code} after {time.monotonic() - begun:.0f} s")
+    store.thaw()
 
 
 def outage(found, senders, seconds, what, ways):

@@ -146,7 +146,7 @@ pub(crate) fn serve<Told: Future<Output = ExitCode>>(
             (Arc::clone(keeper.store()), Arc::new(Room::new(memtable_bytes * WAITING_MAX)));
         let log = Log::open(Arc::clone(&settings.files), keeper.last_segment())?;
         let keeping = Keeping::start(keeper, Arc::clone(&room), args.retention(), args.tail())?;
-        let sink = Into { store: Arc::clone(&store), room };
+        let sink = Into { store: Arc::clone(&store), room: Arc::clone(&room) };
         let (committer, log) = Committer::start(log, sink)?;
         let config = Config { addresses: args.otlp.clone(), tokens, ..Config::default() };
         let receivers = curtail_ingest::start(&config, &committer)?;
@@ -168,6 +168,7 @@ pub(crate) fn serve<Told: Future<Output = ExitCode>>(
         tracing::info!("stopping: what is being sent is taken, and written");
         receivers.stop(GRACE);
         drop(committer);
+        room.end();
         if log.join().is_err() {
             tracing::error!("the thread of the log has panicked");
         }

@@ -4,7 +4,7 @@
 //! the slower the disk, the more share a sync.
 //!
 //! **Limits**: [`GROUP_BYTES_MAX`] a group; what waits is bounded by what may be received at once. While the sink
-//! takes nothing, nothing is written: who asks how long that has been can refuse what would only wait.
+//! takes nothing, nothing is written, and who waits for too long gives up: what nobody waits for is not written.
 
 use curtail_otlp::Decoded;
 use curtail_store::log::{Log, Record};
@@ -13,9 +13,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 
 /// More is not written at once, so that nobody waits for much more than its own.
 const GROUP_BYTES_MAX: usize = 16 << 20;
+
+/// Who waits looks so often whether it should.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Batches that wait; their bytes are bounded before.
 const WAITING_MAX: usize = 4_096;
@@ -78,9 +82,28 @@ struct Waiting {
     told: oneshot::Sender<Result<(), NotWritten>>,
 }
 
+/// Batches that are written together.
+#[derive(Debug, Default)]
+struct Group {
+    waiting: Vec<Waiting>,
+    bytes: usize,
+}
+
+impl Group {
+    /// Adds a batch, unless its sender has given it up, who sends it again.
+    fn add(&mut self, waiting: Waiting) {
+        if !waiting.told.is_closed() {
+            self.bytes += waiting.taken.record.batch.len();
+            self.waiting.push(waiting);
+        }
+    }
+}
+
 /// The log could not be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotWritten {
+    #[error("memory is full of what waits to be written to the tables")]
+    NoRoom,
     #[error("the disk is full")]
     Full,
     #[error("the log cannot be written")]
@@ -114,12 +137,18 @@ impl Committer {
         self.waiting.try_send(Message::EndSegment).ok();
     }
 
-    /// Waits until a batch is durable.
-    pub(crate) async fn commit(&self, taken: Taken) -> Result<(), NotWritten> {
-        let (told, tells) = oneshot::channel();
+    /// Waits until a batch is durable; not when the sink has taken nothing for so long.
+    pub(crate) async fn commit(&self, taken: Taken, full_for: Duration) -> Result<(), NotWritten> {
+        let (told, mut tells) = oneshot::channel();
         let message = Message::Commit(Box::new(Waiting { taken, told }));
         self.waiting.send(message).await.map_err(|_| NotWritten::Stopping)?;
-        tells.await.unwrap_or(Err(NotWritten::Stopping))
+        loop {
+            match timeout(LOOK_EVERY, &mut tells).await {
+                Ok(told) => return told.unwrap_or(Err(NotWritten::Stopping)),
+                Err(_) if self.is_full_for(full_for) => return Err(NotWritten::NoRoom),
+                Err(_) => {}
+            }
+        }
     }
 }
 
@@ -139,21 +168,19 @@ impl<S: Sink> Committing<S> {
             self.full_since.set(Some(Instant::now()));
             self.sink.wait();
             self.full_since.set(None);
-            let mut bytes = first.taken.record.batch.len();
-            let (mut group, mut ends) = (vec![*first], false);
-            while bytes < GROUP_BYTES_MAX
+            let (mut group, mut ends) = (Group::default(), false);
+            group.add(*first);
+            while group.bytes < GROUP_BYTES_MAX
                 && !ends
                 && let Ok(next) = receiver.try_recv()
             {
                 match next {
-                    Message::Commit(next) => {
-                        bytes += next.taken.record.batch.len();
-                        group.push(*next);
-                    }
+                    Message::Commit(next) => group.add(*next),
                     Message::EndSegment => ends = true,
                 }
             }
-            if self.write(group, bytes) || ends {
+            let is_full = !group.waiting.is_empty() && self.write(group);
+            if is_full || ends {
                 self.end_segment();
             }
         }
@@ -161,7 +188,7 @@ impl<S: Sink> Committing<S> {
     }
 
     /// Writes a group, and tells its senders; returns whether the segment should end.
-    fn write(&mut self, group: Vec<Waiting>, bytes: usize) -> bool {
+    fn write(&mut self, Group { waiting: group, bytes }: Group) -> bool {
         let records: Vec<_> = group.iter().map(|waiting| waiting.taken.record.clone()).collect();
         let written = self.log.append(&records).map_err(|error| {
             tracing::error!(%error, batches = group.len(), bytes, "the log cannot be written");

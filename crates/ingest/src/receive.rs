@@ -2,7 +2,7 @@
 
 use crate::answer::{self, AnswerBody};
 use crate::body::{read, unframe};
-use crate::commit::{Committer, Taken};
+use crate::commit::{Committer, NotWritten, Taken};
 use crate::config::{Config, Limits};
 use crate::counts::Counts;
 use crate::encoding::Encoding;
@@ -80,8 +80,7 @@ impl Receiver {
     {
         if self.committer.is_full_for(self.limits.full_for) {
             // Whoever waited would be gone before it is taken, and would send it once more.
-            let message = "memory is full of what waits to be written to the tables";
-            return Err(Kind::Exhausted.refuse(message));
+            return Err(refusal(NotWritten::NoRoom));
         }
         let bytes_max = self.limits.batch.batch_bytes;
         let mut held = self.room.begin();
@@ -113,11 +112,16 @@ impl Receiver {
         let received_ns = unix_ns();
         let record = Record { signal, tenant: Arc::from(&*asked.tenant), received_ns, batch };
         let _waiting = self.counts.begin_to_wait();
-        let committed = self.committer.commit(Taken { record, rows }).await;
-        committed.map_err(|why| Kind::Unavailable.refuse(why.to_string()))?;
+        let taken = Taken { record, rows };
+        self.committer.commit(taken, self.limits.full_for).await.map_err(refusal)?;
         self.counts.taken(count, bytes);
         Ok(refused)
     }
+}
+
+fn refusal(why: NotWritten) -> Refusal {
+    let kind = if why == NotWritten::NoRoom { Kind::Exhausted } else { Kind::Unavailable };
+    kind.refuse(why.to_string())
 }
 
 /// Unpacks a batch and reads it; returns it in protobuf.

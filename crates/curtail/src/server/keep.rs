@@ -29,24 +29,31 @@ const EXPIRE_EVERY: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct Room {
     bytes_max: usize,
-    lock: Mutex<()>,
+    /// Whether there is no limit any more.
+    lock: Mutex<bool>,
     changed: Condvar,
 }
 
 impl Room {
     pub(super) const fn new(bytes_max: usize) -> Self {
-        Self { bytes_max, lock: Mutex::new(()), changed: Condvar::new() }
+        Self { bytes_max, lock: Mutex::new(false), changed: Condvar::new() }
     }
 
     /// Waits until less than the most waits to be written.
     pub(super) fn wait(&self, waiting_bytes: impl Fn() -> usize) {
-        let is_full = |(): &mut ()| waiting_bytes() >= self.bytes_max;
+        let is_full = |is_unlimited: &mut bool| !*is_unlimited && waiting_bytes() >= self.bytes_max;
         let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        while is_full(&mut ()) {
+        while is_full(&mut lock) {
             // Whoever writes between the parts of a merge does not tell.
             let waited = self.changed.wait_timeout_while(lock, LOOK_EVERY, is_full);
             lock = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// Nobody waits any more: what was sent before the end is in the log, whether or not it can be written.
+    pub(super) fn end(&self) {
+        *self.lock.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_all();
     }
 
     /// Something was written.
