@@ -47,7 +47,10 @@ pub(crate) fn attribute(
     let reader = within.message(&KEY_VALUE)?;
     // Most attributes are ASCII with their tags and lengths: one look instead of two.
     let is_ascii = is_ascii(reader.rest());
-    let attribute = key_value(reader, |parts| check(parts, judge, 1))?;
+    let attribute = match short_text(&reader) {
+        Some(attribute) => attribute,
+        None => key_value(reader, |parts| check(parts, judge, 1))?,
+    };
     if !is_ascii {
         judge.text(within, attribute.key);
         if let Value::Text(text) = attribute.value {
@@ -55,6 +58,29 @@ pub(crate) fn attribute(
         }
     }
     Ok(attribute)
+}
+
+/// A `KeyValue` of the usual shape, a key and a text whose lengths have a byte each: all of it is looked at in one go,
+/// where field by field the processor would guess wrongly which one comes next.
+#[inline(always)]
+fn short_text(reader: &Reader<'_>) -> Option<Attribute> {
+    const KEY: u8 = 1 << 3 | LEN;
+    const VALUE: u8 = 2 << 3 | LEN;
+    const TEXT: u8 = 1 << 3 | LEN;
+    let [KEY, key_len @ ..0x80, rest @ ..] = reader.rest() else { return None };
+    let [VALUE, value_len, TEXT, text_len @ ..0x7E, text @ ..] =
+        rest.get(usize::from(*key_len)..)?
+    else {
+        return None;
+    };
+    if *value_len != text_len + 2 || text.len() != usize::from(*text_len) {
+        return None;
+    }
+    let Slice { at, len } = reader.whole();
+    let (key_len, text_len) = (u32::from(*key_len), u32::from(*text_len));
+    let key = Slice { at: at + 2, len: key_len };
+    let text = Slice { at: at + len - text_len, len: text_len };
+    Some(Attribute { key, value: Value::Text(text) })
 }
 
 /// Reads a `KeyValue`, with its value as [`any_value`] does. Text is for the caller to check.
@@ -137,4 +163,54 @@ fn is_ascii(bytes: &[u8]) -> bool {
         (u64::from_ne_bytes(all) | u64::from_ne_bytes(*chunk)).to_ne_bytes()
     });
     u64::from_ne_bytes(all) & 0x8080_8080_8080_8080 == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(tag: u8, payload: &[u8]) -> Vec<u8> {
+        let len = payload.len();
+        let len = u8::try_from(len & 0x7F).expect("seven bits");
+        let more = u8::try_from(payload.len() >> 7).expect("short");
+        let len: &[u8] = if more == 0 { &[len] } else { &[len | 0x80, more] };
+        [&[tag], len, payload].concat()
+    }
+
+    /// What both ways of reading say of a `KeyValue`.
+    fn both(message: &[u8]) -> (Option<Attribute>, Attribute) {
+        let reader = Reader::new(message, &KEY_VALUE);
+        (short_text(&reader), key_value(reader, |_| Ok(())).expect("well formed"))
+    }
+
+    #[test]
+    fn the_usual_shape_is_read_in_one_go_and_as_the_others_are() {
+        let lens = [0, 1, 0x7D, 0x7E, 0x7F, 0x80, 0x81, 300];
+        for (key_len, text_len) in lens.into_iter().flat_map(|key| lens.map(|text| (key, text))) {
+            let (key, text) = (vec![b'k'; key_len], vec![b't'; text_len]);
+            let message = [field(0x0A, &key), field(0x12, &field(0x0A, &text))].concat();
+            let (fast, slow) = both(&message);
+            assert_eq!(slow.key.of(&message), key);
+            assert_eq!(fast.is_some(), key_len < 0x80 && text_len < 0x7E, "{key_len}, {text_len}");
+            assert!(fast.is_none_or(|fast| fast == slow), "{fast:?}, {slow:?}");
+        }
+    }
+
+    #[test]
+    fn other_shapes_are_read_field_by_field() {
+        let (key, text) = (field(0x0A, b"key"), field(0x12, &field(0x0A, b"text")));
+        for other in [
+            [&text[..], &key].concat(),
+            [&key[..], &text, &[0x18, 1]].concat(),
+            [&key[..], &text, &text].concat(),
+            [&key[..], &field(0x12, &[0x18, 7])].concat(),
+            [&key[..], &field(0x12, &[&field(0x0A, b"a")[..], &field(0x0A, b"b")].concat())]
+                .concat(),
+            key.clone(),
+            text,
+            Vec::new(),
+        ] {
+            assert_eq!(both(&other).0, None, "{other:x?}");
+        }
+    }
 }
