@@ -10,6 +10,7 @@
 
 mod address;
 mod connections;
+mod folder;
 mod http;
 mod open;
 #[cfg(test)]

@@ -10,11 +10,11 @@
 //! What is tried again, and for how long: [`TRIES`] times more, and not after [`TRY_FOR`]. So a store that does
 //! not answer is an error after some 20 s at most, which whoever can wait for longer tries again.
 
+use crate::folder::Folder;
 use crate::http::Http;
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
-use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{
     BackoffConfig, ObjectStore, ObjectStoreScheme, PutMode, PutOptions, RetryConfig,
@@ -194,8 +194,8 @@ impl Objects {
         let url = path.display().to_string();
         let failed = |source| OpenError::Folder { url: url.clone(), source };
         std::fs::create_dir_all(path).map_err(failed)?;
-        let store = LocalFileSystem::new_with_prefix(path).map_err(|error| failed(error.into()))?;
-        let store = Arc::new(store.with_fsync(true));
+        let store = Folder::open(path).map_err(|error| failed(error.into()))?;
+        let store = Arc::new(store);
         Ok(Self { store, root: Path::default(), url, scheme: Scheme::Folder })
     }
 

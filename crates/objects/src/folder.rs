@@ -1,0 +1,135 @@
+//! A folder of this machine, read by the thread that asks.
+//!
+//! `object_store` has a thread of its pool read each time that it is asked within tokio, so that no other task waits
+//! for a disk. Here whoever asks for a run has a thread of its own, and what it asks for is mostly in the system's
+//! cache: going to another thread and back took longer than reading did. After each read other tasks of the thread
+//! have their turn, so that a question can be given up.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_core::stream::BoxStream;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result,
+};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom};
+use std::ops::Range;
+
+/// Objects in a folder. What is put there is durable.
+#[derive(Debug)]
+pub(crate) struct Folder(LocalFileSystem);
+
+impl Folder {
+    pub(crate) fn open(path: &std::path::Path) -> Result<Self> {
+        Ok(Self(LocalFileSystem::new_with_prefix(path)?.with_fsync(true)))
+    }
+}
+
+impl std::fmt::Display for Folder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[async_trait]
+impl ObjectStore for Folder {
+    async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let path = self.0.path_to_filesystem(location)?;
+        let read = File::open(path).and_then(|mut file| {
+            ranges.iter().map(|range| read(&mut file, range)).collect::<io::Result<_>>()
+        });
+        tokio::task::yield_now().await;
+        read.map_err(|source| failed(location, source))
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        self.0.get_opts(location, options).await
+    }
+
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
+        self.0.put_opts(location, payload, options).await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        self.0.put_multipart_opts(location, options).await
+    }
+
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        self.0.delete_stream(locations)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.0.list(prefix)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.0.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.0.copy_opts(from, to, options).await
+    }
+
+    async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> Result<()> {
+        self.0.rename_opts(from, to, options).await
+    }
+}
+
+fn read(file: &mut File, range: &Range<u64>) -> io::Result<Bytes> {
+    let len = range.end - range.start;
+    let mut bytes = Vec::with_capacity(usize::try_from(len).unwrap_or(usize::MAX));
+    file.seek(SeekFrom::Start(range.start))?;
+    let read = file.take(len).read_to_end(&mut bytes)? as u64;
+    if read < len {
+        let ends = format!("expected {len} bytes at {}, and it ends after {read}", range.start);
+        return Err(io::Error::new(ErrorKind::UnexpectedEof, ends));
+    }
+    Ok(bytes.into())
+}
+
+fn failed(location: &Path, source: io::Error) -> Error {
+    let (path, is_there) = (location.to_string(), source.kind() != ErrorKind::NotFound);
+    let source = Box::new(source);
+    if is_there {
+        Error::Generic { store: "LocalFileSystem", source }
+    } else {
+        Error::NotFound { path, source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use object_store::ObjectStoreExt as _;
+
+    #[tokio::test]
+    async fn ranges_are_read_and_what_is_missing_is_said() {
+        let folder = std::env::temp_dir().join(format!("curtail-folder-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("made");
+        let store = Folder::open(&folder).expect("opened");
+        let path = Path::from("day=2026-11-22/a.parquet");
+        store.put(&path, Bytes::from_static(b"0123456789").into()).await.expect("put");
+        let read = store.get_ranges(&path, &[7..10, 0..2, 4..4]).await.expect("read");
+        assert_eq!(read, [&b"789"[..], b"01", b""]);
+        let error = store.get_ranges(&path, &[0..1, 8..12]).await.expect_err("it is shorter");
+        assert!(error.to_string().contains("expected 4 bytes at 8"), "{error}");
+        let missing = store.get_ranges(&Path::from("b"), &[]).await;
+        assert!(matches!(missing, Err(Error::NotFound { path, .. }) if path == "b"));
+        std::fs::remove_dir_all(&folder).expect("removed");
+    }
+}
