@@ -57,6 +57,7 @@ pub(crate) struct OfService {
 pub(crate) async fn search(spans: &Tree<SpanRows>, search: &Search) -> Found {
     let Search { filter, order, count, shown } = search;
     let top = spans.top(filter, *order, Each::Trace, *count).await;
+    tracing::debug!(read = top.pages.0, of = top.pages.1, "pages searched");
     let mut fields = BTreeSet::from([
         TENANT, TRACE_ID, SPAN_ID, PARENT_ID, START, DURATION, SERVICE, NAME, STATUS,
     ]);

@@ -15,6 +15,7 @@
 
 mod filter;
 mod gathered;
+mod grouping;
 mod measure;
 mod of;
 mod scan;

@@ -27,11 +27,11 @@ pub(super) fn pack(out: &mut Vec<u8>, numbers: impl ExactSizeIterator<Item = u64
     out.resize(end, 0);
 }
 
-/// Unpacks as many numbers as there are, in whole groups.
+/// Unpacks as many numbers as there are, a group at a time.
 ///
 /// # Panics
 /// When `width` is over 64.
-pub(super) fn unpack(packed: &[u8], width: u8, mut take: impl FnMut(u64)) {
+pub(super) fn unpack(packed: &[u8], width: u8, mut take: impl FnMut([u64; GROUP])) {
     let width = usize::from(width);
     assert!(width <= 64, "numbers have 64 bits");
     if width == 0 {
@@ -42,7 +42,7 @@ pub(super) fn unpack(packed: &[u8], width: u8, mut take: impl FnMut(u64)) {
         // A whole group, and room behind it to read eight bytes from wherever a number begins.
         let mut bytes = [0; 64 + 16];
         bytes[..width].copy_from_slice(group);
-        for nth in 0..GROUP {
+        take(std::array::from_fn(|nth| {
             let (byte, shift) = (nth * width / 8, nth * width % 8);
             let number = if width + shift <= 64 {
                 u64::from_le_bytes(bytes[byte..byte + 8].try_into().expect("eight bytes")) >> shift
@@ -53,7 +53,7 @@ pub(super) fn unpack(packed: &[u8], width: u8, mut take: impl FnMut(u64)) {
                 let number = (wide >> shift) as u64;
                 number
             };
-            take(number & mask);
-        }
+            number & mask
+        }));
     }
 }

@@ -75,11 +75,11 @@ pub(crate) fn take(out: &mut Vec<i64>, bytes: &mut &[u8], max: usize) -> Result<
             let packed = take_bytes(bytes, MINIBLOCK / 8 * usize::from(*width))?;
             let mut next = |above: u64| {
                 number = number.wrapping_add(least).wrapping_add(above.cast_signed());
-                out.push(number);
+                number
             };
             match *width {
-                0 => (0..MINIBLOCK).for_each(|_| next(0)),
-                width => unpack(packed, width, next),
+                0 => out.extend([0; MINIBLOCK].map(next)),
+                width => unpack(packed, width, |group| out.extend(group.map(&mut next))),
             }
         }
     }

@@ -8,6 +8,7 @@
 use super::filter::Filter;
 use super::gathered::Gathered;
 pub use super::gathered::{Group, Numbers};
+use super::grouping::Grouping;
 use super::of::{Coding, Of};
 use crate::columns::{Coded, Columns};
 use crate::memtable::SpanRows;
@@ -145,41 +146,40 @@ impl MeasureOf {
         &self,
         gathered: &mut Gathered<'_>,
         rows: &Columns,
-        selected: Vec<usize>,
+        mut selected: Vec<usize>,
     ) -> Result<(), NotMeasured> {
         let (starts, weights) = (rows.longs(START), rows.coded(WEIGHT));
-        let by: Vec<_> = self.by.iter().map(|of| of.coding(rows)).collect();
-        let step = |row: usize| match self.step_ns.and_then(|step| i64::try_from(step).ok()) {
-            Some(step) => starts[row].div_euclid(step.max(1)).saturating_mul(step.max(1)),
-            None => 0,
-        };
         let numbers = OfRows::of(self.what.number(), rows);
-        // Groups by the numbers of values in these rows; names are made once for each.
-        let mut known = hashbrown::HashMap::<(i64, [u32; BY_MAX]), usize>::new();
-        let mut last = None;
-        for row in selected {
+        if let OfRows::Coded(coding, of_code) = &numbers {
+            selected.retain(|row| of_code[coding.code(*row) as usize].is_some());
+        }
+        let by: Vec<_> = self.by.iter().map(|of| of.coding(rows)).collect();
+        let mut grouping = Grouping::of_one(selected.len());
+        by.iter().for_each(|coding| grouping.by(coding, &selected));
+        let step = self.step_ns.map(|step| i64::try_from(step).unwrap_or(i64::MAX).max(1));
+        if let Some(step) = step {
+            grouping.by_step(step, starts, &selected);
+        }
+        let groups: Vec<_> = grouping
+            .groups(|nth| {
+                let row = selected[nth];
+                let begins =
+                    step.map_or(0, |step| starts[row].div_euclid(step).saturating_mul(step));
+                let value = |coding: &Coding<'_>| match coding.code(row) {
+                    0 => None,
+                    code => Some(coding.value(code).to_string()),
+                };
+                gathered.group((begins, by.iter().map(value).collect()))
+            })
+            .collect();
+        for (row, group) in selected.into_iter().zip(groups) {
             let number = match &numbers {
-                OfRows::Nothing => Some(0),
-                OfRows::Longs(numbers) => Some(numbers[row]),
-                OfRows::Coded(coding, of_code) => of_code[coding.code(row) as usize].map(ordered),
+                OfRows::Nothing => 0,
+                OfRows::Longs(numbers) => numbers[row],
+                OfRows::Coded(coding, of_code) => {
+                    of_code[coding.code(row) as usize].map_or(0, ordered)
+                }
             };
-            let Some(number) = number else { continue };
-            let mut codes = [0; BY_MAX];
-            for (code, coding) in codes.iter_mut().zip(&by) {
-                *code = coding.code(row);
-            }
-            let key = (step(row), codes);
-            let group = match last {
-                Some((same, group)) if same == key => group,
-                _ => *known.entry(key).or_insert_with(|| {
-                    let values = by
-                        .iter()
-                        .zip(codes)
-                        .map(|(coding, code)| (code != 0).then(|| coding.value(code).to_string()));
-                    gathered.group((key.0, values.collect()))
-                }),
-            };
-            last = Some((key, group));
             gathered.push(group, number, weight(weights, row))?;
         }
         Ok(())

@@ -1,0 +1,160 @@
+//! Which group each row is of, by numbers instead of names.
+//!
+//! What rows are grouped by has few different values in them, and each has a number already. So the numbers of a
+//! row's values are one number together, and what it stands for is looked up in a table; names are made for the
+//! first row of a group alone.
+
+use super::of::Coding;
+use hashbrown::HashMap;
+
+/// A table of more places is not made: rows are numbered anew, by what they really have.
+const PLACES_MAX: u64 = 1 << 16;
+
+/// Below it every whole number is one of `f64`: in nanoseconds, 104 days.
+const EXACT_IN_F64: u64 = 1 << 53;
+
+/// A number for each of some rows: the same for those of one group, and less than `places`.
+#[derive(Debug)]
+pub(super) struct Grouping {
+    numbers: Vec<u64>,
+    places: u64,
+}
+
+impl Grouping {
+    /// So many rows, all of one group.
+    pub(super) fn of_one(rows: usize) -> Self {
+        Self { numbers: vec![0; rows], places: 1 }
+    }
+
+    /// Tells rows apart by a value.
+    pub(super) fn by(&mut self, coding: &Coding<'_>, rows: &[usize]) {
+        self.tell_apart(
+            coding.values.len() as u64 + 1,
+            rows.iter().map(|row| u64::from(coding.code(*row))),
+        );
+    }
+
+    /// Tells rows apart by the step of time in which they begin.
+    pub(super) fn by_step(&mut self, step: i64, starts: &[i64], rows: &[usize]) {
+        let starts = || rows.iter().map(|row| starts[*row]);
+        let (Some(first), Some(last)) = (starts().min(), starts().max()) else { return };
+        let (since, step) = (first.saturating_sub(first.rem_euclid(step)), step.unsigned_abs());
+        let since_first = |start: i64| start.wrapping_sub(since).cast_unsigned();
+        let steps = (since_first(last) / step).saturating_add(1);
+        if since_first(last) < EXACT_IN_F64 {
+            #[expect(clippy::cast_precision_loss, reason = "what is lost is put right")]
+            let per_ns = 1.0 / step as f64;
+            self.tell_apart(steps, starts().map(|start| divide(since_first(start), step, per_ns)));
+        } else {
+            self.tell_apart(steps, starts().map(|start| since_first(start) / step));
+        }
+    }
+
+    /// Rows with different ones of so many values are of different groups.
+    fn tell_apart(&mut self, values: u64, of_rows: impl Iterator<Item = u64>) {
+        let Some(places) = self.places.checked_mul(values) else {
+            return self.tell_apart_anew(of_rows);
+        };
+        self.places = places;
+        for (number, value) in self.numbers.iter_mut().zip(of_rows) {
+            *number = *number * values + value;
+        }
+        if places > PLACES_MAX {
+            let numbers = std::mem::replace(self, Self::of_one(self.numbers.len())).numbers;
+            self.tell_apart_anew(numbers.into_iter());
+        }
+    }
+
+    /// The same, by numbers that only those pairs have that there are.
+    fn tell_apart_anew(&mut self, of_rows: impl Iterator<Item = u64>) {
+        let mut known = HashMap::new();
+        for (number, value) in self.numbers.iter_mut().zip(of_rows) {
+            let next = known.len() as u64;
+            *number = *known.entry((*number, value)).or_insert(next);
+        }
+        self.places = known.len() as u64;
+    }
+
+    /// What `name` says of each group, which is told the place of its first row; and the group of each row.
+    pub(super) fn groups(
+        self,
+        mut name: impl FnMut(usize) -> usize,
+    ) -> impl Iterator<Item = usize> {
+        const NONE: usize = usize::MAX;
+        let places = usize::try_from(self.places).expect("there are no more than rows, or few");
+        let mut known = vec![NONE; places];
+        self.numbers.into_iter().enumerate().map(move |(nth, number)| {
+            let known = &mut known[usize::try_from(number).expect("less than places")];
+            if *known == NONE {
+                *known = name(nth);
+            }
+            *known
+        })
+    }
+}
+
+/// Divides what is [exact](EXACT_IN_F64): a division of 64 bits takes longer than all else that is done with a row.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "exact, and what rounding does to the product is put right"
+)]
+fn divide(number: u64, by: u64, reciprocal: f64) -> u64 {
+    let near = (number as f64 * reciprocal) as u64;
+    match number.checked_sub(near * by) {
+        None => near - 1,
+        Some(rest) if rest >= by => near + 1,
+        Some(_) => near,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn groups(grouping: Grouping) -> Vec<usize> {
+        let mut firsts = Vec::new();
+        let groups = grouping.groups(|nth| {
+            firsts.push(nth);
+            firsts.len() - 1
+        });
+        groups.collect()
+    }
+
+    #[test]
+    fn rows_of_one_step_are_of_one_group_before_1970_too() {
+        let mut grouping = Grouping::of_one(5);
+        grouping.by_step(10, &[0, 9, -1, 10, -10], &[0, 1, 2, 3, 4]);
+        assert_eq!(groups(grouping), [0, 0, 1, 2, 1]);
+    }
+
+    #[test]
+    fn dividing_by_the_reciprocal_is_exact() {
+        for by in [1, 2, 3, 7, 1_000, 60_000_000_000, (1 << 53) - 1] {
+            for near in [0_u64, 1, by, 5 * by.min(1 << 50), (1 << 53) / by * by, 1 << 52] {
+                for number in near.saturating_sub(2)..near + 2 {
+                    if number < EXACT_IN_F64 {
+                        assert_eq!(
+                            divide(number, by, 1.0 / by as f64),
+                            number / by,
+                            "{number} / {by}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn values_far_apart_need_no_long_table() {
+        for step in [1, 1_000_000_007] {
+            let mut grouping = Grouping::of_one(4);
+            let starts = [i64::MIN, i64::MAX, 0, i64::MIN];
+            grouping.by_step(step, &starts, &[0, 1, 2, 3]);
+            assert!(grouping.places <= 4, "{}", grouping.places);
+            grouping.by_step(step, &starts, &[0, 1, 2, 3]);
+            assert_eq!(groups(grouping), [0, 1, 2, 0]);
+        }
+    }
+}
