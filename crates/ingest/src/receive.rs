@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::Semaphore;
 
-/// Longer bodies are unpacked and decoded beside the worker, so that others do not wait for them.
-const LONG_BYTES: usize = 256 << 10;
+/// Batches that are longer when unpacked are decoded beside the worker, so that others do not wait for them.
+const LONG_BYTES: u32 = 512 << 10;
 
 /// What all requests share.
 #[derive(Debug)]
@@ -83,7 +83,8 @@ impl Receiver {
             return Err(refusal(NotWritten::NoRoom));
         }
         let bytes_max = self.limits.batch.batch_bytes;
-        let mut held = self.room.begin();
+        let tenant: Arc<str> = Arc::from(&*asked.tenant);
+        let mut held = self.room.begin(Arc::clone(&tenant));
         let packed = read(body, &mut held, bytes_max, self.limits.body_timeout).await?;
         let (packed, encoding) = match asked.form {
             Form::Grpc => match unframe(packed)? {
@@ -92,16 +93,17 @@ impl Receiver {
             },
             Form::Protobuf | Form::Json => (packed, asked.encoding),
         };
-        let (signal, is_json) = (asked.signal, asked.form == Form::Json);
         let limits = self.limits.batch;
-        let is_long = packed.len() > LONG_BYTES;
-        let decoding = move || decode(packed, encoding, is_json, signal, &limits);
-        let (batch, rows, refused) = if is_long {
-            let stopping = || Kind::Unavailable.refuse("the receiver is stopping");
-            let _turn = self.long_ones.acquire().await.map_err(|_| stopping())?;
-            tokio::task::spawn_blocking(decoding).await.map_err(|_| stopping())??
-        } else {
-            decoding()?
+        let reading =
+            Reading { encoding, is_json: asked.form == Form::Json, signal: asked.signal, limits };
+        let (batch, rows, refused) = match reading.read(packed.clone(), bytes_max.min(LONG_BYTES)) {
+            Err(refusal) if refusal.kind == Kind::TooLong => {
+                let stopping = || Kind::Unavailable.refuse("the receiver is stopping");
+                let _turn = self.long_ones.acquire().await.map_err(|_| stopping())?;
+                let reading = move || reading.read(packed, bytes_max);
+                tokio::task::spawn_blocking(reading).await.map_err(|_| stopping())??
+            }
+            read => read?,
         };
         // Rows take about as much as the batch.
         held.take(2 * batch.len())?;
@@ -110,7 +112,7 @@ impl Receiver {
         }
         let (count, bytes) = (rows.len(), batch.len());
         let received_ns = unix_ns();
-        let record = Record { signal, tenant: Arc::from(&*asked.tenant), received_ns, batch };
+        let record = Record { signal: asked.signal, tenant, received_ns, batch };
         let _waiting = self.counts.begin_to_wait();
         let taken = Taken { record, rows };
         self.committer.commit(taken, self.limits.full_for).await.map_err(refusal)?;
@@ -124,22 +126,28 @@ fn refusal(why: NotWritten) -> Refusal {
     kind.refuse(why.to_string())
 }
 
-/// Unpacks a batch and reads it; returns it in protobuf.
-fn decode(
-    packed: Bytes,
+/// How a batch came.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
     encoding: Encoding,
     is_json: bool,
     signal: Signal,
-    limits: &curtail_otlp::Limits,
-) -> Result<(Bytes, Decoded, Refused), Refusal> {
-    let mut batch = encoding.unpack(packed, limits.batch_bytes)?;
-    if is_json {
-        let protobuf = json::to_protobuf(&batch, signal);
-        batch = protobuf.map_err(|error| Kind::Malformed.refuse(error.to_string()))?.into();
+    limits: curtail_otlp::Limits,
+}
+
+impl Reading {
+    /// Unpacks a batch of at most so many bytes and reads it; returns it in protobuf.
+    fn read(self, packed: Bytes, bytes_max: u32) -> Result<(Bytes, Decoded, Refused), Refusal> {
+        let Self { encoding, is_json, signal, limits } = self;
+        let mut batch = encoding.unpack(packed, bytes_max)?;
+        if is_json {
+            let protobuf = json::to_protobuf(&batch, signal);
+            batch = protobuf.map_err(|error| Kind::Malformed.refuse(error.to_string()))?.into();
+        }
+        let malformed = |malformed: Malformed| Kind::Malformed.refuse(malformed.to_string());
+        let (rows, refused) = Decoded::of(signal, &batch, &limits).map_err(malformed)?;
+        Ok((batch, rows, refused))
     }
-    let malformed = |malformed: Malformed| Kind::Malformed.refuse(malformed.to_string());
-    let (rows, refused) = Decoded::of(signal, &batch, limits).map_err(malformed)?;
-    Ok((batch, rows, refused))
 }
 
 fn unix_ns() -> u64 {
