@@ -1,0 +1,124 @@
+"""Tenants that nobody wants beside them: each sends one kind of thing as fast as it is answered, until it is ended.
+
+    python3 -m harness.neighbours KIND OTLP API
+
+On SIGTERM it prints, as JSON, how many answers it got of each status; 0 stands for a connection that was closed.
+"""
+
+import collections
+import gzip
+import http.client
+import json
+import random
+import signal
+import sys
+import threading
+import time
+import urllib.parse
+from dataclasses import dataclass, field
+
+from harness.spans import attribute, batch, fixed64
+from harness.spans import field as message
+
+SEED = 7
+CONNECTIONS = 4
+LIMIT_S = 120
+TENANT = "neighbour"
+MIB = 1 << 20
+PROTOBUF = {"content-type": "application/x-protobuf", "x-scope-orgid": TENANT}
+# Of a stalled body this much is announced, and all but the last byte of it sent.
+STALLED_BYTES = 40 * MIB
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What it does, in a word; and the body that it sends, made once."""
+
+    what: str
+    make: object
+    headers: dict = field(default_factory=dict)
+    is_stalled: bool = False
+
+
+def some_spans(count):
+    rng = random.Random(SEED)
+    return batch(rng, rng.randbytes(16), time.time_ns(), count)
+
+
+def many_attributes():
+    """A batch of twenty spans of 10,000 attributes."""
+    attributes = b"".join(message(9, attribute(f"key.{nth}", "value")) for nth in range(10_000))
+    times = fixed64(7, time.time_ns()) + fixed64(8, time.time_ns())
+    spans = [message(1, bytes([nth]) * 16) + message(2, bytes([nth]) * 8) + times + attributes for nth in range(1, 21)]
+    return message(1, message(2, b"".join(message(2, span) for span in spans)))
+
+
+KINDS = {
+    "flood": Kind("512 spans a batch", lambda: some_spans(512)),
+    "truncated": Kind("512 spans, cut off in the middle", lambda: some_spans(512)[:-7]),
+    "100 MB": Kind("100 MB batches", lambda: bytes(100_000_000)),
+    "60 MB": Kind("60 MB batches, good ones", lambda: some_spans(4_096) * (60_000_000 // len(some_spans(4_096)))),
+    "attributes": Kind("10,000 attributes a span", many_attributes),
+    "one trace": Kind("a trace of 100,000 spans", lambda: some_spans(100_000)),
+    "packed": Kind(
+        "64 KiB that unpack to 64 MiB",
+        lambda: gzip.compress(message(1, b"") * (32 * MIB)),
+        headers={"content-encoding": "gzip"},
+    ),
+    "stalled": Kind("40 MiB bodies whose last byte does not come", lambda: bytes(STALLED_BYTES - 1), is_stalled=True),
+    "questions": Kind("p99 by service and minute of all", lambda: None),
+}
+QUESTION = "/api/metrics/query_range?" + urllib.parse.urlencode(
+    {"q": "{ } | quantile_over_time(duration, 0.99) by (resource.service.name)", "step": "60s"}
+)
+
+
+class Neighbour(threading.Thread):
+    """One connection."""
+
+    def __init__(self, kind, body, otlp, api, answers):
+        super().__init__(daemon=True)
+        self.kind, self.body, self.otlp, self.api, self.answers = kind, body, otlp, api, answers
+
+    def run(self):
+        connection = None
+        while True:
+            try:
+                connection = connection or http.client.HTTPConnection(self.otlp if self.body else self.api, timeout=LIMIT_S)
+                status = self.ask(connection)
+            except (OSError, http.client.HTTPException):
+                connection, status = None, 0
+            self.answers[status] += 1
+            if status not in (200, 400):
+                # Who is told to come again comes again, soon.
+                time.sleep(0.01)
+
+    def ask(self, connection):
+        if self.body is None:
+            now = int(time.time())
+            connection.request("GET", f"{QUESTION}&start={now - 3600}&end={now + 3600}")
+        elif self.kind.is_stalled:
+            connection.request("POST", "/v1/traces", self.body, PROTOBUF | {"content-length": str(STALLED_BYTES)})
+        else:
+            connection.request("POST", "/v1/traces", self.body, PROTOBUF | self.kind.headers)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+
+
+def main():
+    name, otlp, api = sys.argv[1:]
+    kind = KINDS[name]
+    body, answers = kind.make(), collections.Counter()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    for _ in range(CONNECTIONS):
+        Neighbour(kind, body, otlp, api, answers).start()
+    print("begun", flush=True)
+    try:
+        signal.pause()
+    finally:
+        print(json.dumps(answers), flush=True)
+
+
+if __name__ == "__main__":
+    main()

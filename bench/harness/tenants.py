@@ -1,0 +1,122 @@
+"""What one tenant costs the others: how long acknowledgements take while a neighbour does its worst.
+
+One tenant sends 512 spans a batch at a fixed rate, and each wait is counted from when the batch was due. It does so
+alone, and then once beside each kind of neighbour, on a fresh server each. All of them share the cores: neighbours that
+take processor time of the server's take it of the sender's as well.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import load, processes, store_server
+from harness.neighbours import KINDS
+from harness.peers import BENCH
+from harness.report import markdown_table, text_table
+from harness.store import parse, waits
+
+ALONE = "nobody"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Rates in spans a second."""
+
+    rate: int = 50_000
+    spans: int = 500_000
+    times: int = 2
+    senders: int = 32
+    memory_mib: int = 64
+
+
+QUICK = Plan(spans=100_000, times=1)
+SEND_LIMIT_S = 120
+
+
+def measure(plan, programs, kinds, say):
+    """Plain values of each kind of neighbour, and of none."""
+    scratch = Path(tempfile.mkdtemp(prefix="curtail-bench-"))
+    try:
+        found = {}
+        for name in [ALONE, *kinds]:
+            found[name] = beside(plan, programs, name, scratch)
+            say(f"tenants: beside {name}: {found[name]}")
+        return found
+    finally:
+        shutil.rmtree(scratch)
+
+
+def beside(plan, programs, name, scratch):
+    """The waits of the tenant beside one kind of neighbour."""
+    program, sender = programs
+    folder = scratch / name.replace(" ", "-")
+    with store_server.Server(program, folder, folder.with_suffix(".log"), plan.memory_mib) as server:
+        neighbour = None if name == ALONE else begin(name, server)
+        try:
+            waited = waits(took for _due, took in send(plan, sender, server, folder.with_suffix(".tsv")))
+        finally:
+            answers = end(neighbour) if neighbour else {}
+        return waited | {"answers": answers, "peak_memory_bytes": server.peak_memory_bytes()}
+
+
+def begin(name, server):
+    command = [sys.executable, "-m", "harness.neighbours", name, server.otlp, server.api]
+    neighbour = subprocess.Popen(command, cwd=BENCH, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    if neighbour.stdout.readline() != "begun\n":
+        neighbour.kill()
+        neighbour.wait()
+        raise processes.StartError(f"the neighbour {name!r} does not begin")
+    return neighbour
+
+
+def end(neighbour):
+    """What it was answered, by status."""
+    neighbour.terminate()
+    try:
+        return json.loads(neighbour.communicate(timeout=10)[0])
+    except subprocess.TimeoutExpired:
+        neighbour.kill()
+        neighbour.wait()
+        raise processes.StartError("the neighbour does not end") from None
+
+
+def send(plan, sender, server, log):
+    """When each batch was due, and how long it waited; all must be taken."""
+    words = {"to": server.otlp, "protocol": "http", "spans": plan.spans, "times": plan.times, "rate": plan.rate}
+    command = [sender, *(f"{name}={value}" for name, value in (words | {"senders": plan.senders}).items())]
+    with log.open("wb") as out:
+        try:
+            done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, timeout=SEND_LIMIT_S, check=False)
+        except subprocess.TimeoutExpired:
+            raise load.LoadError(f"the sender still ran after {SEND_LIMIT_S} s") from None
+    if done.returncode != 0:
+        raise load.LoadError(f"the sender ended with {done.returncode}: {done.stderr}")
+    return parse(log.read_text())
+
+
+def rows(found):
+    """A table, its head first."""
+    table = [("beside", "p50 ms", "p99 ms", "p99.9 ms", "peak MiB", "its answers")]
+    for name, of in found.items():
+        answers = ", ".join(f"{count} of {status}" for status, count in sorted(of["answers"].items()))
+        what = f"{name}: {KINDS[name].what}" if name in KINDS else name
+        times = [f"{of[quantile]:.1f}" for quantile in ("p50", "p99", "p999")]
+        table.append((what, *times, f"{of['peak_memory_bytes'] / (1 << 20):.0f}", answers or "-"))
+    return table
+
+
+def terminal(found):
+    return text_table(rows(found))
+
+
+def page(found, plan, date, described):
+    machine = markdown_table([("machine", "")] + [(name, str(value)) for name, value in described.items()])
+    said = " ".join(__doc__.split("\n\n", 1)[1].split())
+    return (
+        f"# Tenants, {date}\n\n`bench/run --only tenants`\n\n{said} It sends {plan.rate:,} spans a second; answers are"
+        f" counted by HTTP's status, 0 is a connection that was closed.\n\n{machine}\n\n{markdown_table(rows(found))}\n"
+    )
