@@ -2,7 +2,7 @@
 //!
 //! **By age** a whole day goes at once: that on which rows came, not on which they began. **By size** runs go until
 //! those of all tables together take no more than they may, the oldest days first. Within a day the larger runs
-//! are the older ones, for runs grow by being merged.
+//! are the older ones, for runs grow by being merged; those that were cut into ranges of IDs in the end are the oldest.
 //!
 //! A run that goes is no part of its table any more; its file stays for those who read it still, and is
 //! removed with those that compaction has replaced, a day later.
@@ -11,7 +11,7 @@
 //! them. A run whose day cannot be read is kept.
 
 use crate::delta::Add;
-use crate::tree::FAN_IN;
+use crate::tree::{FAN_IN, RANGE};
 use chrono::{DateTime, Days, NaiveDate};
 use std::cmp::Reverse;
 
@@ -32,6 +32,7 @@ pub(crate) struct Kept {
     /// That of its [`Add`].
     pub(crate) path: String,
     day: NaiveDate,
+    is_range: bool,
     bytes: u64,
     modified_ms: i64,
 }
@@ -55,7 +56,9 @@ impl Retention {
     /// Which of these runs go. It is `now_ms`, milliseconds since 1970.
     pub(crate) fn due(&self, mut kept: Vec<Kept>, now_ms: i64) -> Vec<Kept> {
         let size = |run: &Kept| run.bytes.max(1).ilog(FAN_IN as u64);
-        kept.sort_by_key(|run| (run.day, Reverse(size(run)), run.modified_ms));
+        kept.sort_by_key(|run| {
+            (run.day, Reverse(run.is_range), Reverse(size(run)), run.modified_ms)
+        });
         let first_day = self.days.and_then(|days| first_day(days, now_ms));
         let mut bytes: u64 = kept.iter().map(|run| run.bytes).sum();
         let is_due = |run: &Kept| {
@@ -73,7 +76,7 @@ impl Kept {
     pub(crate) fn new(table: usize, add: &Add) -> Option<Self> {
         let day = day_of(add)?;
         let (path, bytes, modified_ms) = (add.path.clone(), add.size, add.modification_time);
-        Some(Self { table, path, day, bytes, modified_ms })
+        Some(Self { table, path, day, is_range: add.has_tag(RANGE), bytes, modified_ms })
     }
 }
 

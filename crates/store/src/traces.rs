@@ -6,7 +6,7 @@
 //! | written from memory, and not merged for [`SETTLED_AFTER_MS`] | then |
 //!
 //! The summaries of a run are a file with its path, in the other table, and stay as long as it does: when runs become
-//! one, the summaries of that take the place of theirs.
+//! others, the summaries of those take the place of theirs.
 //!
 //! **What holds**: every run of spans that is older than [`SETTLED_AFTER_MS`] has its summaries, once; a trace of which
 //! all spans are in one run has one row, which is of all of them. A trace of which spans are in several runs has a row

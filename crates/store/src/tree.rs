@@ -8,8 +8,10 @@
 //! file of a run is called after the writer and that number, so that flushing once more writes it again.
 
 mod compact;
+mod cut;
 mod flush;
 mod in_order;
+mod making;
 mod new_run;
 mod open;
 mod opener;
@@ -19,10 +21,11 @@ mod upload;
 mod with_id;
 
 pub(crate) use compact::FAN_IN;
-pub use compact::{CompactError, Compaction, Merged};
+pub use compact::{CompactError, Compaction, FINAL_ROWS, Merged};
 pub use flush::{FlushError, Flushed, Flusher};
 pub use open::{OpenError, Settings};
 pub(crate) use opener::Opener;
+pub(crate) use stored::RANGE;
 pub use stored::{ReadError, StoredRun};
 pub(crate) use upload::Upload;
 pub use with_id::{Unread, WithId};
@@ -41,6 +44,8 @@ pub struct Tree<R> {
     objects: Arc<dyn ObjectStore>,
     /// Where the table is.
     root: Path,
+    /// Runs of more rows are not merged into larger ones.
+    final_rows: u64,
     /// What the log has up to this segment was in runs when the tree was opened.
     written: u64,
     state: RwLock<State<R>>,
@@ -140,6 +145,11 @@ impl<R: Rows> Tree<R> {
     /// Where the runs are.
     pub(crate) fn objects(&self) -> &dyn ObjectStore {
         &*self.objects
+    }
+
+    /// Where a file of the table is.
+    fn path(&self, below: &str) -> Path {
+        Path::from(format!("{}/{below}", self.root))
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State<R>> {

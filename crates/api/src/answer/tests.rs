@@ -120,6 +120,7 @@ impl Asking {
                     objects: Arc::new(object_store::memory::InMemory::new()),
                     root: "data".into(),
                     writer: "one".to_owned(),
+                    final_rows: tree::FINAL_ROWS,
                 },
                 memtable_bytes: usize::MAX,
             };

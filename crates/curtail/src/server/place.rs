@@ -71,6 +71,7 @@ impl Place {
             objects: Arc::clone(&self.tables.store),
             root: self.tables.root.clone(),
             writer: self.writer.clone(),
+            final_rows: tree::FINAL_ROWS,
         };
         Settings { files: Arc::clone(&self.log) as _, tables, memtable_bytes }
     }

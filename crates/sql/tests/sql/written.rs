@@ -76,6 +76,7 @@ impl Writer {
                 objects: Arc::new(objects),
                 root: object_store::path::Path::default(),
                 writer: "one".to_owned(),
+                final_rows: tree::FINAL_ROWS,
             },
             memtable_bytes: 1,
         };

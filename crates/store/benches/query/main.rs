@@ -42,6 +42,7 @@ async fn questions(millions: u64) {
                 objects: Arc::new(InMemory::new()),
                 root: "data".into(),
                 writer: "bench".to_owned(),
+                final_rows: tree::FINAL_ROWS,
             },
             memtable_bytes: 128 << 20,
         },

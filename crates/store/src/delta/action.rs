@@ -150,6 +150,13 @@ pub struct Remove {
     pub data_change: bool,
 }
 
+impl Add {
+    /// Whether it has a tag, whatever that says.
+    pub(crate) fn has_tag(&self, tag: &str) -> bool {
+        self.tags.as_ref().is_some_and(|tags| tags.contains_key(tag))
+    }
+}
+
 impl Remove {
     /// Whether whoever began before it is done: a time that is not said has passed.
     pub(super) fn is_expired(&self, before_ms: i64) -> bool {

@@ -112,6 +112,7 @@ async fn filled(all: &[Sent]) -> Arc<Tree<SpanRows>> {
             objects: Arc::new(InMemory::new()),
             root: Path::from("data"),
             writer: "one".to_owned(),
+            final_rows: tree::FINAL_ROWS,
         },
         memtable_bytes: usize::MAX,
     };

@@ -58,6 +58,14 @@ fn the_oldest_runs_go_until_the_rest_fits() {
 }
 
 #[test]
+fn of_a_day_ranges_go_before_what_is_as_large_and_was_not_cut() {
+    let of = |bytes, nth| add("2026-11-21", bytes, nth);
+    let tags = Some(BTreeMap::from([(RANGE.to_owned(), Some("true".to_owned()))]));
+    let adds = [of(5_000, 1), Add { tags, ..of(1_000, 2) }, add("2026-11-20", 1, 3)];
+    assert_eq!(due(&Retention { days: None, bytes: Some(0) }, &adds), [3, 2, 1]);
+}
+
+#[test]
 fn a_run_of_no_day_is_kept() {
     let adds = [add("", 10, 1), add("unknown", 10, 2), add("2026-11-01", 10, 3)];
     assert_eq!(due(&Retention { days: Some(1), bytes: Some(0) }, &adds), [3]);

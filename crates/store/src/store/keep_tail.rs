@@ -102,9 +102,9 @@ impl Keeper {
         let mut at = vec![0; runs.len()];
         let pick = |run: usize, rows: Columns| staying.of(&rows, &mut at[run]);
         let compaction = Compaction::of_tail(runs);
-        let mut new = self.traces.begin(&compaction.below(name), compaction.day()).await?;
-        let each = async |rows: &Columns| {
-            new.take(rows).await;
+        let mut new = self.traces.begin(compaction.day());
+        let each = async |below: &str, rows: &Columns| {
+            new.take(below, rows).await;
             self.flush(now_ms).await.ok();
         };
         let merged = match tree.rewrite(compaction, name, pick, each).await {

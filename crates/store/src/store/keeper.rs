@@ -88,7 +88,7 @@ impl Keeper {
         Ok(unread)
     }
 
-    /// Merges runs of each table that should become one; returns whether there were any. Memtables that are
+    /// Merges runs of each table that should be; returns whether there were any. Memtables that are
     /// sealed meanwhile are written in between. It is `now_ms`, milliseconds since 1970; `name` is another one
     /// each time.
     ///
@@ -109,7 +109,7 @@ impl Keeper {
     ) -> Result<bool, KeepError> {
         let tree = Arc::clone(table(self).tree());
         let Some(compaction) = tree.due() else { return Ok(false) };
-        let each = async |_: &Columns| {
+        let each = async |_: &str, _: &Columns| {
             // What fails is tried again when somebody hears of it.
             self.flush(now_ms).await.ok();
         };
@@ -122,9 +122,9 @@ impl Keeper {
     async fn compact_spans(&mut self, now_ms: i64, name: &str) -> Result<bool, KeepError> {
         let tree = Arc::clone(self.spans.tree());
         let Some(compaction) = tree.due() else { return Ok(false) };
-        let mut new = self.traces.begin(&compaction.below(name), compaction.day()).await?;
-        let each = async |rows: &Columns| {
-            new.take(rows).await;
+        let mut new = self.traces.begin(compaction.day());
+        let each = async |below: &str, rows: &Columns| {
+            new.take(below, rows).await;
             self.flush(now_ms).await.ok();
         };
         let merged = tree.merge(compaction, name, each).await;
@@ -132,8 +132,8 @@ impl Keeper {
         Ok(true)
     }
 
-    /// Tells the tables of a run that takes the place of others, and of the summaries of its traces. Returns how many
-    /// rows it has.
+    /// Tells the tables of runs that take the place of others, and of the summaries of their traces. Returns how many
+    /// rows they have.
     pub(super) async fn replace_spans(
         &mut self,
         merged: Result<Merged, CompactError>,
@@ -186,11 +186,11 @@ impl Keeper {
     ) -> Result<Summarised, CompactError> {
         let fields: Vec<_> = Summaries::fields().into_iter().collect();
         let tree = Arc::clone(self.spans.tree());
-        let mut new = self.traces.begin(&run.add().path, run.day()).await?;
+        let mut new = self.traces.begin(run.day());
         for group in 0..run.run().groups() {
             let rows = 0..run.run().rows(group);
             match run.rows(tree.objects(), group, &fields, rows).await {
-                Ok(rows) => new.take(&rows).await,
+                Ok(rows) => new.take(&run.add().path, &rows).await,
                 Err(source) => {
                     new.abort().await;
                     return Err(CompactError::Read { path: run.path().clone(), source });

@@ -1,6 +1,7 @@
 mod expire;
 mod new_columns;
 mod objects;
+mod ranges;
 mod tail;
 mod traces;
 
@@ -85,6 +86,7 @@ fn settings(files: &Failing, objects: &Arc<Faulty>) -> Settings {
             objects: Arc::clone(objects) as Arc<dyn ObjectStore>,
             root: Path::from("data"),
             writer: "one".to_owned(),
+            final_rows: tree::FINAL_ROWS,
         },
         // Every group fills it.
         memtable_bytes: 1,
@@ -256,7 +258,7 @@ fn two_writers_and_two_compactors_lose_and_double_nothing() {
         two.refresh().await.expect("a table");
         assert!(two.compact(NOW_MS, "two").await.expect("merged"));
         let tree = Arc::clone(one.store().spans());
-        let merged = tree.merge(here, "one", async |_| {}).await.expect("they are still there");
+        let merged = tree.merge(here, "one", async |_, _| {}).await.expect("they are still there");
         let refused = one.spans.replace(merged, NOW_MS).await.expect_err("they have been replaced");
         assert!(matches!(refused, CommitError::Refused(_)), "{refused}");
         runs(&mut one, 11..=12).await;

@@ -6,6 +6,8 @@ use crate::delta::{self, Add, Change, CommitError, Remove, Table, UpkeepError};
 use crate::memtable::SpanRows;
 use crate::schema::traces::TRACES;
 use crate::tree::{CompactError, Flusher, OpenError, Opener, Settings, StoredRun, Unread, Upload};
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt as _};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -21,21 +23,32 @@ pub(crate) struct Summariser {
     writer: String,
 }
 
-/// The summaries of a run that is being written, or read.
+/// The summaries of runs of a day that are being written, or read, one after another.
 #[derive(Debug)]
 pub(crate) struct NewSummaries {
-    /// Below the root of its table, as the run below that of spans.
-    below: String,
+    objects: Arc<dyn ObjectStore>,
+    /// Where their table is.
+    root: Path,
     day: String,
-    summaries: Summaries,
-    upload: Upload,
+    /// Those of the run at hand.
+    at_hand: Option<OfRun>,
+    done: Vec<Add>,
     /// What has gone wrong.
     failed: Option<CompactError>,
 }
 
-/// Summaries of a run, which their table does not know yet.
+/// The summaries of one run.
 #[derive(Debug)]
-pub(crate) struct Summarised(Add);
+struct OfRun {
+    /// Below the root of their table, as the run below that of spans.
+    below: String,
+    summaries: Summaries,
+    upload: Upload,
+}
+
+/// Summaries of runs, which their table does not know yet.
+#[derive(Debug)]
+pub(crate) struct Summarised(Vec<Add>);
 
 impl Summariser {
     /// Opens the table, or makes it.
@@ -62,13 +75,16 @@ impl Summariser {
         self.table.snapshot().files().map(|add| (&*add.path, add.size)).collect()
     }
 
-    /// Begins the summaries of a run with this path below the root of its table, and of this day.
-    pub(crate) async fn begin(&self, below: &str, day: &str) -> Result<NewSummaries, CompactError> {
-        let path = self.opener.path(below);
-        let upload = Upload::begin(&*self.opener.objects, &TRACES, path.clone()).await;
-        let upload = upload.map_err(|source| CompactError::Write { path, source })?;
-        let (below, day) = (below.to_owned(), day.to_owned());
-        Ok(NewSummaries { below, day, summaries: Summaries::default(), upload, failed: None })
+    /// Begins the summaries of runs of a day.
+    pub(crate) fn begin(&self, day: &str) -> NewSummaries {
+        NewSummaries {
+            objects: Arc::clone(&self.opener.objects),
+            root: self.opener.root.clone(),
+            day: day.to_owned(),
+            at_hand: None,
+            done: Vec::new(),
+            failed: None,
+        }
     }
 
     /// A run of spans that is old enough and has no summaries.
@@ -86,7 +102,7 @@ impl Summariser {
         self.gone(spans).next().is_some()
     }
 
-    /// Adds the summaries of a run, if there are any, and removes those of runs that are not there any more. It is
+    /// Adds the summaries of runs, if there are any, and removes those of runs that are not there any more. It is
     /// `now_ms`, milliseconds since 1970.
     pub(crate) async fn commit(
         &mut self,
@@ -99,10 +115,11 @@ impl Summariser {
         spans.refresh().await?;
         let is_there =
             |table: &Table, path: &str| table.snapshot().files().any(|add| add.path == path);
-        let add =
-            new.map(|Summarised(add)| Add { modification_time: now_ms, ..add }).filter(|add| {
-                spans.files().any(|run| run.path == add.path) && !is_there(&self.table, &add.path)
-            });
+        let is_new = |add: &Add| {
+            spans.files().any(|run| run.path == add.path) && !is_there(&self.table, &add.path)
+        };
+        let new = new.into_iter().flat_map(|Summarised(all)| all).filter(is_new);
+        let add: Vec<_> = new.map(|add| Add { modification_time: now_ms, ..add }).collect();
         let remove = self.gone(spans).map(|add| Remove {
             path: add.path.clone(),
             deletion_timestamp: Some(now_ms),
@@ -110,9 +127,8 @@ impl Summariser {
         });
         let remove: Vec<_> = remove.collect();
         let mut committed = Ok(());
-        if add.is_some() || !remove.is_empty() {
+        if !add.is_empty() || !remove.is_empty() {
             let id = format!("{}-summarises-{now_ms}", self.writer);
-            let add = add.into_iter().collect();
             let change = Change { operation: "WRITE", add, remove, ..Change::default() };
             committed = match self.table.commit(&change, now_ms, &id).await {
                 // Somebody else has done some of it: what is left is seen at the next look.
@@ -160,40 +176,79 @@ impl Summariser {
 }
 
 impl NewSummaries {
-    /// Takes rows of the run, which follow those before.
-    pub(crate) async fn take(&mut self, rows: &Columns) {
+    /// Takes rows of the run with this path below the root of its table, which follow those before. Those of
+    /// one run come before those of the next.
+    pub(crate) async fn take(&mut self, below: &str, rows: &Columns) {
         if self.failed.is_none() {
-            let full = self.summaries.take(rows);
-            self.push(full).await;
+            self.failed = self.try_take(below, rows).await.err();
         }
     }
 
     /// All rows have been taken.
     pub(crate) async fn finish(mut self) -> Result<Summarised, CompactError> {
-        let rest = std::mem::take(&mut self.summaries).finish();
-        self.push(rest).await;
-        if let Some(failed) = self.failed {
-            self.upload.abort().await;
-            return Err(failed);
-        }
-        let path = self.upload.path().clone();
-        let uploaded = self.upload.finish().await;
-        let uploaded = uploaded.map_err(|source| CompactError::Write { path, source })?;
-        Ok(Summarised(uploaded.add(self.below, &self.day, 0)))
-    }
-
-    /// The run does not come to be.
-    pub(crate) async fn abort(self) {
-        self.upload.abort().await;
-    }
-
-    async fn push(&mut self, groups: Vec<Columns>) {
-        for group in groups {
-            if let Err(source) = self.upload.push(&group).await {
-                let path = self.upload.path().clone();
-                self.failed = Some(CompactError::Write { path, source });
-                return;
+        let ended = match self.failed.take() {
+            None => self.end_run().await,
+            Some(failed) => Err(failed),
+        };
+        match ended {
+            Ok(()) => Ok(Summarised(self.done)),
+            Err(failed) => {
+                self.abort().await;
+                Err(failed)
             }
         }
+    }
+
+    /// The runs do not come to be. What cannot be removed of their summaries goes with a later vacuum.
+    pub(crate) async fn abort(self) {
+        if let Some(at_hand) = self.at_hand {
+            at_hand.upload.abort().await;
+        }
+        for add in &self.done {
+            self.objects.delete(&path(&self.root, &add.path)).await.ok();
+        }
+    }
+
+    async fn try_take(&mut self, below: &str, rows: &Columns) -> Result<(), CompactError> {
+        if self.at_hand.as_ref().is_none_or(|at_hand| at_hand.below != below) {
+            self.end_run().await?;
+            let path = path(&self.root, below);
+            let upload = Upload::begin(&*self.objects, &TRACES, path.clone()).await;
+            let upload = upload.map_err(|source| CompactError::Write { path, source })?;
+            let (below, summaries) = (below.to_owned(), Summaries::default());
+            self.at_hand = Some(OfRun { below, summaries, upload });
+        }
+        let at_hand = self.at_hand.as_mut().expect("it has just begun, if not before");
+        let full = at_hand.summaries.take(rows);
+        at_hand.push(full).await
+    }
+
+    async fn end_run(&mut self) -> Result<(), CompactError> {
+        let Some(at_hand) = &mut self.at_hand else { return Ok(()) };
+        let rest = std::mem::take(&mut at_hand.summaries).finish();
+        at_hand.push(rest).await?;
+        if let Some(OfRun { below, upload, .. }) = self.at_hand.take() {
+            let path = upload.path().clone();
+            let uploaded = upload.finish().await;
+            let uploaded = uploaded.map_err(|source| CompactError::Write { path, source })?;
+            self.done.push(uploaded.add(below, &self.day, 0));
+        }
+        Ok(())
+    }
+}
+
+/// Where a file of a table is.
+fn path(root: &Path, below: &str) -> Path {
+    Path::from(format!("{root}/{below}"))
+}
+
+impl OfRun {
+    async fn push(&mut self, groups: Vec<Columns>) -> Result<(), CompactError> {
+        for group in groups {
+            let pushed = self.upload.push(&group).await;
+            let path = || self.upload.path().clone();
+            pushed.map_err(|source| CompactError::Write { path: path(), source })?;
+        }
+        Ok(())
     }
 }

@@ -1,46 +1,70 @@
-//! Compaction: several runs become one, and the table is told so.
+//! Compaction: several runs become one, or ranges of IDs, and the table is told so.
 //!
-//! Runs of one day and about one size are merged, eight at a time, so each row is written once more each
-//! time its run grows by that factor. Merging takes long and needs nobody's leave; only the commit goes through
-//! the [`Flusher`]. Until then the old runs answer, and after it no longer: rows are never seen twice.
+//! | runs of one day | become |
+//! |---|---|
+//! | eight of about one size | one, so each row is written once more each time its run grows by that factor |
+//! | eight of more than [`FINAL_ROWS`] | at most eight of about equal rows, [cut](super::cut) where the ID changes |
+//! | eight that were cut | nothing: they stay, each of them with all that the eight before had of its IDs |
+//!
+//! So whoever asks for an ID reads of one of eight large runs: the ends of the others, which are in memory, say that
+//! they have none of it.
+//!
+//! Merging takes long and needs nobody's leave; only the commit goes through the [`Flusher`]: one, of all that comes and
+//! all that goes. Until then the old runs answer, and after it no longer: rows are never seen twice. What fails half way
+//! has changed nothing, and what was written by then is removed.
+//!
+//! **When it hurts**: rows of a day that has eight large runs are written once more, all of those in one go, and smaller
+//! runs wait meanwhile. Where no row has an ID that is for nothing.
 //!
 //! **Source**: O'Neil et al., "The Log-Structured Merge-Tree", Acta Informatica 33, 1996; size tiers as in
 //! Lakshman and Malik, "Cassandra", 2010.
 
 use super::Tree;
 use super::flush::Flusher;
-use super::stored::{ReadError, StoredRun, TAIL};
-use super::upload::Upload;
+use super::making::Making;
+use super::stored::{RANGE, ReadError, StoredRun, TAIL};
 use crate::columns::Columns;
-use crate::delta::{Add, Change, CommitError, Remove};
+use crate::delta::{Change, CommitError, Remove};
 use crate::memtable::Rows;
-use crate::run::Run;
 use object_store::path::Path;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How many runs become one.
+/// How many runs are merged.
 pub(crate) const FAN_IN: usize = 8;
 
-/// A run with more rows is not merged any more.
-const ROWS_MAX: u64 = 1 << 24;
+/// A run of more rows is not merged into a larger one, so one that was merged has sixteen million at most.
+pub const FINAL_ROWS: u64 = (1 << 24) / FAN_IN as u64;
 
-/// Runs that should become one.
+/// That of runs of more rows, whatever their size.
+const LAST_TIER: u32 = u32::MAX;
+
+/// Runs of one day that should become others.
 #[derive(Clone, Debug)]
 pub struct Compaction {
     runs: Vec<Arc<StoredRun>>,
-    /// Some of their rows go, and others stand for them.
-    keeps_tail: bool,
+    becomes: Becomes,
 }
 
-/// Runs that have become one, which the table does not know yet.
+/// What runs become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Becomes {
+    /// A larger one.
+    One,
+    /// As many at most, of which each has a range of the IDs.
+    Ranges,
+    /// One with their tail: some of their rows go, and others stand for them.
+    Tail,
+}
+
+/// What runs have become, which the table does not know yet.
 #[derive(Debug)]
 pub struct Merged {
-    /// What the table is told of it, and what its end says; nothing, if it has no rows.
-    made: Option<(Add, Run)>,
-    /// Where it is.
+    /// None, if there are no rows.
+    made: Vec<StoredRun>,
+    /// Where the first of them is.
     pub path: Path,
-    /// How many rows it has.
+    /// How many rows they have.
     pub rows: u64,
     replaces: Compaction,
 }
@@ -79,9 +103,10 @@ pub enum CompactError {
 }
 
 impl Compaction {
-    /// Of runs of one day, of which only the tail stays.
+    /// Of runs of one day, of which only the tail stays. Some may be ranges; what they become is one run, for there is
+    /// little of it.
     pub(crate) const fn of_tail(runs: Vec<Arc<StoredRun>>) -> Self {
-        Self { runs, keeps_tail: true }
+        Self { runs, becomes: Becomes::Tail }
     }
 
     /// The runs, the oldest first.
@@ -95,51 +120,76 @@ impl Compaction {
         self.runs[0].day()
     }
 
-    /// What the table is told of the run that they become.
-    fn tags(&self) -> Option<BTreeMap<String, Option<String>>> {
-        let is_tail = self.keeps_tail || self.runs[0].is_tail();
-        is_tail.then(|| BTreeMap::from([(TAIL.to_owned(), Some("true".to_owned()))]))
+    /// How many rows they have.
+    fn rows(&self) -> u64 {
+        self.runs.iter().map(|run| run.row_count()).sum()
     }
 
-    /// Where below the table's root the file called `name` is that they become.
-    pub(crate) fn below(&self, name: &str) -> String {
-        format!("day={}/{name}.parquet", self.day())
+    /// So many rows are enough for a run that they become.
+    pub(super) fn share(&self) -> u64 {
+        match self.becomes {
+            Becomes::Ranges => self.rows().div_ceil(self.runs.len() as u64),
+            Becomes::One | Becomes::Tail => u64::MAX,
+        }
+    }
+
+    /// Whether there are other rows in the table when it is done.
+    pub(super) fn is_change(&self) -> bool {
+        self.becomes == Becomes::Tail
+    }
+
+    /// What the table is told of the runs that they become.
+    pub(super) fn tags(&self) -> Option<BTreeMap<String, Option<String>>> {
+        let is_tail = self.is_change() || self.runs[0].is_tail();
+        let tags = [(TAIL, is_tail), (RANGE, self.becomes == Becomes::Ranges)];
+        let tags = tags.into_iter().filter(|(_, is_so)| *is_so);
+        let tags: BTreeMap<_, _> =
+            tags.map(|(tag, _)| (tag.to_owned(), Some("true".to_owned()))).collect();
+        (!tags.is_empty()).then_some(tags)
+    }
+
+    /// Where below the table's root that file of those called `name` is that they become, counted from zero.
+    pub(super) fn below(&self, name: &str, nth: usize) -> String {
+        let range = if self.becomes == Becomes::Ranges { format!("-{nth}") } else { String::new() };
+        format!("day={}/{name}{range}.parquet", self.day())
     }
 }
 
 impl<R: Rows> Tree<R> {
-    /// Runs that should become one now, if there are any. One that is damaged stays as it is.
+    /// Runs that should be merged now, if there are any. One that is damaged stays as it is.
     #[must_use]
     pub fn due(&self) -> Option<Compaction> {
         let mut tiers = BTreeMap::<_, Vec<_>>::new();
         for run in &self.read().runs {
             let rows = run.row_count();
-            let tier = rows.max(1).ilog(FAN_IN as u64);
-            if rows <= ROWS_MAX / FAN_IN as u64 && !run.is_damaged() {
-                // Small ones first: they are many, and quickly merged.
+            let is_final = rows > self.final_rows;
+            // Small ones first: they are many, and quickly merged.
+            let tier = if is_final { LAST_TIER } else { rows.max(1).ilog(FAN_IN as u64) };
+            if !run.is_range() && !run.is_damaged() {
                 // What is left of a day is not mixed with what came for it since.
                 let of = (tier, run.day().to_owned(), run.is_tail());
                 tiers.entry(of).or_default().push(Arc::clone(run));
             }
         }
-        let mut runs = tiers.into_values().find(|runs| runs.len() >= FAN_IN)?;
+        let ((tier, ..), mut runs) = tiers.into_iter().find(|(_, runs)| runs.len() >= FAN_IN)?;
         runs.sort_by_key(|run| run.add().modification_time);
         runs.truncate(FAN_IN);
-        Some(Compaction { runs, keeps_tail: false })
+        let becomes = if tier == LAST_TIER { Becomes::Ranges } else { Becomes::One };
+        Some(Compaction { runs, becomes })
     }
 
-    /// Merges runs into a file called `name`, which must be another one each time. Each row group of it is told to
-    /// `each`, which is waited for.
+    /// Merges runs into files that are called after `name`, which must be another one each time. Each row group of one
+    /// is told to `each`, which is waited for, with where below the table's root it will be.
     ///
     /// # Errors
-    /// When a run cannot be read, or the file cannot be written. Nothing has changed then.
+    /// When a run cannot be read, or a file cannot be written. Nothing has changed then.
     pub async fn merge(
         &self,
         compaction: Compaction,
         name: &str,
-        each: impl AsyncFnMut(&Columns),
+        each: impl AsyncFnMut(&str, &Columns),
     ) -> Result<Merged, CompactError> {
-        let before = compaction.runs.iter().map(|run| run.row_count()).sum();
+        let before = compaction.rows();
         let merged = self.rewrite(compaction, name, |_, rows| rows, each).await?;
         if merged.rows != before {
             let Merged { path, rows, .. } = merged;
@@ -154,59 +204,49 @@ impl<R: Rows> Tree<R> {
         compaction: Compaction,
         name: &str,
         pick: impl FnMut(usize, Columns) -> Columns,
-        mut each: impl AsyncFnMut(&Columns),
+        mut each: impl AsyncFnMut(&str, &Columns),
     ) -> Result<Merged, CompactError> {
-        let below = compaction.below(name);
-        let path = Path::from(format!("{}/{below}", self.root));
-        let failed = |source| CompactError::Write { path: path.clone(), source };
-        let upload = Upload::begin(&*self.objects, R::schema(), path.clone()).await;
-        let mut upload = upload.map_err(failed)?;
         let all: Vec<_> = (0..R::schema().fields().len()).collect();
-        let made = async |rows: Columns| {
-            upload.push(&rows).await.map_err(failed)?;
-            each(&rows).await;
-            Ok(())
-        };
-        let is_made: Result<_, CompactError> =
-            self.in_order(&compaction.runs, &all, pick, made).await;
-        let rows = upload.rows();
-        if is_made.is_err() || rows == 0 {
-            upload.abort().await;
-            is_made?;
-            return Ok(Merged { made: None, path, rows, replaces: compaction });
+        let mut making = Making::new(self, &compaction, name);
+        let push = async |rows: Columns| making.push(&rows, &mut each).await;
+        let pushed: Result<_, CompactError> =
+            self.in_order(&compaction.runs, &all, pick, push).await;
+        if let Err(failed) = pushed {
+            making.abort().await;
+            return Err(failed);
         }
-        let uploaded = upload.finish().await.map_err(failed)?;
-        let add = uploaded.add(below, compaction.day(), 0);
-        let (data_change, tags) = (compaction.keeps_tail, compaction.tags());
-        let made = Some((Add { data_change, tags, ..add }, uploaded.run));
+        let made = making.finish().await?;
+        let path = self.path(&compaction.below(name, 0));
+        let rows = made.iter().map(StoredRun::row_count).sum();
         Ok(Merged { made, path, rows, replaces: compaction })
     }
 }
 
 impl<R: Rows> Flusher<R> {
-    /// Tells the table that runs have become one. It is `now_ms`, milliseconds since 1970.
+    /// Tells the table what runs have become. It is `now_ms`, milliseconds since 1970.
     ///
     /// # Errors
-    /// When somebody else has replaced one of them, or the store fails. The merged file is then no part of the
-    /// table, and goes with the next vacuum.
+    /// When somebody else has replaced one of them, or the store fails. The merged files are then no part of the
+    /// table, and go with the next vacuum.
     pub async fn replace(&mut self, merged: Merged, now_ms: i64) -> Result<(), CommitError> {
-        let Merged { made, path, replaces: Compaction { runs, keeps_tail }, .. } = merged;
-        let remove = runs.iter().map(|run| Remove {
+        let Merged { made, path, replaces, .. } = merged;
+        let data_change = replaces.is_change();
+        let remove = replaces.runs.iter().map(|run| Remove {
             path: run.add().path.clone(),
             deletion_timestamp: Some(now_ms),
-            data_change: keeps_tail,
+            data_change,
         });
-        let made = made.map(|(add, run)| (Add { modification_time: now_ms, ..add }, run));
+        let made: Vec<_> = made.into_iter().map(|run| run.modified(now_ms)).collect();
         let change = Change {
-            operation: if keeps_tail { "DELETE" } else { "OPTIMIZE" },
-            add: made.iter().map(|(add, _)| add.clone()).collect(),
+            operation: if data_change { "DELETE" } else { "OPTIMIZE" },
+            add: made.iter().map(|run| run.add().clone()).collect(),
             remove: remove.collect(),
             ..Change::default()
         };
         let id = path.to_string();
         let committed = self.table.commit(&change, now_ms, &id).await;
         // The table has been looked at either way.
-        self.look(made.map(|(add, run)| StoredRun::new(path, add, run)), None).await;
+        self.look(made, None).await;
         committed.map(drop)
     }
 }

@@ -134,13 +134,13 @@ impl<R: Rows> Flusher<R> {
         Ok(self.look(None, None).await)
     }
 
-    /// Makes the tree's runs those of the table, of which `new` may be one; with that, a memtable goes.
+    /// Makes the tree's runs those of the table, of which `new` may be some; with one, a memtable goes.
     pub(super) async fn look(
         &mut self,
-        new: Option<StoredRun>,
+        new: impl IntoIterator<Item = StoredRun>,
         written: Option<&Arc<Filling<R>>>,
     ) -> Vec<Unread> {
-        let known = self.tree.runs().into_iter().chain(new.map(Arc::new));
+        let known = self.tree.runs().into_iter().chain(new.into_iter().map(Arc::new));
         let (runs, unread) = self.opener.open(self.table.snapshot().files(), known).await;
         let state = &mut *self.tree.write();
         state.runs = runs;

@@ -22,6 +22,8 @@ pub struct Settings {
     pub root: Path,
     /// Which writer of the table this is: the folder of one log, and no other, has this name.
     pub writer: String,
+    /// Runs of more rows are not merged into larger ones: [`FINAL_ROWS`](super::FINAL_ROWS), but for tests.
+    pub final_rows: u64,
 }
 
 /// Why a tree cannot be opened.
@@ -51,7 +53,7 @@ impl<R: Rows> Tree<R> {
         id: &str,
     ) -> Result<(Flusher<R>, Vec<Unread>), OpenError> {
         let (mut table, opener) = settings.open(R::NAME, R::schema(), now_ms, id).await?;
-        let Settings { objects, writer, .. } = settings.clone();
+        let Settings { objects, writer, final_rows, .. } = settings.clone();
         let written = |table: &Table| {
             let written = table.snapshot().transaction(&writer);
             written.and_then(|last| u64::try_from(last).ok()).unwrap_or_default()
@@ -61,7 +63,8 @@ impl<R: Rows> Tree<R> {
         }
         let written = written(&table);
         let state = RwLock::new(State { active: None, sealed: Vec::new(), runs: Vec::new() });
-        let tree = Arc::new(Self { objects, root: opener.root.clone(), written, state });
+        let root = opener.root.clone();
+        let tree = Arc::new(Self { objects, root, final_rows, written, state });
         let mut flusher = Flusher { tree, table, opener, writer };
         let unread = flusher.look(None, None).await;
         Ok((flusher, unread))

@@ -15,6 +15,9 @@ const TAIL_BYTES: u64 = 256 << 10;
 /// The tag of files of which the rows are the tail of those that there were.
 pub(super) const TAIL: &str = "curtail.tail";
 
+/// The tag of files that were made of others by ranges of IDs.
+pub(crate) const RANGE: &str = "curtail.range";
+
 /// A run, and where it is.
 #[derive(Debug)]
 pub struct StoredRun {
@@ -40,6 +43,12 @@ pub enum ReadError {
 impl StoredRun {
     pub(super) const fn new(path: Path, add: Add, run: Run) -> Self {
         Self { path, add, run, is_damaged: AtomicBool::new(false) }
+    }
+
+    /// The same, written at this time: milliseconds since 1970.
+    pub(super) fn modified(mut self, now_ms: i64) -> Self {
+        self.add.modification_time = now_ms;
+        self
     }
 
     /// Fetches the end of a run.
@@ -85,7 +94,14 @@ impl StoredRun {
     /// Whether it is what was left of others: rows have weights.
     #[must_use]
     pub fn is_tail(&self) -> bool {
-        self.add.tags.as_ref().is_some_and(|tags| tags.contains_key(TAIL))
+        self.add.has_tag(TAIL)
+    }
+
+    /// Whether it has a range of the IDs of others, and those that were made with it have none of these: it is not
+    /// merged again.
+    #[must_use]
+    pub fn is_range(&self) -> bool {
+        self.add.has_tag(RANGE)
     }
 
     /// Whether something in it was found not to be as it was written. It is still asked, and says so.

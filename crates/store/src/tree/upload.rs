@@ -24,7 +24,6 @@ pub(crate) struct Upload {
     part: Vec<u8>,
     /// Of the parts that are uploaded.
     bytes: u64,
-    rows: u64,
 }
 
 /// What was uploaded.
@@ -46,7 +45,7 @@ impl Upload {
     ) -> Result<Self, Error> {
         let upload = objects.put_multipart(&path).await?;
         let new = NewRun::new(schema);
-        Ok(Self { path, schema, upload, new, part: Vec::new(), bytes: 0, rows: 0 })
+        Ok(Self { path, schema, upload, new, part: Vec::new(), bytes: 0 })
     }
 
     /// Where it will be.
@@ -54,15 +53,9 @@ impl Upload {
         &self.path
     }
 
-    /// How many rows it has so far.
-    pub(crate) const fn rows(&self) -> u64 {
-        self.rows
-    }
-
     /// Adds a row group.
     pub(crate) async fn push(&mut self, group: &Columns) -> Result<(), Error> {
         self.new.push(group);
-        self.rows += group.len() as u64;
         self.part.append(&mut self.new.take());
         if self.part.len() >= PART_BYTES { self.put_part().await } else { Ok(()) }
     }

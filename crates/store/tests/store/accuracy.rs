@@ -103,6 +103,7 @@ async fn filled(samples: &[(&str, Vec<u64>)]) -> Arc<Store> {
         objects: Arc::new(InMemory::new()),
         root: "data".into(),
         writer: "one".to_owned(),
+        final_rows: tree::FINAL_ROWS,
     };
     let files = Arc::new(Directory::open(&folder).expect("a folder"));
     let settings = Settings { files, tables, memtable_bytes: usize::MAX };

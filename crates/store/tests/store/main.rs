@@ -2,4 +2,5 @@
 
 mod accuracy;
 mod random;
+mod ranges;
 mod round_trip;

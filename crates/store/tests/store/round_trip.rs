@@ -30,11 +30,16 @@ fn file<R: Rows>(memtable: &Memtable<R>) -> Bytes {
     writer.finish().expect("memory").into()
 }
 
-fn open<R: Rows>(file: &Bytes) -> Run {
+pub(crate) fn open<R: Rows>(file: &Bytes) -> Run {
     Run::open(R::schema(), file, file.len() as u64).expect("a run")
 }
 
-fn read(run: &Run, file: &Bytes, group: usize, rows: Range<usize>) -> Result<Columns, RunError> {
+pub(crate) fn read(
+    run: &Run,
+    file: &Bytes,
+    group: usize,
+    rows: Range<usize>,
+) -> Result<Columns, RunError> {
     let fields: Vec<_> = (0..run.schema().fields().len()).collect();
     let wanted = run.want(group, &fields, rows);
     run.read(&wanted, &wanted.within(file))

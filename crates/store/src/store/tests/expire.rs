@@ -143,7 +143,7 @@ fn what_goes_while_it_is_merged_does_not_come_back() {
         runs_of_day(&mut keeper, 1..=8, 0).await;
         let tree = Arc::clone(keeper.store().spans());
         let due = tree.due().expect("eight are enough");
-        let merged = tree.merge(due, "late", async |_| {}).await.expect("they are there");
+        let merged = tree.merge(due, "late", async |_, _| {}).await.expect("they are there");
         keeper.expire(&days(1), NOW_MS + 2 * DAY_MS).await.expect("removed");
         let refused = keeper.spans.replace(merged, NOW_MS).await.expect_err("they have gone");
         assert!(matches!(refused, CommitError::Refused(_)), "{refused}");

@@ -7,11 +7,13 @@ use object_store::path::Path;
 use object_store::{
     CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
     ObjectStore, ObjectStoreExt as _, PutMultipartOptions, PutOptions, PutPayload, PutResult,
-    Result,
+    Result, UploadPart,
 };
+use std::collections::BTreeSet;
+use std::mem;
 use std::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// When an operation fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,24 +40,57 @@ struct Put {
 #[derive(Debug, Default)]
 pub(super) struct Faulty {
     objects: InMemory,
-    /// How many operations there are until one fails, that one included; zero: none fails.
-    left: AtomicUsize,
-    when: Mutex<Option<When>>,
+    faults: Arc<Faults>,
+    /// Of which something was read.
+    asked: Mutex<BTreeSet<String>>,
     late: Mutex<Option<Put>>,
     /// How many operations there are until what is late is done, before that one; zero: it stays so.
     until_delivered: AtomicUsize,
 }
 
+/// What fails, of the store and of uploads to it.
+#[derive(Debug, Default)]
+struct Faults {
+    /// How many operations there are until one fails, that one included; zero: none fails.
+    left: AtomicUsize,
+    when: Mutex<Option<When>>,
+    /// How many uploads have neither been completed nor aborted.
+    open: AtomicUsize,
+}
+
+/// An upload: each part and its end are operations, which may fail.
+#[derive(Debug)]
+struct Uploading {
+    upload: Box<dyn MultipartUpload>,
+    faults: Arc<Faults>,
+    is_open: bool,
+}
+
 impl Faulty {
+    /// The same objects, of which each goes its own way from now on. Nothing fails there.
+    pub(super) fn copy(&self) -> Self {
+        Self { objects: self.objects.fork(), ..Self::default() }
+    }
+
     /// Lets an operation fail: the one with this number, counted from zero.
     pub(super) fn arm(&self, nth: usize, when: When) {
-        *self.when.lock().expect("no panic") = Some(when);
-        self.left.store(nth + 1, Ordering::Relaxed);
+        *self.faults.when.lock().expect("no panic") = Some(when);
+        self.faults.left.store(nth + 1, Ordering::Relaxed);
     }
 
     /// Lets none fail any more; returns whether one has.
     pub(super) fn disarm(&self) -> bool {
-        self.left.swap(0, Ordering::Relaxed) == 0
+        self.faults.left.swap(0, Ordering::Relaxed) == 0
+    }
+
+    /// How many uploads have neither been completed nor aborted.
+    pub(super) fn open_uploads(&self) -> usize {
+        self.faults.open.load(Ordering::Relaxed)
+    }
+
+    /// Of which objects something was read since this was asked last.
+    pub(super) fn asked(&self) -> Vec<String> {
+        mem::take(&mut *self.asked.lock().expect("no panic")).into_iter().collect()
     }
 
     /// Has the put that is late be done before the operation with this number, counted from zero.
@@ -108,6 +143,12 @@ impl Faulty {
             // Whoever has sent it does not hear what comes of it.
             self.objects.put_opts(&path, bytes, options).await.ok();
         }
+        self.faults.attempt(operation).await
+    }
+}
+
+impl Faults {
+    async fn attempt<T>(&self, operation: impl Future<Output = Result<T>>) -> Result<T> {
         let left = self.left.load(Ordering::Relaxed);
         self.left.store(left.saturating_sub(1), Ordering::Relaxed);
         let when = (left == 1).then(|| *self.when.lock().expect("no panic")).flatten();
@@ -120,6 +161,37 @@ impl Faulty {
             Some(When::After) => operation.await.and_then(|_| Err(failed())),
             None => operation.await,
         }
+    }
+}
+
+impl Uploading {
+    fn close(&mut self) {
+        if mem::take(&mut self.is_open) {
+            self.faults.open.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[async_trait::async_trait]
+impl MultipartUpload for Uploading {
+    fn put_part(&mut self, bytes: PutPayload) -> UploadPart {
+        let (part, faults) = (self.upload.put_part(bytes), Arc::clone(&self.faults));
+        Box::pin(async move { faults.attempt(part).await })
+    }
+
+    async fn complete(&mut self) -> Result<PutResult> {
+        let faults = Arc::clone(&self.faults);
+        let complete = async {
+            let completed = self.upload.complete().await?;
+            self.close();
+            Ok(completed)
+        };
+        faults.attempt(complete).await
+    }
+
+    async fn abort(&mut self) -> Result<()> {
+        self.close();
+        self.upload.abort().await
     }
 }
 
@@ -141,8 +213,8 @@ impl ObjectStore for Faulty {
         bytes: PutPayload,
         options: PutOptions,
     ) -> Result<PutResult> {
-        let is_late = self.left.load(Ordering::Relaxed) == 1
-            && *self.when.lock().expect("no panic") == Some(When::Late);
+        let is_late = self.faults.left.load(Ordering::Relaxed) == 1
+            && *self.faults.when.lock().expect("no panic") == Some(When::Late);
         if is_late {
             let put = Put { path: path.clone(), bytes: bytes.clone(), options: options.clone() };
             *self.late.lock().expect("no panic") = Some(put);
@@ -155,14 +227,19 @@ impl ObjectStore for Faulty {
         path: &Path,
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
-        self.attempt(self.objects.put_multipart_opts(path, options)).await
+        let upload = self.attempt(self.objects.put_multipart_opts(path, options)).await?;
+        self.faults.open.fetch_add(1, Ordering::Relaxed);
+        let faults = Arc::clone(&self.faults);
+        Ok(Box::new(Uploading { upload, faults, is_open: true }))
     }
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
+        self.asked.lock().expect("no panic").insert(path.to_string());
         self.attempt(self.objects.get_opts(path, options)).await
     }
 
     async fn get_ranges(&self, path: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        self.asked.lock().expect("no panic").insert(path.to_string());
         self.attempt(self.objects.get_ranges(path, ranges)).await
     }
 

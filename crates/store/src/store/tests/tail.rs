@@ -1,5 +1,6 @@
 //! Of a day that is over for long the tail is kept, and what is said of it stays right.
 
+use super::ranges::{SMALL, open_with};
 use super::*;
 use crate::query::{Filter, MeasureOf, Measured, Numbers, Of, What};
 use crate::schema::traces;
@@ -243,6 +244,47 @@ fn what_comes_late_is_decided_by_itself_and_never_merged_with_what_was_not() {
         assert!(keeper.compact(now_ms, "tails").await.expect("merged"));
         assert_eq!(store.spans().size().1, 2);
         assert_eq!(there(&store).await, before);
+        assert_eq!(keeper.keep_tail(&tail(), now_ms, "no").await.expect("nothing"), None);
+    });
+}
+
+#[test]
+fn the_tail_of_ranges_is_one_run_and_eight_large_tails_become_ranges() {
+    println!("seed {SEED}");
+    let mut rng = Rng::new(SEED);
+    run(async {
+        let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
+        let (mut keeper, _) = open_with(&files, &objects, SMALL).await;
+        let store = Arc::clone(keeper.store());
+        let now_ms = NOW_MS + 3 * DAY_MS;
+        let mut ids = 1..;
+        let all: Vec<_> = ids.by_ref().take(300).map(|id| sent(&mut rng, id)).collect();
+        write(&mut keeper, &all, 1..=8).await;
+        assert!(keeper.compact(now_ms, "ranges").await.expect("merged"));
+        assert!(store.spans().runs().iter().all(|run| run.is_range()));
+        for round in 1..=8 {
+            // Of each of these traces a part is in another run than the rest; in the first round beside ranges.
+            let late: Vec<_> = ids.by_ref().take(100).map(|id| sent(&mut rng, id)).collect();
+            write(&mut keeper, &late, 10 * round + 1..=10 * round + 2).await;
+            let name = format!("tail-{round}");
+            let kept = keeper.keep_tail(&tail(), now_ms, &name).await.expect("kept").expect("due");
+            assert_eq!(kept.before, if round == 1 { 800 } else { 200 });
+            let runs = store.spans().runs();
+            assert_eq!(runs.len() as u64, round);
+            assert!(runs.iter().all(|run| run.is_tail() && !run.is_range()));
+        }
+        let before = there(&store).await;
+        assert!(before.values().all(|(spans, _)| *spans == 2), "traces are whole");
+        summarised(&store, &before).await;
+        assert!(keeper.compact(now_ms, "tails").await.expect("merged"));
+        assert!(!keeper.compact(now_ms, "again").await.expect("nothing to do"));
+        let (again, _) = open_with(&files, &objects, SMALL).await;
+        for store in [&store, again.store()] {
+            let runs = store.spans().runs();
+            assert!(runs.len() == 8 && runs.iter().all(|run| run.is_tail() && run.is_range()));
+            assert_eq!(there(store).await, before);
+            summarised(store, &before).await;
+        }
         assert_eq!(keeper.keep_tail(&tail(), now_ms, "no").await.expect("nothing"), None);
     });
 }

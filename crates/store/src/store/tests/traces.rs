@@ -6,10 +6,10 @@ use crate::schema::traces;
 use crate::traces::SETTLED_AFTER_MS;
 use std::collections::BTreeMap;
 
-const LATER_MS: i64 = NOW_MS + SETTLED_AFTER_MS;
+pub(super) const LATER_MS: i64 = NOW_MS + SETTLED_AFTER_MS;
 
 /// By the path of a run below its table: how many spans each trace has there, in the order of their IDs.
-async fn summaries(store: &Store) -> BTreeMap<String, Vec<(u128, i64)>> {
+pub(super) async fn summaries(store: &Store) -> BTreeMap<String, Vec<(u128, i64)>> {
     let mut all = BTreeMap::new();
     for run in store.traces().runs() {
         let mut of_run = Vec::new();
@@ -24,7 +24,7 @@ async fn summaries(store: &Store) -> BTreeMap<String, Vec<(u128, i64)>> {
 }
 
 /// The same, counted in the runs of spans.
-async fn counted(store: &Store) -> BTreeMap<String, Vec<(u128, i64)>> {
+pub(super) async fn counted(store: &Store) -> BTreeMap<String, Vec<(u128, i64)>> {
     let mut all = BTreeMap::new();
     for run in store.spans().runs() {
         let mut of_run = BTreeMap::new();
@@ -40,7 +40,7 @@ async fn counted(store: &Store) -> BTreeMap<String, Vec<(u128, i64)>> {
 }
 
 /// Does what there is to do; returns how many steps it took.
-async fn settle(keeper: &mut Keeper, now_ms: i64) -> usize {
+pub(super) async fn settle(keeper: &mut Keeper, now_ms: i64) -> usize {
     let mut steps = 0;
     while keeper.summarise(now_ms).await.expect("nothing fails") {
         steps += 1;

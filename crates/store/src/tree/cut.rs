@@ -1,0 +1,48 @@
+//! Where rows that come in the order of their IDs are cut into runs.
+//!
+//! A run ends where it has its share of rows and the ID changes. So no two runs have rows of one ID, and the ranges of
+//! their IDs follow each other. Only the order of IDs is looked at: they need not be random, and may begin with a time.
+//!
+//! **Limits**: a run has its share, and what else there is of its last ID. The last run has the rest, which may be little.
+//! Where an ID has more rows than a share, there are fewer runs; where all rows have the same ID, or none has any, there
+//! is one.
+
+use std::ops::Range;
+
+/// Cuts rows.
+#[derive(Debug)]
+pub(super) struct Cut {
+    /// So many rows are enough for a run.
+    share: u64,
+    /// So many has the run at hand.
+    rows: u64,
+    /// That of its last row.
+    id: u128,
+}
+
+impl Cut {
+    /// Into runs of so many rows.
+    pub(super) const fn new(share: u64) -> Self {
+        Self { share, rows: 0, id: 0 }
+    }
+
+    /// The parts of the rows that come next, of which these are the IDs: none, if no row has one. The first part is of
+    /// the run at hand, and may be empty; with each other one another run begins.
+    pub(super) fn parts(&mut self, ids: &[u128], rows: usize) -> Vec<Range<usize>> {
+        let mut parts = Vec::new();
+        let mut from = 0;
+        for row in 0..rows {
+            let id = ids.get(row).copied().unwrap_or(0);
+            if self.rows >= self.share && self.id != id {
+                parts.push(from..row);
+                (from, self.rows) = (row, 0);
+            }
+            (self.rows, self.id) = (self.rows + 1, id);
+        }
+        parts.push(from..rows);
+        parts
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+//! Large runs become ranges of IDs, and nothing of a row is lost on the way.
+
+use crate::random::{batch, logs, points, told};
+use crate::round_trip::{open, read};
+use curtail_otlp::{Decoded, Limits, Signal};
+use curtail_store::log::Record;
+use curtail_store::tree::{self, Tree};
+use curtail_store::{Columns, Directory, LogRows, PointRows, Rows, Settings, SpanRows, Store};
+use curtail_units::Rng;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt as _};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+const SEED: u64 = 20_803;
+
+/// One batch of each signal in each.
+const RUNS: usize = 8;
+
+/// What the rows of a table say, in no order of theirs.
+type Told = fn(&[u8]) -> Vec<String>;
+
+/// The rows of each run in a table's folder that is a range.
+async fn ranges<R: Rows>(objects: &InMemory) -> Vec<Vec<Columns>> {
+    let mut ranges = Vec::new();
+    let folder = Path::from(format!("data/{}/day=1970-01-01", R::NAME));
+    let files = objects.list_with_delimiter(Some(&folder)).await.expect("memory").objects;
+    for file in files {
+        if file.location.filename().is_some_and(|name| name.starts_with("range")) {
+            let file = objects.get(&file.location).await.expect("it is there");
+            let file = file.bytes().await.expect("memory");
+            let run = open::<R>(&file);
+            let groups = 0..run.groups();
+            let rows = groups.map(|group| read(&run, &file, group, 0..run.rows(group)));
+            ranges.push(rows.map(|rows| rows.expect("a good run")).collect());
+        }
+    }
+    ranges
+}
+
+/// What is said by ID.
+async fn by_id<R: Rows>(
+    tree: &Tree<R>,
+    ids: &BTreeSet<u128>,
+    told: Told,
+) -> BTreeMap<u128, Vec<String>> {
+    let mut all = BTreeMap::new();
+    for id in ids {
+        let found = tree.with_id("shop", *id).await;
+        assert!(found.unread.is_empty() && !found.is_empty(), "{id:x}");
+        all.insert(*id, told(&found.batch().expect("plain JSON")));
+    }
+    all
+}
+
+/// The IDs that rows have.
+fn ids<R: Rows>(rows: &[Columns]) -> BTreeSet<u128> {
+    rows.iter().flat_map(|rows| rows.wide(R::ORDER.0)).copied().collect()
+}
+
+/// The ranges of a table have what came; no ID is in two, and by each comes what there was before.
+async fn have<R: Rows>(tree: &Tree<R>, objects: &InMemory, came: &[Vec<u8>], told: Told) {
+    let ranges = ranges::<R>(objects).await;
+    let mut said: Vec<_> = came.iter().flat_map(|batch| told(batch)).collect();
+    said.sort();
+    let rows = ranges.concat();
+    assert!(told(&R::batch(&rows).expect("plain JSON")) == said, "{}", R::NAME);
+    assert!(ranges.len() > 4, "{} has {}", R::NAME, ranges.len());
+    let of_all = ids::<R>(&rows);
+    let of_each = ranges.iter().map(|range| ids::<R>(range).len());
+    assert_eq!(of_each.sum::<usize>(), of_all.len(), "{}", R::NAME);
+    assert_eq!(tree.size(), (0, ranges.len()));
+    // Zero is no ID.
+    let of_all: BTreeSet<_> = of_all.into_iter().filter(|id| *id != 0).collect();
+    let there = by_id(tree, &of_all, told).await;
+    let of_rows: usize = there.values().map(Vec::len).sum();
+    let with_id = rows.iter().flat_map(|rows| rows.wide(R::ORDER.0)).filter(|id| **id != 0);
+    assert_eq!(of_rows, with_id.count());
+    assert!(there.values().flatten().all(|row| said.binary_search(row).is_ok()));
+}
+
+#[test]
+fn every_field_of_every_row_is_in_a_range() {
+    println!("seed {SEED}");
+    let mut rng = Rng::new(SEED);
+    let mut of = |batch: fn(&mut Rng, usize, usize) -> Vec<u8>| -> Vec<_> {
+        (0..RUNS).map(|_| batch(&mut rng, 200, 60)).collect()
+    };
+    let (spans, of_logs, of_points) = (of(batch), of(logs::batch), of(points::batch));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(async {
+        let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("ranges");
+        let objects = Arc::new(InMemory::new());
+        let tables = tree::Settings {
+            objects: Arc::clone(&objects) as Arc<dyn ObjectStore>,
+            root: "data".into(),
+            writer: "one".to_owned(),
+            final_rows: 100,
+        };
+        let files = Arc::new(Directory::open(&folder).expect("a folder"));
+        let settings = Settings { files, tables, memtable_bytes: usize::MAX };
+        let (mut keeper, _) = Store::open(&settings, 0, "f0b1").await.expect("memory");
+        let store = Arc::clone(keeper.store());
+        for nth in 0..RUNS {
+            let batches = [
+                (Signal::Traces, &spans[nth]),
+                (Signal::Logs, &of_logs[nth]),
+                (Signal::Metrics, &of_points[nth]),
+            ];
+            let segment = 1 + nth as u64;
+            for (signal, batch) in batches {
+                let batch = batch.clone().into();
+                let record = Record { signal, tenant: "shop".into(), received_ns: 0, batch };
+                let rows = Decoded::of(signal, &record.batch, &Limits::default());
+                store.insert(segment, &record, &rows.expect("a batch").0);
+            }
+            store.seal(segment);
+            assert_eq!(keeper.flush(0).await.expect("memory").len(), 3);
+        }
+        assert!(keeper.compact(0, "range").await.expect("memory"));
+        have::<SpanRows>(store.spans(), &objects, &spans, told).await;
+        have::<LogRows>(store.logs(), &objects, &of_logs, logs::told).await;
+        have::<PointRows>(store.points(), &objects, &of_points, points::told).await;
+    });
+}
