@@ -2,6 +2,7 @@
 
 use super::traces::{LATER_MS, counted, settle, summaries};
 use super::*;
+use crate::run::GROUP_ROWS;
 use crate::traces::SETTLED_AFTER_MS;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -263,6 +264,40 @@ fn whatever_fails_while_runs_become_ranges_nothing_is_lost_or_doubled() {
                 }
             }
         }
+    });
+}
+
+/// By then some ranges are whole, and one is being written.
+#[test]
+fn when_a_run_is_damaged_in_the_middle_nothing_is_left_of_the_ranges() {
+    run(async {
+        let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
+        let (mut keeper, _) = open_with(&files, &objects, SMALL).await;
+        let store = Arc::clone(keeper.store());
+        let mut writer = TracesWriter::new();
+        for id in 0..=GROUP_ROWS as u64 {
+            let span = SpanRow { trace_id: u128::from(id) + 1, span_id: 1, ..SpanRow::default() };
+            writer.span(&RESOURCE, &SCOPE, &span).expect("no JSON in it");
+        }
+        let [record, ..] = records(1, 1);
+        insert(&store, 1, &[Record { batch: writer.finish().into(), ..record }]);
+        for nth in 1..=8 {
+            if nth > 1 {
+                insert(&store, nth, &records(nth, u128::MAX)[..1]);
+            }
+            store.seal(nth);
+            assert_eq!(keeper.flush(NOW_MS).await.expect("written").len(), 1);
+        }
+        let runs = store.spans().runs();
+        let two_groups = runs.iter().find(|run| run.run().groups() == 2).expect("it was written");
+        let at = two_groups.run().want(1, &[spans::TRACE_ID], 0..1).ranges[0].start;
+        objects.damage(two_groups.path(), usize::try_from(at).expect("short") + 8).await;
+        let refused = keeper.compact(NOW_MS, "a").await.expect_err("it cannot be read");
+        assert!(refused.to_string().contains(two_groups.path().as_ref()), "{refused}");
+        assert_eq!(objects.open_uploads(), 0);
+        assert_eq!(objects.paths("data/spans/day=2024-10-04").await.len(), 8);
+        assert!(objects.paths("data/traces/day=2024-10-04").await.is_empty());
+        assert!(!keeper.compact(NOW_MS, "b").await.expect("nothing to do"), "seven are good");
     });
 }
 
