@@ -51,6 +51,12 @@ pub struct Cli {
     /// The folder that `curtail server` keeps everything in.
     #[arg(long, value_name = "DIR", default_value = "curtail-data")]
     data: PathBuf,
+    /// The folder of the tables, if they are not in that one.
+    #[arg(long, value_name = "DIR")]
+    tables: Option<PathBuf>,
+    /// Asks as if there were no tenant but this one; without it all are asked.
+    #[arg(long, value_name = "NAME")]
+    tenant: Option<String>,
     /// How the answer is printed.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
@@ -64,6 +70,9 @@ pub struct Cli {
     #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     rows: u32,
 }
+
+/// The folder of the tables, below that of the data.
+const TABLES: &str = "tables";
 
 /// The stack of a thread that works on a question: it is taken from the system as it is used.
 const STACK_BYTES: usize = 512 << 20;
@@ -202,7 +211,8 @@ async fn work(
     bounds: Bounds,
     said: mpsc::Sender<Said>,
 ) -> Result<bool, Failure> {
-    let tables = Tables::open(&args.data, bounds).await?;
+    let folder = args.tables.unwrap_or_else(|| args.data.join(TABLES));
+    let tables = Tables::open(&folder, args.tenant.as_deref(), bounds).await?;
     let mut answer = tables.ask(&question, args.rows as usize).await?;
     // Who does not hear it has given up.
     let begun = Said::Begun(answer.columns(), answer.reservation());

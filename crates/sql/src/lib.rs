@@ -9,6 +9,7 @@
 //! no column that is not asked for.
 //!
 //! **Invariant**: it changes nothing, on disk or in its own session.
+//! **Invariant**: who asks for one tenant is told nothing of the rows of others ([`tenant`]).
 //! **Invariant**: a question has a bounded length, and its answer bounded memory. Nothing is spilled to disk.
 //!
 //! **When it hurts**: what the server has only in memory is not seen; and the questions that Curtail's own API
@@ -23,6 +24,7 @@ mod footers;
 mod print;
 mod table;
 mod tables;
+mod tenant;
 
 pub use answer::Answer;
 pub use error::{AskError, OpenError};

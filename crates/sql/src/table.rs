@@ -3,6 +3,7 @@
 use crate::columns;
 use crate::files::Files;
 use crate::footers::{Footers, Readers};
+use crate::tenant::{self, RowsOf, TENANT};
 use async_trait::async_trait;
 use curtail_store::schema::Schema;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -21,20 +22,39 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use std::sync::Arc;
 
+/// What is read of the files of a table.
+struct Read {
+    /// Which of them.
+    kept: Vec<bool>,
+    /// Which columns; all without.
+    columns: Option<Vec<usize>>,
+    /// Pages that have nothing for which it holds are left out; and rows, as far as the columns in it tell.
+    condition: Option<Expr>,
+    /// More rows are not needed.
+    limit: Option<usize>,
+}
+
 /// A table at one version of its log.
 #[derive(Debug)]
 pub(crate) struct StoredTable {
     columns: TableSchema,
     files: Arc<Files>,
     footers: Arc<Footers>,
+    /// Whose rows it has; everybody's without.
+    tenant: Option<Arc<str>>,
 }
 
 impl StoredTable {
-    pub(crate) fn new(schema: &Schema, files: Arc<Files>, footers: Arc<Footers>) -> Self {
+    pub(crate) fn new(
+        schema: &Schema,
+        files: Arc<Files>,
+        footers: Arc<Footers>,
+        tenant: Option<Arc<str>>,
+    ) -> Self {
         let columns = TableSchema::builder(columns::in_files(schema))
             .with_table_partition_cols(vec![columns::day()])
             .build();
-        Self { columns, files, footers }
+        Self { columns, files, footers, tenant }
     }
 
     /// Which files can have rows for which `filters` hold.
@@ -46,6 +66,57 @@ impl StoredTable {
         // A filter that says nothing of extremes makes none.
         let pruning = PruningPredicateBuilder::new().with_file_schema(self.schema()).build(filter);
         pruning.map_or(Ok(all), |pruning| pruning.prune(&*self.files))
+    }
+
+    fn read(&self, state: &dyn Session, read: Read) -> Result<Arc<dyn ExecutionPlan>> {
+        let options = state.config_options().execution.parquet.clone();
+        let mut source = ParquetSource::new(self.columns.clone())
+            .with_pushdown_filters(options.pushdown_filters)
+            .with_enable_page_index(true)
+            .with_parquet_file_reader_factory(Arc::new(Readers(Arc::clone(&self.footers))));
+        if let Some(condition) = read.condition {
+            let columns = DFSchema::try_from(self.schema())?;
+            source = source.with_predicate(state.create_physical_expr(condition, &columns)?);
+        }
+        let files = self.files.kept(&read.kept);
+        let groups = FileGroup::new(files).split_files(state.config().target_partitions());
+        // DataFusion looks for a store under this name; what is read comes from ours.
+        let scan = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), Arc::new(source))
+            .with_file_groups(groups)
+            .with_statistics(self.files.statistics(&read.kept, &self.schema()))
+            .with_projection_indices(read.columns)?
+            .with_limit(read.limit)
+            .build();
+        Ok(DataSourceExec::from_data_source(scan))
+    }
+
+    /// The rows of one tenant.
+    fn read_of(
+        &self,
+        tenant: &Arc<str>,
+        state: &dyn Session,
+        mut read: Read,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let schema = self.schema();
+        let mut columns = read.columns.unwrap_or_else(|| (0..schema.fields().len()).collect());
+        let shown = columns.len();
+        let of_tenant = schema.index_of(TENANT)?;
+        if !columns.contains(&of_tenant) {
+            columns.push(of_tenant);
+        }
+        read.columns = Some(columns);
+        let is_of = tenant::is_of(tenant);
+        read.condition = Some(match read.condition {
+            Some(condition) => is_of.and(condition),
+            None => is_of,
+        });
+        // Whether the rows of others count is up to the reader of a file.
+        read.limit = None;
+        let scan = self.read(state, read)?;
+        // DataFusion would do so itself, if it saw this scan.
+        let parts = state.config().target_partitions();
+        let in_parts = scan.repartitioned(parts, state.config_options())?;
+        Ok(Arc::new(RowsOf::new(tenant, in_parts.unwrap_or(scan), shown, state)?))
     }
 }
 
@@ -74,9 +145,13 @@ impl TableProvider for StoredTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let kept = self.kept(state, filters)?;
-        let files = self.files.kept(&kept);
-        if files.is_empty() {
+        let filters: Vec<_> = match &self.tenant {
+            None => filters.to_vec(),
+            // The others are looked at above, where there are rows of the tenant alone.
+            Some(_) => filters.iter().filter(|filter| tenant::is_sure(filter)).cloned().collect(),
+        };
+        let kept = self.kept(state, &filters)?;
+        if !kept.contains(&true) {
             let columns = self.schema();
             let columns = match projection {
                 Some(projection) => Arc::new(columns.project(projection)?),
@@ -84,19 +159,13 @@ impl TableProvider for StoredTable {
             };
             return Ok(Arc::new(EmptyExec::new(columns)));
         }
-        let options = state.config_options().execution.parquet.clone();
-        let source = ParquetSource::new(self.columns.clone())
-            .with_pushdown_filters(options.pushdown_filters)
-            .with_enable_page_index(true)
-            .with_parquet_file_reader_factory(Arc::new(Readers(Arc::clone(&self.footers))));
-        let groups = FileGroup::new(files).split_files(state.config().target_partitions());
-        // DataFusion looks for a store under this name; what is read comes from ours.
-        let scan = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), Arc::new(source))
-            .with_file_groups(groups)
-            .with_statistics(self.files.statistics(&kept, &self.schema()))
-            .with_projection_indices(projection.cloned())?
-            .with_limit(limit)
-            .build();
-        Ok(DataSourceExec::from_data_source(scan))
+        let columns = projection.cloned();
+        match &self.tenant {
+            None => self.read(state, Read { kept, columns, condition: None, limit }),
+            Some(tenant) => {
+                let read = Read { kept, columns, condition: conjunction(filters), limit };
+                self.read_of(tenant, state, read)
+            }
+        }
     }
 }

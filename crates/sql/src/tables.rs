@@ -1,4 +1,4 @@
-//! The tables of a data folder, and what is kept of them from one question to the next: the list of their files,
+//! The tables of a folder, and what is kept of them from one question to the next: the list of their files,
 //! and the ends of those that were read.
 //!
 //! Each question first follows the log of each table: one look for the next commit where nothing has happened.
@@ -24,15 +24,11 @@ use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
 /// A question has at most this many bytes. What is nested as deep as that allows must find room on the stack.
 pub const QUESTION_BYTES_MAX: usize = 16 << 10;
-
-/// The folder of the tables, below that of the data.
-const TABLES: &str = "tables";
 
 /// What an answer may take.
 #[derive(Clone, Copy, Debug)]
@@ -43,11 +39,12 @@ pub struct Bounds {
     pub threads: NonZeroUsize,
 }
 
-/// The tables of a data folder.
+/// The tables of a folder.
 pub struct Tables {
     context: SessionContext,
     stored: Mutex<Vec<Stored>>,
     footers: Arc<Footers>,
+    tenant: Option<Arc<str>>,
     bounds: Bounds,
 }
 
@@ -62,22 +59,28 @@ struct Stored {
 
 impl std::fmt::Debug for Tables {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tables").field("bounds", &self.bounds).finish_non_exhaustive()
+        let Self { tenant, bounds, .. } = self;
+        let mut shown = f.debug_struct("Tables");
+        shown.field("tenant", tenant).field("bounds", bounds).finish_non_exhaustive()
     }
 }
 
 impl Tables {
-    /// Opens those tables that a folder has.
+    /// Opens those tables that a folder has: of all tenants, or as if there were one alone.
     ///
     /// # Errors
     /// When it has none, or one cannot be read.
-    pub async fn open(data: &std::path::Path, bounds: Bounds) -> Result<Self, OpenError> {
-        let none = || OpenError::None(data.join(TABLES));
-        if !data.join(TABLES).is_dir() {
+    pub async fn open(
+        folder: &std::path::Path,
+        tenant: Option<&str>,
+        bounds: Bounds,
+    ) -> Result<Self, OpenError> {
+        let none = || OpenError::None(folder.to_path_buf());
+        if !folder.is_dir() {
             return Err(none());
         }
-        let objects = LocalFileSystem::new_with_prefix(data)
-            .map_err(|source| OpenError::Folder { path: PathBuf::from(data), source })?;
+        let objects = LocalFileSystem::new_with_prefix(folder)
+            .map_err(|source| OpenError::Folder { path: folder.to_path_buf(), source })?;
         let objects: Arc<dyn ObjectStore> = Arc::new(objects);
         let known: [(_, &'static Schema); 4] = [
             ("spans", SPANS.schema()),
@@ -87,7 +90,7 @@ impl Tables {
         ];
         let mut stored = Vec::new();
         for (name, schema) in known {
-            let root = Path::from(TABLES).join(name);
+            let root = Path::from(name);
             let opened = delta::Table::open(Arc::clone(&objects), root.clone()).await?;
             let files = Arc::default();
             stored.extend(opened.map(|log| Stored { name, schema, root, log, files }));
@@ -96,11 +99,11 @@ impl Tables {
             return Err(none());
         }
         let footers = Arc::new(Footers::new(objects));
-        let context = context(bounds)?;
+        let (context, tenant) = (context(bounds)?, tenant.map(Arc::from));
         for table in &mut stored {
-            table.look(&context, &footers)?;
+            table.look(&context, &footers, tenant.as_ref())?;
         }
-        Ok(Self { context, stored: Mutex::new(stored), footers, bounds })
+        Ok(Self { context, stored: Mutex::new(stored), footers, tenant, bounds })
     }
 
     /// Answers a question with at most `rows_max` rows.
@@ -150,7 +153,7 @@ impl Tables {
             let version = table.log.version();
             table.log.refresh().await?;
             if table.log.version() != version {
-                table.look(&self.context, &self.footers)?;
+                table.look(&self.context, &self.footers, self.tenant.as_ref())?;
                 has_changed = true;
             }
         }
@@ -175,11 +178,16 @@ impl Tables {
 
 impl Stored {
     /// Makes what the log says now what is asked from now on.
-    fn look(&mut self, context: &SessionContext, footers: &Arc<Footers>) -> Result<(), OpenError> {
+    fn look(
+        &mut self,
+        context: &SessionContext,
+        footers: &Arc<Footers>,
+        tenant: Option<&Arc<str>>,
+    ) -> Result<(), OpenError> {
         let columns = crate::columns::in_files(self.schema);
         self.files = Arc::new(Files::of(self.log.snapshot(), &self.root, &columns));
         let (files, footers) = (Arc::clone(&self.files), Arc::clone(footers));
-        let table = StoredTable::new(self.schema, files, footers);
+        let table = StoredTable::new(self.schema, files, footers, tenant.cloned());
         context.deregister_table(self.name)?;
         context.register_table(self.name, Arc::new(table))?;
         Ok(())

@@ -14,6 +14,10 @@ const SEED: u64 = 73;
 
 const BOUNDS: Bounds = Bounds { memory_bytes: 64 << 20, threads: NonZeroUsize::MIN };
 
+async fn open(data: &Path) -> Tables {
+    Tables::open(&data.join("tables"), None, BOUNDS).await.expect("they are there")
+}
+
 /// The sum of all durations, which takes reading all files.
 async fn sum(tables: &Tables) -> Result<i64, String> {
     let question = "SELECT sum(duration_ns) FROM spans";
@@ -58,7 +62,7 @@ fn each_question_sees_what_was_committed_before_it() {
     let mut rng = Rng::new(SEED);
     run(async {
         let mut writer = Writer::new("sql-follows").await;
-        let tables = Tables::open(&writer.data, BOUNDS).await.expect("they are there");
+        let tables = open(&writer.data).await;
         let mut expected = 0;
         for nth in 0..9 {
             let sent = spans(&mut rng, nth * 8, 8);
@@ -78,7 +82,7 @@ fn the_end_of_a_file_is_read_once_and_damage_is_named() {
     run(async {
         let mut writer = Writer::new("sql-footers").await;
         writer.spans(&spans(&mut rng, 0, 100), 0).await;
-        let tables = Tables::open(&writer.data, BOUNDS).await.expect("they are there");
+        let tables = open(&writer.data).await;
         let answered = sum(&tables).await;
         assert!(answered.is_ok(), "{answered:?}");
         let [file] = &files(&writer.data.join("tables/spans/day=2024-10-04"))[..] else {

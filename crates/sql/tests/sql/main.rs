@@ -6,4 +6,5 @@ mod changes;
 mod program;
 mod reference;
 mod refusals;
+mod tenants;
 mod written;

@@ -28,6 +28,14 @@ fn nothing_is_changed() {
         &format!("EXPLAIN ANALYZE COPY spans TO '{out}'"),
         "SET datafusion.runtime.memory_limit = '64G'",
         "RESET datafusion.runtime.memory_limit",
+        "SET datafusion.catalog.location = '/etc'",
+        "SET TIME ZONE 'UTC'",
+        "COPY (SELECT 1) TO '/tmp'",
+        "CREATE SCHEMA s",
+        "CREATE FUNCTION f(int) RETURNS int RETURN $1",
+        "EXECUTE p",
+        "DEALLOCATE p",
+        "USE public",
         "PREPARE p AS SELECT 1",
         "SELECT 1 AS a INTO t",
     ];
@@ -36,6 +44,29 @@ fn nothing_is_changed() {
         assert!(said.contains("is refused: nothing is changed here"), "{statement}: {said}");
     }
     assert!(!Path::new(&out).exists());
+}
+
+#[test]
+fn no_file_is_read_but_those_of_the_tables() {
+    let data = run(async { Writer::new("sql-files").await.data });
+    let own = data.join("own.csv");
+    std::fs::write(&own, "a\nfound\n").expect("the folder is ours");
+    let own = own.display().to_string();
+    for question in [
+        format!("SELECT * FROM '{own}'"),
+        format!("SELECT * FROM \"{own}\""),
+        format!("SELECT * FROM 'file://{own}'"),
+        format!("SELECT * FROM read_csv('{own}')"),
+        format!("SELECT * FROM read_text('{own}')"),
+        format!("SELECT * FROM read_parquet('{own}')"),
+        format!("SELECT * FROM parquet_metadata('{own}')"),
+        format!("SELECT read_file('{own}')"),
+        format!("DESCRIBE '{own}'"),
+        format!("WITH a AS (SELECT * FROM '{own}') SELECT * FROM a"),
+    ] {
+        let said = refused(&data, &question);
+        assert!(!said.contains("found"), "{question}: {said}");
+    }
 }
 
 #[test]

@@ -56,6 +56,8 @@ pub(crate) fn trace_id(nth: u64) -> u128 {
 /// A folder, and the store that writes to it.
 pub(crate) struct Writer {
     pub(crate) data: PathBuf,
+    /// Whose rows are written.
+    pub(crate) tenant: &'static str,
     keeper: Keeper,
     segment: u64,
 }
@@ -81,7 +83,7 @@ impl Writer {
             memtable_bytes: 1,
         };
         let (keeper, _) = Store::open(&settings, NOW_MS, "f0b1").await.expect("an empty folder");
-        Self { data, keeper, segment: 0 }
+        Self { data, tenant: "shop", keeper, segment: 0 }
     }
 
     /// Writes a run of spans, which came so many days after the first.
@@ -149,7 +151,8 @@ impl Writer {
     async fn write(&mut self, signal: Signal, batch: Vec<u8>, days: u64) {
         self.segment += 1;
         let received_ns = NOON_NS + days * DAY_NS;
-        let record = Record { signal, tenant: "shop".into(), received_ns, batch: batch.into() };
+        let record =
+            Record { signal, tenant: self.tenant.into(), received_ns, batch: batch.into() };
         let rows = Decoded::of(signal, &record.batch, &Limits::default()).expect("a good batch");
         self.keeper.store().insert(self.segment, &record, &rows.0);
         self.keeper.store().seal(self.segment);

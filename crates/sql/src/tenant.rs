@@ -1,0 +1,167 @@
+//! The rows of one tenant, whatever is asked.
+//!
+//! Who asks for one tenant has tables whose every scan is a filter by the column `tenant`, above the files. All SQL
+//! comes to scans (joins, sub-selects, CTEs, UNION), so none of it gets around that.
+//!
+//! **Invariant**: no expression of a question is given a value of another tenant's row. To leave such rows out at
+//! the end is not enough: `CAST(name AS BIGINT)` fails over a name, and says which. So of the conditions of a question
+//! only those go down to the files that cannot fail ([`is_sure`]), in whatever order they are looked at there; and to
+//! DataFusion a scan has no inputs ([`RowsOf`]), so none of its rules moves anything else below the filter, or tells
+//! in a plan what is there.
+//!
+//! **When it hurts**: the bounds that a sort with a limit or a join finds as it runs do not skip pages, as they do for
+//! who asks for all tenants.
+
+use datafusion::catalog::Session;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::expr::InList;
+use datafusion::logical_expr::{BinaryExpr, Expr, Operator, ident, lit};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::execution_plan::reset_plan_states;
+use datafusion::physical_plan::filter::FilterExecBuilder;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use std::fmt;
+use std::sync::Arc;
+
+/// The column that says whose a row is; every table has it.
+pub(crate) const TENANT: &str = "tenant";
+
+/// That a row is a tenant's.
+pub(crate) fn is_of(tenant: &str) -> Expr {
+    ident(TENANT).eq(lit(ScalarValue::Utf8View(Some(tenant.to_owned()))))
+}
+
+/// Comparisons that give an answer for all values of one type.
+const COMPARISONS: [Operator; 6] =
+    [Operator::Eq, Operator::NotEq, Operator::Lt, Operator::LtEq, Operator::Gt, Operator::GtEq];
+
+/// Whether a condition fails over no value: it compares columns with constants.
+pub(crate) fn is_sure(condition: &Expr) -> bool {
+    let is_column = |of: &Expr| matches!(of, Expr::Column(_));
+    let is_constant = |of: &Expr| matches!(of, Expr::Literal(..));
+    if let Expr::BinaryExpr(BinaryExpr { left, op, right }) = condition {
+        if op.is_logic_operator() {
+            return is_sure(left) && is_sure(right);
+        }
+        let are_column_and_constant =
+            is_column(left) && is_constant(right) || is_constant(left) && is_column(right);
+        return COMPARISONS.contains(op) && are_column_and_constant;
+    }
+    if let Expr::InList(InList { expr, list, .. }) = condition {
+        return is_column(expr) && list.iter().all(is_constant);
+    }
+    if let Expr::Not(not) = condition {
+        return is_sure(not);
+    }
+    matches!(condition, Expr::IsNull(of) | Expr::IsNotNull(of) if is_column(of))
+}
+
+/// A scan that gives the rows of one tenant.
+#[derive(Debug)]
+pub(crate) struct RowsOf {
+    tenant: Arc<str>,
+    /// The filter, and the files below it.
+    rows: Arc<dyn ExecutionPlan>,
+}
+
+impl RowsOf {
+    /// Those of a scan; of its columns the first `shown` are given.
+    pub(crate) fn new(
+        tenant: &Arc<str>,
+        scan: Arc<dyn ExecutionPlan>,
+        shown: usize,
+        state: &dyn Session,
+    ) -> Result<Self> {
+        let columns = DFSchema::try_from(scan.schema())?;
+        let filter = state.create_physical_expr(is_of(tenant), &columns)?;
+        let rows = FilterExecBuilder::new(filter, scan)
+            .apply_projection(Some((0..shown).collect()))?
+            .build()?;
+        Ok(Self { tenant: Arc::clone(tenant), rows: Arc::new(rows) })
+    }
+}
+
+impl DisplayAs for RowsOf {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RowsOf: tenant={}", self.tenant)
+    }
+}
+
+impl ExecutionPlan for RowsOf {
+    fn name(&self) -> &'static str {
+        "RowsOf"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.rows.properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    /// It is read once more: by a question that refers to itself.
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        let rows = reset_plan_states(Arc::clone(&self.rows))?;
+        Ok(Arc::new(Self { tenant: Arc::clone(&self.tenant), rows }))
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        self.rows.execute(partition, context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::arrow::datatypes::DataType;
+    use datafusion::logical_expr::cast;
+
+    #[test]
+    fn what_may_fail_over_a_value_is_not_sure() {
+        let (name, ns) = (ident("name"), ident("duration_ns"));
+        let sure = [
+            name.clone().eq(lit("a")),
+            lit(5).lt(ns.clone()),
+            name.clone().is_null().or(ns.clone().in_list(vec![lit(1), lit(2)], true)),
+            !ns.clone().gt_eq(lit(5)),
+        ];
+        for condition in sure {
+            assert!(is_sure(&condition), "{condition}");
+        }
+        let number = cast(name.clone(), DataType::Int64);
+        let unsure = [
+            number.clone().gt(lit(0)),
+            number.clone().is_not_null(),
+            (lit(1) / ns.clone()).gt(lit(0)),
+            ns.clone().in_list(vec![number.clone()], false),
+            name.clone().eq(lit("a")).or(number.clone().eq(lit(1))),
+            !number.eq(lit(1)),
+            ns.clone().eq(ident("start_ns")),
+            lit(true),
+        ];
+        for condition in unsure {
+            assert!(!is_sure(&condition), "{condition}");
+        }
+    }
+}
