@@ -2,6 +2,7 @@
 
 use crate::asked::Asked;
 use crate::refusal::Refusal;
+use crate::sql::{self, Sql};
 use crate::{jaeger, tempo};
 use bytes::Bytes;
 use curtail_store::Store;
@@ -10,6 +11,8 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
+use hyper::body::Body;
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -58,34 +61,63 @@ pub(crate) struct Answering {
     store: Arc<Store>,
     /// So many are answered at once, each by a thread; the others wait for their turn.
     turns: Semaphore,
+    sql: sql::Asking,
+    patience: Duration,
 }
 
 impl Answering {
-    pub(crate) fn new(store: Arc<Store>) -> Self {
+    pub(crate) fn new(store: Arc<Store>, sql: Sql) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Self { store, turns: Semaphore::new(cores) }
+        let (turns, sql) = (Semaphore::new(cores), sql::Asking::new(sql));
+        Self { store, turns, sql, patience: PATIENCE }
     }
 
     /// Answers a question. Who does not wait for the answer makes nobody look for it.
-    pub(crate) async fn answer<B>(&self, request: Request<B>) -> Response<Full<Bytes>> {
-        let (head, _) = request.into_parts();
-        if head.uri.path() == "/ready" {
-            return written(Ok(Answer::text("ready")));
+    pub(crate) async fn answer<B>(&self, request: Request<B>) -> Response<Full<Bytes>>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let (head, body) = request.into_parts();
+        match head.uri.path() {
+            "/ready" => written(Ok(Answer::text("ready"))),
+            sql::PATH => written(self.sql(&head, body).await),
+            _ => written(self.looked_for(head).await),
         }
+    }
+
+    /// Has a question in SQL answered by its program.
+    async fn sql<B>(&self, head: &Parts, body: B) -> Result<Answer, Refusal>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        if head.method != Method::POST {
+            return Err(Refusal::method("POST"));
+        }
+        let asked = Asked::of(&head.uri, &head.headers)?;
+        let answered = self.sql.answer(&asked, body);
+        let in_time = tokio::time::timeout(self.patience, answered).await;
+        in_time.unwrap_or_else(|_| Err(Refusal::late(self.patience)))
+    }
+
+    /// Has a thread look for the answer in the store.
+    async fn looked_for(&self, head: Parts) -> Result<Answer, Refusal> {
         let _turn = self.turns.acquire().await;
-        let (store, runtime) = (Arc::clone(&self.store), Handle::current());
+        let (store, runtime, patience) =
+            (Arc::clone(&self.store), Handle::current(), self.patience);
         let (_waits, gone) = oneshot::channel::<()>();
         let looking = tokio::task::spawn_blocking(move || {
             runtime.block_on(async {
                 tokio::select! {
                     biased;
                     _ = gone => Err(Refusal::gone()),
-                    () = tokio::time::sleep(PATIENCE) => Err(Refusal::late(PATIENCE)),
+                    () = tokio::time::sleep(patience) => Err(Refusal::late(patience)),
                     answered = answered(&store, &head) => answered,
                 }
             })
         });
-        written(looking.await.unwrap_or_else(|_| Err(Refusal::failed())))
+        looking.await.unwrap_or_else(|_| Err(Refusal::failed()))
     }
 }
 
@@ -108,7 +140,7 @@ fn written(answered: Result<Answer, Refusal>) -> Response<Full<Bytes>> {
 
 async fn answered(store: &Store, head: &Parts) -> Result<Answer, Refusal> {
     if head.method != Method::GET {
-        return Err(Refusal::method());
+        return Err(Refusal::method("GET"));
     }
     let asked = Asked::of(&head.uri, &head.headers)?;
     if asked.path.starts_with("/jaeger/") {

@@ -8,6 +8,7 @@
 //! | `GET /api/search` | traces, the newest or the slowest first: truly those of all |
 //! | `GET /api/metrics/query_range`, `GET /api/metrics/query` | rates, counts, quantiles, extremes and heatmaps, over time or in all |
 //! | `GET /api/v2/search/tags`, `GET /api/v2/search/tag/{tag}/values` | which attributes there are, and which values; the same without `v2` |
+//! | `POST /api/sql` | the rows that a question in SQL asks for, in JSON or CSV |
 //! | `GET /jaeger/api/…` | what Jaeger's page and Grafana's data source for it ask: services, operations, traces |
 //!
 //! Whose spans are asked for says `X-Scope-OrgID`, as in Tempo. An ID may be written without its leading zeros.
@@ -25,7 +26,9 @@ mod listen;
 mod question;
 mod refusal;
 mod search;
+mod sql;
 mod tempo;
 
 pub use asked::duration_ns;
 pub use listen::{Running, start};
+pub use sql::{NotStarted, Sql, SqlProgram};

@@ -3,6 +3,7 @@
 //! **Limits**: [`CONNECTIONS_MAX`] at once; a head takes at most [`HEADER_TIMEOUT`].
 
 use crate::answer::Answering;
+use crate::sql::Sql;
 use curtail_store::Store;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -12,8 +13,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::{JoinHandle, JoinSet};
 
 /// Questions are few, and people ask them.
 const CONNECTIONS_MAX: usize = 256;
@@ -23,22 +24,26 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// After a failure to accept (no more files, usually) the next try waits so long.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
-/// An API that answers until this is dropped.
+/// An API that answers until it is stopped, or this is dropped.
 #[derive(Debug)]
 pub struct Running {
     address: SocketAddr,
     accepting: JoinHandle<()>,
+    /// Nothing is said by it: it ends when this does.
+    until: oneshot::Sender<()>,
 }
 
 /// Starts to answer, on the runtime of whoever calls.
 ///
 /// # Errors
 /// When the address cannot be listened on.
-pub async fn start(address: SocketAddr, store: Arc<Store>) -> io::Result<Running> {
+pub async fn start(address: SocketAddr, store: Arc<Store>, sql: Sql) -> io::Result<Running> {
     let listener = TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
-    let answering = Arc::new(Answering::new(store));
-    Ok(Running { address, accepting: tokio::spawn(accept(listener, answering)) })
+    let answering = Arc::new(Answering::new(store, sql));
+    let (until, stopped) = oneshot::channel();
+    let accepting = tokio::spawn(serve_all(listener, answering, stopped));
+    Ok(Running { address, accepting, until })
 }
 
 impl Running {
@@ -47,23 +52,40 @@ impl Running {
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
-}
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.accepting.abort();
+    /// Stops, and waits until nothing runs any more for those who have asked.
+    pub async fn stop(self) {
+        drop(self.until);
+        // It has panicked, or it has ended.
+        let _ended = self.accepting.await;
     }
 }
 
-async fn accept(listener: TcpListener, answering: Arc<Answering>) {
+/// Serves until it is stopped: then nobody is waited for, and what is looked for, or runs, for a question ends.
+async fn serve_all(
+    listener: TcpListener,
+    answering: Arc<Answering>,
+    stopped: oneshot::Receiver<()>,
+) {
+    let mut connections = JoinSet::new();
+    tokio::select! {
+        _ = stopped => {}
+        () = accept(&listener, &answering, &mut connections) => {}
+    }
+    connections.shutdown().await;
+}
+
+async fn accept(listener: &TcpListener, answering: &Arc<Answering>, connections: &mut JoinSet<()>) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         // Whoever comes beyond waits to be accepted.
         let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
+        // Those that have ended are forgotten.
+        while connections.try_join_next().is_some() {}
         match listener.accept().await {
             Ok((stream, _)) => {
-                let answering = Arc::clone(&answering);
-                tokio::spawn(async move {
+                let answering = Arc::clone(answering);
+                connections.spawn(async move {
                     serve(stream, &answering).await;
                     drop(place);
                 });

@@ -27,8 +27,8 @@ impl Refusal {
         Self { status: StatusCode::NOT_FOUND, message: message.into() }
     }
 
-    pub(crate) fn method() -> Self {
-        let message = "only GET is answered here".to_owned();
+    pub(crate) fn method(expected: &str) -> Self {
+        let message = format!("only {expected} is answered here");
         Self { status: StatusCode::METHOD_NOT_ALLOWED, message }
     }
 

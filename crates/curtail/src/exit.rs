@@ -13,7 +13,7 @@
 //! that nobody foresaw is a bug of ours.
 
 use crate::query::Refused;
-use crate::sql::Missing;
+use curtail_api::NotStarted;
 use curtail_config::Mistakes;
 use curtail_objects::OpenError;
 use std::io::{ErrorKind, Write as _};
@@ -56,9 +56,10 @@ fn code_of(error: &anyhow::Error) -> u8 {
         if let Some(io) = cause.downcast_ref::<std::io::Error>() {
             return if io.kind() == ErrorKind::BrokenPipe { 0 } else { ENVIRONMENT };
         }
-        let is_of_usage = cause.is::<Mistakes>() || cause.is::<Refused>() || cause.is::<Missing>();
+        let is_of_usage = cause.is::<Mistakes>() || cause.is::<Refused>();
+        let is_missing = matches!(cause.downcast_ref(), Some(NotStarted::Missing(_)));
         let is_url = matches!(cause.downcast_ref(), Some(OpenError::Url(_)));
-        if is_of_usage || cause.is::<clap::Error>() || is_url {
+        if is_of_usage || is_missing || cause.is::<clap::Error>() || is_url {
             return CONFIG;
         }
         let is_of_environment = cause.is::<curtail_testbed::StartError>()

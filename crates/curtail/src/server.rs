@@ -14,6 +14,7 @@ mod tail;
 use crate::stop::StopSignals;
 use anyhow::Context as _;
 use clap::{Args, Command, FromArgMatches as _};
+use curtail_api::Sql;
 use curtail_ingest::{Committer, Config, Sink, Taken};
 use curtail_store::log::Log;
 use curtail_store::tail::Tail;
@@ -24,7 +25,7 @@ use place::Place;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -150,7 +151,8 @@ pub(crate) fn serve<Told: Future<Output = ExitCode>>(
         let (committer, log) = Committer::start(log, sink)?;
         let config = Config { addresses: args.otlp.clone(), tokens, ..Config::default() };
         let receivers = curtail_ingest::start(&config, &committer)?;
-        let api = curtail_api::start(args.api, store).await;
+        let sql = Sql::new(crate::sql::program()?, place.folder().map(Path::to_path_buf));
+        let api = curtail_api::start(args.api, store, sql).await;
         let api = api.with_context(|| format!("{} cannot be listened on", args.api))?;
         ready(receivers.addresses(), api.address())?;
         let mut every = tokio::time::interval(Duration::from_secs(args.flush_every.into()));
@@ -166,6 +168,7 @@ pub(crate) fn serve<Told: Future<Output = ExitCode>>(
             }
         };
         tracing::info!("stopping: what is being sent is taken, and written");
+        api.stop().await;
         receivers.stop(GRACE);
         drop(committer);
         room.end();

@@ -1,14 +1,14 @@
 //! `curtail sql`: hands over to `curtail-sql`, a program of its own.
 //!
-//! It links a query engine that takes longer to build than all the rest, so it need not be there: then it is said
-//! how to get it. It is looked for beside this program first, then on the `PATH`.
+//! Where that is, and what is said where it is not, is the API's ([`SqlProgram`]): it answers SQL by it too.
 
 use clap::Args;
+use curtail_api::SqlProgram;
+use std::convert::Infallible;
 use std::ffi::OsString;
-use std::io::{self, ErrorKind};
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, ExitCode};
 
 /// Ask the tables of a server in SQL
 ///
@@ -34,34 +34,19 @@ pub(crate) struct SqlArgs {
     arguments: Vec<OsString>,
 }
 
-const PROGRAM: &str = "curtail-sql";
-
-/// There is no such program.
-#[derive(Debug)]
-pub(crate) struct Missing {
-    beside: PathBuf,
-}
-
-impl std::error::Error for Missing {}
-
-impl std::fmt::Display for Missing {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let beside = self.beside.display();
-        write!(f, "there is no {beside}, and no {PROGRAM} on the PATH: `make sql` builds it")
-    }
-}
-
 /// Becomes `curtail-sql`; returns only when that fails.
 ///
 /// # Errors
 /// Always: the program is missing, or cannot be run.
-pub(crate) fn run(args: &SqlArgs) -> anyhow::Result<std::process::ExitCode> {
-    let beside = std::env::current_exe()?.with_file_name(PROGRAM);
-    for program in [beside.clone(), PathBuf::from(PROGRAM)] {
-        let failed: io::Error = Command::new(&program).args(&args.arguments).exec();
-        if failed.kind() != ErrorKind::NotFound {
-            return Err(anyhow::Error::new(failed).context(program.display().to_string()));
-        }
+pub(crate) fn run(args: &SqlArgs) -> anyhow::Result<ExitCode> {
+    let become_it = |path: &Path| Err(Command::new(path).args(&args.arguments).exec());
+    match program()?.start::<Infallible>(become_it) {
+        Ok(never) => match never {},
+        Err(error) => Err(error.into()),
     }
-    Err(Missing { beside }.into())
+}
+
+/// The program, which may be beside this one.
+pub(crate) fn program() -> std::io::Result<SqlProgram> {
+    Ok(SqlProgram::beside(&std::env::current_exe()?))
 }

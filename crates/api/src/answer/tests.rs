@@ -1,8 +1,10 @@
 mod jaeger;
 mod odd;
+mod sql;
 mod tempo;
 
 use super::*;
+use crate::SqlProgram;
 use curtail_otlp::{
     Decoded, EventRow, Limits, LogRow, LogsWriter, PlainValue, ResourceText, ScopeText, Signal,
     SpanRow, TracesWriter,
@@ -11,6 +13,7 @@ use curtail_store::log::Record;
 use curtail_store::{Settings, Store, tree};
 use curtail_units::Rng;
 use serde_json::Value;
+use std::path::{Path, PathBuf};
 
 const SEED: u64 = 3_200;
 const BASE_NS: i64 = 1_750_000_000_000_000_000;
@@ -139,7 +142,7 @@ impl Asking {
                     keeper.flush(0).await.expect("memory");
                 }
             }
-            Self(Answering::new(store))
+            Self(Answering::new(store, by_stand_in(Some(PathBuf::from("the tables")))))
         })
     }
 
@@ -148,12 +151,14 @@ impl Asking {
     }
 
     fn asked(&self, head: http::request::Builder, method: &str) -> (StatusCode, String) {
-        run(async {
-            let request = head.method(method).body(()).expect("a request");
-            let (head, body) = self.0.answer(request).await.into_parts();
-            let body = http_body_util::BodyExt::collect(body).await.expect("it is whole");
-            (head.status, String::from_utf8_lossy(&body.to_bytes()).into_owned())
-        })
+        let request = head.method(method).body(String::new()).expect("a request");
+        run(self.answered(request))
+    }
+
+    async fn answered(&self, request: Request<String>) -> (StatusCode, String) {
+        let (head, body) = self.0.answer(request).await.into_parts();
+        let body = http_body_util::BodyExt::collect(body).await.expect("it is whole");
+        (head.status, String::from_utf8_lossy(&body.to_bytes()).into_owned())
     }
 
     fn json(&self, target: &str) -> Value {
@@ -161,6 +166,12 @@ impl Asking {
         assert_eq!(status, StatusCode::OK, "{target}: {body}");
         serde_json::from_str(&body).unwrap_or_else(|error| panic!("{target}: {error}: {body}"))
     }
+}
+
+/// A shell in the place of `curtail-sql`: the question is what it is to do.
+fn by_stand_in(tables: Option<PathBuf>) -> Sql {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stand-in");
+    Sql::new(SqlProgram::beside(&folder.join("curtail")), tables)
 }
 
 fn run<T>(test: impl Future<Output = T>) -> T {

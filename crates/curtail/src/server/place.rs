@@ -27,6 +27,8 @@ pub(super) const FOLDER: &str = "curtail-data";
 pub(super) struct Place {
     log: Arc<Directory>,
     tables: Objects,
+    /// Where they are, if that is on this machine.
+    folder: Option<PathBuf>,
     writer: String,
 }
 
@@ -52,18 +54,23 @@ impl Place {
             format!("{} cannot be used: does another server use it?", log.display())
         })?;
         let writer = writer(&data).with_context(|| named(&data.join("writer")))?;
-        let tables = match tables {
-            Some(url) => curtail_objects::open(url)?,
-            None => Objects::folder(&data.join("tables"))?,
+        let (tables, folder) = match tables {
+            Some(url) => (curtail_objects::open(url)?, curtail_objects::folder(url)?),
+            None => (Objects::folder(&data.join("tables"))?, Some(data.join("tables"))),
         };
         tables.check_writing().await?;
         tracing::info!(folder = named(&data), tables = tables.url(), "opened");
-        Ok(Self { log: Arc::new(log), tables, writer })
+        Ok(Self { log: Arc::new(log), tables, folder, writer })
     }
 
     /// Where the tables are, for people.
     pub(super) fn tables(&self) -> &str {
         self.tables.url()
+    }
+
+    /// The folder of the tables, unless they are in an object store.
+    pub(super) fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
     }
 
     pub(super) fn settings(&self, memtable_bytes: usize) -> Settings {

@@ -11,8 +11,11 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_curtail"))
-            .args(arguments)
+        Self::run(Command::new(env!("CARGO_BIN_EXE_curtail")).args(arguments))
+    }
+
+    pub(crate) fn run(command: &mut Command) -> Self {
+        let mut child = command
             .env_remove("CURTAIL_LOG")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

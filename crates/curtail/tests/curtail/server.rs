@@ -5,6 +5,7 @@ use crate::running::Running;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Two traces, made by OpenTelemetry's own classes.
 pub(crate) const BATCH: &[u8] = include_bytes!("../../../otlp/tests/golden/traces.pb");
@@ -19,9 +20,13 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(data: &Path) -> Self {
-        let data = data.to_str().expect("text");
+        Self::run(&mut Command::new(env!("CARGO_BIN_EXE_curtail")), data)
+    }
+
+    pub(crate) fn run(command: &mut Command, data: &Path) -> Self {
         let any = "127.0.0.1:0";
-        let mut running = Running::start(&["server", "--data", data, "--otlp", any, "--api", any]);
+        command.arg("server").arg("--data").arg(data).args(["--otlp", any, "--api", any]);
+        let mut running = Running::run(command);
         let mut address = |prefix: &str| {
             let line = running.line();
             let rest = line.strip_prefix(prefix).and_then(|rest| rest.split(' ').next());
@@ -50,6 +55,18 @@ impl Server {
     fn get(&self, path: &str) -> String {
         let head = format!("GET {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n");
         asked(self.api, head.as_bytes()).expect("it answers")
+    }
+
+    /// Asks in SQL; the stream is that of the answer.
+    pub(crate) fn asks(&self, question: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.api).expect("it listens");
+        let length = question.len();
+        let head = format!(
+            "POST /api/sql HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\
+             content-length: {length}\r\n\r\n"
+        );
+        stream.write_all((head + question).as_bytes()).expect("it reads");
+        stream
     }
 
     pub(crate) fn trace(&self) -> String {

@@ -1,5 +1,8 @@
-//! `curtail sql` and the program that it hands over to, which here is a shell.
+//! `curtail sql`, the server's `POST /api/sql`, and the program that both hand over to, which here is a shell.
 
+use crate::server::Server;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -49,4 +52,74 @@ fn where_there_is_none_it_is_said_how_to_get_it() {
     assert_eq!(ended.status.code(), Some(2), "{ended:?}");
     let said = String::from_utf8_lossy(&ended.stderr);
     assert!(said.contains("`make sql` builds it"), "{said}");
+}
+
+/// A server beside a program that does what the question says; and a pipe that a question may write to.
+fn serving(name: &str) -> (Server, PathBuf) {
+    let folder = folder(name);
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../api/tests/stand-in/curtail-sql");
+    symlink(program, folder.join("curtail-sql")).expect("there is none yet");
+    let pipe = folder.join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status().expect("mkfifo is there");
+    assert!(made.success());
+    (Server::run(&mut Command::new(folder.join("curtail")), &folder.join("data")), pipe)
+}
+
+/// What a question does that says that it has begun, and never ends.
+fn endless(pipe: &Path) -> String {
+    format!("exec 3>'{}'; echo begun >&3; kill -STOP $$", pipe.display())
+}
+
+/// Waits until a question has begun; gives what ends when its process does.
+fn begun(pipe: &Path) -> BufReader<File> {
+    let mut pipe = BufReader::new(File::open(pipe).expect("it was made"));
+    let mut line = String::new();
+    pipe.read_line(&mut line).expect("a pipe");
+    assert_eq!(line, "begun\n");
+    pipe
+}
+
+#[test]
+fn the_server_answers_what_the_program_prints() {
+    let (server, _) = serving("sql-server");
+    let mut answer = String::new();
+    server.asks(r#"echo "{\"tables\":\"$2\"}""#).read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(answer.contains("content-type: application/json\r\n"), "{answer}");
+    assert!(answer.ends_with("sql-server/data/tables\"}]\n"), "{answer}");
+    server.ended("TERM");
+}
+
+#[test]
+fn the_program_is_killed_when_who_asked_has_gone() {
+    let (server, pipe) = serving("sql-gone");
+    let asked = server.asks(&endless(&pipe));
+    let mut pipe = begun(&pipe);
+    drop(asked);
+    assert_eq!(pipe.read_to_end(&mut Vec::new()).expect("a pipe"), 0);
+    server.ended("TERM");
+}
+
+#[test]
+fn the_program_is_killed_when_the_server_ends() {
+    let (server, pipe) = serving("sql-ends");
+    let mut asked = server.asks(&endless(&pipe));
+    let mut pipe = begun(&pipe);
+    server.ended("TERM");
+    assert_eq!(pipe.read_to_end(&mut Vec::new()).expect("a pipe"), 0);
+    assert_eq!(asked.read_to_end(&mut Vec::new()).expect("nothing is left"), 0);
+}
+
+#[test]
+fn the_server_says_what_the_command_says_where_there_is_none() {
+    let folder = folder("sql-server-missing");
+    let mut command = Command::new(folder.join("curtail"));
+    let server = Server::run(command.env("PATH", &folder), &folder.join("data"));
+    let mut answer = String::new();
+    server.asks("SELECT 1").read_to_string(&mut answer).expect("an answer");
+    let said = asked(&folder, &folder, SCRIPT).stderr;
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    assert!(head.starts_with("HTTP/1.1 501"), "{head}");
+    assert_eq!(body, String::from_utf8_lossy(&said));
+    server.ended("TERM");
 }

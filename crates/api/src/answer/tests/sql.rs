@@ -1,0 +1,117 @@
+//! SQL, with a shell in the place of its program: the question is what it is to do.
+
+use super::*;
+use http::header::ACCEPT;
+
+fn asking() -> Asking {
+    Asking::of(&all()[..2])
+}
+
+fn post(question: &str) -> Request<String> {
+    Request::post("/api/sql").body(question.to_owned()).expect("a request")
+}
+
+/// It never ends by itself.
+const ENDLESS: &str = "kill -STOP $$";
+
+#[test]
+fn rows_are_an_array_or_csv() {
+    let asking = asking();
+    for (question, answer) in [
+        (r#"printf '{"a":1}\n{"a":"x\\ny, {}"}\n'"#, "[{\"a\":1},{\"a\":\"x\\ny, {}\"}]\n"),
+        (r#"printf '{"a":1}\n'"#, "[{\"a\":1}]\n"),
+        (":", "[]\n"),
+    ] {
+        assert_eq!(run(asking.answered(post(question))), (StatusCode::OK, answer.to_owned()));
+    }
+    let mut request = post(r"printf 'a,b\r\n1,%s\r\n' $6");
+    request.headers_mut().insert(ACCEPT, HeaderValue::from_static("text/csv, */*;q=0.1"));
+    run(async {
+        let (head, body) = asking.0.answer(request).await.into_parts();
+        assert_eq!(head.headers[CONTENT_TYPE], "text/csv; charset=utf-8");
+        let body = http_body_util::BodyExt::collect(body).await.expect("it is whole");
+        assert_eq!(body.to_bytes(), "a,b\r\n1,--rows\r\n");
+    });
+}
+
+#[test]
+fn the_program_is_told_whose_rows_and_where_they_are() {
+    let asking = asking();
+    let told = |tenant: Option<&'static str>| {
+        let mut request = post(r#"for each; do printf '"%s"\n' "$each"; done"#);
+        if let Some(tenant) = tenant {
+            request.headers_mut().insert("x-scope-orgid", HeaderValue::from_static(tenant));
+        }
+        let (status, body) = run(asking.answered(request));
+        assert_eq!(status, StatusCode::OK, "{body}");
+        serde_json::from_str::<Vec<String>>(&body).expect("an array")
+    };
+    let expected = ["--tables", "the tables", "--tenant=anonymous", "--format", "json"];
+    let nobody = told(None);
+    assert_eq!(nobody[..5], expected);
+    assert_eq!(nobody.last().map(String::as_str), Some("-"));
+    // One argument, whatever it looks like.
+    for tenant in ["shop", "shop --tenant=other", "--tables=/", "$(echo x)", ""] {
+        let arguments = told(Some(tenant));
+        assert_eq!((arguments.len(), &arguments[2]), (nobody.len(), &format!("--tenant={tenant}")));
+    }
+}
+
+#[test]
+fn what_is_no_answer_says_whose_fault_it_is() {
+    let asking = asking();
+    for (question, status, said) in [
+        ("echo there is no column a >&2; exit 2", 400, "there is no column a\n"),
+        ("echo a file is gone >&2; exit 3", 500, "(exit status: 3): a file is gone"),
+        ("echo '{}'; exit 4", 500, "(exit status: 4)"),
+        ("echo too much >&2; kill -TERM $$", 500, "signal: 15"),
+        ("exec yes '{}'", 422, "more than 16 MiB"),
+        // It has heard enough, and so have we.
+        ("exec yes >&2", 500, "signal: 13"),
+    ] {
+        let (got, body) = run(asking.answered(post(question)));
+        assert_eq!(got.as_u16(), status, "{question}: {body:.200}");
+        assert!(body.contains(said), "{question}: {body:.200}");
+        assert!(body.len() < 20_000, "{question}");
+    }
+    let long = format!("echo {}", " ".repeat(64 << 10));
+    assert_eq!(run(asking.answered(post(&long))).0, StatusCode::PAYLOAD_TOO_LARGE);
+    let (status, said) = asking.get("/api/sql");
+    assert_eq!((status, &*said), (StatusCode::METHOD_NOT_ALLOWED, "only POST is answered here\n"));
+}
+
+#[test]
+fn what_takes_too_long_is_given_up() {
+    let mut asking = asking();
+    asking.0.patience = Duration::ZERO;
+    for _ in 0..3 {
+        // Each gives its turn back.
+        let (status, said) = run(asking.answered(post(ENDLESS)));
+        assert_eq!(status, StatusCode::GATEWAY_TIMEOUT, "{said}");
+    }
+}
+
+#[test]
+fn two_are_answered_at_once_and_no_more() {
+    let asking = asking();
+    run(async {
+        let (status, said) = tokio::select! {
+            biased;
+            _ = asking.answered(post(ENDLESS)) => unreachable!("it does not end"),
+            _ = asking.answered(post(ENDLESS)) => unreachable!("it does not end"),
+            third = asking.answered(post(":")) => third,
+        };
+        assert_eq!(status, StatusCode::TOO_MANY_REQUESTS, "{said}");
+        // Nobody waits for those any more.
+        assert_eq!(asking.answered(post(":")).await.0, StatusCode::OK);
+    });
+}
+
+#[test]
+fn tables_that_the_program_cannot_read_are_not_asked() {
+    let mut asking = asking();
+    asking.0.sql = crate::sql::Asking::new(by_stand_in(None));
+    let (status, said) = run(asking.answered(post(":")));
+    assert_eq!(status, StatusCode::NOT_IMPLEMENTED);
+    assert!(said.contains("object store"), "{said}");
+}

@@ -1,0 +1,252 @@
+//! Questions in SQL, which the program `curtail-sql` answers: one process for each, which ends with its question.
+//!
+//! The body of a `POST /api/sql` is the question, whatever it says of its type. The answer is JSON, an array with an
+//! object for each row; or CSV, if that is accepted.
+//!
+//! | how the program ends | the answer |
+//! |---|---|
+//! | 0 | 200, with what it printed |
+//! | 2 | 400: the question is wrong, or needs more memory than it may |
+//! | 3, 4, by a signal | 500, with what it said |
+//! | not in time | 504; it is killed |
+//!
+//! **Invariant**: who asks sees the rows of their tenant alone: the program is told whose (its `--tenant`), and no
+//! SQL gets around that.
+//! **Invariant**: a process is killed when nobody waits for its answer: who asked has gone, the time is over, or the
+//! server ends. One whose server was killed gives up by itself, after [`LAST_S`].
+//!
+//! **Limits**: [`AT_ONCE`] questions at once, further ones are refused; a body of [`QUESTION_BYTES_MAX`], an answer of
+//! [`ANSWER_BYTES_MAX`], which is kept until it is whole: what comes is all, or an error. The memory of a question
+//! is what the program grants by default. Rows that are in no file yet are not seen.
+
+mod program;
+
+use crate::answer::Answer;
+use crate::asked::Asked;
+use crate::refusal::Refusal;
+use bytes::Bytes;
+use http::header::ACCEPT;
+use http::{HeaderMap, StatusCode};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::body::Body;
+pub use program::{NotStarted, SqlProgram};
+use std::error::Error;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{Child, Command};
+use tokio::sync::Semaphore;
+
+/// Where it is asked.
+pub(crate) const PATH: &str = "/api/sql";
+
+/// So many processes run at once.
+const AT_ONCE: usize = 2;
+
+/// A body may have this many bytes. What the program takes is less, and it says so.
+const QUESTION_BYTES_MAX: usize = 64 << 10;
+
+/// An answer may have this many bytes.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
+
+/// So much is passed on of what the program says is wrong.
+const SAID_BYTES_MAX: usize = 16 << 10;
+
+/// Rows are not counted here: a bound on them would cut the answer.
+const ROWS_MAX: u32 = u32::MAX;
+
+/// Seconds after which the program gives up by itself: later than we do, so that it is we who say so.
+const LAST_S: u32 = 90;
+
+/// The exit code that says that the question is to blame.
+const QUESTION: i32 = 2;
+
+/// What answers SQL.
+#[derive(Clone, Debug)]
+pub struct Sql {
+    program: SqlProgram,
+    tables: Option<PathBuf>,
+}
+
+impl Sql {
+    /// By this program, of the tables in a folder; without one they are where it cannot read them.
+    #[must_use]
+    pub const fn new(program: SqlProgram, tables: Option<PathBuf>) -> Self {
+        Self { program, tables }
+    }
+}
+
+/// Has questions answered, a few at once.
+#[derive(Debug)]
+pub(crate) struct Asking {
+    sql: Sql,
+    turns: Semaphore,
+}
+
+impl Asking {
+    pub(crate) const fn new(sql: Sql) -> Self {
+        Self { sql, turns: Semaphore::const_new(AT_ONCE) }
+    }
+
+    /// Answers a tenant's question. Who drops this kills the process.
+    pub(crate) async fn answer<B>(&self, asked: &Asked<'_>, body: B) -> Result<Answer, Refusal>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let Some(tables) = &self.sql.tables else {
+            return Err(Refusal::unsupported(
+                "the tables are in an object store, and SQL is answered only of a folder",
+            ));
+        };
+        let question = Limited::new(body, QUESTION_BYTES_MAX).collect().await.map_err(unread)?;
+        let _turn = self.turns.try_acquire().map_err(|_| busy())?;
+        let (tenant, form) = (asked.tenant, Form::of(asked.head));
+        let mut child = self.sql.program.start(|path| spawn(path, tables, tenant, form))?;
+        let printed = answered(&mut child, &question.to_bytes(), form.begin()).await?;
+        Ok(Answer::of(form.content_type(), form.end(printed)))
+    }
+}
+
+fn spawn(program: &Path, tables: &Path, tenant: &str, form: Form) -> io::Result<Child> {
+    Command::new(program)
+        .arg("--tables")
+        .arg(tables)
+        .arg(format!("--tenant={tenant}"))
+        .args(["--format", form.name()])
+        .args(["--rows", &ROWS_MAX.to_string(), "--timeout", &LAST_S.to_string()])
+        .arg("-")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+}
+
+/// Has a process answer a question; returns what it prints, after what is there.
+async fn answered(child: &mut Child, question: &[u8], there: Vec<u8>) -> Result<Vec<u8>, Refusal> {
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (Some(mut stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
+        unreachable!("all three are piped");
+    };
+    let told = async move {
+        // Who has heard enough does not read on; what it says then is what counts.
+        let _told = stdin.write_all(question).await;
+        Ok(())
+    };
+    let printed = async {
+        let printed = read(stdout, there, ANSWER_BYTES_MAX).await?;
+        if printed.len() > ANSWER_BYTES_MAX { Err(large()) } else { Ok(printed) }
+    };
+    let said = read(stderr, Vec::new(), SAID_BYTES_MAX);
+    let ((), printed, said) = tokio::try_join!(told, printed, said)?;
+    let status = child.wait().await.map_err(failed)?;
+    if status.success() { Ok(printed) } else { Err(ended(status, &String::from_utf8_lossy(&said))) }
+}
+
+/// Reads all that comes, but for what is beyond the first byte too many.
+async fn read(
+    from: impl AsyncRead + Unpin,
+    mut to: Vec<u8>,
+    max: usize,
+) -> Result<Vec<u8>, Refusal> {
+    let left = (max + 1).saturating_sub(to.len());
+    from.take(left as u64).read_to_end(&mut to).await.map_err(failed)?;
+    Ok(to)
+}
+
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Json,
+    Csv,
+}
+
+impl Form {
+    fn of(head: &HeaderMap) -> Self {
+        let mut accepted = head.get_all(ACCEPT).iter();
+        let is_csv =
+            accepted.any(|types| types.to_str().is_ok_and(|types| types.contains("text/csv")));
+        if is_csv { Self::Csv } else { Self::Json }
+    }
+
+    /// As the program knows it.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::Csv => "csv",
+        }
+    }
+
+    const fn content_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Csv => "text/csv; charset=utf-8",
+        }
+    }
+
+    /// What comes before that which is printed.
+    fn begin(self) -> Vec<u8> {
+        match self {
+            Self::Json => b"[".to_vec(),
+            Self::Csv => Vec::new(),
+        }
+    }
+
+    /// The program prints an object a line, and a line ends nowhere else.
+    fn end(self, mut printed: Vec<u8>) -> Vec<u8> {
+        if self == Self::Json {
+            printed.iter_mut().filter(|byte| **byte == b'\n').for_each(|end| *end = b',');
+            printed.pop_if(|last| *last == b',');
+            printed.extend(b"]\n");
+        }
+        printed
+    }
+}
+
+impl From<NotStarted> for Refusal {
+    fn from(error: NotStarted) -> Self {
+        match error {
+            NotStarted::Missing(_) => Self::unsupported(error.to_string()),
+            NotStarted::Failed { program, source } => {
+                tracing::error!(program = %program.display(), error = %source, "cannot be run");
+                Self::failed()
+            }
+        }
+    }
+}
+
+fn unread(error: Box<dyn Error + Send + Sync>) -> Refusal {
+    if error.is::<LengthLimitError>() {
+        let message = format!("expected a question of at most {QUESTION_BYTES_MAX} bytes");
+        return Refusal { status: StatusCode::PAYLOAD_TOO_LARGE, message };
+    }
+    Refusal::wrong(format!("the question did not come as a whole: {error}"))
+}
+
+fn busy() -> Refusal {
+    let message = format!("{AT_ONCE} questions in SQL are being answered: ask again later");
+    Refusal { status: StatusCode::TOO_MANY_REQUESTS, message }
+}
+
+fn large() -> Refusal {
+    let mib = ANSWER_BYTES_MAX >> 20;
+    let message = format!("the answer has more than {mib} MiB: group by more, or add a LIMIT");
+    Refusal { status: StatusCode::UNPROCESSABLE_ENTITY, message }
+}
+
+fn failed(error: io::Error) -> Refusal {
+    tracing::error!(%error, "curtail-sql cannot be heard");
+    Refusal::failed()
+}
+
+fn ended(status: ExitStatus, said: &str) -> Refusal {
+    let said = said.trim_end();
+    if status.code() == Some(QUESTION) {
+        return Refusal::wrong(said);
+    }
+    tracing::error!(%status, said, "curtail-sql has failed");
+    let message = format!("curtail-sql has failed ({status}): {said}");
+    Refusal { status: StatusCode::INTERNAL_SERVER_ERROR, message }
+}
