@@ -117,14 +117,17 @@ impl Coded {
     /// The same from one source, whose values are different already.
     fn gather_one(&mut self, source: &Self, places: &[Place]) {
         let mut renumbered = vec![0; source.dictionary.len() as usize + 1];
+        let (before, mut new) = (self.dictionary.len(), Vec::new());
         self.codes.extend(places.iter().map(|at| {
             let code = source.code(at.row as usize);
             let known = &mut renumbered[code as usize];
             if *known == 0 && code != 0 {
-                *known = self.dictionary.append(source.dictionary.get(code));
+                new.push(code);
+                *known = before + short(new.len());
             }
             *known
         }));
+        self.dictionary.append_from(&source.dictionary, &new);
     }
 }
 

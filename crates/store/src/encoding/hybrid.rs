@@ -32,13 +32,13 @@ pub(crate) fn encode(out: &mut Vec<u8>, numbers: &[u32], width: u8) {
 /// How many of the first numbers are equal. Fewer than a group are not counted further.
 fn run_len(numbers: &[u32]) -> usize {
     let first = numbers[0];
-    let is_group =
-        numbers.first_chunk().is_some_and(|group: &[u32; GROUP]| *group == [first; GROUP]);
-    if is_group {
-        numbers.iter().position(|number| *number != first).unwrap_or(numbers.len())
-    } else {
-        1
+    // A group is compared as fast as a number.
+    let groups = numbers.as_chunks::<GROUP>().0.iter();
+    let same = GROUP * groups.take_while(|group| **group == [first; GROUP]).count();
+    if same == 0 {
+        return 1;
     }
+    same + numbers[same..].iter().take_while(|number| **number == first).count()
 }
 
 fn put_packed(out: &mut Vec<u8>, numbers: &[u32], width: u8) {

@@ -199,12 +199,18 @@ impl Encoder {
     }
 
     fn coded(&mut self, body: &mut Vec<u8>, coded: &Coded, range: Range<usize>, plan: Plan) {
-        let there = coded.codes[range].iter().copied().filter(|code| *code != 0);
+        let codes = &coded.codes[range];
+        let there = codes.iter().copied().filter(|code| *code != 0);
         let dictionary = &coded.dictionary;
         match plan {
             Plan::Numbers(width) => {
                 self.numbers.clear();
-                self.numbers.extend(there.map(|code| code - 1));
+                if codes.contains(&0) {
+                    self.numbers.extend(there.map(|code| code - 1));
+                } else {
+                    // Without a look at each, many at once.
+                    self.numbers.extend(codes.iter().map(|code| code - 1));
+                }
                 body.push(width);
                 hybrid::encode(body, &self.numbers, width);
             }
