@@ -1,7 +1,8 @@
-"""Makes buckets, and reads a Delta table with other people's libraries (deltalake, pyarrow) from an object store.
+"""Makes buckets, and reads a Delta table with other people's libraries (deltalake, pyarrow) from a folder or an object store.
 
-It runs in the Python of bench/.objects, which has them: `python -m harness.delta_reader make|count BUCKET|TABLE`. Where
-the store is it learns from the environment, as `curtail server` does. What it found it prints as JSON.
+It runs in a Python that has them, that of bench/.objects or of bench/.venv: `python -m harness.delta_reader make BUCKET`,
+`… count TABLE COLUMN`. Where a store is it learns from the environment, as `curtail server` does. What it found it prints
+as JSON.
 """
 
 import json
@@ -33,24 +34,28 @@ def files():
     )
 
 
-def count(table):
-    """How often each trace ID is in a table of spans, and which operations its log has."""
+def count(table, column):
+    """How often each value of a column is in a table, bytes as hexadecimal digits; which operations its log has."""
     from deltalake import DeltaTable
 
     # It reads the same variables.
     delta = DeltaTable(table)
-    traces = {}
-    batches = delta.to_pyarrow_dataset().to_batches(columns=["trace_id"])
-    for batch in batches:
-        for trace_id in batch.column("trace_id").to_pylist():
-            traces[trace_id.hex()] = traces.get(trace_id.hex(), 0) + 1
+    found = {}
+    for batch in delta.to_pyarrow_dataset().to_batches(columns=[column]):
+        for each in batch.column(column).value_counts():
+            value, rows = each["values"].as_py(), each["counts"].as_py()
+            text = value.hex() if isinstance(value, bytes) else str(value)
+            found[text] = found.get(text, 0) + rows
     operations = {}
     for commit in delta.history():
         name = commit.get("operation", "")
         operations[name] = operations.get(name, 0) + 1
-    return {"traces": traces, "operations": operations, "files": len(delta.file_uris())}
+    return {"rows": found, "operations": operations, "files": len(delta.file_uris())}
 
 
 if __name__ == "__main__":
-    command, what = sys.argv[1:]
-    print(json.dumps({"make": make, "count": count}[command](what)))
+    command, *words = sys.argv[1:]
+    print(json.dumps({"make": make, "count": count}[command](*words)), flush=True)
+    # The threads of these libraries abort the process now and then when it ends in order ("terminate called without an
+    # active exception"); there is nothing left to put in order.
+    os._exit(0)

@@ -17,8 +17,7 @@ import time
 import urllib.parse
 from dataclasses import dataclass, field
 
-from harness.spans import attribute, batch, fixed64
-from harness.spans import field as message
+from harness import otlp
 
 SEED = 7
 CONNECTIONS = 4
@@ -41,16 +40,15 @@ class Kind:
 
 
 def some_spans(count):
-    rng = random.Random(SEED)
-    return batch(rng, rng.randbytes(16), time.time_ns(), count)
+    return otlp.spans(random.Random(SEED), count)[1]
 
 
 def many_attributes():
     """A batch of twenty spans of 10,000 attributes."""
-    attributes = b"".join(message(9, attribute(f"key.{nth}", "value")) for nth in range(10_000))
-    times = fixed64(7, time.time_ns()) + fixed64(8, time.time_ns())
-    spans = [message(1, bytes([nth]) * 16) + message(2, bytes([nth]) * 8) + times + attributes for nth in range(1, 21)]
-    return message(1, message(2, b"".join(message(2, span) for span in spans)))
+    attributes = b"".join(otlp.field(9, otlp.attribute(f"key.{nth}", "value")) for nth in range(10_000))
+    times = otlp.fixed64(7, time.time_ns()) + otlp.fixed64(8, time.time_ns())
+    spans = [otlp.field(1, bytes([nth]) * 16) + otlp.field(2, bytes([nth]) * 8) + times + attributes for nth in range(1, 21)]
+    return otlp.field(1, otlp.field(2, b"".join(otlp.field(2, span) for span in spans)))
 
 
 KINDS = {
@@ -62,7 +60,7 @@ KINDS = {
     "one trace": Kind("a trace of 100,000 spans", lambda: some_spans(100_000)),
     "packed": Kind(
         "64 KiB that unpack to 64 MiB",
-        lambda: gzip.compress(message(1, b"") * (32 * MIB)),
+        lambda: gzip.compress(otlp.field(1, b"") * (32 * MIB)),
         headers={"content-encoding": "gzip"},
     ),
     "stalled": Kind("40 MiB bodies whose last byte does not come", lambda: bytes(STALLED_BYTES - 1), is_stalled=True),
