@@ -12,7 +12,9 @@ use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Body;
+use std::collections::BTreeMap;
 use std::error::Error;
+use std::iter::successors;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -47,10 +49,14 @@ impl Answer {
 
     /// Says which runs may have more.
     pub(crate) fn without(mut self, unread: &[Unread]) -> Self {
-        for Unread { path, error } in unread {
-            tracing::error!(%path, %error, "a run cannot be read");
+        // Of one of them several parts may be damaged.
+        let runs: BTreeMap<_, _> = unread.iter().map(|unread| (&unread.path, unread)).collect();
+        for Unread { path, error } in runs.values() {
+            let causes = successors(Some(&**error as &dyn Error), |cause| (**cause).source());
+            let error = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
+            tracing::error!(%path, error, "a run cannot be read");
         }
-        self.unread = unread.len();
+        self.unread = runs.len();
         self
     }
 }

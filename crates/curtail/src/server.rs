@@ -15,9 +15,10 @@ use crate::stop::StopSignals;
 use anyhow::Context as _;
 use clap::{Args, Command, FromArgMatches as _};
 use curtail_api::Sql;
-use curtail_ingest::{Committer, Config, Sink, Taken};
+use curtail_ingest::{Committer, Config, Sink, Taken, Why};
 use curtail_store::log::Log;
 use curtail_store::tail::Tail;
+use curtail_store::tree::Unread;
 use curtail_store::{Found, Retention, Store};
 use curtail_units::Ratio;
 use keep::{Keeping, Room};
@@ -201,8 +202,8 @@ struct Into {
 }
 
 impl Sink for Into {
-    fn wait(&mut self) {
-        self.room.wait(|| self.store.waiting_bytes());
+    fn wait(&mut self, tell: &mut dyn FnMut(Why)) {
+        self.room.wait(|| self.store.waiting_bytes(), tell);
     }
 
     fn take(&mut self, segment: u64, taken: Vec<Taken>) -> bool {
@@ -229,8 +230,9 @@ fn say(found: &Found) {
     if *undecoded > 0 {
         tracing::error!(records = undecoded, "records of the log are no batches, and are left out");
     }
-    for unread in unread {
-        tracing::error!(path = %unread.path, error = %unread.error, "a run cannot be read");
+    for Unread { path, error } in unread {
+        let error = format!("{:#}", anyhow::Error::new(Arc::clone(error)));
+        tracing::error!(%path, error, "a run cannot be read");
     }
 }
 

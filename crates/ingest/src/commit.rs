@@ -37,8 +37,8 @@ pub struct Taken {
 /// meanwhile.
 pub trait Sink: Send + 'static {
     /// Waits until it can take more. What waits for the log waits with it, and senders are told when that is
-    /// too much.
-    fn wait(&mut self);
+    /// too much; also why, which `tell` is told as often as it is looked.
+    fn wait(&mut self, tell: &mut dyn FnMut(Why));
 
     /// Takes what is durable in a segment, in the order of the log and before any sender is told. Returns
     /// whether the segment should end.
@@ -48,23 +48,32 @@ pub trait Sink: Send + 'static {
     fn ended(&mut self, segment: u64);
 }
 
+/// Why a sink takes nothing for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It is slower than senders are, or what it writes to does not answer.
+    Slow,
+    /// What it writes to is full.
+    DiskFull,
+}
+
 /// The way to the log.
 #[derive(Clone, Debug)]
 pub struct Committer {
     waiting: mpsc::Sender<Message>,
-    full_since: Arc<FullSince>,
+    full: Arc<Full>,
 }
 
-/// Since when the sink takes nothing, if it does not.
+/// Since when the sink takes nothing, and why, if it does not.
 #[derive(Debug, Default)]
-struct FullSince(Mutex<Option<Instant>>);
+struct Full(Mutex<Option<(Instant, Why)>>);
 
-impl FullSince {
-    fn set(&self, since: Option<Instant>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = since;
+impl Full {
+    fn set(&self, full: Option<(Instant, Why)>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = full;
     }
 
-    fn get(&self) -> Option<Instant> {
+    fn get(&self) -> Option<(Instant, Why)> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -104,6 +113,8 @@ impl Group {
 pub(crate) enum NotWritten {
     #[error("memory is full of what waits to be written to the tables")]
     NoRoom,
+    #[error("memory is full of what waits to be written to the tables: the disk is full")]
+    NoRoomNorDisk,
     #[error("the disk is full")]
     Full,
     #[error("the log cannot be written")]
@@ -119,17 +130,23 @@ impl Committer {
     /// When the system gives no thread.
     pub fn start(log: Log, sink: impl Sink) -> io::Result<(Self, JoinHandle<()>)> {
         let (waiting, receiver) = mpsc::channel(WAITING_MAX);
-        let full_since = Arc::<FullSince>::default();
-        let committing = Committing { log, sink, full_since: Arc::clone(&full_since) };
+        let full = Arc::<Full>::default();
+        let committing = Committing { log, sink, full: Arc::clone(&full) };
         let thread = std::thread::Builder::new()
             .name("log".to_owned())
             .spawn(move || committing.run(receiver))?;
-        Ok((Self { waiting, full_since }, thread))
+        Ok((Self { waiting, full }, thread))
     }
 
-    /// Whether the sink has taken nothing for so long.
-    pub(crate) fn is_full_for(&self, time: Duration) -> bool {
-        self.full_since.get().is_some_and(|since| since.elapsed() >= time)
+    /// Says why nothing is taken, if the sink has taken nothing for so long.
+    pub(crate) fn check_room(&self, time: Duration) -> Result<(), NotWritten> {
+        match self.full.get() {
+            Some((since, why)) if since.elapsed() >= time => Err(match why {
+                Why::Slow => NotWritten::NoRoom,
+                Why::DiskFull => NotWritten::NoRoomNorDisk,
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Ends the segment that is being written, soon. Where there is too much else to do it will end by itself.
@@ -145,8 +162,7 @@ impl Committer {
         loop {
             match timeout(LOOK_EVERY, &mut tells).await {
                 Ok(told) => return told.unwrap_or(Err(NotWritten::Stopping)),
-                Err(_) if self.is_full_for(full_for) => return Err(NotWritten::NoRoom),
-                Err(_) => {}
+                Err(_) => self.check_room(full_for)?,
             }
         }
     }
@@ -155,7 +171,7 @@ impl Committer {
 struct Committing<S> {
     log: Log,
     sink: S,
-    full_since: Arc<FullSince>,
+    full: Arc<Full>,
 }
 
 impl<S: Sink> Committing<S> {
@@ -165,9 +181,10 @@ impl<S: Sink> Committing<S> {
                 self.end_segment();
                 continue;
             };
-            self.full_since.set(Some(Instant::now()));
-            self.sink.wait();
-            self.full_since.set(None);
+            let since = Instant::now();
+            self.full.set(Some((since, Why::Slow)));
+            self.sink.wait(&mut |why| self.full.set(Some((since, why))));
+            self.full.set(None);
             let (mut group, mut ends) = (Group::default(), false);
             group.add(*first);
             while group.bytes < GROUP_BYTES_MAX

@@ -23,7 +23,7 @@ mod refusal;
 mod request;
 mod room;
 
-pub use commit::{Committer, Sink, Taken};
+pub use commit::{Committer, Sink, Taken, Why};
 pub use config::{Config, Limits};
 pub use counts::Counts;
 pub use listen::{Running, StartError, start};

@@ -78,10 +78,8 @@ impl Receiver {
     where
         B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
     {
-        if self.committer.is_full_for(self.limits.full_for) {
-            // Whoever waited would be gone before it is taken, and would send it once more.
-            return Err(refusal(NotWritten::NoRoom));
-        }
+        // Whoever waited would be gone before it is taken, and would send it once more.
+        self.committer.check_room(self.limits.full_for).map_err(refusal)?;
         let bytes_max = self.limits.batch.batch_bytes;
         let tenant: Arc<str> = Arc::from(&*asked.tenant);
         let mut held = self.room.begin(Arc::clone(&tenant));
@@ -122,7 +120,10 @@ impl Receiver {
 }
 
 fn refusal(why: NotWritten) -> Refusal {
-    let kind = if why == NotWritten::NoRoom { Kind::Exhausted } else { Kind::Unavailable };
+    let kind = match why {
+        NotWritten::NoRoom | NotWritten::NoRoomNorDisk => Kind::Exhausted,
+        NotWritten::Full | NotWritten::Failed | NotWritten::Stopping => Kind::Unavailable,
+    };
     kind.refuse(why.to_string())
 }
 

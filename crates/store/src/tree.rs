@@ -58,6 +58,18 @@ struct State<R> {
     /// The oldest first.
     sealed: Vec<Arc<Filling<R>>>,
     runs: Vec<Arc<StoredRun>>,
+    /// Runs of which not even the end can be read: nobody knows what they have.
+    unopened: Vec<Unread>,
+}
+
+/// What whoever looks at all rows looks at.
+#[derive(Debug)]
+pub(crate) struct Moment {
+    /// Some columns of what is in memory.
+    pub(crate) memory: Vec<Columns>,
+    pub(crate) runs: Vec<Arc<StoredRun>>,
+    /// What the table has besides, and cannot be read.
+    pub(crate) unopened: Vec<Unread>,
 }
 
 /// A memtable, and where it comes from.
@@ -130,11 +142,11 @@ impl<R: Rows> Tree<R> {
     }
 
     /// Some columns of what is in memory, and all runs, at one moment.
-    pub(crate) fn moment(&self, fields: &BTreeSet<usize>) -> (Vec<Columns>, Vec<Arc<StoredRun>>) {
+    pub(crate) fn moment(&self, fields: &BTreeSet<usize>) -> Moment {
         let state = self.read();
         let memtables = state.sealed.iter().map(Arc::as_ref).chain(&state.active);
-        let rows = memtables.map(|filling| filling.memtable.columns().only(fields)).collect();
-        (rows, state.runs.clone())
+        let memory = memtables.map(|filling| filling.memtable.columns().only(fields)).collect();
+        Moment { memory, runs: state.runs.clone(), unopened: state.unopened.clone() }
     }
 
     /// The runs, at one moment.

@@ -4,6 +4,7 @@
 //! Between the row groups of a merge memtables are written that have filled meanwhile.
 
 use super::place::{now_ms, uuid};
+use curtail_ingest::Why;
 use curtail_store::tail::Tail;
 use curtail_store::{Expired, Keeper, Retention, TailKept};
 use std::io;
@@ -32,18 +33,23 @@ pub(super) struct Room {
     /// Whether there is no limit any more.
     lock: Mutex<bool>,
     changed: Condvar,
+    /// Whether what was to be written last was not, since the disk is full.
+    is_disk_full: AtomicBool,
 }
 
 impl Room {
     pub(super) const fn new(bytes_max: usize) -> Self {
-        Self { bytes_max, lock: Mutex::new(false), changed: Condvar::new() }
+        let (lock, changed) = (Mutex::new(false), Condvar::new());
+        Self { bytes_max, lock, changed, is_disk_full: AtomicBool::new(false) }
     }
 
-    /// Waits until less than the most waits to be written.
-    pub(super) fn wait(&self, waiting_bytes: impl Fn() -> usize) {
+    /// Waits until less than the most waits to be written; `tell` is told why, as long as it is so.
+    pub(super) fn wait(&self, waiting_bytes: impl Fn() -> usize, tell: &mut dyn FnMut(Why)) {
         let is_full = |is_unlimited: &mut bool| !*is_unlimited && waiting_bytes() >= self.bytes_max;
         let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         while is_full(&mut lock) {
+            let is_disk_full = self.is_disk_full.load(Ordering::Relaxed);
+            tell(if is_disk_full { Why::DiskFull } else { Why::Slow });
             // Whoever writes between the parts of a merge does not tell.
             let waited = self.changed.wait_timeout_while(lock, LOOK_EVERY, is_full);
             lock = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -124,6 +130,12 @@ struct Keep {
     is_merged: bool,
 }
 
+/// Whether it comes of a full disk.
+fn is_disk_full(error: &anyhow::Error) -> bool {
+    let is_full = |error: &io::Error| error.kind() == io::ErrorKind::StorageFull;
+    error.chain().any(|cause| cause.downcast_ref().is_some_and(is_full))
+}
+
 /// How long to wait after failures.
 struct Patience {
     after: Duration,
@@ -179,7 +191,9 @@ impl Keep {
 
     /// Writes what is sealed; returns whether there was nothing.
     async fn write(&mut self) -> anyhow::Result<bool> {
-        let flushed = self.keeper.flush(now_ms()).await;
+        let flushed = self.keeper.flush(now_ms()).await.map_err(anyhow::Error::from);
+        let is_disk_full = flushed.as_ref().is_err_and(is_disk_full);
+        self.room.is_disk_full.store(is_disk_full, Ordering::Relaxed);
         // Of several tables some may have been written all the same.
         self.room.changed();
         let flushed = flushed?;

@@ -3,6 +3,7 @@
 use crate::client::{GRPC_TRACES, TRACES, framed, post, send};
 use crate::receiver::Receiver;
 use crate::run;
+use curtail_ingest::Why;
 use http::{StatusCode, Version};
 use std::io;
 use std::time::Duration;
@@ -41,23 +42,33 @@ fn nobody_is_answered_before_the_disk_has_it_and_who_waits_shares_a_sync() {
 fn while_nothing_is_taken_senders_come_again_and_what_they_gave_up_is_not_kept() {
     run(async {
         let receiver = Receiver::start(|config| config.limits.full_for = Duration::ZERO);
-        receiver.room.fill(true);
-        let head = post(TRACES, "application/x-protobuf");
-        let first = tokio::spawn(send(receiver.address(), Version::HTTP_11, head, BATCH));
-        while !receiver.room.is_waited_for() {
-            tokio::task::yield_now().await;
+        for (nth, why, said) in
+            [(1, Why::Slow, "to the tables"), (2, Why::DiskFull, "the disk is full")]
+        {
+            receiver.room.fill(Some(why));
+            let head = post(TRACES, "application/x-protobuf");
+            let first = tokio::spawn(send(receiver.address(), Version::HTTP_11, head, BATCH));
+            while !receiver.room.is_waited_for() {
+                tokio::task::yield_now().await;
+            }
+            let head = post(TRACES, "application/x-protobuf");
+            let answer = send(receiver.address(), Version::HTTP_11, head, BATCH).await;
+            assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
+            assert_eq!(answer.get("retry-after"), Some("1"));
+            let head = post(GRPC_TRACES, "application/grpc");
+            let answer =
+                send(receiver.address(), Version::HTTP_2, head, framed(BATCH, false)).await;
+            assert_eq!(answer.get("grpc-status"), Some("8"), "{answer:?}");
+            let message = answer.get("grpc-message").expect("it says why");
+            assert!(message.ends_with(said), "{message}");
+            let first = first.await.expect("no panic");
+            assert_eq!(first.status, StatusCode::TOO_MANY_REQUESTS);
+            receiver.room.fill(None);
+            let head = post(TRACES, "application/x-protobuf");
+            let answer = send(receiver.address(), Version::HTTP_11, head, BATCH).await;
+            assert_eq!(answer.status, StatusCode::OK);
+            assert_eq!(receiver.logged().len(), nth);
         }
-        let head = post(TRACES, "application/x-protobuf");
-        let answer = send(receiver.address(), Version::HTTP_11, head, BATCH).await;
-        assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
-        assert_eq!(answer.get("retry-after"), Some("1"));
-        let first = first.await.expect("no panic");
-        assert_eq!(first.status, StatusCode::TOO_MANY_REQUESTS);
-        receiver.room.fill(false);
-        let head = post(TRACES, "application/x-protobuf");
-        let answer = send(receiver.address(), Version::HTTP_11, head, BATCH).await;
-        assert_eq!(answer.status, StatusCode::OK);
-        assert_eq!(receiver.logged().len(), 1);
     });
 }
 

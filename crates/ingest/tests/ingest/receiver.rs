@@ -1,7 +1,7 @@
 //! A receiver with a log on a disk in memory.
 
 use crate::disk::Disk;
-use curtail_ingest::{Committer, Config, Counts, Running, Sink, Taken, start};
+use curtail_ingest::{Committer, Config, Counts, Running, Sink, Taken, Why, start};
 use curtail_store::log::{self, Log, Record};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Condvar, Mutex};
@@ -16,14 +16,14 @@ struct Into {
 /// Whether it may be handed something.
 #[derive(Default)]
 pub(crate) struct Room {
-    /// Whether it is full, and whether somebody waits.
-    state: Mutex<(bool, bool)>,
+    /// Why it is full, if it is, and whether somebody waits.
+    state: Mutex<(Option<Why>, bool)>,
     changed: Condvar,
 }
 
 impl Room {
-    pub(crate) fn fill(&self, is_full: bool) {
-        self.state.lock().expect("no panic").0 = is_full;
+    pub(crate) fn fill(&self, full: Option<Why>) {
+        self.state.lock().expect("no panic").0 = full;
         self.changed.notify_all();
     }
 
@@ -33,9 +33,10 @@ impl Room {
 }
 
 impl Sink for Into {
-    fn wait(&mut self) {
+    fn wait(&mut self, tell: &mut dyn FnMut(Why)) {
         let mut state = self.room.state.lock().expect("no panic");
-        while state.0 {
+        while let Some(why) = state.0 {
+            tell(why);
             state.1 = true;
             state = self.room.changed.wait(state).expect("no panic");
         }

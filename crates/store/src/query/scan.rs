@@ -4,7 +4,7 @@ use super::filter::Filter;
 use crate::columns::Columns;
 use crate::memtable::SpanRows;
 use crate::schema::spans::{DURATION, START};
-use crate::tree::{ReadError, StoredRun, Tree, Unread};
+use crate::tree::{Moment, ReadError, StoredRun, Tree, Unread};
 use std::collections::BTreeSet;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Part {
     }
 
     pub(super) fn unread(&self, error: ReadError) -> Unread {
-        Unread { path: self.run.path().clone(), error }
+        Unread { path: self.run.path().clone(), error: Arc::new(error) }
     }
 }
 
@@ -56,11 +56,10 @@ impl Tree<SpanRows> {
         mut take: impl FnMut(&Columns, Vec<usize>) -> Result<(), E>,
     ) -> Result<Vec<Unread>, E> {
         let read = |bounds: &Bounds| filter.fields(bounds).union(fields).copied().collect();
-        let (memory, runs) = self.moment(&read(&Bounds::NONE));
+        let Moment { memory, runs, unopened: mut unread } = self.moment(&read(&Bounds::NONE));
         for rows in &memory {
             take(rows, filter.rows(rows))?;
         }
-        let mut unread = Vec::new();
         for part in together(runs.iter().rev().flat_map(|run| pages(run, filter))) {
             match part.read(self, &read(&part.bounds)).await {
                 Ok(rows) => take(&rows, filter.select(&rows, &part.bounds))?,

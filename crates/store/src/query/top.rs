@@ -9,7 +9,7 @@ use crate::columns::Columns;
 use crate::memtable::SpanRows;
 use crate::schema::envelope::SERVICE;
 use crate::schema::spans::{DURATION, NAME, SPAN_ID, START, STATUS, TRACE_ID};
-use crate::tree::{Tree, Unread};
+use crate::tree::{Moment, Tree, Unread};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -86,7 +86,7 @@ impl Tree<SpanRows> {
         };
         let mut in_memory = filter.fields(&Bounds::NONE);
         in_memory.extend(of_hits);
-        let (memory, runs) = self.moment(&in_memory);
+        let Moment { memory, runs, unopened } = self.moment(&in_memory);
         let mut found = Found::new(each, count, by);
         for rows in &memory {
             found.take(filter, rows);
@@ -97,7 +97,7 @@ impl Tree<SpanRows> {
             Order::Slowest => *part.bounds.durations.end(),
         };
         parts.sort_by_key(|part| Reverse(most(part)));
-        let mut top = Top { pages: (0, parts.len()), ..Top::default() };
+        let mut top = Top { pages: (0, parts.len()), unread: unopened, ..Top::default() };
         for part in &parts {
             if found.has_all_above(most(part)) {
                 break;

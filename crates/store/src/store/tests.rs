@@ -11,6 +11,7 @@ use crate::delta::CommitError;
 use crate::files::failing::Failing;
 use crate::log::Log;
 use crate::memtable::{Memtable, Rows};
+use crate::query::{Each, Filter, Of, Order};
 use crate::schema::{logs, points, spans};
 use crate::tree::FlushError;
 use curtail_otlp::{
@@ -479,9 +480,23 @@ fn a_run_that_cannot_be_read_is_named_and_the_others_answer() {
         assert_eq!(trace.unread[0].path, path);
         // Without its end it is not even opened.
         objects.cut(&path, 50).await;
-        let (keeper, found) = open(&files, &objects).await.expect("the other is good");
+        let (mut keeper, found) = open(&files, &objects).await.expect("the other is good");
         assert_eq!(found.unread.len(), 1, "{:?}", found.unread);
-        assert_eq!(keeper.store().spans().with_id("shop", 7).await.len(), 3);
+        let store = Arc::clone(keeper.store());
+        for (nth, rows) in [(3, 3), (4, 6)] {
+            // Whoever asks hears of it, also after others were written.
+            let spans = store.spans();
+            let (trace, filter) = (spans.with_id("shop", 7).await, Filter::of("shop"));
+            let top = spans.top(&filter, Order::Newest, Each::Span, 100).await;
+            let values = spans.values(&filter, &Of::Column(spans::NAME), 100).await;
+            assert_eq!((trace.len(), top.hits.len()), (rows, rows));
+            for unread in [trace.unread, top.unread, values.unread] {
+                assert_eq!(unread.iter().map(|unread| &unread.path).collect::<Vec<_>>(), [&path]);
+            }
+            insert(&store, nth, &records(nth, 7));
+            store.seal(nth);
+            assert_eq!(keeper.flush(NOW_MS).await.expect("written").len(), 3);
+        }
     });
 }
 

@@ -125,7 +125,7 @@ impl<R: Rows> Flusher<R> {
         self.table.vacuum(now_ms).await.map(drop)
     }
 
-    /// Looks at what others have committed; returns runs that cannot be read, which are not asked.
+    /// Looks at what others have committed; returns runs that cannot be read, which every answer says.
     ///
     /// # Errors
     /// When the table cannot be read.
@@ -144,6 +144,7 @@ impl<R: Rows> Flusher<R> {
         let (runs, unread) = self.opener.open(self.table.snapshot().files(), known).await;
         let state = &mut *self.tree.write();
         state.runs = runs;
+        state.unopened.clone_from(&unread);
         state.sealed.retain(|sealed| written.is_none_or(|written| !Arc::ptr_eq(sealed, written)));
         unread
     }

@@ -39,7 +39,7 @@ pub enum OpenError {
 
 impl<R: Rows> Tree<R> {
     /// Opens a tree, or makes it. It is `now_ms`, milliseconds since 1970; `id` is a UUID, for a table that is
-    /// made. Runs that cannot be read are returned: they are part of the table, and are not asked.
+    /// made. Runs that cannot be read are returned: they are part of the table, and every answer says them.
     ///
     /// `last_segment` is the last that the log has. When the table has less, a process may have died while its
     /// commit was on the way to the store, where it may still be done: then it is [fenced](Table::fence) off.
@@ -62,7 +62,12 @@ impl<R: Rows> Tree<R> {
             table.fence(now_ms, id).await?;
         }
         let written = written(&table);
-        let state = RwLock::new(State { active: None, sealed: Vec::new(), runs: Vec::new() });
+        let state = RwLock::new(State {
+            active: None,
+            sealed: Vec::new(),
+            runs: Vec::new(),
+            unopened: Vec::new(),
+        });
         let root = opener.root.clone();
         let tree = Arc::new(Self { objects, root, final_rows, written, state });
         let mut flusher = Flusher { tree, table, opener, writer };

@@ -8,7 +8,7 @@ use crate::schema::Schema;
 use futures_util::stream::{self, StreamExt as _};
 use object_store::ObjectStore;
 use object_store::path::Path;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Opens the runs of a table, each of them once.
@@ -19,12 +19,12 @@ pub(crate) struct Opener {
     /// Where the table is.
     pub(crate) root: Path,
     /// Runs that are not as they were written: they are not tried again.
-    damaged: HashSet<String>,
+    damaged: HashMap<String, Arc<ReadError>>,
 }
 
 impl Opener {
     pub(crate) fn new(objects: Arc<dyn ObjectStore>, schema: &'static Schema, root: Path) -> Self {
-        Self { objects, schema, root, damaged: HashSet::new() }
+        Self { objects, schema, root, damaged: HashMap::new() }
     }
 
     /// Where a file of the table is.
@@ -32,29 +32,31 @@ impl Opener {
         Path::from(format!("{}/{below}", self.root))
     }
 
-    /// The runs that files are, of which some are open; and those that cannot be read. One that is damaged is said
-    /// once; one that the store does not give is tried again each time.
+    /// The runs that files are, of which some are open; and those that cannot be read. One that the store does not
+    /// give is tried again each time.
     pub(crate) async fn open(
         &mut self,
         files: impl Iterator<Item = &Add>,
         known: impl Iterator<Item = Arc<StoredRun>>,
     ) -> (Vec<Arc<StoredRun>>, Vec<Unread>) {
         let known: HashMap<_, _> = known.map(|run| (run.add().path.clone(), run)).collect();
-        let (mut runs, mut added) = (Vec::new(), Vec::new());
+        let (mut runs, mut added, mut unread) = (Vec::new(), Vec::new(), Vec::new());
         for add in files {
-            match known.get(&add.path) {
-                Some(run) => runs.push(Arc::clone(run)),
-                None if !self.damaged.contains(&add.path) => added.push(add.clone()),
-                None => {}
+            if let Some(run) = known.get(&add.path) {
+                runs.push(Arc::clone(run));
+            } else if let Some(error) = self.damaged.get(&add.path) {
+                unread.push(Unread { path: self.path(&add.path), error: Arc::clone(error) });
+            } else {
+                added.push(add.clone());
             }
         }
-        let mut unread = Vec::new();
         for (add, opened) in self.fetch(added).await {
             match opened {
                 Ok(run) => runs.push(Arc::new(run)),
                 Err(error) => {
-                    if matches!(error, ReadError::Run(_)) {
-                        self.damaged.insert(add.path.clone());
+                    let error = Arc::new(error);
+                    if matches!(*error, ReadError::Run(_)) {
+                        self.damaged.insert(add.path.clone(), Arc::clone(&error));
                     }
                     unread.push(Unread { path: self.path(&add.path), error });
                 }

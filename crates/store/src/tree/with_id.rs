@@ -24,12 +24,12 @@ pub struct WithId<R> {
 }
 
 /// A run that was not read.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Unread {
     /// Which one.
     pub path: Path,
     /// Why.
-    pub error: ReadError,
+    pub error: Arc<ReadError>,
 }
 
 impl<R: Rows> Tree<R> {
@@ -42,14 +42,13 @@ impl<R: Rows> Tree<R> {
 
     /// The same, of some fields alone: among them that of the tenant and that of the times.
     pub async fn fields_with_id(&self, tenant: &str, id: u128, fields: &[usize]) -> WithId<R> {
-        let (mut rows, runs) = {
+        let (mut rows, runs, mut unread) = {
             let state = self.read();
             let sealed = state.sealed.iter().map(Arc::as_ref);
             let memtables = sealed.chain(&state.active).map(|filling| &filling.memtable);
             let rows: Vec<_> = memtables.map(|memtable| rows_of(memtable, id)).collect();
-            (rows, state.runs.clone())
+            (rows, state.runs.clone(), state.unopened.clone())
         };
-        let mut unread = Vec::new();
         let objects = &*self.objects;
         let asked = stream::iter(runs).map(|run| async move {
             let found = run.with_id(objects, (R::ORDER.0, id), fields).await;
@@ -59,7 +58,9 @@ impl<R: Rows> Tree<R> {
         while let Some((run, found)) = asked.next().await {
             match found {
                 Ok(found) => rows.extend(found),
-                Err(error) => unread.push(Unread { path: run.path().clone(), error }),
+                Err(error) => {
+                    unread.push(Unread { path: run.path().clone(), error: error.into() });
+                }
             }
         }
         WithId { rows: of_tenant::<R>(&rows, tenant), unread, of: PhantomData }
