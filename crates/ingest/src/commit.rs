@@ -1,11 +1,12 @@
 //! Making batches durable, many at once.
 //!
 //! One thread writes the log. While it waits for the disk batches gather, and the next group is all of them:
-//! the slower the disk, the more share a sync.
+//! the slower the disk, the more share a sync. Where they are more than a group has room for, tenants take [turns](Turns).
 //!
 //! **Limits**: [`GROUP_BYTES_MAX`] a group; what waits is bounded by what may be received at once. While the sink
 //! takes nothing, nothing is written, and who waits for too long gives up: what nobody waits for is not written.
 
+use crate::turns::Turns;
 use curtail_otlp::Decoded;
 use curtail_store::log::{Log, Record};
 use std::io;
@@ -76,6 +77,12 @@ impl Full {
     fn get(&self) -> Option<(Instant, Why)> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn push(turns: &mut Turns<Box<Waiting>>, waiting: Box<Waiting>) {
+    let Record { tenant, batch, .. } = &waiting.taken.record;
+    let (tenant, bytes) = (Arc::clone(tenant), batch.len());
+    turns.push(&tenant, bytes, waiting);
 }
 
 /// What the thread is told.
@@ -176,25 +183,37 @@ struct Committing<S> {
 
 impl<S: Sink> Committing<S> {
     fn run(mut self, mut receiver: mpsc::Receiver<Message>) {
-        while let Some(message) = receiver.blocking_recv() {
-            let Message::Commit(first) = message else {
-                self.end_segment();
-                continue;
-            };
+        let mut turns = Turns::default();
+        loop {
+            if turns.is_empty() {
+                match receiver.blocking_recv() {
+                    Some(Message::Commit(first)) => push(&mut turns, first),
+                    Some(Message::EndSegment) => {
+                        self.end_segment();
+                        continue;
+                    }
+                    None => break,
+                }
+            }
             let since = Instant::now();
             self.full.set(Some((since, Why::Slow)));
             self.sink.wait(&mut |why| self.full.set(Some((since, why))));
             self.full.set(None);
-            let (mut group, mut ends) = (Group::default(), false);
-            group.add(*first);
-            while group.bytes < GROUP_BYTES_MAX
-                && !ends
+            let mut ends = false;
+            while !ends
+                && turns.len() < WAITING_MAX
                 && let Ok(next) = receiver.try_recv()
             {
                 match next {
-                    Message::Commit(next) => group.add(*next),
+                    Message::Commit(next) => push(&mut turns, next),
                     Message::EndSegment => ends = true,
                 }
+            }
+            let mut group = Group::default();
+            while group.bytes < GROUP_BYTES_MAX
+                && let Some(next) = turns.pop()
+            {
+                group.add(*next);
             }
             let is_full = !group.waiting.is_empty() && self.write(group);
             if is_full || ends {

@@ -22,6 +22,7 @@ mod receive;
 mod refusal;
 mod request;
 mod room;
+mod turns;
 
 pub use commit::{Committer, Sink, Taken, Why};
 pub use config::{Config, Limits};
