@@ -145,6 +145,7 @@ pub(crate) fn push(
     from: usize,
     judge: &mut Judge<'_>,
 ) -> Result<(), Broken> {
+    judge.part(within)?;
     let attribute = attribute(within, judge)?;
     if into.len() - from < judge.limits.attributes as usize {
         into.push(attribute);

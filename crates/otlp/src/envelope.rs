@@ -98,6 +98,7 @@ impl Envelope {
         rows: &mut R,
         judge: &mut Judge<'_>,
     ) -> Result<(), Broken> {
+        judge.part(&message)?;
         let mut resource = Resource::default();
         let from = self.attributes.len();
         let mut reader = message;
@@ -148,6 +149,7 @@ impl Envelope {
         rows: &mut R,
         judge: &mut Judge<'_>,
     ) -> Result<(), Broken> {
+        judge.part(&message)?;
         let mut scope = Scope { resource, ..Scope::default() };
         let from = self.attributes.len();
         let mut reader = message;

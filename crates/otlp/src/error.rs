@@ -56,6 +56,12 @@ pub enum Fault {
         /// [`crate::Limits::batch_bytes`].
         max: u32,
     },
+    /// What a batch consists of.
+    #[error("the batch has more than {max} resources, scopes, rows, attributes, events and links together")]
+    Parts {
+        /// [`crate::Limits::parts`].
+        max: u32,
+    },
     /// Lists or maps in each other.
     #[error("values lie more than {max} deep in each other")]
     Depth {

@@ -1,6 +1,6 @@
 //! Whether a row can be kept.
 
-use crate::error::{Broken, Refused, RowFault};
+use crate::error::{Broken, Fault, Refused, RowFault};
 use crate::limits::Limits;
 use crate::slice::Slice;
 use crate::wire::Reader;
@@ -9,6 +9,8 @@ use crate::wire::Reader;
 #[derive(Debug)]
 pub(crate) struct Judge<'a> {
     pub(crate) limits: &'a Limits,
+    /// So many may still come.
+    parts_left: u32,
     /// Of what is being read.
     fault: Option<RowFault>,
     /// Of what stands around the rows that are being read: all of them have it.
@@ -19,7 +21,17 @@ pub(crate) struct Judge<'a> {
 impl<'a> Judge<'a> {
     pub(crate) const fn new(limits: &'a Limits) -> Self {
         let refused = Refused { count: 0, first: None };
-        Self { limits, fault: None, around: None, refused }
+        Self { limits, parts_left: limits.parts, fault: None, around: None, refused }
+    }
+
+    /// Another part of the batch comes, within this message.
+    #[inline(always)]
+    pub(crate) fn part(&mut self, within: &Reader<'_>) -> Result<(), Broken> {
+        let Some(left) = self.parts_left.checked_sub(1) else {
+            return Err(within.fault(Fault::Parts { max: self.limits.parts }));
+        };
+        self.parts_left = left;
+        Ok(())
     }
 
     /// What is being read cannot be kept. The first reason counts.

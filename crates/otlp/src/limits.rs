@@ -9,13 +9,18 @@ pub struct Limits {
     pub attributes: u32,
     /// Events of one span, and links.
     pub events: u32,
+    /// Resources, scopes, metrics, rows and what these have a list of, in one batch: decoded each takes some memory,
+    /// even if two bytes say it.
+    pub parts: u32,
     /// How deep lists and maps may lie in each other.
     pub depth: u32,
 }
 
 impl Default for Limits {
-    /// Eight times what SDKs allow a span by default (128 attributes, events, links).
+    /// Eight times what SDKs allow a span by default (128 attributes, events, links); parts as in a batch of the greatest
+    /// length in which each has 16 bytes.
     fn default() -> Self {
-        Self { batch_bytes: 64 << 20, attributes: 1_024, events: 1_024, depth: 16 }
+        let (batch_bytes, parts) = (64 << 20, 4 << 20);
+        Self { batch_bytes, attributes: 1_024, events: 1_024, parts, depth: 16 }
     }
 }

@@ -73,6 +73,7 @@ impl ReadRow for Logs {
         judge: &mut Judge<'_>,
     ) -> Result<(), Broken> {
         let from = self.attributes.len();
+        judge.part(within)?;
         let mut reader = within.message(&LOG_RECORD)?;
         let mut record = LogRecord { scope, ..LogRecord::default() };
         while let Some(tag) = reader.tag()? {

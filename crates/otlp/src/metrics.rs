@@ -157,6 +157,7 @@ impl ReadRow for Points {
         scope: u32,
         judge: &mut Judge<'_>,
     ) -> Result<(), Broken> {
+        judge.part(within)?;
         let message = within.message(&METRIC)?;
         let mut metric = Metric { scope, ..Metric::default() };
         let from = self.attributes.len();
@@ -226,6 +227,7 @@ impl Points {
         judge: &mut Judge<'_>,
     ) -> Result<(), Broken> {
         let from = self.attributes.len();
+        judge.part(&reader)?;
         let form = self.metrics[metric as usize].form;
         let is_number = matches!(form, Form::Gauge | Form::Sum);
         let (attributes, flags) = form.fields();

@@ -132,6 +132,7 @@ impl ReadRow for Spans {
             self.links.len(),
             self.inner_attributes.len(),
         ];
+        judge.part(within)?;
         let mut reader = within.message(&SPAN)?;
         let mut span = Span { scope, ..Span::default() };
         while let Some(tag) = reader.tag()? {
@@ -181,6 +182,7 @@ impl Spans {
         judge: &mut Judge<'_>,
     ) -> Result<(), Broken> {
         let inner = self.inner_attributes.len();
+        judge.part(within)?;
         let mut reader = within.message(&EVENT)?;
         let mut event = Event::default();
         while let Some(tag) = reader.tag()? {
@@ -204,6 +206,7 @@ impl Spans {
         judge: &mut Judge<'_>,
     ) -> Result<(), Broken> {
         let inner = self.inner_attributes.len();
+        judge.part(within)?;
         let mut reader = within.message(&LINK)?;
         let mut link = Link::default();
         while let Some(tag) = reader.tag()? {

@@ -1,7 +1,7 @@
 //! Batches that were cut off, turned over or made up: they are read, or refused with the place, and never
 //! more than that.
 
-use curtail_otlp::{Limits, Logs, Malformed, Points, Signal, Spans, json};
+use curtail_otlp::{Decoded, Envelope, Fault, Limits, Logs, Malformed, Points, Signal, Spans, json};
 use curtail_units::Rng;
 
 const GOLDEN: [(Signal, &[u8]); 3] = [
@@ -96,4 +96,50 @@ fn json_with_other_bytes_is_read_or_refused_and_what_is_read_is_a_batch() {
         }
     }
     assert!(outcomes.iter().all(|count| *count > 500), "{outcomes:?}");
+}
+
+/// All that is in memory of a batch once it is decoded.
+fn parts(signal: Signal, batch: &[u8]) -> usize {
+    let limits = Limits::default();
+    let around = |envelope: &Envelope| {
+        envelope.resources.len() + envelope.scopes.len() + envelope.attributes.len()
+    };
+    match signal {
+        Signal::Traces => {
+            let (read, _) = Spans::decode(batch, &limits).expect("golden");
+            let lists = read.events.len() + read.links.len() + read.inner_attributes.len();
+            around(&read.envelope) + read.spans.len() + read.attributes.len() + lists
+        }
+        Signal::Logs => {
+            let (read, _) = Logs::decode(batch, &limits).expect("golden");
+            around(&read.envelope) + read.records.len() + read.attributes.len()
+        }
+        Signal::Metrics => {
+            let (read, _) = Points::decode(batch, &limits).expect("golden");
+            around(&read.envelope) + read.metrics.len() + read.points.len() + read.attributes.len()
+        }
+    }
+}
+
+#[test]
+fn a_batch_has_as_many_parts_as_it_may() {
+    for (signal, batch) in GOLDEN {
+        let decoded = |parts| {
+            let limits = Limits { parts, ..Limits::default() };
+            Decoded::of(signal, batch, &limits).map(drop)
+        };
+        let parts = u32::try_from(parts(signal, batch)).expect("few");
+        assert_eq!(decoded(parts), Ok(()), "{signal:?}");
+        let malformed = decoded(parts - 1).expect_err("one too many");
+        assert_eq!(malformed.fault, Fault::Parts { max: parts - 1 }, "{signal:?}");
+    }
+}
+
+#[test]
+fn what_is_empty_counts_too() {
+    // Two bytes each: an empty resource.
+    let batch = [0x0A, 0].repeat(11);
+    let limits = Limits { parts: 10, ..Limits::default() };
+    let malformed = Spans::decode(&batch, &limits).expect_err("one too many");
+    assert_eq!((malformed.fault, malformed.at), (Fault::Parts { max: 10 }, 22));
 }
