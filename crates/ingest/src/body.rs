@@ -8,6 +8,9 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use std::time::Duration;
 
+/// No more is set aside for a body because somebody says that it will be long.
+const SET_ASIDE_MAX: u64 = 1 << 20;
+
 /// Before the message in gRPC's frame: whether it is packed, and its length.
 const FRAME_BYTES: usize = 5;
 
@@ -47,6 +50,7 @@ where
             first = data;
         } else {
             if whole.is_empty() {
+                let announced = announced.max(framed(&first)).min(SET_ASIDE_MAX);
                 whole.reserve(usize::try_from(announced).unwrap_or(0).max(2 * first.len()));
                 whole.extend_from_slice(&first);
             }
@@ -57,6 +61,17 @@ where
         }
     }
     Ok(if whole.is_empty() { first } else { whole.freeze() })
+}
+
+/// How long a body is of which this is the beginning, if it is a message in gRPC's frame: such a body does not say it
+/// otherwise.
+fn framed(first: &[u8]) -> u64 {
+    match first {
+        [0 | 1, a, b, c, d, ..] => {
+            u64::from(u32::from_be_bytes([*a, *b, *c, *d])) + FRAME_BYTES as u64
+        }
+        _ => 0,
+    }
 }
 
 /// Takes the message out of gRPC's frame; returns it, and whether it is packed.

@@ -21,6 +21,9 @@ use tokio::sync::Semaphore;
 /// Batches that are longer when unpacked are decoded beside the worker, so that others do not wait for them.
 const LONG_BYTES: u32 = 512 << 10;
 
+/// Bytes in memory for each byte of a batch: its own, and its rows, which take about as much.
+const BYTES_OF_ONE: usize = 2;
+
 /// What all requests share.
 #[derive(Debug)]
 pub(crate) struct Receiver {
@@ -92,19 +95,21 @@ impl Receiver {
             Form::Protobuf | Form::Json => (packed, asked.encoding),
         };
         let limits = self.limits.batch;
-        let reading =
-            Reading { encoding, is_json: asked.form == Form::Json, signal: asked.signal, limits };
-        let (batch, rows, refused) = match reading.read(packed.clone(), bytes_max.min(LONG_BYTES)) {
-            Err(refusal) if refusal.kind == Kind::TooLong => {
-                let stopping = || Kind::Unavailable.refuse("the receiver is stopping");
-                let _turn = self.long_ones.acquire().await.map_err(|_| stopping())?;
-                let reading = move || reading.read(packed, bytes_max);
-                tokio::task::spawn_blocking(reading).await.map_err(|_| stopping())??
-            }
-            read => read?,
-        };
-        // Rows take about as much as the batch.
-        held.take(2 * batch.len())?;
+        let reading = Reading { is_json: asked.form == Form::Json, signal: asked.signal, limits };
+        let (batch, rows, refused) =
+            match encoding.unpack(packed.clone(), bytes_max.min(LONG_BYTES)) {
+                Ok(batch) => {
+                    held.take(BYTES_OF_ONE * batch.len())?;
+                    reading.read(batch)?
+                }
+                Err(refusal) if refusal.kind == Kind::TooLong => {
+                    let _turn = self.long_ones.acquire().await.map_err(|_| stopping())?;
+                    let batch = beside(move || encoding.unpack(packed, bytes_max)).await?;
+                    held.take(BYTES_OF_ONE * batch.len())?;
+                    beside(move || reading.read(batch)).await?
+                }
+                Err(refusal) => return Err(refusal),
+            };
         if rows.is_empty() {
             return Ok(refused);
         }
@@ -130,17 +135,15 @@ fn refusal(why: NotWritten) -> Refusal {
 /// How a batch came.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
-    encoding: Encoding,
     is_json: bool,
     signal: Signal,
     limits: curtail_otlp::Limits,
 }
 
 impl Reading {
-    /// Unpacks a batch of at most so many bytes and reads it; returns it in protobuf.
-    fn read(self, packed: Bytes, bytes_max: u32) -> Result<(Bytes, Decoded, Refused), Refusal> {
-        let Self { encoding, is_json, signal, limits } = self;
-        let mut batch = encoding.unpack(packed, bytes_max)?;
+    /// Reads a batch; returns it in protobuf.
+    fn read(self, mut batch: Bytes) -> Result<(Bytes, Decoded, Refused), Refusal> {
+        let Self { is_json, signal, limits } = self;
         if is_json {
             let protobuf = json::to_protobuf(&batch, signal);
             batch = protobuf.map_err(|error| Kind::Malformed.refuse(error.to_string()))?.into();
@@ -149,6 +152,17 @@ impl Reading {
         let (rows, refused) = Decoded::of(signal, &batch, &limits).map_err(malformed)?;
         Ok((batch, rows, refused))
     }
+}
+
+/// Does what takes long beside the worker.
+async fn beside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(stopping()))
+}
+
+fn stopping() -> Refusal {
+    Kind::Unavailable.refuse("the receiver is stopping")
 }
 
 fn unix_ns() -> u64 {

@@ -57,7 +57,9 @@ pub enum Fault {
         max: u32,
     },
     /// What a batch consists of.
-    #[error("the batch has more than {max} resources, scopes, rows, attributes, events and links together")]
+    #[error(
+        "the batch has more than {max} resources, scopes, rows, attributes, events and links together"
+    )]
     Parts {
         /// [`crate::Limits::parts`].
         max: u32,

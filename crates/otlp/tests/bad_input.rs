@@ -1,7 +1,9 @@
 //! Batches that were cut off, turned over or made up: they are read, or refused with the place, and never
 //! more than that.
 
-use curtail_otlp::{Decoded, Envelope, Fault, Limits, Logs, Malformed, Points, Signal, Spans, json};
+use curtail_otlp::{
+    Decoded, Envelope, Fault, Limits, Logs, Malformed, Points, Signal, Spans, json,
+};
 use curtail_units::Rng;
 
 const GOLDEN: [(Signal, &[u8]); 3] = [

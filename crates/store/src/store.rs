@@ -82,8 +82,13 @@ pub enum OpenError {
 }
 
 /// What is in the log was within the limits when it came.
-const TAKEN: Limits =
-    Limits { batch_bytes: u32::MAX, attributes: u32::MAX, events: u32::MAX, parts: u32::MAX, depth: 62 };
+const TAKEN: Limits = Limits {
+    batch_bytes: u32::MAX,
+    attributes: u32::MAX,
+    events: u32::MAX,
+    parts: u32::MAX,
+    depth: 62,
+};
 
 impl Store {
     /// Opens a store, or makes it. What the log has and no run is in sealed memtables after it, so that
