@@ -51,9 +51,12 @@ pub struct Scope {
 }
 
 /// Rows of one signal, as they are read.
-pub(crate) trait ReadRow: Default {
+pub(crate) trait ReadRow: Sized {
     /// The message that a batch of them is.
     const BATCH: &'static Message;
+
+    /// None yet, of a batch of so many bytes.
+    fn of_bytes(bytes: usize) -> Self;
 
     /// Reads what a scope has: a span, a record, or a metric with its points.
     fn read_row(
@@ -75,7 +78,7 @@ pub(crate) fn decode<R: ReadRow>(
         return Err(reader.fault(Fault::Batch { len: batch.len(), max }));
     }
     let (mut rows, mut envelope, mut judge) =
-        (R::default(), Envelope::default(), Judge::new(limits));
+        (R::of_bytes(batch.len()), Envelope::default(), Judge::new(limits));
     // The messages of the three signals have the same numbers.
     let of_resource = R::BATCH.part(1);
     while let Some(tag) = reader.tag()? {

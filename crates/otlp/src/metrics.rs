@@ -150,6 +150,10 @@ impl Points {
 impl ReadRow for Points {
     const BATCH: &'static Message = &METRICS;
 
+    fn of_bytes(_: usize) -> Self {
+        Self::default()
+    }
+
     /// As with a resource: what a metric says of its points may stand after them.
     fn read_row(
         &mut self,

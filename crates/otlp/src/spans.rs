@@ -120,6 +120,15 @@ impl Spans {
 impl ReadRow for Spans {
     const BATCH: &'static Message = &TRACES;
 
+    /// With room for as many as are usual: to move them to more room takes as long as to read some of them.
+    fn of_bytes(bytes: usize) -> Self {
+        Self {
+            spans: Vec::with_capacity(bytes / 384),
+            attributes: Vec::with_capacity(bytes / 40),
+            ..Self::default()
+        }
+    }
+
     fn read_row(
         &mut self,
         within: &mut Reader<'_>,
