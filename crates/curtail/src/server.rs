@@ -147,7 +147,9 @@ pub(crate) fn serve<Told: Future<Output = ExitCode>>(
         let (store, room) =
             (Arc::clone(keeper.store()), Arc::new(Room::new(memtable_bytes * WAITING_MAX)));
         let log = Log::open(Arc::clone(&settings.files), keeper.last_segment())?;
-        let keeping = Keeping::start(keeper, Arc::clone(&room), args.retention(), args.tail())?;
+        let tables = place.objects().clone();
+        let keeping =
+            Keeping::start((keeper, tables), Arc::clone(&room), args.retention(), args.tail())?;
         let sink = Into { store: Arc::clone(&store), room: Arc::clone(&room) };
         let (committer, log) = Committer::start(log, sink)?;
         let config = Config { addresses: args.otlp.clone(), tokens, ..Config::default() };

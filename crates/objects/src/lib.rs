@@ -8,6 +8,7 @@
 //! machine, task or pod, not from the files of command line tools. What bounds a request in time is in
 //! [`http`].
 
+mod abandoned;
 mod address;
 mod connections;
 mod folder;

@@ -10,6 +10,7 @@
 //! What is tried again, and for how long: [`TRIES`] times more, and not after [`TRY_FOR`]. So a store that does
 //! not answer is an error after some 20 s at most, which whoever can wait for longer tries again.
 
+use crate::abandoned;
 use crate::folder::Folder;
 use crate::http::Http;
 use object_store::aws::AmazonS3Builder;
@@ -22,7 +23,7 @@ use object_store::{
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use url::Url;
 
 /// A request that fails is sent so often again.
@@ -50,6 +51,8 @@ pub struct Objects {
     pub root: Path,
     url: String,
     scheme: Scheme,
+    /// Where it is, if it is a folder.
+    folder: Option<PathBuf>,
 }
 
 /// Which store it is.
@@ -157,7 +160,8 @@ impl Scheme {
 /// When it means nothing, or the environment does not say enough.
 pub fn open(url: &str) -> Result<Objects, OpenError> {
     let unknown = || OpenError::Url(url.to_owned());
-    let of = |scheme, store, root| Objects { store, root, url: url.to_owned(), scheme };
+    let url_of = || url.to_owned();
+    let of = |scheme, store, root| Objects { store, root, url: url_of(), scheme, folder: None };
     if let Some(folder) = folder(url)? {
         return Objects::folder(&folder);
     }
@@ -195,8 +199,17 @@ impl Objects {
         let failed = |source| OpenError::Folder { url: url.clone(), source };
         std::fs::create_dir_all(path).map_err(failed)?;
         let store = Folder::open(path).map_err(|error| failed(error.into()))?;
-        let store = Arc::new(store);
-        Ok(Self { store, root: Path::default(), url, scheme: Scheme::Folder })
+        let (store, folder) = (Arc::new(store), Some(path.to_owned()));
+        Ok(Self { store, root: Path::default(), url, scheme: Scheme::Folder, folder })
+    }
+
+    /// Removes what is left in a folder of files that whoever wrote them did not finish, a day after the last part of
+    /// it; returns how many. It is `now`. Other stores do that by rules of their own.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn remove_abandoned(&self, now: SystemTime) -> io::Result<usize> {
+        self.folder.as_ref().map_or(Ok(0), |folder| abandoned::remove(folder, now))
     }
 
     /// Where they are, as it was asked for.

@@ -5,13 +5,14 @@
 
 use super::place::{now_ms, uuid};
 use curtail_ingest::Why;
+use curtail_objects::Objects;
 use curtail_store::tail::Tail;
 use curtail_store::{Expired, Keeper, Retention, TailKept};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// So often it looks whether there is something to do.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -79,7 +80,7 @@ pub(super) struct Keeping {
 impl Keeping {
     /// Starts it.
     pub(super) fn start(
-        keeper: Keeper,
+        (keeper, objects): (Keeper, Objects),
         room: Arc<Room>,
         retention: Retention,
         tail: Option<Tail>,
@@ -88,6 +89,7 @@ impl Keeping {
         let stops = Arc::new(AtomicBool::new(false));
         let keep = Keep {
             keeper,
+            objects,
             retention,
             tail,
             room,
@@ -118,6 +120,8 @@ impl Keeping {
 
 struct Keep {
     keeper: Keeper,
+    /// Where the tables are.
+    objects: Objects,
     retention: Retention,
     tail: Option<Tail>,
     room: Arc<Room>,
@@ -232,6 +236,10 @@ impl Keep {
         if self.cleaned.elapsed() >= CLEAN_EVERY {
             self.cleaned = Instant::now();
             self.keeper.clean(now_ms()).await?;
+            let abandoned = self.objects.remove_abandoned(SystemTime::now())?;
+            if abandoned > 0 {
+                tracing::info!(files = abandoned, "removed what was not written to its end");
+            }
         }
         Ok(true)
     }

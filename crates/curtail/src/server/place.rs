@@ -63,7 +63,12 @@ impl Place {
         Ok(Self { log: Arc::new(log), tables, folder, writer })
     }
 
-    /// Where the tables are, for people.
+    /// Where the tables are.
+    pub(super) const fn objects(&self) -> &Objects {
+        &self.tables
+    }
+
+    /// The same for people.
     pub(super) fn tables(&self) -> &str {
         self.tables.url()
     }

@@ -64,6 +64,7 @@ fn checked(does: Vec<Does>) -> (Result<(), OpenError>, Vec<String>) {
         root: Path::from("p"),
         url: "s3://b/p".to_owned(),
         scheme: Scheme::S3,
+        folder: None,
     };
     let checked = run(objects.check_writing());
     // With it the connections go, for which the server waits.
