@@ -4,7 +4,6 @@
 //! row's values are one number together, and what it stands for is looked up in a table; names are made for the
 //! first row of a group alone.
 
-use super::of::Coding;
 use hashbrown::HashMap;
 
 /// A table of more places is not made: rows are numbered anew, by what they really have.
@@ -26,27 +25,24 @@ impl Grouping {
         Self { numbers: vec![0; rows], places: 1 }
     }
 
-    /// Tells rows apart by a value.
-    pub(super) fn by(&mut self, coding: &Coding<'_>, rows: &[usize]) {
-        self.tell_apart(
-            coding.values.len() as u64 + 1,
-            rows.iter().map(|row| u64::from(coding.code(*row))),
-        );
+    /// Tells rows apart by a value, of so many different ones.
+    pub(super) fn by(&mut self, values: usize, codes: &[u32]) {
+        self.tell_apart(values as u64 + 1, codes.iter().map(|code| u64::from(*code)));
     }
 
     /// Tells rows apart by the step of time in which they begin.
-    pub(super) fn by_step(&mut self, step: i64, starts: &[i64], rows: &[usize]) {
-        let starts = || rows.iter().map(|row| starts[*row]);
-        let (Some(first), Some(last)) = (starts().min(), starts().max()) else { return };
+    pub(super) fn by_step(&mut self, step: i64, starts: &[i64]) {
+        let (Some(first), Some(last)) = (starts.iter().min(), starts.iter().max()) else { return };
         let (since, step) = (first.saturating_sub(first.rem_euclid(step)), step.unsigned_abs());
         let since_first = |start: i64| start.wrapping_sub(since).cast_unsigned();
-        let steps = (since_first(last) / step).saturating_add(1);
-        if since_first(last) < EXACT_IN_F64 {
+        let steps = (since_first(*last) / step).saturating_add(1);
+        if since_first(*last) < EXACT_IN_F64 {
             #[expect(clippy::cast_precision_loss, reason = "what is lost is put right")]
             let per_ns = 1.0 / step as f64;
-            self.tell_apart(steps, starts().map(|start| divide(since_first(start), step, per_ns)));
+            let step_of = |start: &i64| divide(since_first(*start), step, per_ns);
+            self.tell_apart(steps, starts.iter().map(step_of));
         } else {
-            self.tell_apart(steps, starts().map(|start| since_first(start) / step));
+            self.tell_apart(steps, starts.iter().map(|start| since_first(*start) / step));
         }
     }
 
@@ -125,7 +121,7 @@ mod tests {
     #[test]
     fn rows_of_one_step_are_of_one_group_before_1970_too() {
         let mut grouping = Grouping::of_one(5);
-        grouping.by_step(10, &[0, 9, -1, 10, -10], &[0, 1, 2, 3, 4]);
+        grouping.by_step(10, &[0, 9, -1, 10, -10]);
         assert_eq!(groups(grouping), [0, 0, 1, 2, 1]);
     }
 
@@ -151,9 +147,9 @@ mod tests {
         for step in [1, 1_000_000_007] {
             let mut grouping = Grouping::of_one(4);
             let starts = [i64::MIN, i64::MAX, 0, i64::MIN];
-            grouping.by_step(step, &starts, &[0, 1, 2, 3]);
+            grouping.by_step(step, &starts);
             assert!(grouping.places <= 4, "{}", grouping.places);
-            grouping.by_step(step, &starts, &[0, 1, 2, 3]);
+            grouping.by_step(step, &starts);
             assert_eq!(groups(grouping), [0, 1, 2, 0]);
         }
     }

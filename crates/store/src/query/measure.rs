@@ -9,12 +9,13 @@ use super::filter::Filter;
 use super::gathered::Gathered;
 pub use super::gathered::{Group, Numbers};
 use super::grouping::Grouping;
-use super::of::{Coding, Of};
+use super::of::{Coding, Of, of_rows};
 use crate::columns::{Coded, Columns};
 use crate::memtable::SpanRows;
 use crate::schema::spans::{DURATION, START, WEIGHT};
 use crate::tree::{Tree, Unread};
 use curtail_units::Quantile;
+use std::borrow::Cow;
 
 /// So many numbers are kept: 128 MB.
 pub(super) const EXACT_MAX: usize = 16 << 20;
@@ -155,10 +156,10 @@ impl MeasureOf {
         }
         let by: Vec<_> = self.by.iter().map(|of| of.coding(rows)).collect();
         let mut grouping = Grouping::of_one(selected.len());
-        by.iter().for_each(|coding| grouping.by(coding, &selected));
+        by.iter().for_each(|coding| grouping.by(coding.values.len(), &coding.codes_of(&selected)));
         let step = self.step_ns.map(|step| i64::try_from(step).unwrap_or(i64::MAX).max(1));
         if let Some(step) = step {
-            grouping.by_step(step, starts, &selected);
+            grouping.by_step(step, &of_rows(starts, &selected));
         }
         let groups: Vec<_> = grouping
             .groups(|nth| {
@@ -172,15 +173,19 @@ impl MeasureOf {
                 gathered.group((begins, by.iter().map(value).collect()))
             })
             .collect();
-        for (row, group) in selected.into_iter().zip(groups) {
-            let number = match &numbers {
-                OfRows::Nothing => 0,
-                OfRows::Longs(numbers) => numbers[row],
-                OfRows::Coded(coding, of_code) => {
-                    of_code[coding.code(row) as usize].map_or(0, ordered)
-                }
-            };
-            gathered.push(group, number, weight(weights, row))?;
+        let numbers = match &numbers {
+            OfRows::Nothing => Cow::Owned(vec![0; selected.len()]),
+            OfRows::Longs(numbers) => of_rows(numbers, &selected),
+            OfRows::Coded(coding, of_code) => {
+                let number = |row: &usize| of_code[coding.code(*row) as usize].map_or(0, ordered);
+                Cow::Owned(selected.iter().map(number).collect())
+            }
+        };
+        if weights.dictionary.is_empty() {
+            return gathered.push_all(&groups, &numbers);
+        }
+        for ((row, group), number) in selected.into_iter().zip(groups).zip(&*numbers) {
+            gathered.push(group, *number, weight(weights, row))?;
         }
         Ok(())
     }

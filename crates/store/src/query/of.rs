@@ -67,6 +67,17 @@ impl Coding<'_> {
         self.codes.get(row).copied().unwrap_or(0)
     }
 
+    /// The numbers of some rows' values; these are in their order.
+    pub(super) fn codes_of(&self, rows: &[usize]) -> Cow<'_, [u32]> {
+        match rows.last() {
+            // Beyond the end there are none.
+            Some(last) if *last >= self.codes.len() => {
+                Cow::Owned(rows.iter().map(|row| self.code(*row)).collect())
+            }
+            _ => of_rows(&self.codes, rows),
+        }
+    }
+
     /// The value of a number that is not zero.
     pub(super) fn value(&self, code: u32) -> &Value<'_> {
         &self.values[code as usize - 1]
@@ -130,6 +141,14 @@ impl Of {
             Self::Entry(_) => unreachable!("a span may have several of {self:?}"),
         }
     }
+}
+
+/// What some rows have; these are in their order. That of all is not copied.
+pub(super) fn of_rows<'a, T: Copy>(values: &'a [T], rows: &[usize]) -> Cow<'a, [T]> {
+    if rows.len() == values.len() {
+        return Cow::Borrowed(values);
+    }
+    Cow::Owned(rows.iter().map(|row| values[*row]).collect())
 }
 
 fn resource<'a>(rows: &'a Columns, key: &str) -> Coding<'a> {
