@@ -9,6 +9,7 @@
 
 mod compact;
 mod cut;
+mod end;
 mod flush;
 mod in_order;
 mod making;

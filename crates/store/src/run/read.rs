@@ -44,6 +44,9 @@ pub enum RunError {
     /// The end of the file is not that of one.
     #[error("it does not end as a run does")]
     NoRun(#[source] ParquetError),
+    /// It is not the end that was written.
+    #[error("its end has the wrong checksum")]
+    End,
     /// Something in it is not as it was written.
     #[error("row group {group}, column {column}")]
     Damaged {
@@ -105,6 +108,15 @@ impl Run {
         });
         let columns = columns.collect();
         Ok(Self { schema, metadata, columns })
+    }
+
+    /// Where in the file its end begins: the first index, which all the others and the footer follow.
+    #[must_use]
+    pub fn end_begins(&self) -> Option<u64> {
+        let chunks = self.metadata.row_groups().iter().flat_map(|group| group.columns());
+        let indexes =
+            chunks.flat_map(|chunk| [chunk.column_index_offset(), chunk.offset_index_offset()]);
+        indexes.flatten().filter_map(|at| u64::try_from(at).ok()).min()
     }
 
     /// The fields.

@@ -501,6 +501,31 @@ fn a_run_that_cannot_be_read_is_named_and_the_others_answer() {
 }
 
 #[test]
+fn a_changed_byte_of_an_end_is_seen_of_written_and_of_merged_runs() {
+    run(async {
+        let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
+        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
+        runs(&mut keeper, 1..=9).await;
+        assert!(keeper.compact(NOW_MS, "a").await.expect("eight are merged"));
+        let stored: Vec<_> = keeper.store().spans().runs();
+        assert_eq!(stored.len(), 2);
+        for run in stored {
+            let (path, len) = (run.path(), run.add().size);
+            let begins = run.run().end_begins().expect("it has indexes");
+            for at in (begins..len).step_by(97) {
+                let at = usize::try_from(at).expect("it is in memory");
+                objects.damage(path, at).await;
+                let (_, found) = open(&files, &objects).await.expect("the other is good");
+                let unread: Vec<_> = found.unread.iter().map(|unread| &unread.path).collect();
+                assert_eq!(unread, [path], "byte {at}");
+                // The same bit once more.
+                objects.damage(path, at).await;
+            }
+        }
+    });
+}
+
+#[test]
 fn a_table_that_cannot_be_written_keeps_none_of_the_others_and_its_rows_stay_in_the_log() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));

@@ -138,14 +138,12 @@ impl Compaction {
         self.becomes == Becomes::Tail
     }
 
-    /// What the table is told of the runs that they become.
-    pub(super) fn tags(&self) -> Option<BTreeMap<String, Option<String>>> {
+    /// What the table is told of the runs that they become, beside what it is told of every run.
+    pub(super) fn tags(&self) -> impl Iterator<Item = (String, Option<String>)> {
         let is_tail = self.is_change() || self.runs[0].is_tail();
         let tags = [(TAIL, is_tail), (RANGE, self.becomes == Becomes::Ranges)];
         let tags = tags.into_iter().filter(|(_, is_so)| *is_so);
-        let tags: BTreeMap<_, _> =
-            tags.map(|(tag, _)| (tag.to_owned(), Some("true".to_owned()))).collect();
-        (!tags.is_empty()).then_some(tags)
+        tags.map(|(tag, _)| (tag.to_owned(), Some("true".to_owned())))
     }
 
     /// Where below the table's root that file of those called `name` is that they become, counted from zero.

@@ -1,5 +1,6 @@
 //! Writing memtables as runs.
 
+use super::end::End;
 use super::new_run::NewRun;
 use super::opener::Opener;
 use super::stored::StoredRun;
@@ -87,6 +88,7 @@ impl<R: Rows> Flusher<R> {
         let file = Bytes::from(file);
         let run = Run::open(R::schema(), &file, bytes as u64)
             .map_err(|source| FlushError::Run { path: path.clone(), source })?;
+        let end = End::of(&run, &file, bytes as u64);
         let put = self.tree.objects.put(&path, file.into()).await;
         put.map_err(|source| FlushError::Write { path: path.clone(), source })?;
         let add = Add {
@@ -96,7 +98,7 @@ impl<R: Rows> Flusher<R> {
             modification_time: now_ms,
             data_change: true,
             stats: Some(stats),
-            tags: None,
+            tags: Some(end.tags()),
         };
         self.commit(&sealed, add.clone(), now_ms).await?;
         let rows = sealed.memtable.len();

@@ -8,7 +8,6 @@ use super::cut::Cut;
 use super::stored::StoredRun;
 use super::upload::Upload;
 use crate::columns::Columns;
-use crate::delta::Add;
 use crate::memtable::Rows;
 use object_store::ObjectStoreExt as _;
 use std::borrow::Cow;
@@ -95,9 +94,10 @@ impl<'a, R: Rows> Making<'a, R> {
         let finished = upload.finish().await;
         let uploaded =
             finished.map_err(|source| CompactError::Write { path: path.clone(), source })?;
-        let add = uploaded.add(below, self.compaction.day(), 0);
-        let (data_change, tags) = (self.compaction.is_change(), self.compaction.tags());
-        self.made.push(StoredRun::new(path, Add { data_change, tags, ..add }, uploaded.run));
+        let mut add = uploaded.add(below, self.compaction.day(), 0);
+        add.data_change = self.compaction.is_change();
+        add.tags.get_or_insert_default().extend(self.compaction.tags());
+        self.made.push(StoredRun::new(path, add, uploaded.run));
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! A run in the object store.
 
+use super::end::End;
 use crate::columns::Columns;
 use crate::delta::Add;
 use crate::run::{Run, RunError};
@@ -59,11 +60,15 @@ impl StoredRun {
         add: &Add,
     ) -> Result<Self, ReadError> {
         let len = add.size;
-        let mut wanted = TAIL_BYTES;
+        let end = End::told(add);
+        let mut wanted = TAIL_BYTES.max(end.map_or(0, |end| end.bytes));
         loop {
             let range = len.saturating_sub(wanted)..len;
             let options = GetOptions { range: Some(range.into()), ..GetOptions::default() };
             let tail = objects.get_opts(&path, options).await?.bytes().await?;
+            if end.is_some_and(|end| !end.is(&tail)) {
+                return Err(RunError::End.into());
+            }
             match Run::open(schema, &tail, len) {
                 Ok(run) => return Ok(Self::new(path, add.clone(), run)),
                 Err(RunError::Longer(bytes)) if bytes as u64 > wanted && wanted < len => {

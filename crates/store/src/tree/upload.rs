@@ -1,5 +1,6 @@
 //! A run that is written in parts, so that it need not be in memory as a whole.
 
+use super::end::End;
 use super::new_run::NewRun;
 use crate::columns::Columns;
 use crate::delta::Add;
@@ -35,6 +36,7 @@ pub(crate) struct Uploaded {
     pub(crate) bytes: u64,
     /// What Delta says of its rows.
     pub(crate) stats: String,
+    end: End,
 }
 
 impl Upload {
@@ -70,6 +72,7 @@ impl Upload {
         // All of its end is in the last part.
         let run = Run::open(schema, &part, bytes);
         let run = run.map_err(|error| Error::Generic { store: "run", source: Box::new(error) });
+        let run = run.map(|run| (End::of(&run, &part, bytes), run));
         let is_there = match run {
             Ok(run) => match upload.put_part(part.into()).await {
                 Ok(()) => upload.complete().await.map(|_| run),
@@ -78,7 +81,7 @@ impl Upload {
             Err(error) => Err(error),
         };
         match is_there {
-            Ok(run) => Ok(Uploaded { run, bytes, stats }),
+            Ok((end, run)) => Ok(Uploaded { run, bytes, stats, end }),
             Err(error) => {
                 upload.abort().await.ok();
                 Err(error)
@@ -107,7 +110,7 @@ impl Uploaded {
             modification_time: now_ms,
             data_change: true,
             stats: Some(self.stats.clone()),
-            tags: None,
+            tags: Some(self.end.tags()),
         }
     }
 }

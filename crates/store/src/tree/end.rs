@@ -1,0 +1,68 @@
+//! The end of a run, held against what the table says of it.
+//!
+//! Parquet has a checksum for each page, and none for the end of a file: the footer, and before it the indexes, which say
+//! where pages are and which values they have. A byte that has changed there may hide rows from a question, or send it
+//! to places that no file has. So the table has the end's length and CRC-32 beside the name of the file, as a tag, of
+//! which Delta says nothing; a run that another writer has put into the table has none, and is taken as it is.
+
+use crate::delta::Add;
+use crate::run::Run;
+use std::collections::BTreeMap;
+
+/// The tag: how many bytes the end has, then the checksum in hexadecimal digits.
+const TAG: &str = "curtail.end";
+
+/// The last bytes of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct End {
+    pub(super) bytes: u64,
+    checksum: u32,
+}
+
+impl End {
+    /// That of a run of `len` bytes, of which `tail` are the last, with all of the end.
+    pub(super) fn of(run: &Run, tail: &[u8], len: u64) -> Self {
+        let bytes = len - run.end_begins().unwrap_or_default();
+        Self { bytes, checksum: crc32fast::hash(last(tail, bytes).expect("all of it is there")) }
+    }
+
+    /// What the table says of a file.
+    pub(super) fn told(add: &Add) -> Option<Self> {
+        let tag = add.tags.as_ref()?.get(TAG)?.as_deref()?;
+        let (bytes, checksum) = tag.split_once(' ')?;
+        let checksum = u32::from_str_radix(checksum, 16).ok()?;
+        Some(Self { bytes: bytes.parse().ok()?, checksum })
+    }
+
+    /// What the table is told.
+    pub(super) fn tags(self) -> BTreeMap<String, Option<String>> {
+        BTreeMap::from([(TAG.to_owned(), Some(format!("{} {:08x}", self.bytes, self.checksum)))])
+    }
+
+    /// Whether a file that ends like this is as it was written.
+    pub(super) fn is(self, tail: &[u8]) -> bool {
+        last(tail, self.bytes).is_some_and(|end| crc32fast::hash(end) == self.checksum)
+    }
+}
+
+fn last(tail: &[u8], bytes: u64) -> Option<&[u8]> {
+    let from = tail.len().checked_sub(usize::try_from(bytes).ok()?)?;
+    tail.get(from..)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_byte_of_the_end_is_found_and_none_before_it_is_looked_at() {
+        let mut file: Vec<_> = (0..=255).collect();
+        let end = End { bytes: 100, checksum: crc32fast::hash(&file[156..]) };
+        assert!(end.is(&file) && end.is(&file[156..]) && !end.is(&file[157..]));
+        for at in 0..file.len() {
+            file[at] ^= 1;
+            assert_eq!(end.is(&file), at < 156, "byte {at}");
+            file[at] ^= 1;
+        }
+    }
+}
