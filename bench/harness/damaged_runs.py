@@ -75,9 +75,7 @@ def ask(server, paths):
         connection.request("GET", path, headers={"accept": "application/json"})
         answer = connection.getresponse()
         body = answer.read()
-        if answer.status not in (200, 404):
-            raise Wrong(f"{path}: {answer.status}: {body[:300]}")
-        said = json.loads(body) if answer.status == 200 else None
+        said = json.loads(body) if answer.status == 200 else answer.status
         answers[path] = said, int(answer.getheader("curtail-unread") or 0)
     return answers
 
@@ -144,13 +142,15 @@ class Outcomes:
         """Compares answers with those of the whole file. `change`: which byte was changed, and by what."""
         silent = [path for path, (said, unread) in answers.items() if said != whole[path] and not unread]
         if silent:
-            self.wrong.append((change, silent))
+            self.wrong.append((change, [(path, answers[path][0]) for path in silent]))
         elif not any(unread for _, unread in answers.values()):
             self.same += 1
         else:
             naming = [said for said in complaints if self.file.name in str(said)]
             if not naming:
-                raise Wrong(f"{self.file}, byte {change}: the server does not name it: {complaints[:3]}; seed {self.found.seed}")
+                raise Wrong(
+                    f"{self.file}, byte {change}: the server does not name it: {complaints[:3]}; seed {self.found.seed}"
+                )
             self.told += 1
             self.example = self.example or naming[0]
 
@@ -163,9 +163,15 @@ class Outcomes:
         )
         self.found.say(f"  logged, for example: {self.example}")
         for (at, by), paths in self.wrong[:10]:
-            self.found.say(f"  WRONG: byte {at} of {self.file.stat().st_size} changed by {by:#x}: {len(paths)} answers, as of {paths[0]}")
+            path, said = paths[0]
+            size = self.file.stat().st_size
+            self.found.say(
+                f"  WRONG: byte {at} of {size} changed by {by:#x}: {len(paths)} answers, as of {path}: {str(said)[:300]}"
+            )
         if self.wrong:
-            raise Wrong(f"{len(self.wrong)} changed bytes of {self.file.name} make wrong answers without a word; seed {self.found.seed}")
+            raise Wrong(
+                f"{len(self.wrong)} changed bytes of {self.of} make wrong answers without a word; seed {self.found.seed}"
+            )
 
 
 def merging(found, rng, place, file):

@@ -37,7 +37,9 @@ def compare(found, acknowledged, counted, by):
     torn = [id for id, rows in counted.items() if rows not in (0, ROWS_OF_A_BATCH)]
     if lost or torn:
         odd = [(id, counted[id]) for id in torn[:3]]
-        raise Wrong(f"by {by} {len(lost)} batches are lost ({lost[:3]}), {len(torn)} are not there once ({odd}); seed {found.seed}")
+        raise Wrong(
+            f"by {by} {len(lost)} batches are lost ({lost[:3]}), {len(torn)} are not there once ({odd}); seed {found.seed}"
+        )
 
 
 def compare_table(found, table, counted, by):

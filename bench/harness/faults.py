@@ -27,7 +27,7 @@ class Plan:
     cuts: int = 20
     full_s: float = 10.0
     flips: int = 200
-    end_flips: int = 40
+    end_flips: int = 100
 
 
 QUICK = Plan(kills=6, cuts=4, full_s=4.0, flips=20, end_flips=4)

@@ -12,8 +12,8 @@ import urllib.parse
 from harness import questions
 from harness.exactly_once import Wrong
 from harness.live_server import Server
-from harness.otlp import NS_PER_S
 from harness.object_requests import tally
+from harness.otlp import NS_PER_S
 from harness.sending import quantile
 
 MERGED_ALL = "no runs are left to merge"

@@ -52,7 +52,11 @@ class Counting(unittest.TestCase):
         for method, path, kind in (
             ("PUT", "http://h/traces/p/spans/_delta_log/00000000000000000007.json", "PUT log of a table"),
             ("GET", "http://h/traces/p/spans/day%3D2026-11-22/w-000000000001.parquet", "GET run"),
-            ("PUT", "http://h/traces/p/spans/day=2026-11-22/merged-x.parquet?partNumber=1&uploadId=y", "PUT parts of a merged run"),
+            (
+                "PUT",
+                "http://h/traces/p/spans/day=2026-11-22/merged-x.parquet?partNumber=1&uploadId=y",
+                "PUT parts of a merged run",
+            ),
             ("GET", "http://h/traces?list-type=2&prefix=p", "GET list"),
         ):
             self.assertEqual(object_requests.kind(method, path), kind)
