@@ -22,6 +22,9 @@ const GROUP_BYTES_MAX: usize = 16 << 20;
 /// Who waits looks so often whether it should.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
+/// What fails again and again is said so often.
+const SAY_EVERY: Duration = Duration::from_secs(1);
+
 /// Batches that wait; their bytes are bounded before.
 const WAITING_MAX: usize = 4_096;
 
@@ -138,7 +141,8 @@ impl Committer {
     pub fn start(log: Log, sink: impl Sink) -> io::Result<(Self, JoinHandle<()>)> {
         let (waiting, receiver) = mpsc::channel(WAITING_MAX);
         let full = Arc::<Full>::default();
-        let committing = Committing { log, sink, full: Arc::clone(&full) };
+        let failures = Failures::default();
+        let committing = Committing { log, sink, full: Arc::clone(&full), failures };
         let thread = std::thread::Builder::new()
             .name("log".to_owned())
             .spawn(move || committing.run(receiver))?;
@@ -175,10 +179,31 @@ impl Committer {
     }
 }
 
+/// Says what has failed, once a second at most: senders come again soon.
+#[derive(Debug, Default)]
+struct Failures {
+    said: Option<Instant>,
+    /// Since it was said: batches, and their bytes.
+    batches: usize,
+    bytes: usize,
+}
+
+impl Failures {
+    fn add(&mut self, error: &io::Error, batches: usize, bytes: usize) {
+        (self.batches, self.bytes) = (self.batches + batches, self.bytes + bytes);
+        if self.said.is_none_or(|said| said.elapsed() >= SAY_EVERY) {
+            let Self { batches, bytes, .. } = *self;
+            tracing::error!(%error, batches, bytes, "the log cannot be written");
+            *self = Self { said: Some(Instant::now()), ..Self::default() };
+        }
+    }
+}
+
 struct Committing<S> {
     log: Log,
     sink: S,
     full: Arc<Full>,
+    failures: Failures,
 }
 
 impl<S: Sink> Committing<S> {
@@ -227,7 +252,7 @@ impl<S: Sink> Committing<S> {
     fn write(&mut self, Group { waiting: group, bytes }: Group) -> bool {
         let records: Vec<_> = group.iter().map(|waiting| waiting.taken.record.clone()).collect();
         let written = self.log.append(&records).map_err(|error| {
-            tracing::error!(%error, batches = group.len(), bytes, "the log cannot be written");
+            self.failures.add(&error, group.len(), bytes);
             let is_full = error.kind() == io::ErrorKind::StorageFull;
             if is_full { NotWritten::Full } else { NotWritten::Failed }
         });

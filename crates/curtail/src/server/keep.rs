@@ -24,6 +24,9 @@ const AGAIN_AFTER_MAX: Duration = Duration::from_secs(30);
 /// So often what no table needs any more is removed.
 const CLEAN_EVERY: Duration = Duration::from_secs(3_600);
 
+/// So often it is looked what other servers have done with the same tables.
+const REFRESH_EVERY: Duration = Duration::from_secs(10);
+
 /// So often it is looked whether something is not kept any longer.
 const EXPIRE_EVERY: Duration = Duration::from_secs(60);
 
@@ -94,6 +97,7 @@ impl Keeping {
             tail,
             room,
             stops: Arc::clone(&stops),
+            refreshed: Instant::now(),
             expired: None,
             cleaned: Instant::now(),
             is_merged: false,
@@ -126,6 +130,8 @@ struct Keep {
     tail: Option<Tail>,
     room: Arc<Room>,
     stops: Arc<AtomicBool>,
+    /// When it was last looked what others have done.
+    refreshed: Instant,
     /// When it was last looked whether something is not kept any longer.
     expired: Option<Instant>,
     /// When what no table needs any more was last removed.
@@ -210,6 +216,11 @@ impl Keep {
     /// Does what is most urgent besides; returns whether there was nothing.
     async fn upkeep(&mut self) -> anyhow::Result<bool> {
         self.keeper.checkpoint(now_ms()).await?;
+        if self.refreshed.elapsed() >= REFRESH_EVERY {
+            self.refreshed = Instant::now();
+            // Those that cannot be read are said by every answer.
+            self.keeper.refresh().await?;
+        }
         if self.expired.is_none_or(|at| at.elapsed() >= EXPIRE_EVERY) {
             self.expired = Some(Instant::now());
             for Expired { table, runs, bytes, first, last } in
@@ -222,10 +233,18 @@ impl Keep {
             }
         }
         let (name, began) = (format!("merged-{}", uuid()), Instant::now());
-        if self.keeper.compact(now_ms(), &name).await? {
-            tracing::info!(name, took_s = began.elapsed().as_secs_f64(), "runs merged");
-            self.is_merged = false;
-            return Ok(false);
+        match self.keeper.compact(now_ms(), &name).await {
+            Ok(false) => {}
+            Ok(true) => {
+                tracing::info!(name, took_s = began.elapsed().as_secs_f64(), "runs merged");
+                self.is_merged = false;
+                return Ok(false);
+            }
+            Err(error) if error.is_outrun() => {
+                tracing::info!(name, %error, "not merged: another server was first");
+                return Ok(false);
+            }
+            Err(error) => return Err(error.into()),
         }
         if self.keeper.summarise(now_ms()).await? {
             return Ok(false);

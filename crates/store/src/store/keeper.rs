@@ -47,6 +47,15 @@ pub enum KeepError {
     Tail(#[from] TooMany),
 }
 
+impl KeepError {
+    /// Whether another writer of the table has done it, or something else with these runs, first: the table has been
+    /// looked at again, and nothing is amiss.
+    #[must_use]
+    pub const fn is_outrun(&self) -> bool {
+        matches!(self, Self::Commit(CommitError::Refused(_)))
+    }
+}
+
 impl Keeper {
     /// The store.
     #[must_use]
