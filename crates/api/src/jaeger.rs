@@ -2,6 +2,7 @@
 //!
 //! **Source**: Jaeger 2.20's API and the model of its page.
 
+mod dependencies;
 mod legacy;
 mod search;
 mod services;
@@ -23,9 +24,7 @@ pub(crate) async fn answer(store: &Store, asked: &Asked<'_>) -> Result<Answer, R
         "/api/operations" => return services::operations(spans, asked).await,
         "/api/v3/trace-summaries" => return search::summaries(spans, asked).await,
         "/api/traces" => return search::legacy(spans, asked).await,
-        "/api/dependencies" => {
-            return Err(Refusal::unsupported("who calls whom is not answered yet"));
-        }
+        "/api/dependencies" => return dependencies::answer(spans, asked).await,
         path if path.starts_with("/api/metrics/") => {
             return Err(Refusal::unsupported("metrics are answered at /api/metrics/query_range"));
         }

@@ -5,6 +5,7 @@
 //! | [`Tree::top`](crate::tree::Tree::top) | the slowest spans, or the newest, or the traces of these: truly those, not the first that are found |
 //! | [`Tree::measure`](crate::tree::Tree::measure) | how many there are, quantiles, extremes and buckets of a number, by time and by values: exact, or with a known error when there are very many |
 //! | [`Tree::values`](crate::tree::Tree::values) | which values there are of something, and of how many spans |
+//! | [`Tree::calls`](crate::tree::Tree::calls) | which services call which, and how often |
 //! | [`Tree::keys`](crate::tree::Tree::keys) | which keys attributes have |
 //!
 //! Only the columns that a [`Filter`] names are read, and of these only pages that may have what is asked for.
@@ -13,6 +14,7 @@
 //! **When it hurts**: a question about attributes without a column of their own reads the maps, which are the
 //! largest columns.
 
+mod calls;
 mod filter;
 mod gathered;
 mod grouping;
@@ -23,6 +25,7 @@ mod top;
 mod value;
 mod values;
 
+pub use calls::Calls;
 pub use filter::{Condition, Filter};
 pub use measure::{Group, MeasureOf, Measured, NotMeasured, Numbers, What};
 pub use of::{Entry, Of};

@@ -2,7 +2,7 @@
 //!
 //! Rows are written in row groups, each of them [`Columns`], and every column of one in pages of
 //! [`PAGE_ROWS`]; the page index says which trace IDs, starts and durations a page has, so that one trace is
-//! read without the rest. A column of which all rows have the same, or nothing, is one page.
+//! read without the rest; a file of spans says besides how long the slowest of each service took ([`slowest`]). A column of which all rows have the same, or nothing, is one page.
 //!
 //! Places in dictionaries go from [`Columns`] to pages and back as they are: that is why pages are made here,
 //! and only the file around them by the parquet crate. Every page has a checksum.
@@ -25,9 +25,11 @@ mod chunk;
 mod chunk_reader;
 mod page;
 mod read;
+mod slowest;
 mod write;
 
 pub use read::{Run, RunError, Wanted};
+pub use slowest::Known;
 pub use write::RunWriter;
 
 /// How many rows a page has, but for the last of a row group.

@@ -205,7 +205,7 @@ fn it_says_that_it_answers_and_what_it_does_not() {
         ("/api/metrics/query?q=%7B%7D", 400, "a measure"),
         ("/api/metrics/query_range?q=%7B%7D%7Crate()&start=1&end=100000&step=1s", 400, "step"),
         ("/api/v2/search/tag/a%20b/values", 400, "a tag"),
-        ("/jaeger/api/dependencies", 501, "who calls whom"),
+        ("/jaeger/api/dependencies?endTs=now", 400, "endTs: expected milliseconds"),
         ("/jaeger/api/operations", 400, "service"),
         ("/jaeger/api/traces?tags=a", 400, "tags"),
     ] {

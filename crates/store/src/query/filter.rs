@@ -48,6 +48,11 @@ impl Filter {
         }
     }
 
+    /// The service of which all must be, if there is one.
+    pub(super) fn service(&self) -> Option<&str> {
+        self.conditions.iter().find_map(Condition::service)
+    }
+
     /// Whether there may be some among spans within these bounds.
     pub(super) const fn may_have(&self, bounds: &Bounds) -> bool {
         *bounds.starts.start() < self.starts.end
@@ -147,6 +152,14 @@ impl Selected {
 }
 
 impl Condition {
+    fn service(&self) -> Option<&str> {
+        match self {
+            Self::Is(of, Test::Is(Value::Text(service))) if of.is_service() => Some(service),
+            Self::All(all) => all.iter().find_map(Self::service),
+            Self::Is(..) | Self::Any(_) | Self::Not(_) => None,
+        }
+    }
+
     /// Adds the columns that must be read.
     fn read(&self, fields: &mut BTreeSet<usize>) {
         match self {

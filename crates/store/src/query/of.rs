@@ -5,7 +5,7 @@ use crate::columns::{Coded, Columns, Values};
 use crate::schema::Kind;
 use crate::schema::envelope::{
     ATTRIBUTES_BOOL, ATTRIBUTES_DOUBLE, ATTRIBUTES_INT, ATTRIBUTES_JSON, ATTRIBUTES_TEXT, RESOURCE,
-    SCOPE, of_resource,
+    SCOPE, SERVICE, of_resource,
 };
 use crate::schema::spans::{EVENTS, LINKS, SPANS};
 use std::borrow::Cow;
@@ -100,6 +100,15 @@ impl Of {
                 Self::Resource(key.clone()).read(fields);
             }
             Self::Entry(entry) => drop(fields.insert(entry.field())),
+        }
+    }
+
+    /// Whether it is the column of services.
+    pub(super) fn is_service(&self) -> bool {
+        match self {
+            Self::Column(field) => *field == SERVICE,
+            Self::Resource(key) => of_resource(key) == Some(SERVICE),
+            Self::Attribute(_) | Self::Either(_) | Self::Scope(_) | Self::Entry(_) => false,
         }
     }
 

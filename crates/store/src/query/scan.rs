@@ -3,6 +3,7 @@
 use super::filter::Filter;
 use crate::columns::Columns;
 use crate::memtable::SpanRows;
+use crate::run::Known;
 use crate::schema::spans::{DURATION, START};
 use crate::tree::{Moment, ReadError, StoredRun, Tree, Unread};
 use std::collections::BTreeSet;
@@ -70,18 +71,26 @@ impl Tree<SpanRows> {
     }
 }
 
-/// The pages of a run that may have spans of these starts and durations.
+/// The pages of a run that may have spans of these starts and durations, and of the service that is asked for; the bounds
+/// are those of spans of that service.
 pub(super) fn pages<'a>(
     run: &'a Arc<StoredRun>,
     filter: &'a Filter,
 ) -> impl Iterator<Item = Part> + 'a {
+    let service = filter.service();
     (0..run.run().groups()).flat_map(move |group| {
         let starts = run.run().extremes(group, START);
         let durations = run.run().extremes(group, DURATION);
         // Both columns have pages of the same rows: no number is the same in all rows.
-        starts.zip(durations).filter_map(move |(start, duration)| {
+        starts.zip(durations).enumerate().filter_map(move |(page, (start, duration))| {
             let (rows, first, last) = start;
             let (_, shortest, longest) = duration;
+            let known = service.map_or(Known::Nothing, |of| run.run().slowest(group, page, of));
+            let longest = match known {
+                Known::Nothing => longest,
+                Known::None => return None,
+                Known::Most(most) => most,
+            };
             let bounds = Bounds { starts: first..=last, durations: shortest..=longest };
             let run = Arc::clone(run);
             filter.may_have(&bounds).then_some(Part { run, group, rows, bounds })

@@ -1,4 +1,5 @@
 mod measured;
+mod of_service;
 
 use super::*;
 use crate::files::failing::Failing;
@@ -7,7 +8,7 @@ use crate::memtable::SpanRows;
 use crate::schema::envelope::SERVICE;
 use crate::schema::spans::{DURATION, NAME, PARENT_ID, SPAN_ID, STATUS, TRACE_ID};
 use crate::tree::{self, Tree};
-use crate::{Settings, Store};
+use crate::{Keeper, Settings, Store};
 use curtail_otlp::{
     Decoded, EventRow, Limits, LinkRow, PlainValue, ResourceText, ScopeText, Signal, SpanRow,
     TracesWriter,
@@ -104,8 +105,8 @@ fn record(of: &Sent) -> Record {
     Record { signal: Signal::Traces, tenant, received_ns: 0, batch }
 }
 
-/// Spans in runs, in a sealed memtable and in that which is being filled.
-async fn filled(all: &[Sent]) -> Arc<Tree<SpanRows>> {
+/// A store with nothing in it.
+async fn empty() -> (Keeper, Arc<Store>) {
     let settings = Settings {
         files: Arc::new(Failing::default()),
         tables: tree::Settings {
@@ -116,8 +117,14 @@ async fn filled(all: &[Sent]) -> Arc<Tree<SpanRows>> {
         },
         memtable_bytes: usize::MAX,
     };
-    let (mut keeper, _) = Store::open(&settings, 0, "f0b1").await.expect("memory");
+    let (keeper, _) = Store::open(&settings, 0, "f0b1").await.expect("memory");
     let store = Arc::clone(keeper.store());
+    (keeper, store)
+}
+
+/// Spans in runs, in a sealed memtable and in that which is being filled.
+async fn filled(all: &[Sent]) -> Arc<Tree<SpanRows>> {
+    let (mut keeper, store) = empty().await;
     for (part, segment) in all.chunks(all.len().div_ceil(4)).zip(1..) {
         for sent in part {
             let record = record(sent);

@@ -4,6 +4,7 @@
 //! [`Run::read`].
 
 use super::chunk_reader::{Stored, column};
+use super::slowest::{self, Known, Slowest};
 use crate::columns::Columns;
 use crate::encoding::Damaged;
 use crate::schema::Schema;
@@ -23,6 +24,7 @@ pub struct Run {
     metadata: ParquetMetaData,
     /// Which columns of the file are of a field; none where it was not known yet when the run was written.
     columns: Vec<Vec<usize>>,
+    slowest: Slowest,
 }
 
 /// What must be fetched to read some rows of a row group.
@@ -107,7 +109,11 @@ impl Run {
             parts.into_iter().collect::<Option<_>>().unwrap_or_default()
         });
         let columns = columns.collect();
-        Ok(Self { schema, metadata, columns })
+        let said = metadata.file_metadata().key_value_metadata();
+        let said = said.and_then(|all| all.iter().find(|each| each.key == slowest::KEY));
+        let said = said.and_then(|said| said.value.as_deref());
+        let slowest = said.map(Slowest::read).unwrap_or_default();
+        Ok(Self { schema, metadata, columns, slowest })
     }
 
     /// Where in the file its end begins: the first index, which all the others and the footer follow.
@@ -202,6 +208,12 @@ impl Run {
             let greatest = index.and_then(|numbers| numbers.max_value(nth).copied());
             (rows, least.unwrap_or(i64::MIN), greatest.unwrap_or(i64::MAX))
         })
+    }
+
+    /// How long the slowest span of a service took in a page of a row group, both counted from zero.
+    #[must_use]
+    pub fn slowest(&self, group: usize, page: usize, service: &str) -> Known {
+        self.slowest.of(group, page, service)
     }
 
     /// What must be fetched to read fields of rows of a row group.

@@ -2,14 +2,18 @@
 
 use super::GROUP_BYTES;
 use super::chunk::{Chunk, Encoder};
+use super::slowest::{self, NewSlowest};
 use crate::columns::Columns;
 use crate::schema::Schema;
+use crate::schema::spans::SPANS;
 use bytes::Bytes;
 use parquet::basic::{BoundaryOrder, Compression, Encoding, Type, ZstdLevel};
 use parquet::column::writer::ColumnCloseResult;
 use parquet::data_type::ByteArray;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{ColumnChunkMetaData, ColumnIndexBuilder, OffsetIndexBuilder};
+use parquet::file::metadata::{
+    ColumnChunkMetaData, ColumnIndexBuilder, KeyValue, OffsetIndexBuilder,
+};
 use parquet::file::properties::WriterProperties;
 use parquet::file::statistics::Statistics;
 use parquet::file::writer::SerializedFileWriter;
@@ -22,6 +26,8 @@ pub struct RunWriter<W: Write + Send> {
     schema: &'static Schema,
     file: SerializedFileWriter<W>,
     encoder: Encoder,
+    /// Of spans.
+    slowest: Option<NewSlowest>,
     rows: u64,
 }
 
@@ -41,7 +47,8 @@ impl<W: Write + Send> RunWriter<W> {
         let properties = WriterProperties::builder().set_created_by(WRITER.to_owned()).build();
         let root = schema.parquet().root_schema_ptr();
         let file = SerializedFileWriter::new(to, root, Arc::new(properties)).map_err(failed)?;
-        Ok(Self { schema, file, encoder: Encoder::new(), rows: 0 })
+        let slowest = std::ptr::eq(schema, SPANS.schema()).then(NewSlowest::default);
+        Ok(Self { schema, file, encoder: Encoder::new(), slowest, rows: 0 })
     }
 
     /// Writes rows, which follow those before, as a row group, or as several where they are long.
@@ -71,6 +78,9 @@ impl<W: Write + Send> RunWriter<W> {
             }
         }
         group.close().map_err(failed)?;
+        if let Some(slowest) = &mut self.slowest {
+            slowest.push(rows);
+        }
         self.rows += rows.len() as u64;
         Ok(())
     }
@@ -85,7 +95,11 @@ impl<W: Write + Send> RunWriter<W> {
     ///
     /// # Errors
     /// What `to` says.
-    pub fn finish(self) -> io::Result<W> {
+    pub fn finish(mut self) -> io::Result<W> {
+        if let Some(slowest) = self.slowest {
+            let said = KeyValue::new(slowest::KEY.to_owned(), slowest.finish());
+            self.file.append_key_value_metadata(said);
+        }
         self.file.into_inner().map_err(failed)
     }
 }

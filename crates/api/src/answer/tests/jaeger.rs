@@ -102,3 +102,24 @@ fn traces_are_searched_as_grafana_does() {
     let both = asking.json("/jaeger/api/traces?traceID=1000&traceID=1001");
     assert_eq!(both["data"].as_array().map(Vec::len), Some(2));
 }
+
+#[test]
+fn who_calls_whom_is_counted_in_files_and_in_memory() {
+    let all = all();
+    let asking = Asking::of(&all);
+    let calls = |target: &str| asking.json(target)["data"].to_string();
+    let of = |count: usize| format!(r#"[{{"callCount":{count},"child":"cart","parent":"front"}}]"#);
+    assert_eq!(calls("/jaeger/api/dependencies"), of(all.len()));
+    // Both spans of a trace begin at once: before the end, and not before the time looked back.
+    let end_ms = all[TRACES / 2].start_ns / 1_000_000 + 1;
+    let among = |since_ms: i64| {
+        let is_among =
+            |sent: &&Sent| (since_ms * 1_000_000..end_ms * 1_000_000).contains(&sent.start_ns);
+        all.iter().filter(is_among).count()
+    };
+    assert!((1..all.len()).contains(&among(0)));
+    assert_eq!(calls(&format!("/jaeger/api/dependencies?endTs={end_ms}")), of(among(0)));
+    let lookback = (end_ms - all[0].start_ns / 1_000_000) / 2;
+    let target = format!("/jaeger/api/dependencies?endTs={end_ms}&lookback={lookback}");
+    assert_eq!(calls(&target), of(among(end_ms - lookback)));
+}

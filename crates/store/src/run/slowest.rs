@@ -1,0 +1,156 @@
+//! How long the slowest span of each service took, page by page.
+//!
+//! The page index says it of all spans of a page; but where one service is slower than another, every page has some that are
+//! slower than the slowest of that other. So a run of spans has this as well, in the metadata of its file, under [`KEY`] and
+//! in JSON: who looks for the slowest spans of a service reads the pages that have them and no others, and none where
+//! it has no span. Other readers pass over it.
+//!
+//! **Limits**: of a page with spans of more than [`SERVICES_MAX`] services nothing is said.
+
+use super::PAGE_ROWS;
+use crate::columns::Columns;
+use crate::schema::envelope::SERVICE;
+use crate::schema::spans::DURATION;
+use hashbrown::HashMap;
+use serde::{Deserialize, Serialize};
+
+/// In a file's metadata.
+pub(super) const KEY: &str = "curtail.slowest";
+
+const SERVICES_MAX: usize = 256;
+
+/// The slowest spans of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Slowest {
+    services: Vec<String>,
+    /// Of each row group, each page; of some nothing is said.
+    groups: Vec<Vec<Option<OfPage>>>,
+}
+
+/// The numbers of services, and the nanoseconds that the slowest span of each took.
+type OfPage = Vec<(u32, i64)>;
+
+/// What is said of a service's spans in a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Nothing.
+    Nothing,
+    /// There are none.
+    None,
+    /// The slowest took so many nanoseconds.
+    Most(i64),
+}
+
+impl Slowest {
+    /// What is said in a file's metadata; nothing, where it is not understood.
+    pub(super) fn read(json: &str) -> Self {
+        serde_json::from_str(json).unwrap_or_default()
+    }
+
+    /// What is said of a service in a page of a row group, both counted from zero.
+    pub(super) fn of(&self, group: usize, page: usize, service: &str) -> Known {
+        let Some(Some(of_page)) = self.groups.get(group).and_then(|pages| pages.get(page)) else {
+            return Known::Nothing;
+        };
+        let is_it = |(number, _): &&(u32, i64)| {
+            self.services.get(*number as usize).is_some_and(|name| name == service)
+        };
+        of_page.iter().find(is_it).map_or(Known::None, |(_, most)| Known::Most(*most))
+    }
+}
+
+/// The same of a run that is being written.
+#[derive(Debug, Default)]
+pub(super) struct NewSlowest {
+    slowest: Slowest,
+    numbers: HashMap<String, u32>,
+}
+
+impl NewSlowest {
+    /// Adds a row group of spans.
+    pub(super) fn push(&mut self, rows: &Columns) {
+        let (services, durations) = (rows.coded(SERVICE), rows.longs(DURATION));
+        let mut most = vec![None; services.dictionary.len() as usize + 1];
+        let mut pages = Vec::new();
+        for from in (0..rows.len()).step_by(PAGE_ROWS) {
+            most.fill(None);
+            for row in from..rows.len().min(from + PAGE_ROWS) {
+                let of_service = &mut most[services.code(row) as usize];
+                *of_service = (*of_service).max(Some(durations[row]));
+            }
+            // Whoever asks for a service does not ask for what has none.
+            let there = || (1..).zip(&most[1..]).filter_map(|(code, most)| Some((code, (*most)?)));
+            let is_short = there().take(SERVICES_MAX + 1).count() <= SERVICES_MAX;
+            pages.push(is_short.then(|| {
+                there()
+                    .map(|(code, most)| (self.number(services.dictionary.get(code)), most))
+                    .collect()
+            }));
+        }
+        self.slowest.groups.push(pages);
+    }
+
+    fn number(&mut self, service: &[u8]) -> u32 {
+        let service = crate::columns::text(service);
+        if let Some(number) = self.numbers.get(service) {
+            return *number;
+        }
+        let number = u32::try_from(self.slowest.services.len()).expect("fewer than rows");
+        self.numbers.insert(service.to_owned(), number);
+        self.slowest.services.push(service.to_owned());
+        number
+    }
+
+    /// For the file's metadata.
+    pub(super) fn finish(&self) -> String {
+        serde_json::to_string(&self.slowest).expect("it can be written as JSON")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::spans::SPANS;
+
+    /// Rows with these services and durations.
+    fn rows(of: impl IntoIterator<Item = (String, i64)>) -> Columns {
+        let mut columns = Columns::new(SPANS.schema());
+        for (service, duration) in of {
+            columns.push_long(DURATION, duration);
+            if !service.is_empty() {
+                let code = columns.intern(SERVICE, service.as_bytes());
+                columns.set(SERVICE, code);
+            }
+            columns.end_row();
+        }
+        columns
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let named = |name: &str, duration| (name.to_owned(), duration);
+        let mut new = NewSlowest::default();
+        new.push(&rows([named("a", 5), named("b", -7), named("", 100), named("a", 9)]));
+        let page = (0..PAGE_ROWS).map(|_| named("b", 1));
+        new.push(&rows(page.chain([named("c", 3)])));
+        let read = Slowest::read(&new.finish());
+        assert_eq!(read, new.slowest);
+        assert_eq!(read.of(0, 0, "a"), Known::Most(9));
+        assert_eq!(read.of(0, 0, "b"), Known::Most(-7));
+        assert_eq!(read.of(0, 0, "c"), Known::None);
+        assert_eq!((read.of(1, 0, "b"), read.of(1, 0, "c")), (Known::Most(1), Known::None));
+        assert_eq!((read.of(1, 1, "b"), read.of(1, 1, "c")), (Known::None, Known::Most(3)));
+        assert_eq!((read.of(1, 2, "b"), read.of(2, 0, "b")), (Known::Nothing, Known::Nothing));
+    }
+
+    #[test]
+    fn of_too_many_services_and_of_what_is_not_understood_nothing_is_known() {
+        let mut new = NewSlowest::default();
+        new.push(&rows((0..SERVICES_MAX).map(|nth| (format!("{nth}"), 1))));
+        new.push(&rows((0..=SERVICES_MAX).map(|nth| (format!("{nth}"), 1))));
+        let read = Slowest::read(&new.finish());
+        assert_eq!((read.of(0, 0, "7"), read.of(1, 0, "7")), (Known::Most(1), Known::Nothing));
+        assert_eq!(Slowest::read("{}").of(0, 0, "a"), Known::Nothing);
+        assert_eq!(Slowest::read("no JSON").of(0, 0, "a"), Known::Nothing);
+    }
+}
