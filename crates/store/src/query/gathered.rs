@@ -151,23 +151,22 @@ impl<'a> Gathered<'a> {
     }
 
     /// Takes numbers that stand for themselves alone, each with its group.
-    pub(super) fn push_all(
-        &mut self,
-        groups: &[usize],
-        ordered: &[i64],
-    ) -> Result<(), NotMeasured> {
+    pub(super) fn push_all(&mut self, groups: &[u32], ordered: &[i64]) -> Result<(), NotMeasured> {
         if let Gathering::Exact(exact, count) = &mut self.gathering
             && *count + groups.len() <= EXACT_MAX
             && self.counts.len() <= GROUPS_MAX
         {
             *count += groups.len();
             for (group, ordered) in groups.iter().zip(ordered) {
-                self.counts[*group] += 1;
-                exact[*group].single.push(*ordered);
+                self.counts[*group as usize] += 1;
+                exact[*group as usize].single.push(*ordered);
             }
             return Ok(());
         }
-        groups.iter().zip(ordered).try_for_each(|(group, ordered)| self.push(*group, *ordered, 1))
+        groups
+            .iter()
+            .zip(ordered)
+            .try_for_each(|(group, ordered)| self.push(*group as usize, *ordered, 1))
     }
 
     /// All groups, and the error of quantiles.

@@ -7,7 +7,7 @@
 use hashbrown::HashMap;
 
 /// A table of more places is not made: rows are numbered anew, by what they really have.
-const PLACES_MAX: u64 = 1 << 16;
+const PLACES_MAX: u32 = 1 << 16;
 
 /// Below it every whole number is one of `f64`: in nanoseconds, 104 days.
 const EXACT_IN_F64: u64 = 1 << 53;
@@ -15,8 +15,8 @@ const EXACT_IN_F64: u64 = 1 << 53;
 /// A number for each of some rows: the same for those of one group, and less than `places`.
 #[derive(Debug)]
 pub(super) struct Grouping {
-    numbers: Vec<u64>,
-    places: u64,
+    numbers: Vec<u32>,
+    places: u32,
 }
 
 impl Grouping {
@@ -48,16 +48,18 @@ impl Grouping {
 
     /// Rows with different ones of so many values are of different groups.
     fn tell_apart(&mut self, values: u64, of_rows: impl Iterator<Item = u64>) {
-        let Some(places) = self.places.checked_mul(values) else {
-            return self.tell_apart_anew(of_rows);
-        };
-        self.places = places;
-        for (number, value) in self.numbers.iter_mut().zip(of_rows) {
-            *number = *number * values + value;
-        }
-        if places > PLACES_MAX {
-            let numbers = std::mem::replace(self, Self::of_one(self.numbers.len())).numbers;
-            self.tell_apart_anew(numbers.into_iter());
+        let values = u32::try_from(values).ok();
+        let places = values.and_then(|values| Some((values, self.places.checked_mul(values)?)));
+        match places.filter(|(_, places)| *places <= PLACES_MAX) {
+            None => self.tell_apart_anew(of_rows),
+            Some((values, places)) => {
+                self.places = places;
+                for (number, value) in self.numbers.iter_mut().zip(of_rows) {
+                    #[expect(clippy::cast_possible_truncation, reason = "less than values")]
+                    let value = value as u32;
+                    *number = *number * values + value;
+                }
+            }
         }
     }
 
@@ -65,28 +67,30 @@ impl Grouping {
     fn tell_apart_anew(&mut self, of_rows: impl Iterator<Item = u64>) {
         let mut known = HashMap::new();
         for (number, value) in self.numbers.iter_mut().zip(of_rows) {
-            let next = known.len() as u64;
+            let next = short(known.len());
             *number = *known.entry((*number, value)).or_insert(next);
         }
-        self.places = known.len() as u64;
+        self.places = short(known.len());
     }
 
     /// What `name` says of each group, which is told the place of its first row; and the group of each row.
-    pub(super) fn groups(
-        self,
-        mut name: impl FnMut(usize) -> usize,
-    ) -> impl Iterator<Item = usize> {
-        const NONE: usize = usize::MAX;
-        let places = usize::try_from(self.places).expect("there are no more than rows, or few");
-        let mut known = vec![NONE; places];
-        self.numbers.into_iter().enumerate().map(move |(nth, number)| {
-            let known = &mut known[usize::try_from(number).expect("less than places")];
+    pub(super) fn groups(self, mut name: impl FnMut(usize) -> usize) -> Vec<u32> {
+        const NONE: u32 = u32::MAX;
+        let mut known = vec![NONE; self.places as usize];
+        let mut groups = self.numbers;
+        for (nth, number) in groups.iter_mut().enumerate() {
+            let known = &mut known[*number as usize];
             if *known == NONE {
-                *known = name(nth);
+                *known = short(name(nth));
             }
-            *known
-        })
+            *number = *known;
+        }
+        groups
     }
+}
+
+fn short(number: usize) -> u32 {
+    u32::try_from(number).expect("there are fewer than rows")
 }
 
 /// Divides what is [exact](EXACT_IN_F64): a division of 64 bits takes longer than all else that is done with a row.
@@ -109,13 +113,12 @@ fn divide(number: u64, by: u64, reciprocal: f64) -> u64 {
 mod tests {
     use super::*;
 
-    fn groups(grouping: Grouping) -> Vec<usize> {
+    fn groups(grouping: Grouping) -> Vec<u32> {
         let mut firsts = Vec::new();
-        let groups = grouping.groups(|nth| {
+        grouping.groups(|nth| {
             firsts.push(nth);
             firsts.len() - 1
-        });
-        groups.collect()
+        })
     }
 
     #[test]

@@ -161,18 +161,15 @@ impl MeasureOf {
         if let Some(step) = step {
             grouping.by_step(step, &of_rows(starts, &selected));
         }
-        let groups: Vec<_> = grouping
-            .groups(|nth| {
-                let row = selected[nth];
-                let begins =
-                    step.map_or(0, |step| starts[row].div_euclid(step).saturating_mul(step));
-                let value = |coding: &Coding<'_>| match coding.code(row) {
-                    0 => None,
-                    code => Some(coding.value(code).to_string()),
-                };
-                gathered.group((begins, by.iter().map(value).collect()))
-            })
-            .collect();
+        let groups = grouping.groups(|nth| {
+            let row = selected[nth];
+            let begins = step.map_or(0, |step| starts[row].div_euclid(step).saturating_mul(step));
+            let value = |coding: &Coding<'_>| match coding.code(row) {
+                0 => None,
+                code => Some(coding.value(code).to_string()),
+            };
+            gathered.group((begins, by.iter().map(value).collect()))
+        });
         let numbers = match &numbers {
             OfRows::Nothing => Cow::Owned(vec![0; selected.len()]),
             OfRows::Longs(numbers) => of_rows(numbers, &selected),
@@ -185,7 +182,7 @@ impl MeasureOf {
             return gathered.push_all(&groups, &numbers);
         }
         for ((row, group), number) in selected.into_iter().zip(groups).zip(&*numbers) {
-            gathered.push(group, *number, weight(weights, row))?;
+            gathered.push(group as usize, *number, weight(weights, row))?;
         }
         Ok(())
     }
