@@ -40,5 +40,5 @@ lint: ## Check format, lints and the links of the documentation
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) doc --locked --workspace --no-deps --document-private-items
 
-bench: ## Measure against other proxies on this machine
+bench: ## Measure, and hold against its peers, all that is claimed, on this machine (more than an hour)
 	bench/run
