@@ -5,7 +5,6 @@ again. Before the first it has merged what there was to merge, so that no reques
 """
 
 import http.client
-import json
 import time
 import urllib.parse
 
@@ -15,8 +14,8 @@ from harness.live_server import Server
 from harness.object_requests import tally
 from harness.otlp import NS_PER_S
 from harness.sending import quantile
+from harness.store_server import MERGED_ALL
 
-MERGED_ALL = "no runs are left to merge"
 MERGED_LIMIT_S = 120
 VALUES = {
     "values of an attribute": "/api/v2/search/tag/span.enduser.id/values",
@@ -52,9 +51,9 @@ def line(name, paths, place):
             time.sleep(0.1)
         connection = http.client.HTTPConnection(server.api, timeout=60)
         before = requests(server)
-        cold_ms = get(connection, paths[0])
+        cold_ms = questions.ask(connection, paths[0])
         cold = requests(server) - before
-        took = [get(connection, path) for path in paths[1:]]
+        took = [questions.ask(connection, path) for path in paths[1:]]
         each = (requests(server) - before - cold) / len(took)
     finally:
         server.stop()
@@ -66,17 +65,3 @@ def line(name, paths, place):
 
 def requests(server):
     return sum(tally(server.events())[2].values())
-
-
-def get(connection, path):
-    """Asks; returns the milliseconds. Each answer must have something."""
-    begun = time.monotonic()
-    connection.request("GET", path)
-    answer = connection.getresponse()
-    body = answer.read()
-    took_ms = (time.monotonic() - begun) * 1e3
-    said = json.loads(body) if answer.status == 200 else {}
-    has_some = any(said.get(name) for name in ("batches", "trace", "resourceSpans", "traces", "series", "tagValues"))
-    if not has_some or answer.getheader("curtail-unread"):
-        raise Wrong(f"{path}: {answer.status}: {body[:300]}")
-    return took_ms

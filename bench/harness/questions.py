@@ -7,6 +7,7 @@ and to its library by `cargo bench -p curtail-store --bench query`, whose names 
 import json
 import re
 import subprocess
+import time
 import urllib.parse
 from dataclasses import dataclass, field
 
@@ -16,6 +17,10 @@ TRACE = "trace by ID"
 # The sender's spans begin within these, in seconds since 1970.
 TIME = {"start": 1_750_000_000, "end": 1_750_001_000}
 CLICKHOUSE_LIMIT_S = 600
+
+
+class AnswerError(Exception):
+    """An answer is not what was asked for."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,20 @@ QUESTIONS = (
         p50_max_ms=500.0,
     ),
 )
+
+
+def ask(connection, path):
+    """Ask Curtail once; return the milliseconds. Every answer must be whole and have something."""
+    began = time.perf_counter()
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    body = answer.read()
+    took_ms = (time.perf_counter() - began) * 1e3
+    said = json.loads(body) if answer.status == 200 else {}
+    has_some = any(said.get(name) for name in ("batches", "trace", "resourceSpans", "traces", "series", "tagValues"))
+    if not has_some or answer.getheader("curtail-unread"):
+        raise AnswerError(f"{path}: {answer.status}: {body[:500]}")
+    return took_ms
 
 
 def parse_library(printed):

@@ -14,7 +14,6 @@ reads the same Delta table.
 """
 
 import http.client
-import json
 import random
 import shutil
 import subprocess
@@ -241,22 +240,9 @@ def over_http(address, ids, rounds):
     del took[questions.TRACE][:20]
     for question in questions.QUESTIONS:
         if question.path:
-            took[question.name] = [get(connection, question.target()) for _ in range(rounds + 1)][1:]
+            took[question.name] = [questions.ask(connection, question.target()) for _ in range(rounds + 1)][1:]
     connection.close()
     return {name: summary(all_of_them) for name, all_of_them in took.items()}
-
-
-def get(connection, path):
-    """Ask once; return the milliseconds. Every answer must have some traces or series."""
-    began = time.perf_counter()
-    connection.request("GET", path)
-    answer = connection.getresponse()
-    body = answer.read()
-    took = (time.perf_counter() - began) * 1e3
-    said = json.loads(body) if answer.status == 200 else {}
-    if not said.get("traces") and not said.get("series"):
-        raise load.LoadError(f"{path}: {answer.status}: {body[:500]}")
-    return took
 
 
 def summary(took):

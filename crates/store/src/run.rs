@@ -29,7 +29,7 @@ mod slowest;
 mod write;
 
 pub use read::{Run, RunError, Wanted};
-pub use slowest::Known;
+pub use slowest::{Known, OfService};
 pub use write::RunWriter;
 
 /// How many rows a page has, but for the last of a row group.

@@ -160,6 +160,41 @@ fn a_head_that_does_not_come_is_not_waited_for() {
 }
 
 #[test]
+fn a_tenant_that_sends_too_much_leaves_room_for_others() {
+    run(async {
+        let bytes = 16 * BATCH.len();
+        let receiver = Receiver::start(|config| {
+            config.limits.receiving_bytes = u32::try_from(bytes).expect("short");
+        });
+        let much = || post(TRACES, "application/x-protobuf").header("x-scope-orgid", "much");
+        // What has come of a body counts: one tenant has more than three quarters of the room.
+        let answer = sent(&receiver, much(), &vec![0; bytes / 4 * 3 + 1]).await;
+        assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS, "{answer:?}");
+        let said = String::from_utf8_lossy(&answer.body);
+        assert!(said.contains("of one tenant"), "{said:?}");
+        // Four of its batches wait for the disk, and take three times their bytes each with their rows.
+        receiver.disk.hold();
+        let held: Vec<_> = (0..4)
+            .map(|_| tokio::spawn(send(receiver.address(), Version::HTTP_11, much(), BATCH)))
+            .collect();
+        while receiver.counts().waiting() < 4 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(sent(&receiver, much(), BATCH).await.status, StatusCode::TOO_MANY_REQUESTS);
+        let other = post(TRACES, "application/x-protobuf").header("x-scope-orgid", "other");
+        let other = tokio::spawn(send(receiver.address(), Version::HTTP_11, other, BATCH));
+        while receiver.counts().waiting() < 5 {
+            tokio::task::yield_now().await;
+        }
+        receiver.disk.let_go();
+        assert_eq!(other.await.expect("no panic").status, StatusCode::OK);
+        for held in held {
+            assert_eq!(held.await.expect("no panic").status, StatusCode::OK);
+        }
+    });
+}
+
+#[test]
 fn when_too_much_is_being_received_senders_are_told_to_come_again() {
     run(async {
         let bytes = 4 * BATCH.len();

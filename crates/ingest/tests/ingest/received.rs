@@ -95,6 +95,33 @@ fn every_signal_arrives_in_every_form_and_packing() {
 }
 
 #[test]
+fn long_batches_arrive_as_short_ones_do() {
+    run(async {
+        let receiver = Receiver::start(|_| {});
+        let (signal, path, grpc, one, _) = GOLDEN[0];
+        // Several messages of this kind, one after the other, are one.
+        let batch = one.repeat((2 << 20) / one.len());
+        for encoding in ["identity", "gzip", "zstd"] {
+            for (version, is_grpc) in [(Version::HTTP_11, false), (Version::HTTP_2, true)] {
+                let mut body = packed(encoding, &batch);
+                let head = if is_grpc {
+                    body = framed(&body, encoding != "identity");
+                    post(grpc, "application/grpc").header("grpc-encoding", encoding)
+                } else {
+                    post(path, "application/x-protobuf").header("content-encoding", encoding)
+                };
+                let answer = send(receiver.address(), version, head, body).await;
+                assert_eq!(answer.status, StatusCode::OK, "{encoding}: {answer:?}");
+                let taken = receiver.taken();
+                let [taken] = &*taken else { panic!("{encoding}: {answer:?}") };
+                assert!(taken.record.batch == batch, "{encoding}");
+                assert!(are_of(&taken.rows, signal, &batch), "{encoding}");
+            }
+        }
+    });
+}
+
+#[test]
 fn rows_that_cannot_be_kept_are_counted_in_the_answer_and_others_kept() {
     run(async {
         let receiver = Receiver::start(|_| {});

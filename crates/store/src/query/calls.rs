@@ -60,9 +60,7 @@ impl Tree<SpanRows> {
         let fields = BTreeSet::from([TRACE_ID, SPAN_ID, PARENT_ID, SERVICE, WEIGHT]);
         let (mut pairs, mut before) = (BTreeMap::new(), Part::default());
         let looked = self.each(filter, &fields, |rows, selected| {
-            let part = Part::of(rows, &selected, &before, &mut pairs);
-            part.close(&before.open, &mut pairs);
-            before = part;
+            before = before.next(rows, &selected, &mut pairs);
             if pairs.len() > PAIRS_MAX { Err(Enough) } else { Ok(()) }
         });
         let looked = looked.await;
@@ -72,11 +70,11 @@ impl Tree<SpanRows> {
 }
 
 impl Part {
-    /// These rows; calls from them, or from the part before, are counted.
-    fn of(
+    /// The rows that follow. Calls among them, and between them and these, are counted.
+    fn next(
+        &self,
         rows: &Columns,
         selected: &[usize],
-        before: &Self,
         pairs: &mut BTreeMap<(String, String), u64>,
     ) -> Self {
         let (traces, spans) = (rows.wide(TRACE_ID), rows.narrow(SPAN_ID));
@@ -99,21 +97,17 @@ impl Part {
             }
             let service = part.names[called as usize].clone();
             let call = Call { parent, service, weight };
-            if !before.count(&call, pairs) {
+            if !self.count(&call, pairs) {
                 part.open.push(call);
             }
         }
         for ((calls, called), count) in counts {
             add(pairs, &part.names[calls as usize], &part.names[called as usize], count);
         }
-        part
-    }
-
-    /// Counts those calls that come from here.
-    fn close(&self, open: &[Call], pairs: &mut BTreeMap<(String, String), u64>) {
-        for call in open {
-            self.count(call, pairs);
+        for call in &self.open {
+            part.count(call, pairs);
         }
+        part
     }
 
     /// Counts a call, if it comes from here; returns whether it does.
@@ -161,9 +155,7 @@ mod tests {
         for spans in parts {
             let rows = columns(spans);
             let selected: Vec<_> = (0..rows.len()).collect();
-            let part = Part::of(&rows, &selected, &before, &mut pairs);
-            part.close(&before.open, &mut pairs);
-            before = part;
+            before = before.next(&rows, &selected, &mut pairs);
         }
         pairs
     }

@@ -77,7 +77,7 @@ pub(super) fn pages<'a>(
     run: &'a Arc<StoredRun>,
     filter: &'a Filter,
 ) -> impl Iterator<Item = Part> + 'a {
-    let service = filter.service();
+    let of_service = filter.service().map(|service| run.run().slowest(service));
     (0..run.run().groups()).flat_map(move |group| {
         let starts = run.run().extremes(group, START);
         let durations = run.run().extremes(group, DURATION);
@@ -85,7 +85,7 @@ pub(super) fn pages<'a>(
         starts.zip(durations).enumerate().filter_map(move |(page, (start, duration))| {
             let (rows, first, last) = start;
             let (_, shortest, longest) = duration;
-            let known = service.map_or(Known::Nothing, |of| run.run().slowest(group, page, of));
+            let known = of_service.map_or(Known::Nothing, |of| of.in_page(group, page));
             let longest = match known {
                 Known::Nothing => longest,
                 Known::None => return None,

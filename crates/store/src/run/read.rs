@@ -4,7 +4,7 @@
 //! [`Run::read`].
 
 use super::chunk_reader::{Stored, column};
-use super::slowest::{self, Known, Slowest};
+use super::slowest::{self, OfService, Slowest};
 use crate::columns::Columns;
 use crate::encoding::Damaged;
 use crate::schema::Schema;
@@ -210,10 +210,10 @@ impl Run {
         })
     }
 
-    /// How long the slowest span of a service took in a page of a row group, both counted from zero.
+    /// How long the slowest spans of a service took.
     #[must_use]
-    pub fn slowest(&self, group: usize, page: usize, service: &str) -> Known {
-        self.slowest.of(group, page, service)
+    pub fn slowest(&self, service: &str) -> OfService<'_> {
+        self.slowest.of(service)
     }
 
     /// What must be fetched to read fields of rows of a row group.

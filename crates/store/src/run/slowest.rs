@@ -5,7 +5,8 @@
 //! in JSON: who looks for the slowest spans of a service reads the pages that have them and no others, and none where
 //! it has no span. Other readers pass over it.
 //!
-//! **Limits**: of a page with spans of more than [`SERVICES_MAX`] services nothing is said.
+//! **Limits**: of a page with spans of more than [`SERVICES_MAX`] services nothing is said. It is in memory as long as its
+//! run is, at most a kilobyte for each page of 8,192 spans.
 
 use super::PAGE_ROWS;
 use crate::columns::Columns;
@@ -17,7 +18,7 @@ use serde::{Deserialize, Serialize};
 /// In a file's metadata.
 pub(super) const KEY: &str = "curtail.slowest";
 
-const SERVICES_MAX: usize = 256;
+const SERVICES_MAX: usize = 64;
 
 /// The slowest spans of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,15 +48,30 @@ impl Slowest {
         serde_json::from_str(json).unwrap_or_default()
     }
 
-    /// What is said of a service in a page of a row group, both counted from zero.
-    pub(super) fn of(&self, group: usize, page: usize, service: &str) -> Known {
-        let Some(Some(of_page)) = self.groups.get(group).and_then(|pages| pages.get(page)) else {
+    pub(super) fn of(&self, service: &str) -> OfService<'_> {
+        let number = (0..).zip(&self.services).find(|(_, name)| *name == service);
+        OfService { slowest: self, number: number.map(|(number, _)| number) }
+    }
+}
+
+/// What is said of one service.
+#[derive(Clone, Copy, Debug)]
+pub struct OfService<'a> {
+    slowest: &'a Slowest,
+    /// None where no span is of it.
+    number: Option<u32>,
+}
+
+impl OfService<'_> {
+    /// What is said of its spans in a page of a row group, both counted from zero.
+    #[must_use]
+    pub fn in_page(&self, group: usize, page: usize) -> Known {
+        let pages = self.slowest.groups.get(group);
+        let Some(Some(of_page)) = pages.and_then(|pages| pages.get(page)) else {
             return Known::Nothing;
         };
-        let is_it = |(number, _): &&(u32, i64)| {
-            self.services.get(*number as usize).is_some_and(|name| name == service)
-        };
-        of_page.iter().find(is_it).map_or(Known::None, |(_, most)| Known::Most(*most))
+        let found = of_page.iter().find(|(number, _)| Some(*number) == self.number);
+        found.map_or(Known::None, |(_, most)| Known::Most(*most))
     }
 }
 
@@ -135,12 +151,21 @@ mod tests {
         new.push(&rows(page.chain([named("c", 3)])));
         let read = Slowest::read(&new.finish());
         assert_eq!(read, new.slowest);
-        assert_eq!(read.of(0, 0, "a"), Known::Most(9));
-        assert_eq!(read.of(0, 0, "b"), Known::Most(-7));
-        assert_eq!(read.of(0, 0, "c"), Known::None);
-        assert_eq!((read.of(1, 0, "b"), read.of(1, 0, "c")), (Known::Most(1), Known::None));
-        assert_eq!((read.of(1, 1, "b"), read.of(1, 1, "c")), (Known::None, Known::Most(3)));
-        assert_eq!((read.of(1, 2, "b"), read.of(2, 0, "b")), (Known::Nothing, Known::Nothing));
+        assert_eq!(read.of("a").in_page(0, 0), Known::Most(9));
+        assert_eq!(read.of("b").in_page(0, 0), Known::Most(-7));
+        assert_eq!(read.of("c").in_page(0, 0), Known::None);
+        assert_eq!(
+            (read.of("b").in_page(1, 0), read.of("c").in_page(1, 0)),
+            (Known::Most(1), Known::None)
+        );
+        assert_eq!(
+            (read.of("b").in_page(1, 1), read.of("c").in_page(1, 1)),
+            (Known::None, Known::Most(3))
+        );
+        assert_eq!(
+            (read.of("b").in_page(1, 2), read.of("b").in_page(2, 0)),
+            (Known::Nothing, Known::Nothing)
+        );
     }
 
     #[test]
@@ -149,8 +174,11 @@ mod tests {
         new.push(&rows((0..SERVICES_MAX).map(|nth| (format!("{nth}"), 1))));
         new.push(&rows((0..=SERVICES_MAX).map(|nth| (format!("{nth}"), 1))));
         let read = Slowest::read(&new.finish());
-        assert_eq!((read.of(0, 0, "7"), read.of(1, 0, "7")), (Known::Most(1), Known::Nothing));
-        assert_eq!(Slowest::read("{}").of(0, 0, "a"), Known::Nothing);
-        assert_eq!(Slowest::read("no JSON").of(0, 0, "a"), Known::Nothing);
+        assert_eq!(
+            (read.of("7").in_page(0, 0), read.of("7").in_page(1, 0)),
+            (Known::Most(1), Known::Nothing)
+        );
+        assert_eq!(Slowest::read("{}").of("a").in_page(0, 0), Known::Nothing);
+        assert_eq!(Slowest::read("no JSON").of("a").in_page(0, 0), Known::Nothing);
     }
 }
