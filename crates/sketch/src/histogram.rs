@@ -113,8 +113,15 @@ impl Histogram {
     /// the histogram is empty. Quantiles 0 and 1 are the exact minimum and maximum.
     #[must_use]
     pub fn quantile(&self, quantile: Quantile) -> Option<Duration> {
-        let rank = rank(quantile, self.count());
+        self.at_rank(rank(quantile, self.count()))
+    }
+
+    /// The value of this rank among the sorted values, the first having rank 1, with the same error; nothing
+    /// when there is none.
+    #[must_use]
+    pub fn at_rank(&self, rank: u64) -> Option<Duration> {
         match rank {
+            0 => return None,
             1 => return self.min(),
             _ if rank == self.count() => return self.max(),
             _ => {}

@@ -1,0 +1,1 @@
+//! Bench: sends load, runs suites, compares A against B, and writes reports.

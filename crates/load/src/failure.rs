@@ -1,0 +1,128 @@
+//! Why a request has no good answer, and how many have none for each reason.
+//!
+//! A request that failed is as slow as can be: in every quantile it counts as longer than all answers. So none is
+//! ever left out, and a service that fails fast does not look quick.
+
+use serde::{Deserialize, Serialize};
+
+/// Why a request has no good answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Failure {
+    /// No connection could be made.
+    Connect,
+    /// The connection closed before the answer was complete.
+    Closed,
+    /// The answer was not complete in time.
+    Timeout,
+    /// What came is not of the protocol.
+    Malformed,
+    /// The answer was longer than what is allowed.
+    TooLong,
+    /// The answer's status is one of failure.
+    Status,
+    /// The answer came, and is not what it should be.
+    Check,
+    /// The run was ended while the request was waited for.
+    Ended,
+}
+
+impl Failure {
+    /// Every reason, in the order in which reports list them.
+    pub const ALL: [Self; 8] = [
+        Self::Connect,
+        Self::Closed,
+        Self::Timeout,
+        Self::Malformed,
+        Self::TooLong,
+        Self::Status,
+        Self::Check,
+        Self::Ended,
+    ];
+
+    /// The word in reports and files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::Closed => "closed",
+            Self::Timeout => "timeout",
+            Self::Malformed => "malformed",
+            Self::TooLong => "too_long",
+            Self::Status => "status",
+            Self::Check => "check",
+            Self::Ended => "ended",
+        }
+    }
+
+    const fn place(self) -> usize {
+        match self {
+            Self::Connect => 0,
+            Self::Closed => 1,
+            Self::Timeout => 2,
+            Self::Malformed => 3,
+            Self::TooLong => 4,
+            Self::Status => 5,
+            Self::Check => 6,
+            Self::Ended => 7,
+        }
+    }
+}
+
+/// How many requests failed, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Failures([u64; Failure::ALL.len()]);
+
+impl Failures {
+    /// None failed.
+    pub const NONE: Self = Self([0; Failure::ALL.len()]);
+
+    /// Counts one more.
+    pub fn add(&mut self, failure: Failure) {
+        self.add_n(failure, 1);
+    }
+
+    /// Counts `n` more.
+    pub fn add_n(&mut self, failure: Failure, n: u64) {
+        let count = &mut self.0[failure.place()];
+        *count = count.saturating_add(n);
+    }
+
+    /// How many failed for this reason.
+    #[must_use]
+    pub fn of(&self, failure: Failure) -> u64 {
+        self.0[failure.place()]
+    }
+
+    /// How many failed.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().fold(0, |total, count| total.saturating_add(*count))
+    }
+
+    /// Adds all of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        for (count, more) in self.0.iter_mut().zip(&other.0) {
+            *count = count.saturating_add(*more);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Failure, Failures};
+
+    #[test]
+    fn each_reason_is_counted_in_its_own_place() {
+        let mut failures = Failures::default();
+        for (nth, failure) in Failure::ALL.into_iter().enumerate() {
+            failures.add_n(failure, 1 << nth);
+        }
+        for (nth, failure) in Failure::ALL.into_iter().enumerate() {
+            assert_eq!(failures.of(failure), 1 << nth, "{failure:?}");
+        }
+        let mut twice = failures;
+        twice.merge(&failures);
+        assert_eq!(twice.total(), 2 * failures.total());
+    }
+}

@@ -1,0 +1,14 @@
+//! Load: when requests are to be sent, what is recorded of them, and what a difference between two recordings is worth.
+//!
+//! | to | look at |
+//! |---|---|
+//! | record requests | [`Latencies`], [`Failure`] |
+//!
+//! There is no clock, no file and no socket here: instants and text come in as arguments, and everything random
+//! follows from a seed.
+
+mod failure;
+mod latencies;
+
+pub use failure::{Failure, Failures};
+pub use latencies::{Clock, Latencies, Timing};
