@@ -48,7 +48,7 @@ pub struct Latencies {
     pub response: Histogram,
     /// From sent to ended, of those that were answered well.
     pub service: Histogram,
-    /// From intended to ready, of all.
+    /// From intended to ready, of all. Coarse: it is held against bounds, not compared.
     pub lag: Histogram,
     /// Those that were not answered well.
     pub failures: Failures,
@@ -61,7 +61,7 @@ impl Latencies {
         Self {
             response: Histogram::new(Precision::FINE),
             service: Histogram::new(Precision::FINE),
-            lag: Histogram::new(Precision::FINE),
+            lag: Histogram::new(Precision::COARSE),
             failures: Failures::NONE,
         }
     }

@@ -2,13 +2,18 @@
 //!
 //! | to | look at |
 //! |---|---|
-//! | record requests | [`Latencies`], [`Failure`] |
+//! | say when requests are to be sent | [`Schedule`] |
+//! | record requests | [`Latencies`], [`Failure`], [`Timeline`] |
 //!
 //! There is no clock, no file and no socket here: instants and text come in as arguments, and everything random
 //! follows from a seed.
 
 mod failure;
 mod latencies;
+pub mod schedule;
+mod timeline;
 
 pub use failure::{Failure, Failures};
 pub use latencies::{Clock, Latencies, Timing};
+pub use schedule::Schedule;
+pub use timeline::{SLOTS_MAX, Slot, Timeline};

@@ -1,0 +1,160 @@
+//! What a run has found: everything that reports are made of, and that a results file holds.
+//!
+//! A run measures one or more **arms** (a target in one state: A, B, each rate of a sweep) in **blocks**, stretches of
+//! load on one arm. What is compared are blocks; what is shown of an arm are its merged blocks. A percentile is never
+//! averaged.
+
+use curtail_load::{Latencies, Timeline};
+use curtail_units::{Duration, Instant};
+
+/// Everything that one run has found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Results {
+    /// What was run: the name of a suite, or the target.
+    pub name: String,
+    /// The command line, to run it again.
+    pub command: String,
+    /// What everything random followed from.
+    pub seed: u64,
+    /// When it began, in nanoseconds since 1970 (UTC).
+    pub began_unix_ns: u64,
+    /// On which machine.
+    pub machine: Machine,
+    /// Whether it can be believed.
+    pub state: State,
+    /// The load, in words: rate, spacing, how long.
+    pub load: String,
+    /// What is compared, in order.
+    pub arms: Vec<Arm>,
+    /// The kinds of requests that are told apart.
+    pub series: Vec<Series>,
+    /// In the order in which they were run.
+    pub blocks: Vec<Block>,
+    /// What servers say of themselves, beside the latencies.
+    pub measures: Vec<Measure>,
+    /// What was done to the servers, and what happened.
+    pub events: Vec<Event>,
+}
+
+/// The machine on which the generator ran.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// The model of the processor.
+    pub cpu: String,
+    /// How many cores this process could use.
+    pub cores: usize,
+    /// The operating system and its release.
+    pub kernel: String,
+}
+
+/// Whether a run can be believed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It ran to its end, and the generator kept up.
+    Complete,
+    /// It ended before its end.
+    Partial {
+        /// Why, in words.
+        why: String,
+    },
+    /// Its figures say more of the generator than of the server.
+    Void {
+        /// Why, in words.
+        why: String,
+    },
+}
+
+/// A target in one state.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arm {
+    /// Its name in tables.
+    pub name: String,
+    /// Where its requests go, or what is different about it, in words.
+    pub about: String,
+    /// Requests a second that were wanted, where that differs between arms.
+    pub rate: Option<f64>,
+}
+
+/// A kind of request.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Series {
+    /// Which request of the battery.
+    pub query: String,
+    /// Whose; empty when there are no tenants.
+    pub tenant: String,
+    /// How large the tenant is, in documents or whatever the suite says; 0 when unknown.
+    pub tenant_size: u64,
+}
+
+/// A stretch of load on one arm.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Block {
+    /// Its arm, by its place among the arms.
+    pub arm: usize,
+    /// When its first request was intended, from the start of the run on.
+    pub began: Instant,
+    /// From then until its last request was over.
+    pub lasted: Duration,
+    /// What was seen, for each series in their order.
+    pub latencies: Vec<Latencies>,
+    /// All series together, over the time of the block.
+    pub timeline: Timeline,
+    /// Bytes of answers that were received.
+    pub received_bytes: u64,
+    /// Connections that were made.
+    pub connections: u64,
+    /// Processor time of the generator.
+    pub generator_cpu: Duration,
+    /// Processor time of the servers that are known, where it was measured.
+    pub servers_cpu: Option<Duration>,
+    /// Whether it was for warming up only: shown over time, part of no percentile.
+    pub is_warm_up: bool,
+}
+
+impl Block {
+    /// All series together.
+    #[must_use]
+    pub fn merged(&self) -> Latencies {
+        let mut all = Latencies::new();
+        for latencies in &self.latencies {
+            all.merge(latencies);
+        }
+        all
+    }
+}
+
+/// Something that a server says of itself, over time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measure {
+    /// Whose it is: the name of a process or a node.
+    pub of: String,
+    /// What it is, with its unit: `gc_pause_ns`, `resident_bytes`, `cpu_ratio`.
+    pub name: String,
+    /// When, from the start of the run on, and how much.
+    pub points: Vec<(Instant, f64)>,
+}
+
+/// Something that was done to a server, or happened to it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// From when on, counted from the start of the run.
+    pub at: Instant,
+    /// How long; zero for a moment.
+    pub lasted: Duration,
+    /// What, in words: "node 2 paused".
+    pub what: String,
+}
+
+impl Results {
+    /// What was seen of one arm in all its blocks, for each series; warming up left out.
+    #[must_use]
+    pub fn of_arm(&self, arm: usize) -> Vec<Latencies> {
+        let mut merged = vec![Latencies::new(); self.series.len()];
+        for block in self.blocks.iter().filter(|block| block.arm == arm && !block.is_warm_up) {
+            for (all, more) in merged.iter_mut().zip(&block.latencies) {
+                all.merge(more);
+            }
+        }
+        merged
+    }
+}

@@ -1,0 +1,225 @@
+//! When requests are to be sent: fixed ahead, and never by when answers come.
+//!
+//! **Decides** the instants at which requests are intended, from the start of a run on. Users do not wait for each
+//! other, so the next request comes when it comes; a plan that waits for answers asks a slow server less.
+//! **Inputs**: a list of phases, each a rate over time (requests a second) and how long it lasts; and whether requests
+//! are evenly spaced or come at random (a Poisson process). Or instants that were recorded.
+//! **How**: a phase has its cumulative rate, how many requests it wants up to an instant. Requests that come one after
+//! the other at unit distance (evenly: 0, 1, 2, …; at random: sums of exponential ones) are taken back through it. So
+//! ramps and bursts are exact, and random ones are Poisson processes with that rate.
+//! **Limits**: rates of at most [`RATE_MAX`], phases of at most [`LASTS_MAX`].
+//! **Source**: Çinlar, "Introduction to stochastic processes" (1975), chapter 4.7, for the change of time.
+//! **Hurts when** recorded arrivals are replayed faster than they came: what was slow to answer then also came bunched.
+
+use curtail_units::{Duration, Rng};
+
+mod read;
+#[cfg(test)]
+mod tests;
+
+/// The highest rate of a phase, in requests a second.
+pub const RATE_MAX: f64 = 10_000_000.0;
+
+/// The longest phase: a day.
+pub const LASTS_MAX: Duration = Duration::from_secs(86_400);
+
+/// How many requests are wanted at which time of a phase.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Shape {
+    /// The same rate throughout.
+    Constant {
+        /// Requests a second.
+        rate: f64,
+    },
+    /// A rate that grows or falls in a straight line.
+    Ramp {
+        /// Requests a second at the start.
+        from: f64,
+        /// Requests a second at the end.
+        to: f64,
+    },
+    /// Many requests at once, again and again, and some in between.
+    Bursts {
+        /// Requests a second in between.
+        rate: f64,
+        /// How many come at once.
+        size: f64,
+        /// From one burst to the next; the first is at the start.
+        every: Duration,
+    },
+}
+
+/// A part of a schedule.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Phase {
+    /// The rate over its time.
+    pub shape: Shape,
+    /// How long it lasts.
+    pub lasts: Duration,
+}
+
+/// How requests of one rate are spaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spacing {
+    /// At random, independently of each other, as those of many users.
+    Poisson,
+    /// At equal distances.
+    Even,
+}
+
+/// When requests are to be sent.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Schedule {
+    /// By rates.
+    Phases {
+        /// One after the other.
+        phases: Vec<Phase>,
+        /// How requests are spaced in all of them.
+        spacing: Spacing,
+    },
+    /// At instants that were recorded, in their order, counted from the start.
+    Recorded(Vec<Duration>),
+}
+
+impl Shape {
+    /// How many requests a phase wants in all.
+    fn wanted(self, lasts: Duration) -> f64 {
+        let seconds = lasts.as_secs_f64();
+        match self {
+            Self::Constant { rate } => rate * seconds,
+            Self::Ramp { from, to } => (from + to) / 2.0 * seconds,
+            Self::Bursts { rate, size, every } => {
+                // A burst at the very end is the next phase's.
+                let bursts = lasts.as_ns().div_ceil(every.as_ns());
+                rate * seconds + size * bursts as f64
+            }
+        }
+    }
+
+    /// The second at which `wanted` requests were wanted, in a phase of `lasts` seconds.
+    fn second(self, wanted: f64, lasts: f64) -> f64 {
+        match self {
+            Self::Constant { rate } => wanted / rate,
+            Self::Ramp { from, to } => {
+                // The root of the cumulative rate, in the form that also holds where the rate hardly changes.
+                let slope = (to - from) / lasts;
+                2.0 * wanted / (from + libm::sqrt((from * from + 2.0 * slope * wanted).max(0.0)))
+            }
+            Self::Bursts { rate, size, every } => {
+                let every = every.as_secs_f64();
+                let a_period = rate * every + size;
+                let period = libm::floor(wanted / a_period);
+                let after_burst = wanted - period * a_period - size;
+                let within = if after_burst > 0.0 { after_burst / rate } else { 0.0 };
+                period * every + within
+            }
+        }
+    }
+
+    /// The highest rate that is wanted over any longer time.
+    fn rate_max(self) -> f64 {
+        match self {
+            Self::Constant { rate } => rate,
+            Self::Ramp { from, to } => from.max(to),
+            Self::Bursts { rate, size, every } => rate + size / every.as_secs_f64(),
+        }
+    }
+}
+
+impl Schedule {
+    /// One rate for some time.
+    #[must_use]
+    pub fn constant(rate: f64, lasts: Duration, spacing: Spacing) -> Self {
+        Self::Phases { phases: vec![Phase { shape: Shape::Constant { rate }, lasts }], spacing }
+    }
+
+    /// How long requests are sent.
+    #[must_use]
+    pub fn lasts(&self) -> Duration {
+        match self {
+            Self::Phases { phases, .. } => {
+                phases.iter().fold(Duration::ZERO, |sum, phase| sum + phase.lasts)
+            }
+            Self::Recorded(instants) => instants.last().copied().unwrap_or(Duration::ZERO),
+        }
+    }
+
+    /// The highest rate of all phases; of recorded instants their mean.
+    #[must_use]
+    pub fn rate_max(&self) -> f64 {
+        match self {
+            Self::Phases { phases, .. } => {
+                phases.iter().map(|phase| phase.shape.rate_max()).fold(0.0, f64::max)
+            }
+            Self::Recorded(instants) => {
+                instants.len() as f64 / self.lasts().as_secs_f64().max(1e-9)
+            }
+        }
+    }
+
+    /// The instants, counted from the start; what is random follows from `rng`.
+    #[must_use]
+    pub fn instants(&self, rng: Rng) -> Instants<'_> {
+        Instants { schedule: self, rng, nth: 0, phase: 0, began: Duration::ZERO, wanted: 0.0 }
+    }
+}
+
+/// The instants of a schedule, in order.
+#[derive(Clone, Debug)]
+pub struct Instants<'a> {
+    schedule: &'a Schedule,
+    rng: Rng,
+    nth: usize,
+    /// The phase that is being walked, and when it began.
+    phase: usize,
+    began: Duration,
+    /// How many requests this phase wants up to the last one given.
+    wanted: f64,
+}
+
+impl Instants<'_> {
+    /// The distance from one request to the next, where one request a unit is wanted.
+    fn distance(&mut self, spacing: Spacing) -> f64 {
+        match spacing {
+            Spacing::Poisson => self.rng.exponential(),
+            // The very first is at the start.
+            Spacing::Even if self.nth == 0 => 0.0,
+            Spacing::Even => 1.0,
+        }
+    }
+
+    fn next_of_phases(&mut self, phases: &[Phase], spacing: Spacing) -> Option<Duration> {
+        let mut distance = self.distance(spacing);
+        while let Some(Phase { shape, lasts }) = phases.get(self.phase) {
+            let all = shape.wanted(*lasts);
+            let wanted = self.wanted + distance;
+            // Rounding must not lose the last of evenly spaced requests, nor give it twice.
+            if wanted < all - 1e-6 {
+                self.wanted = wanted;
+                self.nth += 1;
+                let second = shape.second(wanted, lasts.as_secs_f64());
+                return Some(self.began + Duration::from_secs_f64(second));
+            }
+            distance = (wanted - all).max(0.0);
+            self.began = self.began + *lasts;
+            self.phase += 1;
+            self.wanted = 0.0;
+        }
+        None
+    }
+}
+
+impl Iterator for Instants<'_> {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        match self.schedule {
+            Schedule::Phases { phases, spacing } => self.next_of_phases(phases, *spacing),
+            Schedule::Recorded(instants) => {
+                let instant = instants.get(self.nth).copied()?;
+                self.nth += 1;
+                Some(instant)
+            }
+        }
+    }
+}

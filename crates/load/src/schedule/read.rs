@@ -1,0 +1,58 @@
+//! The keys of a schedule.
+
+use super::{LASTS_MAX, Phase, RATE_MAX, Schedule, Shape, Spacing};
+use curtail_config::Section;
+use curtail_units::Duration;
+
+/// The lowest rate of a phase, in requests a second: one in about a day.
+const RATE_MIN: f64 = 1e-5;
+
+impl Schedule {
+    /// Reads a schedule of phases.
+    pub fn read(s: &mut Section<'_>) -> Self {
+        let words = [("poisson", Spacing::Poisson), ("even", Spacing::Even)];
+        let spacing = s
+            .choice(
+                "spacing",
+                "Whether requests come at random, as those of many users, or at equal distances.",
+                &words,
+            )
+            .default(Spacing::Poisson);
+        let phases = s.list("phases", "Rates, one after the other.", Phase::read);
+        if phases.is_empty() {
+            s.mistake("phases", "there is none: expected at least one phase");
+        }
+        Self::Phases { phases, spacing }
+    }
+}
+
+impl Phase {
+    fn read(s: &mut Section<'_>) -> Self {
+        let shape = s.cases("shape", "The rate over the phase.").default("constant", |c| {
+            c.case("constant", "the same throughout.", |s| Shape::Constant {
+                rate: rate(s, "rate", "Requests a second."),
+            });
+            c.case("ramp", "a straight line.", |s| Shape::Ramp {
+                from: rate(s, "from", "Requests a second at the start."),
+                to: rate(s, "to", "Requests a second at the end."),
+            });
+            c.case("bursts", "many at once, again and again.", |s| Shape::Bursts {
+                rate: rate(s, "rate", "Requests a second in between."),
+                size: f64::from(
+                    s.field("size", "How many come at once.").range(1..=1_000_000_u32).required(),
+                ),
+                every: s
+                    .field("every", "From one burst to the next; the first is at the start.")
+                    .range(Duration::from_ms(1)..=LASTS_MAX)
+                    .required(),
+            });
+        });
+        let lasts =
+            s.field("lasts", "How long.").range(Duration::from_ms(1)..=LASTS_MAX).required();
+        Self { shape, lasts }
+    }
+}
+
+fn rate(s: &mut Section<'_>, key: &'static str, doc: &'static str) -> f64 {
+    s.field(key, doc).range(RATE_MIN..=RATE_MAX).required()
+}
