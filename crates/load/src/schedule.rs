@@ -12,6 +12,7 @@
 //! **Hurts when** recorded arrivals are replayed faster than they came: what was slow to answer then also came bunched.
 
 use curtail_units::{Duration, Rng};
+use std::sync::Arc;
 
 mod read;
 #[cfg(test)]
@@ -159,15 +160,22 @@ impl Schedule {
 
     /// The instants, counted from the start; what is random follows from `rng`.
     #[must_use]
-    pub fn instants(&self, rng: Rng) -> Instants<'_> {
-        Instants { schedule: self, rng, nth: 0, phase: 0, began: Duration::ZERO, wanted: 0.0 }
+    pub fn instants(self: &Arc<Self>, rng: Rng) -> Instants {
+        Instants {
+            schedule: Arc::clone(self),
+            rng,
+            nth: 0,
+            phase: 0,
+            began: Duration::ZERO,
+            wanted: 0.0,
+        }
     }
 }
 
 /// The instants of a schedule, in order.
 #[derive(Clone, Debug)]
-pub struct Instants<'a> {
-    schedule: &'a Schedule,
+pub struct Instants {
+    schedule: Arc<Schedule>,
     rng: Rng,
     nth: usize,
     /// The phase that is being walked, and when it began.
@@ -177,7 +185,7 @@ pub struct Instants<'a> {
     wanted: f64,
 }
 
-impl Instants<'_> {
+impl Instants {
     /// The distance from one request to the next, where one request a unit is wanted.
     fn distance(&mut self, spacing: Spacing) -> f64 {
         match spacing {
@@ -209,11 +217,11 @@ impl Instants<'_> {
     }
 }
 
-impl Iterator for Instants<'_> {
+impl Iterator for Instants {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
-        match self.schedule {
+        match &*Arc::clone(&self.schedule) {
             Schedule::Phases { phases, spacing } => self.next_of_phases(phases, *spacing),
             Schedule::Recorded(instants) => {
                 let instant = instants.get(self.nth).copied()?;

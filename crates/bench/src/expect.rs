@@ -1,0 +1,176 @@
+//! What a good answer is: its status, what its body holds, and how much of something it says there is.
+
+use curtail_config::Section;
+use curtail_units::Bytes;
+use serde_json::Value;
+
+/// The longest answer that is taken, unless the request says otherwise.
+pub const ANSWER_BYTES_MAX: Bytes = Bytes::from_kib(64 << 10);
+
+/// What a good answer is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expect {
+    /// The one status that is good; all from 200 to 399 when absent.
+    pub status: Option<u16>,
+    /// What its body holds, each somewhere.
+    pub contains: Vec<String>,
+    /// Numbers that its body says, as JSON.
+    pub counts: Vec<Count>,
+    /// The longest body.
+    pub bytes_max: Bytes,
+}
+
+/// A number in an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Count {
+    /// Where: a JSON pointer (RFC 6901).
+    pub pointer: String,
+    /// The least that it may be.
+    pub at_least: f64,
+    /// The most that it may be.
+    pub at_most: f64,
+}
+
+impl Default for Expect {
+    fn default() -> Self {
+        Self { status: None, contains: Vec::new(), counts: Vec::new(), bytes_max: ANSWER_BYTES_MAX }
+    }
+}
+
+impl Expect {
+    /// Reads the keys.
+    pub fn read(s: &mut Section<'_>) -> Self {
+        Self {
+            status: s
+                .field("status", "The one good status; all from 200 to 399 when absent.")
+                .range(100..=599)
+                .optional(),
+            contains: s.values("contains", "What the body holds, each somewhere."),
+            counts: s.list("counts", "Numbers that a body of JSON holds.", Count::read),
+            bytes_max: s
+                .field("bytes_max", "A longer body is a failure, and not read to its end.")
+                .default(ANSWER_BYTES_MAX),
+        }
+    }
+
+    /// Whether a status is that of a good answer.
+    #[must_use]
+    pub fn allows(&self, status: u16) -> bool {
+        self.status.map_or((200..400).contains(&status), |good| status == good)
+    }
+
+    /// Whether a body is needed to tell.
+    #[must_use]
+    pub const fn looks_at_body(&self) -> bool {
+        !self.contains.is_empty() || !self.counts.is_empty()
+    }
+
+    /// Looks at a body.
+    ///
+    /// # Errors
+    /// What is not as it should be, in words.
+    pub fn check(&self, body: &[u8]) -> Result<(), String> {
+        for text in &self.contains {
+            if memchr::memmem::find(body, text.as_bytes()).is_none() {
+                return Err(format!("the answer does not contain {text:?}"));
+            }
+        }
+        if self.counts.is_empty() {
+            return Ok(());
+        }
+        let json: Value = serde_json::from_slice(body)
+            .map_err(|error| format!("the answer is no JSON: {error}"))?;
+        self.counts.iter().try_for_each(|count| count.check(&json))
+    }
+}
+
+impl Count {
+    fn read(s: &mut Section<'_>) -> Self {
+        let pointer: String =
+            s.field("pointer", "Where it is, as a JSON pointer: /response/numFound.").required();
+        if !pointer.starts_with('/') {
+            s.mistake(
+                "pointer",
+                format!("{pointer:?} does not begin with /: expected a JSON pointer"),
+            );
+        }
+        let equals: Option<f64> = s.field("equals", "What it is.").optional();
+        let at_least = s.field("at_least", "The least that it may be.").optional();
+        let at_most = s.field("at_most", "The most that it may be.").optional();
+        if equals.is_some() && (at_least.is_some() || at_most.is_some()) {
+            s.mistake("equals", "there are bounds as well: expected one or the other");
+        }
+        Self {
+            pointer,
+            at_least: equals.or(at_least).unwrap_or(f64::NEG_INFINITY),
+            at_most: equals.or(at_most).unwrap_or(f64::INFINITY),
+        }
+    }
+
+    fn check(&self, json: &Value) -> Result<(), String> {
+        let Self { pointer, at_least, at_most } = self;
+        let found =
+            json.pointer(pointer).ok_or_else(|| format!("the answer has nothing at {pointer}"))?;
+        let number =
+            found.as_f64().ok_or_else(|| format!("{pointer} is {found}: expected a number"))?;
+        if (*at_least..=*at_most).contains(&number) {
+            return Ok(());
+        }
+        let expected = if at_least == at_most {
+            format!("{at_least}")
+        } else if at_most.is_infinite() {
+            format!("at least {at_least}")
+        } else if at_least.is_infinite() {
+            format!("at most {at_most}")
+        } else {
+            format!("{at_least} to {at_most}")
+        };
+        Err(format!("{pointer} is {number}: expected {expected}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Count, Expect};
+
+    fn count(text: &str) -> Count {
+        curtail_config::read("c", text, Count::read).expect("no mistakes")
+    }
+
+    #[test]
+    fn a_status_is_good_or_not() {
+        let any = Expect::default();
+        assert!(any.allows(200) && any.allows(304) && !any.allows(404) && !any.allows(503));
+        let one = Expect { status: Some(404), ..Expect::default() };
+        assert!(one.allows(404) && !one.allows(200));
+    }
+
+    #[test]
+    fn a_body_is_held_against_what_was_expected() {
+        let counts = vec![count("{pointer: /response/numFound, at_least: 5}")];
+        let expect =
+            Expect { contains: vec!["\"status\":0".to_owned()], counts, ..Expect::default() };
+        let body = |n: u32| format!("{{\"status\":0,\"response\":{{\"numFound\":{n}}}}}");
+        assert_eq!(expect.check(body(5).as_bytes()), Ok(()));
+        let few = expect.check(body(4).as_bytes()).expect_err("too few");
+        assert_eq!(few, "/response/numFound is 4: expected at least 5");
+        assert!(expect.check(b"\"status\":0 <html>").expect_err("no JSON").contains("no JSON"));
+        assert!(expect.check(b"{}").expect_err("lacks it").contains("does not contain"));
+    }
+
+    #[test]
+    fn counts_that_contradict_themselves_are_mistakes() {
+        let read = |text| curtail_config::read("c", text, Count::read).map_err(|m| m.to_string());
+        assert!(
+            read("{pointer: /a, equals: 1, at_least: 1}")
+                .expect_err("both")
+                .contains("there are bounds as well")
+        );
+        assert!(
+            read("{pointer: a, equals: 1}")
+                .expect_err("no pointer")
+                .contains("does not begin with /")
+        );
+        assert_eq!(count("{pointer: /a, equals: 3}").at_most, 3.0);
+    }
+}

@@ -1,0 +1,97 @@
+//! What a generator has seen.
+
+use curtail_load::{Failure, Latencies, Timeline, Timing};
+use curtail_units::{Duration, Instant};
+
+/// How long a slot of the timeline is, at first.
+const SLOT: Duration = Duration::from_secs(1);
+
+/// What a generator has seen of its requests.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seen {
+    /// When the first request was intended, or could have been.
+    pub began: Instant,
+    /// When the last one was over.
+    pub ended: Instant,
+    /// For each series.
+    pub latencies: Vec<Latencies>,
+    /// All series over time.
+    pub timeline: Timeline,
+    /// How many requests had to wait for a connection.
+    pub waited: u64,
+    /// Bytes of answers, heads included.
+    pub received_bytes: u64,
+    /// Connections that were made.
+    pub connections: u64,
+    /// Processor time of this process meanwhile.
+    pub cpu: Duration,
+    /// Of each kind of failure the first one, in words.
+    pub examples: Vec<(Failure, String)>,
+    /// Whether it was ended early.
+    pub is_stopped: bool,
+}
+
+impl Seen {
+    /// Nothing so far, of this many series.
+    #[must_use]
+    pub fn new(series: usize, began: Instant) -> Self {
+        Self {
+            began,
+            ended: began,
+            latencies: vec![Latencies::new(); series],
+            timeline: Timeline::new(SLOT),
+            waited: 0,
+            received_bytes: 0,
+            connections: 0,
+            cpu: Duration::ZERO,
+            examples: Vec::new(),
+            is_stopped: false,
+        }
+    }
+
+    /// Records one request.
+    pub(super) fn record(&mut self, series: usize, timing: &Timing, failure: Option<Failure>) {
+        self.latencies[series].record(timing, failure);
+        self.timeline.record(timing.intended.since(self.began), timing, failure);
+        self.ended = self.ended.max(timing.ended);
+    }
+
+    /// Keeps the first of each kind of failure.
+    pub(super) fn explain(&mut self, failure: Failure, text: impl FnOnce() -> String) {
+        if self.examples.iter().all(|(known, _)| *known != failure) {
+            self.examples.push((failure, text()));
+        }
+    }
+
+    /// How many requests there were.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.latencies.iter().map(Latencies::count).sum()
+    }
+
+    /// All series together.
+    #[must_use]
+    pub fn merged(&self) -> Latencies {
+        let mut all = Latencies::new();
+        for latencies in &self.latencies {
+            all.merge(latencies);
+        }
+        all
+    }
+
+    /// Adds what another generator has seen in the same time; processor time is that of the process and stays.
+    pub fn merge(&mut self, other: &Self) {
+        self.ended = self.ended.max(other.ended);
+        for (latencies, more) in self.latencies.iter_mut().zip(&other.latencies) {
+            latencies.merge(more);
+        }
+        self.timeline.merge(&other.timeline);
+        self.waited += other.waited;
+        self.received_bytes += other.received_bytes;
+        self.connections += other.connections;
+        for (failure, text) in &other.examples {
+            self.explain(*failure, || text.clone());
+        }
+        self.is_stopped |= other.is_stopped;
+    }
+}

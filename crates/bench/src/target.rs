@@ -1,0 +1,140 @@
+//! Where requests go: a URL, taken apart and looked up once.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use url::Url;
+
+/// Which protocol is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2: in clear text with prior knowledge, under TLS by ALPN.
+    Http2,
+    /// gRPC, one message each way, over HTTP/2.
+    Grpc,
+}
+
+impl Protocol {
+    /// The word in configurations and reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Http1 => "http1",
+            Self::Http2 => "http2",
+            Self::Grpc => "grpc",
+        }
+    }
+}
+
+/// Where requests go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// `host` or `host:port`, as it stands in requests.
+    pub authority: String,
+    /// The name that a certificate must have.
+    pub host: String,
+    /// Whether TLS is spoken.
+    pub tls: bool,
+    /// The path of the URL and its query, which requests without a path of their own ask for.
+    pub path: String,
+    /// What the host's name was looked up as, at least one; connections take them in turn.
+    pub addresses: Vec<SocketAddr>,
+}
+
+/// Why a target is none.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// What was given is not such a URL.
+    #[error("{url:?} is no target: {problem}: expected http://HOST[:PORT][/PATH] or https://…")]
+    Url {
+        /// What was given.
+        url: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The name of the host is not known.
+    #[error("the name {host:?} was not looked up: {source}")]
+    Lookup {
+        /// The name.
+        host: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Target {
+    /// The target that `url` names; its host is looked up here, once.
+    ///
+    /// # Errors
+    /// When `url` is not one of `http` or `https`, or its host is not known.
+    pub fn look_up(url: &str) -> Result<Self, TargetError> {
+        let wrong =
+            |problem: &str| TargetError::Url { url: url.to_owned(), problem: problem.to_owned() };
+        let parsed = Url::parse(url).map_err(|error| wrong(&error.to_string()))?;
+        let tls = match parsed.scheme() {
+            "http" => false,
+            "https" => true,
+            other => return Err(wrong(&format!("the scheme is {other}"))),
+        };
+        let host = parsed.host_str().ok_or_else(|| wrong("there is no host"))?.to_owned();
+        let port = parsed.port_or_known_default().ok_or_else(|| wrong("there is no port"))?;
+        // Addresses of IPv6 stand in brackets in URLs and nowhere else.
+        let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let looked_up = (name.as_str(), port).to_socket_addrs();
+        let addresses: Vec<SocketAddr> = looked_up
+            .map_err(|source| TargetError::Lookup { host: name.clone(), source })?
+            .collect();
+        if addresses.is_empty() {
+            let source = io::Error::new(io::ErrorKind::NotFound, "it has no address");
+            return Err(TargetError::Lookup { host: name, source });
+        }
+        let authority = parsed.port().map_or_else(|| host.clone(), |port| format!("{host}:{port}"));
+        let path = match parsed.query() {
+            Some(query) => format!("{}?{query}", parsed.path()),
+            None => parsed.path().to_owned(),
+        };
+        Ok(Self { authority, host: name, tls, path, addresses })
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.tls { "https" } else { "http" };
+        write!(f, "{scheme}://{}{}", self.authority, self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Target;
+
+    #[test]
+    fn a_url_is_taken_apart() {
+        let target = Target::look_up("http://127.0.0.1:8983/solr/select?q=a").expect("a target");
+        assert_eq!(target.authority, "127.0.0.1:8983");
+        assert_eq!(target.path, "/solr/select?q=a");
+        assert_eq!(target.addresses, ["127.0.0.1:8983".parse().expect("an address")]);
+        assert_eq!(target.to_string(), "http://127.0.0.1:8983/solr/select?q=a");
+        let target = Target::look_up("https://[::1]").expect("a target");
+        assert_eq!(
+            (target.authority.as_str(), target.host.as_str(), target.tls),
+            ("[::1]", "::1", true)
+        );
+        assert_eq!(target.addresses[0].port(), 443);
+    }
+
+    #[test]
+    fn what_is_no_target_is_refused() {
+        for (url, says) in [
+            ("127.0.0.1:80", "is no target"),
+            ("ftp://127.0.0.1", "the scheme is ftp"),
+            ("http://", "is no target"),
+            ("http://name.invalid/", "was not looked up"),
+        ] {
+            let error = Target::look_up(url).expect_err(url).to_string();
+            assert!(error.contains(says), "{url}: {error}");
+        }
+    }
+}

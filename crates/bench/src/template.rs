@@ -1,0 +1,188 @@
+//! Texts with places to fill in: `/search?q={word}&user={tenant}`.
+//!
+//! A place is a name in braces: a column of the request's data, `tenant`, or `nth` (the number of the request, from
+//! 0). `{{` and `}}` are braces that stay. What is put into a path is escaped as URLs demand; elsewhere it is put in
+//! as it is.
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use std::io::Write as _;
+
+/// What may stand in a query or a segment of a path as it is (RFC 3986, section 2.3).
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// A text with places to fill in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template(Vec<Piece>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    Place { value: Place, is_escaped: bool },
+}
+
+/// What is filled in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Column(usize),
+    Tenant,
+    Nth,
+}
+
+/// What one request is filled in with.
+#[derive(Clone, Copy, Debug)]
+pub struct Filling<'a> {
+    /// A row of the data; empty when there is none.
+    pub row: &'a [String],
+    /// Whose request it is; empty when there are no tenants.
+    pub tenant: &'a str,
+    /// Its number in the plan.
+    pub nth: u64,
+}
+
+impl Template {
+    /// No text.
+    #[must_use]
+    pub const fn empty() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Reads a text whose places are named after `columns`; `is_escaped` for a path.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn parse(text: &str, columns: &[String], is_escaped: bool) -> Result<Self, String> {
+        let mut pieces = Vec::new();
+        let mut plain = String::new();
+        let mut rest = text;
+        while let Some(at) = rest.find(['{', '}']) {
+            let (before, from) = rest.split_at(at);
+            plain.push_str(before);
+            if from.starts_with("{{") || from.starts_with("}}") {
+                plain.push_str(&from[..1]);
+                rest = &from[2..];
+                continue;
+            }
+            let name = from.strip_prefix('{').and_then(|inner| inner.split_once('}'));
+            let Some((name, after)) = name else {
+                return Err(format!(
+                    "the brace at byte {} has no partner: expected {{name}}, or {{{{ for a brace",
+                    text.len() - from.len()
+                ));
+            };
+            if !plain.is_empty() {
+                pieces.push(Piece::Text(std::mem::take(&mut plain)));
+            }
+            pieces.push(Piece::Place { value: place(name, columns)?, is_escaped });
+            rest = after;
+        }
+        plain.push_str(rest);
+        if !plain.is_empty() {
+            pieces.push(Piece::Text(plain));
+        }
+        Ok(Self(pieces))
+    }
+
+    /// The template of this text, with nothing to fill in.
+    #[must_use]
+    pub fn of_text(text: String) -> Self {
+        if text.is_empty() { Self::empty() } else { Self(vec![Piece::Text(text)]) }
+    }
+
+    /// This one and then `other`.
+    pub fn append(&mut self, other: Self) {
+        for piece in other.0 {
+            match (self.0.last_mut(), piece) {
+                (Some(Piece::Text(text)), Piece::Text(more)) => text.push_str(&more),
+                (_, piece) => self.0.push(piece),
+            }
+        }
+    }
+
+    /// Whether it is the same for all requests.
+    #[must_use]
+    pub fn is_fixed(&self) -> bool {
+        self.0.iter().all(|piece| matches!(piece, Piece::Text(_)))
+    }
+
+    /// Writes the text, filled in, behind what is in `out`.
+    pub fn fill(&self, filling: &Filling<'_>, out: &mut Vec<u8>) {
+        for piece in &self.0 {
+            match piece {
+                Piece::Text(text) => out.extend_from_slice(text.as_bytes()),
+                Piece::Place { value: Place::Nth, .. } => {
+                    write!(out, "{}", filling.nth).expect("a vector takes all");
+                }
+                Piece::Place { value, is_escaped } => {
+                    let text = match value {
+                        Place::Column(nth) => filling.row[*nth].as_str(),
+                        Place::Tenant | Place::Nth => filling.tenant,
+                    };
+                    if *is_escaped {
+                        for part in utf8_percent_encode(text, ESCAPED) {
+                            out.extend_from_slice(part.as_bytes());
+                        }
+                    } else {
+                        out.extend_from_slice(text.as_bytes());
+                    }
+                }
+            }
+        }
+    }
+
+    /// The text, filled in.
+    #[must_use]
+    pub fn filled(&self, filling: &Filling<'_>) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.fill(filling, &mut out);
+        out
+    }
+}
+
+fn place(name: &str, columns: &[String]) -> Result<Place, String> {
+    // A column may be named like one of ours; then the writer means the column.
+    if let Some(nth) = columns.iter().position(|column| column == name) {
+        return Ok(Place::Column(nth));
+    }
+    match name {
+        "tenant" => Ok(Place::Tenant),
+        "nth" => Ok(Place::Nth),
+        _ => {
+            let known: Vec<&str> =
+                columns.iter().map(String::as_str).chain(["tenant", "nth"]).collect();
+            Err(format!("{{{name}}} is unknown: expected one of {}", known.join(", ")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Filling, Template};
+
+    fn filled(text: &str, is_escaped: bool) -> Result<String, String> {
+        let template = Template::parse(text, &["word".to_owned(), "id".to_owned()], is_escaped)?;
+        let row = ["a b&c".to_owned(), "7".to_owned()];
+        let filling = Filling { row: &row, tenant: "big/1", nth: 42 };
+        Ok(String::from_utf8(template.filled(&filling)).expect("text"))
+    }
+
+    #[test]
+    fn places_are_filled_in_and_escaped_where_they_must_be() {
+        assert_eq!(
+            filled("/q?w={word}&t={tenant}#{nth}", true).as_deref(),
+            Ok("/q?w=a%20b%26c&t=big%2F1#42")
+        );
+        assert_eq!(
+            filled(r#"{{"id": {id}, "w": "{word}"}}"#, false).as_deref(),
+            Ok(r#"{"id": 7, "w": "a b&c"}"#)
+        );
+        assert_eq!(filled("", false).as_deref(), Ok(""));
+    }
+
+    #[test]
+    fn what_cannot_be_filled_in_is_named() {
+        let unknown = filled("/{wrod}", true).expect_err("unknown");
+        assert_eq!(unknown, "{wrod} is unknown: expected one of word, id, tenant, nth");
+        assert!(filled("/a{b", true).expect_err("open").contains("byte 2"));
+        assert!(filled("/a}b", true).expect_err("open").contains("byte 2"));
+    }
+}

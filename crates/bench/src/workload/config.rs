@@ -1,0 +1,236 @@
+//! The keys of a workload.
+
+use super::{REQUESTS_MAX, TENANTS_MAX};
+use crate::expect::Expect;
+use curtail_config::Section;
+use curtail_units::Duration;
+use std::path::PathBuf;
+
+/// A workload as it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkloadConfig {
+    /// Requests.
+    pub requests: Vec<RequestConfig>,
+    /// Journeys over them; without any, each request is made alone.
+    pub journeys: Vec<JourneyConfig>,
+    /// Whose requests they are.
+    pub tenants: Vec<TenantConfig>,
+}
+
+/// A request as it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RequestConfig {
+    /// Its name in reports.
+    pub name: String,
+    /// How often it is made, in relation to the others.
+    pub weight: f64,
+    /// The method.
+    pub method: String,
+    /// The path and the query; that of the target where it is missing.
+    pub path: Option<String>,
+    /// Further fields.
+    pub headers: Vec<(String, String)>,
+    /// The body, if there is one.
+    pub body: Option<BodyConfig>,
+    /// A file with rows to fill in.
+    pub data: Option<PathBuf>,
+    /// What its answer should be.
+    pub expect: Expect,
+}
+
+/// Where a body comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BodyConfig {
+    /// This text.
+    Text(String),
+    /// The bytes of this file.
+    File(PathBuf),
+}
+
+/// A journey as it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JourneyConfig {
+    /// How often it is made, in relation to the others.
+    pub weight: f64,
+    /// What is asked, one after the other.
+    pub steps: Vec<StepConfig>,
+}
+
+/// A step as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepConfig {
+    /// The name of a request.
+    pub request: String,
+    /// The mean time from the answer before it.
+    pub think: Duration,
+    /// Whether that time varies, exponentially.
+    pub is_think_random: bool,
+}
+
+/// A tenant as it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TenantConfig {
+    /// What `{tenant}` stands for.
+    pub name: String,
+    /// How large it is, in whatever unit.
+    pub size: u64,
+    /// How many of the requests are its, in relation to the others.
+    pub weight: f64,
+}
+
+/// The heaviest weight.
+const WEIGHT_MAX: f64 = 1e6;
+
+impl WorkloadConfig {
+    /// Reads the keys.
+    pub fn read(s: &mut Section<'_>) -> Self {
+        let requests = s.list("requests", "What is asked.", RequestConfig::read);
+        let journeys = s.list("journeys", "Requests one after the other, with time to think in between. Without journeys each request is made alone; with them only as a step.", JourneyConfig::read);
+        let tenants = s.list(
+            "tenants",
+            "Whose requests they are; `{tenant}` in a request is the name.",
+            TenantConfig::read,
+        );
+        if requests.is_empty() {
+            s.mistake("requests", "there is none: expected at least one request");
+        }
+        for (key, len, most) in [
+            ("requests", requests.len(), REQUESTS_MAX),
+            ("journeys", journeys.len(), REQUESTS_MAX),
+            ("tenants", tenants.len(), TENANTS_MAX),
+        ] {
+            if len > most {
+                s.mistake(key, format!("{len} of them: expected at most {most}"));
+            }
+        }
+        check_names(s, "requests", requests.iter().map(|request| request.name.as_str()));
+        check_names(s, "tenants", tenants.iter().map(|tenant| tenant.name.as_str()));
+        for step in journeys.iter().flat_map(|journey| &journey.steps) {
+            if !requests.iter().any(|request| request.name == step.request) {
+                let names: Vec<&str> =
+                    requests.iter().map(|request| request.name.as_str()).collect();
+                let text = format!(
+                    "a step asks for {:?}: expected one of {}",
+                    step.request,
+                    names.join(", ")
+                );
+                s.mistake("journeys", text);
+            }
+        }
+        Self { requests, journeys, tenants }
+    }
+
+    /// A single request to the path of the target.
+    #[must_use]
+    pub fn of_one(request: RequestConfig) -> Self {
+        Self { requests: vec![request], journeys: Vec::new(), tenants: Vec::new() }
+    }
+}
+
+fn check_names<'n>(s: &mut Section<'_>, key: &str, names: impl Iterator<Item = &'n str>) {
+    let mut seen = Vec::new();
+    for name in names {
+        if seen.contains(&name) {
+            s.mistake(key, format!("{name:?} is there twice: expected names that differ"));
+        }
+        seen.push(name);
+    }
+}
+
+impl RequestConfig {
+    /// A `GET` of the path of the target.
+    #[must_use]
+    pub fn get(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            weight: 1.0,
+            method: "GET".to_owned(),
+            path: None,
+            headers: Vec::new(),
+            body: None,
+            data: None,
+            expect: Expect::default(),
+        }
+    }
+
+    fn read(s: &mut Section<'_>) -> Self {
+        let name = s.field("name", "What it is called in reports.").required();
+        let weight = weight(s, "How often it is made, in relation to the others.");
+        let path = s.field("path", "The path and the query, from `/` on, with `{…}` for what is filled in; that of the target when absent.").optional();
+        let headers = s.map("headers", "Further fields.", |name, s| {
+            (
+                name.to_owned(),
+                s.field("value", "What the field says; `{…}` is filled in.").alone().required(),
+            )
+        });
+        let text: Option<String> =
+            s.field("body", "The body, with `{…}` for what is filled in.").optional();
+        let file: Option<PathBuf> =
+            s.field("body_file", "A file whose bytes are the body, as they are.").optional();
+        let body = match (text, file) {
+            (Some(_), Some(_)) => {
+                s.mistake("body_file", "there is a body as well: expected one of the two");
+                None
+            }
+            (Some(text), None) => Some(BodyConfig::Text(text)),
+            (None, Some(file)) => Some(BodyConfig::File(file)),
+            (None, None) => None,
+        };
+        let default = if body.is_some() { "POST" } else { "GET" };
+        let method = s
+            .field("method", "The method: GET without a body, POST with one.")
+            .default(default.to_owned());
+        let data = s
+            .field(
+                "data",
+                "A CSV file with a line of names; each request is filled in with one of its rows.",
+            )
+            .optional();
+        let expect = s.section("expect", "What a good answer is.", Expect::read);
+        Self { name, weight, method, path, headers, body, data, expect }
+    }
+}
+
+impl JourneyConfig {
+    fn read(s: &mut Section<'_>) -> Self {
+        let weight = weight(s, "How often it is made, in relation to the others.");
+        let words = [("exponential", true), ("constant", false)];
+        let steps = s.list(
+            "steps",
+            "What is asked, one after the other; a step that fails ends the journey.",
+            |s| StepConfig {
+                request: s.field("request", "The name of a request.").required(),
+                think: s
+                    .field("think", "The mean time from the answer before it.")
+                    .at_most(Duration::from_secs(3_600))
+                    .default(Duration::ZERO),
+                is_think_random: s
+                    .choice("think_shape", "Whether that time varies.", &words)
+                    .default(true),
+            },
+        );
+        if steps.is_empty() {
+            s.mistake("steps", "there is none: expected at least one step");
+        }
+        Self { weight, steps }
+    }
+}
+
+impl TenantConfig {
+    fn read(s: &mut Section<'_>) -> Self {
+        Self {
+            name: s.field("name", "What `{tenant}` stands for.").required(),
+            size: s
+                .field(
+                    "size",
+                    "How large it is, in documents or whatever; tables are sorted by it.",
+                )
+                .default(0),
+            weight: weight(s, "How many of the requests are its, in relation to the others."),
+        }
+    }
+}
+
+fn weight(s: &mut Section<'_>, doc: &'static str) -> f64 {
+    s.field("weight", doc).range(1e-6..=WEIGHT_MAX).default(1.0)
+}
