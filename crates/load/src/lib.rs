@@ -4,13 +4,18 @@
 //! |---|---|
 //! | say when requests are to be sent | [`Schedule`] |
 //! | record requests | [`Latencies`], [`Failure`], [`Timeline`] |
+//! | compare two arms | [`compare`] |
+//! | know how often comparisons are wrong | [`calibrate`], on the model in [`stalls`] |
 //!
 //! There is no clock, no file and no socket here: instants and text come in as arguments, and everything random
 //! follows from a seed.
 
+pub mod calibrate;
+pub mod compare;
 mod failure;
 mod latencies;
 pub mod schedule;
+pub mod stalls;
 mod timeline;
 
 pub use failure::{Failure, Failures};

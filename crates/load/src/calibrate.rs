@@ -1,0 +1,238 @@
+//! How often comparisons are wrong: A against A, and how often they find what is there: A against A shifted.
+//!
+//! Every comparison has two arms of blocks. Either all blocks are drawn anew from the model ([`on_model`]), or they are
+//! recorded blocks of one arm ([`on_recorded`]): neighbours in time are a pair, and a coin says which of them is A.
+//!
+//! | counted | where |
+//! |---|---|
+//! | false alarms of the verdicts: better or worse, although both arms are alike | each percentile, and any of them |
+//! | the same of the test alone, without the correction for many percentiles | each percentile |
+//! | the same of tests that take requests as independent (module `usual`) | each percentile; Mann–Whitney once |
+//! | planted shifts that are found, in the right direction | each percentile |
+//!
+//! **Invariant**: everything random follows from the seed; a rate stands with its interval (Wilson, 95 %).
+//! **Limits**: of recorded blocks all comparisons use the same ones, so the interval covers the coins and not the
+//! recording; and coins make pairs independent, so that this cannot show a dependence between pairs.
+//! **Source**: Wilson, "Probable inference, the law of succession, and statistical inference" (1927).
+
+#[cfg(test)]
+mod tests;
+mod usual;
+
+use crate::compare::arm::Arm;
+use crate::compare::{self, Percentile, Rule, Verdict};
+use crate::stalls::Stalls;
+use crate::{Clock, Latencies};
+use curtail_sketch::Histogram;
+use curtail_units::{Duration, Rng};
+
+/// What is to be tried, and how often.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Plan {
+    /// How many comparisons.
+    pub comparisons: u32,
+    /// Blocks of each arm. Recorded ones say it themselves.
+    pub blocks: usize,
+    /// Where all randomness comes from.
+    pub seed: u64,
+    /// By what all latencies of B are multiplied where a difference is planted.
+    pub shift: f64,
+    /// How verdicts are reached.
+    pub rule: Rule,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            comparisons: 200,
+            blocks: compare::BLOCKS_DEFAULT,
+            seed: 1,
+            shift: 1.1,
+            rule: Rule::default(),
+        }
+    }
+}
+
+/// How many of how many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rate {
+    /// How many were so.
+    pub hits: u32,
+    /// Of how many.
+    pub of: u32,
+}
+
+impl Rate {
+    fn count(&mut self, is_hit: bool) {
+        self.hits += u32::from(is_hit);
+        self.of += 1;
+    }
+
+    /// The share; nothing of nothing.
+    #[must_use]
+    pub fn ratio(self) -> Option<f64> {
+        (self.of > 0).then(|| f64::from(self.hits) / f64::from(self.of))
+    }
+
+    /// From where to where the true share lies, 19 times out of 20 (Wilson); nothing of nothing.
+    #[must_use]
+    pub fn interval(self) -> Option<(f64, f64)> {
+        const Z: f64 = 1.959_964;
+        let share = self.ratio()?;
+        let of = f64::from(self.of);
+        let middle = share + Z * Z / (2.0 * of);
+        let half = Z * (share * (1.0 - share) / of + Z * Z / (4.0 * of * of)).sqrt();
+        let whole = 1.0 + Z * Z / of;
+        Some((((middle - half) / whole).max(0.0), ((middle + half) / whole).min(1.0)))
+    }
+}
+
+/// What became of the comparisons at one percentile. Those without a verdict for lack of requests do not count.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Row {
+    /// The percentile's name.
+    pub name: &'static str,
+    /// False alarms of the verdicts.
+    pub alarms: Rate,
+    /// False alarms of the test alone, at the whole level, as if this percentile were the only one.
+    pub alarms_alone: Rate,
+    /// False alarms of a bootstrap of all requests, at the whole level.
+    pub alarms_bootstrap: Rate,
+    /// Planted shifts that were found, in the right direction.
+    pub found: Rate,
+    /// The mean of how many times the variance is that of independent requests.
+    pub design_effect: f64,
+}
+
+/// What became of all comparisons.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Calibration {
+    /// What was tried; with the blocks of each arm that there really were.
+    pub plan: Plan,
+    /// By percentile.
+    pub rows: Vec<Row>,
+    /// Comparisons with a false alarm at one percentile or more.
+    pub any_alarm: Rate,
+    /// False alarms of Mann and Whitney's test on all requests, at the whole level.
+    pub alarms_mann_whitney: Rate,
+}
+
+/// The blocks of A and of B.
+type Arms = (Vec<Latencies>, Vec<Latencies>);
+
+/// Compares arms drawn from the model; calls `progress` with the number of comparisons done.
+#[must_use]
+pub fn on_model(model: &Stalls, plan: &Plan, progress: impl FnMut(u32)) -> Calibration {
+    let root = Rng::new(plan.seed).split("stalls");
+    let draw = |nth: u32| {
+        let mut rng = root.split_index(u64::from(nth));
+        (model.blocks(&mut rng, plan.blocks), model.blocks(&mut rng, plan.blocks))
+    };
+    calibrate(plan, draw, Clock::Response, progress)
+}
+
+/// Compares recorded blocks of one arm, in the order of their time, with each other; an odd last one is left out. Calls
+/// `progress` with the number of comparisons done.
+#[must_use]
+pub fn on_recorded(
+    recorded: &[Latencies],
+    clock: Clock,
+    plan: &Plan,
+    progress: impl FnMut(u32),
+) -> Calibration {
+    let root = Rng::new(plan.seed).split("recorded");
+    let draw = |nth: u32| {
+        let mut rng = root.split_index(u64::from(nth));
+        let pairs = recorded.chunks_exact(2);
+        let tossed = pairs.map(|pair| {
+            let (a, b) = if rng.chance(0.5) { (0, 1) } else { (1, 0) };
+            (pair[a].clone(), pair[b].clone())
+        });
+        tossed.unzip()
+    };
+    let plan = Plan { blocks: recorded.len() / 2, ..*plan };
+    calibrate(&plan, draw, clock, progress)
+}
+
+/// The same requests on both clocks, every answer `shift` times as long as on `clock`, to a bucket: so every quantile is,
+/// too.
+fn planted(block: &Latencies, clock: Clock, shift: f64) -> Latencies {
+    let answers = block.answers(clock);
+    let mut longer = Histogram::new(answers.precision());
+    for bucket in answers.buckets() {
+        let middle = f64::midpoint(bucket.lower.as_ns_f64(), bucket.upper.as_ns_f64());
+        longer.record_n(Duration::from_ns_f64(middle * shift), bucket.count);
+    }
+    Latencies {
+        response: longer.clone(),
+        service: longer,
+        lag: Histogram::new(answers.precision()),
+        failures: block.failures,
+    }
+}
+
+fn calibrate(
+    plan: &Plan,
+    draw: impl Fn(u32) -> Arms,
+    clock: Clock,
+    mut progress: impl FnMut(u32),
+) -> Calibration {
+    let row = |(name, _)| Row {
+        name,
+        alarms: Rate::default(),
+        alarms_alone: Rate::default(),
+        alarms_bootstrap: Rate::default(),
+        found: Rate::default(),
+        design_effect: 0.0,
+    };
+    let mut calibration = Calibration {
+        plan: *plan,
+        rows: compare::PERCENTILES.map(row).to_vec(),
+        any_alarm: Rate::default(),
+        alarms_mann_whitney: Rate::default(),
+    };
+    let bootstraps = Rng::new(plan.seed).split("bootstrap");
+    for nth in 0..plan.comparisons {
+        let arms = draw(nth);
+        calibration.count(&arms, clock, &mut bootstraps.split_index(u64::from(nth)));
+        progress(nth + 1);
+    }
+    for row in &mut calibration.rows {
+        row.design_effect /= f64::from(row.alarms.of.max(1));
+    }
+    calibration
+}
+
+impl Calibration {
+    fn count(&mut self, arms: &Arms, clock: Clock, rng: &mut Rng) {
+        let rule = &self.plan.rule;
+        let shifted: Vec<Latencies> =
+            arms.1.iter().map(|block| planted(block, clock, self.plan.shift)).collect();
+        let arm = |blocks| Arm::new(blocks, clock);
+        let (a, b, shifted) = (arm(&arms.0), arm(&arms.1), arm(&shifted));
+        let same = compare::percentiles_of((&a, &b), rule);
+        let planted = compare::percentiles_of((&a, &shifted), rule);
+        let mann_whitney = usual::mann_whitney((&a, &b));
+        let is_alarm = |percentile: &Percentile| percentile.verdict.is_difference();
+        self.any_alarm.count(same.iter().any(is_alarm));
+        self.alarms_mann_whitney.count(mann_whitney <= rule.level);
+        let direction = if self.plan.shift < 1.0 { Verdict::Better } else { Verdict::Worse };
+        for ((row, same), planted) in self.rows.iter_mut().zip(&same).zip(&planted) {
+            let Some(difference) = same.difference.filter(|_| has_verdict(same)) else {
+                continue;
+            };
+            row.alarms.count(is_alarm(same));
+            row.alarms_alone.count(difference.p_value <= rule.level);
+            let bootstrap = usual::bootstrap_differs((&a, &b), same.quantile, rule.level, rng);
+            row.alarms_bootstrap.count(bootstrap);
+            row.design_effect += difference.design_effect;
+            if has_verdict(planted) {
+                row.found.count(planted.verdict == direction);
+            }
+        }
+    }
+}
+
+const fn has_verdict(percentile: &Percentile) -> bool {
+    !matches!(percentile.verdict, Verdict::NotEnough { .. } | Verdict::Failed)
+}

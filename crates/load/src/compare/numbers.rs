@@ -1,0 +1,191 @@
+//! Plain numbers of blocks, side by side: throughput, the share of errors, the cost of a request.
+//!
+//! **Holds** the ratio of the means B/A. The numbers of a pair are compared with each other: the test is the paired t, and
+//! the interval holds every ratio `r` for which the paired t of `b − r · a` finds nothing (Fieller). Numbers may be 0;
+//! when A's mean cannot be told from 0 the interval has no upper end.
+//! **Inputs**: numbers that are not negative, of any one unit; each block weighs the same.
+//! **Many numbers**: all that are given at once share the level equally, by Holm's procedure.
+
+use super::{BLOCKS_MIN, Difference, Rule, Test, Verdict, error_of_mean, holm, wilcoxon};
+use std::fmt;
+
+/// Which way is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Goal {
+    /// As with errors and cost.
+    Less,
+    /// As with throughput.
+    More,
+}
+
+/// One number of each block of both arms.
+#[derive(Clone, Copy, Debug)]
+pub struct Numbers<'a> {
+    /// Of the blocks of A.
+    pub a: &'a [f64],
+    /// Of the blocks of B, in the same order.
+    pub b: &'a [f64],
+    /// Which way is better.
+    pub goal: Goal,
+}
+
+/// A number of both arms.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Number {
+    /// The mean of A's blocks; nothing without blocks.
+    pub a: Option<f64>,
+    /// The mean of B's blocks; nothing without blocks.
+    pub b: Option<f64>,
+    /// How they differ; nothing with fewer than two pairs.
+    pub difference: Option<Difference>,
+    /// What B is.
+    pub verdict: Verdict,
+}
+
+/// Why numbers cannot be compared.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum NotComparable {
+    /// One arm has more blocks than the other.
+    Unpaired(super::Unpaired),
+    /// A number is negative, infinite or none.
+    Value {
+        /// The number.
+        value: f64,
+        /// Its block, from 0.
+        block: usize,
+    },
+}
+
+impl fmt::Display for NotComparable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unpaired(unpaired) => unpaired.fmt(f),
+            Self::Value { value, block } => {
+                write!(f, "the number of block {block} is {value}: expected one from 0 on")
+            }
+        }
+    }
+}
+
+impl std::error::Error for NotComparable {}
+
+/// Compares numbers block by block; all of `asked` are one family of tests.
+///
+/// # Errors
+/// When arms are of different length, or a number is negative or not finite.
+pub fn numbers(asked: &[Numbers<'_>], rule: &Rule) -> Result<Vec<Number>, NotComparable> {
+    for numbers in asked {
+        check(numbers)?;
+    }
+    let tests: Vec<Option<Test>> = asked.iter().map(test).collect();
+    let p_values: Vec<f64> = tests.iter().flatten().map(Test::p_value).collect();
+    let mut levels = holm::levels(&p_values, &vec![1.0; p_values.len()], rule.level).into_iter();
+    let told = asked.iter().zip(&tests).map(|(numbers, test)| {
+        let tested = test.as_ref().zip(test.and_then(|_| levels.next()));
+        tell(numbers, tested, rule)
+    });
+    Ok(told.collect())
+}
+
+fn check(numbers: &Numbers<'_>) -> Result<(), NotComparable> {
+    let Numbers { a, b, .. } = numbers;
+    if a.len() != b.len() {
+        return Err(NotComparable::Unpaired(super::Unpaired { a: a.len(), b: b.len() }));
+    }
+    for (block, value) in a.iter().enumerate().chain(b.iter().enumerate()) {
+        if !value.is_finite() || *value < 0.0 {
+            return Err(NotComparable::Value { value: *value, block });
+        }
+    }
+    Ok(())
+}
+
+fn differences(numbers: &Numbers<'_>) -> Vec<f64> {
+    numbers.a.iter().zip(numbers.b).map(|(a, b)| b - a).collect()
+}
+
+/// Nothing with fewer than two pairs.
+fn test(numbers: &Numbers<'_>) -> Option<Test> {
+    let differences = differences(numbers);
+    (differences.len() >= 2).then(|| Test {
+        difference: mean(&differences).unwrap_or(0.0),
+        error: error_of_mean(&differences),
+        pairs: differences.len(),
+    })
+}
+
+fn tell(numbers: &Numbers<'_>, tested: Option<(&Test, f64)>, rule: &Rule) -> Number {
+    let difference = tested.map(|(test, level)| differ(numbers, test, level));
+    let pairs = numbers.a.len() as u64;
+    let verdict = match (tested, &difference) {
+        (Some((test, level)), Some(difference)) if pairs >= BLOCKS_MIN => {
+            turned(test.verdict(difference, level, rule.margin), numbers.goal)
+        }
+        _ => Verdict::NotEnough { blocks: BLOCKS_MIN.saturating_sub(pairs), requests: 0 },
+    };
+    Number { a: mean(numbers.a), b: mean(numbers.b), difference, verdict }
+}
+
+/// The verdict when more is better.
+const fn turned(verdict: Verdict, goal: Goal) -> Verdict {
+    match (goal, verdict) {
+        (Goal::More, Verdict::Better) => Verdict::Worse,
+        (Goal::More, Verdict::Worse) => Verdict::Better,
+        _ => verdict,
+    }
+}
+
+fn differ(numbers: &Numbers<'_>, test: &Test, level: f64) -> Difference {
+    let (a, b) = (mean(numbers.a).unwrap_or(0.0), mean(numbers.b).unwrap_or(0.0));
+    // Nothing on both sides is the same on both sides.
+    let ratio = if a == b { 1.0 } else { b / a };
+    Difference {
+        ratio,
+        interval: fieller(numbers, ratio, test.critical(level)),
+        confidence: 1.0 - level,
+        p_value: test.p_value(),
+        wilcoxon_p_value: wilcoxon::two_sided(&differences(numbers)),
+        design_effect: 1.0,
+    }
+}
+
+/// Every ratio `r` with `mean(b − r·a)² ≤ t² · error(b − r·a)²`: a quadratic in `r`.
+fn fieller(numbers: &Numbers<'_>, ratio: f64, critical: f64) -> (f64, f64) {
+    let (a, b) = (numbers.a, numbers.b);
+    let t2 = critical * critical;
+    let (mean_a, mean_b) = (mean(a).unwrap_or(0.0), mean(b).unwrap_or(0.0));
+    let squares = mean_a * mean_a - t2 * covariance_of_means(a, a);
+    let mixed = mean_a * mean_b - t2 * covariance_of_means(a, b);
+    let constant = mean_b * mean_b - t2 * covariance_of_means(b, b);
+    let root = (mixed * mixed - squares * constant).max(0.0).sqrt();
+    if mean_a == mean_b && differences(numbers).iter().all(|d| *d == 0.0) {
+        return (1.0, 1.0);
+    }
+    if mean_a == 0.0 {
+        // No ratio explains any of B: either all are ruled out, or none is.
+        return if constant > 0.0 { (f64::INFINITY, f64::INFINITY) } else { (0.0, f64::INFINITY) };
+    }
+    if squares > 0.0 {
+        return (((mixed - root) / squares).max(0.0), (mixed + root) / squares);
+    }
+    // A's mean may be 0: the ratios between the two roots are ruled out, if any, and those on the far side of them.
+    let (low, high) = ((mixed + root) / squares, (mixed - root) / squares);
+    if root == 0.0 || high <= 0.0 {
+        (0.0, f64::INFINITY)
+    } else if ratio >= high {
+        (high, f64::INFINITY)
+    } else {
+        (0.0, low.max(0.0))
+    }
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+fn covariance_of_means(a: &[f64], b: &[f64]) -> f64 {
+    let count = a.len() as f64;
+    let (mean_a, mean_b) = (mean(a).unwrap_or(0.0), mean(b).unwrap_or(0.0));
+    let products: f64 = a.iter().zip(b).map(|(a, b)| (a - mean_a) * (b - mean_b)).sum();
+    products / (count - 1.0) / count
+}

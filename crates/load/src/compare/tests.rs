@@ -1,0 +1,280 @@
+use super::{
+    Difference, Goal, NotComparable, Number, Numbers, Percentile, Rule, Test, Unpaired, Verdict,
+    error_of_mean, numbers, percentiles, student,
+};
+use crate::stalls::Stalls;
+use crate::{Clock, Failure, Latencies};
+use curtail_units::{Duration, Rng};
+
+const SEED: u64 = 20;
+
+fn compared(a: &[Latencies], b: &[Latencies]) -> Vec<Percentile> {
+    percentiles(a, b, Clock::Response, &Rule::default()).expect("as many blocks")
+}
+
+fn at<'a>(of: &'a [Percentile], name: &str) -> &'a Percentile {
+    of.iter().find(|percentile| percentile.name == name).expect("one of the list")
+}
+
+/// `count` blocks of `requests` latencies each, exponentially distributed around 5 ms times `factor`.
+fn independent(rng: &mut Rng, count: usize, requests: usize, factor: f64) -> Vec<Latencies> {
+    let block = |_| {
+        let mut block = Latencies::new();
+        for _ in 0..requests {
+            block.response.record(Duration::from_ms(5).mul_f64(rng.exponential() * factor));
+        }
+        block
+    };
+    (0..count).map(block).collect()
+}
+
+#[test]
+fn arms_that_answer_alike_are_equivalent() {
+    let blocks = Stalls::new().blocks(&mut Rng::new(SEED), 20);
+    let found = compared(&blocks, &blocks);
+    assert_eq!(found.len(), 6);
+    for percentile in found.iter().filter(|percentile| percentile.exceedances >= 100) {
+        let difference = percentile.difference.expect("there is enough");
+        assert_eq!((difference.ratio, difference.interval), (1.0, (1.0, 1.0)), "{percentile:?}");
+        assert_eq!((difference.p_value, difference.wilcoxon_p_value), (1.0, 1.0));
+        assert_eq!(percentile.verdict, Verdict::Equivalent);
+    }
+}
+
+#[test]
+fn who_is_called_a_does_not_matter() {
+    let (model, mut rng) = (Stalls::new(), Rng::new(SEED));
+    let (a, b) = (model.blocks(&mut rng, 20), model.blocks(&mut rng, 20));
+    for (forth, back) in compared(&a, &b).iter().zip(&compared(&b, &a)) {
+        let (Some(forth), Some(back)) = (forth.difference, back.difference) else {
+            panic!("there is enough for an interval: {forth:?}");
+        };
+        assert!((forth.ratio * back.ratio - 1.0).abs() < 1e-9);
+        assert!((forth.interval.0 * back.interval.1 - 1.0).abs() < 1e-9);
+        assert!((forth.p_value / back.p_value - 1.0).abs() < 1e-6);
+        assert!((forth.wilcoxon_p_value / back.wilcoxon_p_value - 1.0).abs() < 1e-6);
+    }
+}
+
+#[test]
+fn an_interval_leaves_out_one_exactly_when_the_test_finds_a_difference() {
+    let mut rng = Rng::new(SEED);
+    let (mut out, mut within) = (0, 0);
+    for nth in 0..150_u32 {
+        let factor = 1.0 + 0.002 * f64::from(nth % 50);
+        let a = independent(&mut rng, 12, 1_000, 1.0);
+        let b = independent(&mut rng, 12, 1_000, factor);
+        for percentile in compared(&a, &b).iter().filter(|percentile| percentile.exceedances >= 100)
+        {
+            let Difference { interval: (low, high), p_value, confidence, .. } =
+                percentile.difference.expect("there is enough");
+            let is_found = p_value <= 1.0 - confidence;
+            assert_eq!(is_found, low > 1.0 || high < 1.0, "{percentile:?}");
+            assert_eq!(is_found, percentile.verdict.is_difference(), "{percentile:?}");
+            *(if is_found { &mut out } else { &mut within }) += 1;
+        }
+    }
+    assert!(out > 50 && within > 50, "{out} and {within}");
+}
+
+#[test]
+fn intervals_hold_the_true_ratio_as_often_as_they_say() {
+    let (model, mut rng) = (Stalls::new(), Rng::new(SEED));
+    let (mut missed, mut all) = (0, 0);
+    // Only p99 is compared at half the level, 2.5 %: the others are at 1 % and less.
+    for _ in 0..300 {
+        let (a, b) = (model.blocks(&mut rng, 12), model.blocks(&mut rng, 12));
+        let found = compared(&a, &b);
+        let difference = at(&found, "p99").difference.expect("there is enough");
+        let (low, high) = difference.interval;
+        missed += u32::from(low > 1.0 || high < 1.0);
+        all += 1;
+    }
+    // 7.5 are expected, with a standard deviation of 2.7.
+    assert!(missed <= 18, "{missed} of {all}");
+}
+
+#[test]
+fn what_is_too_little_says_how_much_is_missing() {
+    let mut rng = Rng::new(SEED);
+    let a = independent(&mut rng, 20, 500, 1.0);
+    let b = independent(&mut rng, 20, 500, 1.0);
+    let found = compared(&a, &b);
+    assert!(!matches!(at(&found, "p99").verdict, Verdict::NotEnough { .. }));
+    assert_eq!(at(&found, "p99").exceedances, 100);
+    let indicative = at(&found, "p99.9");
+    assert_eq!(indicative.exceedances, 10);
+    assert!(indicative.difference.is_some_and(|difference| difference.confidence == 0.95));
+    assert_eq!(indicative.verdict, Verdict::NotEnough { blocks: 180, requests: 90_000 });
+    let nothing = at(&found, "p99.99");
+    assert_eq!((nothing.exceedances, nothing.difference), (1, None));
+    assert_eq!(nothing.verdict, Verdict::NotEnough { blocks: 1_980, requests: 990_000 });
+    assert_eq!(nothing.verdict.to_string(), "not enough: 990000 more requests");
+
+    let none = compared(&[], &[]);
+    assert_eq!(none[0].verdict, Verdict::NotEnough { blocks: 10, requests: 200 });
+    assert_eq!((none[0].a, none[0].difference), (None, None));
+}
+
+#[test]
+fn slow_requests_of_few_blocks_are_no_evidence() {
+    let block = |slow| {
+        let mut block = Latencies::new();
+        block.response.record_n(Duration::from_ms(1), 1_000 - slow);
+        block.response.record_n(Duration::from_ms(9), slow);
+        block
+    };
+    let mut a = vec![block(0); 20];
+    a[..5].fill(block(200));
+    let found = compared(&a, &a);
+    let p99 = at(&found, "p99");
+    assert_eq!((p99.exceedances, p99.blocks), (200, 5));
+    assert_eq!(p99.verdict, Verdict::NotEnough { blocks: 20, requests: 20_000 });
+}
+
+#[test]
+fn failures_are_longer_than_every_answer() {
+    let (model, mut rng) = (Stalls::new(), Rng::new(SEED));
+    let (mut a, mut b) = (model.blocks(&mut rng, 20), model.blocks(&mut rng, 20));
+    for block in &mut b {
+        block.failures.add_n(Failure::Timeout, 300 + rng.below(20) as u64);
+    }
+    let found = compared(&a, &b);
+    let p99 = at(&found, "p99");
+    assert!(p99.a.is_some() && p99.b.is_none());
+    let difference = p99.difference.expect("there is enough");
+    assert_eq!((difference.ratio, difference.interval.1), (f64::INFINITY, f64::INFINITY));
+    assert_eq!(p99.verdict, Verdict::Worse);
+    let turned = compared(&b, &a);
+    assert_eq!(at(&turned, "p99").verdict, Verdict::Better);
+    assert_eq!(at(&turned, "p99").difference.map(|d| (d.ratio, d.interval.0)), Some((0.0, 0.0)));
+    for block in &mut a {
+        block.failures.add_n(Failure::Closed, 300);
+    }
+    assert_eq!(at(&compared(&a, &b), "p99").verdict, Verdict::Failed);
+    assert_ne!(at(&compared(&a, &b), "p90").verdict, Verdict::Failed);
+}
+
+#[test]
+fn arms_of_different_length_are_no_pairs() {
+    let blocks = Stalls::new().blocks(&mut Rng::new(SEED), 3);
+    let error = percentiles(&blocks, &blocks[..2], Clock::Service, &Rule::default());
+    assert_eq!(error, Err(Unpaired { a: 3, b: 2 }));
+}
+
+/// The advice is the arithmetic of standard errors: four times the pairs for half the error.
+#[test]
+fn undecided_says_about_how_many_more_blocks_would_do() {
+    let test = Test { difference: 1.0, error: 1.0, pairs: 61 };
+    let wanted = student::critical(0.05, 60.0) + super::POWER_DEVIATION;
+    let difference = Difference {
+        ratio: 2.0,
+        interval: (0.9, 4.0),
+        confidence: 0.95,
+        p_value: test.p_value(),
+        wilcoxon_p_value: 0.3,
+        design_effect: 1.0,
+    };
+    let times = wanted * wanted;
+    let expected = Verdict::Undecided { blocks: super::whole(61.0 * (times - 1.0)) };
+    assert_eq!(test.verdict(&difference, 0.05, 0.05), expected);
+    // Nearly the same on both sides: it is sooner shown to be equivalent than to differ.
+    let close = Test { difference: 1e-6, ..test };
+    let (low, high) = (1.0 / 1.07, 1.07);
+    let difference = Difference { ratio: 1.0, interval: (low, high), p_value: 1.0, ..difference };
+    let Verdict::Undecided { blocks } = close.verdict(&difference, 0.05, 0.05) else {
+        panic!("it is wider than the margin");
+    };
+    let error = 1.07_f64.ln() / student::critical(0.05, 60.0);
+    let expected = 61.0 * ((wanted * error / 1.05_f64.ln()).powi(2) - 1.0);
+    assert!((blocks as f64 - expected).abs() <= 1.0, "{blocks} and {expected}");
+}
+
+fn one(a: &[f64], b: &[f64], goal: Goal) -> Number {
+    numbers(&[Numbers { a, b, goal }], &Rule::default()).expect("good numbers")[0]
+}
+
+/// Values with this mean, and pairs that move together.
+fn pairs(rng: &mut Rng, count: usize, means: (f64, f64)) -> (Vec<f64>, Vec<f64>) {
+    let pair = |_| {
+        let shared = 0.1 * rng.normal();
+        (
+            means.0 * (1.0 + shared + 0.02 * rng.normal()),
+            means.1 * (1.0 + shared + 0.02 * rng.normal()),
+        )
+    };
+    (0..count).map(pair).unzip()
+}
+
+#[test]
+fn a_ratio_at_either_end_of_the_interval_is_just_not_found() {
+    let mut rng = Rng::new(SEED);
+    for means in [(100.0, 101.0), (5.0, 9.0), (1.0, 0.2)] {
+        let (a, b) = pairs(&mut rng, 15, means);
+        let difference = one(&a, &b, Goal::Less).difference.expect("enough pairs");
+        for ratio in [difference.interval.0, difference.interval.1] {
+            let left: Vec<f64> = a.iter().zip(&b).map(|(a, b)| b - ratio * a).collect();
+            let mean = left.iter().sum::<f64>() / 15.0;
+            let p_value = student::two_sided(mean / error_of_mean(&left), 14.0);
+            assert!((p_value - 0.05).abs() < 1e-9, "{means:?}: {p_value}");
+        }
+    }
+}
+
+#[test]
+fn more_is_better_where_it_is_meant_to_be() {
+    let (a, b) = pairs(&mut Rng::new(SEED), 20, (1_000.0, 1_060.0));
+    assert_eq!(one(&a, &b, Goal::More).verdict, Verdict::Better);
+    assert_eq!(one(&a, &b, Goal::Less).verdict, Verdict::Worse);
+    assert_eq!(one(&b, &a, Goal::More).verdict, Verdict::Worse);
+    // Far less than the noise of a block, which the pair shares: pairing sees it within the margin.
+    let (a, b) = pairs(&mut Rng::new(SEED), 20, (1_000.0, 1_000.0));
+    assert_eq!(one(&a, &b, Goal::More).verdict, Verdict::Equivalent);
+}
+
+#[test]
+fn errors_may_be_none_at_all() {
+    let none = [0.0; 12];
+    let few = [0.0, 0.01, 0.0, 0.0, 0.02, 0.0, 0.0, 0.0, 0.01, 0.0, 0.0, 0.0];
+    let many = [0.1, 0.12, 0.09, 0.11, 0.1, 0.13, 0.1, 0.09, 0.1, 0.12, 0.11, 0.1];
+    let same = one(&none, &none, Goal::Less);
+    assert_eq!(same.verdict, Verdict::Equivalent);
+    assert_eq!(same.difference.map(|d| (d.ratio, d.interval)), Some((1.0, (1.0, 1.0))));
+    let appeared = one(&none, &many, Goal::Less);
+    assert_eq!(appeared.verdict, Verdict::Worse);
+    assert_eq!(appeared.difference.map(|d| d.interval.0), Some(f64::INFINITY));
+    assert_eq!(one(&many, &none, Goal::Less).verdict, Verdict::Better);
+    let unclear = one(&none, &few, Goal::Less);
+    assert!(matches!(unclear.verdict, Verdict::Undecided { .. }), "{unclear:?}");
+    assert_eq!(unclear.difference.map(|d| d.interval), Some((0.0, f64::INFINITY)));
+    // A's mean cannot be told from 0, B's can: the ratio has a lower end and no upper one.
+    let grown = one(&few, &many, Goal::Less);
+    assert_eq!(grown.verdict, Verdict::Worse);
+    let (low, high) = grown.difference.expect("enough pairs").interval;
+    assert!(low > 1.0 && high == f64::INFINITY, "{low} to {high}");
+}
+
+#[test]
+fn numbers_asked_together_share_the_level() {
+    let (a, b) = pairs(&mut Rng::new(SEED), 20, (1_000.0, 1_000.0));
+    let asked = [Numbers { a: &a, b: &b, goal: Goal::Less }; 4];
+    let found = numbers(&asked, &Rule::default()).expect("good numbers");
+    for number in found {
+        assert_eq!(number.difference.map(|d| d.confidence), Some(1.0 - 0.05 / 4.0));
+    }
+}
+
+#[test]
+fn what_cannot_be_compared_says_why() {
+    let ask =
+        |a: &[f64], b: &[f64]| numbers(&[Numbers { a, b, goal: Goal::Less }], &Rule::default());
+    let unpaired = NotComparable::Unpaired(Unpaired { a: 1, b: 2 });
+    assert_eq!(ask(&[1.0], &[1.0, 2.0]), Err(unpaired));
+    let value = NotComparable::Value { value: -1.0, block: 1 };
+    assert_eq!(ask(&[1.0, 1.0], &[1.0, -1.0]), Err(value));
+    assert_eq!(value.to_string(), "the number of block 1 is -1: expected one from 0 on");
+    assert!(ask(&[1.0, f64::NAN], &[1.0, 1.0]).is_err());
+    let few = one(&[1.0; 4], &[2.0; 4], Goal::Less);
+    assert_eq!(few.verdict, Verdict::NotEnough { blocks: 6, requests: 0 });
+    assert_eq!(few.verdict.to_string(), "not enough: 6 more blocks");
+}
