@@ -4,6 +4,7 @@ mod clock;
 pub mod data;
 pub mod expect;
 pub mod generator;
+pub mod report;
 pub mod results;
 pub mod target;
 pub mod template;

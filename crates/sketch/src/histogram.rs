@@ -15,8 +15,11 @@
 use crate::{Precision, counts::Counts, rank};
 use curtail_units::{Duration, Quantile};
 
+mod exact;
 #[cfg(test)]
 mod tests;
+
+pub use exact::{Exact, Inconsistent};
 
 /// Durations counted in buckets of known relative width.
 #[derive(Clone, Debug, PartialEq)]

@@ -27,7 +27,7 @@ mod window;
 
 pub use atomic::AtomicHistogram;
 pub use ewma::Ewma;
-pub use histogram::{Bucket, Histogram, NotAPart};
+pub use histogram::{Bucket, Exact, Histogram, Inconsistent, NotAPart};
 pub use precision::Precision;
 pub use rank::rank;
 pub use window::Window;

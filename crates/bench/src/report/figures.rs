@@ -1,0 +1,231 @@
+//! The figures of a report: which percentiles are shown, and how far each can be trusted.
+//!
+//! **Decides** by how many requests lie above a percentile. At least 100: it is a value. From 10 on: it is indicative,
+//! another run may well give another. Fewer: it is not given, because it would be chance. These are requests, not
+//! stalls: requests that one stall made slow are one observation, so a percentile between two runs is judged by blocks
+//! (`curtail bench compare`), not by this mark.
+//! **Inputs**: recordings on both clocks. A request that failed is longer than every answer, so a percentile among
+//! those that failed is "failed" and no number.
+
+use crate::Results;
+use curtail_load::{Clock, Failure, Failures, Latencies};
+use curtail_sketch::rank;
+use curtail_units::{Duration, Quantile};
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
+use std::collections::BTreeMap;
+
+#[cfg(test)]
+mod tests;
+
+/// The percentiles of every report: what people call them, and the quantile.
+pub const PERCENTILES: [(&str, f64); 6] = [
+    ("p50", 0.5),
+    ("p90", 0.9),
+    ("p95", 0.95),
+    ("p99", 0.99),
+    ("p99.9", 0.999),
+    ("p99.99", 0.9999),
+];
+
+/// From so many requests above it on, a percentile is a value.
+pub const VALUE_FROM: u64 = 100;
+/// From so many on, it is indicative.
+pub const INDICATIVE_FROM: u64 = 10;
+
+/// The latency at a quantile, and how far it can be trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Figure {
+    /// Enough requests are longer.
+    Value(Duration),
+    /// Few requests are longer: from 10 to 99.
+    Indicative(Duration),
+    /// It lies among the requests that failed.
+    Failed,
+    /// Fewer than 10 requests are longer.
+    TooFew,
+}
+
+impl Figure {
+    /// The latency at `quantile` of all requests, failed ones included.
+    #[must_use]
+    pub fn of(latencies: &Latencies, clock: Clock, quantile: Quantile) -> Self {
+        let above = latencies.count() - rank(quantile, latencies.count());
+        if above < INDICATIVE_FROM {
+            return Self::TooFew;
+        }
+        match latencies.quantile(clock, quantile) {
+            None => Self::Failed,
+            Some(latency) if above < VALUE_FROM => Self::Indicative(latency),
+            Some(latency) => Self::Value(latency),
+        }
+    }
+
+    /// The longest request; it is known however few there are.
+    #[must_use]
+    pub fn longest(latencies: &Latencies, clock: Clock) -> Self {
+        match latencies.answers(clock).max() {
+            _ if latencies.failures.total() > 0 => Self::Failed,
+            None => Self::TooFew,
+            Some(longest) => Self::Value(longest),
+        }
+    }
+
+    /// The latency, where there is one.
+    #[must_use]
+    pub const fn latency(self) -> Option<Duration> {
+        match self {
+            Self::Value(latency) | Self::Indicative(latency) => Some(latency),
+            Self::Failed | Self::TooFew => None,
+        }
+    }
+}
+
+/// All percentiles of one clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Percentiles {
+    /// In the order of [`PERCENTILES`].
+    pub at: [Figure; PERCENTILES.len()],
+    /// The longest.
+    pub max: Figure,
+}
+
+impl Percentiles {
+    /// The percentiles of these requests.
+    #[must_use]
+    pub fn of(latencies: &Latencies, clock: Clock) -> Self {
+        Self {
+            at: PERCENTILES.map(|(_, q)| Figure::of(latencies, clock, quantile(q))),
+            max: Figure::longest(latencies, clock),
+        }
+    }
+
+    /// What each is called, and the figure; the longest last.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, Figure)> + '_ {
+        let names = PERCENTILES.into_iter().map(|(name, _)| name);
+        names.zip(self.at).chain([("max", self.max)])
+    }
+}
+
+/// A number that is known to be a quantile.
+pub(super) fn quantile(q: f64) -> Quantile {
+    Quantile::new(q).expect("it is between 0 and 1")
+}
+
+/// What is shown of an arm.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ArmFigures {
+    /// Its name.
+    pub name: String,
+    /// All its requests, warming up left out.
+    pub latencies: Latencies,
+    /// Requests a second that were wanted, where that is known.
+    pub rate_wanted: Option<f64>,
+    /// How long its blocks lasted together.
+    pub lasted: Duration,
+    /// Bytes of answers that were received.
+    pub received_bytes: u64,
+    /// Connections that were made.
+    pub connections: u64,
+    /// Processor time of the generator.
+    pub generator_cpu: Duration,
+    /// Processor time of the servers, where it was measured in every block.
+    pub servers_cpu: Option<Duration>,
+}
+
+impl ArmFigures {
+    /// Requests a second, from the first that was intended in a block to the end of its last.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        let seconds = self.lasted.as_secs_f64();
+        if seconds > 0.0 { self.latencies.count() as f64 / seconds } else { 0.0 }
+    }
+
+    /// How late the generator was at `q`.
+    #[must_use]
+    pub fn lag(&self, q: f64) -> Option<Duration> {
+        self.latencies.lag.quantile(quantile(q))
+    }
+
+    /// `time` for each request.
+    #[must_use]
+    pub fn each(&self, time: Duration) -> Duration {
+        let count = self.latencies.count().max(1);
+        Duration::from_ns(time.as_ns() / count)
+    }
+}
+
+/// What is shown of each arm, in their order.
+#[must_use]
+pub fn of_arms(results: &Results) -> Vec<ArmFigures> {
+    let of_arm = |(nth, arm): (usize, &crate::results::Arm)| {
+        let blocks = || results.blocks.iter().filter(|b| b.arm == nth && !b.is_warm_up);
+        let servers_cpu = |sum: Option<Duration>, of: Option<Duration>| Some(sum? + of?);
+        ArmFigures {
+            name: arm.name.clone(),
+            latencies: all(&results.of_arm(nth)),
+            rate_wanted: arm.rate,
+            lasted: blocks().fold(Duration::ZERO, |sum, block| sum + block.lasted),
+            received_bytes: blocks().fold(0, |sum, block| sum.saturating_add(block.received_bytes)),
+            connections: blocks().fold(0, |sum, block| sum.saturating_add(block.connections)),
+            generator_cpu: blocks().fold(Duration::ZERO, |sum, block| sum + block.generator_cpu),
+            servers_cpu: blocks().map(|b| b.servers_cpu).fold(Some(Duration::ZERO), servers_cpu),
+        }
+    };
+    results.arms.iter().enumerate().map(of_arm).collect()
+}
+
+/// Several series together.
+pub(super) fn all<'a>(parts: impl IntoIterator<Item = &'a Latencies>) -> Latencies {
+    let mut all = Latencies::new();
+    for part in parts {
+        all.merge(part);
+    }
+    all
+}
+
+/// The reasons for which requests failed, and how many, those that happened only.
+pub(super) fn reasons(failures: &Failures) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+    let counts = Failure::ALL.into_iter().map(|failure| (failure.name(), failures.of(failure)));
+    counts.filter(|(_, count)| *count > 0)
+}
+
+impl Serialize for ArmFigures {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { name, latencies, .. } = self;
+        let failures: BTreeMap<_, _> = reasons(&latencies.failures).collect();
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("arm", name)?;
+        map.serialize_entry("requests", &latencies.count())?;
+        map.serialize_entry("failed", &latencies.failures.total())?;
+        map.serialize_entry("failures", &failures)?;
+        map.serialize_entry("rate_per_second", &self.rate())?;
+        map.serialize_entry("lasted_ns", &self.lasted)?;
+        map.serialize_entry("response", &Percentiles::of(latencies, Clock::Response))?;
+        map.serialize_entry("service", &Percentiles::of(latencies, Clock::Service))?;
+        map.serialize_entry("lag_p99_ns", &self.lag(0.99))?;
+        map.serialize_entry("lag_p99_9_ns", &self.lag(0.999))?;
+        map.serialize_entry("received_bytes", &self.received_bytes)?;
+        map.serialize_entry("connections", &self.connections)?;
+        map.serialize_entry("generator_cpu_ns", &self.generator_cpu)?;
+        map.serialize_entry("servers_cpu_ns", &self.servers_cpu)?;
+        map.end()
+    }
+}
+
+impl Serialize for Percentiles {
+    /// A key for each percentile, `null` where there is no number; and the marks, as lists of those that bear them.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let key = |name: &str| format!("{}_ns", name.replace('.', "_"));
+        let marked = |is: fn(Figure) -> bool| -> Vec<String> {
+            self.named().filter(|(_, figure)| is(*figure)).map(|(name, _)| key(name)).collect()
+        };
+        let mut map = serializer.serialize_map(None)?;
+        for (name, figure) in self.named() {
+            map.serialize_entry(&key(name), &figure.latency())?;
+        }
+        map.serialize_entry("indicative", &marked(|f| matches!(f, Figure::Indicative(_))))?;
+        map.serialize_entry("failed", &marked(|f| f == Figure::Failed))?;
+        map.serialize_entry("too_few", &marked(|f| f == Figure::TooFew))?;
+        map.end()
+    }
+}
