@@ -6,10 +6,12 @@
 //! | record requests | [`Latencies`], [`Failure`], [`Timeline`] |
 //! | compare two arms | [`compare`] |
 //! | know how often comparisons are wrong | [`calibrate`], on the model in [`stalls`] |
+//! | know how wrong a quantile is that was read from buckets | [`mod@buckets`] |
 //!
 //! There is no clock, no file and no socket here: instants and text come in as arguments, and everything random
 //! follows from a seed.
 
+pub mod buckets;
 pub mod calibrate;
 pub mod compare;
 mod failure;

@@ -1,0 +1,64 @@
+//! The coarsest layout that keeps a quantile within a wanted error.
+//!
+//! Where the bounds fall is luck: a quantile just below a bound is read well from any bucket. So a layout counts
+//! as good enough when it is so wherever its bounds fall, and all finer ones that were tried are as well.
+
+use super::{Layout, Values};
+use curtail_sketch::exponential::Scale;
+use curtail_units::{Duration, Quantile};
+
+/// So many places for the bounds are tried, at equal shares of a step.
+const PLACES: u8 = 32;
+
+/// A layout that keeps a quantile within an error that was wanted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Coarsest {
+    /// The layout.
+    pub layout: Layout,
+    /// Its largest error over all places for the bounds, with its sign, as a share of the true quantile.
+    pub worst: f64,
+}
+
+/// The last of `layouts`, the finest first, before one that may be off by more than `error_max` of the `quantile`
+/// of `values`; nothing when that is the first of them, or the true quantile is no time at all.
+pub fn coarsest(
+    layouts: impl IntoIterator<Item = Layout>,
+    (values, quantile): (&Values, Quantile),
+    error_max: f64,
+) -> Option<Coarsest> {
+    let judged = layouts.into_iter().map_while(|layout| {
+        let worst = worst(&layout, values, quantile).filter(|worst| worst.abs() <= error_max)?;
+        Some(Coarsest { layout, worst })
+    });
+    judged.last()
+}
+
+/// The error that is furthest from none, over all places for the bounds.
+fn worst(layout: &Layout, values: &Values, quantile: Quantile) -> Option<f64> {
+    (0..PLACES)
+        .map(|place| layout.shifted(f64::from(place) / f64::from(PLACES)).error(values, quantile))
+        .try_fold(0.0_f64, |worst, error| {
+            error.map(|error| if error.abs() > worst.abs() { error } else { worst })
+        })
+}
+
+impl Layout {
+    /// Growth factors from 1.001 to 10 as people write them, the finest first; `unit` is one of the bounds.
+    ///
+    /// # Panics
+    /// Never: all of them are growth factors.
+    pub fn growths(unit: Duration) -> impl Iterator<Item = Self> {
+        let thousandths = (1_001..1_010)
+            .chain((1_010..2_000).step_by(10))
+            .chain((2_000..=10_000_u32).step_by(100));
+        thousandths.map(move |thousandths| {
+            let growth = f64::from(thousandths) / 1_000.0;
+            Self::growth(growth, unit).expect("all of them are growth factors")
+        })
+    }
+
+    /// All scales of OpenTelemetry, the finest first.
+    pub fn otel_scales() -> impl Iterator<Item = Self> {
+        (-10..=20).rev().filter_map(|scale| Some(Self::otel_scale(Scale::new(scale).ok()?)))
+    }
+}
