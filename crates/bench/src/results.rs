@@ -146,11 +146,16 @@ pub struct Event {
 }
 
 impl Results {
+    /// The blocks that count, in the order in which they were run.
+    pub fn measured(&self) -> impl Iterator<Item = &Block> {
+        self.blocks.iter().filter(|block| !block.is_warm_up)
+    }
+
     /// What was seen of one arm in all its blocks, for each series; warming up left out.
     #[must_use]
     pub fn of_arm(&self, arm: usize) -> Vec<Latencies> {
         let mut merged = vec![Latencies::new(); self.series.len()];
-        for block in self.blocks.iter().filter(|block| block.arm == arm && !block.is_warm_up) {
+        for block in self.measured().filter(|block| block.arm == arm) {
             for (all, more) in merged.iter_mut().zip(&block.latencies) {
                 all.merge(more);
             }

@@ -101,6 +101,12 @@ pub struct Choice {
 }
 
 impl Workload {
+    /// The same requests, chosen and filled in by another source of randomness.
+    #[must_use]
+    pub fn seeded(&self, rng: &Rng) -> Self {
+        Self { rng: rng.split("workload"), ..self.clone() }
+    }
+
     /// What the arrival with this number in the plan does first.
     #[must_use]
     pub fn choose(&self, nth: u64) -> Choice {

@@ -2,6 +2,7 @@
 //!
 //! Standard output carries results, standard error everything else.
 
+mod bench;
 mod config;
 mod demo;
 mod exit;
@@ -29,6 +30,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Bench(bench::BenchArgs),
     Demo(demo::DemoArgs),
     Proxy(curtail_proxy::cli::ProxyArgs),
     Query(query::QueryArgs),
@@ -47,6 +49,10 @@ fn main() -> ExitCode {
 
 fn run(command: &Command) -> anyhow::Result<ExitCode> {
     match command {
+        Command::Bench(args) => {
+            log_problems_to_stderr();
+            bench::run(args)
+        }
         Command::Config(args) => config::run(args),
         Command::Demo(args) => {
             // Its output is a table that lines of a log would tear apart.

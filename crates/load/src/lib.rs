@@ -4,6 +4,7 @@
 //! |---|---|
 //! | say when requests are to be sent | [`Schedule`] |
 //! | record requests | [`Latencies`], [`Failure`], [`Timeline`] |
+//! | know whether a service has warmed up | [`mod@steady`] |
 //! | compare two arms | [`compare`] |
 //! | know how often comparisons are wrong | [`calibrate`], on the model in [`stalls`] |
 //! | know how wrong a quantile is that was read from buckets | [`mod@buckets`] |
@@ -18,6 +19,7 @@ mod failure;
 mod latencies;
 pub mod schedule;
 pub mod stalls;
+pub mod steady;
 mod timeline;
 
 pub use failure::{Failure, Failures};

@@ -127,6 +127,23 @@ impl Shape {
     }
 }
 
+impl Phase {
+    /// The first part of it, or all of it when it is no longer.
+    fn first(&self, lasts: Duration) -> Self {
+        if lasts >= self.lasts {
+            return *self;
+        }
+        let shape = match self.shape {
+            Shape::Ramp { from, to } => {
+                let share = lasts.as_secs_f64() / self.lasts.as_secs_f64();
+                Shape::Ramp { from, to: from + (to - from) * share }
+            }
+            shape @ (Shape::Constant { .. } | Shape::Bursts { .. }) => shape,
+        };
+        Self { shape, lasts }
+    }
+}
+
 impl Schedule {
     /// One rate for some time.
     #[must_use]
@@ -142,6 +159,27 @@ impl Schedule {
                 phases.iter().fold(Duration::ZERO, |sum, phase| sum + phase.lasts)
             }
             Self::Recorded(instants) => instants.last().copied().unwrap_or(Duration::ZERO),
+        }
+    }
+
+    /// The first part of it.
+    #[must_use]
+    pub fn first(&self, lasts: Duration) -> Self {
+        match self {
+            Self::Phases { phases, spacing } => {
+                let mut left = lasts;
+                let mut kept = Vec::new();
+                for phase in phases {
+                    if left > Duration::ZERO {
+                        kept.push(phase.first(left));
+                        left = left - phase.lasts.min(left);
+                    }
+                }
+                Self::Phases { phases: kept, spacing: *spacing }
+            }
+            Self::Recorded(instants) => {
+                Self::Recorded(instants.iter().copied().take_while(|at| *at < lasts).collect())
+            }
         }
     }
 

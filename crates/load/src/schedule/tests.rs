@@ -100,6 +100,22 @@ fn the_same_seed_gives_the_same_plan() {
 }
 
 #[test]
+fn the_first_part_of_a_schedule_is_the_schedule_cut_off() {
+    let ramp = Shape::Ramp { from: 100.0, to: 1_100.0 };
+    let whole = phases(Spacing::Even, &[(Shape::Constant { rate: 10.0 }, 10), (ramp, 10)]);
+    for seconds in [5, 10, 15, 20, 30] {
+        let lasts = Duration::from_secs(seconds);
+        let first = instants(&whole.first(lasts));
+        let expected: Vec<Duration> =
+            instants(&whole).into_iter().filter(|at| *at < lasts).collect();
+        assert_eq!(first.len(), expected.len(), "{seconds} s");
+        for (one, other) in first.iter().zip(&expected) {
+            assert!(one.as_ns().abs_diff(other.as_ns()) <= 1, "{one} and {other}");
+        }
+    }
+}
+
+#[test]
 fn recorded_instants_come_as_they_were() {
     let recorded = vec![Duration::ZERO, Duration::from_ms(3), Duration::from_ms(3)];
     assert_eq!(instants(&Schedule::Recorded(recorded.clone())), recorded);

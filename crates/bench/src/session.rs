@@ -1,0 +1,264 @@
+//! A run from its start to its results: blocks of load on arms, in their order.
+//!
+//! **Order**: pairs of blocks, one of each arm, A B and B A in turn, so that whatever changes slowly meets both alike.
+//! Both blocks of a pair send the same requests at the same instants.
+//! **Warming up**: before the first block of each arm, load is sent until the service is steady
+//! ([`curtail_load::steady`]), or as long as was asked for. It is shown over time and counts in no percentile.
+//! **Invariant**: what was measured is in the results, however the run ends; they say so when it was cut short, and
+//! when the generator was too late to be believed ([`verdict`]).
+
+use crate::clock::Clock;
+use crate::generator::{self, Load, Seen, Stop, verdict};
+use crate::results::{Arm, Block, Event, Machine, Results, State};
+use curtail_load::{Latencies, Slot, steady};
+use curtail_units::Duration;
+use std::io;
+use std::sync::Arc;
+
+/// What is to be run.
+#[derive(Clone, Debug)]
+pub struct Session {
+    /// What it is called in reports.
+    pub name: String,
+    /// The command line.
+    pub command: String,
+    /// What everything random follows from.
+    pub seed: u64,
+    /// The load, in words.
+    pub about_load: String,
+    /// What is measured or compared: one or two.
+    pub arms: Vec<(Arm, Load)>,
+    /// How often each arm is measured.
+    pub blocks: usize,
+    /// How long load is sent before.
+    pub warm_up: WarmUp,
+}
+
+/// How long load is sent before it counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WarmUp {
+    /// Not at all.
+    None,
+    /// Until the service is steady, at most so long.
+    Steady {
+        /// Then it counts all the same, and the results say that the service was not steady.
+        at_most: Duration,
+    },
+    /// So long.
+    Lasts(Duration),
+}
+
+/// Where a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Whose block is sent.
+    pub arm: usize,
+    /// How many blocks of all arms are over.
+    pub blocks_done: usize,
+    /// How many there will be.
+    pub blocks: usize,
+    /// Whether this is for warming up.
+    pub is_warm_up: bool,
+    /// The time since the block began.
+    pub since_began: Duration,
+    /// How long it will last.
+    pub lasts: Duration,
+}
+
+/// The most events that are kept.
+const EVENTS_MAX: usize = 1_000;
+
+/// Load for warming up is sent in pieces of this length, and looked at after each.
+const PIECE: Duration = Duration::from_secs(3);
+
+struct Running<'a> {
+    session: &'a Session,
+    clock: Clock,
+    stop: &'a Stop,
+    results: Results,
+}
+
+impl Session {
+    /// Runs it; `told` hears of all that is seen, twice a second.
+    ///
+    /// # Errors
+    /// When the system gives no thread or no timer.
+    pub fn run(&self, stop: &Stop, mut told: impl FnMut(Progress, &Slot)) -> io::Result<Results> {
+        let clock = Clock::start();
+        let results = Results {
+            name: self.name.clone(),
+            command: self.command.clone(),
+            seed: self.seed,
+            began_unix_ns: clock.start_unix_ns(),
+            machine: Machine::this(),
+            state: State::Complete,
+            load: self.about_load.clone(),
+            arms: self.arms.iter().map(|(arm, _)| arm.clone()).collect(),
+            series: self.arms.first().map_or_else(Vec::new, |(_, load)| load.workload.series()),
+            blocks: Vec::new(),
+            measures: Vec::new(),
+            events: Vec::new(),
+        };
+        let mut running = Running { session: self, clock, stop, results };
+        for arm in 0..self.arms.len() {
+            running.warm_up(arm, &mut told)?;
+        }
+        for (nth, arm) in order(self.arms.len(), self.blocks).into_iter().enumerate() {
+            if stop.is_told() {
+                break;
+            }
+            running.block(arm, nth, &mut told)?;
+        }
+        running.judge();
+        Ok(running.results)
+    }
+}
+
+/// Whose turn it is: each arm in every round, forwards and backwards in turn.
+fn order(arms: usize, rounds: usize) -> Vec<usize> {
+    let round = |nth: usize| -> Vec<usize> {
+        if nth % 2 == 0 { (0..arms).collect() } else { (0..arms).rev().collect() }
+    };
+    (0..rounds).flat_map(round).collect()
+}
+
+impl Running<'_> {
+    fn warm_up(&mut self, arm: usize, told: &mut impl FnMut(Progress, &Slot)) -> io::Result<()> {
+        let (at_most, until_steady) = match self.session.warm_up {
+            WarmUp::None => return Ok(()),
+            WarmUp::Steady { at_most } => (at_most, true),
+            WarmUp::Lasts(lasts) => (lasts, false),
+        };
+        let load = &self.session.arms[arm].1;
+        let began = self.clock.now();
+        let mut slots = Vec::new();
+        for piece in 0_u64.. {
+            let so_far = self.clock.now().since(began);
+            if so_far >= at_most || self.stop.is_told() {
+                break;
+            }
+            let lasts = PIECE.min(at_most - so_far);
+            let rng = load.rng.split("warm-up").split_index(piece);
+            // As much as at the start of what is measured, and never more than the plan has at its height.
+            let schedule = Arc::new(load.schedule.first(lasts));
+            let load = Load { schedule, workload: load.workload.seeded(&rng), rng, ..load.clone() };
+            let progress = |since_began| Progress {
+                arm,
+                blocks_done: 0,
+                blocks: self.session.blocks * self.session.arms.len(),
+                is_warm_up: true,
+                since_began,
+                lasts: at_most,
+            };
+            let seen = generator::run(&Arc::new(load), self.clock, self.stop, |now, slot| {
+                slots.push(slot.clone());
+                told(progress(now.since(began)), slot);
+            })?;
+            self.keep(arm, seen, true);
+            if until_steady && steady::is_steady(&slots) {
+                return Ok(());
+            }
+        }
+        if until_steady && !self.stop.is_told() {
+            let name = &self.results.arms[arm].name;
+            let what = format!("{name} was not steady after {at_most} of warming up");
+            self.results.events.push(Event { at: self.clock.now(), lasted: Duration::ZERO, what });
+        }
+        Ok(())
+    }
+
+    fn block(
+        &mut self,
+        arm: usize,
+        nth: usize,
+        told: &mut impl FnMut(Progress, &Slot),
+    ) -> io::Result<()> {
+        let Session { arms, blocks, .. } = self.session;
+        let load = &arms[arm].1;
+        // Both arms of a round send the same.
+        let round = nth / arms.len();
+        let rng = load.rng.split("block").split_index(round as u64);
+        let load = Load { workload: load.workload.seeded(&rng), rng, ..load.clone() };
+        let lasts = load.schedule.lasts();
+        let began = self.clock.now();
+        let progress = |since_began| Progress {
+            arm,
+            blocks_done: nth,
+            blocks: blocks * arms.len(),
+            is_warm_up: false,
+            since_began,
+            lasts,
+        };
+        let seen = generator::run(&Arc::new(load), self.clock, self.stop, |now, slot| {
+            told(progress(now.since(began)), slot);
+        })?;
+        self.keep(arm, seen, false);
+        Ok(())
+    }
+
+    fn keep(&mut self, arm: usize, seen: Seen, is_warm_up: bool) {
+        let Seen {
+            began,
+            ended,
+            latencies,
+            timeline,
+            received_bytes,
+            connections,
+            cpu,
+            examples,
+            ..
+        } = seen;
+        for (failure, text) in examples {
+            let what = format!("{}, first {}: {text}", self.results.arms[arm].name, failure.name());
+            if !is_warm_up && self.results.events.len() < EVENTS_MAX {
+                self.results.events.push(Event { at: began, lasted: Duration::ZERO, what });
+            }
+        }
+        self.results.blocks.push(Block {
+            arm,
+            began,
+            lasted: ended.since(began),
+            latencies,
+            timeline,
+            received_bytes,
+            connections,
+            generator_cpu: cpu,
+            servers_cpu: None,
+            is_warm_up,
+        });
+    }
+
+    /// Whether what was measured can be believed.
+    fn judge(&mut self) {
+        if self.stop.is_told() {
+            let (done, all) =
+                (self.results.measured().count(), self.session.blocks * self.session.arms.len());
+            let why = format!("it was interrupted in block {done} of {all}");
+            self.results.state = State::Partial { why };
+        }
+        for arm in 0..self.results.arms.len() {
+            let mut all = Latencies::new();
+            for latencies in self.results.of_arm(arm) {
+                all.merge(&latencies);
+            }
+            if let Some(late) = verdict::late(&all) {
+                self.results.state = State::Void { why: late.to_string() };
+            }
+        }
+    }
+}
+
+impl Machine {
+    /// The one that this process runs on.
+    #[must_use]
+    pub fn this() -> Self {
+        let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+        let cpus = read("/proc/cpuinfo");
+        let model = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+        Self {
+            cpu: model.map_or("unknown", |(_, name)| name).to_owned(),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            kernel: format!("Linux {}", read("/proc/sys/kernel/osrelease").trim()),
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! `curtail bench`: what a service's tail is, and whether a change has changed it.
+//!
+//! | command | does |
+//! |---|---|
+//! | [`load`] | sends load to one service, and prints what its requests took |
+
+mod load;
+mod screen;
+mod workload;
+
+use clap::{Args, Subcommand};
+use std::process::ExitCode;
+
+/// Measure tails, and compare A against B with an error bar
+#[derive(Args, Clone, Debug)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    command: BenchCommand,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum BenchCommand {
+    Load(load::LoadArgs),
+}
+
+/// Runs `curtail bench`.
+///
+/// # Errors
+/// What the command below it says.
+pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
+    match &args.command {
+        BenchCommand::Load(args) => load::run(args),
+    }
+}

@@ -1,0 +1,218 @@
+//! What is sent and when, as arguments say it: for `bench load` and for each arm of `bench compare`.
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use curtail_bench::expect::Expect;
+use curtail_bench::generator::{Load, Share};
+use curtail_bench::target::{Protocol, Target};
+use curtail_bench::workload::{BodyConfig, RequestConfig, Workload, WorkloadConfig};
+use curtail_load::Schedule;
+use curtail_load::schedule::{RATE_MAX, Spacing};
+use curtail_units::{Duration, Rng};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What is sent and when.
+#[derive(Args, Clone, Debug)]
+pub(super) struct WorkloadArgs {
+    /// Requests a second.
+    #[arg(long, value_name = "NUMBER", default_value_t = 100.0, value_parser = rate, conflicts_with = "file")]
+    rate: f64,
+    /// How long requests are sent (`30s`, `5m`).
+    #[arg(long = "for", value_name = "TIME", default_value = "30s", value_parser = duration, conflicts_with = "file")]
+    lasts: Duration,
+    /// How requests are spaced: at random, as those of many users, or evenly.
+    #[arg(long, value_enum, default_value_t = SpacingArg::Poisson, conflicts_with = "file")]
+    spacing: SpacingArg,
+    /// The protocol; under TLS, HTTP/2 must be offered by the server.
+    #[arg(long, value_enum, default_value_t = ProtocolArg::Http1)]
+    protocol: ProtocolArg,
+    /// The most connections; requests wait when all are in use.
+    #[arg(long, value_name = "NUMBER", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    connections: u32,
+    /// Make a new connection for each request.
+    #[arg(long)]
+    no_keep_alive: bool,
+    /// A request without an answer after this time has failed.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    timeout: Duration,
+    /// How many threads send; one for each 20,000 requests a second by default.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=64))]
+    threads: Option<u8>,
+    /// The method; GET without a body, POST with one.
+    #[arg(long, value_name = "NAME", conflicts_with = "file")]
+    method: Option<String>,
+    /// A field of each request: `accept: application/json`. Repeatable.
+    #[arg(long, short = 'H', value_name = "NAME: VALUE", value_parser = header, conflicts_with = "file")]
+    header: Vec<(String, String)>,
+    /// The body of each request.
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["file", "body_file"])]
+    body: Option<String>,
+    /// A file whose bytes are the body of each request.
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    body_file: Option<PathBuf>,
+    /// A CSV file with a line of names; `{name}` in --path, --header and --body is filled in.
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    data: Option<PathBuf>,
+    /// The path and the query, with `{name}` filled in; that of the URL by default.
+    #[arg(long, value_name = "PATH", conflicts_with = "file")]
+    path: Option<String>,
+    /// The one good status; all from 200 to 399 by default.
+    #[arg(long, value_name = "STATUS", value_parser = clap::value_parser!(u16).range(100..=599), conflicts_with = "file")]
+    expect_status: Option<u16>,
+    /// What each good answer contains. Repeatable.
+    #[arg(long, value_name = "TEXT", conflicts_with = "file")]
+    expect_contains: Vec<String>,
+    /// Requests, journeys, tenants and the schedule (YAML), in place of the arguments above.
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Send only a part of the plan, as `1/3`; further generators send the others.
+    #[arg(long, value_name = "NTH/OF", default_value = "1/1", value_parser = share)]
+    share: Share,
+}
+
+/// How requests are spaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SpacingArg {
+    /// At random, as those of many users.
+    Poisson,
+    /// At equal distances.
+    Even,
+}
+
+/// The protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ProtocolArg {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2.
+    Http2,
+    /// gRPC, one message each way; --body-file holds the message.
+    Grpc,
+}
+
+/// Requests a second that one thread sends well.
+const RATE_OF_THREAD: f64 = 20_000.0;
+
+impl WorkloadArgs {
+    /// The load on the service at `url`.
+    ///
+    /// # Errors
+    /// When the URL is none, or a file cannot be read or has mistakes.
+    pub(super) fn load(&self, url: &str, rng: &Rng) -> anyhow::Result<Load> {
+        let target = Target::look_up(url)?;
+        let (config, schedule, folder) = match &self.file {
+            None => (self.workload(), self.schedule(), PathBuf::new()),
+            Some(file) => {
+                let name = file.display().to_string();
+                let bytes = std::fs::read(file).with_context(|| name.clone())?;
+                let text = curtail_config::text_of(&name, bytes)?;
+                let (config, schedule) = curtail_config::read(&name, &text, |s| {
+                    let config = WorkloadConfig::read(s);
+                    (config, s.section("schedule", "When requests are sent.", Schedule::read))
+                })?;
+                (config, schedule, file.parent().unwrap_or(Path::new("")).to_owned())
+            }
+        };
+        let workload = Workload::prepare(&config, &target, &folder, rng)?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let needed =
+            (1..cores).find(|threads| schedule.rate_max() <= RATE_OF_THREAD * *threads as f64);
+        Ok(Load {
+            target,
+            protocol: match self.protocol {
+                ProtocolArg::Http1 => Protocol::Http1,
+                ProtocolArg::Http2 => Protocol::Http2,
+                ProtocolArg::Grpc => Protocol::Grpc,
+            },
+            keep_alive: !self.no_keep_alive,
+            connections_max: self.connections as usize,
+            timeout: self.timeout,
+            workload,
+            schedule: Arc::new(schedule),
+            rng: rng.clone(),
+            share: self.share,
+            threads: self.threads.map_or(needed.unwrap_or(cores), usize::from),
+        })
+    }
+
+    /// The load, in words.
+    pub(super) fn about(&self) -> String {
+        let protocol = match self.protocol {
+            ProtocolArg::Http1 => Protocol::Http1,
+            ProtocolArg::Http2 => Protocol::Http2,
+            ProtocolArg::Grpc => Protocol::Grpc,
+        };
+        let connections = format!("{}, at most {} connections", protocol.name(), self.connections);
+        match &self.file {
+            Some(file) => format!("{}, {connections}", file.display()),
+            None => {
+                let spacing = match self.spacing {
+                    SpacingArg::Poisson => "at random",
+                    SpacingArg::Even => "evenly",
+                };
+                format!("{} requests/s {spacing} for {}, {connections}", self.rate, self.lasts)
+            }
+        }
+    }
+
+    fn schedule(&self) -> Schedule {
+        let spacing = match self.spacing {
+            SpacingArg::Poisson => Spacing::Poisson,
+            SpacingArg::Even => Spacing::Even,
+        };
+        Schedule::constant(self.rate, self.lasts, spacing)
+    }
+
+    fn workload(&self) -> WorkloadConfig {
+        let text = self.body.clone().map(BodyConfig::Text);
+        let body = text.or_else(|| self.body_file.clone().map(BodyConfig::File));
+        let default =
+            if body.is_some() || self.protocol == ProtocolArg::Grpc { "POST" } else { "GET" };
+        WorkloadConfig::of_one(RequestConfig {
+            method: self.method.clone().unwrap_or_else(|| default.to_owned()),
+            path: self.path.clone(),
+            headers: self.header.clone(),
+            body,
+            data: self.data.clone(),
+            expect: Expect {
+                status: self.expect_status,
+                contains: self.expect_contains.clone(),
+                ..Expect::default()
+            },
+            ..RequestConfig::get("request")
+        })
+    }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate: f64 = text.parse().map_err(|_| "expected requests a second".to_owned())?;
+    if rate > 0.0 && rate <= RATE_MAX {
+        Ok(rate)
+    } else {
+        Err(format!("expected more than 0 and at most {RATE_MAX}"))
+    }
+}
+
+/// A duration as configurations write it.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || "expected a time with its unit: 500ms, 30s, 5m".to_owned();
+    let read = curtail_config::read("", &format!("time: {text}"), |s| {
+        s.field("time", "").at_least(Duration::from_ms(1)).required()
+    });
+    read.map_err(|_| wrong())
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("expected NAME: VALUE")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+fn share(text: &str) -> Result<Share, String> {
+    let wrong =
+        || "expected NTH/OF, as in 1/3, with NTH from 1 to OF and OF at most 1000".to_owned();
+    let (nth, of) = text.split_once('/').ok_or_else(wrong)?;
+    let (nth, of): (usize, usize) =
+        (nth.parse().map_err(|_| wrong())?, of.parse().map_err(|_| wrong())?);
+    if nth >= 1 && nth <= of && of <= 1_000 { Ok(Share { nth: nth - 1, of }) } else { Err(wrong()) }
+}
