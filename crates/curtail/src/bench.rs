@@ -7,6 +7,9 @@
 mod load;
 mod screen;
 mod workload;
+//! | `calibrate` | compares A against A, and prints how often a difference is found where there is none |
+
+mod calibrate;
 
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
@@ -21,6 +24,7 @@ pub(crate) struct BenchArgs {
 #[derive(Clone, Debug, Subcommand)]
 enum BenchCommand {
     Load(load::LoadArgs),
+    Calibrate(calibrate::CalibrateArgs),
 }
 
 /// Runs `curtail bench`.
@@ -30,5 +34,6 @@ enum BenchCommand {
 pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     match &args.command {
         BenchCommand::Load(args) => load::run(args),
+        BenchCommand::Calibrate(args) => calibrate::run(args),
     }
 }

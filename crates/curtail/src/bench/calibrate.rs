@@ -1,0 +1,295 @@
+//! `curtail bench calibrate`: how often comparisons are wrong, on a model of stalls where the truth is known.
+//!
+//! The figures come from `curtail_load::calibrate`; here they are put on a page.
+//! **Limits**: bounded by the comparisons and blocks asked for, at most [`COMPARISONS_MAX`] and [`BLOCKS_MAX`]; a
+//! comparison takes about half a millisecond a block.
+
+use clap::{Args, ValueEnum};
+use curtail_load::calibrate::{Calibration, Plan, Rate, Row, on_model};
+use curtail_load::compare::BLOCKS_DEFAULT;
+use curtail_load::stalls::{REQUESTS, Stalls};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// More comparisons tell no more: the interval is then below a tenth of a percent.
+const COMPARISONS_MAX: i64 = 100_000;
+
+/// More blocks than anybody waits for: at 15 s each, more than eight hours.
+const BLOCKS_MAX: i64 = 1_000;
+
+/// The time between two looks at the progress.
+const SHOWN_EVERY: Duration = Duration::from_millis(500);
+
+const NOTHING: &str = "–";
+
+/// Compare A against A: how often is a difference found where there is none?
+///
+/// Both arms are drawn from one model of a service whose tail is made of
+/// stalls. Beside the verdicts stand the usual tests on the same requests, and
+/// how often a planted shift of all latencies is found. Everything random
+/// follows from the seed.
+#[derive(Args, Clone, Debug)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  curtail bench calibrate
+  curtail bench calibrate --blocks 20 --shift 1.25
+  curtail bench calibrate --comparisons 1000 --seed 7 --format json"
+)]
+pub(crate) struct CalibrateArgs {
+    /// How many comparisons.
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=COMPARISONS_MAX))]
+    comparisons: u32,
+    /// Blocks of each arm, of 15,000 requests.
+    #[arg(long, default_value_t = BLOCKS_DEFAULT as u32, value_parser = clap::value_parser!(u32).range(2..=BLOCKS_MAX))]
+    blocks: u32,
+    /// Where all randomness comes from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// By what all latencies of B are multiplied to plant a difference: from 0.1 to 10.
+    #[arg(long, default_value_t = 1.1, value_parser = shift)]
+    shift: f64,
+    /// How the result is printed.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+/// How a result is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people.
+    Table,
+    /// For programs.
+    Json,
+}
+
+fn shift(text: &str) -> Result<f64, String> {
+    let shift: f64 = text.parse().map_err(|error| format!("{error}"))?;
+    if (0.1..=10.0).contains(&shift) {
+        Ok(shift)
+    } else {
+        Err("expected a factor from 0.1 to 10 (1.1 for a tenth longer)".to_owned())
+    }
+}
+
+/// Runs `curtail bench calibrate`.
+///
+/// # Errors
+/// When the result cannot be printed.
+pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
+    let plan = Plan {
+        comparisons: args.comparisons,
+        blocks: usize::try_from(args.blocks)?,
+        seed: args.seed,
+        shift: args.shift,
+        ..Plan::default()
+    };
+    let mut screen = Screen::new(plan.comparisons);
+    let calibration = on_model(&Stalls::new(), &plan, |done| screen.show(done));
+    screen.clear();
+    let text = match args.format {
+        Format::Table => table(&calibration),
+        Format::Json => format!("{}\n", json(&calibration)),
+    };
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One line on standard error that says how far it has come, when somebody may be looking.
+struct Screen {
+    comparisons: u32,
+    is_seen: bool,
+    shown: Instant,
+    is_dirty: bool,
+}
+
+impl Screen {
+    fn new(comparisons: u32) -> Self {
+        let is_seen = io::stderr().is_terminal();
+        Self { comparisons, is_seen, shown: Instant::now(), is_dirty: false }
+    }
+
+    fn show(&mut self, done: u32) {
+        if !self.is_seen || self.shown.elapsed() < SHOWN_EVERY {
+            return;
+        }
+        // Whoever does not read this does not miss it.
+        let _told = write!(io::stderr(), "\r\x1b[K{done} of {} comparisons", self.comparisons);
+        (self.shown, self.is_dirty) = (Instant::now(), true);
+    }
+
+    fn clear(&self) {
+        if self.is_dirty {
+            let _told = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+fn table(calibration: &Calibration) -> String {
+    let Calibration { plan, rows, any_alarm, alarms_mann_whitney } = calibration;
+    let mut text = String::new();
+    let mut line = |args: std::fmt::Arguments<'_>| {
+        text.write_fmt(args).expect("writing to a text cannot fail");
+        text.push('\n');
+    };
+    let Plan { comparisons, blocks, seed, .. } = plan;
+    let requests = REQUESTS / 1_000;
+    line(format_args!(
+        "{comparisons} comparisons of {blocks} blocks an arm, {requests},000 requests a block, seed {seed}"
+    ));
+    line(format_args!(""));
+    let head = |cells: [&str; 6]| {
+        let [name, alarms, alone, bootstrap, found, effect] = cells;
+        format!("{name:<7}{alarms:>23}{alone:>8}{bootstrap:>11}{found:>23}{effect:>8}")
+    };
+    let shifted = format!("found, all x {}", plan.shift);
+    line(format_args!("{}", head(["", "A/A false alarms", "", "", &shifted, "design"])));
+    line(format_args!(
+        "{}",
+        head(["", "verdicts (95 %)", "alone", "bootstrap", "(95 %)", "effect"])
+    ));
+    for row in rows {
+        let Row { name, alarms, alarms_alone, alarms_bootstrap, found, design_effect } = row;
+        let effect = if alarms.of > 0 { format!("{design_effect:.0}") } else { NOTHING.to_owned() };
+        let alone = percent(alarms_alone.ratio());
+        let bootstrap = percent(alarms_bootstrap.ratio());
+        let cells =
+            [*name, &with_interval(*alarms), &alone, &bootstrap, &with_interval(*found), &effect];
+        line(format_args!("{}", head(cells)));
+    }
+    line(format_args!("{:<7}{:>23}", "any", with_interval(*any_alarm)));
+    line(format_args!(""));
+    line(format_args!("Mann-Whitney on all requests: {}", with_interval(*alarms_mann_whitney)));
+    if rows.iter().any(|row| row.alarms.of < plan.comparisons) {
+        let counted: Vec<String> = rows
+            .iter()
+            .filter(|row| row.alarms.of < plan.comparisons)
+            .map(|row| format!("{} in {}", row.name, row.alarms.of))
+            .collect();
+        line(format_args!("With enough requests for a verdict: {}", counted.join(", ")));
+    }
+    text
+}
+
+fn with_interval(rate: Rate) -> String {
+    rate.interval().map_or_else(
+        || NOTHING.to_owned(),
+        |(low, high)| {
+            let share = percent(rate.ratio());
+            format!("{share} ({:.1} to {:.1})", low * 100.0, high * 100.0)
+        },
+    )
+}
+
+fn percent(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| NOTHING.to_owned(), |ratio| format!("{:.1} %", ratio * 100.0))
+}
+
+fn json(calibration: &Calibration) -> Value {
+    let Calibration { plan, rows, any_alarm, alarms_mann_whitney } = calibration;
+    let row = |row: &Row| {
+        json!({
+            "percentile": row.name,
+            "alarms": rate(row.alarms),
+            "alarms_alone": rate(row.alarms_alone),
+            "alarms_bootstrap": rate(row.alarms_bootstrap),
+            "found": rate(row.found),
+            "design_effect": row.design_effect,
+        })
+    };
+    json!({
+        "schema": "curtail.calibrate/1",
+        "seed": plan.seed,
+        "comparisons": plan.comparisons,
+        "blocks": plan.blocks,
+        "requests_per_block": REQUESTS,
+        "shift_ratio": plan.shift,
+        "level_ratio": plan.rule.level,
+        "percentiles": rows.iter().map(row).collect::<Vec<_>>(),
+        "any_alarm": rate(*any_alarm),
+        "alarms_mann_whitney": rate(*alarms_mann_whitney),
+    })
+}
+
+fn rate(rate: Rate) -> Value {
+    json!({ "hits": rate.hits, "of": rate.of, "ratio": rate.ratio(), "interval": rate.interval() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{json, shift, table};
+    use curtail_load::calibrate::{Calibration, Plan, Rate, Row};
+    use expect_test::expect;
+
+    fn calibration() -> Calibration {
+        let rate = |hits| Rate { hits, of: 200 };
+        let row = |name, alarms| Row {
+            name,
+            alarms: rate(alarms),
+            alarms_alone: rate(11),
+            alarms_bootstrap: rate(123),
+            found: rate(177),
+            design_effect: 20.9,
+        };
+        let none = Rate::default();
+        let missing = Row {
+            alarms: none,
+            alarms_alone: none,
+            alarms_bootstrap: none,
+            found: none,
+            design_effect: 0.0,
+            name: "p99.99",
+        };
+        Calibration {
+            plan: Plan::default(),
+            rows: vec![row("p50", 0), row("p99", 200), missing],
+            any_alarm: rate(8),
+            alarms_mann_whitney: rate(161),
+        }
+    }
+
+    #[test]
+    fn the_table_says_everything_within_80_columns() {
+        let table = table(&calibration());
+        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+        expect![[r#"
+            200 comparisons of 80 blocks an arm, 15,000 requests a block, seed 1
+
+                          A/A false alarms                          found, all x 1.1  design
+                           verdicts (95 %)   alone  bootstrap                 (95 %)  effect
+            p50         0.0 % (0.0 to 1.9)   5.5 %     61.5 %  88.5 % (83.3 to 92.2)      21
+            p99    100.0 % (98.1 to 100.0)   5.5 %     61.5 %  88.5 % (83.3 to 92.2)      21
+            p99.99                       –       –          –                      –       –
+            any         4.0 % (2.0 to 7.7)
+
+            Mann-Whitney on all requests: 80.5 % (74.5 to 85.4)
+            With enough requests for a verdict: p99.99 in 0
+        "#]]
+        .assert_eq(&table);
+    }
+
+    #[test]
+    fn the_json_has_every_figure_under_its_name() {
+        let json = json(&calibration());
+        assert_eq!(json["schema"], "curtail.calibrate/1");
+        assert_eq!(json["seed"], 1);
+        assert_eq!(json["percentiles"][1]["percentile"], "p99");
+        assert_eq!(json["percentiles"][1]["alarms"]["ratio"], 1.0);
+        assert_eq!(json["percentiles"][0]["found"]["hits"], 177);
+        assert_eq!(json["percentiles"][2]["alarms"]["ratio"], serde_json::Value::Null);
+        assert_eq!(json["any_alarm"]["of"], 200);
+        assert_eq!(json["alarms_mann_whitney"]["hits"], 161);
+    }
+
+    #[test]
+    fn a_shift_is_a_factor() {
+        assert_eq!(shift("1.1"), Ok(1.1));
+        assert!(shift("0").is_err() && shift("NaN").is_err() && shift("ten").is_err());
+    }
+}
