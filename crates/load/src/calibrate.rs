@@ -156,7 +156,7 @@ pub fn on_recorded(
 
 /// The same requests on both clocks, every answer `shift` times as long as on `clock`, to a bucket: so every quantile is,
 /// too.
-fn planted(block: &Latencies, clock: Clock, shift: f64) -> Latencies {
+pub(crate) fn planted(block: &Latencies, clock: Clock, shift: f64) -> Latencies {
     let answers = block.answers(clock);
     let mut longer = Histogram::new(answers.precision());
     for bucket in answers.buckets() {

@@ -146,9 +146,9 @@ fn table(calibration: &Calibration) -> String {
     line(format_args!(""));
     let head = |cells: [&str; 6]| {
         let [name, alarms, alone, bootstrap, found, effect] = cells;
-        format!("{name:<7}{alarms:>23}{alone:>8}{bootstrap:>11}{found:>23}{effect:>8}")
+        format!("{name:<7}{alarms:>23}{alone:>8}{bootstrap:>10}{found:>24}{effect:>8}")
     };
-    let shifted = format!("found, all x {}", plan.shift);
+    let shifted = format!("found, all x {}", (plan.shift * 1e4).round() / 1e4);
     line(format_args!("{}", head(["", "A/A false alarms", "", "", &shifted, "design"])));
     line(format_args!(
         "{}",
@@ -262,10 +262,10 @@ mod tests {
             200 comparisons of 80 blocks an arm, 15,000 requests a block, seed 1
 
                           A/A false alarms                          found, all x 1.1  design
-                           verdicts (95 %)   alone  bootstrap                 (95 %)  effect
-            p50         0.0 % (0.0 to 1.9)   5.5 %     61.5 %  88.5 % (83.3 to 92.2)      21
-            p99    100.0 % (98.1 to 100.0)   5.5 %     61.5 %  88.5 % (83.3 to 92.2)      21
-            p99.99                       –       –          –                      –       –
+                           verdicts (95 %)   alone bootstrap                  (95 %)  effect
+            p50         0.0 % (0.0 to 1.9)   5.5 %    61.5 %   88.5 % (83.3 to 92.2)      21
+            p99    100.0 % (98.1 to 100.0)   5.5 %    61.5 %   88.5 % (83.3 to 92.2)      21
+            p99.99                       –       –         –                       –       –
             any         4.0 % (2.0 to 7.7)
 
             Mann-Whitney on all requests: 80.5 % (74.5 to 85.4)

@@ -2,9 +2,10 @@ use super::{
     Difference, Goal, NotComparable, Number, Numbers, Percentile, Rule, Test, Unpaired, Verdict,
     error_of_mean, numbers, percentiles, student,
 };
+use crate::calibrate::planted;
 use crate::stalls::Stalls;
 use crate::{Clock, Failure, Latencies};
-use curtail_units::{Duration, Rng};
+use curtail_units::{Duration, Quantile, Rng};
 
 const SEED: u64 = 20;
 
@@ -92,6 +93,40 @@ fn intervals_hold_the_true_ratio_as_often_as_they_say() {
     }
     // 7.5 are expected, with a standard deviation of 2.7.
     assert!(missed <= 18, "{missed} of {all}");
+}
+
+/// The reason for the method, measured: see the module's head.
+#[test]
+fn shares_find_more_than_percentiles_of_blocks() {
+    let (model, mut rng) = (Stalls::new(), Rng::new(SEED));
+    let p99_log = |block: &Latencies| {
+        let p99 = block.quantile(Clock::Response, Quantile::P99).expect("no failures");
+        libm::log(p99.as_ns_f64())
+    };
+    let by_blocks = |a: &[Latencies], b: &[Latencies]| {
+        let logs: Vec<f64> = a.iter().zip(b).map(|(a, b)| p99_log(b) - p99_log(a)).collect();
+        let mean = logs.iter().sum::<f64>() / logs.len() as f64;
+        student::two_sided(mean / error_of_mean(&logs), logs.len() as f64 - 1.0)
+    };
+    let by_shares = |a: &[Latencies], b: &[Latencies]| {
+        at(&compared(a, b), "p99").difference.expect("there is enough").p_value
+    };
+    let (mut found, mut alarms) = ([0, 0], [0, 0]);
+    for _ in 0..100 {
+        let (a, b) = (model.blocks(&mut rng, 40), model.blocks(&mut rng, 40));
+        let shifted: Vec<Latencies> =
+            b.iter().map(|block| planted(block, Clock::Response, 1.1)).collect();
+        for (nth, p_value) in [by_blocks(&a, &shifted), by_shares(&a, &shifted)].iter().enumerate()
+        {
+            found[nth] += u32::from(*p_value <= 0.05);
+        }
+        for (nth, p_value) in [by_blocks(&a, &b), by_shares(&a, &b)].iter().enumerate() {
+            alarms[nth] += u32::from(*p_value <= 0.05);
+        }
+    }
+    // 5 are expected, with a standard deviation of 2.2.
+    assert!(alarms.iter().all(|alarms| *alarms <= 11), "{alarms:?}");
+    assert_eq!(found, [57, 74], "by percentiles of blocks, and by shares");
 }
 
 #[test]
