@@ -3,13 +3,14 @@
 //! | command | does |
 //! |---|---|
 //! | [`load`] | sends load to one service, and prints what its requests took |
+//! | [`calibrate`] | compares A against A, and prints how often a difference is found where there is none |
+//! | [`buckets`] | how wrong a percentile is that was read from buckets |
 
+mod buckets;
+mod calibrate;
 mod load;
 mod screen;
 mod workload;
-//! | `calibrate` | compares A against A, and prints how often a difference is found where there is none |
-
-mod calibrate;
 
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
@@ -25,6 +26,7 @@ pub(crate) struct BenchArgs {
 enum BenchCommand {
     Load(load::LoadArgs),
     Calibrate(calibrate::CalibrateArgs),
+    Buckets(buckets::BucketsArgs),
 }
 
 /// Runs `curtail bench`.
@@ -35,5 +37,6 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     match &args.command {
         BenchCommand::Load(args) => load::run(args),
         BenchCommand::Calibrate(args) => calibrate::run(args),
+        BenchCommand::Buckets(args) => buckets::run(args),
     }
 }

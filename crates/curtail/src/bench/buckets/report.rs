@@ -1,0 +1,186 @@
+//! What each layout reads of the data, and the coarsest layouts that are good enough.
+
+use curtail_load::buckets::{Coarsest, Layout, Values, coarsest, lab};
+use curtail_units::{Duration, Quantile, Rng};
+
+/// Samples that are drawn where there is no file.
+pub(super) const SAMPLES: u32 = 200;
+
+/// Values beyond a quantile; with fewer it says more of the sample than of where it comes from.
+pub(super) const BEYOND_MIN: f64 = 100.0;
+
+/// Places along the curve of a layout.
+const CURVE_PLACES: u32 = 240;
+
+/// Where a curve begins: nobody reads lower quantiles, and their errors dwarf the others.
+const CURVE_FROM: f64 = 0.1;
+
+/// Further than twice as long is not drawn in proportion: all else would lie on one line.
+pub(super) const SHOWN_MAX: f64 = 1.0;
+
+/// Quantiles that a plot names.
+const TICKS: [(f64, &str); 6] = [
+    (0.5, "p50"),
+    (0.9, "p90"),
+    (0.99, "p99"),
+    (0.999, "p99.9"),
+    (0.999_9, "p99.99"),
+    (0.999_99, "p99.999"),
+];
+
+/// What is asked about.
+pub(super) struct Data {
+    /// The file; nothing for what was drawn.
+    pub(super) name: Option<String>,
+    /// The values, or the first sample of them.
+    pub(super) values: Values,
+    /// The seed, and where the samples come from, of what was drawn.
+    pub(super) drawn: Option<(u64, Rng)>,
+}
+
+impl Data {
+    /// Samples like those of Google's lab.
+    pub(super) fn drawn(seed: u64) -> Self {
+        let rng = Rng::new(seed).split("buckets");
+        let values = lab::values(&mut rng.split_index(0));
+        Self { name: None, values, drawn: Some((seed, rng)) }
+    }
+}
+
+/// What is to be known.
+pub(super) struct Wanted<'w> {
+    pub(super) quantiles: &'w [Quantile],
+    /// The quantile and the error of the coarsest layout.
+    pub(super) error_at: Quantile,
+    pub(super) error_max: f64,
+    /// What is a bound of every growth factor.
+    pub(super) unit: Duration,
+}
+
+/// A figure; of samples their mean, and two standard deviations of one of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Figure {
+    pub(super) ns: f64,
+    pub(super) spread_ns: Option<f64>,
+}
+
+/// What is read from one layout.
+pub(super) struct Row {
+    pub(super) layout: Layout,
+    pub(super) buckets: u64,
+    /// What is read at each quantile, and by which share that is off.
+    pub(super) reads: Vec<(Figure, Option<f64>)>,
+    /// The error along all quantiles of the values: (the number of nines, the error).
+    pub(super) curve: Vec<(f64, f64)>,
+}
+
+/// The coarsest layouts that keep the error.
+pub(super) struct Enough {
+    /// On these values.
+    pub(super) growth: Option<Coarsest>,
+    pub(super) scale: Option<Coarsest>,
+    /// Whatever the values.
+    pub(super) growth_always: Option<Layout>,
+    pub(super) scale_always: Option<Layout>,
+}
+
+/// All that is printed.
+pub(super) struct Report<'r> {
+    pub(super) data: &'r Data,
+    pub(super) wanted: &'r Wanted<'r>,
+    pub(super) exact: Vec<Figure>,
+    pub(super) rows: Vec<Row>,
+    pub(super) enough: Enough,
+}
+
+impl<'r> Report<'r> {
+    /// What `layouts` read of `data`, which has values.
+    pub(super) fn new(data: &'r Data, layouts: &[Layout], wanted: &'r Wanted<'r>) -> Self {
+        let measure = |values: &Values| measured(values, layouts, wanted.quantiles);
+        let measured: Vec<(f64, Option<f64>)> = match &data.drawn {
+            Some((_, rng)) => {
+                let of_samples = lab::spread(rng, SAMPLES, measure).into_iter();
+                of_samples.map(|(mean, deviation)| (mean, Some(2.0 * deviation))).collect()
+            }
+            None => measure(&data.values).into_iter().map(|figure| (figure, None)).collect(),
+        };
+        let figure =
+            |(ns, spread_ns): &(f64, Option<f64>)| Figure { ns: *ns, spread_ns: *spread_ns };
+        let count = wanted.quantiles.len();
+        let (exact, read) = measured.split_at(count);
+        let rows = layouts.iter().zip(read.chunks(2 * count)).map(|(layout, read)| {
+            let (read, errors) = read.split_at(count);
+            let errors = errors.iter().map(|(error, _)| (!error.is_nan()).then_some(*error));
+            Row {
+                layout: layout.clone(),
+                buckets: layout.len(&data.values),
+                reads: read.iter().map(figure).zip(errors).collect(),
+                curve: curve(&data.values, layout),
+            }
+        });
+        Self {
+            data,
+            wanted,
+            exact: exact.iter().map(figure).collect(),
+            rows: rows.collect(),
+            enough: enough(&data.values, wanted),
+        }
+    }
+
+    /// Quantiles with so few values beyond them that the sample decides.
+    pub(super) fn thin(&self) -> Vec<Quantile> {
+        let count = self.data.values.len() as f64;
+        let is_thin = |at: &&Quantile| (1.0 - at.get()) * count < BEYOND_MIN;
+        self.wanted.quantiles.iter().filter(is_thin).copied().collect()
+    }
+}
+
+/// The true quantiles in nanoseconds; then for each layout those that are read, and by which shares they are off,
+/// which is no number where the true quantile is no time at all.
+fn measured(values: &Values, layouts: &[Layout], quantiles: &[Quantile]) -> Vec<f64> {
+    let exact = |at: &Quantile| values.quantile(*at).map_or(f64::NAN, Duration::as_ns_f64);
+    let mut measured: Vec<f64> = quantiles.iter().map(exact).collect();
+    for layout in layouts {
+        let read = |at: &Quantile| layout.read_ns(values, *at).unwrap_or(f64::NAN);
+        measured.extend(quantiles.iter().map(read));
+        let error = |at: &Quantile| layout.error(values, *at).unwrap_or(f64::NAN);
+        measured.extend(quantiles.iter().map(error));
+    }
+    measured
+}
+
+/// How many nines a quantile has: two at 0.99.
+fn nines(quantile: f64) -> f64 {
+    -(1.0 - quantile).log10()
+}
+
+/// The quantiles that a plot names, as nines, up to so many.
+pub(super) fn ticks(nines_max: f64) -> impl Iterator<Item = (f64, &'static str)> {
+    let ticks = TICKS.into_iter().map(|(quantile, name)| (nines(quantile), name));
+    ticks.filter(move |(nines, _)| *nines <= nines_max + 1e-9)
+}
+
+fn curve(values: &Values, layout: &Layout) -> Vec<(f64, f64)> {
+    // To where ten values are beyond: further out it is they that make the curve.
+    let nines_max = (values.len() as f64 / 10.0).log10().clamp(1.0, 5.0);
+    let error = |place: u32| {
+        let share = f64::from(place) / f64::from(CURVE_PLACES);
+        let nines = nines(CURVE_FROM) + (nines_max - nines(CURVE_FROM)) * share;
+        let at = Quantile::new(1.0 - f64::powf(10.0, -nines)).ok()?;
+        Some((nines, layout.error(values, at)?))
+    };
+    (0..=CURVE_PLACES).filter_map(error).collect()
+}
+
+fn enough(values: &Values, wanted: &Wanted<'_>) -> Enough {
+    let Wanted { error_at, error_max, unit, .. } = *wanted;
+    let always = |layouts: &mut dyn Iterator<Item = Layout>| {
+        layouts.take_while(|layout| layout.error_max().is_some_and(|most| most <= error_max)).last()
+    };
+    Enough {
+        growth: coarsest(Layout::growths(unit), (values, error_at), error_max),
+        scale: coarsest(Layout::otel_scales(), (values, error_at), error_max),
+        growth_always: always(&mut Layout::growths(unit)),
+        scale_always: always(&mut Layout::otel_scales()),
+    }
+}
