@@ -2,13 +2,13 @@
 //!
 //! | command | does |
 //! |---|---|
-//! | `simulate SCENARIO` | simulates each of its models with each of its policies, and prints the latencies |
+//! | `simulate SCENARIO` | simulates each of its models with each of its policies, and prints the latencies; or lays data on servers |
 //! | `simulate --replay JOURNAL` | tells fresh machines what a proxy's machines were told, and compares what they decide |
 //! | `simulate --keys` | prints every key of a scenario, in Markdown |
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use curtail_sim::{Difference, End, Progress, Replayed, Scenario, Unreadable};
+use curtail_sim::{Described, Difference, End, Progress, Replayed, Scenario, Unreadable};
 use serde_json::json;
 use std::fs::File;
 use std::io::{self, BufReader, IsTerminal as _, Write as _};
@@ -28,6 +28,7 @@ Examples:
   curtail simulate scenarios/bigtable-hedge.yaml
   curtail simulate scenarios/tied-read.yaml --seed 7 --format json
   curtail simulate scenarios/tied-read.yaml --set model.arrivals.load_ratio=0.8
+  curtail simulate scenarios/power-of-two.yaml
   curtail simulate --replay requests.journal
 
 Exit code 1 says that a replay differs."
@@ -81,7 +82,7 @@ upstream in the proxy's file.
 /// When the scenario or the journal cannot be read or has mistakes, or the result cannot be printed.
 pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     if args.keys {
-        let keys = curtail_config::reference_markdown(&Scenario::keys());
+        let keys = curtail_config::reference_markdown(&Described::keys());
         print(&format!("{KEYS_HEAD}{keys}"))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -96,14 +97,27 @@ fn simulate(file: &Path, args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     let name = file.display().to_string();
     let bytes = std::fs::read(file).with_context(|| name.clone())?;
     let text = curtail_config::text_of(&name, bytes)?;
-    let scenario = Scenario::read(&name, &text, &args.set)?;
+    match Described::read(&name, &text, &args.set)? {
+        Described::Policies(scenario) => simulate_policies(&scenario, args)?,
+        Described::Sharding(sharding) => {
+            let report = sharding.run(args.seed);
+            match args.format {
+                Format::Json => print(&format!("{}\n", report.json()))?,
+                Format::Table => print(&format!("{}seed {}\n", report.table(), report.seed))?,
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn simulate_policies(scenario: &Scenario, args: &SimulateArgs) -> io::Result<()> {
     let begun = Instant::now();
     let mut screen = Screen::new(begun);
-    let report = curtail_sim::run(&scenario, args.seed, |progress| screen.show(&progress));
+    let report = curtail_sim::run(scenario, args.seed, |progress| screen.show(&progress));
     screen.clear();
     let seconds = begun.elapsed().as_secs_f64();
     match args.format {
-        Format::Json => print(&format!("{}\n", report.json(seconds)))?,
+        Format::Json => print(&format!("{}\n", report.json(seconds))),
         Format::Table => {
             let million = report.events as f64 / 1e6;
             let rate = million / seconds;
@@ -111,10 +125,9 @@ fn simulate(file: &Path, args: &SimulateArgs) -> anyhow::Result<ExitCode> {
             print(&format!(
                 "{}\nseed {seed}; {million:.1} million events in {seconds:.1} s, {rate:.1} million a second\n",
                 report.table()
-            ))?;
+            ))
         }
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// One line on standard error that says how far a long run has come, when somebody may be looking.

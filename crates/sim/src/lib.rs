@@ -10,6 +10,7 @@
 //! | describe what is simulated | [`Scenario`], [`Model`], [`Distribution`], [`mod@fault`] |
 //! | run it | [`run()`], which gives a [`Report`] |
 //! | replay a journal | [`replay()`] |
+//! | lay data on servers | [`Sharding`] |
 //!
 //! There is no clock, no file and no socket here: time is simulated, and text comes in as an argument.
 //! Everything random follows from one seed; the same seed gives the same run, event for event.
@@ -26,6 +27,7 @@ mod report;
 mod run;
 mod scenario;
 mod server;
+mod sharding;
 mod slab;
 mod tally;
 mod warm_up;
@@ -37,5 +39,6 @@ pub use model::{Arrivals, Cancelled, Cores, Model, Process, Rate};
 pub use replay::{Difference, End, Replayed, Unreadable, replay};
 pub use report::{ArmReport, Report};
 pub use run::{Progress, run};
-pub use scenario::{Arm, Scenario, Variant};
+pub use scenario::{Arm, Described, Scenario, Variant};
+pub use sharding::{Placed, Placement, Rule, Sharding, ShardingReport, ShardingRow};
 pub use tally::{Precision, Stop};

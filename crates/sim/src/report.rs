@@ -3,6 +3,8 @@
 mod json;
 mod table;
 
+pub(crate) use table::ms;
+
 use crate::batches::Estimate;
 use crate::model::Model;
 use crate::world::World;

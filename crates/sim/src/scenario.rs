@@ -1,7 +1,8 @@
 //! A scenario: which models are simulated with which policies, and for how long.
 //!
-//! It is written in YAML; [`Scenario::read`] names every mistake at once. The keys of the policies are those of
-//! the proxy's own file, so what was simulated can be copied there.
+//! It is written in YAML; [`Described::read`] names every mistake at once. The keys of the policies are those of
+//! the proxy's own file, so what was simulated can be copied there. A file with the key `sharding` is no such
+//! scenario but a [`Sharding`], and has no other key.
 //!
 //! **Limits**: [`RUNS_MAX`] models × arms, [`MACHINES_MAX`] machines in a model, [`FAN_OUT_MAX`] calls of one
 //! request.
@@ -9,8 +10,10 @@
 mod model;
 mod recipe;
 mod shape;
+mod sharding;
 
 use crate::model::Model;
+use crate::sharding::Sharding;
 use crate::tally::{Precision, Stop};
 use curtail_config::{Key, Mistakes, Section};
 use curtail_policy::UpstreamConfig;
@@ -59,6 +62,38 @@ pub struct Arm {
     pub policy: UpstreamConfig,
 }
 
+/// What a file describes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Described {
+    /// Policies over models of a service.
+    Policies(Scenario),
+    /// Data on servers.
+    Sharding(Sharding),
+}
+
+impl Described {
+    /// What `text` describes, `sets` (`key=value`) in the place of what it says; `file` is what its mistakes are
+    /// said to be in.
+    ///
+    /// # Errors
+    /// All mistakes of the text and the sets.
+    pub fn read(file: &str, text: &str, sets: &[String]) -> Result<Self, Mistakes> {
+        curtail_config::read_with_sets(file, text, sets, |s| {
+            let sharding = s.optional_section(sharding::KEY, sharding::DOC, sharding::sharding);
+            sharding.map_or_else(|| Self::Policies(scenario(s)), Self::Sharding)
+        })
+    }
+
+    /// Every key that a file may have.
+    #[must_use]
+    pub fn keys() -> Vec<Key> {
+        curtail_config::describe(|s| {
+            scenario(s);
+            s.optional_section(sharding::KEY, sharding::DOC, sharding::sharding);
+        })
+    }
+}
+
 impl Scenario {
     /// The scenario that `text` describes, `sets` (`key=value`) in the place of what it says; `file` is what
     /// its mistakes are said to be in.
@@ -67,12 +102,6 @@ impl Scenario {
     /// All mistakes of the text and the sets.
     pub fn read(file: &str, text: &str, sets: &[String]) -> Result<Self, Mistakes> {
         curtail_config::read_with_sets(file, text, sets, scenario)
-    }
-
-    /// Every key that a scenario may have.
-    #[must_use]
-    pub fn keys() -> Vec<Key> {
-        curtail_config::describe(scenario)
     }
 }
 

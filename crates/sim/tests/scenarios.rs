@@ -3,7 +3,7 @@
 //! What each was calibrated on is said in the scenario itself; the tests look at both sides, what was
 //! calibrated and what follows from it. Lengths are set so that the figures lie well inside their bounds.
 
-use curtail_sim::{ArmReport, Report, Scenario, run};
+use curtail_sim::{ArmReport, Described, Report, Scenario, run};
 use curtail_units::Quantile;
 
 const SEED: u64 = 1;
@@ -97,4 +97,31 @@ fn prequal_keeps_the_tail_where_others_lose_it() {
         assert_eq!(arm(&report, "127 %", name).errors, 0, "{name} at 127 %");
     }
     assert!(arm(&report, "127 %", "least_request").errors > 0, "a load that others fail at");
+}
+
+#[test]
+fn shards_that_can_only_double_leave_servers_idle() {
+    let path = format!("{}/../../scenarios/power-of-two.yaml", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).expect("the scenario is part of the repository");
+    let described = Described::read("power-of-two.yaml", &text, &[]).expect("it has no mistakes");
+    let Described::Sharding(sharding) = described else { panic!("it is a sharding") };
+    let report = sharding.run(SEED);
+    println!("seed {SEED}\n{}", report.table());
+    let p99 = |servers, rule| {
+        let placed = report.placed(servers, rule).expect("the scenario has it");
+        placed.p99_ns.expect("there are enough requests").value / 1e6
+    };
+    let imbalance = |servers, rule| {
+        report.placed(servers, rule).expect("the scenario has it").placement.imbalance()
+    };
+    // From 8 servers to 12 next to nothing is gained, from 8 to 16 half.
+    assert_near("doubled, 12 servers", imbalance(12, "doubled"), 1.5, 1e-12);
+    assert_near("doubled, 12 servers", p99(12, "doubled"), p99(8, "doubled"), 0.05);
+    assert_near("doubled, 16 servers", p99(16, "doubled"), p99(8, "doubled") / 2.0, 0.05);
+    assert_near("one each, 12 servers", p99(12, "one each"), p99(8, "doubled") / 1.5, 0.05);
+    let many = "640 micro-partitions";
+    for servers in 8..=32 {
+        assert!(imbalance(servers, many) < 1.05, "{servers} servers: {}", imbalance(servers, many));
+        assert_near("micro-partitions", p99(servers, many), p99(servers, "one each"), 0.01);
+    }
 }

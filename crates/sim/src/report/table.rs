@@ -61,7 +61,7 @@ fn cells(arm: &ArmReport, cell: impl Fn(Option<Estimate>) -> String) -> String {
 }
 
 /// Nanoseconds in milliseconds, with four digits.
-fn ms(ns: f64) -> String {
+pub(crate) fn ms(ns: f64) -> String {
     let ms = ns / 1e6;
     let decimals = match ms {
         0.0..9.9995 => 3,

@@ -1,6 +1,7 @@
-use super::Scenario;
+use super::{Described, Scenario};
 use crate::distribution::Distribution;
 use crate::model::{Cores, Rate};
+use crate::sharding::Rule;
 use curtail_units::Duration;
 use expect_test::expect;
 
@@ -142,9 +143,66 @@ fn every_shape_can_be_written() {
 
 #[test]
 fn all_keys_can_be_listed() {
-    let keys = Scenario::keys();
+    let keys = Described::keys();
     let has = |path: &str| keys.iter().any(|key| key.path == path);
     for path in ["model.service.shape", "variants.<name>.clients", "arms.<name>.hedge.quantile"] {
         assert!(has(path), "{path}");
     }
+}
+
+#[test]
+fn a_sharding_stands_alone() {
+    let text = "\
+sharding:
+  servers: {from: 2, to: 9, step: 3}
+  whole: {shape: constant, value: 1s}
+  rules: {many: {rule: fixed, shards: 100}}
+";
+    let read = |sets: &[String]| Described::read("test.yaml", text, sets);
+    let Ok(Described::Sharding(sharding)) = read(&[]) else { panic!("it is one") };
+    assert_eq!(sharding.servers, [2, 5, 8]);
+    assert_eq!(sharding.rules, [("many".to_owned(), Rule::Fixed { shards: 100 })]);
+    let one = read(&["sharding.rules.many.shards=7".to_owned()]);
+    let Ok(Described::Sharding(one)) = one else { panic!("it is one") };
+    assert_eq!(one.rules[0].1, Rule::Fixed { shards: 7 });
+    let Ok(Described::Policies(_)) = Described::read("test.yaml", SMALL, &[]) else {
+        panic!("it has no sharding")
+    };
+}
+
+#[test]
+fn mistakes_of_a_sharding_are_named_together() {
+    let text = "\
+sharding:
+  servers: {from: 9, to: 2}
+  whole: {shape: constant}
+  rules:
+    none: {rule: fixed, shards: 0}
+    half: {rule: halved}
+  requests: 10
+model: {fan_out: 1}
+";
+    let mistakes =
+        |text| Described::read("test.yaml", text, &[]).expect_err("there are mistakes").to_string();
+    expect![[r#"
+        test.yaml:2:19: sharding.servers.from: 9 is above to (2): expected at most that
+        test.yaml:3:3: sharding.whole.value: missing: expected a duration such as 10ms or 1.5s
+        test.yaml:5:33: sharding.rules.none.shards: 0 is out of range: expected a whole number from 1 to 1000000
+        test.yaml:6:18: sharding.rules.half.rule: halved is not known: expected one of doubled, one_each, fixed
+        test.yaml:7:13: sharding.requests: 10 is out of range: expected a whole number from 1000 to 1000000
+        test.yaml:8:1: model: unknown key: expected only sharding"#]].assert_eq(&mistakes(text));
+    let large = "\
+sharding:
+  servers: {from: 1, to: 10000}
+  whole: {shape: constant, value: 1s}
+  rules: {one: {rule: doubled}, two: {rule: one_each}}
+";
+    expect![[r#"
+        test.yaml:1:1: sharding.requests: too many: expected at most 200000000 requests × servers in all
+        test.yaml:2:12: sharding.servers: too many: expected at most 10000 numbers of servers × rules"#]].assert_eq(&mistakes(large));
+    let empty = "sharding: {servers: {from: 1, to: 1}, whole: {shape: constant, value: 1s}}";
+    expect![
+        "test.yaml:1:1: sharding.rules: there is nothing to compare: expected at least one rule"
+    ]
+    .assert_eq(&mistakes(empty));
 }
