@@ -14,7 +14,7 @@
 //! A bound belongs to the bucket below it. OpenTelemetry says nothing on how its buckets are read.
 //! **Error**: whatever the data, a read between the bounds `l` and `u` is off by at most `u/l − 1`, and a middle by
 //! `(u − l)/(u + l)` ([`Layout::error_max`]). On given data it is less, and depends on where the bounds happen to
-//! fall; [`coarsest`] therefore tries many places for them.
+//! fall; [`coarsest()`] therefore tries many places for them.
 //! **Source**: Google Cloud's `tail_latency_lab` (opencensus-jetty-demo, 2019), which shows what a percentile read
 //! from few buckets is worth; `promql/quantile.go` of Prometheus; Masson et al., "`DDSketch`", 2019, for the middle.
 //! **Hurts when** the values are few: the error of the sample is then larger than that of the buckets, and

@@ -181,8 +181,8 @@ pub(crate) fn run(args: &BucketsArgs) -> anyhow::Result<ExitCode> {
 
 fn data(args: &BucketsArgs) -> anyhow::Result<Data> {
     let Some(file) = &args.data else { return Ok(Data::drawn(args.seed)) };
-    let values = values::read(file, args.column.as_deref(), args.unit)?;
-    Ok(Data { name: Some(file.display().to_string()), values, drawn: None })
+    let read = values::read(file, args.column.as_deref(), args.unit)?;
+    Ok(Data { name: Some(values::name(file)), values: read, drawn: None })
 }
 
 /// The layouts that are asked for, or some of each kind.

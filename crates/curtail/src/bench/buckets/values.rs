@@ -34,7 +34,15 @@ pub(super) fn read(file: &Path, column: Option<&str>, unit: Unit) -> anyhow::Res
         }
         read_lines(unpacked(File::open(file)?)?, column, unit)
     };
-    open().with_context(|| file.display().to_string())
+    open().with_context(|| name(file))
+}
+
+/// What a file is called in reports and errors.
+pub(super) fn name(file: &Path) -> String {
+    if file == Path::new(STDIN) {
+        return "standard input".to_owned();
+    }
+    file.display().to_string()
 }
 
 /// The lines of something that may be packed, which its first bytes tell.
