@@ -1,11 +1,12 @@
 //! Bench: sends load, runs suites, compares A against B, and writes reports.
 
 mod clock;
-pub mod data;
+
 pub mod expect;
 pub mod generator;
 pub mod report;
 pub mod results;
+pub mod rows;
 pub mod session;
 pub mod target;
 pub mod template;

@@ -37,7 +37,6 @@ enum Command {
     Server(server::ServerArgs),
     Import(import::ImportArgs),
     Simulate(simulate::SimulateArgs),
-    Bench(bench::BenchArgs),
     Sql(sql::SqlArgs),
     Testbed(testbed::TestbedArgs),
     Config(config::ConfigArgs),

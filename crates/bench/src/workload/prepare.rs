@@ -3,7 +3,7 @@
 use super::{
     Body, BodyConfig, Journey, Request, RequestConfig, Step, Tenant, Workload, WorkloadConfig,
 };
-use crate::data::Data;
+use crate::rows::Rows;
 use crate::target::Target;
 use crate::template::Template;
 use curtail_units::{Duration, Rng};
@@ -112,8 +112,8 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn request(&mut self, config: &RequestConfig, target: &Target) -> Option<Request> {
         let data = match &config.data {
-            None => Data::default(),
-            Some(path) => self.said("data", Data::read(&self.folder.join(path)))?,
+            None => Rows::default(),
+            Some(path) => self.said("data", Rows::read(&self.folder.join(path)))?,
         };
         let method = self.said("method", http::Method::from_bytes(config.method.as_bytes()));
         let path = config.path.as_deref().unwrap_or(&target.path);

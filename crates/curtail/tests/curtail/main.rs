@@ -1,7 +1,7 @@
 //! The command as people and scripts use it: arguments in; output, files and exit codes out.
 
-mod calibrate;
 mod buckets;
+mod calibrate;
 mod command;
 mod config;
 mod demo;

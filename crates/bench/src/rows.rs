@@ -8,7 +8,7 @@ pub const DATA_BYTES_MAX: u64 = 256 << 20;
 
 /// Rows of values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Data {
+pub struct Rows {
     /// What the values of a row are called, in order.
     pub columns: Vec<String>,
     /// At least one, unless there are no columns.
@@ -17,7 +17,7 @@ pub struct Data {
 
 /// Why a file is no data.
 #[derive(Debug, thiserror::Error)]
-pub enum DataError {
+pub enum RowsError {
     /// It cannot be read.
     #[error("{}: {source}", path.display())]
     Io {
@@ -36,17 +36,17 @@ pub enum DataError {
     },
 }
 
-impl Data {
+impl Rows {
     /// Reads the file at `path`.
     ///
     /// # Errors
     /// When it cannot be read, is too long, or a line does not fit the first.
-    pub fn read(path: &Path) -> Result<Self, DataError> {
-        let io = |source| DataError::Io { path: path.to_owned(), source };
+    pub fn read(path: &Path) -> Result<Self, RowsError> {
+        let io = |source| RowsError::Io { path: path.to_owned(), source };
         let file = std::fs::File::open(path).map_err(io)?;
         let mut text = Vec::new();
         file.take(DATA_BYTES_MAX + 1).read_to_end(&mut text).map_err(io)?;
-        let problem = |problem| DataError::Line { path: path.to_owned(), problem };
+        let problem = |problem| RowsError::Line { path: path.to_owned(), problem };
         if text.len() as u64 > DATA_BYTES_MAX {
             return Err(problem(format!(
                 "longer than {DATA_BYTES_MAX} bytes: expected a smaller file"
@@ -100,11 +100,11 @@ fn said(error: &csv::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::Data;
+    use super::Rows;
 
     #[test]
     fn rows_are_read_with_their_names() {
-        let data = Data::parse(b"word,id\nred,1\n\"a, b\",2\n").expect("rows");
+        let data = Rows::parse(b"word,id\nred,1\n\"a, b\",2\n").expect("rows");
         assert_eq!(data.columns, ["word", "id"]);
         assert_eq!(data.rows, [["red", "1"], ["a, b", "2"]]);
     }
@@ -118,7 +118,7 @@ mod tests {
             (b"", "line 1: expected the names"),
             (b"word\n\xff\n", "line 2: not UTF-8"),
         ] {
-            let error = Data::parse(text).expect_err("no data");
+            let error = Rows::parse(text).expect_err("no data");
             assert!(error.contains(says), "{error}");
         }
     }
