@@ -17,7 +17,7 @@ use std::os::fd::OwnedFd;
 use tokio::io::unix::AsyncFd;
 
 /// How long before the instant the wait goes on awake: what a processor takes to wake, at the 99th of 100 times.
-const AWAKE: Duration = Duration::from_us(60);
+const AWAKE: Duration = Duration::from_us(100);
 
 const NONE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
