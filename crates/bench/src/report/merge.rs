@@ -1,0 +1,193 @@
+//! Several generators of one run, as one: what processes or machines that sent a part of the load each have found.
+//!
+//! **Holds to**: all of them had the same plan (name, load, seed, arms, series, blocks). What is merged are histograms,
+//! by block and series, and nothing is lost: ten generators' results equal those of one that sent everything, bucket for
+//! bucket. Rates add up, because blocks lie beside each other in time.
+//! **Limits**: each generator counts time from its own start; they are taken to have started together, and the run to
+//! have begun when the first of them did. Servers that several generators looked at are counted once: of a measure with
+//! the same name the first is kept, and of their processor time the largest.
+//! A generator that was interrupted may have fewer blocks; then the merged run is partial as well.
+
+use crate::Results;
+use crate::results::{Block, Event, Machine, Measure, State};
+use curtail_units::Duration;
+
+#[cfg(test)]
+mod tests;
+
+/// Results that are not of one run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MergeError {
+    /// There are none.
+    #[error("there is nothing to merge: expected the results of at least one generator")]
+    Nothing,
+    /// Two of them had different plans.
+    #[error(
+        "the results are not of one run: {what} is {first} in the first of them and {other} in number {nth}"
+    )]
+    Different {
+        /// What differs.
+        what: String,
+        /// As the first has it.
+        first: String,
+        /// As the other has it.
+        other: String,
+        /// Which it is; the first is number 1.
+        nth: usize,
+    },
+}
+
+/// The results of all generators as those of one.
+///
+/// # Errors
+/// When there are none, or they are not of one run.
+pub fn merge(parts: Vec<Results>) -> Result<Results, MergeError> {
+    let mut parts = parts.into_iter();
+    let mut merged = parts.next().ok_or(MergeError::Nothing)?;
+    let mut whys = vec![merged.state.clone()];
+    for (nth, part) in (2..).zip(parts) {
+        check(&merged, &whys, &part).map_err(|(what, first, other)| MergeError::Different {
+            what,
+            first,
+            other,
+            nth,
+        })?;
+        whys.push(part.state.clone());
+        add(&mut merged, part);
+    }
+    merged.state = state(whys);
+    Ok(merged)
+}
+
+/// What differs, as the first has it and as the other has it.
+type Differs = (String, String, String);
+
+fn same<T: PartialEq>(
+    what: impl Into<String>,
+    first: &T,
+    other: &T,
+    show: impl Fn(&T) -> String,
+) -> Result<(), Differs> {
+    if first == other { Ok(()) } else { Err((what.into(), show(first), show(other))) }
+}
+
+fn check(merged: &Results, states: &[State], part: &Results) -> Result<(), Differs> {
+    let text = |text: &String| format!("{text:?}");
+    same("the name", &merged.name, &part.name, text)?;
+    same("the seed", &merged.seed, &part.seed, u64::to_string)?;
+    same("the load", &merged.load, &part.load, text)?;
+    same("the number of arms", &merged.arms.len(), &part.arms.len(), usize::to_string)?;
+    for (nth, (ours, theirs)) in (1..).zip(merged.arms.iter().zip(&part.arms)) {
+        same(format!("arm {nth}"), &ours.name, &theirs.name, text)?;
+        same(format!("what arm {nth} is about"), &ours.about, &theirs.about, text)?;
+        same(format!("the rate of arm {nth}"), &ours.rate, &theirs.rate, |rate| {
+            rate.map_or("none".to_owned(), |rate| format!("{rate} a second"))
+        })?;
+    }
+    same("the number of series", &merged.series.len(), &part.series.len(), usize::to_string)?;
+    for (nth, (ours, theirs)) in (1..).zip(merged.series.iter().zip(&part.series)) {
+        same(format!("series {nth}"), ours, theirs, |s| {
+            format!("{:?} of {:?} with size {}", s.query, s.tenant, s.tenant_size)
+        })?;
+    }
+    let was_cut = |state: &State| matches!(state, State::Partial { .. });
+    if !states.iter().any(was_cut) && !was_cut(&part.state) {
+        same("the number of blocks", &merged.blocks.len(), &part.blocks.len(), usize::to_string)?;
+    }
+    for (nth, (ours, theirs)) in (1..).zip(merged.blocks.iter().zip(&part.blocks)) {
+        check_block(nth, ours, theirs)?;
+    }
+    Ok(())
+}
+
+fn check_block(nth: usize, ours: &Block, theirs: &Block) -> Result<(), Differs> {
+    let arm = |arm: &usize| format!("number {}", arm + 1);
+    same(format!("the arm of block {nth}"), &ours.arm, &theirs.arm, arm)?;
+    let purpose =
+        |is_warm_up: &bool| if *is_warm_up { "to warm up" } else { "to measure" }.to_owned();
+    same(format!("the purpose of block {nth}"), &ours.is_warm_up, &theirs.is_warm_up, purpose)?;
+    // Slots double when a run is long, so widths are one width doubled some times.
+    let (ours, theirs) = (ours.timeline.width(), theirs.timeline.width());
+    let (wide, narrow) = (ours.max(theirs).as_ns(), ours.min(theirs).as_ns());
+    let is_doubled = wide.is_multiple_of(narrow) && (wide / narrow).is_power_of_two();
+    if is_doubled {
+        return Ok(());
+    }
+    same(format!("the width of slots in block {nth}"), &ours, &theirs, Duration::to_string)
+}
+
+fn add(merged: &mut Results, part: Results) {
+    merged.began_unix_ns = merged.began_unix_ns.min(part.began_unix_ns);
+    merged.command = joined(&merged.command, &part.command);
+    add_machine(&mut merged.machine, part.machine);
+    for (nth, block) in part.blocks.into_iter().enumerate() {
+        match merged.blocks.get_mut(nth) {
+            Some(ours) => add_block(ours, &block),
+            None => merged.blocks.push(block),
+        }
+    }
+    let is_new = |merged: &[Measure], measure: &Measure| {
+        !merged.iter().any(|ours| (&ours.of, &ours.name) == (&measure.of, &measure.name))
+    };
+    for measure in part.measures {
+        if is_new(&merged.measures, &measure) {
+            merged.measures.push(measure);
+        }
+    }
+    let new: Vec<Event> =
+        part.events.into_iter().filter(|event| !merged.events.contains(event)).collect();
+    merged.events.extend(new);
+    merged.events.sort_by_key(|event| event.at);
+}
+
+fn add_block(ours: &mut Block, block: &Block) {
+    let end = (ours.began + ours.lasted).max(block.began + block.lasted);
+    ours.began = ours.began.min(block.began);
+    ours.lasted = end.since(ours.began);
+    for (all, more) in ours.latencies.iter_mut().zip(&block.latencies) {
+        all.merge(more);
+    }
+    ours.timeline.merge(&block.timeline);
+    ours.received_bytes = ours.received_bytes.saturating_add(block.received_bytes);
+    ours.connections = ours.connections.saturating_add(block.connections);
+    ours.generator_cpu = ours.generator_cpu + block.generator_cpu;
+    ours.servers_cpu = ours.servers_cpu.max(block.servers_cpu);
+}
+
+/// Machines that are described alike are taken for one.
+fn add_machine(ours: &mut Machine, machine: Machine) {
+    if *ours == machine {
+        return;
+    }
+    ours.cpu = joined(&ours.cpu, &machine.cpu);
+    ours.kernel = joined(&ours.kernel, &machine.kernel);
+    ours.cores += machine.cores;
+}
+
+/// Both texts, or the one when the other is a part of it.
+fn joined(ours: &str, other: &str) -> String {
+    if ours.split("; ").any(|part| part == other) {
+        ours.to_owned()
+    } else {
+        format!("{ours}; {other}")
+    }
+}
+
+/// Void when one of them is, otherwise partial when one of them is; with each one's reason.
+fn state(states: Vec<State>) -> State {
+    let several = states.len() > 1;
+    let (mut void, mut partial) = (Vec::new(), Vec::new());
+    for (nth, state) in (1..).zip(states) {
+        let say = |why| if several { format!("generator {nth}: {why}") } else { why };
+        match state {
+            State::Complete => {}
+            State::Partial { why } => partial.push(say(why)),
+            State::Void { why } => void.push(say(why)),
+        }
+    }
+    match (void.is_empty(), partial.is_empty()) {
+        (false, _) => State::Void { why: void.join("; ") },
+        (true, false) => State::Partial { why: partial.join("; ") },
+        (true, true) => State::Complete,
+    }
+}

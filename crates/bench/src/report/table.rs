@@ -1,0 +1,231 @@
+//! The report as a table for people at a terminal: latencies in milliseconds, at most 80 columns.
+//!
+//! **Decides** the order: what makes a run doubtful comes first; then each arm with both clocks; then the same by query
+//! and by tenant, the largest tenant first, so that its tail does not hide in the mean of small ones.
+//! **Marks**: `~` before a figure says that fewer than 100 requests are longer, `n/a` that fewer than 10 are, `failed`
+//! that it lies among the requests that failed. Names that do not fit are cut, with `…`.
+
+use super::difference::{Comparison, change, percentile_name};
+use super::figures::{self, ArmFigures, Figure, PERCENTILES, Percentiles};
+use super::text;
+use crate::Results;
+use crate::results::State;
+use curtail_load::{Clock, Latencies};
+use std::fmt::{self, Write as _};
+
+#[cfg(test)]
+mod tests;
+
+const WIDTH: usize = 80;
+/// Before the percentiles of an arm.
+const LABEL: usize = 23;
+
+/// The percentiles that are shown by query and by tenant.
+const FEW: [usize; 3] = [0, 3, 4];
+
+/// The table.
+#[must_use]
+pub fn render(results: &Results, comparisons: &[Comparison]) -> String {
+    let mut table = Table { text: String::new() };
+    table.head(results);
+    let figures = figures::of_arms(results);
+    for arm in &figures {
+        table.arm(arm);
+    }
+    table.parts("query", &text::by_query(results), results);
+    table.parts("tenant", &text::by_tenant(results), results);
+    for comparison in comparisons {
+        table.comparison(comparison);
+    }
+    table.legend();
+    table.text
+}
+
+/// How many characters a text takes on the screen, for the letters that names are made of.
+fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// `text` in at most `most` characters.
+fn cut(text: &str, most: usize) -> String {
+    if width(text) <= most {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(most.saturating_sub(1)).collect();
+    format!("{kept}…")
+}
+
+fn cell(figure: Figure) -> String {
+    match figure {
+        Figure::Value(latency) => text::ms(latency),
+        Figure::Indicative(latency) => format!("~{}", text::ms(latency)),
+        Figure::Failed => "failed".to_owned(),
+        Figure::TooFew => "n/a".to_owned(),
+    }
+}
+
+struct Table {
+    text: String,
+}
+
+impl Table {
+    fn line(&mut self, args: fmt::Arguments<'_>) {
+        let mut line = String::new();
+        line.write_fmt(args).expect("writing to a text cannot fail");
+        self.text.push_str(cut(line.trim_end(), WIDTH).as_str());
+        self.text.push('\n');
+    }
+
+    /// A long text over as many lines as it takes, the first one behind `indent`, the later ones further in.
+    fn wrapped(&mut self, indent: &str, text: &str) {
+        let mut line = indent.to_owned();
+        for word in text.split_whitespace() {
+            if width(&line) + 1 + width(word) > WIDTH && line.trim() != "" {
+                self.line(format_args!("{line}"));
+                line = format!("{indent}    ");
+            }
+            if !line.trim().is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+        self.line(format_args!("{line}"));
+    }
+
+    fn head(&mut self, results: &Results) {
+        match &results.state {
+            State::Complete => {}
+            State::Partial { why } => self.wrapped("", &format!("PARTIAL RUN: {why}")),
+            State::Void { why } => self.wrapped("", &format!("VOID, DO NOT USE: {why}")),
+        }
+        let Results { name, seed, load, machine, .. } = results;
+        let began = text::utc(results.began_unix_ns);
+        self.wrapped("", &format!("{name}, {began}, seed {seed}"));
+        self.wrapped("", &format!("load: {load}"));
+        self.wrapped(
+            "",
+            &format!("generator: {} cores, {}, {}", machine.cores, machine.cpu, machine.kernel),
+        );
+        let names: String = PERCENTILES
+            .iter()
+            .map(|(name, _)| *name)
+            .chain(["max"])
+            .fold(String::new(), |row, name| row + &format!("{name:>8}"));
+        self.line(format_args!(""));
+        self.line(format_args!("{:LABEL$}{names}", "ms"));
+    }
+
+    fn arm(&mut self, arm: &ArmFigures) {
+        let requests = text::thousands(arm.latencies.count());
+        let rate = text::rate(arm.rate());
+        let wanted =
+            arm.rate_wanted.map_or(String::new(), |rate| format!(" of {}", text::rate(rate)));
+        let name = cut(&arm.name, WIDTH / 2);
+        self.line(format_args!("{name}: {requests} requests, {rate}{wanted} a second"));
+        for (label, clock) in [("response", Clock::Response), ("service", Clock::Service)] {
+            let percentiles = Percentiles::of(&arm.latencies, clock);
+            let cells = percentiles
+                .named()
+                .fold(String::new(), |row, (_, figure)| row + &format!("{:>8}", cell(figure)));
+            self.line(format_args!("  {label:<width$}{cells}", width = LABEL - 2));
+        }
+        let lag = |q| arm.lag(q).map_or("n/a".to_owned(), text::ms);
+        self.line(format_args!(
+            "  {:<width$}{:>32}{:>8}",
+            "generator lag",
+            lag(0.99),
+            lag(0.999),
+            width = LABEL - 2
+        ));
+        self.failures(&arm.latencies);
+        self.costs(arm);
+    }
+
+    fn costs(&mut self, arm: &ArmFigures) {
+        if arm.latencies.count() == 0 {
+            return;
+        }
+        let servers = arm.servers_cpu.filter(|cpu| cpu.as_ns() > 0);
+        let servers =
+            servers.map_or(String::new(), |cpu| format!(", servers {}", text::ms(arm.each(cpu))));
+        let generator = text::ms(arm.each(arm.generator_cpu));
+        self.line(format_args!("  CPU time in ms a request: generator {generator}{servers}"));
+        let connections = text::thousands(arm.connections);
+        let received = text::bytes(arm.received_bytes);
+        self.line(format_args!("  {received} received over {connections} connections"));
+    }
+
+    fn failures(&mut self, latencies: &Latencies) {
+        let failed = latencies.failures.total();
+        if failed == 0 {
+            return;
+        }
+        let share = text::percent(failed as f64 / latencies.count() as f64);
+        let reasons: Vec<String> = figures::reasons(&latencies.failures)
+            .map(|(name, count)| format!("{name} {}", text::thousands(count)))
+            .collect();
+        let failed = text::thousands(failed);
+        self.wrapped("  ", &format!("FAILED: {failed} ({share}): {}", reasons.join(", ")));
+        if let Some(longest) = latencies.response.max() {
+            self.line(format_args!("  the longest answer took {}", text::latency(longest)));
+        }
+    }
+
+    /// What was seen of each query or of each tenant.
+    fn parts(&mut self, of_what: &str, parts: &[text::Part], results: &Results) {
+        if parts.len() < 2 {
+            return;
+        }
+        let names = FEW.map(|nth| PERCENTILES[nth].0);
+        self.line(format_args!(""));
+        self.line(format_args!(
+            "{:<36}{:>10}{:>8}{:>8}{:>8}{:>8}",
+            format!("by {of_what}, response in ms"),
+            "requests",
+            "failed",
+            names[0],
+            names[1],
+            names[2]
+        ));
+        for part in parts {
+            let several = results.arms.len() > 1;
+            if several {
+                self.line(format_args!("{}", part.name));
+            }
+            for (arm, latencies) in results.arms.iter().zip(&part.of_arms) {
+                let name = if several { format!("  {}", arm.name) } else { part.name.clone() };
+                let [p50, p99, p999] = FEW.map(|nth| {
+                    let quantile = figures::quantile(PERCENTILES[nth].1);
+                    cell(Figure::of(latencies, Clock::Response, quantile))
+                });
+                self.line(format_args!(
+                    "{:<36}{:>10}{:>8}{p50:>8}{p99:>8}{p999:>8}",
+                    cut(&name, 35),
+                    text::thousands(latencies.count()),
+                    text::thousands(latencies.failures.total()),
+                ));
+            }
+        }
+    }
+
+    fn comparison(&mut self, comparison: &Comparison) {
+        let Comparison { base, other, differences, method } = comparison;
+        self.line(format_args!(""));
+        self.wrapped("", &format!("{other} against {base}, response ({method})"));
+        for difference in differences {
+            let name = percentile_name(difference.quantile);
+            let interval = format!("{} to {}", change(difference.low), change(difference.high));
+            self.line(format_args!(
+                "  {name:<8}{:>10}   {interval:<22} {}",
+                change(difference.ratio),
+                difference.verdict
+            ));
+        }
+    }
+
+    fn legend(&mut self) {
+        self.line(format_args!(""));
+        self.wrapped("", text::CLOCKS);
+        self.wrapped("", text::MARKS);
+    }
+}

@@ -1,0 +1,161 @@
+//! Figures in words: how reports write latencies, counts, shares and instants, and what queries and tenants come to.
+
+use super::figures::all;
+use crate::Results;
+use crate::results::Series;
+use curtail_load::Latencies;
+use curtail_units::Duration;
+
+#[cfg(test)]
+mod tests;
+
+/// What the two clocks are.
+pub(super) const CLOCKS: &str = "response: from when a request was to be sent to the end of its answer, what a user \
+waits; service: from when it was sent. They part when the server holds requests back. lag: how late the generator was.";
+
+/// What the marks are.
+pub(super) const MARKS: &str = "~ fewer than 100 requests are longer; n/a fewer than 10 are; a request that failed is \
+longer than every answer.";
+
+/// Milliseconds with four digits; from 100 s on, seconds.
+pub(super) fn ms(latency: Duration) -> String {
+    let ms = latency.as_ms_f64();
+    match ms {
+        0.0..9.9995 => format!("{ms:.3}"),
+        0.0..99.995 => format!("{ms:.2}"),
+        0.0..999.95 => format!("{ms:.1}"),
+        0.0..99_999.5 => format!("{ms:.0}"),
+        _ => format!("{:.0} s", latency.as_secs_f64()),
+    }
+}
+
+/// A latency with its unit.
+pub(super) fn latency(latency: Duration) -> String {
+    let text = ms(latency);
+    if text.ends_with('s') { text } else { format!("{text} ms") }
+}
+
+/// A count with its digits in groups of three.
+pub(super) fn thousands(count: u64) -> String {
+    let digits = count.to_string();
+    let mut grouped = String::new();
+    for (nth, digit) in digits.chars().enumerate() {
+        if nth > 0 && (digits.len() - nth).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// Requests a second: whole ones from 100 on.
+pub(super) fn rate(rate: f64) -> String {
+    if rate < 99.95 {
+        return format!("{rate:.1}");
+    }
+    thousands(Duration::from_ns_f64(rate).as_ns())
+}
+
+/// A share in percent, with so many decimals that a small one does not read as none.
+pub(super) fn percent(ratio: f64) -> String {
+    let percent = 100.0 * ratio;
+    match percent {
+        0.0 => "0 %".to_owned(),
+        0.0..0.001 => "< 0.001 %".to_owned(),
+        0.0..0.1 => format!("{percent:.3} %"),
+        0.0..10.0 => format!("{percent:.2} %"),
+        _ => format!("{percent:.1} %"),
+    }
+}
+
+/// Bytes in the largest binary unit that leaves a whole part.
+pub(super) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1_024 {
+        return format!("{bytes} bytes");
+    }
+    let mut value = bytes as f64 / 1_024.0;
+    let mut units = UNITS.into_iter();
+    let mut unit = units.next().unwrap_or_default();
+    for next in units {
+        if value < 1_024.0 {
+            break;
+        }
+        (value, unit) = (value / 1_024.0, next);
+    }
+    format!("{value:.1} {unit}")
+}
+
+/// An instant as a date and a time of day, in UTC.
+///
+/// **Source** of the calendar: Hinnant, "chrono-compatible low-level date algorithms" (2013), `civil_from_days`; years
+/// begin in March there, so that the day that is only sometimes there is the last one.
+pub(super) fn utc(unix_ns: u64) -> String {
+    let seconds = unix_ns / 1_000_000_000;
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    let days = days + 719_468; // From the first of March of the year 0 to 1970.
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = year + era * 400 + next;
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+/// A query or a tenant, and what was seen of it.
+pub(super) struct Part {
+    pub(super) name: String,
+    /// For each arm, in their order.
+    pub(super) of_arms: Vec<Latencies>,
+}
+
+/// What was seen of each query, in the order of the battery.
+pub(super) fn by_query(results: &Results) -> Vec<Part> {
+    let mut queries: Vec<&str> = Vec::new();
+    for series in &results.series {
+        if !queries.contains(&series.query.as_str()) {
+            queries.push(&series.query);
+        }
+    }
+    parts(results, &queries, |query, series| series.query == **query, |query| (*query).to_owned())
+}
+
+/// What was seen of each tenant, the largest first.
+pub(super) fn by_tenant(results: &Results) -> Vec<Part> {
+    let mut tenants: Vec<(u64, &str)> = Vec::new();
+    for series in &results.series {
+        match tenants.iter_mut().find(|(_, name)| *name == series.tenant) {
+            Some((size, _)) => *size = (*size).max(series.tenant_size),
+            None => tenants.push((series.tenant_size, &series.tenant)),
+        }
+    }
+    tenants.sort_by_key(|(size, name)| (std::cmp::Reverse(*size), *name));
+    let name = |(size, name): &(u64, &str)| match (name.is_empty(), size) {
+        (true, _) => "(none)".to_owned(),
+        (false, 0) => (*name).to_owned(),
+        (false, size) => format!("{name}, size {}", thousands(*size)),
+    };
+    parts(results, &tenants, |(_, name), series| series.tenant == *name, name)
+}
+
+fn parts<K>(
+    results: &Results,
+    keys: &[K],
+    is_of: impl Fn(&K, &Series) -> bool,
+    name: impl Fn(&K) -> String,
+) -> Vec<Part> {
+    let arms: Vec<Vec<Latencies>> =
+        (0..results.arms.len()).map(|arm| results.of_arm(arm)).collect();
+    let of_arm = |key: &K, arm: &[Latencies]| {
+        let mine = arm.iter().zip(&results.series).filter(|(_, series)| is_of(key, series));
+        all(mine.map(|(latencies, _)| latencies))
+    };
+    let part = |key: &K| Part {
+        name: name(key),
+        of_arms: arms.iter().map(|arm| of_arm(key, arm)).collect(),
+    };
+    keys.iter().map(part).collect()
+}
