@@ -50,11 +50,11 @@ impl Figure {
     #[must_use]
     pub fn of(latencies: &Latencies, clock: Clock, quantile: Quantile) -> Self {
         let above = latencies.count() - rank(quantile, latencies.count());
-        if above < INDICATIVE_FROM {
-            return Self::TooFew;
-        }
         match latencies.quantile(clock, quantile) {
-            None => Self::Failed,
+            // So many failed that it would lie among them in the next run as well.
+            None if latencies.failures.total() >= INDICATIVE_FROM => Self::Failed,
+            None => Self::TooFew,
+            Some(_) if above < INDICATIVE_FROM => Self::TooFew,
             Some(latency) if above < VALUE_FROM => Self::Indicative(latency),
             Some(latency) => Self::Value(latency),
         }

@@ -14,7 +14,7 @@ use curtail_load::{Clock, Latencies};
 use std::fmt::{self, Write as _};
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 const WIDTH: usize = 80;
 /// Before the percentiles of an arm.

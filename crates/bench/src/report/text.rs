@@ -35,6 +35,11 @@ pub(super) fn latency(latency: Duration) -> String {
     if text.ends_with('s') { text } else { format!("{text} ms") }
 }
 
+/// A text without what would end its line.
+pub(super) fn one_line(text: &str) -> String {
+    text.replace(['\n', '\r'], " ")
+}
+
 /// A count with its digits in groups of three.
 pub(super) fn thousands(count: u64) -> String {
     let digits = count.to_string();

@@ -32,6 +32,8 @@ fn failures_push_every_percentile_up_and_are_no_number() {
     assert_eq!(p99(9_899, 101), Figure::Failed);
     let Figure::Value(latency) = p99(9_900, 100) else { panic!("it is the longest answer") };
     assert_eq!(latency, Duration::from_ms(9_900));
+    assert_eq!(p99(100, 10), Figure::Failed, "one in ten failed: it is known where p99 lies");
+    assert_eq!(p99(100, 9), Figure::TooFew, "chance may have put it there");
     assert_eq!(Figure::longest(&latencies(10, 1), Clock::Service), Figure::Failed);
     let longest = Figure::longest(&latencies(10, 0), Clock::Service);
     assert_eq!(longest, Figure::Value(Duration::from_ms(10)));

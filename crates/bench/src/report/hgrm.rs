@@ -1,0 +1,85 @@
+//! Percentile distributions in the text form of `HdrHistogram` (`.hgrm`), which its plotter and others draw.
+//!
+//! **Form**: four columns: the latency in milliseconds, the quantile, how many requests are no longer, and
+//! 1/(1 - quantile); five lines for each time that the share of longer requests halves. Lines that begin with `#` are
+//! not read by the plotter.
+//! **Invariant**: a request that failed is longer than every answer here too: quantiles are those of all requests, and
+//! the lines end where the failures begin.
+//! **Source**: `AbstractHistogram.outputPercentileDistribution` of `HdrHistogram` 2.2 (Java).
+
+use super::figures::quantile;
+use super::text::one_line;
+use curtail_load::{Clock, Latencies};
+use std::fmt::Write as _;
+
+#[cfg(test)]
+mod tests;
+
+/// Lines for each halving of the share of longer requests.
+const LINES_A_HALVING: i32 = 5;
+/// More halvings than that need more requests than there can be.
+const HALVINGS_MAX: i32 = 64;
+
+/// The distribution of one arm on one clock; `about` is a line for those who read it.
+///
+/// # Panics
+/// Never: writing to a text cannot fail.
+#[must_use]
+pub fn render(latencies: &Latencies, clock: Clock, about: &str) -> String {
+    let mut text = String::new();
+    let mut line = |args: std::fmt::Arguments<'_>| {
+        text.write_fmt(args).expect("writing to a text cannot fail");
+        text.push('\n');
+    };
+    let answers = latencies.answers(clock);
+    let count = latencies.count();
+    line(format_args!("#[{}]", one_line(about)));
+    line(format_args!(
+        "{:>12} {:>14} {:>10} {:>14}\n",
+        "Value", "Percentile", "TotalCount", "1/(1-Percentile)"
+    ));
+    for share in shares() {
+        let Some(latency) = latencies.quantile(clock, quantile(share)) else { break };
+        let no_longer = count - above(latencies, clock, share);
+        let rarity = 1.0 / (1.0 - share);
+        line(format_args!(
+            "{:>12.6} {share:>2.12} {no_longer:>10} {rarity:>14.2}",
+            latency.as_ms_f64()
+        ));
+        // Nothing new is said by what is rarer than one in all requests.
+        if no_longer == count || rarity > count as f64 {
+            break;
+        }
+    }
+    let ms = |duration: Option<curtail_units::Duration>| duration.map_or(0.0, |d| d.as_ms_f64());
+    let failed = latencies.failures.total();
+    if failed == 0 && count > 0 {
+        line(format_args!("{:>12.6} {:>2.12} {count:>10}", ms(answers.max()), 1.0));
+    }
+    line(format_args!(
+        "#[Mean    = {:>12.3}, Answers        = {:>12}]",
+        ms(answers.mean()),
+        answers.count()
+    ));
+    line(format_args!("#[Max     = {:>12.3}, Total count    = {count:>12}]", ms(answers.max())));
+    line(format_args!("#[Failed  = {failed:>12}, longer than every answer]"));
+    text
+}
+
+/// The quantiles of the lines: 0, 0.1, …, 0.5, 0.55, …, 0.75, 0.775, ….
+fn shares() -> impl Iterator<Item = f64> {
+    (0..HALVINGS_MAX).flat_map(|halving| {
+        let left = 0.5_f64.powi(halving);
+        (0..LINES_A_HALVING)
+            .map(move |nth| 1.0 - left * (1.0 - 0.5 * f64::from(nth) / f64::from(LINES_A_HALVING)))
+    })
+}
+
+/// How many requests are longer than the bucket that the quantile lies in.
+fn above(latencies: &Latencies, clock: Clock, share: f64) -> u64 {
+    let answers = latencies.answers(clock);
+    let longer = latencies
+        .quantile(clock, quantile(share))
+        .map_or(0, |latency| answers.count_above(latency));
+    longer + latencies.failures.total()
+}

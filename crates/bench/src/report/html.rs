@@ -1,0 +1,124 @@
+//! The report as one page: a single HTML file with its pictures in it, for browsers, printers and archives.
+//!
+//! **Decides** the order, from what is asked first: whether the run can be believed, the figures, the comparison; then
+//! the pictures; then the same by query and by tenant, and what was run.
+//! **Invariant**: the page asks for nothing: no script, no font, no picture from elsewhere, and its policy forbids it.
+//! Every text that comes from a run is escaped. Colours can be told apart by those who do not see red or green (Okabe &
+//! Ito, "Color universal design", 2008), and follow light and dark.
+//! **Limits**: heatmaps of the first [`HEATMAPS_MAX`] arms. A page grows with its pictures, not with its requests.
+
+mod columns;
+mod difference;
+mod heatmap;
+mod over_time;
+mod percentiles;
+mod svg;
+mod tables;
+
+#[cfg(test)]
+mod tests;
+
+use super::difference::Comparison;
+use super::{figures, text};
+use crate::Results;
+use crate::results::State;
+use svg::{Picture, escaped};
+
+/// The arms that have a heatmap.
+const HEATMAPS_MAX: usize = 6;
+
+const STYLE: &str = include_str!("html/style.css");
+
+/// The page.
+#[must_use]
+pub fn render(results: &Results, comparisons: &[Comparison]) -> String {
+    let arms = figures::of_arms(results);
+    let mut body = head(results);
+    body += &tables::of_arms(&arms);
+    for comparison in comparisons {
+        let title = format!("{} against {}", comparison.other, comparison.base);
+        let about = "A percentile differs surely when its band does not touch the line.";
+        body += &figure(&title, about, difference::draw(comparison), &[]);
+        body += &tables::of_comparison(comparison);
+    }
+    body += &figure(
+        "Latency by percentile",
+        "A step to the right is ten times rarer. Dotted: fewer than 10 requests are longer. A cross: the \
+         requests beyond it failed.",
+        percentiles::draw(&arms),
+        &[],
+    );
+    body += &figure(
+        "Latency over time",
+        "A request counts at the time at which it was to be sent. The strip at the lower edge says which arm had its \
+         turn. Crosses at the upper edge: requests failed; a percentile among those interrupts its line.",
+        over_time::draw(results),
+        &over_time::notes(results),
+    );
+    for arm in 0..results.arms.len().min(HEATMAPS_MAX) {
+        let title = if arm == 0 { "How many requests took how long" } else { "" };
+        body += &figure(title, "", heatmap::draw(results, arm), &[]);
+    }
+    if results.arms.len() > HEATMAPS_MAX {
+        body += &format!("<p>Heatmaps are drawn for the first {HEATMAPS_MAX} arms.</p>\n");
+    }
+    body += &tables::of_parts("query", &text::by_query(results), results);
+    body += &tables::of_parts("tenant", &text::by_tenant(results), results);
+    body += &about(results);
+    let title = escaped(&results.name);
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <title>{title}: latencies</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n{body}</main>\n</body>\n</html>\n"
+    )
+}
+
+/// What is known before any figure: what was run, and whether it can be believed.
+fn head(results: &Results) -> String {
+    let name = escaped(&results.name);
+    let banner = match &results.state {
+        State::Complete => String::new(),
+        State::Partial { why } => banner("partial", "Partial run", why),
+        State::Void { why } => banner("void", "Void: do not use these figures", why),
+    };
+    let load = escaped(&results.load);
+    let began = text::utc(results.began_unix_ns);
+    format!("{banner}<h1>{name}</h1>\n<p class=\"lead\">{load}; began {began}</p>\n")
+}
+
+fn banner(class: &str, words: &str, why: &str) -> String {
+    let why = escaped(why);
+    format!("<p class=\"banner {class}\"><strong>{words}</strong> {why}</p>\n")
+}
+
+/// A picture with its title above and its words below; nothing when there is nothing to draw.
+fn figure(title: &str, about: &str, picture: Option<Picture>, notes: &[String]) -> String {
+    let Some(picture) = picture else { return String::new() };
+    let title =
+        if title.is_empty() { String::new() } else { format!("<h2>{}</h2>\n", escaped(title)) };
+    let notes: String = notes.iter().map(|note| format!("<li>{}</li>", escaped(note))).collect();
+    let notes =
+        if notes.is_empty() { notes } else { format!("<ul class=\"notes\">{notes}</ul>\n") };
+    let about =
+        if about.is_empty() { String::new() } else { format!("<p class=\"about\">{about}</p>\n") };
+    let Picture { svg, legend } = picture;
+    let legend = svg::legend(&legend);
+    format!("{title}{about}{legend}<figure>\n{svg}</figure>\n{notes}")
+}
+
+/// What was run, to run it again.
+fn about(results: &Results) -> String {
+    let machine = &results.machine;
+    let machine = format!("{}, {} cores, {}", machine.cpu, machine.cores, machine.kernel);
+    let seed = results.seed.to_string();
+    let mut rows = String::new();
+    for (name, value) in [("Command", &results.command), ("Seed", &seed), ("Generator", &machine)] {
+        rows += &format!("<dt>{name}</dt><dd><code>{}</code></dd>\n", escaped(value));
+    }
+    for arm in &results.arms {
+        rows += &format!("<dt>Arm {}</dt><dd>{}</dd>\n", escaped(&arm.name), escaped(&arm.about));
+    }
+    format!("<h2>What was run</h2>\n<dl>\n{rows}</dl>\n")
+}

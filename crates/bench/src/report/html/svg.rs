@@ -1,0 +1,280 @@
+//! Drawing: the text of an SVG picture, and the scales and axes of a plot.
+//!
+//! Lengths are in units of the picture, 900 of which are its width, however wide it is shown. Colours come from the
+//! page's style sheet by class, so a picture follows light and dark: `s0`, `s1`, … are the colours of arms.
+
+use curtail_units::Duration;
+use std::fmt::Write as _;
+
+/// How wide every picture is.
+pub(super) const WIDTH: f64 = 900.0;
+
+/// How many colours there are; further arms begin again.
+pub(super) const COLOURS: usize = 6;
+
+/// `text` with what means something in HTML escaped.
+pub(super) fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            other => safe.push(other),
+        }
+    }
+    safe
+}
+
+/// Where a text stands: which of its points is at the place given.
+#[derive(Clone, Copy)]
+pub(super) enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+/// A picture that is being drawn.
+pub(super) struct Svg {
+    text: String,
+}
+
+impl Svg {
+    /// An empty picture; `about` says what it shows to those who do not see it.
+    pub(super) fn new(height: f64, about: &str) -> Self {
+        let about = escaped(about);
+        let text = format!(
+            "<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{about}\">\n"
+        );
+        Self { text }
+    }
+
+    pub(super) fn finish(mut self) -> String {
+        self.text.push_str("</svg>\n");
+        self.text
+    }
+
+    fn push(&mut self, args: std::fmt::Arguments<'_>) {
+        self.text.write_fmt(args).expect("writing to a text cannot fail");
+    }
+
+    pub(super) fn line(&mut self, class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
+        self.push(format_args!(
+            "<line class=\"{class}\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>\n"
+        ));
+    }
+
+    pub(super) fn rect(&mut self, class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) {
+        self.push(format_args!(
+            "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>\n",
+            width.max(0.0),
+            height.max(0.0)
+        ));
+    }
+
+    pub(super) fn dot(&mut self, class: &str, (x, y): (f64, f64), about: &str) {
+        self.push(format_args!("<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\">"));
+        self.push(format_args!("<title>{}</title></circle>\n", escaped(about)));
+    }
+
+    /// A small cross: what failed.
+    pub(super) fn cross(&mut self, class: &str, (x, y): (f64, f64)) {
+        self.push(format_args!(
+            "<path class=\"{class}\" d=\"M{:.1} {:.1}l6 6m0 -6l-6 6\"/>\n",
+            x - 3.0,
+            y - 3.0
+        ));
+    }
+
+    pub(super) fn text(&mut self, class: &str, (x, y): (f64, f64), anchor: Anchor, text: &str) {
+        let anchor = match anchor {
+            Anchor::Start => "start",
+            Anchor::Middle => "middle",
+            Anchor::End => "end",
+        };
+        self.push(format_args!(
+            "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>\n",
+            escaped(text)
+        ));
+    }
+
+    /// A path from its commands.
+    pub(super) fn path(&mut self, class: &str, commands: &str) {
+        if !commands.is_empty() {
+            self.push(format_args!("<path class=\"{class}\" d=\"{commands}\"/>\n"));
+        }
+    }
+
+    /// Lines through points; `None` interrupts them. A point with none beside it is drawn as a short dash.
+    pub(super) fn polyline(
+        &mut self,
+        class: &str,
+        points: impl IntoIterator<Item = Option<(f64, f64)>>,
+    ) {
+        let mut commands = String::new();
+        let mut is_down = false;
+        for point in points {
+            if let Some((x, y)) = point {
+                let command = if is_down { 'L' } else { 'M' };
+                // The dash that a lone point is drawn as; under a line it is not seen.
+                let dash = if is_down { "" } else { "h.1" };
+                write!(commands, "{command}{x:.1} {y:.1}{dash}")
+                    .expect("writing to a text cannot fail");
+            }
+            is_down = point.is_some();
+        }
+        self.path(class, &commands);
+    }
+}
+
+/// The rectangle of a plot within its picture.
+#[derive(Clone, Copy)]
+pub(super) struct Frame {
+    pub(super) left: f64,
+    pub(super) right: f64,
+    pub(super) top: f64,
+    pub(super) bottom: f64,
+}
+
+impl Frame {
+    /// A frame with room for the labels of both axes.
+    pub(super) const fn new(top: f64, height: f64) -> Self {
+        Self { left: 74.0, right: WIDTH - 16.0, top, bottom: top + height }
+    }
+
+    /// From a share of the width to a place.
+    pub(super) fn x(&self, share: f64) -> f64 {
+        self.left + share * (self.right - self.left)
+    }
+
+    /// From a share of the height, counted from below, to a place.
+    pub(super) fn y(&self, share: f64) -> f64 {
+        self.bottom - share * (self.bottom - self.top)
+    }
+
+    pub(super) fn outline(&self, svg: &mut Svg) {
+        let size = (self.right - self.left, self.bottom - self.top);
+        svg.rect("frame", (self.left, self.top), size);
+    }
+
+    /// A line of the grid at a share of the height, with its label to the left.
+    pub(super) fn tick_y(&self, svg: &mut Svg, share: f64, label: &str) {
+        let y = self.y(share);
+        svg.line("grid", (self.left, y), (self.right, y));
+        svg.text("tick", (self.left - 6.0, y + 4.0), Anchor::End, label);
+    }
+
+    /// A line of the grid at a share of the width, with its label below; none when there is no label.
+    pub(super) fn tick_x(&self, svg: &mut Svg, share: f64, label: &str) {
+        let x = self.x(share);
+        svg.line("grid", (x, self.top), (x, self.bottom));
+        if !label.is_empty() {
+            svg.text("tick", (x, self.bottom + 16.0), Anchor::Middle, label);
+        }
+    }
+
+    /// What the axes show, with units: one in the corner above, one below.
+    pub(super) fn name_axes(&self, svg: &mut Svg, y: &str, x: &str) {
+        svg.text("axis", (4.0, self.top - 8.0), Anchor::Start, y);
+        svg.text("axis", (self.right, self.bottom + 32.0), Anchor::End, x);
+    }
+}
+
+/// From durations to shares, by their logarithm.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LogScale {
+    low: f64,
+    high: f64,
+}
+
+impl LogScale {
+    /// A scale that shows durations from `low` to `high`, and a bit on both sides; at least a factor of four.
+    pub(super) fn new(low: Duration, high: Duration) -> Self {
+        let low = low.max(Duration::from_ns(100)).as_ns_f64();
+        let high = high.as_ns_f64().max(low);
+        let (low, high) = (low.log10() - 0.05, high.log10() + 0.05);
+        let missing = (4.0_f64.log10() - (high - low)).max(0.0);
+        Self { low: low - missing / 2.0, high: high + missing / 2.0 }
+    }
+
+    /// The share of a duration; what is too short or too long is at the edge.
+    pub(super) fn share(&self, duration: Duration) -> f64 {
+        let log = duration.as_ns_f64().max(1.0).log10();
+        ((log - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
+    }
+
+    /// Round durations, with their labels.
+    pub(super) fn ticks(&self) -> Vec<(f64, String)> {
+        let steps: &[u64] = match self.high - self.low {
+            0.0..2.2 => &[1, 2, 5],
+            0.0..4.2 => &[1, 3],
+            _ => &[1],
+        };
+        let decades = (0..12).map(|decade| 10_u64.pow(decade));
+        let all = decades
+            .flat_map(|decade| steps.iter().map(move |step| Duration::from_ns(decade * step)));
+        let shown = all.filter(|tick| (self.low..=self.high).contains(&tick.as_ns_f64().log10()));
+        shown.map(|tick| (self.share(tick), tick.to_string())).collect()
+    }
+}
+
+/// From numbers to shares, evenly, beginning at zero.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LinearScale {
+    high: f64,
+}
+
+impl LinearScale {
+    pub(super) fn new(high: f64) -> Self {
+        Self { high: if high > 0.0 { high } else { 1.0 } }
+    }
+
+    pub(super) fn share(&self, value: f64) -> f64 {
+        (value / self.high).clamp(0.0, 1.0)
+    }
+
+    /// About `count` round numbers from zero on.
+    pub(super) fn ticks(&self, count: f64) -> Vec<f64> {
+        let rough = self.high / count;
+        let decade = 10.0_f64.powf(rough.log10().floor());
+        let step =
+            [1.0, 2.0, 5.0, 10.0].into_iter().map(|step| step * decade).find(|step| *step >= rough);
+        let step = step.unwrap_or(rough);
+        (0..100)
+            .map(|nth| f64::from(nth) * step)
+            .take_while(|tick| *tick <= self.high * 1.000_1)
+            .collect()
+    }
+}
+
+/// A picture with the words that go with it.
+pub(super) struct Picture {
+    pub(super) svg: String,
+    /// The class of what is drawn, and what that is.
+    pub(super) legend: Vec<(String, String)>,
+}
+
+/// The class of an arm's colour. Further arms have the colours of the first ones, dashed.
+pub(super) fn colour(arm: usize) -> String {
+    let again = if arm < COLOURS { "" } else { " again" };
+    format!("s{}{again}", arm % COLOURS)
+}
+
+/// The legend of a picture: small samples with their words, on as many lines as it takes.
+pub(super) fn legend(entries: &[(String, String)]) -> String {
+    let mut legend = String::new();
+    for (class, words) in entries {
+        let words = escaped(words);
+        // What shades an area has an area as its sample.
+        let sample = if class.starts_with("area") {
+            format!("<rect class=\"{class}\" width=\"26\" height=\"12\"/>")
+        } else {
+            format!("<path class=\"{class}\" d=\"M2 6h22\"/>")
+        };
+        writeln!(legend, "<span><svg viewBox=\"0 0 26 12\">{sample}</svg>{words}</span>")
+            .expect("writing to a text cannot fail");
+    }
+    if legend.is_empty() { legend } else { format!("<p class=\"legend\">\n{legend}</p>\n") }
+}

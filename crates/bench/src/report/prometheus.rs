@@ -1,0 +1,168 @@
+//! The final figures as Prometheus text, for a push gateway or the node exporter's folder of text files.
+//!
+//! **Decides** the buckets of the histograms: each at most 5 % longer than the one before, between the shortest and the
+//! longest answer, so that a percentile that is interpolated from them is off by less than 5 %. Each bound is the end of
+//! a bucket of ours, so counts are exact.
+//! **Invariant**: requests that failed count in the last bucket only: a percentile among them is `+Inf`, as in the
+//! gauges. Percentiles that would be chance are left out.
+
+use super::figures::{self, ArmFigures, Percentiles, reasons};
+use super::figures::{Figure, PERCENTILES};
+use crate::Results;
+use crate::results::State;
+use curtail_load::{Clock, Latencies};
+use curtail_units::Duration;
+use std::fmt::Write as _;
+
+#[cfg(test)]
+mod tests;
+
+/// How much longer one bucket is than the one before, at most.
+const GROWTH: f64 = 1.05;
+
+const CLOCKS: [(&str, Clock); 2] = [("response", Clock::Response), ("service", Clock::Service)];
+
+/// The text.
+#[must_use]
+pub fn render(results: &Results) -> String {
+    let mut page = Page { text: String::new() };
+    let arms = figures::of_arms(results);
+    let run = label(&results.name);
+    let states = [
+        ("complete", results.state == State::Complete),
+        ("partial", matches!(results.state, State::Partial { .. })),
+        ("void", matches!(results.state, State::Void { .. })),
+    ];
+    page.head("state", "Whether the run can be believed: 1 for the state that it is in.", "gauge");
+    for (name, is) in states {
+        page.sample("state", &format!("run=\"{run}\",state=\"{name}\""), f64::from(u8::from(is)));
+    }
+    let of = |arm: &ArmFigures| format!("run=\"{run}\",arm=\"{}\"", label(&arm.name));
+    page.head("requests", "Requests, those that failed included.", "gauge");
+    for arm in &arms {
+        page.sample("requests", &of(arm), arm.latencies.count() as f64);
+    }
+    page.head("failures", "Requests that failed, by reason.", "gauge");
+    for arm in &arms {
+        for (reason, count) in reasons(&arm.latencies.failures) {
+            page.sample("failures", &format!("{},reason=\"{reason}\"", of(arm)), count as f64);
+        }
+    }
+    page.head("requests_per_second", "The rate that was reached.", "gauge");
+    for arm in &arms {
+        page.sample("requests_per_second", &of(arm), arm.rate());
+    }
+    page.head("lag_seconds", "How late the generator was.", "gauge");
+    for arm in &arms {
+        for q in [0.99, 0.999] {
+            if let Some(lag) = arm.lag(q) {
+                page.sample(
+                    "lag_seconds",
+                    &format!("{},quantile=\"{q}\"", of(arm)),
+                    lag.as_secs_f64(),
+                );
+            }
+        }
+    }
+    page.quantiles(&arms, of);
+    page.histograms(&arms, of);
+    page.text
+}
+
+/// A text as the value of a label.
+fn label(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+struct Page {
+    text: String,
+}
+
+impl Page {
+    fn push(&mut self, args: std::fmt::Arguments<'_>) {
+        self.text.write_fmt(args).expect("writing to a text cannot fail");
+        self.text.push('\n');
+    }
+
+    fn head(&mut self, name: &str, help: &str, kind: &str) {
+        self.push(format_args!("# HELP curtail_bench_{name} {help}"));
+        self.push(format_args!("# TYPE curtail_bench_{name} {kind}"));
+    }
+
+    fn sample(&mut self, name: &str, labels: &str, value: f64) {
+        self.push(format_args!("curtail_bench_{name}{{{labels}}} {}", number(value)));
+    }
+
+    fn quantiles(&mut self, arms: &[ArmFigures], of: impl Fn(&ArmFigures) -> String) {
+        let name = "latency_seconds";
+        self.head(name, "Latency by quantile and clock; +Inf where requests failed.", "gauge");
+        for arm in arms {
+            for (clock_name, clock) in CLOCKS {
+                let percentiles = Percentiles::of(&arm.latencies, clock);
+                let at = PERCENTILES.into_iter().map(|(_, quantile)| quantile).zip(percentiles.at);
+                for (quantile, figure) in at.chain([(1.0, percentiles.max)]) {
+                    let value = match figure {
+                        Figure::Value(latency) | Figure::Indicative(latency) => {
+                            latency.as_secs_f64()
+                        }
+                        Figure::Failed => f64::INFINITY,
+                        Figure::TooFew => continue,
+                    };
+                    let labels =
+                        format!("{},clock=\"{clock_name}\",quantile=\"{quantile}\"", of(arm));
+                    self.sample(name, &labels, value);
+                }
+            }
+        }
+    }
+
+    fn histograms(&mut self, arms: &[ArmFigures], of: impl Fn(&ArmFigures) -> String) {
+        for (clock_name, clock) in CLOCKS {
+            let name = format!("{clock_name}_seconds");
+            let help = "Latencies; what failed is in the last bucket, and not in the sum.";
+            self.head(&name, help, "histogram");
+            for arm in arms {
+                let labels = of(arm);
+                for (bound, count) in buckets(&arm.latencies, clock) {
+                    let bound = number(bound.as_secs_f64());
+                    self.sample(
+                        &format!("{name}_bucket"),
+                        &format!("{labels},le=\"{bound}\""),
+                        count as f64,
+                    );
+                }
+                let count = arm.latencies.count() as f64;
+                self.sample(&format!("{name}_bucket"), &format!("{labels},le=\"+Inf\""), count);
+                let sum = arm.latencies.answers(clock).sum_secs_f64();
+                self.sample(&format!("{name}_sum"), &labels, sum);
+                self.sample(&format!("{name}_count"), &labels, count);
+            }
+        }
+    }
+}
+
+fn number(value: f64) -> String {
+    if value == f64::INFINITY { "+Inf".to_owned() } else { value.to_string() }
+}
+
+/// Bounds, rising, and how many answers are no longer than each.
+fn buckets(latencies: &Latencies, clock: Clock) -> Vec<(Duration, u64)> {
+    let mut bounds = Vec::new();
+    // Where the bucket that is being filled begins, what it holds up to now, and how many answers there were.
+    let (mut low, mut high, mut count) = (Duration::ZERO, None, 0);
+    for bucket in latencies.answers(clock).buckets() {
+        let end = bucket.upper - Duration::from_ns(1);
+        if high.is_none() || end > low.mul_f64(GROWTH) {
+            bounds.extend(high.map(|high| (high, count)));
+            low = bucket.lower - Duration::from_ns(1);
+            // Where nothing was seen lies a bucket of its own, so that none is wide and holds something.
+            if bucket.lower > Duration::ZERO && high.is_none_or(|high| high < low) {
+                bounds.push((low, count));
+            }
+        }
+        count += bucket.count;
+        high = Some(end);
+    }
+    bounds.extend(high.map(|high| (high, count)));
+    bounds
+}
