@@ -3,12 +3,14 @@
 //! | command | does |
 //! |---|---|
 //! | [`load`] | sends load to one service, and prints what its requests took |
+//! | [`report`] | makes reports of what a run has found, several generators of one run merged |
 //! | [`calibrate`] | compares A against A, and prints how often a difference is found where there is none |
 //! | [`buckets`] | how wrong a percentile is that was read from buckets |
 
 mod buckets;
 mod calibrate;
 mod load;
+mod report;
 mod screen;
 mod workload;
 
@@ -25,6 +27,7 @@ pub(crate) struct BenchArgs {
 #[derive(Clone, Debug, Subcommand)]
 enum BenchCommand {
     Load(load::LoadArgs),
+    Report(report::ReportArgs),
     Calibrate(calibrate::CalibrateArgs),
     Buckets(buckets::BucketsArgs),
 }
@@ -36,6 +39,7 @@ enum BenchCommand {
 pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     match &args.command {
         BenchCommand::Load(args) => load::run(args),
+        BenchCommand::Report(args) => report::run(args),
         BenchCommand::Calibrate(args) => calibrate::run(args),
         BenchCommand::Buckets(args) => buckets::run(args),
     }

@@ -14,6 +14,8 @@
 
 use crate::query::Refused;
 use curtail_api::NotStarted;
+use curtail_bench::report::file::ReadError;
+use curtail_bench::report::merge::MergeError;
 use curtail_config::Mistakes;
 use curtail_objects::OpenError;
 use std::io::{ErrorKind, Write as _};
@@ -56,7 +58,8 @@ fn code_of(error: &anyhow::Error) -> u8 {
         if let Some(io) = cause.downcast_ref::<std::io::Error>() {
             return if io.kind() == ErrorKind::BrokenPipe { 0 } else { ENVIRONMENT };
         }
-        let is_of_usage = cause.is::<Mistakes>() || cause.is::<Refused>();
+        let is_of_usage =
+            cause.is::<Mistakes>() || cause.is::<Refused>() || cause.is::<MergeError>();
         let is_missing = matches!(cause.downcast_ref(), Some(NotStarted::Missing(_)));
         let is_url = matches!(cause.downcast_ref(), Some(OpenError::Url(_)));
         if is_of_usage || is_missing || cause.is::<clap::Error>() || is_url {
@@ -66,6 +69,7 @@ fn code_of(error: &anyhow::Error) -> u8 {
             || cause.is::<curtail_proxy::StartError>()
             || cause.is::<curtail_ingest::StartError>()
             || cause.is::<curtail_store::OpenError>()
+            || cause.is::<ReadError>()
             || cause.is::<OpenError>();
         if is_of_environment {
             return ENVIRONMENT;
@@ -87,6 +91,10 @@ mod tests {
         assert_eq!(code_of(&config), 2);
         let missing = Err::<(), _>(Error::from(ErrorKind::NotFound)).context("f");
         assert_eq!(code_of(&missing.expect_err("not found")), 3);
+        let unreadable = curtail_bench::report::file::from_json(std::path::Path::new("f"), b"{}");
+        assert_eq!(code_of(&unreadable.expect_err("no results").into()), 3);
+        let merged = curtail_bench::report::merge(Vec::new());
+        assert_eq!(code_of(&merged.expect_err("nothing").into()), 2);
         assert_eq!(code_of(&Error::from(ErrorKind::BrokenPipe).into()), 0);
         assert_eq!(code_of(&anyhow::anyhow!("nobody foresaw this")), 4);
     }

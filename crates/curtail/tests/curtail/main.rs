@@ -2,6 +2,7 @@
 
 mod buckets;
 mod calibrate;
+mod bench_report;
 mod command;
 mod config;
 mod demo;

@@ -1,0 +1,58 @@
+//! `curtail bench report`: reports of what a run has found.
+
+use clap::{Args, ValueEnum};
+use curtail_bench::report::{self, Outputs, file, table};
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Make reports of what a run has found
+///
+/// Several files are those of the generators of one run: their histograms are
+/// merged without loss.
+#[derive(Args, Clone, Debug)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  curtail bench report run.json
+  curtail bench report run.json --html run.html --hgrm run.hgrm
+  curtail bench report generator-1.json generator-2.json --json run.json"
+)]
+pub(crate) struct ReportArgs {
+    /// Results files, each of one generator.
+    #[arg(value_name = "RESULTS", required = true)]
+    results: Vec<PathBuf>,
+    #[command(flatten)]
+    outputs: Outputs,
+    /// How the results are printed.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people.
+    Table,
+    /// For programs: what a results file holds.
+    Json,
+}
+
+/// Runs `curtail bench report`.
+///
+/// # Errors
+/// When a file cannot be read, the files are not of one run, or a report cannot be written.
+pub(super) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
+    let parts = args.results.iter().map(|path| file::read(path));
+    let results = report::merge(parts.collect::<Result<_, _>>()?)?;
+    report::write(&results, &[], &args.outputs)?;
+    let text = match args.format {
+        Format::Table => table::render(&results, &[]),
+        Format::Json => file::to_json(&results),
+    };
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
