@@ -2,7 +2,7 @@
 //!
 //! | to | look at |
 //! |---|---|
-//! | keep a run, and have it back | [`file`] |
+//! | keep a run, and have it back | [`mod@file`] |
 //! | put the results of several generators together | [`merge()`] |
 //! | show it at a terminal | [`table::render`] |
 //! | show it with plots | [`html::render`] |

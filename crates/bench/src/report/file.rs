@@ -4,7 +4,7 @@
 //! (`hdr_v2`), with the exact sum, minimum and maximum beside them. Under `figures` stand the percentiles that the
 //! table shows, for programs that only want those; they are written and never read.
 //! **Limits**: files of at most [`FILE_LEN_MAX`]. A run that was interrupted is a valid file whose `state` says so.
-//! **Invariant**: a file stands under its name complete or not at all ([`replace`]).
+//! **Invariant**: a file stands under its name complete or not at all.
 
 mod wire;
 

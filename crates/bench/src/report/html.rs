@@ -5,7 +5,7 @@
 //! **Invariant**: the page asks for nothing: no script, no font, no picture from elsewhere, and its policy forbids it.
 //! Every text that comes from a run is escaped. Colours can be told apart by those who do not see red or green (Okabe &
 //! Ito, "Color universal design", 2008), and follow light and dark.
-//! **Limits**: heatmaps of the first [`HEATMAPS_MAX`] arms. A page grows with its pictures, not with its requests.
+//! **Limits**: heatmaps of the first six arms. A page grows with its pictures, not with its requests.
 
 mod columns;
 mod difference;

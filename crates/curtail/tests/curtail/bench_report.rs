@@ -42,7 +42,8 @@ fn a_run_is_shown_as_a_table() {
             requests back. lag: how late the generator was.
         ~ fewer than 100 requests are longer; n/a fewer than 10 are; a request that
             failed is longer than every answer.
-    "#]].assert_eq(&ended.stdout);
+    "#]]
+    .assert_eq(&ended.stdout);
 }
 
 #[test]
@@ -81,17 +82,20 @@ fn what_cannot_be_read_or_merged_is_named_and_has_its_exit_code() {
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
     expect![[r#"
         the results are not of one run: the seed is 1 in the first of them and 2 in number 2
-    "#]].assert_eq(&ended.stderr);
+    "#]]
+    .assert_eq(&ended.stderr);
 
     let ended = curtail(&["bench", "report", "/nowhere/run.json"]);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(3), ""));
     expect![[r#"
         /nowhere/run.json: No such file or directory (os error 2)
-    "#]].assert_eq(&ended.stderr);
+    "#]]
+    .assert_eq(&ended.stderr);
 
     let ended = curtail(&["bench", "report", RECORDED, "--html", "/nowhere/run.html"]);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(3), ""));
     expect![[r#"
         /nowhere/run.html: No such file or directory (os error 2)
-    "#]].assert_eq(&ended.stderr);
+    "#]]
+    .assert_eq(&ended.stderr);
 }

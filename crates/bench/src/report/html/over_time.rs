@@ -28,7 +28,8 @@ pub(super) fn draw(results: &Results) -> Option<Picture> {
     let high = seen().filter_map(|slot| slot.response.max()).max()?;
 
     let panels = panels(results);
-    let frame = Frame::new(46.0, HEIGHT);
+    let numbers = if results.events.is_empty() { 0.0 } else { 20.0 };
+    let frame = Frame::new(26.0 + numbers, HEIGHT);
     let below = panels.len() as f64 * (PANEL + GAP);
     let time = Time { seconds: end(results).since(Instant::ZERO).as_secs_f64() };
     let scale = LogScale::new(low, high);

@@ -171,7 +171,9 @@ impl Frame {
         let x = self.x(share);
         svg.line("grid", (x, self.top), (x, self.bottom));
         if !label.is_empty() {
-            svg.text("tick", (x, self.bottom + 16.0), Anchor::Middle, label);
+            // Half the width of the label, so that the last one is not cut off by the edge.
+            let half = 3.4 * label.chars().count() as f64;
+            svg.text("tick", (x.min(WIDTH - half), self.bottom + 16.0), Anchor::Middle, label);
         }
     }
 
