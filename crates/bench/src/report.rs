@@ -29,7 +29,7 @@ pub mod table;
 mod tests;
 mod text;
 
-pub use difference::{Comparison, Difference, Verdict};
+pub use difference::Comparison;
 pub use merge::merge;
 
 use crate::Results;

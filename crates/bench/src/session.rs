@@ -117,7 +117,7 @@ impl Session {
 /// Whose turn it is: each arm in every round, forwards and backwards in turn.
 fn order(arms: usize, rounds: usize) -> Vec<usize> {
     let round = |nth: usize| -> Vec<usize> {
-        if nth % 2 == 0 { (0..arms).collect() } else { (0..arms).rev().collect() }
+        if nth.is_multiple_of(2) { (0..arms).collect() } else { (0..arms).rev().collect() }
     };
     (0..rounds).flat_map(round).collect()
 }

@@ -3,12 +3,15 @@
 //! | command | does |
 //! |---|---|
 //! | [`load`] | sends load to one service, and prints what its requests took |
+//! | [`compare`] | sends the same load to two services by turns, and says whether they differ |
 //! | [`report`] | makes reports of what a run has found, several generators of one run merged |
 //! | [`calibrate`] | compares A against A, and prints how often a difference is found where there is none |
 //! | [`buckets`] | how wrong a percentile is that was read from buckets |
 
 mod buckets;
 mod calibrate;
+mod compare;
+mod ended;
 mod load;
 mod report;
 mod screen;
@@ -27,6 +30,7 @@ pub(crate) struct BenchArgs {
 #[derive(Clone, Debug, Subcommand)]
 enum BenchCommand {
     Load(load::LoadArgs),
+    Compare(compare::CompareArgs),
     Report(report::ReportArgs),
     Calibrate(calibrate::CalibrateArgs),
     Buckets(buckets::BucketsArgs),
@@ -39,6 +43,7 @@ enum BenchCommand {
 pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     match &args.command {
         BenchCommand::Load(args) => load::run(args),
+        BenchCommand::Compare(args) => compare::run(args),
         BenchCommand::Report(args) => report::run(args),
         BenchCommand::Calibrate(args) => calibrate::run(args),
         BenchCommand::Buckets(args) => buckets::run(args),

@@ -30,7 +30,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Bench(bench::BenchArgs),
+    Bench(Box<bench::BenchArgs>),
     Demo(demo::DemoArgs),
     Proxy(curtail_proxy::cli::ProxyArgs),
     Query(query::QueryArgs),

@@ -22,6 +22,7 @@ use super::difference::Comparison;
 use super::{figures, text};
 use crate::Results;
 use crate::results::State;
+use curtail_load::compare::Rule;
 use svg::{Picture, escaped};
 
 /// The arms that have a heatmap.
@@ -35,12 +36,15 @@ pub fn render(results: &Results, comparisons: &[Comparison]) -> String {
     let arms = figures::of_arms(results);
     let mut body = head(results);
     body += &tables::of_arms(&arms);
-    for comparison in comparisons {
+    let (whole, parts): (Vec<&Comparison>, Vec<&Comparison>) =
+        comparisons.iter().partition(|comparison| comparison.of.is_empty());
+    for comparison in whole {
         let title = format!("{} against {}", comparison.other, comparison.base);
         let about = "A percentile differs surely when its band does not touch the line.";
         body += &figure(&title, about, difference::draw(comparison), &[]);
         body += &tables::of_comparison(comparison);
     }
+    body += &tables::of_parts_compared(&parts, Rule::default().primary);
     body += &figure(
         "Latency by percentile",
         "A step to the right is ten times rarer. Dotted: fewer than 10 requests are longer. A cross: the \

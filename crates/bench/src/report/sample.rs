@@ -123,7 +123,7 @@ fn block(
         let failure =
             rng.chance(0.000_2).then(|| [Failure::Timeout, Failure::Closed][rng.below(2)]);
         latencies[nth].record(&timing, failure);
-        timeline.record(intended.since(Instant::ZERO), &timing, failure);
+        timeline.record(intended.since(began), &timing, failure);
         ended = ended.max(timing.ended);
     }
     Block {

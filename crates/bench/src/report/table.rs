@@ -10,7 +10,9 @@ use super::figures::{self, ArmFigures, Figure, PERCENTILES, Percentiles};
 use super::text;
 use crate::Results;
 use crate::results::State;
+use curtail_load::compare::{Difference, Rule, Verdict};
 use curtail_load::{Clock, Latencies};
+use curtail_units::Quantile;
 use std::fmt::{self, Write as _};
 
 #[cfg(test)]
@@ -34,8 +36,15 @@ pub fn render(results: &Results, comparisons: &[Comparison]) -> String {
     }
     table.parts("query", &text::by_query(results), results);
     table.parts("tenant", &text::by_tenant(results), results);
-    for comparison in comparisons {
+    let (whole, parts): (Vec<_>, Vec<_>) =
+        comparisons.iter().cloned().partition(|comparison| comparison.of.is_empty());
+    for comparison in &whole {
         table.comparison(comparison);
+    }
+    for kind in ["query ", "tenant "] {
+        let of_kind: Vec<Comparison> =
+            parts.iter().filter(|part| part.of.starts_with(kind)).cloned().collect();
+        table.comparisons_of_parts(&of_kind, Rule::default().primary);
     }
     table.legend();
     table.text
@@ -208,19 +217,55 @@ impl Table {
         }
     }
 
+    /// One arm against the other: every percentile of all requests.
     fn comparison(&mut self, comparison: &Comparison) {
-        let Comparison { base, other, differences, method } = comparison;
+        let Comparison { base, other, percentiles, numbers, method, .. } = comparison;
         self.line(format_args!(""));
         self.wrapped("", &format!("{other} against {base}, response ({method})"));
-        for difference in differences {
-            let name = percentile_name(difference.quantile);
-            let interval = format!("{} to {}", change(difference.low), change(difference.high));
-            self.line(format_args!(
-                "  {name:<8}{:>10}   {interval:<22} {}",
-                change(difference.ratio),
-                difference.verdict
-            ));
+        for percentile in percentiles {
+            self.difference(percentile.name, percentile.difference, percentile.verdict);
         }
+        for (name, number) in numbers {
+            let name = match *name {
+                "answers_per_second" => "answers/s",
+                "failed_ratio" => "failed",
+                _ => "CPU each",
+            };
+            self.difference(name, number.difference, number.verdict);
+        }
+    }
+
+    /// The same of parts of the requests: the primary percentile of each.
+    fn comparisons_of_parts(&mut self, comparisons: &[Comparison], primary: Quantile) {
+        let Some(first) = comparisons.first() else { return };
+        self.line(format_args!(""));
+        let name = percentile_name(primary);
+        self.wrapped(
+            "",
+            &format!("{} against {}, {name} alone ({})", first.other, first.base, first.method),
+        );
+        for comparison in comparisons {
+            let found =
+                comparison.percentiles.iter().find(|percentile| percentile.quantile == primary);
+            if let Some(percentile) = found {
+                self.difference(
+                    &cut(&comparison.of, 20),
+                    percentile.difference,
+                    percentile.verdict,
+                );
+            }
+        }
+    }
+
+    fn difference(&mut self, name: &str, difference: Option<Difference>, verdict: Verdict) {
+        let (ratio, interval) = match difference {
+            None => ("n/a".to_owned(), String::new()),
+            Some(Difference { ratio, interval: (low, high), .. }) => {
+                (change(ratio), format!("{} to {}", change(low), change(high)))
+            }
+        };
+        let wide = if width(name) > 10 { 20 } else { 10 };
+        self.line(format_args!("  {name:<wide$}{ratio:>9}  {interval:<20} {verdict}"));
     }
 
     fn legend(&mut self) {

@@ -1,8 +1,8 @@
 //! `curtail bench report`: reports of what a run has found.
 
-use clap::{Args, ValueEnum};
-use curtail_bench::report::{self, Outputs, file, table};
-use std::io::{self, Write as _};
+use super::ended::{self, Format};
+use clap::Args;
+use curtail_bench::report::{self, Outputs, file};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -30,15 +30,6 @@ pub(crate) struct ReportArgs {
     format: Format,
 }
 
-/// How results are printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For people.
-    Table,
-    /// For programs: what a results file holds.
-    Json,
-}
-
 /// Runs `curtail bench report`.
 ///
 /// # Errors
@@ -46,13 +37,5 @@ enum Format {
 pub(super) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let parts = args.results.iter().map(|path| file::read(path));
     let results = report::merge(parts.collect::<Result<_, _>>()?)?;
-    report::write(&results, &[], &args.outputs)?;
-    let text = match args.format {
-        Format::Table => table::render(&results, &[]),
-        Format::Json => file::to_json(&results),
-    };
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    ended::show(&results, &args.outputs, args.format)
 }

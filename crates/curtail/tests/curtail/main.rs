@@ -1,8 +1,8 @@
 //! The command as people and scripts use it: arguments in; output, files and exit codes out.
 
+mod bench_report;
 mod buckets;
 mod calibrate;
-mod bench_report;
 mod command;
 mod config;
 mod demo;

@@ -22,16 +22,25 @@ pub(super) struct Columns {
 impl Columns {
     /// The columns of an arm, those of warming up included.
     pub(super) fn of_arm(results: &Results, arm: usize) -> Option<Self> {
-        let mut blocks = results.blocks.iter().filter(|block| block.arm == arm);
-        let mut all = blocks.next()?.timeline.clone();
-        for block in blocks {
-            all.merge(&block.timeline);
-        }
         // So that the columns of all arms are equally wide, what counts is the run and not the arm.
-        let slots = slot_count(results, all.width());
-        let each = slots.div_ceil(COLUMNS_MAX).max(1);
-        let columns = all.slots().chunks(each).map(merged).collect();
-        Some(Self { width: all.width().mul_f64(each as f64), columns })
+        let widest = results.blocks.iter().map(|block| block.timeline.width()).max()?;
+        let mut width = widest;
+        while end(results).as_ns().div_ceil(width.as_ns()) > COLUMNS_MAX as u64 {
+            width = width + widest;
+        }
+        let mut columns = Vec::new();
+        for block in results.blocks.iter().filter(|block| block.arm == arm) {
+            for (nth, slot) in block.timeline.slots().iter().enumerate() {
+                // Slots do not begin where columns do: a slot is in the column of its middle.
+                let middle = block.began + block.timeline.width().mul_f64(nth as f64 + 0.5);
+                let column = usize::try_from(middle.as_ns() / width.as_ns()).unwrap_or(usize::MAX);
+                if columns.len() <= column {
+                    columns.resize_with(column + 1, Slot::new);
+                }
+                columns[column].merge(slot);
+            }
+        }
+        (!columns.is_empty()).then_some(Self { width, columns })
     }
 
     /// When a column begins.
@@ -40,28 +49,13 @@ impl Columns {
     }
 }
 
-fn slot_count(results: &Results, width: Duration) -> usize {
-    let slots = end(results).as_ns().div_ceil(width.as_ns());
-    usize::try_from(slots).unwrap_or(usize::MAX)
-}
-
 /// When the run ended, and everything that is shown of it.
 pub(super) fn end(results: &Results) -> Instant {
-    let of_timeline = |timeline: &Timeline| {
-        Instant::ZERO + timeline.width().mul_f64(timeline.slots().len() as f64)
-    };
-    let of_block = |block: &Block| (block.began + block.lasted).max(of_timeline(&block.timeline));
+    let of_timeline = |timeline: &Timeline| timeline.width().mul_f64(timeline.slots().len() as f64);
+    let of_block = |block: &Block| block.began + block.lasted.max(of_timeline(&block.timeline));
     let blocks = results.blocks.iter().map(of_block);
     let events = results.events.iter().map(|event| event.at);
     blocks.chain(events).max().unwrap_or(Instant::ZERO)
-}
-
-fn merged(slots: &[Slot]) -> Slot {
-    let mut all = Slot::new();
-    for slot in slots {
-        all.merge(slot);
-    }
-    all
 }
 
 /// The latency at `quantile` of all requests of a column, failed ones included; nothing when it lies among those, or no

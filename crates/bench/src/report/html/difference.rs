@@ -3,7 +3,8 @@
 //! Ratios stand on a logarithmic axis, so that half as long and twice as long are equally far from no difference.
 
 use super::svg::{Anchor, Frame, Picture, Svg};
-use crate::report::difference::{Comparison, Difference, Verdict, change, percentile_name};
+use crate::report::difference::{Comparison, change};
+use curtail_load::compare::{Difference, Percentile, Verdict};
 use std::fmt::Write as _;
 
 const HEIGHT: f64 = 240.0;
@@ -11,14 +12,30 @@ const HEIGHT: f64 = 240.0;
 /// The ratios that an axis may name, from 1 upwards; downwards their inverses.
 const STEPS: [f64; 12] = [1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0];
 
+/// A percentile whose difference can be drawn.
+struct Point {
+    name: &'static str,
+    low: f64,
+    ratio: f64,
+    high: f64,
+    verdict: Verdict,
+}
+
+impl Point {
+    fn of(percentile: &Percentile) -> Option<Self> {
+        let Difference { ratio, interval: (low, high), .. } = percentile.difference?;
+        let is_drawn = [low, ratio, high].iter().all(|ratio| ratio.is_finite() && *ratio > 0.0);
+        let Percentile { name, verdict, .. } = *percentile;
+        is_drawn.then_some(Self { name, low, ratio, high, verdict })
+    }
+}
+
 pub(super) fn draw(comparison: &Comparison) -> Option<Picture> {
-    let usable =
-        |d: &&Difference| [d.low, d.ratio, d.high].iter().all(|r| r.is_finite() && *r > 0.0);
-    let differences: Vec<&Difference> = comparison.differences.iter().filter(usable).collect();
+    let points: Vec<Point> = comparison.percentiles.iter().filter_map(Point::of).collect();
     let farthest =
-        differences.iter().flat_map(|d| [d.low, d.ratio, d.high]).map(|ratio| ratio.ln().abs());
+        points.iter().flat_map(|p| [p.low, p.ratio, p.high]).map(|ratio| ratio.ln().abs());
     let reach = farthest.fold(0.02_f64, f64::max) * 1.1;
-    let count = differences.len();
+    let count = points.len();
     if count == 0 {
         return None;
     }
@@ -32,8 +49,8 @@ pub(super) fn draw(comparison: &Comparison) -> Option<Picture> {
     svg.line("zero", (frame.left, frame.y(0.5)), (frame.right, frame.y(0.5)));
     let x = |nth: usize| frame.x((nth as f64 + 0.5) / count as f64);
     let mut band = String::new();
-    let upper = differences.iter().enumerate().map(|(nth, d)| (x(nth), frame.y(y(d.high))));
-    let lower = differences.iter().enumerate().rev().map(|(nth, d)| (x(nth), frame.y(y(d.low))));
+    let upper = points.iter().enumerate().map(|(nth, p)| (x(nth), frame.y(y(p.high))));
+    let lower = points.iter().enumerate().rev().map(|(nth, p)| (x(nth), frame.y(y(p.low))));
     for (nth, (x, y)) in upper.chain(lower).enumerate() {
         let command = if nth == 0 { 'M' } else { 'L' };
         write!(band, "{command}{x:.1} {y:.1}").expect("writing to a text cannot fail");
@@ -41,29 +58,18 @@ pub(super) fn draw(comparison: &Comparison) -> Option<Picture> {
     svg.path("band", &format!("{band}z"));
     svg.polyline(
         "neutral thin",
-        differences.iter().enumerate().map(|(nth, d)| Some((x(nth), frame.y(y(d.ratio))))),
+        points.iter().enumerate().map(|(nth, p)| Some((x(nth), frame.y(y(p.ratio))))),
     );
-    for (nth, difference) in differences.into_iter().enumerate() {
-        let Difference { low, ratio, high, verdict, quantile } = difference;
-        let (top, bottom) = (frame.y(y(*high)), frame.y(y(*low)));
+    for (nth, point) in points.into_iter().enumerate() {
+        let Point { name, low, ratio, high, verdict } = point;
+        let (top, bottom) = (frame.y(y(high)), frame.y(y(low)));
         svg.line("whisker", (x(nth), top), (x(nth), bottom));
         svg.line("whisker", (x(nth) - 5.0, top), (x(nth) + 5.0, top));
         svg.line("whisker", (x(nth) - 5.0, bottom), (x(nth) + 5.0, bottom));
-        let about = format!(
-            "{}: {} ({} to {})",
-            percentile_name(*quantile),
-            change(*ratio),
-            change(*low),
-            change(*high)
-        );
-        svg.dot("estimate", (x(nth), frame.y(y(*ratio))), &about);
-        let (word, class) = word(*verdict);
-        svg.text(
-            "tick",
-            (x(nth), frame.bottom + 16.0),
-            Anchor::Middle,
-            &percentile_name(*quantile),
-        );
+        let about = format!("{}: {} ({} to {})", name, change(ratio), change(low), change(high));
+        svg.dot("estimate", (x(nth), frame.y(y(ratio))), &about);
+        let (word, class) = word(verdict);
+        svg.text("tick", (x(nth), frame.bottom + 16.0), Anchor::Middle, name);
         svg.text(&format!("verdict {class}"), (x(nth), frame.bottom + 33.0), Anchor::Middle, word);
     }
     let Comparison { base, other, .. } = comparison;
@@ -102,5 +108,7 @@ const fn word(verdict: Verdict) -> (&'static str, &'static str) {
         Verdict::Worse => ("worse", "worse"),
         Verdict::Equivalent => ("equivalent", "equivalent"),
         Verdict::Undecided { .. } => ("undecided", "undecided"),
+        Verdict::NotEnough { .. } => ("not enough", "undecided"),
+        Verdict::Failed => ("failed", "undecided"),
     }
 }

@@ -5,7 +5,9 @@ use crate::Results;
 use crate::report::difference::{Comparison, change, percentile_name};
 use crate::report::figures::{self, ArmFigures, Figure, PERCENTILES, Percentiles};
 use crate::report::text::{self, Part};
+use curtail_load::compare::{Difference, Verdict};
 use curtail_load::{Clock, Latencies};
+use curtail_units::Quantile;
 use std::fmt::Write as _;
 
 fn cell(figure: Figure) -> String {
@@ -171,13 +173,33 @@ pub(super) fn of_parts(of_what: &str, parts: &[Part], results: &Results) -> Stri
 /// The differences of a comparison.
 pub(super) fn of_comparison(comparison: &Comparison) -> String {
     let head = header(&["percentile"], ["difference", "from", "to", "verdict"]);
-    let mut rows = String::new();
-    for difference in &comparison.differences {
-        let cells = [difference.ratio, difference.low, difference.high].map(change);
-        let cells: String = cells.iter().map(|cell| format!("<td>{cell}</td>")).collect();
-        let name = percentile_name(difference.quantile);
-        writeln!(rows, "<tr><th>{name}</th>{cells}<td>{}</td></tr>", difference.verdict)
-            .expect("writing to a text cannot fail");
-    }
+    let of_percentiles = comparison.percentiles.iter().map(|p| (p.name, p.difference, p.verdict));
+    let of_numbers = comparison.numbers.iter().map(|(name, n)| (*name, n.difference, n.verdict));
+    let rows: String = of_percentiles.chain(of_numbers).map(difference).collect();
     format!("{}<p class=\"about\">{}</p>\n", table(&head, &rows), escaped(&comparison.method))
+}
+
+/// The primary percentile of each part of the requests.
+pub(super) fn of_parts_compared(parts: &[&Comparison], primary: Quantile) -> String {
+    let Some(first) = parts.first() else { return String::new() };
+    let head = header(&["requests"], ["difference", "from", "to", "verdict"]);
+    let row = |part: &&Comparison| {
+        let found = part.percentiles.iter().find(|percentile| percentile.quantile == primary)?;
+        Some(difference((&part.of, found.difference, found.verdict)))
+    };
+    let rows: String = parts.iter().filter_map(row).collect();
+    let (name, method) = (percentile_name(primary), escaped(&first.method));
+    format!(
+        "<h2>{name} of parts of the requests</h2>\n{}<p class=\"about\">{method}</p>\n",
+        table(&head, &rows)
+    )
+}
+
+fn difference((name, difference, verdict): (&str, Option<Difference>, Verdict)) -> String {
+    let cells = match difference {
+        None => ["n/a".to_owned(), String::new(), String::new()],
+        Some(Difference { ratio, interval: (low, high), .. }) => [ratio, low, high].map(change),
+    };
+    let cells: String = cells.iter().map(|cell| format!("<td>{cell}</td>")).collect();
+    format!("<tr><th>{}</th>{cells}<td>{verdict}</td></tr>\n", escaped(name))
 }

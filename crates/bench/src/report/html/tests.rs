@@ -164,7 +164,7 @@ fn everything_is_on_the_page_and_what_makes_it_doubtful_is_first() {
     );
     for words in [
         "hedged against direct",
-        "undecided, about 24 more blocks",
+        "undecided: about 24 more blocks",
         "gc pause, ms",
         "resident, MiB",
         "1: node 2 paused at 43.5 s, for 1 s",

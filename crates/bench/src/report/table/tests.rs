@@ -1,9 +1,10 @@
 use super::render;
 use crate::Results;
-use crate::report::difference::{Comparison, Difference, Verdict};
+use crate::report::difference::Comparison;
 use crate::report::sample;
 use crate::results::{Series, State};
 use curtail_load::Failure;
+use curtail_load::compare::{Difference, Percentile, Verdict};
 use curtail_units::{Duration, Quantile};
 use expect_test::{Expect, expect};
 
@@ -14,23 +15,35 @@ fn check(results: &Results, comparisons: &[Comparison], expected: &Expect) {
 }
 
 pub(crate) fn comparison() -> Comparison {
-    let difference = |quantile, ratio, (low, high), verdict| Difference {
+    let percentile = |name, quantile, ratio, interval, verdict| Percentile {
+        name,
         quantile: Quantile::new(quantile).expect("a quantile"),
-        ratio,
-        low,
-        high,
+        a: None,
+        b: None,
+        difference: Some(Difference {
+            ratio,
+            interval,
+            confidence: 0.95,
+            p_value: 0.01,
+            wilcoxon_p_value: 0.01,
+            design_effect: 1.0,
+        }),
+        exceedances: 1_000,
+        blocks: 20,
         verdict,
     };
     Comparison {
         base: "direct".to_owned(),
         other: "hedged".to_owned(),
-        differences: vec![
-            difference(0.5, 1.049, (1.041, 1.057), Verdict::Worse),
-            difference(0.9, 1.004, (0.991, 1.017), Verdict::Equivalent),
-            difference(0.99, 0.652, (0.571, 0.744), Verdict::Better),
-            difference(0.999, 0.81, (0.4, 1.64), Verdict::Undecided { more_blocks: Some(24) }),
+        of: String::new(),
+        percentiles: vec![
+            percentile("p50", 0.5, 1.049, (1.041, 1.057), Verdict::Worse),
+            percentile("p90", 0.9, 1.004, (0.991, 1.017), Verdict::Equivalent),
+            percentile("p99", 0.99, 0.652, (0.571, 0.744), Verdict::Better),
+            percentile("p99.9", 0.999, 0.81, (0.4, 1.64), Verdict::Undecided { blocks: 24 }),
         ],
-        method: "95 % intervals, 4 pairs of blocks".to_owned(),
+        numbers: Vec::new(),
+        method: "4 pairs of blocks; at most 5.00 % false alarms".to_owned(),
     }
 }
 
@@ -78,11 +91,11 @@ fn two_arms_by_query_and_tenant_with_a_comparison() {
           direct                                13,360       2   6.978   38.16  ~66.11
           hedged                                13,355       4   7.617   599.5  ~974.9
 
-        hedged against direct, response (95 % intervals, 4 pairs of blocks)
-          p50         +4.9 %   +4.1 % to +5.7 %       worse
-          p90         +0.4 %   -0.9 % to +1.7 %       equivalent
-          p99        -34.8 %   -42.9 % to -25.6 %     better
-          p99.9      -19.0 %   -60.0 % to +64.0 %     undecided, about 24 more blocks
+        hedged against direct, response (4 pairs of blocks; at most 5.00 % false alarms)
+          p50          +4.9 %  +4.1 % to +5.7 %     worse
+          p90          +0.4 %  -0.9 % to +1.7 %     equivalent
+          p99         -34.8 %  -42.9 % to -25.6 %   better
+          p99.9       -19.0 %  -60.0 % to +64.0 %   undecided: about 24 more blocks
 
         response: from when a request was to be sent to the end of its answer, what a
             user waits; service: from when it was sent. They part when the server holds

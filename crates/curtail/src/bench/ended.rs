@@ -1,0 +1,93 @@
+//! How a run of the bench ends: what is printed, which files are written, and what the caller learns.
+
+use clap::ValueEnum;
+use curtail_bench::Session;
+use curtail_bench::generator::Stop;
+use curtail_bench::report::{self, Outputs, difference, file, table};
+use curtail_bench::results::{Results, State};
+use curtail_load::compare::Rule;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use super::screen::Screen;
+use crate::stop::StopSignals;
+
+/// How a result is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// For people.
+    Table,
+    /// For programs: what a results file holds.
+    Json,
+}
+
+/// Runs `session` until it is over or Ctrl-C is pressed.
+///
+/// # Errors
+/// When the system gives no thread, no timer or no signals.
+pub(super) fn run_session(session: &Session) -> anyhow::Result<Results> {
+    let stop = Stop::default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let mut signals = {
+        let _entered = runtime.enter();
+        StopSignals::new()?
+    };
+    let mut screen = Screen::new(session.arms.iter().map(|(arm, _)| arm.name.clone()).collect());
+    let results = std::thread::scope(|scope| {
+        let (over, is_over) = tokio::sync::oneshot::channel::<()>();
+        let (screen, stop) = (&mut screen, &stop);
+        let running = scope.spawn(move || {
+            // Told by being dropped, however the run ends.
+            let _over = over;
+            session.run(stop, |progress, slot| screen.show(progress, slot))
+        });
+        runtime.block_on(async {
+            tokio::select! {
+                _ = signals.told() => stop.stop(),
+                _ = is_over => {}
+            }
+        });
+        running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    screen.clear();
+    Ok(results?)
+}
+
+/// Prints what was found, and writes the files that are asked for. A void or interrupted run is told by the exit code.
+///
+/// # Errors
+/// When something cannot be written.
+pub(super) fn show(
+    results: &Results,
+    outputs: &Outputs,
+    format: Format,
+) -> anyhow::Result<ExitCode> {
+    let comparisons = difference::all(results, &Rule::default());
+    report::write(results, &comparisons, outputs)?;
+    let text = match format {
+        Format::Table => table::render(results, &comparisons),
+        Format::Json => file::to_json(results),
+    };
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(match results.state {
+        State::Complete => ExitCode::SUCCESS,
+        State::Partial { .. } => ExitCode::from(crate::exit::INTERRUPTED),
+        State::Void { .. } => ExitCode::from(crate::exit::NO),
+    })
+}
+
+/// The command line, as a shell would take it.
+pub(super) fn command_line() -> String {
+    let quoted = |argument: String| {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=,@%+".contains(&byte);
+        if !argument.is_empty() && argument.bytes().all(is_plain) {
+            argument
+        } else {
+            format!("'{}'", argument.replace('\'', r"'\''"))
+        }
+    };
+    let arguments: Vec<String> = std::env::args().skip(1).map(quoted).collect();
+    format!("curtail {}", arguments.join(" "))
+}
