@@ -151,6 +151,12 @@ impl Results {
         self.blocks.iter().filter(|block| !block.is_warm_up)
     }
 
+    /// Whether its arms are the same load at several rates.
+    #[must_use]
+    pub fn is_sweep(&self) -> bool {
+        self.arms.len() > 2 && self.arms.iter().all(|arm| arm.rate.is_some())
+    }
+
     /// What was seen of one arm in all its blocks, for each series; warming up left out.
     #[must_use]
     pub fn of_arm(&self, arm: usize) -> Vec<Latencies> {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`load`] | sends load to one service, and prints what its requests took |
 //! | [`compare`] | sends the same load to two services by turns, and says whether they differ |
+//! | [`sweep`] | latency against throughput, up to the knee |
 //! | [`report`] | makes reports of what a run has found, several generators of one run merged |
 //! | [`calibrate`] | compares A against A, and prints how often a difference is found where there is none |
 //! | [`buckets`] | how wrong a percentile is that was read from buckets |
@@ -15,6 +16,7 @@ mod ended;
 mod load;
 mod report;
 mod screen;
+mod sweep;
 mod workload;
 
 use clap::{Args, Subcommand};
@@ -31,6 +33,7 @@ pub(crate) struct BenchArgs {
 enum BenchCommand {
     Load(load::LoadArgs),
     Compare(compare::CompareArgs),
+    Sweep(sweep::SweepArgs),
     Report(report::ReportArgs),
     Calibrate(calibrate::CalibrateArgs),
     Buckets(buckets::BucketsArgs),
@@ -44,6 +47,7 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     match &args.command {
         BenchCommand::Load(args) => load::run(args),
         BenchCommand::Compare(args) => compare::run(args),
+        BenchCommand::Sweep(args) => sweep::run(args),
         BenchCommand::Report(args) => report::run(args),
         BenchCommand::Calibrate(args) => calibrate::run(args),
         BenchCommand::Buckets(args) => buckets::run(args),

@@ -5,6 +5,7 @@
 //! | say when requests are to be sent | [`Schedule`] |
 //! | record requests | [`Latencies`], [`Failure`], [`Timeline`] |
 //! | know whether a service has warmed up | [`mod@steady`] |
+//! | find the rate that a service bears | [`mod@knee`] |
 //! | compare two arms | [`compare`] |
 //! | know how often comparisons are wrong | [`calibrate`], on the model in [`stalls`] |
 //! | know how wrong a quantile is that was read from buckets | [`mod@buckets`] |
@@ -16,6 +17,7 @@ pub mod buckets;
 pub mod calibrate;
 pub mod compare;
 mod failure;
+pub mod knee;
 mod latencies;
 pub mod schedule;
 pub mod stalls;

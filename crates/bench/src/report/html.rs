@@ -7,6 +7,7 @@
 //! Ito, "Color universal design", 2008), and follow light and dark.
 //! **Limits**: heatmaps of the first six arms. A page grows with its pictures, not with its requests.
 
+mod by_rate;
 mod columns;
 mod difference;
 mod heatmap;
@@ -36,6 +37,10 @@ pub fn render(results: &Results, comparisons: &[Comparison]) -> String {
     let arms = figures::of_arms(results);
     let mut body = head(results);
     body += &tables::of_arms(&arms);
+    if results.is_sweep() {
+        let about = "What users waited at each rate that was wanted.";
+        body += &figure("Latency against rate", about, by_rate::draw(&arms), &[]);
+    }
     let (whole, parts): (Vec<&Comparison>, Vec<&Comparison>) =
         comparisons.iter().partition(|comparison| comparison.of.is_empty());
     for comparison in whole {

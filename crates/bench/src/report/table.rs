@@ -12,7 +12,7 @@ use crate::Results;
 use crate::results::State;
 use curtail_load::compare::{Difference, Rule, Verdict};
 use curtail_load::{Clock, Latencies};
-use curtail_units::Quantile;
+use curtail_units::{Instant, Quantile};
 use std::fmt::{self, Write as _};
 
 #[cfg(test)]
@@ -21,6 +21,9 @@ pub(super) mod tests;
 const WIDTH: usize = 80;
 /// Before the percentiles of an arm.
 const LABEL: usize = 23;
+
+/// More events than this are only counted.
+const EVENTS_SHOWN_MAX: usize = 12;
 
 /// The percentiles that are shown by query and by tenant.
 const FEW: [usize; 3] = [0, 3, 4];
@@ -31,8 +34,13 @@ pub fn render(results: &Results, comparisons: &[Comparison]) -> String {
     let mut table = Table { text: String::new() };
     table.head(results);
     let figures = figures::of_arms(results);
-    for arm in &figures {
-        table.arm(arm);
+    if results.is_sweep() {
+        table.by_rate(&figures);
+    } else {
+        table.names_of_percentiles();
+        for arm in &figures {
+            table.arm(arm);
+        }
     }
     table.parts("query", &text::by_query(results), results);
     table.parts("tenant", &text::by_tenant(results), results);
@@ -46,6 +54,7 @@ pub fn render(results: &Results, comparisons: &[Comparison]) -> String {
             parts.iter().filter(|part| part.of.starts_with(kind)).cloned().collect();
         table.comparisons_of_parts(&of_kind, Rule::default().primary);
     }
+    table.events(results);
     table.legend();
     table.text
 }
@@ -115,6 +124,9 @@ impl Table {
             "",
             &format!("generator: {} cores, {}, {}", machine.cores, machine.cpu, machine.kernel),
         );
+    }
+
+    fn names_of_percentiles(&mut self) {
         let names: String = PERCENTILES
             .iter()
             .map(|(name, _)| *name)
@@ -122,6 +134,51 @@ impl Table {
             .fold(String::new(), |row, name| row + &format!("{name:>8}"));
         self.line(format_args!(""));
         self.line(format_args!("{:LABEL$}{names}", "ms"));
+    }
+
+    /// A line for each rate of a sweep.
+    fn by_rate(&mut self, arms: &[ArmFigures]) {
+        self.line(format_args!(""));
+        let names = FEW.map(|nth| PERCENTILES[nth].0);
+        let [p50, p99, p999] = names;
+        self.line(format_args!(
+            "{:>12}{:>14}{:>10}{p50:>10}{p99:>10}{p999:>10}   response in ms",
+            "requests/s", "answered/s", "failed"
+        ));
+        for arm in arms {
+            let [p50, p99, p999] = FEW.map(|nth| {
+                let quantile = figures::quantile(PERCENTILES[nth].1);
+                cell(Figure::of(&arm.latencies, Clock::Response, quantile))
+            });
+            let answered =
+                arm.latencies.response.count() as f64 / arm.lasted.as_secs_f64().max(1e-9);
+            self.line(format_args!(
+                "{:>12}{:>14}{:>10}{p50:>10}{p99:>10}{p999:>10}",
+                text::rate(arm.rate_wanted.unwrap_or(0.0)),
+                text::rate(answered),
+                text::thousands(arm.latencies.failures.total()),
+            ));
+        }
+    }
+
+    /// What happened, the first of it.
+    fn events(&mut self, results: &Results) {
+        if results.events.is_empty() {
+            return;
+        }
+        self.line(format_args!(""));
+        for event in results.events.iter().take(EVENTS_SHOWN_MAX) {
+            let lasted = if event.lasted.as_ns() > 0 {
+                format!(" for {}", text::latency(event.lasted))
+            } else {
+                String::new()
+            };
+            let at = event.at.since(Instant::ZERO).as_secs_f64();
+            self.wrapped("", &format!("at {at:.1} s: {}{lasted}", event.what));
+        }
+        if results.events.len() > EVENTS_SHOWN_MAX {
+            self.line(format_args!("and {} more events", results.events.len() - EVENTS_SHOWN_MAX));
+        }
     }
 
     fn arm(&mut self, arm: &ArmFigures) {

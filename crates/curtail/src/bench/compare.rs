@@ -67,12 +67,13 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<ExitCode> {
         let about = load.target.to_string();
         Ok::<_, anyhow::Error>((Arm { name: name.to_owned(), about, rate: None }, load))
     };
+    let (a, b) = (arm("A", &args.a)?, arm("B", &args.b)?);
     let session = Session {
         name: format!("{} and {}", args.a, args.b),
         command: ended::command_line(),
         seed: args.seed,
-        about_load: format!("{}, {} blocks each", args.workload.about(), args.blocks),
-        arms: vec![arm("A", &args.a)?, arm("B", &args.b)?],
+        about_load: format!("{}, {} blocks each", args.workload.about(&a.1), args.blocks),
+        arms: vec![a, b],
         blocks: args.blocks,
         warm_up: args.warm_up,
     };

@@ -26,20 +26,34 @@ pub(super) enum Format {
 /// # Errors
 /// When the system gives no thread, no timer or no signals.
 pub(super) fn run_session(session: &Session) -> anyhow::Result<Results> {
+    let names = session.arms.iter().map(|(arm, _)| arm.name.clone()).collect();
+    with_signals(names, |stop, screen| {
+        session.run(stop, |progress, slot| screen.show(progress, slot))
+    })
+}
+
+/// Does `run` on a thread of its own, and tells it to stop when Ctrl-C is pressed. `names` are those of the arms.
+///
+/// # Errors
+/// Those of `run`, and when the system gives no signals.
+pub(super) fn with_signals<T: Send>(
+    names: Vec<String>,
+    run: impl FnOnce(&Stop, &mut Screen) -> io::Result<T> + Send,
+) -> anyhow::Result<T> {
     let stop = Stop::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let mut signals = {
         let _entered = runtime.enter();
         StopSignals::new()?
     };
-    let mut screen = Screen::new(session.arms.iter().map(|(arm, _)| arm.name.clone()).collect());
-    let results = std::thread::scope(|scope| {
+    let mut screen = Screen::new(names);
+    let done = std::thread::scope(|scope| {
         let (over, is_over) = tokio::sync::oneshot::channel::<()>();
         let (screen, stop) = (&mut screen, &stop);
         let running = scope.spawn(move || {
             // Told by being dropped, however the run ends.
             let _over = over;
-            session.run(stop, |progress, slot| screen.show(progress, slot))
+            run(stop, screen)
         });
         runtime.block_on(async {
             tokio::select! {
@@ -50,7 +64,7 @@ pub(super) fn run_session(session: &Session) -> anyhow::Result<Results> {
         running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
     screen.clear();
-    Ok(results?)
+    Ok(done?)
 }
 
 /// Prints what was found, and writes the files that are asked for. A void or interrupted run is told by the exit code.

@@ -55,11 +55,12 @@ const WARM_UP_MAX: Duration = Duration::from_secs(120);
 pub(crate) fn run(args: &LoadArgs) -> anyhow::Result<ExitCode> {
     let load = args.workload.load(&args.url, &Rng::new(args.seed))?;
     let about = load.target.to_string();
+    let about_load = args.workload.about(&load);
     let session = Session {
         name: args.url.clone(),
         command: ended::command_line(),
         seed: args.seed,
-        about_load: args.workload.about(),
+        about_load,
         arms: vec![(Arm { name: args.url.clone(), about, rate: None }, load)],
         blocks: 1,
         warm_up: args.warm_up,

@@ -29,6 +29,11 @@ impl Screen {
         Self { is_seen, is_dirty: false, names, recent: VecDeque::new(), shown_at: Duration::ZERO }
     }
 
+    /// The only arm is called this from now on.
+    pub(super) fn named(&mut self, name: &str) {
+        self.names = vec![name.to_owned(); 2];
+    }
+
     /// Shows how things stand.
     pub(super) fn show(&mut self, progress: Progress, slot: &Slot) {
         if !self.is_seen {

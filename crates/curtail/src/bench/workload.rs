@@ -16,13 +16,13 @@ use std::sync::Arc;
 #[derive(Args, Clone, Debug)]
 pub(super) struct WorkloadArgs {
     /// Requests a second.
-    #[arg(long, value_name = "NUMBER", default_value_t = 100.0, value_parser = rate, conflicts_with = "file")]
+    #[arg(long, value_name = "NUMBER", default_value_t = 100.0, value_parser = rate)]
     rate: f64,
     /// How long requests are sent (`30s`, `5m`).
-    #[arg(long = "for", value_name = "TIME", default_value = "30s", value_parser = duration, conflicts_with = "file")]
+    #[arg(long = "for", value_name = "TIME", default_value = "30s", value_parser = duration)]
     lasts: Duration,
     /// How requests are spaced: at random, as those of many users, or evenly.
-    #[arg(long, value_enum, default_value_t = SpacingArg::Poisson, conflicts_with = "file")]
+    #[arg(long, value_enum, default_value_t = SpacingArg::Poisson)]
     spacing: SpacingArg,
     /// The protocol; under TLS, HTTP/2 must be offered by the server.
     #[arg(long, value_enum, default_value_t = ProtocolArg::Http1)]
@@ -63,7 +63,7 @@ pub(super) struct WorkloadArgs {
     /// What each good answer contains. Repeatable.
     #[arg(long, value_name = "TEXT", conflicts_with = "file")]
     expect_contains: Vec<String>,
-    /// Requests, journeys, tenants and the schedule (YAML), in place of the arguments above.
+    /// Requests, journeys and tenants (YAML); its schedule, if it has one, in place of --rate, --for and --spacing.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Send only a part of the plan, as `1/3`; further generators send the others.
@@ -94,6 +94,25 @@ enum ProtocolArg {
 /// Requests a second that one thread sends well.
 const RATE_OF_THREAD: f64 = 20_000.0;
 
+impl SpacingArg {
+    const fn spacing(self) -> Spacing {
+        match self {
+            Self::Poisson => Spacing::Poisson,
+            Self::Even => Spacing::Even,
+        }
+    }
+}
+
+impl ProtocolArg {
+    const fn protocol(self) -> Protocol {
+        match self {
+            Self::Http1 => Protocol::Http1,
+            Self::Http2 => Protocol::Http2,
+            Self::Grpc => Protocol::Grpc,
+        }
+    }
+}
+
 impl WorkloadArgs {
     /// The load on the service at `url`.
     ///
@@ -109,22 +128,19 @@ impl WorkloadArgs {
                 let text = curtail_config::text_of(&name, bytes)?;
                 let (config, schedule) = curtail_config::read(&name, &text, |s| {
                     let config = WorkloadConfig::read(s);
-                    (config, s.section("schedule", "When requests are sent.", Schedule::read))
+                    let schedule =
+                        s.optional_section("schedule", "When requests are sent.", Schedule::read);
+                    (config, schedule.unwrap_or_else(|| self.schedule()))
                 })?;
                 (config, schedule, file.parent().unwrap_or(Path::new("")).to_owned())
             }
         };
         let workload = Workload::prepare(&config, &target, &folder, rng)?;
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let needed =
-            (1..cores).find(|threads| schedule.rate_max() <= RATE_OF_THREAD * *threads as f64);
+        let needed = || threads_for(schedule.rate_max());
+        let threads = self.threads.map_or_else(needed, usize::from);
         Ok(Load {
             target,
-            protocol: match self.protocol {
-                ProtocolArg::Http1 => Protocol::Http1,
-                ProtocolArg::Http2 => Protocol::Http2,
-                ProtocolArg::Grpc => Protocol::Grpc,
-            },
+            protocol: self.protocol.protocol(),
             keep_alive: !self.no_keep_alive,
             connections_max: self.connections as usize,
             timeout: self.timeout,
@@ -132,36 +148,35 @@ impl WorkloadArgs {
             schedule: Arc::new(schedule),
             rng: rng.clone(),
             share: self.share,
-            threads: self.threads.map_or(needed.unwrap_or(cores), usize::from),
+            threads,
         })
     }
 
     /// The load, in words.
-    pub(super) fn about(&self) -> String {
-        let protocol = match self.protocol {
-            ProtocolArg::Http1 => Protocol::Http1,
-            ProtocolArg::Http2 => Protocol::Http2,
-            ProtocolArg::Grpc => Protocol::Grpc,
+    pub(super) fn about(&self, load: &Load) -> String {
+        let protocol = self.protocol.protocol().name();
+        let connections = format!("{protocol}, at most {} connections", self.connections);
+        let spacing = match self.spacing {
+            SpacingArg::Poisson => "at random",
+            SpacingArg::Even => "evenly",
         };
-        let connections = format!("{}, at most {} connections", protocol.name(), self.connections);
-        match &self.file {
-            Some(file) => format!("{}, {connections}", file.display()),
-            None => {
-                let spacing = match self.spacing {
-                    SpacingArg::Poisson => "at random",
-                    SpacingArg::Even => "evenly",
-                };
-                format!("{} requests/s {spacing} for {}, {connections}", self.rate, self.lasts)
-            }
-        }
+        let when = match self.constant_rate(load) {
+            Some((rate, lasts, _)) => format!("{rate} requests/s {spacing} for {lasts}"),
+            None => "the file's schedule".to_owned(),
+        };
+        let file =
+            self.file.as_ref().map_or_else(String::new, |file| format!("{}, ", file.display()));
+        format!("{file}{when}, {connections}")
+    }
+
+    /// The rate of `load`, how long it is sent and how it is spaced; nothing when its file has a schedule.
+    pub(super) fn constant_rate(&self, load: &Load) -> Option<(f64, Duration, Spacing)> {
+        let is_ours = *load.schedule == self.schedule();
+        is_ours.then_some((self.rate, self.lasts, self.spacing.spacing()))
     }
 
     fn schedule(&self) -> Schedule {
-        let spacing = match self.spacing {
-            SpacingArg::Poisson => Spacing::Poisson,
-            SpacingArg::Even => Spacing::Even,
-        };
-        Schedule::constant(self.rate, self.lasts, spacing)
+        Schedule::constant(self.rate, self.lasts, self.spacing.spacing())
     }
 
     fn workload(&self) -> WorkloadConfig {
@@ -183,6 +198,12 @@ impl WorkloadArgs {
             ..RequestConfig::get("request")
         })
     }
+}
+
+/// How many threads send so many requests a second.
+pub(super) fn threads_for(rate: f64) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    (1..cores).find(|threads| rate <= RATE_OF_THREAD * *threads as f64).unwrap_or(cores)
 }
 
 fn rate(text: &str) -> Result<f64, String> {

@@ -97,6 +97,8 @@ fn two_arms_by_query_and_tenant_with_a_comparison() {
           p99         -34.8 %  -42.9 % to -25.6 %   better
           p99.9       -19.0 %  -60.0 % to +64.0 %   undecided: about 24 more blocks
 
+        at 43.5 s: node 2 paused for 1000 ms
+
         response: from when a request was to be sent to the end of its answer, what a
             user waits; service: from when it was sent. They part when the server holds
             requests back. lag: how late the generator was.

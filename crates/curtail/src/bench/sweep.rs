@@ -1,0 +1,126 @@
+//! `curtail bench sweep URL`: latency against throughput, up to the knee.
+
+use super::ended::{self, Format};
+use super::load::warm_up;
+use super::workload::{WorkloadArgs, duration, threads_for};
+use anyhow::bail;
+use clap::Args;
+use curtail_bench::Session;
+use curtail_bench::report::Outputs;
+use curtail_bench::session::WarmUp;
+use curtail_bench::sweep::{Sweep, Swept};
+use curtail_load::knee::{Bound, Knee, Search};
+use curtail_load::schedule::RATE_MAX;
+use curtail_units::{Duration, Quantile, Rng};
+use std::io::Write as _;
+use std::process::ExitCode;
+
+/// Measure latency against throughput, up to the knee
+///
+/// Beginning with --rate, which the service should bear with ease, the rate is
+/// doubled as long as p99 stays within --p99-times of what it was at first (or
+/// within --p99-max), and then halved towards the knee, to 5 %.
+#[derive(Args, Clone, Debug)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  curtail bench sweep http://127.0.0.1:8080/
+  curtail bench sweep http://127.0.0.1:8080/ --rate 50 --p99-max 100ms --html sweep.html"
+)]
+pub(crate) struct SweepArgs {
+    /// Where requests go.
+    #[arg(value_name = "URL")]
+    url: String,
+    #[command(flatten)]
+    workload: WorkloadArgs,
+    /// The service bears a rate while p99 is at most so many times that at the first rate.
+    #[arg(long, value_name = "NUMBER", default_value_t = 3.0, value_parser = times)]
+    p99_times: f64,
+    /// The service bears a rate while p99 is at most this.
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "p99_times")]
+    p99_max: Option<Duration>,
+    /// The highest rate that is tried.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1e6)]
+    rate_max: f64,
+    /// How long load is sent before it counts, at each rate: `none`, a time, or `auto`.
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = warm_up)]
+    warm_up: WarmUp,
+    /// Where all randomness comes from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    outputs: Outputs,
+    /// How the results are printed.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+/// Runs `curtail bench sweep`.
+///
+/// # Errors
+/// When the URL is none, a file has mistakes, or results cannot be written.
+pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
+    let load = args.workload.load(&args.url, &Rng::new(args.seed))?;
+    let Some((rate, lasts, spacing)) = args.workload.constant_rate(&load) else {
+        bail!(clap::Error::raw(
+            clap::error::ErrorKind::ArgumentConflict,
+            "a schedule in --file: a sweep has one of its own\n"
+        ));
+    };
+    let bound = args.p99_max.map_or(Bound::Times(args.p99_times), Bound::Latency);
+    let search = Search::new(Quantile::P99, bound, rate, args.rate_max.clamp(rate, RATE_MAX));
+    let session = Session {
+        name: args.url.clone(),
+        command: ended::command_line(),
+        seed: args.seed,
+        about_load: format!("a sweep from {}", args.workload.about(&load)),
+        arms: Vec::new(),
+        blocks: 1,
+        warm_up: args.warm_up,
+    };
+    let sweep = Sweep { session, load, lasts, spacing, threads: threads_for };
+    let Swept { results, knee, cut_short } = ended::with_signals(Vec::new(), |stop, screen| {
+        sweep.run(search, stop, |rate, progress, slot| {
+            screen.named(&format!("{rate:.0}/s "));
+            screen.show(progress, slot);
+        })
+    })?;
+    let code = ended::show(&results, &args.outputs, args.format)?;
+    if args.format == Format::Table {
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "\n{}", said(&knee, cut_short.as_deref()))?;
+        out.flush()?;
+    }
+    Ok(code)
+}
+
+/// Where the knee is, in words.
+fn said(knee: &Knee, cut_short: Option<&str>) -> String {
+    let Knee { borne, refused } = knee;
+    let so_far = match (borne, refused) {
+        (Some(borne), Some((refused, why))) => {
+            format!("The knee is between {borne:.0} and {refused:.0} requests/s: there {why}.")
+        }
+        (None, Some((refused, why))) => format!(
+            "The knee is below {refused:.0} requests/s: there {why}. Begin with a lower --rate."
+        ),
+        (Some(borne), None) => {
+            format!("The knee is above {borne:.0} requests/s, the highest rate that was measured.")
+        }
+        (None, None) => "Nothing was measured.".to_owned(),
+    };
+    match cut_short {
+        Some(why) => format!("{so_far} The sweep ended early: {why}."),
+        None => so_far,
+    }
+}
+
+fn times(text: &str) -> Result<f64, String> {
+    let times: f64 = text.parse().map_err(|_| "expected a number".to_owned())?;
+    if times > 1.0 && times <= 1_000.0 {
+        Ok(times)
+    } else {
+        Err("expected more than 1 and at most 1000".to_owned())
+    }
+}

@@ -1,0 +1,209 @@
+//! The knee: the highest rate at which a service is still as quick as when it has little to do.
+//!
+//! **Decides** at which rate to measure next: twice the last one while the service bears it, then halfway (by ratio)
+//! between the highest rate that it bears and the lowest that it does not, until the two are [`PRECISION`] apart.
+//! **Bears** a rate: at most [`FAILED_MAX`] of the requests fail, and the wanted quantile is within a bound. The bound is
+//! a multiple of that quantile at the first rate, or a latency that is given.
+//! **Limits**: at most [`RATES_MAX`] rates are measured.
+//! **Hurts when** a single measurement is short: one stall makes a rate look unbearable. Measure longer, or believe the
+//! curve rather than the knee.
+
+use crate::{Clock, Latencies};
+use curtail_units::{Duration, Quantile};
+use std::fmt;
+
+/// How near the rates on both sides of the knee are in the end.
+pub const PRECISION: f64 = 1.05;
+
+/// The most rates that are measured.
+pub const RATES_MAX: usize = 40;
+
+/// The largest share of requests that may fail.
+pub const FAILED_MAX: f64 = 0.01;
+
+/// What a service must keep to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bound {
+    /// The quantile may be so many times that at the first rate.
+    Times(f64),
+    /// The quantile may be so long.
+    Latency(Duration),
+}
+
+/// Why a rate is not borne.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Unbearable {
+    /// Too many requests failed: this share of all.
+    Failed(f64),
+    /// The quantile is too long.
+    Slow {
+        /// Which quantile.
+        quantile: Quantile,
+        /// What it was.
+        was: Duration,
+        /// What it may be.
+        bound: Duration,
+    },
+}
+
+impl fmt::Display for Unbearable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(share) => write!(f, "{:.1} % of the requests failed", 100.0 * share),
+            Self::Slow { quantile, was, bound } => {
+                write!(f, "quantile {quantile} was {was}, where {bound} is allowed")
+            }
+        }
+    }
+}
+
+/// The search for the knee.
+#[derive(Clone, Debug)]
+pub struct Search {
+    quantile: Quantile,
+    bound: Bound,
+    /// What the quantile may be, once it is known.
+    longest: Option<Duration>,
+    next: f64,
+    rate_max: f64,
+    measured: usize,
+    borne: Option<f64>,
+    refused: Option<(f64, Unbearable)>,
+}
+
+/// Where the knee is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Knee {
+    /// The highest rate that was borne, in requests a second; nothing when not even the first was.
+    pub borne: Option<f64>,
+    /// The lowest rate that was not, and why; nothing when all were.
+    pub refused: Option<(f64, Unbearable)>,
+}
+
+impl Search {
+    /// A search from the rate `from` to at most `rate_max`, both in requests a second.
+    #[must_use]
+    pub const fn new(quantile: Quantile, bound: Bound, from: f64, rate_max: f64) -> Self {
+        Self {
+            quantile,
+            bound,
+            longest: None,
+            next: from,
+            rate_max,
+            measured: 0,
+            borne: None,
+            refused: None,
+        }
+    }
+
+    /// The rate to measure next; nothing when the knee is known as well as it will be.
+    #[must_use]
+    pub fn next(&self) -> Option<f64> {
+        let is_known = match (self.borne, self.refused) {
+            (Some(borne), Some((refused, _))) => refused <= borne * PRECISION,
+            (None, Some(_)) => true,
+            (Some(borne), None) => borne >= self.rate_max,
+            (None, None) => false,
+        };
+        (!is_known && self.measured < RATES_MAX).then_some(self.next)
+    }
+
+    /// Takes note of what was seen at the rate to measure.
+    pub fn measured(&mut self, latencies: &Latencies) {
+        let rate = self.next;
+        self.measured += 1;
+        match self.judge(latencies) {
+            Ok(()) => self.borne = Some(rate),
+            Err(why) => self.refused = Some((rate, why)),
+        }
+        self.next = match (self.borne, self.refused) {
+            (Some(borne), Some((refused, _))) => libm::sqrt(borne * refused),
+            _ => (2.0 * rate).min(self.rate_max),
+        };
+    }
+
+    fn judge(&mut self, latencies: &Latencies) -> Result<(), Unbearable> {
+        let failed = latencies.failures.total() as f64 / (latencies.count() as f64).max(1.0);
+        if failed > FAILED_MAX {
+            return Err(Unbearable::Failed(failed));
+        }
+        // Where it lies among the failures, few as they are, it is as long as can be.
+        let was = latencies.quantile(Clock::Response, self.quantile).unwrap_or(Duration::MAX);
+        let bound = *self.longest.get_or_insert(match self.bound {
+            Bound::Times(times) => was.mul_f64(times),
+            Bound::Latency(latency) => latency,
+        });
+        if was > bound {
+            Err(Unbearable::Slow { quantile: self.quantile, was, bound })
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Where the knee is, as far as it is known.
+    #[must_use]
+    pub const fn knee(&self) -> Knee {
+        Knee { borne: self.borne, refused: self.refused }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bound, Knee, PRECISION, Search, Unbearable};
+    use crate::{Failure, Latencies, Timing};
+    use curtail_units::{Duration, Instant, Quantile};
+
+    /// 1,000 requests of so long, of which some fail.
+    fn seen(ms: f64, failed: usize) -> Latencies {
+        let mut latencies = Latencies::new();
+        let ended = Instant::ZERO + Duration::from_ns_f64(ms * 1e6);
+        let timing =
+            Timing { intended: Instant::ZERO, ready: Instant::ZERO, sent: Instant::ZERO, ended };
+        for nth in 0..1_000 {
+            latencies.record(&timing, (nth < failed).then_some(Failure::Status));
+        }
+        latencies
+    }
+
+    /// The knee of a service with one server: 1 / (capacity - rate).
+    fn of_queue(capacity: f64, bound: Bound, from: f64, rate_max: f64) -> (Knee, Vec<f64>) {
+        let mut search = Search::new(Quantile::P99, bound, from, rate_max);
+        let mut rates = Vec::new();
+        while let Some(rate) = search.next() {
+            rates.push(rate);
+            search.measured(&if rate < capacity {
+                seen(1e3 / (capacity - rate), 0)
+            } else {
+                seen(1.0, 500)
+            });
+        }
+        (search.knee(), rates)
+    }
+
+    #[test]
+    fn the_knee_of_a_queue_is_found_by_halving() {
+        // Three times as long as at 100: where 1000 - rate is a third of 900.
+        let (knee, rates) = of_queue(1_000.0, Bound::Times(3.0), 100.0, 1e6);
+        let (borne, refused) =
+            (knee.borne.expect("100 is borne"), knee.refused.expect("1600 is not").0);
+        assert!(borne <= 700.0 && 700.0 < refused && refused <= borne * PRECISION, "{knee:?}");
+        assert_eq!(rates[..4], [100.0, 200.0, 400.0, 800.0]);
+        assert!(rates.len() < 12, "{rates:?}");
+    }
+
+    #[test]
+    fn a_bound_may_be_given() {
+        let (knee, _) = of_queue(1_000.0, Bound::Latency(Duration::from_ms(10)), 100.0, 1e6);
+        assert!(knee.borne.is_some_and(|borne| (850.0..=900.0).contains(&borne)), "{knee:?}");
+    }
+
+    #[test]
+    fn a_service_that_bears_all_or_nothing_is_told() {
+        let (knee, rates) = of_queue(1e9, Bound::Times(3.0), 100.0, 1_000.0);
+        assert_eq!((knee.borne, knee.refused), (Some(1_000.0), None));
+        assert_eq!(rates, [100.0, 200.0, 400.0, 800.0, 1_000.0]);
+        let (knee, rates) = of_queue(50.0, Bound::Times(3.0), 100.0, 1_000.0);
+        assert_eq!(knee, Knee { borne: None, refused: Some((100.0, Unbearable::Failed(0.5))) });
+        assert_eq!(rates, [100.0]);
+    }
+}
