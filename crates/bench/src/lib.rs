@@ -8,6 +8,7 @@ pub mod report;
 pub mod results;
 pub mod rows;
 pub mod session;
+pub mod suite;
 pub mod sweep;
 pub mod target;
 pub mod template;

@@ -39,6 +39,7 @@ mod field;
 mod key;
 mod kind;
 mod mistake;
+mod parameters;
 pub mod policy;
 mod quantity;
 mod reference;
@@ -56,6 +57,7 @@ pub use cases::{Cases, CasesField};
 pub use field::Field;
 pub use key::{Key, Presence};
 pub use mistake::{MISTAKES_MAX, Mistakes};
+pub use parameters::FILLED_BYTES_MAX;
 pub use reference::reference_markdown;
 pub use scalar::{Meaning, Scalar};
 pub use schema::json_schema;
@@ -89,9 +91,40 @@ pub fn read_with_sets<T>(
     sets: &[String],
     read: impl FnOnce(&mut Section<'_>) -> T,
 ) -> Result<T, Mistakes> {
+    read_tree(file, text, sets, None, read)
+}
+
+/// The parameters of a file: under which of its keys they stand, and what further ones mean.
+pub type Parameters<'p> = (&'p str, &'p [(&'p str, String)]);
+
+/// The same with `${name}` filled in wherever it stands in a text: by the scalars under a key of the file, and by those
+/// that are given here. That key is read as every other.
+///
+/// # Errors
+/// All mistakes of the text and of the sets.
+pub fn read_with_parameters<T>(
+    file: &str,
+    text: &str,
+    sets: &[String],
+    parameters: Parameters<'_>,
+    read: impl FnOnce(&mut Section<'_>) -> T,
+) -> Result<T, Mistakes> {
+    read_tree(file, text, sets, Some(parameters), read)
+}
+
+fn read_tree<T>(
+    file: &str,
+    text: &str,
+    sets: &[String],
+    parameters: Option<Parameters<'_>>,
+    read: impl FnOnce(&mut Section<'_>) -> T,
+) -> Result<T, Mistakes> {
     let mut mistakes = Mistakes::none(file, sets);
     let mut root = tree::parse(text, tree::Origin::FILE, &mut mistakes);
     set::apply(&mut root, sets, &mut mistakes);
+    if let Some((key, given)) = parameters {
+        parameters::fill_in(&mut root, key, given, &mut mistakes);
+    }
     let log = RefCell::new(Log { mistakes, keys: Vec::new() });
     let value = Section::root(&log, &root).read(read);
     log.into_inner().mistakes.or(value)

@@ -10,6 +10,8 @@
 pub struct Scalar {
     source: String,
     meaning: Meaning,
+    /// Whether it is text as well, whatever it means: it was filled in.
+    is_text: bool,
 }
 
 /// What a scalar means by the core schema.
@@ -33,13 +35,19 @@ impl Scalar {
     /// A word without quotes.
     #[must_use]
     pub fn plain(word: &str) -> Self {
-        Self { source: word.to_owned(), meaning: meaning(word) }
+        Self { source: word.to_owned(), meaning: meaning(word), is_text: false }
+    }
+
+    /// A text that was filled in: what the word means, and text as well.
+    pub(crate) fn filled_in(text: String) -> Self {
+        Self { meaning: meaning(&text), source: text, is_text: true }
     }
 
     /// A text in quotes, or in a block.
     #[must_use]
     pub fn quoted(text: &str) -> Self {
-        Self { source: format!("\"{text}\""), meaning: Meaning::Text(text.to_owned()) }
+        let meaning = Meaning::Text(text.to_owned());
+        Self { source: format!("\"{text}\""), meaning, is_text: true }
     }
 
     /// What the scalar means.
@@ -51,7 +59,21 @@ impl Scalar {
     /// The text, when it is one.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
-        if let Meaning::Text(text) = &self.meaning { Some(text) } else { None }
+        match &self.meaning {
+            Meaning::Text(text) => Some(text),
+            _ if self.is_text => Some(&self.source),
+            Meaning::Nothing
+            | Meaning::Truth(_)
+            | Meaning::Whole(_)
+            | Meaning::Number(_)
+            | Meaning::LeadingZero => None,
+        }
+    }
+
+    /// The text, or the number or word as it was written.
+    #[must_use]
+    pub fn word(&self) -> &str {
+        if let Meaning::Text(text) = &self.meaning { text } else { &self.source }
     }
 
     /// The scalar as a message shows it.

@@ -4,7 +4,7 @@
 const WORD_MAX: usize = 64;
 
 /// The word of `known` that is nearest to `word`, when it is near enough to be worth a question.
-pub(crate) fn nearest(word: &str, known: &[&'static str]) -> Option<&'static str> {
+pub(crate) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     let word: Vec<char> = word.chars().take(WORD_MAX + 1).collect();
     if word.len() > WORD_MAX {
         return None;

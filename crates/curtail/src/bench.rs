@@ -6,6 +6,7 @@
 //! | [`compare`] | sends the same load to two services by turns, and says whether they differ |
 //! | [`sweep`] | latency against throughput, up to the knee |
 //! | [`report`] | makes reports of what a run has found, several generators of one run merged |
+//! | [`suite`] | starts what a file says, loads it, breaks it, compares, and takes it down again |
 //! | [`calibrate`] | compares A against A, and prints how often a difference is found where there is none |
 //! | [`buckets`] | how wrong a percentile is that was read from buckets |
 
@@ -16,6 +17,7 @@ mod ended;
 mod load;
 mod report;
 mod screen;
+mod suite;
 mod sweep;
 mod workload;
 
@@ -35,6 +37,7 @@ enum BenchCommand {
     Compare(compare::CompareArgs),
     Sweep(sweep::SweepArgs),
     Report(report::ReportArgs),
+    Suite(suite::SuiteArgs),
     Calibrate(calibrate::CalibrateArgs),
     Buckets(buckets::BucketsArgs),
 }
@@ -49,6 +52,7 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         BenchCommand::Compare(args) => compare::run(args),
         BenchCommand::Sweep(args) => sweep::run(args),
         BenchCommand::Report(args) => report::run(args),
+        BenchCommand::Suite(args) => suite::run(args),
         BenchCommand::Calibrate(args) => calibrate::run(args),
         BenchCommand::Buckets(args) => buckets::run(args),
     }

@@ -63,6 +63,12 @@ fn the_page_of_the_command_line_is_fresh() {
 }
 
 #[test]
+fn the_page_of_suites_is_fresh() {
+    expect_file!["../../../../docs/reference/suite.md"]
+        .assert_eq(&curtail(&["bench", "suite", "--keys"]).stdout);
+}
+
+#[test]
 fn the_page_of_the_metrics_is_fresh() {
     let page = format!("{METRICS_HEAD}{}", curtail_proxy::metrics_reference());
     expect_file!["../../../../docs/reference/metrics.md"].assert_eq(&page);

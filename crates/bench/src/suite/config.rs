@@ -1,0 +1,416 @@
+//! The keys of a suite.
+//!
+//! **Decides** what a suite may say; all of its mistakes are found at once, before anything is started. Names that keys
+//! refer to are checked here: a fault's process, a measure's.
+//! **Inputs**: YAML with parameters, filled in before it is read. Paths are those seen from the folder of the suite.
+
+mod fault;
+mod measures;
+mod step;
+#[cfg(test)]
+mod tests;
+mod word;
+
+pub use fault::{Deed, FaultConfig};
+pub use measures::{GaugeConfig, MeasuresConfig};
+pub use step::{Around, CommandConfig, LoadConfig, Source, StepConfig, ValidateConfig};
+use word::Word;
+
+use crate::session::WarmUp;
+use crate::target::Protocol;
+use crate::workload::WorkloadConfig;
+use curtail_config::Section;
+use curtail_load::Schedule;
+use curtail_load::compare::Rule;
+use curtail_units::{Duration, Quantile};
+
+/// The most processes of a suite: each has a log and is looked at every second.
+pub const PROCESSES_MAX: usize = 64;
+
+/// The most faults of a block.
+pub const FAULTS_MAX: usize = 64;
+
+/// The longest that anything is waited for: a day.
+pub(super) const WITHIN_MAX: Duration = Duration::from_secs(86_400);
+
+/// A suite as it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SuiteConfig {
+    /// What it is called in reports, and its folder.
+    pub name: String,
+    /// What was filled in, as it was written.
+    pub parameters: Vec<(String, String)>,
+    /// Commands before all else.
+    pub setup: Vec<CommandConfig>,
+    /// What runs all the time, in the order in which it is started.
+    pub processes: Vec<ProcessConfig>,
+    /// What is done once they are ready.
+    pub prepare: Vec<StepConfig>,
+    /// What is measured or compared.
+    pub arms: Vec<ArmConfig>,
+    /// What is asked.
+    pub workload: WorkloadConfig,
+    /// How requests are sent.
+    pub sending: SendingConfig,
+    /// When, in each block.
+    pub schedule: Schedule,
+    /// How long load is sent before it counts.
+    pub warm_up: WarmUp,
+    /// How often each arm is measured.
+    pub blocks: usize,
+    /// By what a verdict is reached.
+    pub rule: Rule,
+    /// What goes wrong in each block.
+    pub faults: Vec<FaultConfig>,
+    /// What is recorded beside the latencies.
+    pub measures: MeasuresConfig,
+    /// What has to be true before the first block and after the last.
+    pub validate: Vec<ValidateConfig>,
+    /// Commands after all else, however it ends.
+    pub teardown: Vec<CommandConfig>,
+}
+
+/// A process as it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProcessConfig {
+    /// Its name.
+    pub name: String,
+    /// The program and its arguments.
+    pub run: Vec<String>,
+    /// Variables of its environment, beside those of ours.
+    pub env: Vec<(String, String)>,
+    /// When it is ready; at once when absent.
+    pub ready: Option<ReadyConfig>,
+    /// It is killed when it has not ended this long after it was told to.
+    pub stop_within: Duration,
+}
+
+/// When a process is ready.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReadyConfig {
+    /// What is looked at.
+    pub sign: Sign,
+    /// How long that may take.
+    pub within: Duration,
+}
+
+/// By what a process shows that it is ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sign {
+    /// A good answer (200 to 399) from this URL.
+    Http(String),
+    /// A connection to this address.
+    Tcp(std::net::SocketAddr),
+    /// This text somewhere in its output.
+    Line(String),
+}
+
+/// An arm as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArmConfig {
+    /// Its name.
+    pub name: String,
+    /// Where its requests go.
+    pub url: String,
+}
+
+/// How requests are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SendingConfig {
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The most connections.
+    pub connections: usize,
+    /// Whether a connection is used again.
+    pub keep_alive: bool,
+    /// A request without an answer for so long has failed.
+    pub timeout: Duration,
+    /// How many threads send; as many as the rate needs when absent.
+    pub threads: Option<usize>,
+}
+
+impl SuiteConfig {
+    /// Reads the keys.
+    pub fn read(s: &mut Section<'_>) -> Self {
+        let name: String =
+            s.field("name", "What it is called in reports and in its folder.").required();
+        if !is_name(&name) {
+            s.mistake("name", format!("{name:?} is no name: {NAME}"));
+        }
+        let suite = Self {
+            name,
+            parameters: s.map(
+                "parameters",
+                "Values that `${name}` stands for in every text below; `--set \
+            parameters.name=…` gives another. `${curtail}` is this very program, \
+            `${dir}` the folder of this run, `${suite}` the folder of this file, \
+            `${seed}` the seed.",
+                |name, s| {
+                    (name.to_owned(), s.field::<Word>("value", "The value.").alone().required().0)
+                },
+            ),
+            setup: s.list("setup", "Commands before all else, one after the other.", |s| {
+                CommandConfig::read(s)
+            }),
+            processes: s.map(
+                "processes",
+                "What runs all the time, under its name: started in this order, each \
+            when the one before is ready, and stopped in the reverse order.",
+                ProcessConfig::read,
+            ),
+            prepare: s.list(
+                "prepare",
+                "What is done once all are ready: commands, and data that is loaded.",
+                StepConfig::read,
+            ),
+            arms: s.map(
+                "arms",
+                "What is measured: one, or two that are compared, the second against the first.",
+                |name, s| ArmConfig {
+                    name: name.to_owned(),
+                    url: s
+                        .field("url", "Where its requests go: http:// or https://.")
+                        .alone()
+                        .required(),
+                },
+            ),
+            workload: WorkloadConfig::read(s),
+            sending: SendingConfig::read(s),
+            schedule: s.section(
+                "schedule",
+                "When requests are sent, in each block.",
+                Schedule::read,
+            ),
+            warm_up: s
+                .field(
+                    "warm_up",
+                    "How long load is sent before it counts: none, a time, or auto, until \
+            latencies are steady.",
+                )
+                .default(WarmUp::Steady { at_most: WARM_UP_MAX }),
+            blocks: s
+                .field("blocks", "How often each arm is measured, by turns.")
+                .range(1..=BLOCKS_MAX)
+                .default(20),
+            rule: s.section("verdict", "By what a verdict is reached.", read_rule),
+            faults: s.list(
+                "faults",
+                "What goes wrong in each block, alike for all arms.",
+                FaultConfig::read,
+            ),
+            measures: s.section(
+                "measures",
+                "What is recorded beside the latencies; CPU time and memory of every \
+            process always are.",
+                MeasuresConfig::read,
+            ),
+            validate: s.list(
+                "validate",
+                "What has to be true before the first block and after the last.",
+                ValidateConfig::read,
+            ),
+            teardown: s.list("teardown", "Commands after all else, however it ends.", |s| {
+                CommandConfig::read(s)
+            }),
+        };
+        suite.check(s);
+        suite
+    }
+
+    /// What only shows when keys are held against each other.
+    fn check(&self, s: &mut Section<'_>) {
+        if !(1..=2).contains(&self.arms.len()) {
+            let text = format!("{} of them: expected one, or two to compare", self.arms.len());
+            s.mistake("arms", text);
+        }
+        for (key, len, most) in [
+            ("processes", self.processes.len(), PROCESSES_MAX),
+            ("faults", self.faults.len(), FAULTS_MAX),
+        ] {
+            if len > most {
+                s.mistake(key, format!("{len} of them: expected at most {most}"));
+            }
+        }
+        for process in self.processes.iter().filter(|process| !is_name(&process.name)) {
+            s.mistake("processes", format!("{:?} is no name: {NAME}", process.name));
+        }
+        let lasts = self.schedule.lasts();
+        for fault in &self.faults {
+            if let Some(name) = fault.process() {
+                self.check_process(s, "faults", name);
+            }
+            if fault.ends() >= lasts {
+                let text = format!(
+                    "the fault at {} is over at {}: expected the end before that of a block, \
+            {lasts}",
+                    fault.at,
+                    fault.ends()
+                );
+                s.mistake("faults", text);
+            }
+        }
+        for (name, _) in &self.measures.gc_logs {
+            self.check_process(s, "measures", name);
+        }
+        for gauge in &self.measures.http {
+            self.check_process(s, "measures", &gauge.of);
+        }
+    }
+
+    fn check_process(&self, s: &mut Section<'_>, key: &str, name: &str) {
+        if !self.processes.iter().any(|process| process.name == name) {
+            let names: Vec<&str> =
+                self.processes.iter().map(|process| process.name.as_str()).collect();
+            let text = format!("{name:?} is no process: expected one of {}", names.join(", "));
+            s.mistake(key, text);
+        }
+    }
+}
+
+/// Until it is steady, load is sent at most so long.
+pub const WARM_UP_MAX: Duration = Duration::from_secs(120);
+
+const BLOCKS_MAX: usize = 10_000;
+
+/// What may be part of the name of a file.
+fn is_name(name: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    !name.starts_with(['.', '-']) && name.len() <= 64 && name.chars().all(is_part)
+}
+
+const NAME: &str = "expected letters, digits, - _ and .";
+
+fn read_rule(s: &mut Section<'_>) -> Rule {
+    let default = Rule::default();
+    let rule = Rule {
+        level: s
+            .field("level", "How likely a false alarm may be, over all percentiles.")
+            .range(1e-6..=0.5)
+            .default(default.level),
+        margin: s
+            .field("margin", "Differences up to this share do not matter.")
+            .range(1e-4..=1.0)
+            .default(default.margin),
+        primary: s
+            .field("primary", "The percentile that matters most; it has half of the level.")
+            .default(default.primary),
+    };
+    let known = curtail_load::compare::PERCENTILES.map(|(_, quantile)| quantile);
+    if !known.iter().any(|quantile| Quantile::new(*quantile) == Ok(rule.primary)) {
+        s.mistake("primary", format!("expected one of {known:?}"));
+    }
+    rule
+}
+
+impl ProcessConfig {
+    fn read(name: &str, s: &mut Section<'_>) -> Self {
+        let run = read_program(s);
+        if run.is_none() {
+            s.mistake("run", "there is no program: expected [PROGRAM, ARGUMENT, …]");
+        }
+        Self {
+            name: name.to_owned(),
+            run: run.unwrap_or_default(),
+            env: read_env(s),
+            ready: s.optional_section(
+                "ready",
+                "When it is ready; at once when absent.",
+                ReadyConfig::read,
+            ),
+            stop_within: s
+                .field(
+                    "stop_within",
+                    "It is told to end by SIGTERM; when it has not ended after this time, it \
+            is killed.",
+                )
+                .range(Duration::from_ms(1)..=WITHIN_MAX)
+                .default(Duration::from_secs(10)),
+        }
+    }
+}
+
+fn read_program(s: &mut Section<'_>) -> Option<Vec<String>> {
+    let run: Vec<Word> = s.values(
+        "run",
+        "The program and its arguments. A relative path is seen from the folder \
+            of the suite, which is also where it runs; a name without `/` is looked \
+            up in PATH. What it prints goes to a file in the run's folder.",
+    );
+    let is_there = run.first().is_some_and(|program| !program.0.is_empty());
+    is_there.then(|| run.into_iter().map(|word| word.0).collect())
+}
+
+fn read_env(s: &mut Section<'_>) -> Vec<(String, String)> {
+    s.map("env", "Variables of its environment, beside those of ours.", |name, s| {
+        (name.to_owned(), s.field::<Word>("value", "The value.").alone().required().0)
+    })
+}
+
+/// Servers are asked about themselves in clear text.
+fn check_url(s: &mut Section<'_>, key: &str, url: &str) {
+    let is_good = url::Url::parse(url).is_ok_and(|url| url.scheme() == "http" && url.has_host());
+    if !is_good {
+        s.mistake(
+            key,
+            format!("{url:?} is no URL that can be asked: expected http://HOST[:PORT]/PATH"),
+        );
+    }
+}
+
+impl ReadyConfig {
+    fn read(s: &mut Section<'_>) -> Self {
+        let http: Option<String> =
+            s.field("http", "A URL (http://…) that gives a good answer (200 to 399).").optional();
+        if let Some(url) = &http {
+            check_url(s, "http", url);
+        }
+        let tcp = s.field("tcp", "An address that takes a connection.").optional();
+        let line: Option<String> = s.field("line", "A text somewhere in its output.").optional();
+        let mut signs: Vec<Sign> = http
+            .map(Sign::Http)
+            .into_iter()
+            .chain(tcp.map(Sign::Tcp))
+            .chain(line.map(Sign::Line))
+            .collect();
+        if signs.len() != 1 {
+            s.mistake("http", format!("{} signs: expected one of http, tcp and line", signs.len()));
+        }
+        let within = s
+            .field("within", "How long that may take.")
+            .range(Duration::from_ms(1)..=WITHIN_MAX)
+            .default(Duration::from_secs(60));
+        // Without any there is a mistake, and nobody sees what this is.
+        Self { sign: signs.pop().unwrap_or(Sign::Line(String::new())), within }
+    }
+}
+
+impl SendingConfig {
+    fn read(s: &mut Section<'_>) -> Self {
+        let words =
+            [("http1", Protocol::Http1), ("http2", Protocol::Http2), ("grpc", Protocol::Grpc)];
+        Self {
+            protocol: s
+                .choice("protocol", "The protocol; under TLS, HTTP/2 must be offered.", &words)
+                .default(Protocol::Http1),
+            connections: s
+                .field(
+                    "connections",
+                    "The most connections to an arm; requests wait when all are in use.",
+                )
+                .range(1..=60_000)
+                .default(128),
+            keep_alive: s.field("keep_alive", "Whether a connection is used again.").default(true),
+            timeout: s
+                .field("timeout", "A request without an answer after this time has failed.")
+                .range(Duration::from_ms(1)..=Duration::from_secs(3_600))
+                .default(Duration::from_secs(30)),
+            threads: s
+                .field(
+                    "threads",
+                    "How many threads send; one for each 20,000 requests a second when absent.",
+                )
+                .range(1..=64)
+                .optional(),
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Faults: what goes wrong in a block, and when.
+
+use super::WITHIN_MAX;
+use super::step::CommandConfig;
+use curtail_config::Section;
+use curtail_units::Duration;
+
+/// A fault as it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FaultConfig {
+    /// When, from the start of the block on.
+    pub at: Duration,
+    /// What is done.
+    pub deed: Deed,
+}
+
+/// What a fault does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Deed {
+    /// Stops a process and all of its group by SIGSTOP, and lets it go on by SIGCONT.
+    Pause {
+        /// Its name.
+        process: String,
+        /// For how long.
+        lasts: Duration,
+    },
+    /// Ends a process by SIGTERM and starts it again at once.
+    Restart {
+        /// Its name.
+        process: String,
+    },
+    /// Kills a process by SIGKILL and starts it again.
+    Kill {
+        /// Its name.
+        process: String,
+        /// After how long; at the end of the block when absent.
+        lasts: Option<Duration>,
+    },
+    /// Runs a command.
+    Run(CommandConfig),
+}
+
+impl FaultConfig {
+    pub(super) fn read(s: &mut Section<'_>) -> Self {
+        let name = |s: &mut Section<'_>, key, doc| s.field::<String>(key, doc).optional();
+        let pause = name(
+            s,
+            "pause",
+            "The name of a process that is stopped (SIGSTOP, its whole group) for `lasts`.",
+        );
+        let restart = name(
+            s,
+            "restart",
+            "The name of a process that is told to end (SIGTERM) and started again at once.",
+        );
+        let kill = name(
+            s,
+            "kill",
+            "The name of a process that is killed (SIGKILL) and started again after \
+            `lasts`, or at the end of the block.",
+        );
+        let command = CommandConfig::read_optional(s);
+        let at =
+            s.field("at", "When, from the start of the block on.").at_most(WITHIN_MAX).required();
+        let lasts = s
+            .field("lasts", "For how long: a pause, or until what was killed is started again.")
+            .range(Duration::from_ms(1)..=WITHIN_MAX)
+            .optional();
+        if lasts.is_none() && pause.is_some() {
+            s.mistake("lasts", "missing: expected how long the pause lasts");
+        }
+        if lasts.is_some() && (restart.is_some() || command.is_some()) {
+            s.mistake("lasts", "only pause and kill last: expected none");
+        }
+        let pause = pause.map(|process| Deed::Pause { process, lasts: lasts.unwrap_or_default() });
+        let deeds = [
+            pause,
+            restart.map(|process| Deed::Restart { process }),
+            kill.map(|process| Deed::Kill { process, lasts }),
+            command.map(Deed::Run),
+        ];
+        let mut said: Vec<Deed> = deeds.into_iter().flatten().collect();
+        if said.len() != 1 {
+            let text =
+                format!("{} deeds: expected one of pause, restart, kill and run", said.len());
+            s.mistake("at", text);
+        }
+        // Without any there is a mistake, and nobody sees what this is.
+        let deed = said.pop().unwrap_or(Deed::Restart { process: String::new() });
+        Self { at, deed }
+    }
+
+    /// To whom it is done.
+    #[must_use]
+    pub fn process(&self) -> Option<&str> {
+        match &self.deed {
+            Deed::Pause { process, .. }
+            | Deed::Restart { process }
+            | Deed::Kill { process, .. } => Some(process),
+            Deed::Run(_) => None,
+        }
+    }
+
+    /// When the last of it is done, from the start of the block on.
+    #[must_use]
+    pub fn ends(&self) -> Duration {
+        match self.deed {
+            Deed::Pause { lasts, .. } | Deed::Kill { lasts: Some(lasts), .. } => self.at + lasts,
+            Deed::Restart { .. } | Deed::Kill { lasts: None, .. } | Deed::Run(_) => self.at,
+        }
+    }
+}
