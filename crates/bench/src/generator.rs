@@ -25,6 +25,7 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use answer::Answer;
 pub use flight::BACKLOG_MAX;
 pub use tally::Seen;
 
@@ -105,6 +106,19 @@ impl Stop {
     }
 }
 
+/// From the call of [`run`] to the first instant of the plan: a moment for all threads to be there.
+pub const BEGINS_AFTER: Duration = Duration::from_ms(20);
+
+/// Requests a second that one thread sends well.
+const RATE_OF_THREAD: f64 = 20_000.0;
+
+/// How many threads a rate needs, of those that this machine runs at once.
+#[must_use]
+pub fn threads_for(rate_max: f64) -> usize {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    (1..cores).find(|threads| rate_max <= RATE_OF_THREAD * *threads as f64).unwrap_or(cores)
+}
+
 /// How often progress is told.
 pub const PROGRESS_EVERY: Duration = Duration::from_ms(500);
 
@@ -121,8 +135,7 @@ pub fn run(
 ) -> io::Result<Seen> {
     let threads = load.threads.max(1);
     let used = cpu::used();
-    // A moment for all threads to be there.
-    let began = clock.now() + Duration::from_ms(20);
+    let began = clock.now() + BEGINS_AFTER;
     // A thread that nobody listens to waits; what is told is far less than this.
     let (tell, told) = mpsc::sync_channel(16 * threads);
     let run = Run { began, clock, stop: stop.clone(), tell };

@@ -11,7 +11,7 @@ use crate::clock::Clock;
 use crate::generator::{self, Load, Seen, Stop, verdict};
 use crate::results::{Arm, Block, Event, Machine, Results, State};
 use curtail_load::{Latencies, Slot, steady};
-use curtail_units::Duration;
+use curtail_units::{Duration, Instant};
 use std::io;
 use std::sync::Arc;
 
@@ -65,6 +65,27 @@ pub struct Progress {
     pub lasts: Duration,
 }
 
+/// What goes on beside the load of a run.
+pub trait Beside {
+    /// A block that counts begins at this instant of the run's clock.
+    fn begins(&mut self, at: Instant);
+
+    /// It is over. Gives the processor time that servers used meanwhile, where that is known.
+    fn ended(&mut self) -> Option<Duration>;
+}
+
+/// Nothing goes on.
+#[derive(Clone, Copy, Debug)]
+struct Alone;
+
+impl Beside for Alone {
+    fn begins(&mut self, _: Instant) {}
+
+    fn ended(&mut self) -> Option<Duration> {
+        None
+    }
+}
+
 /// The most events that are kept.
 const EVENTS_MAX: usize = 1_000;
 
@@ -83,8 +104,21 @@ impl Session {
     ///
     /// # Errors
     /// When the system gives no thread or no timer.
-    pub fn run(&self, stop: &Stop, mut told: impl FnMut(Progress, &Slot)) -> io::Result<Results> {
-        let clock = Clock::start();
+    pub fn run(&self, stop: &Stop, told: impl FnMut(Progress, &Slot)) -> io::Result<Results> {
+        self.run_beside(&mut Alone, Clock::start(), stop, told)
+    }
+
+    /// The same on a clock that has started before, with something that goes on beside.
+    ///
+    /// # Errors
+    /// When the system gives no thread or no timer.
+    pub fn run_beside(
+        &self,
+        beside: &mut dyn Beside,
+        clock: Clock,
+        stop: &Stop,
+        mut told: impl FnMut(Progress, &Slot),
+    ) -> io::Result<Results> {
         let results = Results {
             name: self.name.clone(),
             command: self.command.clone(),
@@ -107,7 +141,7 @@ impl Session {
             if stop.is_told() {
                 break;
             }
-            running.block(arm, nth, &mut told)?;
+            running.block(arm, nth, beside, &mut told)?;
         }
         running.judge();
         Ok(running.results)
@@ -171,6 +205,7 @@ impl Running<'_> {
         &mut self,
         arm: usize,
         nth: usize,
+        beside: &mut dyn Beside,
         told: &mut impl FnMut(Progress, &Slot),
     ) -> io::Result<()> {
         let Session { arms, blocks, .. } = self.session;
@@ -189,10 +224,15 @@ impl Running<'_> {
             since_began,
             lasts,
         };
+        beside.begins(began + generator::BEGINS_AFTER);
         let seen = generator::run(&Arc::new(load), self.clock, self.stop, |now, slot| {
             told(progress(now.since(began)), slot);
         })?;
+        let servers_cpu = beside.ended();
         self.keep(arm, seen, false);
+        if let Some(block) = self.results.blocks.last_mut() {
+            block.servers_cpu = servers_cpu;
+        }
         Ok(())
     }
 

@@ -3,9 +3,24 @@
 //! **Order**: setup, processes (each when the one before is ready), preparation, validation, warming up, blocks of load
 //! on the arms by turns with faults in each, validation, teardown.
 
+mod ask;
+mod batches;
+mod cluster;
+mod command;
 pub mod config;
 
+mod faults;
+mod gc;
+mod group;
+mod measures;
+mod problem;
+mod run;
+mod usage;
+mod watchdog;
+
 pub use config::SuiteConfig;
+pub use problem::{SuiteError, Tail};
+pub use run::{Outcome, Suite, Told};
 
 use curtail_config::{Key, Mistakes};
 

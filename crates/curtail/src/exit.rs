@@ -16,6 +16,9 @@ use crate::query::Refused;
 use curtail_api::NotStarted;
 use curtail_bench::report::file::ReadError;
 use curtail_bench::report::merge::MergeError;
+use curtail_bench::suite::SuiteError;
+use curtail_bench::target::TargetError;
+use curtail_bench::workload::PrepareError;
 use curtail_config::Mistakes;
 use curtail_objects::OpenError;
 use std::io::{ErrorKind, Write as _};
@@ -58,8 +61,11 @@ fn code_of(error: &anyhow::Error) -> u8 {
         if let Some(io) = cause.downcast_ref::<std::io::Error>() {
             return if io.kind() == ErrorKind::BrokenPipe { 0 } else { ENVIRONMENT };
         }
-        let is_of_usage =
-            cause.is::<Mistakes>() || cause.is::<Refused>() || cause.is::<MergeError>();
+        let is_of_usage = cause.is::<Mistakes>()
+            || cause.is::<Refused>()
+            || cause.is::<MergeError>()
+            || cause.is::<PrepareError>()
+            || cause.is::<TargetError>();
         let is_missing = matches!(cause.downcast_ref(), Some(NotStarted::Missing(_)));
         let is_url = matches!(cause.downcast_ref(), Some(OpenError::Url(_)));
         if is_of_usage || is_missing || cause.is::<clap::Error>() || is_url {
@@ -70,6 +76,7 @@ fn code_of(error: &anyhow::Error) -> u8 {
             || cause.is::<curtail_ingest::StartError>()
             || cause.is::<curtail_store::OpenError>()
             || cause.is::<ReadError>()
+            || cause.is::<SuiteError>()
             || cause.is::<OpenError>();
         if is_of_environment {
             return ENVIRONMENT;

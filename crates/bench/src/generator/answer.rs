@@ -14,7 +14,7 @@ const FIELDS_MAX: usize = 128;
 
 /// An answer that is being read.
 #[derive(Debug)]
-pub(super) struct Answer<'e> {
+pub(crate) struct Answer<'e> {
     expect: &'e Expect,
     /// An answer to `HEAD` has no body, whatever its fields say.
     is_to_head: bool,
@@ -36,7 +36,7 @@ enum State {
 }
 
 impl<'e> Answer<'e> {
-    pub(super) const fn new(expect: &'e Expect, is_to_head: bool) -> Self {
+    pub(crate) const fn new(expect: &'e Expect, is_to_head: bool) -> Self {
         Self {
             expect,
             is_to_head,
@@ -48,7 +48,7 @@ impl<'e> Answer<'e> {
         }
     }
 
-    pub(super) const fn is_done(&self) -> bool {
+    pub(crate) const fn is_done(&self) -> bool {
         matches!(self.state, State::Done)
     }
 
@@ -58,7 +58,7 @@ impl<'e> Answer<'e> {
     }
 
     /// Reads what has come, and says how many bytes of it were used; the rest comes again, with more behind it.
-    pub(super) fn feed(&mut self, input: &[u8]) -> Result<usize, Failed> {
+    pub(crate) fn feed(&mut self, input: &[u8]) -> Result<usize, Failed> {
         let mut used = 0;
         loop {
             let rest = &input[used..];
@@ -102,7 +102,7 @@ impl<'e> Answer<'e> {
     }
 
     /// The server has closed the connection.
-    pub(super) fn closed(&mut self) -> Result<(), Failed> {
+    pub(crate) fn closed(&mut self) -> Result<(), Failed> {
         match self.state {
             State::UntilClosed | State::Done => {
                 self.state = State::Done;
@@ -119,7 +119,7 @@ impl<'e> Answer<'e> {
     }
 
     /// Whether the answer, which is done, is good.
-    pub(super) fn judge(&self) -> Result<(), Failed> {
+    pub(crate) fn judge(&self) -> Result<(), Failed> {
         if !self.expect.allows(self.status) {
             return Err(Failed::new(Failure::Status, format!("status {}", self.status)));
         }
@@ -127,6 +127,11 @@ impl<'e> Answer<'e> {
             return Ok(());
         }
         self.expect.check(&self.body).map_err(|text| Failed::new(Failure::Check, text))
+    }
+
+    /// The body, where it was looked at.
+    pub(crate) fn into_body(self) -> Vec<u8> {
+        self.body
     }
 
     /// Reads the head, if it is all there, and gives its length; otherwise 0.

@@ -18,9 +18,9 @@ pub const BACKLOG_MAX: usize = 1 << 20;
 
 /// Why a request has no good answer, and what was seen of it.
 #[derive(Debug)]
-pub(super) struct Failed {
+pub(crate) struct Failed {
     pub(super) failure: Failure,
-    pub(super) text: String,
+    pub(crate) text: String,
 }
 
 impl Failed {

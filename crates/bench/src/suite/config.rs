@@ -139,16 +139,7 @@ impl SuiteConfig {
         }
         let suite = Self {
             name,
-            parameters: s.map(
-                "parameters",
-                "Values that `${name}` stands for in every text below; `--set \
-            parameters.name=…` gives another. `${curtail}` is this very program, \
-            `${dir}` the folder of this run, `${suite}` the folder of this file, \
-            `${seed}` the seed.",
-                |name, s| {
-                    (name.to_owned(), s.field::<Word>("value", "The value.").alone().required().0)
-                },
-            ),
+            parameters: read_parameters(s),
             setup: s.list("setup", "Commands before all else, one after the other.", |s| {
                 CommandConfig::read(s)
             }),
@@ -163,17 +154,7 @@ impl SuiteConfig {
                 "What is done once all are ready: commands, and data that is loaded.",
                 StepConfig::read,
             ),
-            arms: s.map(
-                "arms",
-                "What is measured: one, or two that are compared, the second against the first.",
-                |name, s| ArmConfig {
-                    name: name.to_owned(),
-                    url: s
-                        .field("url", "Where its requests go: http:// or https://.")
-                        .alone()
-                        .required(),
-                },
-            ),
+            arms: read_arms(s),
             workload: WorkloadConfig::read(s),
             sending: SendingConfig::read(s),
             schedule: s.section(
@@ -261,7 +242,11 @@ impl SuiteConfig {
         if !self.processes.iter().any(|process| process.name == name) {
             let names: Vec<&str> =
                 self.processes.iter().map(|process| process.name.as_str()).collect();
-            let text = format!("{name:?} is no process: expected one of {}", names.join(", "));
+            let expected = match names.as_slice() {
+                [] => "there is none".to_owned(),
+                names => format!("expected one of {}", names.join(", ")),
+            };
+            let text = format!("{name:?} is no process: {expected}");
             s.mistake(key, text);
         }
     }
@@ -279,6 +264,28 @@ fn is_name(name: &str) -> bool {
 }
 
 const NAME: &str = "expected letters, digits, - _ and .";
+
+fn read_parameters(s: &mut Section<'_>) -> Vec<(String, String)> {
+    s.map(
+        "parameters",
+        "Values that `${name}` stands for in every text below; `--set \
+            parameters.name=…` gives another. `${curtail}` is this very program, \
+            `${dir}` the folder of this run, `${suite}` the folder of this file, \
+            `${seed}` the seed.",
+        |name, s| (name.to_owned(), s.field::<Word>("value", "The value.").alone().required().0),
+    )
+}
+
+fn read_arms(s: &mut Section<'_>) -> Vec<ArmConfig> {
+    s.map(
+        "arms",
+        "What is measured: one, or two that are compared, the second against the first.",
+        |name, s| ArmConfig {
+            name: name.to_owned(),
+            url: s.field("url", "Where its requests go: http:// or https://.").alone().required(),
+        },
+    )
+}
 
 fn read_rule(s: &mut Section<'_>) -> Rule {
     let default = Rule::default();

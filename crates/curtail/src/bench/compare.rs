@@ -8,7 +8,7 @@ use curtail_bench::Session;
 use curtail_bench::report::Outputs;
 use curtail_bench::results::Arm;
 use curtail_bench::session::WarmUp;
-use curtail_load::compare::BLOCKS_DEFAULT;
+use curtail_load::compare::{BLOCKS_DEFAULT, Rule};
 use curtail_units::Rng;
 use std::process::ExitCode;
 
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<ExitCode> {
         blocks: args.blocks,
         warm_up: args.warm_up,
     };
-    ended::show(&ended::run_session(&session)?, &args.outputs, args.format)
+    ended::show(&ended::run_session(&session)?, &Rule::default(), &args.outputs, args.format)
 }
 
 fn blocks(text: &str) -> Result<usize, String> {

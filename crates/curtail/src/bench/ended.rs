@@ -26,34 +26,31 @@ pub(super) enum Format {
 /// # Errors
 /// When the system gives no thread, no timer or no signals.
 pub(super) fn run_session(session: &Session) -> anyhow::Result<Results> {
-    let names = session.arms.iter().map(|(arm, _)| arm.name.clone()).collect();
-    with_signals(names, |stop, screen| {
-        session.run(stop, |progress, slot| screen.show(progress, slot))
-    })
+    let mut screen = Screen::new(session.arms.iter().map(|(arm, _)| arm.name.clone()).collect());
+    let results =
+        until_told(|stop| session.run(stop, |progress, slot| screen.show(progress, slot)));
+    screen.clear();
+    Ok(results??)
 }
 
-/// Does `run` on a thread of its own, and tells it to stop when Ctrl-C is pressed. `names` are those of the arms.
+/// Runs `run`, which is told to stop when Ctrl-C is pressed, or SIGTERM comes.
 ///
 /// # Errors
-/// Those of `run`, and when the system gives no signals.
-pub(super) fn with_signals<T: Send>(
-    names: Vec<String>,
-    run: impl FnOnce(&Stop, &mut Screen) -> io::Result<T> + Send,
-) -> anyhow::Result<T> {
+/// When the system gives no signals.
+pub(super) fn until_told<T: Send>(run: impl FnOnce(&Stop) -> T + Send) -> io::Result<T> {
     let stop = Stop::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let mut signals = {
         let _entered = runtime.enter();
         StopSignals::new()?
     };
-    let mut screen = Screen::new(names);
-    let done = std::thread::scope(|scope| {
+    Ok(std::thread::scope(|scope| {
         let (over, is_over) = tokio::sync::oneshot::channel::<()>();
-        let (screen, stop) = (&mut screen, &stop);
+        let stop = &stop;
         let running = scope.spawn(move || {
             // Told by being dropped, however the run ends.
             let _over = over;
-            run(stop, screen)
+            run(stop)
         });
         runtime.block_on(async {
             tokio::select! {
@@ -62,9 +59,7 @@ pub(super) fn with_signals<T: Send>(
             }
         });
         running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    });
-    screen.clear();
-    Ok(done?)
+    }))
 }
 
 /// Prints what was found, and writes the files that are asked for. A void or interrupted run is told by the exit code.
@@ -73,10 +68,11 @@ pub(super) fn with_signals<T: Send>(
 /// When something cannot be written.
 pub(super) fn show(
     results: &Results,
+    rule: &Rule,
     outputs: &Outputs,
     format: Format,
 ) -> anyhow::Result<ExitCode> {
-    let comparisons = difference::all(results, &Rule::default());
+    let comparisons = difference::all(results, rule);
     report::write(results, &comparisons, outputs)?;
     let text = match format {
         Format::Table => table::render(results, &comparisons),

@@ -7,6 +7,7 @@ use curtail_bench::Session;
 use curtail_bench::report::Outputs;
 use curtail_bench::results::Arm;
 use curtail_bench::session::WarmUp;
+use curtail_load::compare::Rule;
 use curtail_units::{Duration, Rng};
 use std::process::ExitCode;
 
@@ -65,7 +66,7 @@ pub(crate) fn run(args: &LoadArgs) -> anyhow::Result<ExitCode> {
         blocks: 1,
         warm_up: args.warm_up,
     };
-    ended::show(&ended::run_session(&session)?, &args.outputs, args.format)
+    ended::show(&ended::run_session(&session)?, &Rule::default(), &args.outputs, args.format)
 }
 
 /// Reads how long to warm up.

@@ -3,6 +3,7 @@
 use super::ended::{self, Format};
 use clap::Args;
 use curtail_bench::report::{self, Outputs, file};
+use curtail_load::compare::Rule;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -37,5 +38,5 @@ pub(crate) struct ReportArgs {
 pub(super) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let parts = args.results.iter().map(|path| file::read(path));
     let results = report::merge(parts.collect::<Result<_, _>>()?)?;
-    ended::show(&results, &args.outputs, args.format)
+    ended::show(&results, &Rule::default(), &args.outputs, args.format)
 }

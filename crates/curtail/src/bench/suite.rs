@@ -1,19 +1,54 @@
 //! `curtail bench suite FILE`: a whole experiment as data, from starting a cluster to the verdict.
 
+use super::ended::{self, Format};
+use super::screen::Screen;
+use anyhow::Context as _;
 use clap::Args;
-use curtail_bench::suite::SuiteConfig;
-use std::io::Write as _;
-use std::path::PathBuf;
+use curtail_bench::report::{self, Outputs};
+use curtail_bench::suite::{Given, Outcome, Suite, SuiteConfig, Told};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 /// Start what a suite says, load it, break it, compare, and take it down again
+///
+/// The results, a page with plots and what every process printed are kept in a
+/// folder of this run. However it ends, no process stays behind.
 #[derive(Args, Clone, Debug)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  curtail bench suite suites/testbed.yaml
+  curtail bench suite suites/testbed.yaml --set blocks=20 --set parameters.rate=200
+  curtail bench suite --keys
+
+Exit code 1 says that the run is void: the generator could not keep up; 3 that something
+of the suite was not as it should be: a command failed, a process ended or was not ready,
+an answer was not valid. What was measured until then is kept, marked as partial."
+)]
 pub(crate) struct SuiteArgs {
     /// The suite (YAML).
     #[arg(value_name = "FILE", required_unless_present = "keys")]
     file: Option<PathBuf>,
+    /// A key of the suite, by its path: `parameters.docs=5000000`. Repeatable.
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Where all randomness comes from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The folder of this run, new or empty; `curtail-bench/FILE-1`, -2, … by default.
+    #[arg(long, value_name = "FOLDER")]
+    dir: Option<PathBuf>,
+    #[command(flatten)]
+    outputs: Outputs,
+    /// How the results are printed.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
     /// Print every key of a suite with its type, its default and its meaning, in Markdown.
-    #[arg(long, conflicts_with = "file")]
+    #[arg(long, conflicts_with_all = ["file", "set"])]
     keys: bool,
 }
 
@@ -38,14 +73,101 @@ they print goes to files in the folder of the run.
 
 ";
 
+/// The most runs whose folders stand beside each other.
+const RUNS_MAX: u32 = 100_000;
+
 /// Runs `curtail bench suite`.
 ///
 /// # Errors
-/// When the page cannot be printed.
+/// When the suite has mistakes, something of it is not as it should be, or results cannot be written.
 pub(crate) fn run(args: &SuiteArgs) -> anyhow::Result<ExitCode> {
-    if args.keys {
+    let Some(file) = args.file.as_deref().filter(|_| !args.keys) else {
         let keys = curtail_config::reference_markdown(&SuiteConfig::keys());
-        write!(std::io::stdout(), "{KEYS_HEAD}{keys}")?;
+        write!(io::stdout(), "{KEYS_HEAD}{keys}")?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let name = file.display().to_string();
+    let text = curtail_config::text_of(&name, std::fs::read(file).with_context(|| name.clone())?)?;
+    let folder = std::path::absolute(file)?.parent().unwrap_or(Path::new("/")).to_owned();
+    let program = std::env::current_exe().context("the path of this program")?;
+    // Read before the folder of the run is made: a suite with mistakes leaves nothing behind.
+    let read = |dir: &Path| {
+        let given = Given {
+            curtail: program.display().to_string(),
+            dir: dir.display().to_string(),
+            suite: folder.display().to_string(),
+            seed: args.seed,
+        };
+        SuiteConfig::from_yaml(&name, &text, &args.set, &given)
+    };
+    let suite = |config: SuiteConfig, dir: &Path| Suite {
+        config,
+        command: ended::command_line(),
+        seed: args.seed,
+        folder: folder.clone(),
+        dir: dir.to_owned(),
+    };
+    let anywhere = Path::new("");
+    suite(read(anywhere)?, anywhere).check()?;
+    let dir = made(args.dir.as_deref(), file)?;
+    let suite = suite(read(&dir)?, &dir);
+    let Outcome { results, error } = watched(&suite)?;
+    let outputs = Outputs {
+        json: Some(args.outputs.json.clone().unwrap_or_else(|| dir.join("results.json"))),
+        html: Some(args.outputs.html.clone().unwrap_or_else(|| dir.join("report.html"))),
+        ..args.outputs.clone()
+    };
+    if let Some(error) = error {
+        report::write(&results, &[], &outputs)?;
+        return Err(anyhow::Error::new(error).context(name));
     }
-    Ok(ExitCode::SUCCESS)
+    let code = ended::show(&results, &suite.config.rule, &outputs, args.format)?;
+    // Whoever does not read this does not miss it.
+    let _told = writeln!(io::stderr(), "kept in {}", dir.display());
+    Ok(code)
+}
+
+/// Runs a suite, and shows how it goes.
+fn watched(suite: &Suite) -> io::Result<Outcome> {
+    let names = suite.config.arms.iter().map(|arm| arm.name.clone()).collect();
+    let screen = Mutex::new(Screen::new(names));
+    let screen = || screen.lock().unwrap_or_else(PoisonError::into_inner);
+    let began = Instant::now();
+    let step = |line: &str| {
+        screen().clear();
+        // Whoever does not read this does not miss it.
+        let _told = writeln!(io::stderr(), "{:7.1} s  {line}", began.elapsed().as_secs_f64());
+    };
+    let outcome = ended::until_told(|stop| {
+        let mut load = |progress, slot: &_| screen().show(progress, slot);
+        suite.run(stop, Told { step: &step, load: &mut load })
+    });
+    screen().clear();
+    outcome
+}
+
+/// The folder of a run, new or empty, as an absolute path.
+fn made(wanted: Option<&Path>, file: &Path) -> anyhow::Result<PathBuf> {
+    let in_words = |dir: &Path| dir.display().to_string();
+    if let Some(dir) = wanted {
+        std::fs::create_dir_all(dir).with_context(|| in_words(dir))?;
+        if std::fs::read_dir(dir).with_context(|| in_words(dir))?.next().is_some() {
+            let wrong = io::Error::new(io::ErrorKind::AlreadyExists, "expected an empty folder");
+            return Err(wrong).with_context(|| in_words(dir));
+        }
+        return Ok(std::path::absolute(dir)?);
+    }
+    let all = Path::new("curtail-bench");
+    std::fs::create_dir_all(all).with_context(|| in_words(all))?;
+    let name = file.file_stem().unwrap_or_default().to_string_lossy();
+    for nth in 1..=RUNS_MAX {
+        let dir = all.join(format!("{name}-{nth}"));
+        match std::fs::create_dir(&dir) {
+            Ok(()) => return Ok(std::path::absolute(dir)?),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error).with_context(|| in_words(&dir)),
+        }
+    }
+    let wrong = io::Error::new(io::ErrorKind::AlreadyExists, "too many runs: expected --dir");
+    Err(wrong).with_context(|| in_words(all))
 }

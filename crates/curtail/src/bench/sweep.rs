@@ -2,6 +2,7 @@
 
 use super::ended::{self, Format};
 use super::load::warm_up;
+use super::screen::Screen;
 use super::workload::{WorkloadArgs, duration, threads_for};
 use anyhow::bail;
 use clap::Args;
@@ -9,6 +10,7 @@ use curtail_bench::Session;
 use curtail_bench::report::Outputs;
 use curtail_bench::session::WarmUp;
 use curtail_bench::sweep::{Sweep, Swept};
+use curtail_load::compare::Rule;
 use curtail_load::knee::{Bound, Knee, Search};
 use curtail_load::schedule::RATE_MAX;
 use curtail_units::{Duration, Quantile, Rng};
@@ -80,13 +82,16 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
         warm_up: args.warm_up,
     };
     let sweep = Sweep { session, load, lasts, spacing, threads: threads_for };
-    let Swept { results, knee, cut_short } = ended::with_signals(Vec::new(), |stop, screen| {
+    let mut screen = Screen::new(Vec::new());
+    let swept = ended::until_told(|stop| {
         sweep.run(search, stop, |rate, progress, slot| {
-            screen.named(&format!("{rate:.0}/s "));
+            screen.named(&format!("{rate:.0}/s"));
             screen.show(progress, slot);
         })
-    })?;
-    let code = ended::show(&results, &args.outputs, args.format)?;
+    });
+    screen.clear();
+    let Swept { results, knee, cut_short } = swept??;
+    let code = ended::show(&results, &Rule::default(), &args.outputs, args.format)?;
     if args.format == Format::Table {
         let mut out = std::io::stdout().lock();
         writeln!(out, "\n{}", said(&knee, cut_short.as_deref()))?;

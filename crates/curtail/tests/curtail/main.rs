@@ -12,4 +12,5 @@ mod reference;
 mod running;
 mod server;
 mod sql;
+mod suite;
 mod testbed;

@@ -1,0 +1,119 @@
+//! Faults of one block: each is done at its time, beside the load, and undone at the latest when the block is over.
+//!
+//! **Invariant**: when a block is over every process runs and is ready again, so the next block, which is another arm's,
+//! finds what this one found.
+
+use super::cluster::Cluster;
+use super::command;
+use super::config::{Deed, FaultConfig};
+use super::group::pause;
+use super::problem::Halt;
+use crate::results::Event;
+use curtail_units::{Duration, Instant};
+use rustix::process::Signal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+/// From one look at whether the block is over to the next.
+const LOOK_EVERY: Duration = Duration::from_ms(20);
+
+/// The faults of a block, while it lasts.
+#[derive(Debug)]
+pub(super) struct Faults {
+    is_over: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<Result<Event, Halt>>>,
+}
+
+/// One fault of one block.
+struct Fault {
+    config: FaultConfig,
+    cluster: Arc<Cluster>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Faults {
+    /// Begins with a block that begins at `began`.
+    pub(super) fn begin(configs: &[FaultConfig], cluster: &Arc<Cluster>, began: Instant) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let start = |config: &FaultConfig| {
+            let fault = Fault {
+                config: config.clone(),
+                cluster: Arc::clone(cluster),
+                is_over: Arc::clone(&is_over),
+            };
+            std::thread::spawn(move || fault.run(began))
+        };
+        Self { threads: configs.iter().map(start).collect(), is_over }
+    }
+
+    /// The block is over; waits until all is as it was. What was done is appended to `events`.
+    pub(super) fn end(self, events: &mut Vec<Event>) -> Result<(), Halt> {
+        self.is_over.store(true, Ordering::Relaxed);
+        let mut result = Ok(());
+        for thread in self.threads {
+            match thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
+                Ok(event) => events.push(event),
+                Err(halt) => result = result.and(Err(halt)),
+            }
+        }
+        result
+    }
+}
+
+impl Fault {
+    fn run(&self, began: Instant) -> Result<Event, Halt> {
+        let at = began + self.config.at;
+        self.wait_until(at);
+        let clock = self.cluster.clock();
+        let done = clock.now();
+        let what = match &self.config.deed {
+            // The block has ended before its time: it was told to.
+            _ if clock.now() < at => return Err(self.cluster.halt()),
+            Deed::Pause { process, lasts } => {
+                let nth = self.cluster.place(process);
+                self.cluster.signal(nth, Signal::STOP);
+                self.wait_until(done + *lasts);
+                self.cluster.signal(nth, Signal::CONT);
+                format!("{process} paused")
+            }
+            Deed::Restart { process } => {
+                self.start_again(process, false, done)?;
+                format!("{process} restarted")
+            }
+            Deed::Kill { process, lasts } => {
+                let until = lasts.map_or(Instant::MAX, |lasts| done + lasts);
+                self.start_again(process, true, until)?;
+                format!("{process} killed, and started again")
+            }
+            Deed::Run(config) => {
+                command::run(config, self.cluster.spawner(), self.cluster.stop_sign())?;
+                config.name.clone()
+            }
+        };
+        Ok(Event { at: done, lasted: clock.now().since(done), what })
+    }
+
+    /// Ends a process, and starts it again at `until` or when the block is over.
+    fn start_again(&self, process: &str, is_killed: bool, until: Instant) -> Result<(), Halt> {
+        let nth = self.cluster.place(process);
+        self.cluster.end(nth, is_killed);
+        self.wait_until(until);
+        if self.cluster.stop_sign().is_told() {
+            return Err(self.cluster.halt());
+        }
+        self.cluster.start(nth).map(|_| ())
+    }
+
+    /// Waits for an instant, at most until the block is over.
+    fn wait_until(&self, until: Instant) {
+        let clock = self.cluster.clock();
+        while !self.is_over.load(Ordering::Relaxed) && !self.cluster.stop_sign().is_told() {
+            let left = until.since(clock.now());
+            if left == Duration::ZERO {
+                return;
+            }
+            pause(left.min(LOOK_EVERY).into());
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! `curtail bench suite`: from nothing to a verdict and back to nothing, however it ends.
+
+use crate::command::{Ended, curtail, written};
+use crate::running::Running;
+use expect_test::expect;
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+/// Answers every `GET` with how many lines were posted.
+struct Server {
+    port: u16,
+    /// Hears of the first request to `/load`.
+    loaded: Receiver<()>,
+}
+
+impl Server {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("it listens").port();
+        let (told, loaded) = sync_channel(1);
+        let lines = Arc::new(AtomicUsize::new(0));
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (stream, lines, told) =
+                    (stream.expect("a client"), Arc::clone(&lines), told.clone());
+                std::thread::spawn(move || serve(&stream, &lines, &told));
+            }
+        });
+        Self { port, loaded }
+    }
+}
+
+/// Serves one connection until it is closed.
+fn serve(stream: &TcpStream, lines: &AtomicUsize, told: &SyncSender<()>) -> Option<()> {
+    let mut input = BufReader::new(stream);
+    loop {
+        let mut head = Vec::new();
+        loop {
+            let mut line = String::new();
+            let len = input.read_line(&mut line).ok()?;
+            match line.trim_end() {
+                "" if len > 0 => break,
+                "" => return None,
+                line => head.push(line.to_ascii_lowercase()),
+            }
+        }
+        let length = head.iter().find_map(|line| line.strip_prefix("content-length: "));
+        let mut body = vec![0; length.map_or(0, |length| length.parse().expect("a number"))];
+        input.read_exact(&mut body).ok()?;
+        if head[0].starts_with("post") {
+            lines.fetch_add(body.iter().filter(|byte| **byte == b'\n').count(), Ordering::SeqCst);
+        }
+        if head[0].starts_with("get /load") {
+            // It is full when it was told before.
+            let _told = told.try_send(());
+        }
+        let body = format!("{{\"lines\":{}}}", lines.load(Ordering::SeqCst));
+        let length = body.len();
+        let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}");
+        let mut output = stream;
+        output.write_all(answer.as_bytes()).ok()?;
+    }
+}
+
+/// A process that has started another, notes both, and says that it is up.
+const WORKER: &str = r#"{run: [sh, -c, "sleep 1000 & echo $$ $! >> ${dir}/pids; echo up; wait"], ready: {line: up}}"#;
+
+fn suite(port: u16, more: &str) -> String {
+    format!(
+        r#"
+name: small
+parameters: {{port: {port}, lines: 25}}
+arms: {{a: "http://127.0.0.1:${{port}}", b: "http://127.0.0.1:${{port}}"}}
+requests: [{{name: lines, path: /load}}]
+warm_up: none
+blocks: 2
+{more}
+"#
+    )
+}
+
+const SHORT: &str = "schedule: {phases: [{rate: 200, lasts: 600ms}]}\n";
+const LONG: &str = "schedule: {phases: [{rate: 50, lasts: 1h}]}\n";
+
+/// A folder of this name that is not there.
+fn folder(name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    if dir.exists() {
+        fs::remove_dir_all(&dir).expect("it is of the run before");
+    }
+    dir
+}
+
+fn run(name: &str, text: &str) -> (Ended, PathBuf) {
+    let dir = folder(&format!("{name}-run"));
+    let file = written(&format!("{name}.yaml"), text);
+    let ended = curtail(&["bench", "suite", &file, "--dir", dir.to_str().expect("text")]);
+    (ended, dir)
+}
+
+fn results(dir: &Path) -> Value {
+    let text = fs::read(dir.join("results.json")).expect("it was written");
+    serde_json::from_slice(&text).expect("JSON")
+}
+
+/// That all processes are gone whose numbers were noted, and how many there were.
+fn gone(dir: &Path) -> usize {
+    let pids = fs::read_to_string(dir.join("pids")).expect("the worker has noted them");
+    let pids: Vec<&str> = pids.split_whitespace().collect();
+    for pid in &pids {
+        // A process that has ended may still be listed for whoever has to wait for it.
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        assert!(stat.is_empty() || stat.contains(") Z "), "process {pid} is still there: {stat}");
+    }
+    pids.len()
+}
+
+#[test]
+fn a_suite_goes_from_nothing_to_a_verdict_and_back_to_nothing() {
+    let server = Server::start();
+    let text = suite(
+        server.port,
+        &format!(
+            r#"{SHORT}
+setup: [{{name: made, run: [sh, -c, "seq ${{lines}} > ${{dir}}/lines"]}}]
+processes: {{worker: {WORKER}}}
+prepare:
+  - {{name: file, load: {{file: "${{dir}}/lines", url: "http://127.0.0.1:${{port}}/", batch: 10}}}}
+  - name: generated
+    load:
+      generator: {{run: [seq, "${{lines}}"]}}
+      url: "http://127.0.0.1:${{port}}/"
+      batch: 7
+      at_once: 2
+faults:
+  - {{pause: worker, at: 50ms, lasts: 50ms}}
+  - {{kill: worker, at: 200ms}}
+  - {{name: noted, run: [sh, -c, "echo noted >> ${{dir}}/noted"], at: 250ms}}
+measures:
+  every: 100ms
+  http: [{{of: worker, url: "http://127.0.0.1:${{port}}/", pointer: /lines, name: lines}}]
+validate:
+  - {{url: "http://127.0.0.1:${{port}}/", expect: {{counts: [{{pointer: /lines, equals: 50}}]}}}}
+teardown: [{{run: [sh, -c, "echo down > ${{dir}}/down"]}}]
+"#
+        ),
+    );
+    let (ended, dir) = run("suite-whole", &text);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert!(ended.stdout.contains("b against a"), "{}", ended.stdout);
+    for step in [
+        "made: done",
+        "worker: ready",
+        "file: 25 lines loaded",
+        "generated: 25 lines loaded",
+        "as expected",
+        "sh: done",
+    ] {
+        assert!(ended.stderr.contains(step), "{step}: {}", ended.stderr);
+    }
+    let results = results(&dir);
+    assert_eq!(results["state"]["is"], "complete", "{results}");
+    assert_eq!(results["blocks"].as_array().map(Vec::len), Some(4));
+    let events = results["events"].as_array().expect("a list");
+    let count = |what: &str| events.iter().filter(|event| event["what"] == what).count();
+    assert_eq!(count("worker paused"), 4);
+    assert_eq!(count("worker killed, and started again"), 4);
+    assert_eq!(count("noted"), 4);
+    let measures = results["measures"].as_array().expect("a list");
+    for name in ["cpu_ratio", "resident_bytes", "lines"] {
+        assert!(measures.iter().any(|measure| measure["name"] == name), "{name}: {measures:?}");
+    }
+    assert_eq!(gone(&dir), 2 * 5, "started once, and again in each block");
+    assert!(dir.join("report.html").exists() && dir.join("down").exists());
+}
+
+#[test]
+fn all_mistakes_of_a_suite_are_named_and_nothing_is_left_of_it() {
+    let text = suite(1, "protocol: http9\nprocesses: {a: {ready: {}}}\nschedule: {}\nfault: []\n");
+    let (ended, dir) = run("suite-mistakes", &text);
+    expect![[r#"
+        suite-mistakes.yaml:8:11: protocol: http9 is not known: expected one of http1, http2, grpc
+        suite-mistakes.yaml:9:13: processes.a.run: there is no program: expected [PROGRAM, ARGUMENT, …]
+        suite-mistakes.yaml:9:17: processes.a.ready.http: 0 signs: expected one of http, tcp and line
+        suite-mistakes.yaml:10:1: schedule.phases: there is none: expected at least one phase
+        suite-mistakes.yaml:11:1: fault: unknown key: did you mean faults?
+    "#]].assert_eq(&ended.stderr);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
+    assert!(!dir.exists());
+    let twice = suite(1, &format!("{SHORT}faults: [{{pause: node, at: 2s, lasts: 1s}}]\n"));
+    let (ended, _) = run("suite-names", &twice);
+    expect![[r#"
+        suite-names.yaml:9:9: faults: "node" is no process: there is none
+        suite-names.yaml:9:9: faults: the fault at 2 s is over at 3 s: expected the end before that of a block, 600 ms
+    "#]].assert_eq(&ended.stderr);
+}
+
+#[test]
+fn a_process_that_is_never_ready_is_named_with_what_it_said() {
+    let more = r#"processes:
+  node: {run: [sh, -c, "sleep 1000 & echo $$ $! >> ${dir}/pids; echo no luck; wait"], ready: {line: up, within: 300ms}}
+teardown: [{run: [sh, -c, "echo down > ${dir}/down"]}]
+"#;
+    let (ended, dir) = run("suite-unready", &suite(1, &format!("{SHORT}{more}")));
+    assert_eq!(ended.code, Some(3), "{}", ended.stderr);
+    let says = "node: it was not ready within 300 ms: it has not printed \"up\"";
+    assert!(ended.stderr.contains(says) && ended.stderr.contains("| no luck"), "{}", ended.stderr);
+    assert_eq!(results(&dir)["state"]["why"], says);
+    assert_eq!(gone(&dir), 2);
+    assert!(dir.join("down").exists());
+}
+
+#[test]
+fn a_process_that_ends_by_itself_is_named_and_what_was_measured_is_kept() {
+    let server = Server::start();
+    let more = r#"processes:
+  node: {run: [sh, -c, "trap 'echo disk full; exit 7' USR1; sleep 1000 & echo $$ $! >> ${dir}/pids; echo up; wait"], ready: {line: up}}
+faults: [{name: death, run: [sh, -c, "read pid rest < ${dir}/pids; kill -s USR1 $pid"], at: 1s}]
+"#;
+    let (ended, dir) = run("suite-death", &suite(server.port, &format!("{LONG}{more}")));
+    assert_eq!(ended.code, Some(3), "{}", ended.stderr);
+    let says = "node: it has ended by itself: exit status: 7";
+    assert!(
+        ended.stderr.contains(says) && ended.stderr.contains("| disk full"),
+        "{}",
+        ended.stderr
+    );
+    let results = results(&dir);
+    assert_eq!(results["state"]["why"], says);
+    assert_eq!(results["blocks"].as_array().map(Vec::len), Some(1));
+    assert_eq!(gone(&dir), 2);
+}
+
+#[test]
+fn a_command_that_fails_or_takes_too_long_is_named() {
+    let failing = r#"setup: [{run: [sh, -c, "echo no such package; exit 3"]}]"#;
+    let (ended, _) = run("suite-failing", &suite(1, &format!("{SHORT}{failing}\n")));
+    assert_eq!(ended.code, Some(3));
+    assert!(ended.stderr.contains("sh: it failed: exit status: 3"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("| no such package"), "{}", ended.stderr);
+    let slow = r#"setup: [{run: [sh, -c, "sleep 1000 & echo $$ $! >> ${dir}/pids; wait"], within: 300ms}]"#;
+    let (ended, dir) = run("suite-slow", &suite(1, &format!("{SHORT}{slow}\n")));
+    assert!(
+        ended.stderr.contains("sh: it has not ended: expected its end within 300 ms"),
+        "{}",
+        ended.stderr
+    );
+    assert_eq!(gone(&dir), 2);
+}
+
+#[test]
+fn an_answer_that_is_not_valid_ends_the_suite() {
+    let server = Server::start();
+    let more = r#"validate: [{url: "http://127.0.0.1:${port}/", expect: {counts: [{pointer: /lines, equals: 1}]}, within: 200ms}]"#;
+    let (ended, dir) = run("suite-invalid", &suite(server.port, &format!("{SHORT}{more}\n")));
+    assert_eq!(ended.code, Some(3), "{}", ended.stderr);
+    assert!(ended.stderr.contains("/lines is 0: expected 1"), "{}", ended.stderr);
+    assert_eq!(results(&dir)["blocks"].as_array().map(Vec::len), Some(0));
+}
+
+/// A suite that has begun to send load and would go on for an hour.
+fn begun(name: &str, server: &Server, worker: &str) -> (Running, PathBuf) {
+    let dir = folder(&format!("{name}-run"));
+    let text = suite(server.port, &format!("{LONG}processes: {{worker: {worker}}}\n"));
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let file = folder.join(written(&format!("{name}.yaml"), text));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_curtail"));
+    command.args(["bench", "suite"]).arg(file).arg("--dir").arg(&dir);
+    let running = Running::run(&mut command);
+    server.loaded.recv().expect("load is sent");
+    (running, dir)
+}
+
+#[test]
+fn ctrl_c_leaves_a_partial_file_and_no_process() {
+    let server = Server::start();
+    let (mut running, dir) = begun("suite-interrupted", &server, WORKER);
+    running.signal("INT");
+    assert!(running.rest().contains("PARTIAL RUN"));
+    assert_eq!(running.ended().code(), Some(130));
+    let results = results(&dir);
+    assert!(results["state"]["why"].as_str().expect("why").contains("interrupted"));
+    assert_eq!(results["blocks"].as_array().map(Vec::len), Some(1));
+    assert_eq!(gone(&dir), 2);
+}
+
+#[test]
+fn when_it_is_killed_its_processes_are_killed_too() {
+    let server = Server::start();
+    let pipes = folder("suite-killed-pipes");
+    fs::create_dir(&pipes).expect("the folder is cargo's, for tests to write in");
+    let pipe = pipes.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo is there").success());
+    // Whoever runs holds the pipe open; it is read to its end when nobody does any more.
+    let worker = format!(
+        r#"{{run: [sh, -c, "exec > {}; sleep 1000 & echo up >> ${{dir}}/worker.log; echo; wait"], ready: {{line: up}}}}"#,
+        pipe.display()
+    );
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        let mut pipe = fs::File::open(pipe).expect("it was made");
+        pipe.read_to_string(&mut text).expect("text");
+        text
+    });
+    let (running, _) = begun("suite-killed", &server, &worker);
+    running.signal("KILL");
+    assert_eq!(running.ended().code(), None);
+    assert_eq!(reader.join().expect("it reads"), "\n");
+}
