@@ -270,20 +270,21 @@ impl Running<'_> {
 
     /// Whether what was measured can be believed.
     fn judge(&mut self) {
-        if self.stop.is_told() {
-            let (done, all) =
-                (self.results.measured().count(), self.session.blocks * self.session.arms.len());
-            let why = format!("it was interrupted in block {done} of {all}");
-            self.results.state = State::Partial { why };
-        }
-        for arm in 0..self.results.arms.len() {
+        let late = (0..self.results.arms.len()).find_map(|arm| {
             let mut all = Latencies::new();
             for latencies in self.results.of_arm(arm) {
                 all.merge(&latencies);
             }
-            if let Some(late) = verdict::late(&all) {
-                self.results.state = State::Void { why: late.to_string() };
-            }
+            verdict::late(&all)
+        });
+        if self.stop.is_told() {
+            let (done, all) =
+                (self.results.measured().count(), self.session.blocks * self.session.arms.len());
+            let late = late.map_or(String::new(), |late| format!(", and is void as well: {late}"));
+            let why = format!("it was interrupted in block {done} of {all}{late}");
+            self.results.state = State::Partial { why };
+        } else if let Some(late) = late {
+            self.results.state = State::Void { why: late.to_string() };
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The command as people and scripts use it: arguments in; output, files and exit codes out.
 
+mod bench_load;
 mod bench_report;
 mod buckets;
 mod calibrate;

@@ -1,0 +1,155 @@
+//! `curtail bench load`, `compare` and `sweep` against servers of the testbed: every request of the plan is in the
+//! results, however the run ends.
+//!
+//! How quick the machine is that runs this decides whether a run is void, so exit code 1 is as good as 0 here.
+
+use crate::command::{Ended, curtail, written};
+use crate::running::Running;
+use crate::testbed::get;
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::path::Path;
+
+const SERVER: &str = "
+name: one
+replicas: 1
+server: {slots: 64, service: {shape: constant, value: 1ms}}
+";
+
+/// A server of the testbed, and where it is.
+fn server(name: &str) -> (Running, SocketAddr) {
+    let file = format!("{}/{}", env!("CARGO_TARGET_TMPDIR"), written(name, SERVER));
+    let mut testbed = Running::start(&["testbed", &file]);
+    testbed.line();
+    let address = testbed.line().strip_prefix("shard 0: ").expect("an address").parse();
+    (testbed, address.expect("an address"))
+}
+
+fn done(arguments: &[&str]) -> Ended {
+    let ended = curtail(arguments);
+    assert!(matches!(ended.code, Some(0 | 1)), "{:?}: {}", ended.code, ended.stderr);
+    ended
+}
+
+fn results(arguments: &[&str]) -> Value {
+    serde_json::from_str(&done(arguments).stdout).expect("JSON")
+}
+
+/// How many requests one arm has made, and how many of them failed.
+fn counts(results: &Value, arm: usize) -> (u64, u64) {
+    let figures = &results["figures"][arm];
+    let number = |key: &str| figures[key].as_u64().expect("a number");
+    (number("requests"), number("failed"))
+}
+
+#[test]
+fn every_request_of_the_plan_is_in_the_results() {
+    let (_testbed, address) = server("load.yaml");
+    let url = format!("http://{address}/shard/0/keys?k=a");
+    let load = ["bench", "load", &url, "--rate", "200", "--for", "1s", "--spacing", "even"];
+    let all = results(&[&load[..], &["--expect-contains", "values", "--format", "json"]].concat());
+    assert_eq!(counts(&all, 0), (200, 0));
+    assert_eq!(all["series"][0]["query"], "request");
+
+    // Two generators with a half of the plan each, and both together.
+    let halves = ["half-1.json", "half-2.json"];
+    for (share, file) in ["1/2", "2/2"].into_iter().zip(halves) {
+        done(&[&load[..], &["--share", share, "--json", file]].concat());
+    }
+    let merged = results(&["bench", "report", halves[0], halves[1], "--format", "json"]);
+    assert_eq!(counts(&merged, 0), (200, 0));
+
+    let wrong =
+        results(&[&load[..], &["--expect-contains", "nonsense", "--format", "json"]].concat());
+    assert_eq!(counts(&wrong, 0), (200, 200));
+    assert_eq!(wrong["figures"][0]["failures"]["check"], 200);
+}
+
+#[test]
+fn a_workload_file_has_requests_tenants_and_a_schedule() {
+    let (_testbed, address) = server("workload-server.yaml");
+    written("keys.csv", "key\nred\nblue\n");
+    let file = written(
+        "workload.yaml",
+        "
+requests:
+  - {name: one, weight: 3, path: '/shard/0/keys?k={key}', data: keys.csv, expect: {contains: [values]}}
+  - {name: two, path: '/shard/0/keys?k={tenant}&k=x', headers: {x-tenant: '{tenant}'}}
+tenants: [{name: large, size: 1000, weight: 4}, {name: small, size: 10}]
+schedule: {spacing: even, phases: [{rate: 100, lasts: 1s}, {shape: ramp, from: 100, to: 300, lasts: 1s}]}
+",
+    );
+    let url = format!("http://{address}");
+    let found = results(&["bench", "load", &url, "--file", &file, "--format", "json"]);
+    assert_eq!(counts(&found, 0), (300, 0));
+    let table = done(&["bench", "load", &url, "--file", &file]).stdout;
+    assert!(table.contains("by query") && table.contains("large, size 1,000"), "{table}");
+}
+
+#[test]
+fn an_interrupted_run_leaves_a_report_that_says_so() {
+    let (_testbed, address) = server("interrupted.yaml");
+    let url = format!("http://{address}/shard/0/keys?k=a");
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interrupted.json");
+    let path = file.to_str().expect("text");
+    let mut load =
+        Running::start(&["bench", "load", &url, "--rate", "50", "--for", "1h", "--json", path]);
+    // Once requests have come it is well under way.
+    while get(address, "/executions").ends_with("\r\n\r\n0\n") {}
+    load.signal("INT");
+    let printed = load.rest();
+    assert!(printed.starts_with("PARTIAL RUN: it was interrupted in block 1 of 1"), "{printed}");
+    assert_eq!(load.ended().code(), Some(130));
+    let again = curtail(&["bench", "report", path]);
+    assert_eq!(again.stdout, printed, "{}", again.stderr);
+}
+
+#[test]
+fn a_service_compared_with_itself_sends_both_the_same() {
+    let (_testbed, address) = server("compare.yaml");
+    let url = format!("http://{address}/shard/0/keys?k=a");
+    let arguments = ["bench", "compare", &url, &url, "--rate", "100", "--for", "200ms"];
+    let few = ["--blocks", "3", "--warm-up", "none"];
+    let found = results(&[&arguments[..], &few, &["--format", "json"]].concat());
+    let (a, b) = (counts(&found, 0), counts(&found, 1));
+    assert_eq!(a, b);
+    assert_eq!(a.1, 0);
+    let arms: Vec<_> =
+        found["blocks"].as_array().expect("blocks").iter().map(|b| b["arm"].clone()).collect();
+    assert_eq!(arms, [0, 1, 1, 0, 0, 1]);
+    let table = done(&[&arguments[..], &few].concat()).stdout;
+    assert!(table.contains("B against A") && table.contains("not enough"), "{table}");
+}
+
+#[test]
+fn a_sweep_names_the_rate_that_is_too_much() {
+    let slow = SERVER.replace("slots: 64", "slots: 1").replace("1ms", "10ms");
+    let file = format!("{}/{}", env!("CARGO_TARGET_TMPDIR"), written("sweep.yaml", slow));
+    let mut testbed = Running::start(&["testbed", &file]);
+    testbed.line();
+    let address = testbed.line().strip_prefix("shard 0: ").expect("an address").to_owned();
+    let url = format!("http://{address}/shard/0/keys?k=a");
+    // One slot of 10 ms bears 100 a second; at 640 each request waits longer than the one before, for seconds.
+    let arguments = ["bench", "sweep", &url, "--rate", "40", "--for", "1s", "--warm-up", "none"];
+    let printed =
+        done(&[&arguments[..], &["--spacing", "even", "--rate-max", "640"]].concat()).stdout;
+    let knee = printed.lines().last().expect("a last line");
+    assert!(knee.starts_with("The knee is "), "{printed}");
+    assert!(printed.contains("requests/s    answered/s"), "{printed}");
+}
+
+#[test]
+fn what_cannot_be_sent_is_refused_before_anything_is() {
+    for (arguments, says) in [
+        (&["bench", "load", "ftp://a"][..], "the scheme is ftp"),
+        (&["bench", "load", "http://127.0.0.1:1", "--path", "/{x}"], "{x} is unknown"),
+        (&["bench", "load", "http://127.0.0.1:1", "--rate", "0"], "more than 0"),
+        (&["bench", "load", "http://127.0.0.1:1", "--for", "5"], "a time with its unit"),
+        (&["bench", "load", "http://127.0.0.1:1", "--share", "3/2"], "NTH/OF"),
+        (&["bench", "compare", "http://127.0.0.1:1"], "<B>"),
+    ] {
+        let ended = curtail(arguments);
+        assert_eq!(ended.code, Some(2), "{arguments:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(says), "{arguments:?}: {}", ended.stderr);
+    }
+}
