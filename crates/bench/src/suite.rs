@@ -8,7 +8,6 @@ mod batches;
 mod cluster;
 mod command;
 pub mod config;
-
 mod faults;
 mod gc;
 mod group;

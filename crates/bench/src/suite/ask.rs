@@ -6,12 +6,15 @@
 use crate::expect::Expect;
 use crate::generator::{Answer, Stop};
 use crate::target::Target;
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 /// From one look at whether the suite ends to the next.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// A connection takes no longer than this, on whatever it waits for otherwise.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(5);
 
 /// What is asked.
 #[derive(Clone, Copy, Debug)]
@@ -35,36 +38,31 @@ impl<'a> Ask<'a> {
     /// # Errors
     /// What went wrong, in words.
     pub(super) fn send(&self, stop: &Stop) -> Result<Vec<u8>, String> {
-        let until = Instant::now() + self.within;
-        let late = || format!("no answer within {:?}", self.within);
+        let patience = Patience { stop, until: Instant::now() + self.within, within: self.within };
         let target = Target::look_up(self.url).map_err(|error| error.to_string())?;
         let address = target.addresses[0];
-        let said = |error: std::io::Error| format!("{address}: {error}");
-        let mut stream = TcpStream::connect_timeout(&address, self.within).map_err(said)?;
-        stream.set_write_timeout(Some(self.within)).map_err(said)?;
+        let said = |error: io::Error| format!("{address}: {error}");
+        let mut stream = TcpStream::connect_timeout(&address, self.within.min(CONNECTED_WITHIN))
+            .map_err(said)?;
+        stream.set_write_timeout(Some(LOOK_EVERY)).map_err(said)?;
         stream.set_read_timeout(Some(LOOK_EVERY)).map_err(said)?;
-        stream.write_all(&self.head(&target)).map_err(said)?;
-        stream.write_all(self.body).map_err(said)?;
+        let head = self.head(&target);
+        for mut bytes in [head.as_slice(), self.body] {
+            while !bytes.is_empty() {
+                let written = patience.wait(|| stream.write(bytes))?;
+                bytes = &bytes[written..];
+            }
+        }
         let mut answer = Answer::new(self.expect, false);
         let (mut input, mut piece) = (Vec::new(), vec![0; 64 << 10]);
         while !answer.is_done() {
-            if stop.is_told() {
-                return Err("the suite ends".to_owned());
-            }
-            if Instant::now() >= until {
-                return Err(late());
-            }
-            match stream.read(&mut piece) {
-                Ok(0) => answer.closed().map_err(|failed| failed.text)?,
-                Ok(n) => {
+            match patience.wait(|| stream.read(&mut piece))? {
+                0 => answer.closed().map_err(|failed| failed.text)?,
+                n => {
                     input.extend_from_slice(&piece[..n]);
                     let used = answer.feed(&input).map_err(|failed| failed.text)?;
                     input.drain(..used);
                 }
-                Err(error)
-                    if [ErrorKind::WouldBlock, ErrorKind::TimedOut, ErrorKind::Interrupted]
-                        .contains(&error.kind()) => {}
-                Err(error) => return Err(said(error)),
             }
         }
         answer.judge().map_err(|failed| failed.text)?;
@@ -84,5 +82,87 @@ impl<'a> Ask<'a> {
         }
         head.push_str("\r\n");
         head.into_bytes()
+    }
+}
+
+/// How long something is waited for.
+struct Patience<'a> {
+    stop: &'a Stop,
+    until: Instant,
+    within: Duration,
+}
+
+impl Patience<'_> {
+    /// How many bytes there were, once there were any, or the end.
+    fn wait(&self, mut attempt: impl FnMut() -> io::Result<usize>) -> Result<usize, String> {
+        loop {
+            match attempt() {
+                Ok(n) => return Ok(n),
+                Err(error)
+                    if [ErrorKind::WouldBlock, ErrorKind::TimedOut, ErrorKind::Interrupted]
+                        .contains(&error.kind()) => {}
+                Err(error) => return Err(error.to_string()),
+            }
+            if self.stop.is_told() {
+                return Err("the suite ends".to_owned());
+            }
+            if Instant::now() >= self.until {
+                return Err(format!("no answer within {:?}", self.within));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Ask;
+    use crate::expect::Expect;
+    use crate::generator::Stop;
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+    use std::time::Duration;
+
+    /// What comes of a `GET` that is answered by these bytes; without any, by silence.
+    fn asked(
+        answer: Option<&'static [u8]>,
+        within: Duration,
+        stop: &Stop,
+    ) -> Result<Vec<u8>, String> {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let url = format!("http://{}/a?b=c", listener.local_addr().expect("it listens"));
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a client");
+            let mut head = [0; 4_096];
+            let n = stream.read(&mut head).expect("a request");
+            if let Some(answer) = answer {
+                stream.write_all(answer).expect("it reads");
+            } else {
+                // Until the client has given up.
+                let _end = stream.read(&mut [0; 1]);
+            }
+            String::from_utf8_lossy(&head[..n]).into_owned()
+        });
+        let expect = Expect { contains: vec!["x".to_owned()], ..Expect::default() };
+        let result = Ask::get(&url, &expect, within).send(stop);
+        let head = server.join().expect("it serves");
+        assert!(head.starts_with("GET /a?b=c HTTP/1.1\r\nhost: 127.0.0.1:"), "{head}");
+        result
+    }
+
+    #[test]
+    fn an_answer_is_good_bad_or_none() {
+        let (long, stop) = (Duration::from_secs(60), Stop::default());
+        let good = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nax\r\n0\r\n\r\n";
+        assert_eq!(asked(Some(good), long, &stop), Ok(b"ax".to_vec()));
+        let bad = asked(Some(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"), long, &stop);
+        assert_eq!(bad, Err("status 404".to_owned()));
+        let lacks = asked(Some(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\na"), long, &stop);
+        assert!(lacks.expect_err("no x").contains("does not contain \"x\""));
+        let cut = asked(Some(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nax"), long, &stop);
+        assert!(cut.expect_err("cut").contains("closed before the end"));
+        let none = asked(None, Duration::from_millis(200), &stop);
+        assert_eq!(none, Err("no answer within 200ms".to_owned()));
+        stop.stop();
+        assert_eq!(asked(None, long, &stop), Err("the suite ends".to_owned()));
     }
 }

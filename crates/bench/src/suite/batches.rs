@@ -256,3 +256,64 @@ impl Batches<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Batches, LINE_BYTES_MAX};
+    use crate::suite::config::{Around, LoadConfig, Source};
+    use curtail_units::Duration;
+    use std::io::{BufReader, Cursor, Read as _};
+    use std::path::PathBuf;
+
+    fn config(batch: usize) -> LoadConfig {
+        let text = |text: &str| text.to_owned();
+        LoadConfig {
+            name: text("documents"),
+            source: Source::File(PathBuf::new()),
+            url: text("http://127.0.0.1/"),
+            method: text("POST"),
+            headers: Vec::new(),
+            batch,
+            at_once: 1,
+            around: Around { begin: text("["), between: text(","), end: text("]") },
+            expect: crate::expect::Expect::default(),
+            within: Duration::from_secs(1),
+        }
+    }
+
+    /// The batches of `text`, and how it ended.
+    fn batches(text: impl std::io::Read + Send + 'static, batch: usize) -> (Vec<String>, String) {
+        let config = config(batch);
+        let input = Box::new(BufReader::new(text));
+        let mut batches = Batches { config: &config, input, line: Vec::new(), number: 0 };
+        let mut found = Vec::new();
+        loop {
+            match batches.next() {
+                Ok(Some(batch)) => found.push(String::from_utf8_lossy(&batch.body).into_owned()),
+                Ok(None) => return (found, String::new()),
+                Err(halt) => return (found, format!("{halt:?}")),
+            }
+        }
+    }
+
+    #[test]
+    fn lines_are_cut_into_batches_and_none_is_lost() {
+        let (found, end) = batches(Cursor::new("1\n2\r\n\n3\n4\n5"), 2);
+        assert_eq!((found.join(" ").as_str(), end.as_str()), ("[1,2] [3,4] [5]", ""));
+        assert!(batches(Cursor::new("\n\n"), 2).0.is_empty());
+    }
+
+    #[test]
+    fn batches_are_bounded_in_bytes_and_lines_too() {
+        // Five lines of 15 MiB: four of them fit into 64 MiB.
+        let line = || std::io::repeat(b'a').take(15 << 20).chain(Cursor::new("\n"));
+        let text = line().chain(line()).chain(line()).chain(line()).chain(line());
+        let (found, end) = batches(text, 100);
+        let lens: Vec<usize> = found.iter().map(String::len).collect();
+        assert_eq!((lens, end.as_str()), (vec![4 * (15 << 20) + 5, (15 << 20) + 2], ""));
+        let long = Cursor::new("1\n").chain(std::io::repeat(b'a').take(LINE_BYTES_MAX + 1));
+        let (found, end) = batches(long, 1);
+        assert_eq!(found, ["[1]"]);
+        assert!(end.contains("line 2: too long: expected at most 16777216 bytes"), "{end}");
+    }
+}

@@ -216,9 +216,8 @@ impl Cluster {
 
     /// Ends the suite; what came first is why.
     pub(super) fn halt_with(&self, halt: Halt) {
-        let mut halted = self.halted.lock().unwrap_or_else(PoisonError::into_inner);
-        if !self.stop.is_told() || halt != Halt::Told {
-            halted.get_or_insert(halt);
+        if halt != Halt::Told {
+            self.halted.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(halt);
         }
         self.stop.stop();
     }

@@ -68,8 +68,11 @@ impl Fault {
         let clock = self.cluster.clock();
         let done = clock.now();
         let what = match &self.config.deed {
-            // The block has ended before its time: it was told to.
-            _ if clock.now() < at => return Err(self.cluster.halt()),
+            _ if self.cluster.stop_sign().is_told() => return Err(self.cluster.halt()),
+            // Its last request came early, and was answered.
+            _ if done < at => {
+                format!("the fault at {} was left out: the block was over", self.config.at)
+            }
             Deed::Pause { process, lasts } => {
                 let nth = self.cluster.place(process);
                 self.cluster.signal(nth, Signal::STOP);

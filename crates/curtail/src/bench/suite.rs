@@ -117,14 +117,16 @@ pub(crate) fn run(args: &SuiteArgs) -> anyhow::Result<ExitCode> {
         html: Some(args.outputs.html.clone().unwrap_or_else(|| dir.join("report.html"))),
         ..args.outputs.clone()
     };
-    if let Some(error) = error {
-        report::write(&results, &[], &outputs)?;
-        return Err(anyhow::Error::new(error).context(name));
-    }
-    let code = ended::show(&results, &suite.config.rule, &outputs, args.format)?;
+    let ended = match error {
+        None => ended::show(&results, &suite.config.rule, &outputs, args.format),
+        Some(error) => {
+            report::write(&results, &[], &outputs)?;
+            Err(anyhow::Error::new(error).context(name))
+        }
+    };
     // Whoever does not read this does not miss it.
     let _told = writeln!(io::stderr(), "kept in {}", dir.display());
-    Ok(code)
+    ended
 }
 
 /// Runs a suite, and shows how it goes.

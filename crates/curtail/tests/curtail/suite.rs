@@ -86,7 +86,8 @@ blocks: 2
     )
 }
 
-const SHORT: &str = "schedule: {phases: [{rate: 200, lasts: 600ms}]}\n";
+/// So few requests that no percentile is held against how late the generator was: a busy machine makes no run void.
+const SHORT: &str = "schedule: {spacing: even, phases: [{rate: 12, lasts: 600ms}]}\n";
 const LONG: &str = "schedule: {phases: [{rate: 50, lasts: 1h}]}\n";
 
 /// A folder of this name that is not there.
@@ -291,13 +292,68 @@ fn ctrl_c_leaves_a_partial_file_and_no_process() {
     assert_eq!(gone(&dir), 2);
 }
 
+/// A pipe with a name.
+fn pipe(name: &str) -> PathBuf {
+    let folder = folder(name);
+    fs::create_dir(&folder).expect("the folder is cargo's, for tests to write in");
+    let pipe = folder.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo is there").success());
+    pipe
+}
+
+#[test]
+fn ctrl_c_before_anything_is_measured_is_a_partial_run_too() {
+    let (dir, pipe) = (folder("suite-early-run"), pipe("suite-early-pipe"));
+    let setup = format!(
+        r#"setup: [{{run: [sh, -c, "sleep 1000 & echo $$ $! >> ${{dir}}/pids; echo begun > {}; wait"]}}]
+teardown: [{{run: [sh, -c, "echo down > ${{dir}}/down"]}}]"#,
+        pipe.display()
+    );
+    let file = written("suite-early.yaml", suite(1, &format!("{LONG}{setup}\n")));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_curtail"));
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
+    command.args(["bench", "suite"]).arg(file).arg("--dir").arg(&dir);
+    let mut running = Running::run(&mut command);
+    assert_eq!(fs::read_to_string(pipe).expect("the command writes"), "begun\n");
+    running.signal("INT");
+    assert!(running.rest().contains("PARTIAL RUN"));
+    assert_eq!(running.ended().code(), Some(130));
+    assert_eq!(results(&dir)["state"]["is"], "partial");
+    assert_eq!(gone(&dir), 2);
+    assert!(dir.join("down").exists());
+}
+
+#[test]
+fn a_process_that_does_not_end_when_it_is_told_to_is_killed() {
+    let server = Server::start();
+    let more = r#"processes:
+  deaf:
+    run: [sh, -c, "trap '' TERM; sleep 1000 & echo $$ $! >> ${dir}/pids; echo up; wait"]
+    ready: {line: up}
+    stop_within: 200ms
+"#;
+    let (ended, dir) = run("suite-deaf", &suite(server.port, &format!("{SHORT}{more}")));
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let says = "deaf: it had not ended after 200 ms, and was killed";
+    assert!(ended.stderr.contains(says), "{}", ended.stderr);
+    assert_eq!(gone(&dir), 2);
+}
+
+#[test]
+fn data_that_ends_early_ends_the_suite() {
+    let server = Server::start();
+    let more = r#"prepare: [{load: {generator: {name: made, run: [sh, -c, "seq 10; echo out of words >&2; exit 9"]}, url: "http://127.0.0.1:${port}/", batch: 3}}]"#;
+    let (ended, _) = run("suite-cut", &suite(server.port, &format!("{SHORT}{more}\n")));
+    assert_eq!(ended.code, Some(3), "{}", ended.stderr);
+    let says = "made: it failed after 10 lines: exit status: 9";
+    assert!(ended.stderr.contains(says), "{}", ended.stderr);
+    assert!(ended.stderr.contains("| out of words"), "{}", ended.stderr);
+}
+
 #[test]
 fn when_it_is_killed_its_processes_are_killed_too() {
     let server = Server::start();
-    let pipes = folder("suite-killed-pipes");
-    fs::create_dir(&pipes).expect("the folder is cargo's, for tests to write in");
-    let pipe = pipes.join("pipe");
-    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo is there").success());
+    let pipe = pipe("suite-killed-pipe");
     // Whoever runs holds the pipe open; it is read to its end when nobody does any more.
     let worker = format!(
         r#"{{run: [sh, -c, "exec > {}; sleep 1000 & echo up >> ${{dir}}/worker.log; echo; wait"], ready: {{line: up}}}}"#,

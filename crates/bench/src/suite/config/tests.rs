@@ -115,3 +115,34 @@ pause: 1
         --set blocks=0: 0 is out of range: expected a whole number from 1 to 10000"#]]
     .assert_eq(&mistakes.expect_err("many"));
 }
+
+#[test]
+fn names_of_processes_and_times_of_faults_are_held_against_each_other() {
+    let sets = [
+        "faults[0].pause=node2",
+        "faults[1].at=20s",
+        "measures.gc_logs={prxy: a}",
+        "arms={}",
+        "measures.http[0].of=solr",
+    ];
+    expect_test::expect![[r#"
+        s.yaml:31:3: faults: "node2" is no process: expected one of node1, proxy
+        s.yaml:31:3: faults: the fault at 20 s is over at 20 s: expected the end before that of a block, 20 s
+        s.yaml:35:3: measures: "prxy" is no process: expected one of node1, proxy
+        s.yaml:35:3: measures: "solr" is no process: expected one of node1, proxy
+        --set arms={}: 0 of them: expected one, or two to compare"#]].assert_eq(&read(FULL, &sets).expect_err("many"));
+}
+
+#[test]
+fn the_suites_that_come_with_curtail_are_right() {
+    let folder = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../suites"));
+    let files = std::fs::read_dir(folder).expect("suites come with curtail");
+    let is_suite = |path: &std::path::PathBuf| path.extension().is_some_and(|it| it == "yaml");
+    let files: Vec<_> =
+        files.map(|file| file.expect("it is listed").path()).filter(is_suite).collect();
+    assert!(!files.is_empty());
+    for file in files {
+        let text = std::fs::read_to_string(&file).expect("text");
+        assert_eq!(read(&text, &[]).err(), None, "{}", file.display());
+    }
+}
