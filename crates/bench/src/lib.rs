@@ -1,5 +1,6 @@
 //! Bench: sends load, runs suites, compares A against B, and writes reports.
 
+pub mod arrivals;
 mod clock;
 
 pub mod expect;

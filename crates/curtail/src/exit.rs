@@ -14,6 +14,7 @@
 
 use crate::query::Refused;
 use curtail_api::NotStarted;
+use curtail_bench::arrivals::ArrivalsError;
 use curtail_bench::report::file::ReadError;
 use curtail_bench::report::merge::MergeError;
 use curtail_bench::suite::SuiteError;
@@ -64,6 +65,7 @@ fn code_of(error: &anyhow::Error) -> u8 {
         let is_of_usage = cause.is::<Mistakes>()
             || cause.is::<Refused>()
             || cause.is::<MergeError>()
+            || cause.is::<ArrivalsError>()
             || cause.is::<PrepareError>()
             || cause.is::<TargetError>();
         let is_missing = matches!(cause.downcast_ref(), Some(NotStarted::Missing(_)));

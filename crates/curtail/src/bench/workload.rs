@@ -2,6 +2,7 @@
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use curtail_bench::arrivals;
 use curtail_bench::expect::Expect;
 use curtail_bench::generator::{Load, Share};
 use curtail_bench::target::{Protocol, Target};
@@ -66,6 +67,12 @@ pub(super) struct WorkloadArgs {
     /// Requests, journeys and tenants (YAML); its schedule, if it has one, in place of --rate, --for and --spacing.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
+    /// Send requests when they came: a CSV file with a column `start_ns`, as `curtail sql --format csv` prints it.
+    #[arg(long, value_name = "FILE")]
+    arrivals: Option<PathBuf>,
+    /// How many times faster than they came.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1.0, value_parser = rate, requires = "arrivals")]
+    speed: f64,
     /// Send only a part of the plan, as `1/3`; further generators send the others.
     #[arg(long, value_name = "NTH/OF", default_value = "1/1", value_parser = share)]
     share: Share,
@@ -135,6 +142,10 @@ impl WorkloadArgs {
                 (config, schedule, file.parent().unwrap_or(Path::new("")).to_owned())
             }
         };
+        let schedule = match &self.arrivals {
+            Some(path) => arrivals::read(path, self.speed)?,
+            None => schedule,
+        };
         let workload = Workload::prepare(&config, &target, &folder, rng)?;
         let needed = || threads_for(schedule.rate_max());
         let threads = self.threads.map_or_else(needed, usize::from);
@@ -162,7 +173,9 @@ impl WorkloadArgs {
         };
         let when = match self.constant_rate(load) {
             Some((rate, lasts, _)) => format!("{rate} requests/s {spacing} for {lasts}"),
-            None => "the file's schedule".to_owned(),
+            None => self.arrivals.as_ref().map_or("the file's schedule".to_owned(), |arrivals| {
+                format!("arrivals of {}, {} x as fast", arrivals.display(), self.speed)
+            }),
         };
         let file =
             self.file.as_ref().map_or_else(String::new, |file| format!("{}, ", file.display()));
