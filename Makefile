@@ -9,10 +9,10 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build release sql test lint bench
+.PHONY: help demo build release sql test lint bench bench-solr
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## Watch a tail being found, explained and cut, on this machine
 	$(CARGO) run --locked --package curtail -- demo
@@ -32,8 +32,9 @@ test: ## Check the rules of the house, then run all tests
 	$(CARGO) run --locked --quiet --package xtask -- tidy
 	$(CARGO) test --locked --workspace --exclude curtail-sql
 	$(CARGO) test --locked --package curtail-sql
-	@if command -v python3 >/dev/null; then cd bench && python3 -m unittest --quiet; \
-		else echo "no python3: the tests of bench/ are left out"; fi
+	@if command -v python3 >/dev/null; then \
+		(cd bench && python3 -m unittest --quiet) && (cd suites/solr && python3 -m unittest --quiet); \
+		else echo "no python3: the tests of bench/ and suites/solr/ are left out"; fi
 
 lint: ## Check format, lints and the links of the documentation
 	$(CARGO) fmt --all --check
@@ -42,3 +43,7 @@ lint: ## Check format, lints and the links of the documentation
 
 bench: ## Measure, and hold against its peers, all that is claimed, on this machine (more than an hour)
 	bench/run
+
+# Java 17 and Python 3 are needed; Solr itself is fetched from Maven Central, once.
+bench-solr: ## Measure a real SolrCloud with a node that stands still, with and without hedging (15 minutes)
+	$(CARGO) run --locked --package curtail -- bench suite suites/solr.yaml

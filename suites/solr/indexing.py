@@ -184,8 +184,10 @@ def arguments():
     parser.add_argument("--questions", type=Path, metavar="FOLDER", help="write the CSV files of the battery there, and do nothing else")
     parser.add_argument("--check", action="store_true", help="only ask each node whether it has all documents")
     given = parser.parse_args()
-    if given.documents < 1 or given.processes < 1:
-        parser.error("--documents and --processes must be at least 1")
+    if given.documents < 100 or given.documents % 100:
+        parser.error(f"--documents {given.documents}: expected a multiple of 100, for tenants have whole per cents of them")
+    if given.processes < 1:
+        parser.error("--processes must be at least 1")
     return given
 
 
