@@ -6,7 +6,8 @@ made; so any process may make any of them, and how many documents hold a word ca
 Words. A vocabulary of 20,000 made-up words; the word of rank r is drawn in proportion to 1 / r (Zipf's law), as in
 written language: some words are in most documents, most words in few. Titles have 3 to 9 words, bodies 20 to 80.
 
-Categories are 24, by the same law. Prices (cents) are lognormal with a median of 20.00; times (UTC) are uniform over two years.
+Categories are 24, by the same law. Prices (cents) are lognormal with a median of 20.00; times (UTC) are uniform over
+two years.
 
 Tenants. One collection each, of very different size, as customers have: what a question costs follows from the
 documents of that tenant, and so do the shards: two for a large one, one for a small. (A field `tenant` in one large

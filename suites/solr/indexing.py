@@ -8,6 +8,7 @@ has, and how many of them hold each of some words, counted while they were made.
 import argparse
 import collections
 import concurrent.futures
+import functools
 import http.client
 import io
 import itertools
@@ -63,7 +64,8 @@ class Node:
             self._connection.close()
             raise SolrError(f"node {self.address} did not answer {url}: {error!r}") from error
         if answer.status != 200:
-            raise SolrError(f"node {self.address} answered {url} with {answer.status}: {text[:500].decode(errors='replace')}")
+            said = text[:500].decode(errors="replace")
+            raise SolrError(f"node {self.address} answered {url} with {answer.status}: {said}")
         return json.loads(text)
 
     def found(self, tenant, query):
@@ -176,16 +178,17 @@ def check(corpus, addresses, held):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(prog="index", description="Fill the running SolrCloud, and check that all is found.")
-    parser.add_argument("--node", action="append", required=True, metavar="HOST:PORT", help="the nodes; given by suites/solr/index")
-    parser.add_argument("--documents", type=int, default=200_000, help="of all tenants together (%(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="of documents and questions (%(default)s)")
-    parser.add_argument("--processes", type=int, default=2, help="that make and send documents (%(default)s)")
-    parser.add_argument("--questions", type=Path, metavar="FOLDER", help="write the CSV files of the battery there, and do nothing else")
-    parser.add_argument("--check", action="store_true", help="only ask each node whether it has all documents")
+    parser = argparse.ArgumentParser(prog="index", description="Fill the running SolrCloud; check that all is found.")
+    add = parser.add_argument
+    add("--node", action="append", required=True, metavar="HOST:PORT", help="the nodes; suites/solr/index gives them")
+    add("--documents", type=int, default=200_000, help="of all tenants together (%(default)s)")
+    add("--seed", type=int, default=1, help="of documents and questions (%(default)s)")
+    add("--processes", type=int, default=2, help="that make and send documents (%(default)s)")
+    add("--questions", type=Path, metavar="FOLDER", help="only write the CSV files of the battery there")
+    add("--check", action="store_true", help="only ask each node whether it has all documents")
     given = parser.parse_args()
     if given.documents < 100 or given.documents % 100:
-        parser.error(f"--documents {given.documents}: expected a multiple of 100, for tenants have whole per cents of them")
+        parser.error(f"--documents {given.documents}: expected a multiple of 100, for tenants have whole per cents")
     if given.processes < 1:
         parser.error("--processes must be at least 1")
     return given
@@ -194,6 +197,7 @@ def arguments():
 def main():
     given = arguments()
     corpus = Corpus(given.seed, given.documents)
+    say = functools.partial(print, flush=True)
     try:
         if given.questions:
             corpus.write_questions(given.questions)
@@ -202,12 +206,12 @@ def main():
             node = Node(given.node[0])
             upload_configset(node, Path(__file__).resolve().parent / "configset")
             make_collections(node)
-            print(f"{len(TENANTS)} collections, seed {given.seed}", flush=True)
-        held = {} if given.check else index(corpus, given.node, given.processes, lambda text: print(text, flush=True))
+            say(f"{len(TENANTS)} collections, seed {given.seed}")
+        held = {} if given.check else index(corpus, given.node, given.processes, say)
         check(corpus, given.node, held)
     except (SolrError, ValueError) as error:
         sys.exit(f"suites/solr/index: {error}")
-    print(f"each of {len(given.node)} nodes finds all {sum(t.documents(corpus.documents) for t in TENANTS):,} documents")
+    print(f"each of {len(given.node)} nodes finds all {corpus.documents:,} documents")
 
 
 if __name__ == "__main__":
