@@ -87,7 +87,7 @@ impl Beside for Alone {
 }
 
 /// The most events that are kept.
-const EVENTS_MAX: usize = 1_000;
+pub(crate) const EVENTS_MAX: usize = 1_000;
 
 /// Load for warming up is sent in pieces of this length, and looked at after each.
 const PIECE: Duration = Duration::from_secs(3);

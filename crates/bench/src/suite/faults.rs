@@ -87,7 +87,7 @@ impl Fault {
             Deed::Kill { process, lasts } => {
                 let until = lasts.map_or(Instant::MAX, |lasts| done + lasts);
                 self.start_again(process, true, until)?;
-                format!("{process} killed, and started again")
+                format!("{process} killed")
             }
             Deed::Run(config) => {
                 command::run(config, self.cluster.spawner(), self.cluster.stop_sign())?;

@@ -216,6 +216,10 @@ impl Log {
                     Instant::from_ns(ns.saturating_sub(cluster.clock().start_unix_ns()))
                 }
             };
+            // The last lines of a JVM that has ended, counted from the start of the one that follows it.
+            if ended > cluster.clock().now() {
+                continue;
+            }
             let began = Instant::ZERO + (ended.since(Instant::ZERO) - pause.lasted);
             push(&mut self.pauses, began, pause.lasted.as_ns_f64());
         }

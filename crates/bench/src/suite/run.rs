@@ -16,7 +16,7 @@ use super::watchdog::Watchdog;
 use crate::clock::Clock;
 use crate::generator::{self, Load, Share, Stop};
 use crate::results::{Arm, Event, Machine, Results, State};
-use crate::session::{Beside, Progress, Session};
+use crate::session::{Beside, EVENTS_MAX, Progress, Session};
 use crate::target::Target;
 use crate::workload::{BodyConfig, PrepareError, Workload};
 use curtail_load::Slot;
@@ -342,6 +342,11 @@ impl Beside for Besides<'_> {
             && let Err(halt) = faults.end(&mut self.events)
         {
             self.cluster.halt_with(halt);
+        }
+        if self.events.len() > EVENTS_MAX {
+            self.events.truncate(EVENTS_MAX);
+            let last = self.events.last_mut().expect("there are some");
+            "faults from here on are left out".clone_into(&mut last.what);
         }
         used
     }

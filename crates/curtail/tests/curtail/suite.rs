@@ -172,7 +172,7 @@ teardown: [{{run: [sh, -c, "echo down > ${{dir}}/down"]}}]
     let events = results["events"].as_array().expect("a list");
     let count = |what: &str| events.iter().filter(|event| event["what"] == what).count();
     assert_eq!(count("worker paused"), 4);
-    assert_eq!(count("worker killed, and started again"), 4);
+    assert_eq!(count("worker killed"), 4);
     assert_eq!(count("noted"), 4);
     let measures = results["measures"].as_array().expect("a list");
     for name in ["cpu_ratio", "resident_bytes", "lines"] {
