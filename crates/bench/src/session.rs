@@ -1,7 +1,7 @@
 //! A run from its start to its results: blocks of load on arms, in their order.
 //!
-//! **Order**: pairs of blocks, one of each arm, A B and B A in turn, so that whatever changes slowly meets both alike.
-//! Both blocks of a pair send the same requests at the same instants.
+//! **Order**: rounds of blocks, one of each arm, A B and B A in turn, so that whatever changes slowly meets both alike;
+//! or both at once ([`Turns`]). All blocks of a round send the same requests at the same instants.
 //! **Warming up**: before the first block of each arm, load is sent until the service is steady
 //! ([`curtail_load::steady`]), or as long as was asked for. It is shown over time and counts in no percentile.
 //! **Invariant**: what was measured is in the results, however the run ends; they say so when it was cut short, and
@@ -13,7 +13,8 @@ use crate::results::{Arm, Block, Event, Machine, Results, State};
 use curtail_load::{Latencies, Slot, steady};
 use curtail_units::{Duration, Instant};
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 /// What is to be run.
 #[derive(Clone, Debug)]
@@ -30,8 +31,19 @@ pub struct Session {
     pub arms: Vec<(Arm, Load)>,
     /// How often each arm is measured.
     pub blocks: usize,
+    /// Whether arms are measured one after the other.
+    pub turns: Turns,
     /// How long load is sent before.
     pub warm_up: WarmUp,
+}
+
+/// When the arms of a round are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turns {
+    /// One after the other, forwards and backwards in turn.
+    Alternate,
+    /// At once: whatever happens meets both, but they disturb each other where they share a machine.
+    Mirrored,
 }
 
 /// How long load is sent before it counts.
@@ -104,7 +116,11 @@ impl Session {
     ///
     /// # Errors
     /// When the system gives no thread or no timer.
-    pub fn run(&self, stop: &Stop, told: impl FnMut(Progress, &Slot)) -> io::Result<Results> {
+    pub fn run(
+        &self,
+        stop: &Stop,
+        told: impl FnMut(Progress, &Slot) + Send,
+    ) -> io::Result<Results> {
         self.run_beside(&mut Alone, Clock::start(), stop, told)
     }
 
@@ -117,7 +133,7 @@ impl Session {
         beside: &mut dyn Beside,
         clock: Clock,
         stop: &Stop,
-        mut told: impl FnMut(Progress, &Slot),
+        mut told: impl FnMut(Progress, &Slot) + Send,
     ) -> io::Result<Results> {
         let results = Results {
             name: self.name.clone(),
@@ -137,23 +153,12 @@ impl Session {
         for arm in 0..self.arms.len() {
             running.warm_up(arm, &mut told)?;
         }
-        for (nth, arm) in order(self.arms.len(), self.blocks).into_iter().enumerate() {
-            if stop.is_told() {
-                break;
-            }
-            running.block(arm, nth, beside, &mut told)?;
+        for round in 0..self.blocks {
+            running.round(round, beside, &mut told)?;
         }
         running.judge();
         Ok(running.results)
     }
-}
-
-/// Whose turn it is: each arm in every round, forwards and backwards in turn.
-fn order(arms: usize, rounds: usize) -> Vec<usize> {
-    let round = |nth: usize| -> Vec<usize> {
-        if nth.is_multiple_of(2) { (0..arms).collect() } else { (0..arms).rev().collect() }
-    };
-    (0..rounds).flat_map(round).collect()
 }
 
 impl Running<'_> {
@@ -201,39 +206,77 @@ impl Running<'_> {
         Ok(())
     }
 
-    fn block(
+    /// A block of each arm.
+    fn round(
         &mut self,
-        arm: usize,
-        nth: usize,
+        round: usize,
         beside: &mut dyn Beside,
-        told: &mut impl FnMut(Progress, &Slot),
+        told: &mut (impl FnMut(Progress, &Slot) + Send),
     ) -> io::Result<()> {
-        let Session { arms, blocks, .. } = self.session;
-        let load = &arms[arm].1;
-        // Both arms of a round send the same.
-        let round = nth / arms.len();
-        let rng = load.rng.split("block").split_index(round as u64);
-        let load = Load { workload: load.workload.seeded(&rng), rng, ..load.clone() };
-        let lasts = load.schedule.lasts();
-        let began = self.clock.now();
-        let progress = |since_began| Progress {
-            arm,
-            blocks_done: nth,
-            blocks: blocks * arms.len(),
-            is_warm_up: false,
-            since_began,
-            lasts,
+        let mut arms: Vec<usize> = (0..self.session.arms.len()).collect();
+        if !round.is_multiple_of(2) {
+            arms.reverse();
+        }
+        let at_once = match self.session.turns {
+            Turns::Alternate => 1,
+            Turns::Mirrored => arms.len().max(1),
         };
-        beside.begins(began + generator::BEGINS_AFTER);
-        let seen = generator::run(&Arc::new(load), self.clock, self.stop, |now, slot| {
-            told(progress(now.since(began)), slot);
-        })?;
-        let servers_cpu = beside.ended();
-        self.keep(arm, seen, false);
-        if let Some(block) = self.results.blocks.last_mut() {
-            block.servers_cpu = servers_cpu;
+        for (nth, arms_now) in arms.chunks(at_once).enumerate() {
+            if self.stop.is_told() {
+                break;
+            }
+            let done = round * arms.len() + nth * at_once;
+            beside.begins(self.clock.now() + generator::BEGINS_AFTER);
+            let seen = self.blocks(round, done, arms_now, told)?;
+            let servers_cpu = beside.ended();
+            for (arm, mut seen) in arms_now.iter().zip(seen) {
+                // What all of them took, this process cannot tell apart.
+                seen.cpu = seen.cpu.mul_f64(1.0 / at_once as f64);
+                self.keep(*arm, seen, false);
+                if let (Some(block), 1) = (self.results.blocks.last_mut(), at_once) {
+                    block.servers_cpu = servers_cpu;
+                }
+            }
         }
         Ok(())
+    }
+
+    /// A block of each of these arms, at once; `done` blocks are over.
+    fn blocks(
+        &self,
+        round: usize,
+        done: usize,
+        arms: &[usize],
+        told: &mut (impl FnMut(Progress, &Slot) + Send),
+    ) -> io::Result<Vec<Seen>> {
+        let began = self.clock.now();
+        let told = Mutex::new(told);
+        let block = |arm: usize| {
+            let load = &self.session.arms[arm].1;
+            // All arms of a round send the same.
+            let rng = load.rng.split("block").split_index(round as u64);
+            let load = Load { workload: load.workload.seeded(&rng), rng, ..load.clone() };
+            let lasts = load.schedule.lasts();
+            generator::run(&Arc::new(load), self.clock, self.stop, |now, slot| {
+                let progress = Progress {
+                    arm,
+                    blocks_done: done,
+                    blocks: self.session.blocks * self.session.arms.len(),
+                    is_warm_up: false,
+                    since_began: now.since(began),
+                    lasts,
+                };
+                (*told.lock().unwrap_or_else(PoisonError::into_inner))(progress, slot);
+            })
+        };
+        thread::scope(|scope| {
+            let block = &block;
+            let running: Vec<_> = arms.iter().map(|arm| scope.spawn(move || block(*arm))).collect();
+            let ended = running.into_iter().map(|running| {
+                running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            });
+            ended.collect()
+        })
     }
 
     fn keep(&mut self, arm: usize, seen: Seen, is_warm_up: bool) {
@@ -298,7 +341,7 @@ impl Machine {
         let model = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
         Self {
             cpu: model.map_or("unknown", |(_, name)| name).to_owned(),
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            cores: thread::available_parallelism().map_or(1, usize::from),
             kernel: format!("Linux {}", read("/proc/sys/kernel/osrelease").trim()),
         }
     }

@@ -49,7 +49,7 @@ impl Sweep {
         &self,
         mut search: Search,
         stop: &Stop,
-        mut told: impl FnMut(f64, Progress, &Slot),
+        mut told: impl FnMut(f64, Progress, &Slot) + Send,
     ) -> io::Result<Swept> {
         let clock = Clock::start();
         let mut all: Option<Results> = None;

@@ -16,7 +16,7 @@ use super::watchdog::Watchdog;
 use crate::clock::Clock;
 use crate::generator::{self, Load, Share, Stop};
 use crate::results::{Arm, Event, Machine, Results, State};
-use crate::session::{Beside, EVENTS_MAX, Progress, Session};
+use crate::session::{Beside, EVENTS_MAX, Progress, Session, Turns};
 use crate::target::Target;
 use crate::workload::{BodyConfig, PrepareError, Workload};
 use curtail_load::Slot;
@@ -54,7 +54,7 @@ pub struct Told<'a> {
     /// A step is done, or takes long: a line for people.
     pub step: &'a (dyn Fn(&str) + Sync),
     /// How the load goes, twice a second.
-    pub load: &'a mut dyn FnMut(Progress, &Slot),
+    pub load: &'a mut (dyn FnMut(Progress, &Slot) + Send),
 }
 
 /// Before validation is asked again.
@@ -182,6 +182,7 @@ impl Suite {
             about_load: self.about_load(),
             arms: loads,
             blocks: *blocks,
+            turns: Turns::Alternate,
             warm_up: *warm_up,
         })
     }
@@ -196,7 +197,7 @@ struct Running<'a> {
     results: Results,
 }
 
-type LoadTold<'a> = &'a mut dyn FnMut(Progress, &Slot);
+type LoadTold<'a> = &'a mut (dyn FnMut(Progress, &Slot) + Send);
 
 impl Running<'_> {
     fn run(&mut self, load: LoadTold<'_>) -> Result<(), Halt> {

@@ -7,7 +7,7 @@ use clap::Args;
 use curtail_bench::Session;
 use curtail_bench::report::Outputs;
 use curtail_bench::results::Arm;
-use curtail_bench::session::WarmUp;
+use curtail_bench::session::{Turns, WarmUp};
 use curtail_load::compare::{BLOCKS_DEFAULT, Rule};
 use curtail_units::Rng;
 use std::process::ExitCode;
@@ -43,6 +43,9 @@ pub(crate) struct CompareArgs {
     /// How many blocks of load each gets; --for says how long one is.
     #[arg(long, value_name = "NUMBER", default_value_t = BLOCKS_DEFAULT, value_parser = blocks)]
     blocks: usize,
+    /// Send to both at once instead of by turns; for services on machines of their own.
+    #[arg(long)]
+    mirrored: bool,
     /// How long load is sent before it counts: `none`, a time, or `auto`, until latencies are steady.
     #[arg(long, value_name = "TIME", default_value = "auto", value_parser = warm_up)]
     warm_up: WarmUp,
@@ -75,6 +78,7 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<ExitCode> {
         about_load: format!("{}, {} blocks each", args.workload.about(&a.1), args.blocks),
         arms: vec![a, b],
         blocks: args.blocks,
+        turns: if args.mirrored { Turns::Mirrored } else { Turns::Alternate },
         warm_up: args.warm_up,
     };
     ended::show(&ended::run_session(&session)?, &Rule::default(), &args.outputs, args.format)

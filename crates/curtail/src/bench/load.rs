@@ -6,7 +6,7 @@ use clap::Args;
 use curtail_bench::Session;
 use curtail_bench::report::Outputs;
 use curtail_bench::results::Arm;
-use curtail_bench::session::WarmUp;
+use curtail_bench::session::{Turns, WarmUp};
 use curtail_load::compare::Rule;
 use curtail_units::{Duration, Rng};
 use std::process::ExitCode;
@@ -64,6 +64,7 @@ pub(crate) fn run(args: &LoadArgs) -> anyhow::Result<ExitCode> {
         about_load,
         arms: vec![(Arm { name: args.url.clone(), about, rate: None }, load)],
         blocks: 1,
+        turns: Turns::Alternate,
         warm_up: args.warm_up,
     };
     ended::show(&ended::run_session(&session)?, &Rule::default(), &args.outputs, args.format)

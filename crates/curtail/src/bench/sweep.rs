@@ -3,12 +3,13 @@
 use super::ended::{self, Format};
 use super::load::warm_up;
 use super::screen::Screen;
-use super::workload::{WorkloadArgs, duration, threads_for};
+use super::workload::{WorkloadArgs, duration};
 use anyhow::bail;
 use clap::Args;
 use curtail_bench::Session;
+use curtail_bench::generator;
 use curtail_bench::report::Outputs;
-use curtail_bench::session::WarmUp;
+use curtail_bench::session::{Turns, WarmUp};
 use curtail_bench::sweep::{Sweep, Swept};
 use curtail_load::compare::Rule;
 use curtail_load::knee::{Bound, Knee, Search};
@@ -79,9 +80,10 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
         about_load: format!("a sweep from {}", args.workload.about(&load)),
         arms: Vec::new(),
         blocks: 1,
+        turns: Turns::Alternate,
         warm_up: args.warm_up,
     };
-    let sweep = Sweep { session, load, lasts, spacing, threads: threads_for };
+    let sweep = Sweep { session, load, lasts, spacing, threads: generator::threads_for };
     let mut screen = Screen::new(Vec::new());
     let swept = ended::until_told(|stop| {
         sweep.run(search, stop, |rate, progress, slot| {

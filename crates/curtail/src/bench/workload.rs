@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use curtail_bench::arrivals;
 use curtail_bench::expect::Expect;
-use curtail_bench::generator::{Load, Share};
+use curtail_bench::generator::{self, Load, Share};
 use curtail_bench::target::{Protocol, Target};
 use curtail_bench::workload::{BodyConfig, RequestConfig, Workload, WorkloadConfig};
 use curtail_load::Schedule;
@@ -98,9 +98,6 @@ enum ProtocolArg {
     Grpc,
 }
 
-/// Requests a second that one thread sends well.
-const RATE_OF_THREAD: f64 = 20_000.0;
-
 impl SpacingArg {
     const fn spacing(self) -> Spacing {
         match self {
@@ -147,7 +144,7 @@ impl WorkloadArgs {
             None => schedule,
         };
         let workload = Workload::prepare(&config, &target, &folder, rng)?;
-        let needed = || threads_for(schedule.rate_max());
+        let needed = || generator::threads_for(schedule.rate_max());
         let threads = self.threads.map_or_else(needed, usize::from);
         Ok(Load {
             target,
@@ -211,12 +208,6 @@ impl WorkloadArgs {
             ..RequestConfig::get("request")
         })
     }
-}
-
-/// How many threads send so many requests a second.
-pub(super) fn threads_for(rate: f64) -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    (1..cores).find(|threads| rate <= RATE_OF_THREAD * *threads as f64).unwrap_or(cores)
 }
 
 fn rate(text: &str) -> Result<f64, String> {

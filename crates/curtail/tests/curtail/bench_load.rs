@@ -117,6 +117,8 @@ fn a_service_compared_with_itself_sends_both_the_same() {
     let arms: Vec<_> =
         found["blocks"].as_array().expect("blocks").iter().map(|b| b["arm"].clone()).collect();
     assert_eq!(arms, [0, 1, 1, 0, 0, 1]);
+    let at_once = results(&[&arguments[..], &few, &["--mirrored", "--format", "json"]].concat());
+    assert_eq!((counts(&at_once, 0), counts(&at_once, 1)), (a, b));
     let table = done(&[&arguments[..], &few].concat()).stdout;
     assert!(table.contains("B against A") && table.contains("not enough"), "{table}");
 }
