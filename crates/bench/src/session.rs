@@ -101,6 +101,9 @@ impl Beside for Alone {
 /// The most events that are kept.
 pub(crate) const EVENTS_MAX: usize = 1_000;
 
+/// When a larger share of the requests of a block waits for a connection, the results say so.
+const WAITED_MAX: f64 = 0.01;
+
 /// Load for warming up is sent in pieces of this length, and looked at after each.
 const PIECE: Duration = Duration::from_secs(3);
 
@@ -280,23 +283,10 @@ impl Running<'_> {
     }
 
     fn keep(&mut self, arm: usize, seen: Seen, is_warm_up: bool) {
-        let Seen {
-            began,
-            ended,
-            latencies,
-            timeline,
-            received_bytes,
-            connections,
-            cpu,
-            examples,
-            ..
-        } = seen;
-        for (failure, text) in examples {
-            let what = format!("{}, first {}: {text}", self.results.arms[arm].name, failure.name());
-            if !is_warm_up && self.results.events.len() < EVENTS_MAX {
-                self.results.events.push(Event { at: began, lasted: Duration::ZERO, what });
-            }
+        if !is_warm_up {
+            self.tell_events(arm, &seen);
         }
+        let Seen { began, ended, latencies, timeline, received_bytes, connections, cpu, .. } = seen;
         self.results.blocks.push(Block {
             arm,
             began,
@@ -309,6 +299,25 @@ impl Running<'_> {
             servers_cpu: None,
             is_warm_up,
         });
+    }
+
+    /// What failed, the first of each kind, and whether connections were too few.
+    fn tell_events(&mut self, arm: usize, seen: &Seen) {
+        let name = self.results.arms[arm].name.clone();
+        let first = seen
+            .examples
+            .iter()
+            .map(|(failure, text)| format!("{name}, first {}: {text}", failure.name()));
+        let waited = seen.waited as f64 / (seen.count() as f64).max(1.0);
+        let most = self.session.arms[arm].1.connections_max;
+        let percent = 100.0 * waited;
+        let crowded = (waited > WAITED_MAX).then(|| {
+            format!("{name}: {percent:.1} % of the requests waited for one of {most} connections")
+        });
+        let left = EVENTS_MAX.saturating_sub(self.results.events.len());
+        let told = first.chain(crowded).take(left);
+        let event = |what| Event { at: seen.began, lasted: Duration::ZERO, what };
+        self.results.events.extend(told.map(event));
     }
 
     /// Whether what was measured can be believed.

@@ -59,6 +59,15 @@ pub fn render(results: &Results, comparisons: &[Comparison]) -> String {
     table.text
 }
 
+fn ratio_and_interval(difference: Option<Difference>) -> (String, String) {
+    match difference {
+        None => ("n/a".to_owned(), String::new()),
+        Some(Difference { ratio, interval: (low, high), .. }) => {
+            (change(ratio), format!("{} to {}", change(low), change(high)))
+        }
+    }
+}
+
 /// How many characters a text takes on the screen, for the letters that names are made of.
 fn width(text: &str) -> usize {
     text.chars().count()
@@ -305,24 +314,16 @@ impl Table {
             let found =
                 comparison.percentiles.iter().find(|percentile| percentile.quantile == primary);
             if let Some(percentile) = found {
-                self.difference(
-                    &cut(&comparison.of, 20),
-                    percentile.difference,
-                    percentile.verdict,
-                );
+                let (ratio, interval) = ratio_and_interval(percentile.difference);
+                let (of, verdict) = (cut(&comparison.of, 24), percentile.verdict.name());
+                self.line(format_args!("  {of:<24}{ratio:>9}  {interval:<22} {verdict}"));
             }
         }
     }
 
     fn difference(&mut self, name: &str, difference: Option<Difference>, verdict: Verdict) {
-        let (ratio, interval) = match difference {
-            None => ("n/a".to_owned(), String::new()),
-            Some(Difference { ratio, interval: (low, high), .. }) => {
-                (change(ratio), format!("{} to {}", change(low), change(high)))
-            }
-        };
-        let wide = if width(name) > 10 { 20 } else { 10 };
-        self.line(format_args!("  {name:<wide$}{ratio:>9}  {interval:<20} {verdict}"));
+        let (ratio, interval) = ratio_and_interval(difference);
+        self.line(format_args!("  {name:<10}{ratio:>9}  {interval:<22} {verdict}"));
     }
 
     fn legend(&mut self) {

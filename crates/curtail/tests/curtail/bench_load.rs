@@ -66,6 +66,17 @@ fn every_request_of_the_plan_is_in_the_results() {
 }
 
 #[test]
+fn too_few_connections_are_told() {
+    let (_testbed, address) = server("crowded.yaml");
+    let url = format!("http://{address}/shard/0/keys?k=a");
+    // An answer takes a millisecond at least, so of 2,000 requests a second most wait for the one connection.
+    let arguments =
+        ["bench", "load", &url, "--rate", "2000", "--for", "200ms", "--connections", "1"];
+    let table = done(&arguments).stdout;
+    assert!(table.contains("of the requests waited for one of 1 connections"), "{table}");
+}
+
+#[test]
 fn a_workload_file_has_requests_tenants_and_a_schedule() {
     let (_testbed, address) = server("workload-server.yaml");
     written("keys.csv", "key\nred\nblue\n");

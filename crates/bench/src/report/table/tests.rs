@@ -92,10 +92,10 @@ fn two_arms_by_query_and_tenant_with_a_comparison() {
           hedged                                13,355       4   7.617   599.5  ~974.9
 
         hedged against direct, response (4 pairs of blocks; at most 5.00 % false alarms)
-          p50          +4.9 %  +4.1 % to +5.7 %     worse
-          p90          +0.4 %  -0.9 % to +1.7 %     equivalent
-          p99         -34.8 %  -42.9 % to -25.6 %   better
-          p99.9       -19.0 %  -60.0 % to +64.0 %   undecided: about 24 more blocks
+          p50          +4.9 %  +4.1 % to +5.7 %       worse
+          p90          +0.4 %  -0.9 % to +1.7 %       equivalent
+          p99         -34.8 %  -42.9 % to -25.6 %     better
+          p99.9       -19.0 %  -60.0 % to +64.0 %     undecided: about 24 more blocks
 
         at 43.5 s: node 2 paused for 1000 ms
 
