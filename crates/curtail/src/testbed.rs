@@ -4,9 +4,12 @@ use crate::open_files;
 use crate::stop::StopSignals;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use curtail_testbed::{Running, TestbedConfig};
+use curtail_testbed::app::{self, Role};
+use curtail_testbed::{File, Running, TestbedConfig};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -14,18 +17,27 @@ use std::process::ExitCode;
 ///
 /// They answer `GET /shard/NUMBER/keys?k=KEY`, `/healthz` and `/executions`,
 /// in HTTP/1.1 and in HTTP/2 with prior knowledge, until told to stop.
+/// A file with `app: google` describes an app of three servers instead: its
+/// client answers `GET /work`.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
     after_help = "\
 Examples:
   curtail testbed testbeds/bigtable.yaml
-  curtail testbed testbeds/bigtable.yaml --seed 7 --format json"
+  curtail testbed testbeds/bigtable.yaml --seed 7 --format json
+  curtail testbed testbeds/google-app.yaml --set retries=true"
 )]
 pub(crate) struct TestbedArgs {
     /// What servers there are and what is wrong with them (YAML).
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    /// A key of the file, by its path: `server.slots=4`. Repeatable.
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Start only this part of an app; the client finds the others where the file says. Repeatable.
+    #[arg(long, value_enum, value_name = "ROLE")]
+    role: Vec<RoleArg>,
     /// Decides which server stalls when.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -36,6 +48,27 @@ pub(crate) struct TestbedArgs {
 
 /// Open files of a testbed beside its listeners, before anybody has connected.
 const FILES_BESIDE: u64 = 32;
+
+/// A part of an app.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum RoleArg {
+    /// The app whose latency is looked at.
+    Client,
+    /// Where payloads come from.
+    Storage,
+    /// Who works on payloads.
+    Server,
+}
+
+impl From<RoleArg> for Role {
+    fn from(role: RoleArg) -> Self {
+        match role {
+            RoleArg::Client => Self::Client,
+            RoleArg::Storage => Self::Storage,
+            RoleArg::Server => Self::Server,
+        }
+    }
+}
 
 /// How a result is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -55,10 +88,19 @@ struct Report<'a> {
 }
 
 #[derive(Debug, Serialize)]
+struct AppReport<'a> {
+    schema: &'static str,
+    name: &'a str,
+    seed: u64,
+    /// Where each role listens.
+    roles: BTreeMap<&'static str, SocketAddr>,
+}
+
+#[derive(Debug, Serialize)]
 struct Server {
     shard: usize,
     replica: usize,
-    address: std::net::SocketAddr,
+    address: SocketAddr,
 }
 
 /// Runs the servers until told to stop.
@@ -70,17 +112,55 @@ pub(crate) fn run(args: &TestbedArgs) -> anyhow::Result<ExitCode> {
     let name = args.file.display().to_string();
     let bytes = std::fs::read(&args.file).with_context(|| name.clone())?;
     let text = curtail_config::text_of(&name, bytes)?;
-    let config = TestbedConfig::from_yaml(&name, &text)?;
+    let roles: Vec<Role> = args.role.iter().copied().map(Role::from).collect();
+    let roles = (!roles.is_empty()).then_some(roles);
+    match File::from_yaml(&name, &text, &args.set, roles.as_deref())? {
+        File::Servers(config) => run_servers(&config, args),
+        File::App(config) => run_app(&config, roles.as_deref().unwrap_or(&Role::ALL), args),
+    }
+}
+
+fn run_servers(config: &TestbedConfig, args: &TestbedArgs) -> anyhow::Result<ExitCode> {
     // A listener for each server; connections come on top, so all that can be had is asked for.
     open_files::allow(config.servers() as u64 + FILES_BESIDE)?;
+    let testbed = Running::start(config, args.seed)?;
+    until_told(|| print(&testbed, args.format))
+}
+
+fn run_app(config: &app::Config, roles: &[Role], args: &TestbedArgs) -> anyhow::Result<ExitCode> {
+    open_files::allow(roles.len() as u64 + FILES_BESIDE)?;
+    let app = app::Running::start(config, roles, args.seed)?;
+    until_told(|| print_app(&config.name, &app, args))
+}
+
+/// Has the addresses printed, and waits until told to stop.
+fn until_told(print: impl FnOnce() -> std::io::Result<()>) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    let testbed = Running::start(&config, args.seed)?;
     runtime.block_on(async {
         // Whoever reads the addresses may send a signal next.
         let mut signals = StopSignals::new()?;
-        print(&testbed, args.format)?;
+        print()?;
         Ok(signals.told().await)
     })
+}
+
+fn print_app(name: &str, app: &app::Running, args: &TestbedArgs) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match args.format {
+        Format::Json => {
+            let roles = app.addresses().map(|(role, address)| (role.name(), address)).collect();
+            let report = AppReport { schema: "curtail.app/1", name, seed: args.seed, roles };
+            serde_json::to_writer(&mut out, &report)?;
+            writeln!(out)?;
+        }
+        Format::Text => {
+            writeln!(out, "app {name}, seed {}", args.seed)?;
+            for (role, address) in app.addresses() {
+                writeln!(out, "{}: {address}", role.name())?;
+            }
+        }
+    }
+    out.flush()
 }
 
 fn print(testbed: &Running, format: Format) -> std::io::Result<()> {

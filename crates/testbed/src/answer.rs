@@ -25,14 +25,12 @@ const KEYS_MAX: usize = 1_000;
 const KEY_LEN_MAX: usize = 64;
 
 const TENANT: HeaderName = HeaderName::from_static("x-tenant");
-const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+pub(crate) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// Answers one request to `server`.
 pub(crate) async fn answer<B>(server: &Server, request: Request<B>) -> Response<Full<Bytes>> {
     if request.method() != Method::GET {
-        let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, "expected GET\n".to_owned());
-        refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
-        return refusal;
+        return expected_method("GET");
     }
     match request.uri().path() {
         "/healthz" => {
@@ -122,7 +120,15 @@ fn timing(spent: Spent) -> HeaderValue {
     HeaderValue::try_from(value).expect("digits and plain words")
 }
 
-fn text(status: StatusCode, what: String) -> Response<Full<Bytes>> {
+/// The refusal of another method than `allowed`.
+pub(crate) fn expected_method(allowed: &'static str) -> Response<Full<Bytes>> {
+    let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, format!("expected {allowed}\n"));
+    refusal.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    refusal
+}
+
+/// An answer in plain text.
+pub(crate) fn text(status: StatusCode, what: String) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(what)));
     *response.status_mut() = status;
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");

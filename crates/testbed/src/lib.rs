@@ -7,7 +7,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `config` | the YAML file as typed values |
+//! | `file`, `config` | the YAML file as typed values |
 //! | `fault`, `distribution` | what makes servers slow, and how long things take |
 //! | `spells` | the times in which one server is stopped or slow |
 //! | `assembly` | which server has which faults |
@@ -15,20 +15,25 @@
 //! | `executions` | how often servers worked, and for whom |
 //! | `answer` | the HTTP that they speak |
 //! | `alarm` | a timer that is exact to some hundred microseconds |
-//! | `running` | listeners, and the thread that serves them |
+//! | `listener` | connections, accepted and served |
+//! | `running` | the servers, and the thread that serves them |
+//! | [`app`] | another testbed: an app of three servers with a cause of tails to switch on |
 //!
-//! **Limits**: work is waited for, never computed, so the servers cost little but sockets, and what is
+//! **Limits**: but in [`app`], work is waited for, never computed, so the servers cost little but sockets, and what is
 //! measured is the tail that was asked for. All of them share one thread: beyond some ten thousand
 //! requests a second it is the thread that is slow.
 //! **Hurts when** the machine is busy with something else: that adds a tail of its own to every server.
 
 mod alarm;
 mod answer;
+pub mod app;
 mod assembly;
 mod config;
 mod distribution;
 mod executions;
 mod fault;
+mod file;
+mod listener;
 mod running;
 mod server;
 mod server_clock;
@@ -39,5 +44,6 @@ pub use config::{ServerConfig, TestbedConfig};
 pub use distribution::Distribution;
 pub use executions::TENANTS_MAX;
 pub use fault::{Fault, Recipe};
+pub use file::File;
 pub use running::{Running, StartError};
 pub use spells::{GAP_MIN, Spell, Spells};

@@ -1,7 +1,5 @@
 //! The testbed as it runs: listeners, and the thread that serves them.
 //!
-//! Every server speaks HTTP/1.1 with keep-alive and HTTP/2 with prior knowledge on its one port; the first
-//! bytes of a connection tell which.
 //! **Limits**: one thread for all servers; every connection is accepted.
 //! **Hurts when** the process may not open enough files: starting then fails and says so.
 
@@ -10,33 +8,16 @@ use crate::answer::answer;
 use crate::assembly::{Assembled, Neighbours, assemble};
 use crate::config::TestbedConfig;
 use crate::executions::Executions;
+use crate::listener;
 use crate::server::Server;
 use crate::spells::Spell;
 use curtail_units::{Duration, Instant};
 use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto;
-use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
-
-/// Cancelled requests that a client has sent and we have not yet seen, on one HTTP/2 connection. A proxy
-/// that hedges cancels all the time; the usual limit, 20, would cut its connection off.
-const PENDING_RESETS_MAX: usize = 1_024;
-
-/// Requests at once on one HTTP/2 connection.
-const STREAMS_MAX: u32 = 4_096;
-
-/// After a failure to accept (no more files, usually), the next try waits this long.
-const ACCEPT_AGAIN: Duration = Duration::from_ms(50);
-
-/// While connections are not accepted, this is said no more often.
-const WARN_AGAIN: Duration = Duration::from_secs(10);
 
 /// A testbed that runs; it ends when it is dropped.
 #[derive(Debug)]
@@ -71,7 +52,7 @@ impl std::error::Error for StartError {
 }
 
 impl StartError {
-    fn of(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn of(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |source| Self { what, source }
     }
@@ -214,54 +195,14 @@ fn listeners(config: &TestbedConfig) -> Result<Vec<(SocketAddr, TcpListener)>, S
 
 /// Runs one server on the present thread's runtime.
 fn run(one: Assembled, listener: TcpListener, alarm: &Arc<Alarm>) {
-    let listener = tokio::net::TcpListener::from_std(listener).expect("a runtime that does I/O");
-    tokio::spawn(accept(Arc::clone(&one.server), listener, Arc::clone(alarm)));
+    let server = Arc::clone(&one.server);
+    let answer = move |request: hyper::Request<Incoming>| {
+        let server = Arc::clone(&server);
+        async move { answer(&server, request).await }
+    };
+    tokio::spawn(listener::accept(listener, Arc::clone(alarm), answer));
     for neighbours in one.neighbours {
         tokio::spawn(trouble(Arc::clone(&one.server), neighbours, Arc::clone(alarm)));
-    }
-}
-
-async fn accept(server: Arc<Server>, listener: tokio::net::TcpListener, alarm: Arc<Alarm>) {
-    loop {
-        match listener.accept().await {
-            Ok((connection, _)) => {
-                tokio::spawn(serve(Arc::clone(&server), connection));
-            }
-            Err(error) => {
-                warn_seldom(&error, alarm.now());
-                alarm.until(alarm.now() + ACCEPT_AGAIN).await;
-            }
-        }
-    }
-}
-
-/// Says that a connection was not accepted, but not for every server that the lack of files stops.
-fn warn_seldom(error: &io::Error, now: Instant) {
-    static SAID_AT_NS: AtomicU64 = AtomicU64::new(0);
-    let said_at = Instant::from_ns(SAID_AT_NS.load(Relaxed));
-    if said_at == Instant::ZERO || now.since(said_at) >= WARN_AGAIN {
-        SAID_AT_NS.store(now.as_ns(), Relaxed);
-        tracing::warn!(%error, "connection not accepted");
-    }
-}
-
-async fn serve(server: Arc<Server>, connection: tokio::net::TcpStream) {
-    // Answers are small and written at once: waiting for more to send would only add to them.
-    if connection.set_nodelay(true).is_err() {
-        return;
-    }
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http2()
-        .max_concurrent_streams(STREAMS_MAX)
-        .max_pending_accept_reset_streams(PENDING_RESETS_MAX)
-        .max_local_error_reset_streams(None);
-    let service = service_fn(|request: hyper::Request<Incoming>| {
-        let server = Arc::clone(&server);
-        async move { Ok::<_, Infallible>(answer(&server, request).await) }
-    });
-    if let Err(error) = builder.serve_connection(TokioIo::new(connection), service).await {
-        tracing::debug!(error, shard = server.place.shard, "connection broken off");
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the file may say, and what is said about its mistakes.
 
-use curtail_testbed::{Recipe, TestbedConfig};
+use curtail_testbed::{File, Recipe, TestbedConfig};
 use expect_test::expect;
 
 #[test]
@@ -68,9 +68,13 @@ fn the_files_in_testbeds_have_no_mistakes() {
     for file in files {
         let text = std::fs::read_to_string(&file).expect("readable");
         let name = file.display().to_string();
-        let config = TestbedConfig::from_yaml(&name, &text).unwrap_or_else(|m| panic!("{m}"));
+        let named = match File::from_yaml(&name, &text, &[], None) {
+            Ok(File::Servers(config)) => config.name,
+            Ok(File::App(config)) => config.name,
+            Err(mistakes) => panic!("{mistakes}"),
+        };
         let stem = file.file_stem().and_then(|stem| stem.to_str()).expect("a plain name");
-        assert_eq!(config.name, stem, "a testbed is called like its file");
+        assert_eq!(named, stem, "a testbed is called like its file");
     }
 }
 

@@ -4,6 +4,7 @@
 //! shares of many, so that a busy machine alone fails nothing. Every test prints its seed when it fails.
 
 mod answers;
+mod app;
 mod client;
 mod configuration;
 mod faults;

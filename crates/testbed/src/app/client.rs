@@ -1,0 +1,237 @@
+//! The client: the app whose latency is looked at.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `GET /work?payload=small`, `…=large` | fetches that payload from storage, posts it to the server, says how that went |
+//! | `GET /work` | the same, with 1 payload in 20 the large one |
+//! | `GET /stats` | how requests and attempts went since the start, as JSON |
+//! | `GET /healthz` | `ok` |
+//!
+//! **Decides** when an attempt is given up, and whether a request is sent again: to storage after every
+//! failure, as reading may be done twice; to the server only when that has refused it, since what has timed
+//! out there may have been executed.
+//! An answer says in `server-timing` (W3C) how long, in milliseconds, `storage`, `server` and the waits
+//! between attempts (`backoff`) took, and in `x-retries` how often it sent a request again.
+//! **Failures**: 504 when the last attempt timed out, 503 when it was refused, 502 for all else.
+
+use super::backoff;
+use super::peer::{Call, Failed, Peer};
+use super::{ClientConfig, Config, json, ok};
+use crate::alarm::Alarm;
+use crate::answer::{SERVER_TIMING, expected_method, text};
+use bytes::Bytes;
+use curtail_units::{Duration, Rng};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use tokio::sync::Semaphore;
+
+/// Requests that are worked on at once; each has a connection to one of the other two.
+pub(super) const WORK_MAX: usize = 256;
+
+/// Of so many payloads one is the large one, when nobody says which.
+const LARGE_ONE_IN: f64 = 20.0;
+
+const X_RETRIES: HeaderName = HeaderName::from_static("x-retries");
+
+/// The client as it runs.
+#[derive(Debug)]
+pub(super) struct Client {
+    config: ClientConfig,
+    server_timeout: Duration,
+    storage: Peer,
+    server: Peer,
+    room: Semaphore,
+    rng: Rng,
+    requests: AtomicU64,
+    failures: AtomicU64,
+    alarm: Arc<Alarm>,
+}
+
+/// What one request spent its time on.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spent {
+    storage: Duration,
+    server: Duration,
+    backoff: Duration,
+    retries: u32,
+}
+
+/// A request that got no good answer: from whom, and why.
+#[derive(Debug)]
+struct Failure {
+    of: &'static str,
+    why: Failed,
+}
+
+impl Client {
+    /// A client that finds the other two there.
+    pub(super) fn new(
+        config: &Config,
+        (storage, server): (SocketAddr, SocketAddr),
+        rng: &Rng,
+        alarm: &Arc<Alarm>,
+    ) -> Self {
+        let client = config.client;
+        let server_timeout = if config.causes.short_timeouts {
+            client.server_timeout_short
+        } else {
+            client.server_timeout
+        };
+        Self {
+            config: client,
+            server_timeout,
+            storage: Peer::new("storage", storage, client.connect_timeout),
+            server: Peer::new("server", server, client.connect_timeout),
+            room: Semaphore::new(WORK_MAX),
+            rng: rng.clone(),
+            requests: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            alarm: Arc::clone(alarm),
+        }
+    }
+
+    pub(super) async fn answer<B>(&self, request: Request<B>) -> Response<Full<Bytes>> {
+        if request.method() != Method::GET {
+            return expected_method("GET");
+        }
+        let payload = match request.uri().path() {
+            "/work" => match request.uri().query() {
+                None => None,
+                Some("payload=small") => Some("/payload/small"),
+                Some("payload=large") => Some("/payload/large"),
+                Some(_) => {
+                    let what = "expected payload=small, payload=large or nothing\n";
+                    return text(StatusCode::BAD_REQUEST, what.to_owned());
+                }
+            },
+            "/stats" => return json(self.stats()),
+            "/healthz" => return ok(),
+            _ => {
+                let what =
+                    "expected /work?payload=small, /work?payload=large, /stats or /healthz\n";
+                return text(StatusCode::NOT_FOUND, what.to_owned());
+            }
+        };
+        let Ok(_room) = self.room.try_acquire() else {
+            let what = format!("{WORK_MAX} requests are worked on: no room for one more\n");
+            return text(StatusCode::SERVICE_UNAVAILABLE, what);
+        };
+        self.work(payload).await
+    }
+
+    async fn work(&self, payload: Option<&str>) -> Response<Full<Bytes>> {
+        let rng = self.rng.split_index(self.requests.fetch_add(1, Relaxed));
+        let path = payload.unwrap_or_else(|| {
+            let is_large = rng.split("payload").chance(1.0 / LARGE_ONE_IN);
+            if is_large { "/payload/large" } else { "/payload/small" }
+        });
+        let mut spent = Spent::default();
+        let mut response = match self.pass_on(path, &rng, &mut spent).await {
+            Ok(echo) => {
+                let numbers = 1 + echo.iter().filter(|byte| **byte == b',').count();
+                json(format!("{{\"numbers\":{numbers},\"retries\":{}}}\n", spent.retries))
+            }
+            Err(failure) => {
+                self.failures.fetch_add(1, Relaxed);
+                failure.answer()
+            }
+        };
+        let headers = response.headers_mut();
+        headers.insert(X_RETRIES, HeaderValue::from(spent.retries));
+        headers.insert(SERVER_TIMING, spent.timing());
+        response
+    }
+
+    /// Fetches the payload and posts it; what the server made of it.
+    async fn pass_on(&self, path: &str, rng: &Rng, spent: &mut Spent) -> Result<Bytes, Failure> {
+        let call = Call {
+            method: Method::GET,
+            path,
+            body: Bytes::new(),
+            timeout: self.config.storage_timeout,
+        };
+        let (result, took) = self.call(&self.storage, &call, rng, spent).await;
+        spent.storage = took;
+        let payload = result?;
+        let call = Call {
+            method: Method::POST,
+            path: "/test",
+            body: payload.clone(),
+            timeout: self.server_timeout,
+        };
+        let (result, took) = self.call(&self.server, &call, rng, spent).await;
+        spent.server = took;
+        let echo = result?;
+        if echo != payload {
+            let why = Failed::Broken("another array than it was sent".to_owned());
+            return Err(Failure { of: self.server.name(), why });
+        }
+        Ok(echo)
+    }
+
+    /// Sends a request until it is answered, or may not be sent again; also gives how long attempts took.
+    async fn call(
+        &self,
+        peer: &Peer,
+        call: &Call<'_>,
+        rng: &Rng,
+        spent: &mut Spent,
+    ) -> (Result<Bytes, Failure>, Duration) {
+        let mut rng = rng.split(peer.name());
+        let mut took = Duration::ZERO;
+        let mut failed = 0;
+        loop {
+            let began = self.alarm.now();
+            let result = peer.attempt(call).await;
+            took = took + self.alarm.now().since(began);
+            let why = match result {
+                Ok(body) => return (Ok(body), took),
+                Err(why) => why,
+            };
+            failed += 1;
+            let may_be_repeated = call.method == Method::GET || why == Failed::Refused;
+            if failed == self.config.attempts_max || !may_be_repeated {
+                return (Err(Failure { of: peer.name(), why }), took);
+            }
+            let wait = backoff::wait(self.config.backoff, failed, &mut rng);
+            self.alarm.until(self.alarm.now() + wait).await;
+            spent.backoff = spent.backoff + wait;
+            spent.retries += 1;
+            peer.tally.retries.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn stats(&self) -> String {
+        let stats = serde_json::json!({
+            "requests": self.requests.load(Relaxed),
+            "failures": self.failures.load(Relaxed),
+            "storage": self.storage.tally.to_json(),
+            "server": self.server.tally.to_json(),
+        });
+        format!("{stats}\n")
+    }
+}
+
+impl Failure {
+    fn answer(&self) -> Response<Full<Bytes>> {
+        let (status, what) = match &self.why {
+            Failed::TimedOut => (StatusCode::GATEWAY_TIMEOUT, "it took too long"),
+            Failed::Refused => (StatusCode::SERVICE_UNAVAILABLE, "it refused every attempt"),
+            Failed::Broken(what) => (StatusCode::BAD_GATEWAY, what.as_str()),
+        };
+        text(status, format!("{}: {what}\n", self.of))
+    }
+}
+
+impl Spent {
+    fn timing(&self) -> HeaderValue {
+        let [storage, server, backoff] =
+            [self.storage, self.server, self.backoff].map(Duration::as_ms_f64);
+        let value =
+            format!("storage;dur={storage:.3}, server;dur={server:.3}, backoff;dur={backoff:.3}");
+        HeaderValue::try_from(value).expect("digits and plain words")
+    }
+}

@@ -1,0 +1,95 @@
+//! The server: works on payloads.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `POST /test` with an array of numbers | the same array, read and written number by number |
+//! | `GET /test` | an array of 999 numbers |
+//! | `GET /healthz` | `ok` |
+//!
+//! What it takes beside the work on the JSON is drawn, and waited for. With the cause `retries` it refuses a
+//! share of the payloads with 503, before it has looked at them, so that they may be sent again.
+
+use super::{BODY_BYTES_MAX, Config, ServerConfig, json, ok};
+use crate::alarm::Alarm;
+use crate::answer::{expected_method, text};
+use bytes::Bytes;
+use curtail_units::Rng;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Body;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What `GET /test` answers.
+const NUMBERS: u64 = 999;
+
+/// The server as it runs.
+#[derive(Debug)]
+pub(super) struct Server {
+    config: ServerConfig,
+    is_refusing: bool,
+    rng: Rng,
+    requests: AtomicU64,
+    alarm: Arc<Alarm>,
+}
+
+impl Server {
+    pub(super) fn new(config: &Config, rng: &Rng, alarm: &Arc<Alarm>) -> Self {
+        Self {
+            config: config.server.clone(),
+            is_refusing: config.causes.retries,
+            rng: rng.clone(),
+            requests: AtomicU64::new(0),
+            alarm: Arc::clone(alarm),
+        }
+    }
+
+    pub(super) async fn answer<B>(&self, request: Request<B>) -> Response<Full<Bytes>>
+    where
+        B: Body,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let is_get = request.method() == Method::GET;
+        match request.uri().path() {
+            "/healthz" if is_get => ok(),
+            "/healthz" => expected_method("GET"),
+            "/test" if is_get => self.send((1..=NUMBERS).collect(), &self.next()).await,
+            "/test" if request.method() == Method::POST => self.work_on(request.into_body()).await,
+            "/test" => expected_method("GET, POST"),
+            _ => text(StatusCode::NOT_FOUND, "expected /test or /healthz\n".to_owned()),
+        }
+    }
+
+    /// What is random about the next request.
+    fn next(&self) -> Rng {
+        self.rng.split_index(self.requests.fetch_add(1, Relaxed))
+    }
+
+    async fn work_on<B>(&self, body: B) -> Response<Full<Bytes>>
+    where
+        B: Body,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let rng = self.next();
+        if self.is_refusing && rng.split("refused").chance(self.config.refused.get()) {
+            return text(StatusCode::SERVICE_UNAVAILABLE, "refused\n".to_owned());
+        }
+        let Ok(body) = Limited::new(body, BODY_BYTES_MAX).collect().await else {
+            let what = format!("expected a whole body of at most {BODY_BYTES_MAX} bytes\n");
+            return text(StatusCode::BAD_REQUEST, what);
+        };
+        match serde_json::from_slice(&body.to_bytes()) {
+            Ok(numbers) => self.send(numbers, &rng).await,
+            Err(error) => {
+                let what = format!("expected an array of numbers in JSON: {error}\n");
+                text(StatusCode::BAD_REQUEST, what)
+            }
+        }
+    }
+
+    async fn send(&self, numbers: Vec<u64>, rng: &Rng) -> Response<Full<Bytes>> {
+        let service = self.config.service.draw_work(&mut rng.split("service"));
+        self.alarm.until(self.alarm.now() + service).await;
+        json(serde_json::to_vec(&numbers).expect("numbers can be written"))
+    }
+}

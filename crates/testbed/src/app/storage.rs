@@ -1,0 +1,83 @@
+//! The storage: where payloads come from.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `GET /payload/small` | an array of 500 numbers, 3.5 kB |
+//! | `GET /payload/large` | the same; with the cause `large_payloads` 100,000 numbers, 0.7 MB |
+//! | `GET /healthz` | `ok` |
+//!
+//! A payload takes as long as finding it takes, which is drawn, and its bytes at `bytes_per_second`: what a
+//! connection to a storage service carries. It is waited for, as a whole, before the answer begins.
+
+use super::{BODY_BYTES_MAX, Config, LARGE_LEN, SMALL_LEN, StorageConfig, json, ok};
+use crate::alarm::Alarm;
+use crate::answer::{expected_method, text};
+use bytes::Bytes;
+use curtail_units::{Duration, Rng};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// The storage as it runs.
+#[derive(Debug)]
+pub(super) struct Storage {
+    config: StorageConfig,
+    small: Bytes,
+    large: Bytes,
+    rng: Rng,
+    requests: AtomicU64,
+    alarm: Arc<Alarm>,
+}
+
+impl Storage {
+    pub(super) fn new(config: &Config, rng: &Rng, alarm: &Arc<Alarm>) -> Self {
+        let small = numbers(SMALL_LEN, &rng.split("small"));
+        let large = if config.causes.large_payloads {
+            numbers(LARGE_LEN, &rng.split("large"))
+        } else {
+            small.clone()
+        };
+        Self {
+            config: config.storage.clone(),
+            small,
+            large,
+            rng: rng.split("service"),
+            requests: AtomicU64::new(0),
+            alarm: Arc::clone(alarm),
+        }
+    }
+
+    pub(super) async fn answer<B>(&self, request: Request<B>) -> Response<Full<Bytes>> {
+        if request.method() != Method::GET {
+            return expected_method("GET");
+        }
+        match request.uri().path() {
+            "/payload/small" => self.send(&self.small).await,
+            "/payload/large" => self.send(&self.large).await,
+            "/healthz" => ok(),
+            _ => {
+                let what = "expected /payload/small, /payload/large or /healthz\n";
+                text(StatusCode::NOT_FOUND, what.to_owned())
+            }
+        }
+    }
+
+    async fn send(&self, payload: &Bytes) -> Response<Full<Bytes>> {
+        let began = self.alarm.now();
+        let mut rng = self.rng.split_index(self.requests.fetch_add(1, Relaxed));
+        let per_second = self.config.bytes_per_second.get() as f64;
+        let carrying = Duration::from_secs_f64(payload.len() as f64 / per_second);
+        self.alarm.until(began + self.config.service.draw_work(&mut rng) + carrying).await;
+        json(payload.clone())
+    }
+}
+
+/// So many numbers of six digits, as an array in JSON.
+fn numbers(len: usize, rng: &Rng) -> Bytes {
+    let mut rng = rng.clone();
+    let numbers: Vec<usize> = (0..len).map(|_| 100_000 + rng.below(900_000)).collect();
+    let bytes = serde_json::to_vec(&numbers).expect("numbers can be written");
+    debug_assert!(bytes.len() <= BODY_BYTES_MAX, "the server would not take it");
+    Bytes::from(bytes)
+}
