@@ -7,6 +7,7 @@ mod calibrate;
 mod command;
 mod config;
 mod demo;
+mod google_app;
 mod import;
 mod query;
 mod reference;

@@ -67,6 +67,37 @@ fn programs_get_json_and_a_termination_is_its_proper_end() {
     assert_eq!(testbed.ended().code(), Some(0));
 }
 
+const APP: &str = "{app: google, name: small, storage: {service: {shape: constant, value: 1ms}}}";
+
+#[test]
+fn an_app_is_there_whole_or_a_part_that_finds_the_others() {
+    let file = format!("{}/{}", env!("CARGO_TARGET_TMPDIR"), written("app.yaml", APP));
+    let mut whole = Running::start(&["testbed", &file, "--seed", "4"]);
+    assert_eq!(whole.line(), "app small, seed 4");
+    let mut address = |role| -> String {
+        let line = whole.line();
+        line.strip_prefix(role).unwrap_or_else(|| panic!("{line}")).to_owned()
+    };
+    let [storage, server, client] = ["storage: ", "server: ", "client: "].map(&mut address);
+    let work = |client: &str| get(client.parse().expect("an address"), "/work");
+    assert!(work(&client).ends_with("\r\n\r\n{\"numbers\":500,\"retries\":0}\n"));
+
+    let sets = [format!("storage.listen={storage}"), format!("server.listen={server}")];
+    let part = ["testbed", &file, "--role", "client", "--format", "json"];
+    let part = [&part[..], &["--set", &sets[0], "--set", &sets[1]]].concat();
+    let mut part = Running::start(&part);
+    let report: serde_json::Value = serde_json::from_str(&part.line()).expect("JSON");
+    assert_eq!((&report["schema"], &report["name"]), (&"curtail.app/1".into(), &"small".into()));
+    let roles = report["roles"].as_object().expect("names");
+    assert_eq!(roles.len(), 1, "{report}");
+    assert!(work(roles["client"].as_str().expect("text")).starts_with("HTTP/1.1 200 OK\r\n"));
+
+    whole.signal("TERM");
+    assert_eq!(whole.ended().code(), Some(0));
+    let gone = work(roles["client"].as_str().expect("text"));
+    assert!(gone.starts_with("HTTP/1.1 502 "), "{gone}");
+}
+
 #[test]
 fn all_mistakes_of_a_file_are_named_and_the_end_is_2() {
     let file =
