@@ -1,7 +1,7 @@
 //! One of the other two, as the client reaches it: connections, one attempt, and how attempts went.
 //!
 //! **Limits**: [`IDLE_MAX`] connections are kept for later; an answer has at most
-//! [`BODY_BYTES_MAX`](super::BODY_BYTES_MAX). An attempt that is given up takes its connection with it.
+//! [`BODY_BYTES_MAX`]. An attempt that is given up takes its connection with it.
 
 use super::BODY_BYTES_MAX;
 use bytes::Bytes;
