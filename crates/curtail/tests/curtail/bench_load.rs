@@ -70,10 +70,10 @@ fn too_few_connections_are_told() {
     let (_testbed, address) = server("crowded.yaml");
     let url = format!("http://{address}/shard/0/keys?k=a");
     // An answer takes a millisecond at least, so of 2,000 requests a second most wait for the one connection.
-    let arguments =
-        ["bench", "load", &url, "--rate", "2000", "--for", "200ms", "--connections", "1"];
-    let table = done(&arguments).stdout;
-    assert!(table.contains("of the requests waited for one of 1 connections"), "{table}");
+    let load = ["bench", "load", &url, "--rate", "2000", "--for", "200ms"];
+    let found = results(&[&load[..], &["--connections", "1", "--format", "json"]].concat());
+    let event = found["events"][0]["what"].as_str().expect("an event");
+    assert!(event.ends_with("of the requests waited for one of 1 connections"), "{event}");
 }
 
 #[test]
