@@ -67,7 +67,7 @@ fn programs_get_json_and_a_termination_is_its_proper_end() {
     assert_eq!(testbed.ended().code(), Some(0));
 }
 
-const APP: &str = "{app: google, name: small, storage: {service: {shape: constant, value: 1ms}}}";
+const APP: &str = "{app: google, name: small, client: {attempts_max: 1}}";
 
 #[test]
 fn an_app_is_there_whole_or_a_part_that_finds_the_others() {
