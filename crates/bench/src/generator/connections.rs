@@ -51,11 +51,6 @@ impl Connections {
         self.all.len()
     }
 
-    /// How many are being made.
-    pub(super) const fn opening(&self) -> usize {
-        self.opening
-    }
-
     /// One more is being made.
     pub(super) fn open(&mut self, now: Instant) -> Rc<Connection> {
         let connection = Rc::new(Connection::default());
@@ -98,9 +93,9 @@ impl Connections {
         Some(due)
     }
 
-    /// Whether any was given a request that it has not taken yet.
-    pub(super) const fn has_given(&self) -> bool {
-        self.given > 0
+    /// How many were given a request that they have not taken yet.
+    pub(super) const fn given(&self) -> usize {
+        self.given
     }
 
     /// It has nothing to do, and is woken when it has.

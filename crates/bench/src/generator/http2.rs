@@ -23,7 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_local;
 
 /// The most requests of a connection at once.
-const STREAMS_MAX: usize = 100;
+pub(super) const STREAMS_MAX: usize = 100;
 
 /// How much a server may send before it is told to go on, of one answer and of all of a connection.
 const WINDOW_BYTES: u32 = 4 << 20;

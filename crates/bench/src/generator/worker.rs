@@ -112,7 +112,7 @@ impl Worker {
     /// Whether nothing is in flight and nothing waits.
     fn is_done(&self) -> bool {
         let State { flights, connections, .. } = &*self.state.borrow();
-        flights.flying() == 0 && flights.waiting() == 0 && !connections.has_given()
+        flights.flying() == 0 && flights.waiting() == 0 && connections.given() == 0
     }
 
     /// Gives what has come due to connections that have nothing to do; what is left waits, and connections are made.
@@ -127,10 +127,14 @@ impl Worker {
         self.connect(flights, connections, now);
     }
 
-    /// Makes a connection for each request that waits, as far as there may be more.
+    /// Makes connections for the requests that wait, as far as there may be more and those there are have no room.
     fn connect(self: &Rc<Self>, flights: &Flights, connections: &mut Connections, now: Instant) {
-        while connections.opening() < flights.waiting() && connections.len() < self.connections_max
-        {
+        let at_once = match self.load.protocol {
+            Protocol::Http1 => 1,
+            Protocol::Http2 | Protocol::Grpc => http2::STREAMS_MAX,
+        };
+        let wanted = flights.flying() + connections.given() + flights.waiting();
+        while connections.len() * at_once < wanted && connections.len() < self.connections_max {
             let connection = connections.open(now);
             let held = Held { worker: Rc::clone(self), connection: Rc::clone(&connection) };
             let task = tokio::task::spawn_local(held.serve());

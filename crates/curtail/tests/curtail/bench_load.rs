@@ -66,6 +66,25 @@ fn every_request_of_the_plan_is_in_the_results() {
 }
 
 #[test]
+fn one_connection_of_http_2_is_enough_for_many_requests_at_once() {
+    let (_testbed, address) = server("http2.yaml");
+    let url = format!("http://{address}/shard/0/keys?k=a");
+    // The 60 of the burst and the first of those in between come at once; up to 100 may.
+    let file = written(
+        "burst.yaml",
+        "
+requests: [{name: keys, expect: {contains: [values]}}]
+schedule: {spacing: even, phases: [{shape: bursts, rate: 1, size: 60, every: 1s, lasts: 10ms}]}
+",
+    );
+    let arguments =
+        ["bench", "load", &url, "--protocol", "http2", "--file", &file, "--threads", "1"];
+    let found = results(&[&arguments[..], &["--format", "json"]].concat());
+    assert_eq!(counts(&found, 0), (61, 0));
+    assert_eq!(found["figures"][0]["connections"], 1);
+}
+
+#[test]
 fn too_few_connections_are_told() {
     let (_testbed, address) = server("crowded.yaml");
     let url = format!("http://{address}/shard/0/keys?k=a");

@@ -146,3 +146,20 @@ fn the_suites_that_come_with_curtail_are_right() {
         assert_eq!(read(&text, &[]).err(), None, "{}", file.display());
     }
 }
+
+#[test]
+fn the_suites_of_this_repository_have_no_mistakes() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../suites");
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("it is there") {
+        let path = entry.expect("it can be listed").path();
+        if path.extension().is_some_and(|extension| extension == "yaml") {
+            let text = std::fs::read_to_string(&path).expect("text");
+            let suite = read(&text, &[])
+                .unwrap_or_else(|mistakes| panic!("{}: {mistakes}", path.display()));
+            names.push(suite.name);
+        }
+    }
+    names.sort_unstable();
+    assert_eq!(names, ["google-app", "solr", "testbed"]);
+}
