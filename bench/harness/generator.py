@@ -9,7 +9,8 @@ The cost. One generator after the other, alone on its core, against the same ser
 server answers, with the same number of connections; processor time of the generator's process, start and end included.
 Ours has no such mode: its plan is set above what the server can answer, so that requests always wait for a connection.
 
-Lateness. Ours at fixed rates below saturation: the time from when a request was to be sent to when it was.
+Lateness. Ours at fixed rates below saturation: the time from when a request was to be sent to when it was; the median of
+the rounds, for a virtual machine is taken off its processor for milliseconds now and then.
 """
 
 import json
@@ -61,7 +62,7 @@ def measure(plan, program, say):
             found = {"commands": []}
             found["pause"] = pause(plan, program, server, found["commands"], say)
             found["cost"] = [cost(plan, program, found["commands"] if nth == 0 else [], say) for nth in range(plan.rounds)]
-            found["late"] = {rate: lateness(plan, program, rate, say) for rate in plan.rates}
+            found["late"] = {rate: [lateness(plan, program, rate, say) for _ in range(plan.rounds)] for rate in plan.rates}
             return found
         finally:
             server.stop()
@@ -118,7 +119,7 @@ def pause(plan, program, server, commands, say):
             found[name] = {"p99": figures["response"]["p99_ns"] / 1e6, "p99.9": figures["response"]["p99_9_ns"] / 1e6}
             found["requests"], found["pause_ms"] = figures["requests"], stopped[0] * 1e3
         else:
-            found[name] = {"p99": to_ms(load.find(r"99%\s+(\S+)", printed))}
+            found[name] = {"p99": to_ms(load.find(r"\n +99% +(\S+)", printed))}
     for quantile, share in (("p99", 0.01), ("p99.9", 0.001)):
         found.setdefault("expected", {})[quantile] = found["pause_ms"] - share * found["requests"] / plan.pause_rate * 1e3
     say(f"generator: pause: {found}")
@@ -200,9 +201,14 @@ def cost_rows(rounds):
 
 
 def late_rows(found):
-    rows = [("requests/s", "late p99 µs", "late p99.9 µs", "CPU µs", "failed")]
-    for rate, of in found.items():
-        rows.append((f"{rate:,}", f"{of['p99_us']:.0f}", f"{of['p99_9_us']:.0f}", f"{of['cpu_us']:.1f}", str(of["failed"])))
+    rows = [("requests/s", "late p99 µs", "range", "late p99.9 µs", "range", "CPU µs", "failed")]
+    for rate, rounds in found.items():
+        row = [f"{rate:,}"]
+        for what in ("p99_us", "p99_9_us"):
+            values = sorted(each[what] for each in rounds)
+            row += [f"{statistics.median(values):.0f}", f"{values[0]:.0f}-{values[-1]:.0f}"]
+        row.append(f"{statistics.median(each['cpu_us'] for each in rounds):.1f}")
+        rows.append((*row, str(sum(each["failed"] for each in rounds))))
     return rows
 
 
@@ -216,8 +222,9 @@ def targets(found):
     for name, limit in LIMITS.items():
         ratio = ours / statistics.median(each[name]["cpu_us"] for each in found["cost"])
         said.append((f"CPU a request: at most {limit:.1f} x {name}", f"{ratio:.2f}", ratio <= limit))
-    for rate, of in found["late"].items():
-        said.append((f"{rate:,}/s sent within {LATE_US_MAX} µs at p99", f"{of['p99_us']:.0f}", of["p99_us"] <= LATE_US_MAX))
+    for rate, rounds in found["late"].items():
+        late = statistics.median(each["p99_us"] for each in rounds)
+        said.append((f"{rate:,}/s sent within {LATE_US_MAX} µs at p99", f"{late:.0f}", late <= LATE_US_MAX))
     rate = statistics.median(each[CURTAIL]["rate"] for each in found["cost"])
     said.append(("60,000 requests/s from one core", f"{rate:,.0f}", rate >= 60_000))
     return [("target", "measured", "met")] + [(what, value, "yes" if met else "NO") for what, value, met in said]
