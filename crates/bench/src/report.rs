@@ -24,6 +24,7 @@ pub mod merge;
 pub mod prometheus;
 #[cfg(test)]
 mod sample;
+mod servers;
 pub mod table;
 #[cfg(test)]
 mod tests;

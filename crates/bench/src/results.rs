@@ -115,20 +115,25 @@ impl Block {
     /// All series together.
     #[must_use]
     pub fn merged(&self) -> Latencies {
-        let mut all = Latencies::new();
-        for latencies in &self.latencies {
-            all.merge(latencies);
-        }
-        all
+        Latencies::merged(&self.latencies)
     }
 }
+
+/// The measure of a process: processors in use.
+pub const CPU_RATIO: &str = "cpu_ratio";
+
+/// The measure of a process: memory that is resident.
+pub const RESIDENT_BYTES: &str = "resident_bytes";
+
+/// The measure of a virtual machine: each pause of its garbage collector.
+pub const GC_PAUSE_NS: &str = "gc_pause_ns";
 
 /// Something that a server says of itself, over time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measure {
     /// Whose it is: the name of a process or a node.
     pub of: String,
-    /// What it is, with its unit: `gc_pause_ns`, `resident_bytes`, `cpu_ratio`.
+    /// What it is, with its unit: [`CPU_RATIO`], [`RESIDENT_BYTES`], [`GC_PAUSE_NS`], or what a suite calls it.
     pub name: String,
     /// When, from the start of the run on, and how much.
     pub points: Vec<(Instant, f64)>,

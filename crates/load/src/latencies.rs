@@ -66,6 +66,15 @@ impl Latencies {
         }
     }
 
+    /// All of `parts` together.
+    pub fn merged<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut all = Self::new();
+        for part in parts {
+            all.merge(part);
+        }
+        all
+    }
+
     /// Records one request.
     pub fn record(&mut self, timing: &Timing, failure: Option<Failure>) {
         self.lag.record(timing.ready.since(timing.intended));
@@ -172,10 +181,7 @@ mod tests {
             one.record(&timing, failure);
             ten[usize::try_from(nth % 10).expect("small")].record(&timing, failure);
         }
-        let mut merged = Latencies::new();
-        for part in &ten {
-            merged.merge(part);
-        }
+        let merged = Latencies::merged(&ten);
         assert_eq!(merged, one);
         let buckets = |of: &Latencies| of.response.buckets().collect::<Vec<_>>();
         assert_eq!(buckets(&merged), buckets(&one));

@@ -168,10 +168,7 @@ mod tests {
     #[test]
     fn body_and_stalls_are_where_they_are_said_to_be() {
         let model = Stalls::new();
-        let mut merged = Latencies::new();
-        for block in model.blocks(&mut Rng::new(8), 100) {
-            merged.merge(&block);
-        }
+        let merged = Latencies::merged(&model.blocks(&mut Rng::new(8), 100));
         let at = |q: f64| {
             let quantile = Quantile::new(q).expect("a quantile");
             merged.quantile(Clock::Response, quantile).expect("no failures").as_ms_f64()

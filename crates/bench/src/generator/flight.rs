@@ -16,6 +16,9 @@ use tokio::task::AbortHandle;
 /// due beyond that waits in the plan.
 pub const BACKLOG_MAX: usize = 1 << 20;
 
+/// The most journeys of a thread that think; the next step of one more fails.
+const THINKING_MAX: usize = 1 << 20;
+
 /// Why a request has no good answer, and what was seen of it.
 #[derive(Debug)]
 pub(crate) struct Failed {
@@ -191,7 +194,13 @@ impl Flights {
         let is_good = result.is_ok();
         self.record(due, sent, now, result);
         if let (true, Some((think, choice))) = (is_good, self.load.workload.after(due.choice)) {
-            self.later.push(Reverse(Later { at: now + think, choice }));
+            if self.later.len() < THINKING_MAX {
+                self.later.push(Reverse(Later { at: now + think, choice }));
+            } else {
+                let text = format!("more than {THINKING_MAX} journeys of a thread are thinking");
+                let due = Due { choice, intended: now, waits_since: None };
+                self.fail(due, now, Failed::new(Failure::Ended, text));
+            }
         }
     }
 

@@ -72,11 +72,7 @@ impl Seen {
     /// All series together.
     #[must_use]
     pub fn merged(&self) -> Latencies {
-        let mut all = Latencies::new();
-        for latencies in &self.latencies {
-            all.merge(latencies);
-        }
-        all
+        Latencies::merged(&self.latencies)
     }
 
     /// Adds what another generator has seen in the same time; processor time is that of the process and stays.

@@ -7,6 +7,7 @@ use crate::workload::{RequestConfig, Workload, WorkloadConfig};
 use curtail_load::schedule::Spacing;
 use curtail_load::{Failure, Schedule};
 use curtail_units::{Duration, Rng};
+use socket2::{Domain, Socket, Type};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -112,11 +113,10 @@ fn shares_of_a_plan_make_up_the_whole() {
 
 #[test]
 fn a_server_that_is_not_there_fails_each_request() {
-    // The port was free a moment ago, and the listener that held it is closed only when nobody can take it.
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("bound");
-    let _taken = TcpStream::connect(address).expect("it listens");
-    drop(listener);
+    // Bound, so that nobody else gets the port, and not listening.
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a port");
+    let address = socket.local_addr().expect("bound").as_socket().expect("of IP");
     all_failed(&sent(load(address, 40.0)), 40, Failure::Connect);
 }
 

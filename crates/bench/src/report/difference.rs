@@ -24,6 +24,8 @@ pub struct Comparison {
     pub percentiles: Vec<Percentile>,
     /// Numbers of blocks, each with its name; only where it is about all requests.
     pub numbers: Vec<(&'static str, Number)>,
+    /// The percentile that is declared beforehand, and shown of parts of the requests.
+    pub primary: Quantile,
     /// How sure the intervals are, and how many blocks they come from, in words.
     pub method: String,
 }
@@ -58,6 +60,7 @@ pub fn all(results: &Results, rule: &Rule) -> Vec<Comparison> {
             of,
             percentiles: percentiles.unwrap_or_default(),
             numbers: Vec::new(),
+            primary: rule.primary,
             method,
         }
     };
@@ -96,13 +99,8 @@ fn tenant(series: &Series) -> &str {
 }
 
 fn of_series(results: &Results, block: &Block, is_of: &dyn Fn(&Series) -> bool) -> Latencies {
-    let mut all = Latencies::new();
-    for (series, latencies) in results.series.iter().zip(&block.latencies) {
-        if is_of(series) {
-            all.merge(latencies);
-        }
-    }
-    all
+    let all = results.series.iter().zip(&block.latencies);
+    Latencies::merged(all.filter(|(series, _)| is_of(series)).map(|(_, latencies)| latencies))
 }
 
 /// A number that a block has.
@@ -183,8 +181,7 @@ mod tests {
         let whole = &comparisons[0];
         assert_eq!((whole.base.as_str(), whole.other.as_str()), ("direct", "hedged"));
         let of_arm = |arm| {
-            let mut merged = curtail_load::Latencies::new();
-            run.of_arm(arm).iter().for_each(|latencies| merged.merge(latencies));
+            let merged = curtail_load::Latencies::merged(&run.of_arm(arm));
             merged.quantile(curtail_load::Clock::Response, curtail_units::Quantile::P50)
         };
         assert_eq!((whole.percentiles[0].a, whole.percentiles[0].b), (of_arm(0), of_arm(1)));

@@ -8,6 +8,8 @@
 //! those that failed is "failed" and no number.
 
 use crate::Results;
+pub use curtail_load::compare::PERCENTILES;
+use curtail_load::compare::{EXCEEDANCES_MIN, INDICATIVE_MIN};
 use curtail_load::{Clock, Failure, Failures, Latencies};
 use curtail_sketch::rank;
 use curtail_units::{Duration, Quantile};
@@ -16,21 +18,6 @@ use std::collections::BTreeMap;
 
 #[cfg(test)]
 mod tests;
-
-/// The percentiles of every report: what people call them, and the quantile.
-pub const PERCENTILES: [(&str, f64); 6] = [
-    ("p50", 0.5),
-    ("p90", 0.9),
-    ("p95", 0.95),
-    ("p99", 0.99),
-    ("p99.9", 0.999),
-    ("p99.99", 0.9999),
-];
-
-/// From so many requests above it on, a percentile is a value.
-pub const VALUE_FROM: u64 = 100;
-/// From so many on, it is indicative.
-pub const INDICATIVE_FROM: u64 = 10;
 
 /// The latency at a quantile, and how far it can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,10 +39,10 @@ impl Figure {
         let above = latencies.count() - rank(quantile, latencies.count());
         match latencies.quantile(clock, quantile) {
             // So many failed that it would lie among them in the next run as well.
-            None if latencies.failures.total() >= INDICATIVE_FROM => Self::Failed,
+            None if latencies.failures.total() >= INDICATIVE_MIN => Self::Failed,
             None => Self::TooFew,
-            Some(_) if above < INDICATIVE_FROM => Self::TooFew,
-            Some(latency) if above < VALUE_FROM => Self::Indicative(latency),
+            Some(_) if above < INDICATIVE_MIN => Self::TooFew,
+            Some(latency) if above < EXCEEDANCES_MIN => Self::Indicative(latency),
             Some(latency) => Self::Value(latency),
         }
     }
@@ -162,7 +149,7 @@ pub fn of_arms(results: &Results) -> Vec<ArmFigures> {
         let servers_cpu = |sum: Option<Duration>, of: Option<Duration>| Some(sum? + of?);
         ArmFigures {
             name: arm.name.clone(),
-            latencies: all(&results.of_arm(nth)),
+            latencies: Latencies::merged(&results.of_arm(nth)),
             rate_wanted: arm.rate,
             lasted: blocks().fold(Duration::ZERO, |sum, block| sum + block.lasted),
             received_bytes: blocks().fold(0, |sum, block| sum.saturating_add(block.received_bytes)),
@@ -172,15 +159,6 @@ pub fn of_arms(results: &Results) -> Vec<ArmFigures> {
         }
     };
     results.arms.iter().enumerate().map(of_arm).collect()
-}
-
-/// Several series together.
-pub(super) fn all<'a>(parts: impl IntoIterator<Item = &'a Latencies>) -> Latencies {
-    let mut all = Latencies::new();
-    for part in parts {
-        all.merge(part);
-    }
-    all
 }
 
 /// The reasons for which requests failed, and how many, those that happened only.

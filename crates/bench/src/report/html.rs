@@ -20,10 +20,9 @@ mod tables;
 mod tests;
 
 use super::difference::Comparison;
-use super::{figures, text};
+use super::{figures, servers, text};
 use crate::Results;
 use crate::results::State;
-use curtail_load::compare::Rule;
 use svg::{Picture, escaped};
 
 /// The arms that have a heatmap.
@@ -49,7 +48,7 @@ pub fn render(results: &Results, comparisons: &[Comparison]) -> String {
         body += &figure(&title, about, difference::draw(comparison), &[]);
         body += &tables::of_comparison(comparison);
     }
-    body += &tables::of_parts_compared(&parts, Rule::default().primary);
+    body += &tables::of_parts_compared(&parts);
     body += &figure(
         "Latency by percentile",
         "A step to the right is ten times rarer. Dotted: fewer than 10 requests are longer. A cross: the \
@@ -64,6 +63,7 @@ pub fn render(results: &Results, comparisons: &[Comparison]) -> String {
         over_time::draw(results),
         &over_time::notes(results),
     );
+    body += &tables::of_servers(&servers::of(results), results);
     for arm in 0..results.arms.len().min(HEATMAPS_MAX) {
         let title = if arm == 0 { "How many requests took how long" } else { "" };
         body += &figure(title, "", heatmap::draw(results, arm), &[]);

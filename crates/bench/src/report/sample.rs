@@ -6,7 +6,9 @@
 //! at most so many requests are under way at once as there are connections.
 
 use crate::Results;
-use crate::results::{Arm, Block, Event, Machine, Measure, Series, State};
+use crate::results::{
+    Arm, Block, CPU_RATIO, Event, GC_PAUSE_NS, Machine, Measure, RESIDENT_BYTES, Series, State,
+};
 use curtail_load::{Failure, Latencies, Timeline, Timing};
 use curtail_units::{Duration, Instant, Rng};
 
@@ -171,8 +173,8 @@ fn measures(root: &Rng, models: &[Model; 2]) -> Vec<Measure> {
     let cpu = seconds(0.55, 0.2);
     let resident = seconds(2.0e9, 3.0e8);
     vec![
-        measure("node 1", "gc_pause_ns", collections.map(pause).collect()),
-        measure("node 1", "cpu_ratio", cpu),
-        measure("node 1", "resident_bytes", resident),
+        measure("node 1", GC_PAUSE_NS, collections.map(pause).collect()),
+        measure("node 1", CPU_RATIO, cpu),
+        measure("node 1", RESIDENT_BYTES, resident),
     ]
 }

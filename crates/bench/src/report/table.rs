@@ -7,12 +7,13 @@
 
 use super::difference::{Comparison, change, percentile_name};
 use super::figures::{self, ArmFigures, Figure, PERCENTILES, Percentiles};
+use super::servers::{self, Server};
 use super::text;
 use crate::Results;
 use crate::results::State;
-use curtail_load::compare::{Difference, Rule, Verdict};
+use curtail_load::compare::{Difference, Verdict};
 use curtail_load::{Clock, Latencies};
-use curtail_units::{Instant, Quantile};
+use curtail_units::Instant;
 use std::fmt::{self, Write as _};
 
 #[cfg(test)]
@@ -44,6 +45,7 @@ pub fn render(results: &Results, comparisons: &[Comparison]) -> String {
     }
     table.parts("query", &text::by_query(results), results);
     table.parts("tenant", &text::by_tenant(results), results);
+    table.servers(&servers::of(results), results);
     let (whole, parts): (Vec<_>, Vec<_>) =
         comparisons.iter().cloned().partition(|comparison| comparison.of.is_empty());
     for comparison in &whole {
@@ -52,7 +54,7 @@ pub fn render(results: &Results, comparisons: &[Comparison]) -> String {
     for kind in ["query ", "tenant "] {
         let of_kind: Vec<Comparison> =
             parts.iter().filter(|part| part.of.starts_with(kind)).cloned().collect();
-        table.comparisons_of_parts(&of_kind, Rule::default().primary);
+        table.comparisons_of_parts(&of_kind);
     }
     table.events(results);
     table.legend();
@@ -283,6 +285,30 @@ impl Table {
         }
     }
 
+    /// What servers used, while each arm was measured.
+    fn servers(&mut self, servers: &[Server], results: &Results) {
+        if servers.is_empty() {
+            return;
+        }
+        let row = |name: &str, cells: [String; 4]| {
+            let [cpu, memory, paused, longest] = cells;
+            format!("{:<36}{cpu:>8}{memory:>12}{paused:>10}{longest:>10}", cut(name, 35))
+        };
+        self.line(format_args!(""));
+        self.line(format_args!("{}", row("servers", servers::COLUMNS.map(str::to_owned))));
+        for Server { name, of_arms } in servers {
+            if let [used] = of_arms.as_slice() {
+                self.line(format_args!("{}", row(name, used.cells())));
+                continue;
+            }
+            self.line(format_args!("{name}"));
+            for (arm, used) in results.arms.iter().zip(of_arms) {
+                self.line(format_args!("{}", row(&format!("  {}", arm.name), used.cells())));
+            }
+        }
+        self.wrapped("", servers::ABOUT);
+    }
+
     /// One arm against the other: every percentile of all requests.
     fn comparison(&mut self, comparison: &Comparison) {
         let Comparison { base, other, percentiles, numbers, method, .. } = comparison;
@@ -302,9 +328,10 @@ impl Table {
     }
 
     /// The same of parts of the requests: the primary percentile of each.
-    fn comparisons_of_parts(&mut self, comparisons: &[Comparison], primary: Quantile) {
+    fn comparisons_of_parts(&mut self, comparisons: &[Comparison]) {
         let Some(first) = comparisons.first() else { return };
         self.line(format_args!(""));
+        let primary = first.primary;
         let name = percentile_name(primary);
         self.wrapped(
             "",

@@ -1,6 +1,5 @@
 //! Figures in words: how reports write latencies, counts, shares and instants, and what queries and tenants come to.
 
-use super::figures::all;
 use crate::Results;
 use crate::results::Series;
 use curtail_load::Latencies;
@@ -156,7 +155,7 @@ fn parts<K>(
         (0..results.arms.len()).map(|arm| results.of_arm(arm)).collect();
     let of_arm = |key: &K, arm: &[Latencies]| {
         let mine = arm.iter().zip(&results.series).filter(|(_, series)| is_of(key, series));
-        all(mine.map(|(latencies, _)| latencies))
+        Latencies::merged(mine.map(|(latencies, _)| latencies))
     };
     let part = |key: &K| Part {
         name: name(key),

@@ -12,7 +12,7 @@ use super::config::{GaugeConfig, MeasuresConfig};
 use super::gc::{self, Ended};
 use super::group::pause;
 use crate::expect::{Count, Expect};
-use crate::results::{Event, Measure};
+use crate::results::{CPU_RATIO, Event, GC_PAUSE_NS, Measure, RESIDENT_BYTES};
 use curtail_units::{Duration, Instant};
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::MetadataExt as _;
@@ -133,9 +133,8 @@ fn measure(of: &str, name: &str) -> Measure {
 
 fn look_at_processes(mut looks: Looks, mut logs: Vec<Log>) -> Vec<Measure> {
     let cluster = Arc::clone(&looks.cluster);
-    let mut cpu: Vec<Measure> = cluster.names().map(|of| measure(of, "cpu_ratio")).collect();
-    let mut memory: Vec<Measure> =
-        cluster.names().map(|of| measure(of, "resident_bytes")).collect();
+    let mut cpu: Vec<Measure> = cluster.names().map(|of| measure(of, CPU_RATIO)).collect();
+    let mut memory: Vec<Measure> = cluster.names().map(|of| measure(of, RESIDENT_BYTES)).collect();
     let mut last = None;
     while let Some(now) = looks.wait(Cluster::watch) {
         let usage = cluster.usage();
@@ -197,7 +196,7 @@ struct Log {
 
 impl Log {
     fn new(of: &str, file: PathBuf) -> Self {
-        let pauses = measure(of, "gc_pause_ns");
+        let pauses = measure(of, GC_PAUSE_NS);
         Self { of: of.to_owned(), file, inode: 0, read: 0, rest: Vec::new(), pauses }
     }
 

@@ -1,5 +1,4 @@
 use super::render;
-use crate::report::figures::all;
 use crate::report::sample;
 use curtail_load::{Clock, Failure, Latencies};
 use curtail_units::Duration;
@@ -85,7 +84,7 @@ fn a_small_distribution() {
 
 #[test]
 fn rows_rise_and_say_what_the_histogram_says() {
-    let latencies = all(&sample::compared(1).of_arm(1));
+    let latencies = Latencies::merged(&sample::compared(1).of_arm(1));
     let rows = rows(&render(&latencies, Clock::Response, "hedged"));
     assert!(rows.len() > 60, "{} rows", rows.len());
     let count = latencies.count() as f64;

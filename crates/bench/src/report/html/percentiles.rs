@@ -4,7 +4,8 @@
 //! ends in a cross where the requests that failed begin, since these are longer than any number.
 
 use super::svg::{Frame, LogScale, Picture, Svg, colour};
-use crate::report::figures::{ArmFigures, INDICATIVE_FROM};
+use crate::report::figures::ArmFigures;
+use curtail_load::compare::INDICATIVE_MIN;
 use curtail_load::{Clock, Latencies};
 use curtail_units::Duration;
 
@@ -82,7 +83,7 @@ impl Plot {
             // The longest of all has nothing above it: it stands for the last one in `count`.
             let point = self.point(count, above.max(1) as f64, middle);
             last = Some(point);
-            if above >= INDICATIVE_FROM {
+            if above >= INDICATIVE_MIN {
                 push_apart(&mut sure, point);
             } else {
                 if faint.is_empty() {

@@ -4,10 +4,10 @@ use super::svg::{COLOURS, escaped};
 use crate::Results;
 use crate::report::difference::{Comparison, change, percentile_name};
 use crate::report::figures::{self, ArmFigures, Figure, PERCENTILES, Percentiles};
+use crate::report::servers::{self, Server};
 use crate::report::text::{self, Part};
 use curtail_load::compare::{Difference, Verdict};
 use curtail_load::{Clock, Latencies};
-use curtail_units::Quantile;
 use std::fmt::Write as _;
 
 fn cell(figure: Figure) -> String {
@@ -179,9 +179,32 @@ pub(super) fn of_comparison(comparison: &Comparison) -> String {
     format!("{}<p class=\"about\">{}</p>\n", table(&head, &rows), escaped(&comparison.method))
 }
 
+/// What servers used, while each arm was measured.
+pub(super) fn of_servers(servers: &[Server], results: &Results) -> String {
+    if servers.is_empty() {
+        return String::new();
+    }
+    let mut rows = String::new();
+    for Server { name, of_arms } in servers {
+        for (nth, (arm, used)) in results.arms.iter().zip(of_arms).enumerate() {
+            let name = match nth {
+                0 => format!("<th rowspan=\"{}\">{}</th>", of_arms.len(), escaped(name)),
+                _ => String::new(),
+            };
+            let cells = used.cells().map(|cell| format!("<td>{cell}</td>")).concat();
+            let arm = escaped(&arm.name);
+            writeln!(rows, "<tr>{name}<td class=\"word\">{arm}</td>{cells}</tr>")
+                .expect("writing to a text cannot fail");
+        }
+    }
+    let head = header(&["Servers", "arm"], servers::COLUMNS);
+    format!("{}<p class=\"about\">{}</p>\n", table(&head, &rows), escaped(servers::ABOUT))
+}
+
 /// The primary percentile of each part of the requests.
-pub(super) fn of_parts_compared(parts: &[&Comparison], primary: Quantile) -> String {
+pub(super) fn of_parts_compared(parts: &[&Comparison]) -> String {
     let Some(first) = parts.first() else { return String::new() };
+    let primary = first.primary;
     let head = header(&["requests"], ["difference", "from", "to", "verdict"]);
     let row = |part: &&Comparison| {
         let found = part.percentiles.iter().find(|percentile| percentile.quantile == primary)?;

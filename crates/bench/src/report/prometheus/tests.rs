@@ -1,5 +1,5 @@
 use super::{GROWTH, buckets, render};
-use crate::report::figures::{all, quantile};
+use crate::report::figures::quantile;
 use crate::report::sample;
 use crate::results::State;
 use curtail_load::{Clock, Failure, Latencies};
@@ -7,7 +7,7 @@ use curtail_sketch::rank;
 use curtail_units::Duration;
 
 fn of_sample(seed: u64) -> Latencies {
-    all(&sample::compared(seed).of_arm(1))
+    Latencies::merged(&sample::compared(seed).of_arm(1))
 }
 
 #[test]

@@ -43,6 +43,7 @@ pub(crate) fn comparison() -> Comparison {
             percentile("p99.9", 0.999, 0.81, (0.4, 1.64), Verdict::Undecided { blocks: 24 }),
         ],
         numbers: Vec::new(),
+        primary: Quantile::P99,
         method: "4 pairs of blocks; at most 5.00 % false alarms".to_owned(),
     }
 }
@@ -90,6 +91,14 @@ fn two_arms_by_query_and_tenant_with_a_comparison() {
         small, size 1,000
           direct                                13,360       2   6.978   38.16  ~66.11
           hedged                                13,355       4   7.617   599.5  ~974.9
+
+        servers                                  CPU      memory        GC   longest
+        node 1
+          direct                                0.64     2.1 GiB    1.65 %     60.00
+          hedged                                0.63     2.1 GiB    0.69 %     25.00
+        CPU: processors in use, the mean; memory: the most of it that was resident; GC:
+            the share of time for which a garbage collector held everything up, and its
+            longest pause in ms.
 
         hedged against direct, response (4 pairs of blocks; at most 5.00 % false alarms)
           p50          +4.9 %  +4.1 % to +5.7 %       worse
