@@ -2,8 +2,9 @@
 //!
 //! **Order**: rounds of blocks, one of each arm, A B and B A in turn, so that whatever changes slowly meets both alike;
 //! or both at once ([`Turns`]). All blocks of a round send the same requests at the same instants.
-//! **Warming up**: before the first block of each arm, load is sent until the service is steady
-//! ([`curtail_load::steady`]), or as long as was asked for. It is shown over time and counts in no percentile.
+//! **Warming up**: before the first block of each arm, and whenever services were started anew ([`Beside::renewed`]), load
+//! is sent until the service is steady ([`curtail_load::steady`]), or as long as was asked for. It is shown over time and
+//! counts in no percentile.
 //! **Invariant**: what was measured is in the results, however the run ends; they say so when it was cut short, and
 //! when the generator was too late to be believed ([`verdict`]).
 
@@ -79,6 +80,9 @@ pub struct Progress {
 
 /// What goes on beside the load of a run.
 pub trait Beside {
+    /// A round of blocks is next, counted from zero. Gives whether services were started anew: then they are warmed up.
+    fn renewed(&mut self, round: usize) -> bool;
+
     /// A block that counts begins at this instant of the run's clock.
     fn begins(&mut self, at: Instant);
 
@@ -91,6 +95,10 @@ pub trait Beside {
 struct Alone;
 
 impl Beside for Alone {
+    fn renewed(&mut self, _: usize) -> bool {
+        false
+    }
+
     fn begins(&mut self, _: Instant) {}
 
     fn ended(&mut self) -> Option<Duration> {
@@ -153,10 +161,11 @@ impl Session {
             events: Vec::new(),
         };
         let mut running = Running { session: self, clock, stop, results };
-        for arm in 0..self.arms.len() {
-            running.warm_up(arm, &mut told)?;
-        }
         for round in 0..self.blocks {
+            let are_new = round == 0 || (!stop.is_told() && beside.renewed(round));
+            for arm in (0..self.arms.len()).filter(|_| are_new) {
+                running.warm_up(arm, round * self.arms.len(), &mut told)?;
+            }
             running.round(round, beside, &mut told)?;
         }
         running.judge();
@@ -165,7 +174,13 @@ impl Session {
 }
 
 impl Running<'_> {
-    fn warm_up(&mut self, arm: usize, told: &mut impl FnMut(Progress, &Slot)) -> io::Result<()> {
+    /// Sends load to an arm until it counts; `done` blocks are over.
+    fn warm_up(
+        &mut self,
+        arm: usize,
+        done: usize,
+        told: &mut impl FnMut(Progress, &Slot),
+    ) -> io::Result<()> {
         let (at_most, until_steady) = match self.session.warm_up {
             WarmUp::None => return Ok(()),
             WarmUp::Steady { at_most } => (at_most, true),
@@ -186,7 +201,7 @@ impl Running<'_> {
             let load = Load { schedule, workload: load.workload.seeded(&rng), rng, ..load.clone() };
             let progress = |since_began| Progress {
                 arm,
-                blocks_done: 0,
+                blocks_done: done,
                 blocks: self.session.blocks * self.session.arms.len(),
                 is_warm_up: true,
                 since_began,
@@ -322,13 +337,8 @@ impl Running<'_> {
 
     /// Whether what was measured can be believed.
     fn judge(&mut self) {
-        let late = (0..self.results.arms.len()).find_map(|arm| {
-            let mut all = Latencies::new();
-            for latencies in self.results.of_arm(arm) {
-                all.merge(&latencies);
-            }
-            verdict::late(&all)
-        });
+        let late = (0..self.results.arms.len())
+            .find_map(|arm| verdict::late(&Latencies::merged(&self.results.of_arm(arm))));
         if self.stop.is_told() {
             let (done, all) =
                 (self.results.measured().count(), self.session.blocks * self.session.arms.len());

@@ -1,7 +1,7 @@
 //! Suites: a whole experiment as data, from starting a cluster to the verdict and back to nothing.
 //!
-//! **Order**: setup, processes (each when the one before is ready), preparation, validation, warming up, blocks of load
-//! on the arms by turns with faults in each, validation, teardown.
+//! **Order**: setup, links, processes (each when the one before is ready), preparation, validation, warming up, blocks of
+//! load on the arms by turns with faults in each, validation, teardown.
 
 mod ask;
 mod batches;
@@ -11,6 +11,7 @@ pub mod config;
 mod faults;
 mod gc;
 mod group;
+mod links;
 mod measures;
 mod problem;
 mod run;

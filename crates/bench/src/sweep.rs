@@ -58,10 +58,7 @@ impl Sweep {
             let began = clock.now().since(curtail_units::Instant::ZERO);
             let session = Session { arms: vec![self.arm(rate)], blocks: 1, ..self.session.clone() };
             let results = session.run(stop, |progress, slot| told(rate, progress, slot))?;
-            let mut seen = Latencies::new();
-            for latencies in results.of_arm(0) {
-                seen.merge(&latencies);
-            }
+            let seen = Latencies::merged(&results.of_arm(0));
             let late = verdict::late(&seen);
             let is_stopped = stop.is_told();
             all = Some(appended(all, results, began));

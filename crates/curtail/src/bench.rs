@@ -21,6 +21,8 @@ mod suite;
 mod sweep;
 mod workload;
 
+pub(crate) use calibrate::RecordedError;
+
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 

@@ -12,6 +12,7 @@
 //! Commands return errors; what kind of failure an error is, is decided here and nowhere else. An error
 //! that nobody foresaw is a bug of ours.
 
+use crate::bench::RecordedError;
 use crate::query::Refused;
 use curtail_api::NotStarted;
 use curtail_bench::arrivals::ArrivalsError;
@@ -65,6 +66,7 @@ fn code_of(error: &anyhow::Error) -> u8 {
         let is_of_usage = cause.is::<Mistakes>()
             || cause.is::<Refused>()
             || cause.is::<MergeError>()
+            || cause.is::<RecordedError>()
             || cause.is::<ArrivalsError>()
             || cause.is::<PrepareError>()
             || cause.is::<TargetError>();

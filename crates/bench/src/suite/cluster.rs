@@ -198,6 +198,18 @@ impl Cluster {
         }
     }
 
+    /// Ends some, the last first, and starts them again in their order.
+    pub(super) fn start_anew(&self, names: &[String]) -> Result<(), Halt> {
+        let is_one = |nth: &usize| names.contains(&self.configs[*nth].name);
+        for nth in (0..self.configs.len()).rev().filter(is_one) {
+            self.end(nth, false);
+        }
+        for nth in (0..self.configs.len()).filter(is_one) {
+            self.start(nth)?;
+        }
+        Ok(())
+    }
+
     /// What each of them uses, with the processor time of those that ran under its name before.
     pub(super) fn usage(&self) -> Vec<Usage> {
         let (groups, before): (Vec<Option<Pid>>, Vec<Duration>) = self

@@ -6,6 +6,7 @@
 
 mod fault;
 mod measures;
+mod process;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,8 @@ mod word;
 
 pub use fault::{Deed, FaultConfig};
 pub use measures::{GaugeConfig, MeasuresConfig};
+pub use process::{LinkConfig, ProcessConfig, ReadyConfig, RestartsConfig, Sign};
+use process::{read_env, read_program};
 pub use step::{Around, CommandConfig, LoadConfig, Source, StepConfig, ValidateConfig};
 use word::Word;
 
@@ -24,7 +27,7 @@ use curtail_load::Schedule;
 use curtail_load::compare::Rule;
 use curtail_units::{Duration, Quantile};
 
-/// The most processes of a suite: each has a log and is looked at every second.
+/// The most processes of a suite, each of which has a log and is looked at every second; and the most links.
 pub const PROCESSES_MAX: usize = 64;
 
 /// The most faults of a block.
@@ -42,6 +45,8 @@ pub struct SuiteConfig {
     pub parameters: Vec<(String, String)>,
     /// Commands before all else.
     pub setup: Vec<CommandConfig>,
+    /// Connections that can be made slow, in the order in which they were written.
+    pub links: Vec<LinkConfig>,
     /// What runs all the time, in the order in which it is started.
     pub processes: Vec<ProcessConfig>,
     /// What is done once they are ready.
@@ -58,6 +63,8 @@ pub struct SuiteConfig {
     pub warm_up: WarmUp,
     /// How often each arm is measured.
     pub blocks: usize,
+    /// When processes are started anew; never when absent.
+    pub restarts: Option<RestartsConfig>,
     /// By what a verdict is reached.
     pub rule: Rule,
     /// What goes wrong in each block.
@@ -68,41 +75,6 @@ pub struct SuiteConfig {
     pub validate: Vec<ValidateConfig>,
     /// Commands after all else, however it ends.
     pub teardown: Vec<CommandConfig>,
-}
-
-/// A process as it is written.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ProcessConfig {
-    /// Its name.
-    pub name: String,
-    /// The program and its arguments.
-    pub run: Vec<String>,
-    /// Variables of its environment, beside those of ours.
-    pub env: Vec<(String, String)>,
-    /// When it is ready; at once when absent.
-    pub ready: Option<ReadyConfig>,
-    /// It is killed when it has not ended this long after it was told to.
-    pub stop_within: Duration,
-}
-
-/// When a process is ready.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ReadyConfig {
-    /// What is looked at.
-    pub sign: Sign,
-    /// How long that may take.
-    pub within: Duration,
-}
-
-/// By what a process shows that it is ready.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sign {
-    /// A good answer (200 to 399) from this URL.
-    Http(String),
-    /// A connection to this address.
-    Tcp(std::net::SocketAddr),
-    /// This text somewhere in its output.
-    Line(String),
 }
 
 /// An arm as it is written.
@@ -143,12 +115,8 @@ impl SuiteConfig {
             setup: s.list("setup", "Commands before all else, one after the other.", |s| {
                 CommandConfig::read(s)
             }),
-            processes: s.map(
-                "processes",
-                "What runs all the time, under its name: started in this order, each \
-            when the one before is ready, and stopped in the reverse order.",
-                ProcessConfig::read,
-            ),
+            links: process::read_links(s),
+            processes: process::read_processes(s),
             prepare: s.list(
                 "prepare",
                 "What is done once all are ready: commands, and data that is loaded.",
@@ -173,6 +141,12 @@ impl SuiteConfig {
                 .field("blocks", "How often each arm is measured, by turns.")
                 .range(1..=BLOCKS_MAX)
                 .default(20),
+            restarts: s.optional_section(
+                "restarts",
+                "Processes that are started anew between rounds, since much is decided when one starts \
+            (placement in memory, what is compiled) and stays; warming up follows each time.",
+                RestartsConfig::read,
+            ),
             rule: s.section("verdict", "By what a verdict is reached.", read_rule),
             faults: s.list(
                 "faults",
@@ -206,6 +180,7 @@ impl SuiteConfig {
         }
         for (key, len, most) in [
             ("processes", self.processes.len(), PROCESSES_MAX),
+            ("links", self.links.len(), PROCESSES_MAX),
             ("faults", self.faults.len(), FAULTS_MAX),
         ] {
             if len > most {
@@ -220,6 +195,9 @@ impl SuiteConfig {
             if let Some(name) = fault.process() {
                 self.check_process(s, "faults", name);
             }
+            if let Some(name) = fault.link() {
+                check_known(s, ("faults", "link"), name, self.links.iter().map(|link| &link.name));
+            }
             if fault.ends() >= lasts {
                 let text = format!(
                     "the fault at {} is over at {}: expected the end before that of a block, \
@@ -230,6 +208,9 @@ impl SuiteConfig {
                 s.mistake("faults", text);
             }
         }
+        for name in self.restarts.iter().flat_map(|restarts| &restarts.processes) {
+            self.check_process(s, "restarts", name);
+        }
         for (name, _) in &self.measures.gc_logs {
             self.check_process(s, "measures", name);
         }
@@ -239,16 +220,24 @@ impl SuiteConfig {
     }
 
     fn check_process(&self, s: &mut Section<'_>, key: &str, name: &str) {
-        if !self.processes.iter().any(|process| process.name == name) {
-            let names: Vec<&str> =
-                self.processes.iter().map(|process| process.name.as_str()).collect();
-            let expected = match names.as_slice() {
-                [] => "there is none".to_owned(),
-                names => format!("expected one of {}", names.join(", ")),
-            };
-            let text = format!("{name:?} is no process: {expected}");
-            s.mistake(key, text);
-        }
+        check_known(s, (key, "process"), name, self.processes.iter().map(|process| &process.name));
+    }
+}
+
+/// That what a key refers to is there.
+fn check_known<'a>(
+    s: &mut Section<'_>,
+    (key, noun): (&str, &str),
+    name: &str,
+    known: impl Iterator<Item = &'a String>,
+) {
+    let known: Vec<&str> = known.map(String::as_str).collect();
+    if !known.contains(&name) {
+        let expected = match known.as_slice() {
+            [] => "there is none".to_owned(),
+            known => format!("expected one of {}", known.join(", ")),
+        };
+        s.mistake(key, format!("{name:?} is no {noun}: {expected}"));
     }
 }
 
@@ -309,50 +298,6 @@ fn read_rule(s: &mut Section<'_>) -> Rule {
     rule
 }
 
-impl ProcessConfig {
-    fn read(name: &str, s: &mut Section<'_>) -> Self {
-        let run = read_program(s);
-        if run.is_none() {
-            s.mistake("run", "there is no program: expected [PROGRAM, ARGUMENT, …]");
-        }
-        Self {
-            name: name.to_owned(),
-            run: run.unwrap_or_default(),
-            env: read_env(s),
-            ready: s.optional_section(
-                "ready",
-                "When it is ready; at once when absent.",
-                ReadyConfig::read,
-            ),
-            stop_within: s
-                .field(
-                    "stop_within",
-                    "It is told to end by SIGTERM; when it has not ended after this time, it \
-            is killed.",
-                )
-                .range(Duration::from_ms(1)..=WITHIN_MAX)
-                .default(Duration::from_secs(10)),
-        }
-    }
-}
-
-fn read_program(s: &mut Section<'_>) -> Option<Vec<String>> {
-    let run: Vec<Word> = s.values(
-        "run",
-        "The program and its arguments. A relative path is seen from the folder \
-            of the suite, which is also where it runs; a name without `/` is looked \
-            up in PATH. What it prints goes to a file in the run's folder.",
-    );
-    let is_there = run.first().is_some_and(|program| !program.0.is_empty());
-    is_there.then(|| run.into_iter().map(|word| word.0).collect())
-}
-
-fn read_env(s: &mut Section<'_>) -> Vec<(String, String)> {
-    s.map("env", "Variables of its environment, beside those of ours.", |name, s| {
-        (name.to_owned(), s.field::<Word>("value", "The value.").alone().required().0)
-    })
-}
-
 /// Servers are asked about themselves in clear text.
 fn check_url(s: &mut Section<'_>, key: &str, url: &str) {
     let is_good = url::Url::parse(url).is_ok_and(|url| url.scheme() == "http" && url.has_host());
@@ -361,33 +306,6 @@ fn check_url(s: &mut Section<'_>, key: &str, url: &str) {
             key,
             format!("{url:?} is no URL that can be asked: expected http://HOST[:PORT]/PATH"),
         );
-    }
-}
-
-impl ReadyConfig {
-    fn read(s: &mut Section<'_>) -> Self {
-        let http: Option<String> =
-            s.field("http", "A URL (http://…) that gives a good answer (200 to 399).").optional();
-        if let Some(url) = &http {
-            check_url(s, "http", url);
-        }
-        let tcp = s.field("tcp", "An address that takes a connection.").optional();
-        let line: Option<String> = s.field("line", "A text somewhere in its output.").optional();
-        let mut signs: Vec<Sign> = http
-            .map(Sign::Http)
-            .into_iter()
-            .chain(tcp.map(Sign::Tcp))
-            .chain(line.map(Sign::Line))
-            .collect();
-        if signs.len() != 1 {
-            s.mistake("http", format!("{} signs: expected one of http, tcp and line", signs.len()));
-        }
-        let within = s
-            .field("within", "How long that may take.")
-            .range(Duration::from_ms(1)..=WITHIN_MAX)
-            .default(Duration::from_secs(60));
-        // Without any there is a mistake, and nobody sees what this is.
-        Self { sign: signs.pop().unwrap_or(Sign::Line(String::new())), within }
     }
 }
 

@@ -7,6 +7,7 @@ use super::cluster::Cluster;
 use super::command;
 use super::config::{Deed, FaultConfig};
 use super::group::pause;
+use super::links::Links;
 use super::problem::Halt;
 use crate::results::Event;
 use curtail_units::{Duration, Instant};
@@ -29,17 +30,23 @@ pub(super) struct Faults {
 struct Fault {
     config: FaultConfig,
     cluster: Arc<Cluster>,
+    links: Arc<Links>,
     is_over: Arc<AtomicBool>,
 }
 
 impl Faults {
     /// Begins with a block that begins at `began`.
-    pub(super) fn begin(configs: &[FaultConfig], cluster: &Arc<Cluster>, began: Instant) -> Self {
+    pub(super) fn begin(
+        configs: &[FaultConfig],
+        (cluster, links): (&Arc<Cluster>, &Arc<Links>),
+        began: Instant,
+    ) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let start = |config: &FaultConfig| {
             let fault = Fault {
                 config: config.clone(),
                 cluster: Arc::clone(cluster),
+                links: Arc::clone(links),
                 is_over: Arc::clone(&is_over),
             };
             std::thread::spawn(move || fault.run(began))
@@ -88,6 +95,12 @@ impl Fault {
                 let until = lasts.map_or(Instant::MAX, |lasts| done + lasts);
                 self.start_again(process, true, until)?;
                 format!("{process} killed")
+            }
+            Deed::Slow { link, by, lasts } => {
+                self.links.slow(link, *by);
+                self.wait_until(lasts.map_or(Instant::MAX, |lasts| done + lasts));
+                self.links.slow(link, Duration::ZERO);
+                format!("{link} slow by {by}")
             }
             Deed::Run(config) => {
                 command::run(config, self.cluster.spawner(), self.cluster.stop_sign())?;

@@ -7,9 +7,10 @@ use super::ask::Ask;
 use super::batches;
 use super::cluster::Cluster;
 use super::command;
-use super::config::{CommandConfig, StepConfig, SuiteConfig, ValidateConfig};
+use super::config::{CommandConfig, RestartsConfig, StepConfig, SuiteConfig, ValidateConfig};
 use super::faults::Faults;
 use super::group::{Spawner, pause};
+use super::links::Links;
 use super::measures::Watch;
 use super::problem::{Halt, SuiteError};
 use super::watchdog::Watchdog;
@@ -218,14 +219,15 @@ impl Running<'_> {
     }
 
     fn set_up_and_measure(&mut self, spawner: &Spawner, load: LoadTold<'_>) -> Result<(), Halt> {
-        let SuiteConfig { setup, processes, measures, .. } = &self.suite.config;
+        let SuiteConfig { setup, links, processes, measures, .. } = &self.suite.config;
         for command in setup {
             self.command(command, spawner, self.stop)?;
         }
+        let links = Arc::new(Links::open(links)?);
         let (spawner, stop) = (spawner.clone(), self.stop.clone());
         let cluster = Arc::new(Cluster::new(processes.clone(), spawner, self.clock, stop));
         let watch = Watch::begin(measures, &cluster);
-        let ended = self.start_and_measure(&cluster, load);
+        let ended = self.start_and_measure(&cluster, &links, load);
         self.results.measures = watch.end(&mut self.results.events);
         self.results.events.sort_by_key(|event| event.at);
         cluster.end_all(self.step);
@@ -236,6 +238,7 @@ impl Running<'_> {
     fn start_and_measure(
         &mut self,
         cluster: &Arc<Cluster>,
+        links: &Arc<Links>,
         load: LoadTold<'_>,
     ) -> Result<(), Halt> {
         for (nth, name) in cluster.names().enumerate() {
@@ -246,8 +249,15 @@ impl Running<'_> {
         }
         self.validate()?;
         let session = self.suite.session()?;
-        let mut beside =
-            Besides { suite: self.suite, cluster, faults: None, cpu: None, events: Vec::new() };
+        let mut beside = Besides {
+            suite: self.suite,
+            cluster,
+            links,
+            step: self.step,
+            faults: None,
+            cpu: None,
+            events: Vec::new(),
+        };
         let measured = session
             .run_beside(&mut beside, self.clock, self.stop, load)
             .map_err(|error| Halt::io("load", "the system gives no thread or no timer", &error))?;
@@ -312,10 +322,12 @@ impl Running<'_> {
     }
 }
 
-/// What goes on beside the load of a suite: faults, and the clock of its processes' processors.
+/// What goes on beside the load of a suite: restarts, faults, and the clock of its processes' processors.
 struct Besides<'a> {
     suite: &'a Suite,
     cluster: &'a Arc<Cluster>,
+    links: &'a Arc<Links>,
+    step: &'a (dyn Fn(&str) + Sync),
     faults: Option<Faults>,
     /// Processor time of all processes when the block began.
     cpu: Option<Duration>,
@@ -331,9 +343,28 @@ impl Besides<'_> {
 }
 
 impl Beside for Besides<'_> {
+    fn renewed(&mut self, round: usize) -> bool {
+        let Some(RestartsConfig { every, processes }) = &self.suite.config.restarts else {
+            return false;
+        };
+        if !round.is_multiple_of(*every) {
+            return false;
+        }
+        let names = processes.join(", ");
+        (self.step)(&format!("{names}: started anew …"));
+        let began = self.cluster.clock().now();
+        if let Err(halt) = self.cluster.start_anew(processes) {
+            self.cluster.halt_with(halt);
+        }
+        let lasted = self.cluster.clock().now().since(began);
+        self.events.push(Event { at: began, lasted, what: format!("{names} started anew") });
+        true
+    }
+
     fn begins(&mut self, at: Instant) {
         self.cpu = self.cpu_now();
-        self.faults = Some(Faults::begin(&self.suite.config.faults, self.cluster, at));
+        self.faults =
+            Some(Faults::begin(&self.suite.config.faults, (self.cluster, self.links), at));
     }
 
     fn ended(&mut self) -> Option<Duration> {

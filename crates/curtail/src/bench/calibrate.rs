@@ -1,16 +1,23 @@
-//! `curtail bench calibrate`: how often comparisons are wrong, on a model of stalls where the truth is known.
+//! `curtail bench calibrate`: how often comparisons are wrong, on a model of stalls or on the blocks of a run, where the
+//! truth is known.
 //!
 //! The figures come from `curtail_load::calibrate`; here they are put on a page.
 //! **Limits**: bounded by the comparisons and blocks asked for, at most [`COMPARISONS_MAX`] and [`BLOCKS_MAX`]; a
 //! comparison takes about half a millisecond a block.
 
+use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use curtail_load::calibrate::{Calibration, Plan, Rate, Row, on_model};
+use curtail_bench::Results;
+use curtail_bench::report::file;
+use curtail_bench::results::Block;
+use curtail_load::calibrate::{Calibration, Plan, Rate, Row, on_model, on_recorded};
 use curtail_load::compare::BLOCKS_DEFAULT;
 use curtail_load::stalls::{REQUESTS, Stalls};
+use curtail_load::{Clock, Latencies};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -20,6 +27,9 @@ const COMPARISONS_MAX: i64 = 100_000;
 /// More blocks than anybody waits for: at 15 s each, more than eight hours.
 const BLOCKS_MAX: i64 = 1_000;
 
+/// Fewer recorded blocks make no two pairs.
+const RECORDED_MIN: usize = 4;
+
 /// The time between two looks at the progress.
 const SHOWN_EVERY: Duration = Duration::from_millis(500);
 
@@ -28,9 +38,14 @@ const NOTHING: &str = "–";
 /// Compare A against A: how often is a difference found where there is none?
 ///
 /// Both arms are drawn from one model of a service whose tail is made of
-/// stalls. Beside the verdicts stand the usual tests on the same requests, and
-/// how often a planted shift of all latencies is found. Everything random
-/// follows from the seed.
+/// stalls; or they are blocks of one arm of RESULTS: neighbours in time are a
+/// pair, and a coin says which of them is A. Beside the verdicts stand the
+/// usual tests on the same requests, and how often a planted shift of all
+/// latencies is found. Everything random follows from the seed.
+///
+/// Run it on your own service: `curtail bench compare URL URL --json a.json`
+/// with the same URL twice, or any run with many blocks, then
+/// `curtail bench calibrate a.json`.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -38,9 +53,16 @@ const NOTHING: &str = "–";
 Examples:
   curtail bench calibrate
   curtail bench calibrate --blocks 20 --shift 1.25
-  curtail bench calibrate --comparisons 1000 --seed 7 --format json"
+  curtail bench calibrate --comparisons 1000 --seed 7 --format json
+  curtail bench calibrate results.json --arm hedged"
 )]
 pub(crate) struct CalibrateArgs {
+    /// A results file (JSON) whose blocks are compared, in place of the model.
+    #[arg(value_name = "RESULTS", conflicts_with = "blocks")]
+    results: Option<PathBuf>,
+    /// The arm whose blocks are taken; the first when absent.
+    #[arg(long, value_name = "NAME", requires = "results")]
+    arm: Option<String>,
     /// How many comparisons.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=COMPARISONS_MAX))]
     comparisons: u32,
@@ -88,17 +110,83 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
         shift: args.shift,
         ..Plan::default()
     };
+    let recorded = args.results.as_ref().map(|path| {
+        let results = file::read(path)?;
+        Recorded::of(&results, args.arm.as_deref()).with_context(|| path.display().to_string())
+    });
+    let recorded = recorded.transpose()?;
     let mut screen = Screen::new(plan.comparisons);
-    let calibration = on_model(&Stalls::new(), &plan, |done| screen.show(done));
+    let told = |done| screen.show(done);
+    let (calibration, from) = match &recorded {
+        None => (on_model(&Stalls::new(), &plan, told), Source::Model),
+        Some(Recorded { arm, blocks }) => {
+            (on_recorded(blocks, Clock::Response, &plan, told), Source::Arm(arm))
+        }
+    };
     screen.clear();
     let text = match args.format {
-        Format::Table => table(&calibration),
-        Format::Json => format!("{}\n", json(&calibration)),
+        Format::Table => table(&calibration, &from),
+        Format::Json => format!("{}\n", json(&calibration, &from)),
     };
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The blocks of one arm of a run, in the order of their time.
+#[derive(Debug)]
+struct Recorded {
+    arm: String,
+    blocks: Vec<Latencies>,
+}
+
+/// A run whose blocks cannot be compared with each other.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RecordedError {
+    /// It has no arm of that name.
+    #[error("there is no arm {wanted:?}: expected one of {}", .known.join(", "))]
+    Arm {
+        /// The name.
+        wanted: String,
+        /// Those that it has.
+        known: Vec<String>,
+    },
+    /// It was too short.
+    #[error(
+        "arm {arm:?} has {blocks} blocks: expected at least {RECORDED_MIN}, and some tens to learn \
+         anything"
+    )]
+    Blocks {
+        /// The name of the arm.
+        arm: String,
+        /// How many blocks it has.
+        blocks: usize,
+    },
+}
+
+impl Recorded {
+    fn of(results: &Results, arm: Option<&str>) -> Result<Self, RecordedError> {
+        let known: Vec<String> = results.arms.iter().map(|arm| arm.name.clone()).collect();
+        let wanted = arm.or(known.first().map(String::as_str)).unwrap_or_default().to_owned();
+        let Some(nth) = known.iter().position(|name| *name == wanted) else {
+            return Err(RecordedError::Arm { wanted, known });
+        };
+        let blocks = results.measured().filter(|block| block.arm == nth);
+        let blocks: Vec<Latencies> = blocks.map(Block::merged).collect();
+        if blocks.len() < RECORDED_MIN {
+            return Err(RecordedError::Blocks { arm: wanted, blocks: blocks.len() });
+        }
+        Ok(Self { arm: wanted, blocks })
+    }
+}
+
+/// What was compared.
+enum Source<'a> {
+    /// The model of stalls.
+    Model,
+    /// The blocks of this arm of a run.
+    Arm(&'a str),
 }
 
 /// One line on standard error that says how far it has come, when somebody may be looking.
@@ -131,7 +219,7 @@ impl Screen {
     }
 }
 
-fn table(calibration: &Calibration) -> String {
+fn table(calibration: &Calibration, from: &Source<'_>) -> String {
     let Calibration { plan, rows, any_alarm, alarms_mann_whitney } = calibration;
     let mut text = String::new();
     let mut line = |args: std::fmt::Arguments<'_>| {
@@ -139,10 +227,11 @@ fn table(calibration: &Calibration) -> String {
         text.push('\n');
     };
     let Plan { comparisons, blocks, seed, .. } = plan;
-    let requests = REQUESTS / 1_000;
-    line(format_args!(
-        "{comparisons} comparisons of {blocks} blocks an arm, {requests},000 requests a block, seed {seed}"
-    ));
+    let what = match from {
+        Source::Model => format!("{},000 requests a block", REQUESTS / 1_000),
+        Source::Arm(arm) => format!("all of arm {arm}"),
+    };
+    line(format_args!("{comparisons} comparisons of {blocks} blocks an arm, {what}, seed {seed}"));
     line(format_args!(""));
     let head = |cells: [&str; 6]| {
         let [name, alarms, alone, bootstrap, found, effect] = cells;
@@ -191,7 +280,7 @@ fn percent(ratio: Option<f64>) -> String {
     ratio.map_or_else(|| NOTHING.to_owned(), |ratio| format!("{:.1} %", ratio * 100.0))
 }
 
-fn json(calibration: &Calibration) -> Value {
+fn json(calibration: &Calibration, from: &Source<'_>) -> Value {
     let Calibration { plan, rows, any_alarm, alarms_mann_whitney } = calibration;
     let row = |row: &Row| {
         json!({
@@ -203,12 +292,17 @@ fn json(calibration: &Calibration) -> Value {
             "design_effect": row.design_effect,
         })
     };
+    let (arm, requests) = match from {
+        Source::Model => (None, Some(REQUESTS)),
+        Source::Arm(arm) => (Some(arm), None),
+    };
     json!({
         "schema": "curtail.calibrate/1",
+        "arm": arm,
         "seed": plan.seed,
         "comparisons": plan.comparisons,
         "blocks": plan.blocks,
-        "requests_per_block": REQUESTS,
+        "requests_per_block": requests,
         "shift_ratio": plan.shift,
         "level_ratio": plan.rule.level,
         "percentiles": rows.iter().map(row).collect::<Vec<_>>(),
@@ -223,7 +317,7 @@ fn rate(rate: Rate) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::{json, shift, table};
+    use super::{Source, json, shift, table};
     use curtail_load::calibrate::{Calibration, Plan, Rate, Row};
     use expect_test::expect;
 
@@ -256,7 +350,7 @@ mod tests {
 
     #[test]
     fn the_table_says_everything_within_80_columns() {
-        let table = table(&calibration());
+        let table = table(&calibration(), &Source::Model);
         assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
         expect![[r#"
             200 comparisons of 80 blocks an arm, 15,000 requests a block, seed 1
@@ -276,7 +370,7 @@ mod tests {
 
     #[test]
     fn the_json_has_every_figure_under_its_name() {
-        let json = json(&calibration());
+        let json = json(&calibration(), &Source::Model);
         assert_eq!(json["schema"], "curtail.calibrate/1");
         assert_eq!(json["seed"], 1);
         assert_eq!(json["percentiles"][1]["percentile"], "p99");

@@ -1,11 +1,10 @@
 //! `curtail bench compare A B`: sends the same load to two services by turns, and says whether they differ.
 
-use super::ended::{self, Format};
+use super::ended::{self, Shown};
 use super::load::warm_up;
 use super::workload::WorkloadArgs;
 use clap::Args;
 use curtail_bench::Session;
-use curtail_bench::report::Outputs;
 use curtail_bench::results::Arm;
 use curtail_bench::session::{Turns, WarmUp};
 use curtail_load::compare::{BLOCKS_DEFAULT, Rule};
@@ -49,14 +48,8 @@ pub(crate) struct CompareArgs {
     /// How long load is sent before it counts: `none`, a time, or `auto`, until latencies are steady.
     #[arg(long, value_name = "TIME", default_value = "auto", value_parser = warm_up)]
     warm_up: WarmUp,
-    /// Where all randomness comes from.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
     #[command(flatten)]
-    outputs: Outputs,
-    /// How the results are printed.
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    format: Format,
+    shown: Shown,
 }
 
 /// Runs `curtail bench compare`.
@@ -64,7 +57,7 @@ pub(crate) struct CompareArgs {
 /// # Errors
 /// When a URL is none, a file has mistakes, or results cannot be written.
 pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<ExitCode> {
-    let rng = Rng::new(args.seed);
+    let rng = Rng::new(args.workload.seed);
     let arm = |name: &str, url: &str| {
         let load = args.workload.load(url, &rng)?;
         let about = load.target.to_string();
@@ -74,14 +67,14 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<ExitCode> {
     let session = Session {
         name: format!("{} and {}", args.a, args.b),
         command: ended::command_line(),
-        seed: args.seed,
+        seed: args.workload.seed,
         about_load: format!("{}, {} blocks each", args.workload.about(&a.1), args.blocks),
         arms: vec![a, b],
         blocks: args.blocks,
         turns: if args.mirrored { Turns::Mirrored } else { Turns::Alternate },
         warm_up: args.warm_up,
     };
-    ended::show(&ended::run_session(&session)?, &Rule::default(), &args.outputs, args.format)
+    ended::show(&ended::run_session(&session)?, &Rule::default(), &args.shown)
 }
 
 fn blocks(text: &str) -> Result<usize, String> {

@@ -1,6 +1,6 @@
 //! How a run of the bench ends: what is printed, which files are written, and what the caller learns.
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use curtail_bench::Session;
 use curtail_bench::generator::Stop;
 use curtail_bench::report::{self, Outputs, difference, file, table};
@@ -21,12 +21,25 @@ pub(super) enum Format {
     Json,
 }
 
+/// What is made of the results.
+#[derive(Args, Clone, Debug)]
+pub(super) struct Shown {
+    #[command(flatten)]
+    pub(super) outputs: Outputs,
+    /// How the results are printed.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(super) format: Format,
+}
+
 /// Runs `session` until it is over or Ctrl-C is pressed.
 ///
 /// # Errors
 /// When the system gives no thread, no timer or no signals.
 pub(super) fn run_session(session: &Session) -> anyhow::Result<Results> {
-    let mut screen = Screen::new(session.arms.iter().map(|(arm, _)| arm.name.clone()).collect());
+    // A name says something where there is another.
+    let several = session.arms.len() > 1;
+    let names = session.arms.iter().filter(|_| several).map(|(arm, _)| arm.name.clone());
+    let mut screen = Screen::new(names.collect());
     let results =
         until_told(|stop| session.run(stop, |progress, slot| screen.show(progress, slot)));
     screen.clear();
@@ -66,12 +79,8 @@ pub(super) fn until_told<T: Send>(run: impl FnOnce(&Stop) -> T + Send) -> io::Re
 ///
 /// # Errors
 /// When something cannot be written.
-pub(super) fn show(
-    results: &Results,
-    rule: &Rule,
-    outputs: &Outputs,
-    format: Format,
-) -> anyhow::Result<ExitCode> {
+pub(super) fn show(results: &Results, rule: &Rule, shown: &Shown) -> anyhow::Result<ExitCode> {
+    let Shown { outputs, format } = shown;
     let comparisons = difference::all(results, rule);
     report::write(results, &comparisons, outputs)?;
     let text = match format {

@@ -1,10 +1,9 @@
 //! `curtail bench load URL`: sends load to one service, and prints what its requests took.
 
-use super::ended::{self, Format};
+use super::ended::{self, Shown};
 use super::workload::{WorkloadArgs, duration};
 use clap::Args;
 use curtail_bench::Session;
-use curtail_bench::report::Outputs;
 use curtail_bench::results::Arm;
 use curtail_bench::session::{Turns, WarmUp};
 use curtail_load::compare::Rule;
@@ -36,14 +35,8 @@ pub(crate) struct LoadArgs {
     /// How long load is sent before it counts: `none`, a time, or `auto`, until latencies are steady.
     #[arg(long, value_name = "TIME", default_value = "none", value_parser = warm_up)]
     warm_up: WarmUp,
-    /// Where all randomness comes from.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
     #[command(flatten)]
-    outputs: Outputs,
-    /// How the results are printed.
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    format: Format,
+    shown: Shown,
 }
 
 /// Until it is steady, load is sent at most so long.
@@ -54,20 +47,20 @@ const WARM_UP_MAX: Duration = Duration::from_secs(120);
 /// # Errors
 /// When the URL is none, a file has mistakes, or results cannot be written.
 pub(crate) fn run(args: &LoadArgs) -> anyhow::Result<ExitCode> {
-    let load = args.workload.load(&args.url, &Rng::new(args.seed))?;
+    let load = args.workload.load(&args.url, &Rng::new(args.workload.seed))?;
     let about = load.target.to_string();
     let about_load = args.workload.about(&load);
     let session = Session {
         name: args.url.clone(),
         command: ended::command_line(),
-        seed: args.seed,
+        seed: args.workload.seed,
         about_load,
         arms: vec![(Arm { name: args.url.clone(), about, rate: None }, load)],
         blocks: 1,
         turns: Turns::Alternate,
         warm_up: args.warm_up,
     };
-    ended::show(&ended::run_session(&session)?, &Rule::default(), &args.outputs, args.format)
+    ended::show(&ended::run_session(&session)?, &Rule::default(), &args.shown)
 }
 
 /// Reads how long to warm up.

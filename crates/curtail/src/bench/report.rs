@@ -1,8 +1,8 @@
 //! `curtail bench report`: reports of what a run has found.
 
-use super::ended::{self, Format};
+use super::ended::{self, Shown};
 use clap::Args;
-use curtail_bench::report::{self, Outputs, file};
+use curtail_bench::report::{self, file};
 use curtail_load::compare::Rule;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,10 +25,7 @@ pub(crate) struct ReportArgs {
     #[arg(value_name = "RESULTS", required = true)]
     results: Vec<PathBuf>,
     #[command(flatten)]
-    outputs: Outputs,
-    /// How the results are printed.
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    format: Format,
+    shown: Shown,
 }
 
 /// Runs `curtail bench report`.
@@ -38,5 +35,5 @@ pub(crate) struct ReportArgs {
 pub(super) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let parts = args.results.iter().map(|path| file::read(path));
     let results = report::merge(parts.collect::<Result<_, _>>()?)?;
-    ended::show(&results, &Rule::default(), &args.outputs, args.format)
+    ended::show(&results, &Rule::default(), &args.shown)
 }

@@ -23,7 +23,7 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// For a run of arms with these names.
+    /// For a run of arms with these names; none where there is nothing to tell apart.
     pub(super) fn new(names: Vec<String>) -> Self {
         let is_seen = io::stderr().is_terminal();
         Self { is_seen, is_dirty: false, names, recent: VecDeque::new(), shown_at: Duration::ZERO }
@@ -31,7 +31,7 @@ impl Screen {
 
     /// The only arm is called this from now on.
     pub(super) fn named(&mut self, name: &str) {
-        self.names = vec![name.to_owned(); 2];
+        self.names = vec![name.to_owned()];
     }
 
     /// Shows how things stand.
@@ -64,11 +64,11 @@ impl Screen {
             None => "-".to_owned(),
         };
         let of_block = (since_began.as_secs_f64() / lasts.as_secs_f64()).clamp(0.0, 1.0);
-        let done = if is_warm_up { 0.0 } else { (blocks_done as f64 + of_block) / blocks as f64 };
+        let of_block = if is_warm_up { 0.0 } else { of_block };
+        let done = (blocks_done as f64 + of_block) / blocks as f64;
         let filled = (1..=BAR).filter(|nth| *nth as f64 <= done * BAR as f64).count();
         let bar = format!("{}{}", "#".repeat(filled), ".".repeat(BAR - filled));
-        let name =
-            if self.names.len() > 1 { format!("{} ", self.names[arm]) } else { String::new() };
+        let name = self.names.get(arm).map_or_else(String::new, |name| format!("{name} "));
         let what = if is_warm_up {
             format!("warming up {since_began:.0}")
         } else if blocks > 1 {

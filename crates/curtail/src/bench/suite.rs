@@ -1,6 +1,6 @@
 //! `curtail bench suite FILE`: a whole experiment as data, from starting a cluster to the verdict.
 
-use super::ended::{self, Format};
+use super::ended::{self, Shown};
 use super::screen::Screen;
 use anyhow::Context as _;
 use clap::Args;
@@ -43,10 +43,7 @@ pub(crate) struct SuiteArgs {
     #[arg(long, value_name = "FOLDER")]
     dir: Option<PathBuf>,
     #[command(flatten)]
-    outputs: Outputs,
-    /// How the results are printed.
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    format: Format,
+    shown: Shown,
     /// Print every key of a suite with its type, its default and its meaning, in Markdown.
     #[arg(long, conflicts_with_all = ["file", "set"])]
     keys: bool,
@@ -113,14 +110,15 @@ pub(crate) fn run(args: &SuiteArgs) -> anyhow::Result<ExitCode> {
     let suite = suite(read(&dir)?, &dir);
     let Outcome { results, error } = watched(&suite)?;
     let outputs = Outputs {
-        json: Some(args.outputs.json.clone().unwrap_or_else(|| dir.join("results.json"))),
-        html: Some(args.outputs.html.clone().unwrap_or_else(|| dir.join("report.html"))),
-        ..args.outputs.clone()
+        json: Some(args.shown.outputs.json.clone().unwrap_or_else(|| dir.join("results.json"))),
+        html: Some(args.shown.outputs.html.clone().unwrap_or_else(|| dir.join("report.html"))),
+        ..args.shown.outputs.clone()
     };
+    let shown = Shown { outputs, format: args.shown.format };
     let ended = match error {
-        None => ended::show(&results, &suite.config.rule, &outputs, args.format),
+        None => ended::show(&results, &suite.config.rule, &shown),
         Some(error) => {
-            report::write(&results, &[], &outputs)?;
+            report::write(&results, &[], &shown.outputs)?;
             Err(anyhow::Error::new(error).context(name))
         }
     };

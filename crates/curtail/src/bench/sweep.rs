@@ -1,6 +1,6 @@
 //! `curtail bench sweep URL`: latency against throughput, up to the knee.
 
-use super::ended::{self, Format};
+use super::ended::{self, Format, Shown};
 use super::load::warm_up;
 use super::screen::Screen;
 use super::workload::{WorkloadArgs, duration};
@@ -8,7 +8,6 @@ use anyhow::bail;
 use clap::Args;
 use curtail_bench::Session;
 use curtail_bench::generator;
-use curtail_bench::report::Outputs;
 use curtail_bench::session::{Turns, WarmUp};
 use curtail_bench::sweep::{Sweep, Swept};
 use curtail_load::compare::Rule;
@@ -49,14 +48,8 @@ pub(crate) struct SweepArgs {
     /// How long load is sent before it counts, at each rate: `none`, a time, or `auto`.
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = warm_up)]
     warm_up: WarmUp,
-    /// Where all randomness comes from.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
     #[command(flatten)]
-    outputs: Outputs,
-    /// How the results are printed.
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    format: Format,
+    shown: Shown,
 }
 
 /// Runs `curtail bench sweep`.
@@ -64,7 +57,7 @@ pub(crate) struct SweepArgs {
 /// # Errors
 /// When the URL is none, a file has mistakes, or results cannot be written.
 pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
-    let load = args.workload.load(&args.url, &Rng::new(args.seed))?;
+    let load = args.workload.load(&args.url, &Rng::new(args.workload.seed))?;
     let Some((rate, lasts, spacing)) = args.workload.constant_rate(&load) else {
         bail!(clap::Error::raw(
             clap::error::ErrorKind::ArgumentConflict,
@@ -76,7 +69,7 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
     let session = Session {
         name: args.url.clone(),
         command: ended::command_line(),
-        seed: args.seed,
+        seed: args.workload.seed,
         about_load: format!("a sweep from {}", args.workload.about(&load)),
         arms: Vec::new(),
         blocks: 1,
@@ -93,8 +86,8 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
     });
     screen.clear();
     let Swept { results, knee, cut_short } = swept??;
-    let code = ended::show(&results, &Rule::default(), &args.outputs, args.format)?;
-    if args.format == Format::Table {
+    let code = ended::show(&results, &Rule::default(), &args.shown)?;
+    if args.shown.format == Format::Table {
         let mut out = std::io::stdout().lock();
         writeln!(out, "\n{}", said(&knee, cut_short.as_deref()))?;
         out.flush()?;

@@ -73,6 +73,9 @@ pub(super) struct WorkloadArgs {
     /// How many times faster than they came.
     #[arg(long, value_name = "NUMBER", default_value_t = 1.0, value_parser = rate, requires = "arrivals")]
     speed: f64,
+    /// Where all randomness comes from.
+    #[arg(long, default_value_t = 1)]
+    pub(super) seed: u64,
     /// Send only a part of the plan, as `1/3`; further generators send the others.
     #[arg(long, value_name = "NTH/OF", default_value = "1/1", value_parser = share)]
     share: Share,

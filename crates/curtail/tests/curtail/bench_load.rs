@@ -66,6 +66,22 @@ fn every_request_of_the_plan_is_in_the_results() {
 }
 
 #[test]
+fn the_blocks_of_a_run_are_compared_with_each_other() {
+    let (_testbed, address) = server("calibrate.yaml");
+    let url = format!("http://{address}/shard/0/keys?k=a");
+    let blocks = ["--blocks", "12", "--rate", "400", "--for", "100ms", "--warm-up", "none"];
+    done(&[&["bench", "compare", &url, &url], &blocks[..], &["--json", "same.json"]].concat());
+    let arguments = ["bench", "calibrate", "same.json", "--arm", "B", "--format", "json"];
+    let found = results(&arguments);
+    assert_eq!((&found["arm"], &found["blocks"]), (&Value::from("B"), &Value::from(6)));
+    assert_eq!(found["alarms_mann_whitney"]["of"], 200);
+    let refused = curtail(&["bench", "calibrate", "same.json", "--arm", "C"]);
+    assert_eq!(refused.code, Some(2));
+    let says = "same.json: there is no arm \"C\": expected one of A, B";
+    assert!(refused.stderr.contains(says), "{}", refused.stderr);
+}
+
+#[test]
 fn one_connection_of_http_2_is_enough_for_many_requests_at_once() {
     let (_testbed, address) = server("http2.yaml");
     let url = format!("http://{address}/shard/0/keys?k=a");

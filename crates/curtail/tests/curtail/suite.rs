@@ -4,9 +4,10 @@ use crate::command::{Ended, curtail, written};
 use crate::running::Running;
 use expect_test::expect;
 use serde_json::Value;
+use socket2::{Domain, Socket, Type};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -183,6 +184,59 @@ teardown: [{{run: [sh, -c, "echo down > ${{dir}}/down"]}}]
 }
 
 #[test]
+fn links_can_be_slow_and_processes_are_started_anew() {
+    let server = Server::start();
+    // Bound, so that nobody else gets the port, and not listening, so that the link can.
+    let held = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    held.set_reuse_address(true).expect("an option of every socket");
+    held.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a port");
+    let link = held.local_addr().expect("bound").as_socket().expect("of IP").port();
+    let text = suite(
+        server.port,
+        &format!(
+            r#"{SHORT}
+links: {{far: {{listen: "127.0.0.1:{link}", to: "127.0.0.1:${{port}}"}}}}
+processes: {{worker: {WORKER}}}
+restarts: {{processes: [worker]}}
+faults: [{{slow: far, by: 100ms, at: 0s}}]
+"#
+        ),
+    );
+    let text = text
+        .replace(r#"b: "http://127.0.0.1:${port}""#, &format!(r#"b: "http://127.0.0.1:{link}""#));
+    let text = text.replace("warm_up: none", "warm_up: 100ms");
+    let (ended, dir) = run("suite-links", &text);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let results = results(&dir);
+    let events = results["events"].as_array().expect("a list");
+    let count = |what: &str| events.iter().filter(|event| event["what"] == what).count();
+    assert_eq!((count("far slow by 100 ms"), count("worker started anew")), (4, 1), "{events:?}");
+    assert_eq!(gone(&dir), 2 * 2, "started once, and again before the second round");
+    let blocks = results["blocks"].as_array().expect("a list");
+    let turns: Vec<_> = blocks.iter().map(|block| (&block["arm"], &block["is_warm_up"])).collect();
+    let turn = |arm: u64, is_warm_up: bool| (Value::from(arm), Value::from(is_warm_up));
+    let expected = [
+        (0, true),
+        (1, true),
+        (0, false),
+        (1, false),
+        (0, true),
+        (1, true),
+        (1, false),
+        (0, false),
+    ];
+    let expected = expected.map(|(arm, is_warm_up)| turn(arm, is_warm_up));
+    assert!(turns.iter().copied().eq(expected.iter().map(|(arm, is)| (arm, is))), "{turns:?}");
+    for block in blocks.iter().filter(|block| block["arm"] == 1 && block["is_warm_up"] == false) {
+        let response = &block["latencies"][0]["response"];
+        let number = |key: &str| response[key].as_u64().expect("a number");
+        // The first ones may be sent before the link is slow.
+        let slow = number("count").saturating_sub(2);
+        assert!(slow > 0 && number("sum_ns") >= slow * 200_000_000, "{response}");
+    }
+}
+
+#[test]
 fn all_mistakes_of_a_suite_are_named_and_nothing_is_left_of_it() {
     let text = suite(1, "protocol: http9\nprocesses: {a: {ready: {}}}\nschedule: {}\nfault: []\n");
     let (ended, dir) = run("suite-mistakes", &text);
@@ -195,12 +249,24 @@ fn all_mistakes_of_a_suite_are_named_and_nothing_is_left_of_it() {
     "#]].assert_eq(&ended.stderr);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
     assert!(!dir.exists());
-    let twice = suite(1, &format!("{SHORT}faults: [{{pause: node, at: 2s, lasts: 1s}}]\n"));
-    let (ended, _) = run("suite-names", &twice);
+    let more = "faults:
+  - {pause: node, at: 2s, lasts: 1s}
+  - {slow: far, by: 5ms, at: 1ms}
+  - {slow: near, at: 1ms}
+links: {near: {listen: here}}
+restarts: {processes: [node]}
+";
+    let (ended, _) = run("suite-names", &suite(1, &format!("{SHORT}{more}")));
     expect![[r#"
-        suite-names.yaml:9:9: faults: "node" is no process: there is none
-        suite-names.yaml:9:9: faults: the fault at 2 s is over at 3 s: expected the end before that of a block, 600 ms
-    "#]].assert_eq(&ended.stderr);
+        suite-names.yaml:10:3: faults: "node" is no process: there is none
+        suite-names.yaml:10:3: faults: the fault at 2 s is over at 3 s: expected the end before that of a block, 600 ms
+        suite-names.yaml:10:3: faults: "far" is no link: expected one of near
+        suite-names.yaml:12:5: faults[2].by: slow and by go together: expected both or neither
+        suite-names.yaml:13:9: links.near.to: missing: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)
+        suite-names.yaml:13:24: links.near.listen: here is text: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)
+        suite-names.yaml:14:11: restarts: "node" is no process: there is none
+    "#]]
+    .assert_eq(&ended.stderr);
 }
 
 #[test]

@@ -36,9 +36,21 @@ pub enum Deed {
         /// After how long; at the end of the block when absent.
         lasts: Option<Duration>,
     },
+    /// Lets everything on a link come later, in each direction.
+    Slow {
+        /// Its name.
+        link: String,
+        /// By how much.
+        by: Duration,
+        /// For how long; to the end of the block when absent.
+        lasts: Option<Duration>,
+    },
     /// Runs a command.
     Run(CommandConfig),
 }
+
+/// The longest that a link may delay what passes it.
+const BY_MAX: Duration = Duration::from_secs(60);
 
 impl FaultConfig {
     pub(super) fn read(s: &mut Section<'_>) -> Self {
@@ -59,30 +71,47 @@ impl FaultConfig {
             "The name of a process that is killed (SIGKILL) and started again after \
             `lasts`, or at the end of the block.",
         );
+        let slow = name(
+            s,
+            "slow",
+            "The name of a link on which everything comes later, by `by` in each direction, for \
+            `lasts` or to the end of the block.",
+        );
+        let by = s
+            .field("by", "How much later: a delay of the network in each direction.")
+            .range(Duration::from_us(100)..=BY_MAX)
+            .optional();
         let command = CommandConfig::read_optional(s);
         let at =
             s.field("at", "When, from the start of the block on.").at_most(WITHIN_MAX).required();
         let lasts = s
-            .field("lasts", "For how long: a pause, or until what was killed is started again.")
+            .field(
+                "lasts",
+                "For how long: a pause, a slow link, or until what was killed is started again.",
+            )
             .range(Duration::from_ms(1)..=WITHIN_MAX)
             .optional();
         if lasts.is_none() && pause.is_some() {
             s.mistake("lasts", "missing: expected how long the pause lasts");
         }
         if lasts.is_some() && (restart.is_some() || command.is_some()) {
-            s.mistake("lasts", "only pause and kill last: expected none");
+            s.mistake("lasts", "only pause, kill and slow last: expected none");
+        }
+        if by.is_some() != slow.is_some() {
+            s.mistake("by", "slow and by go together: expected both or neither");
         }
         let pause = pause.map(|process| Deed::Pause { process, lasts: lasts.unwrap_or_default() });
         let deeds = [
             pause,
             restart.map(|process| Deed::Restart { process }),
             kill.map(|process| Deed::Kill { process, lasts }),
+            slow.map(|link| Deed::Slow { link, by: by.unwrap_or_default(), lasts }),
             command.map(Deed::Run),
         ];
         let mut said: Vec<Deed> = deeds.into_iter().flatten().collect();
         if said.len() != 1 {
             let text =
-                format!("{} deeds: expected one of pause, restart, kill and run", said.len());
+                format!("{} deeds: expected one of pause, restart, kill, slow and run", said.len());
             s.mistake("at", text);
         }
         // Without any there is a mistake, and nobody sees what this is.
@@ -97,7 +126,16 @@ impl FaultConfig {
             Deed::Pause { process, .. }
             | Deed::Restart { process }
             | Deed::Kill { process, .. } => Some(process),
-            Deed::Run(_) => None,
+            Deed::Slow { .. } | Deed::Run(_) => None,
+        }
+    }
+
+    /// The link that it makes slow.
+    #[must_use]
+    pub fn link(&self) -> Option<&str> {
+        match &self.deed {
+            Deed::Slow { link, .. } => Some(link),
+            Deed::Pause { .. } | Deed::Restart { .. } | Deed::Kill { .. } | Deed::Run(_) => None,
         }
     }
 
@@ -105,8 +143,13 @@ impl FaultConfig {
     #[must_use]
     pub fn ends(&self) -> Duration {
         match self.deed {
-            Deed::Pause { lasts, .. } | Deed::Kill { lasts: Some(lasts), .. } => self.at + lasts,
-            Deed::Restart { .. } | Deed::Kill { lasts: None, .. } | Deed::Run(_) => self.at,
+            Deed::Pause { lasts, .. }
+            | Deed::Kill { lasts: Some(lasts), .. }
+            | Deed::Slow { lasts: Some(lasts), .. } => self.at + lasts,
+            Deed::Restart { .. }
+            | Deed::Kill { lasts: None, .. }
+            | Deed::Slow { lasts: None, .. }
+            | Deed::Run(_) => self.at,
         }
     }
 }

@@ -106,12 +106,12 @@ pause: 1
         s.yaml:7:71: prepare[1].load.file: none of file and generator: expected one
         s.yaml:8:26: arms.b: ${prot} is no parameter: expected one of curtail, dir, seed, suite
         s.yaml:11:10: warm_up: soon is text: expected none, auto or a time such as 30s
-        s.yaml:12:50: faults[1].at: 0 deeds: expected one of pause, restart, kill and run
-        s.yaml:12:87: faults[2].lasts: only pause and kill last: expected none
+        s.yaml:12:50: faults[1].at: 0 deeds: expected one of pause, restart, kill, slow and run
+        s.yaml:12:87: faults[2].lasts: only pause, kill and slow last: expected none
         s.yaml:13:62: measures.http[0].url: "x" is no URL that can be asked: expected http://HOST[:PORT]/PATH
         s.yaml:13:74: measures.http[0].pointer: "y" does not begin with /: expected a JSON pointer
         s.yaml:14:20: verdict.primary: expected one of [0.5, 0.9, 0.95, 0.99, 0.999, 0.9999]
-        s.yaml:15:1: pause: unknown key: expected one of name, parameters, setup, processes, prepare, arms, requests, journeys, tenants, protocol, connections, keep_alive, timeout, threads, schedule, warm_up, blocks, verdict, faults, measures, validate, teardown
+        s.yaml:15:1: pause: unknown key: expected one of name, parameters, setup, links, processes, prepare, arms, requests, journeys, tenants, protocol, connections, keep_alive, timeout, threads, schedule, warm_up, blocks, restarts, verdict, faults, measures, validate, teardown
         --set blocks=0: 0 is out of range: expected a whole number from 1 to 10000"#]]
     .assert_eq(&mistakes.expect_err("many"));
 }

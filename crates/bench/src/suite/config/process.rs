@@ -1,0 +1,173 @@
+//! What runs while a suite is measured: processes, links between them, and when they are started anew.
+
+use super::word::Word;
+use super::{WITHIN_MAX, check_url};
+use curtail_config::Section;
+use curtail_units::Duration;
+use std::net::SocketAddr;
+
+/// A process as it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProcessConfig {
+    /// Its name.
+    pub name: String,
+    /// The program and its arguments.
+    pub run: Vec<String>,
+    /// Variables of its environment, beside those of ours.
+    pub env: Vec<(String, String)>,
+    /// When it is ready; at once when absent.
+    pub ready: Option<ReadyConfig>,
+    /// It is killed when it has not ended this long after it was told to.
+    pub stop_within: Duration,
+}
+
+/// When a process is ready.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReadyConfig {
+    /// What is looked at.
+    pub sign: Sign,
+    /// How long that may take.
+    pub within: Duration,
+}
+
+/// By what a process shows that it is ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sign {
+    /// A good answer (200 to 399) from this URL.
+    Http(String),
+    /// A connection to this address.
+    Tcp(SocketAddr),
+    /// This text somewhere in its output.
+    Line(String),
+}
+
+/// A link as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkConfig {
+    /// Its name.
+    pub name: String,
+    /// Where it takes connections.
+    pub listen: SocketAddr,
+    /// Where it passes them on.
+    pub to: SocketAddr,
+}
+
+/// When processes are started anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestartsConfig {
+    /// After so many rounds: blocks of every arm.
+    pub every: usize,
+    /// Their names.
+    pub processes: Vec<String>,
+}
+
+pub(super) fn read_links(s: &mut Section<'_>) -> Vec<LinkConfig> {
+    s.map(
+        "links",
+        "TCP connections that pass through the bench, under a name, so that a fault can make them \
+            slow: whoever shall feel it is told to connect to `listen`.",
+        LinkConfig::read,
+    )
+}
+
+pub(super) fn read_processes(s: &mut Section<'_>) -> Vec<ProcessConfig> {
+    s.map(
+        "processes",
+        "What runs all the time, under its name: started in this order, each when the one before \
+            is ready, and stopped in the reverse order.",
+        ProcessConfig::read,
+    )
+}
+
+impl ProcessConfig {
+    fn read(name: &str, s: &mut Section<'_>) -> Self {
+        let run = read_program(s);
+        if run.is_none() {
+            s.mistake("run", "there is no program: expected [PROGRAM, ARGUMENT, …]");
+        }
+        Self {
+            name: name.to_owned(),
+            run: run.unwrap_or_default(),
+            env: read_env(s),
+            ready: s.optional_section(
+                "ready",
+                "When it is ready; at once when absent.",
+                ReadyConfig::read,
+            ),
+            stop_within: s
+                .field(
+                    "stop_within",
+                    "It is told to end by SIGTERM; when it has not ended after this time, it \
+            is killed.",
+                )
+                .range(Duration::from_ms(1)..=WITHIN_MAX)
+                .default(Duration::from_secs(10)),
+        }
+    }
+}
+
+pub(super) fn read_program(s: &mut Section<'_>) -> Option<Vec<String>> {
+    let run: Vec<Word> = s.values(
+        "run",
+        "The program and its arguments. A relative path is seen from the folder \
+            of the suite, which is also where it runs; a name without `/` is looked \
+            up in PATH. What it prints goes to a file in the run's folder.",
+    );
+    let is_there = run.first().is_some_and(|program| !program.0.is_empty());
+    is_there.then(|| run.into_iter().map(|word| word.0).collect())
+}
+
+pub(super) fn read_env(s: &mut Section<'_>) -> Vec<(String, String)> {
+    s.map("env", "Variables of its environment, beside those of ours.", |name, s| {
+        (name.to_owned(), s.field::<Word>("value", "The value.").alone().required().0)
+    })
+}
+
+impl ReadyConfig {
+    fn read(s: &mut Section<'_>) -> Self {
+        let http: Option<String> =
+            s.field("http", "A URL (http://…) that gives a good answer (200 to 399).").optional();
+        if let Some(url) = &http {
+            check_url(s, "http", url);
+        }
+        let tcp = s.field("tcp", "An address that takes a connection.").optional();
+        let line: Option<String> = s.field("line", "A text somewhere in its output.").optional();
+        let mut signs: Vec<Sign> = http
+            .map(Sign::Http)
+            .into_iter()
+            .chain(tcp.map(Sign::Tcp))
+            .chain(line.map(Sign::Line))
+            .collect();
+        if signs.len() != 1 {
+            s.mistake("http", format!("{} signs: expected one of http, tcp and line", signs.len()));
+        }
+        let within = s
+            .field("within", "How long that may take.")
+            .range(Duration::from_ms(1)..=WITHIN_MAX)
+            .default(Duration::from_secs(60));
+        // Without any there is a mistake, and nobody sees what this is.
+        Self { sign: signs.pop().unwrap_or(Sign::Line(String::new())), within }
+    }
+}
+
+impl LinkConfig {
+    fn read(name: &str, s: &mut Section<'_>) -> Self {
+        let listen = s.field("listen", "Where it takes connections: 127.0.0.1:8081.").required();
+        let to = s.field("to", "Where it passes them on: 127.0.0.1:8080.").required();
+        Self { name: name.to_owned(), listen, to }
+    }
+}
+
+impl RestartsConfig {
+    pub(super) fn read(s: &mut Section<'_>) -> Self {
+        let every = s
+            .field("every", "After so many rounds, each a block of every arm.")
+            .range(1..=super::BLOCKS_MAX)
+            .default(1);
+        let processes = s.values("processes", "The names of those that are started anew.");
+        if processes.is_empty() {
+            s.mistake("processes", "there is none: expected the name of at least one process");
+        }
+        Self { every, processes }
+    }
+}
