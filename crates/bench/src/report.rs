@@ -21,6 +21,7 @@ pub mod hgrm;
 pub mod hlog;
 pub mod html;
 pub mod merge;
+pub mod parts;
 pub mod prometheus;
 #[cfg(test)]
 mod sample;

@@ -1,12 +1,13 @@
-//! One arm held against another: of all requests, and of each query and each tenant alone.
+//! One arm held against another: of all requests, and of each query, each tenant and each size of tenant alone.
 //!
 //! The statistics are [`curtail_load::compare`]'s. Blocks are in pairs: the first of one arm with the first of the
 //! other, and so on; a pair that an interrupted run has left incomplete is left out.
-//! **Many at once**: what is said of queries and tenants shares the level among them, so that one false alarm among
-//! all queries is as rare as one of a single comparison.
+//! **Many at once**: what is said of queries shares the level among them, so that one false alarm among all queries is as
+//! rare as one of a single comparison; and so do tenants, and sizes.
 
+use super::parts::{self, By};
 use crate::Results;
-use crate::results::{Block, Series};
+use crate::results::Block;
 use curtail_load::compare::{self, Goal, Number, Numbers, Percentile, Rule};
 use curtail_load::{Clock, Latencies};
 use curtail_units::Quantile;
@@ -18,8 +19,8 @@ pub struct Comparison {
     pub base: String,
     /// The arm that is compared.
     pub other: String,
-    /// Which requests, in words; empty for all.
-    pub of: String,
+    /// Which requests: by what they are told apart, and in words; nothing for all.
+    pub of: Option<(By, String)>,
     /// Response times.
     pub percentiles: Vec<Percentile>,
     /// Numbers of blocks, each with its name; only where it is about all requests.
@@ -46,9 +47,9 @@ pub fn all(results: &Results, rule: &Rule) -> Vec<Comparison> {
     if pairs == 0 {
         return Vec::new();
     }
-    let compared = |of: String, rule: &Rule, is_of: &dyn Fn(&Series) -> bool| {
+    let compared = |of: Option<(By, String)>, rule: &Rule, merged: &dyn Fn(&Block) -> Latencies| {
         let of_blocks = |blocks: &[&Block]| -> Vec<Latencies> {
-            blocks.iter().map(|block| of_series(results, block, is_of)).collect()
+            blocks.iter().map(|block| merged(block)).collect()
         };
         let percentiles =
             compare::percentiles(&of_blocks(&a), &of_blocks(&b), Clock::Response, rule);
@@ -64,43 +65,17 @@ pub fn all(results: &Results, rule: &Rule) -> Vec<Comparison> {
             method,
         }
     };
-    let mut comparisons = vec![Comparison {
-        numbers: numbers(&a, &b, rule),
-        ..compared(String::new(), rule, &|_| true)
-    }];
-    for (kind, key) in [("query", query as fn(&Series) -> &str), ("tenant", tenant)] {
-        let mut names: Vec<(u64, &str)> = Vec::new();
-        for series in &results.series {
-            if !names.iter().any(|(_, name)| *name == key(series)) {
-                names.push((series.tenant_size, key(series)));
-            }
-        }
-        if names.len() < 2 {
-            continue;
-        }
-        if kind == "tenant" {
-            names.sort_by_key(|(size, _)| std::cmp::Reverse(*size));
-        }
-        let shared = Rule { level: rule.level / names.len() as f64, ..*rule };
-        for (_, name) in names {
-            comparisons
-                .push(compared(format!("{kind} {name}"), &shared, &|series| key(series) == name));
+    let whole = compared(None, rule, &Block::merged);
+    let mut comparisons = vec![Comparison { numbers: numbers(&a, &b, rule), ..whole }];
+    for by in By::ALL {
+        let parts = parts::all(results, by);
+        let shared = Rule { level: rule.level / parts.len().max(1) as f64, ..*rule };
+        for part in parts {
+            let merged = |block: &Block| part.of(&block.latencies);
+            comparisons.push(compared(Some((by, part.name.clone())), &shared, &merged));
         }
     }
     comparisons
-}
-
-fn query(series: &Series) -> &str {
-    &series.query
-}
-
-fn tenant(series: &Series) -> &str {
-    &series.tenant
-}
-
-fn of_series(results: &Results, block: &Block, is_of: &dyn Fn(&Series) -> bool) -> Latencies {
-    let all = results.series.iter().zip(&block.latencies);
-    Latencies::merged(all.filter(|(series, _)| is_of(series)).map(|(_, latencies)| latencies))
 }
 
 /// A number that a block has.
@@ -166,7 +141,7 @@ pub fn change(ratio: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::all;
+    use super::{By, all};
     use crate::report::sample;
     use curtail_load::compare::Rule;
 
@@ -174,10 +149,17 @@ mod tests {
     fn arms_are_compared_as_a_whole_and_by_query_and_tenant() {
         let mut run = sample::compared(1);
         let comparisons = all(&run, &Rule::default());
-        let of: Vec<&str> = comparisons.iter().map(|comparison| comparison.of.as_str()).collect();
-        let expected =
-            ["", "query term", "query facet", "tenant large", "tenant medium", "tenant small"];
-        assert_eq!(of, expected);
+        let of: Vec<_> =
+            comparisons.iter().filter_map(|comparison| comparison.of.clone()).collect();
+        let expected = [
+            (By::Query, "term"),
+            (By::Query, "facet"),
+            (By::Tenant, "large, size 1,000,000"),
+            (By::Tenant, "medium, size 50,000"),
+            (By::Tenant, "small, size 1,000"),
+        ];
+        assert_eq!(of, expected.map(|(by, name)| (by, name.to_owned())));
+        assert_eq!(comparisons.len(), of.len() + 1);
         let whole = &comparisons[0];
         assert_eq!((whole.base.as_str(), whole.other.as_str()), ("direct", "hedged"));
         let of_arm = |arm| {

@@ -20,6 +20,7 @@ mod tables;
 mod tests;
 
 use super::difference::Comparison;
+use super::parts::By;
 use super::{figures, servers, text};
 use crate::Results;
 use crate::results::State;
@@ -41,7 +42,7 @@ pub fn render(results: &Results, comparisons: &[Comparison]) -> String {
         body += &figure("Latency against rate", about, by_rate::draw(&arms), &[]);
     }
     let (whole, parts): (Vec<&Comparison>, Vec<&Comparison>) =
-        comparisons.iter().partition(|comparison| comparison.of.is_empty());
+        comparisons.iter().partition(|comparison| comparison.of.is_none());
     for comparison in whole {
         let title = format!("{} against {}", comparison.other, comparison.base);
         let about = "A percentile differs surely when its band does not touch the line.";
@@ -71,8 +72,9 @@ pub fn render(results: &Results, comparisons: &[Comparison]) -> String {
     if results.arms.len() > HEATMAPS_MAX {
         body += &format!("<p>Heatmaps are drawn for the first {HEATMAPS_MAX} arms.</p>\n");
     }
-    body += &tables::of_parts("query", &text::by_query(results), results);
-    body += &tables::of_parts("tenant", &text::by_tenant(results), results);
+    for by in By::ALL {
+        body += &tables::of_parts(by, results);
+    }
     body += &about(results);
     let title = escaped(&results.name);
     format!(

@@ -7,6 +7,7 @@
 
 use super::difference::{Comparison, change, percentile_name};
 use super::figures::{self, ArmFigures, Figure, PERCENTILES, Percentiles};
+use super::parts::{self, By};
 use super::servers::{self, Server};
 use super::text;
 use crate::Results;
@@ -43,18 +44,15 @@ pub fn render(results: &Results, comparisons: &[Comparison]) -> String {
             table.arm(arm);
         }
     }
-    table.parts("query", &text::by_query(results), results);
-    table.parts("tenant", &text::by_tenant(results), results);
+    for by in By::ALL {
+        table.parts(by, results);
+    }
     table.servers(&servers::of(results), results);
-    let (whole, parts): (Vec<_>, Vec<_>) =
-        comparisons.iter().cloned().partition(|comparison| comparison.of.is_empty());
-    for comparison in &whole {
+    for comparison in comparisons.iter().filter(|comparison| comparison.of.is_none()) {
         table.comparison(comparison);
     }
-    for kind in ["query ", "tenant "] {
-        let of_kind: Vec<Comparison> =
-            parts.iter().filter(|part| part.of.starts_with(kind)).cloned().collect();
-        table.comparisons_of_parts(&of_kind);
+    for by in By::ALL {
+        table.comparisons_of_parts(by, comparisons);
     }
     table.events(results);
     table.legend();
@@ -248,16 +246,18 @@ impl Table {
         }
     }
 
-    /// What was seen of each query or of each tenant.
-    fn parts(&mut self, of_what: &str, parts: &[text::Part], results: &Results) {
-        if parts.len() < 2 {
+    /// What was seen of parts of the requests.
+    fn parts(&mut self, by: By, results: &Results) {
+        let parts = parts::all(results, by);
+        if parts.is_empty() {
             return;
         }
+        let of_arms: Vec<_> = (0..results.arms.len()).map(|arm| results.of_arm(arm)).collect();
         let names = FEW.map(|nth| PERCENTILES[nth].0);
         self.line(format_args!(""));
         self.line(format_args!(
             "{:<36}{:>10}{:>8}{:>8}{:>8}{:>8}",
-            format!("by {of_what}, response in ms"),
+            format!("by {}, response in ms", by.name()),
             "requests",
             "failed",
             names[0],
@@ -269,11 +269,12 @@ impl Table {
             if several {
                 self.line(format_args!("{}", part.name));
             }
-            for (arm, latencies) in results.arms.iter().zip(&part.of_arms) {
+            for (arm, of_arm) in results.arms.iter().zip(&of_arms) {
+                let latencies = part.of(of_arm);
                 let name = if several { format!("  {}", arm.name) } else { part.name.clone() };
                 let [p50, p99, p999] = FEW.map(|nth| {
                     let quantile = figures::quantile(PERCENTILES[nth].1);
-                    cell(Figure::of(latencies, Clock::Response, quantile))
+                    cell(Figure::of(&latencies, Clock::Response, quantile))
                 });
                 self.line(format_args!(
                     "{:<36}{:>10}{:>8}{p50:>8}{p99:>8}{p999:>8}",
@@ -328,21 +329,22 @@ impl Table {
     }
 
     /// The same of parts of the requests: the primary percentile of each.
-    fn comparisons_of_parts(&mut self, comparisons: &[Comparison]) {
-        let Some(first) = comparisons.first() else { return };
+    fn comparisons_of_parts(&mut self, by: By, comparisons: &[Comparison]) {
+        let parts = comparisons.iter().filter_map(|comparison| match &comparison.of {
+            Some((kind, name)) if *kind == by => Some((name, comparison)),
+            _ => None,
+        });
+        let Some((_, first)) = parts.clone().next() else { return };
         self.line(format_args!(""));
-        let primary = first.primary;
-        let name = percentile_name(primary);
-        self.wrapped(
-            "",
-            &format!("{} against {}, {name} alone ({})", first.other, first.base, first.method),
-        );
-        for comparison in comparisons {
+        let Comparison { base, other, primary, method, .. } = first;
+        let (name, by) = (percentile_name(*primary), by.name());
+        self.wrapped("", &format!("{other} against {base} by {by}, {name} alone ({method})"));
+        for (part, comparison) in parts {
             let found =
-                comparison.percentiles.iter().find(|percentile| percentile.quantile == primary);
+                comparison.percentiles.iter().find(|percentile| percentile.quantile == *primary);
             if let Some(percentile) = found {
                 let (ratio, interval) = ratio_and_interval(percentile.difference);
-                let (of, verdict) = (cut(&comparison.of, 24), percentile.verdict.name());
+                let (of, verdict) = (cut(part, 24), percentile.verdict.name());
                 self.line(format_args!("  {of:<24}{ratio:>9}  {interval:<22} {verdict}"));
             }
         }

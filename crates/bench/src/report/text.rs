@@ -1,8 +1,5 @@
-//! Figures in words: how reports write latencies, counts, shares and instants, and what queries and tenants come to.
+//! Figures in words: how reports write latencies, counts, shares and instants.
 
-use crate::Results;
-use crate::results::Series;
-use curtail_load::Latencies;
 use curtail_units::Duration;
 
 #[cfg(test)]
@@ -107,59 +104,4 @@ pub(super) fn utc(unix_ns: u64) -> String {
     let year = year + era * 400 + next;
     let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
-}
-
-/// A query or a tenant, and what was seen of it.
-pub(super) struct Part {
-    pub(super) name: String,
-    /// For each arm, in their order.
-    pub(super) of_arms: Vec<Latencies>,
-}
-
-/// What was seen of each query, in the order of the battery.
-pub(super) fn by_query(results: &Results) -> Vec<Part> {
-    let mut queries: Vec<&str> = Vec::new();
-    for series in &results.series {
-        if !queries.contains(&series.query.as_str()) {
-            queries.push(&series.query);
-        }
-    }
-    parts(results, &queries, |query, series| series.query == **query, |query| (*query).to_owned())
-}
-
-/// What was seen of each tenant, the largest first.
-pub(super) fn by_tenant(results: &Results) -> Vec<Part> {
-    let mut tenants: Vec<(u64, &str)> = Vec::new();
-    for series in &results.series {
-        match tenants.iter_mut().find(|(_, name)| *name == series.tenant) {
-            Some((size, _)) => *size = (*size).max(series.tenant_size),
-            None => tenants.push((series.tenant_size, &series.tenant)),
-        }
-    }
-    tenants.sort_by_key(|(size, name)| (std::cmp::Reverse(*size), *name));
-    let name = |(size, name): &(u64, &str)| match (name.is_empty(), size) {
-        (true, _) => "(none)".to_owned(),
-        (false, 0) => (*name).to_owned(),
-        (false, size) => format!("{name}, size {}", thousands(*size)),
-    };
-    parts(results, &tenants, |(_, name), series| series.tenant == *name, name)
-}
-
-fn parts<K>(
-    results: &Results,
-    keys: &[K],
-    is_of: impl Fn(&K, &Series) -> bool,
-    name: impl Fn(&K) -> String,
-) -> Vec<Part> {
-    let arms: Vec<Vec<Latencies>> =
-        (0..results.arms.len()).map(|arm| results.of_arm(arm)).collect();
-    let of_arm = |key: &K, arm: &[Latencies]| {
-        let mine = arm.iter().zip(&results.series).filter(|(_, series)| is_of(key, series));
-        Latencies::merged(mine.map(|(latencies, _)| latencies))
-    };
-    let part = |key: &K| Part {
-        name: name(key),
-        of_arms: arms.iter().map(|arm| of_arm(key, arm)).collect(),
-    };
-    keys.iter().map(part).collect()
 }

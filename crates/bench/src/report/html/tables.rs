@@ -4,8 +4,9 @@ use super::svg::{COLOURS, escaped};
 use crate::Results;
 use crate::report::difference::{Comparison, change, percentile_name};
 use crate::report::figures::{self, ArmFigures, Figure, PERCENTILES, Percentiles};
+use crate::report::parts::{self, By};
 use crate::report::servers::{self, Server};
-use crate::report::text::{self, Part};
+use crate::report::text;
 use curtail_load::compare::{Difference, Verdict};
 use curtail_load::{Clock, Latencies};
 use std::fmt::Write as _;
@@ -137,21 +138,25 @@ fn failures(arms: &[ArmFigures]) -> String {
 }
 
 /// What was seen of each query or of each tenant, when there are several.
-pub(super) fn of_parts(of_what: &str, parts: &[Part], results: &Results) -> String {
-    if parts.len() < 2 {
+pub(super) fn of_parts(by: By, results: &Results) -> String {
+    let parts = parts::all(results, by);
+    if parts.is_empty() {
         return String::new();
     }
+    let (of_what, of_arms): (_, Vec<_>) =
+        (by.name(), (0..results.arms.len()).map(|arm| results.of_arm(arm)).collect());
     let names = PERCENTILES.iter().map(|(name, _)| *name).chain(["max"]);
     let head = header(&[of_what, "arm"], ["requests", "failed"].into_iter().chain(names));
     let mut rows = String::new();
     for part in parts {
-        for (nth, (arm, latencies)) in results.arms.iter().zip(&part.of_arms).enumerate() {
+        for (nth, (arm, of_arm)) in results.arms.iter().zip(&of_arms).enumerate() {
+            let latencies = part.of(of_arm);
             let name = if nth == 0 {
                 format!("<th rowspan=\"{}\">{}</th>", results.arms.len(), escaped(&part.name))
             } else {
                 String::new()
             };
-            let percentiles = Percentiles::of(latencies, Clock::Response);
+            let percentiles = Percentiles::of(&latencies, Clock::Response);
             let cells: String = percentiles.named().map(|(_, figure)| cell(figure)).collect();
             let colour = nth % COLOURS;
             writeln!(
@@ -208,7 +213,9 @@ pub(super) fn of_parts_compared(parts: &[&Comparison]) -> String {
     let head = header(&["requests"], ["difference", "from", "to", "verdict"]);
     let row = |part: &&Comparison| {
         let found = part.percentiles.iter().find(|percentile| percentile.quantile == primary)?;
-        Some(difference((&part.of, found.difference, found.verdict)))
+        let (by, name) = part.of.as_ref()?;
+        let name = format!("{} {name}", by.name());
+        Some(difference((&name, found.difference, found.verdict)))
     };
     let rows: String = parts.iter().filter_map(row).collect();
     let (name, method) = (percentile_name(primary), escaped(&first.method));

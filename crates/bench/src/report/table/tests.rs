@@ -35,7 +35,7 @@ pub(crate) fn comparison() -> Comparison {
     Comparison {
         base: "direct".to_owned(),
         other: "hedged".to_owned(),
-        of: String::new(),
+        of: None,
         percentiles: vec![
             percentile("p50", 0.5, 1.049, (1.041, 1.057), Verdict::Worse),
             percentile("p90", 0.9, 1.004, (0.991, 1.017), Verdict::Equivalent),

@@ -1,5 +1,4 @@
-use super::{by_query, by_tenant, bytes, latency, ms, percent, rate, thousands, utc};
-use crate::report::sample;
+use super::{bytes, latency, ms, percent, rate, thousands, utc};
 use curtail_units::Duration;
 
 #[test]
@@ -56,21 +55,5 @@ fn dates_are_those_of_the_calendar() {
     ];
     for (seconds, expected) in dates {
         assert_eq!(utc(seconds * 1_000_000_000), expected);
-    }
-}
-
-#[test]
-fn parts_are_in_order_and_add_up() {
-    let results = sample::compared(1);
-    let whole: u64 = results.of_arm(1).iter().map(curtail_load::Latencies::count).sum();
-    for (parts, names) in [
-        (by_query(&results), vec!["term", "facet"]),
-        (
-            by_tenant(&results),
-            vec!["large, size 1,000,000", "medium, size 50,000", "small, size 1,000"],
-        ),
-    ] {
-        assert!(parts.iter().map(|part| &part.name).eq(&names));
-        assert_eq!(parts.iter().map(|part| part.of_arms[1].count()).sum::<u64>(), whole);
     }
 }
