@@ -97,7 +97,7 @@ pub struct Block {
     pub lasted: Duration,
     /// What was seen, for each series in their order.
     pub latencies: Vec<Latencies>,
-    /// All series together; its slots count from the start of the run, as all instants do.
+    /// All series together; its slots count from the start of the block.
     pub timeline: Timeline,
     /// Bytes of answers that were received.
     pub received_bytes: u64,

@@ -92,7 +92,7 @@ pub trait Beside {
 
 /// Nothing goes on.
 #[derive(Clone, Copy, Debug)]
-struct Alone;
+pub(crate) struct Alone;
 
 impl Beside for Alone {
     fn renewed(&mut self, _: usize) -> bool {

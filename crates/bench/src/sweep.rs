@@ -5,8 +5,8 @@
 
 use crate::clock::Clock;
 use crate::generator::{Load, Stop, verdict};
-use crate::results::{Arm, Event, Results, State};
-use crate::session::{Progress, Session, WarmUp};
+use crate::results::{Arm, Block, Results, State};
+use crate::session::{Alone, Progress, Session};
 use curtail_load::knee::{Knee, Search};
 use curtail_load::schedule::Spacing;
 use curtail_load::{Latencies, Schedule, Slot};
@@ -52,37 +52,25 @@ impl Sweep {
         mut told: impl FnMut(f64, Progress, &Slot) + Send,
     ) -> io::Result<Swept> {
         let clock = Clock::start();
-        let mut all: Option<Results> = None;
+        let empty = Session { arms: Vec::new(), blocks: 0, ..self.session.clone() };
+        let mut results = empty.run_beside(&mut Alone, clock, stop, |_, _| {})?;
         let mut cut_short = None;
         while let Some(rate) = search.next() {
-            let began = clock.now().since(curtail_units::Instant::ZERO);
             let session = Session { arms: vec![self.arm(rate)], blocks: 1, ..self.session.clone() };
-            let results = session.run(stop, |progress, slot| told(rate, progress, slot))?;
-            let seen = Latencies::merged(&results.of_arm(0));
-            let late = verdict::late(&seen);
-            let is_stopped = stop.is_told();
-            all = Some(appended(all, results, began));
-            if is_stopped {
+            let told = |progress: Progress, slot: &Slot| told(rate, progress, slot);
+            let measured = session.run_beside(&mut Alone, clock, stop, told)?;
+            let seen = Latencies::merged(&measured.of_arm(0));
+            append(&mut results, measured);
+            if stop.is_told() {
                 cut_short = Some(format!("interrupted at {rate:.0} requests/s"));
                 break;
             }
-            if let Some(late) = late {
+            if let Some(late) = verdict::late(&seen) {
                 cut_short = Some(format!("at {rate:.0} requests/s {late}"));
                 break;
             }
             search.measured(&seen);
         }
-        let mut results = match all {
-            Some(results) => results,
-            // A search asks for one rate at least.
-            None => Session {
-                arms: Vec::new(),
-                blocks: 0,
-                warm_up: WarmUp::None,
-                ..self.session.clone()
-            }
-            .run(stop, |_, _| {})?,
-        };
         results.state = if stop.is_told() {
             State::Partial { why: cut_short.clone().unwrap_or_default() }
         } else {
@@ -104,18 +92,13 @@ impl Sweep {
     }
 }
 
-/// The results of one more rate, measured `began` after the start.
-fn appended(all: Option<Results>, mut more: Results, began: Duration) -> Results {
-    let Some(mut all) = all else { return more };
-    let nth = all.arms.len();
-    all.arms.append(&mut more.arms);
-    for mut block in more.blocks {
-        block.arm = nth;
-        block.began = block.began + began;
-        all.blocks.push(block);
-    }
-    all.events.extend(more.events.into_iter().map(|event| Event { at: event.at + began, ..event }));
-    all
+/// One more rate, measured on the same clock.
+fn append(results: &mut Results, mut more: Results) {
+    let nth = results.arms.len();
+    results.arms.append(&mut more.arms);
+    results.series = more.series;
+    results.blocks.extend(more.blocks.into_iter().map(|block| Block { arm: nth, ..block }));
+    results.events.append(&mut more.events);
 }
 
 fn sort_by_rate(results: &mut Results) {

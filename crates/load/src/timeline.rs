@@ -60,7 +60,7 @@ impl Timeline {
         self.width
     }
 
-    /// The slots, from the start of the run on.
+    /// The slots, from its start on.
     #[must_use]
     pub fn slots(&self) -> &[Slot] {
         &self.slots
