@@ -8,12 +8,24 @@ use crate::Results;
 use crate::results::{Block, CPU_RATIO, GC_PAUSE_NS, RESIDENT_BYTES};
 use curtail_units::{Duration, Instant};
 
-/// The columns of a table of servers.
-pub(super) const COLUMNS: [&str; 4] = ["CPU", "memory", "GC", "longest"];
+/// The columns of a table of servers, each with what it is; those of garbage collectors only where there is one.
+pub(super) fn columns(servers: &[Server]) -> &'static [(&'static str, &'static str)] {
+    const ALL: [(&str, &str); 4] = [
+        ("CPU", "processors in use, the mean"),
+        ("memory", "the most of it that was resident"),
+        ("GC", "the share of time for which a garbage collector held everything up"),
+        ("longest", "its longest pause in ms"),
+    ];
+    let is_known =
+        servers.iter().flat_map(|server| &server.of_arms).any(|used| used.paused.is_some());
+    if is_known { &ALL } else { &ALL[..2] }
+}
 
-/// What the columns are.
-pub(super) const ABOUT: &str = "CPU: processors in use, the mean; memory: the most of it that was resident; GC: the share \
-of time for which a garbage collector held everything up, and its longest pause in ms.";
+/// What the columns are, in words.
+pub(super) fn about(servers: &[Server]) -> String {
+    let each = columns(servers).iter().map(|(name, what)| format!("{name}: {what}"));
+    each.collect::<Vec<_>>().join("; ") + "."
+}
 
 /// A server while one arm was measured.
 #[derive(Clone, Debug, PartialEq)]

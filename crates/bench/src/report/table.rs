@@ -295,8 +295,10 @@ impl Table {
             let [cpu, memory, paused, longest] = cells;
             format!("{:<36}{cpu:>8}{memory:>12}{paused:>10}{longest:>10}", cut(name, 35))
         };
+        let mut names = servers::columns(servers).iter().map(|(name, _)| (*name).to_owned());
+        let names = [(); 4].map(|()| names.next().unwrap_or_default());
         self.line(format_args!(""));
-        self.line(format_args!("{}", row("servers", servers::COLUMNS.map(str::to_owned))));
+        self.line(format_args!("{}", row("servers", names)));
         for Server { name, of_arms } in servers {
             if let [used] = of_arms.as_slice() {
                 self.line(format_args!("{}", row(name, used.cells())));
@@ -307,7 +309,7 @@ impl Table {
                 self.line(format_args!("{}", row(&format!("  {}", arm.name), used.cells())));
             }
         }
-        self.wrapped("", servers::ABOUT);
+        self.wrapped("", &servers::about(servers));
     }
 
     /// One arm against the other: every percentile of all requests.

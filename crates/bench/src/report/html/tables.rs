@@ -189,6 +189,7 @@ pub(super) fn of_servers(servers: &[Server], results: &Results) -> String {
     if servers.is_empty() {
         return String::new();
     }
+    let columns = servers::columns(servers);
     let mut rows = String::new();
     for Server { name, of_arms } in servers {
         for (nth, (arm, used)) in results.arms.iter().zip(of_arms).enumerate() {
@@ -196,14 +197,16 @@ pub(super) fn of_servers(servers: &[Server], results: &Results) -> String {
                 0 => format!("<th rowspan=\"{}\">{}</th>", of_arms.len(), escaped(name)),
                 _ => String::new(),
             };
-            let cells = used.cells().map(|cell| format!("<td>{cell}</td>")).concat();
+            let cells = used.cells().into_iter().take(columns.len());
+            let cells: String = cells.map(|cell| format!("<td>{cell}</td>")).collect();
             let arm = escaped(&arm.name);
             writeln!(rows, "<tr>{name}<td class=\"word\">{arm}</td>{cells}</tr>")
                 .expect("writing to a text cannot fail");
         }
     }
-    let head = header(&["Servers", "arm"], servers::COLUMNS);
-    format!("{}<p class=\"about\">{}</p>\n", table(&head, &rows), escaped(servers::ABOUT))
+    let head = header(&["Servers", "arm"], columns.iter().map(|(name, _)| *name));
+    let about = escaped(&servers::about(servers));
+    format!("{}<p class=\"about\">{about}</p>\n", table(&head, &rows))
 }
 
 /// The primary percentile of each part of the requests.

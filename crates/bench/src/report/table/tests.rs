@@ -97,8 +97,8 @@ fn two_arms_by_query_and_tenant_with_a_comparison() {
           direct                                0.64     2.1 GiB    1.65 %     60.00
           hedged                                0.63     2.1 GiB    0.69 %     25.00
         CPU: processors in use, the mean; memory: the most of it that was resident; GC:
-            the share of time for which a garbage collector held everything up, and its
-            longest pause in ms.
+            the share of time for which a garbage collector held everything up; longest:
+            its longest pause in ms.
 
         hedged against direct, response (4 pairs of blocks; at most 5.00 % false alarms)
           p50          +4.9 %  +4.1 % to +5.7 %       worse
