@@ -27,12 +27,12 @@ pub(super) fn about(servers: &[Server]) -> String {
     each.collect::<Vec<_>>().join("; ") + "."
 }
 
-/// A server while one arm was measured.
+/// A server.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Server {
     /// Its name.
     pub name: String,
-    /// For each arm in their order: processors in use.
+    /// What it used while each arm was measured, in their order.
     pub of_arms: Vec<Used>,
 }
 
