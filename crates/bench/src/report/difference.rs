@@ -78,14 +78,25 @@ pub fn all(results: &Results, rule: &Rule) -> Vec<Comparison> {
     comparisons
 }
 
+/// Those of `comparisons` that are about parts of one kind, each with the part's name.
+pub(super) fn of_parts(
+    comparisons: &[Comparison],
+    by: By,
+) -> impl Iterator<Item = (&str, &Comparison)> {
+    comparisons.iter().filter_map(move |comparison| match &comparison.of {
+        Some((kind, name)) if *kind == by => Some((name.as_str(), comparison)),
+        _ => None,
+    })
+}
+
 /// A number that a block has.
 type OfBlock = fn(&Block) -> Option<f64>;
 
 /// The numbers that are compared, each with the way that is better.
 const NUMBERS: [(&str, OfBlock, Goal); 3] = [
-    ("answers_per_second", answers_per_second, Goal::More),
-    ("failed_ratio", failed_ratio, Goal::Less),
-    ("servers_cpu_ns_per_request", servers_cpu, Goal::Less),
+    ("answers/s", answers_per_second, Goal::More),
+    ("failed", failed_ratio, Goal::Less),
+    ("CPU each", servers_cpu, Goal::Less),
 ];
 
 /// Throughput, failures, and what a request costs the servers where that was measured.
@@ -168,7 +179,7 @@ mod tests {
         };
         assert_eq!((whole.percentiles[0].a, whole.percentiles[0].b), (of_arm(0), of_arm(1)));
         let numbers: Vec<&str> = whole.numbers.iter().map(|(name, _)| *name).collect();
-        assert_eq!(numbers, ["answers_per_second", "failed_ratio", "servers_cpu_ns_per_request"]);
+        assert_eq!(numbers, ["answers/s", "failed", "CPU each"]);
 
         run.blocks[2].servers_cpu = None;
         assert_eq!(all(&run, &Rule::default())[0].numbers.len(), 2, "a block was not measured");

@@ -41,15 +41,15 @@ pub fn render(results: &Results, comparisons: &[Comparison]) -> String {
         let about = "What users waited at each rate that was wanted.";
         body += &figure("Latency against rate", about, by_rate::draw(&arms), &[]);
     }
-    let (whole, parts): (Vec<&Comparison>, Vec<&Comparison>) =
-        comparisons.iter().partition(|comparison| comparison.of.is_none());
-    for comparison in whole {
+    for comparison in comparisons.iter().filter(|comparison| comparison.of.is_none()) {
         let title = format!("{} against {}", comparison.other, comparison.base);
         let about = "A percentile differs surely when its band does not touch the line.";
         body += &figure(&title, about, difference::draw(comparison), &[]);
         body += &tables::of_comparison(comparison);
     }
-    body += &tables::of_parts_compared(&parts);
+    for by in By::ALL {
+        body += &tables::of_parts_compared(by, comparisons);
+    }
     body += &figure(
         "Latency by percentile",
         "A step to the right is ten times rarer. Dotted: fewer than 10 requests are longer. A cross: the \

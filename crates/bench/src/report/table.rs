@@ -5,7 +5,7 @@
 //! **Marks**: `~` before a figure says that fewer than 100 requests are longer, `n/a` that fewer than 10 are, `failed`
 //! that it lies among the requests that failed. Names that do not fit are cut, with `…`.
 
-use super::difference::{Comparison, change, percentile_name};
+use super::difference::{self, Comparison, change, percentile_name};
 use super::figures::{self, ArmFigures, Figure, PERCENTILES, Percentiles};
 use super::parts::{self, By};
 use super::servers::{self, Server};
@@ -321,27 +321,18 @@ impl Table {
             self.difference(percentile.name, percentile.difference, percentile.verdict);
         }
         for (name, number) in numbers {
-            let name = match *name {
-                "answers_per_second" => "answers/s",
-                "failed_ratio" => "failed",
-                _ => "CPU each",
-            };
             self.difference(name, number.difference, number.verdict);
         }
     }
 
     /// The same of parts of the requests: the primary percentile of each.
     fn comparisons_of_parts(&mut self, by: By, comparisons: &[Comparison]) {
-        let parts = comparisons.iter().filter_map(|comparison| match &comparison.of {
-            Some((kind, name)) if *kind == by => Some((name, comparison)),
-            _ => None,
-        });
-        let Some((_, first)) = parts.clone().next() else { return };
+        let Some((_, first)) = difference::of_parts(comparisons, by).next() else { return };
         self.line(format_args!(""));
         let Comparison { base, other, primary, method, .. } = first;
-        let (name, by) = (percentile_name(*primary), by.name());
-        self.wrapped("", &format!("{other} against {base} by {by}, {name} alone ({method})"));
-        for (part, comparison) in parts {
+        let (name, kind) = (percentile_name(*primary), by.name());
+        self.wrapped("", &format!("{other} against {base} by {kind}, {name} alone ({method})"));
+        for (part, comparison) in difference::of_parts(comparisons, by) {
             let found =
                 comparison.percentiles.iter().find(|percentile| percentile.quantile == *primary);
             if let Some(percentile) = found {

@@ -2,7 +2,7 @@
 
 use super::svg::{COLOURS, escaped};
 use crate::Results;
-use crate::report::difference::{Comparison, change, percentile_name};
+use crate::report::difference::{self as compared, Comparison, change, percentile_name};
 use crate::report::figures::{self, ArmFigures, Figure, PERCENTILES, Percentiles};
 use crate::report::parts::{self, By};
 use crate::report::servers::{self, Server};
@@ -209,22 +209,22 @@ pub(super) fn of_servers(servers: &[Server], results: &Results) -> String {
     format!("{}<p class=\"about\">{about}</p>\n", table(&head, &rows))
 }
 
-/// The primary percentile of each part of the requests.
-pub(super) fn of_parts_compared(parts: &[&Comparison]) -> String {
-    let Some(first) = parts.first() else { return String::new() };
-    let primary = first.primary;
-    let head = header(&["requests"], ["difference", "from", "to", "verdict"]);
-    let row = |part: &&Comparison| {
-        let found = part.percentiles.iter().find(|percentile| percentile.quantile == primary)?;
-        let (by, name) = part.of.as_ref()?;
-        let name = format!("{} {name}", by.name());
-        Some(difference((&name, found.difference, found.verdict)))
+/// The primary percentile of each part of one kind.
+pub(super) fn of_parts_compared(by: By, comparisons: &[Comparison]) -> String {
+    let Some((_, first)) = compared::of_parts(comparisons, by).next() else { return String::new() };
+    let Comparison { base, other, primary, method, .. } = first;
+    let head = header(&[by.name()], ["difference", "from", "to", "verdict"]);
+    let row = |(name, part): (&str, &Comparison)| {
+        let found = part.percentiles.iter().find(|percentile| percentile.quantile == *primary)?;
+        Some(difference((name, found.difference, found.verdict)))
     };
-    let rows: String = parts.iter().filter_map(row).collect();
-    let (name, method) = (percentile_name(primary), escaped(&first.method));
+    let rows: String = compared::of_parts(comparisons, by).filter_map(row).collect();
+    let title = format!("{} of {other} against {base} by {}", percentile_name(*primary), by.name());
     format!(
-        "<h2>{name} of parts of the requests</h2>\n{}<p class=\"about\">{method}</p>\n",
-        table(&head, &rows)
+        "<h2>{}</h2>\n{}<p class=\"about\">{}</p>\n",
+        escaped(&title),
+        table(&head, &rows),
+        escaped(method)
     )
 }
 
