@@ -117,17 +117,22 @@ fn numbers(a: &[&Block], b: &[&Block], rule: &Rule) -> Vec<(&'static str, Number
 }
 
 fn answers_per_second(block: &Block) -> Option<f64> {
-    let answered = block.merged().response.count() as f64;
+    let answered = sum(block, |latencies| latencies.response.count());
     Some(answered / block.lasted.as_secs_f64().max(1e-9))
 }
 
 fn failed_ratio(block: &Block) -> Option<f64> {
-    let all = block.merged();
-    Some(all.failures.total() as f64 / (all.count() as f64).max(1.0))
+    let failed = sum(block, |latencies| latencies.failures.total());
+    Some(failed / sum(block, Latencies::count).max(1.0))
 }
 
 fn servers_cpu(block: &Block) -> Option<f64> {
-    Some(block.servers_cpu?.as_ns_f64() / (block.merged().count() as f64).max(1.0))
+    Some(block.servers_cpu?.as_ns_f64() / sum(block, Latencies::count).max(1.0))
+}
+
+/// A count of all series together.
+fn sum(block: &Block, count: fn(&Latencies) -> u64) -> f64 {
+    block.latencies.iter().map(count).sum::<u64>() as f64
 }
 
 /// How people call a quantile: `p99.9`.

@@ -99,7 +99,7 @@ impl Fault {
             Deed::Slow { link, by, lasts } => {
                 self.links.slow(link, *by);
                 self.wait_until(lasts.map_or(Instant::MAX, |lasts| done + lasts));
-                self.links.slow(link, Duration::ZERO);
+                self.links.end_slow(link, *by);
                 format!("{link} slow by {by}")
             }
             Deed::Run(config) => {

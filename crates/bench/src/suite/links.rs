@@ -2,7 +2,7 @@
 //!
 //! **Mechanism**: bytes are passed on in pieces, each `by` after it came ([`Links::slow`]), in their order, in both
 //! directions; so a request and its answer take twice `by` longer, and a new connection as much again, which is its
-//! handshake. Without a fault they are passed on at once.
+//! handshake. Delays of several faults add up; without any, bytes are passed on at once.
 //! **Limits**: [`PIECES_MAX`] pieces of [`PIECE_BYTES`] wait in a direction; whoever sends more has to wait, as with a
 //! full window. [`CONNECTIONS_MAX`] connections a link; those beyond wait to be accepted. Delays are kept to a
 //! millisecond. The work is this process's, and is counted with that of the generator.
@@ -87,11 +87,20 @@ impl Links {
         Ok(Self { delays, running: Some((over, thread)) })
     }
 
-    /// From now on, what passes the link `name` comes `by` later.
+    /// From now on, what passes the link `name` comes `by` later than before.
     pub(super) fn slow(&self, name: &str, by: Duration) {
-        for (_, delay) in self.delays.iter().filter(|(each, _)| each == name) {
-            delay.0.store(by.as_ns(), Ordering::Relaxed);
-        }
+        self.delay(name).fetch_add(by.as_ns(), Ordering::Relaxed);
+    }
+
+    /// No longer.
+    pub(super) fn end_slow(&self, name: &str, by: Duration) {
+        self.delay(name).fetch_sub(by.as_ns(), Ordering::Relaxed);
+    }
+
+    /// That there is a link of this name was found when the suite was read.
+    fn delay(&self, name: &str) -> &AtomicU64 {
+        let found = self.delays.iter().find(|(each, _)| each == name);
+        &found.expect("a link of the suite").1.0
     }
 }
 
@@ -202,7 +211,9 @@ mod tests {
         let (links, address) = link(echo());
         let mut stream = TcpStream::connect(address).expect("it listens");
         asked(&mut stream, b"fast");
-        links.slow("far", Duration::from_ms(40));
+        // Two faults at once add up.
+        links.slow("far", Duration::from_ms(30));
+        links.slow("far", Duration::from_ms(10));
         let took = asked(&mut stream, b"slow");
         assert!(took >= std::time::Duration::from_millis(80), "{took:?}");
         let began = Instant::now();
@@ -212,7 +223,8 @@ mod tests {
         // Sent while it is fast again, behind what is still on its way.
         let long: Vec<u8> = (0..4_000_000_u32).map(|nth| nth.to_le_bytes()[1]).collect();
         stream.write_all(b"first").expect("sent");
-        links.slow("far", Duration::ZERO);
+        links.end_slow("far", Duration::from_ms(30));
+        links.end_slow("far", Duration::from_ms(10));
         let mut reader = stream.try_clone().expect("two handles");
         let reading = std::thread::spawn(move || {
             let mut all = Vec::new();

@@ -5,15 +5,18 @@
 //! **Limits**: bounded by the comparisons and blocks asked for, at most [`COMPARISONS_MAX`] and [`BLOCKS_MAX`]; a
 //! comparison takes about half a millisecond a block.
 
+mod recorded;
+
+pub(crate) use recorded::RecordedError;
+
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use curtail_bench::Results;
 use curtail_bench::report::file;
-use curtail_bench::results::Block;
+use curtail_load::Clock;
 use curtail_load::calibrate::{Calibration, Plan, Rate, Row, on_model, on_recorded};
 use curtail_load::compare::BLOCKS_DEFAULT;
 use curtail_load::stalls::{REQUESTS, Stalls};
-use curtail_load::{Clock, Latencies};
+use recorded::Recorded;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -26,9 +29,6 @@ const COMPARISONS_MAX: i64 = 100_000;
 
 /// More blocks than anybody waits for: at 15 s each, more than eight hours.
 const BLOCKS_MAX: i64 = 1_000;
-
-/// Fewer recorded blocks make no two pairs.
-const RECORDED_MIN: usize = 4;
 
 /// The time between two looks at the progress.
 const SHOWN_EVERY: Duration = Duration::from_millis(500);
@@ -132,53 +132,6 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// The blocks of one arm of a run, in the order of their time.
-#[derive(Debug)]
-struct Recorded {
-    arm: String,
-    blocks: Vec<Latencies>,
-}
-
-/// A run whose blocks cannot be compared with each other.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RecordedError {
-    /// It has no arm of that name.
-    #[error("there is no arm {wanted:?}: expected one of {}", .known.join(", "))]
-    Arm {
-        /// The name.
-        wanted: String,
-        /// Those that it has.
-        known: Vec<String>,
-    },
-    /// It was too short.
-    #[error(
-        "arm {arm:?} has {blocks} blocks: expected at least {RECORDED_MIN}, and some tens to learn \
-         anything"
-    )]
-    Blocks {
-        /// The name of the arm.
-        arm: String,
-        /// How many blocks it has.
-        blocks: usize,
-    },
-}
-
-impl Recorded {
-    fn of(results: &Results, arm: Option<&str>) -> Result<Self, RecordedError> {
-        let known: Vec<String> = results.arms.iter().map(|arm| arm.name.clone()).collect();
-        let wanted = arm.or(known.first().map(String::as_str)).unwrap_or_default().to_owned();
-        let Some(nth) = known.iter().position(|name| *name == wanted) else {
-            return Err(RecordedError::Arm { wanted, known });
-        };
-        let blocks = results.measured().filter(|block| block.arm == nth);
-        let blocks: Vec<Latencies> = blocks.map(Block::merged).collect();
-        if blocks.len() < RECORDED_MIN {
-            return Err(RecordedError::Blocks { arm: wanted, blocks: blocks.len() });
-        }
-        Ok(Self { arm: wanted, blocks })
-    }
 }
 
 /// What was compared.

@@ -1,0 +1,55 @@
+//! The blocks of a run that was recorded, to be compared with each other.
+
+use curtail_bench::Results;
+use curtail_bench::results::Block;
+use curtail_load::Latencies;
+
+/// Fewer blocks make no two pairs.
+const RECORDED_MIN: usize = 4;
+
+/// The blocks of one arm of a run, in the order of their time.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    pub(super) arm: String,
+    pub(super) blocks: Vec<Latencies>,
+}
+
+/// A run whose blocks cannot be compared with each other.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RecordedError {
+    /// It has no arm of that name.
+    #[error("there is no arm {wanted:?}: expected one of {}", .known.join(", "))]
+    Arm {
+        /// The name.
+        wanted: String,
+        /// Those that it has.
+        known: Vec<String>,
+    },
+    /// It was too short.
+    #[error(
+        "arm {arm:?} has {blocks} blocks: expected at least {RECORDED_MIN}, and some tens to learn \
+         anything"
+    )]
+    Blocks {
+        /// The name of the arm.
+        arm: String,
+        /// How many blocks it has.
+        blocks: usize,
+    },
+}
+
+impl Recorded {
+    pub(super) fn of(results: &Results, arm: Option<&str>) -> Result<Self, RecordedError> {
+        let known: Vec<String> = results.arms.iter().map(|arm| arm.name.clone()).collect();
+        let wanted = arm.or(known.first().map(String::as_str)).unwrap_or_default().to_owned();
+        let Some(nth) = known.iter().position(|name| *name == wanted) else {
+            return Err(RecordedError::Arm { wanted, known });
+        };
+        let blocks = results.measured().filter(|block| block.arm == nth);
+        let blocks: Vec<Latencies> = blocks.map(Block::merged).collect();
+        if blocks.len() < RECORDED_MIN {
+            return Err(RecordedError::Blocks { arm: wanted, blocks: blocks.len() });
+        }
+        Ok(Self { arm: wanted, blocks })
+    }
+}
