@@ -13,6 +13,8 @@ impl Quantile {
     pub const P50: Self = Self(0.5);
     /// One in ten is above.
     pub const P90: Self = Self(0.9);
+    /// One in twenty is above.
+    pub const P95: Self = Self(0.95);
     /// One in a hundred is above.
     pub const P99: Self = Self(0.99);
     /// One in a thousand is above.
