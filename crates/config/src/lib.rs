@@ -62,6 +62,7 @@ pub use reference::reference_markdown;
 pub use scalar::{Meaning, Scalar};
 pub use schema::json_schema;
 pub use section::Section;
+pub use spelling::expectation;
 pub use tree::{NESTING_MAX, NODES_MAX, TEXT_BYTES_MAX};
 pub use value::{Value, Wrong};
 

@@ -27,9 +27,12 @@ struct Mistake {
     /// The full key, empty when the mistake is not about one.
     path: String,
     text: String,
+    /// Something could not be read; otherwise what was read is not valid.
+    is_unreadable: bool,
 }
 
-/// Every mistake of one configuration, one per line when displayed.
+/// Every mistake of one configuration, one per line when displayed. Of a text that no file holds (its `file` is
+/// empty) lines and columns are left out.
 #[derive(Clone, Debug)]
 pub struct Mistakes {
     file: String,
@@ -43,12 +46,40 @@ impl Mistakes {
         Self { file: file.to_owned(), sets: sets.to_vec(), kept: Vec::new(), not_kept: 0 }
     }
 
+    /// Something could not be read.
     pub(crate) fn push(&mut self, place: Place, path: &str, text: String) {
+        self.keep(Mistake { place, path: path.to_owned(), text, is_unreadable: true });
+    }
+
+    /// What was read is not valid.
+    pub(crate) fn push_invalid(&mut self, place: Place, path: &str, text: String) {
+        self.keep(Mistake { place, path: path.to_owned(), text, is_unreadable: false });
+    }
+
+    fn keep(&mut self, mistake: Mistake) {
         if self.kept.len() < MISTAKES_MAX {
-            self.kept.push(Mistake { place, path: path.to_owned(), text });
+            self.kept.push(mistake);
         } else {
             self.not_kept += 1;
         }
+    }
+
+    /// Forgets the mistakes after the first `count`; returns whether there were any.
+    pub(crate) fn forget_after(&mut self, count: usize) -> bool {
+        let has_more = self.count() > count;
+        self.kept.truncate(count);
+        self.not_kept = count.saturating_sub(MISTAKES_MAX);
+        has_more
+    }
+
+    /// Whether `path`, something in it or a section around it could not be read.
+    pub(crate) fn is_unread(&self, path: &str) -> bool {
+        let is_in = |inner: &str, outer: &str| {
+            let rest = inner.strip_prefix(outer);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        let mut unreadable = self.kept.iter().filter(|known| known.is_unreadable);
+        unreadable.any(|known| is_in(&known.path, path) || is_in(path, &known.path))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -74,7 +105,9 @@ impl Mistakes {
         let path = mistake.path.as_str();
         match mistake.place {
             Place::File { line, column } => {
-                write!(f, "{}:{line}:{column}: ", self.file)?;
+                if !self.file.is_empty() {
+                    write!(f, "{}:{line}:{column}: ", self.file)?;
+                }
                 if !path.is_empty() {
                     write!(f, "{path}: ")?;
                 }

@@ -9,7 +9,7 @@
 
 use crate::mistake::Mistakes;
 use crate::scalar::Scalar;
-use crate::spelling::nearest;
+use crate::spelling::expectation;
 use crate::tree::{Content, Entry, Node, join};
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub(crate) fn fill_in(
     if let Some(Entry { value: Node { content: Content::Mapping(parameters), .. }, .. }) =
         entries.iter_mut().find(|entry| entry.key == key)
     {
-        for Entry { key: name, key_place, value } in parameters {
+        for Entry { key: name, key_place, value, .. } in parameters {
             let path = join(key, name);
             if given.iter().any(|(given, _)| given == name) {
                 let text = "this name has a meaning already: expected another".to_owned();
@@ -106,10 +106,8 @@ fn filled(text: &str, known: &BTreeMap<String, String>) -> Result<String, String
 
 fn unknown(name: &str, known: &BTreeMap<String, String>) -> String {
     let names: Vec<&str> = known.keys().map(String::as_str).collect();
-    match nearest(name, &names) {
-        Some(near) => format!("${{{name}}} is no parameter: did you mean {near}?"),
-        None => format!("${{{name}}} is no parameter: expected one of {}", names.join(", ")),
-    }
+    let expected = expectation(name, &names, "the file has none");
+    format!("${{{name}}} is no parameter: {expected}")
 }
 
 #[cfg(test)]
@@ -159,7 +157,7 @@ run: [\"${docs}\", \"$HOME $${docs} $\"]
             "s.yaml:1:7: text: ${dri} is no parameter: did you mean dir?\n\
              s.yaml:2:7: run[0]: a ${ has no }: expected ${name}, or $${ for a ${ that stays\n\
              s.yaml:3:14: parameters.dir: this name has a meaning already: expected another\n\
-             s.yaml:4:8: count: ${x} is no parameter: expected one of dir"
+             s.yaml:4:8: count: ${x} is no parameter: expected only dir"
         );
         let doubling: String =
             (1..40).map(|n| format!("  p{n}: ${{p{0}}}${{p{0}}}\n", n - 1)).collect();

@@ -7,7 +7,7 @@
 
 use crate::Section;
 use curtail_policy::{
-    ATTEMPTS_MAX, AttemptTimeoutConfig, BalanceConfig, BudgetConfig, HedgeConfig, LeafConfig,
+    ATTEMPTS_MAX, BalanceConfig, BudgetConfig, HedgeConfig, LeafConfig, OverdueConfig,
     PrequalConfig, RetryConfig, TieConfig, UpstreamConfig,
 };
 use curtail_units::Duration;
@@ -42,6 +42,12 @@ pub fn upstream(s: &mut Section<'_>) -> UpstreamConfig {
         s.mistake("retry", text);
     }
     config
+}
+
+/// The key that puts an upstream into a group.
+pub fn group(s: &mut Section<'_>) -> Option<String> {
+    s.field("group", "The group that shares its budget and its recent latencies; absent: none.")
+        .optional()
 }
 
 /// The keys of a leaf.
@@ -171,41 +177,39 @@ fn retry(s: &mut Section<'_>) -> RetryConfig {
     let default = RetryConfig::default();
     let config = RetryConfig {
         retries_max: s
-            .field("retries_max", "Retries of one request.")
+            .field("retries_max", "Retries of one request, after failed and overdue attempts together.")
             .range(1..=EXTRA_MAX)
             .default(default.retries_max),
         backoff: s
-            .field("backoff", "The longest wait before the first retry; doubles with each.")
+            .field("backoff", "Maximum wait before the first retry when all replicas were tried; doubles with each.")
             .default(default.backoff),
         backoff_max: s
-            .field("backoff_max", "The longest wait before any retry.")
+            .field("backoff_max", "Maximum wait before any retry.")
             .default(default.backoff_max),
-        attempt_timeout: s.switch(
-            "attempt_timeout",
-            "The time that one attempt is given before another may follow.",
-            default.attempt_timeout,
-            attempt_timeout,
+        overdue: s.switch(
+            "overdue",
+            "When an attempt without a response is overdue: the request then goes to another replica \
+             as well, and the first response wins.",
+            default.overdue,
+            overdue,
         ),
     };
     ordered(s, ("backoff", config.backoff), ("backoff_max", config.backoff_max));
     config
 }
 
-fn attempt_timeout(s: &mut Section<'_>) -> AttemptTimeoutConfig {
-    let default = AttemptTimeoutConfig::default();
-    let config = AttemptTimeoutConfig {
+fn overdue(s: &mut Section<'_>) -> OverdueConfig {
+    let default = OverdueConfig::default();
+    let config = OverdueConfig {
         quantile: s
-            .field("quantile", "The timeout is this quantile of recent latencies.")
+            .field("quantile", "The delay is this quantile of recent latencies.")
             .default(default.quantile),
-        timeout_min: s.field("timeout_min", "Never give up sooner.").default(default.timeout_min),
-        timeout_max: s
-            .field(
-                "timeout_max",
-                "Never give up later; also the timeout while too little is known.",
-            )
-            .default(default.timeout_max),
+        delay_min: s.field("delay_min", "Minimum delay.").default(default.delay_min),
+        delay_max: s
+            .field("delay_max", "Maximum delay; also the delay while too few latencies are known.")
+            .default(default.delay_max),
     };
-    ordered(s, ("timeout_min", config.timeout_min), ("timeout_max", config.timeout_max));
+    ordered(s, ("delay_min", config.delay_min), ("delay_max", config.delay_max));
     config
 }
 

@@ -13,7 +13,8 @@ use crate::key::{Key, Presence};
 use crate::kind::Kind;
 use crate::mistake::{Mistakes, Place};
 use crate::scalar::Meaning;
-use crate::spelling::nearest;
+use crate::set::place_of;
+use crate::spelling::expectation;
 use crate::tree::{Content, Entry, Node, join};
 use crate::value::Value;
 use serde_json::json;
@@ -207,20 +208,36 @@ impl<'a> Section<'a> {
                 return vec![section.read(|section| read("<name>", section))];
             }
         };
-        let open = |Entry { key, key_place, value }: &'a Entry| {
-            self.open(join(&path, key), *key_place, value).read(|section| read(key, section))
+        let mut open = |entry: &'a Entry| {
+            let (key, inner) = (&entry.key, join(&path, &entry.key));
+            let before = self.log.borrow().mistakes.count();
+            let section = self.open(inner.clone(), entry.key_place, &entry.value);
+            let value = section.read(|section| read(key, section));
+            // A `--set` of one key in it was meant for a section that the file has.
+            if entry.is_implied && self.log.borrow_mut().mistakes.forget_after(before) {
+                let written = entries.iter().filter(|entry| !entry.is_implied);
+                let names: Vec<&str> = written.map(|entry| entry.key.as_str()).collect();
+                let expected = expectation(key, &names, "there is none to change");
+                self.push(entry.key_place, &inner, format!("not defined: {expected}"));
+            }
+            value
         };
-        entries.iter().map(open).collect()
+        entries.iter().map(&mut open).collect()
     }
 
-    /// Adds a mistake about `key` that only the reader can see, such as two keys that contradict each other.
+    /// Adds a mistake that only the reader can see, such as two keys that contradict each other, about `path`: a key of
+    /// this section, or a path to one further in (`routes[1].upstream`).
     ///
-    /// It is dropped when a key of this section could not be read: the reader then compared placeholders.
-    pub fn mistake(&mut self, key: &str, text: impl Into<String>) {
-        if let (Source::Entries(entries), false) = (self.source, self.broken) {
-            let entry = entries.iter().find(|entry| entry.key == key);
-            let place = entry.map_or(self.place, |entry| entry.value.place);
-            self.push(place, &join(&self.path, key), text.into());
+    /// It is dropped when a key of this section, or the value at `path`, could not be read: the reader then compared
+    /// placeholders.
+    pub fn mistake(&mut self, path: &str, text: impl Into<String>) {
+        let full = join(&self.path, path);
+        let mistakes = &mut self.log.borrow_mut().mistakes;
+        if let (Source::Entries(entries), false) = (self.source, self.broken)
+            && !(path.contains(['.', '[']) && mistakes.is_unread(&full))
+        {
+            let place = place_of(entries, path).unwrap_or(self.place);
+            mistakes.push_invalid(place, &full, text.into());
         }
     }
 }
@@ -262,12 +279,7 @@ impl<'a> Section<'a> {
     /// What to say of a `key` that nobody asked for.
     fn unknown(&self, key: &str) -> String {
         let with = self.case.as_ref().map_or(String::new(), |case| format!(" with {case}"));
-        let expected = match (nearest(key, &self.asked), self.asked.as_slice()) {
-            (Some(near), _) => format!("did you mean {near}?"),
-            (None, []) => "expected no keys here".to_owned(),
-            (None, [only]) => format!("expected only {only}"),
-            (None, known) => format!("expected one of {}", known.join(", ")),
-        };
+        let expected = expectation(key, &self.asked, "expected no keys here");
         format!("unknown key{with}: {expected}")
     }
 

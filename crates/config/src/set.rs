@@ -2,8 +2,8 @@
 //!
 //! Decides what a path may be: keys joined by dots, each perhaps with indexes into a list, as in
 //! `upstreams.search.replicas[0].weight`. The value is YAML, so `--set balance={policy: random}` replaces a
-//! whole section. Sections on the way that do not exist are made; items of lists are not. Later arguments
-//! win over earlier ones, and all of them over the file. Limit: a key that itself holds a dot, a bracket or
+//! whole section. Sections on the way that do not exist are made, and marked as implied; items of lists are not.
+//! Later arguments win over earlier ones, and all of them over the file. Limit: a key that itself holds a dot, a bracket or
 //! an equals sign can only be written in the file.
 
 use crate::mistake::{Mistakes, Place};
@@ -36,13 +36,37 @@ enum Step<'p> {
 /// The value at `path`, made when it is not there.
 fn slot<'n>(root: &'n mut Node, path: &str, place: Place) -> Result<&'n mut Node, String> {
     let mut node = root;
-    for step in steps(path)? {
-        node = match step {
-            Step::Key(key) => entry(node, key, place)?,
+    let steps = steps(path)?;
+    for (nth, step) in steps.iter().enumerate() {
+        node = match *step {
+            Step::Key(key) => {
+                let entry = entry(node, key, place)?;
+                entry.is_implied &= nth + 1 < steps.len();
+                &mut entry.value
+            }
             Step::Item(index) => item(node, index)?,
         };
     }
     Ok(node)
+}
+
+/// Where the value at `path` is written; of a value that is not there, where the nearest section around it is.
+pub(crate) fn place_of(entries: &[Entry], path: &str) -> Option<Place> {
+    let mut steps = steps(path).ok()?.into_iter();
+    let Step::Key(first) = steps.next()? else { return None };
+    let mut node = &entries.iter().find(|entry| entry.key == first)?.value;
+    for step in steps {
+        let inner = match (step, &node.content) {
+            (Step::Key(key), Content::Mapping(entries)) => {
+                entries.iter().find(|entry| entry.key == key).map(|entry| &entry.value)
+            }
+            (Step::Item(index), Content::List(items)) => items.get(index),
+            _ => None,
+        };
+        let Some(inner) = inner else { break };
+        node = inner;
+    }
+    Some(node.place)
 }
 
 fn steps(path: &str) -> Result<Vec<Step<'_>>, String> {
@@ -63,7 +87,7 @@ fn steps(path: &str) -> Result<Vec<Step<'_>>, String> {
     Ok(steps)
 }
 
-fn entry<'n>(node: &'n mut Node, key: &str, place: Place) -> Result<&'n mut Node, String> {
+fn entry<'n>(node: &'n mut Node, key: &str, place: Place) -> Result<&'n mut Entry, String> {
     if let Content::Scalar(scalar) = &node.content
         && *scalar.meaning() == Meaning::Nothing
     {
@@ -74,10 +98,10 @@ fn entry<'n>(node: &'n mut Node, key: &str, place: Place) -> Result<&'n mut Node
     };
     let index = entries.iter().position(|entry| entry.key == key).unwrap_or_else(|| {
         let value = Node { place, content: Content::Mapping(Vec::new()) };
-        entries.push(Entry { key: key.to_owned(), key_place: place, value });
+        entries.push(Entry { key: key.to_owned(), key_place: place, value, is_implied: true });
         entries.len() - 1
     });
-    Ok(&mut entries[index].value)
+    Ok(&mut entries[index])
 }
 
 fn item(node: &mut Node, index: usize) -> Result<&mut Node, String> {

@@ -15,6 +15,18 @@ pub(crate) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     (distance <= (word.len() / 3).max(1)).then_some(known)
 }
 
+/// What was expected in the place of `word`: the known word that is near, or all of them. `none` says what holds when
+/// there is no known word.
+#[must_use]
+pub fn expectation(word: &str, known: &[&str], none: &str) -> String {
+    match (nearest(word, known), known) {
+        (Some(near), _) => format!("did you mean {near}?"),
+        (None, []) => none.to_owned(),
+        (None, [only]) => format!("expected only {only}"),
+        (None, known) => format!("expected one of {}", known.join(", ")),
+    }
+}
+
 /// How many insertions, deletions, replacements and swaps of neighbours lie between two words
 /// (optimal string alignment; Damerau, CACM 1964).
 fn distance(a: &[char], b: &str) -> usize {

@@ -447,6 +447,25 @@ fn mistakes_in_sets_name_the_argument() {
 }
 
 #[test]
+fn a_set_within_a_section_that_the_file_does_not_have_is_not_a_new_section_with_mistakes() {
+    let none = "listen: 127.0.0.1:1\n";
+    check_sets(
+        WHOLE,
+        &["upstreams.serach.hedge.delay_min=2s", "upstreams.other.hegde=false"],
+        expect![[r#"
+            --set upstreams.serach.hedge.delay_min=2s: upstreams.serach: not defined: did you mean search?
+            --set upstreams.other.hegde=false: upstreams.other: not defined: expected one of search, no"#]],
+    );
+    check_sets(
+        none,
+        &["upstreams.search.hegde=false"],
+        expect![
+            "--set upstreams.search.hegde=false: upstreams.search: not defined: there is none to change"
+        ],
+    );
+}
+
+#[test]
 fn sets_can_stand_for_a_whole_file() {
     let sets = ["listen=127.0.0.1:1".to_owned()];
     let config = read_with_sets("f", "", &sets, config).expect("the set is enough");

@@ -45,6 +45,8 @@ pub(crate) struct Entry {
     pub(crate) key: String,
     pub(crate) key_place: Place,
     pub(crate) value: Node,
+    /// Nobody wrote this key: a `--set` names a key below it.
+    pub(crate) is_implied: bool,
 }
 
 /// Which key a text is the value of, and where the text comes from.
@@ -232,7 +234,7 @@ impl<'t> Builder<'t, '_> {
             let value = self.node(event, span, depth + 1)?;
             self.path.truncate(outer);
             if let (true, Some(key), Some(value)) = (usable, key, value) {
-                entries.push(Entry { key, key_place, value });
+                entries.push(Entry { key, key_place, value, is_implied: false });
             }
         }
     }

@@ -12,12 +12,13 @@
 
 use core::hint::black_box;
 use curtail_policy::{
-    AttemptId, BalanceConfig, Call, Class, Effect, Event, HedgeConfig, Leaf, LeafConfig, LeafEvent,
-    LeafRequestId, Load, Outcome, PrequalConfig, Request, RetryConfig, TieConfig, TieId, Upstream,
-    UpstreamConfig, UpstreamEvent,
+    AttemptId, BalanceConfig, Call, Class, Effect, Event, Group, GroupConfig, HedgeConfig, Leaf,
+    LeafConfig, LeafEvent, LeafRequestId, Load, Outcome, PrequalConfig, Request, RetryConfig,
+    TieConfig, TieId, Upstream, UpstreamConfig, UpstreamEvent,
 };
 use curtail_units::{Duration, Instant, Rng};
 use std::collections::VecDeque;
+use std::sync::Mutex;
 
 const ROUNDS: usize = 1_001;
 const REQUESTS: usize = 1_000;
@@ -45,9 +46,11 @@ fn main() {
         root(&format!("call, {name}, hedge"), hedge);
         root(&format!("call, {name}, hedge, retry"), retry);
     }
+    let least = UpstreamConfig::plain(BalanceConfig::LeastRequest);
+    let hedge = UpstreamConfig { hedge: Some(HedgeConfig::default()), ..least };
+    root_in_group("call, least request, hedge, in a group", hedge);
     let few = PrequalConfig { probes_per_request: 0.0, ..PrequalConfig::default() };
     root("call, prequal without probes", UpstreamConfig::plain(BalanceConfig::Prequal(few)));
-    let least = UpstreamConfig::plain(BalanceConfig::LeastRequest);
     let tied = UpstreamConfig { tie: Some(TieConfig::default()), ..least };
     root("call, least request, tie, second copy not sent", tied);
     leaf("leaf, one class", |_| (Class::Interactive, None));
@@ -59,6 +62,8 @@ fn main() {
 /// A root and its requests in flight.
 struct Root {
     upstream: Upstream,
+    /// Behind a lock, as in the proxy.
+    group: Option<Mutex<Group>>,
     now: Instant,
     calls: Vec<Call>,
     probed: Vec<Effect>,
@@ -99,7 +104,10 @@ impl Root {
     }
 
     fn handle(&mut self, place: usize, event: Event) {
-        self.calls[place].handle(&mut self.upstream, self.now, event);
+        let (call, now) = (&mut self.calls[place], self.now);
+        let mut group = self.group.as_ref().map(|group| group.lock().expect("no panic"));
+        self.upstream.in_group(group.as_deref_mut(), |upstream| call.handle(upstream, now, event));
+        drop(group);
         while let Some(decided) = self.upstream.poll_effect() {
             if matches!(decided.effect, Effect::Probe { .. }) {
                 self.probed.push(decided.effect);
@@ -110,7 +118,16 @@ impl Root {
 }
 
 fn root(what: &str, config: UpstreamConfig) {
+    root_of(what, config, None);
+}
+
+fn root_in_group(what: &str, config: UpstreamConfig) {
+    root_of(what, config, Some(Mutex::new(Group::new(GroupConfig::from(&config)))));
+}
+
+fn root_of(what: &str, config: UpstreamConfig, group: Option<Mutex<Group>>) {
     let mut root = Root {
+        group,
         upstream: Upstream::new(config, REPLICAS, &Rng::new(SEED)),
         now: Instant::ZERO,
         calls: vec![Call::new(READ); IN_FLIGHT],

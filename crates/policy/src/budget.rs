@@ -4,8 +4,8 @@
 //! **Inputs**: requests as they arrive, extra attempts as they are sent; both counted over a rolling
 //! window of [`BudgetConfig::window`].
 //! **Limits**: at any moment the extra attempts of the window are at most `ratio` × its requests. A
-//! retry after a failure may in addition use the `reserve`, so that an upstream with few requests can
-//! still be retried; a hedge may not: it is a convenience, and its bound is strict.
+//! retry after a failed or overdue attempt may in addition use the `reserve`, so that requests survive a
+//! failed or hung replica where there are few of them; a hedge may not: its bound is strict.
 //! **Invariant** `extra-within-budget`: a granted attempt never lifts the window's extra attempts above
 //! its bound.
 //! **Source**: Finagle's `BackupRequestFilter` has the two budgets; the window instead of a leaking
@@ -43,7 +43,7 @@ impl Default for BudgetConfig {
 pub enum Purpose {
     /// The request is slow.
     Hedge,
-    /// The request failed.
+    /// An attempt of the request failed, or is overdue.
     Retry,
 }
 

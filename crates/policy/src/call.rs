@@ -21,7 +21,7 @@ use crate::{AttemptId, Effect, Reason, Unanswered, Upstream};
 use attempts::{Attempt, AttemptState, Attempts};
 use curtail_units::Instant;
 pub use event::{Event, Failure, Outcome, Request};
-use sending::{HedgeDue, RetryDue, Twin};
+use sending::{Due, RetryDue, Twin};
 
 /// The most attempts of one request, whatever the configuration says.
 pub const ATTEMPTS_MAX: usize = 8;
@@ -43,7 +43,10 @@ pub struct Call {
     arrived: Instant,
     gives_up: Instant,
     attempts: Attempts,
-    hedge: Option<HedgeDue>,
+    /// When the next hedge is due.
+    hedge: Option<Due>,
+    /// When the last attempt is overdue.
+    overdue: Option<Due>,
     twin: Option<Twin>,
     retry: Option<RetryDue>,
     hedges: u8,
@@ -64,6 +67,7 @@ impl Call {
             gives_up: Instant::MAX,
             attempts: Attempts::default(),
             hedge: None,
+            overdue: None,
             twin: None,
             retry: None,
             hedges: 0,
@@ -116,8 +120,8 @@ impl Call {
             return None;
         }
         let times = [
-            self.attempts.first_times_out(),
             self.hedge.map(|hedge| hedge.at),
+            self.overdue.map(|overdue| overdue.at),
             self.twin.map(|twin| twin.at),
             self.retry.map(|retry| retry.at),
             Some(self.gives_up),
@@ -211,35 +215,15 @@ impl Call {
         if let Some(hedge) = self.hedge.take_if(|hedge| now >= hedge.at) {
             self.send_hedge(upstream, now, hedge);
         }
-        for id in self.attempts.ids() {
-            let Attempt { state, times_out, .. } = self.attempts.get(id);
-            if state == AttemptState::Waiting && now >= times_out {
-                self.attempt_timed_out(upstream, now, id);
-            }
-        }
-    }
-
-    /// An attempt has had its time: it is given up when another follows, and not before, so that a timeout
-    /// never makes an error by itself and an answer that is only a little late is not thrown away.
-    fn attempt_timed_out(&mut self, upstream: &mut Upstream, now: Instant, id: AttemptId) {
-        let planned = match self.retry {
-            Some(_) => Ok(()),
-            None => self.plan_retry(upstream, now, Failure::TimedOut),
-        };
-        let attempt = self.attempts.get_mut(id);
-        match planned {
-            Ok(()) => attempt.state = AttemptState::Overdue,
-            Err(reason) => {
-                attempt.times_out = Instant::MAX;
-                upstream.decide(Effect::Hold, reason);
-            }
+        if let Some(overdue) = self.overdue.take_if(|overdue| now >= overdue.at) {
+            self.send_overdue(upstream, now, overdue);
         }
     }
 
     /// The body can no longer be sent again: nothing that is planned can happen.
     fn replay_lost(&mut self, upstream: &mut Upstream, now: Instant) {
         self.replayable = false;
-        (self.hedge, self.twin) = (None, None);
+        (self.hedge, self.overdue, self.twin) = (None, None, None);
         if let Some(retry) = self.retry.take()
             && !self.attempts.any_open()
         {
@@ -281,6 +265,9 @@ impl Call {
     /// Gives the answer of `winner` and cancels everything else.
     fn answer(&mut self, upstream: &mut Upstream, now: Instant, winner: AttemptId, reason: Reason) {
         let held = self.attempts.is(winner, AttemptState::Held);
+        if !held {
+            self.note_outrun(upstream, now, winner);
+        }
         self.attempts.get_mut(winner).state = AttemptState::Won;
         self.cancel_all(upstream, now, Reason::Lost { winner });
         // The replica of an answer that was held is no longer in flight.
@@ -288,13 +275,25 @@ impl Call {
         upstream.decide(Effect::Answer { attempt: winner }, reason);
     }
 
+    /// An attempt that is overdue when a later one wins says as much of its replica as a failure: the replica
+    /// may hang, and then nothing else would ever say so.
+    fn note_outrun(&self, upstream: &mut Upstream, now: Instant, winner: AttemptId) {
+        let Some(delay) = upstream.overdue_delay(now) else { return };
+        for id in self.attempts.ids().filter(|id| *id < winner && self.attempts.is_open(*id)) {
+            let Attempt { sent, .. } = self.attempts.get(id);
+            if now.since(sent.at) >= delay {
+                upstream.attempt_failed(sent, now);
+            }
+        }
+    }
+
     /// Cancels every attempt that is open or held, and everything that was planned.
     fn cancel_all(&mut self, upstream: &mut Upstream, now: Instant, reason: Reason) {
-        (self.hedge, self.twin, self.retry) = (None, None, None);
+        (self.hedge, self.overdue, self.twin, self.retry) = (None, None, None, None);
         for id in self.attempts.ids() {
             let Attempt { sent, state, .. } = self.attempts.get(id);
             match state {
-                AttemptState::Waiting | AttemptState::Overdue => {
+                AttemptState::Waiting => {
                     upstream.attempt_observed(sent, now);
                     upstream.attempt_ended(sent);
                 }

@@ -11,7 +11,8 @@ pub enum Class {
     /// A person waits for it.
     #[default]
     Interactive,
-    /// A program waits for it; also the class of a hedge, so that it never delays a first attempt.
+    /// A program waits for it; also the class of an attempt beside another one, so that it never delays a first
+    /// attempt.
     Batch,
     /// Nobody waits for it.
     Background,

@@ -21,8 +21,9 @@ use serde::{Deserialize, Serialize};
 /// When an upstream's requests are hedged.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HedgeConfig {
-    /// The hedge is due when the request is slower than this quantile of recent latencies. About
-    /// 1 − quantile of the requests become due, so it goes with the budget's ratio.
+    /// The hedge is due when the request is slower than this quantile of recent latencies. About 1 − quantile
+    /// of the requests become due while nothing is wrong. By default that is half of the budget's ratio, and
+    /// the other half is left for what goes wrong.
     pub quantile: Quantile,
     /// The delay is never shorter than this.
     pub delay_min: Duration,
@@ -35,7 +36,7 @@ pub struct HedgeConfig {
 impl Default for HedgeConfig {
     fn default() -> Self {
         Self {
-            quantile: Quantile::new(0.98).expect("0.98 is a quantile"),
+            quantile: Quantile::P99,
             delay_min: Duration::from_ms(1),
             delay_max: Duration::from_secs(1),
             hedges_max: 1,

@@ -5,15 +5,18 @@
 //! byte: that is how the proxy is held to the simulator.
 //!
 //! The entries are written as JSON, one a line, by the driver. `F` is the form of the effects: a list when
-//! written, the bare bytes when read, so that they are compared as they stand in the file.
+//! written, the bare bytes when read, so that they are compared as they stand in the file. Each line begins
+//! with a [`Checksum`] of all entries up to it, so a line that was changed, moved or removed is found at once.
 
-use crate::{Event, LeafConfig, LeafEvent, Request, UpstreamConfig, UpstreamEvent};
+use crate::{Event, GroupConfig, LeafConfig, LeafEvent, Request, UpstreamConfig, UpstreamEvent};
+use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 use curtail_units::{Instant, Rng};
 use serde::{Deserialize, Serialize};
 
 /// The `schema` of the first entry.
-pub const SCHEMA: &str = "curtail.journal/1";
+pub const SCHEMA: &str = "curtail.journal/2";
 
 /// One line of a journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,6 +28,15 @@ pub enum Entry<F> {
         /// [`SCHEMA`].
         schema: String,
     },
+    /// The state that the upstreams of a group share was made.
+    Group {
+        /// Its number in this journal.
+        machine: u32,
+        /// Its name in the configuration.
+        name: String,
+        /// On what its upstreams agree.
+        config: GroupConfig,
+    },
     /// A root's machine for one upstream was made.
     Upstream {
         /// Its number in this journal.
@@ -35,6 +47,9 @@ pub enum Entry<F> {
         config: UpstreamConfig,
         /// How many replicas it has.
         replicas: u16,
+        /// The number of its group, if it shares one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        group: Option<u32>,
         /// The randomness that it was given.
         rng: Rng,
     },
@@ -91,9 +106,78 @@ pub enum Entry<F> {
         /// What was decided.
         effects: F,
     },
-    /// The writer could not keep up and entries are missing: a replay ends here.
+    /// The last line when the writer could not keep up: the entries after it are missing.
     Cut {
         /// How many entries are missing.
         lost: u64,
     },
+    /// The last line otherwise: no entry is missing.
+    End {
+        /// How many entries come before.
+        entries: u64,
+    },
+}
+
+/// The checksum of a journal's entries so far: CRC-32 of their JSON, one after the other.
+///
+/// It finds accidents and edits, not forgeries: anybody can compute it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checksum(u32);
+
+/// What a line begins with, before eight hexadecimal digits and [`CHECKSUM_END`].
+const CHECKSUM_BEGIN: &str = "{\"crc32\":\"";
+const CHECKSUM_END: &str = "\",";
+
+impl Checksum {
+    /// Adds an entry, a JSON object, and returns its line with the checksum in front.
+    ///
+    /// # Panics
+    /// When `entry` is no JSON object.
+    #[must_use]
+    pub fn seal(&mut self, entry: &[u8]) -> Vec<u8> {
+        self.add(entry);
+        let members = entry.strip_prefix(b"{").expect("an entry is a JSON object");
+        let mut line = format!("{CHECKSUM_BEGIN}{:08x}{CHECKSUM_END}", self.0).into_bytes();
+        line.extend_from_slice(members);
+        line.push(b'\n');
+        line
+    }
+
+    /// Adds the entry of a line without its line break, and returns it without its checksum; nothing when the
+    /// checksum is another or is missing.
+    #[must_use]
+    pub fn open(&mut self, line: &str) -> Option<String> {
+        let (digits, members) = line.strip_prefix(CHECKSUM_BEGIN)?.split_once(CHECKSUM_END)?;
+        let entry = format!("{{{members}");
+        self.add(entry.as_bytes());
+        (digits == format!("{:08x}", self.0)).then_some(entry)
+    }
+
+    fn add(&mut self, entry: &[u8]) {
+        let mut hasher = crc32fast::Hasher::new_with_initial(self.0);
+        hasher.update(entry);
+        self.0 = hasher.finalize();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Checksum;
+    use alloc::string::String;
+
+    #[test]
+    fn a_line_opens_only_after_the_lines_before_it() {
+        let mut writer = Checksum::default();
+        let lines = ["{\"a\":1}", "{\"b\":2}"].map(|entry| writer.seal(entry.as_bytes()));
+        let [a, b] = lines.map(|line| String::from_utf8(line).expect("text"));
+        // CRC-32 of `{"a":1}` as zlib computes it.
+        assert_eq!(a, "{\"crc32\":\"561bacaf\",\"a\":1}\n");
+        let (a, b) = (a.trim_end(), b.trim_end());
+        let mut reader = Checksum::default();
+        assert_eq!(reader.open(a).as_deref(), Some("{\"a\":1}"));
+        assert_eq!(reader.open(b).as_deref(), Some("{\"b\":2}"));
+        assert_eq!(Checksum::default().open(b), None, "a line is missing before it");
+        assert_eq!(Checksum::default().open(&a.replace('1', "2")), None);
+        assert_eq!(Checksum::default().open("{\"a\":1}"), None);
+    }
 }

@@ -17,8 +17,9 @@
 //!
 //! # Who holds what
 //!
-//! - [`Upstream`] holds what the requests to one upstream share: the replicas and their balance, the
-//!   recent latencies, the budget. One for each upstream at each root.
+//! - [`Upstream`] holds what the requests to one upstream share: the replicas and their balance, and its group.
+//!   One for each upstream at each root.
+//! - [`Group`] holds the recent latencies and the budget: of one upstream, or of several that share them.
 //! - [`Call`] is one request at the root: it composes [`hedge`], [`tie`] and [`retry`], and sees to it
 //!   that there is exactly one answer and that every other attempt is cancelled.
 //! - [`Leaf`] stands in front of one server: its queue, its classes, its side of a tie, its load.
@@ -31,6 +32,7 @@ pub mod budget;
 mod call;
 mod class;
 mod decided;
+mod group;
 pub mod hedge;
 pub mod journal;
 mod leaf;
@@ -46,11 +48,12 @@ pub use budget::BudgetConfig;
 pub use call::{ATTEMPTS_MAX, Call, Event, Failure, Outcome, Request};
 pub use class::Class;
 pub use decided::{AttemptId, Decided, Effect, ProbeId, ReplicaId, Unanswered};
+pub use group::{Group, GroupConfig};
 pub use hedge::HedgeConfig;
 pub use leaf::{Leaf, LeafConfig, LeafEffect, LeafEvent, LeafReason, LeafRequestId};
 pub use load::{Load, LoadTracker};
 pub use reason::Reason;
 pub use replica::REPLICAS_MAX;
-pub use retry::{AttemptTimeoutConfig, RetryConfig};
+pub use retry::{OverdueConfig, RetryConfig};
 pub use tie::{Tie, TieConfig, TieId, TieRole};
 pub use upstream::{Upstream, UpstreamConfig, UpstreamEvent};

@@ -66,12 +66,12 @@ pub enum Reason {
         /// The wait, drawn uniformly from zero to the truncated exponential bound.
         backoff: Duration,
     },
-    /// The attempt outlasted the time that attempts are given.
-    AttemptTimeout {
-        /// How long it has waited.
-        age: Duration,
-        /// The time it was given.
-        timeout: Duration,
+    /// The last attempt is overdue: the request is sent to another replica as well.
+    Overdue {
+        /// How long the last attempt has had no response.
+        waited: Duration,
+        /// The delay after which it is overdue.
+        delay: Duration,
     },
     /// The first good answer is the answer.
     FirstGood,
@@ -119,7 +119,7 @@ impl Reason {
             Self::TieFirstLost { .. } => "tie_first_lost",
             Self::TieStartedLost { .. } => "tie_started_lost",
             Self::Retry { .. } => "retry",
-            Self::AttemptTimeout { .. } => "attempt_timeout",
+            Self::Overdue { .. } => "overdue",
             Self::FirstGood => "first_good",
             Self::Lost { .. } => "lost",
             Self::NothingBetter => "nothing_better",
@@ -178,8 +178,8 @@ impl core::fmt::Display for Reason {
             Self::Retry { failure, nth, backoff } => {
                 write!(f, "retry {nth} after {backoff}: {failure}")
             }
-            Self::AttemptTimeout { age, timeout } => {
-                write!(f, "attempt took {age}, longer than {timeout}")
+            Self::Overdue { waited, delay } => {
+                write!(f, "no response for {waited}; overdue after {delay}")
             }
             Self::FirstGood => f.write_str("first good answer"),
             Self::Lost { winner } => write!(f, "attempt {} answered first", winner.0),

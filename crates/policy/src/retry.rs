@@ -1,25 +1,26 @@
-//! Retries: a further attempt after one that failed.
+//! Retries: a further attempt after one that failed, or that is overdue.
 //!
-//! **Decides** how long an attempt may take, whether a failed one is followed by another, and after
-//! which wait.
+//! **Decides** when an attempt without a response is overdue, whether a failed or overdue one is followed by
+//! another, and after which wait.
 //! **Inputs**: what happened to the attempt; a quantile of the upstream's recent latencies.
 //! **Limits**: at most [`RetryConfig::retries_max`] retries a request, paid from the same
-//! [`crate::budget`] as hedges. An attempt that never reached a server is not extra load: its retry
-//! costs no budget, and goes at once to another replica if there is one.
+//! [`crate::budget`] as hedges. Only the retry of an attempt that provably was not executed
+//! ([`crate::Failure::NotSent`]) is free. A retry goes at once to a replica that was not tried; when all
+//! were tried, a failed attempt is retried after a backoff.
 //! **Invariants** `repeat-only-if-safe`: what a server may have executed is sent again only when the
 //! request may be sent twice, and its client is not told of a refusal, which says that nothing was executed,
-//! when something may have been; `timeout-needs-a-successor`: an attempt is given up for its age only when
-//! the one that follows, granted by the budget, is sent: a timeout never makes an error by itself, and an
-//! answer that comes during the backoff is welcome.
-//! **Source**: Google Cloud, "Identifying causes of app latency" (timeout slightly above p99, so that
-//! under 1 % is retried; truncated exponential backoff); full jitter: Brooker, "Exponential backoff and
-//! jitter", AWS Architecture Blog, 2015.
+//! when something may have been; `slow-is-not-cancelled`: no attempt is cancelled while its request goes on.
+//! An overdue attempt stays in the race with the one that follows it, so being slow never costs a request
+//! the time it has waited.
+//! **Source**: Envoy's `hedge_on_per_try_timeout`, for overdue attempts; Google Cloud, "Identifying causes of
+//! app latency" (a timeout slightly above p99, truncated exponential backoff); full jitter: Brooker,
+//! "Exponential backoff and jitter", AWS Architecture Blog, 2015.
 //! **Hurts when** the upstream fails because of load: every retry is more of it. Hence the budget.
 
 use curtail_units::{Duration, Quantile, Rng};
 use serde::{Deserialize, Serialize};
 
-/// How an upstream's failed attempts are followed by others.
+/// How an upstream's failed and overdue attempts are followed by others.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RetryConfig {
     /// Retries of one request.
@@ -28,8 +29,8 @@ pub struct RetryConfig {
     pub backoff: Duration,
     /// The bound on the wait before any retry.
     pub backoff_max: Duration,
-    /// The time that one attempt is given; absent: only the request's own timeout ends it.
-    pub attempt_timeout: Option<AttemptTimeoutConfig>,
+    /// When an attempt is overdue; absent: only failed attempts are retried.
+    pub overdue: Option<OverdueConfig>,
 }
 
 impl Default for RetryConfig {
@@ -38,36 +39,36 @@ impl Default for RetryConfig {
             retries_max: 2,
             backoff: Duration::from_ms(10),
             backoff_max: Duration::from_secs(1),
-            attempt_timeout: Some(AttemptTimeoutConfig::default()),
+            overdue: Some(OverdueConfig::default()),
         }
     }
 }
 
-/// The time that one attempt is given.
+/// When an attempt without a response is overdue.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct AttemptTimeoutConfig {
-    /// The timeout is this quantile of recent latencies: 0.995 gives up one in two hundred.
+pub struct OverdueConfig {
+    /// The delay is this quantile of recent latencies: at 0.995, one attempt in two hundred is overdue.
     pub quantile: Quantile,
-    /// The timeout is never shorter than this.
-    pub timeout_min: Duration,
-    /// The timeout is never longer than this; also the timeout while too few latencies are known.
-    pub timeout_max: Duration,
+    /// The delay is never shorter than this.
+    pub delay_min: Duration,
+    /// The delay is never longer than this; also the delay while too few latencies are known.
+    pub delay_max: Duration,
 }
 
-impl Default for AttemptTimeoutConfig {
+impl Default for OverdueConfig {
     fn default() -> Self {
         Self {
             quantile: Quantile::new(0.995).expect("0.995 is a quantile"),
-            timeout_min: Duration::from_ms(100),
-            timeout_max: Duration::from_secs(5),
+            delay_min: Duration::from_ms(100),
+            delay_max: Duration::from_secs(5),
         }
     }
 }
 
-/// How long an attempt may take, given the `estimate` of the configured quantile.
+/// The delay after which an attempt is overdue, given the `estimate` of the configured quantile.
 #[must_use]
-pub fn attempt_timeout(config: &AttemptTimeoutConfig, estimate: Option<Duration>) -> Duration {
-    estimate.map_or(config.timeout_max, |e| e.max(config.timeout_min).min(config.timeout_max))
+pub fn overdue_delay(config: &OverdueConfig, estimate: Option<Duration>) -> Duration {
+    estimate.map_or(config.delay_max, |e| e.max(config.delay_min).min(config.delay_max))
 }
 
 /// The wait before the `nth` retry (from 1): uniform between zero and `backoff` × 2^(nth − 1), truncated.

@@ -2,33 +2,22 @@
 //!
 //! An [`Upstream`] has the one shape of every machine, and lends itself to the [`Call`](crate::Call)s of
 //! its requests; the effects of both come out of [`Upstream::poll_effect`], because a driver drains them
-//! right after each event, so whose they are is never in doubt.
+//! right after each event, so whose they are is never in doubt. Latencies and budget are in its [`Group`], which
+//! several upstreams may share.
 //!
 //! **Limits**: [`crate::REPLICAS_MAX`] replicas; the window of latencies takes some 60 KB.
 
 use crate::balance::{Balance, BalanceConfig, Choice};
 use crate::budget::{Budget, BudgetConfig};
+use crate::group::{Group, GroupConfig};
 use crate::hedge::{self, HedgeConfig};
 use crate::replica::Replicas;
-use crate::retry::{self, Amplification, AttemptTimeoutConfig, RetryConfig};
+use crate::retry::{self, Amplification, RetryConfig};
 use crate::tie::{MessageDelay, TieConfig, TieId};
 use crate::{ATTEMPTS_MAX, Decided, Effect, Load, ProbeId, Reason, ReplicaId};
 use alloc::collections::VecDeque;
-use curtail_sketch::{Precision, Window};
 use curtail_units::{Duration, Instant, Quantile, Rng};
 use serde::{Deserialize, Serialize};
-
-/// Latencies reach back this far.
-const LATENCY_WINDOW: Duration = Duration::from_secs(10);
-
-/// The window of latencies moves on in this many steps.
-const LATENCY_SLOTS: usize = 10;
-
-/// A quantile is believed from this many latencies on: 1 / (1 − 0.99), so that a p99 rests on something.
-const SAMPLES_MIN: u64 = 100;
-
-/// A quantile is computed again after this time: a hundredth of the window.
-const ESTIMATE_AGE_MAX: Duration = Duration::from_ms(100);
 
 /// How an upstream is treated. Each technique that is absent is off.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,7 +28,7 @@ pub struct UpstreamConfig {
     pub hedge: Option<HedgeConfig>,
     /// Two copies queued at once.
     pub tie: Option<TieConfig>,
-    /// Further attempts after failed ones.
+    /// Further attempts after failed and overdue ones.
     pub retry: Option<RetryConfig>,
     /// What bounds hedges and retries together.
     pub budget: BudgetConfig,
@@ -112,29 +101,6 @@ pub enum UpstreamEvent {
     Woke,
 }
 
-/// A quantile of the recent latencies, computed now and then.
-#[derive(Clone, Copy, Debug)]
-struct Estimate {
-    quantile: Quantile,
-    value: Option<Duration>,
-    stale_at: Instant,
-}
-
-impl Estimate {
-    const fn new(quantile: Quantile) -> Self {
-        Self { quantile, value: None, stale_at: Instant::ZERO }
-    }
-
-    fn get(&mut self, latencies: &mut Window, now: Instant) -> Option<Duration> {
-        if now >= self.stale_at {
-            let enough = latencies.count(now) >= SAMPLES_MIN;
-            self.value = enough.then(|| latencies.quantile(now, self.quantile)).flatten();
-            self.stale_at = now + ESTIMATE_AGE_MAX;
-        }
-        self.value
-    }
-}
-
 /// An attempt in flight as its upstream knows it: its call keeps this and hands it back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
@@ -150,11 +116,8 @@ pub struct Upstream {
     config: UpstreamConfig,
     balance: Balance,
     replicas: Replicas,
-    latencies: Window,
-    hedge_estimate: Option<Estimate>,
-    timeout_estimate: Option<Estimate>,
+    group: Group,
     message_delay: Option<MessageDelay>,
-    budget: Budget,
     effects: VecDeque<Decided<Effect, Reason>>,
     probes_sent: u64,
     balance_rng: Rng,
@@ -169,15 +132,11 @@ impl Upstream {
     /// With more than [`crate::REPLICAS_MAX`] replicas.
     #[must_use]
     pub fn new(config: UpstreamConfig, replicas: usize, rng: &Rng) -> Self {
-        let attempt_timeout = config.retry.and_then(|retry| retry.attempt_timeout);
         Self {
             balance: Balance::new(&config.balance, replicas, rng),
             replicas: Replicas::new(replicas),
-            latencies: Window::new(Precision::COARSE, LATENCY_WINDOW, LATENCY_SLOTS),
-            hedge_estimate: config.hedge.map(|hedge| Estimate::new(hedge.quantile)),
-            timeout_estimate: attempt_timeout.map(|timeout| Estimate::new(timeout.quantile)),
+            group: Group::new(GroupConfig::from(&config)),
             message_delay: config.tie.map(MessageDelay::new),
-            budget: Budget::new(config.budget),
             effects: VecDeque::with_capacity(8),
             probes_sent: 0,
             balance_rng: rng.split("balance"),
@@ -193,6 +152,22 @@ impl Upstream {
         &self.config
     }
 
+    /// Runs `step` with the latencies and the budget of `group`, if there is one, instead of the upstream's own.
+    ///
+    /// An upstream of a group is driven inside this, so that every event sees what the events of the other
+    /// upstreams have changed. A replay in the order in which a driver did this gives the same effects.
+    pub fn in_group<T>(
+        &mut self,
+        group: Option<&mut Group>,
+        step: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let Some(group) = group else { return step(self) };
+        core::mem::swap(&mut self.group, group);
+        let result = step(self);
+        core::mem::swap(&mut self.group, group);
+        result
+    }
+
     /// Attempts in flight on `replica` from this root.
     #[must_use]
     pub fn in_flight(&self, replica: ReplicaId) -> u32 {
@@ -201,18 +176,18 @@ impl Upstream {
 
     /// Requests and extra attempts within the budget's window.
     pub fn budget_counts(&mut self, now: Instant) -> (u64, u64) {
-        self.budget.counts(now)
+        self.group.budget().counts(now)
     }
 
     /// A quantile of the recent latencies, if any are known.
     pub fn latency(&mut self, now: Instant, quantile: Quantile) -> Option<Duration> {
-        self.latencies.quantile(now, quantile)
+        self.group.latency(now, quantile)
     }
 
     /// The delay that a request arriving now waits before its hedge is due, if it is hedged at all.
     pub fn hedge_delay(&mut self, now: Instant) -> Option<Duration> {
-        let estimate = self.hedge_estimate.as_mut()?.get(&mut self.latencies, now);
-        self.config.hedge.as_ref().map(|config| hedge::delay(config, estimate))
+        let config = self.config.hedge.as_ref()?;
+        Some(hedge::delay(config, self.group.hedge_estimate(now)))
     }
 
     /// Takes note of an event that is not the business of one request.
@@ -282,7 +257,7 @@ impl Upstream {
     }
 
     pub(crate) const fn budget(&mut self) -> &mut Budget {
-        &mut self.budget
+        self.group.budget()
     }
 
     pub(crate) fn choose(
@@ -320,7 +295,7 @@ impl Upstream {
     pub(crate) fn attempt_observed(&mut self, sent: Sent, now: Instant) {
         let Sent { replica, at, met } = sent;
         let latency = now.since(at);
-        self.latencies.record(now, latency);
+        self.group.record(now, latency);
         self.balance.observed(replica, now, latency);
         if let Balance::Prequal(prequal) = &self.balance
             && prequal.is_without_leaf(replica)
@@ -336,7 +311,7 @@ impl Upstream {
     /// A latency that tests make known without an attempt.
     #[cfg(test)]
     pub(crate) fn latency_known(&mut self, now: Instant, latency: Duration) {
-        self.latencies.record(now, latency);
+        self.group.record(now, latency);
     }
 
     /// An attempt is no longer in flight.
@@ -344,10 +319,10 @@ impl Upstream {
         self.replicas.get_mut(sent.replica).load.ended();
     }
 
-    pub(crate) fn attempt_timeout(&mut self, now: Instant) -> Option<Duration> {
-        let config: &AttemptTimeoutConfig = self.config.retry.as_ref()?.attempt_timeout.as_ref()?;
-        let estimate = self.timeout_estimate.as_mut()?.get(&mut self.latencies, now);
-        Some(retry::attempt_timeout(config, estimate))
+    /// The delay after which an attempt that is sent now is overdue, if there is one.
+    pub(crate) fn overdue_delay(&mut self, now: Instant) -> Option<Duration> {
+        let config = self.config.retry.as_ref()?.overdue.as_ref()?;
+        Some(retry::overdue_delay(config, self.group.overdue_estimate(now)))
     }
 
     pub(crate) fn backoff(&mut self, nth: u8) -> Duration {

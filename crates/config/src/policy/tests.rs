@@ -3,7 +3,7 @@
 use super::{leaf, upstream};
 use crate::{Key, Presence, describe, read, read_with_sets, reference_markdown};
 use curtail_policy::{
-    AttemptTimeoutConfig, BalanceConfig, BudgetConfig, HedgeConfig, LeafConfig, PrequalConfig,
+    BalanceConfig, BudgetConfig, HedgeConfig, LeafConfig, OverdueConfig, PrequalConfig,
     RetryConfig, TieConfig, UpstreamConfig,
 };
 use curtail_units::{Duration, Quantile, Ratio};
@@ -34,7 +34,7 @@ retry:
   retries_max: 3
   backoff: 20ms
   backoff_max: 2s
-  attempt_timeout: {quantile: 0.9, timeout_min: 4ms, timeout_max: 5ms}
+  overdue: {quantile: 0.9, delay_min: 4ms, delay_max: 5ms}
 budget: {ratio: 0.1, window: 5s, reserve: 3}
 timeout: 7s
 ";
@@ -64,10 +64,10 @@ timeout: 7s
             retries_max: 3,
             backoff: Duration::from_ms(20),
             backoff_max: Duration::from_secs(2),
-            attempt_timeout: Some(AttemptTimeoutConfig {
+            overdue: Some(OverdueConfig {
                 quantile: quantile(0.9),
-                timeout_min: Duration::from_ms(4),
-                timeout_max: Duration::from_ms(5),
+                delay_min: Duration::from_ms(4),
+                delay_max: Duration::from_ms(5),
             }),
         }),
         budget: BudgetConfig {
@@ -85,10 +85,10 @@ fn techniques_are_switched_by_a_word_or_by_a_key() {
     let text = "{hedge: false, tie: true, retry: {enabled: false, retries_max: 3}}";
     let config = read("f", text, upstream).expect("the text is right");
     assert_eq!((config.hedge, config.tie, config.retry), (None, Some(TieConfig::default()), None));
-    let config = read("f", "{hedge: {}, retry: {attempt_timeout: false}}", upstream);
+    let config = read("f", "{hedge: {}, retry: {overdue: false}}", upstream);
     let config = config.expect("the text is right");
     assert_eq!(config.hedge, Some(HedgeConfig::default()));
-    let retry = RetryConfig { attempt_timeout: None, ..RetryConfig::default() };
+    let retry = RetryConfig { overdue: None, ..RetryConfig::default() };
     assert_eq!(config.retry, Some(retry));
 }
 
@@ -112,7 +112,7 @@ fn contradictions_and_limits_are_named() {
     let text = "
 balance: {policy: round_robin, decay: 1s}
 hedge: {delay_min: 2s, hedges_max: 0}
-retry: {backoff: 2s, retries_max: 7, attempt_timeout: {timeout_min: 6s}}
+retry: {backoff: 2s, retries_max: 7, overdue: {delay_min: 6s}}
 budget: {window: 1us, ratio: 2}
 ";
     let mistakes = read("f", text, upstream).expect_err("the text has mistakes").to_string();
@@ -121,7 +121,7 @@ budget: {window: 1us, ratio: 2}
         f:3:36: hedge.hedges_max: 0 is out of range: expected a whole number from 1 to 7
         f:4:8: retry: one request could become 9 attempts: expected hedges_max, retries_max and a tie to make at most 8 with the first
         f:4:18: retry.backoff: 2 s is above backoff_max (1 s): expected at most that
-        f:4:69: retry.attempt_timeout.timeout_min: 6 s is above timeout_max (5 s): expected at most that
+        f:4:59: retry.overdue.delay_min: 6 s is above delay_max (5 s): expected at most that
         f:5:18: budget.window: 1us is out of range: expected a duration of at least 10ms
         f:5:30: budget.ratio: 2 is out of range: expected a ratio from 0 to 1 (0.02 for 2 %)"#]].assert_eq(&mistakes);
     let mistakes = read("f", "{hedge: {delay_min: 2s}, tie: on, leaf: {}}", upstream);

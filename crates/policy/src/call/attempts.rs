@@ -4,15 +4,12 @@ use super::ATTEMPTS_MAX;
 use crate::upstream::Sent;
 use crate::{AttemptId, ReplicaId};
 use arrayvec::ArrayVec;
-use curtail_units::Instant;
 
 /// What has become of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AttemptState {
     /// Sent; nothing heard yet.
     Waiting,
-    /// Nothing heard in the time it was given: cancelled when the attempt that follows it is sent.
-    Overdue,
     /// Answered badly; the driver holds the answer.
     Held,
     /// Dropped by its leaf because its twin has started.
@@ -28,14 +25,12 @@ pub(super) enum AttemptState {
 pub(super) struct Attempt {
     pub(super) sent: Sent,
     pub(super) state: AttemptState,
-    /// When its time is over; [`Instant::MAX`] when it has all the time of its request.
-    pub(super) times_out: Instant,
 }
 
 impl Attempt {
     /// Whether an answer may still come of it.
     const fn is_open(&self) -> bool {
-        matches!(self.state, AttemptState::Waiting | AttemptState::Overdue)
+        matches!(self.state, AttemptState::Waiting)
     }
 }
 
@@ -56,8 +51,8 @@ impl Attempts {
     }
 
     /// Adds one; the caller has seen to it that there is room.
-    pub(super) fn add(&mut self, sent: Sent, times_out: Instant) {
-        self.all.push(Attempt { sent, state: AttemptState::Waiting, times_out });
+    pub(super) fn add(&mut self, sent: Sent) {
+        self.all.push(Attempt { sent, state: AttemptState::Waiting });
     }
 
     /// Their names; the list may be changed on the way.
@@ -104,9 +99,8 @@ impl Attempts {
         self.all.iter().map(|attempt| attempt.sent.replica)
     }
 
-    /// When the first of those that wait has had its time.
-    pub(super) fn first_times_out(&self) -> Option<Instant> {
-        let waiting = self.all.iter().filter(|a| a.state == AttemptState::Waiting);
-        waiting.map(|attempt| attempt.times_out).min()
+    /// The replicas that have an open one.
+    pub(super) fn open_replicas(&self) -> impl Iterator<Item = ReplicaId> {
+        self.all.iter().filter(|attempt| attempt.is_open()).map(|attempt| attempt.sent.replica)
     }
 }

@@ -30,12 +30,11 @@ pub enum Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Failure {
-    /// It never reached the server: no connection, or the connection was closed before it was written.
+    /// The server provably did not execute it: there was no connection, the connection took no byte of the
+    /// request, or the server said that it did not process it.
     NotSent,
-    /// It may have reached the server, and no answer came: reset, closed, garbage.
+    /// The server may have executed it, and sent no response, or not all of one.
     Broken,
-    /// It took longer than attempts are given.
-    TimedOut,
     /// The answer was not good.
     BadAnswer,
     /// The leaf had no room.
@@ -51,7 +50,6 @@ impl Failure {
         match self {
             Self::NotSent => "not_sent",
             Self::Broken => "broken",
-            Self::TimedOut => "timed_out",
             Self::BadAnswer => "bad_answer",
             Self::Refused => "refused",
             Self::TwinLost => "twin_lost",
@@ -62,7 +60,7 @@ impl Failure {
     pub(super) const fn is_unexecuted(self) -> bool {
         match self {
             Self::NotSent | Self::Refused => true,
-            Self::Broken | Self::TimedOut | Self::BadAnswer | Self::TwinLost => false,
+            Self::Broken | Self::BadAnswer | Self::TwinLost => false,
         }
     }
 }
@@ -70,9 +68,8 @@ impl Failure {
 impl core::fmt::Display for Failure {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            Self::NotSent => "never reached the server",
+            Self::NotSent => "was not executed",
             Self::Broken => "broke off without an answer",
-            Self::TimedOut => "took too long",
             Self::BadAnswer => "was answered badly",
             Self::Refused => "was refused for lack of room",
             Self::TwinLost => "was dropped for a twin that came to nothing",

@@ -1,6 +1,7 @@
-//! What a call sends, and when: the first attempt, the second copy of a tie, hedges and retries.
+//! What a call sends, and when: the first attempt, the second copy of a tie, hedges, further attempts for
+//! overdue ones, and retries.
 
-use super::attempts::{Attempt, AttemptState};
+use super::attempts::AttemptState;
 use super::{ATTEMPTS_MAX, Call, Failure};
 use crate::budget::Purpose;
 use crate::{Choice, Class, Effect, Reason, ReplicaId, Tie, TieId, TieRole, Upstream, hedge};
@@ -24,9 +25,9 @@ pub(super) struct Twin {
     choice: Choice,
 }
 
-/// A hedge that is due at some time.
+/// A further attempt that is due when no response has come `delay` after the last attempt was sent.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct HedgeDue {
+pub(super) struct Due {
     pub(super) at: Instant,
     delay: Duration,
 }
@@ -58,7 +59,6 @@ impl Call {
         self.send(upstream, now, chosen, mark);
         self.twin = twin;
         upstream.request_sent(now);
-        self.expect_hedge(upstream, now);
         true
     }
 
@@ -109,28 +109,52 @@ impl Call {
     }
 
     /// Sends a hedge that is due, or says why not.
-    pub(super) fn send_hedge(&mut self, upstream: &mut Upstream, now: Instant, due: HedgeDue) {
+    pub(super) fn send_hedge(&mut self, upstream: &mut Upstream, now: Instant, due: Due) {
         let Some(config) = upstream.config().hedge else { return };
-        let tried = self.tried();
-        let granted = if !self.has_room() {
-            Err(self.attempts_spent())
-        } else if !upstream.has_replica_besides(&tried) {
-            Err(Reason::NoOtherReplica)
-        } else {
-            upstream.budget().withdraw(now, Purpose::Hedge)
-        };
-        // The budget is asked before the balance, which takes what it chose for sent.
-        match granted.map(|()| upstream.choose(now, &tried)) {
+        match self.grant(upstream, now, &self.tried(), Purpose::Hedge) {
             Ok(chosen) => {
-                let chosen = chosen.expect("there is a replica besides those tried");
-                let reason = hedge::reason(&config, due.delay, now.since(self.arrived));
                 self.hedges += 1;
-                let class = self.request.class.lower();
-                self.send(upstream, now, chosen, Mark { class, ..self.untied(reason) });
-                self.expect_hedge(upstream, now);
+                let reason = hedge::reason(&config, due.delay, now.since(self.arrived));
+                self.send(upstream, now, chosen, self.beside_others(reason));
             }
             Err(refusal) => upstream.decide(Effect::Hold, refusal),
         }
+    }
+
+    /// Sends a further attempt because the last one is overdue, or says why not. Nothing has failed, so there
+    /// is no backoff, and the attempts that are open stay in the race.
+    pub(super) fn send_overdue(&mut self, upstream: &mut Upstream, now: Instant, due: Due) {
+        let tried = self.tried();
+        // A replica whose attempt has failed is worth another one while a second replica hangs.
+        let exclude = if upstream.has_replica_besides(&tried) { tried } else { self.waited_for() };
+        match self.grant(upstream, now, &exclude, Purpose::Retry) {
+            Ok(chosen) => {
+                self.retries += 1;
+                let (delay, waited) = (due.delay, due.delay + now.since(due.at));
+                let reason = Reason::Overdue { waited, delay };
+                self.send(upstream, now, chosen, self.beside_others(reason));
+            }
+            Err(refusal) => upstream.decide(Effect::Hold, refusal),
+        }
+    }
+
+    /// Chooses a replica for an attempt beside those that are open, and pays for it; or says why there is none.
+    fn grant(
+        &self,
+        upstream: &mut Upstream,
+        now: Instant,
+        exclude: &[ReplicaId],
+        purpose: Purpose,
+    ) -> Result<(ReplicaId, Choice), Reason> {
+        if !self.has_room() {
+            return Err(self.attempts_spent());
+        }
+        if !upstream.has_replica_besides(exclude) {
+            return Err(Reason::NoOtherReplica);
+        }
+        // The budget is asked before the balance, which takes what it chose for sent.
+        upstream.budget().withdraw(now, purpose)?;
+        Ok(upstream.choose(now, exclude).expect("there is a replica that is not excluded"))
     }
 
     /// Plans a retry, or sends it at once; or says why there is none.
@@ -140,40 +164,37 @@ impl Call {
         now: Instant,
         failure: Failure,
     ) -> Result<(), Reason> {
-        let retries_max = upstream.config().retry.map_or(0, |retry| retry.retries_max);
         if !self.replayable || !(self.request.repeatable || failure.is_unexecuted()) {
             return Err(Reason::MayNotRepeat);
         }
-        if self.retries >= retries_max || !self.has_room() {
+        if self.retries >= retries_max(upstream) || !self.has_room() {
             return Err(self.attempts_spent());
         }
-        // What never reached a server is no extra load on it.
+        // What was not executed is no extra load on a server.
         if failure != Failure::NotSent {
             upstream.budget().withdraw(now, Purpose::Retry)?;
         }
         self.retries += 1;
-        if failure == Failure::NotSent
-            && let Some(chosen) = upstream.choose(now, &self.tried())
-        {
+        // Backoff gives a replica time to recover. Another one needs none.
+        if let Some(chosen) = upstream.choose(now, &self.tried()) {
             self.send_retry(upstream, now, chosen, (failure, Duration::ZERO));
             return Ok(());
         }
         let backoff = upstream.backoff(self.retries);
         self.retry = Some(RetryDue { at: now + backoff, failure, backoff });
-        // The hedge was for an attempt that has come to nothing; the retry gets its own.
-        self.hedge = None;
+        // These were for an attempt that has failed; the retry gets its own.
+        (self.hedge, self.overdue) = (None, None);
         Ok(())
     }
 
-    /// Sends a retry whose backoff has passed: to a replica not tried yet, if there is one.
+    /// Sends a retry whose backoff has passed. All replicas were tried.
     pub(super) fn send_planned_retry(
         &mut self,
         upstream: &mut Upstream,
         now: Instant,
         RetryDue { failure, backoff, .. }: RetryDue,
     ) {
-        let chosen = upstream.choose(now, &self.tried()).or_else(|| upstream.choose(now, &[]));
-        let chosen = chosen.expect("an upstream that was tried has a replica");
+        let chosen = upstream.choose(now, &[]).expect("an upstream that was tried has a replica");
         self.send_retry(upstream, now, chosen, (failure, backoff));
     }
 
@@ -186,32 +207,16 @@ impl Call {
     ) {
         let reason = Reason::Retry { failure, nth: self.retries, backoff };
         self.send(upstream, now, chosen, self.untied(reason));
-        self.cancel_overdue(upstream, now);
-        self.expect_hedge(upstream, now);
     }
 
-    /// The attempt that follows is sent: those that are overdue are given up for it.
-    fn cancel_overdue(&mut self, upstream: &mut Upstream, now: Instant) {
-        for attempt in self.attempts.ids() {
-            let Attempt { sent, state, times_out } = self.attempts.get(attempt);
-            if state != AttemptState::Overdue {
-                continue;
-            }
-            self.attempts.get_mut(attempt).state = AttemptState::Gone;
-            upstream.attempt_observed(sent, now);
-            upstream.attempt_failed(sent, now);
-            upstream.attempt_ended(sent);
-            let (age, timeout) = (now.since(sent.at), times_out.since(sent.at));
-            upstream.decide(Effect::Cancel { attempt }, Reason::AttemptTimeout { age, timeout });
-        }
-    }
-
-    /// Sets the time of the next hedge, if there may be one.
-    fn expect_hedge(&mut self, upstream: &mut Upstream, now: Instant) {
+    /// Sets the times at which further attempts are due, if there may be any.
+    fn expect_further(&mut self, upstream: &mut Upstream, now: Instant) {
+        let due = |delay| Due { at: now + delay, delay };
         let hedges_max = upstream.config().hedge.map_or(0, |hedge| hedge.hedges_max);
-        let may = self.may_copy() && self.hedges < hedges_max;
-        let delay = if may { upstream.hedge_delay(now) } else { None };
-        self.hedge = delay.map(|delay| HedgeDue { at: now + delay, delay });
+        let may_hedge = self.may_copy() && self.hedges < hedges_max;
+        self.hedge = if may_hedge { upstream.hedge_delay(now).map(due) } else { None };
+        let may_retry = self.may_copy() && self.retries < retries_max(upstream);
+        self.overdue = if may_retry { upstream.overdue_delay(now).map(due) } else { None };
     }
 
     /// Sends an attempt to the chosen replica.
@@ -222,14 +227,18 @@ impl Call {
         (replica, choice): (ReplicaId, Choice),
         Mark { class, tie, reason }: Mark,
     ) {
-        let timeout = if self.request.repeatable { upstream.attempt_timeout(now) } else { None };
-        let times_out = timeout.map_or(Instant::MAX, |timeout| now + timeout);
         let attempt = self.attempts.next_id();
-        self.attempts.add(upstream.attempt_sent(replica, now), times_out);
+        self.attempts.add(upstream.attempt_sent(replica, now));
         upstream.decide(Effect::Send { attempt, replica, choice, class, tie }, reason);
+        self.expect_further(upstream, now);
     }
 
-    /// The mark of an attempt that is neither a hedge nor a copy of a tie.
+    /// The mark of an attempt beside others that are open: it must never delay a first attempt.
+    const fn beside_others(&self, reason: Reason) -> Mark {
+        Mark { class: self.request.class.lower(), ..self.untied(reason) }
+    }
+
+    /// The mark of an attempt that is the only open one, or a copy of a tie.
     const fn untied(&self, reason: Reason) -> Mark {
         Mark { class: self.request.class, tie: None, reason }
     }
@@ -237,6 +246,11 @@ impl Call {
     /// Every replica that has or had an attempt of this request, or is to have one.
     fn tried(&self) -> ArrayVec<ReplicaId, ATTEMPTS_MAX> {
         self.attempts.replicas().chain(self.twin.map(|twin| twin.replica)).collect()
+    }
+
+    /// Every replica that has an open attempt of this request, or is to have one.
+    fn waited_for(&self) -> ArrayVec<ReplicaId, ATTEMPTS_MAX> {
+        self.attempts.open_replicas().chain(self.twin.map(|twin| twin.replica)).collect()
     }
 
     /// Whether the request may be sent to two replicas at once.
@@ -253,4 +267,8 @@ impl Call {
     fn attempts_spent(&self) -> Reason {
         Reason::AttemptsSpent { attempts: self.attempts.next_id().0 }
     }
+}
+
+fn retries_max(upstream: &Upstream) -> u8 {
+    upstream.config().retry.map_or(0, |retry| retry.retries_max)
 }

@@ -7,8 +7,8 @@
 
 use super::{ATTEMPTS_MAX, Call, Event, Failure, Outcome, Request};
 use crate::{
-    AttemptId, AttemptTimeoutConfig, BalanceConfig, BudgetConfig, Class, Effect, HedgeConfig,
-    Reason, ReplicaId, RetryConfig, TieConfig, Upstream, UpstreamConfig,
+    AttemptId, BalanceConfig, BudgetConfig, Class, Effect, HedgeConfig, OverdueConfig, Reason,
+    ReplicaId, RetryConfig, TieConfig, Upstream, UpstreamConfig,
 };
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -48,6 +48,8 @@ struct World {
     endings: usize,
     abandoned: bool,
     replay_lost: bool,
+    /// Attempts sent that the budget pays for.
+    paid: u64,
     path: Vec<Event>,
     reasons: BTreeSet<&'static str>,
 }
@@ -64,6 +66,7 @@ impl World {
             endings: 0,
             abandoned: false,
             replay_lost: false,
+            paid: 0,
             path: Vec::new(),
             reasons: BTreeSet::new(),
         }
@@ -113,11 +116,9 @@ impl World {
         }
         self.note(event);
         self.call.handle(&mut self.upstream, self.now, event);
-        let mut successor = false;
         while let Some(decided) = self.upstream.poll_effect() {
-            successor |= matches!(decided.reason, Reason::Retry { .. });
             self.reasons.insert(decided.reason.name());
-            self.effect(decided.effect, decided.reason, successor);
+            self.effect(decided.effect, decided.reason);
         }
         self.check();
     }
@@ -156,7 +157,7 @@ impl World {
         }
     }
 
-    fn effect(&mut self, effect: Effect, reason: Reason, successor: bool) {
+    fn effect(&mut self, effect: Effect, reason: Reason) {
         let path = &self.path;
         match effect {
             Effect::Send { attempt, replica, tie, .. } => {
@@ -170,8 +171,6 @@ impl World {
                 let tried = &mut self.tries[attempt.index()];
                 let can_be = matches!(tried.seen, Seen::Open | Seen::Held);
                 assert!(can_be, "every-other-cancelled, and once: {path:?}");
-                let timed_out = matches!(reason, Reason::AttemptTimeout { .. });
-                assert!(!timed_out || successor, "timeout-needs-a-successor: {path:?}");
                 tried.seen = Seen::Cancelled;
             }
             Effect::Answer { attempt } => {
@@ -192,22 +191,34 @@ impl World {
                     "an answer was held and not given: {path:?}"
                 );
             }
-            Effect::Hold => assert!(!successor, "{path:?}"),
+            Effect::Hold => {}
             Effect::Probe { .. } => panic!("nothing is probed here: {path:?}"),
         }
     }
 
     fn check_sent(&mut self, replica: ReplicaId, reason: Reason) {
         let path = &self.path;
+        let (requests, extra) = self.upstream.budget_counts(self.now);
+        let budget = self.upstream.config().budget;
+        let share = budget.ratio.get() * requests as f64;
         let is_hedge =
             matches!(reason, Reason::SlowerThanCap { .. } | Reason::SlowerThanQuantile { .. });
         if is_hedge {
             let other = self.tries.iter().all(|tried| tried.replica != replica);
             assert!(other, "hedge-other-replica: {path:?}");
-            let (requests, extra) = self.upstream.budget_counts(self.now);
-            let bound = self.upstream.config().budget.ratio.get() * requests as f64;
-            assert!(extra as f64 <= bound, "hedge-within-budget: {path:?}");
+            assert!(extra as f64 <= share, "hedge-within-budget: {path:?}");
         }
+        let is_overdue = matches!(reason, Reason::Overdue { .. });
+        if is_overdue {
+            let mut open = self.tries.iter().filter(|tried| tried.seen == Seen::Open);
+            assert!(open.all(|tried| tried.replica != replica), "{path:?}");
+        }
+        let is_free = |failure| failure == Failure::NotSent;
+        let is_retry = matches!(reason, Reason::Retry { failure, .. } if !is_free(failure));
+        self.paid += u64::from(is_hedge || is_overdue || is_retry);
+        assert!(self.paid <= extra, "only what was not executed is retried for nothing: {path:?}");
+        let allowed = share.max(f64::from(budget.reserve));
+        assert!(extra as f64 <= allowed, "extra-within-budget: {path:?}");
         let once = !self.tries.iter().any(|tried| tried.executed);
         assert!(self.request.repeatable || once, "repeat-only-if-safe: {path:?}");
         let repeats = !self.tries.is_empty() && self.replay_lost;
@@ -236,6 +247,9 @@ impl World {
         assert!(self.tries.len() <= most.min(ATTEMPTS_MAX), "{path:?}");
         let trying = !self.tries.is_empty() && self.endings == 0 && !self.abandoned;
         assert_eq!(self.call.poll_timeout().is_some(), trying, "a timer while trying: {path:?}");
+        let mut tries = self.tries.iter();
+        let any_cancelled = tries.any(|tried| tried.seen == Seen::Cancelled);
+        assert!(!trying || !any_cancelled, "slow-is-not-cancelled: {path:?}");
         assert!(self.endings <= 1, "exactly-one-answer: {path:?}");
         if self.call.is_over() {
             assert_eq!(self.endings + usize::from(self.abandoned && self.endings == 0), 1);
@@ -295,10 +309,10 @@ fn hedged(delay: Duration, hedges_max: u8) -> Option<HedgeConfig> {
     Some(HedgeConfig { delay_min, delay_max, hedges_max, ..HedgeConfig::default() })
 }
 
-fn retried(retries_max: u8, timeout: Option<Duration>) -> Option<RetryConfig> {
-    let attempt_timeout = timeout
-        .map(|timeout_max| AttemptTimeoutConfig { timeout_max, ..AttemptTimeoutConfig::default() });
-    Some(RetryConfig { retries_max, attempt_timeout, ..RetryConfig::default() })
+fn retried(retries_max: u8, overdue_after: Option<Duration>) -> Option<RetryConfig> {
+    let overdue =
+        overdue_after.map(|delay_max| OverdueConfig { delay_max, ..OverdueConfig::default() });
+    Some(RetryConfig { retries_max, overdue, ..RetryConfig::default() })
 }
 
 fn tied(delay: Duration) -> Option<TieConfig> {
@@ -369,7 +383,6 @@ fn each_technique_alone_to_a_depth_of_ten() {
 
         retry
 
-        attempt_timeout
         attempts_spent
         budget_spent
         client_gone
@@ -377,7 +390,9 @@ fn each_technique_alone_to_a_depth_of_ten() {
         first_good
         lost
         may_not_repeat
+        no_other_replica
         nothing_better
+        overdue
         request_timeout
         retry
 
@@ -414,7 +429,6 @@ fn every_combination_to_a_depth_of_six() {
         }
     }
     let expected = expect![[r#"
-        attempt_timeout
         attempts_spent
         budget_spent
         client_gone
@@ -424,6 +438,7 @@ fn every_combination_to_a_depth_of_six() {
         may_not_repeat
         no_other_replica
         nothing_better
+        overdue
         request_timeout
         retry
         slower_than_cap
@@ -442,7 +457,6 @@ fn everything_at_once_to_a_depth_of_nine() {
     let mut reasons = BTreeSet::new();
     explore(&world(config, 3, REPEATABLE, 1), 9, &mut reasons);
     let expected = expect![[r#"
-        attempt_timeout
         attempts_spent
         budget_spent
         client_gone
@@ -452,6 +466,7 @@ fn everything_at_once_to_a_depth_of_nine() {
         may_not_repeat
         no_other_replica
         nothing_better
+        overdue
         request_timeout
         retry
         slower_than_cap

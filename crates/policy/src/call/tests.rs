@@ -1,7 +1,7 @@
 use super::{Call, Event, Failure, Outcome, Request};
 use crate::{
-    AttemptId, AttemptTimeoutConfig, BalanceConfig, BudgetConfig, Class, HedgeConfig, RetryConfig,
-    TieConfig, Upstream, UpstreamConfig,
+    AttemptId, BalanceConfig, BudgetConfig, Class, HedgeConfig, OverdueConfig, ReplicaId,
+    RetryConfig, TieConfig, Upstream, UpstreamConfig,
 };
 use alloc::string::String;
 use core::fmt::Write;
@@ -79,11 +79,11 @@ fn hedged() -> UpstreamConfig {
 }
 
 fn retried() -> UpstreamConfig {
-    let timeout = AttemptTimeoutConfig {
+    let overdue = OverdueConfig {
         quantile: Quantile::new(0.9).expect("a quantile"),
-        ..AttemptTimeoutConfig::default()
+        ..OverdueConfig::default()
     };
-    let retry = RetryConfig { attempt_timeout: Some(timeout), ..RetryConfig::default() };
+    let retry = RetryConfig { overdue: Some(overdue), ..RetryConfig::default() };
     UpstreamConfig { retry: Some(retry), ..plain() }
 }
 
@@ -125,15 +125,15 @@ fn a_slow_request_is_hedged_and_the_hedge_wins() {
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
                 first (first attempt)
-        979.369 ms: Woke
+        991.952 ms: Woke
             Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Batch, tie: None }
-                slower_than_quantile (waited 979.369 ms, longer than 979.369 ms (quantile 0.98))
-        980.369 ms: Answered { attempt: AttemptId(1), outcome: Good }
+                slower_than_quantile (waited 991.952 ms, longer than 991.952 ms (quantile 0.99))
+        992.952 ms: Answered { attempt: AttemptId(1), outcome: Good }
             Cancel { attempt: AttemptId(0) }
                 lost (attempt 1 answered first)
             Answer { attempt: AttemptId(1) }
                 first_good (first good answer)
-        981.369 ms: Ended { attempt: AttemptId(1), whole: true }
+        993.952 ms: Ended { attempt: AttemptId(1), whole: true }
     "#]]);
 }
 
@@ -147,10 +147,10 @@ fn a_hedge_that_the_budget_does_not_grant_is_held_back() {
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
                 first (first attempt)
-        979.369 ms: Woke
+        991.952 ms: Woke
             Hold
                 budget_spent (budget spent: 0 extra of 1001 requests, allowed 0)
-        980.369 ms: Answered { attempt: AttemptId(0), outcome: Good }
+        992.952 ms: Answered { attempt: AttemptId(0), outcome: Good }
             Answer { attempt: AttemptId(0) }
                 first_good (first good answer)
     "#]]);
@@ -166,10 +166,10 @@ fn there_is_no_hedge_without_another_replica_nor_of_what_may_not_be_repeated() {
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Only, class: Interactive, tie: None }
                 first (first attempt)
-        979.369 ms: Woke
+        991.952 ms: Woke
             Hold
                 no_other_replica (no other replica)
-        980.369 ms: Answered { attempt: AttemptId(0), outcome: Good }
+        992.952 ms: Answered { attempt: AttemptId(0), outcome: Good }
             Answer { attempt: AttemptId(0) }
                 first_good (first good answer)
     "#]]);
@@ -199,11 +199,11 @@ fn good_beats_fast_error() {
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
                 first (first attempt)
-        979.369 ms: Woke
+        991.952 ms: Woke
             Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Batch, tie: None }
-                slower_than_quantile (waited 979.369 ms, longer than 979.369 ms (quantile 0.98))
-        980.369 ms: Answered { attempt: AttemptId(1), outcome: Bad }
-        981.369 ms: Answered { attempt: AttemptId(0), outcome: Good }
+                slower_than_quantile (waited 991.952 ms, longer than 991.952 ms (quantile 0.99))
+        992.952 ms: Answered { attempt: AttemptId(1), outcome: Bad }
+        993.952 ms: Answered { attempt: AttemptId(0), outcome: Good }
             Cancel { attempt: AttemptId(1) }
                 lost (attempt 0 answered first)
             Answer { attempt: AttemptId(0) }
@@ -213,24 +213,25 @@ fn good_beats_fast_error() {
 
 #[test]
 fn failures_are_retried_until_the_retries_are_spent() {
-    let mut told = Told::new(retried(), 3, READ);
+    let mut told = Told::new(retried(), 2, READ);
     told.tell(Event::Arrived);
     told.failed(0, Failure::Broken);
-    told.wakes();
+    // Both replicas were tried: only now is there a wait.
     told.failed(1, Failure::NotSent);
+    told.wakes();
     told.answered(2, Outcome::Bad);
     told.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
                 first (first attempt)
         1 ms: Failed { attempt: AttemptId(0), failure: Broken }
-        4.83 ms: Woke
             Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Interactive, tie: None }
-                retry (retry 1 after 3.83 ms: broke off without an answer)
-        5.83 ms: Failed { attempt: AttemptId(1), failure: NotSent }
-            Send { attempt: AttemptId(2), replica: ReplicaId(2), choice: Turn, class: Interactive, tie: None }
-                retry (retry 2 after 0 ns: never reached the server)
-        6.83 ms: Answered { attempt: AttemptId(2), outcome: Bad }
+                retry (retry 1 after 0 ns: broke off without an answer)
+        2 ms: Failed { attempt: AttemptId(1), failure: NotSent }
+        9.661 ms: Woke
+            Send { attempt: AttemptId(2), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
+                retry (retry 2 after 7.661 ms: was not executed)
+        10.661 ms: Answered { attempt: AttemptId(2), outcome: Bad }
             Hold
                 attempts_spent (all 3 attempts spent)
             Answer { attempt: AttemptId(2) }
@@ -243,17 +244,15 @@ fn what_a_server_may_have_executed_is_not_sent_twice_unless_that_is_safe() {
     let mut told = Told::new(retried(), 3, Request { repeatable: false, ..READ });
     told.tell(Event::Arrived);
     told.answered(0, Outcome::Refused);
-    told.wakes();
     told.failed(1, Failure::Broken);
     told.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
                 first (first attempt)
         1 ms: Answered { attempt: AttemptId(0), outcome: Refused }
-        4.83 ms: Woke
             Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Interactive, tie: None }
-                retry (retry 1 after 3.83 ms: was refused for lack of room)
-        5.83 ms: Failed { attempt: AttemptId(1), failure: Broken }
+                retry (retry 1 after 0 ns: was refused for lack of room)
+        2 ms: Failed { attempt: AttemptId(1), failure: Broken }
             Cancel { attempt: AttemptId(0) }
                 may_not_repeat (the request may not be sent twice)
             Fail { why: Failed(Broken) }
@@ -262,30 +261,103 @@ fn what_a_server_may_have_executed_is_not_sent_twice_unless_that_is_safe() {
 }
 
 #[test]
-fn an_attempt_that_takes_too_long_is_given_up_when_its_successor_goes_out() {
+fn an_overdue_attempt_stays_in_the_race_with_the_next_one() {
     let mut told = Told::new(retried(), 3, READ);
     told.tell(Event::Arrived);
     told.wakes();
-    told.wakes();
-    told.answered(1, Outcome::Good);
+    told.answered(0, Outcome::Good);
     told.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
                 first (first attempt)
         899.678 ms: Woke
-        903.508 ms: Woke
-            Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Interactive, tie: None }
-                retry (retry 1 after 3.83 ms: took too long)
-            Cancel { attempt: AttemptId(0) }
-                attempt_timeout (attempt took 903.508 ms, longer than 899.678 ms)
-        904.508 ms: Answered { attempt: AttemptId(1), outcome: Good }
-            Answer { attempt: AttemptId(1) }
+            Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Batch, tie: None }
+                overdue (no response for 899.678 ms; overdue after 899.678 ms)
+        900.678 ms: Answered { attempt: AttemptId(0), outcome: Good }
+            Cancel { attempt: AttemptId(1) }
+                lost (attempt 0 answered first)
+            Answer { attempt: AttemptId(0) }
                 first_good (first good answer)
     "#]]);
 }
 
 #[test]
-fn without_budget_a_slow_attempt_keeps_all_the_time_of_its_request() {
+fn with_two_replicas_a_slow_read_runs_twice_at_most() {
+    let mut told = Told::new(retried(), 2, READ);
+    told.tell(Event::Arrived);
+    told.wakes();
+    told.wakes();
+    told.answered(0, Outcome::Good);
+    told.check(&expect![[r#"
+        0 ns: Arrived
+            Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
+                first (first attempt)
+        899.678 ms: Woke
+            Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Batch, tie: None }
+                overdue (no response for 899.678 ms; overdue after 899.678 ms)
+        1.799 s: Woke
+            Hold
+                no_other_replica (no other replica)
+        1.8 s: Answered { attempt: AttemptId(0), outcome: Good }
+            Cancel { attempt: AttemptId(1) }
+                lost (attempt 0 answered first)
+            Answer { attempt: AttemptId(0) }
+                first_good (first good answer)
+    "#]]);
+}
+
+#[test]
+fn an_overdue_attempt_is_followed_by_one_to_a_replica_that_failed_before() {
+    let mut told = Told::new(retried(), 2, READ);
+    told.tell(Event::Arrived);
+    told.failed(0, Failure::Broken);
+    told.wakes();
+    told.answered(2, Outcome::Good);
+    told.check(&expect![[r#"
+        0 ns: Arrived
+            Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
+                first (first attempt)
+        1 ms: Failed { attempt: AttemptId(0), failure: Broken }
+            Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Interactive, tie: None }
+                retry (retry 1 after 0 ns: broke off without an answer)
+        900.678 ms: Woke
+            Send { attempt: AttemptId(2), replica: ReplicaId(0), choice: Turn, class: Batch, tie: None }
+                overdue (no response for 899.678 ms; overdue after 899.678 ms)
+        901.678 ms: Answered { attempt: AttemptId(2), outcome: Good }
+            Cancel { attempt: AttemptId(1) }
+                lost (attempt 2 answered first)
+            Answer { attempt: AttemptId(2) }
+                first_good (first good answer)
+    "#]]);
+}
+
+#[test]
+fn a_replica_whose_overdue_attempts_are_outrun_is_left_out_like_one_that_fails() {
+    let config = UpstreamConfig { balance: BalanceConfig::LeastRequest, ..retried() };
+    let mut told = Told::new(config, 2, READ);
+    let mut asked = [0; 2];
+    for _ in 0..20 {
+        told.call = Call::new(READ);
+        told.after(1, Event::Arrived);
+        let busy = |told: &Told, id| told.upstream.in_flight(ReplicaId(id)) > 0;
+        if busy(&told, 0) {
+            asked[0] += 1;
+            // The first replica hangs.
+            told.wakes();
+            told.answered(1, Outcome::Good);
+            told.ended(1);
+        } else {
+            asked[1] += 1;
+            told.answered(0, Outcome::Good);
+            told.ended(0);
+        }
+    }
+    // It is left out after three in a row, for longer than the rest takes.
+    assert_eq!(asked, [3, 17]);
+}
+
+#[test]
+fn without_budget_an_overdue_attempt_waits_alone() {
     let mut told = Told::new(broke(retried()), 3, READ);
     told.tell(Event::Arrived);
     told.wakes();
@@ -364,7 +436,7 @@ fn the_second_copy_goes_out_at_once_and_untied_when_the_first_is_lost() {
                 tie_first (first copy of a tie)
         0 ns: Failed { attempt: AttemptId(0), failure: NotSent }
             Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Interactive, tie: None }
-                tie_first_lost (second copy at once: first never reached the server)
+                tie_first_lost (second copy at once: first was not executed)
         1 ms: Answered { attempt: AttemptId(1), outcome: Good }
             Answer { attempt: AttemptId(1) }
                 first_good (first good answer)
@@ -373,13 +445,13 @@ fn the_second_copy_goes_out_at_once_and_untied_when_the_first_is_lost() {
 
 #[test]
 fn a_body_that_cannot_be_kept_ends_what_was_planned() {
-    let mut told = Told::new(retried(), 3, READ);
+    let mut told = Told::new(retried(), 1, READ);
     told.tell(Event::Arrived);
     told.answered(0, Outcome::Bad);
     told.tell(Event::ReplayLost);
     told.check(&expect![[r#"
         0 ns: Arrived
-            Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
+            Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Only, class: Interactive, tie: None }
                 first (first attempt)
         1 ms: Answered { attempt: AttemptId(0), outcome: Bad }
         1 ms: ReplayLost
@@ -392,7 +464,7 @@ fn a_body_that_cannot_be_kept_ends_what_was_planned() {
 
 #[test]
 fn when_the_time_is_over_an_answer_that_is_held_is_given() {
-    let config = UpstreamConfig { timeout: Duration::from_ms(990), ..hedged() };
+    let config = UpstreamConfig { timeout: Duration::from_ms(995), ..hedged() };
     let mut told = Told::new(config, 3, READ);
     told.tell(Event::Arrived);
     told.wakes();
@@ -402,13 +474,13 @@ fn when_the_time_is_over_an_answer_that_is_held_is_given() {
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
                 first (first attempt)
-        979.369 ms: Woke
+        991.952 ms: Woke
             Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Batch, tie: None }
-                slower_than_quantile (waited 979.369 ms, longer than 979.369 ms (quantile 0.98))
-        980.369 ms: Answered { attempt: AttemptId(1), outcome: Refused }
-        990 ms: Woke
+                slower_than_quantile (waited 991.952 ms, longer than 991.952 ms (quantile 0.99))
+        992.952 ms: Answered { attempt: AttemptId(1), outcome: Refused }
+        995 ms: Woke
             Hold
-                request_timeout (no answer within 990 ms)
+                request_timeout (no answer within 995 ms)
             Cancel { attempt: AttemptId(0) }
                 lost (attempt 1 answered first)
             Answer { attempt: AttemptId(1) }
@@ -426,10 +498,10 @@ fn a_client_that_goes_away_takes_everything_with_it() {
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
                 first (first attempt)
-        979.369 ms: Woke
+        991.952 ms: Woke
             Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Batch, tie: None }
-                slower_than_quantile (waited 979.369 ms, longer than 979.369 ms (quantile 0.98))
-        980.369 ms: Abandoned
+                slower_than_quantile (waited 991.952 ms, longer than 991.952 ms (quantile 0.99))
+        992.952 ms: Abandoned
             Cancel { attempt: AttemptId(0) }
                 client_gone (the client has gone)
             Cancel { attempt: AttemptId(1) }

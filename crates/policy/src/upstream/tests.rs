@@ -1,4 +1,5 @@
-use super::{ESTIMATE_AGE_MAX, SAMPLES_MIN, Upstream, UpstreamConfig, UpstreamEvent};
+use super::{Upstream, UpstreamConfig, UpstreamEvent};
+use crate::group::{ESTIMATE_AGE_MAX, SAMPLES_MIN};
 use crate::{
     AttemptId, BalanceConfig, Call, Choice, Class, Effect, Event, HedgeConfig, Load, Outcome,
     PrequalConfig, Reason, ReplicaId, Request, TieConfig,

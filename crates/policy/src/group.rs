@@ -1,0 +1,124 @@
+//! The state that upstreams of a group share: recent latencies, the estimates made of them, and the budget.
+//!
+//! The shards of one data set are upstreams of their own, because each has its own replicas. They serve requests of
+//! the same kind, so what is usual and what may be spent can be counted over all of them: when a replica of one
+//! shard stalls, that shard may spend what the others did not, and a shard with little traffic knows at once which
+//! latency is usual.
+//!
+//! An [`Upstream`](crate::Upstream) without a group has a `Group` to itself. One with a group is driven inside
+//! [`Upstream::in_group`](crate::Upstream::in_group). The driver holds the group, with a lock around it if it needs one.
+//! **Limits**: one window of latencies and one budget for any number of upstreams.
+//! **Invariant** `extra-within-budget` holds for the group as a whole, not for each upstream.
+//! **Hurts when** the upstreams differ: a slow one is hedged at the usual latency of the fast ones, and one that is
+//! down spends what the others would need.
+
+use crate::UpstreamConfig;
+use crate::budget::{Budget, BudgetConfig};
+use curtail_sketch::{Precision, Window};
+use curtail_units::{Duration, Instant, Quantile};
+use serde::{Deserialize, Serialize};
+
+/// Latencies reach back this far.
+const LATENCY_WINDOW: Duration = Duration::from_secs(10);
+
+/// The window of latencies moves on in this many steps.
+const LATENCY_SLOTS: usize = 10;
+
+/// A quantile is believed from this many latencies on: 1 / (1 − 0.99), so that a p99 rests on something.
+pub(crate) const SAMPLES_MIN: u64 = 100;
+
+/// A quantile is computed again after this time: a hundredth of the window.
+pub(crate) const ESTIMATE_AGE_MAX: Duration = Duration::from_ms(100);
+
+/// The part of an upstream's configuration on which all upstreams of a group agree.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GroupConfig {
+    /// The budget of all upstreams together.
+    pub budget: BudgetConfig,
+    /// The quantile of recent latencies after which a request is hedged; absent: no hedges.
+    pub hedge_quantile: Option<Quantile>,
+    /// The quantile of recent latencies after which an attempt is overdue; absent: never.
+    pub overdue_quantile: Option<Quantile>,
+}
+
+impl From<&UpstreamConfig> for GroupConfig {
+    fn from(config: &UpstreamConfig) -> Self {
+        let overdue = config.retry.and_then(|retry| retry.overdue);
+        Self {
+            budget: config.budget,
+            hedge_quantile: config.hedge.map(|hedge| hedge.quantile),
+            overdue_quantile: overdue.map(|overdue| overdue.quantile),
+        }
+    }
+}
+
+/// A quantile of the recent latencies, computed now and then.
+#[derive(Clone, Copy, Debug)]
+struct Estimate {
+    quantile: Quantile,
+    value: Option<Duration>,
+    stale_at: Instant,
+}
+
+impl Estimate {
+    const fn new(quantile: Quantile) -> Self {
+        Self { quantile, value: None, stale_at: Instant::ZERO }
+    }
+
+    fn get(&mut self, latencies: &mut Window, now: Instant) -> Option<Duration> {
+        if now >= self.stale_at {
+            let enough = latencies.count(now) >= SAMPLES_MIN;
+            self.value = enough.then(|| latencies.quantile(now, self.quantile)).flatten();
+            self.stale_at = now + ESTIMATE_AGE_MAX;
+        }
+        self.value
+    }
+}
+
+/// What the upstreams of a group share.
+#[derive(Clone, Debug)]
+pub struct Group {
+    latencies: Window,
+    hedge: Option<Estimate>,
+    overdue: Option<Estimate>,
+    budget: Budget,
+}
+
+impl Group {
+    /// A group without latencies, and with a budget of which nothing is spent.
+    #[must_use]
+    pub fn new(config: GroupConfig) -> Self {
+        Self {
+            latencies: Window::new(Precision::COARSE, LATENCY_WINDOW, LATENCY_SLOTS),
+            hedge: config.hedge_quantile.map(Estimate::new),
+            overdue: config.overdue_quantile.map(Estimate::new),
+            budget: Budget::new(config.budget),
+        }
+    }
+
+    pub(crate) const fn budget(&mut self) -> &mut Budget {
+        &mut self.budget
+    }
+
+    pub(crate) fn record(&mut self, now: Instant, latency: Duration) {
+        self.latencies.record(now, latency);
+    }
+
+    /// A quantile of the recent latencies, if any are known.
+    pub(crate) fn latency(&mut self, now: Instant, quantile: Quantile) -> Option<Duration> {
+        self.latencies.quantile(now, quantile)
+    }
+
+    /// The estimate of the quantile after which a request is hedged, once enough latencies are known.
+    pub(crate) fn hedge_estimate(&mut self, now: Instant) -> Option<Duration> {
+        self.hedge.as_mut()?.get(&mut self.latencies, now)
+    }
+
+    /// The estimate of the quantile after which an attempt is overdue, once enough latencies are known.
+    pub(crate) fn overdue_estimate(&mut self, now: Instant) -> Option<Duration> {
+        self.overdue.as_mut()?.get(&mut self.latencies, now)
+    }
+}
+
+#[cfg(test)]
+mod tests;
