@@ -6,7 +6,7 @@ mod spans;
 
 pub use logs::write_log;
 pub use points::write_point;
-pub use spans::write_span;
+pub use spans::{with_span, write_span};
 
 use crate::columns::{Columns, Values, int, text};
 use crate::schema::envelope::{

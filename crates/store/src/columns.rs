@@ -9,6 +9,7 @@
 
 mod dictionary;
 mod gather;
+mod same;
 
 pub use dictionary::{Dictionary, Plain};
 

@@ -9,7 +9,8 @@
 //! never both happen, and a log segment is never written twice.
 //!
 //! **Reading** begins with the newest checkpoint and follows the commits after it. What is missing or damaged
-//! is an error that names it, unless the rest says the same; it is never an older table.
+//! is an error that names it, unless the rest says the same; it is never an older table. A commit of ours has a
+//! checksum. That the newest commits are missing only somebody can say who knew them ([`Table::check`]).
 //!
 //! **Upkeep** is the caller's to call, between commits: [`Table::checkpoint`] when one
 //! [is due](Table::is_checkpoint_due), and now and then [`Table::clean_log`], which deletes commits that a
@@ -42,4 +43,4 @@ pub use checkpoint::CheckpointError;
 pub use objects::StoreError;
 pub use property::PropertyError;
 pub use snapshot::{Refused, Snapshot};
-pub use table::{Change, CommitError, OpenError, Table, UpkeepError};
+pub use table::{Change, CommitError, Committed, OpenError, Table, UpkeepError};

@@ -9,8 +9,8 @@
 #[cfg(test)]
 pub(crate) mod failing;
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, IoSlice};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, IoSlice, Read as _, Write as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -75,25 +75,67 @@ pub trait GrowingFile: std::fmt::Debug + Send {
     fn cut(&mut self, len: u64) -> io::Result<()>;
 }
 
+/// In a folder: locked by the process that uses the folder, whose ID it holds. The system unlocks it when that
+/// process ends, however it ends, so the file stays and says nothing by itself.
+const LOCK: &str = "lock";
+
 /// A folder on a local disk, used by one process at a time.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
-    /// Locked for as long as this lives; syncing it makes names last.
+    /// Syncing it makes names last.
     folder: File,
+    /// Locked for as long as this lives.
+    _lock: File,
+}
+
+/// Removes a file that may be missing, and makes that last.
+pub(crate) fn remove_if_there(files: &dyn Files, name: &str) -> io::Result<()> {
+    match files.remove(name) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Another process uses a folder.
+#[derive(Debug, thiserror::Error)]
+#[error("process {process} uses it; stop that process, or choose another folder")]
+struct InUse {
+    /// Its ID, as far as it is known.
+    process: String,
 }
 
 impl Directory {
     /// Opens a folder, which is made if it is not there.
     ///
     /// # Errors
-    /// What the system says; [`io::ErrorKind::WouldBlock`] when another process uses the folder.
+    /// The system's; [`io::ErrorKind::ResourceBusy`], with the ID of that process, when another process uses the
+    /// folder.
     pub fn open(path: &Path) -> io::Result<Self> {
         fs::create_dir_all(path)?;
-        let folder = File::open(path)?;
-        folder.try_lock()?;
-        Ok(Self { path: path.to_owned(), folder })
+        let lock = lock(&path.join(LOCK))?;
+        Ok(Self { path: path.to_owned(), folder: File::open(path)?, _lock: lock })
     }
+}
+
+/// Locks a file, and writes the ID of this process into it.
+fn lock(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let mut file = options.read(true).write(true).create(true).truncate(false).open(path)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::Error(error)) => return Err(error),
+        Err(TryLockError::WouldBlock) => {
+            let mut process = String::new();
+            // A process that has just locked it may not have written its ID yet.
+            let known = file.read_to_string(&mut process).is_ok() && !process.trim().is_empty();
+            let process = if known { process.trim() } else { "(ID unknown)" }.to_owned();
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, InUse { process }));
+        }
+    }
+    // The ID only helps people: a server must start on a full disk, too.
+    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).ok();
+    Ok(file)
 }
 
 impl Files for Directory {
@@ -120,7 +162,7 @@ impl Files for Directory {
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.path)? {
             // What has a name that we would not give is not ours.
-            names.extend(entry?.file_name().into_string());
+            names.extend(entry?.file_name().into_string().ok().filter(|name| name != LOCK));
         }
         names.sort();
         Ok(names)

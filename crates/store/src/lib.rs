@@ -14,6 +14,7 @@
 
 pub mod batch;
 mod columns;
+mod copies;
 pub mod delta;
 mod encoding;
 pub mod files;
@@ -21,6 +22,7 @@ pub mod log;
 mod memtable;
 pub mod merge;
 pub mod query;
+pub mod recent;
 mod retention;
 pub mod run;
 pub mod schema;

@@ -7,32 +7,28 @@
 //! A group begins with a block of the disk and is filled up with zeros to the end of one, so that nothing that
 //! was synced is ever written again.
 //!
-//! **Whole or not at all**: each record has a checksum over all of it. What follows the last whole record of
-//! a segment was being written when the process ended, and was acknowledged to nobody; or the disk has
-//! damaged it, which cannot be told apart from within. So it is reported either way ([`Damage`]).
+//! **Whole or not at all**: checksums cover each record, with its number and the salt of its segment. A reader skips
+//! what is damaged, keeps all other records, and reports where the damage is and how many records it took ([`Damage`]).
+//! What follows the last whole record of the newest segment was being written when the process ended, mostly,
+//! and was acknowledged to nobody: such a torn end is told from damage where it can be.
 //!
 //! **When writing fails** nothing of the group is acknowledged, the segment is cut back to what was synced,
 //! and the next group begins another one: after a sync that failed, no system says what is on disk. Where
-//! even the cut fails, records that were not acknowledged may come back after a restart.
+//! even the cut fails, nothing is written and the segment does not end until a later cut succeeds. A table therefore
+//! never commits a segment that holds records which were not acknowledged. After a restart such records may come back.
 //!
 //! **Limits**: a tenant's name has 255 bytes, a batch 4 GiB with it.
 //!
 //! **Source**: Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC 2020.
 
-use crate::files::{BLOCK_BYTES, Files, GrowingFile};
-use bytes::{Buf, Bytes};
+mod segment;
+
+use crate::files::{BLOCK_BYTES, Files, GrowingFile, remove_if_there};
+use bytes::Bytes;
 use curtail_otlp::Signal;
+use curtail_units::Rng;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
-
-/// What every segment begins with.
-const MAGIC: &[u8; 16] = b"curtail log 1\r\n\n";
-
-/// The length of what follows, its checksum; then signal, length of the tenant's name, time of arrival.
-const HEADER_BYTES: usize = 4 + 4 + 1 + 1 + 8;
-
-/// The length and the checksum do not count themselves.
-const UNCOUNTED_BYTES: usize = 8;
 
 /// What one sender sent at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,8 +48,8 @@ pub struct Record {
 pub struct Segment {
     /// In the order in which they were written.
     pub records: Vec<Record>,
-    /// What follows them.
-    pub damage: Option<Damage>,
+    /// What is between them or after them, in the same order.
+    pub damage: Vec<Damage>,
 }
 
 /// Bytes of a segment that are no record.
@@ -63,6 +59,11 @@ pub struct Damage {
     pub at: u64,
     /// How many there are.
     pub bytes: u64,
+    /// How many records they were; [`None`] where no record follows that would tell.
+    pub records: Option<u64>,
+    /// Whether it looks like the end of a file that was being written: cut off, or with blocks that were never
+    /// written. In the newest segment that is ordinary.
+    pub is_torn: bool,
 }
 
 /// The log, as it is written.
@@ -71,8 +72,12 @@ pub struct Log {
     files: Arc<dyn Files>,
     /// The segment that the next group goes to, unless it must begin one.
     open: Option<Open>,
+    /// A segment that could not be cut back after a failed write: it may hold records that were not acknowledged.
+    uncut: Option<Open>,
     /// That of the next segment.
     next: u64,
+    /// Where salts come from.
+    rng: Rng,
 }
 
 #[derive(Debug)]
@@ -81,17 +86,21 @@ struct Open {
     file: Box<dyn GrowingFile>,
     /// All of it is synced.
     len: u64,
+    salt: u64,
+    /// How many records it has.
+    records: u64,
 }
 
 impl Log {
     /// A log that goes on after the segments that are there: it never writes to one of those, nor to one up
-    /// to `after`, which may have been removed.
+    /// to `after`, which may have been removed. `rng` makes the salts of its segments, so senders must not know
+    /// its seed.
     ///
     /// # Errors
     /// What the system says.
-    pub fn open(files: Arc<dyn Files>, after: u64) -> io::Result<Self> {
+    pub fn open(files: Arc<dyn Files>, after: u64, rng: Rng) -> io::Result<Self> {
         let last = segments(&*files)?.last().copied().unwrap_or_default();
-        Ok(Self { files, open: None, next: last.max(after) + 1 })
+        Ok(Self { files, open: None, uncut: None, next: last.max(after) + 1, rng })
     }
 
     /// Writes records and syncs them: when this returns they are durable. Returns the segment.
@@ -102,11 +111,15 @@ impl Log {
     /// # Panics
     /// When a record is longer than the limits.
     pub fn append(&mut self, records: &[Record]) -> io::Result<u64> {
+        self.cut_back()?;
         let mut open = match self.open.take() {
             Some(open) => open,
             None => self.begin()?,
         };
-        let headers: Vec<_> = records.iter().map(header).collect();
+        let headers: Vec<_> = (open.records..)
+            .zip(records)
+            .map(|(number, record)| segment::header(open.salt, number, record))
+            .collect();
         let mut parts: Vec<_> = records
             .iter()
             .zip(&headers)
@@ -119,6 +132,7 @@ impl Log {
             return Err(error);
         }
         open.len += bytes;
+        open.records += records.len() as u64;
         let number = open.number;
         self.open = Some(open);
         Ok(number)
@@ -131,8 +145,13 @@ impl Log {
     }
 
     /// Ends a segment: the next group begins another one.
-    pub fn end_segment(&mut self) {
+    ///
+    /// # Errors
+    /// When a segment cannot be cut back after a failed write. It has not ended then: tables must not commit its rows.
+    pub fn end_segment(&mut self) -> io::Result<()> {
+        self.cut_back()?;
         self.open = None;
+        Ok(())
     }
 
     /// The last segment that was begun; what [`Self::open`] was told of before there was any.
@@ -145,10 +164,10 @@ impl Log {
         let number = self.next;
         self.next += 1;
         let file = self.files.create(&name(number))?;
-        let mut parts = vec![IoSlice::new(MAGIC)];
-        let len = fill_up(&mut parts);
-        let mut open = Open { number, file, len };
-        match open.file.append(&mut parts) {
+        let salt = self.rng.next_u64();
+        let first = segment::first_block(salt);
+        let mut open = Open { number, file, len: first.len() as u64, salt, records: 0 };
+        match open.file.append(&mut [IoSlice::new(&first)]) {
             // The first records are synced with it.
             Ok(()) => Ok(open),
             Err(error) => {
@@ -158,14 +177,24 @@ impl Log {
         }
     }
 
-    /// Leaves a segment to what it has synced. What fails here fails later as well, and is said there.
-    fn give_up(&self, mut open: Open) {
+    /// Leaves a segment to what it has synced.
+    fn give_up(&mut self, open: Open) {
+        self.uncut = Some(open);
+        // What fails here is tried again, and reported, with the next group.
+        self.cut_back().ok();
+    }
+
+    /// Cuts a segment back to what was acknowledged, if a write to it has failed.
+    fn cut_back(&mut self) -> io::Result<()> {
+        let Some(open) = &mut self.uncut else { return Ok(()) };
         let has_records = open.len > BLOCK_BYTES as u64;
         if has_records {
-            open.file.cut(open.len).ok();
+            open.file.cut(open.len)?;
         } else {
-            self.files.remove(&name(open.number)).ok();
+            remove_if_there(&*self.files, &name(open.number))?;
         }
+        self.uncut = None;
+        Ok(())
     }
 }
 
@@ -185,8 +214,13 @@ pub fn segments(files: &dyn Files) -> io::Result<Vec<u64>> {
 /// # Errors
 /// What the system says.
 pub fn set_aside(files: &dyn Files, segment: u64) -> io::Result<()> {
-    let name = name(segment);
-    files.rename(&name, &format!("damaged-{name}"))
+    files.rename(&name(segment), &damaged_name(segment))
+}
+
+/// The name under which a damaged segment is kept.
+#[must_use]
+pub fn damaged_name(segment: u64) -> String {
+    format!("damaged-{}", name(segment))
 }
 
 /// Removes a segment, of which all is in committed runs.
@@ -200,63 +234,15 @@ pub fn remove(files: &dyn Files, segment: u64) -> io::Result<()> {
 /// Reads a segment.
 ///
 /// # Errors
-/// What the system says.
+/// What the system says, or that another version of Curtail has written it.
 pub fn read(files: &dyn Files, segment: u64) -> io::Result<Segment> {
-    let mut rest = Bytes::from(files.read(&name(segment))?);
-    let len = rest.len();
-    let mut segment = Segment::default();
-    if rest.starts_with(MAGIC) {
-        rest.advance(MAGIC.len());
-        loop {
-            if let Some(record) = take_record(&mut rest) {
-                segment.records.push(record);
-            } else if !take_zeros(&mut rest, len) {
-                break;
-            }
-        }
-    }
-    if !rest.is_empty() {
-        let bytes = rest.len() as u64;
-        segment.damage = Some(Damage { at: len as u64 - bytes, bytes });
-    }
-    Ok(segment)
+    let name = name(segment);
+    let read = files.read(&name).and_then(|bytes| segment::parse(bytes.into()));
+    read.map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))
 }
 
 fn name(segment: u64) -> String {
     format!("log-{segment:012}")
-}
-
-fn header(record: &Record) -> [u8; HEADER_BYTES] {
-    let tenant_len = u8::try_from(record.tenant.len()).expect("a tenant's name is short");
-    let counted = HEADER_BYTES - UNCOUNTED_BYTES + record.tenant.len() + record.batch.len();
-    let counted = u32::try_from(counted).expect("a batch has at most 4 GiB");
-    let mut header = [0; HEADER_BYTES];
-    header[..4].copy_from_slice(&counted.to_le_bytes());
-    header[8] = code(record.signal);
-    header[9] = tenant_len;
-    header[10..].copy_from_slice(&record.received_ns.to_le_bytes());
-    let sum = checksum([&header[..4], &header[8..], record.tenant.as_bytes(), &record.batch]);
-    header[4..8].copy_from_slice(&sum.to_le_bytes());
-    header
-}
-
-/// Takes a record, if the next one is whole.
-fn take_record(rest: &mut Bytes) -> Option<Record> {
-    let (header, _) = rest.split_first_chunk::<HEADER_BYTES>()?;
-    let (len, sum) = (&header[..4], &header[4..8]);
-    let counted = usize::try_from(u32::from_le_bytes(len.try_into().ok()?)).ok()?;
-    let body = rest.get(UNCOUNTED_BYTES..UNCOUNTED_BYTES + counted)?;
-    if checksum([len, body]).to_le_bytes() != sum {
-        return None;
-    }
-    let received_ns = u64::from_le_bytes(header[10..].try_into().ok()?);
-    let signal = signal(header[8])?;
-    let named = body.get(HEADER_BYTES - UNCOUNTED_BYTES..)?;
-    let (tenant, batch) = named.split_at_checked(usize::from(header[9]))?;
-    let tenant = Arc::from(std::str::from_utf8(tenant).ok()?);
-    let batch = rest.slice_ref(batch);
-    rest.advance(UNCOUNTED_BYTES + counted);
-    Some(Record { signal, tenant, received_ns, batch })
 }
 
 /// Fills a group up to the end of a block; returns how long it is.
@@ -266,42 +252,6 @@ fn fill_up(parts: &mut Vec<IoSlice<'_>>) -> u64 {
     let whole = bytes.next_multiple_of(BLOCK_BYTES);
     parts.push(IoSlice::new(&ZEROS[..whole - bytes]));
     whole as u64
-}
-
-/// Takes what a group of a segment with so many bytes was filled up with; returns whether that was anything.
-fn take_zeros(rest: &mut Bytes, len: usize) -> bool {
-    let at = len - rest.len();
-    let zeros = rest.get(..at.next_multiple_of(BLOCK_BYTES) - at).unwrap_or(rest);
-    let is_any = !zeros.is_empty() && zeros.iter().all(|byte| *byte == 0);
-    if is_any {
-        rest.advance(zeros.len());
-    }
-    is_any
-}
-
-fn checksum<const N: usize>(parts: [&[u8]; N]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    for part in parts {
-        hasher.update(part);
-    }
-    hasher.finalize()
-}
-
-const fn code(signal: Signal) -> u8 {
-    match signal {
-        Signal::Traces => 1,
-        Signal::Logs => 2,
-        Signal::Metrics => 3,
-    }
-}
-
-const fn signal(code: u8) -> Option<Signal> {
-    match code {
-        1 => Some(Signal::Traces),
-        2 => Some(Signal::Logs),
-        3 => Some(Signal::Metrics),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

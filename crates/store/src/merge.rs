@@ -4,9 +4,13 @@
 //! together and so are mostly in one run, and as long as the next row of a run comes before those of all
 //! others, nothing but that is looked at.
 //!
+//! Where all fields are merged, [copies](crate::copies) of a row are dropped, but for those that the end of a row group lies
+//! between: a later merge drops them.
+//!
 //! **Limits**: in memory are a row group of each run, and what goes into the next one of theirs.
 
 use crate::columns::Columns;
+use crate::copies::is_copy;
 use crate::memtable::Rows;
 use crate::run::{GROUP_BYTES, GROUP_ROWS};
 use crate::sort::Place;
@@ -31,6 +35,9 @@ pub struct Merge<R> {
     places: Vec<Place>,
     /// What these take, as far as rows of a row group are alike.
     bytes: usize,
+    /// Whether copies are dropped, and how many were.
+    drops_copies: bool,
+    copies: u64,
     rows: PhantomData<R>,
 }
 
@@ -54,9 +61,9 @@ pub enum Step {
 }
 
 impl<R: Rows> Merge<R> {
-    /// Of so many runs.
+    /// Of so many runs. Copies may be dropped where the runs come with all fields.
     #[must_use]
-    pub fn new(runs: usize) -> Self {
+    pub fn new(runs: usize, drops_copies: bool) -> Self {
         Self {
             runs: vec![Input::default(); runs],
             heads: BinaryHeap::new(),
@@ -64,6 +71,8 @@ impl<R: Rows> Merge<R> {
             row_bytes: Vec::new(),
             places: Vec::new(),
             bytes: 0,
+            drops_copies,
+            copies: 0,
             rows: PhantomData,
         }
     }
@@ -81,6 +90,12 @@ impl<R: Rows> Merge<R> {
     /// A run that needs a row group has none any more.
     pub fn end(&mut self, run: usize) {
         self.runs[run].is_at_end = true;
+    }
+
+    /// How many rows were copies of others, and were dropped.
+    #[must_use]
+    pub const fn copies(&self) -> u64 {
+        self.copies
     }
 
     /// Goes on until something is needed or made.
@@ -107,8 +122,13 @@ impl<R: Rows> Merge<R> {
         let others = self.heads.peek().map(|Reverse(key)| *key);
         let each = self.row_bytes[nth];
         loop {
-            self.places.push(Place { batch, row: short(row) });
-            self.bytes += each;
+            let place = Place { batch, row: short(row) };
+            if self.drops_copies && is_copy::<R>(&self.groups, &self.places, place) {
+                self.copies += 1;
+            } else {
+                self.places.push(place);
+                self.bytes += each;
+            }
             row += 1;
             if row == group.len() {
                 self.runs[run].next = None;

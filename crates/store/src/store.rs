@@ -6,12 +6,16 @@
 //! | whoever asks | asks the [trees](Store::spans) |
 //! | the [`Keeper`], one of them | writes sealed memtables as runs, and removes what the log has of them |
 //!
+//! **What is sent again is not stored again**: the log's thread and the keeper share the [batches](RecentBatches) of the last
+//! ten minutes, which are found again in the log and in flush records.
+//!
 //! **Nothing is lost, nothing is there twice**: a segment is removed when every table has committed what it has
 //! of it, and what a table has committed is not taken in again when the store is [opened](Store::open).
 //!
 //! **Limits**: memtables take as much as [`Settings::memtable_bytes`] together, and one group of the log more;
 //! how many sealed ones wait is for the caller to bound ([`Store::waiting_bytes`]).
 
+mod flush_record;
 mod keep_tail;
 mod keeper;
 
@@ -21,9 +25,11 @@ pub use keeper::{KeepError, Keeper};
 use crate::files::Files;
 use crate::log::{self, Damage, Record};
 use crate::memtable::{LogRows, PointRows, SpanRows};
+use crate::recent::{BatchKey, RecentBatches};
 use crate::traces::{Summariser, Traces};
 use crate::tree::{self, Tree, Unread};
 use curtail_otlp::{Decoded, Limits};
+use flush_record::FlushRecords;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
@@ -38,6 +44,8 @@ pub struct Settings {
     pub tables: tree::Settings,
     /// Memtables of this many bytes are full.
     pub memtable_bytes: usize,
+    /// What batches are known by when they are sent again: random, and kept with the folder.
+    pub batch_key: BatchKey,
 }
 
 /// All tables.
@@ -47,6 +55,7 @@ pub struct Store {
     logs: Arc<Tree<LogRows>>,
     points: Arc<Tree<PointRows>>,
     traces: Arc<Traces>,
+    recent: Arc<RecentBatches>,
     memtable_bytes: usize,
     /// No later batch is of a segment up to this one.
     sealed: AtomicU64,
@@ -61,11 +70,15 @@ pub struct Found {
     pub logs: usize,
     /// The same of points of metrics.
     pub points: usize,
-    /// Segments with bytes that are no record. The end of the last one was being written, mostly; another is
-    /// kept, as `damaged-…`, when what is whole in it is in runs.
+    /// Damage of the log, by segment. A segment is kept, as `damaged-…`, when what is whole in it is in runs, unless
+    /// only the end of the newest one is [torn](Damage::is_torn).
     pub damaged: Vec<(u64, Damage)>,
-    /// How many records are whole and no batch.
+    /// How many records are whole and no batch; their segments are kept in the same way.
     pub undecoded: usize,
+    /// How many batches were in the log more than once, and were taken once.
+    pub duplicates: usize,
+    /// Flush records that cannot be read: batches that are sent again may count twice for ten minutes.
+    pub unread_records: Vec<String>,
     /// Runs that cannot be read. They are part of their table, and are not asked.
     pub unread: Vec<Unread>,
 }
@@ -101,29 +114,35 @@ impl Store {
         now_ms: i64,
         id: &str,
     ) -> Result<(Keeper, Found), OpenError> {
-        let (tables, last) = (&settings.tables, log::segments(&*settings.files)?);
-        let last = last.last().copied().unwrap_or_default();
+        let recent = Arc::new(RecentBatches::new(settings.batch_key));
+        let (records, unread_records) = FlushRecords::open(&*settings.files, &recent)?;
+        let known = records.versions().clone();
+        let tables = &tree::Settings { known, ..settings.tables.clone() };
+        let last = log::segments(&*settings.files)?.last().copied().unwrap_or_default();
         let (spans, mut unread) = Tree::<SpanRows>::open(tables, last, now_ms, id).await?;
         let (logs, of_logs) = Tree::<LogRows>::open(tables, last, now_ms, id).await?;
         let (points, of_points) = Tree::<PointRows>::open(tables, last, now_ms, id).await?;
         let (traces, of_traces) = Summariser::open(tables, now_ms, id).await?;
         unread.extend(of_logs.into_iter().chain(of_points).chain(of_traces));
-        let mut found = Found { unread, ..Found::default() };
-        let written = [spans.tree().written(), logs.tree().written(), points.tree().written()];
+        let mut found = Found { unread, unread_records, ..Found::default() };
+        let written = [
+            spans.tree().written(),
+            logs.tree().written(),
+            points.tree().written(),
+            records.last_segment(),
+        ];
         let store = Arc::new(Self {
             spans: Arc::clone(spans.tree()),
             logs: Arc::clone(logs.tree()),
             points: Arc::clone(points.tree()),
             traces: Arc::clone(traces.traces()),
+            recent,
             memtable_bytes: settings.memtable_bytes,
             // What one table has written was whole.
             sealed: AtomicU64::new(written.into_iter().max().unwrap_or_default()),
         });
         let files = Arc::clone(&settings.files);
-        let last_segment = store.replay(&*files, &mut found)?;
-        let damaged = found.damaged.iter().map(|(segment, _)| *segment);
-        // The end of the last one was being written.
-        let damaged = damaged.filter(|segment| *segment != last_segment).collect();
+        let (last_segment, damaged) = store.replay(&*files, &mut found)?;
         let keeper = Keeper {
             store,
             files,
@@ -132,24 +151,38 @@ impl Store {
             points,
             traces,
             damaged,
+            records,
             last_segment,
             left_whole: BTreeSet::new(),
         };
         Ok((keeper, found))
     }
 
-    /// Takes in what the log has. Returns the last segment that there was.
-    fn replay(&self, files: &dyn Files, found: &mut Found) -> io::Result<u64> {
-        let mut last = self.sealed.load(Ordering::Acquire);
-        for segment in log::segments(files)? {
+    /// Takes in what the log has. Returns the last segment that there was, and those that are damaged.
+    fn replay(&self, files: &dyn Files, found: &mut Found) -> io::Result<(u64, BTreeSet<u64>)> {
+        let (mut last, mut damaged) = (self.sealed.load(Ordering::Acquire), BTreeSet::new());
+        let segments = log::segments(files)?;
+        for &segment in &segments {
             last = last.max(segment);
-            let log::Segment { records, damage } = log::read(files, segment)?;
-            found.damaged.extend(damage.map(|damage| (segment, damage)));
+            let log::Segment { records, mut damage } = log::read(files, segment)?;
+            let is_newest = segments.last() == Some(&segment);
+            // Others were not being written when the process ended: what is missing there was acknowledged.
+            damage.iter_mut().for_each(|damage| damage.is_torn &= is_newest);
+            if damage.iter().any(|damage| !damage.is_torn) {
+                damaged.insert(segment);
+            }
+            found.damaged.extend(damage.into_iter().map(|damage| (segment, damage)));
             for record in &records {
                 let Ok((rows, _)) = Decoded::of(record.signal, &record.batch, &TAKEN) else {
                     found.undecoded += 1;
+                    damaged.insert(segment);
                     continue;
                 };
+                let id = self.recent.key().id_of(record);
+                if id.is_some_and(|id| !self.recent.insert(id, record.received_ns, segment)) {
+                    found.duplicates += 1;
+                    continue;
+                }
                 let (written, count) = match rows {
                     Decoded::Spans(_) => (self.spans.written(), &mut found.spans),
                     Decoded::Logs(_) => (self.logs.written(), &mut found.logs),
@@ -165,7 +198,7 @@ impl Store {
             }
         }
         self.seal(last);
-        Ok(last)
+        Ok((last, damaged))
     }
 
     /// Adds what a record says, which is durable in a segment of the log.
@@ -192,6 +225,12 @@ impl Store {
         self.logs.seal();
         self.points.seal();
         self.sealed.store(segment, Ordering::Release);
+    }
+
+    /// The batches of the last ten minutes.
+    #[must_use]
+    pub const fn recent(&self) -> &Arc<RecentBatches> {
+        &self.recent
     }
 
     /// How many bytes are in sealed memtables, which wait to be written.

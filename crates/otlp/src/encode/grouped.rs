@@ -164,9 +164,7 @@ impl Resource {
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        if !self.message.is_empty() {
-            write::bytes(out, 1, &self.message);
-        }
+        write::bytes(out, 1, &self.message);
         for scope in &self.scopes {
             write::message(out, 2, |out| scope.write(out));
         }
@@ -185,9 +183,7 @@ impl Scope {
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        if !self.message.is_empty() {
-            write::bytes(out, 1, &self.message);
-        }
+        write::bytes(out, 1, &self.message);
         out.extend_from_slice(&self.rows);
         text(out, 3, &self.schema_url);
     }

@@ -135,12 +135,10 @@ impl SpanRow<'_> {
             write::message(out, 13, |out| link.write(out, nth))?;
         }
         number(out, 14, self.dropped_links);
-        if self.status != 0 || !self.status_message.is_empty() {
-            write::message(out, 15, |out| {
-                text(out, 2, self.status_message);
-                enumerated(out, 3, self.status);
-            });
-        }
+        write::message(out, 15, |out| {
+            text(out, 2, self.status_message);
+            enumerated(out, 3, self.status);
+        });
         flags(out, 16, self.flags);
         Ok(())
     }

@@ -111,7 +111,7 @@ fn merge(parts: &[Bytes]) -> Vec<u8> {
     let open = |file: &Bytes| Run::open(SPANS.schema(), file, file.len() as u64).expect("a run");
     let runs: Vec<_> = parts.iter().map(open).collect();
     let mut next = vec![0; runs.len()];
-    let mut merge = Merge::<SpanRows>::new(runs.len());
+    let mut merge = Merge::<SpanRows>::new(runs.len(), true);
     let mut writer = RunWriter::new(SPANS.schema(), Vec::new()).expect("memory");
     loop {
         match merge.step() {

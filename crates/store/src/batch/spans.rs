@@ -8,7 +8,7 @@ use crate::schema::spans::{
     DROPPED_EVENTS, DROPPED_LINKS, DURATION, EVENTS, FLAGS, KIND, KINDS, LINKS, NAME, PARENT_ID,
     SPAN_ID, SPANS, START, STATUS, STATUS_MESSAGE, STATUSES, TRACE_ID, TRACE_STATE,
 };
-use curtail_otlp::{BadRow, EventRow, LinkRow, SpanRow, TracesWriter};
+use curtail_otlp::{BadRow, EventRow, LinkRow, ResourceText, ScopeText, SpanRow, TracesWriter};
 
 /// Adds a span to a batch of traces. Its attributes come in the order of their columns, then those in maps.
 ///
@@ -18,6 +18,18 @@ use curtail_otlp::{BadRow, EventRow, LinkRow, SpanRow, TracesWriter};
 /// # Panics
 /// When there is no such row, or the rows are not spans.
 pub fn write_span(writer: &mut TracesWriter, rows: &Columns, row: usize) -> Result<(), BadRow> {
+    with_span(rows, row, |resource, scope, span| writer.span(resource, scope, span))
+}
+
+/// Gives `take` a span, and what it comes from.
+///
+/// # Panics
+/// When there is no such row, or the rows are not spans.
+pub fn with_span<T>(
+    rows: &Columns,
+    row: usize,
+    take: impl FnOnce(&ResourceText<'_>, &ScopeText<'_>, &SpanRow<'_>) -> T,
+) -> T {
     let text = |field: usize| rows.coded(field).text(row);
     let start = rows.longs(START)[row];
     let end = start.saturating_add(rows.longs(DURATION)[row]);
@@ -42,7 +54,7 @@ pub fn write_span(writer: &mut TracesWriter, rows: &Columns, row: usize) -> Resu
         events: &events,
         links: &links,
     };
-    writer.span(&resource(rows, row), &scope(rows, row), &span)
+    take(&resource(rows, row), &scope(rows, row), &span)
 }
 
 fn events(rows: &Columns, row: usize) -> Vec<EventRow<'_>> {

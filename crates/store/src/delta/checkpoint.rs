@@ -161,8 +161,9 @@ impl Last {
 /// be read as another.
 const CHECKSUM: &str = "curtail.crc32";
 
-fn checksum(pages: &[u8]) -> String {
-    format!("{:08x}", crc32fast::hash(pages))
+/// As it is written in checkpoints, and in commits.
+pub(super) fn checksum(bytes: &[u8]) -> String {
+    format!("{:08x}", crc32fast::hash(bytes))
 }
 
 fn schema() -> Type {

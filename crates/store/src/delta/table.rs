@@ -5,13 +5,14 @@ mod log;
 mod upkeep;
 
 use super::action::{Action, Add, CommitInfo, Metadata, Protocol, Remove, Transaction};
-use super::checkpoint::CheckpointError;
+use super::checkpoint::{self, CheckpointError};
 use super::objects::{Objects, StoreError};
 use super::snapshot::{Refused, Snapshot};
 use bytes::Bytes;
 use log::{Log, State};
 use object_store::ObjectStore;
 use object_store::path::Path;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 pub use upkeep::UpkeepError;
@@ -32,6 +33,15 @@ pub struct Table {
     state: State,
     /// When we last knew that the next number is free: when we committed, or looked in order to.
     committed_ms: Option<i64>,
+}
+
+/// What a table has come to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Committed {
+    /// Of the table: a UUID.
+    pub id: String,
+    /// Of its last commit.
+    pub version: u64,
 }
 
 /// What a commit changes.
@@ -65,6 +75,45 @@ pub enum OpenError {
         /// What was expected.
         #[source]
         source: serde_json::Error,
+    },
+    /// A commit that says nothing.
+    #[error("{path} is empty: restore it from a backup; without it rows would be missing")]
+    Empty {
+        /// The commit.
+        path: Path,
+    },
+    /// A commit of ours that is not as it was written.
+    #[error("{path} is damaged: its checksum does not match; restore it from a backup")]
+    Checksum {
+        /// The commit.
+        path: Path,
+    },
+    /// A table that has lost commits, or is another one.
+    #[error(
+        "{root} is at version {found}, and was at version {known} when this server last wrote it: \
+         {missing} is missing; restore it from a backup, or remove the files flushed-* of the \
+         server's log to go on without its rows"
+    )]
+    Behind {
+        /// Where the table is.
+        root: Path,
+        /// What it has come to.
+        found: u64,
+        /// What it had come to.
+        known: u64,
+        /// The first commit that is missing.
+        missing: Path,
+    },
+    /// Where a table was there is none, or another one.
+    #[error(
+        "{root} is not the table that this server last wrote (ID {known}); restore that one, or \
+         remove the files flushed-* of the server's log to go on with another"
+    )]
+    Another {
+        /// Where the table was.
+        root: Path,
+        /// The ID of the table that was there.
+        known: String,
     },
     /// A checkpoint that is none, and nothing can be read instead.
     #[error("{path} cannot be read")]
@@ -140,9 +189,9 @@ impl Table {
             return Ok(Self { log, state, committed_ms: None });
         }
         let info = commit_info("CREATE TABLE", now_ms, id);
-        let actions = [info, Action::Protocol(Protocol::OURS), Action::MetaData(metadata)];
+        let actions = [Action::Protocol(Protocol::OURS), Action::MetaData(metadata)];
         let mut table = Self { log, state: State::default(), committed_ms: None };
-        table.put(0, lines(&actions)).await?;
+        table.put(0, lines(info, &actions)).await?;
         // Ours, or that of whoever was first.
         let state = table.log.begin().await?;
         table.state = state.ok_or_else(|| OpenError::NoBeginning(table.log.root.clone()))?;
@@ -157,6 +206,30 @@ impl Table {
         let log = Log { objects: Objects::new(store), root };
         let state = log.begin().await?;
         Ok(state.map(|state| Self { log, state, committed_ms: None }))
+    }
+
+    /// What it has come to, as far as we know.
+    #[must_use]
+    pub fn committed(&self) -> Committed {
+        let id = self.state.snapshot.metadata().map(|table| table.id.clone());
+        Committed { id: id.unwrap_or_default(), version: self.state.version }
+    }
+
+    /// Whether it is the table that was known before, with all commits that were known.
+    ///
+    /// # Errors
+    /// When it is another one, or commits are missing at its end.
+    pub fn check(&self, known: &Committed) -> Result<(), OpenError> {
+        let (root, found) = (self.log.root.clone(), self.committed());
+        if found.id != known.id {
+            return Err(OpenError::Another { root, known: known.id.clone() });
+        }
+        if found.version < known.version {
+            let missing = self.log.commit_path(found.version + 1);
+            let (found, known) = (found.version, known.version);
+            return Err(OpenError::Behind { root, found, known, missing });
+        }
+        Ok(())
     }
 
     /// Its files, as they were when we last looked.
@@ -205,12 +278,12 @@ impl Table {
         now_ms: i64,
         id: &str,
     ) -> Result<u64, CommitError> {
-        let mut actions = vec![commit_info(change.operation, now_ms, id)];
+        let mut actions = Vec::new();
         actions.extend(change.transaction.clone().map(Action::Txn));
         actions.extend(change.metadata.clone().map(Action::MetaData));
         actions.extend(change.remove.iter().cloned().map(Action::Remove));
         actions.extend(change.add.iter().cloned().map(Action::Add));
-        let lines = lines(&actions);
+        let lines = lines(commit_info(change.operation, now_ms, id), &actions);
         if self.is_number_doubtful(now_ms) {
             self.refresh().await?;
             self.committed_ms = Some(now_ms);
@@ -261,21 +334,27 @@ const fn is_conflict(error: &object_store::Error) -> bool {
     matches!(error, object_store::Error::AlreadyExists { .. })
 }
 
-fn commit_info(operation: &str, now_ms: i64, id: &str) -> Action {
-    Action::CommitInfo(CommitInfo {
+fn commit_info(operation: &str, now_ms: i64, id: &str) -> CommitInfo {
+    CommitInfo {
         timestamp: now_ms,
         operation: operation.to_owned(),
         engine_info: ENGINE.to_owned(),
         txn_id: id.to_owned(),
-    })
+        checksum: None,
+    }
 }
 
-fn lines(actions: &[Action]) -> Bytes {
-    let mut lines = Vec::new();
-    for action in actions {
-        serde_json::to_writer(&mut lines, action).expect("it is plain data");
+/// A commit: who commits, with a checksum of what follows.
+fn lines(mut info: CommitInfo, actions: &[Action]) -> Bytes {
+    let put = |lines: &mut Vec<u8>, action: &Action| {
+        serde_json::to_writer(&mut *lines, action).expect("it is plain data");
         lines.push(b'\n');
-    }
+    };
+    let (mut lines, mut rest) = (Vec::new(), Vec::new());
+    actions.iter().for_each(|action| put(&mut rest, action));
+    info.checksum = Some(checkpoint::checksum(&rest));
+    put(&mut lines, &Action::CommitInfo(info));
+    lines.append(&mut rest);
     lines.into()
 }
 

@@ -16,6 +16,8 @@ struct State {
     operations: usize,
     /// These fail.
     fails: std::ops::Range<usize>,
+    /// Whether nothing can be appended before a file is removed.
+    is_full: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -34,6 +36,11 @@ impl Failing {
     /// Lets the operations with these numbers fail, counted from zero.
     pub(crate) fn fail(&self, operations: std::ops::Range<usize>) {
         self.lock().fails = operations;
+    }
+
+    /// Fills the disk: nothing can be appended before a file with something in it is removed.
+    pub(crate) fn fill(&self) {
+        self.lock().is_full = true;
     }
 
     /// How many there were.
@@ -96,7 +103,9 @@ impl Files for Failing {
     fn remove(&self, name: &str) -> io::Result<()> {
         let (mut state, outcome) = self.begin();
         outcome?;
-        state.files.remove(name).map(drop).ok_or(io::ErrorKind::NotFound.into())
+        let held = state.files.remove(name).ok_or(io::Error::from(io::ErrorKind::NotFound))?;
+        state.is_full &= held.bytes.is_empty();
+        Ok(())
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -111,6 +120,9 @@ impl Files for Failing {
 impl GrowingFile for Growing {
     fn append(&mut self, parts: &mut [IoSlice<'_>]) -> io::Result<()> {
         let (mut state, outcome) = self.all.begin();
+        if state.is_full {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
         // A write that fails has written a part.
         let len = if outcome.is_ok() { bytes.len() } else { bytes.len() / 2 };

@@ -60,7 +60,17 @@ fn a_folder_is_used_by_one_at_a_time() {
     let folder = Folder::new();
     let first = Directory::open(&folder.0).expect("a folder");
     let second = Directory::open(&folder.0).expect_err("the first has it");
-    assert_eq!(second.kind(), io::ErrorKind::WouldBlock);
+    assert_eq!(second.kind(), io::ErrorKind::ResourceBusy);
+    let said = format!("process {} uses it", std::process::id());
+    assert!(second.to_string().contains(&said), "{second}");
     drop(first);
     Directory::open(&folder.0).expect("it is free again");
+}
+
+#[test]
+fn a_folder_on_a_full_disk_is_opened() {
+    let folder = Folder::new();
+    fs::create_dir_all(&folder.0).expect("a folder");
+    std::os::unix::fs::symlink("/dev/full", folder.0.join(LOCK)).expect("a link");
+    Directory::open(&folder.0).expect("only the ID of the process is not written");
 }

@@ -1,3 +1,4 @@
+use super::segment::HEADER_BYTES;
 use super::*;
 use crate::files::failing::Failing;
 use curtail_units::Rng;
@@ -13,7 +14,7 @@ fn record(nth: usize, len: usize) -> Record {
 }
 
 fn log(files: &Failing) -> Log {
-    Log::open(Arc::new(files.clone()), 0).expect("an empty log")
+    Log::open(Arc::new(files.clone()), 0, Rng::new(SEED)).expect("an empty log")
 }
 
 /// All that the segments hold, and what is wrong with them.
@@ -21,15 +22,15 @@ fn all(files: &Failing) -> (Vec<Record>, Vec<Damage>) {
     let segments = segments(files).expect("a list");
     let read: Vec<_> =
         segments.into_iter().map(|segment| read(files, segment).expect("it is there")).collect();
-    let damage = read.iter().filter_map(|segment| segment.damage).collect();
+    let damage = read.iter().flat_map(|segment| segment.damage.clone()).collect();
     (read.into_iter().flat_map(|segment| segment.records).collect(), damage)
 }
 
 /// Writes groups of records, each again if it fails, as senders do; ends a segment now and then. Returns what
 /// was acknowledged.
 fn write(files: &Failing) -> Vec<Record> {
-    let mut log =
-        Log::open(Arc::new(files.clone()), 0).or_else(|_| Log::open(Arc::new(files.clone()), 0));
+    let open = || Log::open(Arc::new(files.clone()), 0, Rng::new(SEED));
+    let mut log = open().or_else(|_| open());
     let log = log.as_mut().expect("one operation fails, and no two");
     let mut acknowledged = Vec::new();
     for group in 0..GROUPS {
@@ -38,7 +39,8 @@ fn write(files: &Failing) -> Vec<Record> {
             acknowledged.extend(group);
         }
         if log.segment_bytes() > 4 * BLOCK_BYTES as u64 {
-            log.end_segment();
+            // One that cannot be cut back ends with a later group.
+            log.end_segment().ok();
         }
     }
     acknowledged
@@ -115,30 +117,135 @@ fn a_record_that_was_being_written_is_left_out_and_said() {
         assert_eq!(segment.records, [record(1, 10), record(2, 50)][..records]);
         let first = BLOCK_BYTES + HEADER_BYTES + 10;
         let second = first + HEADER_BYTES + record(2, 50).tenant.len() + 50;
-        let is_whole =
-            len == 0 || (MAGIC.len()..=BLOCK_BYTES).contains(&len) || len == first || len >= second;
-        assert_eq!(segment.damage.is_none(), is_whole, "{len} bytes");
-        if let Some(damage) = segment.damage {
-            assert_eq!(damage.at + damage.bytes, len as u64);
+        assert_eq!(records, usize::from(len >= first) + usize::from(len >= second));
+        let is_whole = len == 0 || len == BLOCK_BYTES || len == first || len >= second;
+        assert_eq!(segment.damage.is_empty(), is_whole, "{len} bytes");
+        for damage in segment.damage {
+            assert!(damage.is_torn && damage.at + damage.bytes == len as u64, "{damage:?}");
         }
     }
 }
 
+/// Records of a few groups, some longer than a block.
+fn groups(files: &Failing) -> Vec<Record> {
+    let mut log = log(files);
+    let groups = [[(1, 30), (4, 30)], [(2, 9_000), (3, 0)], [(5, 7), (6, 4_096)]];
+    let groups = groups.map(|group| group.map(|(nth, len)| record(nth, len)));
+    for group in &groups {
+        log.append(group).expect("written");
+    }
+    groups.concat()
+}
+
 #[test]
-fn a_byte_that_was_turned_over_anywhere_is_noticed() {
+fn a_byte_that_was_turned_over_anywhere_costs_one_record_at_most_and_is_noticed() {
     let files = Failing::default();
-    let mut log = log(&files);
-    let written = [record(1, 30), record(4, 30)];
-    log.append(&written).expect("written");
+    let written = groups(&files);
     let name = "log-000000000001";
-    for at in 0..files.read(name).expect("it is there").len() {
+    let len = files.read(name).expect("it is there").len();
+    for at in 0..len {
         files.damage(name, at);
-        let segment = read(&files, 1).expect("it is there");
-        assert!(segment.damage.is_some(), "byte {at}");
-        assert!(segment.records.iter().zip(&written).all(|(read, record)| read == record));
+        let Segment { records, damage } = read(&files, 1).expect("it is there");
+        let [damage] = &*damage else { panic!("byte {at}: {damage:?}") };
+        assert!((damage.at..damage.at + damage.bytes).contains(&(at as u64)), "{at}: {damage:?}");
+        assert!(!damage.is_torn, "byte {at}: {damage:?}");
+        let lost = written.len() - records.len();
+        assert!(lost <= 1 && damage.records.is_none_or(|records| records == lost as u64), "{at}");
+        let mut rest = written.iter();
+        assert!(records.iter().all(|read| rest.any(|record| record == read)), "byte {at}");
         files.damage(name, at);
     }
     assert_eq!(read(&files, 1).expect("it is there").records, written);
+}
+
+#[test]
+fn many_damaged_places_cost_the_records_that_they_are_in() {
+    println!("seed {SEED}");
+    let mut rng = Rng::new(SEED);
+    let name = "log-000000000001";
+    for _ in 0..300 {
+        let files = Failing::default();
+        let mut log = log(&files);
+        let written: Vec<_> = (0..100).map(|nth| record(nth, rng.below(900))).collect();
+        let mut ends = Vec::new();
+        for group in written.chunks(5) {
+            log.append(group).expect("written");
+            let lens = group.iter().map(|one| HEADER_BYTES + one.tenant.len() + one.batch.len());
+            let len = files.read(name).expect("it is there").len();
+            let from = len - lens.clone().sum::<usize>().next_multiple_of(BLOCK_BYTES);
+            ends.extend(lens.scan(from, |end, len| {
+                Some({
+                    *end += len;
+                    *end - len..*end
+                })
+            }));
+        }
+        let len = files.read(name).expect("it is there").len();
+        let flipped: Vec<_> = (0..5).map(|_| BLOCK_BYTES + rng.below(len - BLOCK_BYTES)).collect();
+        flipped.iter().for_each(|at| files.damage(name, *at));
+        let is_hit = |nth: usize| flipped.iter().any(|at| ends[nth].contains(at));
+        let want: Vec<_> = (0..100).filter(|nth| !is_hit(*nth)).map(|nth| &written[nth]).collect();
+        let got = read(&files, 1).expect("it is there");
+        assert_eq!(got.records.iter().collect::<Vec<_>>(), want, "{flipped:?}");
+    }
+}
+
+#[test]
+fn a_batch_that_contains_a_record_is_never_taken_for_one() {
+    // The attacker has records of a log of its own, with the same numbers, and every header that it can make.
+    let other = Failing::default();
+    let mut rng = Rng::new(SEED + 1);
+    let forged = Record { tenant: Arc::from("victim"), ..record(0, 40) };
+    let open = Log::open(Arc::new(other.clone()), 0, rng.split("other"));
+    open.expect("an empty log").append(&vec![forged; 9]).expect("written");
+    let mut payload = other.read("log-000000000001").expect("it is there");
+    let salts: Vec<u64> = (0..500).map(|_| rng.next_u64()).chain([0, u64::MAX]).collect();
+    for (number, salt) in (0..9).cycle().zip(salts) {
+        let inner = Record { tenant: Arc::from("victim"), ..record(0, 20) };
+        payload.extend(segment::header(salt, number, &inner));
+        payload.extend(b"victim");
+        payload.extend(&inner.batch);
+    }
+    let files = Failing::default();
+    let sent = Record { batch: payload.into(), ..record(1, 0) };
+    let written = [record(0, 50), sent, record(2, 50)];
+    log(&files).append(&written).expect("written");
+    let name = "log-000000000001";
+    let first = BLOCK_BYTES + HEADER_BYTES + 50 + written[0].tenant.len();
+    // Its header is damaged in every byte in turn, so that the reader has to look for the next record in its body.
+    for at in first..first + HEADER_BYTES + 8 {
+        files.damage(name, at);
+        let got = read(&files, 1).expect("it is there").records;
+        assert_eq!(got, [written[0].clone(), written[2].clone()], "byte {at}");
+        files.damage(name, at);
+    }
+}
+
+#[test]
+fn a_record_of_the_same_segment_is_not_read_twice() {
+    let files = Failing::default();
+    let written = groups(&files);
+    let name = "log-000000000001";
+    let bytes = files.read(name).expect("it is there");
+    // A disk gives an old group in place of another one.
+    let stale = bytes[BLOCK_BYTES..2 * BLOCK_BYTES].to_vec();
+    let copied = Failing::default();
+    let mut file = copied.create(name).expect("a file");
+    let last = bytes.len() - 2 * BLOCK_BYTES;
+    file.append(&mut [IoSlice::new(&bytes[..last]), IoSlice::new(&stale)]).expect("written");
+    let got = read(&copied, 1).expect("it is there");
+    assert_eq!((&*got.records, got.damage.len()), (&written[..4], 1));
+}
+
+#[test]
+fn a_segment_of_an_earlier_version_is_refused_and_stays() {
+    let files = Failing::default();
+    let mut file = files.create("log-000000000001").expect("a file");
+    let mut block = b"curtail log 1\r\n\n".to_vec();
+    block.resize(2 * BLOCK_BYTES, 0);
+    file.append(&mut [IoSlice::new(&block)]).expect("written");
+    let error = read(&files, 1).expect_err("it is of another version").to_string();
+    assert!(error.contains("log-000000000001: an earlier version"), "{error}");
 }
 
 #[test]

@@ -54,7 +54,8 @@ impl Around<'_> {
             let Value::Text(text) = attribute.value else { continue };
             let key = std::str::from_utf8(attribute.key.of(self.batch)).unwrap_or_default();
             if let Some(field) = of_resource(key) {
-                self.text(&mut shared, field, text);
+                // An attribute with an empty text is not a missing one.
+                shared.0.push((field, self.columns.intern(field, text.of(self.batch))));
             }
         }
         self.json(&mut shared, RESOURCE, attributes);

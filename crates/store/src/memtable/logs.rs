@@ -31,6 +31,7 @@ impl Rows for LogRows {
 
     const NAME: &'static str = "logs";
     const ORDER: (usize, usize) = (TRACE_ID, TIME);
+    const IDENTITY: Option<usize> = None;
 
     fn schema() -> &'static Schema {
         LOGS.schema()

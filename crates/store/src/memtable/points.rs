@@ -36,6 +36,7 @@ impl Rows for PointRows {
 
     const NAME: &'static str = "points";
     const ORDER: (usize, usize) = (SERIES_ID, TIME);
+    const IDENTITY: Option<usize> = None;
 
     fn schema() -> &'static Schema {
         POINTS.schema()

@@ -31,6 +31,7 @@ impl Rows for SpanRows {
 
     const NAME: &'static str = "spans";
     const ORDER: (usize, usize) = (TRACE_ID, START);
+    const IDENTITY: Option<usize> = Some(SPAN_ID);
 
     fn schema() -> &'static Schema {
         SPANS.schema()

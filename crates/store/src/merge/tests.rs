@@ -45,7 +45,7 @@ fn told(group: &Columns) -> Vec<(u128, i64, String)> {
 
 /// Merges runs; returns the row groups.
 fn merged(runs: Vec<Vec<Columns>>) -> Vec<Columns> {
-    let mut merge = Merge::<SpanRows>::new(runs.len());
+    let mut merge = Merge::<SpanRows>::new(runs.len(), true);
     let mut runs: Vec<_> = runs.into_iter().map(Vec::into_iter).collect();
     let mut made = Vec::new();
     loop {

@@ -15,9 +15,9 @@ use std::ops::{Range, RangeInclusive};
 pub struct Filter {
     /// Whose.
     pub tenant: String,
-    /// When they began, in nanoseconds since 1970.
+    /// When they began, in nanoseconds since 1970. The end is not in it, but for [`i64::MAX`], which is no end.
     pub starts: Range<i64>,
-    /// How long they took, in nanoseconds.
+    /// How long they took, in nanoseconds. A span that ends before it starts took none.
     pub durations: RangeInclusive<i64>,
     /// All of these.
     pub conditions: Vec<Condition>,
@@ -55,7 +55,7 @@ impl Filter {
 
     /// Whether there may be some among spans within these bounds.
     pub(super) const fn may_have(&self, bounds: &Bounds) -> bool {
-        *bounds.starts.start() < self.starts.end
+        is_before(*bounds.starts.start(), self.starts.end)
             && *bounds.starts.end() >= self.starts.start
             && *bounds.durations.start() <= *self.durations.end()
             && *bounds.durations.end() >= *self.durations.start()
@@ -63,8 +63,8 @@ impl Filter {
 
     /// Whether all spans within these bounds began, and took, as is asked for.
     const fn has_all(&self, bounds: &Bounds) -> (bool, bool) {
-        let starts =
-            *bounds.starts.start() >= self.starts.start && *bounds.starts.end() < self.starts.end;
+        let starts = *bounds.starts.start() >= self.starts.start
+            && is_before(*bounds.starts.end(), self.starts.end);
         let durations = *bounds.durations.start() >= *self.durations.start()
             && *bounds.durations.end() <= *self.durations.end();
         (starts, durations)
@@ -115,11 +115,12 @@ impl Filter {
         }
         if !has_starts {
             let starts = rows.longs(START);
-            selected.retain(|row| self.starts.contains(&starts[row]));
+            let Range { start, end } = self.starts;
+            selected.retain(|row| starts[row] >= start && is_before(starts[row], end));
         }
         if !has_durations {
             let durations = rows.longs(DURATION);
-            selected.retain(|row| self.durations.contains(&durations[row]));
+            selected.retain(|row| self.durations.contains(&took(durations[row])));
         }
         self.conditions.iter().for_each(|condition| condition.retain(rows, &mut selected));
         selected.rows.unwrap_or_else(|| (0..rows.len()).collect())
@@ -203,9 +204,14 @@ fn is(of: &Of, test: &Test, rows: &Columns, selected: &mut Selected) {
     };
     match (of, kind) {
         (Of::Entry(entry), _) => {
-            let meets = entry.meet(rows, |value| test.accepts(value));
-            let lists = rows.lists(entry.field());
-            selected.retain(|row| lists.entries(row).any(|entry| meets[entry]));
+            let coding = entry.coding(rows);
+            let (accepted, lists) = (coding.accepted(test), rows.lists(entry.field()));
+            let meets = |entry: usize| accepted[coding.code(entry) as usize];
+            selected.retain(|row| lists.entries(row).any(meets));
+        }
+        (Of::Column(DURATION), _) => {
+            let durations = rows.longs(DURATION);
+            selected.retain(|row| test.accepts(&Value::Int(took(durations[row]))));
         }
         (Of::Column(field), Some(Kind::Long)) => {
             let numbers = rows.longs(*field);
@@ -221,12 +227,19 @@ fn is(of: &Of, test: &Test, rows: &Columns, selected: &mut Selected) {
         }
         _ => {
             let coding = of.coding(rows);
-            let accepted: Vec<_> = std::iter::once(false)
-                .chain(coding.values.iter().map(|value| test.accepts(value)))
-                .collect();
+            let accepted = coding.accepted(test);
             selected.retain(|row| accepted[coding.code(row) as usize]);
         }
     }
+}
+
+const fn is_before(start_ns: i64, end_ns: i64) -> bool {
+    start_ns < end_ns || end_ns == i64::MAX
+}
+
+/// How long a span took by the column of durations, which is negative where a span ends before it starts.
+pub(super) fn took(duration_ns: i64) -> i64 {
+    duration_ns.max(0)
 }
 
 /// An ID that is zero is none.

@@ -5,7 +5,8 @@
 //!
 //! **Source**: the rule of ranks is in [`curtail_sketch::rank()`].
 
-use super::measure::{EXACT_MAX, GROUPS_MAX, NotMeasured, What, number};
+use super::filter::took;
+use super::measure::{EXACT_MAX, GROUPS_MAX, NotMeasured, What, number, ordered};
 use super::of::Of;
 use crate::schema::spans::DURATION;
 use curtail_sketch::{Histogram, Precision, rank};
@@ -42,8 +43,9 @@ pub enum Numbers {
         /// All together.
         sum: f64,
     },
-    /// How many there are up to each power of two, above the one before; what is not above zero, at zero.
-    Buckets(BTreeMap<u64, u64>),
+    /// How many there are up to each power of two, above the one before; what is not above zero, at zero. They are
+    /// in the order of the powers.
+    Buckets(Vec<(f64, u64)>),
 }
 
 pub(super) type Name = (i64, Vec<Option<String>>);
@@ -51,7 +53,7 @@ pub(super) type Name = (i64, Vec<Option<String>>);
 /// Numbers of all groups.
 pub(super) struct Gathered<'a> {
     what: &'a What,
-    /// Numbers are durations; others are [ordered](super::measure::ordered).
+    /// Numbers are durations; others are [`ordered`].
     is_of_durations: bool,
     groups: BTreeMap<Name, usize>,
     counts: Vec<u64>,
@@ -69,7 +71,8 @@ enum Gathering {
     Counted(Vec<Histogram>),
     /// The least, the greatest, and the sum.
     Extremes(Vec<(i64, i64, f64)>),
-    Buckets(Vec<BTreeMap<u64, u64>>),
+    /// By the [`ordered`] power of two.
+    Buckets(Vec<BTreeMap<i64, u64>>),
 }
 
 impl<'a> Gathered<'a> {
@@ -134,7 +137,7 @@ impl<'a> Gathered<'a> {
                 *sum += weight * number();
             }
             Gathering::Buckets(buckets) => {
-                *buckets[group].entry(bucket(number())).or_default() += weight
+                *buckets[group].entry(self::ordered(bucket(number()))).or_default() += weight;
             }
             Gathering::Exact(exact, count) => {
                 exact[group].push(ordered, weight);
@@ -208,14 +211,17 @@ impl<'a> Gathered<'a> {
                     sum,
                 }
             }
-            Gathering::Buckets(buckets) => Numbers::Buckets(std::mem::take(&mut buckets[group])),
+            Gathering::Buckets(buckets) => {
+                let buckets = buckets[group].iter();
+                Numbers::Buckets(buckets.map(|(power, count)| (number(*power), *count)).collect())
+            }
         }
     }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "to 104 days a duration is exact")]
 fn told(is_duration: bool, ordered: i64) -> f64 {
-    if is_duration { ordered as f64 } else { number(ordered) }
+    if is_duration { took(ordered) as f64 } else { number(ordered) }
 }
 
 /// All numbers of a group.
@@ -262,9 +268,8 @@ impl Exact {
     }
 }
 
-/// What took less than no time took none.
 fn duration(ns: i64) -> Duration {
-    Duration::from_ns(u64::try_from(ns).unwrap_or_default())
+    Duration::from_ns(took(ns).cast_unsigned())
 }
 
 fn counted(all: &mut Exact) -> Histogram {
@@ -285,12 +290,39 @@ fn error(counted: &Histogram, found: Duration) -> f64 {
     usual.max(longest.as_ns_f64() / found.as_ns_f64() - 1.0)
 }
 
-/// The power of two that a number is not above.
-fn bucket(number: f64) -> u64 {
+/// The least power of two that a number is not above: of durations, which are whole, the least is one.
+fn bucket(number: f64) -> f64 {
+    const FRACTION_BITS: u32 = 52;
     if number <= 0.0 {
-        return 0;
+        return 0.0;
     }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is above zero")]
-    let whole = number.ceil() as u64;
-    whole.checked_next_power_of_two().unwrap_or(u64::MAX)
+    // A power of two has no fraction beside its exponent; what has one is below the next. After the last is infinity.
+    let power = number.max(f64::MIN_POSITIVE).to_bits() >> FRACTION_BITS << FRACTION_BITS;
+    let power = f64::from_bits(power);
+    let next = f64::from_bits(power.to_bits() + (1 << FRACTION_BITS));
+    if power < number { next } else { power }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bucket;
+
+    #[test]
+    fn a_bucket_is_the_next_power_of_two_however_large_or_small() {
+        for (number, power) in [
+            (-1.0, 0.0),
+            (0.0, 0.0),
+            (1.0, 1.0),
+            (1.5, 2.0),
+            (1_024.0, 1_024.0),
+            (1_025.0, 2_048.0),
+            (0.3, 0.5),
+            (1e300, 2.0_f64.powi(997)),
+            (f64::MAX, f64::INFINITY),
+            (f64::INFINITY, f64::INFINITY),
+            (f64::from_bits(1), f64::MIN_POSITIVE),
+        ] {
+            assert_eq!(bucket(number).to_bits(), f64::to_bits(power), "{number}");
+        }
+    }
 }

@@ -1,15 +1,18 @@
 //! What of a span is looked at, and what rows have of it: each different value once.
 
-use super::value::Value;
-use crate::columns::{Coded, Columns, Values};
+use super::value::{Test, Value};
+use crate::columns::{Coded, Column, Columns, Lists, Values};
 use crate::schema::Kind;
 use crate::schema::envelope::{
     ATTRIBUTES_BOOL, ATTRIBUTES_DOUBLE, ATTRIBUTES_INT, ATTRIBUTES_JSON, ATTRIBUTES_TEXT, RESOURCE,
-    SCOPE, SERVICE, of_resource,
+    SCOPE, SCOPE_NAME, SCOPE_VERSION, SERVICE, of_resource,
 };
-use crate::schema::spans::{EVENTS, LINKS, SPANS};
+use crate::schema::spans::{EVENTS, LINKS, NAME, SPANS, STATUS_MESSAGE};
+use hashbrown::HashMap;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::hash::Hash;
+use std::ops::Range;
 
 /// What is looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +55,10 @@ pub(super) const MAPS: [(usize, Kind); 5] = [
     (ATTRIBUTES_JSON, Kind::Text),
 ];
 
-/// Values by their numbers, and which of them each row has.
+/// Texts that every span has, if only an empty one. Their columns have nothing in its place.
+const ALWAYS: [usize; 4] = [NAME, STATUS_MESSAGE, SCOPE_NAME, SCOPE_VERSION];
+
+/// Values by their numbers, and which of them each row (or each entry of a list) has.
 #[derive(Debug)]
 pub(super) struct Coding<'a> {
     /// Zero: none. Rows beyond its end have none either.
@@ -62,9 +68,31 @@ pub(super) struct Coding<'a> {
 }
 
 impl Coding<'_> {
+    /// The same with an empty text in place of nothing.
+    fn or_empty(mut self, len: usize) -> Self {
+        if self.codes.len() < len || self.codes.contains(&0) {
+            let empty = add(&mut self.values, Value::Text(Cow::Borrowed("")));
+            let codes = self.codes.to_mut();
+            codes.resize(len, 0);
+            codes.iter_mut().filter(|code| **code == 0).for_each(|code| *code = empty);
+        }
+        self
+    }
+
     /// The number of a row's value; zero: it has none.
     pub(super) fn code(&self, row: usize) -> u32 {
         self.codes.get(row).copied().unwrap_or(0)
+    }
+
+    /// The numbers of the values of some rows, or entries, that follow each other: each number once.
+    pub(super) fn codes_in(&self, rows: Range<usize>) -> Vec<u32> {
+        let mut codes = Vec::new();
+        for code in rows.map(|row| self.code(row)) {
+            if code != 0 && !codes.contains(&code) {
+                codes.push(code);
+            }
+        }
+        codes
     }
 
     /// The numbers of some rows' values; these are in their order.
@@ -76,6 +104,12 @@ impl Coding<'_> {
             }
             _ => of_rows(&self.codes, rows),
         }
+    }
+
+    /// Whether each value meets a test, by its number; nothing does not.
+    pub(super) fn accepted(&self, test: &Test) -> Vec<bool> {
+        let each = self.values.iter().map(|value| test.accepts(value));
+        std::iter::once(false).chain(each).collect()
     }
 
     /// The value of a number that is not zero.
@@ -125,21 +159,33 @@ impl Of {
         }
     }
 
-    /// What a row has of it, where it is [coded](Self::is_coded).
+    /// The values that each of some rows has of it: at most one, but for entries, which have each of theirs once.
     #[must_use]
-    pub fn of_row(&self, rows: &Columns, row: usize) -> Option<Value<'static>> {
-        if !self.is_coded() {
-            return None;
-        }
-        let coding = self.coding(rows);
-        let code = coding.code(row);
-        (code != 0).then(|| coding.value(code).clone().into_owned())
+    pub fn of_rows(&self, rows: &Columns, wanted: &[usize]) -> Vec<Vec<Value<'static>>> {
+        let (coding, lists) = self.coding_and_lists(rows);
+        let codes = |row: usize| match lists {
+            Some(lists) => coding.codes_in(lists.entries(row)),
+            None => coding.codes_in(row..row + 1),
+        };
+        let value = |code: u32| coding.value(code).clone().into_owned();
+        wanted.iter().map(|row| codes(*row).into_iter().map(value).collect()).collect()
     }
 
-    /// What rows have of it.
+    /// What rows have of it; or, if it is something of entries, what these have, with the lists that they are in.
+    pub(super) fn coding_and_lists<'a>(
+        &self,
+        rows: &'a Columns,
+    ) -> (Coding<'a>, Option<&'a Lists>) {
+        if let Self::Entry(entry) = self {
+            return (entry.coding(rows), Some(rows.lists(entry.field())));
+        }
+        (self.coding(rows), None)
+    }
+
+    /// What rows have of it. Where it is not [coded](Self::is_coded), many rows have values of their own.
     ///
     /// # Panics
-    /// When it is not [coded](Self::is_coded).
+    /// When it is something of entries: these have a [coding](Entry::coding) of their own.
     pub(super) fn coding<'a>(&self, rows: &'a Columns) -> Coding<'a> {
         match self {
             Self::Column(field) => column(rows, *field),
@@ -185,10 +231,40 @@ fn either<'a>(one: Coding<'a>, other: Coding<'a>, len: usize) -> Coding<'a> {
 }
 
 fn column(rows: &Columns, field: usize) -> Coding<'_> {
-    let kind = rows.schema().fields()[field].form.parts()[0].1;
-    let coded = rows.coded(field);
-    let values = coded.dictionary.iter().map(|value| Value::of(kind, value)).collect();
-    Coding { codes: Cow::Borrowed(&coded.codes), values }
+    match rows.column(field) {
+        Column::One(Values::Coded(coded)) => {
+            let kind = rows.schema().fields()[field].form.parts()[0].1;
+            let values = coded.dictionary.iter().map(|value| Value::of(kind, value)).collect();
+            let coding = Coding { codes: Cow::Borrowed(&coded.codes), values };
+            if ALWAYS.contains(&field) { coding.or_empty(rows.len()) } else { coding }
+        }
+        Column::One(values) => numbered(values),
+        Column::Many(_) => unreachable!("lists and maps are no column to ask for"),
+    }
+}
+
+/// Values that are mostly different. An ID that is zero is none.
+fn numbered(values: &Values) -> Coding<'static> {
+    fn number<T: Copy + Eq + Hash>(
+        all: &[T],
+        value: impl Fn(T) -> Value<'static>,
+    ) -> Coding<'static> {
+        let (mut known, mut values) = (HashMap::new(), Vec::new());
+        let code = |each: &T| *known.entry(*each).or_insert_with(|| add(&mut values, value(*each)));
+        let codes = all.iter().map(code).collect();
+        Coding { codes: Cow::Owned(codes), values }
+    }
+    let mut coding = match values {
+        Values::Wide(ids) => number(ids, Value::Id),
+        Values::Narrow(ids) => number(ids, |id| Value::Id(id.into())),
+        Values::Longs(longs) => return number(longs, Value::Int),
+        Values::Coded(_) => unreachable!("it has a dictionary"),
+    };
+    if let Some(none) = coding.values.iter().position(|id| *id == Value::Id(0)) {
+        let none = u32::try_from(none + 1).expect("there are no more values than rows");
+        coding.codes.to_mut().iter_mut().filter(|code| **code == none).for_each(|code| *code = 0);
+    }
+    coding
 }
 
 /// A member of objects in plain JSON.
@@ -223,13 +299,23 @@ fn attribute<'a>(rows: &'a Columns, key: &str) -> Coding<'a> {
             };
             let code = of_keys.code(entry);
             let number = &mut numbers[code as usize];
-            if *number == 0 && code != 0 {
-                *number = add(&mut coding.values, Value::of(kind, of_keys.dictionary.get(code)));
+            if *number == 0
+                && code != 0
+                && let Some(value) = in_map(field, kind, of_keys.dictionary.get(code))
+            {
+                *number = add(&mut coding.values, value);
             }
             *of_row = *number;
         }
     }
     coding
+}
+
+fn in_map(field: usize, kind: Kind, value: &[u8]) -> Option<Value<'_>> {
+    if field == ATTRIBUTES_JSON {
+        return Value::of_json(serde_json::from_slice(value).ok()?);
+    }
+    Some(Value::of(kind, value))
 }
 
 /// Adds a value; returns its number.
@@ -246,31 +332,25 @@ impl Entry {
         }
     }
 
-    /// Whether each entry, of all rows, meets something.
-    pub(super) fn meet(&self, rows: &Columns, meets: impl Fn(&Value<'_>) -> bool) -> Vec<bool> {
+    /// What each entry has of it, of all rows.
+    pub(super) fn coding<'a>(&self, rows: &'a Columns) -> Coding<'a> {
+        fn nothing<'a>() -> Coding<'a> {
+            Coding { codes: Cow::Borrowed(&[]), values: Vec::new() }
+        }
         let parts = rows.lists(self.field()).parts();
-        let coded = |part: usize, meets: &dyn Fn(&[u8]) -> bool| {
-            let Some(Values::Coded(coded)) = parts.get(part) else { return Vec::new() };
-            let each: Vec<_> = coded.dictionary.iter().map(meets).collect();
-            let meets = |code: &u32| *code != 0 && each[*code as usize - 1];
-            coded.codes.iter().map(meets).collect()
+        let coded = |part: usize| match parts.get(part) {
+            Some(Values::Coded(coded)) => Some(coded),
+            _ => None,
         };
-        let member =
-            |key: &str, json: &[u8]| Value::member(json, key).is_some_and(|value| meets(&value));
         match self {
-            Self::EventName => coded(1, &|name| meets(&Value::of(Kind::Text, name))),
-            Self::Event(key) => coded(2, &|json| member(key, json)),
-            Self::Link(key) => coded(3, &|json| member(key, json)),
-            Self::LinkTrace => match parts.first() {
-                Some(Values::Wide(ids)) => ids.iter().map(|id| meets(&Value::Id(*id))).collect(),
-                _ => Vec::new(),
-            },
-            Self::LinkSpan => match parts.get(1) {
-                Some(Values::Narrow(ids)) => {
-                    ids.iter().map(|id| meets(&Value::Id((*id).into()))).collect()
-                }
-                _ => Vec::new(),
-            },
+            Self::EventName => coded(1).map_or_else(nothing, |names| {
+                let values = names.dictionary.iter().map(|name| Value::of(Kind::Text, name));
+                Coding { codes: Cow::Borrowed(&names.codes), values: values.collect() }
+            }),
+            Self::Event(key) => coded(2).map_or_else(nothing, |objects| members(objects, key)),
+            Self::Link(key) => coded(3).map_or_else(nothing, |objects| members(objects, key)),
+            Self::LinkTrace => parts.first().map_or_else(nothing, numbered),
+            Self::LinkSpan => parts.get(1).map_or_else(nothing, numbered),
         }
     }
 }

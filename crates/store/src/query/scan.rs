@@ -1,6 +1,6 @@
 //! Looking at spans, a part at a time.
 
-use super::filter::Filter;
+use super::filter::{Filter, took};
 use crate::columns::Columns;
 use crate::memtable::SpanRows;
 use crate::run::Known;
@@ -19,7 +19,7 @@ pub(super) struct Part {
     pub(super) bounds: Bounds,
 }
 
-/// The extremes of the starts and the durations of some rows.
+/// The extremes of the starts of some rows, and of how long they [took].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Bounds {
     pub(super) starts: RangeInclusive<i64>,
@@ -91,7 +91,7 @@ pub(super) fn pages<'a>(
                 Known::None => return None,
                 Known::Most(most) => most,
             };
-            let bounds = Bounds { starts: first..=last, durations: shortest..=longest };
+            let bounds = Bounds { starts: first..=last, durations: took(shortest)..=took(longest) };
             let run = Arc::clone(run);
             filter.may_have(&bounds).then_some(Part { run, group, rows, bounds })
         })

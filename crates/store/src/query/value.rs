@@ -2,8 +2,9 @@
 
 use crate::columns::{int, text};
 use crate::schema::Kind;
+use serde_json::Value as Json;
 use std::borrow::Cow;
-use std::ops::RangeInclusive;
+use std::cmp::Ordering;
 
 /// A compiled pattern takes no more memory.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
@@ -11,7 +12,7 @@ const PATTERN_BYTES_MAX: usize = 1 << 20;
 /// A value of a span.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'a> {
-    /// A text; of a list, a map or bytes, their JSON.
+    /// A text; of a map or bytes, their JSON.
     Text(Cow<'a, str>),
     /// A whole number.
     Int(i64),
@@ -21,9 +22,14 @@ pub enum Value<'a> {
     Bool(bool),
     /// The ID of a trace or of a span.
     Id(u128),
+    /// Several values.
+    List(Vec<Value<'static>>),
 }
 
-/// What a value must be. One that is not there is nothing of it.
+/// What a value must be. A missing value passes none of these tests. A list passes when one of its elements does;
+/// [`IsNot`](Self::IsNot) and [`MatchesNot`](Self::MatchesNot) must hold for all of them.
+///
+/// Numbers are compared exactly, whole ones with others too; texts are compared with texts, byte by byte.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Test {
     /// It is there.
@@ -32,8 +38,14 @@ pub enum Test {
     Is(Value<'static>),
     /// It is something else.
     IsNot(Value<'static>),
-    /// It is a number in this range.
-    Within(RangeInclusive<f64>),
+    /// It is less than this.
+    Less(Value<'static>),
+    /// It is this or less.
+    AtMost(Value<'static>),
+    /// It is greater than this.
+    Greater(Value<'static>),
+    /// It is this or greater.
+    AtLeast(Value<'static>),
     /// It is a text, and the pattern matches all of it.
     Matches(Pattern),
     /// It is a text, and the pattern does not.
@@ -80,17 +92,26 @@ impl<'a> Value<'a> {
 
     /// A member of an object in plain JSON.
     pub(super) fn member(json: &[u8], key: &str) -> Option<Value<'static>> {
-        let object: serde_json::Value = serde_json::from_slice(json).ok()?;
-        Some(match object.get(key)? {
-            serde_json::Value::Null => return None,
-            serde_json::Value::String(text) => Value::Text(Cow::Owned(text.clone())),
-            serde_json::Value::Bool(is) => Value::Bool(*is),
-            serde_json::Value::Number(number) => number
+        let Json::Object(mut object) = serde_json::from_slice(json).ok()? else { return None };
+        Self::of_json(object.remove(key)?)
+    }
+
+    /// A value in [plain JSON](curtail_otlp::plain); `null` is none.
+    pub(super) fn of_json(json: Json) -> Option<Value<'static>> {
+        Some(match json {
+            Json::Null => return None,
+            Json::String(text) => Value::Text(Cow::Owned(text)),
+            Json::Bool(is) => Value::Bool(is),
+            Json::Number(number) => number
                 .as_i64()
                 .map_or_else(|| Value::Double(number.as_f64().unwrap_or(f64::NAN)), Value::Int),
-            list @ (serde_json::Value::Array(_) | serde_json::Value::Object(_)) => {
-                Value::Text(Cow::Owned(list.to_string()))
-            }
+            Json::Array(all) => Value::List(all.into_iter().filter_map(Value::of_json).collect()),
+            Json::Object(object) => match object.get("@double").and_then(Json::as_str) {
+                Some("Infinity") => Value::Double(f64::INFINITY),
+                Some("-Infinity") => Value::Double(f64::NEG_INFINITY),
+                Some(_) => Value::Double(f64::NAN),
+                None => Value::Text(Cow::Owned(Json::Object(object).to_string())),
+            },
         })
     }
 
@@ -103,6 +124,7 @@ impl<'a> Value<'a> {
             Self::Double(number) => Value::Double(number),
             Self::Bool(is) => Value::Bool(is),
             Self::Id(id) => Value::Id(id),
+            Self::List(all) => Value::List(all),
         }
     }
 
@@ -115,6 +137,7 @@ impl<'a> Value<'a> {
             Self::Double(_) => "double",
             Self::Bool(_) => "bool",
             Self::Id(_) => "id",
+            Self::List(_) => "list",
         }
     }
 
@@ -122,26 +145,58 @@ impl<'a> Value<'a> {
     #[must_use]
     pub const fn number(&self) -> Option<f64> {
         match self {
-            #[expect(
-                clippy::cast_precision_loss,
-                reason = "numbers are compared as they are written"
-            )]
+            #[expect(clippy::cast_precision_loss, reason = "what is measured is a double")]
             Self::Int(number) => Some(*number as f64),
             Self::Double(number) => Some(*number),
-            Self::Text(_) | Self::Bool(_) | Self::Id(_) => None,
+            Self::Text(_) | Self::Bool(_) | Self::Id(_) | Self::List(_) => None,
         }
     }
 
-    /// Whole numbers and others are compared as numbers.
+    /// Whether there is an order between it and others of its kind: numbers and texts have one.
+    #[must_use]
+    pub const fn has_order(&self) -> bool {
+        matches!(self, Self::Int(_) | Self::Double(_) | Self::Text(_))
+    }
+
     fn equals(&self, other: &Value<'_>) -> bool {
         match (self, other) {
-            (Self::Text(one), Value::Text(other)) => one == other,
             (Self::Bool(one), Value::Bool(other)) => one == other,
-            (Self::Int(one), Value::Int(other)) => one == other,
             (Self::Id(one), Value::Id(other)) => one == other,
-            _ => self.number().is_some_and(|number| Some(number) == other.number()),
+            _ => self.compare(other) == Some(Ordering::Equal),
         }
     }
+
+    /// Their order, if they are two numbers or two texts.
+    fn compare(&self, other: &Value<'_>) -> Option<Ordering> {
+        match (self, other) {
+            (Self::Text(one), Value::Text(other)) => Some(one.cmp(other)),
+            (Self::Int(one), Value::Int(other)) => Some(one.cmp(other)),
+            (Self::Double(one), Value::Double(other)) => one.partial_cmp(other),
+            (Self::Int(one), Value::Double(other)) => compare_exactly(*one, *other),
+            (Self::Double(one), Value::Int(other)) => {
+                compare_exactly(*other, *one).map(Ordering::reverse)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Compares without rounding the whole number, which a double would do beyond 2^53.
+fn compare_exactly(int: i64, double: f64) -> Option<Ordering> {
+    /// 2^63: every double below it, and not below its negative, has a whole part that an `i64` holds.
+    const END: f64 = 9_223_372_036_854_775_808.0;
+    if double.is_nan() {
+        return None;
+    }
+    if double >= END {
+        return Some(Ordering::Less);
+    }
+    if double < -END {
+        return Some(Ordering::Greater);
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "it was checked, and the rest is compared")]
+    let whole = double.trunc() as i64;
+    Some(int.cmp(&whole).then_with(|| 0.0_f64.total_cmp(&(double.fract() + 0.0))))
 }
 
 impl From<&str> for Value<'static> {
@@ -158,6 +213,18 @@ impl std::fmt::Display for Value<'_> {
             Self::Double(number) => number.fmt(f),
             Self::Bool(is) => is.fmt(f),
             Self::Id(id) => write!(f, "{id:x}"),
+            Self::List(all) => {
+                let mut separator = "[";
+                for each in all {
+                    f.write_str(std::mem::replace(&mut separator, ","))?;
+                    if let Self::Text(text) = each {
+                        Json::from(&**text).fmt(f)?;
+                    } else {
+                        each.fmt(f)?;
+                    }
+                }
+                f.write_str(if all.is_empty() { "[]" } else { "]" })
+            }
         }
     }
 }
@@ -168,11 +235,16 @@ impl Test {
     pub fn accepts(&self, value: &Value<'_>) -> bool {
         match (self, value) {
             (Self::Exists, _) => true,
+            (Self::IsNot(_) | Self::MatchesNot(_), Value::List(all)) => {
+                all.iter().all(|each| self.accepts(each))
+            }
+            (_, Value::List(all)) => all.iter().any(|each| self.accepts(each)),
             (Self::Is(is), _) => is.equals(value),
             (Self::IsNot(is), _) => !is.equals(value),
-            (Self::Within(range), _) => {
-                value.number().is_some_and(|number| range.contains(&number))
-            }
+            (Self::Less(than), _) => value.compare(than).is_some_and(Ordering::is_lt),
+            (Self::AtMost(than), _) => value.compare(than).is_some_and(Ordering::is_le),
+            (Self::Greater(than), _) => value.compare(than).is_some_and(Ordering::is_gt),
+            (Self::AtLeast(than), _) => value.compare(than).is_some_and(Ordering::is_ge),
             (Self::Matches(pattern), Value::Text(text)) => pattern.regex.is_match(text),
             (Self::MatchesNot(pattern), Value::Text(text)) => !pattern.regex.is_match(text),
             (Self::Matches(_) | Self::MatchesNot(_), _) => false,
@@ -193,6 +265,11 @@ mod tests {
             ("a|b", "b", true),
             ("a.b", "a\nb", true),
             ("(?i)get", "GET", true),
+            // What Go's regular expressions have besides: scripts and general categories.
+            (r"\p{Greek}+", "αβγ", true),
+            (r"\p{Greek}+", "abc", false),
+            (r"\pL\p{Nd}", "é7", true),
+            (r"\P{Lu}[[:digit:]]", "a7", true),
         ] {
             let pattern = Pattern::new(pattern).expect("a pattern");
             let value = Value::from(text);
@@ -207,5 +284,58 @@ mod tests {
         for wrong in ["(", "a)|(b", "[z-a]", "(?:a{1000}){1000}"] {
             assert!(Pattern::new(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn whole_numbers_and_others_are_compared_exactly() {
+        let beyond = 9_007_199_254_740_993_i64;
+        let end = 9_223_372_036_854_775_808.0;
+        for (int, double, order) in [
+            (beyond, 9_007_199_254_740_992.0, Some(Ordering::Greater)),
+            (beyond - 1, 9_007_199_254_740_992.0, Some(Ordering::Equal)),
+            (i64::MAX, end, Some(Ordering::Less)),
+            (i64::MIN, -end, Some(Ordering::Equal)),
+            (i64::MIN, f64::NEG_INFINITY, Some(Ordering::Greater)),
+            (i64::MAX, f64::INFINITY, Some(Ordering::Less)),
+            (1, 1.5, Some(Ordering::Less)),
+            (-1, -1.5, Some(Ordering::Greater)),
+            (0, -0.0, Some(Ordering::Equal)),
+            (0, 0.5, Some(Ordering::Less)),
+            (0, -0.5, Some(Ordering::Greater)),
+            (0, f64::NAN, None),
+        ] {
+            let (one, other) = (Value::Int(int), Value::Double(double));
+            assert_eq!(one.compare(&other), order, "{int} {double}");
+            assert_eq!(other.compare(&one), order.map(Ordering::reverse), "{double} {int}");
+        }
+        assert!(!Test::Is(Value::Int(beyond)).accepts(&Value::Int(beyond - 1)));
+        assert!(Test::Greater(Value::Int(beyond - 1)).accepts(&Value::Int(beyond)));
+        assert!(!Test::Is(Value::Double(9_007_199_254_740_992.0)).accepts(&Value::Int(beyond)));
+    }
+
+    #[test]
+    fn a_list_passes_when_one_of_its_elements_does_and_a_negation_when_all_do() {
+        let of = |json: &str| {
+            Value::of_json(serde_json::from_str(json).expect("JSON")).expect("a value")
+        };
+        let list = of(r#"["a","b",3,null]"#);
+        let pattern = || Pattern::new("b|c").expect("a pattern");
+        for (test, accepts) in [
+            (Test::Exists, true),
+            (Test::Is("b".into()), true),
+            (Test::Is("c".into()), false),
+            (Test::IsNot("b".into()), false),
+            (Test::IsNot("c".into()), true),
+            (Test::Matches(pattern()), true),
+            (Test::AtLeast(Value::Int(3)), true),
+            (Test::Greater(Value::Int(3)), false),
+        ] {
+            assert_eq!(test.accepts(&list), accepts, "{test:?}");
+        }
+        assert!(Test::MatchesNot(pattern()).accepts(&of(r#"["a","d"]"#)));
+        assert!(!Test::Is("a".into()).accepts(&of("[]")) && Test::Exists.accepts(&of("[]")));
+        assert_eq!(list.to_string(), r#"["a","b",3]"#);
+        assert_eq!(of(r#"{"@double":"Infinity"}"#), Value::Double(f64::INFINITY));
+        assert_eq!(of(r#"{"a":1}"#), Value::from(r#"{"a":1}"#));
     }
 }

@@ -4,6 +4,7 @@
 use super::filter::Filter;
 use super::measure::weight;
 use super::of::{MAPS, Of};
+use super::value::Value;
 use crate::columns::{Columns, Values, text};
 use crate::memtable::SpanRows;
 use crate::schema::envelope::{RESOURCE, SCOPE};
@@ -20,7 +21,7 @@ const KEYS_MAX: usize = 10_000;
 /// A value, and how many spans have it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Counted {
-    /// `text`, `int`, `double` or `bool`.
+    /// As [`Value::kind`] has it.
     pub kind: &'static str,
     /// As text.
     pub text: String,
@@ -58,22 +59,20 @@ pub struct Keys {
 struct Enough;
 
 impl Tree<SpanRows> {
-    /// The values that spans have of something, at most so many. What is not [coded](Of::is_coded) has none.
+    /// The values that spans have of something, at most so many; of a list, its elements. What is different for
+    /// nearly every span (an ID, a duration) has none.
     pub async fn values(&self, filter: &Filter, of: &Of, count: usize) -> Counts {
-        if !of.is_coded() {
+        if !of.is_coded() && !matches!(of, Of::Entry(_)) {
             return Counts::default();
         }
         let mut fields = BTreeSet::from([WEIGHT]);
         of.read(&mut fields);
         let mut counted = BTreeMap::<(&'static str, String), u64>::new();
         let looked = self.each(filter, &fields, |rows, selected| {
-            let coding = of.coding(rows);
-            let mut of_codes = vec![0_u64; coding.values.len() + 1];
-            for row in selected {
-                of_codes[coding.code(row) as usize] += weight(rows.coded(WEIGHT), row);
-            }
-            for (value, spans) in coding.values.iter().zip(&of_codes[1..]) {
-                if *spans > 0 {
+            for (value, spans) in of.count(rows, &selected) {
+                let one = std::slice::from_ref(&value);
+                let each = if let Value::List(all) = &value { &**all } else { one };
+                for value in each {
                     *counted.entry((value.kind(), value.to_string())).or_default() += spans;
                 }
             }
@@ -102,6 +101,27 @@ impl Tree<SpanRows> {
         // Runs that are not read are said where spans are asked for.
         drop(looked.await);
         keys
+    }
+}
+
+impl Of {
+    /// The values of some rows, and of how many spans.
+    fn count<'a>(&self, rows: &'a Columns, selected: &[usize]) -> Vec<(Value<'a>, u64)> {
+        let weights = rows.coded(WEIGHT);
+        let (coding, lists) = self.coding_and_lists(rows);
+        let mut of_codes = vec![0_u64; coding.values.len() + 1];
+        for row in selected {
+            match lists {
+                None => of_codes[coding.code(*row) as usize] += weight(weights, *row),
+                // A span counts once, however many of its entries have the value.
+                Some(lists) => coding
+                    .codes_in(lists.entries(*row))
+                    .into_iter()
+                    .for_each(|code| of_codes[code as usize] += weight(weights, *row)),
+            }
+        }
+        let counts = coding.values.into_iter().zip(of_codes.into_iter().skip(1));
+        counts.filter(|(_, spans)| *spans > 0).collect()
     }
 }
 

@@ -2,6 +2,7 @@
 //! what is not kept.
 
 use super::Store;
+use super::flush_record::{FlushRecords, Versions};
 use crate::columns::Columns;
 use crate::delta::{self, Add, CommitError, UpkeepError};
 use crate::files::Files;
@@ -13,6 +14,7 @@ use crate::traces::{NewSummaries, Summaries, Summarised, Summariser};
 use crate::tree::{CompactError, FlushError, Flushed, Flusher, Merged, StoredRun, Unread};
 use chrono::NaiveDate;
 use std::collections::BTreeSet;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -27,6 +29,7 @@ pub struct Keeper {
     pub(super) traces: Summariser,
     /// Segments of the log that are set aside where others are removed.
     pub(super) damaged: BTreeSet<u64>,
+    pub(super) records: FlushRecords,
     /// The last segment that there was when the store was opened.
     pub(super) last_segment: u64,
     /// Days that are left as they are, though of others the tail is kept.
@@ -73,16 +76,17 @@ impl Keeper {
     /// milliseconds since 1970. Returns what was written; nothing when nothing was sealed.
     ///
     /// # Errors
-    /// When the object store fails for a table: the first one; the others are written all the same. Nothing is
-    /// lost then, and nothing is there twice when it is tried again.
+    /// When the object store fails for a table: the first one; the others are written all the same. Or when the log's
+    /// folder fails. Nothing is lost then, and nothing is there twice when it is tried again.
     pub async fn flush(&mut self, now_ms: i64) -> Result<Vec<Flushed>, FlushError> {
         let all = [
             self.spans.flush(now_ms).await,
             self.logs.flush(now_ms).await,
             self.points.flush(now_ms).await,
         ];
-        self.remove_segments();
-        all.into_iter().filter_map(Result::transpose).collect()
+        let removed = self.remove_segments(now_ms);
+        let flushed = all.into_iter().filter_map(Result::transpose).collect();
+        removed.map_err(FlushError::Log).and(flushed)
     }
 
     /// Looks at what other writers have committed; returns runs that cannot be read, which are not asked.
@@ -265,17 +269,41 @@ impl Keeper {
         expired.filter_map(Result::transpose).collect()
     }
 
-    /// Removes the segments of which all is in runs. Those that cannot be are tried again with the next ones.
-    fn remove_segments(&self) {
+    /// Removes the segments of which all is in runs, once a flush record says what is needed of them. Those that
+    /// cannot be are tried again with the next ones.
+    fn remove_segments(&mut self, now_ms: i64) -> io::Result<()> {
         let sealed = self.store.sealed.load(Ordering::Acquire);
         let first_unwritten = self.store.first_unwritten().unwrap_or(u64::MAX);
         let is_done = |segment: &u64| *segment <= sealed && *segment < first_unwritten;
-        for segment in log::segments(&*self.files).unwrap_or_default().into_iter().filter(is_done) {
-            if self.damaged.contains(&segment) {
-                log::set_aside(&*self.files, segment).ok();
-            } else {
-                log::remove(&*self.files, segment).ok();
-            }
+        let done: Vec<_> = log::segments(&*self.files)?.into_iter().filter(is_done).collect();
+        let Some(last) = done.last() else { return Ok(()) };
+        let versions = Versions::from([
+            (SpanRows::NAME.to_owned(), self.spans.committed()),
+            (LogRows::NAME.to_owned(), self.logs.committed()),
+            (PointRows::NAME.to_owned(), self.points.committed()),
+        ]);
+        let (files, recent) = (Arc::clone(&self.files), Arc::clone(&self.store.recent));
+        let mut left = done.iter();
+        while let Err(error) = self.records.write(&*files, *last, versions.clone(), &recent) {
+            // A disk may be too full for the record. Without one a segment's batches are forgotten if the process ends
+            // before the record is written; with the segment there would never be room for it.
+            let is_full = error.kind() == io::ErrorKind::StorageFull;
+            let Some(segment) = left.next().filter(|_| is_full) else { return Err(error) };
+            self.remove_segment(*segment)?;
+        }
+        let now_ns = u64::try_from(now_ms).unwrap_or_default().saturating_mul(1_000_000);
+        self.records.remove_expired(&*files, now_ns);
+        for segment in left {
+            self.remove_segment(*segment).ok();
+        }
+        Ok(())
+    }
+
+    fn remove_segment(&self, segment: u64) -> io::Result<()> {
+        if self.damaged.contains(&segment) {
+            log::set_aside(&*self.files, segment)
+        } else {
+            log::remove(&*self.files, segment)
         }
     }
 }

@@ -1,3 +1,4 @@
+mod copies;
 mod expire;
 mod new_columns;
 mod objects;
@@ -88,9 +89,11 @@ fn settings(files: &Failing, objects: &Arc<Faulty>) -> Settings {
             root: Path::from("data"),
             writer: "one".to_owned(),
             final_rows: tree::FINAL_ROWS,
+            known: Default::default(),
         },
         // Every group fills it.
         memtable_bytes: 1,
+        batch_key: BatchKey::new([7; 32]),
     }
 }
 
@@ -279,7 +282,8 @@ async fn life(files: &Failing, objects: &Arc<Faulty>, batches: std::ops::Range<u
     let mut acknowledged = Vec::new();
     let Ok((mut keeper, _)) = open(files, objects).await else { return acknowledged };
     let store = Arc::clone(keeper.store());
-    let Ok(mut log) = Log::open(Arc::new(files.clone()), keeper.last_segment()) else {
+    let Ok(mut log) = Log::open(Arc::new(files.clone()), keeper.last_segment(), Rng::new(SEED))
+    else {
         return acknowledged;
     };
     for nth in batches {
@@ -288,8 +292,9 @@ async fn life(files: &Failing, objects: &Arc<Faulty>, batches: std::ops::Range<u
             insert(&store, segment, &records);
             acknowledged.push(nth);
         }
-        log.end_segment();
-        store.seal(log.last_segment());
+        if log.end_segment().is_ok() {
+            store.seal(log.last_segment());
+        }
         // What fails is tried again with the next one.
         drop(keeper.flush(NOW_MS).await);
         drop(keeper.compact(NOW_MS, &format!("merged-{nth}")).await);
@@ -399,11 +404,12 @@ fn what_a_dead_process_had_on_its_way_is_not_there_twice() {
 async fn dies(settings: &Settings, objects: &Faulty, nth: usize) -> bool {
     let (mut keeper, _) = Store::open(settings, NOW_MS, "f0b1").await.expect("an empty disk");
     let store = Arc::clone(keeper.store());
-    let mut log = Log::open(Arc::clone(&settings.files), keeper.last_segment()).expect("a folder");
+    let mut log = Log::open(Arc::clone(&settings.files), keeper.last_segment(), Rng::new(SEED))
+        .expect("a folder");
     for batch in 1..=3 {
         let records = records(batch, 7);
         insert(&store, log.append(&records).expect("written"), &records);
-        log.end_segment();
+        log.end_segment().expect("ended");
         if batch < 3 {
             store.seal(log.last_segment());
         }
@@ -444,21 +450,27 @@ async fn holds(store: &Store, acknowledged: &[u64], what: impl std::fmt::Debug) 
 fn a_damaged_segment_is_said_and_kept_and_the_rest_of_it_is_there() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-        let mut log = Log::open(Arc::new(files.clone()), 0).expect("an empty disk");
+        let mut log = Log::open(Arc::new(files.clone()), 0, Rng::new(SEED)).expect("an empty disk");
         for nth in 1..=3 {
             log.append(&records(nth, 7)).expect("written");
             log.append(&records(10 + nth, 7)).expect("written");
-            log.end_segment();
+            log.end_segment().expect("ended");
         }
         // In the second record of the second segment.
         files.damage("log-000000000002", 2 * crate::files::BLOCK_BYTES + 60);
         let (mut keeper, found) = open(&files, &objects).await.expect("the rest is good");
         assert_eq!(found.damaged.iter().map(|(segment, _)| *segment).collect::<Vec<_>>(), [2]);
         let store = Arc::clone(keeper.store());
-        assert_eq!(names(&store, 7).await, names_of(&[1, 11, 2, 3, 13]));
+        // What is damaged is the record of spans.
+        let [spans, logs, points] = tables(&store, 7).await;
+        assert_eq!(spans, names_of(&[1, 11, 2, 3, 13]));
+        assert!(logs == names_of(&[1, 11, 2, 12, 3, 13]) && points == logs);
         while !keeper.flush(NOW_MS).await.expect("written").is_empty() {}
-        assert_eq!(files.list().expect("a list"), ["damaged-log-000000000002"]);
-        assert_eq!(names(&store, 7).await, names_of(&[1, 11, 2, 3, 13]));
+        let left = files.list().expect("a list");
+        let (records, left): (Vec<_>, Vec<_>) =
+            left.into_iter().partition(|name| name.starts_with("flushed-"));
+        assert_eq!((records.len(), &*left), (3, &["damaged-log-000000000002".to_owned()][..]));
+        assert_eq!(tables(&store, 7).await, [spans, logs, points]);
     });
 }
 
@@ -531,10 +543,10 @@ fn a_table_that_cannot_be_written_keeps_none_of_the_others_and_its_rows_stay_in_
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
         let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
         let store = Arc::clone(keeper.store());
-        let mut log = Log::open(Arc::new(files.clone()), 0).expect("an empty disk");
+        let mut log = Log::open(Arc::new(files.clone()), 0, Rng::new(SEED)).expect("an empty disk");
         let records = records(1, 7);
         insert(&store, log.append(&records).expect("written"), &records);
-        log.end_segment();
+        log.end_segment().expect("ended");
         store.seal(log.last_segment());
         // The first operation is the file of the table that is written first.
         objects.arm(0, When::Before);

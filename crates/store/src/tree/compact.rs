@@ -66,6 +66,8 @@ pub struct Merged {
     pub path: Path,
     /// How many rows they have.
     pub rows: u64,
+    /// How many rows are not in them, since they are copies of others.
+    pub copies: u64,
     replaces: Compaction,
 }
 
@@ -189,7 +191,7 @@ impl<R: Rows> Tree<R> {
     ) -> Result<Merged, CompactError> {
         let before = compaction.rows();
         let merged = self.rewrite(compaction, name, |_, rows| rows, each).await?;
-        if merged.rows != before {
+        if merged.rows + merged.copies != before {
             let Merged { path, rows, .. } = merged;
             return Err(CompactError::Rows { path, rows, before });
         }
@@ -209,14 +211,17 @@ impl<R: Rows> Tree<R> {
         let push = async |rows: Columns| making.push(&rows, &mut each).await;
         let pushed: Result<_, CompactError> =
             self.in_order(&compaction.runs, &all, pick, push).await;
-        if let Err(failed) = pushed {
-            making.abort().await;
-            return Err(failed);
-        }
+        let copies = match pushed {
+            Ok(copies) => copies,
+            Err(failed) => {
+                making.abort().await;
+                return Err(failed);
+            }
+        };
         let made = making.finish().await?;
         let path = self.path(&compaction.below(name, 0));
         let rows = made.iter().map(StoredRun::row_count).sum();
-        Ok(Merged { made, path, rows, replaces: compaction })
+        Ok(Merged { made, path, rows, copies, replaces: compaction })
     }
 }
 

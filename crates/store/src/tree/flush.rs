@@ -6,7 +6,9 @@ use super::opener::Opener;
 use super::stored::StoredRun;
 use super::with_id::Unread;
 use super::{DAY_NS, Filling, Tree};
-use crate::delta::{Add, Change, CommitError, OpenError, Refused, Table, Transaction, UpkeepError};
+use crate::delta::{
+    Add, Change, CommitError, Committed, OpenError, Refused, Table, Transaction, UpkeepError,
+};
 use crate::memtable::Rows;
 use crate::run::{Run, RunError};
 use bytes::Bytes;
@@ -61,9 +63,17 @@ pub enum FlushError {
     /// It was not committed.
     #[error(transparent)]
     Commit(#[from] CommitError),
+    /// It is written and committed, but the log cannot remove what it has of it.
+    #[error("the log's folder cannot be written")]
+    Log(#[source] std::io::Error),
 }
 
 impl<R: Rows> Flusher<R> {
+    /// What the table has come to, as far as we know.
+    pub(crate) fn committed(&self) -> Committed {
+        self.table.committed()
+    }
+
     /// The tree.
     #[must_use]
     pub const fn tree(&self) -> &Arc<Tree<R>> {

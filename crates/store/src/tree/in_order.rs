@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 impl<R: Rows> Tree<R> {
     /// Reads fields of runs, of each row group what `pick` leaves of it, and gives them to `each` in their common
-    /// order, a row group at a time. `pick` is told the number of the run, counted from zero.
+    /// order, a row group at a time. `pick` is told the number of the run, counted from zero. Returns how many rows
+    /// were dropped as copies of others, which needs all fields.
     ///
     /// The fields by which runs are sorted must be among them. In memory are what is left of a row group of each
     /// run, and the one that is made.
@@ -23,8 +24,8 @@ impl<R: Rows> Tree<R> {
         fields: &[usize],
         mut pick: impl FnMut(usize, Columns) -> Columns,
         mut each: impl AsyncFnMut(Columns) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let mut merge = Merge::<R>::new(runs.len());
+    ) -> Result<u64, E> {
+        let mut merge = Merge::<R>::new(runs.len(), fields.len() == R::schema().fields().len());
         let mut next = vec![0; runs.len()];
         loop {
             match merge.step() {
@@ -41,7 +42,7 @@ impl<R: Rows> Tree<R> {
                     merge.give(nth, pick(nth, rows.map_err(failed)?));
                 }
                 Step::Made(group) => each(group).await?,
-                Step::Done => return Ok(()),
+                Step::Done => return Ok(merge.copies()),
             }
         }
     }

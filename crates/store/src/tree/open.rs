@@ -4,7 +4,7 @@ use super::flush::Flusher;
 use super::opener::Opener;
 use super::with_id::Unread;
 use super::{State, Tree};
-use crate::delta::{self, Change, CommitError, Format, Metadata, Table};
+use crate::delta::{self, Change, CommitError, Committed, Format, Metadata, Table};
 use crate::memtable::Rows;
 use crate::schema::Schema;
 use object_store::ObjectStore;
@@ -24,6 +24,8 @@ pub struct Settings {
     pub writer: String,
     /// Runs of more rows are not merged into larger ones: [`FINAL_ROWS`](super::FINAL_ROWS), but for tests.
     pub final_rows: u64,
+    /// What tables had come to when this server last knew, by their names: less is an error.
+    pub known: BTreeMap<String, Committed>,
 }
 
 /// Why a tree cannot be opened.
@@ -93,7 +95,16 @@ impl Settings {
     ) -> Result<(Table, Opener), OpenError> {
         let (objects, root) = (Arc::clone(&self.objects), self.root.clone().join(name));
         let opener = Opener::new(Arc::clone(&objects), schema, root.clone());
-        if let Some(mut table) = Table::open(Arc::clone(&objects), root.clone()).await? {
+        let (opened, known) =
+            (Table::open(Arc::clone(&objects), root.clone()).await?, self.known.get(name));
+        match (&opened, known) {
+            (Some(table), Some(known)) => table.check(known)?,
+            (None, Some(Committed { id, .. })) => {
+                return Err(delta::OpenError::Another { root, known: id.clone() }.into());
+            }
+            (_, None) => {}
+        }
+        if let Some(mut table) = opened {
             if let Some(metadata) = with_new_columns(&table, schema) {
                 let (operation, metadata) = ("ADD COLUMNS", Some(metadata));
                 let change = Change { operation, metadata, ..Change::default() };

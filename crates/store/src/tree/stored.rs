@@ -7,8 +7,10 @@ use crate::run::{Run, RunError};
 use crate::schema::Schema;
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectStore};
+use std::future::poll_fn;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 
 /// So much of the end of a file is fetched at first; the end of most runs is not longer.
 const TAIL_BYTES: u64 = 256 << 10;
@@ -140,6 +142,8 @@ impl StoredRun {
     ) -> Result<Columns, ReadError> {
         let wanted = self.run.want(group, fields, rows);
         let fetched = objects.get_ranges(&self.path, &wanted.ranges).await?;
+        // A local file never has to be waited for; a caller that gives up must have its turn all the same.
+        pause().await;
         let read = self.run.read(&wanted, &fetched);
         if read.is_err() {
             self.is_damaged.store(true, Ordering::Relaxed);
@@ -158,6 +162,34 @@ impl StoredRun {
     ) -> Result<Columns, ReadError> {
         let all: Vec<_> = (0..self.run.schema().fields().len()).collect();
         self.rows(objects, group, &all, 0..self.run.rows(group)).await
+    }
+
+    /// Fields of the rows with an ID in the field by which the run is sorted, each part with its row group and the
+    /// number of its first row in that.
+    ///
+    /// # Errors
+    /// When the store does not give them, or they are damaged.
+    pub(super) async fn pages_with_id(
+        &self,
+        objects: &dyn ObjectStore,
+        (field, id): (usize, u128),
+        fields: &[usize],
+    ) -> Result<Vec<(usize, usize, Columns)>, ReadError> {
+        let mut with_ids = fields.to_vec();
+        with_ids.push(field);
+        let mut found = Vec::new();
+        for group in 0..self.run.groups() {
+            for page in self.run.rows_between(group, field, id, id) {
+                let rows = self.rows(objects, group, &with_ids, page.clone()).await?;
+                let ids = rows.wide(field);
+                let from = ids.partition_point(|each| *each < id);
+                let to = ids.partition_point(|each| *each <= id);
+                if from < to {
+                    found.push((group, page.start + from, rows.part(from..to)));
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// Fields of the rows with an ID in the field by which the run is sorted: they lie together.
@@ -184,4 +216,17 @@ impl StoredRun {
         }
         Ok(found)
     }
+}
+
+/// Lets others go on once.
+async fn pause() {
+    let mut is_over = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut is_over, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }

@@ -3,6 +3,7 @@
 use super::stored::ReadError;
 use super::{AT_ONCE, Tree};
 use crate::columns::Columns;
+use crate::copies::is_copy;
 use crate::memtable::{Memtable, Rows};
 use crate::schema::envelope::TENANT;
 use crate::sort::Place;
@@ -63,7 +64,8 @@ impl<R: Rows> Tree<R> {
                 }
             }
         }
-        WithId { rows: of_tenant::<R>(&rows, tenant), unread, of: PhantomData }
+        let is_all = fields.len() == R::schema().fields().len();
+        WithId { rows: of_tenant::<R>(&rows, tenant, is_all), unread, of: PhantomData }
     }
 }
 
@@ -89,14 +91,15 @@ impl<R: Rows> WithId<R> {
     }
 }
 
-fn rows_of<R: Rows>(memtable: &Memtable<R>, id: u128) -> Columns {
+pub(super) fn rows_of<R: Rows>(memtable: &Memtable<R>, id: u128) -> Columns {
     let row = |row| Place { batch: 0, row: u32::try_from(row).expect("memory is bounded") };
     let places: Vec<_> = memtable.with_id(id).map(row).collect();
     Columns::gather(R::schema(), &[memtable.columns()], &places)
 }
 
-/// The rows of a tenant, of rows from several places, in the order of their times.
-fn of_tenant<R: Rows>(all: &[Columns], tenant: &str) -> Columns {
+/// The rows of a tenant, of rows from several places, in the order of their times; without copies, if all fields are
+/// there.
+fn of_tenant<R: Rows>(all: &[Columns], tenant: &str, is_all: bool) -> Columns {
     let mut theirs = Vec::new();
     for (batch, rows) in (0..).zip(all) {
         let (tenants, times) = (rows.coded(TENANT), rows.longs(R::ORDER.1));
@@ -107,7 +110,12 @@ fn of_tenant<R: Rows>(all: &[Columns], tenant: &str) -> Columns {
         }
     }
     theirs.sort_unstable();
-    let places: Vec<_> = theirs.into_iter().map(|(_, place)| place).collect();
+    let mut places = Vec::with_capacity(theirs.len());
+    for (_, place) in theirs {
+        if !is_all || !is_copy::<R>(all, &places, place) {
+            places.push(place);
+        }
+    }
     let sources: Vec<_> = all.iter().collect();
     Columns::gather(R::schema(), &sources, &places)
 }

@@ -104,9 +104,15 @@ async fn filled(samples: &[(&str, Vec<u64>)]) -> Arc<Store> {
         root: "data".into(),
         writer: "one".to_owned(),
         final_rows: tree::FINAL_ROWS,
+        known: Default::default(),
     };
     let files = Arc::new(Directory::open(&folder).expect("a folder"));
-    let settings = Settings { files, tables, memtable_bytes: usize::MAX };
+    let settings = Settings {
+        files,
+        tables,
+        memtable_bytes: usize::MAX,
+        batch_key: curtail_store::recent::BatchKey::new([7; 32]),
+    };
     let (mut keeper, _) = Store::open(&settings, 0, "f0b1").await.expect("memory");
     let store = Arc::clone(keeper.store());
     for half in 0..2 {

@@ -97,9 +97,15 @@ fn every_field_of_every_row_is_in_a_range() {
             root: "data".into(),
             writer: "one".to_owned(),
             final_rows: 100,
+            known: Default::default(),
         };
         let files = Arc::new(Directory::open(&folder).expect("a folder"));
-        let settings = Settings { files, tables, memtable_bytes: usize::MAX };
+        let settings = Settings {
+            files,
+            tables,
+            memtable_bytes: usize::MAX,
+            batch_key: curtail_store::recent::BatchKey::new([7; 32]),
+        };
         let (mut keeper, _) = Store::open(&settings, 0, "f0b1").await.expect("memory");
         let store = Arc::clone(keeper.store());
         for nth in 0..RUNS {

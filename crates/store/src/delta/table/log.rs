@@ -4,13 +4,14 @@
 //! to cannot be read, the log is listed for the newest checkpoint that can, and where there is none it is
 //! read from the first commit. What was reached is then held against what was listed, so that a damaged
 //! checkpoint is an error that names it, and never an older table that looks whole. A hint that is good is
-//! trusted to be no older than what is left of the log: whoever cleans sees to that first.
+//! trusted to be no older than what is left of the log: whoever cleans sees to that first. The log is listed in any
+//! case, for a commit that is missing between others is not seen from the one before it.
 //!
-//! **Cost**: a request for the hint, one a file of the checkpoint, one a commit after it, one that finds no
+//! **Cost**: a request for the hint, the list, one a file of the checkpoint, one a commit after it, one that finds no
 //! further commit: on a store that answers in 20 ms and with a checkpoint every 100 commits two seconds at
 //! the most. Listing costs what the log is long. A checkpoint is decoded where the future is polled.
 
-use super::super::action::{Action, Protocol};
+use super::super::action::{Action, CommitInfo, Protocol};
 use super::super::checkpoint::{self, CheckpointError, Last};
 use super::super::log_file::{self, Checkpoint, LogFile};
 use super::super::objects::{File, Objects, StoreError};
@@ -68,8 +69,29 @@ impl Log {
             Err(OpenError::Checkpoint { .. }) => return self.begin_by_listing().await,
             Err(error) => return Err(error),
         };
-        self.follow(&mut state).await?;
+        let listed = self.objects.list(&self.folder()).await?.files;
+        self.follow_to_newest(&mut state, &listed, None).await?;
         Ok(Some(state))
+    }
+
+    /// Follows the commits, at least as far as files of the log go that were listed before. `unreadable` is why it
+    /// does not begin with the newest of them.
+    async fn follow_to_newest(
+        &self,
+        state: &mut State,
+        listed: &[File],
+        unreadable: Option<OpenError>,
+    ) -> Result<(), OpenError> {
+        self.follow(state).await?;
+        let is_of_table = |file: &LogFile| !matches!(file, LogFile::Spare(_));
+        let files = log_files(listed).map(|(file, _)| file).filter(is_of_table);
+        match files.map(LogFile::version).max().filter(|newest| *newest > state.version) {
+            None => Ok(()),
+            Some(newest) => {
+                let (root, missing) = (self.root.clone(), state.version + 1);
+                Err(unreadable.unwrap_or(OpenError::Gap { root, missing, newest }))
+            }
+        }
     }
 
     async fn begin_by_listing(&self) -> Result<Option<State>, OpenError> {
@@ -78,16 +100,8 @@ impl Log {
             return Ok(None);
         }
         let (mut state, unreadable) = self.begin_with_newest(&listed).await?;
-        self.follow(&mut state).await?;
-        let is_of_table = |file: &LogFile| !matches!(file, LogFile::Spare(_));
-        let files = log_files(&listed).map(|(file, _)| file).filter(is_of_table);
-        match files.map(LogFile::version).max().filter(|newest| *newest > state.version) {
-            None => Ok(Some(state)),
-            Some(newest) => {
-                let (root, missing) = (self.root.clone(), state.version + 1);
-                Err(unreadable.unwrap_or(OpenError::Gap { root, missing, newest }))
-            }
-        }
+        self.follow_to_newest(&mut state, &listed, unreadable).await?;
+        Ok(Some(state))
     }
 
     /// Begins with the newest checkpoint that can be read, else with the first commit. Says also why not with
@@ -154,6 +168,9 @@ impl Log {
     async fn read(&self, version: u64) -> Result<Option<Vec<Action>>, OpenError> {
         let path = self.commit_path(version);
         let Some(bytes) = self.objects.get(&path).await? else { return Ok(None) };
+        if bytes.trim_ascii().is_empty() {
+            return Err(OpenError::Empty { path });
+        }
         let mut actions = Vec::new();
         for (nth, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
             if !line.trim_ascii().is_empty() {
@@ -162,6 +179,15 @@ impl Log {
                     OpenError::Malformed { path, line, source }
                 };
                 actions.extend(Action::read(line).map_err(malformed)?);
+            }
+        }
+        if let Some(Action::CommitInfo(CommitInfo { checksum: Some(checksum), .. })) =
+            actions.first()
+        {
+            let (_, rest) =
+                bytes.split_at(bytes.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1));
+            if checkpoint::checksum(rest) != *checksum {
+                return Err(OpenError::Checksum { path });
             }
         }
         self.check(&actions)?;

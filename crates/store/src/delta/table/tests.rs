@@ -102,7 +102,7 @@ async fn a_commit_is_written_as_the_protocol_has_it() {
         concat!(
             r#"{"commitInfo":{"timestamp":1750000000000,"operation":"OPTIMIZE","engineInfo":"curtail/"#,
             env!("CARGO_PKG_VERSION"),
-            r#"","txnId":"id"}}"#
+            r#"","txnId":"id","curtail.checksum":"f7216b72"}}"#
         ),
         r#"{"txn":{"appId":"log","version":9,"lastUpdated":1750000000000}}"#,
         r#"{"remove":{"path":"a","deletionTimestamp":1750000000000,"dataChange":false}}"#,

@@ -2,7 +2,7 @@ use super::super::super::action::{Remove, Transaction};
 use super::super::super::checkpoint::encode;
 use super::super::super::objects::faults::When;
 use super::super::tests::{NOW_MS, add, adding, compacting, created, metadata, opened, paths};
-use super::super::{Change, CommitError, Table};
+use super::super::{Change, CommitError, Committed, Table};
 use super::*;
 use curtail_units::Rng;
 use object_store::ObjectStoreExt;
@@ -336,4 +336,58 @@ fn a_table_is_used_from_any_thread() {
         table.clean_log(NOW_MS).await.expect("cleaned");
         table.vacuum(NOW_MS).await.expect("vacuumed");
     });
+}
+
+#[tokio::test]
+async fn a_commit_that_is_missing_between_others_is_named_wherever_reading_begins() {
+    for has_checkpoint in [false, true] {
+        let store = Arc::new(InMemory::new());
+        let mut table = busy(&store, 5).await;
+        if has_checkpoint {
+            table.checkpoint(NOW_MS).await.expect("written");
+        }
+        for path in ["x", "y", "z"] {
+            table.commit(&adding(path), NOW_MS, path).await.expect("committed");
+        }
+        delete(&store, "00000000000000000007.json").await;
+        let gap = opened(&store).await.expect_err("commit 7 is missing").to_string();
+        assert!(gap.contains("goes up to 8, but commit 7 is missing"), "{gap}");
+    }
+}
+
+#[tokio::test]
+async fn a_commit_of_which_anything_is_missing_or_changed_is_named() {
+    let store = Arc::new(InMemory::new());
+    busy(&store, 3).await;
+    let name = "00000000000000000003.json";
+    let bytes = store.get(&in_log(name)).await.expect("there").bytes().await.expect("read");
+    for len in 0..bytes.len() {
+        put(&store, name, bytes.slice(..len)).await;
+        let error = opened(&store).await.expect_err("it is cut off").to_string();
+        assert!(error.contains(name), "{len} bytes: {error}");
+    }
+    let first_line = bytes.iter().position(|byte| *byte == b'\n').expect("lines");
+    for at in first_line + 1..bytes.len() {
+        let mut changed = bytes.to_vec();
+        changed[at] ^= 1;
+        put(&store, name, changed).await;
+        let error = opened(&store).await.expect_err("it is changed").to_string();
+        assert!(error.contains(name), "byte {at}: {error}");
+    }
+    put(&store, name, bytes).await;
+    assert_eq!(there(&store).await.version(), 3);
+}
+
+#[tokio::test]
+async fn what_was_known_of_a_table_is_held_against_it() {
+    let store = Arc::new(InMemory::new());
+    let table = busy(&store, 3).await;
+    let known = table.committed();
+    table.check(&known).expect("the same");
+    delete(&store, "00000000000000000003.json").await;
+    let behind = there(&store).await.check(&known).expect_err("a commit is missing").to_string();
+    assert!(behind.contains("_delta_log/00000000000000000003.json is missing"), "{behind}");
+    let another = Committed { id: "another".to_owned(), ..known };
+    let another = table.check(&another).expect_err("it is not that table").to_string();
+    assert!(another.contains("is not the table"), "{another}");
 }

@@ -1,0 +1,61 @@
+//! Rows by their ID, a window at a time, and who else has a turn meanwhile.
+
+use super::*;
+use crate::schema::spans::SPANS;
+use futures_util::FutureExt as _;
+
+#[test]
+fn windows_have_the_rows_of_a_trace_in_their_order() {
+    println!("seed {SEED}");
+    let mut rng = Rng::new(SEED);
+    let all: Vec<_> = (1..=2_000).map(|span_id| sent(&mut rng, span_id)).collect();
+    let fields: Vec<_> = (0..SPANS.schema().fields().len()).collect();
+    run(async {
+        let tree = filled(&all).await;
+        for trace_id in [1, 2, 100, 125, 250, 375, 501, 900] {
+            let whole = tree.with_id("shop", trace_id).await;
+            let found = tree.rows_with_id("shop", trace_id, usize::MAX).await;
+            assert_eq!((found.len(), found.found()), (whole.len(), whole.len()), "{trace_id}");
+            for window_rows in 1..=4 {
+                let mut ids = Vec::new();
+                for from in (0..found.len()).step_by(window_rows) {
+                    let to = found.len().min(from + window_rows);
+                    let window = found.window(&fields, from..to).await;
+                    assert!(window.unread.is_empty() && window.rows.len() == to - from);
+                    ids.extend_from_slice(window.rows.narrow(SPAN_ID));
+                }
+                let starts = |ids: &[u64]| -> Vec<_> {
+                    let of = |id: &u64| all[usize::try_from(*id).expect("small") - 1].start_ns;
+                    ids.iter().map(of).collect()
+                };
+                assert!(starts(&ids).is_sorted(), "{ids:?}");
+                let mut wanted = whole.rows.narrow(SPAN_ID).to_vec();
+                assert_eq!(starts(&ids), starts(&wanted));
+                ids.sort_unstable();
+                wanted.sort_unstable();
+                assert_eq!(ids, wanted);
+            }
+            let first = tree.rows_with_id("shop", trace_id, 1).await;
+            assert_eq!((first.len(), first.found()), (whole.len().min(1), whole.len()));
+        }
+    });
+}
+
+/// Objects in memory never have to be waited for, nor have files on a disk.
+#[test]
+fn a_question_lets_others_go_on_while_it_reads() {
+    println!("seed {SEED}");
+    let mut rng = Rng::new(SEED);
+    let all: Vec<_> = (1..=1_000).map(|span_id| sent(&mut rng, span_id)).collect();
+    run(async {
+        let (tree, filter) = (filled(&all).await, Filter::of("shop"));
+        let of =
+            MeasureOf { filter: filter.clone(), what: What::Count, by: Vec::new(), step_ns: None };
+        assert!(tree.measure(&of).now_or_never().is_none());
+        assert!(tree.top(&filter, Order::Slowest, Each::Trace, 1_000).now_or_never().is_none());
+        assert!(tree.values(&filter, &Of::Column(SERVICE), 5).now_or_never().is_none());
+        // Half of the spans are in runs; reading a trace from one has to wait.
+        let waits = |trace_id| tree.rows_with_id("shop", trace_id, 5).now_or_never().is_none();
+        assert!((1..=100).any(waits));
+    });
+}

@@ -1,0 +1,160 @@
+//! Batches and spans that are sent again.
+
+use super::*;
+use crate::recent::WINDOW_NS;
+
+/// The same batch in other bytes: with a field that nobody knows.
+fn reencoded(record: &Record) -> Record {
+    let batch = [&record.batch[..], &[0x78, 1]].concat().into();
+    Record { batch, ..record.clone() }
+}
+
+#[test]
+fn spans_that_were_sent_again_in_other_bytes_go_when_a_trace_is_read_and_when_runs_merge() {
+    run(async {
+        let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
+        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
+        let store = Arc::clone(keeper.store());
+        let holds = async |of_spans: u64| {
+            let [spans, logs, points] = tables(&store, 7).await;
+            assert_eq!(spans, names_of(&[1]), "read once");
+            // Identical log records and points are legitimate.
+            assert_eq!((logs.len(), points.len()), (24, 24));
+            assert_eq!(
+                of_spans,
+                store.spans().runs().iter().map(|run| run.row_count()).sum::<u64>()
+            );
+        };
+        for nth in 1..=8 {
+            // Twice in one run, and once in each of seven others.
+            let all = records(1, 7);
+            let again: Vec<_> = all.iter().map(reencoded).collect();
+            insert(&store, nth, if nth % 2 == 0 { &again } else { &all });
+            store.seal(nth);
+            assert_eq!(keeper.flush(NOW_MS).await.expect("written").len(), 3);
+        }
+        holds(24).await;
+        assert!(keeper.compact(NOW_MS, "a").await.expect("eight are merged"));
+        holds(3).await;
+        let (again, _) = open(&files, &objects).await.expect("a table");
+        assert_eq!(tables(again.store(), 7).await, tables(&store, 7).await);
+    });
+}
+
+#[test]
+fn spans_that_differ_in_anything_are_no_copies() {
+    run(async {
+        let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
+        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
+        let store = Arc::clone(keeper.store());
+        let plain =
+            SpanRow { trace_id: 7, span_id: 1, start_ns: 5, end_ns: 9, ..SpanRow::default() };
+        for (nth, (tenant, span)) in (1..).zip([
+            ("shop", plain),
+            ("other", plain),
+            ("shop", SpanRow { span_id: 2, ..plain }),
+            ("shop", SpanRow { name: "a", ..plain }),
+            ("shop", SpanRow { end_ns: 10, ..plain }),
+            ("shop", SpanRow { parent_id: 3, ..plain }),
+            ("shop", SpanRow { start_ns: 4, end_ns: 8, ..plain }),
+            ("shop", plain),
+        ]) {
+            let mut spans = TracesWriter::new();
+            spans.span(&RESOURCE, &SCOPE, &span).expect("no JSON in it");
+            let record = Record {
+                signal: Signal::Traces,
+                tenant: tenant.into(),
+                received_ns: NOON_NS,
+                batch: spans.finish().into(),
+            };
+            insert(&store, nth, &[record]);
+            store.seal(nth);
+            assert_eq!(keeper.flush(NOW_MS).await.expect("written").len(), 1);
+        }
+        assert_eq!(store.spans().with_id("shop", 7).await.len(), 6);
+        assert!(keeper.compact(NOW_MS, "a").await.expect("eight are merged"));
+        assert_eq!(store.spans().runs()[0].row_count(), 7, "one of eight is a copy");
+        assert_eq!(store.spans().with_id("shop", 7).await.len(), 6);
+        assert_eq!(store.spans().with_id("other", 7).await.len(), 1);
+    });
+}
+
+#[test]
+fn a_batch_that_is_in_the_log_twice_is_taken_in_once_and_known_after_that() {
+    run(async {
+        let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
+        let mut log = Log::open(Arc::new(files.clone()), 0, Rng::new(SEED)).expect("an empty disk");
+        let all = records(1, 7);
+        // As when a group was written, could not be synced, and could not be cut off either.
+        log.append(&all).expect("written");
+        log.append(&all).expect("written");
+        let (mut keeper, found) = open(&files, &objects).await.expect("a good log");
+        assert_eq!((found.spans, found.logs, found.points, found.duplicates), (3, 6, 3, 2));
+        while !keeper.flush(NOW_MS).await.expect("written").is_empty() {}
+        assert!(log::segments(&files).expect("a list").is_empty());
+        // The log has nothing of it any more, and the power goes.
+        let files = files.after_power_cut(&mut Rng::new(SEED));
+        let (keeper, _) = open(&files, &objects).await.expect("good tables");
+        let recent = keeper.store().recent();
+        let [spans, logs, points] = all.map(|record| recent.key().id_of(&record));
+        assert_eq!(logs, None, "identical log records are legitimate");
+        let ids = [spans, points].map(|id| id.expect("it has one"));
+        assert!(ids.iter().all(|id| recent.contains(*id, NOON_NS + 1 + WINDOW_NS)));
+        assert!(!ids.iter().any(|id| recent.contains(*id, NOON_NS + 2 + WINDOW_NS)));
+    });
+}
+
+#[test]
+fn a_batch_whose_first_write_could_not_be_cut_off_is_stored_when_it_is_acknowledged() {
+    run(async {
+        let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
+        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
+        let store = Arc::clone(keeper.store());
+        let mut log = Log::open(Arc::new(files.clone()), 0, Rng::new(SEED)).expect("an empty disk");
+        let [first, second] = [1, 2].map(|nth| records(nth, 7));
+        insert(&store, log.append(&first).expect("written"), &first);
+        // The second group is written, but neither synced nor cut off, and for a while nothing else works.
+        let next = files.operations();
+        files.fail(next + 1..usize::MAX);
+        log.append(&second).expect_err("it is not synced");
+        if log.end_segment().is_ok() {
+            store.seal(log.last_segment());
+        }
+        keeper.flush(NOW_MS).await.ok();
+        files.fail(0..0);
+        insert(&store, log.append(&second).expect("written"), &second);
+        // The process ends before any segment is removed.
+        let (keeper, _) = open(&files, &objects).await.expect("good tables");
+        assert_eq!(names(keeper.store(), 7).await, names_of(&[1, 2]));
+    });
+}
+
+#[test]
+fn segments_are_removed_from_a_disk_that_is_too_full_for_a_flush_record() {
+    run(async {
+        let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
+        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
+        let store = Arc::clone(keeper.store());
+        let mut log = Log::open(Arc::new(files.clone()), 0, Rng::new(SEED)).expect("an empty disk");
+        let all: Vec<_> = (1..=2).map(|nth| records(nth, 7)).collect();
+        for records in &all {
+            let segment = log.append(records).expect("written");
+            insert(&store, segment, records);
+            for record in records {
+                if let Some(id) = store.recent().key().id_of(record) {
+                    store.recent().insert(id, record.received_ns, segment);
+                }
+            }
+            log.end_segment().expect("ended");
+        }
+        store.seal(log.last_segment());
+        files.fill();
+        assert_eq!(keeper.flush(NOW_MS).await.expect("there is room now").len(), 3);
+        assert!(log::segments(&files).expect("a list").is_empty());
+        let (again, found) = open(&files, &objects).await.expect("good tables");
+        assert!(found.unread_records.is_empty());
+        let recent = again.store().recent();
+        let ids = all.iter().flatten().filter_map(|record| recent.key().id_of(record));
+        assert!(ids.into_iter().all(|id| recent.contains(id, NOON_NS)));
+    });
+}

@@ -1,0 +1,225 @@
+//! Rows with an ID, a window at a time: a trace may have more spans than memory takes.
+//!
+//! First only the times of its rows are read, 16 bytes a row, which gives their order. A window is some rows that follow
+//! each other in that order; in a run they lie together, so few pages are read for it.
+//!
+//! **Limits**: what memtables have of the ID is copied, which is at most what they hold.
+
+use super::stored::ReadError;
+use super::with_id::{Unread, rows_of};
+use super::{AT_ONCE, StoredRun, Tree};
+use crate::columns::Columns;
+use crate::copies::is_copy;
+use crate::memtable::Rows;
+use crate::schema::envelope::TENANT;
+use crate::sort::Place;
+use futures_util::stream::{self, StreamExt as _};
+use object_store::ObjectStore;
+use std::borrow::Cow;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Rows of a run no further from each other than this are read at once, with those between them.
+const GAP_ROWS: u32 = 1_024;
+
+/// The rows with an ID, which are not read yet.
+#[derive(Debug)]
+pub struct RowsWithId<R> {
+    objects: Arc<dyn ObjectStore>,
+    sources: Vec<Source>,
+    /// In the order of their times.
+    places: Vec<Place>,
+    found: usize,
+    unread: Vec<Unread>,
+    of: PhantomData<fn() -> R>,
+}
+
+/// Some of these rows.
+#[derive(Debug)]
+pub struct Window {
+    /// In the order of their times.
+    pub rows: Columns,
+    /// Runs that could not be read, and have more.
+    pub unread: Vec<Unread>,
+}
+
+/// Where rows are.
+#[derive(Debug)]
+enum Source {
+    Memory(Columns),
+    Run {
+        run: Arc<StoredRun>,
+        group: usize,
+        /// The row of the group that has number zero here.
+        first: usize,
+    },
+}
+
+/// A source with the tenants and the times of its rows.
+type Timed = (Source, Columns);
+
+impl<R: Rows> Tree<R> {
+    /// Finds the rows that a tenant has with an ID, with those that came a moment ago. Only the first `max` in the order
+    /// of their times can be read.
+    pub async fn rows_with_id(&self, tenant: &str, id: u128, max: usize) -> RowsWithId<R> {
+        let (mut timed, runs, mut unread) = {
+            let state = self.read();
+            let sealed = state.sealed.iter().map(Arc::as_ref);
+            let memtables = sealed.chain(&state.active).map(|filling| &filling.memtable);
+            let fields = [TENANT, R::ORDER.1].into();
+            let timed = memtables.map(|memtable| rows_of(memtable, id)).map(|rows| {
+                let times = rows.only(&fields);
+                (Source::Memory(rows), times)
+            });
+            (timed.collect::<Vec<Timed>>(), state.runs.clone(), state.unopened.clone())
+        };
+        let asked = stream::iter(runs).map(|run| async {
+            let found = timed_rows::<R>(&*self.objects, &run, id).await;
+            (run, found)
+        });
+        // In the order of the runs, so that rows with the same time are always in the same order.
+        let asked: Vec<_> = asked.buffered(AT_ONCE).collect().await;
+        for (run, found) in asked {
+            match found {
+                Ok(found) => timed.extend(found),
+                Err(error) => {
+                    unread.push(Unread { path: run.path().clone(), error: error.into() });
+                }
+            }
+        }
+        let mut theirs = Vec::new();
+        for (batch, (_, rows)) in (0..).zip(&timed) {
+            let (tenants, times) = (rows.coded(TENANT), rows.longs(R::ORDER.1));
+            for (row, time) in (0..).zip(times) {
+                if tenants.text(row as usize) == tenant {
+                    theirs.push((*time, Place { batch, row }));
+                }
+            }
+        }
+        theirs.sort_unstable();
+        RowsWithId {
+            objects: Arc::clone(&self.objects),
+            sources: timed.into_iter().map(|(source, _)| source).collect(),
+            found: theirs.len(),
+            places: theirs.into_iter().take(max).map(|(_, place)| place).collect(),
+            unread,
+            of: PhantomData,
+        }
+    }
+}
+
+async fn timed_rows<R: Rows>(
+    objects: &dyn ObjectStore,
+    run: &Arc<StoredRun>,
+    id: u128,
+) -> Result<Vec<Timed>, ReadError> {
+    let found = run.pages_with_id(objects, (R::ORDER.0, id), &[TENANT, R::ORDER.1]).await?;
+    let source = |group, first| Source::Run { run: Arc::clone(run), group, first };
+    Ok(found.into_iter().map(|(group, first, rows)| (source(group, first), rows)).collect())
+}
+
+impl<R: Rows> RowsWithId<R> {
+    /// How many can be read.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// How many there are, if that is more.
+    #[must_use]
+    pub const fn found(&self) -> usize {
+        self.found
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Runs that may have more of them.
+    #[must_use]
+    pub fn unread(&self) -> &[Unread] {
+        &self.unread
+    }
+
+    /// Reads fields of some rows, by their numbers in the order of the times. If these are all fields, a copy of a row
+    /// in the window is left out.
+    ///
+    /// # Panics
+    /// When there are no such rows.
+    pub async fn window(&self, fields: &[usize], rows: Range<usize>) -> Window {
+        let places = &self.places[rows];
+        let mut of_sources = vec![Vec::new(); self.sources.len()];
+        for place in places {
+            of_sources[place.batch as usize].push(place.row);
+        }
+        let (mut read, mut starts, mut unread) = (Vec::new(), Vec::new(), Vec::new());
+        for (source, rows) in self.sources.iter().zip(of_sources) {
+            // By the first row of each part: where it is in `read`, if it could be read.
+            let mut parts = Vec::new();
+            for part in together(rows) {
+                match source.read(&*self.objects, fields, &part).await {
+                    Ok((first, rows)) => {
+                        parts.push((first, u32::try_from(read.len()).ok()));
+                        read.push(rows);
+                    }
+                    Err(missing) => {
+                        parts.push((part.start, None));
+                        unread.push(missing);
+                    }
+                }
+            }
+            starts.push(parts);
+        }
+        let moved = places.iter().filter_map(|place| {
+            let parts: &[(u32, Option<u32>)] = &starts[place.batch as usize];
+            let (first, batch) = parts[parts.partition_point(|(first, _)| *first <= place.row) - 1];
+            Some(Place { batch: batch?, row: place.row - first })
+        });
+        let is_all = fields.len() == R::schema().fields().len();
+        let mut kept = Vec::with_capacity(places.len());
+        for place in moved {
+            if !is_all || !is_copy::<R>(&read, &kept, place) {
+                kept.push(place);
+            }
+        }
+        let sources: Vec<_> = read.iter().map(|rows: &Cow<'_, Columns>| &**rows).collect();
+        Window { rows: Columns::gather(R::schema(), &sources, &kept), unread }
+    }
+}
+
+impl Source {
+    /// Reads rows; returns also the number of the first.
+    async fn read(
+        &self,
+        objects: &dyn ObjectStore,
+        fields: &[usize],
+        rows: &Range<u32>,
+    ) -> Result<(u32, Cow<'_, Columns>), Unread> {
+        match self {
+            Self::Memory(all) => Ok((0, Cow::Borrowed(all))),
+            Self::Run { run, group, first } => {
+                let of_group = first + rows.start as usize..first + rows.end as usize;
+                let read = run.rows(objects, *group, fields, of_group).await;
+                let unread =
+                    |error: ReadError| Unread { path: run.path().clone(), error: error.into() };
+                read.map(|read| (rows.start, Cow::Owned(read))).map_err(unread)
+            }
+        }
+    }
+}
+
+/// Ranges that have some rows, and few others.
+fn together(mut rows: Vec<u32>) -> Vec<Range<u32>> {
+    rows.sort_unstable();
+    let mut parts: Vec<Range<u32>> = Vec::new();
+    for row in rows {
+        match parts.last_mut() {
+            Some(last) if row - last.end <= GAP_ROWS => last.end = row + 1,
+            _ => parts.push(row..row + 1),
+        }
+    }
+    parts
+}
