@@ -105,17 +105,20 @@ impl Parser<'_> {
 
     fn condition(&mut self) -> Result<Expression, NotAnswered> {
         if self.takes("(") {
-            self.depth += 1;
-            if self.depth > DEPTH_MAX {
-                return Err(self.fault(Fault::Too("deep")));
+            self.deeper()?;
+            if matches!(self.peek(), Word::Sign(")")) {
+                return Err(self.expected("a condition, as duration > 100ms"));
             }
             let inner = self.any()?;
             self.depth -= 1;
             self.sign(")", "), && or ||")?;
             return Ok(inner);
         }
-        if matches!(self.peek(), Word::Sign("!")) {
-            return Err(self.unsupported("a negation"));
+        if self.takes("!") {
+            self.deeper()?;
+            let negated = self.condition()?;
+            self.depth -= 1;
+            return Ok(Expression::Not(Box::new(negated)));
         }
         if let Some(always) = self.takes_bool() {
             return Ok(Expression::Always(always));
@@ -135,6 +138,11 @@ impl Parser<'_> {
             return Err(self.unsupported("a comparison of two values of a span"));
         }
         Ok(Expression::Is(operand, comparison, self.literal()?))
+    }
+
+    fn deeper(&mut self) -> Result<(), NotAnswered> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX { Err(self.fault(Fault::Too("deep"))) } else { Ok(()) }
     }
 
     fn comparison(&mut self) -> Result<Comparison, NotAnswered> {
@@ -216,7 +224,7 @@ impl Parser<'_> {
         let at = self.tokens;
         self.next();
         if name == "select" {
-            query.select = self.operands()?;
+            query.select.extend(self.operands()?);
             return Ok(());
         }
         if query.measure.is_some() {

@@ -20,6 +20,8 @@ pub enum Expression {
     All(Vec<Self>),
     /// One of these.
     Any(Vec<Self>),
+    /// Not this: a value that is missing meets it, unlike [`Comparison::NotEqual`].
+    Not(Box<Self>),
     /// A value compared with another.
     Is(Operand, Comparison, Literal),
     /// It is always so, or never.

@@ -119,19 +119,16 @@ impl<'a> Reader<'a> {
             }
             return digits.parse().map(Word::Double).map_err(|_| self.expected("a number"));
         }
-        let (mut ns, mut digits) = (0.0, digits);
+        let (mut ns, mut digits) = (0_i128, digits);
         loop {
             let unit = self.take(|char| char.is_alphabetic());
-            let number: f64 = digits.parse().map_err(|_| self.expected("a number"))?;
-            ns +=
-                number * unit_ns(unit).ok_or_else(|| self.expected("ns, us, ms, s, m, h or d"))?;
+            let unit = unit_ns(unit).ok_or_else(|| self.expected("ns, us, ms, s, m, h or d"))?;
+            let part = nanoseconds(digits, unit).ok_or_else(|| self.expected("a number"))?;
+            ns = ns.saturating_add(part);
             digits = self.take(|char| char.is_ascii_digit() || char == '.');
             if digits.is_empty() {
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    reason = "what is longer is the longest"
-                )]
-                return Ok(Word::Duration(ns.round() as i64));
+                // A longer duration is the longest.
+                return Ok(Word::Duration(i64::try_from(ns).unwrap_or(i64::MAX)));
             }
         }
     }
@@ -180,15 +177,26 @@ fn is_letter(char: char) -> bool {
     char.is_alphabetic() || char == '_'
 }
 
-fn unit_ns(unit: &str) -> Option<f64> {
+/// So many units: exactly where the number is whole.
+fn nanoseconds(digits: &str, unit_ns: u64) -> Option<i128> {
+    if let Ok(whole) = digits.parse::<i64>() {
+        return Some(i128::from(whole) * i128::from(unit_ns));
+    }
+    #[expect(clippy::cast_precision_loss, reason = "units are small")]
+    let ns = (digits.parse::<f64>().ok()? * unit_ns as f64).round();
+    #[expect(clippy::cast_possible_truncation, reason = "a longer duration is the longest")]
+    Some(ns as i128)
+}
+
+fn unit_ns(unit: &str) -> Option<u64> {
     Some(match unit {
-        "ns" => 1.0,
-        "us" | "µs" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        "m" => 60e9,
-        "h" => 3_600e9,
-        "d" => 86_400e9,
+        "ns" => 1,
+        "us" | "µs" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        "d" => 86_400_000_000_000,
         _ => return None,
     })
 }

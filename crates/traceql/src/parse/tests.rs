@@ -101,6 +101,33 @@ fn functions_are_read() {
 }
 
 #[test]
+fn a_negation_is_of_the_condition_behind_it() {
+    let is = |key: &str| Expression::Is(span(key), Comparison::Equal, Literal::Int(1));
+    let not = |of| Expression::Not(Box::new(of));
+    for (text, want) in [
+        ("{ !(span.a = 1) && span.b = 1 }", Expression::All(vec![not(is("a")), is("b")])),
+        ("{ !!(span.a = 1) }", not(not(is("a")))),
+        ("{ !(span.a = 1 || span.b = 1) }", not(Expression::Any(vec![is("a"), is("b")]))),
+    ] {
+        assert_eq!(parse(text).expect(text).filter, Some(want), "{text}");
+    }
+}
+
+#[test]
+fn durations_are_exact() {
+    for (text, ns) in [
+        ("9007199254740993ns", 9_007_199_254_740_993),
+        ("1.5s", 1_500_000_000),
+        ("1h0.5m", 3_630_000_000_000),
+        ("9223372036854775807d", i64::MAX),
+    ] {
+        let query = parse(&format!("{{ .a > {text} }}")).expect(text);
+        let Some(Expression::Is(_, _, literal)) = query.filter else { panic!("{text}") };
+        assert_eq!(literal, Literal::Duration(ns), "{text}");
+    }
+}
+
+#[test]
 fn what_is_wrong_and_what_is_not_answered_are_told_apart_with_the_byte() {
     let cases = [
         ("", "byte 0: expected {, found the end"),
@@ -128,7 +155,7 @@ fn what_is_wrong_and_what_is_not_answered_are_told_apart_with_the_byte() {
         ),
         ("{ .a = 1 } >> { .b = 1 }", "byte 11: a relation between sets of spans is not supported"),
         ("{ .a = 1 } && { .b = 1 }", "byte 11: a relation between sets of spans is not supported"),
-        ("{ !(.a = 1) }", "byte 2: a negation is not supported"),
+        ("{ !( ) }", "byte 5: expected a condition, as duration > 100ms, found \")\""),
         ("{ .a + 1 = 2 }", "byte 5: arithmetic is not supported"),
         ("{ .a = .b }", "byte 7: a comparison of two values of a span is not supported"),
         ("{ parent.a = 1 }", "byte 2: an attribute of the parent is not supported"),
@@ -144,6 +171,8 @@ fn what_is_wrong_and_what_is_not_answered_are_told_apart_with_the_byte() {
 #[test]
 fn long_and_deep_queries_are_refused() {
     let deep = format!("{{ {}.a = 1{} }}", "(".repeat(65), ")".repeat(65));
+    assert_eq!(parse(&deep).expect_err("deep").fault, Fault::Too("deep"));
+    let deep = format!("{{ {}.a }}", "!".repeat(65));
     assert_eq!(parse(&deep).expect_err("deep").fault, Fault::Too("deep"));
     let long = format!("{{ .a = \"{}\" }}", "x".repeat(17_000));
     assert_eq!(parse(&long).expect_err("long").fault, Fault::Too("long"));
