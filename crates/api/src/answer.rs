@@ -1,6 +1,9 @@
 //! From a request to its answer.
 
+use crate::Limits;
 use crate::asked::Asked;
+use crate::body::{self, Part, ResponseBody};
+use crate::pieces::Pieces;
 use crate::refusal::Refusal;
 use crate::sql::{self, Sql};
 use crate::{jaeger, tempo};
@@ -10,7 +13,6 @@ use curtail_store::tree::Unread;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::Full;
 use hyper::body::Body;
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -18,20 +20,33 @@ use std::iter::successors;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::Instant;
 
 /// Says how many runs may have more, and cannot be read.
 const UNREAD: &str = "curtail-unread";
 
-/// A question that takes longer is given up.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The share by which a quantile in the response may be wrong.
+const QUANTILE_ERROR: &str = "curtail-quantile-error";
+
+/// What a request may take, from its head to the last byte of its response.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A response that is no longer is sent when it is whole: then its status and headers say all that there is to say.
+const WHOLE_BYTES: usize = 4 << 20;
+
+/// So many responses are made at once while they are sent.
+const MADE_AT_ONCE: usize = 16;
 
 /// What was found.
-#[derive(Debug)]
 pub(crate) struct Answer {
     of: &'static str,
     body: Vec<u8>,
+    /// What follows.
+    rest: Option<Box<dyn Pieces>>,
     unread: usize,
+    quantile_error: Option<f64>,
 }
 
 impl Answer {
@@ -40,7 +55,21 @@ impl Answer {
     }
 
     pub(crate) const fn of(of: &'static str, body: Vec<u8>) -> Self {
-        Self { of, body, unread: 0 }
+        Self { of, body, rest: None, unread: 0, quantile_error: None }
+    }
+
+    /// What is made piece by piece. Mostly it is whole here; what is longer follows while it is sent.
+    pub(crate) async fn of_pieces(mut pieces: impl Pieces + 'static) -> Result<Self, Refusal> {
+        let mut body = Vec::new();
+        while body.len() < WHOLE_BYTES {
+            let Some(piece) = pieces.next().await? else {
+                let answer = Self::of(pieces.content_type(), body);
+                return Ok(answer.without(pieces.unread()));
+            };
+            body.extend(piece);
+        }
+        let answer = Self::of(pieces.content_type(), body).without(pieces.unread());
+        Ok(Self { rest: Some(Box::new(pieces)), ..answer })
     }
 
     fn text(text: &str) -> Self {
@@ -59,27 +88,42 @@ impl Answer {
         self.unread = runs.len();
         self
     }
+
+    /// Says how wrong its quantiles may be.
+    pub(crate) const fn with_quantile_error(mut self, error: f64) -> Self {
+        self.quantile_error = Some(error);
+        self
+    }
 }
 
 /// Answers questions, some at once.
 #[derive(Debug)]
 pub(crate) struct Answering {
     store: Arc<Store>,
+    limits: Limits,
     /// So many are answered at once, each by a thread; the others wait for their turn.
-    turns: Semaphore,
+    turns: Arc<Semaphore>,
+    /// So many responses are made while they are sent.
+    made: Arc<Semaphore>,
     sql: sql::Asking,
     patience: Duration,
 }
 
 impl Answering {
-    pub(crate) fn new(store: Arc<Store>, sql: Sql) -> Self {
+    pub(crate) fn new(store: Arc<Store>, sql: Sql, limits: Limits) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let (turns, sql) = (Semaphore::new(cores), sql::Asking::new(sql));
-        Self { store, turns, sql, patience: PATIENCE }
+        Self {
+            store,
+            limits,
+            turns: Arc::new(Semaphore::new(cores)),
+            made: Arc::new(Semaphore::new(MADE_AT_ONCE)),
+            sql: sql::Asking::new(sql),
+            patience: PATIENCE,
+        }
     }
 
     /// Answers a question. Who does not wait for the answer makes nobody look for it.
-    pub(crate) async fn answer<B>(&self, request: Request<B>) -> Response<Full<Bytes>>
+    pub(crate) async fn answer<B>(&self, request: Request<B>) -> Response<ResponseBody>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -88,7 +132,7 @@ impl Answering {
         match head.uri.path() {
             "/ready" => written(Ok(Answer::text("ready"))),
             sql::PATH => written(self.sql(&head, body).await),
-            _ => written(self.looked_for(head).await),
+            _ => self.looked_for(head).await,
         }
     }
 
@@ -108,26 +152,126 @@ impl Answering {
     }
 
     /// Has a thread look for the answer in the store.
-    async fn looked_for(&self, head: Parts) -> Result<Answer, Refusal> {
-        let _turn = self.turns.acquire().await;
-        let (store, runtime, patience) =
-            (Arc::clone(&self.store), Handle::current(), self.patience);
-        let (_waits, gone) = oneshot::channel::<()>();
-        let looking = tokio::task::spawn_blocking(move || {
+    async fn looked_for(&self, head: Parts) -> Response<ResponseBody> {
+        let (patience, until) = (self.patience, Instant::now() + self.patience);
+        let turn = tokio::time::timeout_at(until, Arc::clone(&self.turns).acquire_owned()).await;
+        let Ok(turn) = turn else { return written(Err(Refusal::late(patience))) };
+        let looking = Looking {
+            store: Arc::clone(&self.store),
+            limits: self.limits,
+            turns: Arc::clone(&self.turns),
+            made: Arc::clone(&self.made),
+            turn: turn.ok(),
+        };
+        let (waits, gone) = oneshot::channel::<()>();
+        let (parts, made) = body::made(waits);
+        let (to_begin, begun) = oneshot::channel();
+        let runtime = Handle::current();
+        tokio::task::spawn_blocking(move || {
             runtime.block_on(async {
-                tokio::select! {
+                let mut to_begin = Some(to_begin);
+                let late = tokio::select! {
                     biased;
-                    _ = gone => Err(Refusal::gone()),
-                    () = tokio::time::sleep(patience) => Err(Refusal::late(patience)),
-                    answered = answered(&store, &head) => answered,
+                    _ = gone => return,
+                    () = over(until) => Refusal::late(patience),
+                    () = looking.run(&head, &mut to_begin, parts) => return,
+                };
+                match to_begin {
+                    Some(to_begin) => drop(to_begin.send((Err(late), false))),
+                    None => broken_off("it was not taken within its time"),
                 }
-            })
+            });
         });
-        looking.await.unwrap_or_else(|_| Err(Refusal::failed()))
+        let failed = |_| (Err(Refusal::failed()), false);
+        let (answered, is_made) = begun.await.unwrap_or_else(failed);
+        let mut response = written(answered);
+        if is_made {
+            *response.body_mut() = ResponseBody::Made(made);
+        }
+        response
     }
 }
 
-fn written(answered: Result<Answer, Refusal>) -> Response<Full<Bytes>> {
+/// How a response begins, and whether its body is made while it is sent.
+type Begun = (Result<Answer, Refusal>, bool);
+
+/// Looks for an answer, on a thread of its own.
+struct Looking {
+    store: Arc<Store>,
+    limits: Limits,
+    turns: Arc<Semaphore>,
+    made: Arc<Semaphore>,
+    /// Given back while the client does not take what was made.
+    turn: Option<OwnedSemaphorePermit>,
+}
+
+impl Looking {
+    async fn run(
+        mut self,
+        head: &Parts,
+        to_begin: &mut Option<oneshot::Sender<Begun>>,
+        parts: mpsc::Sender<Part>,
+    ) {
+        let mut begin = |begun: Begun| {
+            if let Some(to_begin) = to_begin.take() {
+                // Whoever asked may have gone.
+                let _gone = to_begin.send(begun);
+            }
+        };
+        let mut answer = match answered(&self.store, &self.limits, head).await {
+            Ok(answer) => answer,
+            Err(refusal) => return begin((Err(refusal), false)),
+        };
+        let Some(mut pieces) = answer.rest.take() else { return begin((Ok(answer), false)) };
+        self.turn = None;
+        let Ok(_made) = Arc::clone(&self.made).acquire_owned().await else { return };
+        let first = std::mem::take(&mut answer.body);
+        begin((Ok(answer), true));
+        let known = pieces.unread().len();
+        let mut next: Result<_, Refusal> = Ok(Some(first));
+        loop {
+            let part = match next {
+                Ok(Some(piece)) => Part::Piece(piece.into()),
+                Ok(None) => Part::End,
+                Err(refusal) => return broken_off(&refusal.message),
+            };
+            let is_end = matches!(part, Part::End);
+            if !self.send(&parts, part).await || is_end {
+                return;
+            }
+            next = pieces.next().await;
+            if pieces.unread().len() > known && !pieces.has_status() {
+                return broken_off("a part of a file cannot be read");
+            }
+        }
+    }
+
+    /// Sends a part; returns whether anybody waits for it.
+    async fn send(&mut self, parts: &mpsc::Sender<Part>, part: Part) -> bool {
+        let part = match parts.try_send(part) {
+            Ok(()) => return true,
+            Err(TrySendError::Closed(_)) => return false,
+            Err(TrySendError::Full(part)) => part,
+        };
+        self.turn = None;
+        let is_sent = parts.send(part).await.is_ok();
+        self.turn = Arc::clone(&self.turns).acquire_owned().await.ok();
+        is_sent
+    }
+}
+
+/// Waits until then. What is over already is not waited for, as a timer would.
+async fn over(until: Instant) {
+    while Instant::now() < until {
+        tokio::time::sleep_until(until).await;
+    }
+}
+
+fn broken_off(why: &str) {
+    tracing::warn!(why, "a response was broken off");
+}
+
+fn written(answered: Result<Answer, Refusal>) -> Response<ResponseBody> {
     let (status, answer) = match answered {
         Ok(answer) => (StatusCode::OK, answer),
         Err(refusal) => {
@@ -135,24 +279,28 @@ fn written(answered: Result<Answer, Refusal>) -> Response<Full<Bytes>> {
             (refusal.status, Answer::text(&refusal.message))
         }
     };
-    let mut response = Response::new(Full::new(Bytes::from(answer.body)));
+    let mut response = Response::new(ResponseBody::Whole(Some(answer.body.into())));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(answer.of));
     if answer.unread > 0 {
         response.headers_mut().insert(UNREAD, answer.unread.into());
     }
+    if let Some(error) = answer.quantile_error {
+        let error = HeaderValue::try_from(error.to_string()).expect("a number is ASCII");
+        response.headers_mut().insert(QUANTILE_ERROR, error);
+    }
     response
 }
 
-async fn answered(store: &Store, head: &Parts) -> Result<Answer, Refusal> {
+async fn answered(store: &Arc<Store>, limits: &Limits, head: &Parts) -> Result<Answer, Refusal> {
     if head.method != Method::GET {
         return Err(Refusal::method("GET"));
     }
     let asked = Asked::of(&head.uri, &head.headers)?;
     if asked.path.starts_with("/jaeger/") {
-        jaeger::answer(store, &asked).await
+        jaeger::answer(store, limits, &asked).await
     } else {
-        tempo::answer(store, &asked).await
+        tempo::answer(store, limits, &asked).await
     }
 }
 

@@ -12,11 +12,15 @@ use http::{HeaderMap, Uri};
 use percent_encoding::percent_decode_str;
 use std::borrow::Cow;
 use std::ops::Range;
+use std::time::SystemTime;
 
 /// Says whose spans are asked for.
 const TENANT: &str = "x-scope-orgid";
 
 const SECOND_NS: f64 = 1e9;
+
+/// What is measured where a request says neither `start` nor `since`, as in Tempo.
+const RECENT_NS: i64 = 3_600_000_000_000;
 
 /// Units of time, in nanoseconds, the longer name of two before the shorter.
 const UNITS: [(&str, f64); 9] = [
@@ -62,11 +66,28 @@ impl<'a> Asked<'a> {
         all.map(|(name, value)| (&**name, &**value))
     }
 
-    /// A count, from one to the most.
+    /// A whole number.
+    pub(crate) fn number(&self, name: &str) -> Result<Option<usize>, Refusal> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let number = value.parse().map_err(|_| expected(name, value, "a whole number"))?;
+        Ok(Some(number))
+    }
+
+    /// A count, from one to the maximum.
     pub(crate) fn count(&self, name: &str, default: usize, max: usize) -> Result<usize, Refusal> {
         let Some(value) = self.get(name) else { return Ok(default) };
         let count = value.parse().ok().filter(|count| (1..=max).contains(count));
         count.ok_or_else(|| expected(name, value, &format!("a number from 1 to {max}")))
+    }
+
+    /// The same where zero asks for all, which is the maximum.
+    pub(crate) fn count_or_all(
+        &self,
+        name: &str,
+        default: usize,
+        max: usize,
+    ) -> Result<usize, Refusal> {
+        if self.get(name) == Some("0") { Ok(max) } else { self.count(name, default, max) }
     }
 
     /// A length of time, in nanoseconds.
@@ -87,11 +108,15 @@ impl<'a> Asked<'a> {
     /// From `start` to `end`; all times where neither is said.
     pub(crate) fn range(&self) -> Result<Range<i64>, Refusal> {
         let (start, end) = (self.time("start")?, self.time("end")?);
-        let range = start.unwrap_or(i64::MIN)..end.unwrap_or(i64::MAX);
-        if range.start >= range.end {
-            return Err(Refusal::wrong("start: expected a time before end"));
-        }
-        Ok(range)
+        ordered(start.unwrap_or(i64::MIN)..end.unwrap_or(i64::MAX))
+    }
+
+    /// From `start`, or a time of `since` before the end, to `end`, or now: the last hour where nothing is said.
+    pub(crate) fn recent_range(&self) -> Result<Range<i64>, Refusal> {
+        let (start, end) = (self.time("start")?, self.time("end")?);
+        let since = self.duration("since")?.unwrap_or(RECENT_NS);
+        let end = end.unwrap_or_else(now_ns);
+        ordered(start.unwrap_or_else(|| end.saturating_sub(since))..end)
     }
 
     /// What follows a prefix of the path, decoded: often it was encoded twice.
@@ -103,6 +128,18 @@ impl<'a> Asked<'a> {
             Ok(Cow::Borrowed(_)) | Err(_) => once,
         })
     }
+}
+
+fn ordered(range: Range<i64>) -> Result<Range<i64>, Refusal> {
+    if range.start >= range.end {
+        return Err(Refusal::wrong("start: expected a time before end"));
+    }
+    Ok(range)
+}
+
+fn now_ns() -> i64 {
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since_1970.as_nanos()).unwrap_or(i64::MAX)
 }
 
 pub(crate) fn expected(name: &str, value: &str, what: &str) -> Refusal {

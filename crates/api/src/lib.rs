@@ -15,14 +15,21 @@
 //! Where a run cannot be read, the rest is answered, and `curtail-unread` says how many may have more. What is
 //! TraceQL and not answered is a 501 that names it; what is wrong is a 400 with the byte.
 //!
-//! **Limits**: a question is given up after a minute; traces, values, steps and groups are counted.
+//! The error of quantiles is in `curtail-quantile-error`: the share by which one may be wrong.
+//!
+//! **Limits**: a request has a minute, from its head to the last byte of its response; then the connection is closed.
+//! Traces are read and sent piece by piece, and [`Limits`] say how much of one is sent; values, steps and groups are
+//! counted.
 //!
 //! **Source**: Grafana Tempo's documentation of its HTTP API 3.0; Jaeger 2.20's API.
 
 mod answer;
 mod asked;
+mod body;
 mod jaeger;
+mod limits;
 mod listen;
+mod pieces;
 mod question;
 mod refusal;
 mod search;
@@ -30,5 +37,6 @@ mod sql;
 mod tempo;
 
 pub use asked::duration_ns;
+pub use limits::Limits;
 pub use listen::{Running, start};
 pub use sql::{NotStarted, Sql, SqlProgram};

@@ -1,25 +1,32 @@
 //! Listening, and the connections of those who ask.
 //!
-//! **Limits**: [`CONNECTIONS_MAX`] at once; a head takes at most [`HEADER_TIMEOUT`].
+//! **Limits**: [`CONNECTIONS_MAX`] at once; a head takes at most [`HEADER_TIMEOUT`]. A connection is closed when the last
+//! byte of a response was not taken within the time of its request, so that a client that reads nothing holds nothing.
 
-use crate::answer::Answering;
+use crate::Limits;
+use crate::answer::{Answering, PATIENCE};
 use crate::sql::Sql;
 use curtail_store::Store;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::Instant;
 
 /// Questions are few, and people ask them.
 const CONNECTIONS_MAX: usize = 256;
 
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What was made in time may be sent so much later.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// After a failure to accept (no more files, usually) the next try waits so long.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
@@ -37,10 +44,15 @@ pub struct Running {
 ///
 /// # Errors
 /// When the address cannot be listened on.
-pub async fn start(address: SocketAddr, store: Arc<Store>, sql: Sql) -> io::Result<Running> {
+pub async fn start(
+    address: SocketAddr,
+    store: Arc<Store>,
+    sql: Sql,
+    limits: Limits,
+) -> io::Result<Running> {
     let listener = TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
-    let answering = Arc::new(Answering::new(store, sql));
+    let answering = Arc::new(Answering::new(store, sql, limits));
     let (until, stopped) = oneshot::channel();
     let accepting = tokio::spawn(serve_all(listener, answering, stopped));
     Ok(Running { address, accepting, until })
@@ -99,14 +111,40 @@ async fn accept(listener: &TcpListener, answering: &Arc<Answering>, connections:
 }
 
 async fn serve(stream: TcpStream, answering: &Answering) {
-    let service = service_fn(async |request| Ok::<_, Infallible>(answering.answer(request).await));
-    let served = hyper::server::conn::http1::Builder::new()
+    // When the request at hand must be over.
+    let until = watch::Sender::new(None);
+    let service = service_fn(async |request| {
+        until.send_replace(Some(Instant::now() + PATIENCE + GRACE));
+        Ok::<_, Infallible>(answering.answer(request).await)
+    });
+    let serving = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
-    // Who breaks off knows it.
-    if let Err(error) = served {
-        tracing::debug!(%error, "a connection has ended");
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::select! {
+        // Who breaks off knows it.
+        served = serving => if let Err(error) = served {
+            tracing::debug!(%error, "a connection has ended");
+        },
+        () = is_over(until.subscribe()) => {
+            tracing::debug!("a connection is closed: its last request is over its time");
+        }
+    }
+}
+
+/// Waits until the last request has had its time.
+async fn is_over(mut until: watch::Receiver<Option<Instant>>) {
+    loop {
+        let at = *until.borrow_and_update();
+        let over = async {
+            match at {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            () = over => return,
+            changed = until.changed() => if changed.is_err() { pending::<()>().await },
+        }
     }
 }

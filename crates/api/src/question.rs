@@ -109,6 +109,7 @@ fn condition(expression: &Expression) -> Result<Condition, Refusal> {
     Ok(match expression {
         Expression::All(all) => Condition::All(each(all)?),
         Expression::Any(any) => Condition::Any(each(any)?),
+        Expression::Not(negated) => Condition::Not(Box::new(condition(negated)?)),
         Expression::Always(true) => Condition::All(Vec::new()),
         Expression::Always(false) => Condition::Any(Vec::new()),
         Expression::Is(operand, comparison, literal) => is(operand, *comparison, literal)?,
@@ -146,18 +147,19 @@ fn test(comparison: Comparison, value: Value<'static>) -> Result<Test, Refusal> 
         };
         Pattern::new(text).map_err(|error| Refusal::wrong(format!("q: {error}")))
     };
-    let number = |value: &Value<'_>| {
-        value.number().ok_or_else(|| unsupported("an order of what is no number"))
+    let ordered = |value: Value<'static>| {
+        let has_order = value.has_order();
+        has_order.then_some(value).ok_or_else(|| unsupported("an order of true, false or IDs"))
     };
     Ok(match comparison {
         Comparison::Equal => Test::Is(value),
         Comparison::NotEqual => Test::IsNot(value),
         Comparison::Matches => Test::Matches(pattern(&value)?),
         Comparison::MatchesNot => Test::MatchesNot(pattern(&value)?),
-        Comparison::Less => Test::Within(f64::NEG_INFINITY..=number(&value)?.next_down()),
-        Comparison::AtMost => Test::Within(f64::NEG_INFINITY..=number(&value)?),
-        Comparison::Greater => Test::Within(number(&value)?.next_up()..=f64::INFINITY),
-        Comparison::AtLeast => Test::Within(number(&value)?..=f64::INFINITY),
+        Comparison::Less => Test::Less(ordered(value)?),
+        Comparison::AtMost => Test::AtMost(ordered(value)?),
+        Comparison::Greater => Test::Greater(ordered(value)?),
+        Comparison::AtLeast => Test::AtLeast(ordered(value)?),
     })
 }
 

@@ -32,15 +32,15 @@ impl Refusal {
         Self { status: StatusCode::METHOD_NOT_ALLOWED, message }
     }
 
+    /// What would be returned is more than the limits allow.
+    pub(crate) fn large(message: &str) -> Self {
+        Self { status: StatusCode::UNPROCESSABLE_ENTITY, message: message.to_owned() }
+    }
+
     /// It takes too long.
     pub(crate) fn late(patience: Duration) -> Self {
         let message = format!("it was not answered within {patience:?}: ask for a shorter time");
         Self { status: StatusCode::GATEWAY_TIMEOUT, message }
-    }
-
-    /// Nobody waits for the answer.
-    pub(crate) fn gone() -> Self {
-        Self { status: StatusCode::REQUEST_TIMEOUT, message: "who asked has gone".to_owned() }
     }
 
     /// Whoever looked for the answer has failed.

@@ -1,12 +1,18 @@
 //! Searching for traces: the slowest or the newest spans that are asked for, one of each trace, and what the
 //! rest of these traces says.
+//!
+//! A trace is read a window at a time, and only its summary stays: it may have more spans than memory takes.
 
-use curtail_store::query::{Each, Filter, Of, Order};
+use crate::Limits;
+use crate::pieces::WINDOW_ROWS;
+use crate::refusal::Refusal;
+use curtail_store::query::{Each, Filter, Of, Order, Value};
 use curtail_store::schema::envelope::{SERVICE, TENANT};
 use curtail_store::schema::spans::{DURATION, NAME, PARENT_ID, SPAN_ID, START, STATUS, TRACE_ID};
 use curtail_store::tree::Unread;
 use curtail_store::{Columns, SpanRows, tree::Tree};
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// What is searched for.
 #[derive(Debug)]
@@ -15,35 +21,42 @@ pub(crate) struct Search {
     pub(crate) order: Order,
     /// So many traces.
     pub(crate) count: usize,
+    /// So many spans of each.
+    pub(crate) per_set: usize,
     /// What is shown of spans, besides what every one has.
     pub(crate) shown: Vec<Of>,
 }
 
-/// What was found.
-#[derive(Debug, Default)]
-pub(crate) struct Found {
-    /// In their order.
-    pub(crate) traces: Vec<Summary>,
-    /// Runs that may have more.
-    pub(crate) unread: Vec<Unread>,
-}
-
 /// A trace in short.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Summary {
     pub(crate) trace_id: u128,
-    /// Its spans, in the order of their starts, with what is needed of them.
-    pub(crate) spans: Columns,
-    /// Those that are asked for.
-    pub(crate) matched: Vec<usize>,
-    /// The first one without a parent.
-    pub(crate) root: Option<usize>,
+    pub(crate) span_count: usize,
+    /// How many spans are those that are asked for.
+    pub(crate) matched_count: usize,
+    /// The first of these: in the order of their starts, or the slowest.
+    pub(crate) matched: Vec<MatchedSpan>,
+    /// The service and the name of the first span without a parent.
+    root: Option<(String, String)>,
+    /// Those of the first span.
+    first: (String, String),
     /// The first start and the last end.
     pub(crate) start_ns: i64,
     pub(crate) end_ns: i64,
     /// Spans whose parent is not there.
     pub(crate) orphans: usize,
     pub(crate) services: BTreeMap<String, OfService>,
+}
+
+/// A span that is shown.
+#[derive(Debug)]
+pub(crate) struct MatchedSpan {
+    pub(crate) span_id: u64,
+    pub(crate) name: String,
+    pub(crate) start_ns: i64,
+    pub(crate) duration_ns: i64,
+    /// In the order of what is shown.
+    pub(crate) values: Vec<Vec<Value<'static>>>,
 }
 
 /// What a trace has of a service.
@@ -53,9 +66,14 @@ pub(crate) struct OfService {
     pub(crate) errors: usize,
 }
 
-/// Searches.
-pub(crate) async fn search(spans: &Tree<SpanRows>, search: &Search) -> Found {
-    let Search { filter, order, count, shown } = search;
+/// Searches, and gives each trace in its order. Returns the runs that may have more.
+pub(crate) async fn search(
+    spans: &Tree<SpanRows>,
+    limits: &Limits,
+    search: &Search,
+    mut each: impl FnMut(Summary) -> Result<(), Refusal>,
+) -> Result<Vec<Unread>, Refusal> {
+    let Search { filter, order, count, shown, .. } = search;
     let top = spans.top(filter, *order, Each::Trace, *count).await;
     tracing::debug!(read = top.pages.0, of = top.pages.1, "pages searched");
     let mut fields = BTreeSet::from([
@@ -64,44 +82,120 @@ pub(crate) async fn search(spans: &Tree<SpanRows>, search: &Search) -> Found {
     filter.read(&mut fields);
     shown.iter().for_each(|of| of.read(&mut fields));
     let fields: Vec<_> = fields.into_iter().collect();
-    let mut found = Found { traces: Vec::new(), unread: top.unread };
+    let mut unread = top.unread;
     for hit in &top.hits {
-        let trace = spans.fields_with_id(&filter.tenant, hit.trace_id, &fields).await;
-        found.unread.extend(trace.unread);
-        let matched = filter.rows(&trace.rows);
-        found.traces.push(Summary::of(hit.trace_id, trace.rows, matched));
+        let found = spans.rows_with_id(&filter.tenant, hit.trace_id, limits.trace_spans).await;
+        unread.extend_from_slice(found.unread());
+        let mut trace = TraceReader::new(search, hit.trace_id);
+        for from in (0..found.len()).step_by(WINDOW_ROWS) {
+            let to = found.len().min(from + WINDOW_ROWS);
+            let window = found.window(&fields, from..to).await;
+            unread.extend(window.unread);
+            trace.take(&window.rows);
+        }
+        each(trace.finish())?;
     }
-    found
+    Ok(unread)
+}
+
+/// A trace that is being read.
+struct TraceReader<'a> {
+    search: &'a Search,
+    summary: Summary,
+    ids: HashSet<u64>,
+    /// Of spans that have one.
+    parents: Vec<u64>,
+}
+
+impl<'a> TraceReader<'a> {
+    fn new(search: &'a Search, trace_id: u128) -> Self {
+        let (start_ns, end_ns) = (i64::MAX, i64::MIN);
+        let summary = Summary { trace_id, start_ns, end_ns, ..Summary::default() };
+        Self { search, summary, ids: HashSet::new(), parents: Vec::new() }
+    }
+
+    /// Takes the spans that start next.
+    fn take(&mut self, rows: &Columns) {
+        let (starts, durations) = (rows.longs(START), rows.longs(DURATION));
+        let (ids, parents) = (rows.narrow(SPAN_ID), rows.narrow(PARENT_ID));
+        let named = |row: usize| (text(rows, SERVICE, row), text(rows, NAME, row));
+        let owned = |(service, name): (&str, &str)| (service.to_owned(), name.to_owned());
+        let summary = &mut self.summary;
+        if summary.span_count == 0 && !rows.is_empty() {
+            summary.first = owned(named(0));
+        }
+        summary.span_count += rows.len();
+        for row in 0..rows.len() {
+            summary.start_ns = summary.start_ns.min(starts[row]);
+            // A span that ends before it starts takes no time.
+            let end_ns = starts[row].saturating_add(durations[row].max(0));
+            summary.end_ns = summary.end_ns.max(end_ns);
+            let parent = parents.get(row).copied().unwrap_or(0);
+            if parent != 0 {
+                self.parents.push(parent);
+            } else if summary.root.is_none() {
+                summary.root = Some(owned(named(row)));
+            }
+            let name = text(rows, SERVICE, row);
+            if !summary.services.contains_key(name) {
+                summary.services.insert(name.to_owned(), OfService::default());
+            }
+            if let Some(service) = summary.services.get_mut(name) {
+                service.spans += 1;
+                service.errors += usize::from(text(rows, STATUS, row) == "error");
+            }
+        }
+        self.ids.extend(ids);
+        self.take_matched(rows);
+    }
+
+    fn take_matched(&mut self, rows: &Columns) {
+        let Search { filter, order, per_set, shown, .. } = self.search;
+        let durations = rows.longs(DURATION);
+        let mut matched = filter.rows(rows);
+        let summary = &mut self.summary;
+        summary.matched_count += matched.len();
+        match order {
+            Order::Slowest => matched.sort_by_key(|row| Reverse(durations[*row])),
+            Order::Newest => matched.truncate(per_set.saturating_sub(summary.matched.len())),
+        }
+        matched.truncate(*per_set);
+        // By what is shown, then by the span.
+        let mut values: Vec<_> =
+            shown.iter().map(|of| of.of_rows(rows, &matched).into_iter()).collect();
+        for row in matched {
+            summary.matched.push(MatchedSpan {
+                span_id: rows.narrow(SPAN_ID)[row],
+                name: text(rows, NAME, row).to_owned(),
+                start_ns: rows.longs(START)[row],
+                duration_ns: durations[row].max(0),
+                values: values.iter_mut().map(|of| of.next().unwrap_or_default()).collect(),
+            });
+        }
+        if *order == Order::Slowest {
+            summary.matched.sort_by_key(|span| Reverse(span.duration_ns));
+            summary.matched.truncate(*per_set);
+        }
+    }
+
+    fn finish(self) -> Summary {
+        let Self { mut summary, ids, parents, .. } = self;
+        summary.orphans = parents.iter().filter(|parent| !ids.contains(parent)).count();
+        if summary.span_count == 0 {
+            (summary.start_ns, summary.end_ns) = (0, 0);
+        }
+        summary
+    }
 }
 
 impl Summary {
-    fn of(trace_id: u128, spans: Columns, matched: Vec<usize>) -> Self {
-        let (starts, durations) = (spans.longs(START), spans.longs(DURATION));
-        let ends = starts.iter().zip(durations).map(|(start, took)| start.saturating_add(*took));
-        let (start_ns, end_ns) =
-            (starts.iter().copied().min().unwrap_or(0), ends.max().unwrap_or(0));
-        let ids: BTreeSet<_> = spans.narrow(SPAN_ID).iter().copied().collect();
-        let parents = spans.narrow(PARENT_ID);
-        let parent = |row: usize| parents.get(row).copied().unwrap_or(0);
-        let root = (0..spans.len()).find(|row| parent(*row) == 0);
-        let is_orphan = |row: &usize| parent(*row) != 0 && !ids.contains(&parent(*row));
-        let orphans = (0..spans.len()).filter(is_orphan).count();
-        let mut services = BTreeMap::<String, OfService>::new();
-        for row in 0..spans.len() {
-            let service = services.entry(text(&spans, SERVICE, row).to_owned()).or_default();
-            service.spans += 1;
-            service.errors += usize::from(text(&spans, STATUS, row) == "error");
-        }
-        Self { trace_id, matched, root, start_ns, end_ns, orphans, services, spans }
-    }
-
     /// The service and the name of the root; of the first span where there is none.
     pub(crate) fn root(&self) -> (&str, &str) {
-        let row = self.root.unwrap_or(0);
-        (text(&self.spans, SERVICE, row), text(&self.spans, NAME, row))
+        let (service, name) = self.root.as_ref().unwrap_or(&self.first);
+        (service, name)
     }
 }
 
-pub(crate) fn text(rows: &Columns, field: usize, row: usize) -> &str {
+fn text(rows: &Columns, field: usize, row: usize) -> &str {
     rows.coded(field).text(row)
 }

@@ -7,7 +7,8 @@
 //! |---|---|
 //! | 0 | 200, with what it printed |
 //! | 2 | 400: the question is wrong, or needs more memory than it may |
-//! | 3, 4, by a signal | 500, with what it said |
+//! | 3 | 500: a file cannot be read; with what it said |
+//! | otherwise, or by a signal | 500, with the way in which it ended; what it said is in the log alone |
 //! | not in time | 504; it is killed |
 //!
 //! **Invariant**: who asks sees the rows of their tenant alone: the program is told whose (its `--tenant`), and no
@@ -32,6 +33,7 @@ use hyper::body::Body;
 pub use program::{NotStarted, SqlProgram};
 use std::error::Error;
 use std::io;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
@@ -53,6 +55,12 @@ const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// So much is passed on of what the program says is wrong.
 const SAID_BYTES_MAX: usize = 16 << 10;
 
+/// Signals by their numbers, which are the same on every Unix.
+const SIGABRT: i32 = 6;
+const SIGKILL: i32 = 9;
+const SIGSEGV: i32 = 11;
+const SIGTERM: i32 = 15;
+
 /// Rows are not counted here: a bound on them would cut the answer.
 const ROWS_MAX: u32 = u32::MAX;
 
@@ -61,6 +69,9 @@ const LAST_S: u32 = 90;
 
 /// The exit code that says that the question is to blame.
 const QUESTION: i32 = 2;
+
+/// The one that says that the tables are.
+const ENVIRONMENT: i32 = 3;
 
 /// What answers SQL.
 #[derive(Clone, Debug)]
@@ -247,6 +258,19 @@ fn ended(status: ExitStatus, said: &str) -> Refusal {
         return Refusal::wrong(said);
     }
     tracing::error!(%status, said, "curtail-sql has failed");
-    let message = format!("curtail-sql has failed ({status}): {said}");
+    let message = match (status.code(), status.signal()) {
+        (Some(ENVIRONMENT), _) => format!("the tables cannot be read: {said}"),
+        (_, Some(SIGKILL)) => {
+            "curtail-sql was killed, usually because the machine ran out of memory: ask for less at once"
+                .to_owned()
+        }
+        (_, Some(SIGABRT | SIGSEGV)) => {
+            "curtail-sql ran out of memory or of stack: ask for less at once, in a simpler query"
+                .to_owned()
+        }
+        (_, Some(SIGTERM)) => "curtail-sql was terminated: ask again".to_owned(),
+        (_, Some(signal)) => format!("curtail-sql was ended by signal: {signal}"),
+        _ => "curtail-sql failed: the server's log has what it said".to_owned(),
+    };
     Refusal { status: StatusCode::INTERNAL_SERVER_ERROR, message }
 }

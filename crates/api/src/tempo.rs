@@ -7,15 +7,20 @@ mod search;
 mod tags;
 mod trace;
 
+use crate::Limits;
 use crate::answer::Answer;
 use crate::asked::Asked;
+use crate::pieces::OtlpForm;
 use crate::refusal::Refusal;
 use curtail_store::Store;
 use curtail_store::query::Value;
 use serde_json::json;
-use trace::Form;
 
-pub(crate) async fn answer(store: &Store, asked: &Asked<'_>) -> Result<Answer, Refusal> {
+pub(crate) async fn answer(
+    store: &Store,
+    limits: &Limits,
+    asked: &Asked<'_>,
+) -> Result<Answer, Refusal> {
     let spans = store.spans();
     match asked.path {
         "/api/echo" => return Ok(Answer::of("text/plain; charset=utf-8", b"echo".to_vec())),
@@ -24,7 +29,7 @@ pub(crate) async fn answer(store: &Store, asked: &Asked<'_>) -> Result<Answer, R
             return Ok(Answer::json(&json!({ "version": version, "revision": "", "branch": "",
                 "buildDate": "", "buildUser": "", "goVersion": "" })));
         }
-        "/api/search" => return search::answer(spans, asked).await,
+        "/api/search" => return search::answer(spans, limits, asked).await,
         "/api/v2/search/tags" => return tags::scopes(spans, asked).await,
         "/api/search/tags" => return tags::names(spans, asked).await,
         "/api/metrics/query_range" => return measures::range(spans, asked).await,
@@ -42,11 +47,16 @@ pub(crate) async fn answer(store: &Store, asked: &Asked<'_>) -> Result<Answer, R
     }
     let of_trace = asked.after("/api/traces/");
     if let Some(id) = of_trace.as_deref().and_then(|rest| rest.strip_suffix("/logs")) {
-        return trace::logs(store.logs(), asked, id).await;
+        return trace::logs(store.logs(), limits, asked, id).await;
     }
-    for (prefix, form) in [("/api/traces/", Form::First), ("/api/v2/traces/", Form::Second)] {
+    let first = OtlpForm::Json { before: r#"{"batches":["#, after: "]}" };
+    for (prefix, json, protobuf) in [
+        ("/api/traces/", first, OtlpForm::Protobuf),
+        ("/api/v2/traces/", OtlpForm::JsonResponse, OtlpForm::ProtobufResponse),
+    ] {
         if let Some(id) = asked.after(prefix) {
-            return trace::answer(spans, asked, &id, form).await;
+            let form = if trace::accepts_protobuf(asked) { protobuf } else { json };
+            return trace::answer(spans, limits, asked, (&id, form)).await;
         }
     }
     Err(Refusal::not_found("there is nothing of this name"))
@@ -57,8 +67,22 @@ fn any_value(value: &Value<'_>) -> serde_json::Value {
     match value {
         Value::Text(text) => json!({ "stringValue": text }),
         Value::Int(number) => json!({ "intValue": number.to_string() }),
-        Value::Double(number) => json!({ "doubleValue": number }),
+        Value::Double(number) => json!({ "doubleValue": double(*number) }),
         Value::Bool(is) => json!({ "boolValue": is }),
         Value::Id(_) => json!({ "stringValue": value.to_string() }),
+        Value::List(all) => {
+            let values: Vec<_> = all.iter().map(any_value).collect();
+            json!({ "arrayValue": { "values": values } })
+        }
+    }
+}
+
+/// A double as protobuf's JSON has it: JSON has no infinity, and nothing for what is not a number.
+fn double(number: f64) -> serde_json::Value {
+    match number {
+        f64::INFINITY => json!("Infinity"),
+        f64::NEG_INFINITY => json!("-Infinity"),
+        _ if number.is_nan() => json!("NaN"),
+        _ => json!(number),
     }
 }

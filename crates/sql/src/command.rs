@@ -37,6 +37,7 @@ use tokio::time::timeout;
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "curtail-sql",
+    term_width = 80,
     version,
     verbatim_doc_comment,
     after_help = "\

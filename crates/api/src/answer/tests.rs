@@ -1,13 +1,16 @@
 mod jaeger;
+mod large;
 mod odd;
 mod sql;
+mod strict;
 mod tempo;
+mod values;
 
 use super::*;
 use crate::SqlProgram;
 use curtail_otlp::{
-    Decoded, EventRow, Limits, LogRow, LogsWriter, PlainValue, ResourceText, ScopeText, Signal,
-    SpanRow, TracesWriter,
+    Decoded, EventRow, LogRow, LogsWriter, PlainValue, ResourceText, ScopeText, Signal, SpanRow,
+    TracesWriter,
 };
 use curtail_store::log::Record;
 use curtail_store::{Settings, Store, tree};
@@ -124,17 +127,19 @@ impl Asking {
                     root: "data".into(),
                     writer: "one".to_owned(),
                     final_rows: tree::FINAL_ROWS,
+                    known: Default::default(),
                 },
                 memtable_bytes: usize::MAX,
+                batch_key: curtail_store::recent::BatchKey::new([7; 32]),
             };
             let (mut keeper, _) = Store::open(&settings, 0, "f0b1").await.expect("memory");
-            std::fs::remove_dir_all(&log).expect("it is ours");
             let store = Arc::clone(keeper.store());
             for (half, segment) in batches.chunks(batches.len().div_ceil(2)).zip(1..) {
                 for (signal, batch) in half {
                     let (tenant, batch) = (curtail_store::NOBODY.into(), batch.clone().into());
                     let record = Record { signal: *signal, tenant, received_ns: 0, batch };
-                    let rows = Decoded::of(*signal, &record.batch, &Limits::default());
+                    let rows =
+                        Decoded::of(*signal, &record.batch, &curtail_otlp::Limits::default());
                     store.insert(segment, &record, &rows.expect("a batch").0);
                 }
                 if segment == 1 {
@@ -142,7 +147,12 @@ impl Asking {
                     keeper.flush(0).await.expect("memory");
                 }
             }
-            Self(Answering::new(store, by_stand_in(Some(PathBuf::from("the tables")))))
+            std::fs::remove_dir_all(&log).expect("it is ours");
+            Self(Answering::new(
+                store,
+                by_stand_in(Some(PathBuf::from("the tables"))),
+                Limits::default(),
+            ))
         })
     }
 
@@ -201,7 +211,8 @@ fn it_says_that_it_answers_and_what_it_does_not() {
         ("/api/search?order=random", 400, "slowest or newest"),
         ("/api/search?start=soon", 400, "start: expected a time"),
         ("/api/search?q=%7B%7D%7Crate()", 400, "/api/metrics/query_range"),
-        ("/api/metrics/query_range?q=%7B%7D%7Crate()", 400, "start, end"),
+        ("/api/metrics/query_range?q=%7B%7D%7Crate()&since=soon", 400, "since: expected"),
+        ("/api/metrics/query_range?q=%7B%7D%7Crate()&start=7&end=5", 400, "a time before end"),
         ("/api/metrics/query?q=%7B%7D", 400, "a measure"),
         ("/api/metrics/query_range?q=%7B%7D%7Crate()&start=1&end=100000&step=1s", 400, "step"),
         ("/api/v2/search/tag/a%20b/values", 400, "a tag"),
@@ -226,7 +237,7 @@ fn nobody_sees_the_spans_of_others() {
         ("/api/search", "\"traces\":[]"),
         ("/api/v2/search/tags?scope=span", "\"scopes\":[]"),
         ("/api/v2/search/tag/name/values", "\"tagValues\":[]"),
-        ("/api/metrics/query?q=%7B%7D%7Crate()", "\"series\":[]"),
+        ("/api/metrics/query?q=%7B%7D%7Crate()&start=0&end=9000000000", "\"series\":[]"),
         ("/jaeger/api/services", "\"data\":[]"),
         ("/jaeger/api/traces", "\"data\":[]"),
         ("/jaeger/api/v3/trace-summaries", "\"summaries\":[]"),

@@ -1,134 +1,393 @@
-//! A trace as Jaeger's page has it, from OTLP's JSON.
+//! Traces as Jaeger's page has them, span by span.
 //!
 //! **When it hurts**: its times are microseconds, so nanoseconds are lost here.
 
-use serde_json::{Map, Value, json};
+use crate::Limits;
+use crate::pieces::{NextPiece, PIECE_BYTES, Pieces, RowReader, TOO_LONG};
+use crate::refusal::Refusal;
+use curtail_otlp::{EventRow, LinkRow, PlainValue, ResourceText, ScopeText, SpanRow};
+use curtail_store::batch::with_span;
+use curtail_store::tree::{RowsWithId, Unread};
+use curtail_store::{Columns, SpanRows, Store};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
-/// A trace.
-pub(super) fn trace(otlp: &Value) -> Value {
-    let (mut spans, mut processes) = (Vec::new(), Map::new());
-    let mut trace_id = Value::Null;
-    for resource_spans in list(otlp, "resourceSpans") {
-        let attributes = list(&resource_spans["resource"], "attributes");
-        let is_service = |attribute: &&Value| attribute["key"] == "service.name";
-        let service = attributes.iter().find(is_service);
-        let service = service.map_or(&Value::Null, |attribute| &attribute["value"]["stringValue"]);
-        let tags: Vec<_> =
-            attributes.iter().filter(|attribute| !is_service(attribute)).map(tag).collect();
-        let process = json!({ "serviceName": service.as_str().unwrap_or_default(), "tags": tags });
-        let id = process_id(&mut processes, process);
-        for scope_spans in list(resource_spans, "scopeSpans") {
-            for each in list(scope_spans, "spans") {
-                trace_id = each["traceId"].clone();
-                spans.push(span(each, &scope_spans["scope"], &id));
-            }
+/// Traces in the envelope of Jaeger's page.
+pub(super) struct JaegerPieces {
+    store: Arc<Store>,
+    tenant: String,
+    limits: Limits,
+    /// Those that follow, by their IDs.
+    ids: VecDeque<u128>,
+    trace: Option<Trace>,
+    /// How many were written, with the one at hand.
+    count: usize,
+    bytes_left: usize,
+    unread: Vec<Unread>,
+    is_begun: bool,
+    is_done: bool,
+}
+
+/// The trace that is being written.
+struct Trace {
+    reader: RowReader<SpanRows>,
+    has_span: bool,
+    processes: Processes,
+}
+
+/// What spans come from: the same has the same number.
+#[derive(Default)]
+struct Processes {
+    /// By the JSON of their attributes.
+    numbers: HashMap<String, usize>,
+    /// Members of an object.
+    json: Vec<u8>,
+}
+
+impl JaegerPieces {
+    pub(super) fn new(
+        store: &Arc<Store>,
+        tenant: &str,
+        limits: &Limits,
+        (ids, unread): (Vec<u128>, Vec<Unread>),
+    ) -> Self {
+        Self {
+            store: Arc::clone(store),
+            tenant: tenant.to_owned(),
+            limits: *limits,
+            ids: ids.into(),
+            trace: None,
+            count: 0,
+            bytes_left: limits.response_bytes,
+            unread,
+            is_begun: false,
+            is_done: false,
         }
     }
-    json!({ "traceID": trace_id, "spans": spans, "processes": processes, "warnings": null })
-}
 
-/// The same process has the same ID.
-fn process_id(processes: &mut Map<String, Value>, process: Value) -> String {
-    if let Some((id, _)) = processes.iter().find(|(_, known)| **known == process) {
-        return id.clone();
+    /// One trace that was found already.
+    pub(super) fn of_one(store: &Arc<Store>, found: RowsWithId<SpanRows>, limits: &Limits) -> Self {
+        let mut pieces = Self::new(store, "", limits, (Vec::new(), Vec::new()));
+        pieces.begin(found);
+        pieces
     }
-    let id = format!("p{}", processes.len() + 1);
-    processes.insert(id.clone(), process);
-    id
+
+    fn begin(&mut self, found: RowsWithId<SpanRows>) {
+        self.count += 1;
+        self.unread.extend_from_slice(found.unread());
+        let reader = RowReader::new(found);
+        self.trace = Some(Trace { reader, has_span: false, processes: Processes::default() });
+    }
+
+    async fn piece(&mut self) -> Result<Option<Vec<u8>>, Refusal> {
+        if self.is_done {
+            return Ok(None);
+        }
+        let mut out = Vec::new();
+        if !std::mem::replace(&mut self.is_begun, true) {
+            out.extend_from_slice(br#"{"data":["#);
+        }
+        while out.len() < PIECE_BYTES {
+            if let Some(trace) = &mut self.trace {
+                let is_full = out.len() + trace.processes.json.len() > self.bytes_left;
+                if !is_full && trace.reader.fill().await {
+                    trace.spans(&mut out);
+                    continue;
+                }
+                if is_full {
+                    self.ids.clear();
+                }
+                trace.end(&mut out, is_full);
+                self.unread.extend_from_slice(trace.reader.late_unread());
+                self.trace = None;
+            } else if let Some(id) = self.ids.pop_front() {
+                let spans = self.store.spans();
+                let found = spans.rows_with_id(&self.tenant, id, self.limits.trace_spans).await;
+                if found.is_empty() {
+                    self.unread.extend_from_slice(found.unread());
+                } else {
+                    if self.count > 0 {
+                        out.push(b',');
+                    }
+                    self.begin(found);
+                }
+            } else {
+                let end =
+                    format!(r#"],"total":{},"limit":0,"offset":0,"errors":null}}"#, self.count);
+                out.extend_from_slice(end.as_bytes());
+                self.is_done = true;
+                break;
+            }
+        }
+        self.bytes_left = self.bytes_left.saturating_sub(out.len());
+        Ok(Some(out))
+    }
 }
 
-fn span(span: &Value, scope: &Value, process: &str) -> Value {
-    let (start, end) = (ns(&span["startTimeUnixNano"]), ns(&span["endTimeUnixNano"]));
-    json!({
-        "traceID": span["traceId"],
-        "spanID": span["spanId"],
-        "flags": span["flags"].as_u64().unwrap_or(0) & 0xFF,
-        "operationName": span["name"].as_str().unwrap_or_default(),
-        "references": references(span),
-        "startTime": start / 1_000,
-        "duration": end.saturating_sub(start) / 1_000,
-        "tags": tags(span, scope),
-        "logs": list(span, "events").iter().map(log).collect::<Vec<_>>(),
-        "processID": process,
-        "warnings": null,
-    })
+impl Pieces for JaegerPieces {
+    fn next(&mut self) -> NextPiece<'_> {
+        Box::pin(self.piece())
+    }
+
+    fn unread(&self) -> &[Unread] {
+        &self.unread
+    }
+
+    fn has_status(&self) -> bool {
+        true
+    }
+
+    fn content_type(&self) -> &'static str {
+        "application/json"
+    }
+}
+
+impl Trace {
+    /// Writes spans of the window, until the piece is long enough.
+    fn spans(&mut self, out: &mut Vec<u8>) {
+        while !self.reader.is_taken() && out.len() < PIECE_BYTES {
+            let row = self.reader.take();
+            if std::mem::replace(&mut self.has_span, true) {
+                out.push(b',');
+            } else {
+                let id = self.reader.window().wide(curtail_store::schema::spans::TRACE_ID)[row];
+                out.extend_from_slice(format!(r#"{{"traceID":"{id:032x}","spans":["#).as_bytes());
+            }
+            span(out, self.reader.window(), row, &mut self.processes);
+        }
+    }
+
+    fn end(&self, out: &mut Vec<u8>, is_full: bool) {
+        if !self.has_span {
+            out.extend_from_slice(br#"{"traceID":"","spans":["#);
+        }
+        out.extend_from_slice(br#"],"processes":{"#);
+        out.extend_from_slice(&self.processes.json);
+        let partial = if is_full { Some(TOO_LONG.to_owned()) } else { self.reader.partial() };
+        let warnings: Option<Vec<_>> = partial.map(|why| vec![why]);
+        out.extend_from_slice(br#"},"warnings":"#);
+        json(out, &warnings);
+        out.push(b'}');
+    }
+}
+
+impl Processes {
+    /// The number of the one that a span comes from.
+    fn number(&mut self, resource: &ResourceText<'_>) -> usize {
+        if let Some(number) = self.numbers.get(resource.attributes) {
+            return *number;
+        }
+        let number = self.numbers.len() + 1;
+        self.numbers.insert(resource.attributes.to_owned(), number);
+        let mut attributes = object(resource.attributes);
+        let service = attributes.remove("service.name");
+        let process = Process {
+            service_name: service.as_ref().and_then(Value::as_str).unwrap_or_default(),
+            tags: attributes.into_iter().map(|(key, value)| Tag::of_json(key, value)).collect(),
+        };
+        let separator = if number == 1 { "" } else { "," };
+        self.json.extend_from_slice(format!(r#"{separator}"p{number}":"#).as_bytes());
+        json(&mut self.json, &process);
+        number
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Process<'a> {
+    service_name: &'a str,
+    tags: Vec<Tag<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Span<'a> {
+    #[serde(rename = "traceID")]
+    trace_id: String,
+    #[serde(rename = "spanID")]
+    span_id: String,
+    flags: u32,
+    operation_name: &'a str,
+    references: Vec<Reference>,
+    start_time: u64,
+    duration: u64,
+    tags: Vec<Tag<'a>>,
+    logs: Vec<Log<'a>>,
+    #[serde(rename = "processID")]
+    process_id: String,
+    warnings: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Reference {
+    ref_type: &'static str,
+    #[serde(rename = "traceID")]
+    trace_id: String,
+    #[serde(rename = "spanID")]
+    span_id: String,
+}
+
+#[derive(Serialize)]
+struct Log<'a> {
+    timestamp: u64,
+    fields: Vec<Tag<'a>>,
+}
+
+#[derive(Serialize)]
+struct Tag<'a> {
+    key: TagText<'a>,
+    r#type: &'static str,
+    value: TagValue<'a>,
+}
+
+type TagText<'a> = std::borrow::Cow<'a, str>;
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum TagValue<'a> {
+    Text(TagText<'a>),
+    Bool(bool),
+    Int(i64),
+    Double(f64),
+}
+
+fn span(out: &mut Vec<u8>, rows: &Columns, row: usize, processes: &mut Processes) {
+    with_span(rows, row, |resource, scope, span| {
+        let shape = Span {
+            trace_id: format!("{:032x}", span.trace_id),
+            span_id: format!("{:016x}", span.span_id),
+            flags: span.flags & 0xFF,
+            operation_name: span.name,
+            references: references(span),
+            start_time: span.start_ns / 1_000,
+            duration: span.end_ns.saturating_sub(span.start_ns) / 1_000,
+            tags: tags(span, scope),
+            logs: span.events.iter().map(log).collect(),
+            process_id: format!("p{}", processes.number(resource)),
+            warnings: None,
+        };
+        json(out, &shape);
+    });
 }
 
 /// The parent, then what is linked.
-fn references(span: &Value) -> Vec<Value> {
-    let parent = span["parentSpanId"].as_str().filter(|id| !id.is_empty());
+fn references(span: &SpanRow<'_>) -> Vec<Reference> {
+    let reference = |ref_type, trace_id: u128, span_id: u64| Reference {
+        ref_type,
+        trace_id: format!("{trace_id:032x}"),
+        span_id: format!("{span_id:016x}"),
+    };
     let parent =
-        parent.map(|id| json!({ "refType": "CHILD_OF", "traceID": span["traceId"], "spanID": id }));
-    let links = list(span, "links").iter().map(|link| {
-        json!({ "refType": "FOLLOWS_FROM", "traceID": link["traceId"], "spanID": link["spanId"] })
-    });
-    parent.into_iter().chain(links).collect()
+        (span.parent_id != 0).then(|| reference("CHILD_OF", span.trace_id, span.parent_id));
+    let links = span.links.iter();
+    let link = |link: &LinkRow<'_>| reference("FOLLOWS_FROM", link.trace_id, link.span_id);
+    parent.into_iter().chain(links.map(link)).collect()
 }
 
 /// Attributes, and what else a span says that Jaeger has no field for.
-fn tags(span: &Value, scope: &Value) -> Vec<Value> {
-    let text = |key: &str, value: &str| json!({ "key": key, "type": "string", "value": value });
-    let mut tags: Vec<_> = list(span, "attributes").iter().map(tag).collect();
-    for (key, of_scope) in [("otel.scope.name", "name"), ("otel.scope.version", "version")] {
-        tags.extend(scope[of_scope].as_str().map(|value| text(key, value)));
-    }
-    let kind = match span["kind"].as_i64() {
-        Some(1) => Some("internal"),
-        Some(2) => Some("server"),
-        Some(3) => Some("client"),
-        Some(4) => Some("producer"),
-        Some(5) => Some("consumer"),
-        _ => None,
+fn tags<'a>(span: &SpanRow<'a>, scope: &ScopeText<'a>) -> Vec<Tag<'a>> {
+    let mut tags: Vec<_> =
+        span.attributes.iter().map(|(key, value)| Tag::of(key, *value)).collect();
+    let kind = match span.kind {
+        1 => "internal",
+        2 => "server",
+        3 => "client",
+        4 => "producer",
+        5 => "consumer",
+        _ => "",
     };
-    tags.extend(kind.map(|kind| text("span.kind", kind)));
-    let status = &span["status"];
-    match status["code"].as_i64() {
-        Some(1) => tags.push(text("otel.status_code", "OK")),
-        Some(2) => {
-            tags.push(text("otel.status_code", "ERROR"));
-            tags.push(json!({ "key": "error", "type": "bool", "value": true }));
-        }
-        _ => {}
+    let status = match span.status {
+        1 => "OK",
+        2 => "ERROR",
+        _ => "",
+    };
+    for (key, text) in [
+        ("otel.scope.name", scope.name),
+        ("otel.scope.version", scope.version),
+        ("span.kind", kind),
+        ("otel.status_code", status),
+    ] {
+        tags.extend((!text.is_empty()).then(|| Tag::text(key, text)));
     }
-    tags.extend(status["message"].as_str().map(|why| text("otel.status_description", why)));
-    tags.extend(span["traceState"].as_str().map(|state| text("w3c.tracestate", state)));
+    if span.status == 2 {
+        tags.push(Tag { key: "error".into(), r#type: "bool", value: TagValue::Bool(true) });
+    }
+    for (key, text) in
+        [("otel.status_description", span.status_message), ("w3c.tracestate", span.trace_state)]
+    {
+        tags.extend((!text.is_empty()).then(|| Tag::text(key, text)));
+    }
     tags
 }
 
-fn log(event: &Value) -> Value {
-    let name = event["name"].as_str().filter(|name| !name.is_empty());
-    let name = name.map(|name| json!({ "key": "event", "type": "string", "value": name }));
-    let attributes = list(event, "attributes").iter().map(tag);
-    let fields: Vec<_> = name.into_iter().chain(attributes).collect();
-    json!({ "timestamp": ns(&event["timeUnixNano"]) / 1_000, "fields": fields })
+fn log<'a>(event: &EventRow<'a>) -> Log<'a> {
+    let name = (!event.name.is_empty()).then(|| Tag::text("event", event.name));
+    let attributes = object(event.attributes);
+    let attributes = attributes.into_iter().map(|(key, value)| Tag::of_json(key, value));
+    Log { timestamp: event.time_ns / 1_000, fields: name.into_iter().chain(attributes).collect() }
 }
 
-/// An attribute; lists and maps are texts in JSON.
-fn tag(attribute: &Value) -> Value {
-    let value = &attribute["value"];
-    let (kind, value) = if let Some(text) = value["stringValue"].as_str() {
-        ("string", json!(text))
-    } else if let Some(is) = value["boolValue"].as_bool() {
-        ("bool", json!(is))
-    } else if let Some(number) =
-        value["intValue"].as_str().and_then(|text| text.parse::<i64>().ok())
-    {
-        ("int64", json!(number))
-    } else if let Some(number) = value["doubleValue"].as_f64() {
-        ("float64", json!(number))
-    } else if let Some(bytes) = value["bytesValue"].as_str() {
-        ("binary", json!(bytes))
+impl<'a> Tag<'a> {
+    fn text(key: &'a str, text: &'a str) -> Self {
+        Self { key: key.into(), r#type: "string", value: TagValue::Text(text.into()) }
+    }
+
+    /// An attribute; lists and maps are texts in JSON.
+    fn of(key: &'a str, value: PlainValue<'a>) -> Self {
+        let (r#type, value) = match value {
+            PlainValue::Text(text) => ("string", TagValue::Text(text.into())),
+            PlainValue::Bool(is) => ("bool", TagValue::Bool(is)),
+            PlainValue::Int(number) => ("int64", TagValue::Int(number)),
+            PlainValue::Double(number) => double(number),
+            PlainValue::Json(json) => of_json(serde_json::from_str(json).unwrap_or_default()),
+        };
+        Self { key: key.into(), r#type, value }
+    }
+
+    fn of_json(key: String, value: Value) -> Self {
+        let (r#type, value) = of_json(value);
+        Self { key: key.into(), r#type, value }
+    }
+}
+
+/// A value in plain JSON, which marks what JSON has nothing for.
+fn of_json(value: Value) -> (&'static str, TagValue<'static>) {
+    match value {
+        Value::String(text) => ("string", TagValue::Text(text.into())),
+        Value::Bool(is) => ("bool", TagValue::Bool(is)),
+        Value::Number(number) => match number.as_i64() {
+            Some(whole) => ("int64", TagValue::Int(whole)),
+            None => double(number.as_f64().unwrap_or(f64::NAN)),
+        },
+        Value::Null | Value::Array(_) => ("string", TagValue::Text(value.to_string().into())),
+        Value::Object(object) => match (object.get("@bytes"), object.get("@double")) {
+            (Some(Value::String(bytes)), _) => ("binary", TagValue::Text(bytes.clone().into())),
+            (_, Some(Value::String(number))) => ("string", TagValue::Text(number.clone().into())),
+            _ => ("string", TagValue::Text(Value::Object(object).to_string().into())),
+        },
+    }
+}
+
+/// What is no number in JSON is a text.
+fn double<'a>(number: f64) -> (&'static str, TagValue<'a>) {
+    if number.is_finite() {
+        ("float64", TagValue::Double(number))
     } else {
-        ("string", json!(value.to_string()))
-    };
-    json!({ "key": attribute["key"], "type": kind, "value": value })
+        ("string", TagValue::Text(number.to_string().into()))
+    }
 }
 
-fn list<'a>(of: &'a Value, name: &str) -> &'a [Value] {
-    of[name].as_array().map_or(&[], Vec::as_slice)
+/// Attributes that are one text.
+fn object(json: &str) -> Map<String, Value> {
+    match serde_json::from_str(json) {
+        Ok(Value::Object(object)) => object,
+        _ => Map::new(),
+    }
 }
 
-/// A time in nanoseconds, which is a text in JSON.
-fn ns(value: &Value) -> u64 {
-    value.as_str().and_then(|text| text.parse().ok()).unwrap_or_default()
+fn json<T: Serialize>(out: &mut Vec<u8>, what: &T) {
+    serde_json::to_writer(out, what).expect("numbers and text are JSON, and memory takes it");
 }

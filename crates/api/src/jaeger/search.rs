@@ -3,28 +3,31 @@
 //! The newest come first. With `order=slowest` the slowest do: truly those, where Jaeger's own page sorts what
 //! was found first.
 
-use super::{envelope, legacy, otlp};
+use super::legacy::JaegerPieces;
+use crate::Limits;
 use crate::answer::Answer;
 use crate::asked::{Asked, expected};
 use crate::refusal::Refusal;
 use crate::search::{Search, Summary, search};
-use curtail_store::SpanRows;
 use curtail_store::query::{Condition, Each, Filter, Of, Order, Test};
 use curtail_store::schema::envelope::SERVICE;
 use curtail_store::schema::spans::{NAME, STATUS};
 use curtail_store::tree::Tree;
+use curtail_store::{SpanRows, Store};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 const COUNT: usize = 100;
 const COUNT_MAX: usize = 1_500;
 
-/// Legacy traces are answered whole.
+/// Legacy traces are answered whole. Jaeger's page asks for up to 1,500.
 const WHOLE: usize = 20;
-const WHOLE_MAX: usize = 200;
+const WHOLE_MAX: usize = 1_500;
 
 /// `/api/v3/trace-summaries`.
 pub(super) async fn summaries(
     spans: &Tree<SpanRows>,
+    limits: &Limits,
     asked: &Asked<'_>,
 ) -> Result<Answer, Refusal> {
     let name = |name: &str| format!("query.{name}");
@@ -39,20 +42,28 @@ pub(super) async fn summaries(
     }
     .filter()?;
     let count = asked.count("query.searchDepth", COUNT, COUNT_MAX)?;
-    let asking = Search { filter, order: order(asked)?, count, shown: Vec::new() };
-    let found = search(spans, &asking).await;
-    let summaries: Vec<_> = found.traces.iter().map(shape).collect();
-    Ok(Answer::json(&json!({ "summaries": summaries })).without(&found.unread))
+    let asking = Search { filter, order: order(asked)?, count, per_set: 0, shown: Vec::new() };
+    let mut summaries = Vec::new();
+    let unread = search(spans, limits, &asking, |trace| {
+        summaries.push(shape(&trace));
+        Ok(())
+    })
+    .await?;
+    Ok(Answer::json(&json!({ "summaries": summaries })).without(&unread))
 }
 
 /// `/api/traces`.
-pub(super) async fn legacy(spans: &Tree<SpanRows>, asked: &Asked<'_>) -> Result<Answer, Refusal> {
+pub(super) async fn legacy(
+    store: &Arc<Store>,
+    limits: &Limits,
+    asked: &Asked<'_>,
+) -> Result<Answer, Refusal> {
     let of_name = |wanted: &'static str| {
         asked.all().filter(move |(name, _)| *name == wanted).map(|(_, value)| value)
     };
     // By their IDs, which is how traces are compared.
     let ids: Vec<_> = of_name("traceID").collect();
-    let (ids, mut unread) = if ids.is_empty() {
+    let found = if ids.is_empty() {
         let tags: Vec<_> = of_name("tags").chain(of_name("tag")).map(Some).collect();
         let filter = Asking {
             asked,
@@ -63,23 +74,15 @@ pub(super) async fn legacy(spans: &Tree<SpanRows>, asked: &Asked<'_>) -> Result<
             tags: &tags,
         }
         .filter()?;
-        let count = asked.count("limit", WHOLE, WHOLE_MAX)?;
-        let top = spans.top(&filter, order(asked)?, Each::Trace, count).await;
+        let count = asked.count_or_all("limit", WHOLE, WHOLE_MAX)?;
+        let top = store.spans().top(&filter, order(asked)?, Each::Trace, count).await;
         (top.hits.iter().map(|hit| hit.trace_id).collect(), top.unread)
     } else {
         let ids: Result<Vec<_>, _> =
             ids.into_iter().take(WHOLE_MAX).map(crate::asked::trace_id).collect();
         (ids?, Vec::new())
     };
-    let mut traces = Vec::new();
-    for id in ids {
-        let trace = spans.with_id(asked.tenant, id).await;
-        if !trace.is_empty() {
-            traces.push(legacy::trace(&otlp(&trace)?));
-        }
-        unread.extend(trace.unread);
-    }
-    Ok(Answer::json(&envelope(traces)).without(&unread))
+    Answer::of_pieces(JaegerPieces::new(store, asked.tenant, limits, found)).await
 }
 
 fn order(asked: &Asked<'_>) -> Result<Order, Refusal> {
@@ -158,7 +161,7 @@ fn shape(trace: &Summary) -> Value {
         "rootOperationName": operation,
         "minStartTimeUnixNano": trace.start_ns.to_string(),
         "maxEndTimeUnixNano": trace.end_ns.to_string(),
-        "spanCount": trace.spans.len(),
+        "spanCount": trace.span_count,
         "errorSpanCount": errors,
         "orphanSpanCount": trace.orphans,
         "services": services,

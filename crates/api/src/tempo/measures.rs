@@ -1,16 +1,20 @@
 //! What is measured over time.
 //!
+//! Without times the last hour is measured, or the time before `end` that `since` says, as Tempo does.
+//!
 //! Steps begin at multiples of their length since 1970. `rate` is of spans a second. What is measured of
-//! durations is in seconds, as Grafana expects it. Quantiles are exact, or `quantile_error` says by which share
-//! they may be wrong. As exemplars come the slowest spans.
+//! durations is in seconds, as Grafana expects it. The exemplars are the slowest spans.
+//!
+//! The body is Tempo's message and nothing else, as its clients reject fields that they do not know. The error of
+//! quantiles is in the header `curtail-quantile-error`: the share by which one may be wrong, 0 when all are exact.
 
-use super::any_value;
+use super::{any_value, double};
 use crate::answer::Answer;
 use crate::asked::{Asked, expected};
 use crate::question;
 use crate::refusal::Refusal;
 use curtail_store::SpanRows;
-use curtail_store::query::{Each, Filter, Group, MeasureOf, Measured, Numbers, Of, Order};
+use curtail_store::query::{Each, Filter, Group, MeasureOf, Measured, Numbers, Of, Order, What};
 use curtail_store::schema::spans::DURATION;
 use curtail_store::tree::Tree;
 use curtail_traceql::{Function, Measure, Operand, Scope};
@@ -41,11 +45,8 @@ enum Label {
 /// `/api/metrics/query_range`.
 pub(super) async fn range(spans: &Tree<SpanRows>, asked: &Asked<'_>) -> Result<Answer, Refusal> {
     let question = Question::of(asked)?;
-    let (start, end) = (question.of.filter.starts.start, question.of.filter.starts.end);
-    if start == i64::MIN || end == i64::MAX {
-        return Err(Refusal::wrong("start, end: expected both, in seconds since 1970"));
-    }
-    let took = end.saturating_sub(start);
+    let starts = &question.of.filter.starts;
+    let took = starts.end.saturating_sub(starts.start);
     let step = match asked.duration("step")? {
         Some(step) if step > 0 && took / step <= STEPS_MAX => step,
         Some(_) => {
@@ -64,20 +65,19 @@ pub(super) async fn range(spans: &Tree<SpanRows>, asked: &Asked<'_>) -> Result<A
             let samples: Vec<_> = samples
                 .iter()
                 .map(|(at, value)| {
-                    json!({ "timestampMs": (at / 1_000_000).to_string(), "value": value })
+                    json!({ "timestampMs": (at / 1_000_000).to_string(), "value": double(*value) })
                 })
                 .collect();
-            json!({ "labels": shape(labels), "promLabels": prometheus(labels), "samples": samples })
+            json!({ "labels": shape(labels), "samples": samples })
         })
         .collect();
-    let wanted =
-        asked.get("exemplars").map_or(Ok(0), |_| asked.count("exemplars", 1, EXEMPLARS_MAX));
-    if let (Ok(count), Some(first)) = (wanted, shapes.first_mut())
+    let count = asked.number("exemplars")?.unwrap_or(0).min(EXEMPLARS_MAX);
+    if let Some(first) = shapes.first_mut()
         && count > 0
     {
         first["exemplars"] = exemplars(spans, &of.filter, count).await;
     }
-    Ok(answer(&shapes, &measured))
+    Ok(answer(&shapes, &of.what, &measured))
 }
 
 /// `/api/metrics/query`.
@@ -90,16 +90,18 @@ pub(super) async fn instant(spans: &Tree<SpanRows>, asked: &Asked<'_>) -> Result
     let shapes: Vec<_> = series(&question.measure, &measured, seconds)
         .iter()
         .flat_map(|(labels, samples)| samples.values().map(move |value| (labels, value)))
-        .map(|(labels, value)| {
-            json!({ "labels": shape(labels), "promLabels": prometheus(labels), "value": value })
-        })
+        .map(|(labels, value)| json!({ "labels": shape(labels), "value": double(*value) }))
         .collect();
-    Ok(answer(&shapes, &measured))
+    Ok(answer(&shapes, &question.of.what, &measured))
 }
 
-fn answer(series: &[Value], measured: &Measured) -> Answer {
-    Answer::json(&json!({ "series": series, "metrics": {}, "quantile_error": measured.error }))
-        .without(&measured.unread)
+fn answer(series: &[Value], what: &What, measured: &Measured) -> Answer {
+    let answer = Answer::json(&json!({ "series": series, "metrics": {} }));
+    let answer = answer.without(&measured.unread);
+    match what {
+        What::Quantiles(..) => answer.with_quantile_error(measured.error),
+        What::Count | What::Extremes(_) | What::Buckets(_) => answer,
+    }
 }
 
 /// What is measured, and of which spans.
@@ -111,7 +113,7 @@ struct Question {
 impl Question {
     fn of(asked: &Asked<'_>) -> Result<Self, Refusal> {
         let query = question::query(asked.get("q"))?;
-        let filter = question::filter(&query, asked.tenant, asked.range()?)?;
+        let filter = question::filter(&query, asked.tenant, asked.recent_range()?)?;
         let Some(measure) = query.measure else {
             return Err(Refusal::wrong("q: expected a measure, as { } | rate()"));
         };
@@ -169,7 +171,7 @@ fn values(function: &Function, group: &Group, seconds: f64) -> Vec<(Option<(Stri
             .iter()
             .map(|(bucket, count)| {
                 #[expect(clippy::cast_precision_loss, reason = "as JSON has numbers")]
-                let (bucket, count) = (*bucket as f64 / unit(of), *count as f64);
+                let (bucket, count) = (bucket / unit(of), *count as f64);
                 (Some(("__bucket".to_owned(), Label::Number(bucket.to_bits()))), count)
             })
             .collect(),
@@ -214,23 +216,12 @@ fn name(operand: &Operand) -> String {
 
 fn shape(labels: &[(String, Label)]) -> Vec<Value> {
     let value = |label: &Label| match label {
-        Label::None => any_value(&"nil".into()),
+        // No value: a text would be that of another span.
+        Label::None => json!({}),
         Label::Text(text) => any_value(&(&**text).into()),
-        Label::Number(bits) => json!({ "doubleValue": f64::from_bits(*bits) }),
+        Label::Number(bits) => json!({ "doubleValue": double(f64::from_bits(*bits)) }),
     };
     labels.iter().map(|(key, label)| json!({ "key": key, "value": value(label) })).collect()
-}
-
-/// As Prometheus writes them.
-fn prometheus(labels: &[(String, Label)]) -> String {
-    let value = |label: &Label| match label {
-        Label::None => "\"nil\"".to_owned(),
-        Label::Text(text) => format!("{text:?}"),
-        Label::Number(bits) => format!("\"{}\"", f64::from_bits(*bits)),
-    };
-    let each: Vec<_> =
-        labels.iter().map(|(key, label)| format!("{key}={}", value(label))).collect();
-    format!("{{{}}}", each.join(", "))
 }
 
 /// The slowest spans of all that were measured, one of each trace.
@@ -238,7 +229,7 @@ async fn exemplars(spans: &Tree<SpanRows>, filter: &Filter, count: usize) -> Val
     let top = spans.top(filter, Order::Slowest, Each::Trace, count).await;
     let exemplar = |hit: &curtail_store::query::Hit| {
         #[expect(clippy::cast_precision_loss, reason = "as JSON has numbers")]
-        let seconds = hit.duration_ns as f64 / SECOND_NS;
+        let seconds = hit.duration_ns.max(0) as f64 / SECOND_NS;
         json!({
             "labels": [{ "key": "trace:id",
                 "value": { "stringValue": format!("{:032x}", hit.trace_id) } }],

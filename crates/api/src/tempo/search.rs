@@ -7,11 +7,10 @@ use super::any_value;
 use crate::answer::Answer;
 use crate::asked::{Asked, expected};
 use crate::refusal::Refusal;
-use crate::search::{Search, Summary, text};
-use crate::{question, search};
+use crate::search::{MatchedSpan, Search, Summary};
+use crate::{Limits, question, search};
 use curtail_store::SpanRows;
 use curtail_store::query::{Condition, Filter, Of, Order, Test};
-use curtail_store::schema::spans::{DURATION, NAME, SPAN_ID, START};
 use curtail_store::tree::Tree;
 use curtail_traceql::{Expression, Literal, Operand, Query};
 use serde_json::{Value, json};
@@ -20,40 +19,45 @@ use serde_json::{Value, json};
 const COUNT: usize = 20;
 const COUNT_MAX: usize = 1_000;
 
-/// Spans of each, in the same way.
+/// Spans of each, in the same way; zero asks for the maximum.
 const SPANS: usize = 3;
 const SPANS_MAX: usize = 1_000;
 
-pub(super) async fn answer(spans: &Tree<SpanRows>, asked: &Asked<'_>) -> Result<Answer, Refusal> {
+pub(super) async fn answer(
+    spans: &Tree<SpanRows>,
+    limits: &Limits,
+    asked: &Asked<'_>,
+) -> Result<Answer, Refusal> {
     let query = question::query(asked.get("q"))?;
     if query.measure.is_some() {
         return Err(Refusal::wrong("q: a measure is asked for at /api/metrics/query_range"));
     }
     let mut filter = question::filter(&query, asked.tenant, asked.range()?)?;
     older(asked, &mut filter)?;
-    let mut operands = query.select.clone();
-    if let Some(expression) = &query.filter {
-        named(expression, &mut operands);
-    }
-    let shown: Vec<_> = operands
-        .iter()
-        .filter(|operand| matches!(operand, Operand::Attribute(..)))
-        .map(|operand| Ok((name(operand), question::of(operand)?)))
-        .collect::<Result<_, Refusal>>()?;
+    let shown = shown(&query)?;
     let search = Search {
         filter,
         order: order(asked, &query)?,
         count: asked.count("limit", COUNT, COUNT_MAX)?,
+        per_set: asked.count_or_all("spss", SPANS, SPANS_MAX)?,
         shown: shown.iter().map(|(_, of)| of.clone()).collect(),
     };
-    let per_set = asked.count("spss", SPANS, SPANS_MAX)?;
-    let found = search::search(spans, &search).await;
-    let traces: Vec<_> =
-        found.traces.iter().map(|trace| shape(trace, &search, &shown, per_set)).collect();
-    let inspected = traces.len();
-    Ok(Answer::json(&json!({ "traces": traces, "metrics": { "inspectedTraces": inspected,
-        "completedJobs": 1, "totalJobs": 1 } }))
-    .without(&found.unread))
+    let (mut body, mut inspected) = (br#"{"traces":["#.to_vec(), 0);
+    let unread = search::search(spans, limits, &search, |trace| {
+        if inspected > 0 {
+            body.push(b',');
+        }
+        inspected += 1;
+        body.extend_from_slice(shape(&trace, &shown).to_string().as_bytes());
+        if body.len() > limits.response_bytes {
+            return Err(Refusal::large("limit, spss: the response is larger than it may be"));
+        }
+        Ok(())
+    })
+    .await?;
+    let metrics = json!({ "inspectedTraces": inspected, "completedJobs": 1, "totalJobs": 1 });
+    body.extend_from_slice(format!(r#"],"metrics":{metrics}}}"#).as_bytes());
+    Ok(Answer::of("application/json", body).without(&unread))
 }
 
 /// What older versions of Grafana ask for.
@@ -84,13 +88,45 @@ fn order(asked: &Asked<'_>, query: &Query) -> Result<Order, Refusal> {
     Ok(if query.hints.iter().any(is_slowest) { Order::Slowest } else { Order::Newest })
 }
 
+/// What is shown of each span, and under which name: all that `select` names, and what conditions look at.
+fn shown(query: &Query) -> Result<Vec<(String, Of)>, Refusal> {
+    let mut operands = Vec::new();
+    for operand in &query.select {
+        if !operands.contains(operand) && !has_field(operand) {
+            operands.push(operand.clone());
+        }
+    }
+    let selected = operands.len();
+    if let Some(expression) = &query.filter {
+        named(expression, &mut operands);
+    }
+    let mut shown = Vec::new();
+    for (nth, operand) in operands.iter().enumerate() {
+        match question::of(operand) {
+            Ok(of) => shown.push((name(operand), of)),
+            Err(refusal) if nth < selected => return Err(refusal),
+            // A condition may look at what no span has a value for, as nestedSetParent.
+            Err(_) => {}
+        }
+    }
+    Ok(shown)
+}
+
+/// Whether a search shows it of every span or trace, in a field of its own.
+fn has_field(operand: &Operand) -> bool {
+    const FIELDS: [&str; 7] =
+        ["name", "duration", "span:id", "trace:id", "rootName", "rootServiceName", "traceDuration"];
+    matches!(operand, Operand::Intrinsic(name) if FIELDS.contains(name))
+}
+
 /// What an expression looks at.
 fn named(expression: &Expression, operands: &mut Vec<Operand>) {
     match expression {
         Expression::All(each) | Expression::Any(each) => {
             each.iter().for_each(|expression| named(expression, operands));
         }
-        Expression::Is(operand, ..) if !operands.contains(operand) => {
+        Expression::Not(negated) => named(negated, operands),
+        Expression::Is(operand, ..) if !operands.contains(operand) && !has_field(operand) => {
             operands.push(operand.clone());
         }
         Expression::Is(..) | Expression::Always(_) => {}
@@ -105,42 +141,37 @@ fn name(operand: &Operand) -> String {
     }
 }
 
-fn shape(trace: &Summary, search: &Search, shown: &[(String, Of)], per_set: usize) -> Value {
-    let rows = &trace.spans;
-    let mut matched = trace.matched.clone();
-    match search.order {
-        Order::Slowest => matched.sort_by_key(|row| std::cmp::Reverse(rows.longs(DURATION)[*row])),
-        Order::Newest => {}
-    }
-    let span = |row: &usize| {
-        let attributes: Vec<_> = shown
-            .iter()
-            .filter_map(|(key, of)| Some((key, of.of_row(rows, *row)?)))
-            .map(|(key, value)| json!({ "key": key, "value": any_value(&value) }))
+fn shape(trace: &Summary, shown: &[(String, Of)]) -> Value {
+    let span = |span: &MatchedSpan| {
+        let values = shown.iter().zip(&span.values);
+        let attributes: Vec<_> = values
+            .flat_map(|((key, _), values)| values.iter().map(move |value| (key, value)))
+            .map(|(key, value)| json!({ "key": key, "value": any_value(value) }))
             .collect();
         json!({
-            "spanID": format!("{:016x}", rows.narrow(SPAN_ID)[*row]),
-            "name": text(rows, NAME, *row),
-            "startTimeUnixNano": rows.longs(START)[*row].to_string(),
-            "durationNanos": rows.longs(DURATION)[*row].to_string(),
+            "spanID": format!("{:016x}", span.span_id),
+            "name": span.name,
+            "startTimeUnixNano": span.start_ns.to_string(),
+            "durationNanos": span.duration_ns.to_string(),
             "attributes": attributes,
         })
     };
-    let spans: Vec<_> = matched.iter().take(per_set).map(span).collect();
-    let set = json!({ "spans": spans, "matched": matched.len() });
+    let spans: Vec<_> = trace.matched.iter().map(span).collect();
+    let set = json!({ "spans": spans, "matched": trace.matched_count });
     let services: serde_json::Map<_, _> = trace
         .services
         .iter()
         .map(|(name, of)| (name.clone(), json!({ "spanCount": of.spans, "errorCount": of.errors })))
         .collect();
     let (service, operation) = trace.root();
-    let took_ns = trace.end_ns.saturating_sub(trace.start_ns);
+    let took_ms = trace.end_ns.saturating_sub(trace.start_ns) / 1_000_000;
     json!({
         "traceID": format!("{:032x}", trace.trace_id),
         "rootServiceName": service,
         "rootTraceName": operation,
         "startTimeUnixNano": trace.start_ns.to_string(),
-        "durationMs": took_ns / 1_000_000,
+        // The field has 32 bits.
+        "durationMs": u32::try_from(took_ms).unwrap_or(u32::MAX),
         "spanSets": [set.clone()],
         "spanSet": set,
         "serviceStats": services,

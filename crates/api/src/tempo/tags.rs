@@ -34,20 +34,21 @@ const INTRINSICS: [&str; 13] = [
 
 /// `/api/v2/search/tags`.
 pub(super) async fn scopes(spans: &Tree<SpanRows>, asked: &Asked<'_>) -> Result<Answer, Refusal> {
-    let keys = spans.keys(&filter(asked)?).await;
+    let (keys, count) = (spans.keys(&filter(asked)?).await, count(asked)?);
     let only = asked.get("scope").filter(|scope| *scope != "none");
     let scopes: Vec<_> = by_scope(&keys)
         .into_iter()
         .filter(|(scope, tags)| only.is_none_or(|only| only == *scope) && !tags.is_empty())
-        .map(|(scope, tags)| json!({ "name": scope, "tags": tags }))
+        .map(|(scope, tags)| json!({ "name": scope, "tags": &tags[..tags.len().min(count)] }))
         .collect();
     Ok(Answer::json(&json!({ "scopes": scopes, "metrics": {} })))
 }
 
 /// `/api/search/tags`.
 pub(super) async fn names(spans: &Tree<SpanRows>, asked: &Asked<'_>) -> Result<Answer, Refusal> {
-    let keys = spans.keys(&filter(asked)?).await;
+    let (keys, count) = (spans.keys(&filter(asked)?).await, count(asked)?);
     let names: BTreeSet<_> = keys.spans.union(&keys.resources).collect();
+    let names: Vec<_> = names.into_iter().take(count).collect();
     Ok(Answer::json(&json!({ "tagNames": names, "metrics": {} })))
 }
 
@@ -111,8 +112,12 @@ async fn counted(spans: &Tree<SpanRows>, asked: &Asked<'_>, tag: &str) -> Result
         return Err(wrong("found none".to_owned()));
     };
     let of = question::of(operand)?;
-    let count = asked.count("limit", COUNT, COUNT_MAX)?;
-    Ok(spans.values(&filter(asked)?, &of, count).await)
+    Ok(spans.values(&filter(asked)?, &of, count(asked)?).await)
+}
+
+/// How many are wanted, of tags in each scope; zero asks for all, as in Tempo.
+fn count(asked: &Asked<'_>) -> Result<usize, Refusal> {
+    asked.count_or_all("limit", COUNT, COUNT_MAX)
 }
 
 /// The spans in whose tags one is interested. A query that is still being written asks for all.

@@ -79,8 +79,10 @@ impl Writer {
                 root: object_store::path::Path::default(),
                 writer: "one".to_owned(),
                 final_rows: tree::FINAL_ROWS,
+                known: Default::default(),
             },
             memtable_bytes: 1,
+            batch_key: curtail_store::recent::BatchKey::new([7; 32]),
         };
         let (keeper, _) = Store::open(&settings, NOW_MS, "f0b1").await.expect("an empty folder");
         Self { data, tenant: "shop", keeper, segment: 0 }

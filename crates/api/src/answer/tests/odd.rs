@@ -45,7 +45,8 @@ fn times_that_cannot_be_are_kept_and_answered() {
     let asking = Asking::with(&[batch(&spans), batch(&spans)]);
     let answers = ask_all(&asking, 7);
     let trace = answers[0]["trace"].to_string();
-    assert_eq!(trace.matches("\"spanId\"").count(), 10);
+    // Copies are dropped when a trace is read.
+    assert_eq!(trace.matches("\"spanId\"").count(), 5);
     for (start_ns, end_ns) in times {
         for (name, ns) in [("startTimeUnixNano", start_ns), ("endTimeUnixNano", end_ns)] {
             // Zero is what is not said.
@@ -61,7 +62,7 @@ fn relations_that_cannot_be_are_kept_and_answered() {
     let circle = [span(1, 1, 2), span(1, 2, 1)];
     let own_parent = [span(2, 1, 1)];
     let lost = [span(3, 1, 99)];
-    let twice = [span(4, 1, 0), span(4, 1, 0), span(4, 2, 1)];
+    let twice = [span(4, 1, 0), SpanRow { kind: 2, ..span(4, 1, 0) }, span(4, 2, 1)];
     let asking = Asking::with(&[batch(&circle), batch(&own_parent), batch(&lost), batch(&twice)]);
     for (trace_id, spans, orphans) in [(1, 2, 0), (2, 1, 0), (3, 1, 1), (4, 3, 0)] {
         let answers = ask_all(&asking, trace_id);

@@ -62,17 +62,28 @@ fn what_is_no_answer_says_whose_fault_it_is() {
     let asking = asking();
     for (question, status, said) in [
         ("echo there is no column a >&2; exit 2", 400, "there is no column a\n"),
-        ("echo a file is gone >&2; exit 3", 500, "(exit status: 3): a file is gone"),
-        ("echo '{}'; exit 4", 500, "(exit status: 4)"),
-        ("echo too much >&2; kill -TERM $$", 500, "signal: 15"),
+        ("echo a file is gone >&2; exit 3", 500, "cannot be read: a file is gone"),
+        ("echo '{}'; exit 4", 500, "failed"),
+        ("echo too much >&2; kill -TERM $$", 500, "terminated"),
+        ("kill -KILL $$", 500, "killed, usually because the machine ran out of memory"),
+        ("kill -ABRT $$", 500, "out of memory or of stack"),
         ("exec yes '{}'", 422, "more than 16 MiB"),
         // It has heard enough, and so have we.
         ("exec yes >&2", 500, "signal: 13"),
+        ("exit 101", 500, "failed"),
     ] {
         let (got, body) = run(asking.answered(post(question)));
         assert_eq!(got.as_u16(), status, "{question}: {body:.200}");
         assert!(body.contains(said), "{question}: {body:.200}");
         assert!(body.len() < 20_000, "{question}");
+    }
+    // How it came to its end is for the log.
+    let trace = "printf 'thread main panicked at x.rs:1\n   0: rust_begin_unwind\n' >&2";
+    for end in ["exit 101", "kill -ABRT $$", "kill -SEGV $$", "exit 4"] {
+        let (status, body) = run(asking.answered(post(&format!("{trace}; {end}"))));
+        assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
+        assert!(!body.contains("unwind") && !body.contains("x.rs"), "{end}: {body}");
+        assert_eq!(body.lines().count(), 1, "{end}: {body}");
     }
     let long = format!("echo {}", " ".repeat(64 << 10));
     assert_eq!(run(asking.answered(post(&long))).0, StatusCode::PAYLOAD_TOO_LARGE);

@@ -110,7 +110,6 @@ fn quantiles_and_extremes_are_those_of_all_spans() {
     let quantiles = asking.json(&format!("/api/metrics/query_range?q={query}&{}&step=1h", times()));
     let mut durations: Vec<_> = all.iter().map(|sent| sent.root_ns).collect();
     durations.sort_unstable();
-    assert_eq!(quantiles["quantile_error"], 0.0);
     for (nth, (rank, p)) in [(150, 0.5), (297, 0.99)].into_iter().enumerate() {
         let series = &quantiles["series"][nth];
         assert_eq!(series["labels"][0]["key"], "p");
@@ -132,7 +131,7 @@ fn rates_and_heatmaps_count_all_spans() {
     let query = encoded("{ } | rate() by (resource.service.name)");
     let rate = asking.json(&format!("/api/metrics/query_range?q={query}&{}&step=60s", times()));
     assert_eq!(rate["series"].as_array().map(Vec::len), Some(2));
-    assert_eq!(rate["series"][0]["promLabels"], "{resource.service.name=\"cart\"}");
+    assert_eq!(rate["series"][0]["labels"][0]["value"]["stringValue"], "cart");
     let samples = rate["series"][1]["samples"].as_array().expect("samples");
     let spans: f64 = samples.iter().map(|sample| number(&sample["value"]) * 60.0).sum();
     assert!((spans - 300.0).abs() < 1e-9 && samples.len() >= 5, "{samples:?}");

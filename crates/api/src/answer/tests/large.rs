@@ -1,0 +1,184 @@
+//! Traces that are larger than a response may be, or than memory should hold.
+
+use super::*;
+use http_body_util::BodyExt as _;
+
+const TRACE: u128 = 0x77;
+
+/// A trace of so many spans, in batches; each span has a text of so many bytes.
+fn trace(spans: u64, text_bytes: usize) -> Vec<(Signal, Vec<u8>)> {
+    let text = "x".repeat(text_bytes);
+    let attributes = [("shop.text", PlainValue::Text(&text))];
+    let resource = r#"{"service.name":"front"}"#;
+    let resource = ResourceText { attributes: resource, ..ResourceText::default() };
+    let ids: Vec<_> = (1..=spans).collect();
+    let batch = |ids: &[u64]| {
+        let mut writer = TracesWriter::new();
+        for span_id in ids {
+            let start_ns = BASE_NS.cast_unsigned() + span_id;
+            let span = SpanRow {
+                trace_id: TRACE,
+                span_id: *span_id,
+                start_ns,
+                end_ns: start_ns + 1_000,
+                attributes: &attributes,
+                ..SpanRow::default()
+            };
+            writer.span(&resource, &ScopeText::default(), &span).expect("plain JSON");
+        }
+        (Signal::Traces, writer.finish())
+    };
+    ids.chunks(ids.len().div_ceil(2)).map(batch).collect()
+}
+
+fn asking(spans: u64, text_bytes: usize, limits: Limits) -> Asking {
+    let mut asking = Asking::with(&trace(spans, text_bytes));
+    asking.0.limits = limits;
+    asking
+}
+
+fn protobuf(asking: &Asking, target: &str) -> Bytes {
+    let request = Request::get(target).header("accept", "application/protobuf");
+    let request = request.body(String::new()).expect("a request");
+    run(async {
+        let response = asking.0.answer(request).await;
+        assert_eq!(response.headers()[CONTENT_TYPE], "application/protobuf");
+        response.into_body().collect().await.expect("it is whole").to_bytes()
+    })
+}
+
+fn span_count(text: &str) -> usize {
+    text.matches("\"spanId\"").count() + text.matches("\"spanID\"").count()
+}
+
+const FORMS: [(&str, bool); 4] = [
+    ("/api/v2/traces/77", true),
+    ("/jaeger/api/traces/77", true),
+    ("/api/traces/77", false),
+    ("/jaeger/api/v3/traces/77", false),
+];
+
+#[test]
+fn of_a_trace_with_too_many_spans_the_first_are_returned_and_it_is_said() {
+    let asking = asking(50, 10, Limits { trace_spans: 20, ..Limits::default() });
+    for (target, says_it) in FORMS {
+        let (status, said) = asking.get(target);
+        if says_it {
+            assert_eq!((status, span_count(&said)), (StatusCode::OK, 20), "{target}: {said}");
+            assert!(said.contains("Trace has 50 spans, the first 20 are returned"), "{said}");
+            let of_first = |nth: u64| said.contains(&format!("\"{nth:016x}\""));
+            assert!(of_first(1) && of_first(20) && !of_first(21), "{said}");
+        } else {
+            assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{target}: {said}");
+            assert!(said.contains("/api/v2/traces"), "{said}");
+        }
+    }
+    let second = asking.json("/api/v2/traces/77");
+    assert_eq!(second["status"], "PARTIAL");
+    let bytes = protobuf(&asking, "/api/v2/traces/77");
+    // The field `status` of the message, and the first bytes of `message`.
+    let end: &[u8] = &[3 << 3, 1, 4 << 3 | 2];
+    assert!(bytes.windows(3).any(|three| three == end));
+    let found = asking.json("/api/search?q=%7B%7D");
+    assert_eq!(found["traces"][0]["spanSets"][0]["matched"], 20);
+}
+
+#[test]
+fn a_response_has_no_more_bytes_than_it_may() {
+    let response_bytes = 3 << 20;
+    let asking = asking(500, 20_000, Limits { response_bytes, ..Limits::default() });
+    for (target, says_it) in FORMS {
+        let (status, said) = asking.get(target);
+        if says_it {
+            assert_eq!(status, StatusCode::OK, "{target}");
+            assert!(said.contains("a partial trace is returned"), "{target}");
+            // Pieces are not cut.
+            assert!(
+                (response_bytes / 2..response_bytes + (2 << 20)).contains(&said.len()),
+                "{}",
+                said.len()
+            );
+            serde_json::from_str::<Value>(&said).expect("it is JSON all the same");
+        } else {
+            assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{target}: {said:.100}");
+        }
+    }
+    let q = encoded("{ } | select(span.shop.text)");
+    let (status, said) = asking.get(&format!("/api/search?q={q}&spss=0"));
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{said:.100}");
+    assert!(said.contains("spss"), "{said:.100}");
+}
+
+#[test]
+fn what_is_made_while_it_is_sent_is_the_whole_trace_in_every_form() {
+    let asking = asking(20_000, 500, Limits::default());
+    for (target, _) in FORMS {
+        let (status, said) = asking.get(target);
+        assert_eq!((status, span_count(&said)), (StatusCode::OK, 20_000), "{target}");
+        assert!(said.len() > 2 * WHOLE_BYTES, "{target}: {}", said.len());
+        serde_json::from_str::<Value>(&said).expect(target);
+    }
+    for (target, inner) in [("/api/traces/77", false), ("/api/v2/traces/77", true)] {
+        let bytes = protobuf(&asking, target);
+        let mut batches = Vec::new();
+        let mut rest = &bytes[..];
+        while inner && !rest.is_empty() {
+            // A field that comes several times: each has its number, its length, and a part of the message.
+            let (len, at) = length(&rest[1..]);
+            assert_eq!(rest[0], 1 << 3 | 2);
+            batches.extend_from_slice(&rest[1 + at..1 + at + len]);
+            rest = &rest[1 + at + len..];
+        }
+        let batch = if inner { batches } else { bytes.to_vec() };
+        let (spans, _) = curtail_otlp::Spans::decode(&batch, &curtail_otlp::Limits::default())
+            .expect("protobuf");
+        assert_eq!(spans.spans.len(), 20_000, "{target}");
+    }
+}
+
+/// A number of several bytes, and how many these are.
+fn length(bytes: &[u8]) -> (usize, usize) {
+    let len = bytes.iter().take_while(|byte| **byte >= 0x80).count() + 1;
+    let number = bytes[..len].iter().rev().fold(0, |all, byte| all << 7 | usize::from(byte & 0x7F));
+    (number, len)
+}
+
+#[test]
+fn nothing_more_is_made_when_nobody_waits_for_it() {
+    let asking = asking(500, 50_000, Limits::default());
+    run(async {
+        let request = Request::get("/jaeger/api/traces/77").body(String::new()).expect("a request");
+        let response = asking.0.answer(request).await;
+        assert!(matches!(response.body(), ResponseBody::Made(_)));
+        drop(response);
+        // All places are free again.
+        let all = u32::try_from(MADE_AT_ONCE).expect("few");
+        let places = asking.0.made.acquire_many(all).await;
+        assert!(places.is_ok());
+    });
+}
+
+#[test]
+fn every_question_is_over_when_its_time_is() {
+    let mut asking = Asking::of(&all()[..4]);
+    asking.0.patience = Duration::ZERO;
+    let rate = encoded("{ } | rate()");
+    for target in [
+        "/api/traces/1000",
+        "/api/v2/traces/1000",
+        "/api/traces/1000/logs",
+        "/api/search",
+        "/api/search/tags",
+        "/api/v2/search/tag/name/values",
+        &format!("/api/metrics/query?q={rate}"),
+        &format!("/api/metrics/query_range?q={rate}"),
+        "/jaeger/api/services",
+        "/jaeger/api/traces/1000",
+        "/jaeger/api/traces?service=front",
+        "/jaeger/api/v3/trace-summaries",
+        "/jaeger/api/dependencies",
+    ] {
+        let (status, said) = asking.get(target);
+        assert_eq!(status, StatusCode::GATEWAY_TIMEOUT, "{target}: {said}");
+    }
+}

@@ -1,0 +1,346 @@
+//! Traces, and the log records of one, piece by piece: in memory are a window of rows and a piece, however many spans a
+//! trace has.
+//!
+//! | form | a trace with more spans, or bytes, than [`Limits`] allow |
+//! |---|---|
+//! | Tempo's second version | the first of its spans, with `status: PARTIAL` and a `message`, as Tempo does |
+//! | Jaeger's page | the first of its spans, with a warning |
+//! | the others, which have no field for it | refused with 422; broken off where the response has begun |
+
+use crate::Limits;
+use crate::refusal::Refusal;
+use curtail_otlp::{BadRow, LogsWriter, Signal, TracesWriter, json, within};
+use curtail_store::batch::{write_log, write_span};
+use curtail_store::tree::{RowsWithId, Unread};
+use curtail_store::{Columns, LogRows, Rows, SpanRows};
+use futures_util::future::BoxFuture;
+
+/// A piece is about this long; its last row may make it longer.
+pub(crate) const PIECE_BYTES: usize = 1 << 20;
+
+/// So many rows are read at once, as many as a page of a run has.
+pub(crate) const WINDOW_ROWS: usize = 8_192;
+
+/// What is said of a trace that was cut for its bytes.
+pub(crate) const TOO_LONG: &str =
+    "Trace exceeds maximum size of a response, a partial trace is returned";
+
+/// A response that is made piece by piece.
+pub(crate) trait Pieces: Send {
+    /// The next piece; none after the last one.
+    fn next(&mut self) -> NextPiece<'_>;
+
+    /// Runs that may have more.
+    fn unread(&self) -> &[Unread];
+
+    /// Whether the response itself says that something is missing, so that it need not be broken off.
+    fn has_status(&self) -> bool;
+
+    /// What it is.
+    fn content_type(&self) -> &'static str;
+}
+
+pub(crate) type NextPiece<'a> = BoxFuture<'a, Result<Option<Vec<u8>>, Refusal>>;
+
+/// Rows that are written as OTLP.
+pub(crate) trait OtlpRows: Rows {
+    const SIGNAL: Signal;
+    type Writer: Default + Send;
+
+    fn write(writer: &mut Self::Writer, rows: &Columns, row: usize) -> Result<(), BadRow>;
+    fn bytes(writer: &Self::Writer) -> usize;
+    fn finish(writer: Self::Writer) -> Vec<u8>;
+}
+
+impl OtlpRows for SpanRows {
+    const SIGNAL: Signal = Signal::Traces;
+    type Writer = TracesWriter;
+
+    fn write(writer: &mut TracesWriter, rows: &Columns, row: usize) -> Result<(), BadRow> {
+        write_span(writer, rows, row)
+    }
+
+    fn bytes(writer: &TracesWriter) -> usize {
+        writer.bytes()
+    }
+
+    fn finish(writer: TracesWriter) -> Vec<u8> {
+        writer.finish()
+    }
+}
+
+impl OtlpRows for LogRows {
+    const SIGNAL: Signal = Signal::Logs;
+    type Writer = LogsWriter;
+
+    fn write(writer: &mut LogsWriter, rows: &Columns, row: usize) -> Result<(), BadRow> {
+        write_log(writer, rows, row)
+    }
+
+    fn bytes(writer: &LogsWriter) -> usize {
+        writer.bytes()
+    }
+
+    fn finish(writer: LogsWriter) -> Vec<u8> {
+        writer.finish()
+    }
+}
+
+/// The rows with an ID, one after the other.
+#[derive(Debug)]
+pub(crate) struct RowReader<R> {
+    found: RowsWithId<R>,
+    fields: Vec<usize>,
+    /// The first one that is in no window yet.
+    next: usize,
+    window: Columns,
+    /// The first one of the window that was not taken.
+    row: usize,
+    unread: Vec<Unread>,
+}
+
+impl<R: Rows> RowReader<R> {
+    pub(crate) fn new(found: RowsWithId<R>) -> Self {
+        Self {
+            fields: (0..R::schema().fields().len()).collect(),
+            next: 0,
+            window: Columns::new(R::schema()),
+            row: 0,
+            unread: found.unread().to_vec(),
+            found,
+        }
+    }
+
+    /// Has the next rows in the window, if there are any.
+    pub(crate) async fn fill(&mut self) -> bool {
+        while self.row == self.window.len() {
+            if self.next == self.found.len() {
+                return false;
+            }
+            let to = self.found.len().min(self.next + WINDOW_ROWS);
+            let window = self.found.window(&self.fields, self.next..to).await;
+            (self.next, self.row, self.window) = (to, 0, window.rows);
+            self.unread.extend(window.unread);
+            // Whoever asked may have gone, or the time may be over.
+            tokio::task::yield_now().await;
+        }
+        true
+    }
+
+    /// The next row, which `fill` has put into the window.
+    pub(crate) const fn take(&mut self) -> usize {
+        self.row += 1;
+        self.row - 1
+    }
+
+    pub(crate) const fn window(&self) -> &Columns {
+        &self.window
+    }
+
+    /// Whether all rows of the window are taken.
+    pub(crate) const fn is_taken(&self) -> bool {
+        self.row == self.window.len()
+    }
+
+    pub(crate) fn unread(&self) -> &[Unread] {
+        &self.unread
+    }
+
+    /// Of these, what was found out while rows were read.
+    pub(crate) fn late_unread(&self) -> &[Unread] {
+        &self.unread[self.found.unread().len()..]
+    }
+
+    /// Why there are fewer rows than there should be, when it is not for the bytes of the response.
+    pub(crate) fn partial(&self) -> Option<String> {
+        if self.found.found() > self.found.len() {
+            let (found, max) = (self.found.found(), self.found.len());
+            return Some(format!("Trace has {found} spans, the first {max} are returned"));
+        }
+        // What was known before the response has begun is in its header.
+        let late = self.late_unread().len();
+        (late > 0).then(|| format!("{late} parts of files cannot be read and may have more spans"))
+    }
+}
+
+/// How OTLP is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OtlpForm {
+    /// `Trace`, whose only field is that of OTLP; or OTLP itself.
+    Protobuf,
+    /// `TraceByIDResponse`, whose first field is that.
+    ProtobufResponse,
+    /// OTLP in JSON between two texts.
+    Json { before: &'static str, after: &'static str },
+    /// `TraceByIDResponse` in JSON.
+    JsonResponse,
+}
+
+impl OtlpForm {
+    /// Whether it can say that something is missing.
+    const fn has_status(self) -> bool {
+        matches!(self, Self::ProtobufResponse | Self::JsonResponse)
+    }
+
+    const fn before(self) -> &'static str {
+        match self {
+            Self::Protobuf | Self::ProtobufResponse => "",
+            Self::Json { before, .. } => before,
+            Self::JsonResponse => r#"{"trace":{"resourceSpans":["#,
+        }
+    }
+
+    /// Adds a batch; `is_first` when there is none before it.
+    fn batch(
+        self,
+        out: &mut Vec<u8>,
+        signal: Signal,
+        batch: Vec<u8>,
+        is_first: bool,
+    ) -> Result<(), Refusal> {
+        match self {
+            Self::Protobuf => out.extend(batch),
+            // Parts of a message that come one after the other are merged, as protobuf has it.
+            Self::ProtobufResponse => out.extend(within(1, &batch)),
+            Self::Json { .. } | Self::JsonResponse => {
+                let json = json::from_protobuf(&batch, signal).map_err(|_| Refusal::damaged())?;
+                // The elements of the only list in it: {"resourceSpans":[…]}.
+                let elements = json.find('[').and_then(|at| json.get(at + 1..json.len() - 2));
+                if !is_first {
+                    out.push(b',');
+                }
+                out.extend_from_slice(elements.unwrap_or_default().as_bytes());
+            }
+        }
+        Ok(())
+    }
+
+    fn end(self, out: &mut Vec<u8>, partial: Option<&str>) {
+        match self {
+            Self::Protobuf => {}
+            Self::ProtobufResponse => {
+                if let Some(message) = partial {
+                    // The number 1 in field 3, `status`, then field 4, `message`.
+                    out.extend_from_slice(&[3 << 3, 1]);
+                    out.extend(within(4, message.as_bytes()));
+                }
+            }
+            Self::Json { after, .. } => out.extend_from_slice(after.as_bytes()),
+            Self::JsonResponse => {
+                out.extend_from_slice(br#"]},"metrics":{}"#);
+                if let Some(message) = partial {
+                    let message = serde_json::Value::from(message);
+                    let status = format!(r#","status":"PARTIAL","message":{message}"#);
+                    out.extend_from_slice(status.as_bytes());
+                }
+                out.push(b'}');
+            }
+        }
+    }
+}
+
+/// Rows with an ID as OTLP.
+pub(crate) struct OtlpPieces<R> {
+    reader: RowReader<R>,
+    form: OtlpForm,
+    bytes_left: usize,
+    is_begun: bool,
+    has_batch: bool,
+    is_done: bool,
+    partial: Option<String>,
+}
+
+impl<R: OtlpRows> OtlpPieces<R> {
+    /// # Errors
+    /// When there are more rows than are returned, and the form cannot say it.
+    pub(crate) fn new(
+        found: RowsWithId<R>,
+        form: OtlpForm,
+        limits: &Limits,
+    ) -> Result<Self, Refusal> {
+        let reader = RowReader::new(found);
+        let partial = reader.partial();
+        if let Some(partial) = &partial
+            && !form.has_status()
+        {
+            return Err(Refusal::large(&format!("{partial} at /api/v2/traces")));
+        }
+        Ok(Self {
+            reader,
+            form,
+            bytes_left: limits.response_bytes,
+            is_begun: false,
+            has_batch: false,
+            is_done: false,
+            partial,
+        })
+    }
+
+    async fn piece(&mut self) -> Result<Option<Vec<u8>>, Refusal> {
+        if self.is_done {
+            return Ok(None);
+        }
+        let mut out = Vec::new();
+        if !std::mem::replace(&mut self.is_begun, true) {
+            out.extend_from_slice(self.form.before().as_bytes());
+        }
+        let batch = self.batch().await?;
+        let is_last = match batch {
+            Some(batch) => {
+                let is_first = !std::mem::replace(&mut self.has_batch, true);
+                self.form.batch(&mut out, R::SIGNAL, batch, is_first)?;
+                // Most traces are one piece.
+                !self.reader.fill().await
+            }
+            None => true,
+        };
+        let is_full = out.len() > self.bytes_left && !is_last;
+        self.bytes_left = self.bytes_left.saturating_sub(out.len());
+        if is_full {
+            self.partial = Some(TOO_LONG.to_owned());
+        }
+        if is_last || is_full {
+            self.is_done = true;
+            if is_full && !self.form.has_status() {
+                return Err(Refusal::large("the trace has more bytes than a response may have"));
+            }
+            let partial = self.partial.take().or_else(|| self.reader.partial());
+            self.form.end(&mut out, partial.as_deref());
+        }
+        Ok(Some(out))
+    }
+
+    /// The next batch, of some rows of one window or of several.
+    async fn batch(&mut self) -> Result<Option<Vec<u8>>, Refusal> {
+        let mut writer = R::Writer::default();
+        while R::bytes(&writer) < PIECE_BYTES && self.reader.fill().await {
+            while !self.reader.is_taken() && R::bytes(&writer) < PIECE_BYTES {
+                let row = self.reader.take();
+                R::write(&mut writer, self.reader.window(), row).map_err(|_| Refusal::damaged())?;
+            }
+        }
+        let is_empty = R::bytes(&writer) == 0;
+        Ok((!is_empty).then(|| R::finish(writer)))
+    }
+}
+
+impl<R: OtlpRows> Pieces for OtlpPieces<R> {
+    fn next(&mut self) -> NextPiece<'_> {
+        Box::pin(self.piece())
+    }
+
+    fn unread(&self) -> &[Unread] {
+        self.reader.unread()
+    }
+
+    fn has_status(&self) -> bool {
+        self.form.has_status()
+    }
+
+    fn content_type(&self) -> &'static str {
+        match self.form {
+            OtlpForm::Protobuf | OtlpForm::ProtobufResponse => "application/protobuf",
+            OtlpForm::Json { .. } | OtlpForm::JsonResponse => "application/json",
+        }
+    }
+}
