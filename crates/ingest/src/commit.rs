@@ -3,12 +3,18 @@
 //! One thread writes the log. While it waits for the disk batches gather, and the next group is all of them:
 //! the slower the disk, the more share a sync. Where they are more than a group has room for, tenants take [turns](Turns).
 //!
+//! A batch that is sent again is not written again: if it is durable it is acknowledged at once, and if it still waits its
+//! sender waits for the same outcome.
+//!
 //! **Limits**: [`GROUP_BYTES_MAX`] a group; what waits is bounded by what may be received at once. While the sink
 //! takes nothing, nothing is written, and who waits for too long gives up: what nobody waits for is not written.
 
 use crate::turns::Turns;
 use curtail_otlp::Decoded;
 use curtail_store::log::{Log, Record};
+use curtail_store::recent::{BatchId, RecentBatches};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -66,6 +72,7 @@ pub enum Why {
 pub struct Committer {
     waiting: mpsc::Sender<Message>,
     full: Arc<Full>,
+    recent: Arc<RecentBatches>,
 }
 
 /// Since when the sink takes nothing, and why, if it does not.
@@ -82,12 +89,6 @@ impl Full {
     }
 }
 
-fn push(turns: &mut Turns<Box<Waiting>>, waiting: Box<Waiting>) {
-    let Record { tenant, batch, .. } = &waiting.taken.record;
-    let (tenant, bytes) = (Arc::clone(tenant), batch.len());
-    turns.push(&tenant, bytes, waiting);
-}
-
 /// What the thread is told.
 #[derive(Debug)]
 enum Message {
@@ -95,10 +96,23 @@ enum Message {
     EndSegment,
 }
 
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It is durable now.
+    Written,
+    /// It was durable before, or became so for another sender.
+    Duplicate,
+}
+
+type Reply = oneshot::Sender<Result<Outcome, NotWritten>>;
+
 #[derive(Debug)]
 struct Waiting {
     taken: Taken,
-    told: oneshot::Sender<Result<(), NotWritten>>,
+    /// What it is known by when it is sent again.
+    id: Option<BatchId>,
+    reply: Reply,
 }
 
 /// Batches that are written together.
@@ -109,12 +123,9 @@ struct Group {
 }
 
 impl Group {
-    /// Adds a batch, unless its sender has given it up, who sends it again.
     fn add(&mut self, waiting: Waiting) {
-        if !waiting.told.is_closed() {
-            self.bytes += waiting.taken.record.batch.len();
-            self.waiting.push(waiting);
-        }
+        self.bytes += waiting.taken.record.batch.len();
+        self.waiting.push(waiting);
     }
 }
 
@@ -134,19 +145,37 @@ pub(crate) enum NotWritten {
 }
 
 impl Committer {
-    /// Starts the thread. It ends when the last committer is dropped, and ends its segment with that.
+    /// Starts the thread. It ends when the last committer is dropped, and ends its segment with that. `recent` are the
+    /// batches that are durable, to which it adds.
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub fn start(log: Log, sink: impl Sink) -> io::Result<(Self, JoinHandle<()>)> {
+    pub fn start(
+        log: Log,
+        recent: Arc<RecentBatches>,
+        sink: impl Sink,
+    ) -> io::Result<(Self, JoinHandle<()>)> {
         let (waiting, receiver) = mpsc::channel(WAITING_MAX);
         let full = Arc::<Full>::default();
         let failures = Failures::default();
-        let committing = Committing { log, sink, full: Arc::clone(&full), failures };
+        let committing = Committing {
+            log,
+            sink,
+            recent: Arc::clone(&recent),
+            turns: Turns::default(),
+            joined: HashMap::new(),
+            full: Arc::clone(&full),
+            failures,
+        };
         let thread = std::thread::Builder::new()
             .name("log".to_owned())
             .spawn(move || committing.run(receiver))?;
-        Ok((Self { waiting, full }, thread))
+        Ok((Self { waiting, full, recent }, thread))
+    }
+
+    /// The batches that are durable.
+    pub(crate) const fn recent(&self) -> &Arc<RecentBatches> {
+        &self.recent
     }
 
     /// Says why nothing is taken, if the sink has taken nothing for so long.
@@ -166,13 +195,19 @@ impl Committer {
     }
 
     /// Waits until a batch is durable; not when the sink has taken nothing for so long.
-    pub(crate) async fn commit(&self, taken: Taken, full_for: Duration) -> Result<(), NotWritten> {
-        let (told, mut tells) = oneshot::channel();
-        let message = Message::Commit(Box::new(Waiting { taken, told }));
+    /// `id` is what the batch is known by, if it must not be written twice.
+    pub(crate) async fn commit(
+        &self,
+        taken: Taken,
+        id: Option<BatchId>,
+        full_for: Duration,
+    ) -> Result<Outcome, NotWritten> {
+        let (reply, mut outcome) = oneshot::channel();
+        let message = Message::Commit(Box::new(Waiting { taken, id, reply }));
         self.waiting.send(message).await.map_err(|_| NotWritten::Stopping)?;
         loop {
-            match timeout(LOOK_EVERY, &mut tells).await {
-                Ok(told) => return told.unwrap_or(Err(NotWritten::Stopping)),
+            match timeout(LOOK_EVERY, &mut outcome).await {
+                Ok(outcome) => return outcome.unwrap_or(Err(NotWritten::Stopping)),
                 Err(_) => self.check_room(full_for)?,
             }
         }
@@ -202,17 +237,21 @@ impl Failures {
 struct Committing<S> {
     log: Log,
     sink: S,
+    /// Batches that are durable.
+    recent: Arc<RecentBatches>,
+    turns: Turns<Box<Waiting>>,
+    /// For each batch that waits, and must not be written twice, who has sent it again.
+    joined: HashMap<BatchId, Vec<Reply>>,
     full: Arc<Full>,
     failures: Failures,
 }
 
 impl<S: Sink> Committing<S> {
     fn run(mut self, mut receiver: mpsc::Receiver<Message>) {
-        let mut turns = Turns::default();
         loop {
-            if turns.is_empty() {
+            if self.turns.is_empty() {
                 match receiver.blocking_recv() {
-                    Some(Message::Commit(first)) => push(&mut turns, first),
+                    Some(Message::Commit(first)) => self.enqueue(first),
                     Some(Message::EndSegment) => {
                         self.end_segment();
                         continue;
@@ -226,20 +265,15 @@ impl<S: Sink> Committing<S> {
             self.full.set(None);
             let mut ends = false;
             while !ends
-                && turns.len() < WAITING_MAX
+                && self.turns.len() < WAITING_MAX
                 && let Ok(next) = receiver.try_recv()
             {
                 match next {
-                    Message::Commit(next) => push(&mut turns, next),
+                    Message::Commit(next) => self.enqueue(next),
                     Message::EndSegment => ends = true,
                 }
             }
-            let mut group = Group::default();
-            while group.bytes < GROUP_BYTES_MAX
-                && let Some(next) = turns.pop()
-            {
-                group.add(*next);
-            }
+            let group = self.next_group();
             let is_full = !group.waiting.is_empty() && self.write(group);
             if is_full || ends {
                 self.end_segment();
@@ -248,7 +282,42 @@ impl<S: Sink> Committing<S> {
         self.end_segment();
     }
 
-    /// Writes a group, and tells its senders; returns whether the segment should end.
+    /// Lets a batch wait for its turn; unless it is durable, or waits already.
+    fn enqueue(&mut self, waiting: Box<Waiting>) {
+        let Record { tenant, batch, received_ns, .. } = &waiting.taken.record;
+        if let Some(id) = waiting.id {
+            if self.recent.contains(id, *received_ns) {
+                // A sender that has gone does not want to know, here and below.
+                waiting.reply.send(Ok(Outcome::Duplicate)).ok();
+                return;
+            }
+            match self.joined.entry(id) {
+                Entry::Occupied(mut joined) => return joined.get_mut().push(waiting.reply),
+                Entry::Vacant(first) => _ = first.insert(Vec::new()),
+            }
+        }
+        let (tenant, bytes) = (Arc::clone(tenant), batch.len());
+        self.turns.push(&tenant, bytes, waiting);
+    }
+
+    /// Takes the batches whose turn it is, but for those that all of their senders have given up.
+    fn next_group(&mut self) -> Group {
+        let mut group = Group::default();
+        while group.bytes < GROUP_BYTES_MAX
+            && let Some(next) = self.turns.pop()
+        {
+            let joined = next.id.and_then(|id| self.joined.get(&id));
+            let is_given_up = |replies: &Vec<Reply>| replies.iter().all(Reply::is_closed);
+            if next.reply.is_closed() && joined.is_none_or(is_given_up) {
+                next.id.and_then(|id| self.joined.remove(&id));
+            } else {
+                group.add(*next);
+            }
+        }
+        group
+    }
+
+    /// Writes a group, and replies to its senders; returns whether the segment should end.
     fn write(&mut self, Group { waiting: group, bytes }: Group) -> bool {
         let records: Vec<_> = group.iter().map(|waiting| waiting.taken.record.clone()).collect();
         let written = self.log.append(&records).map_err(|error| {
@@ -256,18 +325,33 @@ impl<S: Sink> Committing<S> {
             let is_full = error.kind() == io::ErrorKind::StorageFull;
             if is_full { NotWritten::Full } else { NotWritten::Failed }
         });
-        let (taken, told): (Vec<_>, Vec<_>) =
-            group.into_iter().map(|waiting| (waiting.taken, waiting.told)).unzip();
+        let (taken, senders): (Vec<_>, Vec<_>) = group
+            .into_iter()
+            .map(|Waiting { taken, id, reply }| {
+                let received_ns = taken.record.received_ns;
+                (taken, (id, received_ns, reply))
+            })
+            .unzip();
         let ends = written.is_ok_and(|segment| self.sink.take(segment, taken));
-        for told in told {
-            // A sender that has gone does not want to know.
-            told.send(written.map(drop)).ok();
+        for (id, received_ns, reply) in senders {
+            if let Some(id) = id {
+                if let Ok(segment) = written {
+                    self.recent.insert(id, received_ns, segment);
+                }
+                for joined in self.joined.remove(&id).into_iter().flatten() {
+                    joined.send(written.map(|_| Outcome::Duplicate)).ok();
+                }
+            }
+            reply.send(written.map(|_| Outcome::Written)).ok();
         }
         ends
     }
 
+    /// Ends the segment. Where that fails its rows stay in memory, and it ends another time.
     fn end_segment(&mut self) {
-        self.log.end_segment();
-        self.sink.ended(self.log.last_segment());
+        match self.log.end_segment() {
+            Ok(()) => self.sink.ended(self.log.last_segment()),
+            Err(error) => self.failures.add(&error, 0, 0),
+        }
     }
 }

@@ -12,6 +12,8 @@ pub struct Config {
     pub workers: usize,
     /// If there are any, a sender must show one as `authorization: Bearer …`.
     pub tokens: Vec<String>,
+    /// Origins whose pages may send from a browser, as `https://shop.example`; `*` for all.
+    pub origins: Vec<String>,
     /// What a sender may do.
     pub limits: Limits,
 }
@@ -44,6 +46,7 @@ impl Default for Config {
             addresses: vec![loopback(4317), loopback(4318)],
             workers: std::thread::available_parallelism().map_or(1, |cores| cores.get().min(4)),
             tokens: Vec::new(),
+            origins: Vec::new(),
             limits: Limits::default(),
         }
     }

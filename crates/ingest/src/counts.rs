@@ -11,6 +11,7 @@ pub struct Counts {
     rows_refused: AtomicU64,
     batches_refused: AtomicU64,
     delayed: AtomicU64,
+    duplicates: AtomicU64,
     waiting: AtomicU64,
 }
 
@@ -40,6 +41,10 @@ impl Counts {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn duplicate(&self) {
+        self.duplicates.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn begin_to_wait(&self) -> Waiting<'_> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         Waiting(self)
@@ -58,6 +63,11 @@ impl Counts {
     /// Rows in them.
     pub fn rows(&self) -> u64 {
         self.rows.load(Ordering::Relaxed)
+    }
+
+    /// Batches that were sent again within ten minutes: acknowledged, and not stored again.
+    pub fn duplicate_batches(&self) -> u64 {
+        self.duplicates.load(Ordering::Relaxed)
     }
 
     /// Their bytes, unpacked.

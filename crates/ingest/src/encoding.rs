@@ -1,4 +1,6 @@
-//! How a body is packed.
+//! How a body is compressed: in every way that the exporters of the OpenTelemetry Collector offer.
+//!
+//! Some names stand for two formats, which senders mix up; they are told apart by how the body begins.
 
 use crate::refusal::{Kind, Refusal};
 use bytes::Bytes;
@@ -10,17 +12,30 @@ pub(crate) enum Encoding {
     Identity,
     Gzip,
     Zstd,
+    /// `deflate` and `zlib`: the format of zlib, or the bare one.
+    Deflate,
+    /// Framed, or one block.
+    Snappy,
+    /// Framed.
+    Lz4,
 }
+
+/// What snappy's framed format begins with.
+const SNAPPY_FRAMED: &[u8] = b"\xff\x06\0\0sNaPpY";
 
 impl Encoding {
     /// Those that are known, as headers list them.
-    pub(crate) const ALL: &'static str = "identity, gzip, zstd";
+    pub(crate) const ALL: &'static str =
+        "identity, gzip, zstd, deflate, zlib, snappy, x-snappy-framed, lz4";
 
     pub(crate) fn named(name: &str) -> Option<Self> {
         match name.trim().to_ascii_lowercase().as_str() {
             "" | "identity" => Some(Self::Identity),
             "gzip" | "x-gzip" => Some(Self::Gzip),
             "zstd" => Some(Self::Zstd),
+            "deflate" | "zlib" => Some(Self::Deflate),
+            "snappy" | "x-snappy-framed" => Some(Self::Snappy),
+            "lz4" => Some(Self::Lz4),
             _ => None,
         }
     }
@@ -34,6 +49,20 @@ impl Encoding {
             Self::Gzip => read(flate2::read::MultiGzDecoder::new(&*packed), &packed, bytes_max),
             Self::Zstd => zstd::Decoder::with_buffer(&*packed)
                 .and_then(|decoder| read(decoder, &packed, bytes_max)),
+            Self::Deflate if is_zlib(&packed) => {
+                read(flate2::read::ZlibDecoder::new(&*packed), &packed, bytes_max)
+            }
+            Self::Deflate => read(flate2::read::DeflateDecoder::new(&*packed), &packed, bytes_max),
+            Self::Snappy if packed.starts_with(SNAPPY_FRAMED) => {
+                read(snap::read::FrameDecoder::new(&*packed), &packed, bytes_max)
+            }
+            Self::Snappy => match snap::raw::decompress_len(&packed) {
+                Ok(len) if len > bytes_max as usize => return Err(too_long(bytes_max)),
+                Ok(_) => snap::raw::Decoder::new().decompress_vec(&packed).map_err(io::Error::from),
+                Err(error) => Err(error.into()),
+            },
+            Self::Lz4 if !has_lz4_end(&packed) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Self::Lz4 => read(lz4_flex::frame::FrameDecoder::new(&*packed), &packed, bytes_max),
         };
         let unpacked = unpacked.map_err(|error| {
             Kind::Malformed.refuse(format!("the body cannot be unpacked ({self:?}): {error}"))
@@ -43,6 +72,20 @@ impl Encoding {
         }
         Ok(unpacked.into())
     }
+}
+
+/// Whether it begins as zlib's format does: RFC 1950, section 2.2.
+fn is_zlib(packed: &[u8]) -> bool {
+    matches!(packed, [method, flags, ..]
+        if method & 0x0F == 8 && u16::from_be_bytes([*method, *flags]).is_multiple_of(31))
+}
+
+/// Whether it ends as a frame of LZ4 does: with an empty block, then a checksum if the frame says so. The decoder takes
+/// the end of the bytes for the end of the frame.
+fn has_lz4_end(packed: &[u8]) -> bool {
+    const HAS_CHECKSUM: u8 = 1 << 2;
+    let checksum = packed.get(4).map_or(0, |flags| usize::from(flags & HAS_CHECKSUM));
+    packed.len().checked_sub(checksum).is_some_and(|end| packed[..end].ends_with(&[0; 4]))
 }
 
 /// At most one byte more than allowed.
@@ -60,39 +103,60 @@ pub(crate) fn too_long(bytes_max: u32) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write as _;
 
-    fn packed(encoding: Encoding, bytes: &[u8]) -> Bytes {
-        match encoding {
-            Encoding::Identity => bytes.to_vec(),
-            Encoding::Gzip => {
-                let mut packing =
-                    flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-                packing.write_all(bytes).expect("packed");
-                packing.finish().expect("packed")
-            }
-            Encoding::Zstd => zstd::encode_all(bytes, 1).expect("packed"),
-        }
-        .into()
+    fn write<W: io::Write>(mut packing: W, bytes: &[u8]) -> W {
+        packing.write_all(bytes).expect("packed");
+        packing
+    }
+
+    /// The same bytes in every format, with its name.
+    fn all(bytes: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
+        let fast = flate2::Compression::fast();
+        let gzip = flate2::write::GzEncoder::new(Vec::new(), fast);
+        let zlib = flate2::write::ZlibEncoder::new(Vec::new(), fast);
+        let zlib = write(zlib, bytes).finish().expect("packed");
+        let deflate = flate2::write::DeflateEncoder::new(Vec::new(), fast);
+        let snappy = snap::write::FrameEncoder::new(Vec::new());
+        let snappy = write(snappy, bytes).into_inner().expect("packed");
+        let lz4 = lz4_flex::frame::FrameEncoder::new(Vec::new());
+        vec![
+            ("gzip", write(gzip, bytes).finish().expect("packed")),
+            ("zstd", zstd::encode_all(bytes, 1).expect("packed")),
+            ("zlib", zlib.clone()),
+            ("deflate", zlib),
+            ("deflate", write(deflate, bytes).finish().expect("packed")),
+            ("snappy", snappy.clone()),
+            ("x-snappy-framed", snappy),
+            ("snappy", snap::raw::Encoder::new().compress_vec(bytes).expect("packed")),
+            ("lz4", write(lz4, bytes).finish().expect("packed")),
+        ]
     }
 
     #[test]
     fn what_was_packed_is_unpacked_up_to_the_bound() {
-        let bytes = vec![7; 100_000];
-        for encoding in [Encoding::Gzip, Encoding::Zstd] {
-            let packed = packed(encoding, &bytes);
-            assert!(packed.len() < 1_000);
-            assert_eq!(encoding.unpack(packed.clone(), 100_000).expect("unpacked"), bytes);
-            let refusal = encoding.unpack(packed.clone(), 99_999).expect_err("too long");
-            assert_eq!(refusal.kind, Kind::TooLong);
-            let twice = Bytes::from([&packed[..], &packed].concat());
-            assert_eq!(encoding.unpack(twice, 200_000).expect("unpacked").len(), 200_000);
+        let bytes: Vec<u8> = (0..100_000_u32).map(|nth| (nth / 5_000).to_le_bytes()[0]).collect();
+        for (name, packed) in all(&bytes) {
+            let encoding = Encoding::named(name).expect("it is known");
+            let packed = Bytes::from(packed);
+            assert!(packed.len() < 10_000, "{name}");
+            assert_eq!(encoding.unpack(packed.clone(), 100_000).expect(name), bytes, "{name}");
+            let refusal = encoding.unpack(packed.clone(), 99_999).expect_err(name);
+            assert_eq!(refusal.kind, Kind::TooLong, "{name}");
             for len in [1, packed.len() / 2, packed.len() - 1] {
-                let refusal = encoding.unpack(packed.slice(..len), 200_000).expect_err("cut off");
-                assert_eq!(refusal.kind, Kind::Malformed, "{encoding:?}, {len}");
+                let refusal = encoding.unpack(packed.slice(..len), 200_000).expect_err(name);
+                assert_eq!(refusal.kind, Kind::Malformed, "{name}, {len}");
             }
-            let noise = encoding.unpack(Bytes::from_static(b"not packed at all"), 100);
-            assert_eq!(noise.expect_err("noise").kind, Kind::Malformed);
+            let noise = encoding.unpack(Bytes::from_static(b"\x07not packed at all"), 100);
+            assert_eq!(noise.expect_err(name).kind, Kind::Malformed, "{name}");
+        }
+    }
+
+    #[test]
+    fn several_members_one_after_the_other_are_one_body() {
+        for (name, packed) in all(&[7; 1_000]).into_iter().take(2) {
+            let encoding = Encoding::named(name).expect("it is known");
+            let twice = Bytes::from(packed.repeat(2));
+            assert_eq!(encoding.unpack(twice, 2_000).expect(name).len(), 2_000);
         }
     }
 

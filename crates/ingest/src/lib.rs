@@ -18,6 +18,7 @@ mod config;
 mod counts;
 mod encoding;
 mod listen;
+mod origin;
 mod receive;
 mod refusal;
 mod request;

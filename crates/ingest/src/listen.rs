@@ -1,6 +1,8 @@
 //! Listening, and serving each connection to its end.
 //!
-//! Each worker is a thread with a runtime and sockets of its own: the kernel deals connections out to them.
+//! Each worker is a thread with a runtime of its own. The first one also accepts connections, and hands each of them
+//! to the worker with the fewest. `SO_REUSEPORT` would let the kernel spread them, but also let a second server
+//! bind the same port without an error and take part of the traffic.
 
 use crate::commit::Committer;
 use crate::config::Config;
@@ -21,7 +23,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::runtime::Runtime;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1_024;
@@ -29,6 +32,9 @@ const BACKLOG: i32 = 1_024;
 /// Flow control: a long batch comes without waiting for us.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
+
+/// Accepted connections that wait for their worker.
+const HANDED_MAX: usize = 64;
 
 /// After a failure to accept (no more files, usually) the next try waits so long.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
@@ -43,44 +49,62 @@ pub struct Running {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Why receivers did not start: something that the system would not give.
+/// Why receivers did not start.
 #[derive(Debug, thiserror::Error)]
-#[error("{what}")]
-pub struct StartError {
-    what: String,
-    #[source]
-    source: io::Error,
+pub enum StartError {
+    /// A socket cannot be bound to an address.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The system's error; [`io::ErrorKind::AddrInUse`] when another process listens there.
+        source: io::Error,
+    },
+    /// The system refuses a thread, or what its runtime needs.
+    #[error("cannot start a worker")]
+    Thread(#[source] io::Error),
 }
 
 /// Starts receivers; they listen when this returns.
 ///
 /// # Errors
-/// When an address cannot be listened on, or there is no thread.
+/// When an address is in use or not local, or the system refuses a thread.
 pub fn start(config: &Config, committer: &Committer) -> Result<Running, StartError> {
     let counts = Arc::new(Counts::default());
     let receiver = Arc::new(Receiver::new(config, committer.clone(), Arc::clone(&counts)));
-    let (stop, _) = watch::channel(None);
     let mut addresses = config.addresses.clone();
-    let mut threads = Vec::new();
-    for nth in 0..config.workers.max(1) {
-        let mut listeners = Vec::new();
-        for address in &mut addresses {
-            let listener = listen(*address).map_err(|source| StartError {
-                what: format!("{address} cannot be listened on"),
-                source,
-            })?;
-            // The first worker finds out which port is free where any would do.
-            *address = listener.local_addr().unwrap_or(*address);
-            listeners.push(listener);
-        }
-        let (receiver, told) = (Arc::clone(&receiver), stop.subscribe());
+    let mut listeners = Vec::new();
+    for address in &mut addresses {
+        let failed = |source| StartError::Listen { address: *address, source };
+        let listener = listen(*address).map_err(failed)?;
+        // Port 0 becomes the port that the system chose.
+        *address = listener.local_addr().unwrap_or(*address);
+        listeners.push(listener);
+    }
+    let (stop, _) = watch::channel(None);
+    let (handovers, inboxes): (Vec<_>, Vec<_>) = (0..config.workers.max(1))
+        .map(|_| {
+            let (sender, inbox) = mpsc::channel(HANDED_MAX);
+            let room = Arc::new(Semaphore::new(config.limits.connections));
+            (Handover { sender, room: Arc::clone(&room) }, (inbox, room))
+        })
+        .unzip();
+    let mut accepting = Some((listeners, handovers));
+    let mut running = Running { addresses, counts, stop, threads: Vec::new() };
+    for (nth, (inbox, room)) in inboxes.into_iter().enumerate() {
+        let worker =
+            Worker { receiver: Arc::clone(&receiver), inbox, room, told: running.stop.subscribe() };
+        let accepting = accepting.take();
+        // Made here, where it can still fail: connections that go to a worker without one would be lost.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(StartError::Thread)?;
         let thread = std::thread::Builder::new()
             .name(format!("ingest-{nth}"))
-            .spawn(move || work(listeners, receiver, told))
-            .map_err(|source| StartError { what: "there is no thread".to_owned(), source })?;
-        threads.push(thread);
+            .spawn(move || worker.run(runtime, accepting))
+            .map_err(StartError::Thread)?;
+        running.threads.push(thread);
     }
-    Ok(Running { addresses, counts, stop, threads })
+    Ok(running)
 }
 
 impl Running {
@@ -119,75 +143,113 @@ impl Drop for Running {
 
 fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // Allows a restart while connections of the last server are in TIME_WAIT; a port with a listener stays refused.
     socket.set_reuse_address(true)?;
-    socket.set_reuse_port(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
 }
 
-fn work(
-    listeners: Vec<std::net::TcpListener>,
+/// A connection on its way to its worker, with its share of that worker's limit.
+type Handed = (std::net::TcpStream, OwnedSemaphorePermit);
+
+/// A worker as the accepting side sees it.
+#[derive(Clone, Debug)]
+struct Handover {
+    sender: mpsc::Sender<Handed>,
+    /// One permit for each connection that it may still have.
+    room: Arc<Semaphore>,
+}
+
+/// The sockets, and the workers that their connections go to.
+type Accepting = (Vec<std::net::TcpListener>, Vec<Handover>);
+
+/// A thread that serves connections.
+struct Worker {
     receiver: Arc<Receiver>,
-    mut told: watch::Receiver<Option<Duration>>,
-) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let Ok(runtime) = runtime.inspect_err(|error| tracing::error!(%error, "no runtime")) else {
-        return;
-    };
-    runtime.block_on(async {
-        let connections_max = receiver.limits().connections;
-        let room = Arc::new(Semaphore::new(connections_max));
-        for listener in listeners {
-            match TcpListener::from_std(listener) {
-                Ok(listener) => {
-                    let (receiver, told) = (Arc::clone(&receiver), told.clone());
-                    tokio::spawn(accept(listener, receiver, Arc::clone(&room), told));
+    inbox: mpsc::Receiver<Handed>,
+    room: Arc<Semaphore>,
+    told: watch::Receiver<Option<Duration>>,
+}
+
+impl Worker {
+    fn run(mut self, runtime: Runtime, accepting: Option<Accepting>) {
+        runtime.block_on(async {
+            if let Some((listeners, handovers)) = accepting {
+                for listener in listeners {
+                    tokio::spawn(accept(listener, handovers.clone(), self.told.clone()));
                 }
-                Err(error) => tracing::error!(%error, "a socket was lost"),
             }
+            self.serve().await;
+        });
+        // Nobody waits for what is still being decompressed.
+        runtime.shutdown_background();
+    }
+
+    /// Serves connections until all listeners are closed, then waits for the connections that are left.
+    async fn serve(&mut self) {
+        while let Some((stream, permit)) = self.inbox.recv().await {
+            let (receiver, told) = (Arc::clone(&self.receiver), self.told.clone());
+            tokio::spawn(async move {
+                match TcpStream::from_std(stream) {
+                    Ok(stream) => serve(stream, receiver, told).await,
+                    Err(error) => tracing::warn!(%error, "a connection was lost"),
+                }
+                drop(permit);
+            });
         }
-        let Ok(grace) = told.wait_for(Option::is_some).await.map(|grace| grace.unwrap_or_default())
+        let Ok(grace) =
+            self.told.wait_for(Option::is_some).await.map(|grace| grace.unwrap_or_default())
         else {
             return;
         };
-        let all = u32::try_from(connections_max).unwrap_or(u32::MAX);
-        if tokio::time::timeout(grace, room.acquire_many(all)).await.is_err() {
+        let all = u32::try_from(self.receiver.limits().connections).unwrap_or(u32::MAX);
+        if tokio::time::timeout(grace, self.room.acquire_many(all)).await.is_err() {
             tracing::warn!("connections did not end within {grace:?} and are cut off");
         }
-    });
-    // Whatever is still being unpacked is for nobody.
-    runtime.shutdown_background();
+    }
 }
 
+/// Accepts connections until the receivers stop.
 async fn accept(
-    listener: TcpListener,
-    receiver: Arc<Receiver>,
-    room: Arc<Semaphore>,
+    listener: std::net::TcpListener,
+    workers: Vec<Handover>,
     mut told: watch::Receiver<Option<Duration>>,
 ) {
+    let listener = match TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return tracing::error!(%error, "a listener was lost"),
+    };
     loop {
-        // Beyond the bound they wait in the kernel's queue.
-        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         let accepted = tokio::select! {
             biased;
             () = until_told(&mut told) => return,
             accepted = listener.accept() => accepted,
         };
-        match accepted {
-            Ok((stream, _)) => {
-                let serving = serve(stream, Arc::clone(&receiver), told.clone());
-                tokio::spawn(async move {
-                    serving.await;
-                    drop(permit);
-                });
-            }
+        match accepted.and_then(|(stream, _)| stream.into_std()) {
+            Ok(stream) => tokio::select! {
+                biased;
+                () = until_told(&mut told) => return,
+                () = hand_over(stream, &workers) => {}
+            },
             Err(error) => {
                 tracing::warn!(%error, "a connection was not accepted");
                 tokio::time::sleep(ACCEPT_AGAIN).await;
             }
         }
+    }
+}
+
+/// Hands a connection to the worker with the fewest; waits while all have as many as they may. Further connections
+/// wait in the kernel's queue meanwhile.
+async fn hand_over(stream: std::net::TcpStream, workers: &[Handover]) {
+    let freest = workers.iter().max_by_key(|worker| worker.room.available_permits());
+    let Some(Handover { sender, room }) = freest else { return };
+    if let Ok(permit) = Arc::clone(room).acquire_owned().await
+        && sender.send((stream, permit)).await.is_err()
+    {
+        tracing::error!("a worker has ended that should not");
     }
 }
 

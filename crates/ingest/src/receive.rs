@@ -2,17 +2,19 @@
 
 use crate::answer::{self, AnswerBody};
 use crate::body::{read, unframe};
-use crate::commit::{Committer, NotWritten, Taken};
+use crate::commit::{Committer, NotWritten, Outcome, Taken};
 use crate::config::{Config, Limits};
 use crate::counts::Counts;
 use crate::encoding::Encoding;
+use crate::origin::{self, Origins};
 use crate::refusal::{Kind, Refusal};
 use crate::request::{Asked, Form, asked};
 use crate::room::Room;
 use bytes::Bytes;
 use curtail_otlp::{Decoded, Malformed, Refused, Signal, json};
 use curtail_store::log::Record;
-use http::{Request, Response};
+use curtail_store::recent::{BatchId, BatchKey};
+use http::{Request, Response, request};
 use http_body::Body;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -28,6 +30,7 @@ const BYTES_OF_ONE: usize = 2;
 #[derive(Debug)]
 pub(crate) struct Receiver {
     tokens: Vec<String>,
+    origins: Origins,
     limits: Limits,
     committer: Committer,
     counts: Arc<Counts>,
@@ -40,6 +43,7 @@ impl Receiver {
     pub(crate) fn new(config: &Config, committer: Committer, counts: Arc<Counts>) -> Self {
         Self {
             tokens: config.tokens.clone(),
+            origins: Origins(config.origins.clone()),
             limits: config.limits.clone(),
             committer,
             counts,
@@ -58,7 +62,26 @@ impl Receiver {
         B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
     {
         let (head, body) = request.into_parts();
+        let origin = self.origins.allowed(&head.headers);
+        let mut response = self.answer_any(head, body).await;
+        if let Some(origin) = origin {
+            origin::allow(&mut response, origin);
+        }
+        response
+    }
+
+    /// The same, whatever origin it is of.
+    async fn answer_any<B>(&self, head: request::Parts, body: B) -> Response<AnswerBody>
+    where
+        B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
+    {
         let form = Form::of(&head.headers).unwrap_or(Form::Protobuf);
+        if origin::is_preflight(&head) {
+            return match self.origins.check(&head.headers) {
+                Ok(()) => origin::preflight_response(&head.headers),
+                Err(refusal) => answer::refused(form, &refusal),
+            };
+        }
         let taken = match asked(&head, &self.tokens) {
             Ok(asked) => self.take(&asked, body).await.map(|refused| (asked.signal, refused)),
             Err(refusal) => Err(refusal),
@@ -95,8 +118,14 @@ impl Receiver {
             Form::Protobuf | Form::Json => (packed, asked.encoding),
         };
         let limits = self.limits.batch;
-        let reading = Reading { is_json: asked.form == Form::Json, signal: asked.signal, limits };
-        let (batch, rows, refused) =
+        let reading = Reading {
+            is_json: asked.form == Form::Json,
+            signal: asked.signal,
+            tenant: Arc::clone(&tenant),
+            key: self.committer.recent().key(),
+            limits,
+        };
+        let Read { batch, id, rows, refused } =
             match encoding.unpack(packed.clone(), bytes_max.min(LONG_BYTES)) {
                 Ok(batch) => {
                     held.take(BYTES_OF_ONE * batch.len())?;
@@ -118,8 +147,11 @@ impl Receiver {
         let record = Record { signal: asked.signal, tenant, received_ns, batch };
         let _waiting = self.counts.begin_to_wait();
         let taken = Taken { record, rows };
-        self.committer.commit(taken, self.limits.full_for).await.map_err(refusal)?;
-        self.counts.taken(count, bytes);
+        let committed = self.committer.commit(taken, id, self.limits.full_for).await;
+        match committed.map_err(refusal)? {
+            Outcome::Written => self.counts.taken(count, bytes),
+            Outcome::Duplicate => self.counts.duplicate(),
+        }
         Ok(refused)
     }
 }
@@ -133,24 +165,36 @@ fn refusal(why: NotWritten) -> Refusal {
 }
 
 /// How a batch came.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Reading {
     is_json: bool,
     signal: Signal,
+    tenant: Arc<str>,
+    key: BatchKey,
     limits: curtail_otlp::Limits,
 }
 
+/// What was read of a batch.
+struct Read {
+    /// In protobuf.
+    batch: Bytes,
+    /// What it is known by when it is sent again.
+    id: Option<BatchId>,
+    rows: Decoded,
+    refused: Refused,
+}
+
 impl Reading {
-    /// Reads a batch; returns it in protobuf.
-    fn read(self, mut batch: Bytes) -> Result<(Bytes, Decoded, Refused), Refusal> {
-        let Self { is_json, signal, limits } = self;
+    fn read(self, mut batch: Bytes) -> Result<Read, Refusal> {
+        let Self { is_json, signal, tenant, key, limits } = self;
         if is_json {
             let protobuf = json::to_protobuf(&batch, signal);
             batch = protobuf.map_err(|error| Kind::Malformed.refuse(error.to_string()))?.into();
         }
         let malformed = |malformed: Malformed| Kind::Malformed.refuse(malformed.to_string());
         let (rows, refused) = Decoded::of(signal, &batch, &limits).map_err(malformed)?;
-        Ok((batch, rows, refused))
+        let id = key.id(signal, &tenant, &batch);
+        Ok(Read { batch, id, rows, refused })
     }
 }
 

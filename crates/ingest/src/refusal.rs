@@ -24,6 +24,8 @@ pub(crate) enum Kind {
     Slow,
     /// No token that is known.
     Unauthenticated,
+    /// A page of an origin that may not send.
+    Forbidden,
     /// Nothing is received there.
     NotFound,
     /// It must be a `POST`.
@@ -47,6 +49,7 @@ impl Kind {
             Self::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
             Self::Unauthenticated => StatusCode::UNAUTHORIZED,
+            Self::Forbidden => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::Unsupported => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -60,6 +63,7 @@ impl Kind {
         match self {
             Self::Malformed | Self::TooLong | Self::Slow => 3,
             Self::NotFound | Self::Method | Self::Unsupported => 12,
+            Self::Forbidden => 7,
             Self::Exhausted => 8,
             Self::Unavailable => 14,
             Self::Unauthenticated => 16,

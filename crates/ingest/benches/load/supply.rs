@@ -82,11 +82,13 @@ impl Supply {
             self.write_id(nth, batch)?;
         }
         let mut at = Instant::now();
-        for batch in std::iter::repeat_n(all, times).flatten() {
+        for (time, batch) in (0..times).flat_map(|time| all.iter().map(move |batch| (time, batch)))
+        {
             at += every;
+            let batch = if time == 0 { batch.clone() } else { with_other_traces(batch, time) };
             #[expect(clippy::disallowed_methods, reason = "this thread is the schedule")]
             std::thread::sleep(at.saturating_duration_since(Instant::now()));
-            if self.jobs.blocking_send(Due { at: Some(at), batch: batch.clone() }).is_err() {
+            if self.jobs.blocking_send(Due { at: Some(at), batch }).is_err() {
                 break;
             }
         }
@@ -108,4 +110,16 @@ impl Supply {
         let flushed = self.ids.as_mut().map_or(Ok(()), |ids| ids.flush());
         flushed.map_err(|error| format!("ids: {error}"))
     }
+}
+
+/// The same batch of other traces: a server does not store an identical one again.
+fn with_other_traces(batch: &Bytes, time: usize) -> Bytes {
+    let mut batch = batch.to_vec();
+    // A trace's ID of sixteen bytes, then the span's of eight, as OTLP has them in a span.
+    for at in 0..batch.len().saturating_sub(20) {
+        if batch[at..].starts_with(&[0x0A, 16]) && batch[at + 18..].starts_with(&[0x12, 8]) {
+            batch[at + 2] ^= time.to_le_bytes()[0];
+        }
+    }
+    batch.into()
 }

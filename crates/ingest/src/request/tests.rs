@@ -54,7 +54,7 @@ fn what_is_not_received_is_refused_with_what_was_expected() {
         (
             post("/v1/traces").header("content-encoding", "br"),
             Kind::Unsupported,
-            "identity, gzip, zstd",
+            "identity, gzip, zstd, deflate",
         ),
         (post("/v1/traces").header("x-scope-orgid", ""), Kind::Malformed, "x-scope-orgid"),
         (post("/v1/traces").header("x-scope-orgid", "a".repeat(256)), Kind::Malformed, "1 to 255"),

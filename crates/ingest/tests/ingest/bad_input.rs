@@ -37,7 +37,12 @@ fn what_is_no_batch_is_refused_in_the_form_in_which_it_came() {
             (protobuf().header("content-encoding", "gzip"), BATCH, 400, "cannot be unpacked"),
             (protobuf(), &*long, 413, "more than 100000 bytes"),
             (protobuf().header("content-encoding", "zstd"), &*bomb, 413, "more than 100000 bytes"),
-            (protobuf().header("content-encoding", "br"), BATCH, 415, "identity, gzip, zstd"),
+            (
+                protobuf().header("content-encoding", "br"),
+                BATCH,
+                415,
+                "identity, gzip, zstd, deflate",
+            ),
             (post(TRACES, "text/plain"), BATCH, 415, "expected application/x-protobuf"),
             (post("/v1/other", "application/json"), b"{}", 404, "/v1/traces"),
             (Request::get(TRACES), b"", 405, "expected POST"),
@@ -73,7 +78,7 @@ fn what_is_no_message_of_grpc_is_refused_in_its_words() {
                 "3",
                 "cannot be unpacked",
             ),
-            (grpc().header("grpc-encoding", "snappy"), framed(BATCH, true), "12", "grpc-encoding"),
+            (grpc().header("grpc-encoding", "br"), framed(BATCH, true), "12", "grpc-encoding"),
             (
                 post("/other.Service/Export", "application/grpc"),
                 framed(BATCH, false),

@@ -96,6 +96,22 @@ pub(crate) fn packed(encoding: &str, bytes: &[u8]) -> Vec<u8> {
             packing.write_all(bytes).expect("packed");
             packing.finish().expect("packed")
         }
+        "deflate" | "zlib" => {
+            let mut packing =
+                flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+            packing.write_all(bytes).expect("packed");
+            packing.finish().expect("packed")
+        }
+        "snappy" => {
+            let mut packing = snap::write::FrameEncoder::new(Vec::new());
+            packing.write_all(bytes).expect("packed");
+            packing.into_inner().expect("packed")
+        }
+        "lz4" => {
+            let mut packing = lz4_flex::frame::FrameEncoder::new(Vec::new());
+            packing.write_all(bytes).expect("packed");
+            packing.finish().expect("packed")
+        }
         "zstd" => zstd::encode_all(bytes, 1).expect("packed"),
         "identity" => bytes.to_vec(),
         other => panic!("{other} is not known here"),

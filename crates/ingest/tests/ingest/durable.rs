@@ -1,30 +1,35 @@
 //! A batch is acknowledged when it is durable, and not before.
 
-use crate::client::{GRPC_TRACES, TRACES, framed, post, send};
+use crate::client::{Answer, GRPC_TRACES, TRACES, framed, packed, post, send};
 use crate::receiver::Receiver;
 use crate::run;
 use curtail_ingest::Why;
 use http::{StatusCode, Version};
 use std::io;
 use std::time::Duration;
+use tokio::task::JoinHandle;
 
-const BATCH: &[u8] = include_bytes!("../../../otlp/tests/golden/traces.pb");
+/// Two spans in another batch for each number below 128.
+fn batch(nth: u8) -> Vec<u8> {
+    // A field that nobody knows.
+    [include_bytes!("../../../otlp/tests/golden/traces.pb"), &[0x78, nth][..]].concat()
+}
 
 #[test]
 fn nobody_is_answered_before_the_disk_has_it_and_who_waits_shares_a_sync() {
     run(async {
         let receiver = Receiver::start(|_| {});
         receiver.disk.hold();
-        let one = || {
+        let one = |nth| {
             let head = post(TRACES, "application/x-protobuf");
-            tokio::spawn(send(receiver.address(), Version::HTTP_11, head, BATCH))
+            tokio::spawn(send(receiver.address(), Version::HTTP_11, head, batch(nth)))
         };
-        let mut senders = vec![one()];
+        let mut senders = vec![one(0)];
         while receiver.disk.syncs() == 0 {
             tokio::task::yield_now().await;
         }
         // The others come while the disk is busy with the first.
-        senders.extend((0..20).map(|_| one()));
+        senders.extend((1..=20).map(one));
         while receiver.counts().waiting() < 21 {
             tokio::task::yield_now().await;
         }
@@ -47,17 +52,17 @@ fn while_nothing_is_taken_senders_come_again_and_what_they_gave_up_is_not_kept()
         {
             receiver.room.fill(Some(why));
             let head = post(TRACES, "application/x-protobuf");
-            let first = tokio::spawn(send(receiver.address(), Version::HTTP_11, head, BATCH));
+            let first = tokio::spawn(send(receiver.address(), Version::HTTP_11, head, batch(nth)));
             while !receiver.room.is_waited_for() {
                 tokio::task::yield_now().await;
             }
             let head = post(TRACES, "application/x-protobuf");
-            let answer = send(receiver.address(), Version::HTTP_11, head, BATCH).await;
+            let answer = send(receiver.address(), Version::HTTP_11, head, batch(nth)).await;
             assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
             assert_eq!(answer.get("retry-after"), Some("1"));
             let head = post(GRPC_TRACES, "application/grpc");
             let answer =
-                send(receiver.address(), Version::HTTP_2, head, framed(BATCH, false)).await;
+                send(receiver.address(), Version::HTTP_2, head, framed(&batch(nth), false)).await;
             assert_eq!(answer.get("grpc-status"), Some("8"), "{answer:?}");
             let message = answer.get("grpc-message").expect("it says why");
             assert!(message.ends_with(said), "{message}");
@@ -65,9 +70,9 @@ fn while_nothing_is_taken_senders_come_again_and_what_they_gave_up_is_not_kept()
             assert_eq!(first.status, StatusCode::TOO_MANY_REQUESTS);
             receiver.room.fill(None);
             let head = post(TRACES, "application/x-protobuf");
-            let answer = send(receiver.address(), Version::HTTP_11, head, BATCH).await;
+            let answer = send(receiver.address(), Version::HTTP_11, head, batch(nth)).await;
             assert_eq!(answer.status, StatusCode::OK);
-            assert_eq!(receiver.logged().len(), nth);
+            assert_eq!(receiver.logged().len(), usize::from(nth));
         }
     });
 }
@@ -76,23 +81,23 @@ fn while_nothing_is_taken_senders_come_again_and_what_they_gave_up_is_not_kept()
 fn a_disk_that_is_full_is_said_and_senders_come_again() {
     run(async {
         let receiver = Receiver::start(|_| {});
-        for (kind, said) in [
-            (io::ErrorKind::StorageFull, "the disk is full"),
-            (io::ErrorKind::Other, "the log cannot be written"),
+        for (nth, kind, said) in [
+            (1, io::ErrorKind::StorageFull, "the disk is full"),
+            (2, io::ErrorKind::Other, "the log cannot be written"),
         ] {
             receiver.disk.fail(Some(kind));
             let head = post(TRACES, "application/x-protobuf");
-            let answer = send(receiver.address(), Version::HTTP_11, head, BATCH).await;
+            let answer = send(receiver.address(), Version::HTTP_11, head, batch(nth)).await;
             assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
             assert_eq!(answer.get("retry-after"), Some("1"));
             let head = post(GRPC_TRACES, "application/grpc");
             let answer =
-                send(receiver.address(), Version::HTTP_2, head, framed(BATCH, false)).await;
+                send(receiver.address(), Version::HTTP_2, head, framed(&batch(nth), false)).await;
             assert_eq!(answer.get("grpc-status"), Some("14"), "{answer:?}");
             assert_eq!(answer.get("grpc-message"), Some(said));
             receiver.disk.fail(None);
             let head = post(TRACES, "application/x-protobuf");
-            let answer = send(receiver.address(), Version::HTTP_11, head, BATCH).await;
+            let answer = send(receiver.address(), Version::HTTP_11, head, batch(nth)).await;
             assert_eq!(answer.status, StatusCode::OK, "it has recovered");
         }
         assert_eq!((receiver.logged().len(), receiver.taken().len()), (2, 2));
@@ -106,7 +111,7 @@ fn who_stops_it_waits_for_what_was_begun() {
         let receiver = Receiver::start(|_| {});
         receiver.disk.hold();
         let head = post(TRACES, "application/x-protobuf");
-        let sender = tokio::spawn(send(receiver.address(), Version::HTTP_11, head, BATCH));
+        let sender = tokio::spawn(send(receiver.address(), Version::HTTP_11, head, batch(0)));
         while receiver.disk.syncs() == 0 {
             tokio::task::yield_now().await;
         }
@@ -119,5 +124,71 @@ fn who_stops_it_waits_for_what_was_begun() {
         let receiver = tokio::task::spawn_blocking(|| stopping.join()).await;
         let receiver = receiver.expect("no panic").expect("no panic");
         assert_eq!(receiver.logged().len(), 1);
+    });
+}
+
+/// Sends a batch as a tenant, over HTTP/1.1 in protobuf.
+fn sends(receiver: &Receiver, path: &str, tenant: &str, batch: Vec<u8>) -> JoinHandle<Answer> {
+    let head = post(path, "application/x-protobuf").header("x-scope-orgid", tenant);
+    tokio::spawn(send(receiver.address(), Version::HTTP_11, head, batch))
+}
+
+#[test]
+fn a_batch_that_is_sent_again_is_acknowledged_and_not_written_again() {
+    run(async {
+        let receiver = Receiver::start(|_| {});
+        let status = async |path, tenant, batch| {
+            sends(&receiver, path, tenant, batch).await.expect("no panic").status
+        };
+        let metrics = include_bytes!("../../../otlp/tests/golden/metrics.pb");
+        let logs = include_bytes!("../../../otlp/tests/golden/logs.pb");
+        for _ in 0..3 {
+            for tenant in ["shop", "other"] {
+                assert_eq!(status(TRACES, tenant, batch(1)).await, StatusCode::OK);
+                assert_eq!(status("/v1/metrics", tenant, metrics.to_vec()).await, StatusCode::OK);
+            }
+            assert_eq!(status("/v1/logs", "shop", logs.to_vec()).await, StatusCode::OK);
+            // The same in another encoding, and the same rows in other bytes.
+            let head = post(TRACES, "application/x-protobuf").header("content-encoding", "gzip");
+            let head = head.header("x-scope-orgid", "shop");
+            let packed = packed("gzip", &batch(1));
+            let answer = send(receiver.address(), Version::HTTP_11, head, packed).await;
+            assert_eq!(answer.status, StatusCode::OK);
+            assert_eq!(status(TRACES, "shop", batch(2)).await, StatusCode::OK);
+        }
+        // Two of each tenant, one in other bytes, and each of the logs.
+        assert_eq!(receiver.logged().len(), 2 * 2 + 1 + 3);
+        assert_eq!(receiver.taken().len(), 8);
+        let counts = receiver.counts();
+        assert_eq!((counts.batches(), counts.duplicate_batches()), (8, 2 * 4 + 2 + 3));
+    });
+}
+
+#[test]
+fn a_batch_that_is_sent_again_while_it_waits_has_the_outcome_of_the_first() {
+    run(async {
+        let receiver = Receiver::start(|_| {});
+        for (nth, fails) in [(1, None), (2, Some(io::ErrorKind::Other)), (2, None)] {
+            let logged = receiver.logged().len();
+            // Nothing is taken for a while, so that all of them wait.
+            receiver.room.fill(Some(Why::Slow));
+            let mut senders: Vec<_> =
+                (0..3).map(|_| sends(&receiver, TRACES, "shop", batch(nth))).collect();
+            while receiver.counts().waiting() < 3 || !receiver.room.is_waited_for() {
+                tokio::task::yield_now().await;
+            }
+            // The sender of the first may be the one that goes.
+            let gone = senders.remove(0);
+            gone.abort();
+            assert!(gone.await.is_err());
+            receiver.disk.fail(fails);
+            receiver.room.fill(None);
+            let want = fails.map_or(StatusCode::OK, |_| StatusCode::SERVICE_UNAVAILABLE);
+            for sender in senders {
+                assert_eq!(sender.await.expect("no panic").status, want);
+            }
+            receiver.disk.fail(None);
+            assert_eq!(receiver.logged().len() - logged, usize::from(fails.is_none()));
+        }
     });
 }

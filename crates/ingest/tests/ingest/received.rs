@@ -30,6 +30,9 @@ const GOLDEN: [(Signal, &str, &str, &[u8], &str); 3] = [
     ),
 ];
 
+/// What the Collector's exporters compress with, over HTTP and gRPC.
+const PACKINGS: [&str; 7] = ["identity", "gzip", "zstd", "deflate", "zlib", "snappy", "lz4"];
+
 /// Whether rows are those that a batch has.
 fn are_of(rows: &Decoded, signal: Signal, batch: &[u8]) -> bool {
     let (read, _) = Decoded::of(signal, batch, &Limits::default()).expect("a good batch");
@@ -43,7 +46,7 @@ fn every_signal_arrives_in_every_form_and_packing() {
         let receiver = Receiver::start(|_| {});
         let mut sent = 0;
         for (signal, path, grpc, batch, json) in GOLDEN {
-            for encoding in ["identity", "gzip", "zstd"] {
+            for encoding in PACKINGS {
                 for (content_type, body, versions) in [
                     ("application/x-protobuf", batch, &[Version::HTTP_11, Version::HTTP_2][..]),
                     ("application/json", json.as_bytes(), &[Version::HTTP_11, Version::HTTP_2]),
@@ -88,8 +91,8 @@ fn every_signal_arrives_in_every_form_and_packing() {
                 }
             }
         }
-        assert_eq!(sent, 3 * 3 * 5);
-        assert_eq!(receiver.counts().batches(), 45);
+        assert_eq!(sent, 3 * PACKINGS.len() * 5);
+        assert_eq!(receiver.counts().batches(), sent as u64);
         assert!(receiver.counts().rows() > 45 && receiver.counts().bytes() > 100_000);
     });
 }
@@ -101,7 +104,7 @@ fn long_batches_arrive_as_short_ones_do() {
         let (signal, path, grpc, one, _) = GOLDEN[0];
         // Several messages of this kind, one after the other, are one.
         let batch = one.repeat((2 << 20) / one.len());
-        for encoding in ["identity", "gzip", "zstd"] {
+        for encoding in PACKINGS {
             for (version, is_grpc) in [(Version::HTTP_11, false), (Version::HTTP_2, true)] {
                 let mut body = packed(encoding, &batch);
                 let head = if is_grpc {
@@ -110,6 +113,8 @@ fn long_batches_arrive_as_short_ones_do() {
                 } else {
                     post(path, "application/x-protobuf").header("content-encoding", encoding)
                 };
+                // Of another tenant it is another batch.
+                let head = head.header("x-scope-orgid", format!("{encoding}-{is_grpc}"));
                 let answer = send(receiver.address(), version, head, body).await;
                 assert_eq!(answer.status, StatusCode::OK, "{encoding}: {answer:?}");
                 let taken = receiver.taken();

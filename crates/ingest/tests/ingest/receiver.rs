@@ -3,6 +3,8 @@
 use crate::disk::Disk;
 use curtail_ingest::{Committer, Config, Counts, Running, Sink, Taken, Why, start};
 use curtail_store::log::{self, Log, Record};
+use curtail_store::recent::{BatchKey, RecentBatches};
+use curtail_units::Rng;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -67,8 +69,9 @@ impl Receiver {
         let taken = Arc::new(Mutex::new(Vec::new()));
         let room = Arc::<Room>::default();
         let into = Into { taken: Arc::clone(&taken), room: Arc::clone(&room) };
-        let log = Log::open(Arc::new(disk.clone()), 0).expect("an empty disk");
-        let (committer, log) = Committer::start(log, into).expect("a thread");
+        let log = Log::open(Arc::new(disk.clone()), 0, Rng::new(1)).expect("an empty disk");
+        let recent = Arc::new(RecentBatches::new(BatchKey::new([7; 32])));
+        let (committer, log) = Committer::start(log, recent, into).expect("a thread");
         let mut config = Config {
             addresses: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))],
             workers: 2,
