@@ -4,15 +4,18 @@
 //! |---|---|
 //! | `/healthz` | 200 as long as the process serves at all |
 //! | `/readyz` | 200, or 503 from the moment the proxy is told to stop |
-//! | `/metrics` | Prometheus text |
+//! | `/metrics` | metrics for Prometheus: protobuf with native histograms for a scraper that asks for it, else text |
 //! | `/state` | JSON: every upstream, replica and leaf as the policies see them now |
 
 use crate::driver::{Replica, Upstream};
 use crate::leaf::Leaf;
 use crate::metrics::{
-    self, ConnectionsSnapshot, LeafSnapshot, ReplicaSnapshot, Snapshot, UpstreamSnapshot, Usage,
+    self, ConnectionsSnapshot, LeafSnapshot, ListenerMetrics, ReplicaSnapshot, Snapshot,
+    UpstreamSnapshot, Usage,
 };
+use crate::stream::Stream;
 use crate::worker::Worker;
+use crate::write_timeout::{Watch, WriteTimeoutStream};
 use bytes::Bytes;
 use curtail_policy::ReplicaId;
 use curtail_units::Quantile;
@@ -35,6 +38,9 @@ const CONNECTIONS_MAX: usize = 64;
 /// A scraper that sends no header for so long is cut off.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// One that takes nothing of a page for so long as well.
+const WRITE_TIMEOUT: curtail_units::Duration = curtail_units::Duration::from_secs(10);
+
 /// Serves the admin port until the worker stops; it answers during a drain too.
 pub(crate) async fn serve(socket: std::net::TcpListener, worker: Arc<Worker>) {
     let socket = match TcpListener::from_std(socket) {
@@ -45,6 +51,8 @@ pub(crate) async fn serve(socket: std::net::TcpListener, worker: Arc<Worker>) {
         }
     };
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    // Counted nowhere: what is served here is for those who look at counters.
+    let timeouts = Arc::<ListenerMetrics>::default();
     loop {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         let stream = match socket.accept().await {
@@ -56,6 +64,13 @@ pub(crate) async fn serve(socket: std::net::TcpListener, worker: Arc<Worker>) {
             }
         };
         let worker = Arc::clone(&worker);
+        let shared = &worker.shared;
+        let watch = Watch {
+            timers: Arc::clone(&worker.timers),
+            clock: shared.lasting.clock,
+            metrics: Arc::clone(&timeouts),
+        };
+        let stream = WriteTimeoutStream::new(Stream::Plain(stream), &watch, WRITE_TIMEOUT);
         tokio::spawn(async move {
             let service = service_fn(move |request| {
                 let response = answer(&worker, &request);
@@ -85,9 +100,12 @@ fn answer(worker: &Worker, request: &Request<Incoming>) -> Response<Full<Bytes>>
         }
         "/readyz" => text(StatusCode::OK, "ready\n"),
         "/metrics" => {
-            let mut response = text(StatusCode::OK, metrics::render(snapshot(worker)));
-            let kind = HeaderValue::from_static(metrics::CONTENT_TYPE);
-            response.headers_mut().insert(header::CONTENT_TYPE, kind);
+            let accept = request.headers().get_all(header::ACCEPT).iter();
+            let form = metrics::form_for(accept.filter_map(|field| field.to_str().ok()));
+            let (kind, bytes) = metrics::render_as(form, snapshot(worker));
+            let mut response = text(StatusCode::OK, bytes);
+            response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+            response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
             response
         }
         "/state" => {
@@ -118,21 +136,23 @@ fn snapshot(worker: &Worker) -> Snapshot {
     let upstream = |upstream: &Arc<Upstream>| {
         // Copying the sketch takes some time, and the machine's lock is not held for it.
         let counts = upstream.metrics.read();
-        upstream.look(|machine, now| UpstreamSnapshot {
+        let replicas = || upstream.replicas.iter().zip(0..);
+        let (hedge_delay, budget, in_flight) = upstream.look(|machine, now| {
+            let in_flight: Vec<_> =
+                replicas().map(|(_, id)| machine.in_flight(ReplicaId(id))).collect();
+            (machine.hedge_delay(now), machine.budget_counts(now), in_flight)
+        });
+        let connections = replicas().map(|(replica, _)| connections(replica));
+        let replicas = in_flight.into_iter().zip(connections);
+        UpstreamSnapshot {
             name: upstream.config.name.clone(),
             counts,
-            hedge_delay: machine.hedge_delay(now),
-            budget: machine.budget_counts(now),
-            replicas: upstream
-                .replicas
-                .iter()
-                .zip(0..)
-                .map(|(replica, id)| ReplicaSnapshot {
-                    in_flight: machine.in_flight(ReplicaId(id)),
-                    connections: connections(replica),
-                })
+            hedge_delay,
+            budget,
+            replicas: replicas
+                .map(|(in_flight, connections)| ReplicaSnapshot { in_flight, connections })
                 .collect(),
-        })
+        }
     };
     let leaf = |leaf: &Arc<Leaf>| {
         let (queue_len, in_service) =
@@ -188,6 +208,7 @@ fn state(worker: &Worker) -> Value {
                     .collect();
                 json!({
                     "name": upstream.config.name,
+                    "group": upstream.config.group,
                     "recent": latency,
                     "hedge_delay_ms": machine.hedge_delay(now).map(|d| d.as_ms_f64()),
                     "budget": { "requests": requests, "extra": extra },

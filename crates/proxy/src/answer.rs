@@ -4,13 +4,17 @@
 //! its head, and one that breaks off can still be replaced by another attempt's. A large or unbounded one
 //! is streamed; when it breaks off, so does the client's.
 
+use crate::body::Replay;
 use crate::driver::{Driver, Effects};
 use crate::head::AnswerHead;
 use crate::http1;
 use crate::leaf::Place;
+use crate::metrics::{ClientTimeout, ListenerMetrics};
 use crate::pool::{self, ReplicaBody};
+use crate::progress::ProgressTimer;
 use crate::spans::SpanSink;
 use crate::trail::{AttemptEnd, Trail};
+use crate::trailers;
 use crate::tunnel::Tunnel;
 use bytes::{Bytes, BytesMut};
 use curtail_policy::{AttemptId, Event};
@@ -19,7 +23,7 @@ use http_body::{Body, Frame, SizeHint};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 /// An answer that the driver holds until the policies have decided.
 #[derive(Debug)]
@@ -54,10 +58,17 @@ pub(crate) async fn take_small(
     while let Some(frame) = next_frame(&mut body).await {
         match frame?.into_data() {
             Ok(piece) => data = data.and(piece),
-            Err(frame) => trailers = frame.into_trailers().ok(),
+            Err(frame) => trailers = Some(trailers_of(frame)),
         }
     }
     Ok(Held { head, body: HeldBody::Whole(data.into(), trailers) })
+}
+
+/// The trailers that a frame without data has, as clients of every version may be given them.
+fn trailers_of(frame: Frame<Bytes>) -> HeaderMap {
+    let mut trailers = frame.into_trailers().unwrap_or_default();
+    trailers::remove_others(&mut trailers);
+    trailers
 }
 
 fn next_frame(
@@ -166,13 +177,20 @@ impl Ending {
     }
 }
 
-impl Drop for Ending {
-    fn drop(&mut self) {
+impl Ending {
+    /// The rest of the answer is not wanted any more.
+    pub(crate) fn give_up(&mut self, error: &'static str) {
         if !self.is_over {
             let now = self.driver.handle(Event::Abandoned, &mut Effects::new());
             let end = AttemptEnd::Cancelled(curtail_policy::Reason::ClientGone);
-            self.finish(now, end, Some("client_gone"));
+            self.finish(now, end, Some(error));
         }
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.give_up("client_gone");
     }
 }
 
@@ -196,12 +214,27 @@ pub(crate) struct Streamed {
     ending: Ending,
     /// At a leaf: in service until the answer is through.
     place: Option<Place>,
+    idle: Option<IdleTimeout>,
+    frames: u64,
 }
 
-/// The replica broke off in the middle of its answer.
+/// A stream on which nothing may come or go for too long.
+#[derive(Debug)]
+pub(crate) struct IdleTimeout {
+    pub(crate) timer: ProgressTimer,
+    /// The other direction, if there is one.
+    pub(crate) body: Option<Arc<Replay>>,
+    pub(crate) metrics: Arc<ListenerMetrics>,
+}
+
+/// An answer that ends in the middle.
 #[derive(Debug, thiserror::Error)]
-#[error("the replica broke off in the middle of its answer: {0}")]
-pub(crate) struct BrokenOff(#[from] pool::BrokenOff);
+pub(crate) enum BrokenOff {
+    #[error("the replica broke off in the middle of its answer: {0}")]
+    Replica(#[from] pool::BrokenOff),
+    #[error("no byte in either direction for stream_idle_timeout")]
+    Idle,
+}
 
 impl From<BrokenOff> for http1::Error {
     fn from(error: BrokenOff) -> Self {
@@ -211,7 +244,11 @@ impl From<BrokenOff> for http1::Error {
 
 impl AnswerBody {
     /// The body of a held answer; the ending comes when it is through, and a leaf's place is free then.
-    pub(crate) fn new(body: HeldBody, mut ending: Ending, place: Option<Place>) -> Self {
+    pub(crate) fn new(
+        body: HeldBody,
+        mut ending: Ending,
+        (place, idle): (Option<Place>, Option<IdleTimeout>),
+    ) -> Self {
         match body {
             HeldBody::Whole(data, trailers) => {
                 ending.end(true);
@@ -220,8 +257,48 @@ impl AnswerBody {
                     Some(trailers) => Self::WithTrailers(Some(data), Some(Box::new(trailers))),
                 }
             }
-            HeldBody::Open(body) => Self::Stream(Box::new(Streamed { body, ending, place })),
+            HeldBody::Open(body) => {
+                Self::Stream(Box::new(Streamed { body, ending, place, idle, frames: 0 }))
+            }
         }
+    }
+}
+
+impl Streamed {
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
+            return self.poll_idle(cx).map(|()| Some(Err(BrokenOff::Idle)));
+        };
+        self.frames += 1;
+        let through = match &frame {
+            None => Some(true),
+            Some(Err(_)) => Some(false),
+            Some(Ok(_)) => self.body.is_end_stream().then_some(true),
+        };
+        if let Some(whole) = through {
+            self.ending.end(whole);
+            self.place = None;
+        }
+        let frame = frame.map(|frame| match frame.map_err(BrokenOff::Replica)?.into_data() {
+            Ok(data) => Ok(Frame::data(data)),
+            Err(frame) => Ok(Frame::trailers(trailers_of(frame))),
+        });
+        Poll::Ready(frame)
+    }
+
+    /// Ready when neither side has said anything for too long.
+    fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(IdleTimeout { timer, body, metrics }) = &mut self.idle else {
+            return Poll::Pending;
+        };
+        let asked = body.as_ref().map_or(0, |body| body.frames());
+        ready!(timer.poll(cx, self.frames + asked));
+        metrics.timed_out(ClientTimeout::StreamIdle);
+        self.ending.give_up("stream_idle");
+        Poll::Ready(())
     }
 }
 
@@ -244,19 +321,7 @@ impl Body for AnswerBody {
                 }
                 Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(*trailers))))
             }
-            Self::Stream(streamed) => {
-                let frame = std::task::ready!(Pin::new(&mut streamed.body).poll_frame(cx));
-                let through = match &frame {
-                    None => Some(true),
-                    Some(Err(_)) => Some(false),
-                    Some(Ok(_)) => streamed.body.is_end_stream().then_some(true),
-                };
-                if let Some(whole) = through {
-                    streamed.ending.end(whole);
-                    streamed.place = None;
-                }
-                Poll::Ready(frame.map(|frame| frame.map_err(BrokenOff)))
-            }
+            Self::Stream(streamed) => streamed.poll_frame(cx),
             Self::Tunnel(_) => Poll::Ready(None),
         }
     }

@@ -3,7 +3,8 @@
 //! Over HTTP/1.1 both are written from where they lie ([`crate::http1`]); only HTTP/2 needs them as one.
 
 use crate::body::AttemptBody;
-use crate::head::{self, Fields, Known, RequestHead};
+use crate::head::{self, Fields, Known, RequestHead, Target};
+use crate::http1::InterimSink;
 use crate::trace_context::Traceparent;
 use http::{HeaderMap, Method, Request, Uri, Version};
 use std::sync::Arc;
@@ -13,6 +14,8 @@ use std::sync::Arc;
 pub(crate) struct AttemptRequest {
     pub(crate) head: Arc<RequestHead>,
     pub(crate) body: AttemptBody,
+    /// Where interim responses to it go.
+    pub(crate) interim: Option<InterimSink>,
     /// Nearly every attempt has its own.
     traceparent: Option<Traceparent>,
     /// Other fields of its own; few attempts have any.
@@ -23,14 +26,16 @@ pub(crate) struct AttemptRequest {
 
 impl AttemptRequest {
     pub(crate) const fn new(head: Arc<RequestHead>, body: AttemptBody) -> Self {
-        Self { head, body, traceparent: None, others: Vec::new(), own: 0 }
+        Self { head, body, interim: None, traceparent: None, others: Vec::new(), own: 0 }
     }
 
     /// A message of our own to a leaf.
-    pub(crate) fn get(uri: Uri, authority: &str) -> Self {
+    pub(crate) fn get(path: &str, authority: &str) -> Self {
         let mut fields = Fields::default();
         fields.push(Known::Host, authority.as_bytes());
-        let head = RequestHead { method: Method::GET, uri, version: Version::HTTP_11, fields };
+        let (method, target) = (Method::GET, Target::own(path));
+        let version = Version::HTTP_11;
+        let head = RequestHead { method, target, authority: None, version, fields };
         Self::new(Arc::new(head), AttemptBody::Empty)
     }
 
@@ -71,7 +76,7 @@ impl AttemptRequest {
         }
         let mut request = Request::new(self.body);
         *request.method_mut() = self.head.method.clone();
-        *request.uri_mut() = self.head.uri.clone();
+        *request.uri_mut() = Uri::from(self.head.target.to_uri_form().into_owned());
         *request.headers_mut() = headers;
         request
     }
@@ -95,7 +100,8 @@ mod tests {
         }
         let head = RequestHead {
             method: Method::GET,
-            uri: Uri::from_static("/"),
+            target: Target::own("/"),
+            authority: None,
             version: Version::HTTP_11,
             fields: shared,
         };

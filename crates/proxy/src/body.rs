@@ -1,9 +1,11 @@
 //! The request's body on its way to the replicas: read once from the client, sent as often as needed.
 //!
 //! **Limits**: what has been read is kept up to [`Replay`]'s bound; beyond it the one attempt that reads
-//! goes on, and there can be no other. A client that pauses for longer than the body timeout is at fault.
+//! goes on, and there can be no other. A client that pauses for longer than the body timeout is at fault,
+//! until the response has begun: from then on the two sides may be silent for as long as they like.
 
 use crate::http1::RequestBody;
+use crate::trailers;
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
@@ -76,7 +78,10 @@ struct ReplayState {
     /// The reader that went on when the bound was reached; the others cannot.
     sole_reader: Option<u8>,
     readers: u8,
-    pause_max: std::time::Duration,
+    /// Frames that have come.
+    frames: u64,
+    /// Absent once the response has begun.
+    pause_max: Option<std::time::Duration>,
     pause: Option<Pin<Box<Sleep>>>,
     waiting: Arc<Waiting>,
 }
@@ -131,7 +136,8 @@ impl Replay {
                 fault: None,
                 sole_reader: None,
                 readers: 0,
-                pause_max,
+                frames: 0,
+                pause_max: Some(pause_max),
                 pause: None,
                 waiting: Arc::default(),
             }),
@@ -143,6 +149,18 @@ impl Replay {
         let mut state = self.lock();
         state.readers += 1;
         ReplayReader { id: state.readers, replay: Arc::clone(self), next: 0, done: false }
+    }
+
+    /// The response has begun: nobody waits for the body alone any more.
+    pub(crate) fn response_begun(&self) {
+        let mut state = self.lock();
+        state.pause_max = None;
+        state.pause = None;
+    }
+
+    /// How many pieces of it have come.
+    pub(crate) fn frames(&self) -> u64 {
+        self.lock().frames
     }
 
     /// Whether the body grew too long to be sent again.
@@ -175,6 +193,7 @@ impl ReplayState {
             Poll::Ready(frame) => frame,
         };
         self.pause = None;
+        self.frames += 1;
         self.waiting.wake_others(cx.waker());
         let frame = match frame {
             None => {
@@ -200,6 +219,7 @@ impl ReplayState {
             }
             Err(frame) => {
                 self.trailers = frame.into_trailers().ok();
+                self.trailers.iter_mut().for_each(trailers::remove_others);
                 self.ended = true;
                 Poll::Ready(None)
             }
@@ -208,7 +228,7 @@ impl ReplayState {
 
     /// The client has nothing for us now: for how long?
     fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, ClientFault>>> {
-        let pause_max = self.pause_max;
+        let Some(pause_max) = self.pause_max else { return Poll::Pending };
         let pause = self.pause.get_or_insert_with(|| Box::pin(tokio::time::sleep(pause_max)));
         if pause.as_mut().poll(cx).is_ready() {
             self.fault = Some(ClientFault::Slow);

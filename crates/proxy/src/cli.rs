@@ -26,14 +26,16 @@ const WATCH: Duration = Duration::from_secs(1);
 Examples:
   curtail proxy --listen 127.0.0.1:7300 \\
       --upstream http://127.0.0.1:8080 --upstream http://127.0.0.1:8081
+  curtail proxy --upstream http://127.0.0.1:8080 --set upstreams.service.retry=false
   curtail proxy --config curtail.yaml --journal /tmp/requests.journal
   curl -s http://127.0.0.1:7301/state")]
 pub struct ProxyArgs {
     /// A configuration file (YAML); read again on SIGHUP and when it changes.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "upstream"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "upstream", "admin"])]
     pub config: Option<PathBuf>,
-    /// A key of the configuration, by its path: `upstreams.search.hedge.quantile=0.95`. Repeatable.
-    #[arg(long, value_name = "KEY=VALUE", requires = "config")]
+    /// Change a key of the configuration, by its path: `upstreams.search.hedge.quantile=0.95`. Without a
+    /// configuration file the upstream is named `service`. Repeatable.
+    #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     /// Where clients connect, without a configuration file.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7300")]
@@ -96,14 +98,17 @@ pub fn run(args: &ProxyArgs) -> u8 {
 /// # Errors
 /// The exit code, after the mistakes have been printed.
 pub fn configuration(args: &ProxyArgs) -> Result<Config, u8> {
-    let Some(file) = &args.config else {
-        return Ok(Config::pass_through(args.listen, args.upstream.clone(), args.admin));
+    let read = match &args.config {
+        None => Config::from_arguments(args.listen, &args.upstream, args.admin, &args.set),
+        Some(file) => {
+            let text = std::fs::read(file).map_err(|error| {
+                tracing::error!("{}: {error}", file.display());
+                EXIT_ENVIRONMENT
+            })?;
+            parse(file, text, &args.set)
+        }
     };
-    let text = std::fs::read(file).map_err(|error| {
-        tracing::error!("{}: {error}", file.display());
-        EXIT_ENVIRONMENT
-    })?;
-    parse(file, text, &args.set).map_err(|mistakes| {
+    read.map_err(|mistakes| {
         tracing::error!("{mistakes}");
         EXIT_CONFIG
     })

@@ -3,9 +3,18 @@
 //! The keys, their meanings and their defaults are named here once; `curtail_config` makes the messages,
 //! the reference page and the JSON Schema of them.
 
+mod connect;
+mod consistency;
+mod limits;
+mod network;
+
+pub use connect::{ConnectConfig, Protocol};
+pub(crate) use connect::{TCP_KEEPALIVE, http2_window};
+pub use limits::Limits;
+pub use network::Network;
+
 use curtail_config::{Mistakes, Section, Value, Wrong, policy};
 use curtail_policy::{LeafConfig, UpstreamConfig};
-use curtail_units::{Bytes, Duration};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
@@ -16,6 +25,8 @@ pub struct Config {
     pub workers: usize,
     /// Where clients connect.
     pub listeners: Vec<ListenerConfig>,
+    /// Proxies before this one: what they say of the clients for whom they forward is believed.
+    pub trusted_proxies: Vec<Network>,
     /// Which upstream answers which requests.
     pub routes: Vec<RouteConfig>,
     /// The upstreams by name.
@@ -55,7 +66,7 @@ pub struct ServerTls {
 pub struct RouteConfig {
     /// The host that requests name; absent: any.
     pub host: Option<String>,
-    /// What their path begins with.
+    /// What their path begins with, up to the end of a segment.
     pub path_prefix: String,
     /// Where they go.
     pub upstream: String,
@@ -70,54 +81,12 @@ pub struct NamedUpstream {
     pub name: String,
     /// The replicas that can answer the same requests.
     pub replicas: Vec<ReplicaUrl>,
+    /// The group that shares its budget and its recent latencies, if it is in one.
+    pub group: Option<String>,
     /// How connections to them are made.
     pub connect: ConnectConfig,
     /// How requests to it are treated.
     pub policy: UpstreamConfig,
-}
-
-/// How connections to replicas are made and kept.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ConnectConfig {
-    /// The version of HTTP.
-    pub protocol: Protocol,
-    /// A connection that takes longer, name lookup and TLS included, is given up.
-    pub timeout: Duration,
-    /// An unused connection is closed after this.
-    pub idle_timeout: Duration,
-    /// Unused HTTP/1.1 connections that are kept, for each replica and worker.
-    pub idle_max: usize,
-    /// HTTP/1.1 connections for each replica and worker; an attempt that would need one more is not sent.
-    pub connections_max: usize,
-    /// HTTP/2 connections for each replica and worker.
-    pub http2_connections_max: usize,
-    /// Certificate authorities to trust, PEM; absent: those of the system.
-    pub ca_file: Option<PathBuf>,
-}
-
-impl Default for ConnectConfig {
-    fn default() -> Self {
-        Self {
-            protocol: Protocol::Auto,
-            timeout: Duration::from_secs(5),
-            idle_timeout: Duration::from_secs(60),
-            idle_max: 128,
-            connections_max: 1_024,
-            http2_connections_max: 4,
-            ca_file: None,
-        }
-    }
-}
-
-/// The version of HTTP that is spoken with replicas.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// What TLS negotiates; HTTP/1.1 in clear text.
-    Auto,
-    /// HTTP/1.1.
-    Http1,
-    /// HTTP/2; in clear text with prior knowledge.
-    Http2,
 }
 
 /// A leaf: the queue in front of one server.
@@ -153,44 +122,6 @@ pub enum SpansProtocol {
     Http,
     /// gRPC.
     Grpc,
-}
-
-/// What clients may ask of us; beyond it they get an error.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Limits {
-    /// The head of one request: over HTTP/1.1 with its first line, over HTTP/2 names and values.
-    pub headers: Bytes,
-    /// A request whose head takes longer to arrive is refused.
-    pub header_timeout: Duration,
-    /// An HTTP/1.1 connection is kept for so long without a request, one of HTTP/2 without an answer to a ping.
-    pub idle_timeout: Duration,
-    /// A body that pauses for longer is refused; who takes nothing of its answer for so long has gone.
-    pub body_timeout: Duration,
-    /// A request body up to this size is kept so that it can be sent again.
-    pub replay: Bytes,
-    /// An answer up to this size is taken whole before it is given, so that one that breaks off can
-    /// still be replaced by another.
-    pub answer_held: Bytes,
-    /// Client connections at once, for each listener.
-    pub connections_max: usize,
-    /// Requests in progress are given this long when the proxy is told to stop.
-    pub drain: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            headers: Bytes::from_kib(64),
-            header_timeout: Duration::from_secs(10),
-            // Longer than most clients keep it: they close first, and no request meets a closing connection.
-            idle_timeout: Duration::from_secs(120),
-            body_timeout: Duration::from_secs(30),
-            replay: Bytes::from_kib(64),
-            answer_held: Bytes::from_kib(64),
-            connections_max: 16_384,
-            drain: Duration::from_secs(10),
-        }
-    }
 }
 
 /// `http://host:port` or `https://host:port`.
@@ -286,29 +217,26 @@ impl Config {
         curtail_config::read(file, text, Self::read)
     }
 
-    /// One listener before some replicas, everything else by default.
-    #[must_use]
-    pub fn pass_through(listen: SocketAddr, replicas: Vec<ReplicaUrl>, admin: SocketAddr) -> Self {
-        Self {
-            workers: default_workers(),
-            listeners: vec![ListenerConfig { name: "in".to_owned(), address: listen, tls: None }],
-            routes: vec![RouteConfig {
-                host: None,
-                path_prefix: "/".to_owned(),
-                upstream: "service".to_owned(),
-                idempotent: false,
-            }],
-            upstreams: vec![NamedUpstream {
-                name: "service".to_owned(),
-                replicas,
-                connect: ConnectConfig::default(),
-                policy: UpstreamConfig::default(),
-            }],
-            leaves: Vec::new(),
-            admin: Some(admin),
-            spans: None,
-            limits: Limits::default(),
-        }
+    /// What the arguments of a command line ask for: one listener in front of the replicas of the upstream `service`,
+    /// everything else by default, changed by `sets`.
+    ///
+    /// # Errors
+    /// All mistakes of the arguments.
+    pub fn from_arguments(
+        listen: SocketAddr,
+        replicas: &[ReplicaUrl],
+        admin: SocketAddr,
+        sets: &[String],
+    ) -> Result<Self, Mistakes> {
+        let replicas: Vec<String> = replicas.iter().map(ToString::to_string).collect();
+        // JSON is YAML: the arguments are read and judged as a file is.
+        let text = serde_json::json!({
+            "listeners": [{ "address": listen }],
+            "routes": [{ "upstream": "service" }],
+            "upstreams": { "service": { "replicas": replicas } },
+            "admin": { "address": admin },
+        });
+        curtail_config::read_with_sets("", &text.to_string(), sets, Self::read)
     }
 
     /// Reads a configuration section by section.
@@ -320,6 +248,11 @@ impl Config {
                 .optional()
                 .unwrap_or_else(default_workers),
             listeners: s.list("listeners", "Where clients connect.", listener),
+            trusted_proxies: s.values(
+                "trusted_proxies",
+                "Proxies in front of this one: their X-Forwarded-* headers are kept, \
+                 those of other clients are replaced.",
+            ),
             routes: s.list("routes", "Which upstream answers which requests.", route),
             upstreams: s.map(
                 "upstreams",
@@ -332,44 +265,10 @@ impl Config {
                     .default(SocketAddr::from((Ipv4Addr::LOCALHOST, 7301)))
             }),
             spans: s.optional_section("spans", "Where spans are sent (OTLP).", spans),
-            limits: s.section("limits", "What clients may ask of the proxy.", limits),
+            limits: s.section("limits", "What clients may ask of the proxy.", limits::read),
         };
-        config.check(s);
+        consistency::check(&config, s);
         config
-    }
-
-    /// What only a look at several keys can tell.
-    fn check(&self, s: &mut Section<'_>) {
-        if self.listeners.is_empty() && self.leaves.is_empty() {
-            s.mistake("listeners", "nothing to listen on: expected a listener or a leaf");
-        }
-        for (index, route) in self.routes.iter().enumerate() {
-            if !self.upstreams.iter().any(|upstream| upstream.name == route.upstream) {
-                let names: Vec<_> = self.upstreams.iter().map(|u| u.name.as_str()).collect();
-                s.mistake(
-                    "routes",
-                    format!(
-                        "routes[{index}].upstream: {:?} is not defined: expected one of upstreams ({})",
-                        route.upstream,
-                        names.join(", ")
-                    ),
-                );
-            }
-        }
-        if !self.listeners.is_empty() && self.routes.is_empty() {
-            s.mistake("routes", "clients have nowhere to go: expected at least one route");
-        }
-        for (index, upstream) in self.upstreams.iter().enumerate() {
-            if self.upstreams[..index].iter().any(|other| other.name == upstream.name) {
-                s.mistake("upstreams", format!("{:?} is defined twice", upstream.name));
-            }
-        }
-        let traffic = self.listeners.iter().map(|l| l.address);
-        let traffic = traffic.chain(self.leaves.iter().map(|l| l.address));
-        if self.admin.is_some_and(|admin| admin.port() != 0 && traffic.clone().any(|t| t == admin))
-        {
-            s.mistake("admin", "the same address carries traffic: expected an address of its own");
-        }
     }
 }
 
@@ -396,7 +295,13 @@ fn listener(s: &mut Section<'_>) -> ListenerConfig {
 fn route(s: &mut Section<'_>) -> RouteConfig {
     let route = RouteConfig {
         host: s.field("host", "The host that requests name; absent: any.").optional(),
-        path_prefix: s.field("path_prefix", "What their path begins with.").default("/".to_owned()),
+        path_prefix: s
+            .field(
+                "path_prefix",
+                "Path prefix that ends at a segment: /api matches /api and /api/x, not /apix; /api/ \
+                 matches /api/x only.",
+            )
+            .default("/".to_owned()),
         upstream: s.field("upstream", "The name of the upstream that answers.").required(),
         idempotent: s
             .field("idempotent", "Whether they may be sent twice whatever their method.")
@@ -404,8 +309,29 @@ fn route(s: &mut Section<'_>) -> RouteConfig {
     };
     if !route.path_prefix.starts_with('/') {
         s.mistake("path_prefix", format!("{:?} does not begin with /", route.path_prefix));
+    } else if !route.path_prefix.bytes().all(is_of_path) {
+        let text = "has a character that no path of a request has: expected a path such as /search or /a%20b";
+        s.mistake("path_prefix", format!("{:?} {text}", route.path_prefix));
+    } else if !crate::route::path::is_prefix(&route.path_prefix) {
+        let text = "is not normalized: expected no //, no . or .. segment, and none of ; and \\";
+        s.mistake("path_prefix", format!("{:?} {text}", route.path_prefix));
+    }
+    if let Some(host) = route.host.as_deref().filter(|host| !is_host(host)) {
+        let text = "expected a name or an address without a port, such as search.example.org";
+        s.mistake("host", format!("no request names {host:?}: {text}"));
     }
     route
+}
+
+/// Whether a path can hold this byte: the visible ones of ASCII, but for those that begin a query or a fragment.
+const fn is_of_path(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#')
+}
+
+/// Whether requests can name this host: no port, no scheme, no pattern.
+fn is_host(host: &str) -> bool {
+    let authority = host.parse::<http::uri::Authority>();
+    authority.is_ok_and(|authority| authority.host() == host && !host.contains('*'))
 }
 
 fn upstream(name: &str, s: &mut Section<'_>) -> NamedUpstream {
@@ -421,41 +347,9 @@ fn upstream(name: &str, s: &mut Section<'_>) -> NamedUpstream {
     NamedUpstream {
         name: name.to_owned(),
         replicas,
-        connect: s.section("connect", "How connections are made and kept.", connect),
+        group: policy::group(s),
+        connect: s.section("connect", "How connections are made and kept.", connect::read),
         policy: policy::upstream(s),
-    }
-}
-
-fn connect(s: &mut Section<'_>) -> ConnectConfig {
-    let default = ConnectConfig::default();
-    ConnectConfig {
-        protocol: s
-            .choice(
-                "protocol",
-                "The version of HTTP; auto: what TLS negotiates, HTTP/1.1 in clear text.",
-                &[("auto", Protocol::Auto), ("http1", Protocol::Http1), ("http2", Protocol::Http2)],
-            )
-            .default(default.protocol),
-        timeout: s
-            .field("timeout", "A connection that takes longer to make is given up.")
-            .default(default.timeout),
-        idle_timeout: s
-            .field("idle_timeout", "An unused connection is closed after this.")
-            .default(default.idle_timeout),
-        idle_max: s
-            .field("idle_max", "Unused HTTP/1.1 connections kept, for each replica and worker.")
-            .default(default.idle_max),
-        connections_max: s
-            .field("connections_max", "HTTP/1.1 connections, for each replica and worker.")
-            .at_least(1)
-            .default(default.connections_max),
-        http2_connections_max: s
-            .field("http2_connections_max", "HTTP/2 connections for each replica and worker.")
-            .range(1..=64)
-            .default(default.http2_connections_max),
-        ca_file: s
-            .field("ca_file", "Certificate authorities to trust, PEM; absent: the system's.")
-            .optional(),
     }
 }
 
@@ -465,7 +359,7 @@ fn leaf(s: &mut Section<'_>) -> LeafListener {
         address: s.field("address", "Where roots connect.").required(),
         server: s.field("server", "The server behind it.").required(),
         queue: policy::leaf(s),
-        connect: s.section("connect", "How connections to the server are made.", connect),
+        connect: s.section("connect", "How connections to the server are made.", connect::read),
     }
 }
 
@@ -484,41 +378,6 @@ fn spans(s: &mut Section<'_>) -> SpansConfig {
         service_name: s
             .field("service_name", "service.name of the proxy's own spans.")
             .default("curtail-proxy".to_owned()),
-    }
-}
-
-fn limits(s: &mut Section<'_>) -> Limits {
-    let default = Limits::default();
-    Limits {
-        headers: s
-            .field("headers", "The head of a request, all its fields together.")
-            .range(Bytes::from_kib(8)..=Bytes::from_kib(1024))
-            .default(default.headers),
-        header_timeout: s
-            .field("header_timeout", "A request whose head takes longer to arrive is refused.")
-            .default(default.header_timeout),
-        idle_timeout: s
-            .field(
-                "idle_timeout",
-                "A client's connection is kept so long without a request; HTTP/2: without a pong.",
-            )
-            .default(default.idle_timeout),
-        body_timeout: s
-            .field("body_timeout", "A client may pause so long, sending a body or taking one.")
-            .default(default.body_timeout),
-        replay: s
-            .field("replay", "A request body up to this size is kept to be sent again.")
-            .default(default.replay),
-        answer_held: s
-            .field("answer_held", "An answer up to this size is taken whole before it is given.")
-            .default(default.answer_held),
-        connections_max: s
-            .field("connections_max", "Client connections at once, for each listener.")
-            .at_least(1)
-            .default(default.connections_max),
-        drain: s
-            .field("drain", "Requests in progress are given this long to end when the proxy stops.")
-            .default(default.drain),
     }
 }
 

@@ -5,12 +5,15 @@
 
 use crate::clock::Clock;
 use crate::config::{ConnectConfig, Protocol, ReplicaUrl};
-use crate::stream::Stream;
+use crate::stream::{self, Stream};
 use crate::trail::ConnectPhases;
+use arc_swap::ArcSwap;
 use curtail_units::Duration;
+use rustls::RootCertStore;
 use rustls_pki_types::ServerName;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
@@ -40,9 +43,11 @@ pub(crate) enum Offer {
 #[derive(Clone)]
 pub(crate) struct Connector {
     replica: ReplicaUrl,
-    tls: Option<TlsTo>,
+    /// A reload reads it again, for all who have this connector.
+    tls: Option<Arc<ArcSwap<TlsTo>>>,
     protocol: Protocol,
     timeout: Duration,
+    keepalive: Duration,
 }
 
 impl std::fmt::Debug for Connector {
@@ -77,18 +82,37 @@ impl Connector {
     }
 
     /// # Errors
-    /// When the configuration's authorities cannot be read, or the host cannot be named in TLS.
+    /// When the host cannot be named in TLS.
     pub(crate) fn new(
         replica: &ReplicaUrl,
         config: &ConnectConfig,
+        authorities: &Arc<RootCertStore>,
     ) -> Result<Self, crate::StartError> {
-        let tls = if replica.tls { Some(crate::tls::connector(replica, config)?) } else { None };
+        let tls = replica.tls.then(|| crate::tls::connector(replica, config, authorities));
+        let tls = tls.transpose()?;
         Ok(Self {
             replica: replica.clone(),
-            tls,
+            tls: tls.map(ArcSwap::from_pointee).map(Arc::new),
             protocol: config.protocol,
             timeout: config.timeout,
+            keepalive: config.tcp_keepalive,
         })
+    }
+
+    /// Trusts these authorities from the next connection on.
+    ///
+    /// # Errors
+    /// When the host cannot be named in TLS, which was so at the start already.
+    pub(crate) fn trust(
+        &self,
+        config: &ConnectConfig,
+        authorities: &Arc<RootCertStore>,
+    ) -> Result<(), crate::StartError> {
+        if let Some(current) = &self.tls {
+            let tls = crate::tls::connector(&self.replica, config, authorities)?;
+            current.store(Arc::new(tls));
+        }
+        Ok(())
     }
 
     /// Makes a connection.
@@ -130,11 +154,13 @@ impl Connector {
         let tcp = connect_to_any(&addresses)
             .await
             .map_err(|source| ConnectError::Connect { replica: replica(), source })?;
+        stream::keep_alive(&tcp, self.keepalive);
         let connected = clock.now();
         *phase = "the TLS handshake";
         let (stream, negotiated_http2) = match &self.tls {
             None => (Stream::Plain(tcp), false),
             Some(to) => {
+                let to = to.load_full();
                 let connector = match offer {
                     Offer::All => &to.all,
                     Offer::Http1 => &to.http1,

@@ -3,21 +3,30 @@
 //! An [`Upstream`] keeps its machine under a lock that is held for one event at a time, some hundred
 //! nanoseconds; the clock is read under it, so that no machine sees time go back. The [`Driver`] of a
 //! request hands its events to the machine and gets the effects; what they do is [`crate::root`]'s business.
+//! An upstream of a [`Group`] holds the lock of the group as well.
+//!
+//! A machine that panics is replaced by a fresh one ([`crate::guard`]), which knows nothing: latencies, loads and
+//! the budget start from zero, those of its group included. The requests of the old machine pass straight through,
+//! because their attempts count in no load of the fresh one.
 
-use crate::StartError;
 use crate::clock::Clock;
 use crate::config::{NamedUpstream, ReplicaUrl};
 use crate::connect::Connector;
+use crate::group::Group;
+use crate::guard::{Guard, Step};
 use crate::journal::Journal;
 use crate::metrics::{ReplicaMetrics, UpstreamMetrics};
 use crate::pool::Pool;
+use crate::site::Lasting;
 use crate::spans::prepared::PreparedUpstream;
+use crate::{StartError, tls};
 use curtail_policy::journal::Entry;
 use curtail_policy::{
-    Call, Decided, Effect, Event, Reason, ReplicaId, Request, Upstream as Machine, UpstreamEvent,
+    Call, Decided, Effect, Event, Group as GroupMachine, Reason, ReplicaId, Request,
+    Upstream as Machine, UpstreamEvent,
 };
 use curtail_units::{Instant, Rng};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use rustls::RootCertStore;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Effects with their reasons, in the order in which they were decided.
@@ -32,6 +41,8 @@ pub(crate) struct Upstream {
     /// What spans say of it.
     pub(crate) prepared: Arc<PreparedUpstream>,
     pub(crate) clock: Clock,
+    guard: Guard,
+    pub(crate) group: Option<Arc<Group>>,
     root: Mutex<Root>,
 }
 
@@ -41,6 +52,7 @@ pub(crate) struct Replica {
     pub(crate) url: ReplicaUrl,
     pub(crate) authority: String,
     pub(crate) metrics: Arc<ReplicaMetrics>,
+    connector: Connector,
     pools: Box<[Arc<Pool>]>,
 }
 
@@ -59,8 +71,13 @@ impl Replica {
 #[derive(Debug)]
 struct Root {
     machine: Machine,
+    /// Machines before this one, which panicked.
+    generation: u64,
     calls: u64,
+    rng: Rng,
     journal: Option<(Arc<Journal>, u32)>,
+    /// The number of its group in the journal.
+    group: Option<u32>,
 }
 
 impl Upstream {
@@ -69,15 +86,16 @@ impl Upstream {
     pub(crate) fn new(
         config: Arc<NamedUpstream>,
         workers: usize,
-        rng: &Rng,
-        clock: Clock,
-        journal: Option<&Arc<Journal>>,
+        rng: Rng,
+        lasting: &Lasting,
+        group: Option<Arc<Group>>,
     ) -> Result<Self, StartError> {
+        let authorities = tls::authorities(&config.connect, &config.replicas)?;
         let replicas: Box<[Replica]> = config
             .replicas
             .iter()
             .map(|url| {
-                let connector = Connector::new(url, &config.connect)?;
+                let connector = Connector::new(url, &config.connect, &authorities)?;
                 let metrics = Arc::new(ReplicaMetrics::default());
                 let pool = |_| {
                     let (connector, metrics) = (connector.clone(), Arc::clone(&metrics));
@@ -88,26 +106,24 @@ impl Upstream {
                     authority: url.authority(),
                     pools: (0..workers).map(pool).collect(),
                     metrics,
+                    connector,
                 })
             })
             .collect::<Result<_, StartError>>()?;
+        let journal = lasting.journal.as_ref();
         let journal = journal.map(|journal| (Arc::clone(journal), journal.machine()));
-        if let Some((journal, machine)) = &journal {
-            journal.write(&Entry::<()>::Upstream {
-                machine: *machine,
-                name: config.name.clone(),
-                config: config.policy,
-                replicas: u16::try_from(replicas.len()).expect("at most REPLICAS_MAX"),
-                rng: rng.clone(),
-            });
-        }
-        let machine = Machine::new(config.policy, replicas.len(), rng);
+        let machine = Machine::new(config.policy, replicas.len(), &rng);
+        let number = group.as_ref().and_then(|group| group.number());
+        let root = Root { machine, generation: 0, calls: 0, rng, journal, group: number };
+        root.write_begin(&config);
         Ok(Self {
             replicas,
             metrics: UpstreamMetrics::default(),
             prepared: Arc::new(PreparedUpstream::new(&config)),
-            clock,
-            root: Mutex::new(Root { machine, calls: 0, journal }),
+            clock: lasting.clock,
+            guard: Guard::new(&config.name, &lasting.process),
+            group,
+            root: Mutex::new(root),
             config,
         })
     }
@@ -116,35 +132,93 @@ impl Upstream {
         &self.replicas[id.index()]
     }
 
+    /// Reads again which authorities are trusted to vouch for the replicas.
+    ///
+    /// # Errors
+    /// When they cannot be read; nothing has changed then.
+    pub(crate) fn read_authorities(&self) -> Result<Arc<RootCertStore>, StartError> {
+        tls::authorities(&self.config.connect, &self.config.replicas)
+    }
+
+    /// Trusts these authorities from the next connection on.
+    pub(crate) fn trust(&self, authorities: &Arc<RootCertStore>) {
+        for replica in &self.replicas {
+            if let Err(error) = replica.connector.trust(&self.config.connect, authorities) {
+                tracing::error!("{error}");
+            }
+        }
+    }
+
     /// Something happened that is not the business of one request.
     pub(crate) fn handle(&self, event: UpstreamEvent, effects: &mut Effects) {
         let mut root = self.lock();
+        let mut group = self.lock_group();
         let now = self.clock.now();
-        root.machine.handle(now, event);
+        let handled = root.machine.in_group(group.as_deref_mut(), |machine| {
+            self.guard.run(now, Step::Upstream, || machine.handle(now, event))
+        });
         let decided = root.drain(effects);
+        if handled.is_none() {
+            effects.truncate(decided);
+        }
         if let Some((journal, machine)) = &root.journal {
             let effects = &effects[decided..];
             journal.write(&Entry::UpstreamEvent { machine: *machine, now, event, effects });
+        }
+        if handled.is_none() {
+            self.begin_anew(&mut root, group);
         }
     }
 
     /// When the machine wants to be woken.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        self.lock().machine.poll_timeout()
+        let mut root = self.lock();
+        let (now, machine) = (self.clock.now(), &root.machine);
+        let asked = self.guard.run(now, Step::Question, || machine.poll_timeout());
+        asked.unwrap_or_else(|| {
+            self.begin_anew(&mut root, self.lock_group());
+            root.machine.poll_timeout()
+        })
     }
 
     /// What the state page and the metrics ask a copy of the machine: a question may bring its estimates up
     /// to date, and what it decides must follow from its journal alone, whoever looks on.
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&mut Machine, Instant) -> T) -> T {
-        let root = self.lock();
-        let (mut machine, now) = (root.machine.clone(), self.clock.now());
-        drop(root);
-        look(&mut machine, now)
+    pub(crate) fn look<T>(&self, look: impl Fn(&mut Machine, Instant) -> T) -> T {
+        let (mut machine, mut group, generation, now) = {
+            let root = self.lock();
+            let group = self.lock_group().map(|group| group.clone());
+            (root.machine.clone(), group, root.generation, self.clock.now())
+        };
+        let asked = machine.in_group(group.as_mut(), |machine| {
+            self.guard.run(now, Step::Question, || look(machine, now))
+        });
+        asked.unwrap_or_else(|| {
+            let mut root = self.lock();
+            if root.generation == generation {
+                self.begin_anew(&mut root, self.lock_group());
+            }
+            let mut machine = root.machine.clone();
+            drop(root);
+            look(&mut machine, now)
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Root> {
-        // A machine never blocks and fails only by a bug; what it knows is then still the best there is.
+        // A machine never blocks, and its panics are caught while the lock is held.
         self.root.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts fresh machines in place of one that panicked and of its group: either may be what is broken.
+    fn begin_anew(&self, root: &mut Root, group: Option<MutexGuard<'_, GroupMachine>>) {
+        root.begin_anew(&self.config);
+        if let Some(mut group) = group {
+            *group = GroupMachine::new((&self.config.policy).into());
+        }
+    }
+
+    /// To be called with the upstream's own lock held, and before the clock is read.
+    fn lock_group(&self) -> Option<MutexGuard<'_, GroupMachine>> {
+        self.group.as_ref().map(|group| group.lock())
     }
 }
 
@@ -154,6 +228,30 @@ impl Root {
         let begin = effects.len();
         effects.extend(std::iter::from_fn(|| self.machine.poll_effect()));
         begin
+    }
+
+    /// Puts a fresh machine in place of one that panicked. In the journal it is a machine of its own: a replay
+    /// ends at the event before, where its machine panics as well.
+    fn begin_anew(&mut self, config: &NamedUpstream) {
+        self.generation += 1;
+        self.rng = self.rng.split("anew");
+        self.machine = Machine::new(config.policy, config.replicas.len(), &self.rng);
+        if let Some((journal, machine)) = &mut self.journal {
+            *machine = journal.machine();
+        }
+        self.write_begin(config);
+    }
+
+    fn write_begin(&self, config: &NamedUpstream) {
+        let Some((journal, machine)) = &self.journal else { return };
+        journal.write(&Entry::<()>::Upstream {
+            machine: *machine,
+            name: config.name.clone(),
+            config: config.policy,
+            replicas: u16::try_from(config.replicas.len()).expect("at most REPLICAS_MAX"),
+            group: self.group,
+            rng: self.rng.clone(),
+        });
     }
 }
 
@@ -165,6 +263,8 @@ pub(crate) struct Driver {
     pub(crate) upstream: Arc<Upstream>,
     call: Call,
     number: u64,
+    /// The machine that the call is of.
+    generation: u64,
     is_broken: bool,
 }
 
@@ -175,16 +275,17 @@ impl Driver {
         request: Request,
         effects: &mut Effects,
     ) -> (Self, Instant) {
-        let number = {
+        let (number, generation) = {
             let mut root = upstream.lock();
             root.calls += 1;
             let number = root.calls;
             if let Some((journal, machine)) = &root.journal {
                 journal.write(&Entry::<()>::Request { machine: *machine, call: number, request });
             }
-            number
+            (number, root.generation)
         };
-        let mut driver = Self { upstream, call: Call::new(request), number, is_broken: false };
+        let call = Call::new(request);
+        let mut driver = Self { upstream, call, number, generation, is_broken: false };
         let now = driver.handle(Event::Arrived, effects);
         (driver, now)
     }
@@ -192,22 +293,19 @@ impl Driver {
     /// Something happened to the request; `effects` gets what follows, and the time of it is returned.
     pub(crate) fn handle(&mut self, event: Event, effects: &mut Effects) -> Instant {
         let mut root = self.upstream.lock();
+        let mut group = self.upstream.lock_group();
         let now = self.upstream.clock.now();
+        self.is_broken |= self.generation != root.generation;
         if self.is_broken {
             return now;
         }
         self.upstream.metrics.told(&event);
-        let decided = effects.len();
-        let handled = catch_unwind(AssertUnwindSafe(|| {
-            self.call.handle(&mut root.machine, now, event);
-        }));
-        root.drain(effects);
-        if handled.is_err() {
-            // The message and the place went to standard error with the panic.
-            tracing::error!(
-                upstream = self.upstream.config.name,
-                "a policy broke its own invariant"
-            );
+        let (call, guard) = (&mut self.call, &self.upstream.guard);
+        let handled = root.machine.in_group(group.as_deref_mut(), |machine| {
+            guard.run(now, Step::Request, || call.handle(machine, now, event))
+        });
+        let decided = root.drain(effects);
+        if handled.is_none() {
             self.is_broken = true;
             effects.truncate(decided);
         }
@@ -220,6 +318,9 @@ impl Driver {
                 effects: &effects[decided..],
             });
         }
+        if self.is_broken {
+            self.upstream.begin_anew(&mut root, group);
+        }
         now
     }
 
@@ -228,17 +329,16 @@ impl Driver {
         self.call.poll_timeout()
     }
 
-    /// Whether the machine has broken its own invariant: from then on it is told nothing and decides
-    /// nothing, and the request must pass straight through.
+    /// Whether the request's machine has panicked: from then on nothing is decided for the request, and it
+    /// passes straight through.
     pub(crate) const fn is_broken(&self) -> bool {
         self.is_broken
     }
 
     /// The replica of a request that no policy looks after: each in turn.
-    pub(crate) fn any_replica(&self) -> Option<&Replica> {
-        let replicas = &self.upstream.replicas;
-        let turn = self.number.checked_rem(replicas.len() as u64)?;
-        replicas.get(usize::try_from(turn).ok()?)
+    pub(crate) fn any_replica(&self) -> Option<ReplicaId> {
+        let turn = self.number.checked_rem(self.upstream.replicas.len() as u64)?;
+        u16::try_from(turn).ok().map(ReplicaId)
     }
 }
 

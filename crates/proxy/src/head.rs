@@ -7,19 +7,27 @@
 //!
 //! **Limits**: those of whoever read the head; texts are shorter than 4 GiB.
 
+mod fault;
 mod fields;
+mod host;
 mod known;
+mod target;
 
+pub(crate) use fault::Fault;
 pub(crate) use fields::{Fields, add_to_map};
 pub(crate) use known::Known;
+pub(crate) use target::Target;
 
-use http::{Method, StatusCode, Uri, Version, request, response};
+use http::uri::Authority;
+use http::{Method, StatusCode, Version, request, response};
 
 /// The head of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestHead {
     pub(crate) method: Method,
-    pub(crate) uri: Uri,
+    pub(crate) target: Target,
+    /// The host and port in an absolute target, or in `:authority`.
+    pub(crate) authority: Option<Authority>,
     /// The version of HTTP that it came over.
     pub(crate) version: Version,
     pub(crate) fields: Fields,
@@ -33,10 +41,30 @@ pub(crate) struct AnswerHead {
 }
 
 impl RequestHead {
+    /// The request that came over HTTP/2, as one of HTTP/1.1 would say it.
+    pub(crate) fn from_http2(parts: request::Parts) -> Result<Self, Fault> {
+        let request::Parts { method, uri, version, headers, .. } = parts;
+        let uri = uri.into_parts();
+        let mut fields = Fields::from(&headers);
+        fields.settle_length(false).map_err(Fault::bad)?;
+        // RFC 9113, section 8.2.3: a client may send them one by one, and other versions know one line.
+        fields.join(Known::Cookie, b"; ");
+        let target = Target::of_http2(&method, uri.path_and_query)?;
+        Ok(Self { method, target, authority: uri.authority, version, fields })
+    }
+
+    /// Makes `host` say which one host the request is for, wherever the client said it.
+    ///
+    /// # Errors
+    /// When it names none, several, or an invalid one.
+    pub(crate) fn settle_host(&mut self) -> Result<(), Fault> {
+        host::settle(self)
+    }
+
     /// The host and port that are asked for, as the client wrote them.
     pub(crate) fn host(&self) -> Option<&str> {
-        let authority = self.uri.authority().map(http::uri::Authority::as_str);
-        authority.or_else(|| std::str::from_utf8(self.fields.get(Known::Host)?).ok())
+        let authority = self.authority.as_ref().map(Authority::as_str);
+        authority.or_else(|| self.fields.get_text(Known::Host))
     }
 }
 
@@ -46,10 +74,10 @@ impl AnswerHead {
     }
 }
 
+#[cfg(test)]
 impl From<request::Parts> for RequestHead {
     fn from(parts: request::Parts) -> Self {
-        let request::Parts { method, uri, version, headers, .. } = parts;
-        Self { method, uri, version, fields: Fields::from(&headers) }
+        Self::from_http2(parts).expect("a request that a test makes is valid")
     }
 }
 

@@ -1,8 +1,9 @@
 //! What a proxy takes away from the fields of a head, and what it adds.
 
-use crate::head::{Fields, Known, RequestHead};
+use crate::head::{Fields, Known};
 use curtail_policy::{Load, TieId, TieRole};
 use curtail_units::Duration;
+use std::net::IpAddr;
 
 /// Fields that concern one connection only (RFC 9110, section 7.6.1).
 const HOP_BY_HOP: u32 = Known::Connection.bit()
@@ -19,8 +20,8 @@ pub(crate) fn remove_hop_by_hop(fields: &mut Fields) {
     let wants_trailers = fields.lists(Known::Te, "trailers");
     // Nearly always it names nothing.
     let is_field = |word: &&[u8]| {
-        // Nobody may take away whom the request is for.
-        ![&b"keep-alive"[..], b"close", b"host"]
+        // Nobody may take away whom the message is for, or how long it is.
+        ![&b"keep-alive"[..], b"close", b"host", b"content-length", b"transfer-encoding"]
             .iter()
             .any(|other| word.eq_ignore_ascii_case(other))
     };
@@ -29,11 +30,7 @@ pub(crate) fn remove_hop_by_hop(fields: &mut Fields) {
     for name in named {
         fields.remove_named(&name);
     }
-    // Where both were there the chunks counted (RFC 9112, section 6.3): a length that goes on without them
-    // would cut the body short.
-    let is_chunked = fields.has(Known::TransferEncoding);
-    let length = if is_chunked { Known::ContentLength.bit() } else { 0 };
-    fields.remove(HOP_BY_HOP | length);
+    fields.remove(HOP_BY_HOP);
     if wants_trailers {
         fields.push(Known::Te, b"trailers");
     }
@@ -57,26 +54,20 @@ pub(crate) fn ask_upgrade(fields: &mut Fields, protocol: &[u8]) {
     fields.set(Known::Upgrade, protocol);
 }
 
-/// Says for whom, and over what, a request is forwarded.
-pub(crate) fn add_forwarded(fields: &mut Fields, client: &str, tls: bool) {
+/// Adds for whom, and over what, the request is forwarded, after what proxies before us have said of it.
+pub(crate) fn add_forwarded(fields: &mut Fields, client: IpAddr, client_text: &str, tls: bool) {
+    let proto = if tls { "https" } else { "http" };
     if !fields.has(Known::ForwardedProto) {
-        fields.push(Known::ForwardedProto, if tls { b"https" } else { b"http" });
+        fields.push(Known::ForwardedProto, proto.as_bytes());
     }
-    if !fields.has(Known::ForwardedFor) {
-        fields.push(Known::ForwardedFor, client.as_bytes());
-        return;
-    }
+    fields.push(Known::ForwardedFor, client_text.as_bytes());
     // Each proxy on the way may have added a line of its own.
-    let before = fields.all(Known::ForwardedFor).chain([client.as_bytes()]);
-    let all = before.collect::<Vec<_>>().join(&b", "[..]);
-    fields.set(Known::ForwardedFor, &all);
-}
-
-/// Makes sure that `host` says whom the client asked, which over HTTP/2 stands in `:authority`.
-pub(crate) fn ensure_host(head: &mut RequestHead) {
-    if let Some(authority) = head.uri.authority() {
-        let host = authority.as_str().rsplit_once('@').map_or(authority.as_str(), |(_, host)| host);
-        head.fields.set(Known::Host, host.as_bytes());
+    fields.join(Known::ForwardedFor, b", ");
+    if fields.has(Known::Forwarded) {
+        // RFC 7239, section 6.
+        let node = if client.is_ipv6() { format!("\"[{client}]\"") } else { client.to_string() };
+        fields.push(Known::Forwarded, format!("for={node};proto={proto}").as_bytes());
+        fields.join(Known::Forwarded, b", ");
     }
 }
 
@@ -135,11 +126,13 @@ mod tests {
             ("upgrade", "websocket"),
             ("x-secret", "1"),
             ("te", "gzip, trailers"),
-            ("content-length", "5"),
             ("accept", "*/*"),
         ]);
         remove_hop_by_hop(&mut headers);
         assert_eq!(headers, fields(&[("host", "h"), ("accept", "*/*"), ("te", "trailers")]));
+        let mut headers = fields(&[("connection", "Content-Length"), ("content-length", "5")]);
+        remove_hop_by_hop(&mut headers);
+        assert_eq!(headers, fields(&[("content-length", "5")]), "its body is as long as before");
     }
 
     #[test]
@@ -170,11 +163,25 @@ mod tests {
             ("x-forwarded-for", "10.0.0.2, 10.0.0.3"),
             ("x-forwarded-proto", "https"),
         ]);
-        add_forwarded(&mut headers, "10.0.0.4", false);
+        add_forwarded(&mut headers, [10, 0, 0, 4].into(), "10.0.0.4", false);
         let want = fields(&[
             ("x-forwarded-proto", "https"),
             ("x-forwarded-for", "10.0.0.1, 10.0.0.2, 10.0.0.3, 10.0.0.4"),
         ]);
         assert_eq!(headers, want);
+    }
+
+    #[test]
+    fn the_client_is_an_element_of_forwarded_where_there_is_one() {
+        for (client, element) in [
+            ("10.0.0.4", "for=10.0.0.4;proto=https"),
+            ("2001:db8::4", "for=\"[2001:db8::4]\";proto=https"),
+        ] {
+            let mut headers = fields(&[("forwarded", "for=a"), ("forwarded", "for=b")]);
+            add_forwarded(&mut headers, client.parse().expect("an address"), client, true);
+            let forwarded = headers.get_text(Known::Forwarded);
+            assert_eq!(forwarded, Some(&*format!("for=a, for=b, {element}")));
+            assert_eq!(headers.all(Known::Forwarded).count(), 1);
+        }
     }
 }

@@ -15,7 +15,7 @@ mod outbound;
 mod server;
 
 pub(crate) use client::Http1;
-pub(crate) use server::{Answers, Fault, RequestBody, Server};
+pub(crate) use server::{Answers, InterimSink, RequestBody, Server};
 
 use crate::body::BodyError;
 use std::io;
@@ -37,4 +37,11 @@ pub(crate) enum Error {
     Answer(Box<dyn std::error::Error + Send + Sync>),
     #[error("the body is not as long as was announced")]
     BodyLength,
+}
+
+impl Error {
+    /// Whether the connection took nothing for too long.
+    fn is_timeout(&self) -> bool {
+        matches!(self, Self::CutShort(Some(source)) if source.kind() == io::ErrorKind::TimedOut)
+    }
 }

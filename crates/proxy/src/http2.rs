@@ -4,46 +4,85 @@
 //! leaves it to those that follow, else the replica that is never the fastest would never be connected to.
 //! Requests that come meanwhile wait for it, and fail with it rather than one after the other.
 //!
-//! **Limits**: `http2_connections_max` connections; [`STREAMS_MAX`] requests at once on one before another
-//! is made.
+//! **Limits**: [`Limits`]. A request that finds all of them full is not sent.
 //!
-//! **Cancelling**: dropping the answer of an exchange resets its stream. By default hyper and h2 take many
-//! resets for an attack and end the connection, live requests and all; hedging lives by resets, so both
-//! counts are lifted here ([`RESETS_REMEMBERED`]).
+//! **Flow control**: h2 gives back the credit of a stream and of its connection together, when the body is
+//! read, so a stalled response keeps its part of the connection's window. The window of the connection is
+//! therefore the sum of those of all its streams: whatever stalls, no other stream waits for it. Memory is
+//! bounded by that sum, and requests are spread over connections long before one is full.
+//!
+//! **Cancelling**: dropping the answer of an exchange resets its stream. By default h2 takes many resets for an
+//! attack and ends the connection, live requests and all; hedging lives by resets, so both counts are lifted
+//! here ([`RESETS_REMEMBERED`]).
+//!
+//! The connections are h2's own, without hyper's client around them, which tells nothing of interim responses.
+
+mod activity;
+mod exchange;
+mod sending;
 
 use crate::body::AttemptBody;
+use crate::config::{ConnectConfig, http2_window};
 use crate::stream::Stream;
+use activity::{Activity, StreamCount};
+use bytes::Bytes;
+use curtail_units::{Duration, Instant};
+pub(crate) use exchange::{Error, Http2Body};
+use h2::client::SendRequest;
 use http::uri::{Authority, Scheme};
 use http::{HeaderValue, Request, Uri, header};
-use hyper::client::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use tokio::sync::Notify;
 
-/// Requests at once on one connection before another one is made: what servers commonly allow.
-const STREAMS_MAX: usize = 100;
+/// Another connection is opened when each of those that are open carries this part of what it may.
+const SPREAD: usize = 4;
 
 /// Reset streams whose late frames are still expected, for each connection. h2 forgets the oldest beyond
 /// this, and counts the late frames of forgotten streams as offences of the replica.
 const RESETS_REMEMBERED: usize = 10_000;
 
-/// Flow control towards replicas: what Envoy grants a stream by default is 16 MiB, which a proxy that
-/// streams has no use for.
-const STREAM_WINDOW_BYTES: u32 = 1 << 20;
-const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
-
 /// Header fields of an answer. h2 itself allows 16 KiB, which some cookies outgrow; over HTTP/1.1 64 KiB
 /// of text may come.
 const HEADERS_BYTES_MAX: u32 = 256 << 10;
 
-/// The driver of a connection; its end is the connection's.
-pub(crate) type Connection = http2::Connection<TokioIo<Stream>, AttemptBody, TokioExecutor>;
+/// Streams on a connection before the replica has said how many it allows (RFC 9113, section 6.5.2).
+const STREAMS_BEFORE_SETTINGS: usize = 100;
+
+/// Of each stream, what h2 has taken and the replica has not.
+const SENDING_BYTES_MAX: usize = 1 << 20;
+
+/// What bounds the connections to one replica.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) connections_max: usize,
+    /// Requests at once on one connection.
+    pub(crate) streams_max: usize,
+    stream_window: u32,
+    connection_window: u32,
+    idle_timeout: Duration,
+    ping_interval: Duration,
+}
+
+impl From<&ConnectConfig> for Limits {
+    fn from(config: &ConnectConfig) -> Self {
+        Self {
+            connections_max: config.http2_connections_max,
+            streams_max: config.http2_streams_max,
+            stream_window: http2_window(config.http2_stream_window),
+            connection_window: http2_window(config.http2_connection_window()),
+            idle_timeout: config.idle_timeout,
+            ping_interval: config.http2_ping_interval,
+        }
+    }
+}
 
 /// All connections.
 #[derive(Debug)]
 pub(crate) struct Http2Connections {
-    connections_max: usize,
+    limits: Limits,
     state: Mutex<State>,
     changed: Notify,
 }
@@ -52,10 +91,14 @@ pub(crate) struct Http2Connections {
 struct State {
     open: Vec<Http2>,
     spoken: Spoken,
-    /// One is being made.
-    connecting: bool,
+    /// So many are being made.
+    connecting: usize,
+    /// Requests that wait for one of those.
+    waiting: usize,
     /// Connections that came to nothing.
     failed: u64,
+    /// The last one came to nothing: no further one is opened ahead of need until the next sweep.
+    is_growth_paused: bool,
 }
 
 /// What is spoken with the replica.
@@ -67,10 +110,22 @@ pub(crate) enum Spoken {
     Http2,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Http2 {
-    sender: http2::SendRequest<AttemptBody>,
-    streams: Arc<AtomicUsize>,
+    sender: SendRequest<Bytes>,
+    activity: Arc<Activity>,
+    /// Requests that it has been lent to.
+    lent: u64,
+    /// The same when a sweep last found it in use, and when that was.
+    used: Option<(u64, Instant)>,
+}
+
+/// A place on a connection for a request that need not wait for one.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    pub(crate) lent: LentHttp2,
+    /// The connections are filling up: the caller opens another one, and the request does not wait for it.
+    pub(crate) grows: Option<Making>,
 }
 
 /// What a request that needs a connection is to do.
@@ -84,52 +139,93 @@ pub(crate) enum Turn {
     MakeOwn(Making),
 }
 
-/// The connection that was being made came to nothing.
+/// Why a request gets no place.
 #[derive(Debug)]
-pub(crate) struct NotMade;
+pub(crate) enum LeaseError {
+    /// The connection that was being made came to nothing.
+    NotMade,
+    /// All connections that may be open carry as many requests as they may.
+    Full,
+}
 
 impl Http2Connections {
-    pub(crate) fn new(spoken: Spoken, connections_max: usize) -> Arc<Self> {
-        let state = State { open: Vec::new(), spoken, connecting: false, failed: 0 };
-        Arc::new(Self { connections_max, state: Mutex::new(state), changed: Notify::new() })
+    pub(crate) fn new(spoken: Spoken, limits: Limits) -> Arc<Self> {
+        let state = State {
+            open: Vec::new(),
+            spoken,
+            connecting: 0,
+            waiting: 0,
+            failed: 0,
+            is_growth_paused: false,
+        };
+        Arc::new(Self { limits, state: Mutex::new(state), changed: Notify::new() })
     }
 
-    /// A place on the connection with the most room, if one has any.
-    pub(crate) fn shared(&self) -> Option<LentHttp2> {
-        self.lock().shared(self.connections_max)
+    pub(crate) const fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// A place on the least loaded connection, if there is one with room.
+    pub(crate) fn shared(self: &Arc<Self>) -> Option<Lease> {
+        let mut state = self.lock();
+        if state.open.is_empty() {
+            return None;
+        }
+        let (lent, is_crowded) = state.lend(&self.limits)?;
+        let grows = is_crowded
+            && !state.is_growth_paused
+            && state.connecting == 0
+            && state.open.len() < self.limits.connections_max;
+        state.connecting += usize::from(grows);
+        Some(Lease { lent, grows: grows.then(|| Making::new(self, true)) })
     }
 
     /// Waits until there is a connection to use, or one is to be made.
     ///
     /// # Errors
-    /// When the connection waited for came to nothing.
-    pub(crate) async fn turn(self: &Arc<Self>) -> Result<Turn, NotMade> {
+    /// [`LeaseError`], when the connection waited for came to nothing or no more may be made.
+    pub(crate) async fn turn(self: &Arc<Self>) -> Result<Turn, LeaseError> {
         let failed = self.lock().failed;
         loop {
             let changed = self.changed.notified();
-            {
+            let waiter = {
                 let mut state = self.lock();
-                if let Some(lent) = state.shared(self.connections_max) {
+                if let Some((lent, _)) = state.lend(&self.limits) {
                     return Ok(Turn::Take(lent));
                 }
                 if state.spoken == Spoken::Http1 {
                     return Ok(Turn::MakeOwn(Making::new(self, false)));
                 }
-                if state.failed != failed {
-                    // None more then: those that are full will have to do.
-                    return state.freest().map(Turn::Take).ok_or(NotMade);
+                if state.connecting == 0 && state.failed != failed {
+                    return Err(LeaseError::NotMade);
                 }
-                if !std::mem::replace(&mut state.connecting, true) {
+                if state.needs_another(&self.limits) {
+                    state.connecting += 1;
                     return Ok(Turn::MakeForAll(Making::new(self, true)));
                 }
-            }
+                if state.connecting == 0 {
+                    return Err(LeaseError::Full);
+                }
+                state.waiting += 1;
+                Waiter(self)
+            };
             changed.await;
+            drop(waiter);
         }
     }
 
-    /// Forgets those that replicas have closed.
-    pub(crate) fn sweep(&self) {
-        self.lock().open.retain(|connection| !connection.sender.is_closed());
+    /// Forgets those that replicas have closed, and those that have been unused for too long; those close
+    /// when nobody holds them any more.
+    pub(crate) fn sweep(&self, now: Instant) {
+        let timeout = self.limits.idle_timeout;
+        let mut state = self.lock();
+        state.is_growth_paused = false;
+        state.open.retain_mut(|open| !open.is_closed() && !open.is_idle(now, timeout));
+    }
+
+    /// Whether no connection is open.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().open.is_empty()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -137,21 +233,71 @@ impl Http2Connections {
     }
 }
 
+/// A request that waits for a connection; counted until dropped.
+struct Waiter<'a>(&'a Http2Connections);
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.0.lock().waiting -= 1;
+    }
+}
+
 impl State {
-    fn shared(&mut self, connections_max: usize) -> Option<LentHttp2> {
-        if self.open.is_empty() {
-            return None;
-        }
-        self.open.retain(|connection| !connection.sender.is_closed());
-        let has_room = |c: &Http2| c.streams.load(Ordering::Relaxed) < STREAMS_MAX;
-        let may_grow = self.open.len() < connections_max;
-        // When all are full and no other may be made, h2 itself queues beyond the replica's limit.
-        if may_grow && !self.open.iter().any(has_room) { None } else { self.freest() }
+    /// Whether a request that finds no room makes a connection, rather than wait for those that are being
+    /// made: a burst must not wait for one handshake after the other.
+    fn needs_another(&self, limits: &Limits) -> bool {
+        // Until the first one has negotiated, nobody knows whether many can share it.
+        let places = match self.spoken {
+            Spoken::Unknown => usize::MAX,
+            Spoken::Http1 | Spoken::Http2 => limits.streams_max,
+        };
+        // Whoever makes a connection has one of its places.
+        let expected = self.connecting.saturating_mul(places - 1);
+        let may_grow = self.open.len() + self.connecting < limits.connections_max;
+        may_grow && (self.connecting == 0 || expected <= self.waiting)
     }
 
-    fn freest(&self) -> Option<LentHttp2> {
-        let freest = self.open.iter().min_by_key(|c| c.streams.load(Ordering::Relaxed))?;
-        Some(LentHttp2::new(freest))
+    /// A place on the least loaded connection, unless all are full, and whether even that one is crowded.
+    fn lend(&mut self, limits: &Limits) -> Option<(LentHttp2, bool)> {
+        self.open.retain_mut(|connection| !connection.is_closed());
+        // Where requests would queue for the replica's own limit comes last.
+        let freest = self.open.iter_mut().min_by_key(|open| {
+            let streams = open.activity.streams();
+            (streams >= open.allowed(), streams)
+        })?;
+        let streams = freest.activity.streams();
+        if streams >= limits.streams_max {
+            return None;
+        }
+        freest.lent += 1;
+        let allowed = freest.allowed().min(limits.streams_max);
+        Some((LentHttp2::new(freest), streams * SPREAD >= allowed))
+    }
+}
+
+impl Http2 {
+    /// Whether it takes no further request.
+    fn is_closed(&mut self) -> bool {
+        // This handle has sent nothing that could have to wait.
+        let polled = self.sender.poll_ready(&mut Context::from_waker(Waker::noop()));
+        matches!(polled, Poll::Ready(Err(_)))
+    }
+
+    /// `SETTINGS_MAX_CONCURRENT_STREAMS` as the replica has it; h2 queues what is beyond.
+    fn allowed(&self) -> usize {
+        self.sender.current_max_send_streams()
+    }
+
+    /// Whether no request has used it for so long.
+    fn is_idle(&mut self, now: Instant, timeout: Duration) -> bool {
+        let is_used = self.activity.streams() > 0;
+        match self.used {
+            Some((lent, at)) if !is_used && lent == self.lent => now.since(at) > timeout,
+            _ => {
+                self.used = Some((self.lent, now));
+                false
+            }
+        }
     }
 }
 
@@ -174,27 +320,42 @@ impl Making {
     }
 
     /// Begins to speak HTTP/2 on a new connection, and gives it to whoever waits; the first place on it is
-    /// kept for the caller.
+    /// kept for the caller, who drives the connection.
     ///
     /// # Errors
     /// When the connection is gone already.
     pub(crate) async fn handshake(
         mut self,
         stream: Stream,
-    ) -> hyper::Result<(LentHttp2, Connection)> {
-        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .initial_stream_window_size(STREAM_WINDOW_BYTES)
-            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+    ) -> Result<(LentHttp2, impl Future<Output = Result<(), h2::Error>> + use<>), h2::Error> {
+        let limits = self.connections.limits;
+        let (sender, mut connection) = h2::client::Builder::new()
+            .enable_push(false)
+            .initial_max_send_streams(STREAMS_BEFORE_SETTINGS)
+            .initial_window_size(limits.stream_window)
+            .initial_connection_window_size(limits.connection_window)
             .max_header_list_size(HEADERS_BYTES_MAX)
+            .max_send_buffer_size(SENDING_BYTES_MAX)
             .max_concurrent_reset_streams(RESETS_REMEMBERED)
             .max_local_error_reset_streams(None)
-            .handshake(TokioIo::new(stream))
+            .handshake(stream)
             .await?;
-        let made = Http2 { sender, streams: Arc::default() };
+        let pings = connection.ping_pong();
+        let made = Http2 { sender, activity: Activity::new(), lent: 1, used: None };
         let lent = LentHttp2::new(&made);
+        let activity = Arc::clone(&made.activity);
         self.made = Some((Spoken::Http2, Some(made)));
-        Ok((lent, connection))
+        let driven = async move {
+            let pings = pings.expect("they are taken once");
+            let mut silent = pin!(activity.until_silent(pings, limits.ping_interval.into()));
+            poll_fn(|cx| match silent.as_mut().poll(cx) {
+                // Whoever waits is told when the connection is dropped.
+                Poll::Ready(()) => Poll::Ready(Ok(())),
+                Poll::Pending => Pin::new(&mut connection).poll(cx),
+            })
+            .await
+        };
+        Ok((lent, driven))
     }
 }
 
@@ -202,8 +363,9 @@ impl Drop for Making {
     fn drop(&mut self) {
         let mut state = self.connections.lock();
         if self.for_all {
-            state.connecting = false;
+            state.connecting -= 1;
             state.failed += u64::from(self.made.is_none());
+            state.is_growth_paused = self.made.is_none();
         }
         if let Some((spoken, connection)) = self.made.take() {
             state.spoken = spoken;
@@ -217,30 +379,14 @@ impl Drop for Making {
 /// A place on a connection.
 #[derive(Debug)]
 pub(crate) struct LentHttp2 {
-    pub(crate) sender: http2::SendRequest<AttemptBody>,
-    pub(crate) stream: StreamCount,
+    sender: SendRequest<Bytes>,
+    stream: StreamCount,
 }
 
 impl LentHttp2 {
     fn new(connection: &Http2) -> Self {
-        Self { sender: connection.sender.clone(), stream: StreamCount::new(&connection.streams) }
-    }
-}
-
-/// One stream in flight; counted until dropped.
-#[derive(Debug)]
-pub(crate) struct StreamCount(Arc<AtomicUsize>);
-
-impl StreamCount {
-    fn new(streams: &Arc<AtomicUsize>) -> Self {
-        streams.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(streams))
-    }
-}
-
-impl Drop for StreamCount {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let stream = StreamCount::new(&connection.activity);
+        Self { sender: connection.sender.clone(), stream }
     }
 }
 
@@ -263,12 +409,49 @@ pub(crate) fn put_in_form(request: &mut Request<AttemptBody>, tls: bool) {
     *request.uri_mut() = Uri::from_parts(parts).expect("scheme, authority and path are all there");
 }
 
-/// The replica says that it has not begun with this stream (RFC 9113, section 8.7): it refused it, or it is
-/// beyond the last one that the replica takes before it goes away.
-pub(crate) fn is_unprocessed(error: &hyper::Error) -> bool {
-    let source = std::error::Error::source(error).and_then(|s| s.downcast_ref::<h2::Error>());
-    source.is_some_and(|error| {
-        let refused = error.reason() == Some(h2::Reason::REFUSED_STREAM);
-        error.is_remote() && (refused || error.is_go_away())
-    })
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many of so many requests that come at once make a connection.
+    fn connections_for(requests: usize, spoken: Spoken) -> usize {
+        let limits = Limits::from(&ConnectConfig {
+            http2_streams_max: 10,
+            http2_connections_max: 4,
+            ..ConnectConfig::default()
+        });
+        let connections = Http2Connections::new(spoken, limits);
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut turns: Vec<_> = (0..requests).map(|_| Box::pin(connections.turn())).collect();
+        // Those that make one go on with that; the others wait.
+        let polled: Vec<_> = turns.iter_mut().map(|turn| turn.as_mut().poll(&mut cx)).collect();
+        let makers = polled.iter().filter(|turn| matches!(turn, Poll::Ready(Ok(_)))).count();
+        let failed = polled.iter().filter(|turn| matches!(turn, Poll::Ready(Err(_)))).count();
+        assert_eq!(failed, 0, "all of them wait, however many there are");
+        drop((turns, polled));
+        let state = connections.lock();
+        assert_eq!((state.waiting, state.connecting), (0, 0), "all have gone away");
+        makers
+    }
+
+    #[test]
+    fn a_burst_of_requests_makes_as_many_connections_at_once_as_it_needs() {
+        for (requests, connections) in [(1, 1), (10, 1), (11, 2), (20, 2), (21, 3), (1_000, 4)] {
+            assert_eq!(connections_for(requests, Spoken::Http2), connections, "{requests}");
+        }
+        assert_eq!(connections_for(1_000, Spoken::Unknown), 1, "it may be HTTP/1.1");
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_for_a_connection_that_comes_to_nothing_is_told() {
+        let limits = Limits::from(&ConnectConfig::default());
+        let connections = Http2Connections::new(Spoken::Http2, limits);
+        let Ok(Turn::MakeForAll(making)) = connections.turn().await else {
+            panic!("there is none")
+        };
+        let mut waiting = pin!(connections.turn());
+        assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        drop(making);
+        assert!(matches!(waiting.await, Err(LeaseError::NotMade)));
+    }
 }

@@ -3,10 +3,12 @@
 //! Lines are made under the lock of their machine, so their order is the order of events; a thread of its
 //! own writes them to the file.
 //!
-//! **Limits**: [`LINES_MAX`] lines wait for the file. When it cannot keep up, the journal ends with a line
-//! that says so, and the requests go on.
+//! The last line says that nothing is missing; a proxy that is killed writes none.
+//!
+//! **Limits**: [`LINES_MAX`] lines wait for the file. When it cannot keep up, the last line says how many
+//! entries are missing, and the requests go on.
 
-use curtail_policy::journal::{Entry, SCHEMA};
+use curtail_policy::journal::{Checksum, Entry, SCHEMA};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::path::Path;
@@ -28,7 +30,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Creates the file and begins.
+    /// Creates the file and writes the first line.
     ///
     /// # Errors
     /// When the file cannot be created.
@@ -59,9 +61,8 @@ impl Journal {
     pub(crate) fn write<F: Serialize>(&self, entry: &Entry<F>) {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sender) = &*lines {
-            let mut line = serde_json::to_vec(entry).expect("an entry is plain data");
-            line.push(b'\n');
-            match sender.try_send(line) {
+            let entry = serde_json::to_vec(entry).expect("an entry is plain data");
+            match sender.try_send(entry) {
                 Ok(()) => return,
                 // A journal with a gap cannot be replayed beyond it: it ends here.
                 Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => *lines = None,
@@ -90,16 +91,19 @@ impl Journal {
 
 fn write_lines(
     mut file: io::BufWriter<std::fs::File>,
-    lines: &Receiver<Vec<u8>>,
+    entries: &Receiver<Vec<u8>>,
     lost: &AtomicU64,
 ) -> io::Result<()> {
-    for line in lines {
-        file.write_all(&line)?;
+    let mut checksum = Checksum::default();
+    let mut count = 0;
+    for entry in entries {
+        file.write_all(&checksum.seal(&entry))?;
+        count += 1;
     }
-    let lost = lost.load(Ordering::Relaxed);
-    if lost > 0 {
-        serde_json::to_writer(&mut file, &Entry::<()>::Cut { lost })?;
-        file.write_all(b"\n")?;
-    }
+    let last = match lost.load(Ordering::Relaxed) {
+        0 => Entry::<()>::End { entries: count },
+        lost => Entry::Cut { lost },
+    };
+    file.write_all(&checksum.seal(&serde_json::to_vec(&last)?))?;
     file.flush()
 }

@@ -1,5 +1,9 @@
 //! The leaf side: the driver of the machine that queues in front of one server.
 //!
+//! A machine that panics is replaced by a fresh one ([`crate::guard`]). The request whose arrival it did not
+//! survive goes to the server without queueing; all others that are present arrive at the fresh machine, those
+//! in service first, so that its count of slots is right and nobody who waits is forgotten.
+//!
 //! **Limits**: the queue's own; [`PEERS_MAX`] other leaves to tell of started twins.
 
 use crate::attempt::AttemptRequest;
@@ -7,18 +11,20 @@ use crate::clock::Clock;
 use crate::config::{ConnectConfig, LeafListener, NamedUpstream, ReplicaUrl};
 use crate::connect::Connector;
 use crate::driver::Upstream;
+use crate::guard::{Guard, Step};
 use crate::journal::Journal;
 use crate::metrics::{LeafMetrics, ReplicaMetrics};
 use crate::pool::Pool;
+use crate::site::Lasting;
 use crate::spans::prepared::PreparedRoute;
 use crate::worker::Worker;
-use crate::{StartError, headers};
+use crate::{StartError, headers, tls};
 use curtail_policy::journal::Entry;
 use curtail_policy::{
-    BalanceConfig, Class, Leaf as Machine, LeafEffect, LeafEvent, LeafRequestId, Load, TieId,
-    UpstreamConfig,
+    BalanceConfig, Class, Decided, Leaf as Machine, LeafEffect, LeafEvent, LeafReason,
+    LeafRequestId, Load, TieId, UpstreamConfig,
 };
-use curtail_units::Rng;
+use curtail_units::{Instant, Rng};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
@@ -38,6 +44,7 @@ pub(crate) struct Leaf {
     /// What spans say of the way to it.
     pub(crate) prepared: Arc<PreparedRoute>,
     pub(crate) metrics: LeafMetrics,
+    guard: Guard,
     gate: Mutex<Gate>,
     clock: Clock,
     peers: Mutex<HashMap<(usize, String), Arc<Pool>>>,
@@ -47,11 +54,23 @@ pub(crate) struct Leaf {
 struct Gate {
     machine: Machine,
     requests: u64,
-    waiting: HashMap<LeafRequestId, oneshot::Sender<Verdict>>,
-    /// Where the twins of queued requests are.
-    twins: HashMap<LeafRequestId, String>,
+    /// The requests that the machine knows.
+    present: HashMap<LeafRequestId, Present>,
     journal: Option<(Arc<Journal>, u32)>,
 }
+
+/// A request that waits at the gate, or is in service.
+#[derive(Debug)]
+struct Present {
+    class: Class,
+    tie: Option<TieId>,
+    /// Where its twin is, until that is told of its start.
+    twin: Option<String>,
+    /// Whom to tell what the machine decides; [`None`] once it is in service.
+    waiting: Option<oneshot::Sender<Verdict>>,
+}
+
+type Effects = Vec<Decided<LeafEffect, LeafReason>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
@@ -84,39 +103,31 @@ impl Leaf {
     pub(crate) fn new(
         config: LeafListener,
         workers: usize,
-        rng: &Rng,
-        clock: Clock,
-        journal: Option<&Arc<Journal>>,
+        rng: Rng,
+        lasting: &Lasting,
     ) -> Result<Self, StartError> {
         let server = NamedUpstream {
             name: config.name.clone(),
             replicas: vec![config.server.clone()],
+            group: None,
             connect: config.connect.clone(),
             // What goes wrong here is the root's to mend: it knows the other replicas.
             policy: UpstreamConfig::plain(BalanceConfig::RoundRobin),
         };
-        let server = Upstream::new(Arc::new(server), workers, rng, clock, journal)?;
+        let server = Upstream::new(Arc::new(server), workers, rng, lasting, None)?;
+        let journal = lasting.journal.as_ref();
         let journal = journal.map(|journal| (Arc::clone(journal), journal.machine()));
-        if let Some((journal, machine)) = &journal {
-            journal.write(&Entry::<()>::Leaf {
-                machine: *machine,
-                name: config.name.clone(),
-                config: config.queue,
-            });
-        }
+        let machine = Machine::new(config.queue);
+        let gate = Gate { machine, requests: 0, present: HashMap::new(), journal };
+        gate.write_begin(&config);
         Ok(Self {
-            gate: Mutex::new(Gate {
-                machine: Machine::new(config.queue),
-                requests: 0,
-                waiting: HashMap::new(),
-                twins: HashMap::new(),
-                journal,
-            }),
+            guard: Guard::new(&config.name, &lasting.process),
+            gate: Mutex::new(gate),
             prepared: Arc::new(PreparedRoute::new("/", Arc::clone(&server.prepared))),
             server: Arc::new(server),
             metrics: LeafMetrics::default(),
             peers: Mutex::default(),
-            clock,
+            clock: lasting.clock,
             config,
         })
     }
@@ -134,11 +145,8 @@ impl Leaf {
             let mut gate = self.lock();
             gate.requests += 1;
             let request = LeafRequestId(gate.requests);
-            gate.waiting.insert(request, sender);
-            if let Some((_, twin)) = tie {
-                gate.twins.insert(request, twin.to_owned());
-            }
-            let tie = tie.map(|(id, _)| id);
+            let (tie, twin) = (tie.map(|(id, _)| id), tie.map(|(_, twin)| twin.to_owned()));
+            gate.present.insert(request, Present { class, tie, twin, waiting: Some(sender) });
             let messages = self.handle(&mut gate, LeafEvent::Arrived { request, class, tie });
             drop(gate);
             self.send(worker, messages);
@@ -171,18 +179,28 @@ impl Leaf {
     /// What a probe is answered with.
     pub(crate) fn load(&self) -> Load {
         let now = self.clock.now();
-        self.lock().machine.load(now)
+        self.look(|machine| machine.load(now))
     }
 
     /// What the state page and the metrics ask the machine.
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&Machine) -> T) -> T {
-        look(&self.lock().machine)
+    pub(crate) fn look<T>(&self, look: impl Fn(&Machine) -> T) -> T {
+        let mut gate = self.lock();
+        self.ask(&mut gate, look)
+    }
+
+    fn ask<T>(&self, gate: &mut Gate, ask: impl Fn(&Machine) -> T) -> T {
+        let asked = self.guard.run(self.clock.now(), Step::Question, || ask(&gate.machine));
+        asked.unwrap_or_else(|| {
+            // Twins that are not told of a start cost an execution that was not needed.
+            drop(self.begin_anew(gate));
+            ask(&gate.machine)
+        })
     }
 
     /// Wakes the machine if it wants to be.
     pub(crate) fn tick(&self, worker: &Arc<Worker>) {
         let mut gate = self.lock();
-        if gate.machine.poll_timeout().is_some_and(|at| at <= self.clock.now()) {
+        if self.ask(&mut gate, Machine::poll_timeout).is_some_and(|at| at <= self.clock.now()) {
             let messages = self.handle(&mut gate, LeafEvent::Woke);
             drop(gate);
             self.send(worker, messages);
@@ -191,33 +209,77 @@ impl Leaf {
 
     /// Hands an event to the machine and carries out what follows, but for the messages to other leaves.
     fn handle(&self, gate: &mut Gate, event: LeafEvent) -> Vec<TwinMessage> {
-        let now = self.clock.now();
-        gate.machine.handle(now, event);
-        let effects: Vec<_> = std::iter::from_fn(|| gate.machine.poll_effect()).collect();
-        if let Some((journal, machine)) = &gate.journal {
-            journal.write(&Entry::LeafEvent { machine: *machine, now, event, effects: &effects });
+        if let Some(effects) = self.decide(gate, event) {
+            return self.carry_out(gate, effects);
         }
+        if let LeafEvent::Arrived { request, .. } = event {
+            gate.pass_straight(request);
+        }
+        self.begin_anew(gate)
+    }
+
+    /// What the machine decides; [`None`] when it panics.
+    fn decide(&self, gate: &mut Gate, event: LeafEvent) -> Option<Effects> {
+        let (now, machine) = (self.clock.now(), &mut gate.machine);
+        let effects = self.guard.run(now, Step::Leaf, || {
+            machine.handle(now, event);
+            std::iter::from_fn(|| machine.poll_effect()).collect::<Effects>()
+        });
+        if let Some((journal, machine)) = &gate.journal {
+            let (machine, effects) = (*machine, effects.as_deref().unwrap_or_default());
+            journal.write(&Entry::LeafEvent { machine, now, event, effects });
+        }
+        effects
+    }
+
+    fn carry_out(&self, gate: &mut Gate, effects: Effects) -> Vec<TwinMessage> {
         let mut messages = Vec::new();
         for decided in effects {
-            self.metrics.decided(&decided);
             let (request, verdict) = match decided.effect {
                 LeafEffect::Start { request } => (request, Verdict::Start),
                 LeafEffect::Drop { request } => (request, Verdict::TwinStarted),
                 LeafEffect::Refuse { request } => (request, Verdict::Refused),
                 LeafEffect::TellTwin { request, tie } => {
-                    if let Some(authority) = gate.twins.remove(&request) {
+                    let present = gate.present.get_mut(&request);
+                    if let Some(authority) = present.and_then(|present| present.twin.take()) {
+                        self.metrics.decided(&decided);
                         messages.push(TwinMessage { tie, authority });
                     }
                     continue;
                 }
             };
-            if verdict != Verdict::Start {
-                gate.twins.remove(&request);
-            }
-            if let Some(sender) = gate.waiting.remove(&request) {
+            let present = gate.present.get_mut(&request);
+            // One that was in service when its machine panicked starts a second time only on paper.
+            if let Some(sender) = present.and_then(|present| present.waiting.take()) {
+                self.metrics.decided(&decided);
                 // A request that has gone away meanwhile says so itself.
                 sender.send(verdict).ok();
             }
+            if verdict != Verdict::Start {
+                gate.present.remove(&request);
+            }
+        }
+        messages
+    }
+
+    /// Puts a fresh machine in place of one that panicked, and has all who are present arrive there. Should it
+    /// panic at that as well, whoever waits passes straight.
+    fn begin_anew(&self, gate: &mut Gate) -> Vec<TwinMessage> {
+        gate.replace_machine(&self.config);
+        let mut present: Vec<_> =
+            gate.present.iter().map(|(id, p)| (p.arrival(*id), *id)).collect();
+        present.sort_unstable_by_key(|&(_, request)| {
+            (gate.present[&request].waiting.is_some(), request)
+        });
+        let mut messages = Vec::new();
+        for (arrived, _) in present {
+            let Some(effects) = self.decide(gate, arrived) else {
+                gate.replace_machine(&self.config);
+                let all: Vec<_> = gate.present.keys().copied().collect();
+                all.into_iter().for_each(|request| gate.pass_straight(request));
+                break;
+            };
+            messages.extend(self.carry_out(gate, effects));
         }
         messages
     }
@@ -228,8 +290,7 @@ impl Leaf {
             let clock = self.clock;
             tokio::spawn(async move {
                 let path = format!("{TWIN_STARTED_PATH}{:016x}", message.tie.0);
-                let path = path.parse().expect("hex digits are a path");
-                let request = AttemptRequest::get(path, &message.authority);
+                let request = AttemptRequest::get(&path, &message.authority);
                 // A message that is lost costs at most one execution that was not needed.
                 match pool.exchange(request, &clock, false).await {
                     Ok(exchanged) => drop(exchanged),
@@ -252,14 +313,58 @@ impl Leaf {
             return None;
         }
         let connect = ConnectConfig::default();
-        let connector = Connector::new(&url, &connect).ok()?;
+        let authorities = tls::authorities(&connect, std::slice::from_ref(&url)).ok()?;
+        let connector = Connector::new(&url, &connect, &authorities).ok()?;
         let pool = Arc::new(Pool::new(connector, connect, Arc::new(ReplicaMetrics::default())));
         peers.insert(key, Arc::clone(&pool));
         Some(pool)
     }
 
+    /// Closes what one worker has unused to other leaves, and forgets those with which nothing is left.
+    pub(crate) fn sweep(&self, worker: usize, now: Instant) {
+        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        peers.retain(|(owner, _), pool| {
+            if *owner != worker {
+                return true;
+            }
+            pool.sweep(now);
+            // A message on its way holds its pool.
+            Arc::strong_count(pool) > 1 || !pool.is_empty()
+        });
+    }
+
     fn lock(&self) -> MutexGuard<'_, Gate> {
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Gate {
+    /// Lets a request go to the server; the machine knows nothing of it.
+    fn pass_straight(&mut self, request: LeafRequestId) {
+        if let Some(sender) = self.present.remove(&request).and_then(|present| present.waiting) {
+            // As in `carry_out`.
+            sender.send(Verdict::Start).ok();
+        }
+    }
+
+    fn replace_machine(&mut self, config: &LeafListener) {
+        self.machine = Machine::new(config.queue);
+        if let Some((journal, machine)) = &mut self.journal {
+            *machine = journal.machine();
+        }
+        self.write_begin(config);
+    }
+
+    fn write_begin(&self, config: &LeafListener) {
+        let Some((journal, machine)) = &self.journal else { return };
+        let (machine, name, config) = (*machine, config.name.clone(), config.queue);
+        journal.write(&Entry::<()>::Leaf { machine, name, config });
+    }
+}
+
+impl Present {
+    const fn arrival(&self, request: LeafRequestId) -> LeafEvent {
+        LeafEvent::Arrived { request, class: self.class, tie: self.tie }
     }
 }
 
@@ -285,9 +390,10 @@ impl Drop for Place {
             return;
         }
         let mut gate = self.leaf.lock();
-        let was_waiting = gate.waiting.remove(&self.request).is_some();
-        gate.twins.remove(&self.request);
         let request = self.request;
+        // One that passed straight is not known.
+        let Some(present) = gate.present.remove(&request) else { return };
+        let was_waiting = present.waiting.is_some();
         let event =
             if was_waiting { LeafEvent::Gone { request } } else { LeafEvent::Finished { request } };
         let messages = self.leaf.handle(&mut gate, event);

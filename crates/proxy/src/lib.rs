@@ -12,6 +12,7 @@ mod admin;
 mod answer;
 mod attempt;
 mod body;
+mod check;
 pub mod cli;
 mod clock;
 mod config;
@@ -19,6 +20,8 @@ mod connect;
 mod counted;
 mod drain;
 mod driver;
+mod group;
+mod guard;
 mod head;
 mod headers;
 mod http1;
@@ -31,6 +34,7 @@ mod metrics;
 mod pool;
 mod preface;
 mod probe;
+mod progress;
 mod request;
 mod root;
 mod route;
@@ -43,11 +47,14 @@ mod timers;
 mod tls;
 mod trace_context;
 mod trail;
+mod trailers;
 mod tunnel;
 mod worker;
+mod write_timeout;
 
+pub use check::check;
 pub use config::{
-    Config, ConnectConfig, LeafListener, Limits, ListenerConfig, NamedUpstream, Protocol,
+    Config, ConnectConfig, LeafListener, Limits, ListenerConfig, NamedUpstream, Network, Protocol,
     ReplicaUrl, RouteConfig, ServerTls, SpansConfig, SpansProtocol,
 };
 pub use metrics::reference as metrics_reference;
@@ -93,7 +100,22 @@ pub enum StartError {
         /// What the system says.
         source: std::io::Error,
     },
+    /// A section of the configuration cannot be used.
+    #[error("{section}: {error}")]
+    Section {
+        /// The section.
+        section: String,
+        /// What is wrong with it.
+        error: Box<Self>,
+    },
     /// The system gives no thread or no runtime.
     #[error("a worker cannot be started: {0}")]
     Worker(#[from] std::io::Error),
+}
+
+impl StartError {
+    /// The same error, of what this section of the configuration asks for.
+    fn within(self, section: String) -> Self {
+        Self::Section { section, error: Box::new(self) }
+    }
 }

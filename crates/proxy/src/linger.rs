@@ -25,6 +25,8 @@ const UNREAD_BYTES_MAX: usize = 16 << 20;
 pub(crate) struct Linger {
     /// From when on we have nothing more to say, until when we listen.
     until: Option<Pin<Box<Sleep>>>,
+    /// The other side has been told.
+    is_shut: bool,
     /// What has been read since and thrown away.
     unread_bytes: usize,
 }
@@ -37,10 +39,15 @@ impl Linger {
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     ) -> Poll<()> {
         let mut stream = Pin::new(stream);
-        if self.until.is_none() && ready!(stream.as_mut().poll_shutdown(cx)).is_err() {
-            return Poll::Ready(());
-        }
         let until = self.until.get_or_insert_with(|| Box::pin(tokio::time::sleep(LINGER)));
+        if !self.is_shut {
+            match stream.as_mut().poll_shutdown(cx) {
+                Poll::Ready(Ok(())) => self.is_shut = true,
+                Poll::Ready(Err(_)) => return Poll::Ready(()),
+                // Under TLS there is a last word to write, which a client need not take.
+                Poll::Pending => return until.as_mut().poll(cx),
+            }
+        }
         let mut unread = [0; 4096];
         while self.unread_bytes < UNREAD_BYTES_MAX && until.as_mut().poll(cx).is_pending() {
             let mut unread = ReadBuf::new(&mut unread);

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 /// A proxy that cuts the latency tail of HTTP services.
 #[derive(Parser)]
-#[command(name = "curtail-proxy", version)]
+#[command(name = "curtail-proxy", version, term_width = 80)]
 struct Cli {
     #[command(flatten)]
     proxy: ProxyArgs,

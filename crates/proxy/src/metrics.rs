@@ -6,18 +6,25 @@
 //! [`render`] makes text of that.
 //! **Limits**: the number of series follows from the configuration alone (upstreams, replicas, leaves,
 //! listeners), never from what clients send.
-//! **Hurts when** a quantile is computed from the buckets of a scrape: with five buckets a decade it may
-//! be off by a quarter. The buckets are for heatmaps and alerts; exact quantiles come from the spans.
+//! A scraper that asks for Prometheus's protobuf gets native histograms of schema 4 ([`native`]), any other one classic
+//! histograms of 80 buckets, 13 a decade from 100 µs to 100 s ([`exposition`]).
+//! **Hurts when** a quantile is computed from the buckets of a scrape: it may be off by 2.6 % from native ones, and by a
+//! fifth from classic ones. Exact quantiles come from the spans.
 
 mod catalogue;
 mod exposition;
+mod families;
 mod labels;
 mod leaf;
+mod native;
+mod negotiation;
 mod process;
 mod snapshot;
 mod upstream;
 
+pub(crate) use labels::ClientTimeout;
 pub(crate) use leaf::LeafMetrics;
+pub(crate) use negotiation::{MetricsForm, form_for};
 pub(crate) use process::{ListenerMetrics, ProcessMetrics, Usage};
 pub(crate) use snapshot::{
     ConnectionsSnapshot, LeafSnapshot, ReplicaSnapshot, Snapshot, UpstreamSnapshot,
@@ -28,11 +35,19 @@ use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 use std::fmt::Write as _;
 
-/// The media type of [`render`]'s text.
-pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// The media type of the text.
+const TEXT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The media type and the bytes of one scrape.
+pub(crate) fn render_as(form: MetricsForm, snapshot: Snapshot) -> (&'static str, Vec<u8>) {
+    match form {
+        MetricsForm::Text => (TEXT_TYPE, render(snapshot).into_bytes()),
+        MetricsForm::Protobuf => (native::CONTENT_TYPE, native::render(&snapshot)),
+    }
+}
 
 /// The text of one scrape.
-pub(crate) fn render(snapshot: Snapshot) -> String {
+fn render(snapshot: Snapshot) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(snapshot));
     let mut text = String::new();

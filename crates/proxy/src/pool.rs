@@ -4,7 +4,7 @@
 //! HTTP/2 connection is shared by many and has a task of its own ([`crate::http2`]).
 //!
 //! **Limits**: `connections_max` HTTP/1.1 connections, `idle_max` of them unused;
-//! `http2_connections_max` HTTP/2 connections.
+//! `http2_connections_max` HTTP/2 connections with `http2_streams_max` requests each.
 
 use crate::attempt::AttemptRequest;
 use crate::clock::Clock;
@@ -13,7 +13,9 @@ use crate::connect::{ConnectError, Connected, Connector, Offer};
 use crate::counted::{CountedConnection, OpenCount};
 use crate::head::{AnswerHead, Known};
 use crate::http1::{self, Http1};
-use crate::http2::{self, Http2Connections, LentHttp2, Making, NotMade, Spoken, StreamCount, Turn};
+use crate::http2::{
+    self, Http2Body, Http2Connections, LeaseError, LentHttp2, Making, Spoken, Turn,
+};
 use crate::metrics::ReplicaMetrics;
 use crate::trail::ConnectPhases;
 use bytes::Bytes;
@@ -36,7 +38,9 @@ pub(crate) enum ExchangeError {
     Connect(#[from] ConnectError),
     #[error("{replica}: all {max} connections are in use")]
     Full { replica: String, max: usize },
-    #[error("{replica}: the connection was closed before the request was written")]
+    #[error("{replica}: all {connections} HTTP/2 connections carry {streams} requests each")]
+    FullHttp2 { replica: String, connections: usize, streams: usize },
+    #[error("{replica}: the connection was closed, and the request was not processed")]
     NotSent { replica: String },
     #[error("{replica}: the connection that was being made came to nothing")]
     NotMade { replica: String },
@@ -49,9 +53,11 @@ pub(crate) enum ExchangeError {
 impl ExchangeError {
     pub(crate) const fn failure(&self) -> Failure {
         match self {
-            Self::Connect(_) | Self::Full { .. } | Self::NotSent { .. } | Self::NotMade { .. } => {
-                Failure::NotSent
-            }
+            Self::Connect(_)
+            | Self::Full { .. }
+            | Self::FullHttp2 { .. }
+            | Self::NotSent { .. }
+            | Self::NotMade { .. } => Failure::NotSent,
             Self::Broken { .. } | Self::ChangedProtocol { .. } => Failure::Broken,
         }
     }
@@ -62,7 +68,9 @@ impl ExchangeError {
 pub(crate) enum BrokenOff {
     #[error(transparent)]
     Http1(#[from] http1::Error),
-    /// Over HTTP/2, or over a connection that was to change its protocol.
+    #[error(transparent)]
+    Http2(#[from] http2::Error),
+    /// Over a connection that was to change its protocol.
     #[error(transparent)]
     Hyper(#[from] hyper::Error),
 }
@@ -105,7 +113,7 @@ impl Pool {
             Protocol::Auto | Protocol::Http1 => Spoken::Http1,
             Protocol::Http2 => Spoken::Http2,
         };
-        let http2 = Http2Connections::new(spoken, config.http2_connections_max);
+        let http2 = Http2Connections::new(spoken, http2::Limits::from(&config));
         Self {
             connector,
             config,
@@ -119,10 +127,10 @@ impl Pool {
 
     /// Sends `request` on a connection of the pool, or on a new one, and waits for the head of its answer.
     ///
-    /// `fresh` asks for a new HTTP/1.1 connection: one that was idle has just failed this request.
+    /// `fresh` asks for a new HTTP/1.1 connection: one that was idle may have just failed this request.
     ///
     /// # Errors
-    /// [`ExchangeError`], which knows whether the replica can have seen the request.
+    /// [`ExchangeError`], which knows whether the replica can have executed the request.
     pub(crate) async fn exchange(
         self: &Arc<Self>,
         mut request: AttemptRequest,
@@ -137,8 +145,11 @@ impl Pool {
         if request.has(Known::Upgrade) && self.config.protocol != Protocol::Http2 {
             return Box::pin(self.exchange_upgrade(request, clock)).await;
         }
-        if let Some(lent) = self.http2.shared() {
-            return Box::pin(self.exchange_http2(request, lent, None)).await;
+        if let Some(lease) = self.http2.shared() {
+            if let Some(making) = lease.grows {
+                self.grow(making, clock);
+            }
+            return Box::pin(self.exchange_http2(request, lease.lent, None)).await;
         }
         let idle = if fresh { None } else { self.take_idle(clock.now()) };
         if let Some(connection) = idle {
@@ -162,15 +173,12 @@ impl Pool {
         phases: Option<ConnectPhases>,
         clock: &Clock,
     ) -> Result<Exchanged, ExchangeError> {
-        let repeatable = request.head.method.is_safe();
         let answered = connection.send(request).await;
         let head = answered.map_err(|error| {
-            let unwritten = matches!(error, http1::Error::Unwritten(_));
-            // An idle connection that the replica closes just when we write: it has not looked at a
-            // request, so one that may be repeated anyway goes out again.
-            let stale = matches!(error, http1::Error::Unanswered(_));
-            let stale = stale && connection.is_reused && repeatable;
-            if unwritten || stale { self.not_sent() } else { self.broken(error) }
+            // A replica that has closed a reused connection after it took the first byte may have executed the
+            // request: nobody can tell.
+            let is_unwritten = matches!(error, http1::Error::Unwritten(_));
+            if is_unwritten { self.not_sent() } else { self.broken(error) }
         })?;
         if head.status == StatusCode::SWITCHING_PROTOCOLS {
             return Err(ExchangeError::ChangedProtocol { replica: self.replica() });
@@ -205,24 +213,18 @@ impl Pool {
 
     async fn exchange_http2(
         &self,
-        request: AttemptRequest,
-        mut lent: LentHttp2,
+        mut request: AttemptRequest,
+        lent: LentHttp2,
         phases: Option<ConnectPhases>,
     ) -> Result<Exchanged, ExchangeError> {
+        let interim = request.interim.take();
         let mut request = request.into_request();
         http2::put_in_form(&mut request, self.connector.replica().tls);
-        let answered = lent.sender.try_send_request(request).await;
-        let response = answered.map_err(|mut error| {
-            let unwritten = error.take_message().is_some();
-            let source = error.into_error();
-            if unwritten || http2::is_unprocessed(&source) {
-                self.not_sent()
-            } else {
-                self.broken(source)
-            }
+        let answered = lent.send(request, interim).await;
+        let (head, body) = answered.map_err(|error| {
+            if error.is_unprocessed() { self.not_sent() } else { self.broken(error) }
         })?;
-        let (head, body) = response.into_parts();
-        Ok(Exchanged { head: head.into(), body: ReplicaBody::Http2(body, lent.stream), phases })
+        Ok(Exchanged { head, body: ReplicaBody::Http2(body), phases })
     }
 
     /// The least recently returned connections grow old; the newest is the likeliest to be alive.
@@ -241,7 +243,6 @@ impl Pool {
     }
 
     fn put_idle(&self, mut connection: Box<Http1>, now: Instant) {
-        connection.is_reused = true;
         connection.idle_since = now;
         let mut idle = self.idle();
         if idle.len() < self.config.idle_max {
@@ -254,7 +255,7 @@ impl Pool {
         self.idle().retain_mut(|connection| {
             now.since(connection.idle_since) <= self.config.idle_timeout && connection.is_usable()
         });
-        self.http2.sweep();
+        self.http2.sweep(now);
     }
 
     /// An answer that broke off while it was read.
@@ -268,6 +269,11 @@ impl Pool {
 
     fn replica(&self) -> String {
         self.connector.replica().to_string()
+    }
+
+    /// Whether no connection is open.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.open.load(Ordering::Relaxed) == 0 && self.http2.is_empty()
     }
 
     /// Connections that are open and unused.
@@ -293,8 +299,23 @@ impl Pool {
                 // A task that is not over by itself ends with its worker.
                 made.unwrap_or_else(|_| Err(ExchangeError::NotMade { replica: self.replica() }))
             }
-            Err(NotMade) => Err(ExchangeError::NotMade { replica: self.replica() }),
+            Err(LeaseError::NotMade) => Err(ExchangeError::NotMade { replica: self.replica() }),
+            Err(LeaseError::Full) => {
+                let http2::Limits { connections_max, streams_max, .. } = self.http2.limits();
+                let (connections, streams) = (connections_max, streams_max);
+                Err(ExchangeError::FullHttp2 { replica: self.replica(), connections, streams })
+            }
         }
+    }
+
+    /// Opens another HTTP/2 connection ahead of need.
+    fn grow(self: &Arc<Self>, making: Making, clock: &Clock) {
+        let (pool, clock) = (Arc::clone(self), *clock);
+        tokio::spawn(async move {
+            if let Err(error) = pool.make(making, &clock).await {
+                tracing::debug!(%error, "no further HTTP/2 connection");
+            }
+        });
     }
 
     async fn make(
@@ -375,7 +396,7 @@ pub(crate) enum ReplicaBody {
     /// It has come, and the connection is back, or gone.
     Ended,
     /// It comes over a stream that counts until its end.
-    Http2(Incoming, #[expect(dead_code, reason = "it is there to be dropped")] StreamCount),
+    Http2(Http2Body),
     /// A change of protocol was asked for; the body is that of a replica that did not agree.
     Upgrade(Incoming, OnUpgrade),
 }
@@ -391,7 +412,7 @@ impl ReplicaBody {
     pub(crate) fn into_upgrade(self) -> Option<OnUpgrade> {
         match self {
             Self::Upgrade(_, upgrade) => Some(upgrade),
-            Self::Http1(..) | Self::Ended | Self::Http2(..) => None,
+            Self::Http1(..) | Self::Ended | Self::Http2(_) => None,
         }
     }
 
@@ -421,7 +442,8 @@ impl Body for ReplicaBody {
                 self.give_back_at_end();
                 frame
             }
-            Self::Http2(incoming, _) | Self::Upgrade(incoming, _) => {
+            Self::Http2(body) => body.poll_frame(cx).map_err(BrokenOff::from),
+            Self::Upgrade(incoming, _) => {
                 Pin::new(incoming).poll_frame(cx).map_err(BrokenOff::from)
             }
             Self::Ended => Poll::Ready(None),
@@ -431,7 +453,8 @@ impl Body for ReplicaBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Http1(connection, _) => connection.is_end(),
-            Self::Http2(incoming, _) | Self::Upgrade(incoming, _) => incoming.is_end_stream(),
+            Self::Http2(body) => body.is_end(),
+            Self::Upgrade(incoming, _) => incoming.is_end_stream(),
             Self::Ended => true,
         }
     }
@@ -439,7 +462,8 @@ impl Body for ReplicaBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Http1(connection, _) => connection.size_hint(),
-            Self::Http2(incoming, _) | Self::Upgrade(incoming, _) => incoming.size_hint(),
+            Self::Http2(body) => body.size_hint(),
+            Self::Upgrade(incoming, _) => incoming.size_hint(),
             Self::Ended => SizeHint::with_exact(0),
         }
     }

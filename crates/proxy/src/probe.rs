@@ -50,7 +50,7 @@ async fn probe(worker: &Worker, upstream: &Upstream, replica: ReplicaId) -> Upst
         | BalanceConfig::PeakEwma { .. } => PrequalConfig::default().probe_timeout,
     };
     let target = upstream.replica(replica);
-    let request = AttemptRequest::get(http::Uri::from_static(PATH), &target.authority);
+    let request = AttemptRequest::get(PATH, &target.authority);
     let exchange = target.pool(worker.index).exchange(request, &upstream.clock, false);
     let Ok(Ok(exchanged)) = tokio::time::timeout(timeout.into(), exchange).await else {
         return UpstreamEvent::ProbeTimedOut { replica };

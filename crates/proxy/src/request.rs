@@ -1,11 +1,13 @@
 //! One request of a client: routed, classified, admitted, sent, answered.
 
-use crate::answer::{Answer, AnswerBody, HeldBody};
+use crate::answer::{Answer, AnswerBody, HeldBody, IdleTimeout};
 use crate::body::{ClientBody, ClientFault, Replay};
 use crate::driver::Upstream;
-use crate::head::{AnswerHead, Known, RequestHead};
+use crate::head::{AnswerHead, Fault, Known, RequestHead};
+use crate::http1::InterimSink;
 use crate::leaf::{Admission, Leaf, Place, TWIN_STARTED_PATH};
-use crate::metrics::ListenerMetrics;
+use crate::metrics::{ClientTimeout, ListenerMetrics};
+use crate::progress::ProgressTimer;
 use crate::root::{self, NoAnswer, Outgoing};
 use crate::site::Site;
 use crate::trail::{Destination, RequestEnd, Trail};
@@ -14,11 +16,9 @@ use crate::worker::Worker;
 use crate::{headers, probe};
 use bytes::Bytes;
 use curtail_policy::{Class, Failure, TieId, Unanswered};
-use http::{Method, StatusCode, Uri, Version};
+use http::{Method, StatusCode};
+use std::net::IpAddr;
 use std::sync::Arc;
-
-/// What leaves answer by themselves.
-const LEAF_PATHS: &str = "/.curtail/";
 
 /// What a client is given.
 type Given = (AnswerHead, AnswerBody);
@@ -26,8 +26,11 @@ type Given = (AnswerHead, AnswerBody);
 /// What is known of the connection that a request came on.
 #[derive(Debug)]
 pub(crate) struct Client {
-    /// Its address, as it is written in `x-forwarded-for`.
-    pub(crate) address: String,
+    pub(crate) address: IpAddr,
+    /// The same as it is written in `x-forwarded-for`.
+    pub(crate) address_text: String,
+    /// It is a proxy, and believed when it says for whom it forwards a request.
+    pub(crate) is_trusted: bool,
     pub(crate) tls: bool,
     /// The leaf that listens there; [`None`] on a listener of the root.
     pub(crate) leaf: Option<Arc<Leaf>>,
@@ -39,18 +42,18 @@ pub(crate) async fn answer(
     worker: Arc<Worker>,
     client: Arc<Client>,
     mut head: RequestHead,
-    body: Option<ClientBody>,
+    (body, interim): (Option<ClientBody>, Option<InterimSink>),
 ) -> Given {
     let site = worker.shared.site.load_full();
     if let Some(leaf) = &client.leaf
-        && let Some(given) = answer_for_leaf(&worker, leaf, head.uri.path())
+        && let Some(given) = answer_for_leaf(&worker, leaf, head.target.path())
     {
         return given;
     }
     let started = worker.shared.lasting.clock.now();
     let context = worker.trace_context(&head.fields);
     let upgrade = headers::upgrade(&head.fields);
-    let fault = unacceptable(&head);
+    let settled = head.settle_host();
     // A tie is a word between one root and its leaves. A client's would have a leaf send messages to
     // whomever it names.
     let tie = head.fields.get_text(Known::CurtailTie).map(str::to_owned);
@@ -60,12 +63,16 @@ pub(crate) async fn answer(
     }
     let head = Arc::new(head);
     let mut trail = Box::new(Trail::new(context, started, Arc::clone(&head), client.tls));
-    if let Some((status, error)) = fault {
-        return refuse(&worker, *trail, status, error);
+    if let Err(fault) = settled {
+        client.metrics.malformed();
+        return refuse(&worker, *trail, fault);
     }
-    let Some((upstream, idempotent)) = destination(&site, &client, &mut trail) else {
-        client.metrics.unrouted();
-        return refuse(&worker, *trail, StatusCode::NOT_FOUND, "no_route");
+    let (upstream, idempotent) = match destination(&site, &client, &mut trail) {
+        Ok(destination) => destination,
+        Err(fault) => {
+            client.metrics.unrouted();
+            return refuse(&worker, *trail, fault);
+        }
     };
     let class = trail.destination.as_ref().map_or_else(Class::default, |d| d.class);
     let place = match &client.leaf {
@@ -76,73 +83,61 @@ pub(crate) async fn answer(
             Admission::Refused => return leaf_says("refused"),
         },
     };
-    let outgoing = outgoing(&site, (head, body), (class, idempotent), upgrade);
+    let mut outgoing = outgoing(&site, (head, body), (class, idempotent), upgrade);
+    outgoing.interim = interim;
     let body = outgoing.body.clone();
     match root::exchange(&worker, Arc::clone(&upstream), outgoing, trail).await {
-        Ok(answer) => give(&worker, &client, answer, place),
+        Ok(answer) => {
+            if let Some(body) = &body {
+                body.response_begun();
+            }
+            let timeout = site.config.limits.stream_idle_timeout;
+            let idle = timeout.map(|timeout| IdleTimeout {
+                timer: ProgressTimer::new(&worker.timers, upstream.clock, timeout),
+                body,
+                metrics: Arc::clone(&client.metrics),
+            });
+            give(&worker, &client, answer, (place, idle))
+        }
         Err((no_answer, trail)) => {
             drop((place, body));
+            if no_answer == NoAnswer::Client(ClientFault::Slow) {
+                client.metrics.timed_out(ClientTimeout::Body);
+            }
             no_answer_given(&worker, &upstream, no_answer, *trail)
         }
     }
 }
 
-/// Why a request that could be read goes nowhere all the same: what it says could be read in two ways, by us
-/// and by a server behind us, and then one of us is deceived.
-fn unacceptable(head: &RequestHead) -> Option<(StatusCode, &'static str)> {
-    if head.method == Method::CONNECT {
-        return Some((StatusCode::NOT_IMPLEMENTED, "connect_unsupported"));
-    }
-    if head.version == Version::HTTP_2 {
-        return None;
-    }
-    // RFC 9112, section 3.2.
-    let hosts = head.fields.all(Known::Host).count();
-    if hosts > 1 || (hosts == 0 && head.version == Version::HTTP_11) {
-        return Some((StatusCode::BAD_REQUEST, "bad_host"));
-    }
-    // RFC 9112, section 6.1: a coding that is not understood cannot be passed on under its own name.
-    let mut codings = head.fields.words(Known::TransferEncoding);
-    let is_coded = codings.next().is_some_and(|coding| !coding.eq_ignore_ascii_case(b"chunked"));
-    if is_coded || codings.next().is_some() {
-        return Some((StatusCode::NOT_IMPLEMENTED, "bad_transfer_encoding"));
-    }
-    None
-}
-
 /// Makes the head that attempts repeat: without what concerns the client's connection alone.
 fn prepare(head: &mut RequestHead, client: &Client) {
-    headers::ensure_host(head);
     headers::remove_hop_by_hop(&mut head.fields);
     // Who is to go on has been told, as soon as the body is read.
     head.fields.remove(Known::Expect.bit() | Known::CurtailTie.bit());
-    headers::add_forwarded(&mut head.fields, &client.address, client.tls);
-    head.uri = match head.uri.path_and_query() {
-        Some(_) if head.uri.authority().is_none() => return,
-        Some(path) => Uri::from(path.clone()),
-        None if head.method == Method::OPTIONS => Uri::from_static("*"),
-        None => Uri::from_static("/"),
-    };
+    if !client.is_trusted {
+        // A client may claim anything.
+        head.fields.remove(Known::FORWARDED);
+    }
+    headers::add_forwarded(&mut head.fields, client.address, &client.address_text, client.tls);
 }
 
 /// The upstream of a request, and whether its route declares it idempotent.
-fn destination(site: &Site, client: &Client, trail: &mut Trail) -> Option<(Arc<Upstream>, bool)> {
+fn destination(
+    site: &Site,
+    client: &Client,
+    trail: &mut Trail,
+) -> Result<(Arc<Upstream>, bool), Fault> {
     let class = trail.asked.fields.get_text(Known::CurtailClass);
     let class = class.and_then(Class::from_name).unwrap_or_default();
     let (route, upstream, idempotent) = match &client.leaf {
         Some(leaf) => (&leaf.prepared, &leaf.server, false),
         None => {
-            let path = trail.asked.uri.path();
-            // What roots and leaves say to each other is nobody else's business.
-            if path.starts_with(LEAF_PATHS) {
-                return None;
-            }
-            let route = site.routes.find(trail.asked.host(), path)?;
+            let route = site.routes.find(trail.asked.host(), trail.asked.target.path())?;
             (&route.prepared, &route.upstream, route.idempotent)
         }
     };
     trail.destination = Some(Destination { route: Arc::clone(route), class });
-    Some((Arc::clone(upstream), idempotent))
+    Ok((Arc::clone(upstream), idempotent))
 }
 
 /// The request as the attempts repeat it.
@@ -165,11 +160,17 @@ fn outgoing(
         upgrade,
         is_traced: site.config.spans.is_some(),
         answer_held_bytes: limits.answer_held.get(),
+        interim: None,
     }
 }
 
 /// Passes the answer on to the client.
-fn give(worker: &Worker, client: &Client, answer: Answer, place: Option<Place>) -> Given {
+fn give(
+    worker: &Worker,
+    client: &Client,
+    answer: Answer,
+    (place, idle): (Option<Place>, Option<IdleTimeout>),
+) -> Given {
     let Answer { held, mut ending } = answer;
     ending.spans_to(worker.shared.lasting.spans.clone());
     let mut head = held.head;
@@ -190,7 +191,7 @@ fn give(worker: &Worker, client: &Client, answer: Answer, place: Option<Place>) 
         return (head, body);
     }
     headers::remove_hop_by_hop(&mut head.fields);
-    (head, AnswerBody::new(held.body, ending, place))
+    (head, AnswerBody::new(held.body, ending, (place, idle)))
 }
 
 /// What a leaf answers by itself: its load, and the news of started twins.
@@ -216,7 +217,8 @@ fn leaf_says(what: &'static str) -> Given {
 }
 
 /// An answer of our own to a request that went nowhere.
-fn refuse(worker: &Worker, mut trail: Trail, status: StatusCode, error: &'static str) -> Given {
+fn refuse(worker: &Worker, mut trail: Trail, fault: Fault) -> Given {
+    let Fault { status, error, why } = fault;
     let clock = &worker.shared.lasting.clock;
     trail.end = Some(RequestEnd {
         at: clock.now(),
@@ -227,7 +229,7 @@ fn refuse(worker: &Worker, mut trail: Trail, status: StatusCode, error: &'static
     if let Some(sink) = &worker.shared.lasting.spans {
         sink.record(&trail, clock);
     }
-    own(status, error, "")
+    own(status, error, why)
 }
 
 fn no_answer_given(worker: &Worker, upstream: &Upstream, why: NoAnswer, trail: Trail) -> Given {
@@ -239,9 +241,7 @@ fn no_answer_given(worker: &Worker, upstream: &Upstream, why: NoAnswer, trail: T
                 Unanswered::NoReplica | Unanswered::Failed(Failure::NotSent | Failure::Refused) => {
                     StatusCode::SERVICE_UNAVAILABLE
                 }
-                Unanswered::TimedOut | Unanswered::Failed(Failure::TimedOut) => {
-                    StatusCode::GATEWAY_TIMEOUT
-                }
+                Unanswered::TimedOut => StatusCode::GATEWAY_TIMEOUT,
                 Unanswered::Failed(Failure::Broken | Failure::BadAnswer | Failure::TwinLost) => {
                     StatusCode::BAD_GATEWAY
                 }
@@ -250,7 +250,7 @@ fn no_answer_given(worker: &Worker, upstream: &Upstream, why: NoAnswer, trail: T
         }
     };
     upstream.metrics.ended(Some(status), upstream.clock.now().since(trail.started));
-    refuse(worker, trail, status, error)
+    refuse(worker, trail, Fault { status, error, why: "" })
 }
 
 /// An answer that the proxy makes itself: a line of text, and the error's constant name in a header.

@@ -3,11 +3,14 @@
 //! The machines decide ([`crate::driver`]); here their effects are carried out: attempts are futures that
 //! are polled side by side in the request's own task, and cancelling one is dropping it.
 
+mod straight;
+
 use crate::answer::{Answer, Held, take_small};
 use crate::attempt::AttemptRequest;
 use crate::body::{AttemptBody, ClientFault, Replay};
 use crate::driver::{Driver, Effects, Replica, Upstream};
 use crate::head::{Known, RequestHead};
+use crate::http1::InterimSink;
 use crate::pool::ExchangeError;
 use crate::timers::Timer;
 use crate::trace_context::TraceContext;
@@ -41,6 +44,8 @@ pub(crate) struct Outgoing {
     pub(crate) is_traced: bool,
     /// An answer up to this size is taken whole before it is given.
     pub(crate) answer_held_bytes: u64,
+    /// Where interim responses go, if the client can be told.
+    pub(crate) interim: Option<InterimSink>,
 }
 
 /// Why the client gets an answer of the proxy's own.
@@ -79,8 +84,8 @@ struct Exchange {
     /// When the machine was last told something.
     now: Instant,
     timer: Timer,
-    /// The one attempt of a request whose machine has broken its invariant.
-    straight: Option<OnItsWay>,
+    /// The request was sent, or must not be, since its machine panicked.
+    is_sent_straight: bool,
     replay_lost: bool,
 }
 
@@ -105,7 +110,7 @@ pub(crate) async fn exchange(
         effects: Effects::new(),
         now,
         timer: Timer::new(&worker.timers),
-        straight: None,
+        is_sent_straight: false,
         replay_lost: false,
     }));
     let mut ended = exchange.get().carry_out(now, &mut effects);
@@ -164,29 +169,6 @@ impl Exchange {
         }
     }
 
-    /// A policy must never take a site down: without its machine, the request is sent to one replica and
-    /// gets what that answers, unless a server may have executed it already.
-    fn poll_straight(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
-        let failed = |failure| Err(NoAnswer::Unanswered(Unanswered::Failed(failure)));
-        if self.straight.is_none() {
-            self.worker.shared.lasting.process.invariant_broken();
-            let may_send = self.outgoing.request.repeatable || self.attempts.is_empty();
-            self.attempts.clear();
-            let Some(replica) = self.driver.any_replica().filter(|_| may_send) else {
-                return Poll::Ready(failed(Failure::Broken));
-            };
-            let span_id = self.worker.new_span_id();
-            let class = self.outgoing.request.class;
-            let request = self.outgoing.attempt(&self.trail.context, span_id, class);
-            self.straight = Some(self.on_its_way(replica, request, false));
-        }
-        let Some(straight) = &mut self.straight else { return Poll::Pending };
-        straight.as_mut().poll(cx).map(|result| match result.answer {
-            Ok(held) => Ok((AttemptId(0), held)),
-            Err(error) => failed(error.failure()),
-        })
-    }
-
     /// The client has gone before it was answered: that counts, and is worth its spans, for those who go
     /// away are often those who have waited longest.
     fn abandoned(mut self) {
@@ -227,7 +209,7 @@ impl Exchange {
     }
 
     fn attempt_ended(&mut self, index: usize, result: AttemptResult) -> Event {
-        let attempt = AttemptId(u8::try_from(index).expect("at most ATTEMPTS_MAX"));
+        let attempt = attempt_id(index);
         let now = self.driver.upstream.clock.now();
         if let Some(phases) = result.phases {
             self.trail.connected(attempt, phases);
@@ -270,14 +252,9 @@ impl Exchange {
                     self.trail.attempt_ended(attempt, now, AttemptEnd::Cancelled(reason));
                 }
                 Effect::Answer { attempt } => {
-                    let taken =
-                        std::mem::replace(&mut self.attempts[attempt.index()], Attempt::Gone);
-                    let Attempt::Held(held) = taken else {
-                        unreachable!("only an attempt that was answered gives an answer");
-                    };
-                    self.trail.won(attempt);
+                    let held = self.take_held(attempt);
                     self.note_end(now, Some(held.head.status), None, reason);
-                    ended = Some(Ok((attempt, *held)));
+                    ended = Some(Ok((attempt, held)));
                 }
                 Effect::Fail { why } => {
                     self.note_end(now, None, Some(name(why)), reason);
@@ -290,6 +267,16 @@ impl Exchange {
             }
         }
         ended
+    }
+
+    /// The response of the attempt that wins.
+    fn take_held(&mut self, attempt: AttemptId) -> Held {
+        let taken = std::mem::replace(&mut self.attempts[attempt.index()], Attempt::Gone);
+        let Attempt::Held(held) = taken else {
+            unreachable!("only an attempt that was answered gives an answer");
+        };
+        self.trail.won(attempt);
+        *held
     }
 
     fn note_end(
@@ -322,8 +309,9 @@ impl Exchange {
             let tie = headers::write_tie(tie.id, tie.role, twin);
             request.set(Known::CurtailTie, tie.as_bytes());
         }
-        // What was refused before may have been a pool full of dead connections.
-        let fresh = matches!(reason, Reason::Retry { failure: Failure::NotSent, .. });
+        // The attempt before may have met one of a pool full of dead connections.
+        let fresh =
+            matches!(reason, Reason::Retry { failure: Failure::NotSent | Failure::Broken, .. });
         let on_its_way = self.on_its_way(replica, request, fresh);
         self.attempts.push(Attempt::Waiting(on_its_way));
     }
@@ -358,6 +346,7 @@ impl Outgoing {
             Some(replay) => AttemptBody::Replay(replay.reader()),
         };
         let mut request = AttemptRequest::new(Arc::clone(&self.head), body);
+        request.interim.clone_from(&self.interim);
         // Without spans of our own, those behind us belong to whoever called us.
         if self.is_traced {
             request.set_traceparent(context.child_header(span_id));
@@ -371,6 +360,10 @@ impl Outgoing {
         }
         request
     }
+}
+
+fn attempt_id(index: usize) -> AttemptId {
+    AttemptId(u8::try_from(index).expect("at most ATTEMPTS_MAX and one that passes straight"))
 }
 
 /// The constant name of a failure: a metric label, a trace attribute, the `curtail-error` header.

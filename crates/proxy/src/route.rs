@@ -1,9 +1,20 @@
 //! Routes: which upstream answers which requests.
+//!
+//! A path prefix is a boundary: no request reaches a server behind one route with a path that this server may read
+//! as that of another route ([`path`]).
+
+pub(crate) mod path;
 
 use crate::config::RouteConfig;
 use crate::driver::Upstream;
+use crate::head::Fault;
 use crate::spans::prepared::PreparedRoute;
+use path::{Prefix, Reading};
+use std::borrow::Cow;
 use std::sync::Arc;
+
+/// What leaves answer by themselves: what roots and leaves say to each other is nobody else's business.
+const LEAF_PATHS: &[u8] = b"/.curtail/";
 
 /// All routes, the most specific first: those that name a host before those that do not, then by the
 /// length of the path.
@@ -16,7 +27,7 @@ pub(crate) struct Routes {
 #[derive(Clone, Debug)]
 pub(crate) struct Route {
     pub(crate) host: Option<String>,
-    pub(crate) path_prefix: String,
+    path_prefix: Prefix,
     pub(crate) idempotent: bool,
     pub(crate) upstream: Arc<Upstream>,
     /// What spans say of it.
@@ -26,35 +37,63 @@ pub(crate) struct Route {
 impl Routes {
     pub(crate) fn new(mut routes: Vec<Route>) -> Self {
         routes.sort_by_key(|route| {
-            std::cmp::Reverse((route.host.is_some(), route.path_prefix.len()))
+            std::cmp::Reverse((route.host.is_some(), route.path_prefix.encoded.len()))
         });
         Self { routes }
     }
 
     /// The route of a request; `host` may carry a port.
-    pub(crate) fn find(&self, host: Option<&str>, path: &str) -> Option<&Route> {
-        let name = host.map(|host| match host.rsplit_once(':') {
-            Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
-            Some(_) | None => host,
-        });
+    ///
+    /// # Errors
+    /// When no route matches, or servers would disagree on which one does.
+    pub(crate) fn find(&self, host: Option<&str>, path: &str) -> Result<&Route, Fault> {
+        let host = host.map(host_name);
         // `OPTIONS *` asks about the server as a whole (RFC 9110, section 9.3.7).
         let path = if path == "*" { "/" } else { path };
+        let found = if path::is_plain(path) {
+            self.under(host, &Reading { path: Cow::Borrowed(path.as_bytes()), is_decoded: false })
+        } else {
+            let mut found = path::readings(path).map(|reading| self.under(host, &reading));
+            let first = found.next().flatten();
+            let place = |route: Option<&Route>| route.map(std::ptr::from_ref);
+            if found.any(|other| place(other) != place(first)) {
+                return Err(Fault::AMBIGUOUS_PATH);
+            }
+            first
+        };
+        found.ok_or(Fault::NO_ROUTE)
+    }
+
+    /// The first route of this host whose prefix has the path below it.
+    fn under(&self, host: Option<&str>, reading: &Reading<'_>) -> Option<&Route> {
+        if reading.path.starts_with(LEAF_PATHS) {
+            return None;
+        }
         self.routes.iter().find(|route| {
-            path.starts_with(&route.path_prefix)
+            route.path_prefix.contains(reading)
                 && route
                     .host
                     .as_deref()
-                    .is_none_or(|wanted| name.is_some_and(|name| name.eq_ignore_ascii_case(wanted)))
+                    .is_none_or(|wanted| host.is_some_and(|host| host.eq_ignore_ascii_case(wanted)))
         })
     }
+}
+
+/// Without the port, and without the dot that ends a name in DNS.
+pub(crate) fn host_name(host: &str) -> &str {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        Some(_) | None => host,
+    };
+    name.strip_suffix('.').unwrap_or(name)
 }
 
 impl Route {
     pub(crate) fn new(config: &RouteConfig, upstream: Arc<Upstream>) -> Self {
         let prepared = PreparedRoute::new(&config.path_prefix, Arc::clone(&upstream.prepared));
         Self {
-            host: config.host.clone(),
-            path_prefix: config.path_prefix.clone(),
+            host: config.host.as_deref().map(|host| host_name(host).to_owned()),
+            path_prefix: Prefix::new(&config.path_prefix),
             idempotent: config.idempotent,
             upstream,
             prepared: Arc::new(prepared),

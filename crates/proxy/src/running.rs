@@ -2,17 +2,21 @@
 
 use crate::admin;
 use crate::clock::Clock;
-use crate::config::{Config, SpansConfig};
+use crate::config::{Config, ListenerConfig, SpansConfig};
+use crate::driver::Upstream;
 use crate::journal::Journal;
 use crate::listen::{self, HANDED_MAX, Handover, Listener};
 use crate::metrics::{ListenerMetrics, ProcessMetrics};
 use crate::site::{Lasting, Site};
 use crate::spans::SpanSink;
 use crate::spans::export::Exporter;
+use crate::tls::{self, ListenerCertificate};
 use crate::worker::{Shared, Worker};
-use crate::{StartError, probe, serve, tls};
+use crate::{StartError, check, probe, serve};
 use arc_swap::ArcSwap;
 use curtail_units::Rng;
+use rustls::RootCertStore;
+use rustls::sign::CertifiedKey;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -43,6 +47,8 @@ pub struct Running {
     workers: Vec<JoinHandle<()>>,
     exporter: Option<ExporterThread>,
     listeners: Vec<(String, SocketAddr)>,
+    /// Those of the listeners, in the order of the configuration.
+    certificates: Vec<Option<Arc<ListenerCertificate>>>,
     admin: Option<SocketAddr>,
     /// Dropped when the workers are to stop at once.
     stop: tokio::sync::watch::Sender<bool>,
@@ -82,10 +88,12 @@ pub fn start(config: Config, options: &Options) -> Result<Running, StartError> {
         journal,
         spans: config.spans.as_ref().map(|_| Arc::new(SpanSink::new())),
         listeners: named.map(|name| (name.clone(), Arc::default())).collect(),
-        process: ProcessMetrics::default(),
+        process: Arc::new(ProcessMetrics::default()),
     };
     let site = Site::new(config, &lasting, None)?;
-    let sockets = open_listeners(&site, &lasting)?;
+    let keys = certified_keys(&site.config.listeners)?.into_iter();
+    let certificates: Vec<_> = keys.map(|key| key.map(ListenerCertificate::new)).collect();
+    let sockets = open_listeners(&site, &lasting, &certificates)?;
     let admin_socket = match site.config.admin {
         None => None,
         Some(address) => Some(listen::bind("admin", address)?),
@@ -109,7 +117,8 @@ pub fn start(config: Config, options: &Options) -> Result<Running, StartError> {
         }
         (None, _) | (_, None) => None,
     };
-    let mut running = Running { shared, workers: Vec::new(), exporter, listeners, admin, stop };
+    let workers = Vec::new();
+    let mut running = Running { shared, workers, exporter, listeners, certificates, admin, stop };
     running.start_workers(worker_count, sockets, admin_socket)?;
     Ok(running)
 }
@@ -118,11 +127,12 @@ pub fn start(config: Config, options: &Options) -> Result<Running, StartError> {
 fn open_listeners(
     site: &Site,
     lasting: &Lasting,
+    certificates: &[Option<Arc<ListenerCertificate>>],
 ) -> Result<Vec<(std::net::TcpListener, Listener)>, StartError> {
     let clear = |leaf| (None, Some(Arc::clone(leaf)));
     let mut sides = Vec::new();
-    for listener in &site.config.listeners {
-        let acceptor = listener.tls.as_ref().map(tls::acceptor).transpose()?;
+    for (listener, certificate) in site.config.listeners.iter().zip(certificates) {
+        let acceptor = certificate.as_ref().map(ListenerCertificate::acceptor);
         sides.push((listener.address, (acceptor, None)));
     }
     sides.extend(site.leaves.iter().map(|leaf| (leaf.config.address, clear(leaf))));
@@ -138,6 +148,38 @@ fn open_listeners(
         Ok((listen::bind(name, address)?, listener))
     };
     sides.into_iter().zip(named).map(open).collect()
+}
+
+/// Reads the certificates of listeners that have one.
+fn certified_keys(listeners: &[ListenerConfig]) -> Result<Vec<Option<CertifiedKey>>, StartError> {
+    let read = |(index, listener): (usize, &ListenerConfig)| {
+        let key = listener.tls.as_ref().map(tls::certified_key).transpose();
+        key.map_err(|error| error.within(check::listener_section(index)))
+    };
+    listeners.iter().enumerate().map(read).collect()
+}
+
+type Authorities = Vec<(Arc<Upstream>, Arc<RootCertStore>)>;
+
+/// Reads the authorities of all upstreams, those of the leaves included.
+fn read_authorities(site: &Site) -> Result<Authorities, StartError> {
+    let upstreams = site.upstreams.iter();
+    let upstreams = upstreams.map(|one| (one, check::upstream_section(&one.config.name)));
+    let leaves = site.leaves.iter();
+    let leaves = leaves.map(|leaf| (&leaf.server, check::leaf_section(&leaf.config.name)));
+    let read = |(upstream, section): (&Arc<Upstream>, String)| {
+        let authorities = upstream.read_authorities().map_err(|error| error.within(section))?;
+        Ok((Arc::clone(upstream), authorities))
+    };
+    upstreams.chain(leaves).map(read).collect()
+}
+
+/// Whether listeners differ at most in the files of their certificates.
+fn are_same_listeners(some: &[ListenerConfig], others: &[ListenerConfig]) -> bool {
+    let kept = |listener: &ListenerConfig| {
+        (listener.name.clone(), listener.address, listener.tls.is_some())
+    };
+    some.iter().map(kept).eq(others.iter().map(kept))
 }
 
 impl Running {
@@ -159,7 +201,8 @@ impl Running {
         self.shared.site.load().config.limits.drain.into()
     }
 
-    /// Takes a new configuration, whole or not at all.
+    /// Takes a new configuration, whole or not at all. Certificates and authorities are read again, also where the
+    /// configuration has not changed.
     ///
     /// # Errors
     /// When it changes what is read only at the start, or cannot be used; the old one goes on.
@@ -168,7 +211,7 @@ impl Running {
         let lasting = &before.config;
         let changed = [
             ("workers", config.workers != lasting.workers),
-            ("listeners", config.listeners != lasting.listeners),
+            ("listeners", !are_same_listeners(&config.listeners, &lasting.listeners)),
             ("leaves", config.leaves != lasting.leaves),
             ("admin", config.admin != lasting.admin),
             ("spans", config.spans != lasting.spans),
@@ -180,7 +223,17 @@ impl Running {
         if let Some((key, _)) = changed.into_iter().find(|(_, changed)| *changed) {
             return Err(ReloadError::NeedsRestart { key });
         }
+        let keys = certified_keys(&config.listeners)?;
         let site = Site::new(config, &self.shared.lasting, Some(&before))?;
+        let authorities = read_authorities(&site)?;
+        for (certificate, key) in self.certificates.iter().zip(keys) {
+            if let (Some(certificate), Some(key)) = (certificate, key) {
+                certificate.replace(key);
+            }
+        }
+        for (upstream, authorities) in authorities {
+            upstream.trust(&authorities);
+        }
         self.shared.site.store(Arc::new(site));
         self.shared.lasting.process.reloaded();
         Ok(())
@@ -262,7 +315,8 @@ struct ExporterThread {
 impl ExporterThread {
     fn start(config: SpansConfig, sink: Arc<SpanSink>, clock: Clock) -> Result<Self, StartError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let exporter = runtime.block_on(async { Exporter::start(&config, sink, clock) })?;
+        let exporter = runtime.block_on(async { Exporter::start(&config, sink, clock) });
+        let exporter = exporter.map_err(|error| error.within(check::SPANS_SECTION.to_owned()))?;
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let thread = std::thread::Builder::new().name("spans".to_owned()).spawn(move || {
             runtime.block_on(async {
@@ -328,11 +382,12 @@ async fn tick(worker: Arc<Worker>) {
         interval.tick().await;
         let site = worker.shared.site.load_full();
         let now = worker.shared.lasting.clock.now();
-        for upstream in site.all_upstreams() {
+        for upstream in site.swept_upstreams() {
             for replica in &upstream.replicas {
                 replica.pool(worker.index).sweep(now);
             }
         }
+        site.leaves.iter().for_each(|leaf| leaf.sweep(worker.index, now));
         if worker.index == 0 {
             site.leaves.iter().for_each(|leaf| leaf.tick(&worker));
         }

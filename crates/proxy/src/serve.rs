@@ -2,70 +2,61 @@
 //!
 //! **HTTP/2 in clear text** is known by its preface ([`crate::preface`]); under TLS it is negotiated.
 
+mod http2;
 mod lingering;
+mod stream_tasks;
 
 use crate::answer::AnswerBody;
 use crate::body::ClientBody;
-use crate::config::Limits;
+use crate::config::{Limits, Network};
 use crate::drain::Drain;
-use crate::head::{AnswerHead, RequestHead};
-use crate::http1::{self, Answers};
+use crate::head::{AnswerHead, Fault, RequestHead};
+use crate::http1::{self, Answers, InterimSink};
 use crate::listen::Handed;
+use crate::metrics::ClientTimeout;
 use crate::preface;
 use crate::request::{Client, answer, own};
-use crate::stream::Stream;
+use crate::stream::{self, Stream};
 use crate::worker::{ConnectionCount, Worker};
+use crate::write_timeout::{Watch, WriteTimeoutStream};
 use bytes::BytesMut;
-use http::{HeaderMap, Request, Response};
-use hyper::body::{Body, Incoming};
-use hyper::server::conn::http2;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use lingering::Lingering;
-use std::convert::Infallible;
+use http::StatusCode;
 use std::future::Future;
-use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::net::TcpStream;
-
-/// How many streams a client may have open on one connection.
-const STREAMS_MAX: u32 = 1_000;
-
-/// Streams that a client has reset before we looked at them: more is taken for an attack (Rapid Reset).
-const CLIENT_RESETS_MAX: usize = 200;
-
-/// The same between roots and leaves, where resets are how hedges are cancelled.
-const ROOT_RESETS_MAX: usize = 10_000;
 
 /// A connection on which nothing was asked when the proxy is told to stop has this long for a request that
 /// may be on its way.
 const LAST_MOMENT: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// Flow control towards clients.
-const STREAM_WINDOW_BYTES: u32 = 1 << 20;
-const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
-
 /// Serves one connection to its end.
 pub(crate) async fn serve(worker: Arc<Worker>, handed: Handed) {
     let Handed { stream, peer, listener, permit } = handed;
     let _counted = (ConnectionCount::new(&worker, &listener.metrics), permit);
+    // A reload is for the connections that come after it.
+    let site = worker.shared.site.load_full();
+    let limits = site.config.limits.clone();
+    let address = peer.ip().to_canonical();
+    let is_trusted = |network: &Network| network.contains(address);
     let client = Arc::new(Client {
-        address: peer.ip().to_string(),
+        address,
+        address_text: address.to_string(),
+        // A leaf's clients are roots.
+        is_trusted: listener.leaf.is_some() || site.config.trusted_proxies.iter().any(is_trusted),
         tls: listener.tls.is_some(),
         leaf: listener.leaf.clone(),
         metrics: Arc::clone(&listener.metrics),
     });
     let Ok(mut stream) = TcpStream::from_std(stream) else { return };
-    // A reload is for the connections that come after it.
-    let limits = worker.shared.site.load().config.limits.clone();
+    drop(site);
+    stream::keep_alive(&stream, limits.tcp_keepalive);
     let serving = Serving { worker, client, limits };
     match &listener.tls {
         None => match serving.in_time(preface::begin(&mut stream)).await {
             Some(Ok((begun, true))) => serving.http2(Stream::Plain(stream), begun).await,
             Some(Ok((begun, false))) => serving.http1(Stream::Plain(stream), begun).await,
             Some(Err(error)) => tracing::debug!(%peer, %error, "connection broke at its beginning"),
-            None => tracing::debug!(%peer, "nothing was asked in time"),
+            None => {}
         },
         Some(acceptor) => match serving.in_time(acceptor.accept(stream)).await {
             Some(Ok(tls)) => {
@@ -78,7 +69,7 @@ pub(crate) async fn serve(worker: Arc<Worker>, handed: Handed) {
                 }
             }
             Some(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),
-            None => tracing::debug!(%peer, "TLS handshake took too long"),
+            None => {}
         },
     }
 }
@@ -101,7 +92,14 @@ impl Serving {
         let patience = std::time::Duration::from(self.limits.header_timeout);
         tokio::select! {
             biased;
-            begun = tokio::time::timeout(patience, beginning) => begun.ok(),
+            begun = tokio::time::timeout(patience, beginning) => {
+                if begun.is_err() {
+                    self.client.metrics.timed_out(ClientTimeout::Header);
+                    let peer = self.client.address;
+                    tracing::debug!(%peer, "no request or TLS handshake within header_timeout");
+                }
+                begun.ok()
+            }
             () = stopped => None,
         }
     }
@@ -109,61 +107,23 @@ impl Serving {
     async fn http1(self, stream: Stream, begun: BytesMut) {
         let drain = Drain::new(&self.worker.shared);
         let clock = self.worker.shared.lasting.clock;
+        let (watch, limits) = (self.watch(), self.limits.clone());
         let server = http1::Server::new((stream, begun), &self.limits, drain, clock);
         if let Some(changed) = server.serve(self).await
             && let AnswerBody::Tunnel(tunnel) = changed.body
         {
-            tunnel.carry(changed.stream, changed.read.freeze()).await;
+            let client = WriteTimeoutStream::new(changed.stream, &watch, limits.write_timeout);
+            let idle = limits.stream_idle_timeout.map(|timeout| watch.timer(timeout));
+            tunnel.carry((client, changed.read.freeze()), idle, &watch.metrics).await;
         }
     }
 
-    async fn http2(self, stream: Stream, begun: BytesMut) {
-        let Self { worker, client, limits } = self;
-        let mut drain = Drain::new(&worker.shared);
-        let resets = if client.leaf.is_some() { ROOT_RESETS_MAX } else { CLIENT_RESETS_MAX };
-        let has_asked = Arc::new(AtomicBool::new(false));
-        let asked = Arc::clone(&has_asked);
-        let service = service_fn(move |request: Request<Incoming>| {
-            asked.store(true, Ordering::Relaxed);
-            let (head, body) = request.into_parts();
-            let body = (!body.is_end_stream()).then_some(ClientBody::Http2(body));
-            let answer = answer(Arc::clone(&worker), Arc::clone(&client), head.into(), body);
-            async move { Ok::<Response<AnswerBody>, Infallible>(as_response(answer.await)) }
-        });
-        let headers_bytes = limits.headers.as_len();
-        let patience = std::time::Duration::from(limits.idle_timeout);
-        let connection = http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .max_header_list_size(u32::try_from(headers_bytes).unwrap_or(u32::MAX))
-            .max_concurrent_streams(STREAMS_MAX)
-            .keep_alive_interval(Some(patience / 2))
-            .keep_alive_timeout(patience / 2)
-            .max_pending_accept_reset_streams(resets)
-            .initial_stream_window_size(STREAM_WINDOW_BYTES)
-            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-            .serve_connection(TokioIo::new(Lingering::new(stream, begun)), service);
-        let mut connection = pin!(connection);
-        let mut is_told = false;
-        let ended = std::future::poll_fn(|cx| {
-            if !is_told && drain.poll(cx).is_ready() {
-                is_told = true;
-                connection.as_mut().graceful_shutdown();
-            }
-            connection.as_mut().poll(cx)
-        });
-        // hyper has no such limit over HTTP/2: a client that never asks would stay for ever.
-        let never_asked = async {
-            tokio::time::sleep(limits.header_timeout.into()).await;
-            if has_asked.load(Ordering::Relaxed) {
-                std::future::pending::<()>().await;
-            }
-        };
-        tokio::select! {
-            biased;
-            ended = ended => if let Err(error) = ended {
-                tracing::debug!(%error, "client connection ended");
-            },
-            () = never_asked => tracing::debug!("nothing was asked in time over HTTP/2"),
+    /// Where timers run for this client, and where it is counted what they end.
+    fn watch(&self) -> Watch {
+        Watch {
+            timers: Arc::clone(&self.worker.timers),
+            clock: self.worker.shared.lasting.clock,
+            metrics: Arc::clone(&self.client.metrics),
         }
     }
 }
@@ -175,22 +135,27 @@ impl Answers for Serving {
         &self,
         head: RequestHead,
         body: Option<http1::RequestBody>,
+        interim: Option<InterimSink>,
     ) -> impl Future<Output = (AnswerHead, AnswerBody)> {
         let body = body.map(ClientBody::Http1);
-        answer(Arc::clone(&self.worker), Arc::clone(&self.client), head, body)
+        answer(Arc::clone(&self.worker), Arc::clone(&self.client), head, (body, interim))
     }
 
-    fn refuse(&self, fault: http1::Fault) -> (AnswerHead, AnswerBody) {
-        tracing::debug!(error = fault.error, why = fault.why, "a client sent no request");
-        self.client.metrics.malformed();
-        own(fault.status, fault.error, fault.why)
+    fn refuse(&self, fault: Fault) -> (AnswerHead, AnswerBody) {
+        refuse(&self.client, fault)
+    }
+
+    fn takes_nothing(&self) {
+        self.client.metrics.timed_out(ClientTimeout::Write);
     }
 }
 
-/// As HTTP/2 needs it.
-fn as_response((head, body): (AnswerHead, AnswerBody)) -> Response<AnswerBody> {
-    let mut response = Response::new(body);
-    *response.status_mut() = head.status;
-    *response.headers_mut() = HeaderMap::from(&head.fields);
-    response
+/// Answers what is no request.
+fn refuse(client: &Client, fault: Fault) -> (AnswerHead, AnswerBody) {
+    tracing::debug!(error = fault.error, why = fault.why, "a client sent no request");
+    if fault.status == StatusCode::REQUEST_TIMEOUT {
+        client.metrics.timed_out(ClientTimeout::Header);
+    }
+    client.metrics.malformed();
+    own(fault.status, fault.error, fault.why)
 }

@@ -1,16 +1,17 @@
 //! What the proxy serves by one reading of its configuration; a reload replaces it as a whole.
 
-use crate::StartError;
 use crate::clock::Clock;
-use crate::config::{Config, RouteConfig};
+use crate::config::{Config, NamedUpstream, RouteConfig};
 use crate::driver::Upstream;
+use crate::group::Group;
 use crate::journal::Journal;
 use crate::leaf::Leaf;
 use crate::metrics::{ListenerMetrics, ProcessMetrics};
 use crate::route::{Route, Routes};
 use crate::spans::SpanSink;
+use crate::{StartError, check};
 use curtail_units::Rng;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Routes, upstreams and leaves.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub(crate) struct Site {
     pub(crate) routes: Routes,
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     pub(crate) leaves: Vec<Arc<Leaf>>,
+    /// Upstreams of before that requests in progress still use.
+    replaced: Vec<Weak<Upstream>>,
 }
 
 /// What sites are made with, and what outlives them.
@@ -28,14 +31,14 @@ pub(crate) struct Lasting {
     pub(crate) rng: Rng,
     pub(crate) journal: Option<Arc<Journal>>,
     pub(crate) spans: Option<Arc<SpanSink>>,
-    pub(crate) process: ProcessMetrics,
+    pub(crate) process: Arc<ProcessMetrics>,
     /// The listeners' counters by name, leaves included.
     pub(crate) listeners: Vec<(String, Arc<ListenerMetrics>)>,
 }
 
 impl Site {
     /// Builds what `config` says; upstreams and leaves that it leaves as they are in `before` go on with
-    /// all that they have learned.
+    /// all that they have learned. A group goes on while what it shares is configured as before.
     ///
     /// # Errors
     /// When a certificate or an authority cannot be used; nothing has been changed then.
@@ -44,6 +47,9 @@ impl Site {
         lasting: &Lasting,
         before: Option<&Self>,
     ) -> Result<Self, StartError> {
+        let mut groups: Vec<Arc<Group>> = before.map_or_else(Vec::new, |before| {
+            before.upstreams.iter().filter_map(|upstream| upstream.group.clone()).collect()
+        });
         let upstreams: Vec<Arc<Upstream>> = config
             .upstreams
             .iter()
@@ -53,9 +59,11 @@ impl Site {
                     return Ok(Arc::clone(kept));
                 }
                 let rng = lasting.rng.split(&wanted.name);
-                let (clock, journal) = (lasting.clock, lasting.journal.as_ref());
+                let group = group_of(wanted, &mut groups, lasting);
                 let wanted = Arc::new(wanted.clone());
-                Ok(Arc::new(Upstream::new(wanted, config.workers, &rng, clock, journal)?))
+                let section = check::upstream_section(&wanted.name);
+                let upstream = Upstream::new(wanted, config.workers, rng, lasting, group);
+                Ok(Arc::new(upstream.map_err(|error| error.within(section))?))
             })
             .collect::<Result<_, StartError>>()?;
         let leaves = config
@@ -67,8 +75,9 @@ impl Site {
                     return Ok(Arc::clone(kept));
                 }
                 let rng = lasting.rng.split(&wanted.name);
-                let (clock, journal) = (lasting.clock, lasting.journal.as_ref());
-                Ok(Arc::new(Leaf::new(wanted.clone(), config.workers, &rng, clock, journal)?))
+                let leaf = Leaf::new(wanted.clone(), config.workers, rng, lasting);
+                let section = || check::leaf_section(&wanted.name);
+                Ok(Arc::new(leaf.map_err(|error| error.within(section()))?))
             })
             .collect::<Result<_, StartError>>()?;
         let route = |route: &RouteConfig| {
@@ -77,11 +86,37 @@ impl Site {
             Some(Route::new(route, Arc::clone(upstream)))
         };
         let routes = Routes::new(config.routes.iter().filter_map(route).collect());
-        Ok(Self { routes, upstreams, leaves, config })
+        let replaced = before.map_or_else(Vec::new, |before| before.replaced_by(&upstreams));
+        Ok(Self { routes, upstreams, leaves, config, replaced })
     }
 
-    /// Every upstream, those of the leaves included.
-    pub(crate) fn all_upstreams(&self) -> impl Iterator<Item = &Arc<Upstream>> {
-        self.upstreams.iter().chain(self.leaves.iter().map(|leaf| &leaf.server))
+    /// What is still in use of this and earlier sites when `upstreams` take over.
+    fn replaced_by(&self, upstreams: &[Arc<Upstream>]) -> Vec<Weak<Upstream>> {
+        let is_kept = |old: &Arc<Upstream>| upstreams.iter().any(|kept| Arc::ptr_eq(kept, old));
+        let replaced = self.upstreams.iter().filter(|old| !is_kept(old)).map(Arc::downgrade);
+        let earlier = self.replaced.iter().filter(|old| old.strong_count() > 0).cloned();
+        earlier.chain(replaced).collect()
     }
+
+    /// Every upstream that may have connections: those of the leaves, and those that a reload has replaced
+    /// while a request, which may last for days, still uses them.
+    pub(crate) fn swept_upstreams(&self) -> impl Iterator<Item = Arc<Upstream>> {
+        let current = self.upstreams.iter().chain(self.leaves.iter().map(|leaf| &leaf.server));
+        current.cloned().chain(self.replaced.iter().filter_map(Weak::upgrade))
+    }
+}
+
+/// The group of an upstream, if it is in one: one of `groups`, or a new one.
+fn group_of(
+    upstream: &NamedUpstream,
+    groups: &mut Vec<Arc<Group>>,
+    lasting: &Lasting,
+) -> Option<Arc<Group>> {
+    let name = upstream.group.as_ref()?;
+    if let Some(group) = groups.iter().find(|group| group.has(upstream)) {
+        return Some(Arc::clone(group));
+    }
+    let group = Arc::new(Group::new(name, upstream, lasting.journal.as_ref()));
+    groups.push(Arc::clone(&group));
+    Some(group)
 }

@@ -12,7 +12,7 @@ mod encode;
 mod envelope;
 pub(crate) mod export;
 pub(crate) mod prepared;
-mod protobuf;
+pub(crate) mod protobuf;
 mod receiver;
 
 use crate::clock::Clock;

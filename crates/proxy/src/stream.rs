@@ -1,11 +1,32 @@
 //! The bytes of a connection, with a client or a replica, in clear text or under TLS.
 
+use curtail_units::Duration;
+use socket2::{SockRef, TcpKeepalive};
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
+
+/// Probes that a silent connection is sent before it is given up.
+const PROBES: u32 = 6;
+
+/// Has the kernel probe a connection that is silent for `idle`, and break it off when nothing is acknowledged
+/// for twice as long: the other side may have gone without a word, and on a stream that may be silent for
+/// ever nobody else would notice.
+pub(crate) fn keep_alive(tcp: &TcpStream, idle: Duration) {
+    let idle = std::time::Duration::from(idle);
+    let every = (idle / PROBES).max(std::time::Duration::from_secs(1));
+    let probes = TcpKeepalive::new().with_time(idle).with_interval(every).with_retries(PROBES);
+    let socket = SockRef::from(tcp);
+    let set = socket.set_tcp_keepalive(&probes);
+    #[cfg(target_os = "linux")]
+    let set = set.and_then(|()| socket.set_tcp_user_timeout(Some(2 * idle)));
+    if let Err(error) = set {
+        tracing::debug!(%error, "a connection is not probed");
+    }
+}
 
 /// A connection in clear text or under TLS.
 #[derive(Debug)]
@@ -81,6 +102,26 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
             Self::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+        }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::config::TCP_KEEPALIVE;
+
+    #[tokio::test]
+    async fn the_kernel_takes_every_keepalive_that_the_configuration_takes() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback");
+        let address = listener.local_addr().expect("it is bound");
+        for idle in [*TCP_KEEPALIVE.start(), *TCP_KEEPALIVE.end()] {
+            let tcp = TcpStream::connect(address).await.expect("loopback");
+            keep_alive(&tcp, idle);
+            let socket = SockRef::from(&tcp);
+            assert_eq!(socket.tcp_keepalive_time().expect("it is set"), idle.into());
+            let given_up = socket.tcp_user_timeout().expect("it is set");
+            assert_eq!(given_up, Some(2 * std::time::Duration::from(idle)));
         }
     }
 }

@@ -3,8 +3,11 @@
 use crate::StartError;
 use crate::config::{ConnectConfig, Protocol, ReplicaUrl, ServerTls};
 use crate::connect::TlsTo;
+use arc_swap::ArcSwap;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
-use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::pem::{self, PemObject};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use std::path::Path;
 use std::sync::Arc;
@@ -17,36 +20,89 @@ fn unusable(path: &Path, why: impl std::fmt::Display) -> StartError {
     StartError::Tls { file: path.to_owned(), why: why.to_string() }
 }
 
+/// Why there is no `what` in a file.
+fn unreadable(path: &Path, what: &str, error: pem::Error) -> StartError {
+    if let pem::Error::Io(error) = error {
+        return unusable(path, error);
+    }
+    let has_none = matches!(error, pem::Error::NoItemsFound);
+    let why = if has_none { "nothing in PEM".to_owned() } else { error.to_string() };
+    unusable(path, format!("no {what} in it: {why}"))
+}
+
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, StartError> {
-    let read = CertificateDer::pem_file_iter(path).map_err(|error| unusable(path, error))?;
-    let chain: Vec<_> = read.collect::<Result<_, _>>().map_err(|error| unusable(path, error))?;
+    let unreadable = |error| unreadable(path, "certificate", error);
+    let read = CertificateDer::pem_file_iter(path).map_err(unreadable)?;
+    let chain: Vec<_> = read.collect::<Result<_, _>>().map_err(unreadable)?;
     if chain.is_empty() {
-        return Err(unusable(path, "no certificate in it: expected PEM"));
+        return Err(unreadable(pem::Error::NoItemsFound));
     }
     Ok(chain)
 }
 
-/// What a listener shows to its clients: HTTP/2 and HTTP/1.1 are offered.
-pub(crate) fn acceptor(tls: &ServerTls) -> Result<TlsAcceptor, StartError> {
+/// Reads a certificate chain and its key.
+pub(crate) fn certified_key(tls: &ServerTls) -> Result<CertifiedKey, StartError> {
     let chain = certificates(&tls.certificate_file)?;
     let key = PrivateKeyDer::from_pem_file(&tls.key_file)
-        .map_err(|error| unusable(&tls.key_file, error))?;
-    let mut config = ServerConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
-        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
-        .map_err(|error| unusable(&tls.certificate_file, error))?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(TlsAcceptor::from(Arc::new(config)))
+        .map_err(|error| unreadable(&tls.key_file, "private key", error))?;
+    CertifiedKey::from_der(chain, key, &provider())
+        .map_err(|error| unusable(&tls.certificate_file, with_key(&error, &tls.key_file)))
 }
 
-/// How a replica is spoken to under TLS.
-pub(crate) fn connector(replica: &ReplicaUrl, config: &ConnectConfig) -> Result<TlsTo, StartError> {
+/// The certificate of a listener; a handshake that begins after a reload gets the new one.
+#[derive(Debug)]
+pub(crate) struct ListenerCertificate(ArcSwap<CertifiedKey>);
+
+impl ListenerCertificate {
+    pub(crate) fn new(key: CertifiedKey) -> Arc<Self> {
+        Arc::new(Self(ArcSwap::from_pointee(key)))
+    }
+
+    pub(crate) fn replace(&self, key: CertifiedKey) {
+        self.0.store(Arc::new(key));
+    }
+
+    /// What a listener shows to its clients: HTTP/2 and HTTP/1 are offered.
+    pub(crate) fn acceptor(self: &Arc<Self>) -> TlsAcceptor {
+        let mut config = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .expect("the provider has the suites of its own versions")
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::<Self>::clone(self));
+        let offered = [&b"h2"[..], b"http/1.1", b"http/1.0"];
+        config.alpn_protocols = offered.iter().map(|protocol| protocol.to_vec()).collect();
+        TlsAcceptor::from(Arc::new(config))
+    }
+}
+
+impl ResolvesServerCert for ListenerCertificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.load_full())
+    }
+}
+
+/// Why a certificate and a key cannot be used together.
+fn with_key(error: &rustls::Error, key_file: &Path) -> String {
+    let key_file = key_file.display();
+    if let rustls::Error::InconsistentKeys(_) = error {
+        format!("the key in {key_file} belongs to another certificate")
+    } else {
+        format!("not usable with the key in {key_file}: {error}")
+    }
+}
+
+/// The authorities that are trusted to vouch for `replicas`: those of the configuration, which are read even if no
+/// replica speaks TLS, or else the system's.
+pub(crate) fn authorities(
+    config: &ConnectConfig,
+    replicas: &[ReplicaUrl],
+) -> Result<Arc<RootCertStore>, StartError> {
     let mut roots = RootCertStore::empty();
     if let Some(path) = &config.ca_file {
         for certificate in certificates(path)? {
             roots.add(certificate).map_err(|error| unusable(path, error))?;
         }
-    } else {
+    } else if replicas.iter().any(|replica| replica.tls) {
         for certificate in rustls_native_certs::load_native_certs().certs {
             // A system store may hold certificates that are too old to be understood; the others count.
             if let Err(error) = roots.add(certificate) {
@@ -54,10 +110,19 @@ pub(crate) fn connector(replica: &ReplicaUrl, config: &ConnectConfig) -> Result<
             }
         }
     }
+    Ok(Arc::new(roots))
+}
+
+/// How a replica is spoken to under TLS.
+pub(crate) fn connector(
+    replica: &ReplicaUrl,
+    config: &ConnectConfig,
+    authorities: &Arc<RootCertStore>,
+) -> Result<TlsTo, StartError> {
     let mut tls = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| StartError::Name { replica: replica.to_string(), why: error.to_string() })?
-        .with_root_certificates(roots)
+        .with_root_certificates(Arc::clone(authorities))
         .with_no_client_auth();
     tls.resumption = rustls::client::Resumption::in_memory_sessions(SESSIONS_MAX);
     tls.alpn_protocols = vec![b"http/1.1".to_vec()];

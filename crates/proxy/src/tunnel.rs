@@ -2,10 +2,15 @@
 
 use crate::answer::Ending;
 use crate::leaf::Place;
-use crate::stream::Stream;
+use crate::metrics::{ClientTimeout, ListenerMetrics};
+use crate::progress::ProgressTimer;
+use crate::write_timeout::{WriteTimeoutStream, is_write_timeout};
 use bytes::Bytes;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use std::future::poll_fn;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
 use tokio::io::AsyncWriteExt;
 
 /// What is known of the replica's side, until the client has been told.
@@ -22,20 +27,39 @@ impl Tunnel {
         Self { replica, ending, _place: place }
     }
 
-    /// Carries bytes both ways until both sides have ended; `begun` has been read from the client already.
-    pub(crate) async fn carry(mut self, mut client: Stream, begun: Bytes) {
+    /// Carries bytes both ways until both sides have ended, or neither has sent anything for too long; `begun`
+    /// has been read from the client already.
+    pub(crate) async fn carry(
+        mut self,
+        (mut client, begun): (WriteTimeoutStream, Bytes),
+        mut idle: Option<ProgressTimer>,
+        metrics: &ListenerMetrics,
+    ) {
+        let moved = client.moved();
+        let is_idle = poll_fn(|cx| match &mut idle {
+            Some(timer) => timer.poll(cx, moved.load(Ordering::Relaxed)),
+            None => Poll::Pending,
+        });
         let carried = async {
             let mut replica = TokioIo::new(self.replica.await.map_err(std::io::Error::other)?);
             replica.write_all(&begun).await?;
             tokio::io::copy_bidirectional(&mut client, &mut replica).await
         };
-        let whole = match carried.await {
-            Ok(_) => true,
-            Err(error) => {
-                tracing::debug!(%error, "connection with another protocol broke off");
-                false
+        tokio::select! {
+            biased;
+            carried = carried => {
+                if let Err(error) = &carried {
+                    tracing::debug!(%error, "connection with another protocol broke off");
+                }
+                match carried {
+                    Err(error) if is_write_timeout(&error) => self.ending.give_up("client_slow"),
+                    carried => self.ending.end(carried.is_ok()),
+                }
             }
-        };
-        self.ending.end(whole);
+            () = is_idle => {
+                metrics.timed_out(ClientTimeout::StreamIdle);
+                self.ending.give_up("stream_idle");
+            }
+        }
     }
 }

@@ -118,6 +118,40 @@ impl Fields {
         self.push(known, value);
     }
 
+    /// Makes one field of all such, their values in their order.
+    pub(crate) fn join(&mut self, known: Known, separator: &[u8]) {
+        if self.all(known).nth(1).is_some() {
+            let all = self.all(known).collect::<Vec<_>>().join(separator);
+            self.set(known, &all);
+        }
+    }
+
+    /// The length that is announced for a body. Some announce it several times: the same one then stays, once
+    /// (RFC 9110, section 8.6). Beside chunks, which count, none stays (RFC 9112, section 6.3).
+    pub(crate) fn settle_length(&mut self, is_chunked: bool) -> Result<Option<u64>, &'static str> {
+        if !self.has(Known::ContentLength) {
+            return Ok(None);
+        }
+        let mut announced = None;
+        let mut count = 0;
+        for word in self.words(Known::ContentLength) {
+            let length = length(word).ok_or("its content-length is no length")?;
+            if announced.is_some_and(|announced| announced != length) {
+                return Err("it has two lengths");
+            }
+            announced = Some(length);
+            count += 1;
+        }
+        match announced {
+            _ if is_chunked => self.remove(Known::ContentLength.bit()),
+            Some(length) if count > 1 => {
+                self.set(Known::ContentLength, itoa::Buffer::new().format(length).as_bytes());
+            }
+            _ => {}
+        }
+        Ok(announced)
+    }
+
     /// Removes all fields whose bits are set.
     pub(crate) fn remove(&mut self, bits: u32) {
         if self.present & bits != 0 {
@@ -142,6 +176,12 @@ impl Fields {
     pub(crate) const fn len(&self) -> usize {
         self.lines.len()
     }
+}
+
+fn length(value: &[u8]) -> Option<u64> {
+    // `parse` would take a sign.
+    let is_number = value.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(value).ok().filter(|_| is_number)?.parse().ok()
 }
 
 /// Adds a field to a map; one that was read as a field, or is ours, is one for it too.

@@ -8,6 +8,7 @@ pub(crate) enum Known {
     Other,
     Connection,
     ContentLength,
+    Cookie,
     /// The class of a request or an attempt: a client may set it, a root sets it for its leaves.
     CurtailClass,
     /// The constant name of what went wrong, in every answer that the proxy itself makes.
@@ -32,15 +33,20 @@ pub(crate) enum Known {
     Tracestate,
     TransferEncoding,
     Upgrade,
+    Forwarded,
     ForwardedFor,
     ForwardedProto,
+    /// Any other field that says for whom a request is forwarded, and any name that some servers take for such
+    /// a field.
+    ForwardedOther,
 }
 
 impl Known {
     #[cfg(test)]
-    const ALL: [Self; 21] = [
+    const ALL: [Self; 23] = [
         Self::Connection,
         Self::ContentLength,
+        Self::Cookie,
         Self::CurtailClass,
         Self::CurtailError,
         Self::CurtailLeaf,
@@ -58,6 +64,7 @@ impl Known {
         Self::Tracestate,
         Self::TransferEncoding,
         Self::Upgrade,
+        Self::Forwarded,
         Self::ForwardedFor,
         Self::ForwardedProto,
     ];
@@ -65,9 +72,10 @@ impl Known {
     /// The name as it is written, in small letters.
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::Other => "",
+            Self::Other | Self::ForwardedOther => "",
             Self::Connection => "connection",
             Self::ContentLength => "content-length",
+            Self::Cookie => "cookie",
             Self::CurtailClass => "curtail-class",
             Self::CurtailError => "curtail-error",
             Self::CurtailLeaf => "curtail-leaf",
@@ -85,18 +93,26 @@ impl Known {
             Self::Tracestate => "tracestate",
             Self::TransferEncoding => "transfer-encoding",
             Self::Upgrade => "upgrade",
+            Self::Forwarded => "forwarded",
             Self::ForwardedFor => "x-forwarded-for",
             Self::ForwardedProto => "x-forwarded-proto",
         }
     }
 
+    /// A bit for each that says for whom a request is forwarded.
+    pub(crate) const FORWARDED: u32 = Self::Forwarded.bit()
+        | Self::ForwardedFor.bit()
+        | Self::ForwardedProto.bit()
+        | Self::ForwardedOther.bit();
+
     /// Which one has this name, in small letters.
-    pub(super) fn of(name: &[u8]) -> Self {
+    pub(crate) fn of(name: &[u8]) -> Self {
         // The first letter and the length tell nearly all names apart; what is left is one comparison.
         let shape = (name.first().copied().unwrap_or_default(), name.len());
         let known = match shape {
             (b'c', 10) => Self::Connection,
             (b'c', 14) => Self::ContentLength,
+            (b'c', 6) => Self::Cookie,
             (b'c', 13) if name.ends_with(b"class") => Self::CurtailClass,
             (b'c', 13) => Self::CurtailError,
             (b'c', 12) if name.ends_with(b"leaf") => Self::CurtailLeaf,
@@ -114,17 +130,36 @@ impl Known {
             (b't', 10) => Self::Tracestate,
             (b't', 17) => Self::TransferEncoding,
             (b'u', 7) => Self::Upgrade,
+            (b'f', 9) => Self::Forwarded,
             (b'x', 15) => Self::ForwardedFor,
             (b'x', 17) => Self::ForwardedProto,
+            (b'x', _) => Self::ForwardedOther,
             _ => return Self::Other,
         };
-        if known.name().as_bytes() == name { known } else { Self::Other }
+        if known.name().as_bytes() == name {
+            known
+        } else if shape.0 == b'x' && is_forwarded(name) {
+            Self::ForwardedOther
+        } else {
+            Self::Other
+        }
     }
 
     /// A bit of its own for each.
     pub(crate) const fn bit(self) -> u32 {
         1 << self as u32
     }
+}
+
+/// Whether a name is `x-real-ip` or begins with `x-forwarded-`. Servers that turn fields into variables (CGI, WSGI)
+/// take `_` for `-`.
+fn is_forwarded(name: &[u8]) -> bool {
+    let begins = |with: &[u8]| {
+        let is_same =
+            |(byte, wanted): (&u8, &u8)| byte == wanted || (*byte == b'_' && *wanted == b'-');
+        name.len() >= with.len() && name.iter().zip(with).all(is_same)
+    };
+    begins(b"x-forwarded-") || (name.len() == b"x-real-ip".len() && begins(b"x-real-ip"))
 }
 
 #[cfg(test)]
@@ -141,8 +176,24 @@ mod tests {
             bits |= known.bit();
             let changed = |at: usize| [&name[..at], "~", &name[at + 1..]].concat();
             for other in (0..name.len()).map(changed).chain([format!("{name}x"), String::new()]) {
-                assert_eq!(Known::of(other.as_bytes()), Known::Other, "{other}");
+                let is_forwarded = other.starts_with("x-forwarded-");
+                let want = if is_forwarded { Known::ForwardedOther } else { Known::Other };
+                assert_eq!(Known::of(other.as_bytes()), want, "{other}");
             }
+        }
+    }
+
+    #[test]
+    fn whatever_a_server_may_take_for_a_forwarded_field_is_known_as_one() {
+        for name in
+            ["x-forwarded-host", "x-forwarded-", "x_forwarded-for", "x_real_ip", "x-real-ip"]
+        {
+            assert_eq!(Known::of(name.as_bytes()), Known::ForwardedOther, "{name}");
+        }
+        for name in
+            ["x-forwarded", "x-real-ipx", "x-request-id", "x", "forwarded-for", "x--real-ip"]
+        {
+            assert_eq!(Known::of(name.as_bytes()), Known::Other, "{name}");
         }
     }
 }

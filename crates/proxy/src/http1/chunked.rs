@@ -4,8 +4,9 @@
 
 use super::Error;
 use super::fields::{take_trailers, write_field};
+use crate::trailers;
 use bytes::{Buf, Bytes, BytesMut};
-use http::{HeaderMap, HeaderName, header};
+use http::HeaderMap;
 use std::io::Write as _;
 
 /// What stands after the data of a chunk.
@@ -16,34 +17,16 @@ const SIZE_LINE_BYTES_MAX: usize = 1 << 10;
 /// Data up to this size is copied: what it was read into is then free for what comes next.
 const COPIED_BYTES_MAX: usize = 2 << 10;
 
-/// Fields that say how a message is framed, where it goes, who asks, or how to read it. When trailers come
-/// that is settled (RFC 9110, section 6.5.1), and a replica that adds them to the head would be deceived.
-static FOR_HEADS: [HeaderName; 13] = [
-    header::CONTENT_LENGTH,
-    header::TRANSFER_ENCODING,
-    header::CONNECTION,
-    header::UPGRADE,
-    header::TRAILER,
-    header::HOST,
-    header::TE,
-    header::MAX_FORWARDS,
-    header::CACHE_CONTROL,
-    header::AUTHORIZATION,
-    header::CONTENT_ENCODING,
-    header::CONTENT_RANGE,
-    header::CONTENT_TYPE,
-];
-
 /// Begins a chunk of so many bytes.
 pub(super) fn begin_chunk(buffer: &mut Vec<u8>, bytes: usize) {
     write!(buffer, "{bytes:x}\r\n").expect("a vector takes everything");
 }
 
 /// Ends a body; of its trailers go those that may be trailers.
-pub(super) fn end(buffer: &mut Vec<u8>, trailers: Option<&HeaderMap>) {
+pub(super) fn end(buffer: &mut Vec<u8>, fields: Option<&HeaderMap>) {
     buffer.extend_from_slice(b"0\r\n");
-    for (name, value) in trailers.into_iter().flatten() {
-        if !FOR_HEADS.contains(name) {
+    for (name, value) in fields.into_iter().flatten() {
+        if trailers::may_be_trailer(name) {
             write_field(buffer, name.as_str().as_bytes(), value.as_bytes());
         }
     }

@@ -13,8 +13,8 @@
 mod answer;
 mod request;
 
-use super::Error;
 use super::inbound::Inbound;
+use super::{Error, InterimSink};
 use crate::attempt::AttemptRequest;
 use crate::counted::CountedConnection;
 use crate::head::AnswerHead;
@@ -38,8 +38,6 @@ pub(crate) struct Http1 {
     head: HeadReader,
     /// Another exchange may follow.
     is_kept: bool,
-    /// It has been used before: the replica may be about to close it.
-    pub(crate) is_reused: bool,
     pub(crate) idle_since: Instant,
     _counted: CountedConnection,
 }
@@ -52,7 +50,6 @@ impl Http1 {
             sending: Sending::new(),
             head: HeadReader::default(),
             is_kept: true,
-            is_reused: false,
             idle_since: now,
             _counted: counted,
         }
@@ -77,24 +74,31 @@ impl Http1 {
             && self.inbound.read.is_empty()
     }
 
-    /// Sends a request and waits for the head of its answer; interim answers are passed over.
+    /// Sends a request and waits for the head of its answer; interim answers go to the request's sink.
     ///
     /// # Errors
     /// Whatever happens to the connection; [`Error::Unwritten`] when the replica cannot have seen anything.
-    pub(crate) async fn send(&mut self, request: AttemptRequest) -> Result<AnswerHead, Error> {
+    pub(crate) async fn send(&mut self, mut request: AttemptRequest) -> Result<AnswerHead, Error> {
         let is_head = request.head.method == http::Method::HEAD;
+        let interim = request.interim.take();
         self.sending.begin(request);
         self.head = HeadReader::default();
         // Until the answer has said so itself.
         self.is_kept = false;
-        std::future::poll_fn(|cx| self.poll_head(cx, is_head)).await
+        std::future::poll_fn(|cx| self.poll_head(cx, is_head, interim.as_ref())).await
     }
 
     fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
         is_head: bool,
+        interim: Option<&InterimSink>,
     ) -> Poll<Result<AnswerHead, Error>> {
+        let pass_on = |head| {
+            if let Some(interim) = interim {
+                interim.send(head);
+            }
+        };
         loop {
             self.drive_sending(cx)?;
             if self.sending.is_unwritten()
@@ -103,8 +107,8 @@ impl Http1 {
                 // Whatever the replica has said meanwhile, it is no answer to this.
                 return Poll::Ready(Err(Error::Unwritten(failure)));
             }
-            if let Some((version, head)) = self.head.take(&mut self.inbound.read)? {
-                let (framing, is_kept) = answer::framing(version, &head, is_head)?;
+            if let Some((version, mut head)) = self.head.take(&mut self.inbound.read, pass_on)? {
+                let (framing, is_kept) = answer::framing(version, &mut head, is_head)?;
                 self.inbound.begin_body(framing);
                 self.is_kept = is_kept;
                 return Poll::Ready(Ok(head));

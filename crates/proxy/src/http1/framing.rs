@@ -61,12 +61,5 @@ impl Framing {
     }
 }
 
-/// A length that was announced.
-pub(super) fn length(value: &[u8]) -> Option<u64> {
-    // `parse` would take a sign.
-    let is_number = value.iter().all(u8::is_ascii_digit);
-    std::str::from_utf8(value).ok().filter(|_| is_number)?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@
 //!
 //! **Limits**: a head has [`Limits::headers`] bytes and [`FIELDS_MAX`] fields, comes within
 //! [`Limits::header_timeout`] and begins within [`Limits::idle_timeout`] of the answer before it; trailers as
-//! in [`fields`]. A client that takes nothing of its answer for [`Limits::body_timeout`] has gone.
+//! in [`fields`]. A client that takes nothing of its answer for [`Limits::write_timeout`] has gone.
 //!
 //! [`fields`]: super::fields
 //! [`FIELDS_MAX`]: super::fields::FIELDS_MAX
@@ -15,8 +15,7 @@ mod answer;
 mod body;
 mod request;
 
-pub(crate) use body::RequestBody;
-pub(crate) use request::Fault;
+pub(crate) use body::{InterimSink, RequestBody};
 
 use super::Error;
 use super::inbound::Inbound;
@@ -24,7 +23,7 @@ use super::outbound::{Length, Outbound};
 use crate::clock::Clock;
 use crate::config::Limits;
 use crate::drain::Drain;
-use crate::head::{AnswerHead, RequestHead};
+use crate::head::{AnswerHead, Fault, RequestHead};
 use crate::linger::Linger;
 use crate::stream::Stream;
 use body::{Asking, lock};
@@ -43,15 +42,19 @@ use tokio::time::{Instant, Sleep};
 pub(crate) trait Answers {
     type Body: Body<Data = Bytes, Error: Into<Error>> + Unpin;
 
-    /// Answers a request.
+    /// Answers a request; interim responses before the answer go to the sink, if the client understands them.
     fn answer(
         &self,
         head: RequestHead,
         body: Option<RequestBody>,
+        interim: Option<InterimSink>,
     ) -> impl Future<Output = (AnswerHead, Self::Body)>;
 
     /// Answers what is no request.
     fn refuse(&self, fault: Fault) -> (AnswerHead, Self::Body);
+
+    /// The client takes nothing of its answer and is cut off.
+    fn takes_nothing(&self);
 }
 
 /// A connection with a client.
@@ -94,6 +97,8 @@ enum Sent {
     Last,
     /// The client has gone, or must not take what it got for all of it.
     Broken,
+    /// The client takes no more.
+    Stuck,
 }
 
 impl Server {
@@ -121,7 +126,9 @@ impl Server {
         loop {
             let ((head, body), terms) = match poll_fn(|cx| self.poll_next(cx)).await {
                 Next::Asked(head, body, terms) => {
-                    let answering = pin!(answers.answer(head, body));
+                    let interim = InterimSink::new(&self.asking);
+                    let interim = (terms.version != Version::HTTP_10).then_some(interim);
+                    let answering = pin!(answers.answer(head, body, interim));
                     (self.unless_gone(answering).await?, terms)
                 }
                 Next::Refused(fault) => (answers.refuse(fault), Terms::LAST),
@@ -138,6 +145,10 @@ impl Server {
                     return None;
                 }
                 Sent::Broken => return None,
+                Sent::Stuck => {
+                    answers.takes_nothing();
+                    return None;
+                }
             }
         }
     }
@@ -183,7 +194,10 @@ impl Server {
 
     /// Ready when the client has closed. Until its request has come whole, whoever reads that hears of it.
     fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let inbound = &mut lock(&self.asking).inbound;
+        let asking = &mut *lock(&self.asking);
+        // Whether or not it takes them now, that it goes away is to be noticed.
+        _ = asking.poll_interim(cx);
+        let inbound = &mut asking.inbound;
         // What has come of the next request is kept; more of it is not needed yet.
         while inbound.framing.is_end() && inbound.read.is_empty() {
             if !matches!(ready!(inbound.poll_read(cx)), Ok(1..)) {
@@ -201,14 +215,16 @@ impl Server {
         let length = answer::framing(head.status, &body.size_hint(), terms);
         terms.keeps &= length != Some(Length::UntilClosed) && !self.drain.is_told();
         let buffer = self.outbound.begin(length.unwrap_or(Length::Ended), terms.takes_trailers);
-        buffer.extend_from_slice(lock(&self.asking).take_begun_word());
+        buffer.extend_from_slice(&lock(&self.asking).end_interim());
         answer::write_head(buffer, head, length, terms, &self.clock);
         if let Err(error) = poll_fn(|cx| self.poll_send(cx, body)).await {
             tracing::debug!(%error, "an answer did not get through");
-            if length == Some(Length::UntilClosed) {
+            let is_stuck = error.is_timeout();
+            // Of one that is stuck, the kernel would go on offering what is left.
+            if is_stuck || length == Some(Length::UntilClosed) {
                 lock(&self.asking).inbound.stream.reset_at_drop();
             }
-            return Sent::Broken;
+            return if is_stuck { Sent::Stuck } else { Sent::Broken };
         }
         let is_read = poll_fn(|cx| Poll::Ready(lock(&self.asking).pass_over(cx))).await;
         let keeps = terms.keeps && is_read;
@@ -255,7 +271,7 @@ impl Terms {
 struct Patience {
     header_timeout: std::time::Duration,
     idle_timeout: std::time::Duration,
-    body_timeout: std::time::Duration,
+    write_timeout: std::time::Duration,
     /// It takes no more of its answer than this.
     taken_bytes: Option<u64>,
     /// It is a head that we wait for, no longer its beginning.
@@ -272,7 +288,7 @@ impl Patience {
         Self {
             header_timeout,
             idle_timeout: limits.idle_timeout.into(),
-            body_timeout: limits.body_timeout.into(),
+            write_timeout: limits.write_timeout.into(),
             taken_bytes: None,
             is_begun: true,
             until,
@@ -291,7 +307,7 @@ impl Patience {
     fn poll_taken(&mut self, cx: &mut Context<'_>, bytes: u64) -> Poll<()> {
         if self.taken_bytes != Some(bytes) {
             self.taken_bytes = Some(bytes);
-            self.wait(self.body_timeout);
+            self.wait(self.write_timeout);
         }
         self.poll_over(cx)
     }

@@ -81,7 +81,7 @@ pub(super) static REQUESTS_FAILED: Metric = counter(
 pub(super) static ATTEMPTS: Metric = counter(
     "curtail_attempts",
     UPSTREAM_REASON,
-    "Attempts sent, by why: a first attempt, a hedge (slower_than_quantile, slower_than_cap), a copy of a tie, a retry.",
+    "Attempts sent, by why: a first attempt, a hedge (slower_than_quantile, slower_than_cap), a copy of a tie, a retry after a failure, a further one because the last is overdue.",
 );
 pub(super) static ATTEMPTS_ANSWERED: Metric = counter(
     "curtail_attempts_answered",
@@ -168,12 +168,20 @@ pub(super) static CLIENTS_WAITED: Metric = counter(
     LISTENER,
     "Clients that had to wait because connections_max were connected.",
 );
-pub(super) static UNROUTED: Metric =
-    counter("curtail_requests_unrouted", LISTENER, "Requests that no route matched.");
+pub(super) static UNROUTED: Metric = counter(
+    "curtail_requests_unrouted",
+    LISTENER,
+    "Requests that no route matches, or whose path is ambiguous between routes.",
+);
 pub(super) static MALFORMED: Metric = counter(
     "curtail_requests_malformed",
     LISTENER,
-    "What came over HTTP/1.1 and was no request, or did not come in time.",
+    "Requests that are not valid, name no valid host, or do not come in time.",
+);
+pub(super) static CLIENT_TIMEOUTS: Metric = counter(
+    "curtail_client_timeouts",
+    &["listener", "reason"],
+    "Clients cut off by a timeout; header: no whole request header, body: a pause within a request body, write: a response that the client does not read, stream_idle: no byte in either direction.",
 );
 pub(super) static SPANS_RECORDED: Metric =
     counter("curtail_spans_recorded", &[], "Spans written to the buffer.");
@@ -202,7 +210,7 @@ pub(super) static CONFIG_RELOADS: Metric = counter(
 pub(super) static INVARIANTS_BROKEN: Metric = counter(
     "curtail_policy_invariants_broken",
     &[],
-    "Requests passed straight through because a policy broke its own invariant: a defect of Curtail.",
+    "Panics of a policy's state machine (a defect of Curtail); a fresh one replaces it, and its requests pass straight through.",
 );
 pub(super) static BUILD: Metric = Metric {
     base: "curtail_build",
@@ -266,6 +274,7 @@ pub(super) static ALL: &[&Metric] = &[
     &CLIENTS_WAITED,
     &UNROUTED,
     &MALFORMED,
+    &CLIENT_TIMEOUTS,
     &SPANS_RECORDED,
     &SPANS_SENT,
     &SPANS_DROPPED,

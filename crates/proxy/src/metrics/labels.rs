@@ -69,7 +69,7 @@ impl Label for Reason {
         "tie_first_lost",
         "tie_started_lost",
         "retry",
-        "attempt_timeout",
+        "overdue",
         "first_good",
         "lost",
         "nothing_better",
@@ -94,7 +94,7 @@ impl Label for Reason {
             Self::TieFirstLost { .. } => 7,
             Self::TieStartedLost { .. } => 8,
             Self::Retry { .. } => 9,
-            Self::AttemptTimeout { .. } => 10,
+            Self::Overdue { .. } => 10,
             Self::FirstGood => 11,
             Self::Lost { .. } => 12,
             Self::NothingBetter => 13,
@@ -150,17 +150,37 @@ impl Label for Outcome {
 
 impl Label for Failure {
     const NAMES: &'static [&'static str] =
-        &["not_sent", "broken", "timed_out", "bad_answer", "refused", "twin_lost"];
+        &["not_sent", "broken", "bad_answer", "refused", "twin_lost"];
 
     fn index(&self) -> usize {
         match self {
             Self::NotSent => 0,
             Self::Broken => 1,
-            Self::TimedOut => 2,
-            Self::BadAnswer => 3,
-            Self::Refused => 4,
-            Self::TwinLost => 5,
+            Self::BadAnswer => 2,
+            Self::Refused => 3,
+            Self::TwinLost => 4,
         }
+    }
+}
+
+/// What a client did not do in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClientTimeout {
+    /// Ask: a TLS handshake, a preface or a request header did not come in time.
+    Header,
+    /// Send the body of its request.
+    Body,
+    /// Take what there was for it.
+    Write,
+    /// Say or be told anything on a stream (`limits.stream_idle_timeout`).
+    StreamIdle,
+}
+
+impl Label for ClientTimeout {
+    const NAMES: &'static [&'static str] = &["header", "body", "write", "stream_idle"];
+
+    fn index(&self) -> usize {
+        *self as usize
     }
 }
 
@@ -206,7 +226,7 @@ mod tests {
             Reason::TieFirstLost { failure },
             Reason::TieStartedLost { failure },
             Reason::Retry { failure, nth: 1, backoff: TIME },
-            Reason::AttemptTimeout { age: TIME, timeout: TIME },
+            Reason::Overdue { waited: TIME, delay: TIME },
             Reason::FirstGood,
             Reason::Lost { winner: AttemptId(0) },
             Reason::NothingBetter,
@@ -242,7 +262,6 @@ mod tests {
         let failures = [
             Failure::NotSent,
             Failure::Broken,
-            Failure::TimedOut,
             Failure::BadAnswer,
             Failure::Refused,
             Failure::TwinLost,

@@ -1,5 +1,6 @@
 //! What is counted of the whole process, and what the system says of it.
 
+use super::labels::{ClientTimeout, CountBy, Counts};
 use curtail_units::{Bytes, Duration};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -19,7 +20,7 @@ pub(crate) struct ProcessMetrics {
 pub(crate) struct ProcessCounts {
     pub(super) reloads_ok: u64,
     pub(super) reloads_failed: u64,
-    pub(super) invariants_broken: u64,
+    pub(crate) invariants_broken: u64,
 }
 
 impl ProcessMetrics {
@@ -33,7 +34,7 @@ impl ProcessMetrics {
         self.reloads_failed.fetch_add(1, Relaxed);
     }
 
-    /// A policy broke its own invariant, and the request passed straight through.
+    /// A policy broke its own invariant: its machine panicked.
     pub(crate) fn invariant_broken(&self) {
         self.invariants_broken.fetch_add(1, Relaxed);
     }
@@ -56,16 +57,18 @@ pub(crate) struct ListenerMetrics {
     waited: AtomicU64,
     unrouted: AtomicU64,
     malformed: AtomicU64,
+    timed_out: CountBy<ClientTimeout>,
 }
 
 /// The counters of a listener as they stand.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ListenerCounts {
     pub(super) accepted: u64,
     pub(super) open: u64,
     pub(super) waited: u64,
     pub(super) unrouted: u64,
     pub(super) malformed: u64,
+    pub(super) timed_out: Counts,
 }
 
 impl ListenerMetrics {
@@ -89,9 +92,14 @@ impl ListenerMetrics {
         self.unrouted.fetch_add(1, Relaxed);
     }
 
-    /// What came over HTTP/1.1 was no request.
+    /// A request was not valid, or did not come in time.
     pub(crate) fn malformed(&self) {
         self.malformed.fetch_add(1, Relaxed);
+    }
+
+    /// A client was cut off because it was too slow.
+    pub(crate) fn timed_out(&self, what: ClientTimeout) {
+        self.timed_out.add(&what);
     }
 
     /// The counters as they stand.
@@ -104,6 +112,7 @@ impl ListenerMetrics {
             waited: self.waited.load(Relaxed),
             unrouted: self.unrouted.load(Relaxed),
             malformed: self.malformed.load(Relaxed),
+            timed_out: self.timed_out.read(),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! lingers.
 
 use crate::linger::Linger;
-use crate::stream::Stream;
+use crate::write_timeout::WriteTimeoutStream;
 use bytes::{Buf, BytesMut};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -11,14 +11,14 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A connection with a client.
 pub(super) struct Lingering {
-    stream: Stream,
+    stream: WriteTimeoutStream,
     /// Read already, and still to be handed out.
     begun: BytesMut,
     linger: Linger,
 }
 
 impl Lingering {
-    pub(super) fn new(stream: Stream, begun: BytesMut) -> Self {
+    pub(super) fn new(stream: WriteTimeoutStream, begun: BytesMut) -> Self {
         Self { stream, begun, linger: Linger::default() }
     }
 }

@@ -189,7 +189,7 @@ fn write_status(out: &mut Vec<u8>, failed: bool) {
 fn describe_request(attributes: &mut Attributes<'_>, trail: &Trail) {
     let asked = &trail.asked;
     describe_method(attributes, &asked.method);
-    attributes.text(b"url.path", asked.uri.path());
+    attributes.text(b"url.path", asked.target.path());
     attributes.text(b"url.scheme", if trail.tls { "https" } else { "http" });
     attributes.text(b"network.protocol.version", version(asked.version));
     if let Some(host) = asked.host() {
@@ -250,7 +250,7 @@ fn describe_replica(
     attributes.prepared(&replica.attributes);
     scratch.clear();
     scratch.push_str(&replica.url);
-    scratch.push_str(trail.asked.uri.path());
+    scratch.push_str(trail.asked.target.path());
     attributes.text(b"url.full", scratch);
 }
 
@@ -327,9 +327,7 @@ fn describe_attempt_end(
     let bad_status = status.filter(|s| s.is_client_error() || s.is_server_error());
     let error = match &end {
         Some(AttemptEnd::Failed(failure)) => Some(failure.name()),
-        Some(AttemptEnd::Cancelled(
-            reason @ (Reason::AttemptTimeout { .. } | Reason::RequestTimeout { .. }),
-        )) => Some(reason.name()),
+        Some(AttemptEnd::Cancelled(reason @ Reason::RequestTimeout { .. })) => Some(reason.name()),
         Some(AttemptEnd::Answered | AttemptEnd::Cancelled(_)) | None => {
             bad_status.as_ref().map(StatusCode::as_str)
         }

@@ -1,7 +1,7 @@
 //! Protobuf fields, appended to a buffer in one pass.
 //!
-//! Only what OTLP needs, and the little reading that its answers need. A length that is known only
-//! afterwards takes [`LENGTH_BYTES`] bytes, see [`padded_varint`].
+//! Only what OTLP and Prometheus's metrics need, and the little reading that responses and tests need. A length that
+//! is known only afterwards takes [`LENGTH_BYTES`] bytes, see [`padded_varint`].
 //! **Source**: Protocol Buffers documentation, "Encoding", sections "Base 128 Varints" and "Submessages".
 
 /// Bytes reserved for the length of a message: enough for 2 MiB - 1, and spans are bounded far below.
@@ -21,7 +21,7 @@ fn tag(out: &mut Vec<u8>, field: u32, wire: Wire) {
 }
 
 /// An integer, seven bits a byte, the lowest first.
-pub(super) fn varint(out: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value.to_le_bytes()[0] | 0x80);
         value >>= 7;
@@ -31,7 +31,7 @@ pub(super) fn varint(out: &mut Vec<u8>, mut value: u64) {
 
 /// An integer in so many bytes, the unused high ones padded with continuation bits: protobuf's encoding of
 /// integers allows leading zeros.
-pub(super) fn padded_varint<const BYTES: usize>(value: u64) -> [u8; BYTES] {
+pub(crate) fn padded_varint<const BYTES: usize>(value: u64) -> [u8; BYTES] {
     debug_assert!(value < 1 << (7 * BYTES), "{value} does not fit {BYTES} bytes");
     std::array::from_fn(|place| {
         let more = if place + 1 < BYTES { 0x80 } else { 0 };
@@ -40,44 +40,55 @@ pub(super) fn padded_varint<const BYTES: usize>(value: u64) -> [u8; BYTES] {
 }
 
 /// The bytes that [`varint`] takes for a length.
-pub(super) const fn varint_len(value: usize) -> usize {
+pub(crate) const fn varint_len(value: usize) -> usize {
     (usize::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
 }
 
-pub(super) fn varint_field(out: &mut Vec<u8>, field: u32, value: u64) {
+pub(crate) fn varint_field(out: &mut Vec<u8>, field: u32, value: u64) {
     tag(out, field, Wire::Varint);
     varint(out, value);
 }
 
-pub(super) fn fixed64_field(out: &mut Vec<u8>, field: u32, value: u64) {
+pub(crate) fn fixed64_field(out: &mut Vec<u8>, field: u32, value: u64) {
     tag(out, field, Wire::Fixed64);
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-pub(super) fn fixed32_field(out: &mut Vec<u8>, field: u32, value: u32) {
+pub(crate) fn fixed32_field(out: &mut Vec<u8>, field: u32, value: u32) {
     tag(out, field, Wire::Fixed32);
     out.extend_from_slice(&value.to_le_bytes());
 }
 
 /// Bytes, or a text.
-pub(super) fn bytes_field(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
+pub(crate) fn bytes_field(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
     length_field(out, field, bytes.len());
     out.extend_from_slice(bytes);
 }
 
+/// A signed integer whose sign is its lowest bit.
+pub(crate) const fn zigzag(value: i64) -> u64 {
+    (value << 1 ^ value >> 63).cast_unsigned()
+}
+
+/// The integer that [`zigzag`] was given.
+#[cfg(test)]
+pub(crate) const fn unzigzag(value: u64) -> i64 {
+    (value >> 1).cast_signed() ^ -(value & 1).cast_signed()
+}
+
 /// The beginning of a field of which `len` bytes follow.
-pub(super) fn length_field(out: &mut Vec<u8>, field: u32, len: usize) {
+pub(crate) fn length_field(out: &mut Vec<u8>, field: u32, len: usize) {
     tag(out, field, Wire::Length);
     varint(out, len as u64);
 }
 
 /// The first byte of a [`length_field`] whose number is below 16.
-pub(super) fn length_tag(field: u32) -> u8 {
+pub(crate) fn length_tag(field: u32) -> u8 {
     (field << 3 | Wire::Length as u32).to_le_bytes()[0]
 }
 
 /// A message within the message, made of what `write` appends.
-pub(super) fn message_field(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
+pub(crate) fn message_field(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
     tag(out, field, Wire::Length);
     let length_at = out.len();
     out.extend_from_slice(&[0; LENGTH_BYTES]);
@@ -88,11 +99,11 @@ pub(super) fn message_field(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&m
 
 /// The fields of a message, in the order in which they stand; ends where the bytes make no sense.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fields<'a>(pub(super) &'a [u8]);
+pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Value<'a> {
+pub(crate) enum Value<'a> {
     Int(u64),
     Bytes(&'a [u8]),
 }
@@ -117,6 +128,13 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
+    /// The next of several messages that stand one after the other, each after its length.
+    #[cfg(test)]
+    pub(crate) fn delimited(&mut self) -> Option<&'a [u8]> {
+        let len = self.varint()?;
+        self.take(usize::try_from(len).ok()?)
+    }
+
     fn varint(&mut self) -> Option<u64> {
         let mut value = 0;
         for place in 0..10 {

@@ -31,6 +31,7 @@ pub(crate) fn trail(request: Request<()>) -> Trail {
         name: "accounts".to_owned(),
         replicas: vec![replica("http://10.0.0.7:8080"), replica("https://[::1]")],
         connect: ConnectConfig::default(),
+        group: None,
         policy: UpstreamConfig::default(),
     });
     let route = Arc::new(PreparedRoute::new("/api", Arc::new(upstream)));

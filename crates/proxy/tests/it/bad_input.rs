@@ -5,6 +5,7 @@ mod certificates;
 mod http2;
 mod limits;
 mod requests;
+mod targets;
 
 use crate::proxy::Proxy;
 use crate::steady::Steady;

@@ -13,6 +13,7 @@ pub(crate) const RST_STREAM: u8 = 3;
 pub(crate) const SETTINGS: u8 = 4;
 pub(crate) const PING: u8 = 6;
 pub(crate) const GOAWAY: u8 = 7;
+pub(crate) const WINDOW_UPDATE: u8 = 8;
 pub(crate) const CONTINUATION: u8 = 9;
 
 pub(crate) const END_STREAM: u8 = 1;
@@ -80,7 +81,6 @@ impl Frames {
     /// The next frame that is not about the connection's settings and windows; [`None`] when it is closed.
     /// Settings and pings are acknowledged.
     pub(crate) async fn read(&mut self) -> Option<Frame> {
-        const WINDOW_UPDATE: u8 = 8;
         loop {
             let frame = self.read_any().await.ok()?;
             let is_ack = frame.flags & ACK != 0;
@@ -94,7 +94,14 @@ impl Frames {
         }
     }
 
-    async fn read_any(&mut self) -> io::Result<Frame> {
+    /// Ends the connection in order: the other side reads all that was written, then the end.
+    pub(crate) async fn close(mut self) {
+        self.stream.shutdown().await.ok();
+        while self.read().await.is_some() {}
+    }
+
+    /// The next frame, whatever it is about; nothing is acknowledged.
+    pub(crate) async fn read_any(&mut self) -> io::Result<Frame> {
         let mut head = [0; 9];
         self.stream.read_exact(&mut head).await?;
         let len = u32::from_be_bytes([0, head[0], head[1], head[2]]);

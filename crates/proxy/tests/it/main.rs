@@ -2,8 +2,10 @@
 //!
 //! One module for each promise: [`pass_through`] (what goes in comes out), [`repetition`] (what may be sent
 //! twice, and what never), [`hidden_failures`] and [`cancelled_hedges`] (what clients do not notice),
-//! [`leaves`] (queues, ties, probes), [`bad_input`] (what is refused, and that it costs others nothing) and
-//! [`operation`] (drain, reload, journal). The other modules are what those are written with.
+//! [`leaves`] (queues, ties, probes), [`no_harm`] (what the defaults never cost), [`bad_input`] (what is refused,
+//! and that it costs others nothing), [`stalled`] (who stops taking or sending bytes holds little, and nobody
+//! waits for it), [`groups`] (what upstreams share) and [`operation`] (drain, reload, journal). The other modules
+//! are what those are written with.
 //!
 //! Nothing sleeps: a test waits for an event, a counter or a connection, and has a [`deadline`]. Where time
 //! itself is tested (a client that is too slow), it is the proxy that waits.
@@ -16,15 +18,19 @@ mod client;
 mod deadline;
 mod directory;
 mod frames;
+mod groups;
 mod hidden_failures;
 mod leaves;
 mod logs;
 mod metrics;
+mod no_harm;
 mod operation;
 mod pass_through;
 mod proxy;
 mod raw_replica;
 mod repetition;
 mod replica;
+mod routing;
+mod stalled;
 mod steady;
 mod wire;

@@ -1,6 +1,7 @@
 //! Running the proxy: it stops without losing a request, takes new configurations whole or not at all, and
 //! its journal says exactly what it decided.
 
+mod certificates;
 mod command;
 mod drain;
 mod journal;

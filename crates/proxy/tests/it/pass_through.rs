@@ -1,7 +1,10 @@
 //! What goes in comes out: the proxy changes what concerns one connection, and nothing else.
 
 mod bodies;
+mod cookies;
+mod forwarded;
 mod heads;
+mod interim;
 mod streams;
 mod tls;
 mod upgrade;

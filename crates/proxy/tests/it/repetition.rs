@@ -9,7 +9,7 @@ use crate::raw_replica::{RawReplica, Record};
 use http::HeaderValue;
 
 /// How often the request with this `x-request-id` was read to its end.
-fn executions(replicas: &[&RawReplica], id: &str) -> usize {
+pub(crate) fn executions(replicas: &[&RawReplica], id: &str) -> usize {
     let executed = |record: &Record| {
         let requests = record.requests();
         requests.iter().filter(|request| request.head.get("x-request-id") == Some(id)).count()
@@ -18,7 +18,12 @@ fn executions(replicas: &[&RawReplica], id: &str) -> usize {
 }
 
 /// Sends a request under an id.
-async fn send(client: &mut Client, method: &str, id: &str, body: &'static str) -> Answer {
+pub(crate) async fn send(
+    client: &mut Client,
+    method: &str,
+    id: &str,
+    body: &'static str,
+) -> Answer {
     let mut request = client.request_with(method, "/", crate::body::whole(body));
     let id = HeaderValue::from_str(id).expect("plain text");
     request.headers_mut().insert("x-request-id", id);

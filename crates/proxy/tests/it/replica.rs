@@ -22,6 +22,8 @@ pub(crate) enum Speaks {
     Http1,
     /// With prior knowledge.
     Http2,
+    /// The same, and a connection carries so many requests at once.
+    Http2Streams(u32),
     /// What is negotiated.
     Tls(Arc<rustls::ServerConfig>),
 }
@@ -231,18 +233,23 @@ async fn serve<A, F>(
     F: Future<Output = Response<Body>> + Send + 'static,
 {
     match speaks {
-        Speaks::Http1 => serve_http(stream, false, record, answer).await,
-        Speaks::Http2 => serve_http(stream, true, record, answer).await,
+        Speaks::Http1 => serve_http(stream, None, record, answer).await,
+        Speaks::Http2 => serve_http(stream, Some(STREAMS_MAX), record, answer).await,
+        Speaks::Http2Streams(max) => serve_http(stream, Some(max), record, answer).await,
         Speaks::Tls(config) => {
             // A client that does not like our certificate goes away: that is its right.
             let Ok(stream) = TlsAcceptor::from(config).accept(stream).await else { return };
             let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-            serve_http(stream, is_http2, record, answer).await;
+            serve_http(stream, is_http2.then_some(STREAMS_MAX), record, answer).await;
         }
     }
 }
 
-async fn serve_http<S, A, F>(stream: S, is_http2: bool, record: Arc<Record>, answer: Arc<A>)
+/// Requests at once on a connection over HTTP/2 where a test does not say otherwise.
+const STREAMS_MAX: u32 = 1_000;
+
+/// Serves a connection over HTTP/2 with so many requests at once, or over HTTP/1.1.
+async fn serve_http<S, A, F>(stream: S, http2: Option<u32>, record: Arc<Record>, answer: Arc<A>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     A: Fn(Request<Incoming>) -> F + Send + Sync + 'static,
@@ -271,12 +278,13 @@ where
     });
     let io = TokioIo::new(stream);
     // How a connection ends is the proxy's business, and tests look at what the proxy makes of it.
-    if is_http2 {
+    if let Some(streams_max) = http2 {
         http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             // A replica that trusts its proxies: cancelled hedges are no attack.
             .max_pending_accept_reset_streams(10_000)
             .max_local_error_reset_streams(None)
+            .max_concurrent_streams(streams_max)
             .serve_connection(io, service)
             .await
             .ok();

@@ -194,8 +194,13 @@ fn what_is_encoded_is_decoded_again() {
 #[test]
 fn fields_of_heads_are_no_trailers() {
     let mut buffer = Vec::new();
-    let mut trailers: HeaderMap =
-        FOR_HEADS.iter().map(|name| (name.clone(), HeaderValue::from_static("5"))).collect();
+    let mut trailers: HeaderMap = trailers::FOR_HEADS
+        .iter()
+        .map(|name| (name.clone(), HeaderValue::from_static("5")))
+        .collect();
+    for name in ["x-forwarded-for", "x-forwarded-host", "forwarded", "x-real-ip"] {
+        trailers.append(name, HeaderValue::from_static("10.0.0.1"));
+    }
     trailers.append("x-sum", HeaderValue::from_static("7"));
     trailers.append("x-sum", HeaderValue::from_static("8"));
     end(&mut buffer, Some(&trailers));

@@ -3,7 +3,7 @@
 use super::super::Error;
 use super::super::chunked::Decoder;
 use super::super::fields::{FIELDS_MAX, HEAD_BYTES_MAX, TOO_LONG, bad, end_of_fields};
-use super::super::framing::{Framing, length};
+use super::super::framing::Framing;
 use crate::head::{AnswerHead, Fields, Known};
 use bytes::{Buf, BytesMut};
 use http::{StatusCode, Version};
@@ -27,9 +27,13 @@ impl HeadReader {
         self.interim_bytes > 0 || !read.is_empty()
     }
 
-    /// Takes the head of the answer, once it is there whole. Interim answers are passed over: what they say
-    /// is for us, or will be said again.
-    pub(super) fn take(&mut self, read: &mut BytesMut) -> Result<Option<Versioned>, Error> {
+    /// Takes the head of the answer, once it is there whole. Those of interim answers go to `interim`, but for
+    /// "100 Continue", which says that we may go on.
+    pub(super) fn take(
+        &mut self,
+        read: &mut BytesMut,
+        interim: impl Fn(AnswerHead),
+    ) -> Result<Option<Versioned>, Error> {
         loop {
             let end = end_of_fields(read, self.searched);
             // However much of it comes at once.
@@ -44,6 +48,9 @@ impl HeadReader {
             read.advance(end);
             if !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS {
                 return Ok(Some((version, head)));
+            }
+            if head.status != StatusCode::CONTINUE {
+                interim(head);
             }
             self.searched = 0;
             self.interim_bytes += end;
@@ -68,16 +75,16 @@ fn parse(head: &[u8]) -> Result<Versioned, Error> {
     Ok((version, AnswerHead { status, fields: Fields::parsed(head, parsed.headers) }))
 }
 
-/// How the body of an answer is framed (RFC 9112, section 6.3), and whether the connection can be used again
-/// after it (section 9.3).
+/// How the body of an answer is framed (RFC 9112, section 6.3), which its fields then say in one way, and whether
+/// the connection can be used again after it (section 9.3).
 pub(super) fn framing(
     version: Version,
-    head: &AnswerHead,
+    head: &mut AnswerHead,
     to_head: bool,
 ) -> Result<(Framing, bool), Error> {
     let AnswerHead { status, fields } = head;
     let is_chunked = is_chunked(fields)?;
-    let length = content_length(fields)?;
+    let length = fields.settle_length(is_chunked).map_err(Error::Malformed)?;
     let has_none = to_head || matches!(*status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     let framing = match length {
         _ if has_none => Framing::Ended,
@@ -108,18 +115,6 @@ fn is_chunked(fields: &Fields) -> Result<bool, Error> {
         (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => Ok(true),
         // Passed on without its name it would be taken for the content itself.
         _ => Err(Error::Malformed("its transfer coding is not `chunked`")),
-    }
-}
-
-/// The one length. What says it twice, even alike, would be read by the next one on the way as it likes.
-fn content_length(fields: &Fields) -> Result<Option<u64>, Error> {
-    let mut lengths = fields.all(Known::ContentLength);
-    match (lengths.next(), lengths.next()) {
-        (None, _) => Ok(None),
-        (Some(value), None) => {
-            length(value).map(Some).ok_or(Error::Malformed("its content-length is no length"))
-        }
-        (Some(_), Some(_)) => Err(Error::Malformed("it has two lengths")),
     }
 }
 

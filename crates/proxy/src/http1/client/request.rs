@@ -96,8 +96,7 @@ impl Sending {
 /// Writes the head. How the body is framed is ours to say: it may come to us in another framing.
 fn write_head(buffer: &mut Vec<u8>, request: &AttemptRequest, length: Length) {
     let head = &request.head;
-    let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
-    for part in [head.method.as_str(), " ", target, " HTTP/1.1\r\n"] {
+    for part in [head.method.as_str(), " ", head.target.as_str(), " HTTP/1.1\r\n"] {
         buffer.extend_from_slice(part.as_bytes());
     }
     let framing = Known::ContentLength.bit() | Known::TransferEncoding.bit();

@@ -31,10 +31,7 @@ pub(super) fn write_head(
     clock: &Clock,
 ) {
     let version = if terms.version == Version::HTTP_10 { "HTTP/1.0 " } else { "HTTP/1.1 " };
-    let reason = head.status.canonical_reason().unwrap_or_default();
-    for part in [version, head.status.as_str(), " ", reason, "\r\n"] {
-        buffer.extend_from_slice(part.as_bytes());
-    }
+    write_status(buffer, version, head.status);
     // Without a body, a length is that of the body which there would be (RFC 9110, section 8.6).
     let tells_length = length.is_none()
         && !head.status.is_informational()
@@ -58,6 +55,25 @@ pub(super) fn write_head(
             (Version::HTTP_10, true) => write_field(buffer, b"connection", b"keep-alive"),
             (Version::HTTP_10, false) | (_, true) => {}
             (_, false) => write_field(buffer, b"connection", b"close"),
+        }
+    }
+    buffer.extend_from_slice(b"\r\n");
+}
+
+fn write_status(buffer: &mut Vec<u8>, version: &str, status: StatusCode) {
+    let reason = status.canonical_reason().unwrap_or_default();
+    for part in [version, status.as_str(), " ", reason, "\r\n"] {
+        buffer.extend_from_slice(part.as_bytes());
+    }
+}
+
+/// Writes an interim response, which never has a body.
+pub(super) fn write_interim(buffer: &mut Vec<u8>, head: &AnswerHead) {
+    write_status(buffer, "HTTP/1.1 ", head.status);
+    let framing = Known::ContentLength.bit() | Known::TransferEncoding.bit();
+    for (known, name, value) in head.fields.iter() {
+        if known.bit() & framing == 0 {
+            write_field(buffer, name, value);
         }
     }
     buffer.extend_from_slice(b"\r\n");

@@ -1,13 +1,17 @@
 //! The body of a client's request, read from its connection by whoever needs it: nearly always an attempt
-//! in the connection's own task, over HTTP/2 that of the connection to the replica.
+//! in the connection's own task; over HTTP/2, once the response has begun, a task of its own. And what the
+//! client is told meanwhile: interim responses.
 
 use super::super::Error;
 use super::super::inbound::Inbound;
+use super::answer::write_interim;
+use crate::head::AnswerHead;
+use crate::headers::remove_hop_by_hop;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use tokio::io::AsyncWrite;
 
 /// What a client waits for that has said `expect: 100-continue` (RFC 9110, section 10.1.1).
@@ -16,46 +20,74 @@ const GO_ON: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// So much of a body that nobody wants is read so that the connection can be kept.
 const UNWANTED_BYTES_MAX: usize = 64 << 10;
 
+/// Interim responses that a client does not take are kept up to this size; those after them are dropped.
+const INTERIM_BYTES_MAX: usize = 64 << 10;
+
 /// A connection with a client.
 #[derive(Debug)]
 pub(super) struct Asking {
     pub(super) inbound: Inbound,
     /// The request in progress, counted from one: its body alone may be read.
     request: u64,
-    /// What is still to be said before the client sends its body.
-    go_on: &'static [u8],
+    /// The client sends its body when it is told to go on.
+    waits_to_go_on: bool,
+    /// Interim responses that are still to be written.
+    interim: Vec<u8>,
+    /// The response has not begun: there may be further interim ones.
+    takes_interim: bool,
 }
 
 impl Asking {
     pub(super) const fn new(inbound: Inbound) -> Self {
-        Self { inbound, request: 0, go_on: b"" }
+        Self {
+            inbound,
+            request: 0,
+            waits_to_go_on: false,
+            interim: Vec::new(),
+            takes_interim: false,
+        }
     }
 
     /// The head of a request was read; returns the request's number.
     pub(super) const fn begin_request(&mut self, waits_to_go_on: bool) -> u64 {
-        self.go_on = if waits_to_go_on { GO_ON } else { b"" };
+        self.waits_to_go_on = waits_to_go_on;
+        self.takes_interim = true;
         self.request += 1;
         self.request
     }
 
     /// The next frame of the body. A client that waits for a word before it sends it is given the word.
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        while !self.go_on.is_empty() && self.inbound.read.is_empty() {
-            match pin!(&mut self.inbound.stream).poll_write(cx, self.go_on) {
-                Poll::Ready(Ok(written @ 1..)) => self.go_on = &self.go_on[written..],
-                // A connection that is broken says so when it is read.
-                Poll::Ready(_) => self.go_on = b"",
-                Poll::Pending => return Poll::Pending,
-            }
+        if self.waits_to_go_on && self.inbound.read.is_empty() {
+            self.waits_to_go_on = false;
+            self.interim.extend_from_slice(GO_ON);
         }
+        ready!(self.poll_interim(cx));
         self.inbound.poll_frame(cx)
     }
 
-    /// The answer begins: what is left of a word that was begun stands before it, and one that was not
-    /// said is not needed any more.
-    pub(super) fn take_begun_word(&mut self) -> &'static [u8] {
-        let left = std::mem::take(&mut self.go_on);
-        if left.len() < GO_ON.len() { left } else { b"" }
+    /// Writes the interim responses that there are.
+    pub(super) fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.interim.is_empty() {
+            return Poll::Ready(());
+        }
+        let mut stream = pin!(&mut self.inbound.stream);
+        while !self.interim.is_empty() {
+            match ready!(stream.as_mut().poll_write(cx, &self.interim)) {
+                Ok(written @ 1..) => drop(self.interim.drain(..written)),
+                // A connection that is broken says so when it is read.
+                Ok(_) | Err(_) => self.interim.clear(),
+            }
+        }
+        stream.poll_flush(cx).map(drop)
+    }
+
+    /// The response begins: what is left of the interim ones stands before it, and nobody needs to be told to
+    /// go on any more.
+    pub(super) fn end_interim(&mut self) -> Vec<u8> {
+        self.waits_to_go_on = false;
+        self.takes_interim = false;
+        std::mem::take(&mut self.interim)
     }
 
     /// Takes what is there of a body that nobody wants; returns whether it has ended with that.
@@ -68,6 +100,28 @@ impl Asking {
             unwanted_bytes += frame.data_ref().map_or(0, Bytes::len);
         }
         self.inbound.framing.is_end()
+    }
+}
+
+/// Where the interim responses to a request go: all but "100 Continue", which the proxy says itself when it
+/// reads the body (RFC 9110, section 15.2).
+#[derive(Clone, Debug)]
+pub(crate) struct InterimSink {
+    asking: Arc<Mutex<Asking>>,
+}
+
+impl InterimSink {
+    pub(super) fn new(asking: &Arc<Mutex<Asking>>) -> Self {
+        Self { asking: Arc::clone(asking) }
+    }
+
+    /// Passes a response on; the connection's own task writes it, which is the one that called this.
+    pub(crate) fn send(&self, mut head: AnswerHead) {
+        let mut asking = lock(&self.asking);
+        if asking.takes_interim && asking.interim.len() < INTERIM_BYTES_MAX {
+            remove_hop_by_hop(&mut head.fields);
+            write_interim(&mut asking.interim, &head);
+        }
     }
 }
 

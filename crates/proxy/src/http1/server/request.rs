@@ -2,49 +2,14 @@
 
 use super::super::chunked::Decoder;
 use super::super::fields::{FIELDS_MAX, complaint, end_of_fields};
-use super::super::framing::{Framing, length};
-use crate::head::{Fields, Known, RequestHead};
+use super::super::framing::Framing;
+use crate::head::{Fault, Fields, Known, RequestHead, Target};
 use bytes::{Buf, BytesMut};
-use http::{Method, StatusCode, Uri, Version};
+use http::{Method, Version};
 use std::mem::MaybeUninit;
 
 /// The longest target that can be kept.
 const TARGET_BYTES_MAX: usize = u16::MAX as usize - 1;
-
-/// Why a client is sent away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
-    pub(crate) status: StatusCode,
-    /// The constant name of what is wrong.
-    pub(crate) error: &'static str,
-    /// What exactly.
-    pub(crate) why: &'static str,
-}
-
-impl Fault {
-    /// The client did not send its head in time.
-    pub(super) const SLOW: Self = Self {
-        status: StatusCode::REQUEST_TIMEOUT,
-        error: "client_slow",
-        why: "its head did not come in time",
-    };
-
-    const HEAD_TOO_LONG: Self = Self {
-        status: StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-        error: "head_too_long",
-        why: "its head is longer than `limits.headers`, or has more than 128 fields",
-    };
-
-    const TARGET_TOO_LONG: Self = Self {
-        status: StatusCode::URI_TOO_LONG,
-        error: "target_too_long",
-        why: "its target is longer than 65534 bytes, or than `limits.headers`",
-    };
-
-    const fn bad(why: &'static str) -> Self {
-        Self { status: StatusCode::BAD_REQUEST, error: "bad_request", why }
-    }
-}
 
 impl From<httparse::Error> for Fault {
     fn from(error: httparse::Error) -> Self {
@@ -107,10 +72,24 @@ impl HeadReader {
         }
         self.searched = if end.is_some() { 0 } else { read.len() };
         let Some(end) = end else { return Ok(None) };
-        let asked = parse(&read[..end])?;
+        let asked = parse(&read[..end]).or_else(|fault| match as_version_1_1(&read[..end]) {
+            Some(bytes) => parse(&bytes),
+            None => Err(fault),
+        })?;
         read.advance(end);
         Ok(Some(asked))
     }
+}
+
+/// The same head as one of HTTP/1.1, if it is of a later HTTP/1: such a client understands HTTP/1.1 (RFC 9110,
+/// section 2.5), and the parser does not know its version.
+fn as_version_1_1(bytes: &[u8]) -> Option<Vec<u8>> {
+    let line = &bytes[..memchr::memchr(b'\n', bytes)?];
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let (b'2'..=b'9', before) = line.split_last()? else { return None };
+    let mut bytes = before.ends_with(b" HTTP/1.").then(|| bytes.to_vec())?;
+    bytes[before.len()] = b'1';
+    Some(bytes)
 }
 
 fn parse(bytes: &[u8]) -> Result<Asked, Fault> {
@@ -126,14 +105,13 @@ fn parse(bytes: &[u8]) -> Result<Asked, Fault> {
         return Err(Fault::TARGET_TOO_LONG);
     }
     let method = Method::from_bytes(method.as_bytes());
-    let head = RequestHead {
-        method: method.map_err(|_| Fault::bad("its method is no method"))?,
-        uri: Uri::try_from(target).map_err(|_| Fault::bad("its target is no target"))?,
-        version: if minor == 0 { Version::HTTP_10 } else { Version::HTTP_11 },
-        fields: Fields::parsed(bytes, parsed.headers),
-    };
-    let (framing, is_confused) = framing(&head)?;
-    let RequestHead { version, ref fields, .. } = head;
+    let method = method.map_err(|_| Fault::bad("its method is no method"))?;
+    let (target, authority) = Target::parse(&method, target)?;
+    let version = if minor == 0 { Version::HTTP_10 } else { Version::HTTP_11 };
+    let fields = Fields::parsed(bytes, parsed.headers);
+    let mut head = RequestHead { method, target, authority, version, fields };
+    let (framing, is_confused) = framing(&mut head)?;
+    let fields = &head.fields;
     let keeps = match version {
         Version::HTTP_10 => fields.lists(Known::Connection, "keep-alive"),
         _ => !fields.lists(Known::Connection, "close"),
@@ -151,36 +129,32 @@ fn parse(bytes: &[u8]) -> Result<Asked, Fault> {
     Ok(Asked { head, framing, terms, waits_to_go_on })
 }
 
-/// How the body of a request is framed (RFC 9112, section 6.3), and whether that was said in two ways: what
-/// follows may then be a body to somebody before us.
-fn framing(head: &RequestHead) -> Result<(Framing, bool), Fault> {
-    let length = content_length(&head.fields)?;
-    if !head.fields.has(Known::TransferEncoding) {
+/// How the body of a request is framed (RFC 9112, section 6.3), which its fields then say in one way, and whether
+/// they said it in two: what follows may then be a body to somebody before us.
+fn framing(head: &mut RequestHead) -> Result<(Framing, bool), Fault> {
+    let RequestHead { version, fields, .. } = head;
+    let framing_fields = [Known::TransferEncoding, Known::ContentLength];
+    if framing_fields.iter().any(|field| fields.lists(Known::Connection, field.name())) {
+        return Err(Fault::bad("its `connection` names a field that frames its body"));
+    }
+    let is_chunked = fields.has(Known::TransferEncoding);
+    let length = fields.settle_length(is_chunked).map_err(Fault::bad)?;
+    if !is_chunked {
         let framing = length.filter(|bytes| *bytes > 0).map_or(Framing::Ended, Framing::Length);
         return Ok((framing, false));
     }
-    if head.version == Version::HTTP_10 {
+    if *version == Version::HTTP_10 {
         return Err(Fault::bad("HTTP/1.0 knows no transfer coding"));
     }
-    // Codings before the last one are the business of whoever routes it.
-    let last = head.fields.words(Known::TransferEncoding).last();
+    let last = fields.words(Known::TransferEncoding).last();
     if !last.is_some_and(|last| last.eq_ignore_ascii_case(b"chunked")) {
         return Err(Fault::bad("its last transfer coding is not `chunked`"));
     }
-    Ok((Framing::Chunked(Decoder::Size), length.is_some()))
-}
-
-/// The length that was announced. Some say it twice; if it is the same, only one will be passed on.
-fn content_length(fields: &Fields) -> Result<Option<u64>, Fault> {
-    let mut said = None;
-    for value in fields.all(Known::ContentLength) {
-        let length = length(value).ok_or(Fault::bad("its content-length is no length"))?;
-        if said.is_some_and(|said| said != length) {
-            return Err(Fault::bad("it has two lengths"));
-        }
-        said = Some(length);
+    // Another one before it cannot be passed on under its own name.
+    if fields.words(Known::TransferEncoding).nth(1).is_some() {
+        return Err(Fault::TRANSFER_CODING);
     }
-    Ok(said)
+    Ok((Framing::Chunked(Decoder::Size), length.is_some()))
 }
 
 #[cfg(test)]

@@ -161,11 +161,6 @@ fn what_counts_as_an_error_of_an_attempt() {
         ),
         (
             None,
-            Some(AttemptEnd::Cancelled(Reason::AttemptTimeout { age, timeout: age })),
-            Some("attempt_timeout"),
-        ),
-        (
-            None,
             Some(AttemptEnd::Cancelled(Reason::RequestTimeout { age })),
             Some("request_timeout"),
         ),

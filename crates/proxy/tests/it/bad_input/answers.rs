@@ -43,11 +43,37 @@ fn chunks_count_and_a_length_beside_them_goes() {
 }
 
 #[test]
+fn a_connection_cannot_take_away_how_its_answer_is_framed() {
+    run(async {
+        for bytes in [
+            "HTTP/1.1 200 OK\r\nconnection: transfer-encoding\r\ncontent-length: 3\r\n\
+             transfer-encoding: chunked\r\n\r\n9\r\nall of it\r\n0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nconnection: content-length\r\ncontent-length: 9\r\n\r\nall of it",
+        ] {
+            let want = Some((StatusCode::OK, "all of it".to_owned()));
+            assert_eq!(given(bytes).await, [want.clone(), want], "{bytes:?}");
+        }
+    });
+}
+
+#[test]
+fn the_same_length_twice_is_one() {
+    run(async {
+        for lengths in ["9\r\ncontent-length: 9", "9, 9", "9,9\r\ncontent-length: 09"] {
+            let bytes = format!("HTTP/1.1 200 OK\r\ncontent-length: {lengths}\r\n\r\nall of it");
+            let want = Some((StatusCode::OK, "all of it".to_owned()));
+            assert_eq!(given(bytes.leak()).await, [want.clone(), want], "{lengths:?}");
+        }
+    });
+}
+
+#[test]
 fn lengths_that_contradict_each_other_are_an_error() {
     run(async {
         for bytes in [
             "HTTP/1.1 200 OK\r\ncontent-length: 3\r\ncontent-length: 9\r\n\r\nall of it",
             "HTTP/1.1 200 OK\r\ncontent-length: 3, 9\r\n\r\nall of it",
+            "HTTP/1.1 200 OK\r\ncontent-length: 9,\r\n\r\nall of it",
             "HTTP/1.1 200 OK\r\ncontent-length: -9\r\n\r\nall of it",
             "HTTP/1.1 200 OK\r\ncontent-length: nine\r\n\r\nall of it",
             "HTTP/1.1 200 OK\r\ncontent-length: 99999999999999999999\r\n\r\nall of it",

@@ -145,8 +145,12 @@ fn a_certificate_that_cannot_be_used_is_named_before_anything_listens() {
     };
     let start = |yaml: &str| {
         let config = curtail_proxy::Config::from_yaml("test.yaml", yaml).expect("no mistakes");
+        let checked = curtail_proxy::check(&config);
         let started = curtail_proxy::start(config, &curtail_proxy::Options::default());
-        started.expect_err("it cannot start").to_string()
+        let error = started.expect_err("it cannot start").to_string();
+        let checked: Vec<String> = checked.iter().map(ToString::to_string).collect();
+        assert_eq!(checked.first(), Some(&error), "a check refuses what a start refuses");
+        error
     };
     let missing = one.certificate_file.with_file_name("missing.pem");
     for (certificate, key, names) in [
@@ -157,6 +161,38 @@ fn a_certificate_that_cannot_be_used_is_named_before_anything_listens() {
     ] {
         let error = start(&yaml(certificate, key));
         assert!(error.contains(&names.display().to_string()), "{error}");
+        assert!(error.starts_with("listeners[0].tls: "), "{error}");
+    }
+    let mismatch = start(&yaml(&one.certificate_file, &other.key_file));
+    assert!(mismatch.contains("belongs to another certificate"), "{mismatch}");
+    let elsewhere = |key: &str, value: &str| {
+        let ca_file = missing.display();
+        format!(
+            "listeners: [{{address: \"127.0.0.1:0\"}}]\nroutes: [{{upstream: s}}]\n\
+             upstreams: {{s: {{replicas: [{}], connect: {{ca_file: {}}}}}}}\n\
+             leaves: [{{address: \"127.0.0.1:0\", server: http://127.0.0.1:9{}}}]\n{}",
+            if key == "replica" { value } else { "http://127.0.0.1:9" },
+            if key == "upstream" {
+                ca_file.to_string()
+            } else {
+                authority.file().display().to_string()
+            },
+            if key == "leaf" {
+                format!(", connect: {{ca_file: {ca_file}}}")
+            } else {
+                String::new()
+            },
+            if key == "spans" { format!("spans: {{endpoint: {value}}}\n") } else { String::new() },
+        )
+    };
+    for (key, value, section) in [
+        ("upstream", "", "upstreams.s: "),
+        ("leaf", "", "leaf leaf: "),
+        ("replica", "https://under_score..dots:9", "upstreams.s: https://under_score..dots:9: "),
+        ("spans", "https://under_score..dots:9", "spans: https://under_score..dots:9: "),
+    ] {
+        let error = start(&elsewhere(key, value));
+        assert!(error.starts_with(section), "{error}");
     }
 }
 

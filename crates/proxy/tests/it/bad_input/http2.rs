@@ -19,6 +19,7 @@ async fn hanging() -> (Replica, Proxy) {
     })
     .await;
     let proxy = Setup::before(&[replica.address()])
+        .top("limits: {http2_streams_max: 1000}")
         .upstream("retry: false\nhedge: false\nconnect: {connections_max: 2000}")
         .start();
     (replica, proxy)

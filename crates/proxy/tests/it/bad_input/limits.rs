@@ -192,30 +192,6 @@ fn a_body_that_pauses_for_too_long_is_answered_with_408() {
 }
 
 #[test]
-fn a_client_that_takes_nothing_of_its_answer_is_let_go() {
-    run(async {
-        let replica = RawReplica::start(|mut wire, record, _| async move {
-            record.read(&mut wire).await;
-            let head = "HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n";
-            let mut sent = wire.write(head).await;
-            while sent.is_ok() {
-                sent = wire.write(vec![b'x'; 1 << 20]).await;
-            }
-        })
-        .await;
-        let proxy = Setup::before(&[replica.address()])
-            .top("limits: {body_timeout: 200ms}")
-            .upstream("hedge: false")
-            .start();
-        let mut wire = Wire::connect(proxy.address()).await;
-        wire.send("GET / HTTP/1.1\r\nhost: h\r\n\r\n").await;
-        wire.read_head().await.expect("held").expect("an answer");
-        let open = "curtail_client_connections_open";
-        proxy.until(|m| m.in_flight() == 0 && m.sum(open, &[]) == 0).await;
-    });
-}
-
-#[test]
 fn a_client_beyond_connections_max_waits_until_another_leaves() {
     run(async {
         let replica = RawReplica::answering("good").await;

@@ -5,8 +5,10 @@ use crate::client::Client;
 use crate::deadline::run;
 use crate::proxy::{Proxy, Setup};
 use crate::raw_replica::RawReplica;
+use crate::replica::{Replica, Speaks};
 use crate::wire::{Message, Wire};
 use http::Version;
+use http_body_util::BodyExt;
 
 async fn before_a_good_replica() -> (RawReplica, Proxy) {
     let replica = RawReplica::answering("good").await;
@@ -37,7 +39,6 @@ fn what_is_no_request_is_answered_with_400_and_goes_nowhere() {
                 "GARBAGE\r\n\r\n",
                 "GET\r\n\r\n",
                 "GET /\r\n\r\n",
-                "GET / HTTP/1.2\r\nhost: h\r\n\r\n",
                 "GET / HTTP/2.0\r\nhost: h\r\n\r\n",
                 "GET /a b HTTP/1.1\r\nhost: h\r\n\r\n",
                 "GET /\x01 HTTP/1.1\r\nhost: h\r\n\r\n",
@@ -53,6 +54,7 @@ fn what_is_no_request_is_answered_with_400_and_goes_nowhere() {
                 "GET http://a/ HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n",
                 "POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\nabcd",
                 "POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 3, 4\r\n\r\nabcd",
+                "POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 3,\r\n\r\nabc",
                 "POST / HTTP/1.1\r\nhost: h\r\ncontent-length: -1\r\n\r\n",
                 "POST / HTTP/1.1\r\nhost: h\r\ncontent-length: +3\r\n\r\nabc",
                 "POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 0x3\r\n\r\nabc",
@@ -64,14 +66,11 @@ fn what_is_no_request_is_answered_with_400_and_goes_nowhere() {
             ] {
                 let answer = answer_to(&proxy, bad).await;
                 assert_eq!(answer.head.status(), 400, "{bad:?}");
-                match answer.head.get("curtail-error") {
-                    Some("bad_request") => {
-                        malformed += 1;
-                        let reason = b"curtail: bad_request: ";
-                        assert!(answer.body.starts_with(reason), "{bad:?}: {answer:?}");
-                    }
-                    error => assert_eq!(error, Some("bad_host"), "{bad:?}"),
-                }
+                malformed += 1;
+                let error = answer.head.get("curtail-error").expect("the name of what is wrong");
+                assert!(matches!(error, "bad_request" | "bad_host"), "{bad:?}: {error}");
+                let reason = format!("curtail: {error}: ");
+                assert!(answer.body.starts_with(reason.as_bytes()), "{bad:?}: {answer:?}");
             }
         })
         .await;
@@ -128,15 +127,62 @@ fn two_ways_to_frame_a_body_become_one() {
 }
 
 #[test]
+fn two_ways_to_frame_a_body_become_one_for_a_replica_of_http_2() {
+    run(async {
+        let replica = Replica::start(Speaks::Http2, |request| async move {
+            let body = request.into_body().collect().await.expect("a whole body").to_bytes();
+            http::Response::new(crate::body::whole(body))
+        })
+        .await;
+        let proxy =
+            Setup::before(&[replica.address()]).upstream("connect: {protocol: http2}").start();
+        let bytes = "POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 3\r\n\
+                     transfer-encoding: chunked\r\n\r\n9\r\nall of it\r\n0\r\n\r\n";
+        let answer = answer_to(&proxy, bytes).await;
+        assert_eq!((answer.head.status(), &*answer.body), (200, &b"all of it"[..]));
+        assert_eq!(replica.record().only().get("content-length"), None);
+    });
+}
+
+#[test]
+fn a_field_that_frames_the_body_is_not_one_of_the_connection() {
+    run(async {
+        for protocol in ["http1", "http2"] {
+            let replica = RawReplica::answering("never given").await;
+            let proxy = Setup::before(&[replica.address()])
+                .upstream(&format!("connect: {{protocol: {protocol}}}"))
+                .start();
+            for (named, body) in [
+                (
+                    "transfer-encoding",
+                    "content-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+                ),
+                ("Transfer-Encoding", "transfer-encoding: chunked\r\n\r\n0\r\n\r\n"),
+                ("close, Content-Length", "content-length: 3\r\n\r\nabc"),
+                ("keep-alive\r\nconnection: x, content-length", "\r\n"),
+            ] {
+                let bad = format!("POST / HTTP/1.1\r\nhost: h\r\nconnection: {named}\r\n{body}");
+                let answer = answer_to(&proxy, &bad).await;
+                let said = (answer.head.status(), answer.head.get("curtail-error"));
+                assert_eq!(said, (400, Some("bad_request")), "{named:?}: {answer:?}");
+            }
+            assert_eq!(replica.record().connections(), 0, "one was passed on");
+        }
+    });
+}
+
+#[test]
 fn the_same_length_twice_is_said_once() {
     run(async {
-        let (replica, proxy) = before_a_good_replica().await;
-        let bytes =
-            "POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 3\r\ncontent-length: 3\r\n\r\nabc";
-        assert_eq!(answer_to(&proxy, bytes).await.head.status(), 200);
-        let reached = reached(&replica);
-        assert_eq!(reached[0].head.get("content-length"), Some("3"));
-        assert_eq!(reached[0].body, "abc");
+        for lengths in ["3\r\ncontent-length: 3", "3, 3", "3 ,\t3\r\ncontent-length: 3"] {
+            let (replica, proxy) = before_a_good_replica().await;
+            let bytes =
+                format!("POST / HTTP/1.1\r\nhost: h\r\ncontent-length: {lengths}\r\n\r\nabc");
+            assert_eq!(answer_to(&proxy, &bytes).await.head.status(), 200, "{lengths:?}");
+            let reached = reached(&replica);
+            assert_eq!(reached[0].head.get("content-length"), Some("3"));
+            assert_eq!(reached[0].body, "abc");
+        }
     });
 }
 
@@ -227,6 +273,7 @@ fn what_has_no_route_or_no_meaning_here_is_named() {
                 501,
                 "connect_unsupported",
             ),
+            ("CONNECT / HTTP/1.1\r\nhost: served.test\r\n\r\n", 501, "connect_unsupported"),
         ] {
             let answer = answer_to(&proxy, request).await;
             assert_eq!(answer.head.status(), status, "{request:?}");

@@ -135,6 +135,30 @@ fn it_serves_reloads_on_a_hangup_keeps_the_old_when_the_new_is_broken_and_stops_
 }
 
 #[test]
+fn sets_change_what_the_arguments_ask_for_and_a_mistake_in_one_ends_it() {
+    run(async {
+        let replica = RawReplica::answering("good").await;
+        let upstream = format!("http://{}", replica.address());
+        let given = ["--upstream", &upstream, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+        let with = |more: &[&str]| Program::start(&[&given, more].concat());
+        let program = with(&["--set", "upstreams.service.hedge=false"]);
+        assert_eq!(ask(program.address().await).await, "good");
+        for (more, says) in [
+            (
+                &["--set", "upstreams.nonsense.hedge=false"][..],
+                "upstreams.nonsense: not defined: expected only service",
+            ),
+            (&["--set", "limts.drain=1s"], "limts: unknown key: did you mean limits?"),
+            (&["--upstream", &upstream], "upstreams.service.replicas[1]: "),
+        ] {
+            let program = with(more);
+            program.says(0, &["ERROR", says]).await;
+            assert_eq!(program.exit_code().await, Some(2), "{more:?}");
+        }
+    });
+}
+
+#[test]
 fn mistakes_and_a_port_in_use_end_it_with_codes_of_their_own() {
     run(async {
         let replica = RawReplica::answering("good").await;

@@ -3,6 +3,7 @@
 use super::Gated;
 use crate::client::Client;
 use crate::deadline::run;
+use crate::metrics::Metrics;
 use crate::proxy::{Setup, ask_admin};
 use crate::raw_replica::RawReplica;
 use crate::replica::Speaks;
@@ -71,6 +72,29 @@ fn who_has_asked_nothing_does_not_hold_it_up() {
         for mut wire in [silent, begun, idle] {
             assert_eq!(wire.read_to_close().await, "");
         }
+    });
+}
+
+#[test]
+fn a_client_whose_connection_the_drain_closes_is_not_counted_as_slow() {
+    run(async {
+        let gated = Gated::start(Speaks::Http1, "answered").await;
+        let proxy = Setup::before(&[gated.replica.address()])
+            .upstream("hedge: false")
+            .top("limits: {header_timeout: 1h}")
+            .start();
+        let admin = proxy.admin_address();
+        let asked = gated.ask(proxy.address(), Version::HTTP_11).await;
+        let mut silent = Wire::connect(proxy.address()).await;
+        proxy.until(|m| m.sum("curtail_client_connections_open", &[]) == 2).await;
+        let stopping = proxy.stop(GRACE);
+        assert_eq!(silent.read_to_close().await, "");
+        let page = ask_admin(admin, "/metrics").await.expect("a request is in progress");
+        let metrics = Metrics::new(String::from_utf8_lossy(&page.body).into_owned());
+        assert_eq!(metrics.sum("curtail_client_timeouts_total", &[]), 0, "{metrics}");
+        gated.gate.add_permits(1);
+        assert_eq!(asked.await.expect("no panic").status, StatusCode::OK);
+        stopping.await.expect("it stops");
     });
 }
 

@@ -6,6 +6,8 @@ use crate::deadline::run_within;
 use crate::directory::Directory;
 use crate::proxy::{Proxy, Setup};
 use crate::replica::{Replica, Speaks, abort, ok};
+use curtail_policy::journal::Checksum;
+use curtail_proxy::Options;
 use curtail_sim::{End, Replayed, replay};
 use curtail_units::Rng;
 use http::{StatusCode, Version};
@@ -47,7 +49,7 @@ async fn load(proxy: &Proxy, requests: usize) -> usize {
             let mut good = 0;
             for turn in 0..requests / CLIENTS {
                 let method = if (nth + turn) % 10 == 0 { "POST" } else { "GET" };
-                let request = client.request(method, "/");
+                let request = client.request(method, &format!("/{}", nth % 2));
                 let answer = client.send(request).await;
                 good += usize::from(answer.status == StatusCode::OK);
             }
@@ -137,21 +139,65 @@ fn ten_thousand_requests_are_replayed_effect_by_effect() {
     });
 }
 
+#[test]
+fn upstreams_of_a_group_are_replayed_in_the_order_in_which_they_shared() {
+    let seed = 12;
+    println!("seed {seed}");
+    run_within(Duration::from_secs(120), async {
+        let directory = Directory::new();
+        let file = directory.path("group.journal");
+        let servers = [moody(seed).await, moody(seed + 1).await, moody(seed + 2).await];
+        let urls = servers.each_ref().map(|server| format!("\"http://{}\"", server.address()));
+        // Each is granted some hedges and refused others, for what the other one has spent.
+        let upstream = format!(
+            "{{replicas: [{}], group: data, connect: {{protocol: http2}}, retry: {{backoff: 1ms}}, \
+             hedge: {{quantile: 0.8, delay_min: 1us}}, budget: {{ratio: 0.01}}, timeout: 500ms}}",
+            urls.join(", ")
+        );
+        let yaml = format!(
+            "workers: 2\n\
+             listeners: [{{address: \"127.0.0.1:0\"}}]\n\
+             admin: {{address: \"127.0.0.1:0\"}}\n\
+             routes: [{{path_prefix: /0, upstream: even}}, {{path_prefix: /1, upstream: odd}}]\n\
+             upstreams:\n  even: {upstream}\n  odd: {upstream}\n"
+        );
+        let proxy = Proxy::start(&yaml, &Options { journal: Some(file.clone()), seed });
+        load(&proxy, 4_000).await;
+        let metrics = proxy.metrics().await;
+        assert!(metrics.attempts("slower_than_quantile") > 0, "no hedges: {metrics}");
+        proxy.stop(Duration::from_secs(10)).await.expect("it stops");
+        let text = std::fs::read_to_string(&file).expect("the journal");
+        assert!(text.contains("\"budget_spent\""), "the budget was never spent");
+        assert_eq!(replayed(&file).end, End::Complete);
+        // Apart, each would have had a budget and latencies of its own.
+        let mut checksum = Checksum::default();
+        let opened = text.lines().map(|line| checksum.open(line).expect("its checksum"));
+        let entries: Vec<String> = opened.map(|entry| entry.replace(",\"group\":0", "")).collect();
+        let entries: Vec<&str> = entries.iter().map(String::as_str).collect();
+        let apart = directory.write("apart.journal", &sealed(&entries));
+        assert!(matches!(replayed(&apart).end, End::Different(_)), "the group made no difference");
+    });
+}
+
 /// A journal that has been changed in one place is found out there.
 fn tampered(directory: &Directory, file: &Path) {
     let text = std::fs::read_to_string(file).expect("the journal");
-    let lines: Vec<&str> = text.lines().collect();
+    let mut checksum = Checksum::default();
+    let entries: Vec<String> =
+        text.lines().map(|line| checksum.open(line).expect("its checksum")).collect();
+    let lines: Vec<&str> = entries.iter().map(String::as_str).collect();
+    assert!(lines[lines.len() - 1].starts_with("{\"entry\":\"end\""), "{:?}", lines.last());
     let sends = |line: &&str| line.contains("\"send\"") && line.contains("\"replica\":0");
     let victim = lines.iter().rposition(sends).expect("something went to the first replica");
     let mut changed = lines.clone();
     let line = changed[victim].replacen("\"replica\":0", "\"replica\":1", 1);
     changed[victim] = &line;
-    let changed = directory.write("changed.journal", &(changed.join("\n") + "\n"));
+    let changed = directory.write("changed.journal", &sealed(&changed));
     match replayed(&changed).end {
         End::Different(difference) => {
             assert_eq!(difference.line, victim as u64 + 1, "{difference:?}")
         }
-        end @ (End::Complete | End::Cut { .. }) => {
+        end @ (End::Complete | End::Unfinished | End::Cut { .. }) => {
             panic!("the change in line {} was not noticed: {end:?}", victim + 1)
         }
     }
@@ -159,8 +205,16 @@ fn tampered(directory: &Directory, file: &Path) {
     let mut shorter = lines;
     let arrival = shorter.iter().position(|line| line.contains("\"arrived\"")).expect("an arrival");
     shorter.remove(arrival);
-    let shorter = directory.write("shorter.journal", &(shorter.join("\n") + "\n"));
+    shorter.pop();
+    let shorter = directory.write("shorter.journal", &sealed(&shorter));
     let found = replay(std::io::BufReader::new(std::fs::File::open(shorter).expect("a file")));
-    let unnoticed = found.is_ok_and(|replayed| replayed.end == End::Complete);
+    let unnoticed = found.is_ok_and(|replayed| replayed.end == End::Unfinished);
     assert!(!unnoticed, "an event was missing, and nobody noticed");
+}
+
+/// A journal with these entries, as if they had been written so.
+fn sealed(entries: &[&str]) -> String {
+    let mut checksum = Checksum::default();
+    let lines = entries.iter().flat_map(|entry| checksum.seal(entry.as_bytes()));
+    String::from_utf8(lines.collect()).expect("it was text")
 }

@@ -2,13 +2,13 @@
 
 use super::{Chain, PAIRS};
 use crate::body::{self, Progress};
-use crate::client::Answer;
+use crate::client::{Answer, Client};
 use crate::deadline::run;
 use crate::proxy::Setup;
 use crate::raw_replica::{RawReplica, Refusing};
 use crate::replica::ok;
 use crate::wire::Wire;
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, Version};
 use http_body_util::BodyExt;
 use std::sync::{Arc, Mutex};
 use tokio::sync::{mpsc, oneshot};
@@ -115,6 +115,41 @@ fn trailers_go_to_clients_that_understand_them() {
             assert_eq!(wire.read_chunk().await.expect("held"), "");
             assert_eq!(wire.read_exact(trailers.len()).await.expect("held"), trailers);
         }
+    });
+}
+
+#[test]
+fn fields_that_may_not_be_trailers_are_left_out_and_the_others_pass_whatever_is_spoken() {
+    const TRAILERS: &str = "0\r\nconnection: x\r\nkeep-alive: 5\r\nte: gzip\r\nx-sum: 21\r\n\r\n";
+    run(async {
+        for behind in [Version::HTTP_11, Version::HTTP_2] {
+            let chain = Chain::start((Version::HTTP_11, behind), |request| async move {
+                let asked = request.into_body().collect().await.expect("a whole body");
+                let trailers = asked.trailers().expect("trailers");
+                let names: Vec<_> = trailers.keys().map(http::HeaderName::as_str).collect();
+                assert_eq!(names, ["x-sum"]);
+                ok("taken")
+            })
+            .await;
+            let mut wire = Wire::connect(chain.proxy.address()).await;
+            let head = "POST / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n";
+            wire.send(format!("{head}4\r\nbody\r\n{TRAILERS}")).await;
+            let response = wire.answer().await;
+            assert_eq!((response.head.status(), &*response.body), (200, &b"taken"[..]));
+        }
+        let replica = RawReplica::start(|mut wire, record, _| async move {
+            while record.read(&mut wire).await.is_some() {
+                let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+                wire.send(format!("{head}4\r\nbody\r\n{TRAILERS}")).await;
+            }
+        })
+        .await;
+        let proxy = Setup::before(&[replica.address()]).start();
+        let response = Client::connect(proxy.address(), Version::HTTP_2).await.get("/").await;
+        assert_eq!(response.body, "body");
+        let trailers = response.trailers.expect("trailers");
+        let names: Vec<_> = trailers.keys().map(http::HeaderName::as_str).collect();
+        assert_eq!(names, ["x-sum"]);
     });
 }
 
@@ -270,6 +305,8 @@ fn interim_answers_of_a_replica_are_not_the_answer() {
         let mut wire = Wire::connect(proxy.address()).await;
         for _ in 0..2 {
             wire.send("GET / HTTP/1.1\r\nhost: h\r\n\r\n").await;
+            let interim = wire.read_head().await.expect("the connection holds").expect("a head");
+            assert_eq!(interim.status(), 103);
             let answer = wire.answer().await;
             assert_eq!((answer.head.status(), &*answer.body), (200, &b"final"[..]));
             assert_eq!(answer.head.get("link"), None);

@@ -144,7 +144,7 @@ fn many_streams_share_few_connections() {
     run(async {
         let chain = Chain::start(GRPC, echo).await;
         let mut streams = Vec::new();
-        for nth in 0..350 {
+        for nth in 0..240 {
             let (sender, body) = body::channel();
             let mut client = chain.client.share();
             let request = call(&client, body);
@@ -158,8 +158,8 @@ fn many_streams_share_few_connections() {
             assert_eq!(frame.into_data().expect("data"), message);
         }
         let replica: &Replica = &chain.replica;
-        // A hundred on each, whichever the worker; four at most.
+        // Another one for every sixteen, up to the default of sixteen.
         let connections = replica.record().connections();
-        assert_eq!(connections, 4, "350 streams took {connections} connections");
+        assert!((8..=16).contains(&connections), "240 streams took {connections} connections");
     });
 }

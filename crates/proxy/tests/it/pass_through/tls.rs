@@ -33,6 +33,8 @@ fn each_side_speaks_what_it_negotiates() {
             for (before, before_version) in [
                 (&["h2", "http/1.1"][..], Version::HTTP_2),
                 (&["http/1.1"][..], Version::HTTP_11),
+                (&["http/1.0"][..], Version::HTTP_11),
+                (&["http/1.0", "http/1.1"][..], Version::HTTP_11),
                 (&[][..], Version::HTTP_11),
             ] {
                 let config = authority.client(before);

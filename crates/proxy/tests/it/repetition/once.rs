@@ -3,7 +3,9 @@
 use super::{executions, send};
 use crate::client::Client;
 use crate::deadline::run;
-use crate::frames::{CANCEL, Frames, GOAWAY, HEADERS, REFUSED_STREAM, RST_STREAM};
+use crate::frames::{
+    CANCEL, DATA, END_STREAM, Frames, GOAWAY, HEADERS, REFUSED_STREAM, RST_STREAM,
+};
 use crate::proxy::Setup;
 use crate::raw_replica::{RawReplica, Refusing, answer, serve};
 use crate::replica::{Replica, Speaks};
@@ -73,7 +75,7 @@ async fn failing(then: Then, good: usize) -> RawReplica {
 /// Everything that could repeat a request, as eager as it can be.
 const EAGER: &str = "timeout: 400ms\nbalance: round_robin\nbudget: {ratio: 1.0}\n\
                      hedge: {delay_min: 1ms, delay_max: 1ms, hedges_max: 3}\n\
-                     retry: {retries_max: 4, backoff: 1ms, attempt_timeout: {timeout_max: 100ms}}";
+                     retry: {retries_max: 4, backoff: 1ms, overdue: {delay_max: 100ms}}";
 
 /// Two replicas that fail alike after `good` answers on each connection are asked by `methods`; each request
 /// must be executed once.
@@ -124,7 +126,7 @@ fn a_read_is_repeated_however_it_fails() {
             let proxy = Setup::before(&[bad.address(), good.address()])
                 .upstream(
                     "balance: round_robin\nhedge: false\n\
-                     retry: {backoff: 1ms, attempt_timeout: {timeout_min: 10ms, timeout_max: 50ms}}",
+                     retry: {backoff: 1ms, overdue: {delay_min: 10ms, delay_max: 50ms}}",
                 )
                 .start();
             let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
@@ -186,8 +188,12 @@ fn a_post_goes_elsewhere_when_a_leaf_refused_it() {
     });
 }
 
-/// What a replica does with the first stream of an HTTP/2 connection, as a frame's kind, stream and payload.
-async fn posted_over_http2(kind: u8, stream: u32, payload: Vec<u8>) -> (StatusCode, usize) {
+/// What a replica does when it has read the first stream of an HTTP/2 connection: it sends a frame (its kind, stream and
+/// payload), and may then close the connection.
+async fn posted_over_http2(
+    (kind, stream, payload): (u8, u32, Vec<u8>),
+    then_closes: bool,
+) -> (StatusCode, usize) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback");
     let address = listener.local_addr().expect("it is bound");
     let refusing = tokio::spawn(async move {
@@ -197,8 +203,11 @@ async fn posted_over_http2(kind: u8, stream: u32, payload: Vec<u8>) -> (StatusCo
             tokio::spawn(async move {
                 let Ok(mut frames) = Frames::accept(stream_of_bytes).await else { return };
                 while let Some(frame) = frames.read().await {
-                    if frame.kind == HEADERS {
+                    if matches!(frame.kind, HEADERS | DATA) && frame.flags & END_STREAM != 0 {
                         frames.send(kind, 0, stream, &payload).await;
+                        if then_closes {
+                            return frames.close().await;
+                        }
                     }
                 }
             });
@@ -220,16 +229,20 @@ async fn posted_over_http2(kind: u8, stream: u32, payload: Vec<u8>) -> (StatusCo
 #[test]
 fn a_post_goes_elsewhere_when_a_stream_was_not_begun_with() {
     run(async {
-        let refused = REFUSED_STREAM.to_be_bytes().to_vec();
-        let (worst, executed) = posted_over_http2(RST_STREAM, 1, refused).await;
-        assert_eq!((worst, executed), (StatusCode::OK, 2), "a refused stream");
-        // The last stream that was taken is stream 0: none.
-        let (worst, executed) = posted_over_http2(GOAWAY, 0, vec![0; 8]).await;
-        assert_eq!((worst, executed), (StatusCode::OK, 2), "a replica that goes away");
-        // It may have been executed.
-        let cancelled = CANCEL.to_be_bytes().to_vec();
-        let (worst, executed) = posted_over_http2(RST_STREAM, 1, cancelled).await;
-        assert_eq!((worst, executed), (StatusCode::BAD_GATEWAY, 1), "a stream that was reset");
+        let reset = |code: u32| (RST_STREAM, 1, code.to_be_bytes().to_vec());
+        // The last stream that the replica takes, and the code: no error.
+        let go_away = |last: u32| (GOAWAY, 0, (u64::from(last) << 32).to_be_bytes().to_vec());
+        for then_closes in [false, true] {
+            let (worst, executed) = posted_over_http2(reset(REFUSED_STREAM), then_closes).await;
+            assert_eq!((worst, executed), (StatusCode::OK, 2), "a refused stream");
+            let (worst, executed) = posted_over_http2(go_away(0), then_closes).await;
+            assert_eq!((worst, executed), (StatusCode::OK, 2), "a replica that goes away");
+            // It may have been executed.
+            let (worst, executed) = posted_over_http2(reset(CANCEL), then_closes).await;
+            assert_eq!((worst, executed), (StatusCode::BAD_GATEWAY, 1), "a stream that was reset");
+        }
+        let (worst, executed) = posted_over_http2(go_away(1), true).await;
+        assert_eq!((worst, executed), (StatusCode::BAD_GATEWAY, 1), "a stream that was taken");
     });
 }
 

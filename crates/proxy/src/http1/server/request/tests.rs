@@ -1,4 +1,5 @@
 use super::*;
+use http::StatusCode;
 
 const BYTES_MAX: usize = 256;
 
@@ -39,7 +40,7 @@ fn a_head_is_the_same_however_it_comes() {
         for pieces in split.chain([each]) {
             let (asked, rest) = read(&pieces).expect("good").expect("whole");
             let Asked { head, framing, .. } = asked;
-            assert_eq!((head.method, head.uri), (Method::POST, Uri::from_static("/a?b=c")));
+            assert_eq!((head.method, head.target.as_str()), (Method::POST, "/a?b=c"));
             let fields: Vec<_> = head.fields.iter().map(|(_, name, value)| (name, value)).collect();
             let want: [(&[u8], &[u8]); 3] =
                 [(b"host", b"h"), (b"x", b"1 2"), (b"content-length", b"4")];
@@ -60,8 +61,8 @@ fn a_body_is_framed_as_its_request_says() {
         ("content-length: 7\r\n", Framing::Length(7)),
         ("content-length: 7\r\nContent-Length: 07\r\n", Framing::Length(7)),
         ("transfer-encoding: chunked\r\n", chunked),
-        ("Transfer-Encoding: gzip, CHUNKED\r\n", chunked),
-        ("transfer-encoding: gzip\r\ntransfer-encoding: chunked\r\n", chunked),
+        ("Transfer-Encoding: CHUNKED\r\n", chunked),
+        ("content-length: 7, 7\r\n", Framing::Length(7)),
         ("content-length: 7\r\ntransfer-encoding: chunked\r\n", chunked),
     ] {
         assert_eq!(
@@ -120,7 +121,12 @@ fn a_client_waits_to_go_on_when_it_says_so_and_has_something_to_send() {
 fn what_could_be_read_in_two_ways_is_refused_with_the_reason() {
     for (head, why) in [
         ("GET / HTTP/1.1\r\ncontent-length: 3\r\ncontent-length: 4\r\n", "it has two lengths"),
-        ("GET / HTTP/1.1\r\ncontent-length: 3, 3\r\n", "its content-length is no length"),
+        ("GET / HTTP/1.1\r\ncontent-length: 3, 4\r\n", "it has two lengths"),
+        ("GET / HTTP/1.1\r\ncontent-length: 3,\r\n", "its content-length is no length"),
+        (
+            "GET / HTTP/1.1\r\ntransfer-encoding: chunked\r\nconnection: Transfer-Encoding\r\n",
+            "its `connection` names a field that frames its body",
+        ),
         ("GET / HTTP/1.1\r\ncontent-length:\r\n", "its content-length is no length"),
         ("GET / HTTP/1.1\r\ncontent-length: +3\r\n", "its content-length is no length"),
         (
@@ -143,12 +149,42 @@ fn what_could_be_read_in_two_ways_is_refused_with_the_reason() {
         ("GET  / HTTP/1.1\r\n", "its first line is none of HTTP/1.1"),
         ("GET / HTTP/1.1 \r\n", "a line does not end as it should"),
         ("GET / HTTP/3.0\r\n", "it is of another version"),
-        ("GET /\"<>\"{} HTTP/1.1\r\n", "its target is no target"),
+        ("GET / HTTP/1.10\r\n", "a line does not end as it should"),
+        ("GET /a#b HTTP/1.1\r\n", "its target has a fragment (`#`)"),
     ] {
         let fault = fault(&format!("{head}\r\n"));
         let want = (StatusCode::BAD_REQUEST, "bad_request", why);
         assert_eq!((fault.status, fault.error, fault.why), want, "{head:?}");
     }
+}
+
+#[test]
+fn a_coding_that_is_not_understood_is_not_a_body() {
+    for codings in ["gzip, chunked", "gzip\r\ntransfer-encoding: chunked", "chunked, chunked"] {
+        let head = format!("PUT / HTTP/1.1\r\ntransfer-encoding: {codings}\r\n\r\n");
+        assert_eq!(fault(&head), Fault::TRANSFER_CODING, "{codings:?}");
+    }
+}
+
+#[test]
+fn how_a_body_is_framed_is_said_in_one_way() {
+    for (fields, want) in [
+        ("content-length: 7\r\ncontent-length: 07\r\n", Some(&b"7"[..])),
+        ("content-length: 7 ,7\r\n", Some(b"7")),
+        ("content-length: 7\r\n", Some(b"7")),
+        ("content-length: 7\r\ntransfer-encoding: chunked\r\n", None),
+    ] {
+        let head = whole(&format!("PUT / HTTP/1.1\r\n{fields}\r\n")).head;
+        assert_eq!(head.fields.all(Known::ContentLength).collect::<Vec<_>>(), Vec::from_iter(want));
+    }
+}
+
+#[test]
+fn a_later_version_of_http_1_is_understood_as_http_1_1() {
+    let asked = whole("GET /a HTTP/1.7\r\na: b\r\n\r\n");
+    assert_eq!((asked.head.version, asked.terms.keeps), (Version::HTTP_11, true));
+    assert_eq!(asked.head.target.as_str(), "/a");
+    assert_eq!(whole("GET /a HTTP/1.2\na: b\n\n").head.fields.len(), 1);
 }
 
 #[test]

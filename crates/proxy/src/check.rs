@@ -1,0 +1,63 @@
+//! What a start would refuse after the text of a configuration has been read: certificates, keys and authorities that
+//! cannot be used, and names that no certificate can have.
+//!
+//! **Decides** nothing by itself: it takes the steps of a start that open no socket and make no thread, and goes on
+//! after one that fails. Whether an address can be listened on is left out: where the proxy runs already, it listens
+//! there itself.
+
+use crate::StartError;
+use crate::config::{Config, ConnectConfig, ReplicaUrl};
+use crate::connect::Connector;
+use crate::tls;
+
+/// All that starting with `config` would refuse, but for addresses that cannot be listened on.
+#[must_use]
+pub fn check(config: &Config) -> Vec<StartError> {
+    let mut refused = Vec::new();
+    for (index, listener) in config.listeners.iter().enumerate() {
+        let key = listener.tls.as_ref().map(tls::certified_key).transpose();
+        refused.extend(key.err().map(|error| error.within(listener_section(index))));
+    }
+    for upstream in &config.upstreams {
+        let errors = check_connections(&upstream.replicas, &upstream.connect).into_iter();
+        refused.extend(errors.map(|error| error.within(upstream_section(&upstream.name))));
+    }
+    for leaf in &config.leaves {
+        let errors = check_connections(std::slice::from_ref(&leaf.server), &leaf.connect);
+        let errors = errors.into_iter();
+        refused.extend(errors.map(|error| error.within(leaf_section(&leaf.name))));
+    }
+    if let Some(spans) = &config.spans {
+        let endpoint = std::slice::from_ref(&spans.endpoint);
+        let errors = check_connections(endpoint, &ConnectConfig::default()).into_iter();
+        refused.extend(errors.map(|error| error.within(SPANS_SECTION.to_owned())));
+    }
+    refused
+}
+
+fn check_connections(replicas: &[ReplicaUrl], connect: &ConnectConfig) -> Vec<StartError> {
+    let authorities = match tls::authorities(connect, replicas) {
+        Ok(authorities) => authorities,
+        Err(error) => return vec![error],
+    };
+    let connector = |replica| Connector::new(replica, connect, &authorities).err();
+    replicas.iter().filter_map(connector).collect()
+}
+
+/// The section of what sends spans.
+pub(crate) const SPANS_SECTION: &str = "spans";
+
+/// The section of a listener.
+pub(crate) fn listener_section(index: usize) -> String {
+    format!("listeners[{index}].tls")
+}
+
+/// The section of an upstream.
+pub(crate) fn upstream_section(name: &str) -> String {
+    format!("upstreams.{name}")
+}
+
+/// The section of a leaf.
+pub(crate) fn leaf_section(name: &str) -> String {
+    format!("leaf {name}")
+}

@@ -1,0 +1,143 @@
+//! What only a look at several keys can tell: two that contradict each other, or one that can never take effect.
+//!
+//! **Decides** that every listener, leaf and the admin port have an address and a name of their own, that each route
+//! can be reached and leads somewhere, that upstreams of a group agree on what they share, and that an upstream names
+//! each replica once. A replica that is named twice would get hedges and ties of requests that it already has, and two
+//! metric series with the same labels.
+//! **Limits**: it sees text alone. Two names of one server are two replicas to it.
+
+use super::{Config, ReplicaUrl, RouteConfig};
+use crate::route::{self, path};
+use curtail_config::{Section, expectation};
+use curtail_policy::GroupConfig;
+use std::net::{IpAddr, SocketAddr};
+
+/// Adds a mistake for everything in `config`, which was read from `s`, that cannot be meant.
+pub(super) fn check(config: &Config, s: &mut Section<'_>) {
+    if config.listeners.is_empty() && config.leaves.is_empty() {
+        s.mistake("listeners", "nothing to listen on: expected a listener or a leaf");
+    }
+    if !config.listeners.is_empty() && config.routes.is_empty() {
+        s.mistake("routes", "clients have nowhere to go: expected at least one route");
+    }
+    check_ports(config, s);
+    check_routes(config, s);
+    check_groups(config, s);
+    for upstream in &config.upstreams {
+        for (index, replica) in upstream.replicas.iter().enumerate() {
+            let before = &upstream.replicas[..index];
+            if let Some(first) = before.iter().position(|other| is_same_server(other, replica)) {
+                s.mistake(
+                    &format!("upstreams.{}.replicas[{index}]", upstream.name),
+                    format!("{replica} is replicas[{first}] already: expected each replica once"),
+                );
+            }
+        }
+    }
+}
+
+/// A port that the proxy opens.
+struct Port<'a> {
+    /// The section that asks for it.
+    section: String,
+    name: &'a str,
+    address: SocketAddr,
+}
+
+fn check_ports(config: &Config, s: &mut Section<'_>) {
+    let listeners = config.listeners.iter().enumerate().map(|(index, listener)| Port {
+        section: format!("listeners[{index}]"),
+        name: &listener.name,
+        address: listener.address,
+    });
+    let leaves = config.leaves.iter().enumerate().map(|(index, leaf)| Port {
+        section: format!("leaves[{index}]"),
+        name: &leaf.name,
+        address: leaf.address,
+    });
+    let ports: Vec<Port<'_>> = listeners.chain(leaves).collect();
+    for (index, port) in ports.iter().enumerate() {
+        if let Some(other) = ports[..index].iter().find(|other| other.name == port.name) {
+            let text = format!(
+                "{:?} is the name of {} already: expected a name of its own (metrics are told apart by it)",
+                port.name, other.section
+            );
+            s.mistake(&format!("{}.name", port.section), text);
+        }
+        let mut before = ports[..index].iter();
+        if let Some(other) = before.find(|other| are_one_port(other.address, port.address)) {
+            let text = format!("{} listens there already: expected another port", other.section);
+            s.mistake(&format!("{}.address", port.section), text);
+        }
+    }
+    let is_admin = |port: &&Port<'_>| config.admin.is_some_and(|a| are_one_port(port.address, a));
+    if let Some(other) = ports.iter().find(is_admin) {
+        let text =
+            format!("{} listens there already: expected an address of its own", other.section);
+        s.mistake("admin.address", text);
+    }
+}
+
+/// Whether not both addresses can be listened on.
+fn are_one_port(one: SocketAddr, other: SocketAddr) -> bool {
+    // An IPv6 socket on all addresses takes the connections to those of IPv4 too.
+    let covers =
+        |all: IpAddr, one: IpAddr| all.is_unspecified() && (all.is_ipv6() || one.is_ipv4());
+    let (a, b) = (one.ip(), other.ip());
+    one.port() != 0 && one.port() == other.port() && (a == b || covers(a, b) || covers(b, a))
+}
+
+fn check_routes(config: &Config, s: &mut Section<'_>) {
+    let names: Vec<&str> = config.upstreams.iter().map(|upstream| &*upstream.name).collect();
+    for (index, route) in config.routes.iter().enumerate() {
+        if !names.contains(&&*route.upstream) {
+            let expected = expectation(&route.upstream, &names, "there are no upstreams");
+            let text = format!("{:?} is not defined: {expected}", route.upstream);
+            s.mistake(&format!("routes[{index}].upstream"), text);
+        }
+        let mut before = config.routes[..index].iter();
+        if let Some(first) = before.position(|other| take_the_same(other, route)) {
+            let text = format!("no request gets here: routes[{first}] takes the same requests");
+            s.mistake(&format!("routes[{index}]"), text);
+        }
+    }
+}
+
+/// The upstreams of a group share one state, so they agree on what it is made with.
+fn check_groups(config: &Config, s: &mut Section<'_>) {
+    for (index, upstream) in config.upstreams.iter().enumerate() {
+        let Some(group) = &upstream.group else { continue };
+        let mut before = config.upstreams[..index].iter();
+        let Some(first) = before.find(|other| other.group == upstream.group) else { continue };
+        if GroupConfig::from(&first.policy) != GroupConfig::from(&upstream.policy) {
+            let shared = "budget, hedge.quantile and retry.overdue.quantile";
+            let text = format!(
+                "{group} is the group of upstreams.{} too, which differs in what they share: expected \
+                 the same {shared}",
+                first.name
+            );
+            s.mistake(&format!("upstreams.{}.group", upstream.name), text);
+        }
+    }
+}
+
+/// Whether every request that one route takes would be taken by the other. Of two routes that differ, the more specific
+/// one takes its requests wherever it stands, and leaves the rest to the other.
+fn take_the_same(one: &RouteConfig, other: &RouteConfig) -> bool {
+    let host = |route: &RouteConfig| {
+        route.host.as_deref().map(route::host_name).map(str::to_ascii_lowercase)
+    };
+    path::are_same_prefix(&one.path_prefix, &other.path_prefix) && host(one) == host(other)
+}
+
+fn is_same_server(one: &ReplicaUrl, other: &ReplicaUrl) -> bool {
+    let address = |url: &ReplicaUrl| url.host.parse::<IpAddr>().ok();
+    let is_same_host = match (address(one), address(other)) {
+        (Some(one), Some(other)) => one == other,
+        _ => one.host.eq_ignore_ascii_case(&other.host),
+    };
+    is_same_host && one.port == other.port
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+//! Files that can be read key by key, and cannot be meant as a whole.
+
+use crate::config::Config;
+use expect_test::{Expect, expect};
+
+fn check(text: &str, expect: Expect) {
+    let read = Config::from_yaml("f", text);
+    expect.assert_eq(&read.err().map_or_else(String::new, |mistakes| mistakes.to_string()));
+}
+
+#[test]
+fn a_route_that_no_request_reaches_is_a_mistake() {
+    check(
+        "\
+listeners: [{address: \"127.0.0.1:0\"}]
+upstreams: {s: {replicas: [\"http://a\"]}}
+routes:
+  - {upstream: s, host: b.example.org}
+  - {upstream: s}
+  - {upstream: s, path_prefix: /b}
+  - {upstream: s, path_prefix: /}
+  - {upstream: s, path_prefix: /b/}
+  - {upstream: s, host: B.Example.org, path_prefix: /}
+  - {upstream: s, host: b.example.org.}
+  - {upstream: s, path_prefix: /%62}
+",
+        expect![[r#"
+            f:7:5: routes[3]: no request gets here: routes[1] takes the same requests
+            f:9:5: routes[5]: no request gets here: routes[0] takes the same requests
+            f:10:5: routes[6]: no request gets here: routes[0] takes the same requests
+            f:11:5: routes[7]: no request gets here: routes[2] takes the same requests"#]],
+    );
+}
+
+#[test]
+fn what_no_request_names_is_a_mistake() {
+    let hosts = ["a:80", "http://a", "*.a", "", "a b", "[::1]", "::1", "127.0.0.1", "a"];
+    let refused = |yaml: String| Config::from_yaml("f", &yaml).is_err();
+    let refused_hosts = hosts.map(|host| {
+        refused(format!(
+            "listeners: [{{address: \"127.0.0.1:0\"}}]\nupstreams: {{s: {{replicas: [\"http://a\"]}}}}\n\
+             routes: [{{upstream: s, host: {host:?}}}]\n"
+        ))
+    });
+    assert_eq!(refused_hosts, [true, true, true, true, true, false, true, false, false]);
+    let paths = ["a", "/a?b", "/a#b", "/a b", "/é", "/a%20b", "/a/"];
+    let refused_paths = paths.map(|path| {
+        refused(format!(
+            "listeners: [{{address: \"127.0.0.1:0\"}}]\nupstreams: {{s: {{replicas: [\"http://a\"]}}}}\n\
+             routes: [{{upstream: s, path_prefix: {path:?}}}]\n"
+        ))
+    });
+    assert_eq!(refused_paths, [true, true, true, true, true, false, false]);
+}
+
+#[test]
+fn a_replica_that_is_listed_twice_is_a_mistake() {
+    check(
+        "\
+listeners: [{address: \"127.0.0.1:0\"}]
+upstreams:
+  s: {replicas: [\"http://a:80\", \"http://b:80\", \"http://A\"], tie: true}
+  t: {replicas: [\"http://[::1]:9\", \"http://[0:0::1]:9\"]}
+  u: {replicas: [\"http://a:80\", \"http://a:81\"]}
+routes: [{upstream: s}]
+",
+        expect![[r#"
+            f:3:48: upstreams.s.replicas[2]: http://A:80 is replicas[0] already: expected each replica once
+            f:4:36: upstreams.t.replicas[1]: http://[0:0::1]:9 is replicas[0] already: expected each replica once"#]],
+    );
+}
+
+#[test]
+fn ports_have_an_address_and_a_name_of_their_own() {
+    check(
+        "\
+listeners:
+  - {address: \"127.0.0.1:80\"}
+  - {address: \"0.0.0.0:80\"}
+  - {name: two, address: \"127.0.0.2:81\"}
+  - {name: three, address: \"127.0.0.3:81\"}
+  - {name: four, address: \"127.0.0.1:0\"}
+  - {name: five, address: \"127.0.0.1:0\"}
+leaves:
+  - {name: two, address: \"[::]:81\", server: \"http://a\"}
+upstreams: {s: {replicas: [\"http://a\"]}}
+routes: [{upstream: s}]
+admin: {address: \"[::1]:81\"}
+",
+        expect![[r#"
+            f:3:5: listeners[1].name: "in" is the name of listeners[0] already: expected a name of its own (metrics are told apart by it)
+            f:3:15: listeners[1].address: listeners[0] listens there already: expected another port
+            f:9:12: leaves[0].name: "two" is the name of listeners[2] already: expected a name of its own (metrics are told apart by it)
+            f:9:26: leaves[0].address: listeners[2] listens there already: expected another port
+            f:12:18: admin.address: leaves[0] listens there already: expected an address of its own"#]],
+    );
+}
+
+#[test]
+fn an_upstream_that_is_not_defined_is_named_where_it_is_asked_for() {
+    let text = |upstreams: &str| {
+        format!(
+            "listeners: [{{address: \"127.0.0.1:0\"}}]\nupstreams: {upstreams}\n\
+             routes:\n  - {{path_prefix: /a, upstream: serch}}\n  - {{upstream: [1]}}\n"
+        )
+    };
+    check(
+        &text("{search: {replicas: [\"http://a\"]}}"),
+        expect![[r#"
+            f:4:33: routes[0].upstream: "serch" is not defined: did you mean search?
+            f:5:16: routes[1].upstream: this is a list: expected text (in quotes if it looks like a number)"#]],
+    );
+    check(
+        &text("{}"),
+        expect![[r#"
+            f:4:33: routes[0].upstream: "serch" is not defined: there are no upstreams
+            f:5:16: routes[1].upstream: this is a list: expected text (in quotes if it looks like a number)"#]],
+    );
+}
+
+#[test]
+fn arguments_are_judged_as_a_file_is_and_sets_change_them() {
+    let from = |replicas: &[&str], admin: &str, sets: &[&str]| {
+        let replicas: Vec<_> = replicas.iter().map(|url| url.parse().expect("a URL")).collect();
+        let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+        let listen = "127.0.0.1:7300".parse().expect("an address");
+        let admin = admin.parse().expect("an address");
+        Config::from_arguments(listen, &replicas, admin, &sets).map_err(|m| m.to_string())
+    };
+    let changed = from(
+        &["http://a", "http://b"],
+        "127.0.0.1:7301",
+        &["upstreams.service.hedge=false", "limits.drain=1s"],
+    )
+    .expect("no mistakes");
+    assert_eq!(changed.upstreams[0].policy.hedge, None);
+    let wrong = from(
+        &["http://a", "http://a"],
+        "127.0.0.1:7300",
+        &[
+            "upstreams.nonsense.hedge.quantile=0.95",
+            "upstreams.servce.retry=false",
+            "limts.drain=1s",
+            "upstreams.service.hegde=false",
+        ],
+    );
+    expect![[r#"
+        admin.address: listeners[0] listens there already: expected an address of its own
+        upstreams.service.replicas[1]: http://a:80 is replicas[0] already: expected each replica once
+        --set upstreams.nonsense.hedge.quantile=0.95: upstreams.nonsense: not defined: expected only service
+        --set upstreams.servce.retry=false: upstreams.servce: not defined: did you mean service?
+        --set limts.drain=1s: limts: unknown key: did you mean limits?
+        --set upstreams.service.hegde=false: unknown key: did you mean hedge?"#]]
+    .assert_eq(&wrong.expect_err("mistakes"));
+}

@@ -1,0 +1,134 @@
+//! Ranges of addresses.
+
+use curtail_config::{Scalar, Value, Wrong};
+use std::net::IpAddr;
+
+/// The addresses that begin with the same bits, written in CIDR notation (RFC 4632): `10.0.0.0/8`. One address alone
+/// is a range too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    prefix_bits: u32,
+}
+
+impl Network {
+    /// Parses `address/bits` or `address`; the bits of the address after the prefix are zero.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (address, prefix_bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().ok()?;
+        let is_number = |bits: &&str| bits.bytes().all(|byte| byte.is_ascii_digit());
+        let prefix_bits = match prefix_bits {
+            Some(bits) => Some(bits).filter(is_number)?.parse().ok()?,
+            None => width(address),
+        };
+        let network = Self { address, prefix_bits };
+        let is_whole = prefix_bits <= width(address) && network.prefix(address) == bits(address);
+        is_whole.then_some(network)
+    }
+
+    /// Whether an address is one of them.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        width(address) == width(self.address) && self.prefix(address) == bits(self.address)
+    }
+
+    /// The bits of an address, those after the prefix zero.
+    fn prefix(&self, address: IpAddr) -> u128 {
+        let rest = width(address) - self.prefix_bits;
+        let kept = u128::MAX.checked_shl(rest).unwrap_or_default();
+        bits(address) & kept
+    }
+}
+
+const fn width(address: IpAddr) -> u32 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
+fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => u32::from(address).into(),
+        IpAddr::V6(address) => address.into(),
+    }
+}
+
+impl std::fmt::Display for Network {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix_bits)
+    }
+}
+
+impl Value for Network {
+    const NOUN: &'static str = "a range of addresses";
+    const DETAIL: &'static str = "such as 10.0.0.0/8, 192.0.2.7 or \"2001:db8::/32\" (quoted)";
+
+    fn read(scalar: &Scalar) -> Result<Self, Wrong> {
+        let text = scalar.text().ok_or(Wrong::Kind)?;
+        Self::parse(text).ok_or(Wrong::Kind)
+    }
+
+    fn write(&self) -> String {
+        serde_json::Value::from(self.to_string()).to_string()
+    }
+
+    fn placeholder() -> Self {
+        Self { address: [127, 0, 0, 1].into(), prefix_bits: 32 }
+    }
+
+    fn schema() -> serde_json::Value {
+        serde_json::json!({ "type": "string", "pattern": "^[0-9A-Fa-f.:]+(/[0-9]{1,3})?$" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Network;
+
+    #[test]
+    fn a_range_has_the_addresses_that_begin_like_it() {
+        for (range, within, without) in [
+            (
+                "10.0.0.0/8",
+                &["10.0.0.0", "10.255.255.255"][..],
+                &["11.0.0.0", "9.255.255.255", "::"][..],
+            ),
+            ("192.0.2.7", &["192.0.2.7"], &["192.0.2.6", "::ffff:192.0.2.7"]),
+            ("192.0.2.6/31", &["192.0.2.6", "192.0.2.7"], &["192.0.2.8"]),
+            ("0.0.0.0/0", &["0.0.0.0", "255.255.255.255"], &["::"]),
+            ("::/0", &["::", "ffff::"], &["0.0.0.0"]),
+            ("2001:db8::/32", &["2001:db8:ffff::1"], &["2001:db9::"]),
+            ("::1", &["::1"], &["::", "0.0.0.1"]),
+        ] {
+            let network = Network::parse(range).expect(range);
+            let contains = |address: &&str| network.contains(address.parse().expect("an address"));
+            assert!(within.iter().all(contains), "{range}");
+            assert!(!without.iter().any(contains), "{range}");
+            assert_eq!(Network::parse(&network.to_string()), Some(network));
+        }
+    }
+
+    #[test]
+    fn what_is_no_range_is_none() {
+        for text in [
+            "",
+            "/",
+            "10.0.0.0/",
+            "10.0.0.0/33",
+            "10.0.0.0/-1",
+            "10.0.0.0/+8",
+            "10.0.0.0/08/8",
+            "10.0.0.1/8",
+            "10.0.0/8",
+            "h",
+            "::/129",
+            "::1/64",
+            "[::]/0",
+            "10.0.0.0/4294967296",
+        ] {
+            assert_eq!(Network::parse(text), None, "{text:?}");
+        }
+    }
+}

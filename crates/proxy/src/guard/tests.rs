@@ -1,0 +1,345 @@
+//! Panics planted in each machine, and requests sent through: every one of them is answered.
+
+use super::planted::plant;
+use super::{Guard, LOG_INTERVAL, Log, Step};
+use crate::{Config, Options, Running};
+use curtail_units::{Duration, Instant};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, Semaphore};
+
+/// A server that answers a request for each permit it is given, and one to `/now` at once.
+struct Server {
+    address: SocketAddr,
+    permits: Arc<Semaphore>,
+    counts: Arc<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    executed: AtomicUsize,
+    in_service: AtomicUsize,
+    in_service_max: AtomicUsize,
+    changed: Notify,
+}
+
+impl Server {
+    async fn start(permits: usize) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
+        let address = listener.local_addr().expect("it is bound");
+        let permits = Arc::new(Semaphore::new(permits));
+        let counts = Arc::<Counts>::default();
+        let server = Self { address, permits: Arc::clone(&permits), counts: Arc::clone(&counts) };
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.expect("connections come");
+                tokio::spawn(serve(stream, Arc::clone(&permits), Arc::clone(&counts)));
+            }
+        });
+        server
+    }
+
+    /// Waits until it works on so many requests.
+    async fn until_in_service(&self, wanted: usize) {
+        until(&self.counts.changed, || self.counts.in_service.load(Ordering::SeqCst) == wanted)
+            .await;
+    }
+
+    fn executed(&self) -> usize {
+        self.counts.executed.load(Ordering::SeqCst)
+    }
+}
+
+async fn until(changed: &Notify, so: impl Fn() -> bool) {
+    loop {
+        let notified = changed.notified();
+        if so() {
+            return;
+        }
+        notified.await;
+    }
+}
+
+async fn serve(mut stream: TcpStream, permits: Arc<Semaphore>, counts: Arc<Counts>) {
+    while let Some(head) = read_head(&mut stream).await {
+        counts.executed.fetch_add(1, Ordering::SeqCst);
+        let in_service = counts.in_service.fetch_add(1, Ordering::SeqCst) + 1;
+        counts.in_service_max.fetch_max(in_service, Ordering::SeqCst);
+        counts.changed.notify_waiters();
+        if !head.contains(" /now ") {
+            permits.acquire().await.expect("never closed").forget();
+        }
+        counts.in_service.fetch_sub(1, Ordering::SeqCst);
+        counts.changed.notify_waiters();
+        let text = "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ngood";
+        if stream.write_all(text.as_bytes()).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Reads up to the empty line; the requests here have no body.
+async fn read_head(stream: &mut TcpStream) -> Option<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.ok()?);
+    }
+    Some(String::from_utf8(head).expect("text"))
+}
+
+/// The whole answer to one request on a connection of its own.
+async fn ask(address: SocketAddr, method: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.expect("the proxy listens");
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: test\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await.expect("the proxy reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("an answer");
+    answer
+}
+
+fn is_good(answer: &str) -> bool {
+    answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("good")
+}
+
+fn config(yaml: &str) -> Config {
+    let yaml = format!("workers: 1\nadmin: {{address: \"127.0.0.1:0\"}}\n{yaml}");
+    Config::from_yaml("test.yaml", &yaml).expect("a configuration")
+}
+
+fn start(yaml: &str) -> Running {
+    crate::start(config(yaml), &Options::default()).expect("loopback and threads")
+}
+
+/// A proxy before these servers; the upstream's name is that of its machine.
+fn root(name: &str, servers: &[&Server], keys: &str) -> Running {
+    start(&root_yaml(name, servers, keys))
+}
+
+fn root_yaml(name: &str, servers: &[&Server], keys: &str) -> String {
+    let urls: Vec<_> = servers.iter().map(|server| format!("http://{}", server.address)).collect();
+    format!(
+        "listeners: [{{address: \"127.0.0.1:0\"}}]\nroutes: [{{upstream: {name}}}]\n\
+         upstreams: {{{name}: {{replicas: [{}], {keys}}}}}",
+        urls.join(", ")
+    )
+}
+
+async fn admin(proxy: &Running, path: &str) -> String {
+    ask(proxy.admin().expect("it has one"), "GET", path).await
+}
+
+/// Machines that panicked so far.
+async fn panics(proxy: &Running) -> String {
+    let metrics = admin(proxy, "/metrics").await;
+    let line =
+        metrics.lines().find(|line| line.starts_with("curtail_policy_invariants_broken_total"));
+    line.expect("it is always shown").split(' ').next_back().expect("a count").to_owned()
+}
+
+#[tokio::test]
+async fn a_request_whose_machine_panics_on_its_arrival_is_answered() {
+    let server = Server::start(0).await;
+    let proxy = root("arrival", &[&server], "retry: false");
+    let address = proxy.listeners()[0].1;
+    for method in ["GET", "POST"] {
+        plant("arrival", Step::Request);
+        assert!(is_good(&ask(address, method, "/now").await));
+        assert!(is_good(&ask(address, method, "/now").await), "the next one");
+    }
+    assert_eq!((panics(&proxy).await, server.executed()), ("2".to_owned(), 4));
+    assert!(admin(&proxy, "/state").await.contains("\"in_flight\": 0"));
+}
+
+#[tokio::test]
+async fn attempts_that_are_open_when_the_machine_panics_go_on() {
+    let server = Server::start(0).await;
+    let proxy = root("open", &[&server], "hedge: false");
+    let address = proxy.listeners()[0].1;
+    let mut waiting = tokio::task::JoinSet::new();
+    for method in ["POST", "GET"] {
+        waiting.spawn(async move { ask(address, method, "/").await });
+    }
+    server.until_in_service(2).await;
+    // Another request's panic takes the machine of these two with it.
+    plant("open", Step::Request);
+    assert!(is_good(&ask(address, "GET", "/now").await));
+    server.permits.add_permits(2);
+    for answer in waiting.join_all().await {
+        assert!(is_good(&answer), "{answer}");
+    }
+    assert_eq!((panics(&proxy).await, server.executed()), ("1".to_owned(), 3));
+}
+
+#[tokio::test]
+async fn a_panic_when_a_response_comes_costs_nobody_the_response() {
+    let server = Server::start(0).await;
+    let proxy = root("response", &[&server], "hedge: false");
+    let address = proxy.listeners()[0].1;
+    let waiting = tokio::spawn(async move { ask(address, "POST", "/").await });
+    server.until_in_service(1).await;
+    plant("response", Step::Request);
+    server.permits.add_permits(1);
+    assert!(is_good(&waiting.await.expect("no panic")));
+    assert_eq!((panics(&proxy).await, server.executed()), ("1".to_owned(), 1));
+}
+
+#[tokio::test]
+async fn an_upstream_that_panics_at_its_probes_or_at_a_question_goes_on() {
+    let server = Server::start(0).await;
+    let other = Server::start(0).await;
+    let proxy =
+        root("probes", &[&server, &other], "balance: {policy: prequal, idle_interval: 1ms}");
+    let address = proxy.listeners()[0].1;
+    plant("probes", Step::Upstream);
+    assert!(is_good(&ask(address, "GET", "/now").await));
+    while panics(&proxy).await == "0" {
+        tokio::task::yield_now().await;
+    }
+    plant("probes", Step::Question);
+    while panics(&proxy).await == "1" {
+        tokio::task::yield_now().await;
+    }
+    assert!(is_good(&ask(address, "GET", "/now").await));
+    assert!(admin(&proxy, "/state").await.contains("\"probes\""));
+    assert_eq!(panics(&proxy).await, "2");
+}
+
+#[tokio::test]
+async fn the_journal_has_the_event_of_a_panic_and_then_a_machine_of_its_own() {
+    let file = std::env::temp_dir().join(format!("curtail-guard-{}.journal", std::process::id()));
+    let server = Server::start(0).await;
+    let yaml = root_yaml("journaled", &[&server], "retry: false");
+    let options = Options { journal: Some(file.clone()), seed: 1 };
+    let proxy = crate::start(config(&yaml), &options).expect("loopback and threads");
+    let address = proxy.listeners()[0].1;
+    assert!(is_good(&ask(address, "GET", "/now").await));
+    plant("journaled", Step::Request);
+    assert!(is_good(&ask(address, "GET", "/now").await));
+    assert!(is_good(&ask(address, "GET", "/now").await));
+    tokio::task::spawn_blocking(|| proxy.stop(std::time::Duration::ZERO)).await.expect("it stops");
+    let text = std::fs::read_to_string(&file).expect("the journal");
+    std::fs::remove_file(&file).expect("it is there");
+    assert_eq!(text.matches("\"entry\":\"upstream\"").count(), 2, "{text}");
+    let replayed = curtail_sim::replay(text.as_bytes()).expect("a journal");
+    let curtail_sim::End::Different(difference) = replayed.end else { panic!("{replayed:?}") };
+    assert!(difference.event.contains("\"arrived\""), "{difference:?}");
+    assert_eq!((replayed.requests, &*difference.expected), (2, "[]"));
+}
+
+/// A leaf of one slot before a server, and its listener.
+fn leaf(name: &str, server: &Server) -> (Running, SocketAddr) {
+    let proxy = start(&format!(
+        "leaves: [{{name: {name}, address: \"127.0.0.1:0\", server: \"http://{}\", slots: 1}}]",
+        server.address
+    ));
+    let address = proxy.listeners()[0].1;
+    (proxy, address)
+}
+
+/// Waits until the leaf's page says this of it.
+async fn until_state(proxy: &Running, wanted: &str) {
+    while !admin(proxy, "/state").await.contains(wanted) {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_leaf_that_panics_on_an_arrival_forgets_nobody_and_keeps_its_slots() {
+    let server = Server::start(0).await;
+    let (proxy, address) = leaf("arrivals", &server);
+    let mut waiting = tokio::task::JoinSet::new();
+    for queued in 0..4 {
+        waiting.spawn(async move { ask(address, "POST", "/").await });
+        until_state(&proxy, &format!("\"queued\": {queued}")).await;
+        server.until_in_service(1).await;
+    }
+    plant("arrivals", Step::Leaf);
+    // Straight to the server, although its one slot is taken and three others wait.
+    assert!(is_good(&ask(address, "POST", "/now").await));
+    until_state(&proxy, "\"in_service\": 1").await;
+    until_state(&proxy, "\"queued\": 3").await;
+    server.permits.add_permits(4);
+    for answer in waiting.join_all().await {
+        assert!(is_good(&answer), "{answer}");
+    }
+    until_state(&proxy, "\"in_service\": 0").await;
+    assert_eq!((panics(&proxy).await, server.executed()), ("1".to_owned(), 5));
+    assert_eq!(server.counts.in_service_max.load(Ordering::SeqCst), 2, "one slot, one straight");
+}
+
+#[tokio::test]
+async fn a_leaf_that_panics_at_the_end_of_a_request_starts_the_next_one() {
+    let server = Server::start(0).await;
+    let (proxy, address) = leaf("ends", &server);
+    let mut waiting = tokio::task::JoinSet::new();
+    for queued in 0..3 {
+        waiting.spawn(async move { ask(address, "GET", "/").await });
+        until_state(&proxy, &format!("\"queued\": {queued}")).await;
+    }
+    server.until_in_service(1).await;
+    plant("ends", Step::Leaf);
+    server.permits.add_permits(3);
+    for answer in waiting.join_all().await {
+        assert!(is_good(&answer), "{answer}");
+    }
+    until_state(&proxy, "\"in_service\": 0").await;
+    assert_eq!((panics(&proxy).await, server.executed()), ("1".to_owned(), 3));
+    assert_eq!(server.counts.in_service_max.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_leaf_that_panics_again_as_it_begins_anew_lets_everybody_pass() {
+    let server = Server::start(0).await;
+    let (proxy, address) = leaf("twice", &server);
+    let mut waiting = tokio::task::JoinSet::new();
+    for queued in 0..3 {
+        waiting.spawn(async move { ask(address, "GET", "/").await });
+        until_state(&proxy, &format!("\"queued\": {queued}")).await;
+    }
+    plant("twice", Step::Leaf);
+    plant("twice", Step::Leaf);
+    assert!(is_good(&ask(address, "GET", "/now").await));
+    server.until_in_service(3).await;
+    server.permits.add_permits(3);
+    for answer in waiting.join_all().await {
+        assert!(is_good(&answer), "{answer}");
+    }
+    until_state(&proxy, "\"in_service\": 0").await;
+    assert_eq!((panics(&proxy).await, server.executed()), ("2".to_owned(), 4));
+}
+
+#[tokio::test]
+async fn a_leaf_that_panics_at_a_question_answers_it() {
+    let server = Server::start(0).await;
+    let (proxy, address) = leaf("question", &server);
+    plant("question", Step::Question);
+    assert!(ask(address, "GET", crate::probe::PATH).await.starts_with("HTTP/1.1 204 "));
+    assert!(is_good(&ask(address, "GET", "/now").await));
+    assert_eq!(panics(&proxy).await, "1");
+}
+
+#[test]
+fn panics_are_logged_once_in_a_while_with_their_number() {
+    let mut log = Log::default();
+    let begin = Instant::from_ns(1);
+    let soon = begin + Duration::from_secs(1);
+    assert_eq!([begin, soon, soon].map(|now| log.due(now)), [Some(1), None, None]);
+    assert_eq!(log.due(begin + LOG_INTERVAL), Some(3));
+}
+
+#[test]
+fn a_guarded_panic_is_caught_counted_and_kept_for_the_log() {
+    let process = Arc::default();
+    let guard = Guard::new("alone", &process);
+    assert_eq!(guard.run(Instant::ZERO, Step::Question, || 1), Some(1));
+    plant("alone", Step::Question);
+    assert_eq!(guard.run(Instant::ZERO, Step::Request, || 1), Some(1), "another step");
+    assert_eq!(guard.run(Instant::ZERO, Step::Question, || 1), None);
+    assert_eq!(guard.run(Instant::ZERO, Step::Question, || 1), Some(1), "once");
+    assert_eq!(process.read().invariants_broken, 1);
+}

@@ -1,0 +1,126 @@
+//! The target of a request: what a client asks the host for.
+//!
+//! A target comes in one of four forms (RFC 9112, section 3.2). Servers get the origin form (`/path?query`), or
+//! `*` in an `OPTIONS` request about the server as a whole. The bytes of path and query are passed on as they
+//! came; only an HTTP/2 replica gets those percent-encoded that no URI can have.
+
+use super::Fault;
+use http::Method;
+use http::uri::{Authority, PathAndQuery};
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+const NO_TARGET: Fault =
+    Fault::bad("its target is neither a path, nor an absolute http URL, nor `*` with OPTIONS");
+const FRAGMENT: Fault = Fault::bad("its target has a fragment (`#`)");
+const BAD_AUTHORITY: Fault = Fault::bad_host("the host in its target is not a valid host");
+
+/// Path and query, or `*`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// Nearly always: a path and a query as a URI has them.
+    Uri(PathAndQuery),
+    /// With bytes that a URI cannot have and that many servers accept, such as `<`.
+    Lax(Box<str>),
+}
+
+impl Target {
+    /// Reads the target of an HTTP/1 request, and the host in it if it is an absolute one.
+    pub(crate) fn parse(method: &Method, text: &str) -> Result<(Self, Option<Authority>), Fault> {
+        // Whatever its target: a server that accepts it takes all that follows on the connection for a tunnel.
+        if method == Method::CONNECT {
+            return Err(Fault::CONNECT);
+        }
+        if text.starts_with('/') {
+            return Ok((Self::origin(text)?, None));
+        }
+        if text == "*" && method == Method::OPTIONS {
+            return Ok((Self::asterisk(), None));
+        }
+        let (scheme, rest) = text.split_once("://").ok_or(NO_TARGET)?;
+        if !["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
+            return Err(NO_TARGET);
+        }
+        let path_at = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(path_at);
+        let authority = Authority::try_from(authority).map_err(|_| BAD_AUTHORITY)?;
+        let target = match path {
+            // RFC 9112, section 3.2.4.
+            "" if method == Method::OPTIONS => Self::asterisk(),
+            "" => Self::origin("/")?,
+            path if path.starts_with('/') => Self::origin(path)?,
+            query => Self::origin(&format!("/{query}"))?,
+        };
+        Ok((target, Some(authority)))
+    }
+
+    /// Takes the `:path` of an HTTP/2 request.
+    pub(super) fn of_http2(method: &Method, path: Option<PathAndQuery>) -> Result<Self, Fault> {
+        if method == Method::CONNECT {
+            return Err(Fault::CONNECT);
+        }
+        let path = path.ok_or(NO_TARGET)?;
+        let is_asterisk = path.as_str() == "*" && method == Method::OPTIONS;
+        if is_asterisk || path.as_str().starts_with('/') {
+            Ok(Self::Uri(path))
+        } else {
+            Err(NO_TARGET)
+        }
+    }
+
+    /// A target of the proxy's own requests.
+    pub(crate) fn own(path: &str) -> Self {
+        Self::origin(path).expect("our own paths are valid")
+    }
+
+    const fn asterisk() -> Self {
+        Self::Uri(PathAndQuery::from_static("*"))
+    }
+
+    /// A target that begins with `/`.
+    fn origin(text: &str) -> Result<Self, Fault> {
+        match PathAndQuery::try_from(text) {
+            Ok(path) if path.as_str().len() == text.len() => Ok(Self::Uri(path)),
+            // The fragment was cut off: a server that reads on would be asked for something else.
+            Ok(_) => Err(FRAGMENT),
+            Err(_) if text.contains('#') => Err(FRAGMENT),
+            Err(_) => Ok(Self::Lax(text.into())),
+        }
+    }
+
+    /// As it is written in a request line.
+    pub(crate) fn as_str(&self) -> &str {
+        match self {
+            Self::Uri(path) => path.as_str(),
+            Self::Lax(text) => text,
+        }
+    }
+
+    /// Without the query.
+    pub(crate) fn path(&self) -> &str {
+        match self {
+            Self::Uri(path) => path.path(),
+            Self::Lax(text) => text.split('?').next().unwrap_or_default(),
+        }
+    }
+
+    /// As a URI has it: bytes that it cannot have are percent-encoded.
+    pub(crate) fn to_uri_form(&self) -> Cow<'_, PathAndQuery> {
+        let text = match self {
+            Self::Uri(path) => return Cow::Borrowed(path),
+            Self::Lax(text) => text,
+        };
+        let mut encoded = String::with_capacity(text.len() + 16);
+        for char in text.chars() {
+            if matches!(char, '"' | '<' | '>' | '`') {
+                write!(encoded, "%{:02X}", u32::from(char)).expect("a String takes everything");
+            } else {
+                encoded.push(char);
+            }
+        }
+        Cow::Owned(PathAndQuery::try_from(encoded).unwrap_or(PathAndQuery::from_static("/")))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! How busy one connection is, and whether the replica at its other end is still there.
+//!
+//! A replica that has gone without a word leaves its connection open. Where requests wait on a connection and
+//! nothing has been heard for the configured time, a ping asks; idle connections are not asked.
+
+use h2::{Ping, PingPong};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// A replica that answers no ping for so long has gone.
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What the streams of a connection tell the task that drives it.
+#[derive(Debug)]
+pub(super) struct Activity {
+    streams: AtomicUsize,
+    /// When the replica last sent anything of a response.
+    heard: Mutex<Instant>,
+    /// There is a stream again.
+    begun: Notify,
+}
+
+impl Activity {
+    pub(super) fn new() -> Arc<Self> {
+        let heard = Mutex::new(Instant::now());
+        Arc::new(Self { streams: AtomicUsize::new(0), heard, begun: Notify::new() })
+    }
+
+    /// Streams in flight.
+    pub(super) fn streams(&self) -> usize {
+        self.streams.load(Ordering::Relaxed)
+    }
+
+    /// Waits until a replica that requests wait for answers no ping.
+    pub(super) async fn until_silent(&self, mut pings: PingPong, interval: Duration) {
+        loop {
+            let due = *self.heard() + interval;
+            if Instant::now() < due {
+                tokio::time::sleep_until(due).await;
+            } else if self.streams() == 0 {
+                self.begun.notified().await;
+            } else {
+                match tokio::time::timeout(PING_TIMEOUT, pings.ping(Ping::opaque())).await {
+                    Ok(Ok(_)) => self.note_heard(),
+                    // The connection has ended, and says why itself.
+                    Ok(Err(_)) => return std::future::pending().await,
+                    Err(_) => return,
+                }
+            }
+        }
+    }
+
+    fn note_heard(&self) {
+        *self.heard() = Instant::now();
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Instant> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One stream in flight; counted until dropped.
+#[derive(Debug)]
+pub(super) struct StreamCount(Arc<Activity>);
+
+impl StreamCount {
+    pub(super) fn new(activity: &Arc<Activity>) -> Self {
+        if activity.streams.fetch_add(1, Ordering::Relaxed) == 0 {
+            activity.begun.notify_one();
+        }
+        Self(Arc::clone(activity))
+    }
+
+    /// The replica has sent something.
+    pub(super) fn note_heard(&self) {
+        self.0.note_heard();
+    }
+}
+
+impl Drop for StreamCount {
+    fn drop(&mut self) {
+        self.0.streams.fetch_sub(1, Ordering::Relaxed);
+    }
+}

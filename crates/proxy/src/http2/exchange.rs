@@ -1,0 +1,249 @@
+//! One exchange over a stream of a connection.
+//!
+//! Until the response begins, the attempt's own task sends the request's body and takes the interim responses;
+//! what is left of the body then goes on in a task of its own, because a client that reads nothing of the
+//! response may still send.
+//!
+//! **Limits**: the interim responses before a response: [`INTERIM_BYTES_MAX`].
+
+use super::LentHttp2;
+use super::activity::StreamCount;
+use super::sending::Sending;
+use crate::body::AttemptBody;
+use crate::head::{AnswerHead, Known};
+use crate::http1::InterimSink;
+use bytes::Bytes;
+use h2::client::{ResponseFuture, SendRequest};
+use h2::{Reason, RecvStream};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use http_body::{Body, Frame, SizeHint};
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::task::JoinHandle;
+
+/// All interim responses before one response, as HPACK counts fields.
+const INTERIM_BYTES_MAX: usize = 64 << 10;
+
+/// What HPACK counts for a field beside its text (RFC 7541, section 4.1).
+const FIELD_BYTES: usize = 32;
+
+/// How an exchange over HTTP/2 ended without a whole response.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("the connection had ended before the request was written: {0}")]
+    Unwritten(#[source] h2::Error),
+    #[error(transparent)]
+    Stream(#[from] h2::Error),
+    #[error("it sent `101 Switching Protocols`, which is not valid over HTTP/2")]
+    SwitchedProtocols,
+    #[error("its interim responses have more than {INTERIM_BYTES_MAX} bytes")]
+    InterimTooLong,
+}
+
+impl Error {
+    /// Whether the replica provably did not process the request (RFC 9113, section 8.7): it was not written, the
+    /// replica refused the stream, or the stream is beyond the last one that its GOAWAY names. A stream that it
+    /// took, and did not answer before the connection ended, has another error in h2: an I/O error, even after
+    /// a GOAWAY.
+    pub(crate) fn is_unprocessed(&self) -> bool {
+        match self {
+            Self::Unwritten(_) => true,
+            Self::Stream(error) => {
+                let refused = error.reason() == Some(Reason::REFUSED_STREAM);
+                error.is_remote() && (refused || error.is_go_away())
+            }
+            Self::SwitchedProtocols | Self::InterimTooLong => false,
+        }
+    }
+}
+
+impl LentHttp2 {
+    /// Sends a request and waits for the head of its response; interim responses go to `interim`. Dropping the
+    /// future resets the stream.
+    ///
+    /// # Errors
+    /// Whatever happens to the stream or its connection.
+    pub(crate) async fn send(
+        mut self,
+        request: Request<AttemptBody>,
+        interim: Option<InterimSink>,
+    ) -> Result<(AnswerHead, Http2Body), Error> {
+        poll_fn(|cx| self.sender.poll_ready(cx)).await.map_err(Error::Unwritten)?;
+        let (head, body) = request.into_parts();
+        let mut request = Request::from_parts(head, ());
+        say_length(&mut request, &body);
+        let has_none = body.is_end_stream();
+        let (response, stream) = self.sender.send_request(request, has_none)?;
+        let exchange = Exchange {
+            sender: Some(self.sender),
+            response,
+            sending: Sending::new(stream, body, has_none),
+            interim,
+            interim_bytes: 0,
+            count: self.stream,
+        };
+        exchange.finish().await
+    }
+}
+
+/// A request whose response has not begun.
+struct Exchange {
+    /// Until the stream is open: the replica has a limit of its own.
+    sender: Option<SendRequest<Bytes>>,
+    response: ResponseFuture,
+    sending: Sending,
+    interim: Option<InterimSink>,
+    interim_bytes: usize,
+    count: StreamCount,
+}
+
+impl Exchange {
+    async fn finish(mut self) -> Result<(AnswerHead, Http2Body), Error> {
+        let response = poll_fn(|cx| self.poll_head(cx)).await?;
+        let (head, stream) = response.into_parts();
+        let head = AnswerHead::from(head);
+        let sending = (!self.sending.is_done()).then(|| {
+            let mut sending = self.sending;
+            tokio::spawn(async move { poll_fn(|cx| sending.poll(cx)).await })
+        });
+        let body = Http2Body {
+            left: announced(&head, &stream),
+            stream,
+            is_data_done: false,
+            sending,
+            count: self.count,
+        };
+        Ok((head, body))
+    }
+
+    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response<RecvStream>, Error>> {
+        if let Some(sender) = &mut self.sender {
+            // Whether a stream that waited was opened before the connection ended, only the stream can tell.
+            ready!(sender.poll_ready(cx)).ok();
+            self.sender = None;
+        }
+        // The response may come before the request has been sent.
+        let _ = self.sending.poll(cx);
+        while let Some(interim) = ready!(self.response.poll_informational(cx)) {
+            self.take_interim(interim?)?;
+        }
+        let response = ready!(Pin::new(&mut self.response).poll(cx))?;
+        self.count.note_heard();
+        Poll::Ready(Ok(response))
+    }
+
+    /// Passes an interim response on, but for "100 Continue", which says that we may go on.
+    fn take_interim(&mut self, interim: Response<()>) -> Result<(), Error> {
+        self.count.note_heard();
+        self.interim_bytes += fields_bytes(interim.headers());
+        let (error, reason) = match interim.status() {
+            // RFC 9113, section 8.6.
+            StatusCode::SWITCHING_PROTOCOLS => (Error::SwitchedProtocols, Reason::PROTOCOL_ERROR),
+            _ if self.interim_bytes > INTERIM_BYTES_MAX => {
+                (Error::InterimTooLong, Reason::ENHANCE_YOUR_CALM)
+            }
+            StatusCode::CONTINUE => return Ok(()),
+            _ => {
+                if let Some(sink) = &self.interim {
+                    sink.send(interim.into_parts().0.into());
+                }
+                return Ok(());
+            }
+        };
+        self.sending.reset(reason);
+        Err(error)
+    }
+}
+
+/// Says how long the body is, where that is known and the client's own word for it did not come along.
+fn say_length(request: &mut Request<()>, body: &AttemptBody) {
+    let has_meaning =
+        !matches!(*request.method(), Method::GET | Method::HEAD | Method::DELETE | Method::CONNECT);
+    let length = body.size_hint().exact().filter(|bytes| *bytes > 0 || has_meaning);
+    if let Some(bytes) = length {
+        request.headers_mut().entry(header::CONTENT_LENGTH).or_insert_with(|| bytes.into());
+    }
+}
+
+/// How long a head is, its status with it.
+fn fields_bytes(fields: &HeaderMap) -> usize {
+    let text = |(name, value): (&header::HeaderName, &header::HeaderValue)| {
+        name.as_str().len() + value.len() + FIELD_BYTES
+    };
+    FIELD_BYTES + fields.iter().map(text).sum::<usize>()
+}
+
+/// How long the body of a response is, if that is known. h2 has refused lengths that contradict each other.
+fn announced(head: &AnswerHead, stream: &RecvStream) -> Option<u64> {
+    let length = head.fields.get_text(Known::ContentLength).and_then(|text| text.parse().ok());
+    length.or_else(|| stream.is_end_stream().then_some(0))
+}
+
+/// The body of a response. Dropping it before its end resets the stream.
+#[derive(Debug)]
+pub(crate) struct Http2Body {
+    stream: RecvStream,
+    /// What is still to come, if that is known.
+    left: Option<u64>,
+    is_data_done: bool,
+    /// What is left of the request goes on being sent.
+    sending: Option<JoinHandle<()>>,
+    count: StreamCount,
+}
+
+impl Http2Body {
+    /// The next frame. Room for as much again is granted as soon as a piece is taken.
+    pub(crate) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        if !self.is_data_done {
+            if let Some(data) = ready!(self.stream.poll_data(cx)) {
+                return Poll::Ready(self.taken(data).map(|data| data.map(Frame::data)));
+            }
+            self.is_data_done = true;
+        }
+        let trailers = match ready!(self.stream.poll_trailers(cx)) {
+            Err(error) if error.reason() == Some(Reason::NO_ERROR) => None,
+            trailers => trailers?,
+        };
+        self.count.note_heard();
+        Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))))
+    }
+
+    fn taken(&mut self, data: Result<Bytes, h2::Error>) -> Option<Result<Bytes, Error>> {
+        let taken = data.and_then(|data| {
+            self.stream.flow_control().release_capacity(data.len())?;
+            Ok(data)
+        });
+        match taken {
+            Ok(data) => {
+                self.count.note_heard();
+                self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
+                Some(Ok(data))
+            }
+            // A response that ended, and the replica then wanted no more of the request (RFC 9113, section 8.1).
+            Err(error) if error.reason() == Some(Reason::NO_ERROR) => None,
+            Err(error) => Some(Err(error.into())),
+        }
+    }
+
+    pub(crate) fn is_end(&self) -> bool {
+        self.stream.is_end_stream()
+    }
+
+    /// What is known of the length of what is still to come.
+    pub(crate) fn size_hint(&self) -> SizeHint {
+        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+impl Drop for Http2Body {
+    fn drop(&mut self) {
+        // A response that is whole does not end its request.
+        if let Some(sending) = self.sending.take().filter(|_| !self.is_end()) {
+            sending.abort();
+        }
+    }
+}

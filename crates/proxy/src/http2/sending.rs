@@ -1,0 +1,81 @@
+//! The body of a request on its way over a stream.
+
+use crate::body::AttemptBody;
+use bytes::Bytes;
+use h2::{Reason, SendStream};
+use http_body::Body;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+/// What is still to be sent of a request.
+#[derive(Debug)]
+pub(super) struct Sending {
+    stream: SendStream<Bytes>,
+    body: AttemptBody,
+    /// A piece that waits until the replica grants room. None is asked for before there is a piece: room kept
+    /// by a stream that has nothing to send would be missing for the others.
+    piece: Option<Bytes>,
+    is_done: bool,
+}
+
+impl Sending {
+    pub(super) const fn new(stream: SendStream<Bytes>, body: AttemptBody, is_done: bool) -> Self {
+        Self { stream, body, piece: None, is_done }
+    }
+
+    pub(super) const fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    pub(super) fn reset(&mut self, reason: Reason) {
+        self.stream.send_reset(reason);
+        self.is_done = true;
+    }
+
+    /// Sends what can be sent, until there is no more to send. Why a stream takes no more is told by what is
+    /// received of it.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while !self.is_done {
+            // The replica may want no more.
+            self.is_done = self.stream.poll_reset(cx).is_ready();
+            if self.is_done {
+                break;
+            }
+            if let Some(piece) = &mut self.piece {
+                if self.stream.capacity() == 0 {
+                    self.is_done = !matches!(ready!(self.stream.poll_capacity(cx)), Some(Ok(_)));
+                    continue;
+                }
+                let sent = self.stream.send_data(std::mem::take(piece), false);
+                self.piece = None;
+                self.is_done = sent.is_err();
+                continue;
+            }
+            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) if data.is_empty() => {}
+                    Ok(data) => {
+                        // What is beyond waits in h2, which asks for it.
+                        self.stream.reserve_capacity(1);
+                        self.piece = Some(data);
+                    }
+                    Err(frame) => {
+                        let trailers = frame.into_trailers().unwrap_or_default();
+                        // Nothing can be sent on a stream that has ended, and nobody need know.
+                        self.stream.send_trailers(trailers).ok();
+                        self.is_done = true;
+                    }
+                },
+                Some(Err(error)) => {
+                    tracing::debug!(%error, "a request was not sent to its end");
+                    self.reset(Reason::INTERNAL_ERROR);
+                }
+                None => {
+                    self.stream.send_data(Bytes::new(), true).ok();
+                    self.is_done = true;
+                }
+            }
+        }
+        Poll::Ready(())
+    }
+}

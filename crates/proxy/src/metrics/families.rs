@@ -1,0 +1,253 @@
+//! A snapshot as families of series: what every exposition format writes.
+
+use super::catalogue::{self as table, Metric};
+use super::labels::Counts;
+use super::leaf::LeafCounts;
+use super::snapshot::{ConnectionsSnapshot, Snapshot};
+use super::upstream::UpstreamCounts;
+use crate::trail::ConnectPhases;
+use curtail_sketch::Histogram;
+use curtail_units::Duration;
+
+/// A label's name and value.
+pub(super) type Label<'a> = (&'a str, &'a str);
+
+/// A metric and all its series.
+#[derive(Debug)]
+pub(super) struct Family<'a> {
+    pub(super) metric: &'static Metric,
+    pub(super) series: Vec<Series<'a>>,
+}
+
+/// One series of a metric.
+#[derive(Debug)]
+pub(super) struct Series<'a> {
+    pub(super) labels: Vec<Label<'a>>,
+    pub(super) value: SeriesValue<'a>,
+}
+
+/// The value of a series.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum SeriesValue<'a> {
+    Int(u64),
+    Float(f64),
+    Histogram(&'a Histogram),
+    /// Only the labels say something.
+    Info,
+}
+
+impl From<u64> for SeriesValue<'_> {
+    fn from(value: u64) -> Self {
+        Self::Int(value)
+    }
+}
+
+impl From<u32> for SeriesValue<'_> {
+    fn from(value: u32) -> Self {
+        Self::Int(value.into())
+    }
+}
+
+impl From<usize> for SeriesValue<'_> {
+    fn from(value: usize) -> Self {
+        Self::Int(value as u64)
+    }
+}
+
+impl From<f64> for SeriesValue<'_> {
+    fn from(value: f64) -> Self {
+        Self::Float(value)
+    }
+}
+
+/// One function for each part of the proxy, each in the order of the table.
+impl Snapshot {
+    /// Every metric that has something to show, in the order of the table.
+    pub(super) fn families(&self) -> Vec<Family<'_>> {
+        let mut out = Out { families: Vec::new() };
+        self.requests(&mut out);
+        self.attempts(&mut out);
+        self.remedies(&mut out);
+        self.connections(&mut out);
+        self.leaves(&mut out);
+        self.listeners(&mut out);
+        self.telemetry(&mut out);
+        self.process(&mut out);
+        out.families
+    }
+
+    fn requests<'a>(&'a self, out: &mut Out<'a>) {
+        out.counts(&table::REQUESTS, self.by_upstream("status", |u| &u.requests));
+        out.histograms(
+            &table::REQUEST_DURATION,
+            self.upstreams.iter().map(|u| (("upstream", &*u.name), &u.counts.latency)),
+        );
+        out.counts(&table::ANSWERS, self.by_upstream("reason", |u| &u.answers));
+        out.counts(&table::REQUESTS_FAILED, self.by_upstream("reason", |u| &u.failed));
+    }
+
+    fn attempts<'a>(&'a self, out: &mut Out<'a>) {
+        out.counts(&table::ATTEMPTS, self.by_upstream("reason", |u| &u.sent));
+        let answered = self.by_upstream("outcome", |u| &u.attempts_answered);
+        out.counts(&table::ATTEMPTS_ANSWERED, answered);
+        let failed = self.by_upstream("failure", |u| &u.attempts_failed);
+        out.counts(&table::ATTEMPTS_FAILED, failed);
+        out.counts(&table::ATTEMPTS_CANCELLED, self.by_upstream("reason", |u| &u.cancelled));
+    }
+
+    fn remedies<'a>(&'a self, out: &mut Out<'a>) {
+        out.counts(&table::DECISIONS_AGAINST, self.by_upstream("reason", |u| &u.held));
+        out.counts(&table::PROBES, self.by_upstream("reason", |u| &u.probes));
+        let upstreams = || self.upstreams.iter().map(|u| ([("upstream", &*u.name)], u));
+        let delays = upstreams().filter_map(|(labels, u)| Some((labels, u.hedge_delay?)));
+        out.add(&table::HEDGE_DELAY, delays.map(|(labels, d)| (labels, d.as_secs_f64())));
+        let budgets = || upstreams().map(|(labels, u)| (labels, u.budget));
+        out.add(&table::BUDGET_REQUESTS, budgets().map(|(labels, (all, _))| (labels, all)));
+        out.add(&table::BUDGET_EXTRA, budgets().map(|(labels, (_, extra))| (labels, extra)));
+        let replicas = upstreams().flat_map(|([upstream], u)| {
+            u.replicas.iter().map(move |replica| {
+                let authority = &*replica.connections.authority;
+                ([upstream, ("replica", authority)], replica.in_flight)
+            })
+        });
+        out.add(&table::IN_FLIGHT, replicas);
+    }
+
+    fn connections<'a>(&'a self, out: &mut Out<'a>) {
+        let each = || self.addresses().map(|(labels, to)| (labels, to, &to.counts));
+        out.add(&table::CONNECTIONS_OPEN, each().map(|(labels, _, c)| (labels, c.open)));
+        out.add(&table::CONNECTIONS_IDLE, each().map(|(labels, to, _)| (labels, to.idle)));
+        out.add(&table::CONNECTIONS_OPENED, each().map(|(labels, _, c)| (labels, c.opened)));
+        out.add(&table::CONNECTIONS_FAILED, each().map(|(labels, _, c)| (labels, c.failed)));
+        let phases = each().flat_map(|([owner, replica], _, counts)| {
+            let ConnectPhases { lookup, tcp, tls } = counts.phases;
+            [("lookup", lookup), ("tcp", tcp), ("tls", tls)]
+                .map(|(phase, time)| ([owner, replica, ("phase", phase)], time.as_secs_f64()))
+        });
+        out.add(&table::CONNECT, phases);
+    }
+
+    fn leaves<'a>(&'a self, out: &mut Out<'a>) {
+        let each = || self.leaves.iter().map(|leaf| (("leaf", &*leaf.name), leaf));
+        let queues = each().map(|(name, leaf)| ([name], leaf.queue_len));
+        out.add(&table::LEAF_QUEUE_LEN, queues);
+        let in_service = each().map(|(name, leaf)| ([name], leaf.in_service));
+        out.add(&table::LEAF_IN_SERVICE, in_service);
+        let by_reason = |counts: fn(&LeafCounts) -> &Counts| {
+            each().map(move |(name, leaf)| (name, "reason", counts(&leaf.counts)))
+        };
+        out.counts(&table::LEAF_STARTED, by_reason(|counts| &counts.started));
+        out.counts(&table::LEAF_REFUSED, by_reason(|counts| &counts.refused));
+        out.counts(&table::LEAF_DROPPED, by_reason(|counts| &counts.dropped));
+        out.counts(&table::LEAF_TWINS_TOLD, by_reason(|counts| &counts.twins_told));
+        out.histograms(&table::LEAF_WAIT, each().map(|(name, leaf)| (name, &leaf.counts.waited)));
+    }
+
+    fn listeners<'a>(&'a self, out: &mut Out<'a>) {
+        let each = || self.listeners.iter().map(|(name, c)| ([("listener", &**name)], c));
+        out.add(&table::CLIENTS_OPEN, each().map(|(labels, c)| (labels, c.open)));
+        out.add(&table::CLIENTS_ACCEPTED, each().map(|(labels, c)| (labels, c.accepted)));
+        out.add(&table::CLIENTS_WAITED, each().map(|(labels, c)| (labels, c.waited)));
+        out.add(&table::UNROUTED, each().map(|(labels, c)| (labels, c.unrouted)));
+        out.add(&table::MALFORMED, each().map(|(labels, c)| (labels, c.malformed)));
+        let timed_out = self.listeners.iter();
+        let timed_out = timed_out.map(|(name, c)| (("listener", &**name), "reason", &c.timed_out));
+        out.counts(&table::CLIENT_TIMEOUTS, timed_out);
+    }
+
+    fn telemetry<'a>(&'a self, out: &mut Out<'a>) {
+        if let Some(spans) = &self.spans {
+            out.add(&table::SPANS_RECORDED, [([], spans.recorded)]);
+            out.add(&table::SPANS_SENT, [([], spans.sent)]);
+            let causes = [
+                ("buffer_full", spans.dropped),
+                ("undelivered", spans.undelivered),
+                ("rejected", spans.rejected),
+            ];
+            let dropped = causes.map(|(cause, count)| ([("cause", cause)], count));
+            out.add(&table::SPANS_DROPPED, dropped);
+            out.add(&table::SPAN_EXPORTS_FAILED, [([], spans.exports_failed)]);
+        }
+        if let Some(lost) = self.journal_lost {
+            out.add(&table::JOURNAL_LOST, [([], lost)]);
+        }
+    }
+
+    fn process<'a>(&'a self, out: &mut Out<'a>) {
+        let results = [("ok", self.process.reloads_ok), ("failed", self.process.reloads_failed)];
+        let reloads = results.map(|(result, count)| ([("result", result)], count));
+        out.add(&table::CONFIG_RELOADS, reloads);
+        out.add(&table::INVARIANTS_BROKEN, [([], self.process.invariants_broken)]);
+        out.info(&table::BUILD, ("version", env!("CARGO_PKG_VERSION")));
+        let cpu = self.usage.cpu.map(|cpu| ([], cpu.as_secs_f64()));
+        out.add(&table::PROCESS_CPU, cpu);
+        let resident = self.usage.resident.map(|resident| ([], resident.get()));
+        out.add(&table::PROCESS_MEMORY, resident);
+        let started = Duration::from_ns(self.started_unix_ns).as_secs_f64();
+        out.add(&table::PROCESS_START, [([], started)]);
+    }
+
+    /// A count of every upstream that a second label splits.
+    fn by_upstream<'a>(
+        &'a self,
+        label: &'a str,
+        counts: impl Fn(&UpstreamCounts) -> &Counts + 'a,
+    ) -> impl Iterator<Item = ((&'a str, &'a str), &'a str, &'a Counts)> {
+        let upstreams = self.upstreams.iter();
+        upstreams.map(move |u| (("upstream", &*u.name), label, counts(&u.counts)))
+    }
+
+    /// Every address that is connected to, with the labels that name it.
+    fn addresses(&self) -> impl Iterator<Item = ([(&str, &str); 2], &ConnectionsSnapshot)> {
+        let replicas = self.upstreams.iter().flat_map(|upstream| {
+            let replicas = upstream.replicas.iter().map(|replica| &replica.connections);
+            replicas.map(|to| (("upstream", &*upstream.name), to))
+        });
+        let servers = self.leaves.iter().map(|leaf| (("leaf", &*leaf.name), &leaf.server));
+        replicas.chain(servers).map(|(owner, to)| ([owner, ("replica", &*to.authority)], to))
+    }
+}
+
+/// The families as they are collected, one metric with all its series at a time.
+struct Out<'a> {
+    families: Vec<Family<'a>>,
+}
+
+impl<'a> Out<'a> {
+    fn add<const N: usize, V: Into<SeriesValue<'a>>>(
+        &mut self,
+        metric: &'static Metric,
+        series: impl IntoIterator<Item = ([Label<'a>; N], V)>,
+    ) {
+        let series = series.into_iter();
+        let series = series
+            .map(|(labels, value)| Series { labels: labels.to_vec(), value: value.into() })
+            .collect();
+        self.families.push(Family { metric, series });
+    }
+
+    /// Counters that one more label splits: its name, and its values with their counts.
+    fn counts(
+        &mut self,
+        metric: &'static Metric,
+        series: impl Iterator<Item = (Label<'a>, &'a str, &'a Counts)>,
+    ) {
+        let split = series.flat_map(|(owner, label, counts)| {
+            counts.iter().map(move |&(value, count)| ([owner, (label, value)], count))
+        });
+        self.add(metric, split);
+    }
+
+    fn histograms(
+        &mut self,
+        metric: &'static Metric,
+        series: impl Iterator<Item = (Label<'a>, &'a Histogram)>,
+    ) {
+        let series = series.map(|(label, durations)| ([label], SeriesValue::Histogram(durations)));
+        self.add(metric, series);
+    }
+
+    fn info(&mut self, metric: &'static Metric, label: Label<'a>) {
+        self.add(metric, [([label], SeriesValue::Info)]);
+    }
+}

@@ -1,0 +1,75 @@
+//! Which form of the metrics a scraper takes.
+//!
+//! **Decides** for protobuf when the scraper names exactly our form of it and does not prefer text; for text otherwise,
+//! also when it names no form that we have.
+//! **Source**: RFC 9110, section 12.5.1; Prometheus's documentation, "Content negotiation".
+
+/// A form of the metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MetricsForm {
+    /// `OpenMetrics`, with classic histograms.
+    Text,
+    /// Prometheus's protobuf, with native histograms.
+    Protobuf,
+}
+
+/// The form for a request with these `Accept` fields.
+pub(crate) fn form_for<'a>(accept: impl Iterator<Item = &'a str>) -> MetricsForm {
+    let (mut text, mut protobuf) = (0.0_f64, 0.0_f64);
+    for range in accept.flat_map(|field| field.split(',')) {
+        let mut parts = range.split(';').map(str::trim);
+        let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let parameters: Vec<(String, &str)> = parts
+            .filter_map(|part| part.split_once('='))
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.trim_matches('"')))
+            .collect();
+        let parameter = |wanted: &str| {
+            let found = parameters.iter().find(|(name, _)| name == wanted);
+            found.map(|(_, value)| *value)
+        };
+        let weight = parameter("q").map_or(1.0, |q| q.parse().unwrap_or(0.0));
+        let is_protobuf = kind == "application/vnd.google.protobuf"
+            && parameter("proto") == Some("io.prometheus.client.MetricFamily")
+            && parameter("encoding") == Some("delimited");
+        if is_protobuf {
+            protobuf = protobuf.max(weight);
+        } else if matches!(&*kind, "application/openmetrics-text" | "text/plain" | "text/*" | "*/*")
+        {
+            text = text.max(weight);
+        }
+    }
+    if protobuf > 0.0 && protobuf >= text { MetricsForm::Protobuf } else { MetricsForm::Text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MetricsForm, form_for};
+
+    const PROTOBUF: &str = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
+
+    #[test]
+    fn protobuf_is_for_those_who_want_it_most() {
+        let prometheus = format!(
+            "{PROTOBUF};q=0.6,application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
+        );
+        let less = format!("text/plain;q=0.9,{PROTOBUF};q=0.1");
+        let other = PROTOBUF.replace("delimited", "text");
+        let refused = format!("{PROTOBUF};q=0");
+        let spaced = PROTOBUF.replace(';', "; ");
+        for (accept, form) in [
+            (&*prometheus, MetricsForm::Protobuf),
+            (PROTOBUF, MetricsForm::Protobuf),
+            (&spaced, MetricsForm::Protobuf),
+            (&less, MetricsForm::Text),
+            (&other, MetricsForm::Text),
+            (&refused, MetricsForm::Text),
+            ("text/html, */*", MetricsForm::Text),
+            ("", MetricsForm::Text),
+        ] {
+            assert_eq!(form_for([accept].into_iter()), form, "{accept}");
+        }
+        assert_eq!(form_for(std::iter::empty()), MetricsForm::Text);
+        let split = ["text/plain;q=0.5", PROTOBUF];
+        assert_eq!(form_for(split.into_iter()), MetricsForm::Protobuf);
+    }
+}

@@ -1,0 +1,81 @@
+//! Noticing that something has stopped moving: bytes that a client does not take, streams on which nothing
+//! comes or goes.
+
+use crate::clock::Clock;
+use crate::timers::{Timer, Timers};
+use curtail_units::{Duration, Instant};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+/// Ready when a count has stayed the same for a time.
+///
+/// Looking costs a glance at the clock; the timer is set at most once in each such time, because one that is
+/// set already is left alone and set again only when it fires too early. One task looks, always the same.
+#[derive(Debug)]
+pub(crate) struct ProgressTimer {
+    timer: Timer,
+    clock: Clock,
+    timeout: Duration,
+    /// The count when it last moved.
+    seen: Option<u64>,
+    /// It must move until then.
+    until: Instant,
+    armed: Option<Instant>,
+}
+
+impl ProgressTimer {
+    pub(crate) fn new(timers: &Arc<Timers>, clock: Clock, timeout: Duration) -> Self {
+        let (seen, until, armed) = (None, Instant::default(), None);
+        Self { timer: Timer::new(timers), clock, timeout, seen, until, armed }
+    }
+
+    /// Nothing has to move now.
+    pub(crate) const fn rest(&mut self) {
+        self.seen = None;
+    }
+
+    /// Something has to move, and the count of what has moved is this; ready when it is too late.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, count: u64) -> Poll<()> {
+        let now = self.clock.now();
+        if self.seen != Some(count) {
+            self.seen = Some(count);
+            self.until = now + self.timeout;
+        }
+        // The timer that is set wakes this task then.
+        if self.armed.is_some_and(|at| now < at) {
+            return Poll::Pending;
+        }
+        loop {
+            let at = *self.armed.get_or_insert(self.until);
+            ready!(self.timer.poll_until(cx, at, now));
+            self.armed = None;
+            if at >= self.until {
+                return Poll::Ready(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use std::task::Waker;
+
+    #[tokio::test]
+    async fn it_is_late_when_nothing_has_moved_since_it_last_did() {
+        let timers = Arc::new(Timers::default());
+        let clock = Clock::start();
+        let running = Arc::clone(&timers);
+        tokio::spawn(async move { running.run(clock).await });
+        let timer = |ms| ProgressTimer::new(&timers, clock, Duration::from_ms(ms));
+        let (mut half, mut whole) = (timer(20), timer(40));
+        let begun = clock.now();
+        assert!(poll_fn(|cx| Poll::Ready(whole.poll(cx, 0))).await.is_pending());
+        poll_fn(|cx| half.poll(cx, 0)).await;
+        poll_fn(|cx| whole.poll(cx, 1)).await;
+        assert!(clock.now().since(begun) >= Duration::from_ms(60), "it moved after half the time");
+        whole.rest();
+        assert!(whole.poll(&mut Context::from_waker(Waker::noop()), 1).is_pending());
+    }
+}

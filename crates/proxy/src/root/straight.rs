@@ -1,0 +1,85 @@
+//! A request whose machine has panicked passes straight through.
+//!
+//! Its attempts go on, and the first good response is given; a bad one when no other may come. A request
+//! that has no attempt, or none that can have been executed, is sent to the next replica in turn. Nothing is
+//! sent twice.
+//! **Limits**: one attempt more than the machine sent, and the upstream's `timeout`.
+
+use super::{Attempt, Ended, Exchange, NoAnswer};
+use crate::trail::AttemptEnd;
+use curtail_policy::{AttemptId, Choice, Failure, Outcome, Reason, Unanswered};
+use std::task::{Context, Poll};
+
+impl Exchange {
+    pub(super) fn poll_straight(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
+        loop {
+            if let Some(fault) = self.outgoing.body.as_ref().and_then(|body| body.fault()) {
+                return Poll::Ready(Err(NoAnswer::Client(fault)));
+            }
+            if let Some(good) = self.last_held(|outcome| outcome == Outcome::Good) {
+                return Poll::Ready(self.give_straight(good, Reason::FirstGood));
+            }
+            if self.poll_attempts(cx).is_ready() {
+                // What became of an attempt is kept with it.
+                continue;
+            }
+            let is_open = |attempt: &Attempt| matches!(attempt, Attempt::Waiting(_));
+            if !self.attempts.iter().any(is_open) {
+                if self.send_straight() {
+                    continue;
+                }
+                return Poll::Ready(self.end_straight(Unanswered::Failed(self.last_failure())));
+            }
+            let gives_up = self.trail.started + self.driver.upstream.config.policy.timeout;
+            self.now = self.driver.upstream.clock.now();
+            if self.now < gives_up && self.timer.poll_until(cx, gives_up, self.now).is_pending() {
+                return Poll::Pending;
+            }
+            return Poll::Ready(self.end_straight(Unanswered::TimedOut));
+        }
+    }
+
+    /// Sends the request once more if no server can have executed it; false when it was sent, or must not be.
+    fn send_straight(&mut self) -> bool {
+        let is_unexecuted = |end| matches!(end, Some((_, AttemptEnd::Failed(Failure::NotSent))));
+        let may_send = !std::mem::replace(&mut self.is_sent_straight, true)
+            && !self.replay_lost
+            && self.trail.attempts.iter().all(|attempt| is_unexecuted(attempt.end));
+        let Some(replica) = self.driver.any_replica().filter(|_| may_send) else { return false };
+        let (class, now) = (self.outgoing.request.class, self.driver.upstream.clock.now());
+        self.send(now, (replica, Choice::Turn), (class, None), Reason::First);
+        true
+    }
+
+    /// Nothing better will come: the last response held, or none.
+    fn end_straight(&mut self, why: Unanswered) -> Ended {
+        // That the twin has started is no response to a client.
+        if let Some(held) = self.last_held(|outcome| outcome != Outcome::TwinStarted) {
+            return self.give_straight(held, Reason::NothingBetter);
+        }
+        Err(NoAnswer::Unanswered(why))
+    }
+
+    fn give_straight(&mut self, id: AttemptId, reason: Reason) -> Ended {
+        let now = self.driver.upstream.clock.now();
+        let given = self.take_held(id);
+        self.note_end(now, Some(given.head.status), None, reason);
+        Ok((id, given))
+    }
+
+    fn last_held(&self, is_wanted: impl Fn(Outcome) -> bool) -> Option<AttemptId> {
+        let place = self.attempts.iter().rposition(|attempt| match attempt {
+            Attempt::Held(held) => is_wanted(held.outcome()),
+            Attempt::Waiting(_) | Attempt::Gone => false,
+        });
+        place.map(super::attempt_id)
+    }
+
+    fn last_failure(&self) -> Failure {
+        let failures = self.trail.attempts.iter().rev().filter_map(|attempt| match attempt.end {
+            Some((_, AttemptEnd::Failed(failure))) => Some(failure),
+            Some((_, AttemptEnd::Answered | AttemptEnd::Cancelled(_))) | None => None,
+        });
+        failures.into_iter().next().unwrap_or(Failure::Broken)
+    }
+}

@@ -1,0 +1,105 @@
+//! HTTP/2 with one client: hyper speaks it, on a connection that must be taken from in time.
+
+use super::lingering::Lingering;
+use super::stream_tasks::{PacedBody, StreamExecutor};
+use super::{Serving, refuse};
+use crate::answer::AnswerBody;
+use crate::body::ClientBody;
+use crate::config::http2_window;
+use crate::drain::Drain;
+use crate::head::{AnswerHead, RequestHead};
+use crate::metrics::ClientTimeout;
+use crate::request::answer;
+use crate::stream::Stream;
+use crate::write_timeout::WriteTimeoutStream;
+use bytes::BytesMut;
+use http::{HeaderMap, Request, Response};
+use hyper::body::{Body, Incoming};
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Streams that a client has reset before we looked at them: more is taken for an attack (Rapid Reset).
+const CLIENT_RESETS_MAX: usize = 200;
+
+/// The same between roots and leaves, where resets are how hedges are cancelled.
+const ROOT_RESETS_MAX: usize = 10_000;
+
+impl Serving {
+    pub(super) async fn http2(self, stream: Stream, begun: BytesMut) {
+        let watch = self.watch();
+        let Self { worker, client, limits } = self;
+        let mut drain = Drain::new(&worker.shared);
+        let resets = if client.leaf.is_some() { ROOT_RESETS_MAX } else { CLIENT_RESETS_MAX };
+        let has_asked = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&has_asked);
+        let service = service_fn(move |request: Request<Incoming>| {
+            asked.store(true, Ordering::Relaxed);
+            let (head, body) = request.into_parts();
+            let body = (!body.is_end_stream()).then_some(ClientBody::Http2(body));
+            let (worker, client) = (Arc::clone(&worker), Arc::clone(&client));
+            async move {
+                let given = match RequestHead::from_http2(head) {
+                    // hyper's server cannot send interim responses over HTTP/2.
+                    Ok(head) => answer(worker, client, head, (body, None)).await,
+                    Err(fault) => refuse(&client, fault),
+                };
+                Ok::<Response<PacedBody>, Infallible>(as_response(given))
+            }
+        });
+        let headers_bytes = limits.headers.as_len();
+        let patience = std::time::Duration::from(limits.idle_timeout);
+        let stream = WriteTimeoutStream::new(stream, &watch, limits.write_timeout);
+        let streams = StreamExecutor { watch: watch.clone(), write_timeout: limits.write_timeout };
+        let connection = http2::Builder::new(streams)
+            .timer(TokioTimer::new())
+            .max_header_list_size(u32::try_from(headers_bytes).unwrap_or(u32::MAX))
+            .max_concurrent_streams(limits.http2_streams_max)
+            .keep_alive_interval(Some(patience / 2))
+            .keep_alive_timeout(patience / 2)
+            .max_pending_accept_reset_streams(resets)
+            // As towards replicas ([`crate::http2`]): a stalled upload leaves the others their room.
+            .initial_stream_window_size(http2_window(limits.http2_stream_window))
+            .initial_connection_window_size(http2_window(limits.http2_connection_window()))
+            .serve_connection(TokioIo::new(Lingering::new(stream, begun)), service);
+        let mut connection = pin!(connection);
+        let mut is_told = false;
+        let ended = std::future::poll_fn(|cx| {
+            if !is_told && drain.poll(cx).is_ready() {
+                is_told = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            connection.as_mut().poll(cx)
+        });
+        // hyper has no such limit over HTTP/2: a client that never asks would stay for ever.
+        let never_asked = async {
+            tokio::time::sleep(limits.header_timeout.into()).await;
+            if has_asked.load(Ordering::Relaxed) {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            ended = ended => if let Err(error) = ended {
+                tracing::debug!(%error, "client connection ended");
+            },
+            () = never_asked => {
+                watch.metrics.timed_out(ClientTimeout::Header);
+                tracing::debug!("no request within header_timeout over HTTP/2");
+            }
+        }
+    }
+}
+
+/// As HTTP/2 needs it.
+fn as_response((head, body): (AnswerHead, AnswerBody)) -> Response<PacedBody> {
+    let mut response = Response::new(PacedBody::new(body));
+    *response.status_mut() = head.status;
+    *response.headers_mut() = HeaderMap::from(&head.fields);
+    response
+}

@@ -1,0 +1,137 @@
+//! The tasks of one client's HTTP/2 streams, and the client that takes nothing of a response.
+//!
+//! hyper asks a body for its next piece and then waits, without a word to the body, until the client has
+//! granted room for it: a client that grants none would hold the stream, the response and the connection to
+//! the replica for ever. So the body notes each piece that it hands out and each time that it is asked again
+//! ([`PacedBody`]), in a place that belongs to the stream's task; and the task, which is ours around hyper's,
+//! ends with the stream when the client takes too long. h2 then resets that stream and no other.
+//!
+//! **Limits**: a client takes [`PIECE_BYTES_MAX`], or what is left, of each response within
+//! [`Limits::write_timeout`](crate::config::Limits::write_timeout).
+
+use crate::answer::{AnswerBody, BrokenOff};
+use crate::metrics::ClientTimeout;
+use crate::write_timeout::Watch;
+use bytes::Bytes;
+use curtail_units::Duration;
+use http_body::{Body, Frame, SizeHint};
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+
+/// A body is handed out in pieces of at most this size, that of a frame: what a client takes is then noticed
+/// frame by frame.
+const PIECE_BYTES_MAX: usize = 16 << 10;
+
+tokio::task_local! {
+    static PACE: Cell<Pace>;
+}
+
+/// How far the response of a stream is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    /// Pieces handed out so far.
+    pieces: u64,
+    /// The client has yet to grant room for the last one.
+    is_waiting: bool,
+}
+
+/// Runs the tasks of a connection's streams.
+#[derive(Clone, Debug)]
+pub(super) struct StreamExecutor {
+    pub(super) watch: Watch,
+    pub(super) write_timeout: Duration,
+}
+
+impl<F> hyper::rt::Executor<F> for StreamExecutor
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, stream: F) {
+        let (watch, mut timer) = (self.watch.clone(), self.watch.timer(self.write_timeout));
+        tokio::spawn(PACE.scope(Cell::default(), async move {
+            let mut stream = pin!(stream);
+            let is_stuck = poll_fn(|cx| {
+                if stream.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(false);
+                }
+                let pace = PACE.with(Cell::get);
+                if pace.is_waiting {
+                    return timer.poll(cx, pace.pieces).map(|()| true);
+                }
+                timer.rest();
+                Poll::Pending
+            });
+            if is_stuck.await {
+                watch.metrics.timed_out(ClientTimeout::Write);
+                tracing::debug!("a client did not read an HTTP/2 response within write_timeout");
+            }
+        }));
+    }
+}
+
+/// The body of a response as a stream's task hands it out.
+#[derive(Debug)]
+pub(super) struct PacedBody {
+    body: AnswerBody,
+    /// What is left of a large piece.
+    rest: Bytes,
+}
+
+impl PacedBody {
+    pub(super) const fn new(body: AnswerBody) -> Self {
+        Self { body, rest: Bytes::new() }
+    }
+
+    fn poll_piece(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+        if self.rest.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.rest = data,
+                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                },
+                end => return Poll::Ready(end),
+            }
+        }
+        let piece = self.rest.split_to(self.rest.len().min(PIECE_BYTES_MAX));
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+}
+
+impl Body for PacedBody {
+    type Data = Bytes;
+    type Error = BrokenOff;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+        let piece = self.poll_piece(cx);
+        let is_waiting = matches!(piece, Poll::Ready(Some(Ok(_))));
+        // hyper polls a body in the task of its stream and nowhere else.
+        PACE.try_with(|pace| {
+            let pieces = pace.get().pieces + u64::from(is_waiting);
+            pace.set(Pace { pieces, is_waiting });
+        })
+        .ok();
+        piece
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (body, rest) = (self.body.size_hint(), self.rest.len() as u64);
+        let mut hint = SizeHint::new();
+        hint.set_lower(body.lower() + rest);
+        if let Some(upper) = body.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
+    }
+}

@@ -1,0 +1,42 @@
+//! Which fields may stand in trailers.
+
+use crate::head::Known;
+use http::{HeaderMap, HeaderName, header};
+
+/// Fields that say how a message is framed, where it goes, who asks, or how to read it. When trailers come
+/// that is settled (RFC 9110, section 6.5.1): a server that adds them to the head would be deceived, and
+/// HTTP/2 knows no message that has those of a connection (RFC 9113, section 8.2.2).
+pub(crate) static FOR_HEADS: [HeaderName; 17] = [
+    header::CONTENT_LENGTH,
+    header::TRANSFER_ENCODING,
+    header::CONNECTION,
+    header::UPGRADE,
+    header::TRAILER,
+    header::HOST,
+    header::TE,
+    header::MAX_FORWARDS,
+    header::CACHE_CONTROL,
+    header::AUTHORIZATION,
+    header::CONTENT_ENCODING,
+    header::CONTENT_RANGE,
+    header::CONTENT_TYPE,
+    header::COOKIE,
+    header::PROXY_AUTHENTICATE,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+];
+
+/// Whether a field may be a trailer.
+pub(crate) fn may_be_trailer(name: &HeaderName) -> bool {
+    // A client may not say behind its body either for whom a request is forwarded.
+    let is_forwarded = Known::of(name.as_str().as_bytes()).bit() & Known::FORWARDED != 0;
+    !is_forwarded && !FOR_HEADS.contains(name)
+}
+
+/// Removes what may not be a trailer.
+pub(crate) fn remove_others(trailers: &mut HeaderMap) {
+    let others: Vec<_> = trailers.keys().filter(|name| !may_be_trailer(name)).cloned().collect();
+    for name in others {
+        trailers.remove(name);
+    }
+}

@@ -1,0 +1,151 @@
+//! A connection whose other side must take what is written to it.
+//!
+//! **Limits**: one that takes nothing for the write timeout, while there is something to take, is broken off:
+//! writing fails, and the connection is reset when it is dropped, for the kernel would go on offering what is
+//! left. Progress is what the kernel takes: it reports room only when a third of its buffer is free.
+
+use crate::clock::Clock;
+use crate::metrics::{ClientTimeout, ListenerMetrics};
+use crate::progress::ProgressTimer;
+use crate::stream::Stream;
+use crate::timers::Timers;
+use curtail_units::Duration;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Where a connection's timers run, and where it is counted that it was broken off.
+#[derive(Clone, Debug)]
+pub(crate) struct Watch {
+    pub(crate) timers: Arc<Timers>,
+    pub(crate) clock: Clock,
+    pub(crate) metrics: Arc<ListenerMetrics>,
+}
+
+impl Watch {
+    pub(crate) fn timer(&self, timeout: Duration) -> ProgressTimer {
+        ProgressTimer::new(&self.timers, self.clock, timeout)
+    }
+}
+
+/// The client took nothing within the write timeout.
+#[derive(Debug, thiserror::Error)]
+#[error("the client takes nothing")]
+struct WriteTimeout;
+
+/// Whether writing failed for the write timeout. The kernel gives up connections with the same
+/// [`io::ErrorKind::TimedOut`], those to replicas too.
+pub(crate) fn is_write_timeout(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|source| source.is::<WriteTimeout>())
+}
+
+/// A connection whose writes have a timeout.
+#[derive(Debug)]
+pub(crate) struct WriteTimeoutStream {
+    stream: Stream,
+    metrics: Arc<ListenerMetrics>,
+    timer: ProgressTimer,
+    written: u64,
+    /// Bytes read and written, for whoever watches over both.
+    moved: Arc<AtomicU64>,
+}
+
+impl WriteTimeoutStream {
+    pub(crate) fn new(stream: Stream, watch: &Watch, timeout: Duration) -> Self {
+        let (timer, metrics) = (watch.timer(timeout), Arc::clone(&watch.metrics));
+        Self { stream, metrics, timer, written: 0, moved: Arc::default() }
+    }
+
+    /// Bytes read and written so far.
+    pub(crate) fn moved(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.moved)
+    }
+
+    /// What has been written, or that it is too late.
+    fn in_time<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.timer.rest();
+            return written;
+        }
+        if self.timer.poll(cx, self.written).is_pending() {
+            return Poll::Pending;
+        }
+        self.metrics.timed_out(ClientTimeout::Write);
+        self.stream.reset_at_drop();
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, WriteTimeout)))
+    }
+
+    fn count(&mut self, written: &Poll<io::Result<usize>>) {
+        if let Poll::Ready(Ok(bytes)) = written {
+            self.written += *bytes as u64;
+            self.moved.fetch_add(*bytes as u64, Ordering::Relaxed);
+        }
+    }
+}
+
+impl AsyncRead for WriteTimeoutStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        self.moved.fetch_add((buf.filled().len() - before) as u64, Ordering::Relaxed);
+        read
+    }
+}
+
+impl AsyncWrite for WriteTimeoutStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.count(&written);
+        self.in_time(cx, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.count(&written);
+        self.in_time(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        self.in_time(cx, flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let shut = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.in_time(cx, shut)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_that_the_kernel_gives_up_is_no_write_timeout() {
+        assert!(!is_write_timeout(&io::ErrorKind::TimedOut.into()));
+        assert!(is_write_timeout(&io::Error::new(io::ErrorKind::TimedOut, WriteTimeout)));
+    }
+}

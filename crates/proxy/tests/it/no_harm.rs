@@ -1,0 +1,130 @@
+//! The defaults do no harm: no request is slower, or executed more often, through the proxy than without it,
+//! beyond the proxy's own cost and the budget.
+
+use crate::client::Client;
+use crate::deadline::run;
+use crate::proxy::Setup;
+use crate::raw_replica::{RawReplica, answer};
+use crate::repetition::{executions, send};
+use http::{StatusCode, Version};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+use tokio::sync::Notify;
+
+/// A replica that answers the first request of a connection, then executes the second and closes without a
+/// response.
+async fn closing_when_reused() -> RawReplica {
+    RawReplica::start(|mut wire, record, _| async move {
+        if record.read(&mut wire).await.is_some() && wire.write(answer("good")).await.is_ok() {
+            record.read(&mut wire).await;
+        }
+    })
+    .await
+}
+
+/// Extra executions that the default budget allows in the time from `begun` until now.
+fn allowed_by_default(requests: usize, begun: Instant) -> usize {
+    // 2 % of the requests, or 10 a window where that is more; a window is at least 9 of its 10 s long.
+    let windows = begun.elapsed().as_secs() / 9 + 1;
+    requests / 50 + 10 * usize::try_from(windows).expect("a test is short")
+}
+
+#[test]
+fn reads_that_a_server_may_have_executed_are_repeated_within_the_budget() {
+    const CLIENTS: usize = 4;
+    const READS: usize = 2_000;
+    run(async {
+        let replicas = [closing_when_reused().await, closing_when_reused().await];
+        let begun = Instant::now();
+        let proxy = Setup::before(&[replicas[0].address(), replicas[1].address()]).start();
+        let mut reading = tokio::task::JoinSet::new();
+        for _ in 0..CLIENTS {
+            let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+            reading.spawn(async move {
+                let mut good = 0;
+                for _ in 0..READS / CLIENTS {
+                    let status = send(&mut client, "GET", "read", "").await.status;
+                    good += usize::from(status == StatusCode::OK);
+                }
+                good
+            });
+        }
+        let good: usize = reading.join_all().await.into_iter().sum();
+        let executed = executions(&[&replicas[0], &replicas[1]], "read");
+        println!("{READS} reads, {executed} executions, {good} good responses");
+        assert!((1..=executed).contains(&good), "{good} good responses of {executed} executions");
+        assert!(executed <= READS + allowed_by_default(READS, begun), "{executed} executions");
+    });
+}
+
+#[test]
+fn a_write_on_a_reused_connection_is_executed_once() {
+    run(async {
+        let replicas = [closing_when_reused().await, closing_when_reused().await];
+        let proxy = Setup::before(&[replicas[0].address(), replicas[1].address()]).start();
+        let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+        for nth in 0..100 {
+            let id = nth.to_string();
+            send(&mut client, "POST", &id, "data").await;
+            assert_eq!(executions(&[&replicas[0], &replicas[1]], &id), 1, "POST {nth}");
+        }
+    });
+}
+
+/// Two replicas: the one that is asked first responds when the other has been asked, which never responds.
+async fn slow_and_silent() -> [RawReplica; 2] {
+    let (asked, other_asked) = (Arc::<AtomicUsize>::default(), Arc::<Notify>::default());
+    let replica = || {
+        let (asked, other_asked) = (Arc::clone(&asked), Arc::clone(&other_asked));
+        RawReplica::start(move |mut wire, record, _| {
+            let (asked, other_asked) = (Arc::clone(&asked), Arc::clone(&other_asked));
+            async move {
+                if record.read(&mut wire).await.is_none() {
+                    return;
+                }
+                if asked.fetch_add(1, Ordering::SeqCst) == 0 {
+                    other_asked.notified().await;
+                    wire.write(answer("slow")).await.ok();
+                } else {
+                    other_asked.notify_one();
+                }
+                wire.read_to_close().await;
+            }
+        })
+    };
+    [replica().await, replica().await]
+}
+
+#[test]
+fn a_slow_read_is_raced_and_not_begun_again() {
+    run(async {
+        let replicas = slow_and_silent().await;
+        let proxy = Setup::before(&[replicas[0].address(), replicas[1].address()])
+            .upstream("timeout: 5s\nretry: {overdue: {delay_min: 10ms, delay_max: 50ms}}")
+            .start();
+        let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+        let given = send(&mut client, "GET", "slow", "").await;
+        assert_eq!((given.status, &*given.body), (StatusCode::OK, &b"slow"[..]));
+        assert_eq!(executions(&[&replicas[0], &replicas[1]], "slow"), 2);
+        let metrics = proxy.until(|metrics| metrics.in_flight() == 0).await;
+        assert_eq!((metrics.attempts("overdue"), metrics.attempts("retry")), (1, 0), "{metrics}");
+    });
+}
+
+#[test]
+fn a_hung_replica_is_not_waited_for_where_traffic_is_thin() {
+    run(async {
+        let (hung, good) = (RawReplica::silent().await, RawReplica::answering("good").await);
+        let proxy = Setup::before(&[hung.address(), good.address()])
+            .upstream("balance: round_robin\nretry: {overdue: {delay_min: 10ms, delay_max: 50ms}}")
+            .start();
+        let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+        for nth in 0..10 {
+            let id = nth.to_string();
+            assert_eq!(send(&mut client, "GET", &id, "").await.status, StatusCode::OK);
+            assert!(executions(&[&hung, &good], &id) <= 2, "GET {nth}");
+        }
+        assert!(!hung.record().requests().is_empty(), "the hung replica was never asked");
+    });
+}

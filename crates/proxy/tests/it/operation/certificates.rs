@@ -1,0 +1,146 @@
+//! Certificates that are renewed while the proxy runs: a reload reads them again, or says why it did not.
+
+use crate::certificates::{Authority, Issued};
+use crate::client::Client;
+use crate::deadline::run;
+use crate::proxy::{Proxy, Setup};
+use crate::raw_replica::RawReplica;
+use crate::replica::{Replica, Speaks};
+use http::{StatusCode, Version};
+use std::path::Path;
+
+/// Puts the certificate and key of `new` where those of `old` are.
+fn renew(old: &Issued, new: &Issued) {
+    copy(&new.certificate_file, &old.certificate_file);
+    copy(&new.key_file, &old.key_file);
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::copy(from, to).expect("temporary files");
+}
+
+/// Whether a client that trusts this authority alone is served.
+async fn is_trusted(proxy: &Proxy, authority: &Authority) -> bool {
+    let Ok(mut client) = Client::connect_tls(proxy.address(), authority.client(&["h2"])).await
+    else {
+        return false;
+    };
+    assert_eq!(client.get("/").await.status, StatusCode::OK);
+    true
+}
+
+#[test]
+fn a_renewed_certificate_is_shown_after_a_reload_and_old_connections_go_on() {
+    run(async {
+        let (first, second) = (Authority::new(), Authority::new());
+        let issued = first.issue("localhost");
+        let replica = RawReplica::answering("good").await;
+        let setup = Setup::before(&[replica.address()]).listener(&issued.listener_keys());
+        let proxy = setup.start();
+        let mut old = Client::connect_tls(proxy.address(), first.client(&["h2"]))
+            .await
+            .expect("the first certificate");
+        assert!(!is_trusted(&proxy, &second).await);
+        renew(&issued, &second.issue("localhost"));
+        assert!(is_trusted(&proxy, &first).await, "files are read at a reload, and not before");
+        proxy.reload(&setup).expect("it is good");
+        assert!(is_trusted(&proxy, &second).await, "the old certificate is still shown");
+        assert!(!is_trusted(&proxy, &first).await);
+        assert_eq!(old.get("/").await.status, StatusCode::OK);
+        // Other files than before are no other listener.
+        let third = Authority::new();
+        let elsewhere = third.issue("localhost");
+        let moved = Setup::before(&[replica.address()]).listener(&elsewhere.listener_keys());
+        proxy.reload(&moved).expect("it is good");
+        assert!(is_trusted(&proxy, &third).await);
+    });
+}
+
+#[test]
+fn a_certificate_that_cannot_be_read_leaves_everything_as_it_was() {
+    run(async {
+        let authority = Authority::new();
+        let issued = authority.issue("localhost");
+        let (old, new) = (RawReplica::answering("old").await, RawReplica::answering("new").await);
+        let proxy = Setup::before(&[old.address()]).listener(&issued.listener_keys()).start();
+        let elsewhere = Setup::before(&[new.address()]).listener(&issued.listener_keys());
+        let other = authority.issue("localhost");
+        let breaks: [(&dyn Fn(), &Path); 3] = [
+            // A certificate whose key has not been written yet.
+            (&|| copy(&other.certificate_file, &issued.certificate_file), &issued.certificate_file),
+            (
+                &|| std::fs::write(&issued.key_file, "half a k").expect("a temporary file"),
+                &issued.key_file,
+            ),
+            (
+                &|| std::fs::remove_file(&issued.certificate_file).expect("a temporary file"),
+                &issued.certificate_file,
+            ),
+        ];
+        for (break_it, names) in breaks {
+            break_it();
+            let error = proxy.reload(&elsewhere).expect_err("it cannot be taken").to_string();
+            assert!(error.contains(&names.display().to_string()), "{error}");
+            assert!(is_trusted(&proxy, &authority).await);
+        }
+        assert_eq!(new.record().requests().len(), 0, "a part of it was taken");
+        renew(&issued, &other);
+        proxy.reload(&elsewhere).expect("it is good");
+        assert!(is_trusted(&proxy, &authority).await);
+        assert_eq!(new.record().requests().len(), 1);
+    });
+}
+
+#[test]
+fn clear_text_does_not_become_tls_without_a_restart() {
+    run(async {
+        let authority = Authority::new();
+        let issued = authority.issue("localhost");
+        let replica = RawReplica::answering("good").await;
+        let clear = Setup::before(&[replica.address()]);
+        let tls = clear.clone().listener(&issued.listener_keys());
+        for (before, after) in [(&clear, &tls), (&tls, &clear)] {
+            let error = before.start().reload(after).expect_err("it cannot be taken").to_string();
+            assert!(error.contains("listeners has changed"), "{error}");
+        }
+    });
+}
+
+#[test]
+fn renewed_authorities_of_replicas_are_trusted_after_a_reload() {
+    run(async {
+        let (first, second) = (Authority::new(), Authority::new());
+        let (one, two) = (first.issue("localhost"), second.issue("localhost"));
+        let replicas = [
+            Replica::answering(Speaks::Tls(one.server(&["http/1.1"])), "good").await,
+            Replica::answering(Speaks::Tls(two.server(&["http/1.1"])), "good").await,
+        ];
+        let ca_file = first.file();
+        let setup = |replica: &Replica| {
+            Setup::before_urls([replica.tls_url()]).upstream(&format!(
+                "retry: false\nhedge: false\nconnect: {{idle_max: 0, ca_file: {}}}",
+                ca_file.display()
+            ))
+        };
+        let proxies = [setup(&replicas[0]).start(), setup(&replicas[1]).start()];
+        let status = async |proxy: &Proxy| {
+            let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+            client.get("/").await.status
+        };
+        assert_eq!(status(&proxies[0]).await, StatusCode::OK);
+        assert_eq!(status(&proxies[1]).await, StatusCode::SERVICE_UNAVAILABLE);
+        copy(&second.file(), &ca_file);
+        for (proxy, replica) in proxies.iter().zip(&replicas) {
+            proxy.reload(&setup(replica)).expect("it is good");
+        }
+        assert_eq!(status(&proxies[0]).await, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(status(&proxies[1]).await, StatusCode::OK);
+        // What was learned of the upstream is kept, and what cannot be read is not taken.
+        let metrics = proxies[0].metrics().await;
+        assert_eq!(metrics.sum("curtail_requests_total", &[("status", "2xx")]), 1, "{metrics}");
+        std::fs::write(&ca_file, "no certificate").expect("a temporary file");
+        let error = proxies[1].reload(&setup(&replicas[1])).expect_err("it cannot be taken");
+        assert!(error.to_string().contains(&ca_file.display().to_string()), "{error}");
+        assert_eq!(status(&proxies[1]).await, StatusCode::OK);
+    });
+}

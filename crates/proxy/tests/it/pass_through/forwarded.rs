@@ -1,0 +1,148 @@
+//! For whom a request is forwarded: what the server is told comes from the proxy, or from proxies before it
+//! that the configuration trusts, and never from a client.
+
+use super::PAIRS;
+use crate::client::Client;
+use crate::deadline::run;
+use crate::proxy::{Proxy, Setup};
+use crate::raw_replica::RawReplica;
+use crate::replica::{Replica, Speaks, ok};
+use crate::wire::{Head, Wire};
+use http::{HeaderName, HeaderValue, Version};
+
+/// What a client may claim.
+const CLAIMS: &[(&str, &str)] = &[
+    ("x-forwarded-for", "10.0.0.1"),
+    ("x-forwarded-for", "10.0.0.2, 10.0.0.3"),
+    ("x-forwarded-proto", "https"),
+    ("x-forwarded-host", "inner.test"),
+    ("x-forwarded-port", "443"),
+    ("forwarded", "for=10.0.0.1;proto=https"),
+    ("x-real-ip", "10.0.0.1"),
+    // Servers that turn fields into variables (CGI, WSGI) read these like the above.
+    ("x_forwarded_for", "10.0.0.1"),
+    ("X_Forwarded-Proto", "https"),
+];
+
+/// What the replica sees of a request with these fields.
+async fn seen(replica: &RawReplica, proxy: &Proxy, fields: &[(&str, &str)]) -> Head {
+    let mut wire = Wire::connect(proxy.address()).await;
+    let fields: String =
+        fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    wire.send(format!("GET / HTTP/1.1\r\nhost: h\r\n{fields}x-end: 1\r\n\r\n")).await;
+    assert_eq!(wire.answer().await.head.status(), 200);
+    replica.record().requests().pop().expect("it was asked").head
+}
+
+/// The fields that say for whom a request is forwarded.
+fn forwarded(head: &Head) -> Vec<(&str, &str)> {
+    let is_one = |name: &str| name.contains("forwarded") || name == "x-real-ip";
+    let of = head.fields.iter().filter(|(name, _)| is_one(&name.to_ascii_lowercase()));
+    let mut of: Vec<_> = of.map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    of.sort_unstable();
+    of
+}
+
+#[test]
+fn a_client_is_not_believed_for_whom_it_asks() {
+    run(async {
+        let replica = RawReplica::answering("").await;
+        let other = "trusted_proxies: [10.0.0.0/8, \"::1\", 127.0.0.2]";
+        for top in ["", "trusted_proxies: []", other] {
+            let proxy = Setup::before(&[replica.address()]).top(top).start();
+            for claims in [&[][..], CLAIMS] {
+                let head = seen(&replica, &proxy, claims).await;
+                let want = [("x-forwarded-for", "127.0.0.1"), ("x-forwarded-proto", "http")];
+                assert_eq!(forwarded(&head), want, "{top:?} {claims:?}");
+                assert_eq!(head.get("x-end"), Some("1"));
+            }
+        }
+    });
+}
+
+#[test]
+fn no_version_of_http_is_a_way_around_it() {
+    run(async {
+        for (before, behind) in PAIRS {
+            let speaks = if behind == Version::HTTP_2 { Speaks::Http2 } else { Speaks::Http1 };
+            let protocol = if behind == Version::HTTP_2 { "http2" } else { "http1" };
+            let replica = Replica::start(speaks, |_| std::future::ready(ok(""))).await;
+            let proxy = Setup::before(&[replica.address()])
+                .upstream(&format!("connect: {{protocol: {protocol}}}"))
+                .start();
+            let mut client = Client::connect(proxy.address(), before).await;
+            let mut request = client.request("GET", "/");
+            for (name, value) in CLAIMS {
+                let name = HeaderName::try_from(name.to_ascii_lowercase()).expect("a name");
+                request.headers_mut().append(name, HeaderValue::from_static(value));
+            }
+            client.send(request).await;
+            let seen = replica.record().only();
+            let mut names: Vec<_> = seen.headers.keys().map(HeaderName::as_str).collect();
+            names.retain(|name| name.contains("forwarded") || *name == "x-real-ip");
+            names.sort_unstable();
+            assert_eq!(names, ["x-forwarded-for", "x-forwarded-proto"], "{before:?} {behind:?}");
+            assert_eq!(seen.get("x-forwarded-for"), Some("127.0.0.1"));
+            assert_eq!(seen.get("x-forwarded-proto"), Some("http"));
+        }
+    });
+}
+
+#[test]
+fn a_trusted_proxy_is_believed_and_named_after_those_before_it() {
+    run(async {
+        let replica = RawReplica::answering("").await;
+        for trusted in ["127.0.0.0/8", "127.0.0.1", "\"::/0\", 0.0.0.0/0"] {
+            let proxy = Setup::before(&[replica.address()])
+                .top(&format!("trusted_proxies: [{trusted}]"))
+                .start();
+            let head = seen(&replica, &proxy, CLAIMS).await;
+            let mut want = vec![
+                ("forwarded", "for=10.0.0.1;proto=https, for=127.0.0.1;proto=http"),
+                ("x-forwarded-for", "10.0.0.1, 10.0.0.2, 10.0.0.3, 127.0.0.1"),
+                ("x-forwarded-host", "inner.test"),
+                ("x-forwarded-port", "443"),
+                ("x-forwarded-proto", "https"),
+                ("x-real-ip", "10.0.0.1"),
+                ("x_forwarded-proto", "https"),
+                ("x_forwarded_for", "10.0.0.1"),
+            ];
+            want.sort_unstable();
+            assert_eq!(forwarded(&head), want, "{trusted}");
+            // It need not have said anything.
+            let head = seen(&replica, &proxy, &[]).await;
+            let want = [("x-forwarded-for", "127.0.0.1"), ("x-forwarded-proto", "http")];
+            assert_eq!(forwarded(&head), want, "{trusted}");
+        }
+    });
+}
+
+#[test]
+fn a_leaf_believes_its_roots() {
+    run(async {
+        let replica = RawReplica::answering("").await;
+        let leaf = Proxy::of_leaves(&[format!(
+            "{{name: l, address: \"127.0.0.1:0\", server: \"http://{}\"}}",
+            replica.address()
+        )]);
+        let root = Setup::before(&[leaf.listener("l")]).start();
+        let head = seen(&replica, &root, CLAIMS).await;
+        let want = [("x-forwarded-for", "127.0.0.1, 127.0.0.1"), ("x-forwarded-proto", "http")];
+        assert_eq!(forwarded(&head), want);
+    });
+}
+
+#[test]
+fn who_is_trusted_can_be_reloaded() {
+    run(async {
+        let replica = RawReplica::answering("").await;
+        let setup = Setup::before(&[replica.address()]);
+        let proxy = setup.start();
+        let claims = &[("x-forwarded-for", "10.0.0.1")];
+        let head = seen(&replica, &proxy, claims).await;
+        assert_eq!(head.get("x-forwarded-for"), Some("127.0.0.1"));
+        proxy.reload(&setup.top("trusted_proxies: [127.0.0.1]")).expect("it is good");
+        let head = seen(&replica, &proxy, claims).await;
+        assert_eq!(head.get("x-forwarded-for"), Some("10.0.0.1, 127.0.0.1"));
+    });
+}

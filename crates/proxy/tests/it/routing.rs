@@ -1,0 +1,230 @@
+//! Which route a request takes: a path prefix is a boundary, however the path is written, and the server
+//! behind a route never reads a path as that of another one.
+
+use crate::client::Client;
+use crate::deadline::run;
+use crate::proxy::Proxy;
+use crate::raw_replica::RawReplica;
+use crate::wire::Wire;
+use curtail_proxy::Options;
+use http::Version;
+
+/// A replica for each of these routes, which answers with the route's name.
+async fn before(routes: &[(&'static str, &str)]) -> (Vec<RawReplica>, Proxy) {
+    let mut replicas = Vec::new();
+    let (mut paths, mut upstreams) = (String::new(), String::new());
+    for (name, keys) in routes {
+        let replica = RawReplica::answering(name).await;
+        paths += &format!("  - {{{keys}, upstream: {name}}}\n");
+        upstreams += &format!("  {name}: {{replicas: [\"http://{}\"]}}\n", replica.address());
+        replicas.push(replica);
+    }
+    let yaml = format!(
+        "workers: 1\nadmin: {{address: \"127.0.0.1:0\"}}\nlisteners: [{{address: \"127.0.0.1:0\"}}]\n\
+         routes:\n{paths}upstreams:\n{upstreams}"
+    );
+    (replicas, Proxy::start(&yaml, &Options::default()))
+}
+
+/// Who answered, or the name of what is wrong.
+async fn answered_by(proxy: &Proxy, host: &str, path: &str) -> String {
+    let mut wire = Wire::connect(proxy.address()).await;
+    wire.send(format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n")).await;
+    let answer = wire.answer().await;
+    match answer.head.get("curtail-error") {
+        Some(error) => format!("{} {error}", answer.head.status()),
+        None => String::from_utf8(answer.body.to_vec()).expect("text"),
+    }
+}
+
+const AMBIGUOUS: &str = "400 ambiguous_path";
+
+/// Paths, and the route that each takes with the prefixes `/api`, `/files/`, `/caf%C3%A9` and `/`.
+const PATHS: &[(&str, &str)] = &[
+    ("/api", "api"),
+    ("/api/", "api"),
+    ("/api/x", "api"),
+    ("/api?x", "api"),
+    ("/api/?x=/../..", "api"),
+    ("/apix", "rest"),
+    ("/api.x", "rest"),
+    ("/ap", "rest"),
+    ("/API", "rest"),
+    ("/x/api", "rest"),
+    // A prefix with a slash at its end means what is below it.
+    ("/files/x", "files"),
+    ("/files/", "files"),
+    ("/files", "rest"),
+    ("/filesx", "rest"),
+    // Dot segments that stay within their route, and those that leave it.
+    ("/api/x/../y", "api"),
+    ("/api/./x", "api"),
+    ("/api/../api/x", "api"),
+    ("/x/../y", "rest"),
+    ("/x/../../y", "rest"),
+    ("/api/x/..", "api"),
+    ("/api/...", "api"),
+    ("/api/..x", "api"),
+    ("/api/..", AMBIGUOUS),
+    ("/api/../x", AMBIGUOUS),
+    ("/api/x/../../x", AMBIGUOUS),
+    ("/x/../api/x", AMBIGUOUS),
+    ("/./api", AMBIGUOUS),
+    ("/files/../api", AMBIGUOUS),
+    // The same, percent-encoded (RFC 3986, section 6.2.2).
+    ("/api/%2e%2e/x", AMBIGUOUS),
+    ("/api/%2E./x", AMBIGUOUS),
+    ("/x/%2e%2e/api", AMBIGUOUS),
+    ("/api/%2e%2e/api/x", "api"),
+    ("/%61pi/x", "api"),
+    ("/%61p%69x", "rest"),
+    ("/caf%c3%a9/x", "cafe"),
+    ("/caf%C3%A9", "cafe"),
+    ("/caf%C3%A9x", "rest"),
+    ("/api/%252e%252e/x", "api"),
+    // Separators in disguise: some servers take them for what they look like.
+    ("/api%2fx", AMBIGUOUS),
+    ("/api/..%2fx", AMBIGUOUS),
+    ("/api/%2e%2e%2Fx", AMBIGUOUS),
+    ("/api/x%2fy", "api"),
+    ("/x%2fy", "rest"),
+    ("/api%5cx", AMBIGUOUS),
+    ("/api\\x", AMBIGUOUS),
+    ("/api/..\\x", AMBIGUOUS),
+    ("/x/..%5capi", AMBIGUOUS),
+    ("//api/x", AMBIGUOUS),
+    ("/x//api", "rest"),
+    ("/api//x", "api"),
+    ("/api//../../x", AMBIGUOUS),
+    ("//x", "rest"),
+    ("/api/..;/x", AMBIGUOUS),
+    ("/api/..;a=b/x", AMBIGUOUS),
+    ("/api;a=b/x", AMBIGUOUS),
+    ("/api/x;a=b", "api"),
+    // For servers that read all of these disguises, or none, each stays within its route; for others it leaves it.
+    ("/api/..%2f..%2fx/..;/..;/api/y", AMBIGUOUS),
+    ("/api/..\\..\\x/..%2f..%2fapi/y", AMBIGUOUS),
+    ("/api/..%2f..%2f/x/..//..//api/y", AMBIGUOUS),
+    // What is no encoding is no encoding.
+    ("/api/%2", "api"),
+    ("/api/%zz/..", "api"),
+];
+
+#[test]
+fn a_prefix_ends_at_a_segment_however_the_path_is_written() {
+    run(async {
+        let (replicas, proxy) = before(&[
+            ("api", "path_prefix: /api"),
+            ("files", "path_prefix: /files/"),
+            ("cafe", "path_prefix: /caf%C3%A9"),
+            ("rest", "path_prefix: /"),
+        ])
+        .await;
+        let mut wrong = Vec::new();
+        for &(path, want) in PATHS {
+            let got = answered_by(&proxy, "h", path).await;
+            if got != want {
+                wrong.push(format!("{path}: wanted {want}, got {got}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        // Whatever is passed on is passed on as it was written.
+        let seen = replicas.iter().flat_map(|replica| replica.record().requests());
+        let seen: Vec<_> = seen.map(|seen| seen.head.request().1.to_owned()).collect();
+        for path in ["/api/../api/x", "/api/x/../y", "/%61pi/x", "/api//x", "/x//api", "/api/x%2fy"]
+        {
+            assert!(seen.iter().any(|seen| seen == path), "{path} is not among {seen:?}");
+        }
+    });
+}
+
+#[test]
+fn with_one_route_every_path_goes_there_as_it_was_written() {
+    run(async {
+        let (replicas, proxy) = before(&[("all", "path_prefix: /")]).await;
+        let paths = ["/a/../b", "/%2e%2e/", "//", "/..;/x", "/a%2f%5c\\", "/../../x", "/%", "/."];
+        for path in paths {
+            assert_eq!(answered_by(&proxy, "h", path).await, "all", "{path}");
+        }
+        let seen = replicas[0].record().requests();
+        let seen: Vec<_> = seen.iter().map(|seen| seen.head.request().1).collect();
+        assert_eq!(seen, paths);
+    });
+}
+
+#[test]
+fn what_has_no_route_cannot_be_reached_through_one() {
+    run(async {
+        let (replicas, proxy) = before(&[("api", "path_prefix: /api")]).await;
+        for (path, want) in [
+            ("/secret", "404 no_route"),
+            ("/apix", "404 no_route"),
+            ("/api/../secret", AMBIGUOUS),
+            ("/secret/../api", AMBIGUOUS),
+            ("/api/%2e%2e/secret", AMBIGUOUS),
+            ("/api/../.curtail/load", AMBIGUOUS),
+        ] {
+            assert_eq!(answered_by(&proxy, "h", path).await, want, "{path}");
+        }
+        assert_eq!(replicas[0].record().requests().len(), 0);
+    });
+}
+
+#[test]
+fn what_only_leaves_are_asked_is_no_ones_path() {
+    run(async {
+        let (replicas, proxy) = before(&[("all", "path_prefix: /")]).await;
+        for path in
+            ["/.curtail/load", "/.curtail/twin-started/1", "/.curtail/x", "/%2ecurtail/load"]
+        {
+            assert_eq!(answered_by(&proxy, "h", path).await, "404 no_route", "{path}");
+        }
+        for path in
+            ["/x/../.curtail/load", "//.curtail/load", "/.curtail%2fload", "/.;/.curtail/load"]
+        {
+            assert_eq!(answered_by(&proxy, "h", path).await, AMBIGUOUS, "{path}");
+        }
+        assert_eq!(replicas[0].record().requests().len(), 0);
+    });
+}
+
+#[test]
+fn a_host_is_the_same_with_a_port_in_other_letters_and_with_a_dot_at_its_end() {
+    run(async {
+        let (_replicas, proxy) = before(&[
+            ("a", "host: a.test"),
+            ("b", "host: a.test, path_prefix: /b"),
+            ("six", "host: \"[::1]\""),
+            ("rest", "path_prefix: /b"),
+        ])
+        .await;
+        for (host, path, want) in [
+            ("a.test", "/", "a"),
+            ("A.Test:81", "/", "a"),
+            ("a.test.", "/x", "a"),
+            ("a.test.:81", "/b/x", "b"),
+            ("a.test:", "/bx", "a"),
+            ("[::1]:81", "/", "six"),
+            ("b.test", "/b", "rest"),
+            ("b.test", "/bx", "404 no_route"),
+            ("a.test", "/b/../x", AMBIGUOUS),
+        ] {
+            assert_eq!(answered_by(&proxy, host, path).await, want, "{host} {path}");
+        }
+    });
+}
+
+#[test]
+fn the_same_holds_over_http_2() {
+    run(async {
+        let (_replicas, proxy) =
+            before(&[("api", "path_prefix: /api"), ("rest", "path_prefix: /")]).await;
+        let mut client = Client::connect(proxy.address(), Version::HTTP_2).await;
+        for (path, want) in [("/api/x", "api"), ("/apix", "rest"), ("/api/../api", "api")] {
+            assert_eq!(client.get(path).await.body, want, "{path}");
+        }
+        for path in ["/api/../x", "/api/%2e%2e/x", "//api", "/api%2fx"] {
+            assert_eq!(client.get(path).await.error(), Some("ambiguous_path"), "{path}");
+        }
+    });
+}
