@@ -33,7 +33,7 @@ fn queue(replicas: u32, load: f64, message_delay: Duration, policy: UpstreamConf
     let model = Model { message_delay, ..Model::queue(replicas, load, service) };
     Scenario {
         variants: vec![Variant { name: String::new(), model }],
-        arms: vec![Arm { name: String::new(), policy }],
+        arms: vec![Arm::new("", policy)],
         above: Vec::new(),
         stop: Stop { precision: None, requests_min: 0, requests_max: 600_000 },
     }

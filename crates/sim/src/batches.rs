@@ -1,34 +1,56 @@
 //! Batch means: how sure a mean, a quantile or a share of one long run is.
 //!
 //! Latencies of successive requests depend on each other (they waited in the same queue), so an error
-//! computed as if they did not is far too small. The run is cut into between [`BATCHES_MIN`] and twice as
-//! many batches in a row; when there are too many, neighbours are merged, so batches grow with the run and
-//! become independent of each other.
+//! computed as if they did not is far too small. The run is cut into batches of successive requests, at least
+//! [`BATCHES_MIN`] and about twice as many at most; neighbours are merged when there are more, so batches grow with
+//! the run and become independent of each other.
 //!
-//! **Holds** for each batch a histogram, the sum, what failed, and how many were above each threshold.
-//! **Quantiles**: the interval is that of the share below the estimate, turned back into durations. The
-//! quantiles of the single batches are not averaged, for in short batches a high quantile is biased.
-//! **Failures** count as longer than every answer, never as absent.
+//! **Holds** for each batch a histogram, what failed, and how many were above each threshold. Requests are
+//! numbered in the order of their arrival: batches of two arms that saw the same arrivals hold the same
+//! requests, whenever these ended, so that arms can be compared batch by batch ([`difference`]).
+//! **Quantiles**: the interval is that of the share beyond the estimate, turned back into durations. It has no
+//! upper end where that share reaches 0: the run then does not bound the quantile from above. The quantiles
+//! of the single batches are not averaged, for in short batches a high quantile is biased.
+//! **Failures** count as longer than every response, never as absent.
+//! **Limits**: [`REQUESTS_MIN`], [`MEAN_REQUESTS_MIN`] and [`BEYOND_MIN`]: below them there is no interval. They
+//! look at the number of requests alone, never at the latencies: an interval that is left out because of
+//! what was estimated would bias those that are printed.
 //! **Source**: batch means: Law, "Simulation Modeling and Analysis", 5th edition, section 9.5.3; the
 //! interval of a quantile through that of its share: Woodruff, "Confidence intervals for medians and other
-//! position measures", 1952.
+//! position measures", 1952. How batches become an interval: [`residuals`].
 //! **Hurts when** the run is short in relation to what slowness is made of (a stall, a busy hour): then even
-//! whole batches depend on each other, and the interval is too narrow.
+//! whole batches depend on each other, and the interval is too narrow. `cargo bench -p curtail-sim --bench
+//! coverage` measures how often intervals hold the truth.
 
-use curtail_sketch::{Histogram, Precision};
+pub(crate) mod difference;
+mod residuals;
+
+use curtail_sketch::{Histogram, Precision, rank};
 use curtail_units::{Duration, Quantile};
+use residuals::Residuals;
 
 #[cfg(test)]
 mod tests;
 
-/// Fewer batches give no interval.
-pub(crate) const BATCHES_MIN: usize = 32;
+/// Full batches that a run of some length has at least.
+const BATCHES_MIN: usize = 48;
+
+/// More batches than this are merged. The first and the last of those that are left may not be full.
+const HELD_MAX: usize = 2 * (BATCHES_MIN + 2);
 
 /// Requests in the first batches.
 const LEN_FIRST: u64 = 16;
 
-/// How many requests beyond a quantile its interval needs: a tenth either way is then noticed.
-const BEYOND_MIN: f64 = 100.0;
+/// How many requests a quantile or a share needs for its interval: at a load of 0.8, 10,000 requests in one
+/// queue say as much as a few hundred independent ones.
+pub const REQUESTS_MIN: u64 = 10_000;
+
+/// The same of a mean, to which few long stalls matter more: with a dozen of them the distribution of the
+/// mean is still far from normal.
+pub const MEAN_REQUESTS_MIN: u64 = 30_000;
+
+/// How many requests beyond a quantile its interval needs: where stalls slow 40 in a row, that is five stalls.
+pub const BEYOND_MIN: f64 = 200.0;
 
 #[derive(Clone, Debug)]
 struct Batch {
@@ -54,28 +76,55 @@ impl Batch {
         }
     }
 
-    fn mean_ns(&self) -> Option<f64> {
-        let count = self.answered.count();
-        (count > 0).then(|| self.answered.sum_secs_f64() * 1e9 / count as f64)
+    fn sum_ns(&self) -> f64 {
+        self.answered.sum_secs_f64() * 1e9
     }
 
-    /// The share that is longer than `limit`, failures included.
-    fn beyond(&self, limit: Duration) -> f64 {
-        (self.answered.count_above(limit) + self.failed) as f64 / self.len() as f64
+    fn mean_ns(&self) -> Option<f64> {
+        let count = self.answered.count();
+        (count > 0).then(|| self.sum_ns() / count as f64)
+    }
+
+    /// How many requests are at least as long as `limit`, to a bucket, failures included.
+    fn reaching(&self, limit: Bound) -> f64 {
+        let answered =
+            limit.0.map_or(self.answered.count(), |below| self.answered.count_above(below));
+        (answered + self.failed) as f64
+    }
+
+    /// The duration that a share `quantile` of all requests does not exceed; `None` among the failures, and
+    /// beyond the last request.
+    fn duration_at(&self, quantile: f64) -> Option<Duration> {
+        // The rank is of all requests: behind the responses are the failures.
+        let quantile = Quantile::new(quantile).ok()?;
+        self.answered.at_rank(rank(quantile, self.len()))
+    }
+
+    /// What separates the bucket of `found` from all shorter ones.
+    fn bound_of(&self, found: Duration) -> Bound {
+        let bucket = self.answered.buckets().find(|bucket| found < bucket.upper);
+        let lower = bucket.map_or(found, |bucket| bucket.lower);
+        Bound(lower.as_ns().checked_sub(1).map(Duration::from_ns))
     }
 }
+
+/// The longest duration that is too short; nothing when none is.
+#[derive(Clone, Copy, Debug)]
+struct Bound(Option<Duration>);
 
 /// An estimate and its 95 % confidence interval, if there is enough to tell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The estimate.
     pub value: f64,
-    /// From where to where the true value lies, 19 times out of 20.
+    /// From where to where the true value lies, 19 times out of 20; to infinity where the run does not bound
+    /// it from above.
     pub interval: Option<(f64, f64)>,
 }
 
 impl Estimate {
-    /// Half the width of the interval, as a share of the value; infinite when there is no interval.
+    /// Half the width of the interval, as a share of the value; infinite when there is no interval, or no
+    /// upper end.
     #[must_use]
     pub fn relative_error(&self) -> f64 {
         self.interval.map_or(f64::INFINITY, |(low, high)| (high - low) / 2.0 / self.value)
@@ -90,150 +139,137 @@ impl Estimate {
 
 /// The latencies of one run, in batches.
 #[derive(Clone, Debug)]
-pub struct Batches {
+pub(crate) struct Batches {
     thresholds: Vec<Duration>,
-    full: Vec<Batch>,
-    filling: Batch,
+    /// The number of the first batch that is held, counted from the first arrival on.
+    base: u64,
+    held: Vec<Batch>,
     batch_len: u64,
 }
 
 impl Batches {
-    /// Nothing so far; counts how many are above each of the `thresholds`.
-    #[must_use]
-    pub fn new(thresholds: &[Duration]) -> Self {
-        Self {
-            thresholds: thresholds.to_vec(),
-            full: Vec::new(),
-            filling: Batch::new(thresholds.len()),
-            batch_len: LEN_FIRST,
-        }
+    /// Nothing so far; counts how many are above each of the `thresholds`. The first request that counts has
+    /// the number `first`.
+    pub(crate) fn new(thresholds: &[Duration], first: u64) -> Self {
+        let (base, held) = (first / LEN_FIRST, Vec::new());
+        Self { thresholds: thresholds.to_vec(), base, held, batch_len: LEN_FIRST }
     }
 
-    /// Records a request: its latency, or that it failed. True when this has filled a batch.
-    pub fn record(&mut self, latency: Option<Duration>) -> bool {
+    /// An empty one with the same thresholds.
+    pub(crate) fn beginning_at(&self, first: u64) -> Self {
+        Self::new(&self.thresholds, first)
+    }
+
+    /// Records the request with that number: its latency, or that it failed. True when this has filled a
+    /// batch.
+    ///
+    /// # Panics
+    /// When the request is not among those that count.
+    pub(crate) fn record(&mut self, number: u64, latency: Option<Duration>) -> bool {
+        let nth = loop {
+            let nth = (number / self.batch_len).checked_sub(self.base).expect("it counts");
+            let nth = usize::try_from(nth).unwrap_or(usize::MAX);
+            if nth < HELD_MAX {
+                break nth;
+            }
+            self.merge_neighbours();
+        };
+        let empty = || Batch::new(self.thresholds.len());
+        self.held.resize_with(self.held.len().max(nth + 1), empty);
+        let batch = &mut self.held[nth];
         if let Some(latency) = latency {
-            self.filling.answered.record(latency);
+            batch.answered.record(latency);
         } else {
-            self.filling.failed += 1;
+            batch.failed += 1;
         }
-        for (above, threshold) in self.filling.above.iter_mut().zip(&self.thresholds) {
+        for (above, threshold) in batch.above.iter_mut().zip(&self.thresholds) {
             *above += u64::from(latency.is_none_or(|latency| latency > *threshold));
         }
-        if self.filling.len() < self.batch_len {
-            return false;
-        }
-        let empty = Batch::new(self.thresholds.len());
-        self.full.push(std::mem::replace(&mut self.filling, empty));
-        if self.full.len() == 2 * BATCHES_MIN {
-            self.merge_neighbours();
-        }
-        true
+        batch.len() == self.batch_len
     }
 
     /// Requests recorded.
-    #[must_use]
-    pub fn len(&self) -> u64 {
-        self.full.iter().map(Batch::len).sum::<u64>() + self.filling.len()
-    }
-
-    /// Whether nothing was recorded.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    pub(crate) fn len(&self) -> u64 {
+        self.held.iter().map(Batch::len).sum()
     }
 
     /// Requests that failed.
-    #[must_use]
-    pub fn failed(&self) -> u64 {
-        self.full.iter().map(|batch| batch.failed).sum::<u64>() + self.filling.failed
+    pub(crate) fn failed(&self) -> u64 {
+        self.held.iter().map(|batch| batch.failed).sum()
     }
 
     /// The mean of those that were answered, in nanoseconds.
-    #[must_use]
-    pub fn mean_ns(&self) -> Option<Estimate> {
+    pub(crate) fn mean_ns(&self) -> Option<Estimate> {
         let value = self.total().mean_ns()?;
-        let error = error_of_mean(self.full.iter().filter_map(Batch::mean_ns));
-        Some(Estimate { value, interval: error.map(|error| (value - error, value + error)) })
+        let residuals = Residuals::of_mean(&self.full(), value);
+        let enough = self.len() >= MEAN_REQUESTS_MIN;
+        let interval = residuals.filter(|_| enough).map(|residuals| residuals.interval(value));
+        Some(Estimate { value, interval })
     }
 
     /// A quantile over all requests, in nanoseconds; nothing when it lies among those that failed.
-    #[must_use]
-    pub fn quantile_ns(&self, quantile: Quantile) -> Option<Estimate> {
+    pub(crate) fn quantile_ns(&self, quantile: Quantile) -> Option<Estimate> {
         let total = self.total();
-        let found = duration_at(&total, quantile.get())?;
-        let enough = (1.0 - quantile.get()) * total.len() as f64 >= BEYOND_MIN;
-        let error = error_of_mean(self.full.iter().map(|batch| batch.beyond(found)));
-        let interval = error.filter(|_| enough).and_then(|error| {
-            let low = duration_at(&total, (quantile.get() - error).max(0.0))?;
-            let high = duration_at(&total, quantile.get() + error)?;
-            Some((low.as_ns_f64(), high.as_ns_f64()))
+        let found = total.duration_at(quantile.get())?;
+        let residuals = Residuals::of_share(&self.full(), total.bound_of(found));
+        let enough = has_enough(self.len(), quantile);
+        let interval = residuals.filter(|_| enough).map(|residuals| {
+            let error = residuals.error_of_share();
+            let low = total.duration_at((quantile.get() - error).max(0.0)).unwrap_or(found);
+            let high = total.duration_at(quantile.get() + error);
+            (low.as_ns_f64(), high.map_or(f64::INFINITY, Duration::as_ns_f64))
         });
         Some(Estimate { value: found.as_ns_f64(), interval })
     }
 
     /// The share of requests above each threshold, failures included.
-    #[must_use]
-    pub fn above(&self) -> Vec<(Duration, Estimate)> {
-        let total = self.total();
-        let share = |batch: &Batch, nth: usize| batch.above[nth] as f64 / batch.len() as f64;
+    pub(crate) fn above(&self) -> Vec<(Duration, Estimate)> {
+        let (total, full) = (self.total(), self.full());
+        let len = total.len();
         let estimate = |(nth, threshold): (usize, &Duration)| {
-            let value = share(&total, nth);
-            let error = error_of_mean(self.full.iter().map(|batch| share(batch, nth)));
-            let interval = error.map(|error| ((value - error).max(0.0), (value + error).min(1.0)));
+            let value = total.above[nth] as f64 / len.max(1) as f64;
+            let counts = full.iter().map(|batch| batch.above[nth] as f64).collect();
+            let residuals = Residuals::of_counts(&full, counts).filter(|_| len >= REQUESTS_MIN);
+            let interval = residuals.map(|residuals| {
+                let error = residuals.error_of_share();
+                ((value - error).max(0.0), (value + error).min(1.0))
+            });
             (*threshold, Estimate { value, interval })
         };
         self.thresholds.iter().enumerate().map(estimate).collect()
     }
 
     fn total(&self) -> Batch {
-        let mut total = self.filling.clone();
-        for batch in &self.full {
+        let mut total = Batch::new(self.thresholds.len());
+        for batch in &self.held {
             total.absorb(batch);
         }
         total
     }
 
+    /// The batches all of whose requests have ended, and counted.
+    fn full(&self) -> Vec<&Batch> {
+        self.held.iter().filter(|batch| batch.len() == self.batch_len).collect()
+    }
+
+    /// Merges batches in pairs. Pairs are the same in every arm: the first of a pair has an even number.
     fn merge_neighbours(&mut self) {
-        let mut merged = Vec::with_capacity(BATCHES_MIN);
-        let mut batches = std::mem::take(&mut self.full).into_iter();
-        while let (Some(mut first), Some(second)) = (batches.next(), batches.next()) {
-            first.absorb(&second);
-            merged.push(first);
+        let base = self.base / 2;
+        let mut merged: Vec<Batch> = Vec::with_capacity(HELD_MAX / 2 + 1);
+        for (number, batch) in (self.base..).zip(std::mem::take(&mut self.held)) {
+            match merged.last_mut() {
+                Some(last) if number % 2 == 1 => last.absorb(&batch),
+                _ => merged.push(batch),
+            }
         }
-        self.full = merged;
+        (self.base, self.held) = (base, merged);
         self.batch_len *= 2;
     }
 }
 
-/// The duration that a share `quantile` of all requests does not exceed; `None` among the failures, and
-/// beyond the last request.
-fn duration_at(batch: &Batch, quantile: f64) -> Option<Duration> {
-    let answered = batch.answered.count() as f64 / batch.len().max(1) as f64;
-    if answered <= 0.0 || quantile > 1.0 {
-        return None;
-    }
-    // A quantile of all is a higher one of those that were answered.
-    let quantile = Quantile::new(quantile / answered).ok()?;
-    batch.answered.quantile(quantile)
-}
-
-/// Half the width of the 95 % interval of the mean of independent `values`; nothing with too few of them.
-fn error_of_mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let values: Vec<f64> = values.collect();
-    let count = values.len() as f64;
-    if values.len() < BATCHES_MIN {
-        return None;
-    }
-    let mean = values.iter().sum::<f64>() / count;
-    let squares: f64 = values.iter().map(|value| (value - mean) * (value - mean)).sum();
-    Some(student_t(count - 1.0) * (squares / (count - 1.0) / count).sqrt())
-}
-
-/// The 0.975 quantile of Student's distribution, by its expansion around the normal one (Fisher & Cornish,
-/// 1960); from 30 degrees of freedom on it is right to three decimals.
-fn student_t(freedom: f64) -> f64 {
-    let z = 1.959_964_f64;
-    let z3 = z.powi(3);
-    z + (z3 + z) / (4.0 * freedom)
-        + (5.0 * z.powi(5) + 16.0 * z3 + 3.0 * z) / (96.0 * freedom * freedom)
+/// Whether so many requests are enough for an interval of a quantile.
+fn has_enough(requests: u64, quantile: Quantile) -> bool {
+    // A hair more, so that what is exact in decimals is not too little for being inexact in binary.
+    let beyond = (1.0 - quantile.get()) * requests as f64 * (1.0 + 1e-9);
+    requests >= REQUESTS_MIN && beyond >= BEYOND_MIN
 }

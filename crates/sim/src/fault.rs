@@ -62,6 +62,15 @@ pub enum Recipe {
         /// How many times longer everything takes.
         slowdown: f64,
     },
+    /// A share of the executions comes to nothing. Each takes its service time all the same.
+    Errors {
+        /// This share ends with a broken connection.
+        broken: Ratio,
+        /// This share ends with a bad response, such as a 503.
+        bad: Ratio,
+        /// This share ends without a word: its root waits until a timeout.
+        silent: Ratio,
+    },
     /// Requests of others wait in the same queue.
     Neighbours {
         /// How many arrive at each server, a second, independently of each other.

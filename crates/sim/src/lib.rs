@@ -33,12 +33,13 @@ mod tally;
 mod warm_up;
 mod world;
 
-pub use batches::{Batches, Estimate};
+pub use batches::{BEYOND_MIN, Estimate, MEAN_REQUESTS_MIN, REQUESTS_MIN};
 pub use distribution::{Distribution, Part, Point};
 pub use model::{Arrivals, Cancelled, Cores, Model, Process, Rate};
 pub use replay::{Difference, End, Replayed, Unreadable, replay};
-pub use report::{ArmReport, Report};
+pub use report::{ArmReport, Comparison, Report};
 pub use run::{Progress, run};
 pub use scenario::{Arm, Described, Scenario, Variant};
 pub use sharding::{Placed, Placement, Rule, Sharding, ShardingReport, ShardingRow};
 pub use tally::{Precision, Stop};
+pub use world::Stopped;

@@ -7,7 +7,7 @@
 use crate::distribution::Distribution;
 use crate::fault::Fault;
 use curtail_policy::{Class, LeafConfig};
-use curtail_units::Ratio;
+use curtail_units::{Duration, Ratio};
 
 /// Everything that the arms of a scenario have in common.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,8 +39,10 @@ pub struct Model {
     pub message_delay: Distribution,
     /// How long each request takes at its root, beside what it waits for.
     pub overhead: Distribution,
-    /// What happens to a cancelled attempt that is in service.
+    /// What becomes of a cancelled attempt.
     pub cancelled: Cancelled,
+    /// When a client gives a request up that has no response; absent: never.
+    pub gives_up_after: Option<Duration>,
     /// The class of the requests.
     pub class: Class,
     /// Whether requests may be sent twice.
@@ -85,13 +87,16 @@ pub struct Cores {
     pub machine: f64,
 }
 
-/// What a server does with an execution that was cancelled.
+/// What becomes of an attempt that is cancelled after it has reached its server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cancelled {
-    /// It stops at once.
+    /// It leaves the queue, or stops at once.
     #[default]
     Stops,
-    /// It goes on to its end, for nothing.
+    /// It leaves the queue; in service it goes on to its end, for nothing: a leaf in front of a server that
+    /// cannot stop.
+    LeavesQueue,
+    /// It waits and is executed to its end, for nothing: the server does not notice.
     RunsOn,
 }
 
@@ -114,6 +119,7 @@ impl Model {
             message_delay: Distribution::ZERO,
             overhead: Distribution::ZERO,
             cancelled: Cancelled::Stops,
+            gives_up_after: None,
             class: Class::Interactive,
             repeatable: true,
             faults: Vec::new(),

@@ -9,8 +9,9 @@
 //! **Hurts when** somebody asked a machine something between two events, and asking changed it: the
 //! journal does not know of it.
 
-use curtail_policy::journal::{Entry, SCHEMA};
-use curtail_policy::{Call, Leaf, REPLICAS_MAX, Upstream, UpstreamEvent};
+use curtail_policy::journal::{Checksum, Entry, SCHEMA};
+use curtail_policy::{Call, Group, Leaf, REPLICAS_MAX, Upstream, UpstreamEvent};
+use curtail_units::Instant;
 use serde::Serialize;
 use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
@@ -45,8 +46,11 @@ pub struct Replayed {
 /// How a replay ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// With the journal: all effects were the same.
+    /// With the journal's last line, before which nothing is missing: all effects were the same.
     Complete,
+    /// Without a last line, because the writer was killed or still writes; up to there all effects were the
+    /// same, and how many entries are missing is not known.
+    Unfinished,
     /// Where the writer of the journal could not keep up; up to there all effects were the same.
     Cut {
         /// How many entries are missing.
@@ -109,41 +113,63 @@ impl std::error::Error for Unreadable {
 /// When it cannot be read, or is no journal.
 pub fn replay(journal: impl BufRead) -> Result<Replayed, Unreadable> {
     let mut replay = Replay::default();
-    let mut lines = Lines { journal, line: 0, text: String::new() };
+    let mut lines = Lines { journal, line: 0, text: String::new(), checksum: Checksum::default() };
     replay.begin(&mut lines)?;
     while lines.advance()? {
         if let Some(end) = replay.entry(&lines)? {
-            return Ok(replay.ended(end));
+            let is_last = matches!(end, End::Different(_)) || !lines.advance()?;
+            return if is_last {
+                Ok(replay.ended(end))
+            } else {
+                Err(lines.wrong("expected nothing after the last entry"))
+            };
         }
     }
-    Ok(replay.ended(End::Complete))
+    Ok(replay.ended(End::Unfinished))
 }
 
 /// The lines of a journal, one at a time.
 struct Lines<R> {
     journal: R,
     line: u64,
+    /// The entry of the line, without its checksum.
     text: String,
+    checksum: Checksum,
 }
 
 impl<R: BufRead> Lines<R> {
-    /// Goes on to the next line; false at the end.
+    /// Goes on to the next line; false at the end, and before a line that its writer did not finish.
     fn advance(&mut self) -> Result<bool, Unreadable> {
-        self.text.clear();
         self.line += 1;
+        let mut line = String::new();
         let mut bounded = self.journal.by_ref().take(LINE_BYTES_MAX + 1);
-        let read = bounded.read_line(&mut self.text).map_err(Unreadable::Io)?;
+        let read = bounded.read_line(&mut line).map_err(Unreadable::Io)?;
         if read as u64 > LINE_BYTES_MAX {
             return Err(self.wrong(format!("expected at most {LINE_BYTES_MAX} bytes")));
         }
-        if self.text.ends_with('\n') {
-            self.text.pop();
+        let Some(line) = line.strip_suffix('\n') else { return Ok(false) };
+        self.text = self.open(line)?;
+        Ok(true)
+    }
+
+    fn open(&mut self, line: &str) -> Result<String, Unreadable> {
+        if let Some(entry) = self.checksum.open(line) {
+            return Ok(entry);
         }
-        Ok(read > 0)
+        // A journal of another version has other checksums, or none.
+        if self.line == 1
+            && let Ok(Entry::Journal { schema }) = parse(line)
+            && schema != SCHEMA
+        {
+            return Err(self.wrong(format!("its schema is {schema}: expected {SCHEMA}")));
+        }
+        Err(self.wrong(
+            "its checksum does not fit: this line was changed, or a line before it was moved or removed",
+        ))
     }
 
     fn parse(&self) -> Result<Entry<IgnoredAny>, Unreadable> {
-        serde_json::from_str(&self.text).map_err(|error| self.wrong(error.to_string()))
+        parse(&self.text).map_err(|error| self.wrong(error.to_string()))
     }
 
     fn wrong(&self, text: impl Into<String>) -> Unreadable {
@@ -151,20 +177,50 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
+fn parse(entry: &str) -> serde_json::Result<Entry<IgnoredAny>> {
+    serde_json::from_str(entry)
+}
+
+/// The time of a machine, which never goes back.
+#[derive(Default)]
+struct Clock(Instant);
+
+impl Clock {
+    fn advance<R: BufRead>(&mut self, lines: &Lines<R>, now: Instant) -> Result<(), Unreadable> {
+        if now < self.0 {
+            let (now, before) = (now.as_ns(), self.0.as_ns());
+            let text = format!("now goes back to {now} from {before}");
+            return Err(lines.wrong(format!("{text}: expected the instants of a machine in order")));
+        }
+        self.0 = now;
+        Ok(())
+    }
+}
+
 /// A root's machine and its requests that are not over.
 struct Root {
     name: String,
+    clock: Clock,
     replicas: u16,
+    group: Option<u32>,
     upstream: Upstream,
     calls: BTreeMap<u64, Call>,
     /// The highest number of a request so far: one that is not among `calls` any more is over.
     last_call: u64,
 }
 
+/// A leaf's machine.
+struct LeafReplay {
+    name: String,
+    clock: Clock,
+    leaf: Leaf,
+}
+
 #[derive(Default)]
 struct Replay {
+    groups: BTreeMap<u32, Group>,
     roots: BTreeMap<u32, Root>,
-    leaves: BTreeMap<u32, (String, Leaf)>,
+    leaves: BTreeMap<u32, LeafReplay>,
     calls: usize,
     requests: u64,
     events: u64,
@@ -195,19 +251,32 @@ impl Replay {
     fn entry<R: BufRead>(&mut self, lines: &Lines<R>) -> Result<Option<End>, Unreadable> {
         match lines.parse()? {
             Entry::Journal { .. } => Err(lines.wrong("the schema is here a second time")),
-            Entry::Upstream { machine, name, config, replicas, rng } => {
+            Entry::Group { machine, config, .. } => {
+                self.check_new(lines, machine)?;
+                self.groups.insert(machine, Group::new(config));
+                Ok(None)
+            }
+            Entry::Upstream { machine, name, config, replicas, group, rng } => {
                 if usize::from(replicas) > REPLICAS_MAX {
                     return Err(lines.wrong(format!("expected at most {REPLICAS_MAX} replicas")));
                 }
+                if let Some(group) = group
+                    && !self.groups.contains_key(&group)
+                {
+                    let text = format!("group {group} is not known: expected its entry before");
+                    return Err(lines.wrong(text));
+                }
                 self.check_new(lines, machine)?;
                 let upstream = Upstream::new(config, usize::from(replicas), &rng);
-                let root = Root { name, replicas, upstream, calls: BTreeMap::new(), last_call: 0 };
+                let (clock, calls, last_call) = (Clock::default(), BTreeMap::new(), 0);
+                let root = Root { name, clock, replicas, group, upstream, calls, last_call };
                 self.roots.insert(machine, root);
                 Ok(None)
             }
             Entry::Leaf { machine, name, config } => {
                 self.check_new(lines, machine)?;
-                self.leaves.insert(machine, (name, Leaf::new(config)));
+                let (clock, leaf) = (Clock::default(), Leaf::new(config));
+                self.leaves.insert(machine, LeafReplay { name, clock, leaf });
                 Ok(None)
             }
             Entry::Request { machine, call, request } => {
@@ -227,6 +296,11 @@ impl Replay {
             entry @ Entry::UpstreamEvent { .. } => self.upstream_event(lines, &entry),
             entry @ Entry::LeafEvent { .. } => self.leaf_event(lines, &entry),
             Entry::Cut { lost } => Ok(Some(End::Cut { lost })),
+            Entry::End { entries } if entries != lines.line - 1 => {
+                let text = format!("expected {entries} entries before it");
+                Err(lines.wrong(text))
+            }
+            Entry::End { .. } => Ok(Some(End::Complete)),
         }
     }
 
@@ -237,10 +311,14 @@ impl Replay {
     ) -> Result<Option<End>, Unreadable> {
         let &Entry::Call { machine, call: number, now, event, .. } = entry else { return Ok(None) };
         let root = root(&mut self.roots, lines, machine)?;
+        root.clock.advance(lines, now)?;
         let effects = if let Some(call) = root.calls.get_mut(&number) {
-            let effects = decided(|| {
-                call.handle(&mut root.upstream, now, event);
-                std::iter::from_fn(|| root.upstream.poll_effect()).collect()
+            let group = root.group.and_then(|group| self.groups.get_mut(&group));
+            let effects = root.upstream.in_group(group, |upstream| {
+                decided(|| {
+                    call.handle(upstream, now, event);
+                    std::iter::from_fn(|| upstream.poll_effect()).collect()
+                })
             });
             if call.is_over() {
                 root.calls.remove(&number);
@@ -265,6 +343,7 @@ impl Replay {
     ) -> Result<Option<End>, Unreadable> {
         let &Entry::UpstreamEvent { machine, now, event, .. } = entry else { return Ok(None) };
         let root = root(&mut self.roots, lines, machine)?;
+        root.clock.advance(lines, now)?;
         if let UpstreamEvent::ProbeAnswered { replica, .. }
         | UpstreamEvent::ProbeTimedOut { replica }
         | UpstreamEvent::ProbeUnknown { replica } = event
@@ -273,9 +352,12 @@ impl Replay {
             let text = format!("replica {} of {}", replica.0, root.replicas);
             return Err(lines.wrong(format!("{text}: expected one that exists")));
         }
-        let effects = decided(|| {
-            root.upstream.handle(now, event);
-            std::iter::from_fn(|| root.upstream.poll_effect()).collect()
+        let group = root.group.and_then(|group| self.groups.get_mut(&group));
+        let effects = root.upstream.in_group(group, |upstream| {
+            decided(|| {
+                upstream.handle(now, event);
+                std::iter::from_fn(|| upstream.poll_effect()).collect()
+            })
         });
         let name = root.name.clone();
         let entry = |effects| Entry::UpstreamEvent { machine, now, event, effects };
@@ -288,14 +370,15 @@ impl Replay {
         entry: &Entry<IgnoredAny>,
     ) -> Result<Option<End>, Unreadable> {
         let &Entry::LeafEvent { machine, now, event, .. } = entry else { return Ok(None) };
-        let Some((name, leaf)) = self.leaves.get_mut(&machine) else {
+        let Some(place) = self.leaves.get_mut(&machine) else {
             return Err(lines.wrong(format!("leaf {machine} is not known")));
         };
+        place.clock.advance(lines, now)?;
         let effects = decided(|| {
-            leaf.handle(now, event);
-            std::iter::from_fn(|| leaf.poll_effect()).collect()
+            place.leaf.handle(now, event);
+            std::iter::from_fn(|| place.leaf.poll_effect()).collect()
         });
-        let name = name.clone();
+        let name = place.name.clone();
         let entry = |effects| Entry::LeafEvent { machine, now, event, effects };
         Ok(self.compare(lines, name, effects, entry))
     }
@@ -327,10 +410,13 @@ impl Replay {
     }
 
     fn check_new<R: BufRead>(&self, lines: &Lines<R>, machine: u32) -> Result<(), Unreadable> {
-        if self.roots.len() + self.leaves.len() >= MACHINES_MAX {
+        if self.groups.len() + self.roots.len() + self.leaves.len() >= MACHINES_MAX {
             return Err(lines.wrong(format!("expected at most {MACHINES_MAX} machines")));
         }
-        if self.roots.contains_key(&machine) || self.leaves.contains_key(&machine) {
+        let is_known = self.groups.contains_key(&machine)
+            || self.roots.contains_key(&machine)
+            || self.leaves.contains_key(&machine);
+        if is_known {
             return Err(lines.wrong(format!("machine {machine} is here a second time")));
         }
         Ok(())

@@ -5,9 +5,10 @@ mod table;
 
 pub(crate) use table::ms;
 
-use crate::batches::Estimate;
+use crate::batches::difference::Difference;
+use crate::batches::{Batches, Estimate};
 use crate::model::Model;
-use crate::world::World;
+use crate::world::{Stopped, World};
 use curtail_units::{Duration, Quantile};
 
 #[cfg(test)]
@@ -47,14 +48,38 @@ pub struct ArmReport {
     pub extra_work_ratio: f64,
     /// Service time delivered, as a share of what the servers' allocation allows.
     pub utilisation_ratio: f64,
+    /// How its latencies compare with those of the model's first arm that has any.
+    pub comparison: Option<Comparison>,
+    /// Why the run was stopped before its end; it then has no latencies.
+    pub stopped: Option<Stopped>,
     /// Whether the run was in its steady state when counting began.
     pub settled: bool,
     /// A hash of everything that happened.
     pub log: u64,
 }
 
+/// An arm against another one that saw the same requests, as ratios: 0.5 is half as long.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// The name of the other arm.
+    pub against: String,
+    /// The ratio of the means.
+    pub mean: Option<Estimate>,
+    /// The ratios of the quantiles; nothing where one of them lies among the failures.
+    pub quantiles: Vec<(Quantile, Option<Estimate>)>,
+}
+
+impl Comparison {
+    /// The ratio of a quantile that is reported.
+    #[must_use]
+    pub fn quantile(&self, quantile: Quantile) -> Option<Estimate> {
+        estimate_of(&self.quantiles, quantile)
+    }
+}
+
 /// The quantiles that are reported.
-const QUANTILES: [Quantile; 4] = [Quantile::P50, Quantile::P90, Quantile::P99, Quantile::P999];
+const QUANTILES: [Quantile; 5] =
+    [Quantile::P50, Quantile::P90, Quantile::P95, Quantile::P99, Quantile::P999];
 
 impl Report {
     /// A table of at most 80 columns.
@@ -86,13 +111,17 @@ impl ArmReport {
         let batches = &tally.batches;
         let beyond_one = |count: u64| (count as f64 - counts.calls as f64) / counts.calls as f64;
         let capacity_ns = model.capacity() * counts.elapsed.as_ns_f64();
+        let stopped = world.stopped();
+        let whole = stopped.is_none();
         Self {
             variant: variant.to_owned(),
             arm: arm.to_owned(),
             requests: batches.len(),
-            mean_ns: batches.mean_ns(),
-            quantiles_ns: QUANTILES.map(|q| (q, batches.quantile_ns(q))).to_vec(),
-            above: batches.above(),
+            mean_ns: batches.mean_ns().filter(|_| whole),
+            quantiles_ns: QUANTILES.map(|q| (q, batches.quantile_ns(q).filter(|_| whole))).to_vec(),
+            above: if whole { batches.above() } else { Vec::new() },
+            comparison: None,
+            stopped,
             errors: batches.failed(),
             extra_requests_ratio: beyond_one(counts.attempts),
             extra_work_ratio: beyond_one(counts.executions),
@@ -100,6 +129,16 @@ impl ArmReport {
             settled: tally.settled,
             log: world.log(),
         }
+    }
+
+    /// Compares its latencies with those of another arm.
+    pub(crate) fn compare(&mut self, against: &str, other: &Batches, own: &Batches) {
+        let difference = Difference::new(other, own);
+        self.comparison = Some(Comparison {
+            against: against.to_owned(),
+            mean: difference.mean(),
+            quantiles: QUANTILES.map(|q| (q, difference.quantile(q))).to_vec(),
+        });
     }
 
     /// The model's name and the arm's.
@@ -116,7 +155,10 @@ impl ArmReport {
     /// among the requests that failed.
     #[must_use]
     pub fn quantile_ns(&self, quantile: Quantile) -> Option<Estimate> {
-        let found = self.quantiles_ns.iter().find(|(other, _)| *other == quantile);
-        found.and_then(|(_, estimate)| *estimate)
+        estimate_of(&self.quantiles_ns, quantile)
     }
+}
+
+fn estimate_of(quantiles: &[(Quantile, Option<Estimate>)], wanted: Quantile) -> Option<Estimate> {
+    quantiles.iter().find(|(quantile, _)| *quantile == wanted).and_then(|(_, estimate)| *estimate)
 }

@@ -1,7 +1,8 @@
 //! Runs a scenario: each of its models with each of its arms, one after the other.
 
+use crate::batches::Batches;
 use crate::report::{ArmReport, Report};
-use crate::scenario::{Arm, Scenario, Variant};
+use crate::scenario::{Scenario, Variant};
 use crate::world::World;
 
 /// How far a run has come.
@@ -31,12 +32,13 @@ pub fn run(scenario: &Scenario, seed: u64, mut watch: impl FnMut(Progress<'_>)) 
     let runs = scenario.variants.len() * scenario.arms.len();
     let mut report = Report { seed, events: 0, arms: Vec::with_capacity(runs) };
     for Variant { name: variant, model } in &scenario.variants {
-        for Arm { name: arm, policy } in &scenario.arms {
-            let mut world = World::new(model, policy, (scenario.stop, &scenario.above), seed);
+        let mut first: Option<(&str, Batches)> = None;
+        for arm in &scenario.arms {
+            let mut world = World::new(model, arm, (scenario.stop, &scenario.above), seed);
             while world.run(EVENTS_UNTOLD) {
                 watch(Progress {
                     variant,
-                    arm,
+                    arm: &arm.name,
                     runs_done: report.arms.len(),
                     runs,
                     requests: world.tally().requests,
@@ -45,7 +47,15 @@ pub fn run(scenario: &Scenario, seed: u64, mut watch: impl FnMut(Progress<'_>)) 
                 });
             }
             report.events += world.events();
-            report.arms.push(ArmReport::new((variant, arm), model, &mut world));
+            let mut arm_report = ArmReport::new((variant, &arm.name), model, &mut world);
+            if arm_report.stopped.is_none() {
+                let batches = world.into_batches();
+                match &first {
+                    Some((name, first)) => arm_report.compare(name, first, &batches),
+                    None => first = Some((&arm.name, batches)),
+                }
+            }
+            report.arms.push(arm_report);
         }
     }
     report

@@ -5,7 +5,8 @@
 //! scenario but a [`Sharding`], and has no other key.
 //!
 //! **Limits**: [`RUNS_MAX`] models × arms, [`MACHINES_MAX`] machines in a model, [`FAN_OUT_MAX`] calls of one
-//! request.
+//! request, [`REPLICA_VIEWS_MAX`] replicas as their roots see them, [`FAULT_PLACES_MAX`] faults of servers,
+//! [`REQUESTS_MAX`] requests and [`YEARS_MAX`] simulated years of a run.
 
 mod model;
 mod recipe;
@@ -17,7 +18,7 @@ use crate::sharding::Sharding;
 use crate::tally::{Precision, Stop};
 use curtail_config::{Key, Mistakes, Section};
 use curtail_policy::UpstreamConfig;
-use curtail_units::Duration;
+use curtail_units::{Duration, Quantile};
 
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,18 @@ const RUNS_MAX: usize = 1_000;
 
 /// Upstreams (clients × shards), and servers, of one model: each takes some kilobytes.
 const MACHINES_MAX: u64 = 100_000;
+
+/// Replicas, once for each client that has a view of them: each takes some hundred bytes.
+const REPLICA_VIEWS_MAX: u64 = 4_000_000;
+
+/// Faults, once for each server that they may befall.
+const FAULT_PLACES_MAX: u64 = 1_000_000;
+
+/// Requests of one run: some hours of processor time.
+const REQUESTS_MAX: u64 = 10_000_000_000;
+
+/// Simulated time of one run: the clock counts nanoseconds up to 584 years.
+const YEARS_MAX: f64 = 100.0;
 
 /// Calls of one request.
 const FAN_OUT_MAX: u32 = 100_000;
@@ -60,6 +73,16 @@ pub struct Arm {
     pub name: String,
     /// How every upstream is treated.
     pub policy: UpstreamConfig,
+    /// The group that the shards of each client form; absent: each shard has a budget and latencies of its own.
+    pub group: Option<String>,
+}
+
+impl Arm {
+    /// An arm whose upstreams form no group.
+    #[must_use]
+    pub fn new(name: impl Into<String>, policy: UpstreamConfig) -> Self {
+        Self { name: name.into(), policy, group: None }
+    }
 }
 
 /// What a file describes.
@@ -117,6 +140,7 @@ fn scenario(s: &mut Section<'_>) -> Scenario {
     }
     let arms = s.map("arms", "The policies that are compared, by name.", |name, s| Arm {
         name: name.to_owned(),
+        group: curtail_config::policy::group(s),
         policy: curtail_config::policy::upstream(s),
     });
     if arms.is_empty() {
@@ -126,32 +150,59 @@ fn scenario(s: &mut Section<'_>) -> Scenario {
         s.mistake("arms", format!("too many runs: expected at most {RUNS_MAX} variants × arms"));
     }
     let above = s.values("above", "The share of requests above each of these is reported.");
-    Scenario { variants, arms, above, stop: stop(s) }
+    let stop = stop(s);
+    for Variant { model, .. } in &variants {
+        check_simulated_time(s, model, stop.requests_max);
+    }
+    Scenario { variants, arms, above, stop }
 }
+
+fn check_simulated_time(s: &mut Section<'_>, model: &Model, requests: u64) {
+    let rate = model.requests_per_second();
+    let years = requests as f64 / rate / (365.25 * 86_400.0);
+    if years > YEARS_MAX {
+        let text = format!("{requests} requests last {years:.0} years at {rate} a second");
+        s.mistake("requests_max", format!("{text}: expected at most {YEARS_MAX} years"));
+    }
+}
+
+/// The number of requests that a run has by default, however precise it seems.
+const REQUESTS_MIN: u64 = 100_000;
 
 fn stop(s: &mut Section<'_>) -> Stop {
     let precision = s.optional_section(
         "precision",
         "A run ends as soon as this is known well enough; absent: only at requests_max.",
-        |s| Precision {
-            quantile: s
+        |s| {
+            let quantile: Option<Quantile> = s
                 .field("quantile", "The quantile that is to be known; absent: the mean.")
-                .optional(),
-            ratio: s
+                .optional();
+            if let Some(quantile) = quantile.filter(|q| [0.0, 1.0].contains(&q.get())) {
+                let text = format!("{} has no interval", quantile.get());
+                s.mistake("quantile", format!("{text}: expected a quantile above 0 and below 1"));
+            }
+            let ratio = s
                 .field("ratio", "Half of the 95 % interval, as a share of the value.")
                 .range(0.0001..=1.0)
-                .required(),
+                .required();
+            Precision { quantile, ratio }
         },
     );
-    let stop = Stop {
-        precision,
-        requests_min: s
-            .field("requests_min", "A run has at least so many requests, however precise it seems.")
-            .default(100_000),
-        requests_max: s
-            .field("requests_max", "A run has at most so many requests, its warm-up included.")
-            .at_least(1_000)
-            .required(),
-    };
-    Stop { requests_min: stop.requests_min.min(stop.requests_max), ..stop }
+    let requests_min = s
+        .field(
+            "requests_min",
+            "Minimum number of requests of a run, however precise it seems (default: 100000, or \
+             requests_max if that is less).",
+        )
+        .optional();
+    let requests_max = s
+        .field("requests_max", "Maximum number of requests of a run, its warm-up included.")
+        .range(1_000..=REQUESTS_MAX)
+        .required();
+    if let Some(min) = requests_min.filter(|min| *min > requests_max) {
+        let text = format!("{min} is above requests_max ({requests_max}): expected at most that");
+        s.mistake("requests_min", text);
+    }
+    let requests_min = requests_min.unwrap_or(REQUESTS_MIN).min(requests_max);
+    Stop { precision, requests_min, requests_max }
 }

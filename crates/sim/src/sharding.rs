@@ -163,10 +163,10 @@ impl Sharding {
     }
 
     fn place(&self, placement: Placement, rng: &Rng) -> Placed {
-        let mut batches = Batches::new(&[]);
+        let mut batches = Batches::new(&[], 0);
         for nth in 0..self.requests {
             let latency_ns = self.latency_ns(placement, &mut rng.split_index(nth.into()));
-            batches.record(Some(Duration::from_ns_f64(latency_ns)));
+            batches.record(nth.into(), Some(Duration::from_ns_f64(latency_ns)));
         }
         Placed {
             placement,

@@ -81,7 +81,6 @@ impl<T> Slab<T> {
     }
 
     /// How many values there are.
-    #[cfg(test)]
     pub(crate) const fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }

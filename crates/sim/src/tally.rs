@@ -1,7 +1,8 @@
 //! The tally of one run: what is counted, from when on, and until when.
 //!
-//! **Decides** when the run ends: when the interval of the chosen statistic is narrow enough, or after
-//! [`Stop::requests_max`] requests.
+//! **Decides** which requests count, and when the run ends. Those count that arrive after the warm-up and up to
+//! [`Stop::requests_max`] arrivals, or until the interval of the chosen statistic is narrow enough. The run ends
+//! when all of them have ended: to leave out those that are still in flight would leave out slow ones.
 //! **Hurts when** the interval is looked at often: a run that stops the first time it looks good has a
 //! slightly too narrow interval. It is looked at once a batch, a few dozen times while the run doubles.
 
@@ -73,7 +74,11 @@ pub(crate) struct Tally {
     warm_up: Option<WarmUp>,
     pub(crate) settled: bool,
     pub(crate) batches: Batches,
+    /// Requests that have ended, the warm-up included.
     pub(crate) requests: u64,
+    arrived: u64,
+    /// The numbers of the requests that count: from the first, up to but not including the second.
+    counted: (u64, u64),
 }
 
 impl Tally {
@@ -82,30 +87,44 @@ impl Tally {
             stop,
             warm_up: Some(WarmUp::new(stop.requests_max)),
             settled: true,
-            batches: Batches::new(thresholds),
+            batches: Batches::new(thresholds, 0),
             requests: 0,
+            arrived: 0,
+            counted: (0, stop.requests_max),
         }
     }
 
-    /// A request has ended after `age`, answered or not.
-    pub(crate) fn ended(&mut self, age: Duration, answered: bool) -> Tallied {
+    /// A request has arrived; returns its number, from 0.
+    pub(crate) const fn arrived(&mut self) -> u64 {
+        self.arrived += 1;
+        self.arrived - 1
+    }
+
+    /// The request with that number has ended after `age`, answered or not.
+    pub(crate) fn ended(&mut self, number: u64, age: Duration, answered: bool) -> Tallied {
         self.requests += 1;
         if let Some(warm_up) = &mut self.warm_up {
             let warmth = warm_up.record(age.as_ns_f64());
-            if warmth == Warmth::Cold {
+            // Where the load is too much, few requests end, and arrivals bound the warm-up.
+            if warmth == Warmth::Cold && self.arrived < self.stop.requests_max / 2 {
                 return Tallied::Nothing;
             }
             self.settled = warmth == Warmth::Warm;
             self.warm_up = None;
+            self.counted.0 = self.arrived;
+            self.batches = self.batches.beginning_at(self.arrived);
             return Tallied::WarmUpOver;
         }
-        let filled = self.batches.record(answered.then_some(age));
-        let enough = self.requests >= self.stop.requests_min;
-        if self.requests >= self.stop.requests_max || (filled && enough && self.is_precise()) {
-            Tallied::Done
-        } else {
-            Tallied::Nothing
+        let (first, last) = self.counted;
+        if !(first..last).contains(&number) {
+            return Tallied::Nothing;
         }
+        let filled = self.batches.record(number, answered.then_some(age));
+        if filled && self.requests >= self.stop.requests_min && self.is_precise() {
+            // What has arrived is waited for.
+            self.counted.1 = last.min(self.arrived);
+        }
+        if self.batches.len() >= self.counted.1 - first { Tallied::Done } else { Tallied::Nothing }
     }
 
     fn is_precise(&self) -> bool {

@@ -6,6 +6,8 @@
 //! **Inputs**: a [`Model`], the policies of one arm, a seed. Arrivals, first service times and faults are
 //! drawn from generators of their own, in an order that no policy has influence on: two arms of a scenario
 //! see the same ones (common random numbers), so that what differs is the policy's doing.
+//! **Limits**: [`LIMITS`]: a run that would hold more, or do more without a request ending, is stopped and has
+//! no result.
 //! **Invariants**: `same-seed-same-log`: everything that happens follows from the inputs, and [`World::log`]
 //! is a hash of it. `attempts-end`: each attempt is known until the last message about it could matter,
 //! and not longer.
@@ -15,12 +17,14 @@ mod leaf;
 mod request;
 
 use crate::alarm::{Alarm, Rung};
+use crate::batches::Batches;
 use crate::model::Model;
 use crate::network::Network;
 use crate::queue::{Lane, Queue};
+use crate::scenario::Arm;
 use crate::slab::{Key, Slab};
 use crate::tally::{Counts, Stop, Tallied, Tally};
-use curtail_policy::{Upstream, UpstreamConfig};
+use curtail_policy::{Group, Upstream};
 use curtail_units::{Duration, Instant, Rng};
 use fault::Faults;
 use leaf::LeafPlace;
@@ -60,6 +64,8 @@ enum Step {
     FaultChanges(u32),
     /// A neighbour's request arrives at a leaf.
     NeighbourArrives(u32),
+    /// The client of a call gives it up.
+    ClientGivesUp(Key),
 }
 
 impl Step {
@@ -80,8 +86,64 @@ impl Step {
             Self::ServerAlarm(index) => (11, index as u64),
             Self::FaultChanges(index) => (12, index as u64),
             Self::NeighbourArrives(index) => (13, index as u64),
+            Self::ClientGivesUp(key) => (14, key.as_u64()),
         };
         number.rotate_left(4) ^ kind
+    }
+}
+
+/// What a run may hold and do before it is stopped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Calls, attempts, probes and messages in flight, and entries of the event queue, together.
+    pub(crate) in_flight_max: usize,
+    /// Events in a row in which no request ends.
+    pub(crate) idle_events_max: u64,
+}
+
+/// In flight: some 600 MB. Without an end: ten times what the largest fan-out takes.
+const LIMITS: Limits = Limits { in_flight_max: 2_000_000, idle_events_max: 1 << 26 };
+
+/// Why a run was stopped before its end: its figures would mean nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// More was in flight than a run may hold.
+    TooManyInFlight {
+        /// How much it may hold.
+        max: usize,
+    },
+    /// No request ended for too many events.
+    NoRequestEnds {
+        /// How many events in a row may pass without one.
+        max: u64,
+    },
+}
+
+impl Stopped {
+    /// The name in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TooManyInFlight { .. } => "too_many_in_flight",
+            Self::NoRequestEnds { .. } => "no_request_ends",
+        }
+    }
+}
+
+impl std::fmt::Display for Stopped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::TooManyInFlight { max } => write!(
+                f,
+                "more than {max} calls, attempts and messages are in flight: at this load the \
+                 servers cannot keep up; lower the arrivals, or bound timeout or queue_len_max"
+            ),
+            Self::NoRequestEnds { max } => write!(
+                f,
+                "no request ended in {max} events: the faults or probes are too frequent for \
+                 these arrivals, or the timeout is too long"
+            ),
+        }
     }
 }
 
@@ -119,6 +181,8 @@ pub(crate) struct World<'m> {
     network: Network,
     /// By client, then by shard.
     upstreams: Vec<UpstreamPlace>,
+    /// By client; none when upstreams share nothing.
+    groups: Vec<Group>,
     requests: Slab<RequestPlace>,
     calls: Slab<CallPlace>,
     /// By the place of the call.
@@ -133,16 +197,21 @@ pub(crate) struct World<'m> {
     warm_up_counts: Counts,
     tally: Tally,
     done: bool,
+    limits: Limits,
+    /// The run is stopped at this event unless a request ends before.
+    idle_until: u64,
+    stopped: Option<Stopped>,
 }
 
 impl<'m> World<'m> {
     pub(crate) fn new(
         model: &'m Model,
-        policy: &UpstreamConfig,
+        arm: &Arm,
         (stop, thresholds): (Stop, &[Duration]),
         seed: u64,
     ) -> Self {
         let rng = Rng::new(seed);
+        let policy = &arm.policy;
         let upstreams = u64::from(model.clients) * u64::from(model.shards);
         let machines = rng.split("upstreams");
         let mut world = Self {
@@ -171,6 +240,9 @@ impl<'m> World<'m> {
                     alarm: Alarm::OFF,
                 })
                 .collect(),
+            groups: (0..if arm.group.is_some() { model.clients } else { 0 })
+                .map(|_| Group::new(policy.into()))
+                .collect(),
             requests: Slab::new(),
             calls: Slab::new(),
             call_alarms: Vec::new(),
@@ -184,6 +256,9 @@ impl<'m> World<'m> {
             warm_up_counts: Counts::default(),
             tally: Tally::new(stop, thresholds),
             done: false,
+            limits: LIMITS,
+            idle_until: LIMITS.idle_events_max,
+            stopped: None,
         };
         world.begin();
         world
@@ -200,8 +275,36 @@ impl<'m> World<'m> {
             debug_assert!(at >= self.now, "time does not go back");
             self.now = at;
             self.step(step);
+            if self.events >= self.idle_until {
+                self.stop(Stopped::NoRequestEnds { max: self.limits.idle_events_max });
+            }
         }
         !self.done
+    }
+
+    /// Why the run was stopped before its end, if it was.
+    pub(crate) const fn stopped(&self) -> Option<Stopped> {
+        self.stopped
+    }
+
+    /// The same world with other limits.
+    #[cfg(test)]
+    pub(crate) const fn with_limits(mut self, limits: Limits) -> Self {
+        (self.limits, self.idle_until) = (limits, limits.idle_events_max);
+        self
+    }
+
+    const fn stop(&mut self, why: Stopped) {
+        self.stopped = Some(why);
+        self.done = true;
+    }
+
+    /// Stops a run in which too much is in flight. Only arrivals add to that without an end.
+    fn check_in_flight(&mut self) {
+        let known = self.calls.len() + self.attempts.len() + self.probes.len();
+        if known + self.twin_news.len() + self.queue.len() > self.limits.in_flight_max {
+            self.stop(Stopped::TooManyInFlight { max: self.limits.in_flight_max });
+        }
     }
 
     /// Events so far: entries of the event queue that something came of.
@@ -212,6 +315,11 @@ impl<'m> World<'m> {
     /// A hash of everything that has happened, in its order.
     pub(crate) const fn log(&self) -> u64 {
         self.log
+    }
+
+    /// The latencies of the requests that count; the world is then over.
+    pub(crate) fn into_batches(self) -> Batches {
+        self.tally.batches
     }
 
     pub(crate) const fn tally(&self) -> &Tally {
@@ -272,6 +380,11 @@ impl<'m> World<'m> {
             }
             Step::FaultChanges(index) => self.fault_changes(index),
             Step::NeighbourArrives(index) => self.neighbour_arrives(index),
+            Step::ClientGivesUp(key) => {
+                if !self.client_gives_up(key) {
+                    return;
+                }
+            }
         }
         self.note(step);
     }
@@ -306,8 +419,9 @@ impl<'m> World<'m> {
     }
 
     /// A request has ended.
-    fn tally_request(&mut self, age: Duration, answered: bool) {
-        match self.tally.ended(age, answered) {
+    fn tally_request(&mut self, number: u64, age: Duration, answered: bool) {
+        self.idle_until = self.events + self.limits.idle_events_max;
+        match self.tally.ended(number, age, answered) {
             Tallied::Nothing => {}
             Tallied::WarmUpOver => self.warm_up_counts = self.counts_now(),
             Tallied::Done => self.done = true,

@@ -12,8 +12,9 @@ const SEED: u64 = 1;
 fn simulate(file: &str, requests_max: u64, variants: &[&str]) -> Report {
     let path = format!("{}/../../scenarios/{file}", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).expect("the scenario is part of the repository");
-    let sets = [format!("requests_max={requests_max}")];
-    let mut scenario = Scenario::read(file, &text, &sets).expect("it has no mistakes");
+    let mut scenario = Scenario::read(file, &text, &[]).expect("it has no mistakes");
+    let stop = &mut scenario.stop;
+    (stop.requests_min, stop.requests_max) = (stop.requests_min.min(requests_max), requests_max);
     scenario.variants.retain(|variant| variants.contains(&variant.name.as_str()));
     assert_eq!(scenario.variants.len(), variants.len(), "{file} has other variants");
     let report = run(&scenario, SEED, |_| {});
@@ -59,6 +60,18 @@ fn a_hedge_cuts_the_read_of_a_thousand_keys() {
     let extra = hedged.extra_requests_ratio;
     assert!(extra > 0.0 && extra <= 0.02, "{extra} more requests");
     assert_eq!((plain.errors, hedged.errors), (0, 0));
+}
+
+#[test]
+fn shards_that_share_a_budget_hedge_what_none_of_them_could_pay_for_alone() {
+    let report = simulate("shared-budget.yaml", 4_000, &[""]);
+    let above_100_ms = |name: &str| arm(&report, "", name).above[0].1.value;
+    let (alone, group) = (above_100_ms("alone"), above_100_ms("group"));
+    assert!(group < 0.002, "{group} of the reads of a group, {alone} of shards alone");
+    assert!(alone > 10.0 * group, "{group} of the reads of a group, {alone} of shards alone");
+    assert!(above_100_ms("group, due at 0.98") > group, "ordinary requests spend the budget");
+    let extra = arm(&report, "", "group").extra_requests_ratio;
+    assert!(extra > 0.0 && extra <= 0.02, "{extra} more requests");
 }
 
 #[test]

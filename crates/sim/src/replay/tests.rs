@@ -1,5 +1,5 @@
 use super::{End, Replayed, Unreadable, replay};
-use curtail_policy::journal::{Entry, SCHEMA};
+use curtail_policy::journal::{Checksum, Entry, SCHEMA};
 use curtail_policy::{
     AttemptId, BalanceConfig, BudgetConfig, Call, Class, Event, Failure, Leaf, LeafConfig,
     LeafEvent, LeafRequestId, Load, Outcome, PrequalConfig, ReplicaId, Request, TieConfig, TieId,
@@ -39,7 +39,14 @@ impl Writer {
         let name = "search".to_owned();
         writer.write(&Entry::<()>::Journal { schema: SCHEMA.to_owned() });
         let replicas = REPLICAS;
-        writer.write(&Entry::<()>::Upstream { machine: 0, name, config, replicas, rng: machine });
+        writer.write(&Entry::<()>::Upstream {
+            machine: 0,
+            name,
+            config,
+            replicas,
+            group: None,
+            rng: machine,
+        });
         let name = "in front of search".to_owned();
         writer.write(&Entry::<()>::Leaf { machine: 1, name, config: leaf });
         writer
@@ -138,7 +145,7 @@ impl Writer {
 
 fn configs() -> [UpstreamConfig; 3] {
     let budget =
-        BudgetConfig { ratio: Ratio::new(0.1).expect("a ratio"), ..BudgetConfig::default() };
+        BudgetConfig { ratio: Ratio::new(0.02).expect("a ratio"), ..BudgetConfig::default() };
     let hedged = UpstreamConfig { budget, ..UpstreamConfig::default() };
     let prequal = BalanceConfig::Prequal(PrequalConfig::default());
     [
@@ -148,14 +155,32 @@ fn configs() -> [UpstreamConfig; 3] {
     ]
 }
 
+/// The entries of a journal, without checksums.
 fn journal(seed: u64, config: UpstreamConfig) -> String {
     let mut writer = Writer::new(seed, config);
     (0..5_000).for_each(|_| writer.anything());
+    let entries = writer.text.lines().count() as u64;
+    writer.write(&Entry::<()>::End { entries });
     writer.text
 }
 
-fn replayed(journal: &str) -> Replayed {
-    replay(journal.as_bytes()).expect("a journal")
+/// The lines of a journal with these entries.
+fn sealed(entries: &str) -> String {
+    let mut checksum = Checksum::default();
+    let lines = entries.lines().flat_map(|entry| checksum.seal(entry.as_bytes()));
+    String::from_utf8(lines.collect()).expect("it was text")
+}
+
+fn replayed(entries: &str) -> Replayed {
+    replay(sealed(entries).as_bytes()).expect("a journal")
+}
+
+/// Why a journal of these bytes cannot be replayed.
+fn unreadable(journal: &str) -> String {
+    match replay(journal.as_bytes()) {
+        Err(unreadable @ Unreadable::Line { .. }) => unreadable.to_string(),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
@@ -164,7 +189,7 @@ fn fresh_machines_decide_what_a_journal_says_byte_for_byte() {
         let journal = journal(seed, config);
         let Replayed { requests, events, effects, end } = replayed(&journal);
         assert_eq!(end, End::Complete, "seed {seed}");
-        assert_eq!(3 + requests + events, journal.lines().count() as u64, "seed {seed}");
+        assert_eq!(4 + requests + events, journal.lines().count() as u64, "seed {seed}");
         assert!(requests > 500 && effects > 2_000, "seed {seed}: {requests} {effects}");
         for what in ["\"cancel\"", "\"budget_spent\"", "\"retry\"", "\"queue_full\"", "\"drop\""] {
             assert!(journal.contains(what), "seed {seed}: nothing was {what}");
@@ -204,8 +229,70 @@ fn a_machine_that_was_given_other_randomness_is_found_out() {
 #[test]
 fn a_cut_ends_the_replay() {
     let [config, ..] = configs();
-    let journal = journal(1, config) + "{\"entry\":\"cut\",\"lost\":7}\n";
-    assert_eq!(replayed(&journal).end, End::Cut { lost: 7 });
+    let journal = journal(1, config);
+    let (entries, _) = journal.rsplit_once("{\"entry\":\"end\"").expect("its last line");
+    let cut = format!("{entries}{{\"entry\":\"cut\",\"lost\":7}}\n");
+    assert_eq!(replayed(&cut).end, End::Cut { lost: 7 });
+    let nothing = "expected nothing after the last entry";
+    assert!(unreadable(&sealed(&(cut + "{}"))).contains(nothing));
+}
+
+#[test]
+fn a_journal_without_its_last_line_is_equal_as_far_as_it_goes() {
+    let [config, ..] = configs();
+    let whole = sealed(&journal(1, config));
+    let complete = replay(whole.as_bytes()).expect("a journal");
+    assert_eq!(complete.end, End::Complete);
+    // A killed proxy leaves any number of bytes, and the last line it was writing is worth nothing.
+    for missing in [1, 2, 60, 1_000, 100_000] {
+        let replayed = replay(&whole.as_bytes()[..whole.len() - missing]).expect("a journal");
+        assert_eq!(replayed.end, End::Unfinished, "{missing} bytes");
+        assert!(replayed.events <= complete.events);
+    }
+}
+
+#[test]
+fn a_line_that_was_changed_moved_or_removed_is_named() {
+    let [config, ..] = configs();
+    let whole = sealed(&journal(1, config));
+    let lines: Vec<&str> = whole.lines().collect();
+    let error = |lines: &[&str]| unreadable(&(lines.join("\n") + "\n"));
+    for nth in (3..lines.len() - 1).step_by(101) {
+        let expected = format!("line {} is not of a journal: its checksum does not fit", nth + 1);
+        let mut swapped = lines.clone();
+        swapped.swap(nth, nth + 1);
+        assert!(error(&swapped).starts_with(&expected), "{}", error(&swapped));
+        let mut shorter = lines.clone();
+        shorter.remove(nth);
+        assert!(error(&shorter).starts_with(&expected), "{}", error(&shorter));
+        let Some((before, after)) = lines[nth].split_once("\"now\":") else { continue };
+        let (now, after) = after.split_once(',').expect("the event follows");
+        let later = now.parse::<u64>().expect("nanoseconds") + 1;
+        let mut changed = lines.clone();
+        let line = format!("{before}\"now\":{later},{after}");
+        changed[nth] = &line;
+        assert!(error(&changed).starts_with(&expected), "{}", error(&changed));
+    }
+}
+
+#[test]
+fn time_that_goes_back_is_an_error_of_its_line() {
+    let [config, ..] = configs();
+    let journal = journal(1, config);
+    let lines: Vec<&str> = journal.lines().collect();
+    for kind in ["call", "upstream_event", "leaf_event"] {
+        let is_kind = |line: &&str| line.starts_with(&format!("{{\"entry\":\"{kind}\""));
+        let nth = lines.iter().rposition(is_kind).expect("there is one");
+        let (before, after) = lines[nth].split_once("\"now\":").expect("it has a time");
+        let (_, after) = after.split_once(',').expect("the event follows");
+        let mut changed = lines.clone();
+        let line = format!("{before}\"now\":1,{after}");
+        changed[nth] = &line;
+        let text = unreadable(&sealed(&changed.join("\n")));
+        let expected = format!("line {} is not of a journal: now goes back to 1 from ", nth + 1);
+        assert!(text.starts_with(&expected), "{text}");
+        assert!(text.ends_with(": expected the instants of a machine in order"), "{text}");
+    }
 }
 
 #[test]
@@ -213,17 +300,17 @@ fn what_is_no_journal_is_said_with_its_line() {
     let [config, ..] = configs();
     let journal = journal(1, config);
     let lines: Vec<&str> = journal.lines().collect();
-    let said = |text: &str| match replay(text.as_bytes()) {
-        Err(unreadable @ Unreadable::Line { .. }) => unreadable.to_string(),
-        other => panic!("{other:?}"),
-    };
+    let said = |entries: &str| unreadable(&sealed(entries));
     assert_eq!(said(""), "line 1 is not of a journal: the journal is empty");
     assert_eq!(said(lines[1]), "line 1 is not of a journal: expected the schema first");
-    let newer = lines[0].replace("/1", "/2");
-    assert_eq!(
-        said(&newer),
-        "line 1 is not of a journal: its schema is curtail.journal/2: expected curtail.journal/1"
-    );
+    let newer = lines[0].replace("/2", "/3");
+    let expected =
+        "line 1 is not of a journal: its schema is curtail.journal/3: expected curtail.journal/2";
+    assert_eq!(said(&newer), expected);
+    let older = format!("{}\n", lines[0].replace("/2", "/1"));
+    assert_eq!(unreadable(&older), expected.replace("journal/3", "journal/1"), "without checksums");
+    let short = [lines[0], "{\"entry\":\"end\",\"entries\":7}"].join("\n");
+    assert_eq!(said(&short), "line 2 is not of a journal: expected 7 entries before it");
     let twice = [lines[0], lines[1], lines[1]].join("\n");
     assert_eq!(said(&twice), "line 3 is not of a journal: machine 0 is here a second time");
     let orphan = [
@@ -242,7 +329,7 @@ fn what_is_no_journal_is_said_with_its_line() {
     assert!(
         said(&[lines[0], "{\"entry\":"].join("\n")).starts_with("line 2 is not of a journal: ")
     );
-    let long = "x".repeat(2 << 20);
+    let long = format!("{{{}", "x".repeat(2 << 20));
     assert_eq!(
         said(&[lines[0], &long].join("\n")),
         "line 2 is not of a journal: expected at most 1048576 bytes"

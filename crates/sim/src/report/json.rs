@@ -1,11 +1,13 @@
-//! The report as JSON: `curtail.simulate/1`.
+//! The report as JSON: `curtail.simulate/2`. In an interval, `null` is an end that the run does not bound: the value
+//! may be any higher one.
 
-use super::{ArmReport, Report};
+use super::{ArmReport, Comparison, Report};
 use crate::batches::Estimate;
+use crate::world::Stopped;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-const SCHEMA: &str = "curtail.simulate/1";
+const SCHEMA: &str = "curtail.simulate/2";
 
 #[derive(Serialize)]
 struct Document {
@@ -21,18 +23,32 @@ struct Arm {
     name: String,
     requests: u64,
     settled: bool,
+    stopped: Option<&'static str>,
     mean_ms: Option<f64>,
     p50_ms: Option<f64>,
     p90_ms: Option<f64>,
+    p95_ms: Option<f64>,
     p99_ms: Option<f64>,
     p999_ms: Option<f64>,
-    interval_ms: BTreeMap<&'static str, (f64, f64)>,
+    interval_ms: BTreeMap<&'static str, Interval>,
+    ratio: Option<Ratio>,
     extra_requests_ratio: f64,
     extra_work_ratio: f64,
     utilisation_ratio: f64,
     errors: u64,
     above: Vec<Above>,
     log: String,
+}
+
+/// From where to where; absent where there is no end.
+type Interval = (Option<f64>, Option<f64>);
+
+/// An arm against another one: 0.5 is half as long.
+#[derive(Serialize)]
+struct Ratio {
+    against: String,
+    value: BTreeMap<&'static str, Option<f64>>,
+    interval: BTreeMap<&'static str, Interval>,
 }
 
 #[derive(Serialize)]
@@ -54,23 +70,21 @@ pub(super) fn render(report: &Report, seconds: f64) -> String {
 }
 
 fn arm(arm: &ArmReport) -> Arm {
-    let [p50, p90, p99, p999] = super::QUANTILES.map(|quantile| arm.quantile_ns(quantile));
-    let names = ["mean", "p50", "p90", "p99", "p999"];
-    let estimates = [arm.mean_ns, p50, p90, p99, p999];
-    let interval = |(name, estimate): (&'static str, Option<Estimate>)| {
-        estimate?.interval.map(|(low, high)| (name, (low / 1e6, high / 1e6)))
-    };
+    let [p50, p90, p95, p99, p999] = super::QUANTILES.map(|quantile| arm.quantile_ns(quantile));
     let value = |estimate: Option<Estimate>| estimate.map(|estimate| estimate.value / 1e6);
     Arm {
         name: arm.name(),
         requests: arm.requests,
         settled: arm.settled,
+        stopped: arm.stopped.map(Stopped::name),
         mean_ms: value(arm.mean_ns),
         p50_ms: value(p50),
         p90_ms: value(p90),
+        p95_ms: value(p95),
         p99_ms: value(p99),
         p999_ms: value(p999),
-        interval_ms: names.into_iter().zip(estimates).filter_map(interval).collect(),
+        interval_ms: intervals([arm.mean_ns, p50, p90, p95, p99, p999], 1e6),
+        ratio: arm.comparison.as_ref().map(ratio),
         extra_requests_ratio: arm.extra_requests_ratio,
         extra_work_ratio: arm.extra_work_ratio,
         utilisation_ratio: arm.utilisation_ratio,
@@ -85,5 +99,27 @@ fn arm(arm: &ArmReport) -> Arm {
             })
             .collect(),
         log: format!("{:016x}", arm.log),
+    }
+}
+
+const NAMES: [&str; 6] = ["mean", "p50", "p90", "p95", "p99", "p999"];
+
+/// The intervals that there are, in another unit.
+fn intervals(estimates: [Option<Estimate>; 6], unit: f64) -> BTreeMap<&'static str, Interval> {
+    let end = |value: f64| value.is_finite().then_some(value / unit);
+    let interval = |(name, estimate): (&'static str, Option<Estimate>)| {
+        estimate?.interval.map(|(low, high)| (name, (end(low), end(high))))
+    };
+    NAMES.into_iter().zip(estimates).filter_map(interval).collect()
+}
+
+fn ratio(comparison: &Comparison) -> Ratio {
+    let [p50, p90, p95, p99, p999] = super::QUANTILES.map(|q| comparison.quantile(q));
+    let estimates = [comparison.mean, p50, p90, p95, p99, p999];
+    let values = estimates.map(|estimate| estimate.map(|estimate| estimate.value));
+    Ratio {
+        against: comparison.against.clone(),
+        value: NAMES.into_iter().zip(values).collect(),
+        interval: intervals(estimates, 1.0),
     }
 }

@@ -1,63 +1,173 @@
-//! The report as a table for people: latencies in milliseconds, below each row how sure they are.
+//! The report as a table for people: latencies in milliseconds, below each row how sure they are, and how they
+//! compare with those of the model's first arm.
 
-use super::{ArmReport, Report};
+use super::{ArmReport, Comparison, Report};
 use crate::batches::Estimate;
+use curtail_units::Quantile;
 use std::fmt::Write as _;
 
 /// A longer name stands on a line of its own.
-const NAME_LEN_MAX: usize = 22;
+const NAME_LEN_MAX: usize = 23;
 
 /// Extra work below this is the requests that were in service when counting began.
 const SHOWN_MIN: f64 = 0.0001;
 
+/// The mean and the quantiles that are reported.
+const COLUMNS: [&str; 6] = ["mean", "p50", "p90", "p95", "p99", "p99.9"];
+
 const NOTHING: &str = "–";
+
+/// An end of an interval that the run does not bound.
+const OPEN: &str = "∞";
+
+const FROM: &str = "  95 % from";
+const TO: &str = "  95 % to";
 
 pub(super) fn render(report: &Report) -> String {
     let names = report.arms.iter().map(|arm| arm.name().chars().count());
-    let width = names.filter(|len| *len <= NAME_LEN_MAX).max().unwrap_or(0).max("± 95 %".len());
-    let mut text = String::new();
-    let mut line = |args: std::fmt::Arguments<'_>| {
-        text.write_fmt(args).expect("writing to a text cannot fail");
-        text.push('\n');
-    };
-    line(format_args!(
-        "{:width$} {:>8}{:>8}{:>8}{:>8}{:>8}{:>9}{:>7}",
-        "ms", "mean", "p50", "p90", "p99", "p99.9", "extra", "busy"
-    ));
+    let width = names.filter(|len| *len <= NAME_LEN_MAX).max().unwrap_or(0).max(FROM.len());
+    let mut table = Table { width, text: String::new() };
+    let head = COLUMNS.map(str::to_owned);
+    table.row("ms", &head, &format!("{:>9}{:>6}", "extra", "busy"));
     for arm in &report.arms {
-        let mut name = arm.name();
-        if name.chars().count() > width {
-            line(format_args!("{name}"));
-            name.clear();
+        table.arm(arm);
+    }
+    table.text
+}
+
+/// The lines so far, and how wide their first column is.
+struct Table {
+    width: usize,
+    text: String,
+}
+
+impl Table {
+    fn line(&mut self, args: std::fmt::Arguments<'_>) {
+        self.text.write_fmt(args).expect("writing to a text cannot fail");
+        self.text.push('\n');
+    }
+
+    /// A name and its cells; a name that is too long has a line of its own.
+    fn row(&mut self, name: &str, cells: &[String], rest: &str) {
+        let width = self.width;
+        let name = if name.chars().count() > width {
+            self.line(format_args!("{name}"));
+            ""
+        } else {
+            name
+        };
+        let cells: String = cells.iter().map(|cell| format!("{cell:>7}")).collect();
+        self.line(format_args!("{name:width$} {cells}{rest}"));
+    }
+
+    fn arm(&mut self, arm: &ArmReport) {
+        let none = if arm.stopped.is_some() { NOTHING } else { "failed" };
+        let estimates = estimates(arm.mean_ns, &arm.quantiles_ns);
+        let values = estimates.map(|e| e.map_or_else(|| none.to_owned(), |e| ms(e.value)));
+        let (extra, busy) = (arm.extra_requests_ratio, arm.utilisation_ratio);
+        let rest = format!("{:>9}{:>6}", percent(extra, 2), percent(busy, 0));
+        self.row(&arm.name(), &values, &rest);
+        self.interval(&estimates, ms);
+        if let Some(comparison) = &arm.comparison {
+            self.comparison(comparison);
         }
-        line(format_args!(
-            "{name:width$} {}{:>9}{:>7}",
-            cells(arm, |e| e.map_or_else(|| "failed".to_owned(), |e| ms(e.value))),
-            percent(arm.extra_requests_ratio, 2),
-            percent(arm.utilisation_ratio, 0),
-        ));
-        line(format_args!("{:width$} {}", "  ± 95 %", cells(arm, error)));
+        if let (None, Some(names)) = (arm.stopped, lacking(arm)) {
+            self.line(format_args!(
+                "  no interval for {names}: too few requests ({})",
+                arm.requests
+            ));
+        }
         for (threshold, share) in &arm.above {
-            line(format_args!("  above {threshold}: {}", share_with_interval(share)));
+            self.line(format_args!("  above {threshold}: {}", share_with_interval(share)));
         }
         if arm.extra_work_ratio >= SHOWN_MIN {
             let extra = percent(arm.extra_work_ratio, 2);
-            line(format_args!("  executed more than once: {extra} of the requests to a shard"));
+            self.line(format_args!(
+                "  executed more than once: {extra} of the requests to a shard"
+            ));
         }
         if arm.errors > 0 {
-            line(format_args!("  {} of {} requests failed", arm.errors, arm.requests));
+            self.line(format_args!("  {} of {} requests failed", arm.errors, arm.requests));
+        }
+        if let Some(stopped) = arm.stopped {
+            self.line(format_args!("  stopped after {} requests:", arm.requests));
+            for text in wrapped(&stopped.to_string()) {
+                self.line(format_args!("    {text}"));
+            }
         }
         if !arm.settled {
-            line(format_args!("  the run never settled: its load may be more than it can take"));
+            self.line(format_args!(
+                "  the run never settled: its load may be more than it can take"
+            ));
         }
     }
-    text
+
+    fn comparison(&mut self, comparison: &Comparison) {
+        let estimates = estimates(comparison.mean, &comparison.quantiles);
+        let values = estimates.map(|e| e.map_or_else(|| NOTHING.to_owned(), |e| ratio(e.value)));
+        self.row(&format!("  × {}", comparison.against), &values, "");
+        self.interval(&estimates, ratio);
+    }
+
+    /// The ends of intervals, if there is any.
+    fn interval(&mut self, estimates: &[Option<Estimate>; 6], format: impl Fn(f64) -> String) {
+        let intervals = estimates.map(|estimate| estimate.and_then(|e| e.interval));
+        if intervals.iter().all(Option::is_none) {
+            return;
+        }
+        let end = |end: Option<f64>| match end {
+            None => NOTHING.to_owned(),
+            Some(end) if end.is_finite() => format(end),
+            Some(_) => OPEN.to_owned(),
+        };
+        self.row(FROM, &intervals.map(|interval| end(interval.map(|(low, _)| low))), "");
+        self.row(TO, &intervals.map(|interval| end(interval.map(|(_, high)| high))), "");
+    }
 }
 
-/// The mean and the quantiles of an arm.
-fn cells(arm: &ArmReport, cell: impl Fn(Option<Estimate>) -> String) -> String {
-    let estimates = [arm.mean_ns].into_iter().chain(arm.quantiles_ns.iter().map(|(_, e)| *e));
-    estimates.map(|estimate| format!("{:>8}", cell(estimate))).collect()
+/// The estimates of a row; the quantiles are those of the head.
+fn estimates(
+    mean: Option<Estimate>,
+    quantiles: &[(Quantile, Option<Estimate>)],
+) -> [Option<Estimate>; 6] {
+    let mut row = [mean; 6];
+    for (cell, (_, estimate)) in row[1..].iter_mut().zip(quantiles) {
+        *cell = *estimate;
+    }
+    row
+}
+
+/// The estimates that have no interval; nothing when all have one.
+fn lacking(arm: &ArmReport) -> Option<String> {
+    let estimates = estimates(arm.mean_ns, &arm.quantiles_ns);
+    let lacks = |(name, estimate): (&'static str, Option<Estimate>)| {
+        estimate.filter(|estimate| estimate.interval.is_none()).map(|_| name)
+    };
+    let names: Vec<&str> = COLUMNS.into_iter().zip(estimates).filter_map(lacks).collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+fn ratio(ratio: f64) -> String {
+    // Four digits, as for milliseconds.
+    ms(ratio * 1e6)
+}
+
+/// `text` in lines that fit the table.
+fn wrapped(text: &str) -> Vec<String> {
+    const WIDTH: usize = 74;
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("it begins with one");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= WIDTH {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
 }
 
 /// Nanoseconds in milliseconds, with four digits.
@@ -70,14 +180,6 @@ pub(crate) fn ms(ns: f64) -> String {
         _ => 0,
     };
     format!("{ms:.decimals$}")
-}
-
-fn error(estimate: Option<Estimate>) -> String {
-    let relative = estimate.filter(|e| e.interval.is_some()).map(|e| e.relative_error());
-    relative.map_or_else(
-        || NOTHING.to_owned(),
-        |relative| if relative < 1.0 { percent(relative, 1) } else { "> 100 %".to_owned() },
-    )
 }
 
 fn share_with_interval(share: &Estimate) -> String {

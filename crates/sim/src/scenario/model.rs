@@ -3,11 +3,14 @@
 
 use super::recipe::fault;
 use super::shape::distribution;
-use super::{FAN_OUT_MAX, MACHINES_MAX};
+use super::{FAN_OUT_MAX, FAULT_PLACES_MAX, MACHINES_MAX, REPLICA_VIEWS_MAX};
 use crate::distribution::Distribution;
+use crate::fault::{Fault, Recipe};
 use crate::model::{Arrivals, Cancelled, Cores, Model, Process, Rate};
 use curtail_config::Section;
 use curtail_policy::{Class, LeafConfig, REPLICAS_MAX};
+use curtail_units::Duration;
+use std::ops::RangeInclusive;
 
 /// The model that variants differ from.
 pub(super) fn base(s: &mut Section<'_>) -> Model {
@@ -28,6 +31,9 @@ pub(super) fn variant(s: &mut Section<'_>, base: &Model) -> Model {
     };
     model(s, defaults, Some(base))
 }
+
+/// Requests a second: from one in eleven days to one in each nanosecond, the clock's resolution.
+const RATES: RangeInclusive<f64> = 1e-6..=1e9;
 
 const SERVICE: &str = "The service time of an attempt on a healthy server.";
 const ARRIVALS: &str = "When requests arrive.";
@@ -68,10 +74,23 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
         cancelled: s
             .choice(
                 "cancelled",
-                "What a cancelled execution does.",
-                &[("stops", Cancelled::Stops), ("runs_on", Cancelled::RunsOn)],
+                "What a cancelled attempt does: it leaves the queue and stops in service, only leaves \
+                 the queue, or is executed all the same.",
+                &[
+                    ("stops", Cancelled::Stops),
+                    ("leaves_queue", Cancelled::LeavesQueue),
+                    ("runs_on", Cancelled::RunsOn),
+                ],
             )
             .default(defaults.cancelled),
+        gives_up_after: s
+            .field(
+                "gives_up_after",
+                "The time after which a client gives up a request; absent: never.",
+            )
+            .at_least(Duration::from_us(1))
+            .optional()
+            .or(defaults.gives_up_after),
         class: class(s, "The class of the requests.", defaults.class),
         repeatable: s
             .field("repeatable", "Whether requests may be sent twice.")
@@ -99,10 +118,8 @@ fn arrivals(s: &mut Section<'_>, base: Option<Arrivals>) -> Arrivals {
         .field("load_ratio", "As many requests as use this share of the servers; may exceed 1.")
         .range(0.0001..=100.0)
         .optional();
-    let rate = s
-        .field("requests_per_second", "So many requests, on average.")
-        .range(1e-6..=1e9)
-        .optional();
+    let rate =
+        s.field("requests_per_second", "So many requests, on average.").range(RATES).optional();
     let rate = match (load, rate) {
         (Some(load), None) => Rate::Load(load),
         (None, Some(rate)) => Rate::PerSecond(rate),
@@ -160,15 +177,40 @@ pub(super) fn class(s: &mut Section<'_>, doc: &'static str, default: Class) -> C
 
 /// What no single key can know; of a variant only what its base does not have as well.
 fn check(s: &mut Section<'_>, model: &Model, base: Option<&Model>) {
-    let size = |model: &Model| (model.clients, model.shards, model.replicas, model.servers);
+    let size = |model: &Model| {
+        let Model { clients, shards, replicas, servers, .. } = *model;
+        (clients, shards, replicas, servers, model.faults.len())
+    };
     if base.is_none_or(|base| size(base) != size(model)) {
         check_size(s, model);
     }
+    check_rate(s, model, base);
+    check_antagonists(s, model, base);
+}
+
+fn check_rate(s: &mut Section<'_>, model: &Model, base: Option<&Model>) {
     let rate = model.requests_per_second();
-    if !(rate.is_finite() && rate > 0.0) && base.is_none_or(|b| b.requests_per_second() != rate) {
-        let text = "cannot be made of a service time that is zero or has no mean: expected \
-                    requests_per_second";
-        s.mistake("arrivals", format!("a load {text}"));
+    if RATES.contains(&rate) || base.is_some_and(|base| base.requests_per_second() == rate) {
+        return;
+    }
+    let text = if rate.is_finite() && rate > 0.0 {
+        let (low, high) = (RATES.start(), RATES.end());
+        format!("the load makes {rate:e} requests a second: expected {low} to {high}")
+    } else {
+        "a load cannot be made of a service time that is zero or has no mean: expected \
+         requests_per_second"
+            .to_owned()
+    };
+    s.mistake("arrivals", text);
+}
+
+fn check_antagonists(s: &mut Section<'_>, model: &Model, base: Option<&Model>) {
+    let is_antagonist = |fault: &Fault| matches!(fault.recipe, Recipe::Antagonist { .. });
+    let own = base.map_or(0, |base| base.faults.len());
+    let antagonist = model.faults[own..].iter().position(is_antagonist);
+    if let (None, Some(nth)) = (model.cores, antagonist) {
+        let text = format!("the antagonist of faults[{nth}] takes cores and the model has none");
+        s.mistake("faults", format!("{text}: expected cores"));
     }
 }
 
@@ -184,5 +226,14 @@ fn check_size(s: &mut Section<'_>, model: &Model) {
     if u64::from(clients) * u64::from(shards) > MACHINES_MAX || u64::from(servers) > MACHINES_MAX {
         let text = format!("expected at most {MACHINES_MAX} clients × shards, and servers");
         s.mistake("shards", format!("too large: {text}"));
+    }
+    let views = u64::from(clients) * u64::from(shards).saturating_mul(u64::from(replicas));
+    if views > REPLICA_VIEWS_MAX {
+        let text = format!("expected at most {REPLICA_VIEWS_MAX} clients × shards × replicas");
+        s.mistake("replicas", format!("too large: {text}"));
+    }
+    if model.faults.len() as u64 * u64::from(servers) > FAULT_PLACES_MAX {
+        let text = format!("expected at most {FAULT_PLACES_MAX} faults × servers");
+        s.mistake("faults", format!("too many: {text}"));
     }
 }

@@ -2,16 +2,21 @@
 
 use super::model::class;
 use super::shape::distribution;
+use crate::distribution::Distribution;
 use crate::fault::{Affected, Fault, Recipe};
 use curtail_config::{Cases, Section};
 use curtail_policy::Class;
 use curtail_units::{Duration, Ratio};
+
+/// A fault that changes more often than this leaves no time for requests.
+const PERIOD_MIN: Duration = Duration::from_us(1);
 
 /// The keys of a fault.
 pub(super) fn fault(s: &mut Section<'_>) -> Fault {
     let recipe = s.cases("recipe", "What happens.").required(|cases| {
         pauses(cases);
         slowness(cases);
+        errors(cases);
         others(cases);
     });
     let first = s.field("servers_first", "It befalls the first few servers.").optional();
@@ -26,7 +31,7 @@ pub(super) fn fault(s: &mut Section<'_>) -> Fault {
 
 fn pauses(cases: &mut Cases<'_, '_, Recipe>) {
     cases.case("stall", "the server stops for a while.", |s| Recipe::Stall {
-        every: s.section("every", "The time from one stall to the next.", distribution),
+        every: period(s, "The time from one stall to the next."),
         lasts: s.section("lasts", "How long a stall lasts.", distribution),
     });
     cases.case("garbage_collection", "the server stops after so many executions.", |s| {
@@ -45,7 +50,7 @@ fn slowness(cases: &mut Cases<'_, '_, Recipe>) {
         Recipe::BackgroundJob {
             every: s
                 .field("every", "The time from one start to the next.")
-                .at_least(Duration::from_us(1))
+                .at_least(PERIOD_MIN)
                 .required(),
             lasts: s.section("lasts", "How long it lasts, at most `every`.", distribution),
             slowdown: slowdown(s),
@@ -56,6 +61,21 @@ fn slowness(cases: &mut Cases<'_, '_, Recipe>) {
     });
     cases.case("slow_replica", "the server is always slower.", |s| Recipe::SlowReplica {
         slowdown: slowdown(s),
+    });
+}
+
+fn errors(cases: &mut Cases<'_, '_, Recipe>) {
+    cases.case("errors", "a share of the executions comes to nothing.", |s| {
+        let share = |s: &mut Section<'_>, key, doc| s.field(key, doc).default(Ratio::ZERO);
+        let broken = share(s, "broken_ratio", "The share that ends with a broken connection.");
+        let bad = share(s, "bad_ratio", "The share that ends with a bad response (503).");
+        let silent = share(s, "silent_ratio", "The share without a response: a timeout ends it.");
+        let sum = broken.get() + bad.get() + silent.get();
+        if sum <= 0.0 || sum > 1.0 {
+            let text = "expected broken_ratio, bad_ratio and silent_ratio to have a sum above 0, at most 1";
+            s.mistake("recipe", format!("the errors have a share of {sum}: {text}"));
+        }
+        Recipe::Errors { broken, bad, silent }
     });
 }
 
@@ -80,13 +100,25 @@ fn others(cases: &mut Cases<'_, '_, Recipe>) {
                 format!("{cores_min} is above cores_max ({cores_max}): expected at most that");
             s.mistake("cores_min", text);
         }
-        let every = s.section("every", "The time until they want something else.", distribution);
+        let every = period(s, "The time until they want something else.");
         let cores_left_min = s
             .field("cores_left_min", "What they leave to the server at the least.")
             .range(0.01..=1e6)
             .required();
         Recipe::Antagonist { cores_min, cores_max, cores_left_min, every }
     });
+}
+
+/// The key `every` of a fault that comes again and again.
+fn period(s: &mut Section<'_>, doc: &'static str) -> Distribution {
+    let every = s.section("every", doc, distribution);
+    // A distribution that is itself an error may have no mean, and has been named already.
+    if every.mean_ns() < PERIOD_MIN.as_ns_f64() {
+        let mean = Duration::from_ns_f64(every.mean_ns());
+        let text = format!("a mean of {mean} is too short: expected at least {PERIOD_MIN}");
+        s.mistake("every", text);
+    }
+    every
 }
 
 fn slowdown(s: &mut Section<'_>) -> f64 {

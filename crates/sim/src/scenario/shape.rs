@@ -55,7 +55,8 @@ fn tails(cases: &mut Cases<'_, '_, Distribution>) {
             .required(),
     });
     cases.case("pareto", "a power-law tail.", |s| {
-        let shortest = s.field("shortest", "The shortest duration.").required();
+        let shortest =
+            s.field("shortest", "The shortest duration.").at_least(Duration::from_ns(1)).required();
         let longest = s.field("longest", "Where the tail is cut off; absent: nowhere.").optional();
         if longest.is_some_and(|longest| longest <= shortest) {
             s.mistake("longest", format!("expected more than shortest ({shortest})"));
@@ -125,12 +126,18 @@ fn compound(cases: &mut Cases<'_, '_, Distribution>, depth: u8) {
         Distribution::Mixture(parts)
     });
     cases.case("sum", "all of several, one after the other.", |s| {
-        Distribution::Sum(s.list("terms", "The distributions.", |s| nested(s, depth)))
+        let terms = s.list("terms", "The distributions.", |s| nested(s, depth));
+        if terms.is_empty() {
+            s.mistake("terms", "the sum is empty: expected at least one distribution");
+        }
+        Distribution::Sum(terms)
     });
 }
 
 fn weight(s: &mut Section<'_>) -> f64 {
-    s.field("weight", "How often it is drawn, in relation to the others.").at_least(0.0).required()
+    s.field("weight", "How often it is drawn, in relation to the others.")
+        .range(0.0..=1e9)
+        .required()
 }
 
 fn check_weights(s: &mut Section<'_>, key: &str, weights: impl Iterator<Item = f64>) {

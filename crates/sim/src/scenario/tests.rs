@@ -5,6 +5,8 @@ use crate::sharding::Rule;
 use curtail_units::Duration;
 use expect_test::expect;
 
+mod extremes;
+
 fn read(text: &str) -> Scenario {
     Scenario::read("test.yaml", text, &[]).expect("no mistakes")
 }
@@ -42,11 +44,12 @@ above: [1]
 precision: {ratio: 2}
 ";
     expect![[r#"
-        test.yaml:1:1: requests_max: missing: expected a whole number of at least 1000
+        test.yaml:1:1: requests_max: missing: expected a whole number from 1000 to 10000000000
         test.yaml:2:20: model.service.shape: exponental is not known: expected one of constant, uniform, exponential, normal, lognormal, pareto, bimodal, hyperexponential, samples, quantiles, mixture, sum
         test.yaml:3:26: model.arrivals.load_ratio: expected either this or requests_per_second
         test.yaml:5:12: model.servers: a shard's 3 replicas cannot share 2 servers: expected at least as many servers as replicas
         test.yaml:6:40: model.message_delay.low: 2 ms is above high (1 ms): expected at most that
+        test.yaml:8:5: model.faults: the antagonist of faults[1] takes cores and the model has none: expected cores
         test.yaml:8:55: model.faults[0].every.value: 1 is a number: expected a duration such as 10ms or 1.5s
         test.yaml:8:59: model.faults[0].lasts.exponent: missing: expected a number from 0.1 to 100
         test.yaml:9:39: model.faults[1].cores_min: 3 is above cores_max (2): expected at most that

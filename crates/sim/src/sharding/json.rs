@@ -24,7 +24,8 @@ pub(super) fn render(report: &ShardingReport) -> String {
 fn of(rule: &str, placed: &Placed) -> Value {
     let value = |estimate: Option<Estimate>| estimate.map(|estimate| estimate.value / 1e6);
     let interval = |estimate: Option<Estimate>| {
-        estimate.and_then(|e| e.interval).map(|(low, high)| (low / 1e6, high / 1e6))
+        let end = |ns: f64| ns.is_finite().then_some(ns / 1e6);
+        estimate.and_then(|e| e.interval).map(|(low, high)| (end(low), end(high)))
     };
     json!({
         "rule": rule,

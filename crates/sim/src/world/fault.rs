@@ -1,10 +1,10 @@
 //! Faults as they are played: one state for each fault and each group of servers that it befalls together.
 
-use super::request::{Attempt, Owner, Stage};
+use super::request::{Attempt, Ending, Owner, Stage};
 use super::{Step, World};
 use crate::fault::{Affected, Recipe};
 use crate::model::Model;
-use curtail_policy::{AttemptId, LeafEvent, LeafRequestId, Outcome};
+use curtail_policy::{AttemptId, Failure, LeafEvent, LeafRequestId, Outcome};
 use curtail_units::{Duration, Instant, Rng};
 
 /// A fault at the servers that it befalls together.
@@ -29,11 +29,14 @@ pub(super) struct Faults {
     of_server: Vec<Vec<u32>>,
     /// Whether there is anything that executions are to be counted for.
     garbage: bool,
+    /// Whether any execution may come to nothing.
+    errors: bool,
 }
 
 impl Faults {
     pub(super) fn new(model: &Model, rng: &Rng) -> Self {
-        let mut faults = Self { places: Vec::new(), of_server: Vec::new(), garbage: false };
+        let mut faults =
+            Self { places: Vec::new(), of_server: Vec::new(), garbage: false, errors: false };
         faults.of_server.resize(model.servers as usize, Vec::new());
         for (nth, fault) in (0..).zip(&model.faults) {
             let mut rng = rng.split_index(nth);
@@ -56,6 +59,7 @@ impl Faults {
         for server in &servers {
             self.of_server[*server as usize].push(index);
         }
+        self.errors |= matches!(recipe, Recipe::Errors { .. });
         let executions_left = match recipe {
             Recipe::GarbageCollection { executions, .. } => {
                 self.garbage = true;
@@ -64,6 +68,7 @@ impl Faults {
             Recipe::Stall { .. }
             | Recipe::BackgroundJob { .. }
             | Recipe::SlowReplica { .. }
+            | Recipe::Errors { .. }
             | Recipe::Neighbours { .. }
             | Recipe::Antagonist { .. } => 0,
         };
@@ -92,7 +97,7 @@ impl FaultPlace {
             Recipe::BackgroundJob { slowdown, .. } | Recipe::SlowReplica { slowdown } => {
                 1.0 / slowdown
             }
-            Recipe::Neighbours { .. } | Recipe::Antagonist { .. } => 1.0,
+            Recipe::Errors { .. } | Recipe::Neighbours { .. } | Recipe::Antagonist { .. } => 1.0,
         }
     }
 }
@@ -133,6 +138,7 @@ impl World<'_> {
                     place.on = true;
                     self.apply_speed(index);
                 }
+                Recipe::Errors { .. } => {}
                 Recipe::Antagonist { .. } => self.fault_changes_at(index),
                 Recipe::Neighbours { .. } => self.schedule_neighbour(index),
                 Recipe::GarbageCollection { executions, .. } => {
@@ -172,7 +178,7 @@ impl World<'_> {
                 self.leave_cores(index, left);
                 Some(until_next)
             }
-            Recipe::SlowReplica { .. } | Recipe::Neighbours { .. } => None,
+            Recipe::SlowReplica { .. } | Recipe::Errors { .. } | Recipe::Neighbours { .. } => None,
         };
         if let Some(wait) = until_next {
             self.schedule_fault(index, wait);
@@ -197,8 +203,33 @@ impl World<'_> {
         }
     }
 
+    /// How an execution of a server ends; nothing when its root never learns of it.
+    pub(super) fn ending(&mut self, server: u32) -> Option<Ending> {
+        let good = Some(Ending::Answered(Outcome::Good));
+        if !self.faults.errors {
+            return good;
+        }
+        for nth in 0..self.faults.of_server[server as usize].len() {
+            let index = self.faults.of_server[server as usize][nth] as usize;
+            let place = &mut self.faults.places[index];
+            let Recipe::Errors { broken, bad, silent } = place.recipe else { continue };
+            let drawn = place.rng.unit();
+            if drawn < broken.get() {
+                return Some(Ending::Failed(Failure::Broken));
+            }
+            if drawn < broken.get() + bad.get() {
+                return Some(Ending::Answered(Outcome::Bad));
+            }
+            if drawn < broken.get() + bad.get() + silent.get() {
+                return None;
+            }
+        }
+        good
+    }
+
     pub(super) fn neighbour_arrives(&mut self, index: u32) {
         self.schedule_neighbour(index as usize);
+        self.check_in_flight();
         let place = &mut self.faults.places[index as usize];
         let Recipe::Neighbours { service, class, .. } = &place.recipe else { return };
         let server = place.servers[0];
@@ -211,7 +242,8 @@ impl World<'_> {
             tie: None,
             service_ns: service.draw_ns(&mut place.rng),
             stage: Stage::Queued,
-            outcome: Outcome::Good,
+            is_cancelled: false,
+            ending: Ending::Answered(Outcome::Good),
         });
         let request = LeafRequestId(key.as_u64());
         self.leaf_event(server, LeafEvent::Arrived { request, class, tie: None });

@@ -1,6 +1,6 @@
 //! The side of the leaves: attempts arrive, wait, are executed, and answered.
 
-use super::request::{Attempt, Owner, Stage, TwinNews};
+use super::request::{Attempt, Ending, Owner, Stage, TwinNews};
 use super::{Step, World};
 use crate::alarm::Alarm;
 use crate::model::{Cancelled, Model};
@@ -52,7 +52,8 @@ impl World<'_> {
         let (server, stage) = (attempt.server, attempt.stage);
         match (stage, self.model.cancelled) {
             (Stage::Outward, _) => attempt.stage = Stage::Overtaken,
-            (Stage::InService, Cancelled::RunsOn) => attempt.stage = Stage::RunningOn,
+            (Stage::Queued | Stage::InService, Cancelled::RunsOn)
+            | (Stage::InService, Cancelled::LeavesQueue) => attempt.is_cancelled = true,
             (Stage::Queued | Stage::InService, _) => {
                 if stage == Stage::InService {
                     self.leaves[server as usize].server.abort(self.now, key);
@@ -61,7 +62,7 @@ impl World<'_> {
                 self.attempts.remove(key);
                 self.wake_leaf(server);
             }
-            (Stage::Overtaken | Stage::RunningOn | Stage::Homeward, _) => {}
+            (Stage::Overtaken | Stage::Homeward, _) => {}
         }
     }
 
@@ -80,11 +81,10 @@ impl World<'_> {
     pub(super) fn server_finished(&mut self, server: u32) {
         while let Some(key) = self.leaves[server as usize].server.finish(self.now) {
             self.leaf_event(server, LeafEvent::Finished { request: leaf_request(key) });
-            let attempt = self.attempts.get_mut(key).expect("what is in service is known");
-            if attempt.owner == Owner::Neighbour || attempt.stage == Stage::RunningOn {
-                self.attempts.remove(key);
-            } else {
-                self.answer(key, Outcome::Good);
+            match self.ending(server) {
+                Some(ending) => self.end(key, ending),
+                // Its root learns nothing.
+                None => self.attempts.free(key),
             }
             self.collect_garbage(server);
         }
@@ -106,10 +106,10 @@ impl World<'_> {
                     self.post(Step::TwinNewsArrives(news));
                 }
                 LeafEffect::Drop { request } => {
-                    self.answer(Key::from_u64(request.0), Outcome::TwinStarted);
+                    self.end(Key::from_u64(request.0), Ending::Answered(Outcome::TwinStarted));
                 }
                 LeafEffect::Refuse { request } => {
-                    self.answer(Key::from_u64(request.0), Outcome::Refused);
+                    self.end(Key::from_u64(request.0), Ending::Answered(Outcome::Refused));
                 }
             }
         }
@@ -135,15 +135,15 @@ impl World<'_> {
         }
     }
 
-    /// Sends an answer home.
-    fn answer(&mut self, key: Key, outcome: Outcome) {
-        let attempt = self.attempts.get_mut(key).expect("what is answered is known");
-        if attempt.owner == Owner::Neighbour {
+    /// Ends an attempt at its server: how it ended goes home, if anybody waits for it.
+    fn end(&mut self, key: Key, ending: Ending) {
+        let attempt = self.attempts.get_mut(key).expect("what ends is known");
+        if attempt.owner == Owner::Neighbour || attempt.is_cancelled {
             self.attempts.remove(key);
             return;
         }
         attempt.stage = Stage::Homeward;
-        attempt.outcome = outcome;
+        attempt.ending = ending;
         self.post(Step::AnswerArrives(key));
     }
 }

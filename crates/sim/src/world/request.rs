@@ -5,14 +5,16 @@ use crate::model::Process;
 use crate::queue::Lane;
 use crate::slab::Key;
 use curtail_policy::{
-    ATTEMPTS_MAX, AttemptId, BalanceConfig, Call, Class, Decided, Effect, Event, Load, Outcome,
-    ReplicaId, Request, Tie, TieId, UpstreamConfig, UpstreamEvent,
+    ATTEMPTS_MAX, AttemptId, BalanceConfig, Call, Class, Decided, Effect, Event, Failure, Load,
+    Outcome, ReplicaId, Request, Tie, TieId, UpstreamConfig, UpstreamEvent,
 };
 use curtail_units::{Duration, Instant};
 
 /// A request that has arrived and is not finished.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestPlace {
+    /// Its number in the order of arrival.
+    number: u64,
     arrived: Instant,
     overhead: Duration,
     /// Calls without an end.
@@ -45,8 +47,6 @@ pub(super) enum Stage {
     Overtaken,
     Queued,
     InService,
-    /// In service although it was cancelled.
-    RunningOn,
     /// Its answer is on the way to the root.
     Homeward,
 }
@@ -71,8 +71,17 @@ pub(super) struct Attempt {
     pub(super) tie: Option<(TieId, u32)>,
     pub(super) service_ns: f64,
     pub(super) stage: Stage,
-    /// How it was answered, once it is on the way back.
-    pub(super) outcome: Outcome,
+    /// Whether it was cancelled, and its server did not notice or cannot stop.
+    pub(super) is_cancelled: bool,
+    /// How it ended, once that is on the way back.
+    pub(super) ending: Ending,
+}
+
+/// How an attempt ended, as its root learns it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    Answered(Outcome),
+    Failed(Failure),
 }
 
 /// A probe on its way.
@@ -115,6 +124,7 @@ impl World<'_> {
 
     pub(super) fn request_arrives(&mut self) {
         self.schedule_request();
+        self.check_in_flight();
         let model = self.model;
         let client = match model.clients {
             1 => 0,
@@ -126,6 +136,7 @@ impl World<'_> {
             0
         };
         let request = self.requests.insert(RequestPlace {
+            number: self.tally.arrived(),
             arrived: self.now,
             overhead: model.overhead.draw(&mut self.draws.overhead),
             pending: model.fan_out,
@@ -158,6 +169,9 @@ impl World<'_> {
             self.call_alarms.push(crate::alarm::Alarm::OFF);
         }
         self.counts.calls += 1;
+        if let Some(patience) = self.model.gives_up_after {
+            self.queue.push_lane(Lane::Alarms, self.now + patience, Step::ClientGivesUp(key));
+        }
         self.call_event(key, Event::Arrived);
     }
 
@@ -171,12 +185,10 @@ impl World<'_> {
     fn call_event(&mut self, key: Key, event: Event) {
         let Some(call) = self.calls.get_mut(key) else { return };
         let index = call.upstream as usize;
-        call.machine.handle(&mut self.upstreams[index].machine, self.now, event);
+        self.call_step(key, event);
         if let Some(answer) = self.carry_out(index, key) {
-            let call = self.calls.get_mut(key).expect("only finishing a call removes it");
             // Bodies take no time here: the answer is through as soon as it is given.
-            let ended = Event::Ended { attempt: answer, whole: true };
-            call.machine.handle(&mut self.upstreams[index].machine, self.now, ended);
+            self.call_step(key, Event::Ended { attempt: answer, whole: true });
             self.carry_out(index, key);
         }
         let call = self.calls.get_mut(key).expect("only finishing a call removes it");
@@ -189,6 +201,15 @@ impl World<'_> {
         if over {
             self.finish_call(key);
         }
+    }
+
+    /// Hands an event to the machine of a call, in the group of its upstream if there is one.
+    fn call_step(&mut self, key: Key, event: Event) {
+        let call = self.calls.get_mut(key).expect("only finishing a call removes it");
+        let group = self.groups.get_mut((call.upstream / self.model.shards) as usize);
+        let (machine, now) = (&mut call.machine, self.now);
+        let upstream = &mut self.upstreams[call.upstream as usize].machine;
+        upstream.in_group(group, |upstream| machine.handle(upstream, now, event));
     }
 
     /// Does what an upstream and the call that was just told something have decided. Returns the attempt
@@ -217,10 +238,10 @@ impl World<'_> {
         let request = self.requests.get_mut(request_key).expect("it waits for this call");
         request.pending -= 1;
         request.failed |= failed;
-        let RequestPlace { arrived, overhead, pending, failed } = *request;
+        let RequestPlace { number, arrived, overhead, pending, failed } = *request;
         if pending == 0 {
             self.requests.remove(request_key);
-            self.tally_request(self.now.since(arrived) + overhead, !failed);
+            self.tally_request(number, self.now.since(arrived) + overhead, !failed);
         }
     }
 }
@@ -249,7 +270,8 @@ impl World<'_> {
             tie: tie.map(|tie| (tie.id, model.server(shard, tie.twin.0))),
             service_ns,
             stage: Stage::Outward,
-            outcome: Outcome::Good,
+            is_cancelled: false,
+            ending: Ending::Answered(Outcome::Good),
         });
         call.attempts[id.index()] = key;
         self.counts.attempts += 1;
@@ -269,11 +291,26 @@ impl World<'_> {
         let attempt = self.attempts.remove(key).expect("an attempt is known until it is answered");
         let Owner::Call(call_key) = attempt.owner else { return };
         let Some(call) = self.calls.get_mut(call_key) else { return };
-        if attempt.outcome == Outcome::Good {
-            call.good = Some(attempt.id);
-        }
-        let event = Event::Answered { attempt: attempt.id, outcome: attempt.outcome };
+        let id = attempt.id;
+        let event = match attempt.ending {
+            Ending::Answered(outcome) => {
+                if outcome == Outcome::Good {
+                    call.good = Some(id);
+                }
+                Event::Answered { attempt: id, outcome }
+            }
+            Ending::Failed(failure) => Event::Failed { attempt: id, failure },
+        };
         self.call_event(call_key, event);
+    }
+
+    /// The client of a call has waited long enough; false when the call has ended.
+    pub(super) fn client_gives_up(&mut self, key: Key) -> bool {
+        let is_waiting = self.calls.get_mut(key).is_some();
+        if is_waiting {
+            self.call_event(key, Event::Abandoned);
+        }
+        is_waiting
     }
 }
 
@@ -292,7 +329,9 @@ impl World<'_> {
     }
 
     fn upstream_event(&mut self, index: usize, event: UpstreamEvent) {
-        self.upstreams[index].machine.handle(self.now, event);
+        let group = self.groups.get_mut(index / self.model.shards as usize);
+        let now = self.now;
+        self.upstreams[index].machine.in_group(group, |upstream| upstream.handle(now, event));
         // An upstream by itself does nothing but probe.
         self.carry_out(index, Key::NONE);
         self.wake_upstream(index);

@@ -1,11 +1,13 @@
-use super::World;
+use super::{Limits, Stopped, World};
 use crate::distribution::Distribution;
 use crate::fault::{Affected, Fault, Recipe};
 use crate::model::{Arrivals, Cancelled, Cores, Model, Process, Rate};
 use crate::report::ArmReport;
+use crate::scenario::Arm;
 use crate::tally::Stop;
 use curtail_policy::{
-    BalanceConfig, BudgetConfig, HedgeConfig, LeafConfig, PrequalConfig, TieConfig, UpstreamConfig,
+    BalanceConfig, BudgetConfig, HedgeConfig, LeafConfig, PrequalConfig, RetryConfig, TieConfig,
+    UpstreamConfig,
 };
 use curtail_units::{Duration, Quantile, Ratio};
 
@@ -29,7 +31,8 @@ fn stop(requests_max: u64) -> Stop {
 
 /// Runs to the end.
 fn run(model: &Model, policy: &UpstreamConfig, requests_max: u64) -> ArmReport {
-    let mut world = World::new(model, policy, (stop(requests_max), &[ms(50)]), SEED);
+    let mut world =
+        World::new(model, &Arm::new("", *policy), (stop(requests_max), &[ms(50)]), SEED);
     while world.run(1 << 20) {}
     ArmReport::new(("", ""), model, &mut world)
 }
@@ -62,7 +65,13 @@ fn everything() -> (Model, UpstreamConfig) {
         message_delay: lognormal(1, 0.5),
         overhead: exponential(1),
         cancelled: Cancelled::RunsOn,
+        gives_up_after: Some(ms(300)),
         faults: vec![
+            fault(Recipe::Errors {
+                broken: Ratio::new(0.01).expect("a ratio"),
+                bad: Ratio::new(0.01).expect("a ratio"),
+                silent: Ratio::new(0.001).expect("a ratio"),
+            }),
             fault(Recipe::Stall { every: exponential(2_000), lasts: exponential(50) }),
             fault(Recipe::GarbageCollection { executions: 500, lasts: constant(20) }),
             fault(Recipe::BackgroundJob {
@@ -103,7 +112,7 @@ fn everything() -> (Model, UpstreamConfig) {
 fn same_seed_same_log_and_another_seed_another() {
     let (model, policy) = everything();
     let log = |seed| {
-        let mut world = World::new(&model, &policy, (stop(20_000), &[]), seed);
+        let mut world = World::new(&model, &Arm::new("", policy), (stop(20_000), &[]), seed);
         while world.run(1 << 20) {}
         (world.log(), world.events())
     };
@@ -114,7 +123,7 @@ fn same_seed_same_log_and_another_seed_another() {
 #[test]
 fn attempts_end_and_their_places_are_used_again() {
     let (model, policy) = everything();
-    let mut world = World::new(&model, &policy, (stop(100_000), &[]), SEED);
+    let mut world = World::new(&model, &Arm::new("", policy), (stop(100_000), &[]), SEED);
     while world.run(1 << 20) {}
     let counts = world.counts();
     println!("seed {SEED}: {counts:?}");
@@ -240,6 +249,140 @@ fn an_execution_that_was_cancelled_stops_or_runs_on() {
     assert!((got / expected - 1.0).abs() < 0.05, "runs on: {got}, expected {expected}");
 }
 
+/// Two servers on which everything happens at whole milliseconds, so that they often finish at the same instant.
+fn in_step(message_delay: Distribution) -> Model {
+    let mut model = Model::queue(2, 0.7, constant(10));
+    model.service = Distribution::Mixture(vec![
+        crate::Part { weight: 0.8, distribution: constant(10) },
+        crate::Part { weight: 0.2, distribution: constant(30) },
+    ]);
+    model.copies_alike = Ratio::ONE;
+    model.arrivals = Arrivals { process: Process::Constant, rate: Rate::PerSecond(1_000.0 / 9.0) };
+    // Gaps of 9 ms exactly: a rate would be rounded.
+    model.message_delay = message_delay;
+    model
+}
+
+#[test]
+fn a_tie_does_not_run_in_lock_step_when_messages_take_no_time() {
+    let tied = UpstreamConfig {
+        tie: Some(TieConfig { delay: Some(ms(1)), ..TieConfig::default() }),
+        ..plain()
+    };
+    let model = in_step(Distribution::ZERO);
+    let (alone, twice) = (run(&model, &plain(), 60_000), run(&model, &tied, 60_000));
+    let mean_ms = |report: &ArmReport| report.mean_ns.expect("latencies").value / 1e6;
+    println!("seed {SEED}: {} ms, tied {} ms", mean_ms(&alone), mean_ms(&twice));
+    assert!(mean_ms(&twice) < mean_ms(&alone), "a tie gets the shorter of two waits");
+    assert!(twice.extra_work_ratio < 0.01, "{} executed twice", twice.extra_work_ratio);
+}
+
+#[test]
+fn alike_copies_on_two_servers_run_in_lock_step_when_news_takes_its_time() {
+    let tied = UpstreamConfig {
+        tie: Some(TieConfig { delay: Some(ms(1)), ..TieConfig::default() }),
+        ..plain()
+    };
+    let report = |alike: Ratio| {
+        let mut model = in_step(Distribution::Constant { value: Duration::from_us(100) });
+        model.copies_alike = alike;
+        run(&model, &tied, 60_000)
+    };
+    // Two copies that start within a message of each other and take equally long end within it as well, and
+    // then both servers take the same next request.
+    let (alike, independent) = (report(Ratio::ONE), report(Ratio::ZERO));
+    let twice = (alike.extra_work_ratio, independent.extra_work_ratio);
+    println!("seed {SEED}: executed twice: alike {}, independent {}", twice.0, twice.1);
+    assert!(twice.0 > 3.0 * twice.1, "{twice:?}");
+}
+
+#[test]
+fn a_cancelled_attempt_that_waits_leaves_the_queue_or_is_executed_all_the_same() {
+    // One slot and a hedge after 1 ms: the second copy of each request mostly waits when the first is done.
+    let executed_twice = |cancelled| {
+        let mut model = Model::queue(2, 0.4, constant(10));
+        model.cancelled = cancelled;
+        let hedge = HedgeConfig { delay_min: ms(1), delay_max: ms(1), ..HedgeConfig::default() };
+        let budget = BudgetConfig { ratio: Ratio::ONE, ..BudgetConfig::default() };
+        let policy = UpstreamConfig { hedge: Some(hedge), budget, ..plain() };
+        let report = run(&model, &policy, 50_000);
+        (report.extra_requests_ratio, report.extra_work_ratio)
+    };
+    let (sent, executed) = executed_twice(Cancelled::RunsOn);
+    assert!(sent > 0.9, "nearly every request is hedged: {sent}");
+    assert!((executed / sent - 1.0).abs() < 0.01, "each copy is executed: {executed} of {sent}");
+    for cancelled in [Cancelled::LeavesQueue, Cancelled::Stops] {
+        let (sent, executed) = executed_twice(cancelled);
+        assert!(executed < 0.9 * sent, "{cancelled:?}: some left the queue: {executed} of {sent}");
+    }
+}
+
+#[test]
+fn retries_after_errors_have_their_closed_form() {
+    let (share, requests) = (0.2, 100_000);
+    let ratio = |share| Ratio::new(share).expect("a ratio");
+    let retry =
+        RetryConfig { retries_max: 2, backoff: ms(8), overdue: None, ..RetryConfig::default() };
+    let budget = BudgetConfig { ratio: Ratio::ONE, ..BudgetConfig::default() };
+    let policy = UpstreamConfig { retry: Some(retry), budget, ..plain() };
+    // A request fails when three attempts do. Each retry goes at once to a replica that was not tried.
+    let ends_after = [1.0 - share, share * (1.0 - share), share * share * (1.0 - share)];
+    let mean_ms = ends_after[0] * 10.0 + ends_after[1] * 20.0 + ends_after[2] * 30.0;
+    let mean_ms = mean_ms / ends_after.iter().sum::<f64>();
+    for (broken, bad) in [(share, 0.0), (0.0, share), (share / 2.0, share / 2.0)] {
+        let mut model = roomy(50);
+        let silent = Ratio::ZERO;
+        model.faults =
+            vec![fault(Recipe::Errors { broken: ratio(broken), bad: ratio(bad), silent })];
+        let report = run(&model, &policy, requests);
+        let failed = report.errors as f64 / report.requests as f64;
+        let got_ms = report.mean_ns.expect("latencies").value / 1e6;
+        println!("seed {SEED}: {failed} failed, {} more, {got_ms} ms", report.extra_requests_ratio);
+        // Four standard deviations of the share of independent failures.
+        let deviation = (share.powi(3) / report.requests as f64).sqrt();
+        assert!((failed - share.powi(3)).abs() < 4.0 * deviation, "{failed} failed");
+        assert!((report.extra_requests_ratio - share - share * share).abs() < 0.01);
+        assert!((got_ms / mean_ms - 1.0).abs() < 0.01, "{got_ms}, expected {mean_ms}");
+        let mut once = model;
+        once.repeatable = false;
+        let report = run(&once, &policy, 20_000);
+        let failed = report.errors as f64 / report.requests as f64;
+        assert!(
+            (failed - share).abs() < 0.02,
+            "what may be executed once is not retried: {failed}"
+        );
+    }
+}
+
+#[test]
+fn an_execution_without_a_response_ends_with_the_timeout_of_its_request() {
+    let mut model = roomy(2);
+    let silent = Ratio::new(0.1).expect("a ratio");
+    model.faults = vec![fault(Recipe::Errors { broken: Ratio::ZERO, bad: Ratio::ZERO, silent })];
+    let policy = UpstreamConfig { timeout: ms(500), ..plain() };
+    let report = run(&model, &policy, 20_000);
+    let failed = report.errors as f64 / report.requests as f64;
+    assert!((failed - 0.1).abs() < 0.01, "{failed} failed");
+    assert!((report.extra_work_ratio).abs() < 0.001, "each was executed");
+}
+
+#[test]
+fn clients_that_give_up_fail_and_their_work_stops() {
+    let mut model = roomy(1);
+    model.service = Distribution::Exponential { mean: ms(10) };
+    model.gives_up_after = Some(ms(15));
+    let report = run(&model, &plain(), 50_000);
+    let patience = (-1.5_f64).exp();
+    let failed = report.errors as f64 / report.requests as f64;
+    assert!((failed - patience).abs() < 0.01, "{failed} gave up, expected {patience}");
+    // At 100 a second an execution takes 10 ms · (1 − e^−1.5) on average, and the server has room for all.
+    let busy = report.utilisation_ratio * f64::from(u32::MAX);
+    assert!((busy - (1.0 - patience)).abs() < 0.02, "{busy} at work on average");
+    model.cancelled = Cancelled::RunsOn;
+    let busy = run(&model, &plain(), 50_000).utilisation_ratio * f64::from(u32::MAX);
+    assert!((busy - 1.0).abs() < 0.02, "{busy}: nothing stops");
+}
+
 #[test]
 fn copies_that_are_alike_take_the_gain_from_a_hedge() {
     let p99 = |alike: f64| {
@@ -257,6 +400,31 @@ fn copies_that_are_alike_take_the_gain_from_a_hedge() {
     };
     assert!((p99(0.0) - 30.0).abs() < 0.1, "the hedge is fast");
     assert!((p99(1.0) - 500.0).abs() < 1.0, "the hedge is as slow");
+}
+
+#[test]
+fn a_load_that_no_server_keeps_up_with_is_stopped_and_says_so() {
+    let model = Model::queue(1, 100.0, constant(10));
+    let limits = Limits { in_flight_max: 10_000, idle_events_max: 1_000 };
+    let stopped = |model: &Model| {
+        let mut world =
+            World::new(model, &Arm::new("", plain()), (stop(1_000_000), &[ms(50)]), SEED)
+                .with_limits(limits);
+        while world.run(1 << 20) {}
+        let report = ArmReport::new(("", ""), model, &mut world);
+        assert_eq!((report.mean_ns, report.above.len()), (None, 0), "its figures mean nothing");
+        report
+    };
+    let report = stopped(&model);
+    assert_eq!(report.stopped, Some(Stopped::TooManyInFlight { max: 10_000 }));
+    let table = crate::Report { seed: SEED, events: 0, arms: vec![report] }.table();
+    let words: Vec<&str> = table.split_whitespace().collect();
+    assert!(words.join(" ").contains("the servers cannot keep up; lower the arrivals"), "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+    let mut rare = roomy(1);
+    rare.arrivals.rate = Rate::PerSecond(0.001);
+    rare.faults = vec![fault(Recipe::Stall { every: constant(1), lasts: constant(1) })];
+    assert_eq!(stopped(&rare).stopped, Some(Stopped::NoRequestEnds { max: 1_000 }));
 }
 
 #[test]
