@@ -27,7 +27,7 @@ mod tests;
 
 pub(crate) use answer::Answer;
 pub use flight::BACKLOG_MAX;
-pub use tally::Seen;
+pub use tally::{FailureExample, Seen};
 
 use crate::clock::Clock;
 use crate::target::{Protocol, Target};

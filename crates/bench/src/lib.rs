@@ -13,6 +13,7 @@ pub mod suite;
 pub mod sweep;
 pub mod target;
 pub mod template;
+pub mod trust;
 pub mod workload;
 
 pub use clock::Clock;

@@ -29,7 +29,7 @@ mod servers;
 pub mod table;
 #[cfg(test)]
 mod tests;
-mod text;
+pub mod text;
 
 pub use difference::Comparison;
 pub use merge::merge;

@@ -4,6 +4,7 @@
 //! load on one arm. What is compared are blocks; what is shown of an arm are its merged blocks. A percentile is never
 //! averaged.
 
+use crate::generator::Share;
 use curtail_load::{Latencies, Timeline};
 use curtail_units::{Duration, Instant};
 
@@ -20,6 +21,8 @@ pub struct Results {
     pub began_unix_ns: u64,
     /// On which machine.
     pub machine: Machine,
+    /// Which parts of the plan were sent.
+    pub shares: Shares,
     /// Whether it can be believed.
     pub state: State,
     /// The load, in words: rate, spacing, how long.
@@ -34,6 +37,46 @@ pub struct Results {
     pub measures: Vec<Measure>,
     /// What was done to the servers, and what happened.
     pub events: Vec<Event>,
+}
+
+/// The parts of a plan that generators sent: each sends every `of`th request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shares {
+    /// How many parts the plan has.
+    pub of: usize,
+    /// Those that were sent, from 0 on, in ascending order.
+    pub sent: Vec<usize>,
+}
+
+impl Shares {
+    /// The whole plan, sent by one generator.
+    #[must_use]
+    pub fn all() -> Self {
+        Self::from(Share::ALL)
+    }
+
+    /// The part of the plan's requests that was sent.
+    #[must_use]
+    pub fn ratio(&self) -> f64 {
+        self.sent.len() as f64 / self.of.max(1) as f64
+    }
+}
+
+impl From<Share> for Shares {
+    fn from(Share { nth, of }: Share) -> Self {
+        Self { of, sent: vec![nth] }
+    }
+}
+
+impl std::fmt::Display for Shares {
+    /// As `--share` takes them: `1/3`, or `1/3 and 2/3`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (place, nth) in self.sent.iter().enumerate() {
+            let and = if place > 0 { " and " } else { "" };
+            write!(f, "{and}{}/{}", nth + 1, self.of)?;
+        }
+        Ok(())
+    }
 }
 
 /// The machine on which the generator ran.
@@ -71,7 +114,7 @@ pub struct Arm {
     pub name: String,
     /// Where its requests go, or what is different about it, in words.
     pub about: String,
-    /// Requests a second that were wanted, where that differs between arms.
+    /// Requests a second that the whole plan has, on average; unknown where a request leads to others (journeys).
     pub rate: Option<f64>,
 }
 

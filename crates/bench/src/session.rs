@@ -9,8 +9,8 @@
 //! when the generator was too late to be believed ([`verdict`]).
 
 use crate::clock::Clock;
-use crate::generator::{self, Load, Seen, Stop, verdict};
-use crate::results::{Arm, Block, Event, Machine, Results, State};
+use crate::generator::{self, FailureExample, Load, Seen, Stop, verdict};
+use crate::results::{Arm, Block, Event, Machine, Results, Shares, State};
 use curtail_load::{Latencies, Slot, steady};
 use curtail_units::{Duration, Instant};
 use std::io;
@@ -152,9 +152,10 @@ impl Session {
             seed: self.seed,
             began_unix_ns: clock.start_unix_ns(),
             machine: Machine::this(),
+            shares: self.arms.first().map_or_else(Shares::all, |(_, load)| load.share.into()),
             state: State::Complete,
             load: self.about_load.clone(),
-            arms: self.arms.iter().map(|(arm, _)| arm.clone()).collect(),
+            arms: self.arms.iter().map(|(arm, load)| planned(arm, load)).collect(),
             series: self.arms.first().map_or_else(Vec::new, |(_, load)| load.workload.series()),
             blocks: Vec::new(),
             measures: Vec::new(),
@@ -171,6 +172,13 @@ impl Session {
         running.judge();
         Ok(running.results)
     }
+}
+
+/// The arm with the rate that its load has, unless the arm says one.
+fn planned(arm: &Arm, load: &Load) -> Arm {
+    // A step of a journey comes when the one before it is over, so no rate is planned.
+    let rate = (!load.workload.has_journeys()).then(|| load.schedule.rate_mean());
+    Arm { rate: arm.rate.or(rate), ..arm.clone() }
 }
 
 impl Running<'_> {
@@ -299,7 +307,7 @@ impl Running<'_> {
 
     fn keep(&mut self, arm: usize, seen: Seen, is_warm_up: bool) {
         if !is_warm_up {
-            self.tell_events(arm, &seen);
+            self.add_events(arm, &seen);
         }
         let Seen { began, ended, latencies, timeline, received_bytes, connections, cpu, .. } = seen;
         self.results.blocks.push(Block {
@@ -316,23 +324,22 @@ impl Running<'_> {
         });
     }
 
-    /// What failed, the first of each kind, and whether connections were too few.
-    fn tell_events(&mut self, arm: usize, seen: &Seen) {
+    /// Adds an event for the first failure of each kind, and one when too many requests waited for a connection.
+    fn add_events(&mut self, arm: usize, seen: &Seen) {
         let name = self.results.arms[arm].name.clone();
-        let first = seen
-            .examples
-            .iter()
-            .map(|(failure, text)| format!("{name}, first {}: {text}", failure.name()));
+        let event = |at, what| Event { at, lasted: Duration::ZERO, what };
+        let failures = seen.examples.iter().map(|FailureExample { failure, at, text }| {
+            event(*at, format!("{name}, first {}: {text}", failure.name()))
+        });
         let waited = seen.waited as f64 / (seen.count() as f64).max(1.0);
-        let most = self.session.arms[arm].1.connections_max;
-        let percent = 100.0 * waited;
-        let crowded = (waited > WAITED_MAX).then(|| {
-            format!("{name}: {percent:.1} % of the requests waited for one of {most} connections")
+        let waited_first = seen.waited_first.filter(|_| waited > WAITED_MAX);
+        let crowded = waited_first.map(|at| {
+            let (percent, most) = (100.0 * waited, self.session.arms[arm].1.connections_max);
+            event(at, format!("{name}: requests began to wait for one of {most} connections; {percent:.1} % of them did"))
         });
         let left = EVENTS_MAX.saturating_sub(self.results.events.len());
-        let told = first.chain(crowded).take(left);
-        let event = |what| Event { at: seen.began, lasted: Duration::ZERO, what };
-        self.results.events.extend(told.map(event));
+        self.results.events.extend(failures.chain(crowded).take(left));
+        self.results.events.sort_by_key(|event| event.at);
     }
 
     /// Whether what was measured can be believed.

@@ -97,6 +97,7 @@ fn append(results: &mut Results, mut more: Results) {
     let nth = results.arms.len();
     results.arms.append(&mut more.arms);
     results.series = more.series;
+    results.shares = more.shares;
     results.blocks.extend(more.blocks.into_iter().map(|block| Block { arm: nth, ..block }));
     results.events.append(&mut more.events);
 }

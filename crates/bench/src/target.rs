@@ -1,5 +1,6 @@
 //! Where requests go: a URL, taken apart and looked up once.
 
+use crate::trust::Trust;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
@@ -29,7 +30,7 @@ impl Protocol {
 }
 
 /// Where requests go.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Target {
     /// `host` or `host:port`, as it stands in requests.
     pub authority: String,
@@ -37,9 +38,12 @@ pub struct Target {
     pub host: String,
     /// Whether TLS is spoken.
     pub tls: bool,
+    /// Which certificates are accepted then.
+    pub trust: Trust,
     /// The path of the URL and its query, which requests without a path of their own ask for.
     pub path: String,
-    /// What the host's name was looked up as, at least one; connections take them in turn.
+    /// What the host's name was looked up as, at least one; connections take them in turn, and the next one where one
+    /// refuses.
     pub addresses: Vec<SocketAddr>,
 }
 
@@ -95,7 +99,7 @@ impl Target {
             Some(query) => format!("{}?{query}", parsed.path()),
             None => parsed.path().to_owned(),
         };
-        Ok(Self { authority, host: name, tls, path, addresses })
+        Ok(Self { authority, host: name, tls, trust: Trust::System, path, addresses })
     }
 }
 

@@ -39,6 +39,14 @@ pub struct Workload {
     rng: Rng,
 }
 
+impl Workload {
+    /// Whether a request can lead to others.
+    #[must_use]
+    pub fn has_journeys(&self) -> bool {
+        self.journeys.iter().any(|journey| journey.steps.len() > 1)
+    }
+}
+
 /// A request, but for what is filled in.
 #[derive(Clone, Debug)]
 pub struct Request {

@@ -33,7 +33,7 @@ pub(crate) mod arm;
 mod holm;
 mod numbers;
 mod percentiles;
-pub(crate) mod student;
+pub mod student;
 #[cfg(test)]
 mod tests;
 mod wilcoxon;
@@ -101,8 +101,6 @@ pub enum Verdict {
     NotEnough {
         /// How many more blocks of each arm are needed at least.
         blocks: u64,
-        /// The same in requests; 0 where requests do not count.
-        requests: u64,
     },
     /// In both arms the percentile lies among the requests that failed: compare how many failed.
     Failed,
@@ -135,8 +133,7 @@ impl fmt::Display for Verdict {
         match self {
             Self::Better | Self::Worse | Self::Equivalent | Self::Failed => f.write_str(name),
             Self::Undecided { blocks } => write!(f, "{name}: about {blocks} more blocks"),
-            Self::NotEnough { blocks, requests: 0 } => write!(f, "{name}: {blocks} more blocks"),
-            Self::NotEnough { requests, .. } => write!(f, "{name}: {requests} more requests"),
+            Self::NotEnough { blocks } => write!(f, "{name}: {blocks} more blocks"),
         }
     }
 }

@@ -190,10 +190,20 @@ impl Schedule {
             Self::Phases { phases, .. } => {
                 phases.iter().map(|phase| phase.shape.rate_max()).fold(0.0, f64::max)
             }
-            Self::Recorded(instants) => {
-                instants.len() as f64 / self.lasts().as_secs_f64().max(1e-9)
-            }
+            Self::Recorded(_) => self.rate_mean(),
         }
+    }
+
+    /// Requests a second, on average over the whole schedule.
+    #[must_use]
+    pub fn rate_mean(&self) -> f64 {
+        let requests = match self {
+            Self::Phases { phases, .. } => {
+                phases.iter().map(|phase| phase.shape.wanted(phase.lasts)).sum()
+            }
+            Self::Recorded(instants) => instants.len() as f64,
+        };
+        requests / self.lasts().as_secs_f64().max(1e-9)
     }
 
     /// The instants, counted from the start; what is random follows from `rng`.

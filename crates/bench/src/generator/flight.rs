@@ -253,7 +253,7 @@ impl Flights {
     fn record(&mut self, due: Due, sent: Instant, now: Instant, result: Result<(), Failed>) {
         let timing = Timing { intended: due.intended, ready: due.ready(sent), sent, ended: now };
         let failure = result.map_err(|failed| {
-            self.seen.explain(failed.failure, || failed.text);
+            self.seen.explain(failed.failure, now, || failed.text);
             failed.failure
         });
         let failure = failure.err();

@@ -3,6 +3,7 @@
 use crate::target::{Protocol, Target};
 use rustls_pki_types::ServerName;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,7 +11,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// A connection.
 #[derive(Debug)]
@@ -27,27 +27,17 @@ pub(super) struct Tls {
 }
 
 impl Tls {
-    /// For `target`, when it wants TLS; trusts whom the system trusts.
+    /// For `target`, when it wants TLS.
     ///
     /// # Errors
-    /// When the target's name cannot be that of a certificate, or the system has no trusted certificates.
+    /// When the target's name cannot be that of a certificate, or there are no certificates to trust.
     pub(super) fn to(target: &Target, protocol: Protocol) -> io::Result<Option<Self>> {
         if !target.tls {
             return Ok(None);
         }
         let name = ServerName::try_from(target.host.clone())
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        let mut roots = RootCertStore::empty();
-        let found = rustls_native_certs::load_native_certs();
-        let (added, _ignored) = roots.add_parsable_certificates(found.certs);
-        if added == 0 {
-            return Err(io::Error::new(
-                io::ErrorKind::NotFound,
-                "no trusted certificates are installed: expected the package ca-certificates, or SSL_CERT_FILE",
-            ));
-        }
-        let mut config =
-            ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        let mut config = target.trust.client_config()?;
         config.alpn_protocols = match protocol {
             Protocol::Http1 => vec![b"http/1.1".to_vec()],
             Protocol::Http2 | Protocol::Grpc => vec![b"h2".to_vec()],
@@ -57,11 +47,27 @@ impl Tls {
 }
 
 impl Stream {
+    /// Connects to the first of `addresses`, beginning with the `nth`, that takes the connection.
+    ///
+    /// # Errors
+    /// The address that failed last, and how.
     pub(super) async fn connect(
-        address: std::net::SocketAddr,
+        addresses: &[SocketAddr],
+        nth: usize,
         tls: Option<&Tls>,
-    ) -> io::Result<Self> {
-        let tcp = TcpStream::connect(address).await?;
+    ) -> Result<Self, (SocketAddr, io::Error)> {
+        let (before, from_nth) = addresses.split_at(nth % addresses.len());
+        let mut failed = None;
+        for address in from_nth.iter().chain(before) {
+            match TcpStream::connect(address).await {
+                Ok(tcp) => return Self::handshake(tcp, tls).await.map_err(|e| (*address, e)),
+                Err(error) => failed = Some((*address, error)),
+            }
+        }
+        Err(failed.expect("a target has an address"))
+    }
+
+    async fn handshake(tcp: TcpStream, tls: Option<&Tls>) -> io::Result<Self> {
         tcp.set_nodelay(true)?;
         match tls {
             None => Ok(Self::Plain(tcp)),

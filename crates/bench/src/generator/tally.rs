@@ -6,6 +6,17 @@ use curtail_units::{Duration, Instant};
 /// How long a slot of the timeline is, at first.
 const SLOT: Duration = Duration::from_secs(1);
 
+/// One failed request, to show why requests fail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailureExample {
+    /// Its kind.
+    pub failure: Failure,
+    /// When it failed.
+    pub at: Instant,
+    /// What the generator saw.
+    pub text: String,
+}
+
 /// What a generator has seen of its requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
@@ -19,14 +30,16 @@ pub struct Seen {
     pub timeline: Timeline,
     /// How many requests had to wait for a connection.
     pub waited: u64,
+    /// When the first of them began to.
+    pub waited_first: Option<Instant>,
     /// Bytes of answers, heads included.
     pub received_bytes: u64,
     /// Connections that were made.
     pub connections: u64,
     /// Processor time of this process meanwhile.
     pub cpu: Duration,
-    /// Of each kind of failure the first one, in words.
-    pub examples: Vec<(Failure, String)>,
+    /// The first failure of each kind.
+    pub examples: Vec<FailureExample>,
     /// Whether it was ended early.
     pub is_stopped: bool,
 }
@@ -41,6 +54,7 @@ impl Seen {
             latencies: vec![Latencies::new(); series],
             timeline: Timeline::new(SLOT),
             waited: 0,
+            waited_first: None,
             received_bytes: 0,
             connections: 0,
             cpu: Duration::ZERO,
@@ -56,10 +70,20 @@ impl Seen {
         self.ended = self.ended.max(timing.ended);
     }
 
-    /// Keeps the first of each kind of failure.
-    pub(super) fn explain(&mut self, failure: Failure, text: impl FnOnce() -> String) {
-        if self.examples.iter().all(|(known, _)| *known != failure) {
-            self.examples.push((failure, text()));
+    /// Keeps the first failure of each kind.
+    pub(super) fn explain(&mut self, failure: Failure, at: Instant, text: impl FnOnce() -> String) {
+        match self.examples.iter_mut().find(|example| example.failure == failure) {
+            None => self.examples.push(FailureExample { failure, at, text: text() }),
+            Some(known) if at < known.at => *known = FailureExample { failure, at, text: text() },
+            Some(_) => {}
+        }
+    }
+
+    /// Counts requests that began to wait for a connection at `now`.
+    pub(super) fn wait(&mut self, requests: u64, now: Instant) {
+        if requests > 0 {
+            self.waited += requests;
+            self.waited_first.get_or_insert(now);
         }
     }
 
@@ -83,10 +107,11 @@ impl Seen {
         }
         self.timeline.merge(&other.timeline);
         self.waited += other.waited;
+        self.waited_first = [self.waited_first, other.waited_first].into_iter().flatten().min();
         self.received_bytes += other.received_bytes;
         self.connections += other.connections;
-        for (failure, text) in &other.examples {
-            self.explain(*failure, || text.clone());
+        for FailureExample { failure, at, text } in &other.examples {
+            self.explain(*failure, *at, || text.clone());
         }
         self.is_stopped |= other.is_stopped;
     }

@@ -8,6 +8,7 @@ use super::tally::Seen;
 use super::{Load, PROGRESS_EVERY, Stop, http1, http2};
 use crate::clock::Clock;
 use crate::target::Protocol;
+use crate::trust;
 use curtail_load::{Failure, Slot};
 use curtail_units::{Duration, Instant};
 use std::cell::{Cell, RefCell};
@@ -122,7 +123,7 @@ impl Worker {
         flights.hand_out(now, |due| connections.give(due));
         if connections.len() >= self.connections_max {
             let more = flights.waiting() - waiting;
-            flights.seen().waited += more as u64;
+            flights.seen().wait(more as u64, now);
         }
         self.connect(flights, connections, now);
     }
@@ -182,11 +183,11 @@ impl Held {
         let addresses = &self.worker.load.target.addresses;
         let nth = self.worker.connected.get();
         self.worker.connected.set(nth + 1);
-        let address = addresses[nth % addresses.len()];
-        match Stream::connect(address, self.worker.tls.as_ref()).await {
-            Err(error) => {
-                let failed = Failed::new(Failure::Connect, format!("{address}: {error}"));
-                self.fail_waiting(failed);
+        match Stream::connect(addresses, nth, self.worker.tls.as_ref()).await {
+            Err((address, error)) => {
+                let advice = trust::advice(&error).map(|advice| format!(": {advice}"));
+                let text = format!("{address}: {error}{}", advice.unwrap_or_default());
+                self.fail_waiting(Failed::new(Failure::Connect, text));
             }
             Ok(stream) => {
                 {

@@ -7,7 +7,7 @@
 
 use super::parts::{self, By};
 use crate::Results;
-use crate::results::Block;
+use crate::results::{Block, State};
 use curtail_load::compare::{self, Goal, Number, Numbers, Percentile, Rule};
 use curtail_load::{Clock, Latencies};
 use curtail_units::Quantile;
@@ -31,12 +31,23 @@ pub struct Comparison {
     pub method: String,
 }
 
-/// What `results` say of their second arm against the first; nothing unless there are two arms with a pair of blocks.
+/// Why two arms are not compared, where they are not: figures that are not the service's give no verdict on it.
+#[must_use]
+pub fn no_verdict(results: &Results) -> Option<String> {
+    let is_void = matches!(results.state, State::Void { .. }) && results.arms.len() == 2;
+    is_void.then(|| "No verdict: the run is void.".to_owned())
+}
+
+/// What `results` say of their second arm against the first; nothing unless there are two arms with a pair of blocks, in
+/// a run that is not void.
 ///
 /// The first is about all requests.
 #[must_use]
 pub fn all(results: &Results, rule: &Rule) -> Vec<Comparison> {
     let [base, other] = results.arms.as_slice() else { return Vec::new() };
+    if no_verdict(results).is_some() {
+        return Vec::new();
+    }
     let of_arm = |arm: usize| -> Vec<&Block> {
         results.measured().filter(|block| block.arm == arm).collect()
     };

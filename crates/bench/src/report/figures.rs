@@ -7,6 +7,7 @@
 //! **Inputs**: recordings on both clocks. A request that failed is longer than every answer, so a percentile among
 //! those that failed is "failed" and no number.
 
+use super::text;
 use crate::Results;
 pub use curtail_load::compare::PERCENTILES;
 use curtail_load::compare::{EXCEEDANCES_MIN, INDICATIVE_MIN};
@@ -18,6 +19,9 @@ use std::collections::BTreeMap;
 
 #[cfg(test)]
 mod tests;
+
+/// Sending below this part of the planned rate is reported.
+const BEHIND_MAX: f64 = 0.95;
 
 /// The latency at a quantile, and how far it can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,8 +109,10 @@ pub struct ArmFigures {
     pub name: String,
     /// All its requests, warming up left out.
     pub latencies: Latencies,
-    /// Requests a second that were wanted, where that is known.
+    /// Requests a second that were planned, where that is known.
     pub rate_wanted: Option<f64>,
+    /// How many blocks it had.
+    pub blocks: usize,
     /// How long its blocks lasted together.
     pub lasted: Duration,
     /// Bytes of answers that were received.
@@ -125,6 +131,24 @@ impl ArmFigures {
     pub fn rate(&self) -> f64 {
         let seconds = self.lasted.as_secs_f64();
         if seconds > 0.0 { self.latencies.count() as f64 / seconds } else { 0.0 }
+    }
+
+    /// What there is to say when requests were sent much slower than planned, although the generator was not late: the
+    /// service did not take more. The longest answer of each block is no part of the time of sending.
+    #[must_use]
+    pub fn behind_plan(&self) -> Option<String> {
+        let wanted = self.rate_wanted.filter(|wanted| self.rate() < BEHIND_MAX * wanted)?;
+        let longest = self.latencies.service.max().unwrap_or(Duration::ZERO);
+        let sending = self.lasted.as_secs_f64() - longest.as_secs_f64() * self.blocks as f64;
+        let planned = self.latencies.count() as f64 / wanted;
+        (sending * BEHIND_MAX > planned).then(|| {
+            format!(
+                "BEHIND THE PLAN: {} of {} requests/s were sent. The service did not take more over these \
+                 connections; the requests waited, and the wait is part of their response time.",
+                text::rate(self.rate()),
+                text::rate(wanted)
+            )
+        })
     }
 
     /// How late the generator was at `q`.
@@ -150,7 +174,8 @@ pub fn of_arms(results: &Results) -> Vec<ArmFigures> {
         ArmFigures {
             name: arm.name.clone(),
             latencies: Latencies::merged(&results.of_arm(nth)),
-            rate_wanted: arm.rate,
+            rate_wanted: arm.rate.map(|rate| rate * results.shares.ratio()),
+            blocks: blocks().count(),
             lasted: blocks().fold(Duration::ZERO, |sum, block| sum + block.lasted),
             received_bytes: blocks().fold(0, |sum, block| sum.saturating_add(block.received_bytes)),
             connections: blocks().fold(0, |sum, block| sum.saturating_add(block.connections)),

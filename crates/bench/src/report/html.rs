@@ -13,7 +13,7 @@ mod difference;
 mod heatmap;
 mod over_time;
 mod percentiles;
-mod svg;
+pub mod svg;
 mod tables;
 
 #[cfg(test)]
@@ -29,7 +29,8 @@ use svg::{Picture, escaped};
 /// The arms that have a heatmap.
 const HEATMAPS_MAX: usize = 6;
 
-const STYLE: &str = include_str!("html/style.css");
+/// The style sheet of a page: it follows light and dark.
+pub const STYLE: &str = include_str!("html/style.css");
 
 /// The page.
 #[must_use]
@@ -41,9 +42,13 @@ pub fn render(results: &Results, comparisons: &[Comparison]) -> String {
         let about = "What users waited at each rate that was wanted.";
         body += &figure("Latency against rate", about, by_rate::draw(&arms), &[]);
     }
+    if let Some(why) = super::difference::no_verdict(results) {
+        body += &format!("<p>{}</p>\n", escaped(&why));
+    }
     for comparison in comparisons.iter().filter(|comparison| comparison.of.is_none()) {
         let title = format!("{} against {}", comparison.other, comparison.base);
-        let about = "A percentile differs surely when its band does not touch the line.";
+        let about = "A bar is the interval of a percentile's difference. The verdict below it counts: a bar without one \
+                     (`not enough`) comes from too few requests or blocks, whether or not it touches the line.";
         body += &figure(&title, about, difference::draw(comparison), &[]);
         body += &tables::of_comparison(comparison);
     }

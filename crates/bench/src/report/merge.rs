@@ -1,16 +1,17 @@
 //! Several generators of one run, as one: what processes or machines that sent a part of the load each have found.
 //!
-//! **Holds to**: all of them had the same plan (name, load, seed, arms, series, blocks). What is merged are histograms,
-//! by block and series, and nothing is lost: ten generators' results equal those of one that sent everything, bucket for
-//! bucket. Rates add up, because blocks lie beside each other in time.
+//! **Requires** one plan (name, load, seed, arms, series, blocks) of which each generator sent another share, at the same
+//! time. Two runs of the same command are not one run, and are refused. Merging adds histograms by block and series and
+//! loses nothing: ten generators' results equal those of one that sent everything, bucket for bucket. Rates add up,
+//! because blocks lie beside each other in time.
 //! **Limits**: each generator counts time from its own start; they are taken to have started together, and the run to
-//! have begun when the first of them did. Servers that several generators looked at are counted once: of a measure with
+//! have begun when the first of them did. Their machines' clocks may differ by as much as the run lasts. Servers that several generators looked at are counted once: of a measure with
 //! the same name the first is kept, and of their processor time the largest.
 //! A generator that was interrupted may have fewer blocks; then the merged run is partial as well.
 
 use crate::Results;
 use crate::results::{Block, Event, Machine, Measure, State};
-use curtail_units::Duration;
+use curtail_units::{Duration, Instant};
 
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,30 @@ pub enum MergeError {
         /// Which it is; the first is number 1.
         nth: usize,
     },
+    /// Two of them sent the same share of the plan: they are runs of their own.
+    #[error(
+        "the results are of several runs: number {nth} sent share {share} of the plan again; expected one file of each \
+         share, as `--share 1/2` and `--share 2/2` make them"
+    )]
+    SentTwice {
+        /// The share, as `--share` takes it.
+        share: String,
+        /// Which file it is; the first is number 1.
+        nth: usize,
+    },
+    /// One of them ran at another time.
+    #[error(
+        "the results are of several runs: number {nth} began {apart} apart from the first, and the run lasted {lasted}; \
+         expected generators that were started together"
+    )]
+    Apart {
+        /// Which file it is; the first is number 1.
+        nth: usize,
+        /// The time between the starts.
+        apart: Duration,
+        /// How long the first one ran.
+        lasted: Duration,
+    },
 }
 
 /// The results of all generators as those of one.
@@ -45,6 +70,7 @@ pub fn merge(parts: Vec<Results>) -> Result<Results, MergeError> {
     let mut parts = parts.into_iter();
     let mut merged = parts.next().ok_or(MergeError::Nothing)?;
     let mut whys = vec![merged.state.clone()];
+    let (began_unix_ns, lasted) = (merged.began_unix_ns, length(&merged));
     for (nth, part) in (2..).zip(parts) {
         check(&merged, &whys, &part).map_err(|(what, first, other)| MergeError::Different {
             what,
@@ -52,11 +78,24 @@ pub fn merge(parts: Vec<Results>) -> Result<Results, MergeError> {
             other,
             nth,
         })?;
+        if part.shares.sent.iter().any(|share| merged.shares.sent.contains(share)) {
+            return Err(MergeError::SentTwice { share: part.shares.to_string(), nth });
+        }
+        let apart = Duration::from_ns(part.began_unix_ns.abs_diff(began_unix_ns));
+        if apart > lasted {
+            return Err(MergeError::Apart { nth, apart, lasted });
+        }
         whys.push(part.state.clone());
         add(&mut merged, part);
     }
     merged.state = state(whys);
     Ok(merged)
+}
+
+/// From the start of the run to the end of its last block.
+fn length(results: &Results) -> Duration {
+    let ends = results.blocks.iter().map(|block| block.began + block.lasted);
+    ends.max().unwrap_or(Instant::ZERO).since(Instant::ZERO)
 }
 
 /// What differs, as the first has it and as the other has it.
@@ -76,6 +115,7 @@ fn check(merged: &Results, states: &[State], part: &Results) -> Result<(), Diffe
     same("the name", &merged.name, &part.name, text)?;
     same("the seed", &merged.seed, &part.seed, u64::to_string)?;
     same("the load", &merged.load, &part.load, text)?;
+    same("the number of shares", &merged.shares.of, &part.shares.of, usize::to_string)?;
     same("the number of arms", &merged.arms.len(), &part.arms.len(), usize::to_string)?;
     for (nth, (ours, theirs)) in (1..).zip(merged.arms.iter().zip(&part.arms)) {
         same(format!("arm {nth}"), &ours.name, &theirs.name, text)?;
@@ -119,6 +159,8 @@ fn check_block(nth: usize, ours: &Block, theirs: &Block) -> Result<(), Differs> 
 fn add(merged: &mut Results, part: Results) {
     merged.began_unix_ns = merged.began_unix_ns.min(part.began_unix_ns);
     merged.command = joined(&merged.command, &part.command);
+    merged.shares.sent.extend(part.shares.sent);
+    merged.shares.sent.sort_unstable();
     add_machine(&mut merged.machine, part.machine);
     for (nth, block) in part.blocks.into_iter().enumerate() {
         match merged.blocks.get_mut(nth) {

@@ -7,7 +7,8 @@
 
 use crate::Results;
 use crate::results::{
-    Arm, Block, CPU_RATIO, Event, GC_PAUSE_NS, Machine, Measure, RESIDENT_BYTES, Series, State,
+    Arm, Block, CPU_RATIO, Event, GC_PAUSE_NS, Machine, Measure, RESIDENT_BYTES, Series, Shares,
+    State,
 };
 use curtail_load::{Failure, Latencies, Timeline, Timing};
 use curtail_units::{Duration, Instant, Rng};
@@ -67,6 +68,7 @@ pub(crate) fn compared(seed: u64) -> Results {
             cores: 4,
             kernel: "Linux 6.1".to_owned(),
         },
+        shares: Shares::all(),
         state: State::Complete,
         load: "1,000 requests/s, Poisson, 8 blocks of 10 s".to_owned(),
         arms: vec![arm("direct", "http://127.0.0.1:8983"), arm("hedged", "through the proxy")],

@@ -20,7 +20,8 @@ use std::fmt::{self, Write as _};
 #[cfg(test)]
 pub(super) mod tests;
 
-const WIDTH: usize = 80;
+/// The columns of a terminal that reports fit in.
+pub const WIDTH: usize = 80;
 /// Before the percentiles of an arm.
 const LABEL: usize = 23;
 
@@ -48,6 +49,10 @@ pub fn render(results: &Results, comparisons: &[Comparison]) -> String {
         table.parts(by, results);
     }
     table.servers(&servers::of(results), results);
+    if let Some(why) = difference::no_verdict(results) {
+        table.line(format_args!(""));
+        table.wrapped("", &why);
+    }
     for comparison in comparisons.iter().filter(|comparison| comparison.of.is_none()) {
         table.comparison(comparison);
     }
@@ -68,14 +73,9 @@ fn ratio_and_interval(difference: Option<Difference>) -> (String, String) {
     }
 }
 
-/// How many characters a text takes on the screen, for the letters that names are made of.
-fn width(text: &str) -> usize {
-    text.chars().count()
-}
-
 /// `text` in at most `most` characters.
 fn cut(text: &str, most: usize) -> String {
-    if width(text) <= most {
+    if text::width(text) <= most {
         return text.to_owned();
     }
     let kept: String = text.chars().take(most.saturating_sub(1)).collect();
@@ -105,18 +105,9 @@ impl Table {
 
     /// A long text over as many lines as it takes, the first one behind `indent`, the later ones further in.
     fn wrapped(&mut self, indent: &str, text: &str) {
-        let mut line = indent.to_owned();
-        for word in text.split_whitespace() {
-            if width(&line) + 1 + width(word) > WIDTH && line.trim() != "" {
-                self.line(format_args!("{line}"));
-                line = format!("{indent}    ");
-            }
-            if !line.trim().is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
+        for line in text::wrapped(indent, text, WIDTH) {
+            self.line(format_args!("{line}"));
         }
-        self.line(format_args!("{line}"));
     }
 
     fn head(&mut self, results: &Results) {
@@ -151,7 +142,7 @@ impl Table {
         let names = FEW.map(|nth| PERCENTILES[nth].0);
         let [p50, p99, p999] = names;
         self.line(format_args!(
-            "{:>12}{:>14}{:>10}{p50:>10}{p99:>10}{p999:>10}   response in ms",
+            "{:>10}{:>12}{:>10}{p50:>10}{p99:>10}{p999:>10}  response in ms",
             "requests/s", "answered/s", "failed"
         ));
         for arm in arms {
@@ -162,7 +153,7 @@ impl Table {
             let answered =
                 arm.latencies.response.count() as f64 / arm.lasted.as_secs_f64().max(1e-9);
             self.line(format_args!(
-                "{:>12}{:>14}{:>10}{p50:>10}{p99:>10}{p999:>10}",
+                "{:>10}{:>12}{:>10}{p50:>10}{p99:>10}{p999:>10}",
                 text::rate(arm.rate_wanted.unwrap_or(0.0)),
                 text::rate(answered),
                 text::thousands(arm.latencies.failures.total()),
@@ -213,6 +204,9 @@ impl Table {
             width = LABEL - 2
         ));
         self.failures(&arm.latencies);
+        if let Some(behind) = arm.behind_plan() {
+            self.wrapped("  ", &behind);
+        }
         self.costs(arm);
     }
 

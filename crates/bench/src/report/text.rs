@@ -31,6 +31,30 @@ pub(super) fn latency(latency: Duration) -> String {
     if text.ends_with('s') { text } else { format!("{text} ms") }
 }
 
+/// How many characters a text takes on the screen, for the letters that names are made of.
+pub(super) fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// A long text as lines of at most `columns`, broken between words: the first one behind `indent`, the later ones further
+/// in. A word that is longer than a line has a line of its own.
+#[must_use]
+pub fn wrapped(indent: &str, text: &str, columns: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = indent.to_owned();
+    for word in text.split_whitespace() {
+        if width(&line) + 1 + width(word) > columns && !line.trim().is_empty() {
+            lines.push(std::mem::replace(&mut line, format!("{indent}    ")));
+        }
+        if !line.trim().is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    lines.push(line);
+    lines
+}
+
 /// A text without what would end its line.
 pub(super) fn one_line(text: &str) -> String {
     text.replace(['\n', '\r'], " ")

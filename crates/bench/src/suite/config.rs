@@ -26,6 +26,7 @@ use curtail_config::Section;
 use curtail_load::Schedule;
 use curtail_load::compare::Rule;
 use curtail_units::{Duration, Quantile};
+use std::path::PathBuf;
 
 /// The most processes of a suite, each of which has a log and is looked at every second; and the most links.
 pub const PROCESSES_MAX: usize = 64;
@@ -87,7 +88,7 @@ pub struct ArmConfig {
 }
 
 /// How requests are sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SendingConfig {
     /// The protocol.
     pub protocol: Protocol,
@@ -99,6 +100,10 @@ pub struct SendingConfig {
     pub timeout: Duration,
     /// How many threads send; as many as the rate needs when absent.
     pub threads: Option<usize>,
+    /// The certificates that arms may show; those that the system trusts when absent.
+    pub ca_file: Option<PathBuf>,
+    /// Whether arms may show any certificate.
+    pub insecure: bool,
 }
 
 impl SuiteConfig {
@@ -336,6 +341,13 @@ impl SendingConfig {
                 )
                 .range(1..=64)
                 .optional(),
+            ca_file: s
+                .field(
+                    "ca_file",
+                    "Trust the certificates in this file (PEM) instead of the system's.",
+                )
+                .optional(),
+            insecure: s.field("insecure", "Accept any certificate: for tests only.").default(false),
         }
     }
 }

@@ -7,7 +7,9 @@ use super::ask::Ask;
 use super::batches;
 use super::cluster::Cluster;
 use super::command;
-use super::config::{CommandConfig, RestartsConfig, StepConfig, SuiteConfig, ValidateConfig};
+use super::config::{
+    CommandConfig, RestartsConfig, SendingConfig, StepConfig, SuiteConfig, ValidateConfig,
+};
 use super::faults::Faults;
 use super::group::{Spawner, pause};
 use super::links::Links;
@@ -16,9 +18,10 @@ use super::problem::{Halt, SuiteError};
 use super::watchdog::Watchdog;
 use crate::clock::Clock;
 use crate::generator::{self, Load, Share, Stop};
-use crate::results::{Arm, Event, Machine, Results, State};
+use crate::results::{Arm, Event, Machine, Results, Shares, State};
 use crate::session::{Beside, EVENTS_MAX, Progress, Session, Turns};
 use crate::target::Target;
+use crate::trust::Trust;
 use crate::workload::{BodyConfig, PrepareError, Workload};
 use curtail_load::Slot;
 use curtail_units::{Duration, Instant, Rng};
@@ -117,6 +120,7 @@ impl Suite {
             seed: self.seed,
             began_unix_ns: clock.start_unix_ns(),
             machine: Machine::this(),
+            shares: Shares::all(),
             state: State::Complete,
             load: self.about_load(),
             arms: self.config.arms.iter().map(|arm| self.arm(&arm.name, &arm.url)).collect(),
@@ -145,8 +149,13 @@ impl Suite {
     }
 
     fn workload(&self, url: &str) -> Result<(Target, Workload), PrepareError> {
-        let target = Target::look_up(url)
-            .map_err(|error| PrepareError { problems: vec![error.to_string()] })?;
+        let wrong = |problem: String| PrepareError { problems: vec![problem] };
+        let SendingConfig { ca_file, insecure, .. } = &self.config.sending;
+        let ca_file = ca_file.as_ref().map(|file| self.folder.join(file));
+        let trust =
+            Trust::new(ca_file.as_deref(), *insecure).map_err(|error| wrong(error.to_string()))?;
+        let target = Target::look_up(url).map_err(|error| wrong(error.to_string()))?;
+        let target = Target { trust, ..target };
         let rng = Rng::new(self.seed);
         let workload = Workload::prepare(&self.config.workload, &target, &self.folder, &rng)?;
         Ok((target, workload))

@@ -121,7 +121,7 @@ fn tell(numbers: &Numbers<'_>, tested: Option<(&Test, f64)>, rule: &Rule) -> Num
         (Some((test, level)), Some(difference)) if pairs >= BLOCKS_MIN => {
             turned(test.verdict(difference, level, rule.margin), numbers.goal)
         }
-        _ => Verdict::NotEnough { blocks: BLOCKS_MIN.saturating_sub(pairs), requests: 0 },
+        _ => Verdict::NotEnough { blocks: BLOCKS_MIN.saturating_sub(pairs) },
     };
     Number { a: mean(numbers.a), b: mean(numbers.b), difference, verdict }
 }

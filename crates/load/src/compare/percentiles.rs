@@ -216,7 +216,7 @@ fn differ((a, b): (&Arm<'_>, &Arm<'_>), seen: &Seen, test: &Test, level: f64) ->
     }
 }
 
-/// How many more requests each arm needs, if they come as they came.
+/// How many more blocks each arm needs, if its requests come as they came.
 fn lacking((a, b): (&Arm<'_>, &Arm<'_>), seen: &Seen) -> Verdict {
     let requests = a.requests().min(b.requests());
     let blocks = a.blocks().len() as f64;
@@ -225,5 +225,5 @@ fn lacking((a, b): (&Arm<'_>, &Arm<'_>), seen: &Seen) -> Verdict {
     let for_blocks = requests as f64 * BLOCKS_MIN as f64 / seen.blocks.max(1) as f64;
     let more = (for_exceedances.max(for_blocks) - requests as f64).max(1.0);
     let block_len = if requests == 0 { more / BLOCKS_MIN as f64 } else { requests as f64 / blocks };
-    Verdict::NotEnough { blocks: whole(more / block_len), requests: whole(more) }
+    Verdict::NotEnough { blocks: whole(more / block_len) }
 }

@@ -12,7 +12,8 @@ const TERMS_MAX: u32 = 10_000;
 const TINY: f64 = 1e-300;
 
 /// The probability that a value is at least as far from zero as `t`, either way.
-pub(crate) fn two_sided(t: f64, freedom: f64) -> f64 {
+#[must_use]
+pub fn two_sided(t: f64, freedom: f64) -> f64 {
     if t.is_infinite() {
         return 0.0;
     }
@@ -20,7 +21,8 @@ pub(crate) fn two_sided(t: f64, freedom: f64) -> f64 {
 }
 
 /// The `t` that is exceeded, either way, with probability `level`, which lies in (0, 1).
-pub(crate) fn critical(level: f64, freedom: f64) -> f64 {
+#[must_use]
+pub fn critical(level: f64, freedom: f64) -> f64 {
     let mut high = 2.0;
     while two_sided(high, freedom) > level && high < 1e12 {
         high *= 2.0;

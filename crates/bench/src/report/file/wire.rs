@@ -5,7 +5,7 @@
 use crate::Results;
 use crate::report::figures::ArmFigures;
 use crate::report::hdr;
-use crate::results::{Arm, Block, Event, Machine, Measure, Series, State};
+use crate::results::{Arm, Block, Event, Machine, Measure, Series, Shares, State};
 use curtail_load::{Failure, Failures, Latencies, SLOTS_MAX, Slot, Timeline};
 use curtail_sketch::{Exact, Histogram};
 use curtail_units::{Duration, Instant};
@@ -46,6 +46,9 @@ pub(super) struct Document<'a> {
     began_unix_ns: u64,
     state: WireState,
     machine: WireMachine,
+    /// The whole plan, where a file does not say.
+    #[serde(default = "WireShares::all")]
+    shares: WireShares,
     load: Cow<'a, str>,
     arms: Vec<WireArm>,
     series: Vec<WireSeries>,
@@ -69,6 +72,13 @@ struct WireMachine {
     cpu: String,
     cores: usize,
     kernel: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WireShares {
+    of: usize,
+    /// From 1 on, as `--share` counts them.
+    sent: Vec<usize>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -171,6 +181,7 @@ impl<'a> Document<'a> {
             began_unix_ns: *began_unix_ns,
             state: WireState::of(state),
             machine: WireMachine { cpu, cores, kernel },
+            shares: WireShares::of(&results.shares),
             load: load.into(),
             arms: results.arms.iter().map(WireArm::of).collect(),
             series: results.series.iter().map(WireSeries::of).collect(),
@@ -189,6 +200,7 @@ impl<'a> Document<'a> {
             seed: self.seed,
             began_unix_ns: self.began_unix_ns,
             machine: Machine { cpu, cores, kernel },
+            shares: self.shares.back()?,
             state: self.state.back(),
             load: self.load.into_owned(),
             arms: self.arms.into_iter().map(WireArm::back).collect(),
@@ -238,6 +250,26 @@ impl WireState {
             Self::Partial { why } => State::Partial { why },
             Self::Void { why } => State::Void { why },
         }
+    }
+}
+
+impl WireShares {
+    fn all() -> Self {
+        Self::of(&Shares::all())
+    }
+
+    fn of(shares: &Shares) -> Self {
+        Self { of: shares.of, sent: shares.sent.iter().map(|nth| nth + 1).collect() }
+    }
+
+    fn back(self) -> Result<Shares, Wrong> {
+        let Self { of, sent } = self;
+        let is_ascending = sent.is_sorted_by(|one, other| one < other);
+        if sent.is_empty() || !is_ascending || !sent.iter().all(|nth| (1..=of).contains(nth)) {
+            let expected = format!("ascending numbers from 1 to {of}, at least one");
+            return Err(Wrong::new("shares.sent", expected));
+        }
+        Ok(Shares { of, sent: sent.into_iter().map(|nth| nth - 1).collect() })
     }
 }
 

@@ -10,10 +10,11 @@ use std::fmt::Write as _;
 pub(super) const WIDTH: f64 = 900.0;
 
 /// How many colours there are; further arms begin again.
-pub(super) const COLOURS: usize = 6;
+pub const COLOURS: usize = 6;
 
 /// `text` with what means something in HTML escaped.
-pub(super) fn escaped(text: &str) -> String {
+#[must_use]
+pub fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {
@@ -259,7 +260,8 @@ pub(super) struct Picture {
 }
 
 /// The class of an arm's colour. Further arms have the colours of the first ones, dashed.
-pub(super) fn colour(arm: usize) -> String {
+#[must_use]
+pub fn colour(arm: usize) -> String {
     let again = if arm < COLOURS { "" } else { " again" };
     format!("s{}{again}", arm % COLOURS)
 }

@@ -73,7 +73,7 @@ fn loads(arms: &[ArmFigures]) -> String {
     let numbers = [
         "requests",
         "a second",
-        "wanted",
+        "planned",
         "failed",
         "lag p99",
         "lag p99.9",
@@ -116,7 +116,7 @@ fn failed(latencies: &Latencies) -> String {
     }
 }
 
-/// Why requests failed, a line for each arm where any did.
+/// Why requests failed, and where sending fell behind the plan: a line for each arm where either happened.
 fn failures(arms: &[ArmFigures]) -> String {
     let mut lines = String::new();
     for arm in arms.iter().filter(|arm| arm.latencies.failures.total() > 0) {
@@ -133,6 +133,10 @@ fn failures(arms: &[ArmFigures]) -> String {
             reasons.join(", ")
         )
         .expect("writing to a text cannot fail");
+    }
+    for behind in arms.iter().filter_map(|arm| Some((&arm.name, arm.behind_plan()?))) {
+        let (name, behind) = (escaped(behind.0), escaped(&behind.1));
+        writeln!(lines, "<li>{name}: {behind}</li>").expect("writing to a text cannot fail");
     }
     if lines.is_empty() { lines } else { format!("<ul class=\"notes\">{lines}</ul>\n") }
 }
@@ -175,9 +179,12 @@ pub(super) fn of_parts(by: By, results: &Results) -> String {
     )
 }
 
+/// The columns of a difference, after the verdict: that is what a narrow screen must show first.
+const DIFFERENCE: [&str; 3] = ["difference", "from", "to"];
+
 /// The differences of a comparison.
 pub(super) fn of_comparison(comparison: &Comparison) -> String {
-    let head = header(&["percentile"], ["difference", "from", "to", "verdict"]);
+    let head = header(&["percentile", "verdict"], DIFFERENCE);
     let of_percentiles = comparison.percentiles.iter().map(|p| (p.name, p.difference, p.verdict));
     let of_numbers = comparison.numbers.iter().map(|(name, n)| (*name, n.difference, n.verdict));
     let rows: String = of_percentiles.chain(of_numbers).map(difference).collect();
@@ -213,7 +220,7 @@ pub(super) fn of_servers(servers: &[Server], results: &Results) -> String {
 pub(super) fn of_parts_compared(by: By, comparisons: &[Comparison]) -> String {
     let Some((_, first)) = compared::of_parts(comparisons, by).next() else { return String::new() };
     let Comparison { base, other, primary, method, .. } = first;
-    let head = header(&[by.name()], ["difference", "from", "to", "verdict"]);
+    let head = header(&[by.name(), "verdict"], DIFFERENCE);
     let row = |(name, part): (&str, &Comparison)| {
         let found = part.percentiles.iter().find(|percentile| percentile.quantile == *primary)?;
         Some(difference((name, found.difference, found.verdict)))
@@ -234,5 +241,5 @@ fn difference((name, difference, verdict): (&str, Option<Difference>, Verdict)) 
         Some(Difference { ratio, interval: (low, high), .. }) => [ratio, low, high].map(change),
     };
     let cells: String = cells.iter().map(|cell| format!("<td>{cell}</td>")).collect();
-    format!("<tr><th>{}</th>{cells}<td>{verdict}</td></tr>\n", escaped(name))
+    format!("<tr><th>{}</th><td class=\"word\">{verdict}</td>{cells}</tr>\n", escaped(name))
 }

@@ -1,7 +1,8 @@
 use super::{MergeError, merge};
 use crate::Results;
+use crate::generator::Share;
 use crate::report::{file, sample};
-use crate::results::{Block, State};
+use crate::results::{Block, Shares, State};
 use curtail_load::{Failure, Latencies, Timeline, Timing};
 use curtail_units::{Duration, Instant, Rng};
 use std::path::Path;
@@ -42,6 +43,7 @@ fn one_and_ten(seed: u64) -> (Results, Vec<Results>) {
         let requests = plan(&mut rng, &one.blocks[nth], 3_000);
         one.blocks[nth] = block(&one.blocks[nth], &requests);
         for (place, generator) in ten.iter_mut().enumerate() {
+            generator.shares = Share { nth: place, of: 10 }.into();
             let mine: Vec<Planned> = requests.iter().skip(place).step_by(10).copied().collect();
             generator.blocks[nth] = block(&generator.blocks[nth], &mine);
         }
@@ -74,6 +76,7 @@ fn ten_generators_merged_through_files_equal_one_bucket_for_bucket() {
             block.connections *= 10;
             block.generator_cpu = block.generator_cpu.mul_f64(10.0);
         }
+        one.shares = Shares { of: 10, sent: (0..10).collect() };
         assert_eq!(merged, one);
     }
 }
@@ -86,17 +89,48 @@ fn one_generator_is_what_it_was_and_none_is_an_error() {
     assert_eq!(merge(Vec::new()), Err(MergeError::Nothing));
 }
 
+/// The same run as seen by a generator that sent one of three shares.
+fn share(nth: usize, run: &Results) -> Results {
+    Results { shares: Share { nth, of: 3 }.into(), ..run.clone() }
+}
+
 fn refused(change: impl FnOnce(&mut Results)) -> String {
-    let first = sample::single(1);
-    let mut other = first.clone();
+    let run = sample::single(1);
+    let mut other = share(2, &run);
     change(&mut other);
-    merge(vec![first.clone(), first, other]).expect_err("not of one run").to_string()
+    merge(vec![share(0, &run), share(1, &run), other]).expect_err("not of one run").to_string()
+}
+
+#[test]
+fn two_runs_are_not_taken_for_two_generators_of_one() {
+    let run = sample::single(1);
+    let twice = merge(vec![run.clone(), run.clone()]).expect_err("the same plan twice");
+    assert_eq!(
+        twice.to_string(),
+        "the results are of several runs: number 2 sent share 1/1 of the plan again; expected one \
+         file of each share, as `--share 1/2` and `--share 2/2` make them"
+    );
+    let twice = merge(vec![share(0, &run), share(2, &run), share(2, &run)]).expect_err("3/3 twice");
+    assert!(twice.to_string().contains("number 3 sent share 3/3 of the plan again"), "{twice}");
+    let mut later = share(1, &run);
+    later.began_unix_ns += 3_600_000_000_000;
+    let apart = merge(vec![share(0, &run), later]).expect_err("an hour later").to_string();
+    assert!(apart.contains("number 2 began 3600 s apart from the first"), "{apart}");
+    let merged = merge(vec![share(2, &run), share(0, &run)]).expect("two of three shares");
+    assert_eq!(merged.shares.to_string(), "1/3 and 3/3");
+    let figures = crate::report::figures::of_arms(&merged);
+    let wanted = figures[0].rate_wanted.expect("it is known");
+    assert!((wanted - 2_000.0 / 3.0).abs() < 1e-9, "two thirds of 1,000/s, not {wanted}");
 }
 
 #[test]
 fn what_differs_is_named() {
     let told = [
         (refused(|run| run.seed = 2), "the seed is 1 in the first of them and 2 in number 3"),
+        (
+            refused(|run| run.shares.of = 4),
+            "the number of shares is 3 in the first of them and 4 in number 3",
+        ),
         (
             refused(|run| run.arms[0].name = "B".to_owned()),
             "arm 1 is \"direct\" in the first of them and \"B\" in number 3",
@@ -130,8 +164,8 @@ fn what_differs_is_named() {
 
 #[test]
 fn a_generator_that_was_interrupted_makes_the_run_partial_and_a_void_one_makes_it_void() {
-    let first = sample::single(1);
-    let mut cut = first.clone();
+    let first = share(0, &sample::single(1));
+    let mut cut = share(1, &first);
     cut.blocks.truncate(1);
     cut.state = State::Partial { why: "interrupted".to_owned() };
     for parts in [vec![first.clone(), cut.clone()], vec![cut.clone(), first.clone()]] {
@@ -150,8 +184,8 @@ fn a_generator_that_was_interrupted_makes_the_run_partial_and_a_void_one_makes_i
 
 #[test]
 fn what_several_saw_of_the_servers_counts_once() {
-    let first = sample::compared(1);
-    let mut other = first.clone();
+    let first = share(0, &sample::compared(1));
+    let mut other = share(1, &first);
     other.machine.cpu = "Imaginary 4000".to_owned();
     other.command = "curtail bench run --generator 2".to_owned();
     other.events[0].what = "node 3 paused".to_owned();

@@ -111,7 +111,7 @@ pause: 1
         s.yaml:13:62: measures.http[0].url: "x" is no URL that can be asked: expected http://HOST[:PORT]/PATH
         s.yaml:13:74: measures.http[0].pointer: "y" does not begin with /: expected a JSON pointer
         s.yaml:14:20: verdict.primary: expected one of [0.5, 0.9, 0.95, 0.99, 0.999, 0.9999]
-        s.yaml:15:1: pause: unknown key: expected one of name, parameters, setup, links, processes, prepare, arms, requests, journeys, tenants, protocol, connections, keep_alive, timeout, threads, schedule, warm_up, blocks, restarts, verdict, faults, measures, validate, teardown
+        s.yaml:15:1: pause: unknown key: expected one of name, parameters, setup, links, processes, prepare, arms, requests, journeys, tenants, protocol, connections, keep_alive, timeout, threads, ca_file, insecure, schedule, warm_up, blocks, restarts, verdict, faults, measures, validate, teardown
         --set blocks=0: 0 is out of range: expected a whole number from 1 to 10000"#]]
     .assert_eq(&mistakes.expect_err("many"));
 }
