@@ -2,20 +2,22 @@
 //!
 //! | command | prints |
 //! |---|---|
-//! | `check FILE` | what the proxy understands of the file; or every mistake, and ends with code 2 |
+//! | `check FILE` | what the proxy understands of the file; or everything that is wrong, and ends with code 2 or 3 |
 //! | `default` | a complete file: each key with its meaning and its default |
 //! | `reference` | each key with its type, its default and its meaning, in Markdown |
 //! | `schema` | the JSON Schema, for editors that complete and check while typing |
 //!
 //! All four come from the one function by which the proxy reads its file ([`Config::read`]), so none of
 //! them can say something else than what the proxy does.
-//! **Limits**: `check` opens nothing that the file names. Whether an address can be listened on, a
-//! certificate can be read or a replica answers is found when the proxy starts.
+//! What starting would refuse, `check` refuses, with the same code: the certificates, keys and authorities that the
+//! file names are read.
+//! **Limits**: `check` opens no socket. Whether an address can be listened on is found when the proxy starts, and
+//! whether a replica responds when it gets a request.
 
 mod template;
 mod understood;
 
-use anyhow::Context as _;
+use crate::input;
 use clap::{Args, Subcommand};
 use curtail_config::Key;
 use curtail_proxy::Config;
@@ -29,7 +31,8 @@ use std::process::ExitCode;
 Examples:
   curtail config check curtail.yaml
   curtail config check curtail.yaml --set upstreams.service.hedge.quantile=0.95
-  curtail config default > curtail.yaml")]
+  curtail config default > curtail.yaml
+  curtail config default | curtail config check -")]
 pub(crate) struct ConfigArgs {
     #[command(subcommand)]
     command: ConfigCommand,
@@ -39,7 +42,7 @@ pub(crate) struct ConfigArgs {
 enum ConfigCommand {
     /// Name every mistake of a file with its line, or say what is understood of it.
     Check {
-        /// The configuration file (YAML).
+        /// The configuration file (YAML); `-` is standard input.
         #[arg(value_name = "FILE")]
         file: PathBuf,
         /// A key of the configuration, by its path: `upstreams.search.hedge.quantile=0.95`. Repeatable.
@@ -90,11 +93,26 @@ pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn check(file: &Path, sets: &[String]) -> anyhow::Result<String> {
-    let name = file.display().to_string();
-    let bytes = std::fs::read(file).with_context(|| name.clone())?;
-    let text = curtail_config::text_of(&name, bytes)?;
+    let (name, text) = input::text(file)?;
     let config = curtail_config::read_with_sets(&name, &text, sets, Config::read)?;
+    let refused = curtail_proxy::check(&config);
+    if !refused.is_empty() {
+        return Err(Unusable { file: name, refused }.into());
+    }
     Ok(format!("{name} is right. This is what it says:\n\n{}", understood::lines(&config)))
+}
+
+/// What a start with a right file would refuse.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", lines(.file, .refused))]
+pub(crate) struct Unusable {
+    file: String,
+    refused: Vec<curtail_proxy::StartError>,
+}
+
+fn lines(file: &str, refused: &[curtail_proxy::StartError]) -> String {
+    let lines: Vec<String> = refused.iter().map(|error| format!("{file}: {error}")).collect();
+    lines.join("\n")
 }
 
 /// Every key of the proxy's file.

@@ -3,11 +3,12 @@
 //! A testbed of 300 servers in this process, the proxies in front of them, and a client that reads 1,000
 //! keys from 100 shards at a time, all over real sockets. The servers stall now and then; the same reads
 //! go four ways at the same time ([`arm::Arm`]), so each way meets the same stalls.
-//! **Measured**: from the planned time of a read to its last answer, over all reads, errors included.
-//! Extra requests are counted where they cost: at the servers.
+//! **Measured**: from the planned time of a read to its last response, over all reads, errors included.
+//! Extra requests are counted where they cost: at the servers. The conclusion is computed from the table.
 //! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, page 77: p99.9 from 1,800 ms to 74 ms
 //! at 2 % more requests.
-//! **Hurts when** the machine is busy: then its own queueing is measured, and the report says so.
+//! **Hurts when** the machine is busy: then its own queueing is measured. The demo warns of that while it runs, and
+//! gives no result where its client could not keep up.
 
 mod arm;
 mod client;
@@ -20,9 +21,9 @@ mod screen;
 mod spans;
 mod tally;
 
-use crate::open_files;
 use crate::stop::StopSignals;
 use crate::testbed::Format;
+use crate::{exit, open_files};
 use arm::Arm;
 use clap::Args;
 use cpu::Cpu;
@@ -49,8 +50,8 @@ A read waits for 100 of them, so one in ten would meet a stopped server.
   hedged   asks a second one when the first is slower than usual.
   tied     queues at two; the first to start cancels the other.
   prequal  asks the replica that is least busy.
-The last two keep away from a stopped server, but what it had begun stays there.
-Only a second attempt gets that out of the tail.
+What a stopped server had begun waits until it goes on, unless another replica
+is asked as well. docs/concepts/demo.md explains what each of them can do.
 
 Your own service, in a minute (the first address is where your clients go):
   curtail proxy --listen 127.0.0.1:7300 \\
@@ -71,14 +72,18 @@ const FILES: u64 = 8_000;
     after_help = "\
 Examples:
   curtail demo
-  curtail demo --seconds 20 --exit --format json"
+  curtail demo --seconds 20 --exit --format json
+
+Ctrl-C ends the demo: with exit code 0 once the result is printed, before that
+with 130. With --exit, exit code 1 says that the result is void: the client of
+the demo could not keep up."
 )]
 pub(crate) struct DemoArgs {
     /// How long to measure, in seconds.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
     /// Direct reads a second, and as many hedged ones.
-    #[arg(long, default_value_t = 17, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     rate: u16,
     /// Decides what is read when, and which server stalls when.
     #[arg(long, default_value_t = 1)]
@@ -140,11 +145,13 @@ impl Demo<'_> {
             Format::Text => screen.finish(&self.summary(&report))?,
         }
         if self.args.exit {
-            return Ok(ExitCode::SUCCESS);
+            let code = if report.is_void() { exit::NO } else { 0 };
+            return Ok(ExitCode::from(code));
         }
+        // The result is there: to be interrupted now is the usual end.
         if self.args.format == Format::Text {
             let lines = tokio::select! {
-                code = signals.told() => return Ok(code),
+                _ = signals.told() => return Ok(ExitCode::SUCCESS),
                 lines = self.still_up(slowest) => lines,
             };
             let mut out = std::io::stdout().lock();
@@ -153,7 +160,8 @@ impl Demo<'_> {
             }
             out.flush()?;
         }
-        Ok(signals.told().await)
+        signals.told().await;
+        Ok(ExitCode::SUCCESS)
     }
 
     /// Measures all arms, and shows how things stand meanwhile. Returns the slowest read as well.
@@ -166,9 +174,9 @@ impl Demo<'_> {
         load.warm_up(&rng.split("warm-up")).await;
         let cpu = Cpu::start();
         let report = |measured| {
-            let (seed, cpu_cores) = (self.args.seed, cpu.cores());
+            let (seed, cores_used) = (self.args.seed, cpu.cores());
             let executions = |arm: Arm| self.testbed.executions_of_tenant(arm.name());
-            let circumstances = Circumstances { seed, rate, measured, cpu_cores };
+            let circumstances = Circumstances { seed, rate, measured, cores_used };
             Report::new(&load.tallies(), executions, circumstances)
         };
         let mut running = std::pin::pin!(load.run(plan, end));
@@ -195,6 +203,7 @@ impl Demo<'_> {
         lines.extend(report.table());
         lines.push(String::new());
         lines.push(format!("{} of {} s", second.min(self.args.seconds), self.args.seconds));
+        lines.extend(report.warnings(cores()));
         lines
     }
 
@@ -213,13 +222,13 @@ impl Demo<'_> {
 
     /// What stays on the screen.
     fn summary(&self, report: &Report) -> Vec<String> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
         let mut lines = self.title();
         lines.extend(report.table());
+        lines.push(Report::marks());
         lines.push(String::new());
-        lines.extend(report.verdict());
-        lines.extend(report.doubts(cores));
-        lines.extend(report.cpu(cores));
+        lines.extend(report.conclusion());
+        lines.extend(report.warnings(cores()));
+        lines.extend(report.cpu(cores()));
         lines.extend(EXPLANATION.lines().map(str::to_owned));
         lines
     }
@@ -240,12 +249,16 @@ impl Demo<'_> {
             && self.spans.has(&slowest, self.testbed.config().shards).await
         {
             let (arm, ms) = (slowest.arm.name(), slowest.latency.as_ms_f64());
-            let url = self.spans.url(&slowest);
             lines.push(format!(
-                "  the slowest read through a proxy ({arm}, {ms:.0} ms), its 100 requests:"
+                "The slowest read through a proxy ({arm}, {ms:.0} ms), request by request:"
             ));
-            lines.push(format!("                 curl {url}"));
+            lines.extend(self.spans.command(&slowest).map(|line| format!("  {line}")));
         }
         lines
     }
+}
+
+/// The cores of this machine.
+fn cores() -> f64 {
+    std::thread::available_parallelism().map_or(1, usize::from) as f64
 }

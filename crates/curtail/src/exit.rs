@@ -7,12 +7,13 @@
 //! | 2 | usage or configuration: the caller can mend it |
 //! | 3 | environment: an address in use, a file that cannot be read, a thread that was not given |
 //! | 4 | a bug of ours |
-//! | 130 | interrupted (SIGINT) |
+//! | 130 | interrupted (SIGINT) before there was a result |
 //!
 //! Commands return errors; what kind of failure an error is, is decided here and nowhere else. An error
 //! that nobody foresaw is a bug of ours.
 
 use crate::bench::RecordedError;
+use crate::config::Unusable;
 use crate::query::Refused;
 use curtail_api::NotStarted;
 use curtail_bench::arrivals::ArrivalsError;
@@ -20,6 +21,7 @@ use curtail_bench::report::file::ReadError;
 use curtail_bench::report::merge::MergeError;
 use curtail_bench::suite::SuiteError;
 use curtail_bench::target::TargetError;
+use curtail_bench::trust::TrustError;
 use curtail_bench::workload::PrepareError;
 use curtail_config::Mistakes;
 use curtail_objects::OpenError;
@@ -47,7 +49,7 @@ pub(crate) fn code(result: anyhow::Result<ExitCode>) -> ExitCode {
     if code != 0 {
         let ours = if code == OURS { "\nThis is a bug of curtail: please report it." } else { "" };
         // With standard error gone there is nobody left to tell.
-        let _told = writeln!(std::io::stderr(), "{error:#}{ours}");
+        let _told = writeln!(std::io::stderr(), "{}{ours}", in_words(&error));
     }
     ExitCode::from(code)
 }
@@ -56,6 +58,19 @@ pub(crate) fn code(result: anyhow::Result<ExitCode>) -> ExitCode {
 pub(crate) fn panicked() -> ExitCode {
     let _told = writeln!(std::io::stderr(), "This is a bug of curtail: please report it.");
     ExitCode::from(OURS)
+}
+
+/// An error and its causes. A cause that the error before it has named already is left out.
+pub(crate) fn in_words(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 fn code_of(error: &anyhow::Error) -> u8 {
@@ -69,7 +84,8 @@ fn code_of(error: &anyhow::Error) -> u8 {
             || cause.is::<RecordedError>()
             || cause.is::<ArrivalsError>()
             || cause.is::<PrepareError>()
-            || cause.is::<TargetError>();
+            || cause.is::<TargetError>()
+            || cause.is::<TrustError>();
         let is_missing = matches!(cause.downcast_ref(), Some(NotStarted::Missing(_)));
         let is_url = matches!(cause.downcast_ref(), Some(OpenError::Url(_)));
         if is_of_usage || is_missing || cause.is::<clap::Error>() || is_url {
@@ -77,6 +93,7 @@ fn code_of(error: &anyhow::Error) -> u8 {
         }
         let is_of_environment = cause.is::<curtail_testbed::StartError>()
             || cause.is::<curtail_proxy::StartError>()
+            || cause.is::<Unusable>()
             || cause.is::<curtail_ingest::StartError>()
             || cause.is::<curtail_store::OpenError>()
             || cause.is::<ReadError>()
@@ -91,9 +108,21 @@ fn code_of(error: &anyhow::Error) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use super::code_of;
+    use super::{code_of, in_words};
     use anyhow::Context as _;
+    use curtail_bench::target::TargetError;
     use std::io::{Error, ErrorKind};
+
+    #[test]
+    fn a_cause_is_named_once() {
+        let cause = || Error::new(ErrorKind::NotFound, "no such name");
+        let lookup = TargetError::Lookup { host: "a".to_owned(), source: cause() };
+        let named = anyhow::Error::new(lookup).context("the load");
+        let expected = "the load: the name \"a\" was not looked up: no such name";
+        assert_eq!(in_words(&named), expected);
+        let not_named = anyhow::Error::new(cause()).context("a is not found");
+        assert_eq!(in_words(&not_named), "a is not found: no such name");
+    }
 
     #[test]
     fn each_kind_of_error_has_its_code() {

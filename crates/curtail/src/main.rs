@@ -7,6 +7,7 @@ mod config;
 mod demo;
 mod exit;
 mod import;
+mod input;
 mod open_files;
 mod query;
 mod server;
@@ -22,7 +23,7 @@ use tracing_subscriber::EnvFilter;
 
 /// Finds, explains, predicts and cuts the latency tail of services.
 #[derive(Debug, Parser)]
-#[command(name = "curtail", version, arg_required_else_help = true)]
+#[command(name = "curtail", version, arg_required_else_help = true, term_width = 80)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -11,6 +11,7 @@ pub(crate) use ask::Refused;
 
 use ask::{Answered, Question};
 use clap::{Args, Subcommand, ValueEnum};
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -131,18 +132,25 @@ struct Measured {
 /// # Errors
 /// When there is no server, or it does not answer this.
 pub(crate) fn run(args: &QueryArgs) -> anyhow::Result<ExitCode> {
-    let question = question(&args.question)?;
-    let answered = ask::ask(&args.server, args.tenant.as_deref(), &question)?;
-    let json = match answered {
-        Answered::Json(json) => json,
+    let ask = |question| ask::ask(&args.server, args.tenant.as_deref(), &question);
+    let (json, quantile_error) = match ask(question(&args.question)?)? {
+        Answered::Json { json, quantile_error } => (json, quantile_error),
         Answered::NotFound(why) => {
             eprintln!("{why}");
             return Ok(ExitCode::FAILURE);
         }
     };
+    // How many values a quantile is of says how far it can be trusted.
+    let counts = match (&args.question, args.format) {
+        (Asked::Quantiles { of, .. }, Format::Table) => match ask(of.histogram()?)? {
+            Answered::Json { json, .. } => measured::value_counts(&json),
+            Answered::NotFound(_) => BTreeMap::new(),
+        },
+        _ => BTreeMap::new(),
+    };
     let text = match args.format {
         Format::Json => format!("{json}\n"),
-        Format::Table => table(&args.question, &json),
+        Format::Table => table(&args.question, &json, quantile_error, &counts),
     };
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())?;
@@ -163,7 +171,7 @@ fn question(asked: &Asked) -> anyhow::Result<Question> {
         Asked::Quantiles { of, quantile } => {
             of.question(&format!("quantile_over_time({}, {})", of.of, quantile.join(", ")))?
         }
-        Asked::Histogram { of } => of.question(&format!("histogram_over_time({})", of.of))?,
+        Asked::Histogram { of } => of.histogram()?,
         Asked::Count { of } => of.question("count_over_time()")?,
         Asked::Tags { spans } => spans.of(of("/api/v2/search/tags"))?,
         Asked::Values { tag, spans } => {
@@ -192,21 +200,37 @@ impl Spans {
 }
 
 impl Measured {
+    fn histogram(&self) -> anyhow::Result<Question> {
+        self.question(&format!("histogram_over_time({})", self.of))
+    }
+
     fn question(&self, function: &str) -> anyhow::Result<Question> {
         let by = match &*self.by {
             [] => String::new(),
             by => format!(" by ({})", by.join(", ")),
         };
         let q = format!("{} | {function}{by}", self.spans.q);
-        self.spans.since(Question::of("/api/metrics/query").with("q", &q))
+        let question = Question::of("/api/metrics/query").with("q", &q);
+        if self.spans.since.is_some() {
+            return self.spans.since(question);
+        }
+        // A server asked without times answers for the last hour.
+        Ok(question.with("start", "0").with("end", &i64::MAX.to_string()))
     }
 }
 
-fn table(asked: &Asked, json: &serde_json::Value) -> String {
+fn table(
+    asked: &Asked,
+    json: &serde_json::Value,
+    quantile_error: Option<f64>,
+    counts: &BTreeMap<String, u64>,
+) -> String {
     match asked {
         Asked::Trace { .. } => waterfall::of(&json["trace"]),
         Asked::Slowest(_) | Asked::Newest(_) => found::traces(json),
-        Asked::Quantiles { of, .. } => measured::quantiles(json, of.of == "duration"),
+        Asked::Quantiles { of, .. } => {
+            measured::quantiles(json, of.of == "duration", quantile_error, counts)
+        }
         Asked::Histogram { of } => measured::histogram(json, of.of == "duration"),
         Asked::Count { .. } => measured::counts(json),
         Asked::Tags { .. } => found::tags(json),

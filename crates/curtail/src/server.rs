@@ -11,19 +11,21 @@ mod keep;
 mod place;
 mod tail;
 
+use crate::exit;
 use crate::stop::StopSignals;
 use anyhow::Context as _;
 use clap::{Args, Command, FromArgMatches as _};
 use curtail_api::Sql;
-use curtail_ingest::{Committer, Config, Sink, Taken, Why};
-use curtail_store::log::Log;
+use curtail_ingest::{Committer, Config, Counts, Running, Sink, StartError, Taken, Why};
+use curtail_store::log::{self, Damage, Log};
+use curtail_store::recent::RecentBatches;
 use curtail_store::tail::Tail;
 use curtail_store::tree::Unread;
 use curtail_store::{Found, Retention, Store};
 use curtail_units::Ratio;
 use keep::{Keeping, Room};
 use place::Place;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -64,12 +66,21 @@ pub(crate) struct ServerArgs {
     /// Where questions are answered.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:3200")]
     api: SocketAddr,
-    /// A file of tokens, one a line: senders must show one.
+    /// A file of tokens, one a line; # begins a comment line. Senders must show one of them.
     #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,
+    /// Origin whose web pages may send: scheme, host and port, or * for all. Repeatable.
+    #[arg(long, value_name = "ORIGIN", value_parser = place::origin)]
+    allow_origin: Vec<String>,
     /// MiB of rows that are kept in memory before they are written as a run.
     #[arg(long, value_name = "MIB", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=1_024))]
     memory: u32,
+    /// Maximum number of spans of a trace in a response: the first ones are returned.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..))]
+    max_trace_spans: u32,
+    /// Maximum size of a response of the API.
+    #[arg(long, value_name = "MIB", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    max_response_mib: u32,
     /// Seconds after which rows are written as a run however few they are: other engines see them then.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     flush_every: u32,
@@ -97,6 +108,16 @@ impl ServerArgs {
         let defaults = Self::augment_args(Command::new("server")).get_matches_from(["server"]);
         let defaults = Self::from_arg_matches(&defaults).expect("nothing has to be said");
         Self { data, otlp: vec![any], api: any, ..defaults }
+    }
+}
+
+impl ServerArgs {
+    fn limits(&self) -> curtail_api::Limits {
+        let all = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+        curtail_api::Limits {
+            trace_spans: all(self.max_trace_spans),
+            response_bytes: all(self.max_response_mib).saturating_mul(1 << 20),
+        }
     }
 }
 
@@ -146,24 +167,29 @@ pub(crate) fn serve<Told: Future<Output = ExitCode>>(
         say(&found);
         let (store, room) =
             (Arc::clone(keeper.store()), Arc::new(Room::new(memtable_bytes * WAITING_MAX)));
-        let log = Log::open(Arc::clone(&settings.files), keeper.last_segment())?;
+        let log = Log::open(Arc::clone(&settings.files), keeper.last_segment(), place::entropy())?;
         let tables = place.objects().clone();
         let keeping =
             Keeping::start((keeper, tables), Arc::clone(&room), args.retention(), args.tail())?;
         let sink = Into { store: Arc::clone(&store), room: Arc::clone(&room) };
-        let (committer, log) = Committer::start(log, sink)?;
-        let config = Config { addresses: args.otlp.clone(), tokens, ..Config::default() };
-        let receivers = curtail_ingest::start(&config, &committer)?;
+        let recent = Arc::clone(store.recent());
+        let (committer, log) = Committer::start(log, Arc::clone(&recent), sink)?;
+        let receivers = args.receivers(tokens, &committer)?;
+        let mut counted =
+            Counted { counts: Arc::clone(receivers.counts()), recent, said: (0, 0, 0) };
         let sql = Sql::new(crate::sql::program()?, place.folder().map(Path::to_path_buf));
-        let api = curtail_api::start(args.api, store, sql).await;
-        let api = api.with_context(|| format!("{} cannot be listened on", args.api))?;
+        let api = curtail_api::start(args.api, store, sql, args.limits()).await;
+        let api = api.map_err(|error| cannot_listen("--api", args.api, error))?;
         ready(receivers.addresses(), api.address())?;
         let mut every = tokio::time::interval(Duration::from_secs(args.flush_every.into()));
         let mut looks = tokio::time::interval(LOOK_EVERY);
         let ended = loop {
             tokio::select! {
                 ended = &mut told => break ended,
-                _ = every.tick() => committer.end_segment(),
+                _ = every.tick() => {
+                    committer.end_segment();
+                    counted.say();
+                }
                 _ = looks.tick() => if log.is_finished() || keeping.is_finished() {
                     // What it has acknowledged is in the log; it could not take much more.
                     anyhow::bail!("a thread has ended that should not");
@@ -173,6 +199,7 @@ pub(crate) fn serve<Told: Future<Output = ExitCode>>(
         tracing::info!("stopping: what is being sent is taken, and written");
         api.stop().await;
         receivers.stop(GRACE);
+        counted.say();
         drop(committer);
         room.end();
         if log.join().is_err() {
@@ -183,7 +210,51 @@ pub(crate) fn serve<Told: Future<Output = ExitCode>>(
     })
 }
 
+/// What is counted of batches, for the log.
+struct Counted {
+    counts: Arc<Counts>,
+    recent: Arc<RecentBatches>,
+    said: (u64, u64, u64),
+}
+
+impl Counted {
+    /// Says how many batches there were since the start, if there were more since it was last said: those that are
+    /// stored, those that were sent again, and those that were forgotten before their ten minutes were over.
+    fn say(&mut self) {
+        let (batches, duplicates) = (self.counts.batches(), self.counts.duplicate_batches());
+        let forgotten_early = self.recent.forgotten_early();
+        let now = (batches, duplicates, forgotten_early);
+        if std::mem::replace(&mut self.said, now) != now {
+            tracing::info!(batches, duplicates, forgotten_early, "batches since the start");
+        }
+    }
+}
+
+/// The error of an address that cannot be listened on, with the option that chooses another one.
+fn cannot_listen(option: &str, address: SocketAddr, error: std::io::Error) -> anyhow::Error {
+    let what = if error.kind() == ErrorKind::AddrInUse {
+        format!("port {} is already in use", address.port())
+    } else {
+        format!("cannot listen on {address}")
+    };
+    anyhow::Error::new(error).context(format!("{what}; pass {option} to choose another address"))
+}
+
 impl ServerArgs {
+    /// Starts to receive.
+    fn receivers(&self, tokens: Vec<String>, committer: &Committer) -> anyhow::Result<Running> {
+        let config = Config {
+            addresses: self.otlp.clone(),
+            tokens,
+            origins: self.allow_origin.clone(),
+            ..Config::default()
+        };
+        curtail_ingest::start(&config, committer).map_err(|error| match error {
+            StartError::Listen { address, source } => cannot_listen("--otlp", address, source),
+            error @ StartError::Thread(_) => error.into(),
+        })
+    }
+
     fn retention(&self) -> Retention {
         Retention {
             days: Some(self.keep_days).filter(|days| *days > 0),
@@ -221,19 +292,36 @@ impl Sink for Into {
 }
 
 fn say(found: &Found) {
-    let Found { spans, logs, points, damaged, undecoded, unread } = found;
+    let Found { spans, logs, points, damaged, undecoded, duplicates, unread_records, unread } =
+        found;
     if spans + logs + points > 0 {
-        tracing::info!(spans, logs, points, "taken in from the log");
+        tracing::info!(spans, logs, points, duplicates, "taken in from the log");
     }
-    for (segment, damage) in damaged {
-        let (at, bytes) = (damage.at, damage.bytes);
-        tracing::warn!(segment, at, bytes, "a segment of the log ends with what is no record");
+    for (segment, Damage { at, bytes, records, is_torn }) in damaged {
+        if *is_torn {
+            tracing::warn!(segment, at, bytes, "the log ends with a record that was being written");
+            continue;
+        }
+        let file = log::damaged_name(*segment);
+        let lost = records.map_or_else(|| "unknown".to_owned(), |records| records.to_string());
+        let what =
+            "a segment of the log is damaged; its other records are taken in, and it is kept";
+        tracing::error!(file, at, bytes, lost, "{what}");
     }
     if *undecoded > 0 {
-        tracing::error!(records = undecoded, "records of the log are no batches, and are left out");
+        tracing::error!(
+            records = undecoded,
+            "records of the log are no batches; their segments are kept"
+        );
+    }
+    for file in unread_records {
+        tracing::warn!(
+            file,
+            "cannot be read: a batch that is sent again may count twice for ten minutes"
+        );
     }
     for Unread { path, error } in unread {
-        let error = format!("{:#}", anyhow::Error::new(Arc::clone(error)));
+        let error = exit::in_words(&anyhow::Error::new(Arc::clone(error)));
         tracing::error!(%path, error, "a run cannot be read");
     }
 }

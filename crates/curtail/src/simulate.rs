@@ -6,11 +6,11 @@
 //! | `simulate --replay JOURNAL` | tells fresh machines what a proxy's machines were told, and compares what they decide |
 //! | `simulate --keys` | prints every key of a scenario, in Markdown |
 
+use crate::input;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use curtail_sim::{Described, Difference, End, Progress, Replayed, Scenario, Unreadable};
 use serde_json::json;
-use std::fs::File;
 use std::io::{self, BufReader, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -31,10 +31,10 @@ Examples:
   curtail simulate scenarios/power-of-two.yaml
   curtail simulate --replay requests.journal
 
-Exit code 1 says that a replay differs."
+Exit code 1 says that a replay differs, or that a run was stopped."
 )]
 pub(crate) struct SimulateArgs {
-    /// The scenario: models, policies and when to stop (YAML).
+    /// The scenario: models, policies and when to stop (YAML); `-` is standard input.
     #[arg(value_name = "SCENARIO", required_unless_present_any = ["replay", "keys"])]
     scenario: Option<PathBuf>,
     /// Where all randomness comes from.
@@ -46,7 +46,7 @@ pub(crate) struct SimulateArgs {
     /// How the result is printed.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
-    /// Replay this journal of a proxy, and compare effect by effect.
+    /// Replay this journal of a proxy (`-`: standard input), and compare effect by effect.
     #[arg(long, value_name = "JOURNAL", conflicts_with_all = ["scenario", "set", "keys"])]
     replay: Option<PathBuf>,
     /// Print every key of a scenario with its type, its default and its meaning, in Markdown.
@@ -94,11 +94,9 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn simulate(file: &Path, args: &SimulateArgs) -> anyhow::Result<ExitCode> {
-    let name = file.display().to_string();
-    let bytes = std::fs::read(file).with_context(|| name.clone())?;
-    let text = curtail_config::text_of(&name, bytes)?;
+    let (name, text) = input::text(file)?;
     match Described::read(&name, &text, &args.set)? {
-        Described::Policies(scenario) => simulate_policies(&scenario, args)?,
+        Described::Policies(scenario) => return Ok(simulate_policies(&scenario, args)?),
         Described::Sharding(sharding) => {
             let report = sharding.run(args.seed);
             match args.format {
@@ -110,14 +108,14 @@ fn simulate(file: &Path, args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn simulate_policies(scenario: &Scenario, args: &SimulateArgs) -> io::Result<()> {
+fn simulate_policies(scenario: &Scenario, args: &SimulateArgs) -> io::Result<ExitCode> {
     let begun = Instant::now();
     let mut screen = Screen::new(begun);
     let report = curtail_sim::run(scenario, args.seed, |progress| screen.show(&progress));
     screen.clear();
     let seconds = begun.elapsed().as_secs_f64();
     match args.format {
-        Format::Json => print(&format!("{}\n", report.json(seconds))),
+        Format::Json => print(&format!("{}\n", report.json(seconds)))?,
         Format::Table => {
             let million = report.events as f64 / 1e6;
             let rate = million / seconds;
@@ -125,9 +123,11 @@ fn simulate_policies(scenario: &Scenario, args: &SimulateArgs) -> io::Result<()>
             print(&format!(
                 "{}\nseed {seed}; {million:.1} million events in {seconds:.1} s, {rate:.1} million a second\n",
                 report.table()
-            ))
+            ))?;
         }
     }
+    let is_whole = report.arms.iter().all(|arm| arm.stopped.is_none());
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// One line on standard error that says how far a long run has come, when somebody may be looking.
@@ -167,8 +167,7 @@ impl Screen {
 }
 
 fn replay(file: &Path, format: Format) -> anyhow::Result<ExitCode> {
-    let name = file.display().to_string();
-    let journal = File::open(file).with_context(|| name.clone())?;
+    let (name, journal) = input::open(file)?;
     let replayed = curtail_sim::replay(BufReader::new(journal)).map_err(as_io).context(name)?;
     let text = match format {
         Format::Json => format!("{}\n", replay_json(&replayed)),
@@ -192,6 +191,10 @@ fn replay_text(replayed: &Replayed) -> String {
     let counts = format!("{requests} requests, {events} events, {effects} effects");
     match end {
         End::Complete => format!("equal: {counts}\n"),
+        End::Unfinished => format!(
+            "equal as far as the journal goes: {counts}\n\
+             It has no last line: its proxy was killed or still runs, and entries may be missing.\n"
+        ),
         End::Cut { lost } => format!(
             "equal up to where the journal was cut ({lost} entries are missing): {counts}\n"
         ),
@@ -208,13 +211,14 @@ fn replay_text(replayed: &Replayed) -> String {
 fn replay_json(replayed: &Replayed) -> serde_json::Value {
     let Replayed { requests, events, effects, end } = replayed;
     let (lost, difference) = match end {
-        End::Complete => (None, None),
+        End::Complete | End::Unfinished => (None, None),
         End::Cut { lost } => (Some(lost), None),
         End::Different(difference) => (None, Some(difference)),
     };
     json!({
         "schema": "curtail.replay/1",
         "equal": difference.is_none(),
+        "complete": *end == End::Complete,
         "requests": requests,
         "events": events,
         "effects": effects,

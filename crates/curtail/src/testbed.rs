@@ -1,8 +1,7 @@
 //! `curtail testbed FILE`: starts the servers that a file describes, and says where they are.
 
-use crate::open_files;
 use crate::stop::StopSignals;
-use anyhow::Context as _;
+use crate::{input, open_files};
 use clap::{Args, ValueEnum};
 use curtail_testbed::app::{self, Role};
 use curtail_testbed::{File, Running, TestbedConfig};
@@ -29,7 +28,7 @@ Examples:
   curtail testbed testbeds/google-app.yaml --set retries=true"
 )]
 pub(crate) struct TestbedArgs {
-    /// What servers there are and what is wrong with them (YAML).
+    /// What servers there are and what is wrong with them (YAML); `-` is standard input.
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// A key of the file, by its path: `server.slots=4`. Repeatable.
@@ -109,9 +108,7 @@ struct Server {
 /// When the file cannot be read or has mistakes, an address cannot be listened on, or the addresses cannot
 /// be printed.
 pub(crate) fn run(args: &TestbedArgs) -> anyhow::Result<ExitCode> {
-    let name = args.file.display().to_string();
-    let bytes = std::fs::read(&args.file).with_context(|| name.clone())?;
-    let text = curtail_config::text_of(&name, bytes)?;
+    let (name, text) = input::text(&args.file)?;
     let roles: Vec<Role> = args.role.iter().copied().map(Role::from).collect();
     let roles = (!roles.is_empty()).then_some(roles);
     match File::from_yaml(&name, &text, &args.set, roles.as_deref())? {

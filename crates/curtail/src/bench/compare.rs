@@ -20,6 +20,7 @@ use std::process::ExitCode;
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
+    mut_arg("lasts", |lasts| lasts.default_value("15s")),
     after_help = "\
 Examples:
   curtail bench compare http://127.0.0.1:8080/ http://127.0.0.1:7300/
@@ -28,7 +29,8 @@ Examples:
 
 By default 80 blocks of 15 s of each arm, 40 minutes: what finds a shift of p99 by
 10 % at 1,000 requests a second, four times out of five. 20 blocks find one by 25 %.
-Exit code 1 says that the run is void: the generator could not keep up."
+Exit code 1 says that the run is void because the generator could not keep up, or
+that every request of A or of B failed."
 )]
 pub(crate) struct CompareArgs {
     /// Where the requests of A go.

@@ -5,6 +5,7 @@ use curtail_bench::Session;
 use curtail_bench::generator::Stop;
 use curtail_bench::report::{self, Outputs, difference, file, table};
 use curtail_bench::results::{Results, State};
+use curtail_load::Latencies;
 use curtail_load::compare::Rule;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -75,7 +76,8 @@ pub(super) fn until_told<T: Send>(run: impl FnOnce(&Stop) -> T + Send) -> io::Re
     }))
 }
 
-/// Prints what was found, and writes the files that are asked for. A void or interrupted run is told by the exit code.
+/// Prints what was found, and writes the files that are asked for. The exit code says when the run is void or was
+/// interrupted, and when no request of an arm succeeded.
 ///
 /// # Errors
 /// When something cannot be written.
@@ -91,9 +93,18 @@ pub(super) fn show(results: &Results, rule: &Rule, shown: &Shown) -> anyhow::Res
     out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(match results.state {
+        State::Complete if has_dead_arm(results) => ExitCode::from(crate::exit::NO),
         State::Complete => ExitCode::SUCCESS,
         State::Partial { .. } => ExitCode::from(crate::exit::INTERRUPTED),
         State::Void { .. } => ExitCode::from(crate::exit::NO),
+    })
+}
+
+/// Whether every request of an arm failed: then nothing was measured but that.
+fn has_dead_arm(results: &Results) -> bool {
+    (0..results.arms.len()).any(|arm| {
+        let latencies = Latencies::merged(&results.of_arm(arm));
+        latencies.count() > 0 && latencies.failures.total() == latencies.count()
     })
 }
 

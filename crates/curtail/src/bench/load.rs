@@ -24,7 +24,8 @@ Examples:
   curtail bench load http://127.0.0.1:8080 --path '/search?q={word}' --data words.csv
   curtail bench load http://127.0.0.1:8080 --file workload.yaml --html run.html
 
-Exit code 1 says that the run is void: the generator could not keep up."
+Exit code 1 says that the run is void because the generator could not keep up, or
+that every request failed."
 )]
 pub(crate) struct LoadArgs {
     /// Where requests go: `http://` or `https://`.

@@ -1,10 +1,11 @@
-//! One line on standard error that says where a run is, when somebody may be looking.
+//! Where a run is, on standard error: one line that is drawn over itself on a terminal, elsewhere a line now and then.
 
 use curtail_bench::session::Progress;
 use curtail_load::Slot;
 use curtail_units::{Duration, Quantile};
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::time::Instant;
 
 /// Of how many times something was told live percentiles are made: five seconds of one thread.
 const RECENT: usize = 10;
@@ -12,21 +13,32 @@ const RECENT: usize = 10;
 /// How wide the bar is.
 const BAR: usize = 16;
 
+/// Without a terminal, the time between two lines.
+const LINE_EVERY: std::time::Duration = std::time::Duration::from_secs(15);
+
 /// The line.
 #[derive(Debug)]
 pub(super) struct Screen {
-    is_seen: bool,
+    is_terminal: bool,
     is_dirty: bool,
     names: Vec<String>,
     recent: VecDeque<Slot>,
     shown_at: Duration,
+    /// Without a terminal, when the last line was printed.
+    printed: Instant,
 }
 
 impl Screen {
     /// For a run of arms with these names; none where there is nothing to tell apart.
     pub(super) fn new(names: Vec<String>) -> Self {
-        let is_seen = io::stderr().is_terminal();
-        Self { is_seen, is_dirty: false, names, recent: VecDeque::new(), shown_at: Duration::ZERO }
+        Self {
+            is_terminal: io::stderr().is_terminal(),
+            is_dirty: false,
+            names,
+            recent: VecDeque::new(),
+            shown_at: Duration::ZERO,
+            printed: Instant::now(),
+        }
     }
 
     /// The only arm is called this from now on.
@@ -36,9 +48,6 @@ impl Screen {
 
     /// Shows how things stand.
     pub(super) fn show(&mut self, progress: Progress, slot: &Slot) {
-        if !self.is_seen {
-            return;
-        }
         if progress.since_began < self.shown_at {
             // Another block has begun.
             self.recent.clear();
@@ -48,9 +57,14 @@ impl Screen {
         }
         self.recent.push_back(slot.clone());
         self.shown_at = progress.since_began;
-        // Whoever does not read this does not miss it.
-        let _told = write!(io::stderr(), "\r\x1b[K{:.79}", self.line(progress));
-        self.is_dirty = true;
+        // Standard error may be closed: the run goes on.
+        if self.is_terminal {
+            let _written = write!(io::stderr(), "\r\x1b[K{:.79}", self.line(progress));
+            self.is_dirty = true;
+        } else if self.printed.elapsed() >= LINE_EVERY {
+            let _written = writeln!(io::stderr(), "{}", self.line(progress));
+            self.printed = Instant::now();
+        }
     }
 
     fn line(&self, progress: Progress) -> String {
@@ -72,7 +86,8 @@ impl Screen {
         let what = if is_warm_up {
             format!("warming up {since_began:.0}")
         } else if blocks > 1 {
-            format!("block {} of {blocks}", blocks_done + 1)
+            let left = lasts.mul_f64(blocks as f64 * (1.0 - done));
+            format!("block {} of {blocks}, {} left", blocks_done + 1, rounded(left))
         } else {
             format!("{:.0} of {:.0} s", since_began.as_secs_f64(), lasts.as_secs_f64())
         };
@@ -85,5 +100,36 @@ impl Screen {
         if self.is_dirty {
             let _told = write!(io::stderr(), "\r\x1b[K");
         }
+    }
+}
+
+/// A time as people estimate it: `40 s`, `38 min`.
+fn rounded(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    if seconds < 90.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", seconds / 60.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Screen;
+    use curtail_bench::session::Progress;
+    use curtail_units::Duration;
+
+    #[test]
+    fn a_comparison_says_how_long_it_still_takes_within_80_columns() {
+        let screen = Screen::new(vec!["A".to_owned(), "B".to_owned()]);
+        let progress = Progress {
+            arm: 1,
+            blocks_done: 2,
+            blocks: 160,
+            is_warm_up: false,
+            since_began: Duration::from_secs(5),
+            lasts: Duration::from_secs(15),
+        };
+        let line = screen.line(progress);
+        assert!(line.contains("B block 3 of 160, 39 min left"), "{line}");
+        assert!(line.chars().count() < 80, "{line}");
+        let line = screen.line(Progress { blocks_done: 156, ..progress });
+        assert!(line.contains("block 157 of 160, 55 s left"), "{line}");
     }
 }

@@ -2,6 +2,7 @@
 
 use super::ended::{self, Shown};
 use super::screen::Screen;
+use crate::input;
 use anyhow::Context as _;
 use clap::Args;
 use curtail_bench::report::{self, Outputs};
@@ -25,12 +26,12 @@ Examples:
   curtail bench suite suites/testbed.yaml --set blocks=20 --set parameters.rate=200
   curtail bench suite --keys
 
-Exit code 1 says that the run is void: the generator could not keep up; 3 that something
-of the suite was not as it should be: a command failed, a process ended or was not ready,
+Exit code 1 says that the run is void because the generator could not keep up, or that
+every request of an arm failed; 3 that something of the suite was not as it should be: a command failed, a process ended or was not ready,
 an answer was not valid. What was measured until then is kept, marked as partial."
 )]
 pub(crate) struct SuiteArgs {
-    /// The suite (YAML).
+    /// The suite (YAML); `-` is standard input.
     #[arg(value_name = "FILE", required_unless_present = "keys")]
     file: Option<PathBuf>,
     /// A key of the suite, by its path: `parameters.docs=5000000`. Repeatable.
@@ -83,8 +84,7 @@ pub(crate) fn run(args: &SuiteArgs) -> anyhow::Result<ExitCode> {
         write!(io::stdout(), "{KEYS_HEAD}{keys}")?;
         return Ok(ExitCode::SUCCESS);
     };
-    let name = file.display().to_string();
-    let text = curtail_config::text_of(&name, std::fs::read(file).with_context(|| name.clone())?)?;
+    let (name, text) = input::text(file)?;
     let folder = std::path::absolute(file)?.parent().unwrap_or(Path::new("/")).to_owned();
     let program = std::env::current_exe().context("the path of this program")?;
     // Read before the folder of the run is made: a suite with mistakes leaves nothing behind.
@@ -159,7 +159,10 @@ fn made(wanted: Option<&Path>, file: &Path) -> anyhow::Result<PathBuf> {
     }
     let all = Path::new("curtail-bench");
     std::fs::create_dir_all(all).with_context(|| in_words(all))?;
-    let name = file.file_stem().unwrap_or_default().to_string_lossy();
+    let name = match file.file_stem().unwrap_or_default().to_string_lossy() {
+        name if name == "-" => "stdin".into(),
+        name => name,
+    };
     for nth in 1..=RUNS_MAX {
         let dir = all.join(format!("{name}-{nth}"));
         match std::fs::create_dir(&dir) {

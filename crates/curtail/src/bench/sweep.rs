@@ -8,6 +8,8 @@ use anyhow::bail;
 use clap::Args;
 use curtail_bench::Session;
 use curtail_bench::generator;
+use curtail_bench::report::table::WIDTH as COLUMNS;
+use curtail_bench::report::text;
 use curtail_bench::session::{Turns, WarmUp};
 use curtail_bench::sweep::{Sweep, Swept};
 use curtail_load::compare::Rule;
@@ -89,7 +91,10 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
     let code = ended::show(&results, &Rule::default(), &args.shown)?;
     if args.shown.format == Format::Table {
         let mut out = std::io::stdout().lock();
-        writeln!(out, "\n{}", said(&knee, cut_short.as_deref()))?;
+        writeln!(out)?;
+        for line in text::wrapped("", &said(&knee, cut_short.as_deref()), COLUMNS) {
+            writeln!(out, "{line}")?;
+        }
         out.flush()?;
     }
     Ok(code)

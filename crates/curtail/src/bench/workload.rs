@@ -1,11 +1,12 @@
 //! What is sent and when, as arguments say it: for `bench load` and for each arm of `bench compare`.
 
-use anyhow::Context as _;
+use crate::input;
 use clap::{Args, ValueEnum};
 use curtail_bench::arrivals;
 use curtail_bench::expect::Expect;
 use curtail_bench::generator::{self, Load, Share};
 use curtail_bench::target::{Protocol, Target};
+use curtail_bench::trust::Trust;
 use curtail_bench::workload::{BodyConfig, RequestConfig, Workload, WorkloadConfig};
 use curtail_load::Schedule;
 use curtail_load::schedule::{RATE_MAX, Spacing};
@@ -19,7 +20,7 @@ pub(super) struct WorkloadArgs {
     /// Requests a second.
     #[arg(long, value_name = "NUMBER", default_value_t = 100.0, value_parser = rate)]
     rate: f64,
-    /// How long requests are sent (`30s`, `5m`).
+    /// How long requests are sent (`30s`, `5m`): at each rate of a sweep, in each block of a comparison.
     #[arg(long = "for", value_name = "TIME", default_value = "30s", value_parser = duration)]
     lasts: Duration,
     /// How requests are spaced: at random, as those of many users, or evenly.
@@ -64,7 +65,7 @@ pub(super) struct WorkloadArgs {
     /// What each good answer contains. Repeatable.
     #[arg(long, value_name = "TEXT", conflicts_with = "file")]
     expect_contains: Vec<String>,
-    /// Requests, journeys and tenants (YAML); its schedule, if it has one, in place of --rate, --for and --spacing.
+    /// Requests, journeys and tenants (YAML; `-`: standard input); its schedule, if it has one, in place of --rate, --for and --spacing.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Send requests when they came: a CSV file with a column `start_ns`, as `curtail sql --format csv` prints it.
@@ -73,6 +74,12 @@ pub(super) struct WorkloadArgs {
     /// How many times faster than they came.
     #[arg(long, value_name = "NUMBER", default_value_t = 1.0, value_parser = rate, requires = "arrivals")]
     speed: f64,
+    /// Trust the certificates in this file (PEM) instead of the system's.
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
+    ca_file: Option<PathBuf>,
+    /// Accept any certificate: for tests only.
+    #[arg(long)]
+    insecure: bool,
     /// Where all randomness comes from.
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
@@ -126,13 +133,14 @@ impl WorkloadArgs {
     /// # Errors
     /// When the URL is none, or a file cannot be read or has mistakes.
     pub(super) fn load(&self, url: &str, rng: &Rng) -> anyhow::Result<Load> {
-        let target = Target::look_up(url)?;
+        let target = Target {
+            trust: Trust::new(self.ca_file.as_deref(), self.insecure)?,
+            ..Target::look_up(url)?
+        };
         let (config, schedule, folder) = match &self.file {
             None => (self.workload(), self.schedule(), PathBuf::new()),
             Some(file) => {
-                let name = file.display().to_string();
-                let bytes = std::fs::read(file).with_context(|| name.clone())?;
-                let text = curtail_config::text_of(&name, bytes)?;
+                let (name, text) = input::text(file)?;
                 let (config, schedule) = curtail_config::read(&name, &text, |s| {
                     let config = WorkloadConfig::read(s);
                     let schedule =

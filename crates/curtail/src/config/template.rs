@@ -35,10 +35,12 @@ fn example(path: &str) -> Option<&'static str> {
         "routes[].host" => "www.example.org",
         "routes[].upstream" => NAME,
         "upstreams.<name>.replicas" => "[\"http://127.0.0.1:8080\", \"http://127.0.0.1:8081\"]",
+        "upstreams.<name>.group" => "shards",
         "upstreams.<name>.tie.delay" => "1ms",
         "leaves[].address" => "127.0.0.1:7310",
         "leaves[].server" => "http://127.0.0.1:8080",
         "spans.endpoint" => "http://127.0.0.1:4318",
+        "limits.stream_idle_timeout" => "1h",
         path if path.ends_with(".connect.ca_file") => "/etc/curtail/authority.pem",
         _ => return None,
     })

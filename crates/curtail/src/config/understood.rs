@@ -36,6 +36,10 @@ fn write(text: &mut String, config: &Config) -> std::fmt::Result {
             leaf.name, leaf.address, leaf.server, queue.slots, queue.queue_len_max
         )?;
     }
+    if !config.trusted_proxies.is_empty() {
+        let trusted: Vec<_> = config.trusted_proxies.iter().map(ToString::to_string).collect();
+        writeln!(text, "trusted proxies: {}", trusted.join(", "))?;
+    }
     for route in &config.routes {
         writeln!(text, "route {} -> upstream {}", asked(route), route.upstream)?;
     }
@@ -49,7 +53,10 @@ fn write(text: &mut String, config: &Config) -> std::fmt::Result {
 fn asked(route: &RouteConfig) -> String {
     let host = route.host.as_deref().unwrap_or("any host,");
     let twice = if route.idempotent { " (any method may be sent twice)" } else { "" };
-    format!("{host} {}{twice}", route.path_prefix)
+    let prefix = &route.path_prefix;
+    // A prefix without a slash at its end is a path as well.
+    let below = if prefix.ends_with('/') { String::new() } else { format!(" and {prefix}/...") };
+    format!("{host} {prefix}{below}{twice}")
 }
 
 fn write_upstream(text: &mut String, upstream: &NamedUpstream, is_used: bool) -> std::fmt::Result {
@@ -115,12 +122,12 @@ fn tie(policy: &UpstreamConfig) -> String {
 
 fn retry(policy: &UpstreamConfig) -> String {
     policy.retry.map_or_else(off, |retry| {
-        let timeout = retry.attempt_timeout.map_or_else(String::new, |timeout| {
-            let (quantile, min, max) = (timeout.quantile, timeout.timeout_min, timeout.timeout_max);
-            format!("; also when slower than quantile {quantile}, after {min} to {max}")
+        let overdue = retry.overdue.map_or_else(String::new, |overdue| {
+            let (quantile, min, max) = (overdue.quantile, overdue.delay_min, overdue.delay_max);
+            format!("; overdue when slower than quantile {quantile}, after {min} to {max}")
         });
         format!(
-            "at most {}, backoff {} to {}{timeout}",
+            "at most {}, backoff {} to {}{overdue}",
             retry.retries_max, retry.backoff, retry.backoff_max
         )
     })

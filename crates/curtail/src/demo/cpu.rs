@@ -1,36 +1,65 @@
-//! How much of the machine the demo uses: beyond about half of it, it measures its own queueing.
+//! How much of the machine the demo uses, and how much other programs do.
 
 use std::time::{Duration, Instant};
 
 /// Clock ticks in a second, in which Linux tells CPU time to programs on every architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Measures CPU time of this process between two moments.
+/// Measures CPU time from a moment on.
 #[derive(Debug)]
 pub(crate) struct Cpu {
     since: Instant,
-    used: Option<Duration>,
+    own: Option<Duration>,
+    machine: Option<Duration>,
+}
+
+/// Cores used on average; nothing where the system does not tell.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CoresUsed {
+    /// By this process.
+    pub(crate) own: Option<f64>,
+    /// By all other programs, those of other virtual machines included where they take our time.
+    pub(crate) others: Option<f64>,
 }
 
 impl Cpu {
     /// From now on.
     pub(crate) fn start() -> Self {
-        Self { since: Instant::now(), used: used() }
+        Self { since: Instant::now(), own: own(), machine: machine() }
     }
 
-    /// Cores used on average since the start; nothing where the system does not tell.
-    pub(crate) fn cores(&self) -> Option<f64> {
-        let used = used()?.checked_sub(self.used?)?;
+    /// Cores used since the start.
+    pub(crate) fn cores(&self) -> CoresUsed {
         let elapsed = self.since.elapsed().as_secs_f64();
-        (elapsed > 0.0).then(|| used.as_secs_f64() / elapsed)
+        let cores = |now: Option<Duration>, then: Option<Duration>| {
+            let used = now?.checked_sub(then?)?;
+            (elapsed > 0.0).then(|| used.as_secs_f64() / elapsed)
+        };
+        let (own, machine) = (cores(own(), self.own), cores(machine(), self.machine));
+        let others = machine.zip(own).map(|(machine, own)| (machine - own).max(0.0));
+        CoresUsed { own, others }
     }
 }
 
-/// CPU time of all threads so far, in user and in kernel mode.
-fn used() -> Option<Duration> {
+/// CPU time of all threads of this process so far, in user and in kernel mode.
+fn own() -> Option<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     // The second field is the program's name in parentheses and may hold anything; count from its end.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let ticks = fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?;
-    Some(Duration::from_secs_f64(ticks / TICKS_PER_SECOND))
+    Some(time(fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?))
+}
+
+/// CPU time of everything on this machine so far.
+fn machine() -> Option<Duration> {
+    let stat = std::fs::read_to_string("/proc/stat").ok()?;
+    let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
+    let ticks: Vec<f64> = fields.map_while(|field| field.parse().ok()).collect();
+    let [user, nice, system, _idle, _iowait, irq, softirq, steal, ..] = ticks[..] else {
+        return None;
+    };
+    Some(time(user + nice + system + irq + softirq + steal))
+}
+
+fn time(ticks: f64) -> Duration {
+    Duration::from_secs_f64(ticks / TICKS_PER_SECOND)
 }

@@ -11,6 +11,7 @@ use super::plan::Plan;
 use super::proxies::Proxies;
 use super::tally::Tallies;
 use bytes::Bytes;
+use curtail_load::Timing;
 use curtail_testbed::{Alarm, Running as Testbed};
 use curtail_units::{Duration, Instant, Rng};
 use http_body_util::Empty;
@@ -58,6 +59,7 @@ struct Read {
     arm: Arm,
     /// When it was to be sent.
     due: Instant,
+    begun: Instant,
     /// Whether it counts.
     measured: bool,
     /// Its requests are of one trace.
@@ -89,7 +91,7 @@ impl Load {
             direct: servers.map(Http1::new).collect(),
             roots,
             alarm: Alarm::start()?,
-            tallies: RefCell::new(Tallies::new()),
+            tallies: RefCell::new(Tallies::new(Instant::ZERO, Duration::ZERO)),
             in_flight_max: at_once(rate).max(IN_FLIGHT_MIN),
             in_flight: Default::default(),
         }))
@@ -108,6 +110,7 @@ impl Load {
     /// Sends the reads of `plan` that are due before `end`. Returns when the last one is over.
     pub(crate) async fn run(self: &Rc<Self>, plan: Plan, end: Duration) {
         let began = self.alarm.now();
+        self.tallies.replace(Tallies::new(began, end));
         for planned in plan.take_while(|planned| planned.at < end) {
             let due = began + planned.at;
             self.alarm.until(due).await;
@@ -131,22 +134,24 @@ impl Load {
 
     fn begin(self: &Rc<Self>, arm: Arm, due: Instant, mut rng: Rng, tenant: &'static str) {
         let measured = tenant != WARM_UP;
+        let begun = self.alarm.now();
         let in_flight = &self.in_flight[arm.index()];
         let max = self.in_flight_max;
         if in_flight.get() >= max {
-            self.tallies.borrow_mut().failed(arm, || format!("{max} reads in flight, not sent"));
+            let timing = Timing { intended: due, ready: begun, sent: begun, ended: begun };
+            let why = || format!("{max} reads in flight, not sent");
+            self.tallies.borrow_mut().failed(arm, &timing, why);
             return;
         }
         in_flight.set(in_flight.get() + 1);
         if measured {
-            let lag = self.alarm.now().since(due);
-            self.tallies.borrow_mut().sent(arm, self.shards as u64, lag);
+            self.tallies.borrow_mut().sent(arm, self.shards as u64);
         }
         let left = Cell::new(self.shards);
         let mut ids = rng.split("trace");
         let trace_id = u128::from(ids.next_u64()) << 64 | u128::from(ids.next_u64());
         let failure = RefCell::default();
-        let read = Rc::new(Read { arm, due, measured, trace_id, left, failure });
+        let read = Rc::new(Read { arm, due, begun, measured, trace_id, left, failure });
         for shard in 0..self.shards {
             let trace = format!("00-{trace_id:032x}-{:016x}-01", ids.next_u64().max(1));
             let request = request(shard, tenant, &trace, &mut rng);
@@ -180,12 +185,13 @@ impl Load {
         if !read.measured {
             return;
         }
-        let latency = self.alarm.now().since(read.due);
+        let (intended, begun, ended) = (read.due, read.begun, self.alarm.now());
+        let timing = Timing { intended, ready: begun, sent: begun, ended };
         let mut tallies = self.tallies.borrow_mut();
         match read.failure.take() {
-            None => tallies.answered(read.arm, latency, read.trace_id),
+            None => tallies.succeeded(read.arm, &timing, read.trace_id),
             Some((shard, failure)) => {
-                tallies.failed(read.arm, || format!("shard {shard}: {failure}"));
+                tallies.failed(read.arm, &timing, || format!("shard {shard}: {failure}"));
             }
         }
     }

@@ -1,8 +1,8 @@
 //! The proxies of the demo: one root for each arm that has one, and leaves in front of the servers.
 //!
 //! Each is what `curtail proxy --config FILE` would start; the files are written here, because the ports
-//! of the servers are only known once they listen. Each shard is an upstream of its own, with its own
-//! latencies and its own budget.
+//! of the servers are only known once they listen. Each shard is an upstream of its own; those of the hedged
+//! arm share their latencies and their budget.
 
 use super::arm::Arm;
 use anyhow::Context as _;
@@ -15,21 +15,19 @@ use std::time::Duration;
 /// Requests in progress are given this long when the demo ends; then nobody waits for them any more.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// How the requests of each arm are treated, as it stands in a configuration file; everything else is by
-/// default. What departs from the defaults does so because of the size of things here:
+/// How the requests of each arm are treated, as it stands in a configuration file; everything else has its
+/// default. The hedged arm has defaults only, and its shards form a group: a shard sees some twenty requests a
+/// second, too few to know what is usual, and too few for a budget of its own to pay for a stalled replica.
 ///
-/// - A shard is an upstream and sees some twenty requests a second, and while one of its three replicas is
-///   stalled, one request in three needs a second attempt. The usual budget, 2 % of what one upstream sees
-///   in 10 s, would be spent after three of them; so a shard may spend more, and over all shards the table
-///   shows what it came to.
-/// - Until a shard has seen 100 requests the hedge waits for `delay_max`: 1 s by default, much too long.
+/// The other arms depart from the defaults because of the size of things here:
+///
 /// - A read is a burst of 100 requests through one thread, so messages between root and leaf take some
 ///   milliseconds; the second copy of a tie must not be faster than the news that the first has started.
 /// - A shard has three replicas, so one probe for a request tells as much as three would among a hundred.
 const fn treatment(arm: Arm) -> &'static str {
     match arm {
         Arm::Direct => "",
-        Arm::Hedged => "hedge: {quantile: 0.99, delay_max: 15ms}, budget: {ratio: 0.2}",
+        Arm::Hedged => "group: bigtable",
         Arm::Tied => "tie: {delay: 10ms}, hedge: false, retry: false",
         Arm::Prequal => {
             "balance: {policy: prequal, probes_per_request: 1}, hedge: false, retry: false"

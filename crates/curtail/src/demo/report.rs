@@ -1,9 +1,18 @@
 //! The report: the figures of all arms, for people in a table and for programs in JSON.
 //!
-//! Every line has at most 80 columns.
+//! **Decides** what may be said: which percentiles are given is decided by [`curtail_bench::report::figures`], whether
+//! the client kept up by [`curtail_bench::generator::verdict`], and how direct and hedged reads differ by
+//! [`curtail_load::compare`]. The conclusion says what these found and nothing else.
+//! Every line has at most [`COLUMNS`] columns.
 
 use super::arm::Arm;
+use super::cpu::CoresUsed;
 use super::tally::Tallies;
+use curtail_bench::generator::verdict;
+use curtail_bench::report::figures::Figure;
+use curtail_bench::report::text::wrapped;
+use curtail_load::compare::{self, Difference, Rule};
+use curtail_load::{Clock, Latencies};
 use curtail_units::{Duration, Quantile};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -11,8 +20,14 @@ use std::fmt::Write as _;
 #[cfg(test)]
 mod tests;
 
-/// Beyond this share of its cores a machine adds queueing of its own to everything.
+/// The width of a terminal.
+const COLUMNS: usize = 80;
+
+/// Beyond this share of its cores the demo adds queueing of its own to everything.
 const BUSY: f64 = 0.7;
+
+/// Other programs that use more cores than this make reads wait.
+const OTHERS_MAX: f64 = 0.25;
 
 /// The figures of all arms at one moment.
 #[derive(Debug, Serialize)]
@@ -24,13 +39,17 @@ pub(crate) struct Report {
     /// Measured, in seconds.
     seconds: f64,
     arms: Vec<ArmReport>,
-    /// How late the client was with one read in a thousand, in milliseconds; part of all latencies.
-    client_lag_p999_ms: Option<f64>,
-    /// Cores that everything together used.
+    /// How the p99 of hedged reads differs from that of direct ones; absent with too few reads.
+    hedged_p99: Option<Cut>,
+    /// Why no figure is to be used, if so.
+    void: Option<String>,
+    /// Cores that the demo used.
     cpu_cores: Option<f64>,
+    /// Cores that other programs used.
+    other_cpu_cores: Option<f64>,
 }
 
-/// The figures of one arm.
+/// The figures of one arm. A percentile is absent with fewer than ten reads beyond it, or when it lies among failed ones.
 #[derive(Debug, Serialize)]
 struct ArmReport {
     name: &'static str,
@@ -38,6 +57,8 @@ struct ArmReport {
     p95_ms: Option<f64>,
     p99_ms: Option<f64>,
     p999_ms: Option<f64>,
+    #[serde(skip)]
+    figures: [Figure; 4],
     /// Executions that the servers began, for each request to a shard that the client sent, less one.
     extra_requests_ratio: f64,
     /// Reads.
@@ -45,46 +66,66 @@ struct ArmReport {
     errors: u64,
 }
 
-/// What the reads were done with.
+/// How much shorter a percentile is: by the factor A/B, and from where to where the true factor lies.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+struct Cut {
+    factor: f64,
+    interval_low: f64,
+    /// Absent when the reads do not bound it.
+    interval_high: Option<f64>,
+    confidence: f64,
+}
+
+impl Cut {
+    fn of(difference: &Difference) -> Option<Self> {
+        let Difference { ratio, interval: (low, high), confidence, .. } = *difference;
+        let interval_high = Some(1.0 / low).filter(|bound| bound.is_finite());
+        let cut = Self { factor: 1.0 / ratio, interval_low: 1.0 / high, interval_high, confidence };
+        cut.factor.is_finite().then_some(cut)
+    }
+}
+
+/// How the reads were measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Circumstances {
     pub(crate) seed: u64,
     /// Direct reads a second, and as many hedged ones.
     pub(crate) rate: f64,
     pub(crate) measured: Duration,
-    pub(crate) cpu_cores: Option<f64>,
+    pub(crate) cores_used: CoresUsed,
 }
 
 impl Report {
-    /// The figures of `tallies`; `executions` tells how many the servers have begun for an arm.
+    /// The figures of `tallies`; `executions` gives how many the servers have begun for an arm.
     pub(crate) fn new(
         tallies: &Tallies,
         executions: impl Fn(Arm) -> u64,
         of: Circumstances,
     ) -> Self {
-        let arm = |arm: Arm| {
-            let tally = tallies.of(arm);
-            let ms = |q| tally.quantile(q).map(Duration::as_ms_f64);
-            ArmReport {
-                name: arm.name(),
-                p50_ms: ms(Quantile::P50),
-                p95_ms: ms(Quantile::new(0.95).expect("a quantile")),
-                p99_ms: ms(Quantile::P99),
-                p999_ms: ms(Quantile::P999),
-                extra_requests_ratio: extra_ratio(executions(arm), tally.sent),
-                requests: tally.reads(),
-                errors: tally.errors,
-            }
+        let all = Arm::ALL.map(|arm| (arm, tallies.of(arm).latencies()));
+        let arm = |(arm, latencies): &(Arm, Latencies)| {
+            let extra = extra_ratio(executions(*arm), tallies.of(*arm).sent);
+            ArmReport::new(arm.name(), latencies, extra)
+        };
+        let late = |(arm, latencies): &(Arm, Latencies)| {
+            verdict::late(latencies).map(|late| format!("{} reads: {late}", arm.name()))
         };
         Self {
-            schema: "curtail.demo/1",
+            schema: "curtail.demo/2",
             seed: of.seed,
             reads_per_second: of.rate,
             seconds: of.measured.as_secs_f64(),
-            arms: Arm::ALL.map(arm).into(),
-            client_lag_p999_ms: tallies.lag(Quantile::P999).map(Duration::as_ms_f64),
-            cpu_cores: of.cpu_cores,
+            arms: all.iter().map(arm).collect(),
+            hedged_p99: cut(tallies),
+            void: all.iter().find_map(late),
+            cpu_cores: of.cores_used.own,
+            other_cpu_cores: of.cores_used.others,
         }
+    }
+
+    /// Whether no figure is to be used.
+    pub(crate) const fn is_void(&self) -> bool {
+        self.void.is_some()
     }
 
     /// A line for each arm, under a line that names the columns.
@@ -94,8 +135,7 @@ impl Report {
             "", "p50", "p95", "p99", "p99.9", "more requests", "reads", "errors"
         );
         let line = |arm: &ArmReport| {
-            let [p50, p95, p99, p999] =
-                [arm.p50_ms, arm.p95_ms, arm.p99_ms, arm.p999_ms].map(shown_ms);
+            let [p50, p95, p99, p999] = arm.figures.map(shown);
             let extra = format!("{:.2} %", arm.extra_requests_ratio * 100.0);
             format!(
                 "{:<8}{p50:>10}{p95:>10}{p99:>10}{p999:>10}{extra:>15}{:>8}{:>8}",
@@ -105,49 +145,70 @@ impl Report {
         std::iter::once(header).chain(self.arms.iter().map(line)).collect()
     }
 
-    /// One line for a log: the p99.9 of all arms.
+    /// One line for a log: the p99 of all arms.
     pub(crate) fn line(&self) -> String {
-        let mut line = format!("{:>4.0} s  p99.9:", self.seconds);
+        let mut line = format!("{:>4.0} s  p99:", self.seconds);
         for arm in &self.arms {
-            write!(line, "  {} {}", arm.name, shown_ms(arm.p999_ms).trim())
-                .expect("a String takes everything");
+            let [.., p99, _] = arm.figures;
+            write!(line, "  {} {}", arm.name, shown(p99)).expect("a String takes everything");
         }
         line
     }
 
-    /// What hedging did, in one line, if there is something to compare.
-    pub(crate) fn verdict(&self) -> Option<String> {
+    /// What hedging did to p99, as far as the reads show it.
+    pub(crate) fn conclusion(&self) -> Vec<String> {
+        if let Some(why) = &self.void {
+            return wrapped("", &format!("VOID, DO NOT USE: {why}."), COLUMNS);
+        }
         let [direct, hedged] = [Arm::Direct, Arm::Hedged].map(|arm| &self.arms[arm.index()]);
-        let (before, after) = (direct.p999_ms?, hedged.p999_ms?);
-        let [shown_before, shown_after] = [before, after].map(|ms| shown_ms(Some(ms)));
-        let extra = hedged.extra_requests_ratio * 100.0;
-        // Below that, the difference between two longest reads may be chance.
-        let factor = before / after;
-        let share = if factor >= 2.0 { format!(" (1/{factor:.0})") } else { String::new() };
-        Some(format!(
-            "Hedging: p99.9 from {shown_before} to {shown_after}{share}, for {extra:.2} % more requests."
-        ))
+        let Some(cut) = self.hedged_p99 else {
+            let text = "Too few reads for a p99 of both arms: each needs 1,000, and fewer errors.";
+            return vec![text.to_owned()];
+        };
+        let [.., before, _] = direct.figures.map(shown);
+        let [.., after, _] = hedged.figures.map(shown);
+        let percent = cut.confidence * 100.0;
+        let low = times(cut.interval_low);
+        let interval = match cut.interval_high {
+            Some(high) => format!("{percent:.0} % interval: {low} to {}", times(high)),
+            None => format!("{percent:.0} % interval: {low} or more"),
+        };
+        let extra = format!("{:.2} % more requests", hedged.extra_requests_ratio * 100.0);
+        let text = if cut.interval_low > 1.0 {
+            let factor = times(cut.factor);
+            format!(
+                "Hedging cut p99 {factor} times ({interval}), for {extra}: {before} to {after}."
+            )
+        } else if cut.interval_high.is_some_and(|high| high < 1.0) {
+            format!(
+                "Hedging made p99 longer: {before} to {after}, for {extra} (factor {interval})."
+            )
+        } else {
+            format!(
+                "No difference of p99 is shown: {before} direct, {after} hedged, for {extra} \
+                 (direct over hedged, {interval})."
+            )
+        };
+        wrapped("", &text, COLUMNS)
     }
 
     /// Reasons not to trust the figures on a machine of `cores` cores.
-    pub(crate) fn doubts(&self, cores: f64) -> Vec<String> {
-        let mut doubts = Vec::new();
-        let fastest = self.arms.iter().filter_map(|arm| arm.p50_ms).fold(f64::INFINITY, f64::min);
-        if self.client_lag_p999_ms.is_some_and(|lag| lag > fastest) {
-            doubts.push(
-                "The client itself was late: this machine is busy with other things.".to_owned(),
-            );
+    pub(crate) fn warnings(&self, cores: f64) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if let Some(others) = self.other_cpu_cores.filter(|others| *others > OTHERS_MAX) {
+            let used = format!("Other programs use {others:.1} of {cores} cores");
+            let text = format!("This machine is busy. {used}, and every latency includes that.");
+            warnings.extend(wrapped("", &text, COLUMNS));
         }
         if self.cpu_cores.is_some_and(|used| used > BUSY * cores) {
-            doubts.push("The demo kept this machine busy: try a lower --rate.".to_owned());
+            warnings.push("The demo keeps this machine busy: try a lower --rate.".to_owned());
         }
-        let few: Vec<&str> =
-            self.arms.iter().filter(|arm| arm.requests < 1_000).map(|arm| arm.name).collect();
-        if !few.is_empty() {
-            let few = few.join(", ");
-            doubts.push(format!("Under 1,000 reads, p99.9 is the longest read: {few}."));
-        }
-        doubts
+        warnings
+    }
+
+    /// What the marks of the table mean.
+    pub(crate) fn marks() -> String {
+        "~ fewer than 100 reads are longer; - fewer than 10 are.".to_owned()
     }
 
     /// How busy the demo kept the machine.
@@ -156,20 +217,70 @@ impl Report {
     }
 }
 
+impl ArmReport {
+    fn new(name: &'static str, latencies: &Latencies, extra_requests_ratio: f64) -> Self {
+        let p95 = Quantile::new(0.95).expect("a quantile");
+        let figures = [Quantile::P50, p95, Quantile::P99, Quantile::P999]
+            .map(|quantile| Figure::of(latencies, Clock::Response, quantile));
+        let [p50_ms, p95_ms, p99_ms, p999_ms] =
+            figures.map(|figure| figure.latency().map(Duration::as_ms_f64));
+        let (requests, errors) = (latencies.count(), latencies.failures.total());
+        Self {
+            name,
+            p50_ms,
+            p95_ms,
+            p99_ms,
+            p999_ms,
+            figures,
+            extra_requests_ratio,
+            requests,
+            errors,
+        }
+    }
+}
+
+/// How the p99 of hedged reads differs from that of direct ones, block by block.
+fn cut(tallies: &Tallies) -> Option<Cut> {
+    let [direct, hedged] = [Arm::Direct, Arm::Hedged].map(|arm| tallies.of(arm).blocks());
+    let compared = compare::percentiles(direct, hedged, Clock::Response, &Rule::default()).ok()?;
+    let p99 = compared.iter().find(|found| found.quantile == Quantile::P99)?;
+    Cut::of(p99.difference.as_ref()?)
+}
+
 fn extra_ratio(executions: u64, sent: u64) -> f64 {
     // Reads under way have been sent and may not have begun anywhere: that is no saving.
     if sent == 0 { 0.0 } else { (executions as f64 / sent as f64 - 1.0).max(0.0) }
 }
 
+/// A figure of the table, with its mark.
+fn shown(figure: Figure) -> String {
+    match figure {
+        Figure::Value(latency) => shown_ms(latency.as_ms_f64()),
+        Figure::Indicative(latency) => format!("~{}", shown_ms(latency.as_ms_f64())),
+        Figure::Failed => "failed".to_owned(),
+        Figure::TooFew => "-".to_owned(),
+    }
+}
+
 /// Milliseconds to a tenth, from 100 on to a whole one, from 1,000 on with the thousands apart.
-fn shown_ms(ms: Option<f64>) -> String {
-    match ms {
-        None => "-".to_owned(),
-        Some(ms) if ms < 99.95 => format!("{ms:.1} ms"),
-        Some(ms) if ms < 999.5 => format!("{ms:.0} ms"),
-        Some(ms) => {
-            let whole = ms.round();
-            format!("{:.0},{:03.0} ms", (whole / 1_000.0).floor(), whole % 1_000.0)
-        }
+fn shown_ms(ms: f64) -> String {
+    if ms < 99.95 {
+        format!("{ms:.1} ms")
+    } else if ms < 999.5 {
+        format!("{ms:.0} ms")
+    } else {
+        let whole = ms.round();
+        format!("{:.0},{:03.0} ms", (whole / 1_000.0).floor(), whole % 1_000.0)
+    }
+}
+
+/// A factor to two or three digits.
+fn times(factor: f64) -> String {
+    if factor < 1.995 {
+        format!("{factor:.2}")
+    } else if factor < 9.95 {
+        format!("{factor:.1}")
+    } else {
+        format!("{factor:.0}")
     }
 }

@@ -58,15 +58,39 @@ impl Screen {
 }
 
 /// Draws `lines` over the `over` lines above the cursor; gives how many there are now.
+///
+/// Each line is overwritten in its place. To clear the screen first would flicker, and terminals such as tmux keep
+/// what is cleared from the top of the screen on in their scrollback: a table a second.
 fn draw(over: usize, lines: &[String]) -> std::io::Result<usize> {
     let mut out = std::io::stdout().lock();
-    if over > 0 {
-        // Up, to the first of them, and away with everything from there on.
-        write!(out, "\x1b[{over}A\x1b[J")?;
-    }
-    for line in lines {
-        writeln!(out, "{line}")?;
-    }
+    out.write_all(drawing(over, lines).as_bytes())?;
     out.flush()?;
     Ok(lines.len())
+}
+
+/// What a terminal is sent for that.
+fn drawing(over: usize, lines: &[String]) -> String {
+    const ERASE_REST_OF_LINE: &str = "\x1b[K";
+    const ERASE_BELOW: &str = "\x1b[J";
+    if over == 0 {
+        return lines.iter().map(|line| format!("{line}\n")).collect();
+    }
+    let up = format!("\x1b[{over}A");
+    let lines_over = lines.iter().map(|line| format!("{line}{ERASE_REST_OF_LINE}\n"));
+    let below = if lines.len() < over { ERASE_BELOW } else { "" };
+    std::iter::once(up).chain(lines_over).chain([below.to_owned()]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::drawing;
+
+    #[test]
+    fn a_table_is_drawn_over_the_one_before_line_by_line() {
+        let lines =
+            |texts: &[&str]| -> Vec<String> { texts.iter().map(ToString::to_string).collect() };
+        assert_eq!(drawing(0, &lines(&["a", "b"])), "a\nb\n");
+        assert_eq!(drawing(2, &lines(&["c", "d"])), "\x1b[2Ac\x1b[K\nd\x1b[K\n");
+        assert_eq!(drawing(2, &lines(&["e"])), "\x1b[2Ae\x1b[K\n\x1b[J", "a line is left over");
+    }
 }

@@ -75,9 +75,10 @@ impl SpanStore {
         self.otlp
     }
 
-    /// Where a trace can be looked at.
-    pub(crate) fn url(&self, trace: &Slowest) -> String {
-        format!("http://{}/api/traces/{:032x}", self.api, trace.trace_id)
+    /// The command that shows a trace, in lines of less than 80 columns.
+    pub(crate) fn command(&self, trace: &Slowest) -> [String; 2] {
+        let query = format!("{} query trace \\", program());
+        [query, format!("    {:032x} --server http://{}", trace.trace_id, self.api)]
     }
 
     /// Waits until the spans of all requests of a trace have come; returns whether they have.
@@ -120,4 +121,12 @@ impl SpanStore {
             tracing::warn!("{} is left: {error}", self.folder.display());
         }
     }
+}
+
+/// This program as it was called, so that the command works where it is not installed.
+fn program() -> String {
+    let called = std::env::args().next().unwrap_or_default();
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
+    let fits = (1..=60).contains(&called.len()) && called.bytes().all(is_plain);
+    if fits { called } else { "curtail".to_owned() }
 }

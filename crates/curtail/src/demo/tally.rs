@@ -1,21 +1,26 @@
-//! The tally: what came of the reads of each arm.
+//! The tally: the latencies of the reads of each arm, in blocks of time.
 //!
-//! **Inputs**: the time from when a read was to be sent until its last answer was there, so that a late
-//! start counts against the arm (no coordinated omission); errors, which count as longer than any answer:
-//! a quantile that falls among them has no value, and never a flattering one.
+//! **Inputs**: when a read was due, when it was begun and when its last response was there. Latency runs from when it
+//! was due, so a late start counts against the arm (no coordinated omission). A failed read counts as longer than
+//! every response.
+//! **Limits**: [`BLOCKS_MAX`] blocks an arm, however long the demo measures.
 
 use super::arm::Arm;
-use curtail_sketch::{Histogram, Precision, rank};
-use curtail_units::{Duration, Quantile};
+use curtail_load::{Failure, Latencies, Timing};
+use curtail_units::{Duration, Instant};
 
-/// What came of the reads of one arm.
+/// Blocks of one arm: the unit of chance in the comparison of two arms.
+const BLOCKS_MAX: u64 = 20;
+
+/// A block is longer than a stall, else one stall would count as several observations.
+const BLOCK_MIN: Duration = Duration::from_secs(3);
+
+/// The reads of one arm.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
-    latencies: Histogram,
+    blocks: Vec<Latencies>,
     /// Requests to single shards that were sent.
     pub(crate) sent: u64,
-    /// Reads that failed, and reads that were not sent because too many were in flight.
-    pub(crate) errors: u64,
 }
 
 /// The read that took longest.
@@ -23,7 +28,7 @@ pub(crate) struct Tally {
 pub(crate) struct Slowest {
     pub(crate) latency: Duration,
     pub(crate) arm: Arm,
-    /// Its requests' trace.
+    /// The trace of its requests.
     pub(crate) trace_id: u128,
 }
 
@@ -31,58 +36,50 @@ pub(crate) struct Slowest {
 #[derive(Clone, Debug)]
 pub(crate) struct Tallies {
     arms: [Tally; Arm::ALL.len()],
-    /// How long after the planned time each read was sent: the client's own share of the latencies.
-    lag: Histogram,
+    began: Instant,
+    block_len: Duration,
     /// Of the reads that went through a proxy.
     pub(crate) slowest: Option<Slowest>,
-    /// The first failure, in words.
+    /// Why the first read failed that did.
     pub(crate) first_failure: Option<String>,
 }
 
 impl Tally {
-    fn new() -> Self {
-        Self { latencies: Histogram::new(Precision::FINE), sent: 0, errors: 0 }
+    /// The blocks, in the order of time.
+    pub(crate) fn blocks(&self) -> &[Latencies] {
+        &self.blocks
     }
 
-    /// Reads that are over.
-    pub(crate) fn reads(&self) -> u64 {
-        self.latencies.count()
-    }
-
-    /// A quantile of the latencies of all reads; nothing when there were none or when it falls among the
-    /// errors.
-    pub(crate) fn quantile(&self, quantile: Quantile) -> Option<Duration> {
-        let answered = self.reads() - self.errors;
-        if rank(quantile, self.reads()) > answered {
-            return None;
-        }
-        self.latencies.quantile(quantile)
+    /// All reads.
+    pub(crate) fn latencies(&self) -> Latencies {
+        Latencies::merged(&self.blocks)
     }
 }
 
 impl Tallies {
-    pub(crate) fn new() -> Self {
-        Self {
-            arms: Arm::ALL.map(|_| Tally::new()),
-            lag: Histogram::new(Precision::FINE),
-            slowest: None,
-            first_failure: None,
-        }
+    /// Empty tallies of a measurement that lasts for `length` from `began` on.
+    pub(crate) fn new(began: Instant, length: Duration) -> Self {
+        let block_len = Duration::from_ns(length.as_ns().div_ceil(BLOCKS_MAX)).max(BLOCK_MIN);
+        let blocks =
+            (0..length.as_ns().div_ceil(block_len.as_ns()).max(1)).map(|_| Latencies::new());
+        let tally = Tally { blocks: blocks.collect(), sent: 0 };
+        let arms = Arm::ALL.map(|_| tally.clone());
+        Self { arms, began, block_len, slowest: None, first_failure: None }
     }
 
     pub(crate) const fn of(&self, arm: Arm) -> &Tally {
         &self.arms[arm.index()]
     }
 
-    /// A read of `shards` shards was sent, `lag` after its time.
-    pub(crate) fn sent(&mut self, arm: Arm, shards: u64, lag: Duration) {
+    /// A read of `shards` shards was sent.
+    pub(crate) const fn sent(&mut self, arm: Arm, shards: u64) {
         self.arms[arm.index()].sent += shards;
-        self.lag.record(lag);
     }
 
-    /// A read was answered, `latency` after the time at which it was to be sent.
-    pub(crate) fn answered(&mut self, arm: Arm, latency: Duration, trace_id: u128) {
-        self.arms[arm.index()].latencies.record(latency);
+    /// All shards have answered a read.
+    pub(crate) fn succeeded(&mut self, arm: Arm, timing: &Timing, trace_id: u128) {
+        self.block(arm, timing.intended).record(timing, None);
+        let latency = timing.ended.since(timing.intended);
         let is_slowest = self.slowest.is_none_or(|slowest| latency > slowest.latency);
         if arm != Arm::Direct && is_slowest {
             self.slowest = Some(Slowest { latency, arm, trace_id });
@@ -90,45 +87,58 @@ impl Tallies {
     }
 
     /// A read failed, or was not sent.
-    pub(crate) fn failed(&mut self, arm: Arm, why: impl FnOnce() -> String) {
-        let tally = &mut self.arms[arm.index()];
-        tally.latencies.record(Precision::END);
-        tally.errors += 1;
+    pub(crate) fn failed(&mut self, arm: Arm, timing: &Timing, why: impl FnOnce() -> String) {
+        self.block(arm, timing.intended).record(timing, Some(Failure::Status));
         self.first_failure.get_or_insert_with(|| format!("{}: {}", arm.name(), why()));
     }
 
-    /// A quantile of the client's own delay.
-    pub(crate) fn lag(&self, quantile: Quantile) -> Option<Duration> {
-        self.lag.quantile(quantile)
+    /// The block of a read that was due at `due`.
+    fn block(&mut self, arm: Arm, due: Instant) -> &mut Latencies {
+        let blocks = &mut self.arms[arm.index()].blocks;
+        let nth = due.since(self.began).as_ns() / self.block_len.as_ns();
+        let last = blocks.len() - 1;
+        &mut blocks[usize::try_from(nth).unwrap_or(last).min(last)]
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Arm, Tallies};
-    use curtail_units::{Duration, Quantile};
+    use super::{Arm, BLOCKS_MAX, Slowest, Tallies};
+    use curtail_load::{Clock, Timing};
+    use curtail_units::{Duration, Instant, Quantile};
+
+    fn timing(due_s: u64, ms: u64) -> Timing {
+        let due = Instant::ZERO + Duration::from_secs(due_s);
+        Timing { intended: due, ready: due, sent: due, ended: due + Duration::from_ms(ms) }
+    }
 
     #[test]
-    fn errors_are_longer_than_any_answer() {
-        let mut tallies = Tallies::new();
-        for ms in 1..=998 {
-            tallies.answered(Arm::Hedged, Duration::from_ms(ms), ms.into());
+    fn reads_count_in_the_block_in_which_they_were_due_and_failed_ones_are_the_longest() {
+        let mut tallies = Tallies::new(Instant::ZERO, Duration::from_secs(60));
+        for second in 0..60 {
+            tallies.succeeded(Arm::Hedged, &timing(second, 10 + second), second.into());
         }
-        tallies.failed(Arm::Hedged, || "shard 3: status 503".to_owned());
-        tallies.failed(Arm::Hedged, || "never kept".to_owned());
+        tallies.failed(Arm::Hedged, &timing(59, 1), || "shard 3: status 503".to_owned());
+        tallies.failed(Arm::Hedged, &timing(60, 1), || "not kept".to_owned());
         let tally = tallies.of(Arm::Hedged);
-        assert_eq!((tally.reads(), tally.errors), (1_000, 2));
-        let p50 = tally.quantile(Quantile::P50).expect("an answer").as_ms_f64();
-        assert!((p50 - 500.0).abs() < 1.0, "{p50}");
-        assert!(tally.quantile(Quantile::P99).is_some());
-        assert_eq!(tally.quantile(Quantile::P999), None, "rank 999 is an error");
-        let last = Quantile::new(0.998).expect("a quantile");
-        assert!(tally.quantile(last).is_some(), "rank 998 is the longest answer");
+        let counts: Vec<u64> = tally.blocks().iter().map(|block| block.count()).collect();
+        assert_eq!((counts.len(), counts[0], counts[19]), (20, 3, 5), "{counts:?}");
+        let all = tally.latencies();
+        assert_eq!(all.quantile(Clock::Response, Quantile::P99), None, "it is a failed read");
+        assert_eq!(all.failures.total(), 2);
         assert_eq!(tallies.first_failure.as_deref(), Some("hedged: shard 3: status 503"));
-        assert_eq!(tallies.of(Arm::Direct).quantile(Quantile::P50), None);
-        // No proxy has seen direct reads, so nobody has their traces.
-        tallies.answered(Arm::Direct, Duration::from_ms(2_000), 1);
-        let slowest = tallies.slowest.map(|slowest| (slowest.arm, slowest.trace_id));
-        assert_eq!(slowest, Some((Arm::Hedged, 998)));
+        // Direct reads have no trace.
+        tallies.succeeded(Arm::Direct, &timing(1, 2_000), 1);
+        let latency = Duration::from_ms(69);
+        assert_eq!(tallies.slowest, Some(Slowest { latency, arm: Arm::Hedged, trace_id: 59 }));
+    }
+
+    #[test]
+    fn blocks_are_longer_than_a_stall_and_bounded_in_number() {
+        for (seconds, blocks) in [(1, 1), (20, 7), (60, 20), (86_400, 20)] {
+            let tallies = Tallies::new(Instant::ZERO, Duration::from_secs(seconds));
+            assert_eq!(tallies.of(Arm::Direct).blocks().len(), blocks, "{seconds} s");
+            assert!(blocks as u64 <= BLOCKS_MAX);
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use anyhow::Context as _;
 use bytes::Bytes;
+use http::response::Parts;
 use http::{Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::client::conn::http1;
@@ -21,7 +22,11 @@ pub(crate) struct Question(String);
 /// What a server says that is no error.
 #[derive(Debug)]
 pub(crate) enum Answered {
-    Json(serde_json::Value),
+    Json {
+        json: serde_json::Value,
+        /// The share by which a quantile in it may be wrong, if the server says so.
+        quantile_error: Option<f64>,
+    },
     NotFound(String),
 }
 
@@ -50,16 +55,17 @@ pub(super) fn ask(
     question: &Question,
 ) -> anyhow::Result<Answered> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (status, body) = runtime.block_on(async {
+    let (head, body) = runtime.block_on(async {
         let asking = exchange(server, tenant, question);
         tokio::time::timeout(PATIENCE, asking).await.map_err(std::io::Error::from)?
     })?;
     let text = || String::from_utf8_lossy(&body).trim_end().to_owned();
-    match status {
+    match head.status {
         StatusCode::OK => {
             let json = serde_json::from_slice(&body);
             let json = json.map_err(|_| Refused(format!("{server} is no curtail server")))?;
-            Ok(Answered::Json(json))
+            let quantile_error = header(&head, "curtail-quantile-error");
+            Ok(Answered::Json { json, quantile_error: quantile_error.and_then(|e| e.parse().ok()) })
         }
         StatusCode::NOT_FOUND => Ok(Answered::NotFound(text())),
         _ => Err(Refused(text()).into()),
@@ -70,7 +76,7 @@ async fn exchange(
     server: &str,
     tenant: Option<&str>,
     question: &Question,
-) -> anyhow::Result<(StatusCode, Bytes)> {
+) -> anyhow::Result<(Parts, Bytes)> {
     let wrong = || Refused(format!("--server: expected http://host:port, found {server:?}"));
     let uri: Uri = server.parse().map_err(|_| wrong())?;
     let (Some("http"), Some(host)) = (uri.scheme_str(), uri.host()) else {
@@ -91,13 +97,15 @@ async fn exchange(
     }
     let request =
         request.body(Empty::<Bytes>::new()).map_err(|error| Refused(error.to_string()))?;
-    let answer = sender.send_request(request).await.map_err(broke_off)?;
-    let status = answer.status();
-    let unread = answer.headers().get("curtail-unread").and_then(|count| count.to_str().ok());
-    if let Some(unread) = unread {
+    let (head, body) = sender.send_request(request).await.map_err(broke_off)?.into_parts();
+    if let Some(unread) = header(&head, "curtail-unread") {
         eprintln!("{unread} files cannot be read, and may have more: the server's log names them");
     }
-    let body = answer.into_body().collect().await.map_err(broke_off)?.to_bytes();
+    let body = body.collect().await.map_err(broke_off)?.to_bytes();
     driving.abort();
-    Ok((status, body))
+    Ok((head, body))
+}
+
+fn header<'a>(head: &'a Parts, name: &str) -> Option<&'a str> {
+    head.headers.get(name).and_then(|value| value.to_str().ok())
 }

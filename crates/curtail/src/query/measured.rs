@@ -1,7 +1,9 @@
 //! Quantiles, buckets and counts as tables.
 
 use super::found::{list, shortened, text};
-use curtail_units::Duration;
+use curtail_load::compare::{EXCEEDANCES_MIN, INDICATIVE_MIN};
+use curtail_sketch::rank;
+use curtail_units::{Duration, Quantile};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,11 +11,37 @@ use std::fmt::Write as _;
 /// The longest bar.
 const BAR_LEN: f64 = 40.0;
 
-/// What is longer is cut.
-const GROUP_LEN: usize = 36;
+/// What is longer is cut: with its count and four quantiles a group fits 80 columns.
+const NAME_LEN: usize = 26;
 
-/// A line for each group, a column for each quantile.
-pub(super) fn quantiles(json: &Value, is_duration: bool) -> String {
+/// How many values each group has: the sum of its buckets.
+pub(super) fn value_counts(histogram: &Value) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    for series in list(&histogram["series"]) {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
+        let count = series["value"].as_f64().unwrap_or_default() as u64;
+        *counts.entry(group(series, "__bucket")).or_default() += count;
+    }
+    counts
+}
+
+/// A quantile of so many values, marked by the rule of every report: few larger values make it a matter of chance.
+fn marked(at: f64, values: u64, shown: String) -> String {
+    let beyond = Quantile::new(at).map_or(0, |quantile| values - rank(quantile, values));
+    match beyond {
+        0..INDICATIVE_MIN => "n/a".to_owned(),
+        INDICATIVE_MIN..EXCEEDANCES_MIN => format!("~{shown}"),
+        _ => shown,
+    }
+}
+
+/// A line for each group, a column for each quantile; `counts` are the values of each group.
+pub(super) fn quantiles(
+    json: &Value,
+    is_duration: bool,
+    error: Option<f64>,
+    counts: &BTreeMap<String, u64>,
+) -> String {
     let mut groups = BTreeMap::<String, Vec<(f64, f64)>>::new();
     for series in list(&json["series"]) {
         let at = series["labels"].as_array().and_then(|labels| {
@@ -24,22 +52,27 @@ pub(super) fn quantiles(json: &Value, is_duration: bool) -> String {
         groups.entry(group(series, "p")).or_default().push((at, value));
     }
     let Some(first) = groups.values().next() else { return "none\n".to_owned() };
-    let mut out = format!("{:GROUP_LEN$}", "");
+    let mut out = format!("{:NAME_LEN$} {:>9}", "", "values");
     for (at, _) in first {
         write!(out, " {:>10}", format!("p{}", percent(*at))).ok();
     }
     out.push('\n');
     for (name, values) in groups {
-        write!(out, "{:GROUP_LEN$}", shortened(&name, GROUP_LEN)).ok();
-        for (_, value) in values {
-            write!(out, " {:>10}", shown(value, is_duration)).ok();
+        let count = counts.get(&name).copied().unwrap_or_default();
+        write!(out, "{:NAME_LEN$} {count:>9}", shortened(&name, NAME_LEN)).ok();
+        for (at, value) in values {
+            let value = marked(at, count, shown(value, is_duration));
+            write!(out, " {value:>10}").ok();
         }
         out.push('\n');
     }
-    match json["quantile_error"].as_f64().unwrap_or_default() {
-        0.0 => out + "exact\n",
-        error => out + &format!("wrong by at most {:.2} %\n", 100.0 * error),
+    match error {
+        // A server before this version, or another one's.
+        None => {}
+        Some(0.0) => out += "exact; ",
+        Some(error) => write!(out, "wrong by at most {:.2} %; ", 100.0 * error).unwrap_or_default(),
     }
+    out + "~ fewer than 100 values are larger, n/a fewer than 10 are\n"
 }
 
 /// A line for each bucket, with a bar; one table for each group.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `log/` | the log: what is not in a run yet |
 //! | `tables/` | the tables, each a Delta table, unless they are in an object store |
+//! | `batch-key` | the secret that batches are hashed with, made once |
 //! | `writer` | the name of this writer of the tables, made once: the log and it belong together |
 //!
 //! The log is always on this machine: it is synced before a sender is told, which an object store would take
@@ -12,11 +13,14 @@
 use anyhow::Context as _;
 use clap::error::ErrorKind;
 use curtail_objects::Objects;
+use curtail_store::recent::BatchKey;
 use curtail_store::{Directory, Settings, tree};
 use curtail_units::Rng;
-use std::fs::{self, File};
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher as _, RandomState};
-use std::io::Write as _;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -30,6 +34,7 @@ pub(super) struct Place {
     /// Where they are, if that is on this machine.
     folder: Option<PathBuf>,
     writer: String,
+    batch_key: BatchKey,
 }
 
 impl Place {
@@ -50,17 +55,17 @@ impl Place {
         let named = |path: &Path| format!("{}", path.display());
         let log = data.join("log");
         fs::create_dir_all(&log).with_context(|| named(&log))?;
-        let log = Directory::open(&log).with_context(|| {
-            format!("{} cannot be used: does another server use it?", log.display())
-        })?;
+        let log = Directory::open(&log)
+            .with_context(|| format!("--data {}: cannot use {}", data.display(), log.display()))?;
         let writer = writer(&data).with_context(|| named(&data.join("writer")))?;
+        let batch_key = batch_key(&data).with_context(|| named(&data.join("batch-key")))?;
         let (tables, folder) = match tables {
             Some(url) => (curtail_objects::open(url)?, curtail_objects::folder(url)?),
             None => (Objects::folder(&data.join("tables"))?, Some(data.join("tables"))),
         };
         tables.check_writing().await?;
         tracing::info!(folder = named(&data), tables = tables.url(), "opened");
-        Ok(Self { log: Arc::new(log), tables, folder, writer })
+        Ok(Self { log: Arc::new(log), tables, folder, writer, batch_key })
     }
 
     /// Where the tables are.
@@ -84,38 +89,100 @@ impl Place {
             root: self.tables.root.clone(),
             writer: self.writer.clone(),
             final_rows: tree::FINAL_ROWS,
+            // What the store finds in its flush records.
+            known: BTreeMap::new(),
         };
-        Settings { files: Arc::clone(&self.log) as _, tables, memtable_bytes }
+        let (files, batch_key) = (Arc::clone(&self.log) as _, self.batch_key);
+        Settings { files, tables, memtable_bytes, batch_key }
     }
 }
 
-/// The name of this writer.
-fn writer(data: &Path) -> std::io::Result<String> {
-    let path = data.join("writer");
-    if let Ok(name) = fs::read_to_string(&path) {
-        return Ok(name.trim().to_owned());
+/// The name of this writer. Only a folder that has none gets one: under another name the server would store rows again
+/// that are both in the log and in the tables.
+fn writer(data: &Path) -> io::Result<String> {
+    match fs::read_to_string(data.join("writer")) {
+        Ok(name) if name.trim().is_empty() => {
+            let text = "the name of the writer is missing; restore the file from a backup";
+            Err(io::Error::new(io::ErrorKind::InvalidData, text))
+        }
+        Ok(name) => Ok(name.trim().to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let name = format!("{:016x}", entropy().next_u64());
+            write_once(data, "writer", format!("{name}\n").as_bytes())?;
+            Ok(name)
+        }
+        Err(error) => Err(error),
     }
-    let name = format!("{:016x}", entropy().next_u64());
-    let new = data.join("writer.new");
-    let mut file = File::create(&new)?;
-    writeln!(file, "{name}")?;
+}
+
+/// The secret that batches are hashed with. One that is damaged is replaced: batches of the last ten minutes are not
+/// known again then.
+fn batch_key(data: &Path) -> io::Result<BatchKey> {
+    let bytes = match fs::read(data.join("batch-key")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        read => read?,
+    };
+    if let Ok(key) = bytes.try_into() {
+        return Ok(BatchKey::new(key));
+    }
+    let mut key = [0; 32];
+    File::open("/dev/urandom")?.read_exact(&mut key)?;
+    write_once(data, "batch-key", &key)?;
+    Ok(BatchKey::new(key))
+}
+
+/// Writes a file that only its owner may read: as a whole, or not at all.
+fn write_once(data: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let new = data.join(format!("{name}.new"));
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    file.write_all(bytes)?;
     file.sync_all()?;
-    // It is there as a whole, or not at all.
-    fs::rename(&new, &path)?;
-    File::open(data)?.sync_all()?;
-    Ok(name)
+    fs::rename(&new, data.join(name))?;
+    File::open(data)?.sync_all()
 }
 
-/// Tokens, one a line; there must be some, or everybody could send.
+/// Tokens, one a line; empty lines, and lines that begin with `#`, are none. There must be some, or everybody could
+/// send.
 pub(super) fn tokens(file: &Path) -> anyhow::Result<Vec<String>> {
     let text = fs::read_to_string(file).with_context(|| format!("{}", file.display()))?;
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let tokens: Vec<_> = lines.map(str::to_owned).collect();
+    parse_tokens(&text).with_context(|| format!("{}", file.display()))
+}
+
+fn parse_tokens(text: &str) -> io::Result<Vec<String>> {
+    let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+    let mut tokens = Vec::new();
+    for (line, token) in (1..).zip(text.trim_start_matches('\u{feff}').lines().map(str::trim)) {
+        if token.is_empty() || token.starts_with('#') {
+            continue;
+        }
+        // A header has no other characters, so nobody could show such a token. It is not repeated: it is a secret.
+        if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(invalid(format!(
+                "line {line}: expected a token of visible ASCII characters without spaces; \
+                 a comment is a line of its own that begins with #"
+            )));
+        }
+        tokens.push(token.to_owned());
+    }
     if tokens.is_empty() {
-        let none = std::io::Error::other("expected a token, and found only empty lines");
-        return Err(none).with_context(|| format!("{}", file.display()));
+        return Err(invalid(
+            "expected a token, and found only comments and empty lines".to_owned(),
+        ));
     }
     Ok(tokens)
+}
+
+/// An origin as browsers name it: scheme, host, and the port if it is another one.
+pub(super) fn origin(text: &str) -> Result<String, String> {
+    let is_host = |host: &str| {
+        !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/')
+    };
+    let text = text.to_ascii_lowercase();
+    let is_origin =
+        text.split_once("://").is_some_and(|(scheme, host)| !scheme.is_empty() && is_host(host));
+    let expected = "expected an origin, as https://shop.example or http://localhost:3000, or *";
+    (is_origin || text == "*").then_some(text).ok_or_else(|| expected.to_owned())
 }
 
 /// A random UUID.
@@ -134,6 +201,53 @@ pub(super) fn now_ms() -> i64 {
 }
 
 /// The standard library draws the keys of its hash maps from the system's entropy.
-fn entropy() -> Rng {
+pub(super) fn entropy() -> Rng {
     Rng::new(RandomState::new().hash_one(0_u8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{origin, parse_tokens, writer};
+    use std::fs;
+
+    #[test]
+    fn a_damaged_name_of_the_writer_is_an_error_and_is_not_replaced() {
+        let name = format!("curtail-writer-{}", std::process::id());
+        let data = std::env::temp_dir().join(name);
+        fs::create_dir_all(&data).expect("a folder");
+        let made = writer(&data).expect("made");
+        assert_eq!(writer(&data).expect("read"), made);
+        for damaged in [&b""[..], b"\n", b"\xff123456789abcdef\n"] {
+            fs::write(data.join("writer"), damaged).expect("written");
+            writer(&data).expect_err("it is damaged");
+            assert_eq!(fs::read(data.join("writer")).expect("read"), damaged);
+        }
+        fs::remove_dir_all(&data).expect("it is ours");
+    }
+
+    #[test]
+    fn an_origin_is_as_browsers_name_it() {
+        for text in ["*", "https://shop.example", "http://localhost:3000", "app://x"] {
+            assert_eq!(origin(text).as_deref(), Ok(text));
+        }
+        assert_eq!(origin("HTTPS://Shop.Example").as_deref(), Ok("https://shop.example"));
+        for text in ["", "shop.example", "https://", "https://shop.example/", "https://a b", "**"] {
+            assert!(origin(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn comments_and_empty_lines_are_no_tokens() {
+        let text = "\u{feff}# senders of the shop\r\n\r\nsecret\r\n  # c\n other# \n#last";
+        assert_eq!(parse_tokens(text).expect("two tokens"), ["secret", "other#"]);
+        for text in ["", "\n  \n", "# c\n", "#\n\n#"] {
+            let error = parse_tokens(text).expect_err("no token");
+            assert!(error.to_string().contains("only comments and empty lines"), "{error}");
+        }
+        for text in ["a\nsecret # of the shop", "a\ngröße", "a\nse\u{7}cret"] {
+            let error = parse_tokens(text).expect_err("no such token").to_string();
+            assert!(error.starts_with("line 2: expected a token"), "{error}");
+            assert!(!error.contains("cret"), "a secret is repeated: {error}");
+        }
+    }
 }

@@ -53,14 +53,19 @@ fn two_generators_are_one_run_with_twice_as_many_requests() {
     let at = |name: &str| folder.join(name).display().to_string();
     let (merged, page) = (at("merged.json"), at("merged.html"));
     let files = ["--json", &merged, "--html", &page, "--format", "json"];
-    let ended = curtail(&[&["bench", "report", RECORDED, RECORDED], &files[..]].concat());
+    let one = std::fs::read_to_string(RECORDED).expect("it is there");
+    let halves = ["1", "2"].map(|nth| {
+        let share = format!(r#""shares":{{"of":2,"sent":[{nth}]}},"load":"#);
+        written(&format!("bench-half-{nth}.json"), one.replace(r#""load":"#, &share))
+    });
+    let halves = ["bench", "report", &halves[0], &halves[1]];
+    let ended = curtail(&[&halves[..], &files[..]].concat());
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
     let requests = |text: &str| {
         let json: serde_json::Value = serde_json::from_str(text).expect("JSON");
         assert_eq!(json["schema"], "curtail.bench/1");
         json["figures"][0]["requests"].as_u64().expect("a number")
     };
-    let one = std::fs::read_to_string(RECORDED).expect("it is there");
     assert_eq!(requests(&ended.stdout), 2 * requests(&one));
     assert_eq!(std::fs::read_to_string(&merged).expect("it was written"), ended.stdout);
     let page = std::fs::read_to_string(Path::new(&page)).expect("it was written");
@@ -84,6 +89,10 @@ fn what_cannot_be_read_or_merged_is_named_and_has_its_exit_code() {
         the results are not of one run: the seed is 1 in the first of them and 2 in number 2
     "#]]
     .assert_eq(&ended.stderr);
+
+    let ended = curtail(&["bench", "report", RECORDED, RECORDED]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "two runs are not one");
+    assert!(ended.stderr.contains("number 2 sent share 1/1 of the plan again"), "{}", ended.stderr);
 
     let ended = curtail(&["bench", "report", "/nowhere/run.json"]);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(3), ""));

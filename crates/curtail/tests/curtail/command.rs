@@ -1,7 +1,8 @@
 //! Running the command, and files for it to read.
 
+use std::io::Write as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// How a run of the command ended.
 pub(crate) struct Ended {
@@ -12,12 +13,25 @@ pub(crate) struct Ended {
 
 /// Runs `curtail` with these arguments in the folder of [`written`] files.
 pub(crate) fn curtail(arguments: &[&str]) -> Ended {
-    let output = Command::new(env!("CARGO_BIN_EXE_curtail"))
+    curtail_reading("", arguments)
+}
+
+/// The same with `input`, of less than a pipe holds, as its standard input.
+pub(crate) fn curtail_reading(input: &str, arguments: &[&str]) -> Ended {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_curtail"))
         .args(arguments)
         .current_dir(env!("CARGO_TARGET_TMPDIR"))
         .env_remove("CURTAIL_LOG")
-        .output()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
         .expect("the command was built for this test");
+    let mut stdin = child.stdin.take().expect("it is piped");
+    // A command that does not read its input may have closed it.
+    stdin.write_all(input.as_bytes()).ok();
+    drop(stdin);
+    let output = child.wait_with_output().expect("a child of ours");
     let text = |bytes| String::from_utf8(bytes).expect("output is text");
     Ended { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }

@@ -1,6 +1,6 @@
 //! `curtail config`: mistakes and what is understood, as people see them.
 
-use crate::command::{curtail, written};
+use crate::command::{curtail, curtail_reading, written};
 use expect_test::expect;
 
 /// A listener, a route and an upstream; the least that is right.
@@ -40,17 +40,66 @@ upstreams:
 }
 
 #[test]
-fn a_right_file_is_shown_as_it_is_understood() {
+fn a_prefix_that_is_no_boundary_and_a_range_that_is_none_are_named() {
     let file = written(
-        "understood.yaml",
+        "no-boundary.yaml",
         "\
+trusted_proxies: [10.0.0.0/8, 10.0.0.1/8, proxy.example.org]
+listeners: [{address: \"127.0.0.1:7300\"}]
+routes:
+  - {path_prefix: /a/../b, upstream: search}
+  - {path_prefix: /a//b, upstream: search}
+  - {path_prefix: \"/a;b\", upstream: search}
+  - {path_prefix: /caf%c3%a9/, upstream: search}
+  - {path_prefix: a, upstream: search}
+upstreams: {search: {replicas: [\"http://127.0.0.1:8080\"]}}
+",
+    );
+    let ended = curtail(&["config", "check", &file]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
+    expect![[r#"
+        no-boundary.yaml:1:31: trusted_proxies[1]: 10.0.0.1/8 is text: expected a range of addresses such as 10.0.0.0/8, 192.0.2.7 or "2001:db8::/32" (quoted)
+        no-boundary.yaml:1:43: trusted_proxies[2]: proxy.example.org is text: expected a range of addresses such as 10.0.0.0/8, 192.0.2.7 or "2001:db8::/32" (quoted)
+        no-boundary.yaml:4:19: routes[0].path_prefix: "/a/../b" is not normalized: expected no //, no . or .. segment, and none of ; and \
+        no-boundary.yaml:5:19: routes[1].path_prefix: "/a//b" is not normalized: expected no //, no . or .. segment, and none of ; and \
+        no-boundary.yaml:6:19: routes[2].path_prefix: "/a;b" is not normalized: expected no //, no . or .. segment, and none of ; and \
+        no-boundary.yaml:8:19: routes[4].path_prefix: "a" does not begin with /
+    "#]]
+    .assert_eq(&ended.stderr);
+}
+
+#[test]
+fn upstreams_of_a_group_that_disagree_are_named_with_what_they_must_share() {
+    let file = written(
+        "group.yaml",
+        "\
+listeners: [{address: \"127.0.0.1:7300\"}]
+routes: [{upstream: shard-0}]
+upstreams:
+  shard-0: {replicas: [\"http://127.0.0.1:8080\"], group: bigtable}
+  shard-1: {replicas: [\"http://127.0.0.1:8081\"], group: bigtable, hedge: {delay_max: 1s}}
+  shard-2: {replicas: [\"http://127.0.0.1:8082\"], group: bigtable, budget: {ratio: 0.1}}
+",
+    );
+    let ended = curtail(&["config", "check", &file]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
+    expect![[r#"
+        group.yaml:6:57: upstreams.shard-2.group: bigtable is the group of upstreams.shard-0 too, which differs in what they share: expected the same budget, hedge.quantile and retry.overdue.quantile
+    "#]]
+    .assert_eq(&ended.stderr);
+}
+
+/// Something of everything that a file may say.
+const UNDERSTOOD: &str = "\
 listeners:
   - {name: in, address: \"127.0.0.1:7300\"}
-  - {name: outside, address: \"0.0.0.0:443\", tls: {certificate_file: c.pem, key_file: k.pem}}
+  - {name: outside, address: \"0.0.0.0:443\", tls: {certificate_file: understood-c.pem, key_file: understood-k.pem}}
 admin: {}
+trusted_proxies: [10.0.0.0/8, 192.0.2.7]
 spans: {endpoint: \"http://127.0.0.1:4318\"}
 routes:
   - {path_prefix: /search/, upstream: search}
+  - {path_prefix: /find, upstream: search}
   - {host: orders.example.org, upstream: orders, idempotent: true}
 upstreams:
   search:
@@ -62,13 +111,17 @@ upstreams:
     replicas: [\"http://10.0.1.1:80\"]
     balance: {policy: peak_ewma, decay: 5s}
     hedge: {hedges_max: 2}
-    retry: {attempt_timeout: false}
+    retry: {overdue: false}
     budget: {ratio: 0, reserve: 3}
   spare: {replicas: [\"http://10.0.2.1:80\", \"http://10.0.2.2:80\"], hedge: false, timeout: 500ms}
 leaves:
   - {name: near, address: \"10.0.0.9:7310\", server: \"http://127.0.0.1:80\", slots: 4}
-",
-    );
+";
+
+#[test]
+fn a_right_file_is_shown_as_it_is_understood() {
+    certificate("understood-c.pem", "understood-k.pem");
+    let file = written("understood.yaml", UNDERSTOOD);
     let ended = curtail(&["config", "check", &file]);
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
     expect![[r#"
@@ -79,12 +132,14 @@ leaves:
         admin: 127.0.0.1:7301
         spans: to http://127.0.0.1:4318 as curtail-proxy
         leaf near: 10.0.0.9:7310 -> http://127.0.0.1:80, 4 at once, 1024 may wait
+        trusted proxies: 10.0.0.0/8, 192.0.2.7/32
         route any host, /search/ -> upstream search
+        route any host, /find and /find/... -> upstream search
         route orders.example.org / (any method may be sent twice) -> upstream orders
 
         upstream search: 3 replicas: http://10.0.0.1:80, http://10.0.0.2:80, https://search.example.org:443
           balance   prequal: 3 probes a request, hot from quantile 0.6
-          hedge     when slower than quantile 0.98 of recent attempts, after 1 ms to 1 s; at most 1
+          hedge     when slower than quantile 0.99 of recent attempts, after 1 ms to 1 s; at most 1
           tie       the second copy after 2 ms
           retry     off
           timeout   60 s
@@ -93,7 +148,7 @@ leaves:
 
         upstream orders: 1 replica: http://10.0.1.1:80
           balance   peak_ewma: of two at random, lower peak latency × in flight; decay 5 s
-          hedge     when slower than quantile 0.98 of recent attempts, after 1 ms to 1 s; at most 2
+          hedge     when slower than quantile 0.99 of recent attempts, after 1 ms to 1 s; at most 2
           tie       off
           retry     at most 2, backoff 10 ms to 1 s
           timeout   60 s
@@ -105,12 +160,60 @@ leaves:
           balance   least_request: of two at random, fewer in flight
           hedge     off
           tie       off
-          retry     at most 2, backoff 10 ms to 1 s; also when slower than quantile 0.995, after 100 ms to 5 s
+          retry     at most 2, backoff 10 ms to 1 s; overdue when slower than quantile 0.995, after 100 ms to 5 s
           timeout   500 ms
           at worst  3 attempts for one request; 1.02 on average over 10 s,
                     or 10 retries where 10 s brings fewer than 500 requests
           note: no route leads here
     "#]].assert_eq(&ended.stdout);
+}
+
+/// Writes a certificate and its key.
+fn certificate(certificate_file: &str, key_file: &str) {
+    let issued = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a name");
+    written(certificate_file, issued.cert.pem());
+    written(key_file, issued.signing_key.serialize_pem());
+}
+
+#[test]
+fn files_that_starting_would_refuse_are_refused_all_at_once() {
+    certificate("one-c.pem", "one-k.pem");
+    certificate("other-c.pem", "other-k.pem");
+    let file = written(
+        "files.yaml",
+        "\
+listeners:
+  - {address: \"127.0.0.1:7300\", tls: {certificate_file: none.pem, key_file: one-k.pem}}
+  - {name: b, address: \"127.0.0.1:7302\", tls: {certificate_file: one-c.pem, key_file: other-k.pem}}
+  - {name: c, address: \"127.0.0.1:7303\", tls: {certificate_file: one-c.pem, key_file: one-c.pem}}
+  - {name: d, address: \"127.0.0.1:7304\", tls: {certificate_file: one-c.pem, key_file: one-k.pem}}
+routes: [{upstream: s}]
+upstreams: {s: {replicas: [\"http://a\"], connect: {ca_file: no-ca.pem}}}
+",
+    );
+    let ended = curtail(&["config", "check", &file]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(3), ""));
+    expect![[r#"
+        files.yaml: listeners[0].tls: none.pem: No such file or directory (os error 2)
+        files.yaml: listeners[1].tls: one-c.pem: the key in other-k.pem belongs to another certificate
+        files.yaml: listeners[2].tls: one-c.pem: no private key in it: nothing in PEM
+        files.yaml: upstreams.s: no-ca.pem: No such file or directory (os error 2)
+    "#]].assert_eq(&ended.stderr);
+}
+
+#[test]
+fn a_dash_is_standard_input() {
+    let right = curtail_reading(SMALL, &["config", "check", "-"]);
+    assert_eq!((right.code, right.stderr.as_str()), (Some(0), ""));
+    assert!(right.stdout.starts_with("<stdin> is right."), "{}", right.stdout);
+    let wrong = curtail_reading(&SMALL.replace("routes", "rotues"), &["config", "check", "-"]);
+    assert_eq!(wrong.code, Some(2));
+    assert!(wrong.stderr.starts_with("<stdin>:1:1: routes: "), "{}", wrong.stderr);
+    for command in [&["simulate"][..], &["testbed"], &["bench", "suite"]] {
+        let ended = curtail_reading("nonsense: 1\n", &[command, &["-"]].concat());
+        assert_eq!(ended.code, Some(2), "{command:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains("<stdin>:1:1: nonsense: "), "{}", ended.stderr);
+    }
 }
 
 #[test]

@@ -5,12 +5,15 @@ use crate::running::Running;
 
 #[test]
 fn a_short_demo_answers_every_read_of_every_arm() {
+    // Seldom enough that no read is left out for too many in flight, even beside other tests.
     let arguments =
-        ["demo", "--seconds", "3", "--rate", "10", "--seed", "5", "--exit", "--format", "json"];
+        ["demo", "--seconds", "12", "--rate", "2", "--seed", "5", "--exit", "--format", "json"];
     let ended = curtail(&arguments);
-    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     let report: serde_json::Value = serde_json::from_str(&ended.stdout).expect("JSON alone");
-    assert_eq!(report["schema"], "curtail.demo/1");
+    // On a busy machine the client may be late: then the exit code says so.
+    let code = if report["void"].is_null() { 0 } else { 1 };
+    assert_eq!(ended.code, Some(code), "{}", ended.stderr);
+    assert_eq!(report["schema"], "curtail.demo/2");
     assert_eq!(report["seed"], 5);
     let arms = report["arms"].as_array().expect("a list");
     let names: Vec<_> = arms.iter().map(|arm| arm["name"].as_str().expect("text")).collect();
@@ -18,20 +21,20 @@ fn a_short_demo_answers_every_read_of_every_arm() {
     for arm in arms {
         assert_eq!(arm["errors"], 0, "{report}");
         assert!(arm["requests"].as_u64() > Some(0), "{report}");
-        let quantile = |key: &str| arm[key].as_f64().expect("no errors, so every quantile");
-        // A read takes as long as the slowest of 100 shards, and the median of that is above 5 ms
-        // whatever is done about it: 0.95^100 of all reads are faster.
-        assert!(quantile("p50_ms") > 5.0, "{report}");
-        assert!(quantile("p50_ms") <= quantile("p99_ms"), "{report}");
-        assert!(quantile("p99_ms") <= quantile("p999_ms"), "{report}");
         assert!(arm["extra_requests_ratio"].as_f64() >= Some(0.0), "{report}");
+        // Twenty-four reads have none ten beyond their p99.
+        assert!(arm["p99_ms"].is_null() && arm["p999_ms"].is_null(), "{report}");
     }
+    assert!(report["hedged_p99"].is_null(), "{report}");
+    // A read takes as long as the slowest of 100 shards, and the median of that is above 5 ms whatever is done
+    // about it: 0.95^100 of all reads are faster.
+    assert!(arms[0]["p50_ms"].as_f64() > Some(5.0), "{report}");
     // Nobody but the proxies sends anything twice.
     assert_eq!(arms[0]["extra_requests_ratio"], 0.0, "{report}");
 }
 
 #[test]
-fn an_interrupted_demo_ends_at_once() {
+fn a_demo_that_is_interrupted_before_its_result_ends_at_once_and_says_so() {
     let mut demo = Running::start(&["demo", "--rate", "10"]);
     assert_eq!(demo.line(), "warming up");
     demo.signal("INT");
@@ -40,7 +43,7 @@ fn an_interrupted_demo_ends_at_once() {
 }
 
 #[test]
-fn a_demo_that_is_over_stays_up_to_be_played_with() {
+fn a_demo_that_is_over_stays_up_until_an_interrupt_ends_it_well() {
     let mut demo = Running::start(&["demo", "--seconds", "1", "--rate", "10"]);
     let url = loop {
         let line = demo.line();
@@ -52,21 +55,20 @@ fn a_demo_that_is_over_stays_up_to_be_played_with() {
     let address = address.parse().expect("an address");
     let answer = crate::testbed::get(address, &format!("/{path}"));
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    let url = loop {
-        let line = demo.line();
-        if let Some((_, url)) = line.split_once("curl http://")
-            && url.contains("/api/traces/")
-        {
-            break url.to_owned();
-        }
-    };
-    let (api, path) = url.split_once('/').expect("a path");
-    let trace = crate::testbed::get(api.parse().expect("an address"), &format!("/{path}"));
-    assert!(trace.starts_with("HTTP/1.1 200 OK\r\n"), "{url}");
-    // A read asks each of 100 shards, once or twice.
-    assert_eq!(trace.matches("\"kind\":2,").count(), 100, "{url}");
-    assert!((100..=200).contains(&trace.matches("\"kind\":3,").count()), "{url}");
-    demo.signal("TERM");
+    // The command that is printed shows the slowest read: each of its requests, as a waterfall.
+    while !demo.line().ends_with(" query trace \\") {}
+    let arguments = demo.line();
+    assert!(arguments.len() <= 80, "{arguments}");
+    let arguments: Vec<&str> = arguments.split_whitespace().collect();
+    let [trace, "--server", server] = arguments[..] else { panic!("{arguments:?}") };
+    let shown = curtail(&["query", "trace", trace, "--server", server]);
+    assert_eq!(shown.code, Some(0), "{}", shown.stderr);
+    // A read asks each of 100 shards, once or twice: a span for each request, and one for each attempt.
+    let spans = shown.stdout.lines().next().and_then(|line| line.split_once(" spans, "));
+    let spans: u32 = spans.and_then(|(count, _)| count.parse().ok()).expect("how many spans");
+    assert!((200..=300).contains(&spans), "{}", shown.stdout);
+    assert!(shown.stdout.lines().all(|line| line.chars().count() <= 80), "{}", shown.stdout);
+    demo.signal("INT");
     assert_eq!(demo.ended().code(), Some(0));
     assert!(std::net::TcpStream::connect(address).is_err(), "nothing is left of it");
 }

@@ -2,11 +2,13 @@
 
 mod bench_load;
 mod bench_report;
+mod bench_tls;
 mod buckets;
 mod calibrate;
 mod command;
 mod config;
 mod demo;
+mod durability;
 mod google_app;
 mod import;
 mod query;

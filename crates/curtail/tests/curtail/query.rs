@@ -1,7 +1,7 @@
 //! `curtail query`: what a server answers, as people read it.
 
 use crate::command::curtail;
-use crate::server::{BATCH, Server, TRACE, folder};
+use crate::server::{BATCH, Server, TRACE, batch, folder};
 
 #[test]
 fn questions_are_answered_as_tables_and_as_json() {
@@ -33,6 +33,36 @@ fn questions_are_answered_as_tables_and_as_json() {
         let answer = asked(arguments);
         assert!(answer.contains(said), "{arguments:?}: {answer}");
     }
+    server.ended("TERM");
+}
+
+#[test]
+fn a_quantile_says_how_few_values_it_rests_on() {
+    let server = Server::start(&folder("query-few"));
+    assert!((0..200).all(|nth| server.sends(&batch(nth))));
+    let url = format!("http://{}", server.api);
+    let spans = r#"{ name =~ "GE.*" }"#;
+    let ended = curtail(&[
+        "query",
+        "quantiles",
+        spans,
+        "--quantile",
+        "0.4",
+        "--quantile",
+        "0.9",
+        "--quantile",
+        "0.99",
+        "--server",
+        &url,
+    ]);
+    let lines: Vec<&str> = ended.stdout.lines().collect();
+    assert_eq!(lines[0].split_whitespace().collect::<Vec<_>>(), ["values", "p40", "p90", "p99"]);
+    let cells: Vec<&str> = lines[1].split_whitespace().collect();
+    assert_eq!(cells[0], "200", "{}", ended.stdout);
+    let marks = [cells[1].starts_with('~'), cells[3].starts_with('~')];
+    assert_eq!(marks, [false, true], "120 and 20 are beyond: {}", ended.stdout);
+    assert_eq!(*cells.last().expect("a cell"), "n/a", "2 are beyond: {}", ended.stdout);
+    assert_eq!(lines[2], "exact; ~ fewer than 100 values are larger, n/a fewer than 10 are");
     server.ended("TERM");
 }
 

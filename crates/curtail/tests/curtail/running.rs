@@ -35,6 +35,10 @@ impl Running {
         self.lines.by_ref().map(|line| line.expect("output is text") + "\n").collect()
     }
 
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         let sent = Command::new("kill").args(["-s", name, &pid]).status().expect("kill is there");

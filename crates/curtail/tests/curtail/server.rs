@@ -11,6 +11,14 @@ use std::process::Command;
 pub(crate) const BATCH: &[u8] = include_bytes!("../../../otlp/tests/golden/traces.pb");
 pub(crate) const TRACE: &str = "0102030405060708090a0b0c0d0e0f10";
 
+/// [`BATCH`] with another name of the trace's span for each number below 4,096.
+pub(crate) fn batch(nth: usize) -> Vec<u8> {
+    let at = BATCH.windows(5).position(|window| window == b"GET /").expect("it has the name");
+    let mut batch = BATCH.to_vec();
+    batch[at..at + 5].copy_from_slice(format!("GE{nth:03x}").as_bytes());
+    batch
+}
+
 /// A server on a folder of its own.
 pub(crate) struct Server {
     running: Running,
@@ -20,12 +28,21 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(data: &Path) -> Self {
-        Self::run(&mut Command::new(env!("CARGO_BIN_EXE_curtail")), data)
+        Self::with(data, &[])
+    }
+
+    pub(crate) fn with(data: &Path, arguments: &[&str]) -> Self {
+        Self::run_with(&mut Command::new(env!("CARGO_BIN_EXE_curtail")), data, arguments)
     }
 
     pub(crate) fn run(command: &mut Command, data: &Path) -> Self {
+        Self::run_with(command, data, &[])
+    }
+
+    fn run_with(command: &mut Command, data: &Path, arguments: &[&str]) -> Self {
         let any = "127.0.0.1:0";
         command.arg("server").arg("--data").arg(data).args(["--otlp", any, "--api", any]);
+        command.args(arguments);
         let mut running = Running::run(command);
         let mut address = |prefix: &str| {
             let line = running.line();
@@ -38,18 +55,45 @@ impl Server {
 
     /// Sends a batch to a server, which may be gone; returns whether it was acknowledged.
     pub(crate) fn sends(&self, batch: &[u8]) -> bool {
+        self.post("", batch).is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
+    }
+
+    /// Sends a batch with more headers; returns the response.
+    pub(crate) fn posts(&self, headers: &str, batch: &[u8]) -> String {
+        self.post(headers, batch).expect("it answers")
+    }
+
+    fn post(&self, headers: &str, batch: &[u8]) -> std::io::Result<String> {
         let head = format!(
-            "POST /v1/traces HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\
+            "POST /v1/traces HTTP/1.1\r\nhost: h\r\nconnection: close\r\n{headers}\
              content-type: application/x-protobuf\r\ncontent-length: {}\r\n\r\n",
             batch.len()
         );
-        let answer = asked(self.otlp, &[head.as_bytes(), batch].concat());
-        answer.is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
+        asked(self.otlp, &[head.as_bytes(), batch].concat())
     }
 
-    /// How often the trace is there: each time that the batch was taken.
-    fn trace_count(&self) -> usize {
-        self.get(&format!("/api/traces/{TRACE}")).matches("\"name\":\"GET /\"").count()
+    /// Sends a request to the receiver; returns the response.
+    pub(crate) fn asks_otlp(&self, request: &str) -> String {
+        asked(self.otlp, request.as_bytes()).expect("it answers")
+    }
+
+    /// The server's process ID.
+    pub(crate) fn process(&self) -> u32 {
+        self.running.process()
+    }
+
+    /// How many batches made by [`batch`] the trace has spans of.
+    pub(crate) fn trace_count(&self) -> usize {
+        self.get(&format!("/api/traces/{TRACE}")).matches("\"name\":\"GE").count()
+    }
+
+    /// How many spans are counted, in all.
+    pub(crate) fn span_count(&self) -> f64 {
+        let answer =
+            self.get("/api/metrics/query?q=%7B%7D%7Ccount_over_time()&start=0&end=2000000000");
+        let (_, value) = answer.rsplit_once("\"value\":").unwrap_or_else(|| panic!("{answer}"));
+        let value = value.split([',', '}']).next().and_then(|value| value.parse::<f64>().ok());
+        value.unwrap_or_else(|| panic!("{answer}"))
     }
 
     fn get(&self, path: &str) -> String {
@@ -98,8 +142,11 @@ pub(crate) fn folder(name: &str) -> PathBuf {
     folder
 }
 
-fn files(folder: &Path) -> usize {
-    std::fs::read_dir(folder).map_or(0, Iterator::count)
+/// How many segments of the log a folder has.
+fn segments(folder: &Path) -> usize {
+    let entries = std::fs::read_dir(folder).expect("a folder");
+    let names = entries.map(|entry| entry.expect("an entry").file_name());
+    names.filter(|name| name.to_string_lossy().starts_with("log-")).count()
 }
 
 #[test]
@@ -117,7 +164,7 @@ fn a_trace_is_answered_at_once_and_after_every_end() {
     assert_eq!(server.trace(), at_once);
     // What was in memory is written, and the log is empty.
     server.ended("TERM");
-    assert_eq!(files(&data.join("log")), 0);
+    assert_eq!(segments(&data.join("log")), 0);
     let server = Server::start(&data);
     assert_eq!(server.trace(), at_once);
     let second = server.get(&format!("/api/v2/traces/{TRACE}"));
@@ -128,7 +175,7 @@ fn a_trace_is_answered_at_once_and_after_every_end() {
 #[test]
 fn what_is_acknowledged_survives_being_killed_at_any_moment() {
     let data = folder("server-killed");
-    let (mut acknowledged, mut sent) = (0, 0);
+    let (mut acknowledged, mut sent, mut all) = (0, 0, 0);
     for round in 0..100 {
         let server = Server::start(&data);
         let there = server.trace_count();
@@ -140,24 +187,14 @@ fn what_is_acknowledged_survives_being_killed_at_any_moment() {
             if nth == last {
                 server.running.signal("KILL");
             }
-            acknowledged += usize::from(server.sends(BATCH));
+            all += 1;
+            acknowledged += usize::from(server.sends(&batch(all)));
             sent += 1;
         }
         server.running.ended();
     }
     // All but the last of each round, at least.
     assert!(acknowledged >= 200, "{acknowledged}");
-}
-
-#[test]
-fn a_folder_has_one_server() {
-    let data = folder("server-taken");
-    let server = Server::start(&data);
-    let second =
-        curtail(&["server", "--data", data.to_str().expect("text"), "--otlp", "127.0.0.1:0"]);
-    assert_eq!(second.code, Some(3), "{}", second.stderr);
-    assert!(second.stderr.contains("does another server use it?"), "{}", second.stderr);
-    server.ended("TERM");
 }
 
 #[test]

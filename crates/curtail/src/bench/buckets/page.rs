@@ -2,6 +2,8 @@
 
 use super::report::{self, Report, Row, SHOWN_MAX};
 use super::table;
+use curtail_bench::report::html::STYLE;
+use curtail_bench::report::html::svg::{COLOURS, colour, escaped};
 use std::fmt::Write as _;
 
 /// The plot within its margins.
@@ -10,20 +12,13 @@ const HEIGHT: f64 = 320.0;
 const LEFT: f64 = 70.0;
 const TOP: f64 = 20.0;
 
-/// Told apart by those who do not see red and green apart, too (Okabe & Ito, 2008).
-const COLOURS: [&str; 7] =
-    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"];
-
-const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:56em;margin:2em auto;padding:0 1em}\
-pre{overflow-x:auto}svg{width:100%;height:auto}text{font:12px system-ui,sans-serif}\
-.grid{stroke:#ddd}.zero{stroke:#555}.curve{fill:none;stroke-width:1.6}";
-
 pub(super) fn render(report: &Report<'_>) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n\
-         <title>How wrong is a bucketed percentile?</title>\n<style>{STYLE}</style>\n\
-         <h1>How wrong is a bucketed percentile?</h1>\n{}\n<pre>{}</pre>\n</html>\n",
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <title>How wrong is a bucketed percentile?</title>\n<style>{STYLE}</style>\n<main>\n\
+         <h1>How wrong is a bucketed percentile?</h1>\n<figure>\n{}</figure>\n<pre>{}</pre>\n</main>\n</html>\n",
         plot(&report.rows),
         escaped(&table::render(report)),
     )
@@ -64,23 +59,19 @@ fn plot(rows: &[Row]) -> String {
             bottom + 16.0,
         ));
     }
-    for (nth, (row, colour)) in rows.iter().zip(COLOURS.iter().cycle()).enumerate() {
+    for (nth, row) in rows.iter().enumerate() {
+        let (curve, name) = (colour(nth), nth % COLOURS);
         let points =
             row.curve.iter().map(|(nines, error)| format!("{:.1},{:.1}", x(*nines), y(*error)));
         let points = points.collect::<Vec<_>>().join(" ");
-        add(format_args!("<polyline class=\"curve\" stroke=\"{colour}\" points=\"{points}\"/>"));
+        add(format_args!("<polyline class=\"{curve} thin\" points=\"{points}\"/>"));
         let (column, line) = ((nth % 4) as f64, (nth / 4) as f64);
         add(format_args!(
-            "<text x=\"{:.1}\" y=\"{:.1}\" fill=\"{colour}\">{}</text>",
+            "<text style=\"fill:var(--c{name})\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
             LEFT + column * WIDTH / 4.0,
             bottom + 40.0 + 20.0 * line,
             escaped(row.layout.name()),
         ));
     }
     svg + "</svg>"
-}
-
-/// Text that is no markup.
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -1,88 +1,110 @@
 //! The report as people and programs get it.
 
-use super::{Circumstances, Report, shown_ms};
+use super::{Circumstances, Cut, Report, shown_ms};
 use crate::demo::arm::Arm;
+use crate::demo::cpu::CoresUsed;
 use crate::demo::tally::Tallies;
-use curtail_units::Duration;
+use curtail_load::Timing;
+use curtail_units::{Duration, Instant};
 use expect_test::expect;
 
+const QUIET: CoresUsed = CoresUsed { own: Some(0.45), others: Some(0.05) };
 const CIRCUMSTANCES: Circumstances =
-    Circumstances { seed: 1, rate: 17.0, measured: Duration::from_secs(60), cpu_cores: Some(0.45) };
+    Circumstances { seed: 1, rate: 20.0, measured: Duration::from_secs(60), cores_used: QUIET };
 
-/// A direct arm with a tail, a hedged one without, a tied one with an error, a prequal one without reads.
-fn tallies() -> Tallies {
-    let mut tallies = Tallies::new();
-    for nth in 1..=1_000 {
-        tallies.sent(Arm::Direct, 100, Duration::from_us(60));
-        let ms = if nth > 900 { nth * 2 } else { 14 };
-        tallies.answered(Arm::Direct, Duration::from_ms(ms), 1);
-        tallies.sent(Arm::Hedged, 100, Duration::from_us(60));
-        tallies.answered(Arm::Hedged, Duration::from_us(14_000 + nth * 10), 1);
+/// The `nth` read of 1,200 in a minute.
+fn timing(nth: u64, lag: Duration, latency: Duration) -> Timing {
+    let due = Instant::ZERO + Duration::from_ms(nth * 50);
+    let begun = due + lag;
+    Timing { intended: due, ready: begun, sent: begun, ended: due + latency }
+}
+
+/// Direct reads of which each eleventh is slow, `hedged` ones, a tied one that failed, and no prequal one.
+fn tallies(lag: Duration, hedged: impl Fn(u64) -> Duration) -> Tallies {
+    let mut tallies = Tallies::new(Instant::ZERO, Duration::from_secs(60));
+    for nth in 0..1_200 {
+        tallies.sent(Arm::Direct, 100);
+        let ms = if nth % 11 == 0 { 600 + nth } else { 14 };
+        tallies.succeeded(Arm::Direct, &timing(nth, lag, Duration::from_ms(ms)), 1);
+        tallies.sent(Arm::Hedged, 100);
+        tallies.succeeded(Arm::Hedged, &timing(nth, lag, hedged(nth)), 1);
     }
-    tallies.sent(Arm::Tied, 100, Duration::from_us(60));
-    tallies.failed(Arm::Tied, || "shard 1: status 503".to_owned());
+    tallies.sent(Arm::Tied, 100);
+    let timing = timing(1, lag, Duration::from_ms(1));
+    tallies.failed(Arm::Tied, &timing, || "shard 1: status 503".to_owned());
     tallies
 }
 
-fn report() -> Report {
+fn report(tallies: &Tallies, of: Circumstances) -> Report {
     let executions = |arm| match arm {
-        Arm::Direct => 100_000,
-        Arm::Hedged => 100_830,
+        Arm::Direct => 120_000,
+        Arm::Hedged => 121_000,
         Arm::Tied | Arm::Prequal => 0,
     };
-    Report::new(&tallies(), executions, CIRCUMSTANCES)
+    Report::new(tallies, executions, of)
+}
+
+/// The usual: hedged reads take 14 to 26 ms.
+fn usual() -> Report {
+    report(&tallies(Duration::ZERO, |nth| Duration::from_us(14_000 + nth * 10)), CIRCUMSTANCES)
+}
+
+fn text(report: &Report) -> String {
+    let mut lines = report.table();
+    lines.push(Report::marks());
+    lines.extend(report.conclusion());
+    lines.extend(report.warnings(2.0));
+    lines.extend(report.cpu(2.0));
+    lines.push(report.line());
+    assert!(lines.iter().all(|line| line.chars().count() <= 80), "{lines:#?}");
+    lines.join("\n") + "\n"
 }
 
 #[test]
-fn people_get_a_table_of_80_columns() {
-    let mut lines = report().table();
-    lines.extend(report().verdict());
-    lines.extend(report().doubts(2.0));
-    lines.extend(report().cpu(2.0));
-    lines.push(report().line());
-    assert!(lines.iter().all(|line| line.chars().count() <= 80), "{lines:#?}");
+fn people_get_a_table_of_80_columns_and_what_follows_from_it() {
     expect![[r#"
                        p50       p95       p99     p99.9  more requests   reads  errors
-        direct     14.0 ms  1,899 ms  1,980 ms  1,998 ms         0.00 %    1000       0
-        hedged     19.0 ms   23.5 ms   23.9 ms   24.0 ms         0.83 %    1000       0
+        direct     14.0 ms ~1,139 ms ~1,667 ms         -         0.00 %    1200       0
+        hedged     20.0 ms  ~25.4 ms  ~25.9 ms         -         0.83 %    1200       0
         tied             -         -         -         -         0.00 %       1       1
         prequal          -         -         -         -         0.00 %       0       0
-        Hedging: p99.9 from 1,998 ms to 24.0 ms (1/83), for 0.83 % more requests.
-        Under 1,000 reads, p99.9 is the longest read: tied, prequal.
+        ~ fewer than 100 reads are longer; - fewer than 10 are.
+        Hedging cut p99 64 times (95 % interval: 61 to 68), for 0.83 % more requests:
+            ~1,667 ms to ~25.9 ms.
         CPU: 0.45 of 2 cores, everything included.
-          60 s  p99.9:  direct 1,998 ms  hedged 24.0 ms  tied -  prequal -
+          60 s  p99:  direct ~1,667 ms  hedged ~25.9 ms  tied -  prequal -
     "#]]
-    .assert_eq(&(lines.join("\n") + "\n"));
+    .assert_eq(&text(&usual()));
 }
 
 #[test]
 fn programs_get_every_figure_and_null_where_there_is_none() {
-    let json = serde_json::to_string_pretty(&report()).expect("plain numbers and words");
+    let json = serde_json::to_string_pretty(&usual()).expect("plain numbers and words");
     expect![[r#"
         {
-          "schema": "curtail.demo/1",
+          "schema": "curtail.demo/2",
           "seed": 1,
-          "reads_per_second": 17.0,
+          "reads_per_second": 20.0,
           "seconds": 60.0,
           "arms": [
             {
               "name": "direct",
               "p50_ms": 14.0,
-              "p95_ms": 1899.495424,
-              "p99_ms": 1980.235776,
-              "p999_ms": 1998.061568,
+              "p95_ms": 1139.277824,
+              "p99_ms": 1666.711552,
+              "p999_ms": null,
               "extra_requests_ratio": 0.0,
-              "requests": 1000,
+              "requests": 1200,
               "errors": 0
             },
             {
               "name": "hedged",
-              "p50_ms": 18.997248,
-              "p95_ms": 23.502848,
-              "p99_ms": 23.896064,
-              "p999_ms": 23.994368,
-              "extra_requests_ratio": 0.008299999999999974,
-              "requests": 1000,
+              "p50_ms": 19.996672,
+              "p95_ms": 25.387008,
+              "p99_ms": 25.862144,
+              "p999_ms": null,
+              "extra_requests_ratio": 0.008333333333333304,
+              "requests": 1200,
               "errors": 0
             },
             {
@@ -106,34 +128,64 @@ fn programs_get_every_figure_and_null_where_there_is_none() {
               "errors": 0
             }
           ],
-          "client_lag_p999_ms": 0.06,
-          "cpu_cores": 0.45
+          "hedged_p99": {
+            "factor": 64.44585180493984,
+            "interval_low": 60.812686938728326,
+            "interval_high": 68.47928322535451,
+            "confidence": 0.95
+          },
+          "void": null,
+          "cpu_cores": 0.45,
+          "other_cpu_cores": 0.05
         }"#]]
     .assert_eq(&json);
 }
 
 #[test]
-fn a_late_client_and_a_busy_machine_are_reasons_to_doubt() {
-    let mut tallies = tallies();
-    for _ in 0..10 {
-        tallies.sent(Arm::Direct, 100, Duration::from_ms(40));
-    }
-    let busy = Circumstances { cpu_cores: Some(1.5), ..CIRCUMSTANCES };
-    let doubts = Report::new(&tallies, |_| 0, busy).doubts(2.0);
-    assert!(doubts[0].contains("client itself was late"), "{doubts:?}");
-    assert!(doubts[1].contains("lower --rate"), "{doubts:?}");
+fn a_hedge_that_did_not_help_is_not_praised() {
+    let slow = |nth: u64| Duration::from_ms(if nth % 11 == 5 { 600 + nth } else { 14 });
+    let same = report(&tallies(Duration::ZERO, slow), CIRCUMSTANCES);
+    let conclusion = same.conclusion().join(" ");
+    assert!(conclusion.starts_with("No difference of p99 is shown"), "{conclusion}");
+    let worse = |nth: u64| Duration::from_ms(5_000 + nth);
+    let worse = report(&tallies(Duration::ZERO, worse), CIRCUMSTANCES);
+    let conclusion = worse.conclusion().join(" ");
+    assert!(conclusion.starts_with("Hedging made p99 longer"), "{conclusion}");
+    let empty = Tallies::new(Instant::ZERO, Duration::from_secs(60));
+    let conclusion = report(&empty, CIRCUMSTANCES).conclusion().join(" ");
+    assert!(conclusion.starts_with("Too few reads"), "{conclusion}");
 }
 
 #[test]
-fn a_hedge_that_did_not_help_is_not_praised() {
-    let mut tallies = Tallies::new();
-    for arm in [Arm::Direct, Arm::Hedged] {
-        tallies.sent(arm, 100, Duration::ZERO);
-        tallies.answered(arm, Duration::from_ms(20), 1);
-    }
-    let verdict = Report::new(&tallies, |_| 100, CIRCUMSTANCES).verdict();
-    let expected = "Hedging: p99.9 from 20.0 ms to 20.0 ms, for 0.00 % more requests.";
-    assert_eq!(verdict.as_deref(), Some(expected));
+fn a_result_is_void_when_the_client_was_late_by_the_rule_of_the_bench() {
+    let late = tallies(Duration::from_ms(10), |_| Duration::from_ms(14));
+    let late = report(&late, CIRCUMSTANCES);
+    assert!(late.is_void() && !usual().is_void());
+    let conclusion = late.conclusion().join(" ");
+    assert!(
+        conclusion.starts_with("VOID, DO NOT USE: direct reads: the generator was"),
+        "{conclusion}"
+    );
+    assert!(!text(&late).contains("cut p99"));
+}
+
+#[test]
+fn a_busy_machine_is_warned_of() {
+    let cores_used = CoresUsed { own: Some(1.5), others: Some(1.2) };
+    let busy = Circumstances { cores_used, ..CIRCUMSTANCES };
+    let warnings = report(&tallies(Duration::ZERO, |_| Duration::from_ms(9)), busy).warnings(2.0);
+    assert!(warnings[0].contains("Other programs use 1.2 of 2 cores"), "{warnings:?}");
+    assert!(warnings.iter().any(|line| line.contains("lower --rate")), "{warnings:?}");
+    assert!(usual().warnings(2.0).is_empty());
+}
+
+#[test]
+fn an_interval_without_an_upper_end_says_so() {
+    let mut report = usual();
+    let cut = Cut { factor: 60.0, interval_low: 9.0, interval_high: None, confidence: 0.95 };
+    report.hedged_p99 = Some(cut);
+    let conclusion = report.conclusion().join(" ");
+    assert!(conclusion.contains("60 times (95 % interval: 9.0 or more)"), "{conclusion}");
 }
 
 #[test]
@@ -149,7 +201,6 @@ fn milliseconds_are_shown_as_people_read_them() {
         (1_799.6, "1,800 ms"),
         (20_004.0, "20,004 ms"),
     ] {
-        assert_eq!(shown_ms(Some(ms)), shown);
+        assert_eq!(shown_ms(ms), shown);
     }
-    assert_eq!(shown_ms(None), "-");
 }
