@@ -27,8 +27,8 @@ SENT_S = 0.3
 # Of each life; a trace is read with all columns.
 TRACES_ASKED = 10
 QUESTIONS = (
-    "/api/metrics/query?q=%7B+%7D+%7C+count_over_time%28%29+by+%28resource.service.name%29",
-    "/api/metrics/query?q=%7B+%7D+%7C+quantile_over_time%28duration%2C+0.5%2C+0.99%29+by+%28name%29",
+    "/api/metrics/query?q=%7B+%7D+%7C+count_over_time%28%29+by+%28resource.service.name%29&start=0&end=9000000000",
+    "/api/metrics/query?q=%7B+%7D+%7C+quantile_over_time%28duration%2C+0.5%2C+0.99%29+by+%28name%29&start=0&end=9000000000",
     "/api/search?limit=20&q=%7B+resource.service.name+%3D+%22cart%22+%7D+with+%28slowest%3Dtrue%29",
 )
 MERGE_LIMIT_S = 60

@@ -27,7 +27,7 @@ BEFORE_S = 2.0
 AGAIN_LIMIT_S = 60.0
 QUESTIONS = (
     "/api/search?limit=20&q=%7B+resource.service.name+%3D+%22cart%22+%7D",
-    "/api/metrics/query?q=%7B+%7D+%7C+count_over_time%28%29+by+%28resource.service.name%29",
+    "/api/metrics/query?q=%7B+%7D+%7C+count_over_time%28%29+by+%28resource.service.name%29&start=0&end=9000000000",
 )
 NAMED = "No space left on device"
 

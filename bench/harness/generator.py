@@ -2,8 +2,9 @@
 
 A pause. An nginx that answers from memory is stopped for a second (SIGSTOP) in the middle of a run at a fixed rate. Of a
 request that was to be sent t seconds into the pause, a user waits what is left of it; so percentiles follow from
-arithmetic: with n requests and r a second, the k-th longest waits the pause less k / r. wrk sends again only when it was
-answered, so each of its connections meets the pause once.
+arithmetic: with n requests and r a second, the k-th longest waits the pause less k / r. wrk 4.1 sends again only when it
+has a response, so each of its connections meets the pause once. At the end of a run it adds the requests that the mean
+interval between two requests of a connection leaves room for, and its p99 is of both.
 
 The cost. One generator after the other, alone on its core, against the same server on another core, as fast as the
 server answers, with the same number of connections; processor time of the generator's process, start and end included.

@@ -1,4 +1,4 @@
-"""What a proxy costs when it only passes requests on: processor time, added latency, peak memory.
+"""What a proxy costs when it only passes requests on: processor time, peak memory (latency: added_latency.py).
 
 A run is some rounds. A round visits every target once: the replicas without a proxy ("direct"), then each proxy,
 freshly started. The order turns round from one round to the next, so that a machine that slows down or warms up
@@ -13,7 +13,6 @@ treats first and last alike; ratios are taken inside a round. For each protocol 
 The same number of requests goes before each paced block of every target to fill connection pools, unmeasured.
 """
 
-import math
 import shutil
 import tempfile
 import time
@@ -37,9 +36,13 @@ class Plan:
     paced_requests: int = 20_000
     warm_up_requests: int = 3_000
     flat_out_s: int = 2
+    # Of the comparison of latencies.
+    compared_rate: int = 2000
+    compared_blocks: int = 40
+    compared_s: int = 5
 
 
-QUICK = Plan(rounds=2, paced_requests=8_000, warm_up_requests=1_000, flat_out_s=1)
+QUICK = Plan(rounds=2, paced_requests=8_000, warm_up_requests=1_000, flat_out_s=1, compared_blocks=4, compared_s=2)
 
 
 @dataclass
@@ -56,8 +59,9 @@ class Bench:
         return sum(int(line) for line in (self.scratch / "servers" / "spans.log").read_text().split())
 
 
-def measure(plan, compared, say):
-    """Run the whole plan; return its blocks and visits, plain values ready for JSON, and the peers compared."""
+def measure(plan, compared, say, then):
+    """Run the whole plan; return its blocks and visits, plain values ready for JSON, the peers compared, and what
+    `then` measures in the end with the replicas still there: it is given the scratch folder."""
     scratch = Path(tempfile.mkdtemp(prefix="curtail-bench-"))
     # nginx writes as another user when root starts it.
     scratch.chmod(0o755)
@@ -68,7 +72,7 @@ def measure(plan, compared, say):
         log = scratch / "servers.log"
         with Running("replicas", command, LOAD_CORE, peers.SERVER_PORTS, log) as servers:
             bench = Bench(plan, servers, [peers.KNOWN[name](scratch / "nginx") for name in compared], scratch)
-            return rounds(bench, say), bench.peers
+            return rounds(bench, say), bench.peers, then(scratch)
     finally:
         shutil.rmtree(scratch)
 
@@ -90,7 +94,7 @@ def rounds(bench, say):
 
 
 def visit_direct(bench):
-    """The blocks of the replicas alone: the latency that every proxy adds to."""
+    """The blocks of the replicas alone: what a request costs the server."""
     return [paced_block(bench, protocol, bench.servers, peers.REPLICA_PORTS) for protocol in load.PROTOCOLS]
 
 
@@ -124,8 +128,6 @@ def paced_block(bench, protocol, process, ports):
         "protocol": protocol,
         "requests": seen.requests,
         "requests_per_second": seen.rate,
-        "p50_ns": 1000 * quantile(seen.latencies_us, 0.5),
-        "p99_ns": 1000 * quantile(seen.latencies_us, 0.99),
         **per_request(cost, seen.requests),
     }
 
@@ -153,10 +155,3 @@ def per_request(cost, requests):
         "system_ns_per_request": cost.system_s * 1e9 / requests,
         "waited_ns_per_request": cost.waited_ns / requests,
     }
-
-
-def quantile(ordered, q):
-    """The smallest value that at least a share `q` of the sorted values do not exceed; `q` in (0, 1]."""
-    # A product such as 0.07 x 100 comes out a hair above 7; that hair must not move the rank.
-    rank = math.ceil(q * len(ordered) - 1e-6)
-    return ordered[max(rank, 1) - 1]

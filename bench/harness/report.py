@@ -9,7 +9,8 @@ from harness.summary import OURS, TARGETS, spread, verdict
 
 TITLES = {HTTP1: "HTTP/1.1", HTTP2: "HTTP/2"}
 MIB = 1024 * 1024
-HEADINGS = ("", "CPU us", "range", "waited", "p50 us", "p99 us", "max rps", "CPU us", "range", "busy")
+ADDED = "HAProxy is A, Curtail is B"
+HEADINGS = ("", "CPU us", "range", "waited", "max rps", "CPU us", "range", "busy")
 
 
 def text_table(rows):
@@ -39,17 +40,15 @@ def us_range(figure):
 
 
 def protocol_rows(figures, protocol):
-    """One row per target: what a paced request cost and waited, the latency added, and the same flat out."""
+    """One row per target: what a paced request cost and waited, and the same flat out."""
     rows = [HEADINGS]
     for target in figures.targets():
         cpu = figures.spread(target, "cpu_ns_per_request", protocol, "paced")
         waited = figures.spread(target, "waited_ns_per_request", protocol, "paced")
         row = [target, us(cpu.median), us_range(cpu), us(waited.median)]
         if target == DIRECT:
-            row += [us(figures.spread(target, metric, protocol, "paced").median) for metric in ("p50_ns", "p99_ns")]
             row += ["", "", "", ""]
         else:
-            row += [f"{figures.added(target, metric, protocol).median / 1000:+.1f}" for metric in ("p50_ns", "p99_ns")]
             flat = figures.spread(target, "cpu_ns_per_request", protocol, "flat_out")
             rate = figures.spread(target, "requests_per_second", protocol, "flat_out")
             busy = figures.spread(target, "busy_ratio", protocol, "flat_out")
@@ -102,6 +101,8 @@ def terminal(figures, plan):
     for protocol in load.PROTOCOLS:
         parts += [protocol_title(protocol, plan), text_table(protocol_rows(figures, protocol)), ""]
     parts += [text_table(memory_rows(figures)), "", text_table(target_rows(figures)), *caveats(figures)]
+    for protocol, compared in figures.added_latency.items():
+        parts += ["", f"Latency, {TITLES[protocol]}: {ADDED}", compared["printed"]]
     return "\n".join(parts)
 
 
@@ -116,8 +117,7 @@ def caveats(figures):
 LEGEND = f"""\
 CPU: user and system time per request of the proxy, all its threads and processes; of the server for
 `direct`. waited: time per request in which the proxy was ready but another process had the core; it
-shares the core with generator and replicas, so it is never zero: compare it between rows. p50, p99:
-latency added to that of `direct` in the same round (the latency itself for `direct`). busy: share of
+shares the core with generator and replicas, so it is never zero: compare it between rows. busy: share of
 the time in which the proxy ran or was ready to, flat out; well below 1, the limit was the generator
 or the replicas, and max rps is theirs. Figures are medians over rounds, ranges least to most. Nice
 value of everything measured: {processes.priority()}."""
@@ -134,6 +134,8 @@ def page(measured, figures, plan, peers):
         parts += [f"## {protocol_title(protocol, plan)}", "", markdown_table(protocol_rows(figures, protocol)), ""]
     parts += [LEGEND, "", "## Memory and spans", "", markdown_table(memory_rows(figures)), ""]
     parts += ["## Targets", "", markdown_table(target_rows(figures)), *caveats(figures), ""]
+    for protocol, compared in figures.added_latency.items():
+        parts += [f"## Latency, {TITLES[protocol]}: {ADDED}", "", "```", compared["printed"], "```", ""]
     parts += ["## Every round", "", markdown_table(round_rows(figures)), ""]
     parts += ["## Ratios, every round", "", markdown_table(ratio_rows(figures)), ""]
     return "\n".join(parts)
@@ -141,12 +143,11 @@ def page(measured, figures, plan, peers):
 
 def round_rows(figures):
     """Every block as a row."""
-    rows = [("round, target", "protocol", "kind", "CPU us", "user", "system", "waited", "p50 us", "p99 us", "rps")]
+    rows = [("round, target", "protocol", "kind", "CPU us", "user", "system", "waited", "rps")]
     for block in figures.blocks:
         costs = [us(block[f"{part}_ns_per_request"]) for part in ("cpu", "user", "system", "waited")]
-        latency = [us(block[name]) if name in block else "" for name in ("p50_ns", "p99_ns")]
         what = (f"{block['round']} {block['target']}", TITLES[block["protocol"]], block["kind"].replace("_", " "))
-        rows.append((*what, *costs, *latency, f"{block['requests_per_second']:,.0f}"))
+        rows.append((*what, *costs, f"{block['requests_per_second']:,.0f}"))
     return rows
 
 

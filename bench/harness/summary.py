@@ -1,6 +1,6 @@
 """From blocks to figures: medians and ranges over rounds, ratios inside a round, and whether targets are met.
 
-Latency a proxy adds is its own minus that of the replicas in the same round. A ratio divides two proxies' figures
+A ratio divides two proxies' figures
 of the same round; rounds are never mixed, so what slows a whole round cancels. A target is met when the median of
 its ratios is within the bound; the range stands beside it, and with a handful of rounds it is no error bar.
 """
@@ -10,7 +10,6 @@ from statistics import median
 from typing import Optional
 
 from harness.load import HTTP1, HTTP2
-from harness.passthrough import DIRECT
 
 OURS = "curtail"
 
@@ -62,6 +61,7 @@ class Figures:
     def __init__(self, measured):
         self.blocks = measured["blocks"]
         self.visits = measured["visits"]
+        self.added_latency = measured.get("added_latency", {})
 
     def targets(self):
         """The names of what was measured, in the order of the first round."""
@@ -81,12 +81,6 @@ class Figures:
     def spread(self, target, metric, protocol="", kind=""):
         """One figure of one target over all rounds."""
         return spread(self.by_round(target, metric, protocol, kind).values())
-
-    def added(self, target, metric, protocol):
-        """How much more than the replicas alone, over all rounds."""
-        base = self.by_round(DIRECT, metric, protocol, "paced")
-        own = self.by_round(target, metric, protocol, "paced")
-        return spread([own[number] - base[number] for number in own])
 
     def ratios(self, target):
         """Our figure over the peer's for every round, or nothing when one of them was not measured."""

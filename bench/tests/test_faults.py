@@ -10,10 +10,12 @@ from harness import damaged_runs, engines, readers, torn_log
 from harness.otlp import ROWS_OF_A_BATCH, Batch
 
 
+SALT = 0x1234_5678_9ABC_DEF0
+
+
 def record(body):
-    rest = struct.pack("<BBQ", 1, 0, 17) + body
-    length = struct.pack("<I", len(rest))
-    return length + struct.pack("<I", zlib.crc32(length + rest)) + rest
+    header = struct.pack("<QQIBBHQI", SALT, 0, len(body), 1, 0, 0, 17, zlib.crc32(body))
+    return header + struct.pack("<I", zlib.crc32(header)) + body
 
 
 def block(content):
@@ -23,7 +25,7 @@ def block(content):
 class TornLog(unittest.TestCase):
     def setUp(self):
         self.one, self.other = record(b"one" * 50), record(b"other" * 70)
-        self.log = block(torn_log.MAGIC) + block(self.one + self.other) + block(self.one)
+        self.log = block(torn_log.MAGIC + struct.pack("<Q", SALT)) + block(self.one + self.other) + block(self.one)
 
     def test_a_whole_log_has_no_damage(self):
         end = 2 * torn_log.BLOCK_BYTES + len(self.one)

@@ -1,0 +1,55 @@
+"""The latency that Curtail adds, against HAProxy: `curtail bench compare`, in interleaved blocks, with an interval.
+
+Both proxies run at once and share core 0; only one has load at a time. Replicas and generator have core 1. The
+two blocks of a pair send the same requests at the same instants, so what disturbs the machine for longer than a block
+disturbs both. A percentile without an interval is not printed.
+"""
+
+import subprocess
+
+from harness import load, peers, processes
+from harness.passthrough import LOAD_CORE, PROXY_CORE
+from harness.processes import Running
+from harness.store import build_server
+
+BASE = "haproxy"
+# Ours listens elsewhere, since both run at the same time.
+PORTS = {load.HTTP1: 21013, load.HTTP2: 21014}
+GRACE_S = 120
+
+
+def measure(plan, scratch, no_build, say):
+    """What `curtail bench compare` printed for each protocol, and its command. The replicas must be running."""
+    program = peers.target() / "release" / "curtail" if no_build else build_server()
+    ours, base = peers.curtail(scratch), peers.haproxy(scratch)
+    sets = [f"listeners[{nth}].address=127.0.0.1:{port}" for nth, port in enumerate(PORTS.values())]
+    command = [*ours.command, *(part for each in sets for part in ("--set", each))]
+    found = {}
+    with (
+        Running(BASE, base.command, PROXY_CORE, peers.PROXY_PORTS.values(), scratch / "haproxy-compared.log"),
+        Running(ours.name, command, PROXY_CORE, PORTS.values(), scratch / "curtail-compared.log"),
+    ):
+        for protocol in load.PROTOCOLS:
+            say(f"added latency, {protocol}: {2 * plan.compared_blocks} blocks of {plan.compared_s} s")
+            found[protocol] = compare(plan, program, protocol)
+    return found
+
+
+def compare(plan, program, protocol):
+    """HAProxy is A and Curtail is B."""
+    command = [program, "bench", "compare", load.url(protocol, peers.PROXY_PORTS[protocol])]
+    command += [load.url(protocol, PORTS[protocol]), "--protocol", protocol, "--rate", plan.compared_rate]
+    command += ["--blocks", plan.compared_blocks, "--for", f"{plan.compared_s}s", "--warm-up", "2s", "--threads", 1]
+    generator = processes.spawn(command, LOAD_CORE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        printed, said = generator.communicate(timeout=2 * plan.compared_blocks * plan.compared_s + GRACE_S)
+    except subprocess.TimeoutExpired:
+        raise load.LoadError(f"curtail bench compare still ran {GRACE_S} s after its blocks") from None
+    finally:
+        if generator.poll() is None:
+            generator.kill()
+            generator.wait()
+    # 1 says that the run is void: it is printed, and says so itself.
+    if generator.returncode not in (0, 1):
+        raise load.LoadError(f"curtail bench compare ended with {generator.returncode}:\n{said[-1000:]}")
+    return {"command": " ".join(map(str, command)), "printed": printed.strip()}
