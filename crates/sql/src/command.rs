@@ -31,7 +31,7 @@ use tokio::time::timeout;
 
 /// Ask the tables of a server in SQL
 ///
-/// The tables are `spans`, `logs`, `points` and `traces`; DESCRIBE spans lists columns.
+/// The tables are `spans`, `logs`, `points` and `traces`; DESCRIBE lists columns.
 /// What a server has only in memory is not in them yet (its --flush-every).
 /// Nothing is changed: SELECT, WITH, VALUES, EXPLAIN, DESCRIBE, SHOW.
 #[derive(Clone, Debug, Parser)]
