@@ -36,8 +36,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// A response that is no longer is sent when it is whole: then its status and headers say all that there is to say.
 const WHOLE_BYTES: usize = 4 << 20;
 
-/// So many responses are made at once while they are sent.
-const MADE_AT_ONCE: usize = 16;
+/// The maximum number of responses longer than [`WHOLE_BYTES`] in flight: each keeps that much in memory for as long
+/// as its client takes to read it.
+const LARGE_RESPONSES_MAX: usize = 16;
 
 /// What was found.
 pub(crate) struct Answer {
@@ -101,10 +102,10 @@ impl Answer {
 pub(crate) struct Answering {
     store: Arc<Store>,
     limits: Limits,
-    /// So many are answered at once, each by a thread; the others wait for their turn.
+    /// One for each core: a request that has none waits.
     turns: Arc<Semaphore>,
-    /// So many responses are made while they are sent.
-    made: Arc<Semaphore>,
+    /// One for each large response in flight: a request that would need one more is refused.
+    large: Arc<Semaphore>,
     sql: sql::Asking,
     patience: Duration,
 }
@@ -116,7 +117,7 @@ impl Answering {
             store,
             limits,
             turns: Arc::new(Semaphore::new(cores)),
-            made: Arc::new(Semaphore::new(MADE_AT_ONCE)),
+            large: Arc::new(Semaphore::new(LARGE_RESPONSES_MAX)),
             sql: sql::Asking::new(sql),
             patience: PATIENCE,
         }
@@ -160,7 +161,7 @@ impl Answering {
             store: Arc::clone(&self.store),
             limits: self.limits,
             turns: Arc::clone(&self.turns),
-            made: Arc::clone(&self.made),
+            large: Arc::clone(&self.large),
             turn: turn.ok(),
         };
         let (waits, gone) = oneshot::channel::<()>();
@@ -200,8 +201,8 @@ struct Looking {
     store: Arc<Store>,
     limits: Limits,
     turns: Arc<Semaphore>,
-    made: Arc<Semaphore>,
-    /// Given back while the client does not take what was made.
+    large: Arc<Semaphore>,
+    /// Given back while the client reads nothing.
     turn: Option<OwnedSemaphorePermit>,
 }
 
@@ -223,8 +224,9 @@ impl Looking {
             Err(refusal) => return begin((Err(refusal), false)),
         };
         let Some(mut pieces) = answer.rest.take() else { return begin((Ok(answer), false)) };
-        self.turn = None;
-        let Ok(_made) = Arc::clone(&self.made).acquire_owned().await else { return };
+        let Ok(_permit) = Arc::clone(&self.large).try_acquire_owned() else {
+            return begin((Err(Refusal::busy()), false));
+        };
         let first = std::mem::take(&mut answer.body);
         begin((Ok(answer), true));
         let known = pieces.unread().len();

@@ -37,6 +37,12 @@ impl Refusal {
         Self { status: StatusCode::UNPROCESSABLE_ENTITY, message: message.to_owned() }
     }
 
+    /// Too many large responses are being sent.
+    pub(crate) fn busy() -> Self {
+        let message = "too many large responses are being sent; retry later".to_owned();
+        Self { status: StatusCode::SERVICE_UNAVAILABLE, message }
+    }
+
     /// It takes too long.
     pub(crate) fn late(patience: Duration) -> Self {
         let message = format!("it was not answered within {patience:?}: ask for a shorter time");

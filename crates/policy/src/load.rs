@@ -27,7 +27,7 @@ const LATENCIES_KEPT: usize = 16;
 const LEVEL_MAX: u32 = u64::BITS - 1;
 
 /// A replica's answer to a probe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Load {
     /// Requests that have arrived and not finished, the queue included.
     pub in_flight: u32,

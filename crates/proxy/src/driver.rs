@@ -173,33 +173,37 @@ impl Upstream {
     /// When the machine wants to be woken.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let mut root = self.lock();
-        let (now, machine) = (self.clock.now(), &root.machine);
-        let asked = self.guard.run(now, Step::Question, || machine.poll_timeout());
-        asked.unwrap_or_else(|| {
-            self.begin_anew(&mut root, self.lock_group());
-            root.machine.poll_timeout()
-        })
+        let now = self.clock.now();
+        let ask =
+            |machine: &Machine| self.guard.run(now, Step::Question, || machine.poll_timeout());
+        ask(&root.machine).or_else(|| {
+            root.begin_anew(&self.config);
+            ask(&root.machine)
+        })?
     }
 
     /// What the state page and the metrics ask a copy of the machine: a question may bring its estimates up
     /// to date, and what it decides must follow from its journal alone, whoever looks on.
-    pub(crate) fn look<T>(&self, look: impl Fn(&mut Machine, Instant) -> T) -> T {
-        let (mut machine, mut group, generation, now) = {
-            let root = self.lock();
-            let group = self.lock_group().map(|group| group.clone());
-            (root.machine.clone(), group, root.generation, self.clock.now())
+    ///
+    /// A panic replaces the machine, but not its group: a fresh group would not be in the journals of the other
+    /// members. If the fresh machine panics too, the answer is the default.
+    pub(crate) fn look<T: Default>(&self, look: impl Fn(&mut Machine, Instant) -> T) -> T {
+        let ask = |root: MutexGuard<'_, Root>| {
+            let (mut machine, generation) = (root.machine.clone(), root.generation);
+            let mut group = self.lock_group().map(|group| group.clone());
+            let now = self.clock.now();
+            drop(root);
+            let asked = machine.in_group(group.as_mut(), |machine| {
+                self.guard.run(now, Step::Question, || look(machine, now))
+            });
+            asked.ok_or(generation)
         };
-        let asked = machine.in_group(group.as_mut(), |machine| {
-            self.guard.run(now, Step::Question, || look(machine, now))
-        });
-        asked.unwrap_or_else(|| {
+        ask(self.lock()).unwrap_or_else(|generation| {
             let mut root = self.lock();
             if root.generation == generation {
-                self.begin_anew(&mut root, self.lock_group());
+                root.begin_anew(&self.config);
             }
-            let mut machine = root.machine.clone();
-            drop(root);
-            look(&mut machine, now)
+            ask(root).unwrap_or_default()
         })
     }
 

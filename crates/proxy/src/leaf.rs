@@ -183,18 +183,21 @@ impl Leaf {
     }
 
     /// What the state page and the metrics ask the machine.
-    pub(crate) fn look<T>(&self, look: impl Fn(&Machine) -> T) -> T {
+    pub(crate) fn look<T: Default>(&self, look: impl Fn(&Machine) -> T) -> T {
         let mut gate = self.lock();
         self.ask(&mut gate, look)
     }
 
-    fn ask<T>(&self, gate: &mut Gate, ask: impl Fn(&Machine) -> T) -> T {
-        let asked = self.guard.run(self.clock.now(), Step::Question, || ask(&gate.machine));
-        asked.unwrap_or_else(|| {
-            // Twins that are not told of a start cost an execution that was not needed.
+    /// The machine's answer; the default when a fresh machine panics at the question as well.
+    fn ask<T: Default>(&self, gate: &mut Gate, ask: impl Fn(&Machine) -> T) -> T {
+        let now = self.clock.now();
+        let ask = |machine: &Machine| self.guard.run(now, Step::Question, || ask(machine));
+        let asked = ask(&gate.machine).or_else(|| {
+            // A twin that does not hear of a start costs an execution that was not needed.
             drop(self.begin_anew(gate));
             ask(&gate.machine)
-        })
+        });
+        asked.unwrap_or_default()
     }
 
     /// Wakes the machine if it wants to be.

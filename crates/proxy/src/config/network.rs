@@ -12,7 +12,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// Parses `address/bits` or `address`; the bits of the address after the prefix are zero.
+    /// Parses `address/bits` or `address`; the bits of the address after the prefix are zero. A range of IPv4-mapped
+    /// addresses (`::ffff:10.0.0.0/104`) is the range of these IPv4 addresses.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (address, prefix_bits) = match text.split_once('/') {
@@ -27,10 +28,22 @@ impl Network {
         };
         let network = Self { address, prefix_bits };
         let is_whole = prefix_bits <= width(address) && network.prefix(address) == bits(address);
-        is_whole.then_some(network)
+        is_whole.then(|| network.canonical())
     }
 
-    /// Whether an address is one of them.
+    fn canonical(self) -> Self {
+        const MAPPED_BITS: u32 = 96;
+        match self.address.to_canonical() {
+            address @ IpAddr::V4(_)
+                if self.prefix_bits >= MAPPED_BITS && self.address.is_ipv6() =>
+            {
+                Self { address, prefix_bits: self.prefix_bits - MAPPED_BITS }
+            }
+            _ => self,
+        }
+    }
+
+    /// Whether a canonical address is one of them.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         width(address) == width(self.address) && self.prefix(address) == bits(self.address)
@@ -101,6 +114,8 @@ mod tests {
             ("::/0", &["::", "ffff::"], &["0.0.0.0"]),
             ("2001:db8::/32", &["2001:db8:ffff::1"], &["2001:db9::"]),
             ("::1", &["::1"], &["::", "0.0.0.1"]),
+            ("::ffff:10.0.0.0/104", &["10.0.0.0", "10.255.255.255"], &["11.0.0.0"]),
+            ("::ffff:192.0.2.7", &["192.0.2.7"], &["192.0.2.6"]),
         ] {
             let network = Network::parse(range).expect(range);
             let contains = |address: &&str| network.contains(address.parse().expect("an address"));

@@ -323,6 +323,54 @@ async fn a_leaf_that_panics_at_a_question_answers_it() {
     assert_eq!(panics(&proxy).await, "1");
 }
 
+#[tokio::test]
+async fn a_fresh_machine_that_panics_at_the_question_as_well_is_survived() {
+    let server = Server::start(0).await;
+    let proxy = root("questions", &[&server], "retry: false");
+    plant("questions", Step::Question);
+    plant("questions", Step::Question);
+    assert!(admin(&proxy, "/state").await.contains("curtail.state/1"));
+    assert!(is_good(&ask(proxy.listeners()[0].1, "GET", "/now").await));
+    assert_eq!(panics(&proxy).await, "2");
+
+    let (proxy, address) = leaf("leaf-questions", &server);
+    plant("leaf-questions", Step::Question);
+    plant("leaf-questions", Step::Question);
+    assert!(ask(address, "GET", crate::probe::PATH).await.starts_with("HTTP/1.1 204 "));
+    assert!(is_good(&ask(address, "GET", "/now").await));
+    assert_eq!(panics(&proxy).await, "2");
+}
+
+/// A panic at a question is not in the journal: what is decided after it must follow from the journal all the same.
+#[tokio::test]
+async fn a_journal_across_a_panic_at_a_question_of_a_member_of_a_group_replays_equal() {
+    let file = std::env::temp_dir().join(format!("curtail-ask-{}.journal", std::process::id()));
+    let servers = [Server::start(0).await, Server::start(0).await];
+    let yaml = root_yaml("member", &[&servers[0], &servers[1]], "group: shards, retry: false");
+    let options = Options { journal: Some(file.clone()), seed: 1 };
+    let proxy = crate::start(config(&yaml), &options).expect("loopback and threads");
+    let address = proxy.listeners()[0].1;
+    for _ in 0..150 {
+        assert!(is_good(&ask(address, "GET", "/now").await));
+    }
+    plant("member", Step::Question);
+    admin(&proxy, "/state").await;
+    // The group still has the 150 latencies: there is a hedge delay, and the second server is asked after it.
+    let waiting = tokio::spawn(async move { ask(address, "GET", "/").await });
+    for server in &servers {
+        server.until_in_service(1).await;
+    }
+    servers.iter().for_each(|server| server.permits.add_permits(1));
+    assert!(is_good(&waiting.await.expect("no panic")));
+    assert_eq!(panics(&proxy).await, "1");
+    tokio::task::spawn_blocking(|| proxy.stop(std::time::Duration::ZERO)).await.expect("it stops");
+    let text = std::fs::read_to_string(&file).expect("the journal");
+    std::fs::remove_file(&file).expect("it is there");
+    assert_eq!(text.matches("\"entry\":\"upstream\"").count(), 2);
+    let replayed = curtail_sim::replay(text.as_bytes()).expect("a journal");
+    assert!(matches!(replayed.end, curtail_sim::End::Complete), "{:?}", replayed.end);
+}
+
 #[test]
 fn panics_are_logged_once_in_a_while_with_their_number() {
     let mut log = Log::default();

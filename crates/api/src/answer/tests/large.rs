@@ -151,10 +151,22 @@ fn nothing_more_is_made_when_nobody_waits_for_it() {
         let response = asking.0.answer(request).await;
         assert!(matches!(response.body(), ResponseBody::Made(_)));
         drop(response);
-        // All places are free again.
-        let all = u32::try_from(MADE_AT_ONCE).expect("few");
-        let places = asking.0.made.acquire_many(all).await;
-        assert!(places.is_ok());
+        let all = u32::try_from(LARGE_RESPONSES_MAX).expect("few");
+        let permits = asking.0.large.acquire_many(all).await;
+        assert!(permits.is_ok(), "the permit has come back");
+    });
+}
+
+#[test]
+fn one_large_response_too_many_is_refused() {
+    let asking = asking(500, 50_000, Limits::default());
+    run(async {
+        let all = u32::try_from(LARGE_RESPONSES_MAX).expect("few");
+        let permits = asking.0.large.acquire_many(all).await.expect("never closed");
+        let get = || Request::get("/jaeger/api/traces/77").body(String::new()).expect("a request");
+        assert_eq!(asking.0.answer(get()).await.status(), StatusCode::SERVICE_UNAVAILABLE);
+        drop(permits);
+        assert_eq!(asking.0.answer(get()).await.status(), StatusCode::OK);
     });
 }
 
