@@ -25,7 +25,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Check a configuration file of the proxy, or print what can be written in one.
+/// Check a configuration file of the proxy, or print its keys.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
@@ -40,12 +40,12 @@ pub(crate) struct ConfigArgs {
 
 #[derive(Clone, Debug, Subcommand)]
 enum ConfigCommand {
-    /// Name every mistake of a file with its line, or say what is understood of it.
+    /// List all errors of a file with their lines, or summarize a correct file.
     Check {
-        /// The configuration file (YAML); `-` is standard input.
+        /// Configuration file (YAML); `-` is standard input.
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// A key of the configuration, by its path: `upstreams.search.hedge.quantile=0.95`. Repeatable.
+        /// Change a key of the configuration, by its path: `upstreams.search.hedge.quantile=0.95`. Repeatable.
         #[arg(long, value_name = "KEY=VALUE")]
         set: Vec<String>,
     },

@@ -64,8 +64,8 @@ const FILES: u64 = 8_000;
 /// Watch a latency tail being cut, on this machine, in a minute
 ///
 /// Starts 300 servers that stall now and then, proxies in front of them, and
-/// a client that reads 1,000 keys from 100 of the servers at a time. Needs
-/// nothing, listens on 127.0.0.1 only, and writes to a temporary folder alone.
+/// a client that reads 1,000 keys from 100 of the servers at a time. Needs no
+/// setup, listens only on 127.0.0.1, and writes only to a temporary folder.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -74,24 +74,24 @@ Examples:
   curtail demo
   curtail demo --seconds 20 --exit --format json
 
-Ctrl-C ends the demo: with exit code 0 once the result is printed, before that
-with 130. With --exit, exit code 1 says that the result is void: the client of
-the demo could not keep up."
+Ctrl-C ends the demo, with exit code 0 after the result and 130 before it.
+Exit code 1, with --exit: the result is void because the client of the demo
+could not keep up."
 )]
 pub(crate) struct DemoArgs {
-    /// How long to measure, in seconds.
+    /// Duration of the measurement, in seconds.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
-    /// Direct reads a second, and as many hedged ones.
+    /// Direct reads a second; the rate of hedged reads is the same.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     rate: u16,
-    /// Decides what is read when, and which server stalls when.
+    /// Seed of reads, service times and stalls.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// End after the measurement; else servers and proxies stay up to be played with.
+    /// Exit after the measurement; otherwise servers and proxies stay up until Ctrl-C.
     #[arg(long)]
     exit: bool,
-    /// How the result is printed.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }

@@ -30,13 +30,12 @@ use tokio::sync::mpsc;
 
 /// Send files of the Collector's file exporter to a server
 ///
-/// Each line is a batch in OTLP's JSON: traces, logs or metrics, as its key
-/// says. Files may be packed (gzip, zstd); `-` is standard input. Messages with
-/// their length before them, as the exporter writes them with `format: proto` or
-/// packed one by one, are known by their first bytes. Short batches are sent
-/// together. Servers that are full are asked again, after the time that they
-/// say. A line that is no batch is named, with the byte and what was expected
-/// there, and the others go on.
+/// Each line is a batch in OTLP's JSON; its key tells traces, logs or metrics.
+/// Files may be compressed (gzip, zstd); `-` is standard input. The first bytes
+/// identify length-prefixed messages, which the exporter writes with
+/// `format: proto` or with compression. The command merges short batches. It
+/// retries after the time in `Retry-After` when the server is full. It reports a
+/// malformed line with the byte and the expected input, and continues.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -47,27 +46,27 @@ Examples:
   curtail import --of traces traces.binpb
   kubectl logs collector | curtail import -
 
-Exit code 1 says that something was left out: a line that is no batch, or rows
-that the server refused. Code 3 says that the server was not to be had; the last
-line of the errors says from where on nothing was taken."
+Exit code 1: some input was skipped, because a line is malformed or the server
+rejected rows. Exit code 3: the server is unavailable; the last error names the
+position of the first batch that it did not accept."
 )]
 pub(crate) struct ImportArgs {
-    /// What to send; - is standard input.
+    /// Files to send; - is standard input.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// The server's OTLP address, in front of /v1/traces.
+    /// URL of the OTLP receiver, without /v1/traces.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:4318")]
     to: Target,
-    /// Whose it is: X-Scope-OrgID. The server's default without.
+    /// Tenant to send (X-Scope-OrgID) [default: the server's default tenant].
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
-    /// A file with the token to show, as authorization: Bearer.
+    /// File with the token to send, as authorization: Bearer.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// What messages of protobuf are: only lines of JSON say it themselves.
+    /// Signal of protobuf messages; JSON lines name their own.
     #[arg(long, value_enum, value_name = "SIGNAL")]
     of: Option<Of>,
-    /// Seconds after which a server that takes no batch is given up.
+    /// Seconds to retry a server that accepts no batch.
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u32).range(0..=86_400))]
     patience: u32,
 }

@@ -17,8 +17,8 @@ use std::process::ExitCode;
 
 /// Ask a server for traces, the slowest spans, quantiles and counts
 ///
-/// Q says which spans, in `TraceQL`: { resource.service.name = "cart" && duration > 100ms }.
-/// Without it, all.
+/// Q selects spans in `TraceQL`, such as
+/// { resource.service.name = "cart" && duration > 100ms }; the default is all.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -33,13 +33,13 @@ Examples:
 pub(crate) struct QueryArgs {
     #[command(subcommand)]
     question: Asked,
-    /// The server's address for questions.
+    /// URL of the query API.
     #[arg(long, global = true, value_name = "URL", default_value = "http://127.0.0.1:3200")]
     server: String,
-    /// Whose spans.
+    /// Tenant to query (X-Scope-OrgID).
     #[arg(long, global = true, value_name = "NAME")]
     tenant: Option<String>,
-    /// How the answer is written.
+    /// Output format.
     #[arg(long, global = true, value_enum, default_value_t = Format::Table)]
     format: Format,
 }
@@ -48,45 +48,45 @@ pub(crate) struct QueryArgs {
 enum Format {
     /// For people.
     Table,
-    /// As the server answers.
+    /// The server's response, unchanged.
     Json,
 }
 
 #[derive(Clone, Debug, Subcommand)]
 enum Asked {
-    /// A trace, as a waterfall
+    /// Show a trace as a waterfall
     Trace {
         /// Hexadecimal digits.
         id: String,
     },
-    /// The traces with the slowest spans: truly those of all
+    /// List the traces with the slowest of all spans
     Slowest(Found),
-    /// The traces with the newest spans
+    /// List the traces with the newest spans
     Newest(Found),
-    /// Quantiles of durations, or of another number: exact, or with their error
+    /// Compute quantiles of durations, or of another number: exact, or with their error
     Quantiles {
         #[command(flatten)]
         of: Measured,
-        /// Which, from 0 to 1.
+        /// Quantiles, from 0 to 1.
         #[arg(long, value_name = "Q", default_values = ["0.5", "0.9", "0.99", "0.999"])]
         quantile: Vec<String>,
     },
-    /// How many durations there are up to each power of two
+    /// Count durations up to each power of two
     Histogram {
         #[command(flatten)]
         of: Measured,
     },
-    /// How many spans there are
+    /// Count spans
     Count {
         #[command(flatten)]
         of: Measured,
     },
-    /// Which attributes there are
+    /// List attributes
     Tags {
         #[command(flatten)]
         spans: Spans,
     },
-    /// Which values an attribute has: those of most spans first
+    /// List the values of an attribute, the most frequent first
     Values {
         /// As span.http.route, resource.service.name or name.
         tag: String,
@@ -98,10 +98,10 @@ enum Asked {
 /// Which spans.
 #[derive(Args, Clone, Debug)]
 struct Spans {
-    /// Which spans, in `TraceQL`.
+    /// Spans to select, in `TraceQL`.
     #[arg(default_value = "{}")]
     q: String,
-    /// Only those that began so long ago or later: 90s, 1h, 7d.
+    /// Only spans that started within this time: 90s, 1h, 7d.
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
 }
@@ -110,7 +110,7 @@ struct Spans {
 struct Found {
     #[command(flatten)]
     spans: Spans,
-    /// So many.
+    /// Maximum number of traces to return.
     #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     limit: u32,
 }
@@ -119,10 +119,10 @@ struct Found {
 struct Measured {
     #[command(flatten)]
     spans: Spans,
-    /// For each value of this, as resource.service.name; may come several times.
+    /// Group by this attribute, such as resource.service.name. Repeatable.
     #[arg(long, value_name = "TAG")]
     by: Vec<String>,
-    /// Of this number.
+    /// Number to measure.
     #[arg(long, value_name = "TAG", default_value = "duration")]
     of: String,
 }

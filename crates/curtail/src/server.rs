@@ -34,11 +34,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Receive OpenTelemetry, keep every span, and answer questions about them
+/// Receive OpenTelemetry, store every span, and serve queries
 ///
-/// Spans, logs and metrics come over OTLP, gRPC and HTTP alike, and are
-/// acknowledged when they are on disk. They are kept in Delta Lake tables of
-/// Parquet files (DATA/tables/spans, logs, points), which other engines read.
+/// The server receives spans, logs and metrics as OTLP over gRPC and HTTP, and
+/// acknowledges them when they are durable. It stores them in Delta Lake tables
+/// of Parquet files (DATA/tables/spans, logs, points), which other engines read.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -54,49 +54,49 @@ Examples:
   curl -s localhost:3200/api/traces/4bf92f3577b34da6a3ce929d0e0e4736"
 )]
 pub(crate) struct ServerArgs {
-    /// The folder that everything is kept in; with a URL in its place, that of the tables, it is curtail-data.
+    /// Data folder. A URL sets --tables instead, with curtail-data as the folder.
     #[arg(long, value_name = "DIR|URL", default_value = place::FOLDER)]
     data: PathBuf,
-    /// Where the tables are, if not in that folder: another one, or an object store.
+    /// Folder or object store of the tables [default: tables in the data folder].
     #[arg(long, value_name = "DIR|URL")]
     tables: Option<String>,
-    /// Where OTLP is received; each address takes gRPC and HTTP.
+    /// Address of an OTLP receiver; each accepts gRPC and HTTP. Repeatable.
     #[arg(long, value_name = "ADDRESS", default_values = ["127.0.0.1:4317", "127.0.0.1:4318"])]
     otlp: Vec<SocketAddr>,
-    /// Where questions are answered.
+    /// Address of the query API.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:3200")]
     api: SocketAddr,
-    /// A file of tokens, one a line; # begins a comment line. Senders must show one of them.
+    /// File of tokens, one a line; # begins a comment line. Senders must present one of them.
     #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,
-    /// Origin whose web pages may send: scheme, host and port, or * for all. Repeatable.
+    /// Origin whose web pages may send OTLP: scheme, host and port, or * for all. Repeatable.
     #[arg(long, value_name = "ORIGIN", value_parser = place::origin)]
     allow_origin: Vec<String>,
-    /// MiB of rows that are kept in memory before they are written as a run.
+    /// Maximum size of a memtable before it is flushed, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=1_024))]
     memory: u32,
-    /// Maximum number of spans of a trace in a response: the first ones are returned.
+    /// Maximum number of spans of a trace in a response; the rest is omitted.
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..))]
     max_trace_spans: u32,
-    /// Maximum size of a response of the API.
+    /// Maximum size of a response of the API, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     max_response_mib: u32,
-    /// Seconds after which rows are written as a run however few they are: other engines see them then.
+    /// Maximum time between flushes, in seconds; other engines see rows after the flush.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     flush_every: u32,
-    /// Days that rows are kept after that on which they came; 0: for ever.
+    /// Days to keep rows after the day of their arrival; 0: forever.
     #[arg(long, value_name = "DAYS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(..=36_500))]
     keep_days: u32,
-    /// GiB that the runs of all tables may take: the oldest go when there are more.
+    /// Maximum size of all tables, in GiB; the oldest runs are deleted first.
     #[arg(long, value_name = "GIB", value_parser = clap::value_parser!(u32).range(1..))]
     keep_gib: Option<u32>,
-    /// Days after which only the tail of a day's traces stays: errors, the slowest, and a sample with weights.
+    /// Days after which a day keeps only its tail: errors, the slowest traces, and a weighted sample.
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(..=36_500))]
     tail_after: Option<u32>,
-    /// Which share of the traces of an operation are its slowest.
+    /// Share of the slowest traces to keep, for each operation.
     #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = tail::share)]
     tail_slowest: Ratio,
-    /// Which share of the other traces is the sample; it is rounded to one in a whole number.
+    /// Share of the other traces to sample, rounded to one in a whole number.
     #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = tail::one_in)]
     tail_sample: NonZeroU32,
 }

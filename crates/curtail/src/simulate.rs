@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 /// Simulate policies on a model of a service
 ///
-/// The policies are the very code that runs in the proxy. Everything random
-/// follows from the seed: the same seed gives the same run.
+/// The policies are the code that runs in the proxy. The same seed gives the
+/// same run.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -31,22 +31,22 @@ Examples:
   curtail simulate scenarios/power-of-two.yaml
   curtail simulate --replay requests.journal
 
-Exit code 1 says that a replay differs, or that a run was stopped."
+Exit code 1: a replay differs, or a run was stopped."
 )]
 pub(crate) struct SimulateArgs {
-    /// The scenario: models, policies and when to stop (YAML); `-` is standard input.
+    /// Scenario file (YAML): models, policies and end of a run; `-` is standard input.
     #[arg(value_name = "SCENARIO", required_unless_present_any = ["replay", "keys"])]
     scenario: Option<PathBuf>,
-    /// Where all randomness comes from.
+    /// Seed of all randomness.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// A key of the scenario, by its path: `model.arrivals.load_ratio=0.9`. Repeatable.
+    /// Change a key of the scenario, by its path: `model.arrivals.load_ratio=0.9`. Repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// How the result is printed.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
-    /// Replay this journal of a proxy (`-`: standard input), and compare effect by effect.
+    /// Replay a journal of a proxy (`-`: standard input), and compare its effects one by one.
     #[arg(long, value_name = "JOURNAL", conflicts_with_all = ["scenario", "set", "keys"])]
     replay: Option<PathBuf>,
     /// Print every key of a scenario with its type, its default and its meaning, in Markdown.

@@ -10,10 +10,10 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-/// Ask the tables of a server in SQL
+/// Query the tables of a server in SQL
 ///
-/// Hands over to the program `curtail-sql`, which `make sql` builds: all
-/// arguments are its own, and so are its output and its exit code.
+/// Runs the program `curtail-sql`, which `make sql` builds, with all arguments.
+/// Output and exit code are those of that program.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -24,7 +24,7 @@ Examples:
   curtail-sql --help"
 )]
 pub(crate) struct SqlArgs {
-    /// What `curtail-sql` is told.
+    /// Arguments of `curtail-sql`.
     #[arg(
         value_name = "ARGUMENT",
         required = true,

@@ -14,8 +14,8 @@ use std::process::ExitCode;
 
 /// Start real HTTP servers that make their own tail
 ///
-/// They answer `GET /shard/NUMBER/keys?k=KEY`, `/healthz` and `/executions`,
-/// in HTTP/1.1 and in HTTP/2 with prior knowledge, until told to stop.
+/// They serve `GET /shard/NUMBER/keys?k=KEY`, `/healthz` and `/executions`
+/// over HTTP/1.1 and HTTP/2 with prior knowledge, until Ctrl-C or SIGTERM.
 /// A file with `app: google` describes an app of three servers instead: its
 /// client answers `GET /work`.
 #[derive(Args, Clone, Debug)]
@@ -28,19 +28,19 @@ Examples:
   curtail testbed testbeds/google-app.yaml --set retries=true"
 )]
 pub(crate) struct TestbedArgs {
-    /// What servers there are and what is wrong with them (YAML); `-` is standard input.
+    /// File of servers and faults (YAML); `-` is standard input.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// A key of the file, by its path: `server.slots=4`. Repeatable.
+    /// Change a key of the file, by its path: `server.slots=4`. Repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Start only this part of an app; the client finds the others where the file says. Repeatable.
+    /// Start only this part of an app; the file has the addresses of the others. Repeatable.
     #[arg(long, value_enum, value_name = "ROLE")]
     role: Vec<RoleArg>,
-    /// Decides which server stalls when.
+    /// Seed of service times and faults.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How the addresses are printed.
+    /// Output format of the addresses.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
@@ -51,11 +51,11 @@ const FILES_BESIDE: u64 = 32;
 /// A part of an app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum RoleArg {
-    /// The app whose latency is looked at.
+    /// The app whose latency is measured.
     Client,
-    /// Where payloads come from.
+    /// The storage of payloads.
     Storage,
-    /// Who works on payloads.
+    /// The server that processes payloads.
     Server,
 }
 

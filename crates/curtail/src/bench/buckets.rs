@@ -24,14 +24,14 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// How wrong a percentile is that was read from buckets
+/// Measure the error of percentiles that are read from buckets
 ///
 /// Puts every value into the buckets of each layout, reads quantiles from the
 /// counts as Prometheus and others do, and compares them with the true ones.
-/// Says too which layout is the coarsest that keeps one quantile within an
-/// error, wherever its bounds happen to fall. Without --data the values are
-/// those of Google's tail latency lab, 100,000 of Beta(2, 5) × 70 ms, and the
-/// figures means over 200 samples, with ± two standard deviations of one.
+/// Also finds the coarsest layout that keeps one quantile within an error,
+/// wherever its bounds fall. Without --data the values are those of Google's
+/// tail latency lab, 100,000 of Beta(2, 5) × 70 ms, and the figures are means
+/// over 200 samples, with ± two standard deviations of one.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -45,23 +45,23 @@ Examples:
     curtail bench buckets --data - --column duration_ns --unit ns
 
 Layouts: growth factors and listed bounds are read as Prometheus reads classic
-histograms (linearly), schemas as it reads native ones since 3.0 (exponentially),
-scales as the middle of a bucket, as DDSketch does."
+histograms (linearly), schemas as it reads native ones since 3.0
+(exponentially), scales as the middle of a bucket, as DDSketch does."
 )]
 pub(crate) struct BucketsArgs {
-    /// Values: a number a line, or with --column a CSV; `-` is standard input. May be packed (gzip, zstd).
+    /// File of values: one number a line, or a CSV with --column; `-` is standard input. May be compressed (gzip, zstd).
     #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
-    /// The column of a CSV, by the name in its first line.
+    /// Column of the CSV, by its name in the first line.
     #[arg(long, value_name = "NAME", requires = "data")]
     column: Option<String>,
-    /// What 1 stands for in the data and in --bounds; 1 of it is a bound of every growth factor.
+    /// Unit of the data and of --bounds; 1 is a bound of every growth layout.
     #[arg(long, value_enum, default_value_t = Unit::Ms)]
     unit: Unit,
-    /// Buckets that grow by a factor [without any layout: 1.2,1.4,2, prometheus, scale 3, schema 3].
+    /// Growth factors of buckets [without any layout: 1.2,1.4,2, prometheus, scale 3, schema 3].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     growth: Vec<f64>,
-    /// Bounds in the unit, rising; or `prometheus` or `otel` for their defaults. Repeatable.
+    /// Ascending bounds in the unit, or `prometheus` or `otel` for their defaults. Repeatable.
     #[arg(long, value_name = "LIST")]
     bounds: Vec<String>,
     /// Scales of OpenTelemetry's exponential histogram.
@@ -70,22 +70,22 @@ pub(crate) struct BucketsArgs {
     /// Schemas of Prometheus' native histograms.
     #[arg(long, value_name = "LIST", value_delimiter = ',', allow_hyphen_values = true)]
     schema: Vec<i8>,
-    /// Which quantiles, from 0 to 1.
+    /// Quantiles, from 0 to 1.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0.5,0.9,0.99,0.999", value_parser = quantile)]
     quantile: Vec<Quantile>,
-    /// The quantile that the coarsest layout is looked for.
+    /// Quantile for the coarsest layout.
     #[arg(long, value_name = "Q", default_value = "0.99", value_parser = quantile)]
     error_at: Quantile,
-    /// The most that it may be off, as a share of the true value.
+    /// Maximum error of that quantile, as a share of the true value.
     #[arg(long, value_name = "RATIO", default_value = "0.05", value_parser = error_max)]
     error_max: f64,
-    /// Where the values come from when there is no file.
+    /// Seed of the values without a file.
     #[arg(long, default_value_t = 1, conflicts_with = "data")]
     seed: u64,
-    /// How the result is printed.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
-    /// Also writes a page with the tables and a plot, which needs nothing else.
+    /// Write a self-contained HTML page with the tables and a plot.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }

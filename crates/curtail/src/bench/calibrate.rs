@@ -35,13 +35,13 @@ const SHOWN_EVERY: Duration = Duration::from_millis(500);
 
 const NOTHING: &str = "–";
 
-/// Compare A against A: how often is a difference found where there is none?
+/// Compare A against A, to measure the rate of false alarms
 ///
-/// Both arms are drawn from one model of a service whose tail is made of
-/// stalls; or they are blocks of one arm of RESULTS: neighbours in time are a
-/// pair, and a coin says which of them is A. Beside the verdicts stand the
-/// usual tests on the same requests, and how often a planted shift of all
-/// latencies is found. Everything random follows from the seed.
+/// Both arms come from one model of a service whose tail is made of stalls, or
+/// from the blocks of one arm of RESULTS: adjacent blocks are a pair, and a
+/// coin decides which of them is A. The output also has the usual tests on the
+/// same requests, and the rate at which a planted shift of all latencies is
+/// found. The seed determines everything random.
 ///
 /// Run it on your own service: `curtail bench compare URL URL --json a.json`
 /// with the same URL twice, or any run with many blocks, then
@@ -57,25 +57,25 @@ Examples:
   curtail bench calibrate results.json --arm hedged"
 )]
 pub(crate) struct CalibrateArgs {
-    /// A results file (JSON) whose blocks are compared, in place of the model.
+    /// Results file (JSON) whose blocks to compare, instead of the model.
     #[arg(value_name = "RESULTS", conflicts_with = "blocks")]
     results: Option<PathBuf>,
-    /// The arm whose blocks are taken; the first when absent.
+    /// Arm whose blocks to use [default: the first].
     #[arg(long, value_name = "NAME", requires = "results")]
     arm: Option<String>,
-    /// How many comparisons.
+    /// Number of comparisons.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=COMPARISONS_MAX))]
     comparisons: u32,
-    /// Blocks of each arm, of 15,000 requests.
+    /// Number of blocks of each arm; a block has 15,000 requests.
     #[arg(long, default_value_t = BLOCKS_DEFAULT as u32, value_parser = clap::value_parser!(u32).range(2..=BLOCKS_MAX))]
     blocks: u32,
-    /// Where all randomness comes from.
+    /// Seed of all randomness.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// By what all latencies of B are multiplied to plant a difference: from 0.1 to 10.
+    /// Factor on all latencies of B, to plant a difference: from 0.1 to 10.
     #[arg(long, default_value_t = 1.1, value_parser = shift)]
     shift: f64,
-    /// How the result is printed.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 }

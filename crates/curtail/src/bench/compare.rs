@@ -11,12 +11,13 @@ use curtail_load::compare::{BLOCKS_DEFAULT, Rule};
 use curtail_units::Rng;
 use std::process::ExitCode;
 
-/// Compare two services: is B's tail shorter than A's, surely?
+/// Compare the latency of two services, with a verdict for each percentile
 ///
-/// Blocks of load go to A and B by turns (A B, B A, ...), both blocks of a pair
-/// with the same requests at the same instants. The verdict is about each
-/// percentile: better, worse, equivalent, or undecided and how many more blocks
-/// would decide. Settle the number of blocks before, and do not stop on the way.
+/// Blocks of load for A and B are interleaved (A B, B A, ...). Both blocks of a
+/// pair have the same requests at the same instants. Each percentile gets a
+/// verdict: better, worse, equivalent, or undecided with the number of blocks
+/// that would decide. Choose the number of blocks in advance, and do not stop
+/// early.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -25,29 +26,31 @@ use std::process::ExitCode;
 Examples:
   curtail bench compare http://127.0.0.1:8080/ http://127.0.0.1:7300/
   curtail bench compare http://old:80/ http://new:80/ --rate 1000 --blocks 20
-  curtail bench compare http://a:80 http://b:80 --file workload.yaml --html ab.html
+  curtail bench compare http://a:80 http://b:80 --file load.yaml --html ab.html
 
-By default 80 blocks of 15 s of each arm, 40 minutes: what finds a shift of p99 by
-10 % at 1,000 requests a second, four times out of five. 20 blocks find one by 25 %.
-Exit code 1 says that the run is void because the generator could not keep up, or
-that every request of A or of B failed."
+The default of 80 blocks of 15 s for each arm takes 40 minutes. At 1,000 requests
+a second it finds a shift of p99 by 10 % four times out of five; 20 blocks find
+one by 25 %.
+
+Exit code 1: the run is void because the generator could not keep up, or every
+request of A or of B failed."
 )]
 pub(crate) struct CompareArgs {
-    /// Where the requests of A go.
+    /// URL of A.
     #[arg(value_name = "A")]
     a: String,
-    /// Where those of B go.
+    /// URL of B.
     #[arg(value_name = "B")]
     b: String,
     #[command(flatten)]
     workload: WorkloadArgs,
-    /// How many blocks of load each gets; --for says how long one is.
+    /// Number of blocks for each of A and B; --for is the duration of one.
     #[arg(long, value_name = "NUMBER", default_value_t = BLOCKS_DEFAULT, value_parser = blocks)]
     blocks: usize,
-    /// Send to both at once instead of by turns; for services on machines of their own.
+    /// Send to both at once instead of interleaving; for services on separate machines.
     #[arg(long)]
     mirrored: bool,
-    /// How long load is sent before it counts: `none`, a time, or `auto`, until latencies are steady.
+    /// Duration of the warm-up: `none`, a time, or `auto` (until latencies are steady).
     #[arg(long, value_name = "TIME", default_value = "auto", value_parser = warm_up)]
     warm_up: WarmUp,
     #[command(flatten)]

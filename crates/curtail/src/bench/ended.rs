@@ -18,7 +18,7 @@ use crate::stop::StopSignals;
 pub(super) enum Format {
     /// For people.
     Table,
-    /// For programs: what a results file holds.
+    /// For programs: the content of a results file.
     Json,
 }
 
@@ -27,7 +27,7 @@ pub(super) enum Format {
 pub(super) struct Shown {
     #[command(flatten)]
     pub(super) outputs: Outputs,
-    /// How the results are printed.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
 }

@@ -10,30 +10,30 @@ use curtail_load::compare::Rule;
 use curtail_units::{Duration, Rng};
 use std::process::ExitCode;
 
-/// Send load to a service, and print what its requests took
+/// Send load to a service, and print the latencies
 ///
-/// Requests are sent when the plan says so, whether or not others have been
-/// answered, and latency counts from then: a pause of the server is felt by all
-/// requests that it delays.
+/// Requests are sent at planned times, independent of responses, and latency
+/// counts from the planned time. A pause of the server therefore shows in every
+/// request that it delays.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
     after_help = "\
 Examples:
   curtail bench load http://127.0.0.1:8080/ --rate 1000 --for 20s
-  curtail bench load http://127.0.0.1:8080 --path '/search?q={word}' --data words.csv
+  curtail bench load http://127.0.0.1:8080 --path '/get?q={q}' --data words.csv
   curtail bench load http://127.0.0.1:8080 --file workload.yaml --html run.html
 
-Exit code 1 says that the run is void because the generator could not keep up, or
-that every request failed."
+Exit code 1: the run is void because the generator could not keep up, or every
+request failed."
 )]
 pub(crate) struct LoadArgs {
-    /// Where requests go: `http://` or `https://`.
+    /// URL of the service: `http://` or `https://`.
     #[arg(value_name = "URL")]
     url: String,
     #[command(flatten)]
     workload: WorkloadArgs,
-    /// How long load is sent before it counts: `none`, a time, or `auto`, until latencies are steady.
+    /// Duration of the warm-up: `none`, a time, or `auto` (until latencies are steady).
     #[arg(long, value_name = "TIME", default_value = "none", value_parser = warm_up)]
     warm_up: WarmUp,
     #[command(flatten)]

@@ -7,10 +7,10 @@ use curtail_load::compare::Rule;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Make reports of what a run has found
+/// Make reports from the results of a run
 ///
-/// Several files are those of the generators of one run: their histograms are
-/// merged without loss.
+/// Several files are those of the generators of one run: the command merges
+/// their histograms without loss.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,

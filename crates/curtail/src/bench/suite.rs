@@ -13,34 +13,35 @@ use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Start what a suite says, load it, break it, compare, and take it down again
+/// Run a whole experiment: start servers, send load, inject faults, compare
 ///
-/// The results, a page with plots and what every process printed are kept in a
-/// folder of this run. However it ends, no process stays behind.
+/// The folder of the run keeps the results, a page with plots and the output of
+/// every process. No process outlives the suite, however it ends.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
     after_help = "\
 Examples:
   curtail bench suite suites/testbed.yaml
-  curtail bench suite suites/testbed.yaml --set blocks=20 --set parameters.rate=200
+  curtail bench suite suites/testbed.yaml --set blocks=20 --seed 7
   curtail bench suite --keys
 
-Exit code 1 says that the run is void because the generator could not keep up, or that
-every request of an arm failed; 3 that something of the suite was not as it should be: a command failed, a process ended or was not ready,
-an answer was not valid. What was measured until then is kept, marked as partial."
+Exit code 1: the run is void because the generator could not keep up, or every
+request of an arm failed.
+Exit code 3: a command failed, a process ended or did not become ready, or a
+response was not valid. The results until then are kept, marked as partial."
 )]
 pub(crate) struct SuiteArgs {
     /// The suite (YAML); `-` is standard input.
     #[arg(value_name = "FILE", required_unless_present = "keys")]
     file: Option<PathBuf>,
-    /// A key of the suite, by its path: `parameters.docs=5000000`. Repeatable.
+    /// Change a key of the suite, by its path: `parameters.docs=5000000`. Repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Where all randomness comes from.
+    /// Seed of all randomness.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The folder of this run, new or empty; `curtail-bench/FILE-1`, -2, … by default.
+    /// Folder of this run, new or empty [default: `curtail-bench/FILE-1`, -2, …].
     #[arg(long, value_name = "FOLDER")]
     dir: Option<PathBuf>,
     #[command(flatten)]

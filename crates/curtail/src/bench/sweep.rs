@@ -21,33 +21,33 @@ use std::process::ExitCode;
 
 /// Measure latency against throughput, up to the knee
 ///
-/// Beginning with --rate, which the service should bear with ease, the rate is
-/// doubled as long as p99 stays within --p99-times of what it was at first (or
-/// within --p99-max), and then halved towards the knee, to 5 %.
+/// The sweep starts at --rate, which the service should sustain with ease. It
+/// doubles the rate while p99 is at most --p99-times its first value (or at
+/// most --p99-max), and then bisects towards the knee, to 5 %.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
     after_help = "\
 Examples:
   curtail bench sweep http://127.0.0.1:8080/
-  curtail bench sweep http://127.0.0.1:8080/ --rate 50 --p99-max 100ms --html sweep.html"
+  curtail bench sweep http://127.0.0.1:8080/ --rate 50 --p99-max 100ms --html a.html"
 )]
 pub(crate) struct SweepArgs {
-    /// Where requests go.
+    /// URL of the service.
     #[arg(value_name = "URL")]
     url: String,
     #[command(flatten)]
     workload: WorkloadArgs,
-    /// The service bears a rate while p99 is at most so many times that at the first rate.
+    /// Maximum p99 of a sustained rate, as a multiple of p99 at the first rate.
     #[arg(long, value_name = "NUMBER", default_value_t = 3.0, value_parser = times)]
     p99_times: f64,
-    /// The service bears a rate while p99 is at most this.
+    /// Maximum p99 of a sustained rate.
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "p99_times")]
     p99_max: Option<Duration>,
-    /// The highest rate that is tried.
+    /// Maximum rate to try.
     #[arg(long, value_name = "NUMBER", default_value_t = 1e6)]
     rate_max: f64,
-    /// How long load is sent before it counts, at each rate: `none`, a time, or `auto`.
+    /// Duration of the warm-up at each rate: `none`, a time, or `auto`.
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = warm_up)]
     warm_up: WarmUp,
     #[command(flatten)]

@@ -20,70 +20,70 @@ pub(super) struct WorkloadArgs {
     /// Requests a second.
     #[arg(long, value_name = "NUMBER", default_value_t = 100.0, value_parser = rate)]
     rate: f64,
-    /// How long requests are sent (`30s`, `5m`): at each rate of a sweep, in each block of a comparison.
+    /// Duration of the load (`30s`, `5m`); in a sweep of each rate, in a comparison of each block.
     #[arg(long = "for", value_name = "TIME", default_value = "30s", value_parser = duration)]
     lasts: Duration,
-    /// How requests are spaced: at random, as those of many users, or evenly.
+    /// Spacing of requests: at random, as from many users, or even.
     #[arg(long, value_enum, default_value_t = SpacingArg::Poisson)]
     spacing: SpacingArg,
-    /// The protocol; under TLS, HTTP/2 must be offered by the server.
+    /// Protocol; with TLS, the server must offer HTTP/2 for `http2`.
     #[arg(long, value_enum, default_value_t = ProtocolArg::Http1)]
     protocol: ProtocolArg,
-    /// The most connections; requests wait when all are in use.
+    /// Maximum number of connections; requests wait when all are in use.
     #[arg(long, value_name = "NUMBER", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=60_000))]
     connections: u32,
-    /// Make a new connection for each request.
+    /// Open a new connection for each request.
     #[arg(long)]
     no_keep_alive: bool,
-    /// A request without an answer after this time has failed.
+    /// Time after which a request without a response has failed.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     timeout: Duration,
-    /// How many threads send; one for each 20,000 requests a second by default.
+    /// Number of sending threads [default: one for each 20,000 requests a second].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Option<u8>,
-    /// The method; GET without a body, POST with one.
+    /// Method [default: GET without a body, POST with one].
     #[arg(long, value_name = "NAME", conflicts_with = "file")]
     method: Option<String>,
-    /// A field of each request: `accept: application/json`. Repeatable.
+    /// Header of each request: `accept: application/json`. Repeatable.
     #[arg(long, short = 'H', value_name = "NAME: VALUE", value_parser = header, conflicts_with = "file")]
     header: Vec<(String, String)>,
-    /// The body of each request.
+    /// Body of each request.
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["file", "body_file"])]
     body: Option<String>,
-    /// A file whose bytes are the body of each request.
+    /// File with the body of each request.
     #[arg(long, value_name = "FILE", conflicts_with = "file")]
     body_file: Option<PathBuf>,
-    /// A CSV file with a line of names; `{name}` in --path, --header and --body is filled in.
+    /// CSV file with a header line; its values replace `{name}` in --path, --header and --body.
     #[arg(long, value_name = "FILE", conflicts_with = "file")]
     data: Option<PathBuf>,
-    /// The path and the query, with `{name}` filled in; that of the URL by default.
+    /// Path and query, with `{name}` replaced [default: those of the URL].
     #[arg(long, value_name = "PATH", conflicts_with = "file")]
     path: Option<String>,
-    /// The one good status; all from 200 to 399 by default.
+    /// Expected status [default: 200 to 399].
     #[arg(long, value_name = "STATUS", value_parser = clap::value_parser!(u16).range(100..=599), conflicts_with = "file")]
     expect_status: Option<u16>,
-    /// What each good answer contains. Repeatable.
+    /// Text that every good response contains. Repeatable.
     #[arg(long, value_name = "TEXT", conflicts_with = "file")]
     expect_contains: Vec<String>,
-    /// Requests, journeys and tenants (YAML; `-`: standard input); its schedule, if it has one, in place of --rate, --for and --spacing.
+    /// File of requests, journeys and tenants (YAML; `-`: standard input). Its schedule, if any, replaces --rate, --for and --spacing.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Send requests when they came: a CSV file with a column `start_ns`, as `curtail sql --format csv` prints it.
+    /// Replay recorded arrivals: CSV file with a column `start_ns`, as `curtail sql --format csv` prints it.
     #[arg(long, value_name = "FILE")]
     arrivals: Option<PathBuf>,
-    /// How many times faster than they came.
+    /// Speed of the replay, relative to the recording.
     #[arg(long, value_name = "NUMBER", default_value_t = 1.0, value_parser = rate, requires = "arrivals")]
     speed: f64,
-    /// Trust the certificates in this file (PEM) instead of the system's.
+    /// Trust the certificates in this PEM file instead of the system's.
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     ca_file: Option<PathBuf>,
-    /// Accept any certificate: for tests only.
+    /// Accept any certificate; for tests only.
     #[arg(long)]
     insecure: bool,
-    /// Where all randomness comes from.
+    /// Seed of all randomness.
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
-    /// Send only a part of the plan, as `1/3`; further generators send the others.
+    /// Send only this share of the plan, such as `1/3`; other generators send the rest.
     #[arg(long, value_name = "NTH/OF", default_value = "1/1", value_parser = share)]
     share: Share,
 }
@@ -91,7 +91,7 @@ pub(super) struct WorkloadArgs {
 /// How requests are spaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum SpacingArg {
-    /// At random, as those of many users.
+    /// At random, as from many users.
     Poisson,
     /// At equal distances.
     Even,
