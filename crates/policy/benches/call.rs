@@ -62,7 +62,7 @@ fn main() {
 /// A root and its requests in flight.
 struct Root {
     upstream: Upstream,
-    /// Behind a lock, as in the proxy.
+    /// The driver locks the group, as the proxy does.
     group: Option<Mutex<Group>>,
     now: Instant,
     calls: Vec<Call>,

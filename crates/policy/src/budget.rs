@@ -4,8 +4,8 @@
 //! **Inputs**: requests as they arrive, extra attempts as they are sent; both counted over a rolling
 //! window of [`BudgetConfig::window`].
 //! **Limits**: at any moment the extra attempts of the window are at most `ratio` × its requests. A
-//! retry after a failed or overdue attempt may in addition use the `reserve`, so that requests survive a
-//! failed or hung replica where there are few of them; a hedge may not: its bound is strict.
+//! retry after a failed or overdue attempt may also use the `reserve`, so that requests survive a failed or
+//! hung replica at low traffic. A hedge may not use it: the bound for hedges is strict.
 //! **Invariant** `extra-within-budget`: a granted attempt never lifts the window's extra attempts above
 //! its bound.
 //! **Source**: Finagle's `BackupRequestFilter` has the two budgets; the window instead of a leaking

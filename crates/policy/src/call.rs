@@ -21,7 +21,7 @@ use crate::{AttemptId, Effect, Reason, Unanswered, Upstream};
 use attempts::{Attempt, AttemptState, Attempts};
 use curtail_units::Instant;
 pub use event::{Event, Failure, Outcome, Request};
-use sending::{Due, RetryDue, Twin};
+use sending::{AttemptTimer, RetryDue, Twin};
 
 /// The most attempts of one request, whatever the configuration says.
 pub const ATTEMPTS_MAX: usize = 8;
@@ -44,9 +44,9 @@ pub struct Call {
     gives_up: Instant,
     attempts: Attempts,
     /// When the next hedge is due.
-    hedge: Option<Due>,
+    hedge: Option<AttemptTimer>,
     /// When the last attempt is overdue.
-    overdue: Option<Due>,
+    overdue: Option<AttemptTimer>,
     twin: Option<Twin>,
     retry: Option<RetryDue>,
     hedges: u8,
@@ -266,7 +266,7 @@ impl Call {
     fn answer(&mut self, upstream: &mut Upstream, now: Instant, winner: AttemptId, reason: Reason) {
         let held = self.attempts.is(winner, AttemptState::Held);
         if !held {
-            self.note_outrun(upstream, now, winner);
+            self.count_overtaken_as_failed(upstream, now, winner);
         }
         self.attempts.get_mut(winner).state = AttemptState::Won;
         self.cancel_all(upstream, now, Reason::Lost { winner });
@@ -275,9 +275,9 @@ impl Call {
         upstream.decide(Effect::Answer { attempt: winner }, reason);
     }
 
-    /// An attempt that is overdue when a later one wins says as much of its replica as a failure: the replica
-    /// may hang, and then nothing else would ever say so.
-    fn note_outrun(&self, upstream: &mut Upstream, now: Instant, winner: AttemptId) {
+    /// Counts an open attempt as a failure of its replica if it is overdue when a later attempt wins. Without this,
+    /// nothing would ever eject a hung replica.
+    fn count_overtaken_as_failed(&self, upstream: &mut Upstream, now: Instant, winner: AttemptId) {
         let Some(delay) = upstream.overdue_delay(now) else { return };
         for id in self.attempts.ids().filter(|id| *id < winner && self.attempts.is_open(*id)) {
             let Attempt { sent, .. } = self.attempts.get(id);

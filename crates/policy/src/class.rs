@@ -11,8 +11,7 @@ pub enum Class {
     /// A person waits for it.
     #[default]
     Interactive,
-    /// A program waits for it; also the class of an attempt beside another one, so that it never delays a first
-    /// attempt.
+    /// A program waits for it. Extra attempts have this class too, so that they never delay a first attempt.
     Batch,
     /// Nobody waits for it.
     Background,

@@ -1,16 +1,15 @@
-//! The state that upstreams of a group share: recent latencies, the estimates made of them, and the budget.
+//! The state that upstreams of a group share: recent latencies, the quantile estimates, and the budget.
 //!
 //! The shards of one data set are upstreams of their own, because each has its own replicas. They serve requests of
-//! the same kind, so what is usual and what may be spent can be counted over all of them: when a replica of one
-//! shard stalls, that shard may spend what the others did not, and a shard with little traffic knows at once which
-//! latency is usual.
+//! the same kind, so they can share latencies and budget. When a replica of one shard stalls, the shard can spend
+//! budget that the other shards have not used. A shard with little traffic uses the latencies of the others.
 //!
 //! An [`Upstream`](crate::Upstream) without a group has a `Group` to itself. One with a group is driven inside
 //! [`Upstream::in_group`](crate::Upstream::in_group). The driver holds the group, with a lock around it if it needs one.
 //! **Limits**: one window of latencies and one budget for any number of upstreams.
 //! **Invariant** `extra-within-budget` holds for the group as a whole, not for each upstream.
-//! **Hurts when** the upstreams differ: a slow one is hedged at the usual latency of the fast ones, and one that is
-//! down spends what the others would need.
+//! **Hurts when** the upstreams differ: requests to a slow upstream are hedged at a latency that is usual for the
+//! fast ones, and an upstream that is down spends the budget of the others.
 
 use crate::UpstreamConfig;
 use crate::budget::{Budget, BudgetConfig};
@@ -18,26 +17,26 @@ use curtail_sketch::{Precision, Window};
 use curtail_units::{Duration, Instant, Quantile};
 use serde::{Deserialize, Serialize};
 
-/// Latencies reach back this far.
+/// The length of the window of recent latencies.
 const LATENCY_WINDOW: Duration = Duration::from_secs(10);
 
-/// The window of latencies moves on in this many steps.
+/// The slots of the window: the oldest one expires at a time.
 const LATENCY_SLOTS: usize = 10;
 
-/// A quantile is believed from this many latencies on: 1 / (1 − 0.99), so that a p99 rests on something.
+/// The minimum number of latencies for a quantile: 1 / (1 − 0.99), so that a p99 has at least one sample above it.
 pub(crate) const SAMPLES_MIN: u64 = 100;
 
-/// A quantile is computed again after this time: a hundredth of the window.
+/// The maximum age of a computed quantile: a hundredth of the window.
 pub(crate) const ESTIMATE_AGE_MAX: Duration = Duration::from_ms(100);
 
-/// The part of an upstream's configuration on which all upstreams of a group agree.
+/// The keys that all upstreams of a group must have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroupConfig {
     /// The budget of all upstreams together.
     pub budget: BudgetConfig,
-    /// The quantile of recent latencies after which a request is hedged; absent: no hedges.
+    /// The quantile of recent latencies after which a request is hedged; absent: requests are not hedged.
     pub hedge_quantile: Option<Quantile>,
-    /// The quantile of recent latencies after which an attempt is overdue; absent: never.
+    /// The quantile of recent latencies after which an attempt is overdue; absent: attempts are never overdue.
     pub overdue_quantile: Option<Quantile>,
 }
 
@@ -52,7 +51,7 @@ impl From<&UpstreamConfig> for GroupConfig {
     }
 }
 
-/// A quantile of the recent latencies, computed now and then.
+/// A quantile of the recent latencies, cached for [`ESTIMATE_AGE_MAX`].
 #[derive(Clone, Copy, Debug)]
 struct Estimate {
     quantile: Quantile,
@@ -75,7 +74,7 @@ impl Estimate {
     }
 }
 
-/// What the upstreams of a group share.
+/// The state that the upstreams of a group share.
 #[derive(Clone, Debug)]
 pub struct Group {
     latencies: Window,
@@ -85,7 +84,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// A group without latencies, and with a budget of which nothing is spent.
+    /// A group without latencies and with an unspent budget.
     #[must_use]
     pub fn new(config: GroupConfig) -> Self {
         Self {
@@ -104,17 +103,17 @@ impl Group {
         self.latencies.record(now, latency);
     }
 
-    /// A quantile of the recent latencies, if any are known.
+    /// A quantile of the recent latencies, if the window has any.
     pub(crate) fn latency(&mut self, now: Instant, quantile: Quantile) -> Option<Duration> {
         self.latencies.quantile(now, quantile)
     }
 
-    /// The estimate of the quantile after which a request is hedged, once enough latencies are known.
+    /// The quantile after which a request is hedged, once there are [`SAMPLES_MIN`] latencies.
     pub(crate) fn hedge_estimate(&mut self, now: Instant) -> Option<Duration> {
         self.hedge.as_mut()?.get(&mut self.latencies, now)
     }
 
-    /// The estimate of the quantile after which an attempt is overdue, once enough latencies are known.
+    /// The quantile after which an attempt is overdue, once there are [`SAMPLES_MIN`] latencies.
     pub(crate) fn overdue_estimate(&mut self, now: Instant) -> Option<Duration> {
         self.overdue.as_mut()?.get(&mut self.latencies, now)
     }

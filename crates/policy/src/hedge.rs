@@ -22,8 +22,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HedgeConfig {
     /// The hedge is due when the request is slower than this quantile of recent latencies. About 1 − quantile
-    /// of the requests become due while nothing is wrong. By default that is half of the budget's ratio, and
-    /// the other half is left for what goes wrong.
+    /// of the requests become due while nothing is wrong. By default they use half of the budget's ratio, and
+    /// the other half remains for stalls.
     pub quantile: Quantile,
     /// The delay is never shorter than this.
     pub delay_min: Duration,

@@ -5,8 +5,8 @@
 //! byte: that is how the proxy is held to the simulator.
 //!
 //! The entries are written as JSON, one a line, by the driver. `F` is the form of the effects: a list when
-//! written, the bare bytes when read, so that they are compared as they stand in the file. Each line begins
-//! with a [`Checksum`] of all entries up to it, so a line that was changed, moved or removed is found at once.
+//! written, the raw bytes when read, so that a comparison sees the bytes of the file. Each line begins with a
+//! [`Checksum`] of all entries up to it, so a reader finds the first line that was changed, moved or removed.
 
 use crate::{Event, GroupConfig, LeafConfig, LeafEvent, Request, UpstreamConfig, UpstreamEvent};
 use alloc::format;
@@ -28,13 +28,13 @@ pub enum Entry<F> {
         /// [`SCHEMA`].
         schema: String,
     },
-    /// The state that the upstreams of a group share was made.
+    /// The driver made the shared state of a group.
     Group {
-        /// Its number in this journal.
+        /// The group's number in this journal.
         machine: u32,
-        /// Its name in the configuration.
+        /// The group's name in the configuration.
         name: String,
-        /// On what its upstreams agree.
+        /// The keys that its upstreams have in common.
         config: GroupConfig,
     },
     /// A root's machine for one upstream was made.
@@ -47,7 +47,7 @@ pub enum Entry<F> {
         config: UpstreamConfig,
         /// How many replicas it has.
         replicas: u16,
-        /// The number of its group, if it shares one.
+        /// The number of its group, if it has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         group: Option<u32>,
         /// The randomness that it was given.
@@ -106,33 +106,33 @@ pub enum Entry<F> {
         /// What was decided.
         effects: F,
     },
-    /// The last line when the writer could not keep up: the entries after it are missing.
+    /// The last line when the writer could not keep up; the entries after it are missing.
     Cut {
         /// How many entries are missing.
         lost: u64,
     },
-    /// The last line otherwise: no entry is missing.
+    /// The last line of a complete journal.
     End {
-        /// How many entries come before.
+        /// The number of entries before it.
         entries: u64,
     },
 }
 
-/// The checksum of a journal's entries so far: CRC-32 of their JSON, one after the other.
+/// The checksum of a journal's entries so far: the CRC-32 of their concatenated JSON.
 ///
-/// It finds accidents and edits, not forgeries: anybody can compute it.
+/// It detects accidents and edits, not forgeries: anybody can compute it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checksum(u32);
 
-/// What a line begins with, before eight hexadecimal digits and [`CHECKSUM_END`].
+/// A line begins with this, eight hexadecimal digits and [`CHECKSUM_END`].
 const CHECKSUM_BEGIN: &str = "{\"crc32\":\"";
 const CHECKSUM_END: &str = "\",";
 
 impl Checksum {
-    /// Adds an entry, a JSON object, and returns its line with the checksum in front.
+    /// Adds an entry, a JSON object, and returns its line with the checksum as the first member.
     ///
     /// # Panics
-    /// When `entry` is no JSON object.
+    /// When `entry` is not a JSON object.
     #[must_use]
     pub fn seal(&mut self, entry: &[u8]) -> Vec<u8> {
         self.add(entry);
@@ -143,8 +143,8 @@ impl Checksum {
         line
     }
 
-    /// Adds the entry of a line without its line break, and returns it without its checksum; nothing when the
-    /// checksum is another or is missing.
+    /// Adds the entry of a line (without its line break) and returns it without its checksum. Returns [`None`] when
+    /// the checksum is missing or wrong.
     #[must_use]
     pub fn open(&mut self, line: &str) -> Option<String> {
         let (digits, members) = line.strip_prefix(CHECKSUM_BEGIN)?.split_once(CHECKSUM_END)?;

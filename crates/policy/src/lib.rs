@@ -17,9 +17,9 @@
 //!
 //! # Who holds what
 //!
-//! - [`Upstream`] holds what the requests to one upstream share: the replicas and their balance, and its group.
-//!   One for each upstream at each root.
-//! - [`Group`] holds the recent latencies and the budget: of one upstream, or of several that share them.
+//! - [`Upstream`] holds the state that requests to one upstream share: replicas, balance and group. Each root has
+//!   one for each upstream.
+//! - [`Group`] holds the recent latencies and the budget of one upstream, or of several that share them.
 //! - [`Call`] is one request at the root: it composes [`hedge`], [`tie`] and [`retry`], and sees to it
 //!   that there is exactly one answer and that every other attempt is cancelled.
 //! - [`Leaf`] stands in front of one server: its queue, its classes, its side of a tie, its load.

@@ -66,11 +66,11 @@ pub enum Reason {
         /// The wait, drawn uniformly from zero to the truncated exponential bound.
         backoff: Duration,
     },
-    /// The last attempt is overdue: the request is sent to another replica as well.
+    /// The last attempt is overdue, so the request is sent to another replica as well.
     Overdue {
-        /// How long the last attempt has had no response.
+        /// The time since the last attempt was sent, without a response.
         waited: Duration,
-        /// The delay after which it is overdue.
+        /// The delay after which the attempt is overdue.
         delay: Duration,
     },
     /// The first good answer is the answer.

@@ -1,17 +1,16 @@
-//! Retries: a further attempt after one that failed, or that is overdue.
+//! Retries: a further attempt after one that failed or is overdue.
 //!
-//! **Decides** when an attempt without a response is overdue, whether a failed or overdue one is followed by
-//! another, and after which wait.
+//! **Decides** when an attempt without a response is overdue, whether another attempt follows a failed or
+//! overdue one, and after which backoff.
 //! **Inputs**: what happened to the attempt; a quantile of the upstream's recent latencies.
 //! **Limits**: at most [`RetryConfig::retries_max`] retries a request, paid from the same
 //! [`crate::budget`] as hedges. Only the retry of an attempt that provably was not executed
-//! ([`crate::Failure::NotSent`]) is free. A retry goes at once to a replica that was not tried; when all
-//! were tried, a failed attempt is retried after a backoff.
-//! **Invariants** `repeat-only-if-safe`: what a server may have executed is sent again only when the
-//! request may be sent twice, and its client is not told of a refusal, which says that nothing was executed,
-//! when something may have been; `slow-is-not-cancelled`: no attempt is cancelled while its request goes on.
-//! An overdue attempt stays in the race with the one that follows it, so being slow never costs a request
-//! the time it has waited.
+//! ([`crate::Failure::NotSent`]) is free. A retry goes to an untried replica at once. When all replicas were
+//! tried, a failed attempt is retried after a backoff.
+//! **Invariants** `repeat-only-if-safe`: a request that a server may have executed is sent again only when it is
+//! repeatable, and its client gets no refusal, because a refusal means that nothing was executed.
+//! `slow-is-not-cancelled`: no attempt is cancelled while its request is open. An overdue attempt stays in the
+//! race with the next one, so a slow request never loses the time it has waited.
 //! **Source**: Envoy's `hedge_on_per_try_timeout`, for overdue attempts; Google Cloud, "Identifying causes of
 //! app latency" (a timeout slightly above p99, truncated exponential backoff); full jitter: Brooker,
 //! "Exponential backoff and jitter", AWS Architecture Blog, 2015.
@@ -20,7 +19,7 @@
 use curtail_units::{Duration, Quantile, Rng};
 use serde::{Deserialize, Serialize};
 
-/// How an upstream's failed and overdue attempts are followed by others.
+/// When failed and overdue attempts are retried.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RetryConfig {
     /// Retries of one request.
@@ -47,11 +46,11 @@ impl Default for RetryConfig {
 /// When an attempt without a response is overdue.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OverdueConfig {
-    /// The delay is this quantile of recent latencies: at 0.995, one attempt in two hundred is overdue.
+    /// The delay is this quantile of recent latencies. At 0.995, one attempt in two hundred is overdue.
     pub quantile: Quantile,
-    /// The delay is never shorter than this.
+    /// The minimum delay.
     pub delay_min: Duration,
-    /// The delay is never longer than this; also the delay while too few latencies are known.
+    /// The maximum delay; also the delay while too few latencies are known.
     pub delay_max: Duration,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! An [`Upstream`] has the one shape of every machine, and lends itself to the [`Call`](crate::Call)s of
 //! its requests; the effects of both come out of [`Upstream::poll_effect`], because a driver drains them
-//! right after each event, so whose they are is never in doubt. Latencies and budget are in its [`Group`], which
-//! several upstreams may share.
+//! right after each event, so the source of an effect is never in doubt. Latencies and budget are in its [`Group`],
+//! which several upstreams may share.
 //!
 //! **Limits**: [`crate::REPLICAS_MAX`] replicas; the window of latencies takes some 60 KB.
 
@@ -152,10 +152,10 @@ impl Upstream {
         &self.config
     }
 
-    /// Runs `step` with the latencies and the budget of `group`, if there is one, instead of the upstream's own.
+    /// Runs `step` with the latencies and the budget of `group` instead of the upstream's own, if there is a group.
     ///
-    /// An upstream of a group is driven inside this, so that every event sees what the events of the other
-    /// upstreams have changed. A replay in the order in which a driver did this gives the same effects.
+    /// Every event of an upstream in a group runs inside this, so that it sees the changes of the other upstreams. A
+    /// replay in the driver's order of events gives the same effects.
     pub fn in_group<T>(
         &mut self,
         group: Option<&mut Group>,
@@ -319,7 +319,7 @@ impl Upstream {
         self.replicas.get_mut(sent.replica).load.ended();
     }
 
-    /// The delay after which an attempt that is sent now is overdue, if there is one.
+    /// The delay after which an attempt that is sent now becomes overdue, if attempts can be overdue.
     pub(crate) fn overdue_delay(&mut self, now: Instant) -> Option<Duration> {
         let config = self.config.retry.as_ref()?.overdue.as_ref()?;
         Some(retry::overdue_delay(config, self.group.overdue_estimate(now)))

@@ -99,7 +99,7 @@ impl Attempts {
         self.all.iter().map(|attempt| attempt.sent.replica)
     }
 
-    /// The replicas that have an open one.
+    /// The replicas with an open attempt.
     pub(super) fn open_replicas(&self) -> impl Iterator<Item = ReplicaId> {
         self.all.iter().filter(|attempt| attempt.is_open()).map(|attempt| attempt.sent.replica)
     }

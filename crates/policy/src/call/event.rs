@@ -30,10 +30,10 @@ pub enum Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Failure {
-    /// The server provably did not execute it: there was no connection, the connection took no byte of the
-    /// request, or the server said that it did not process it.
+    /// The server provably did not execute the attempt: there was no connection, the connection accepted no byte
+    /// of the request, or the server said that it did not process the request.
     NotSent,
-    /// The server may have executed it, and sent no response, or not all of one.
+    /// The server may have executed the attempt, but sent no response or only a part of one.
     Broken,
     /// The answer was not good.
     BadAnswer,

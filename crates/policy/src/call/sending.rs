@@ -1,4 +1,4 @@
-//! What a call sends, and when: the first attempt, the second copy of a tie, hedges, further attempts for
+//! When a call sends an attempt: the first attempt, the second copy of a tie, hedges, further attempts after
 //! overdue ones, and retries.
 
 use super::attempts::AttemptState;
@@ -25,9 +25,9 @@ pub(super) struct Twin {
     choice: Choice,
 }
 
-/// A further attempt that is due when no response has come `delay` after the last attempt was sent.
+/// The timer of a further attempt: `delay` after the last attempt was sent, if no response comes before.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Due {
+pub(super) struct AttemptTimer {
     pub(super) at: Instant,
     delay: Duration,
 }
@@ -109,37 +109,46 @@ impl Call {
     }
 
     /// Sends a hedge that is due, or says why not.
-    pub(super) fn send_hedge(&mut self, upstream: &mut Upstream, now: Instant, due: Due) {
+    pub(super) fn send_hedge(&mut self, upstream: &mut Upstream, now: Instant, due: AttemptTimer) {
         let Some(config) = upstream.config().hedge else { return };
-        match self.grant(upstream, now, &self.tried(), Purpose::Hedge) {
+        match self.choose_extra(upstream, now, &self.tried(), Purpose::Hedge) {
             Ok(chosen) => {
                 self.hedges += 1;
                 let reason = hedge::reason(&config, due.delay, now.since(self.arrived));
-                self.send(upstream, now, chosen, self.beside_others(reason));
+                self.send(upstream, now, chosen, self.extra_mark(reason));
             }
             Err(refusal) => upstream.decide(Effect::Hold, refusal),
         }
     }
 
-    /// Sends a further attempt because the last one is overdue, or says why not. Nothing has failed, so there
-    /// is no backoff, and the attempts that are open stay in the race.
-    pub(super) fn send_overdue(&mut self, upstream: &mut Upstream, now: Instant, due: Due) {
+    /// Sends a further attempt because the last one is overdue, or records the reason not to. Nothing has failed,
+    /// so there is no backoff, and the open attempts stay in the race.
+    pub(super) fn send_overdue(
+        &mut self,
+        upstream: &mut Upstream,
+        now: Instant,
+        due: AttemptTimer,
+    ) {
         let tried = self.tried();
-        // A replica whose attempt has failed is worth another one while a second replica hangs.
-        let exclude = if upstream.has_replica_besides(&tried) { tried } else { self.waited_for() };
-        match self.grant(upstream, now, &exclude, Purpose::Retry) {
+        // When all replicas were tried, a failed one is a better choice than a hung one.
+        let exclude =
+            if upstream.has_replica_besides(&tried) { tried } else { self.pending_replicas() };
+        match self.choose_extra(upstream, now, &exclude, Purpose::Retry) {
             Ok(chosen) => {
                 self.retries += 1;
                 let (delay, waited) = (due.delay, due.delay + now.since(due.at));
                 let reason = Reason::Overdue { waited, delay };
-                self.send(upstream, now, chosen, self.beside_others(reason));
+                self.send(upstream, now, chosen, self.extra_mark(reason));
             }
             Err(refusal) => upstream.decide(Effect::Hold, refusal),
         }
     }
 
-    /// Chooses a replica for an attempt beside those that are open, and pays for it; or says why there is none.
-    fn grant(
+    /// Chooses a replica for an extra attempt and pays for it from the budget.
+    ///
+    /// # Errors
+    /// The reason not to send the attempt.
+    fn choose_extra(
         &self,
         upstream: &mut Upstream,
         now: Instant,
@@ -152,7 +161,7 @@ impl Call {
         if !upstream.has_replica_besides(exclude) {
             return Err(Reason::NoOtherReplica);
         }
-        // The budget is asked before the balance, which takes what it chose for sent.
+        // The budget comes first, because the balance counts the replica it chooses as sent to.
         upstream.budget().withdraw(now, purpose)?;
         Ok(upstream.choose(now, exclude).expect("there is a replica that is not excluded"))
     }
@@ -170,24 +179,24 @@ impl Call {
         if self.retries >= retries_max(upstream) || !self.has_room() {
             return Err(self.attempts_spent());
         }
-        // What was not executed is no extra load on a server.
+        // A request that was not executed adds no load to a server.
         if failure != Failure::NotSent {
             upstream.budget().withdraw(now, Purpose::Retry)?;
         }
         self.retries += 1;
-        // Backoff gives a replica time to recover. Another one needs none.
+        // Backoff gives a failed replica time to recover; an untried replica needs none.
         if let Some(chosen) = upstream.choose(now, &self.tried()) {
             self.send_retry(upstream, now, chosen, (failure, Duration::ZERO));
             return Ok(());
         }
         let backoff = upstream.backoff(self.retries);
         self.retry = Some(RetryDue { at: now + backoff, failure, backoff });
-        // These were for an attempt that has failed; the retry gets its own.
+        // These timers belong to the failed attempt; the retry sets its own.
         (self.hedge, self.overdue) = (None, None);
         Ok(())
     }
 
-    /// Sends a retry whose backoff has passed. All replicas were tried.
+    /// Sends a retry after its backoff, when all replicas were tried.
     pub(super) fn send_planned_retry(
         &mut self,
         upstream: &mut Upstream,
@@ -209,9 +218,9 @@ impl Call {
         self.send(upstream, now, chosen, self.untied(reason));
     }
 
-    /// Sets the times at which further attempts are due, if there may be any.
-    fn expect_further(&mut self, upstream: &mut Upstream, now: Instant) {
-        let due = |delay| Due { at: now + delay, delay };
+    /// Sets the times of further attempts, if the request may have any.
+    fn set_further_attempts(&mut self, upstream: &mut Upstream, now: Instant) {
+        let due = |delay| AttemptTimer { at: now + delay, delay };
         let hedges_max = upstream.config().hedge.map_or(0, |hedge| hedge.hedges_max);
         let may_hedge = self.may_copy() && self.hedges < hedges_max;
         self.hedge = if may_hedge { upstream.hedge_delay(now).map(due) } else { None };
@@ -230,11 +239,11 @@ impl Call {
         let attempt = self.attempts.next_id();
         self.attempts.add(upstream.attempt_sent(replica, now));
         upstream.decide(Effect::Send { attempt, replica, choice, class, tie }, reason);
-        self.expect_further(upstream, now);
+        self.set_further_attempts(upstream, now);
     }
 
-    /// The mark of an attempt beside others that are open: it must never delay a first attempt.
-    const fn beside_others(&self, reason: Reason) -> Mark {
+    /// The mark of an extra attempt, one class lower, so that it never delays a first attempt.
+    const fn extra_mark(&self, reason: Reason) -> Mark {
         Mark { class: self.request.class.lower(), ..self.untied(reason) }
     }
 
@@ -248,8 +257,8 @@ impl Call {
         self.attempts.replicas().chain(self.twin.map(|twin| twin.replica)).collect()
     }
 
-    /// Every replica that has an open attempt of this request, or is to have one.
-    fn waited_for(&self) -> ArrayVec<ReplicaId, ATTEMPTS_MAX> {
+    /// The replicas with an open attempt of this request, and the replica of its pending twin.
+    fn pending_replicas(&self) -> ArrayVec<ReplicaId, ATTEMPTS_MAX> {
         self.attempts.open_replicas().chain(self.twin.map(|twin| twin.replica)).collect()
     }
 

@@ -48,7 +48,7 @@ struct World {
     endings: usize,
     abandoned: bool,
     replay_lost: bool,
-    /// Attempts sent that the budget pays for.
+    /// Attempts that the budget pays for.
     paid: u64,
     path: Vec<Event>,
     reasons: BTreeSet<&'static str>,
@@ -216,7 +216,10 @@ impl World {
         let is_free = |failure| failure == Failure::NotSent;
         let is_retry = matches!(reason, Reason::Retry { failure, .. } if !is_free(failure));
         self.paid += u64::from(is_hedge || is_overdue || is_retry);
-        assert!(self.paid <= extra, "only what was not executed is retried for nothing: {path:?}");
+        assert!(
+            self.paid <= extra,
+            "only an attempt that was not executed is retried for free: {path:?}"
+        );
         let allowed = share.max(f64::from(budget.reserve));
         assert!(extra as f64 <= allowed, "extra-within-budget: {path:?}");
         let once = !self.tries.iter().any(|tried| tried.executed);

@@ -216,7 +216,7 @@ fn failures_are_retried_until_the_retries_are_spent() {
     let mut told = Told::new(retried(), 2, READ);
     told.tell(Event::Arrived);
     told.failed(0, Failure::Broken);
-    // Both replicas were tried: only now is there a wait.
+    // Backoff starts only after both replicas were tried.
     told.failed(1, Failure::NotSent);
     told.wakes();
     told.answered(2, Outcome::Bad);
@@ -332,7 +332,7 @@ fn an_overdue_attempt_is_followed_by_one_to_a_replica_that_failed_before() {
 }
 
 #[test]
-fn a_replica_whose_overdue_attempts_are_outrun_is_left_out_like_one_that_fails() {
+fn a_replica_whose_overdue_attempts_lose_is_ejected_like_a_failing_one() {
     let config = UpstreamConfig { balance: BalanceConfig::LeastRequest, ..retried() };
     let mut told = Told::new(config, 2, READ);
     let mut asked = [0; 2];
@@ -352,7 +352,7 @@ fn a_replica_whose_overdue_attempts_are_outrun_is_left_out_like_one_that_fails()
             told.ended(0);
         }
     }
-    // It is left out after three in a row, for longer than the rest takes.
+    // The replica is ejected after three overdue attempts in a row, for longer than the other requests take.
     assert_eq!(asked, [3, 17]);
 }
 

@@ -30,7 +30,7 @@ fn tell(
     })
 }
 
-/// Requests that are answered as usual, one after the other; returns when the last is over.
+/// Serves requests at the usual latency, one after the other; returns the time at which the last one ends.
 fn usual(shard: &mut Upstream, mut group: Option<&mut Group>, requests: u64) -> Instant {
     let mut now = Instant::ZERO;
     for _ in 0..requests {
@@ -47,16 +47,16 @@ fn usual(shard: &mut Upstream, mut group: Option<&mut Group>, requests: u64) -> 
 }
 
 #[test]
-fn a_shard_without_traffic_knows_what_is_usual_and_spends_what_others_did_not() {
+fn a_shard_without_traffic_uses_the_latencies_and_the_budget_of_its_group() {
     let mut group = Group::new(GroupConfig::from(&config()));
     let (mut busy, mut quiet) = (shard(1), shard(2));
     let now = usual(&mut busy, Some(&mut group), SAMPLES_MIN);
-    // The first request of the other shard, and nobody answers it.
+    // The first request of the other shard; no response comes.
     let mut call = Call::new(READ);
     tell(&mut quiet, Some(&mut group), (&mut call, now, Event::Arrived));
-    let due = call.poll_timeout().expect("it is not over");
+    let due = call.poll_timeout().expect("the request is open");
     let delay = due.since(now).as_ms_f64() / USUAL.as_ms_f64();
-    assert!((delay - 1.0).abs() < 0.1, "a hedge is due after {delay} × what is usual");
+    assert!((delay - 1.0).abs() < 0.1, "a hedge is due after {delay} × the usual latency");
     let woke = tell(&mut quiet, Some(&mut group), (&mut call, due, Event::Woke));
     assert!(
         matches!(woke[..], [(Effect::Send { .. }, Reason::SlowerThanQuantile { .. })]),
@@ -64,19 +64,19 @@ fn a_shard_without_traffic_knows_what_is_usual_and_spends_what_others_did_not() 
     );
     for shard in [&mut busy, &mut quiet] {
         let counts = shard.in_group(Some(&mut group), |shard| shard.budget_counts(due));
-        assert_eq!(counts, (SAMPLES_MIN + 1, 1), "what one has spent all have spent");
+        assert_eq!(counts, (SAMPLES_MIN + 1, 1), "the shards share one budget");
         assert_eq!(shard.budget_counts(due), (0, 0), "nothing was counted outside the group");
     }
 }
 
 #[test]
-fn without_a_group_a_shard_knows_and_spends_only_what_is_its_own() {
+fn without_a_group_a_shard_has_its_own_latencies_and_budget() {
     let (mut busy, mut quiet) = (shard(1), shard(2));
     let now = usual(&mut busy, None, SAMPLES_MIN);
     let mut call = Call::new(READ);
     tell(&mut quiet, None, (&mut call, now, Event::Arrived));
-    let due = call.poll_timeout().expect("it is not over");
-    assert_eq!(due.since(now), HedgeConfig::default().delay_max, "nothing is known");
+    let due = call.poll_timeout().expect("the request is open");
+    assert_eq!(due.since(now), HedgeConfig::default().delay_max, "the shard has no latencies");
     let woke = tell(&mut quiet, None, (&mut call, due, Event::Woke));
     assert!(
         matches!(woke[..], [(Effect::Hold, Reason::BudgetSpent { requests: 1, .. })]),
