@@ -38,7 +38,7 @@ const CONNECTIONS_MAX: usize = 64;
 /// A scraper that sends no header for so long is cut off.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// One that takes nothing of a page for so long as well.
+/// A scraper that does not read the response for this long is cut off.
 const WRITE_TIMEOUT: curtail_units::Duration = curtail_units::Duration::from_secs(10);
 
 /// Serves the admin port until the worker stops; it answers during a drain too.
@@ -51,7 +51,7 @@ pub(crate) async fn serve(socket: std::net::TcpListener, worker: Arc<Worker>) {
         }
     };
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    // Counted nowhere: what is served here is for those who look at counters.
+    // Not counted in the listener metrics, which are about clients.
     let timeouts = Arc::<ListenerMetrics>::default();
     loop {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };

@@ -64,7 +64,7 @@ pub(crate) async fn take_small(
     Ok(Held { head, body: HeldBody::Whole(data.into(), trailers) })
 }
 
-/// The trailers that a frame without data has, as clients of every version may be given them.
+/// The trailers of a frame without data, without fields that must not be trailers.
 fn trailers_of(frame: Frame<Bytes>) -> HeaderMap {
     let mut trailers = frame.into_trailers().unwrap_or_default();
     trailers::remove_others(&mut trailers);
@@ -178,8 +178,8 @@ impl Ending {
 }
 
 impl Ending {
-    /// The rest of the answer is not wanted any more.
-    pub(crate) fn give_up(&mut self, error: &'static str) {
+    /// Abandons the request: the client does not get the rest of the response.
+    pub(crate) fn abandon(&mut self, error: &'static str) {
         if !self.is_over {
             let now = self.driver.handle(Event::Abandoned, &mut Effects::new());
             let end = AttemptEnd::Cancelled(curtail_policy::Reason::ClientGone);
@@ -190,7 +190,7 @@ impl Ending {
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        self.give_up("client_gone");
+        self.abandon("client_gone");
     }
 }
 
@@ -218,21 +218,21 @@ pub(crate) struct Streamed {
     frames: u64,
 }
 
-/// A stream on which nothing may come or go for too long.
+/// The idle timeout of a stream, over both directions.
 #[derive(Debug)]
 pub(crate) struct IdleTimeout {
     pub(crate) timer: ProgressTimer,
-    /// The other direction, if there is one.
+    /// The request body, if the client may still send one.
     pub(crate) body: Option<Arc<Replay>>,
     pub(crate) metrics: Arc<ListenerMetrics>,
 }
 
-/// An answer that ends in the middle.
+/// A response body that ends before it is complete.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BrokenOff {
-    #[error("the replica broke off in the middle of its answer: {0}")]
+    #[error("the replica closed the connection in the middle of its response: {0}")]
     Replica(#[from] pool::BrokenOff),
-    #[error("no byte in either direction for stream_idle_timeout")]
+    #[error("no byte passed in either direction for limits.stream_idle_timeout")]
     Idle,
 }
 
@@ -289,7 +289,7 @@ impl Streamed {
         Poll::Ready(frame)
     }
 
-    /// Ready when neither side has said anything for too long.
+    /// Ready when the stream has been idle in both directions for too long.
     fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(IdleTimeout { timer, body, metrics }) = &mut self.idle else {
             return Poll::Pending;
@@ -297,7 +297,7 @@ impl Streamed {
         let asked = body.as_ref().map_or(0, |body| body.frames());
         ready!(timer.poll(cx, self.frames + asked));
         metrics.timed_out(ClientTimeout::StreamIdle);
-        self.ending.give_up("stream_idle");
+        self.ending.abandon("stream_idle");
         Poll::Ready(())
     }
 }

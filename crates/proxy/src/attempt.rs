@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub(crate) struct AttemptRequest {
     pub(crate) head: Arc<RequestHead>,
     pub(crate) body: AttemptBody,
-    /// Where interim responses to it go.
+    /// Receives the interim responses to this request.
     pub(crate) interim: Option<InterimSink>,
     /// Nearly every attempt has its own.
     traceparent: Option<Traceparent>,

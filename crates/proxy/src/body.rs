@@ -1,8 +1,8 @@
 //! The request's body on its way to the replicas: read once from the client, sent as often as needed.
 //!
-//! **Limits**: what has been read is kept up to [`Replay`]'s bound; beyond it the one attempt that reads
-//! goes on, and there can be no other. A client that pauses for longer than the body timeout is at fault,
-//! until the response has begun: from then on the two sides may be silent for as long as they like.
+//! **Limits**: the replay buffer holds up to [`Replay`]'s bound. Beyond it, the attempt that reads goes on and no
+//! other attempt is possible. Until the response has begun, a client that pauses for longer than the body timeout
+//! is at fault; afterwards both sides may be silent for any time.
 
 use crate::http1::RequestBody;
 use crate::trailers;
@@ -78,9 +78,9 @@ struct ReplayState {
     /// The reader that went on when the bound was reached; the others cannot.
     sole_reader: Option<u8>,
     readers: u8,
-    /// Frames that have come.
+    /// Frames read so far.
     frames: u64,
-    /// Absent once the response has begun.
+    /// The body timeout; absent once the response has begun.
     pause_max: Option<std::time::Duration>,
     pause: Option<Pin<Box<Sleep>>>,
     waiting: Arc<Waiting>,
@@ -151,14 +151,14 @@ impl Replay {
         ReplayReader { id: state.readers, replay: Arc::clone(self), next: 0, done: false }
     }
 
-    /// The response has begun: nobody waits for the body alone any more.
+    /// The response has begun, so the body timeout no longer applies.
     pub(crate) fn response_begun(&self) {
         let mut state = self.lock();
         state.pause_max = None;
         state.pause = None;
     }
 
-    /// How many pieces of it have come.
+    /// The number of frames read so far.
     pub(crate) fn frames(&self) -> u64 {
         self.lock().frames
     }

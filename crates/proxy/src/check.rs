@@ -1,16 +1,15 @@
-//! What a start would refuse after the text of a configuration has been read: certificates, keys and authorities that
-//! cannot be used, and names that no certificate can have.
+//! Checks beyond the text of a configuration: certificates, keys and authorities that cannot be used, and names that
+//! no certificate can have.
 //!
-//! **Decides** nothing by itself: it takes the steps of a start that open no socket and make no thread, and goes on
-//! after one that fails. Whether an address can be listened on is left out: where the proxy runs already, it listens
-//! there itself.
+//! **Decides** nothing by itself: it runs the steps of a start that open no socket and start no thread, and continues
+//! after a failure. It does not bind addresses, because on a machine where the proxy runs they are in use.
 
 use crate::StartError;
 use crate::config::{Config, ConnectConfig, ReplicaUrl};
 use crate::connect::Connector;
 use crate::tls;
 
-/// All that starting with `config` would refuse, but for addresses that cannot be listened on.
+/// All errors with which a start with `config` would fail, except addresses that cannot be bound.
 #[must_use]
 pub fn check(config: &Config) -> Vec<StartError> {
     let mut refused = Vec::new();
@@ -44,20 +43,20 @@ fn check_connections(replicas: &[ReplicaUrl], connect: &ConnectConfig) -> Vec<St
     replicas.iter().filter_map(connector).collect()
 }
 
-/// The section of what sends spans.
+/// The configuration section of the span exporter.
 pub(crate) const SPANS_SECTION: &str = "spans";
 
-/// The section of a listener.
+/// The configuration section of a listener.
 pub(crate) fn listener_section(index: usize) -> String {
     format!("listeners[{index}].tls")
 }
 
-/// The section of an upstream.
+/// The configuration section of an upstream.
 pub(crate) fn upstream_section(name: &str) -> String {
     format!("upstreams.{name}")
 }
 
-/// The section of a leaf.
+/// The configuration section of a leaf.
 pub(crate) fn leaf_section(name: &str) -> String {
     format!("leaf {name}")
 }

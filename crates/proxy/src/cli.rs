@@ -33,8 +33,8 @@ pub struct ProxyArgs {
     /// A configuration file (YAML); read again on SIGHUP and when it changes.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "upstream", "admin"])]
     pub config: Option<PathBuf>,
-    /// Change a key of the configuration, by its path: `upstreams.search.hedge.quantile=0.95`. Without a
-    /// configuration file the upstream is named `service`. Repeatable.
+    /// Set a key of the configuration by its path: `upstreams.search.hedge.quantile=0.95`. Without a
+    /// configuration file, the upstream is named `service`. Repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     /// Where clients connect, without a configuration file.

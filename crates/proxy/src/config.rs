@@ -25,7 +25,7 @@ pub struct Config {
     pub workers: usize,
     /// Where clients connect.
     pub listeners: Vec<ListenerConfig>,
-    /// Proxies before this one: what they say of the clients for whom they forward is believed.
+    /// Proxies in front of this one; their `X-Forwarded-*` headers are kept.
     pub trusted_proxies: Vec<Network>,
     /// Which upstream answers which requests.
     pub routes: Vec<RouteConfig>,
@@ -66,7 +66,7 @@ pub struct ServerTls {
 pub struct RouteConfig {
     /// The host that requests name; absent: any.
     pub host: Option<String>,
-    /// What their path begins with, up to the end of a segment.
+    /// The prefix of their path, which ends at a segment.
     pub path_prefix: String,
     /// Where they go.
     pub upstream: String,
@@ -81,7 +81,7 @@ pub struct NamedUpstream {
     pub name: String,
     /// The replicas that can answer the same requests.
     pub replicas: Vec<ReplicaUrl>,
-    /// The group that shares its budget and its recent latencies, if it is in one.
+    /// The group with which it shares budget and recent latencies, if any.
     pub group: Option<String>,
     /// How connections to them are made.
     pub connect: ConnectConfig,
@@ -217,11 +217,11 @@ impl Config {
         curtail_config::read(file, text, Self::read)
     }
 
-    /// What the arguments of a command line ask for: one listener in front of the replicas of the upstream `service`,
-    /// everything else by default, changed by `sets`.
+    /// The configuration of a command line: one listener in front of the replicas of the upstream `service`, with
+    /// defaults for all other keys, changed by `sets`.
     ///
     /// # Errors
-    /// All mistakes of the arguments.
+    /// All errors of the arguments.
     pub fn from_arguments(
         listen: SocketAddr,
         replicas: &[ReplicaUrl],
@@ -229,7 +229,7 @@ impl Config {
         sets: &[String],
     ) -> Result<Self, Mistakes> {
         let replicas: Vec<String> = replicas.iter().map(ToString::to_string).collect();
-        // JSON is YAML: the arguments are read and judged as a file is.
+        // JSON is YAML: arguments get the same checks as a file.
         let text = serde_json::json!({
             "listeners": [{ "address": listen }],
             "routes": [{ "upstream": "service" }],
@@ -250,8 +250,8 @@ impl Config {
             listeners: s.list("listeners", "Where clients connect.", listener),
             trusted_proxies: s.values(
                 "trusted_proxies",
-                "Proxies in front of this one: their X-Forwarded-* headers are kept, \
-                 those of other clients are replaced.",
+                "Addresses of proxies in front of this one: their X-Forwarded-* headers are kept, \
+                those of other clients are replaced.",
             ),
             routes: s.list("routes", "Which upstream answers which requests.", route),
             upstreams: s.map(
@@ -265,7 +265,11 @@ impl Config {
                     .default(SocketAddr::from((Ipv4Addr::LOCALHOST, 7301)))
             }),
             spans: s.optional_section("spans", "Where spans are sent (OTLP).", spans),
-            limits: s.section("limits", "What clients may ask of the proxy.", limits::read),
+            limits: s.section(
+                "limits",
+                "Limits on clients: sizes, timeouts and connections.",
+                limits::read,
+            ),
         };
         consistency::check(&config, s);
         config
@@ -310,25 +314,25 @@ fn route(s: &mut Section<'_>) -> RouteConfig {
     if !route.path_prefix.starts_with('/') {
         s.mistake("path_prefix", format!("{:?} does not begin with /", route.path_prefix));
     } else if !route.path_prefix.bytes().all(is_of_path) {
-        let text = "has a character that no path of a request has: expected a path such as /search or /a%20b";
+        let text = "contains a character that is not valid in a request path: expected a path such as /search or /a%20b";
         s.mistake("path_prefix", format!("{:?} {text}", route.path_prefix));
     } else if !crate::route::path::is_prefix(&route.path_prefix) {
-        let text = "is not normalized: expected no //, no . or .. segment, and none of ; and \\";
+        let text = "is not normalized: expected a path without //, . or .. segments, ; and \\";
         s.mistake("path_prefix", format!("{:?} {text}", route.path_prefix));
     }
     if let Some(host) = route.host.as_deref().filter(|host| !is_host(host)) {
         let text = "expected a name or an address without a port, such as search.example.org";
-        s.mistake("host", format!("no request names {host:?}: {text}"));
+        s.mistake("host", format!("{host:?} matches no request: {text}"));
     }
     route
 }
 
-/// Whether a path can hold this byte: the visible ones of ASCII, but for those that begin a query or a fragment.
+/// Whether a path can contain this byte: visible ASCII, except the start of a query or a fragment.
 const fn is_of_path(byte: u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#')
 }
 
-/// Whether requests can name this host: no port, no scheme, no pattern.
+/// Whether a request can name this host: it has no port, no scheme and no pattern.
 fn is_host(host: &str) -> bool {
     let authority = host.parse::<http::uri::Authority>();
     authority.is_ok_and(|authority| authority.host() == host && !host.contains('*'))
@@ -348,7 +352,7 @@ fn upstream(name: &str, s: &mut Section<'_>) -> NamedUpstream {
         name: name.to_owned(),
         replicas,
         group: policy::group(s),
-        connect: s.section("connect", "How connections are made and kept.", connect::read),
+        connect: s.section("connect", "Connections to the replicas.", connect::read),
         policy: policy::upstream(s),
     }
 }
@@ -359,7 +363,7 @@ fn leaf(s: &mut Section<'_>) -> LeafListener {
         address: s.field("address", "Where roots connect.").required(),
         server: s.field("server", "The server behind it.").required(),
         queue: policy::leaf(s),
-        connect: s.section("connect", "How connections to the server are made.", connect::read),
+        connect: s.section("connect", "Connections to the server.", connect::read),
     }
 }
 

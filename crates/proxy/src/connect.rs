@@ -43,7 +43,7 @@ pub(crate) enum Offer {
 #[derive(Clone)]
 pub(crate) struct Connector {
     replica: ReplicaUrl,
-    /// A reload reads it again, for all who have this connector.
+    /// Shared by all clones; a reload replaces it.
     tls: Option<Arc<ArcSwap<TlsTo>>>,
     protocol: Protocol,
     timeout: Duration,
@@ -82,7 +82,7 @@ impl Connector {
     }
 
     /// # Errors
-    /// When the host cannot be named in TLS.
+    /// When the host name is not a valid TLS server name.
     pub(crate) fn new(
         replica: &ReplicaUrl,
         config: &ConnectConfig,
@@ -99,10 +99,10 @@ impl Connector {
         })
     }
 
-    /// Trusts these authorities from the next connection on.
+    /// Trusts these authorities from the next connection attempt on.
     ///
     /// # Errors
-    /// When the host cannot be named in TLS, which was so at the start already.
+    /// When the host name is not a valid TLS server name, which `new` has already rejected.
     pub(crate) fn trust(
         &self,
         config: &ConnectConfig,

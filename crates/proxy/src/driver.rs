@@ -3,11 +3,11 @@
 //! An [`Upstream`] keeps its machine under a lock that is held for one event at a time, some hundred
 //! nanoseconds; the clock is read under it, so that no machine sees time go back. The [`Driver`] of a
 //! request hands its events to the machine and gets the effects; what they do is [`crate::root`]'s business.
-//! An upstream of a [`Group`] holds the lock of the group as well.
+//! An event of an upstream in a [`Group`] holds the lock of the group as well.
 //!
-//! A machine that panics is replaced by a fresh one ([`crate::guard`]), which knows nothing: latencies, loads and
-//! the budget start from zero, those of its group included. The requests of the old machine pass straight through,
-//! because their attempts count in no load of the fresh one.
+//! A fresh machine replaces one that panics ([`crate::guard`]). It has no latencies, no loads and a full budget, its
+//! group too. The requests of the old machine pass straight through, because the loads of the fresh one do not count
+//! their attempts.
 
 use crate::clock::Clock;
 use crate::config::{NamedUpstream, ReplicaUrl};
@@ -71,12 +71,12 @@ impl Replica {
 #[derive(Debug)]
 struct Root {
     machine: Machine,
-    /// Machines before this one, which panicked.
+    /// The number of earlier machines, which panicked.
     generation: u64,
     calls: u64,
     rng: Rng,
     journal: Option<(Arc<Journal>, u32)>,
-    /// The number of its group in the journal.
+    /// The group's number in the journal.
     group: Option<u32>,
 }
 
@@ -132,15 +132,15 @@ impl Upstream {
         &self.replicas[id.index()]
     }
 
-    /// Reads again which authorities are trusted to vouch for the replicas.
+    /// Reads the certificate authorities for the replicas again.
     ///
     /// # Errors
-    /// When they cannot be read; nothing has changed then.
+    /// When they cannot be read; the old ones stay in use.
     pub(crate) fn read_authorities(&self) -> Result<Arc<RootCertStore>, StartError> {
         tls::authorities(&self.config.connect, &self.config.replicas)
     }
 
-    /// Trusts these authorities from the next connection on.
+    /// Trusts these authorities from the next connection attempt on.
     pub(crate) fn trust(&self, authorities: &Arc<RootCertStore>) {
         for replica in &self.replicas {
             if let Err(error) = replica.connector.trust(&self.config.connect, authorities) {
@@ -208,11 +208,11 @@ impl Upstream {
     }
 
     fn lock(&self) -> MutexGuard<'_, Root> {
-        // A machine never blocks, and its panics are caught while the lock is held.
+        // A machine never blocks, and its panics are caught before the lock is released.
         self.root.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts fresh machines in place of one that panicked and of its group: either may be what is broken.
+    /// Replaces a machine that panicked, and that of its group: either may be the broken one.
     fn begin_anew(&self, root: &mut Root, group: Option<MutexGuard<'_, GroupMachine>>) {
         root.begin_anew(&self.config);
         if let Some(mut group) = group {
@@ -220,7 +220,7 @@ impl Upstream {
         }
     }
 
-    /// To be called with the upstream's own lock held, and before the clock is read.
+    /// The caller holds the upstream's own lock, and reads the clock afterwards.
     fn lock_group(&self) -> Option<MutexGuard<'_, GroupMachine>> {
         self.group.as_ref().map(|group| group.lock())
     }
@@ -234,8 +234,8 @@ impl Root {
         begin
     }
 
-    /// Puts a fresh machine in place of one that panicked. In the journal it is a machine of its own: a replay
-    /// ends at the event before, where its machine panics as well.
+    /// Replaces a machine that panicked. The journal lists the fresh one as another machine: a replay of the old
+    /// one ends with the event at which it panicked.
     fn begin_anew(&mut self, config: &NamedUpstream) {
         self.generation += 1;
         self.rng = self.rng.split("anew");
@@ -267,7 +267,7 @@ pub(crate) struct Driver {
     pub(crate) upstream: Arc<Upstream>,
     call: Call,
     number: u64,
-    /// The machine that the call is of.
+    /// The generation of the machine that knows the call.
     generation: u64,
     is_broken: bool,
 }
@@ -333,13 +333,13 @@ impl Driver {
         self.call.poll_timeout()
     }
 
-    /// Whether the request's machine has panicked: from then on nothing is decided for the request, and it
-    /// passes straight through.
+    /// Whether the request's machine has panicked. The request then passes straight through, without further
+    /// decisions.
     pub(crate) const fn is_broken(&self) -> bool {
         self.is_broken
     }
 
-    /// The replica of a request that no policy looks after: each in turn.
+    /// The replica of a request without a policy: round robin.
     pub(crate) fn any_replica(&self) -> Option<ReplicaId> {
         let turn = self.number.checked_rem(self.upstream.replicas.len() as u64)?;
         u16::try_from(turn).ok().map(ReplicaId)

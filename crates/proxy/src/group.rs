@@ -1,8 +1,7 @@
 //! Groups: the budget and the recent latencies that several upstreams share, under one lock.
 //!
-//! An upstream takes its own lock first, then that of its group, and holds both for one event, some hundred
-//! nanoseconds. Its line in the journal is written under both, so the order of the lines is the order in which the
-//! upstreams changed what they share.
+//! An event locks its upstream, then the group, and holds both locks for some hundred nanoseconds. It writes its
+//! journal line under both, so the lines have the order in which the upstreams changed the shared state.
 
 use crate::config::NamedUpstream;
 use crate::journal::Journal;
@@ -10,18 +9,18 @@ use curtail_policy::journal::Entry;
 use curtail_policy::{Group as Machine, GroupConfig};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What the upstreams of a group share.
+/// The shared state of a group.
 #[derive(Debug)]
 pub(crate) struct Group {
     name: String,
     config: GroupConfig,
     machine: Mutex<Machine>,
-    /// Its number in the journal.
+    /// The group's number in the journal.
     number: Option<u32>,
 }
 
 impl Group {
-    /// A group of the given name for `upstream` and others that agree with it.
+    /// The group `name` of `upstream` and others with the same shared keys.
     pub(crate) fn new(
         name: &str,
         upstream: &NamedUpstream,
@@ -36,19 +35,19 @@ impl Group {
         Self { name: name.to_owned(), config, machine: Mutex::new(Machine::new(config)), number }
     }
 
-    /// Whether `upstream` is one of its members.
+    /// Whether `upstream` is a member.
     pub(crate) fn has(&self, upstream: &NamedUpstream) -> bool {
         upstream.group.as_ref() == Some(&self.name)
             && GroupConfig::from(&upstream.policy) == self.config
     }
 
-    /// Its number in the journal, if there is one.
+    /// The group's number in the journal, if there is a journal.
     pub(crate) const fn number(&self) -> Option<u32> {
         self.number
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Machine> {
-        // A machine never blocks and fails only by a bug; what it knows is then still the best there is.
+        // A machine never blocks and panics only by a bug; even then its state is the best there is.
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

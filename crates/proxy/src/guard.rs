@@ -1,10 +1,10 @@
-//! Machines that panic: a policy that breaks its own invariant must never take a site down.
+//! Machines that panic: a broken invariant of a policy must never stop the service.
 //!
-//! **Decides** what a panic of a machine costs: it is caught, counted and logged, and the driver gives the
-//! machine up and goes on with a fresh one, because nobody knows what is left of the old one. The requests
-//! that the old one looked after pass straight through ([`crate::root`], [`crate::leaf`]).
-//! **Limits**: one line in the log for each machine in [`LOG_INTERVAL`]; a machine that panics at every
-//! request costs its policies and nothing else. Standard error gets nothing of these panics.
+//! **Decides** what a panic of a machine costs. The guard catches, counts and logs the panic, and the driver replaces
+//! the machine, because the state of the old one may be inconsistent. The requests of the old machine pass straight
+//! through ([`crate::root`], [`crate::leaf`]).
+//! **Limits**: one log line per machine in [`LOG_INTERVAL`]. If a machine panics at every request, only its policies
+//! are lost. These panics print nothing to standard error.
 
 use crate::metrics::ProcessMetrics;
 use curtail_units::{Duration, Instant};
@@ -18,10 +18,10 @@ mod planted;
 #[cfg(test)]
 mod tests;
 
-/// Panics of one machine are logged this far apart.
+/// The minimum interval between two log lines about one machine.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The part of a machine that runs.
+/// The step of a machine that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// An event of a request at the root.
@@ -30,35 +30,35 @@ pub(crate) enum Step {
     Upstream,
     /// An event of a leaf.
     Leaf,
-    /// A question that changes nothing.
+    /// A read that changes nothing.
     Question,
 }
 
-/// Catches the panics of one machine.
+/// Catches, counts and logs the panics of one machine.
 #[derive(Debug)]
 pub(crate) struct Guard {
     machine: String,
     process: Arc<ProcessMetrics>,
-    log: Mutex<Log>,
+    log: Mutex<PanicLog>,
 }
 
-/// What is logged when.
+/// The rate limit of the log.
 #[derive(Debug, Default)]
-struct Log {
+struct PanicLog {
     next: Instant,
-    /// Panics since the last line.
+    /// Panics since the last log line.
     unlogged: u64,
 }
 
 impl Guard {
-    /// The guard of the machine with that name.
+    /// The guard of the machine with this name.
     pub(crate) fn new(machine: &str, process: &Arc<ProcessMetrics>) -> Self {
-        take_over_messages();
+        capture_panic_messages();
         let process = Arc::clone(process);
         Self { machine: machine.to_owned(), process, log: Mutex::default() }
     }
 
-    /// Runs a step of the machine; [`None`] when it panicked, and the machine must be replaced.
+    /// Runs a step of the machine; [`None`] when it panicked and must be replaced.
     pub(crate) fn run<T>(&self, now: Instant, step: Step, run: impl FnOnce() -> T) -> Option<T> {
         IS_GUARDED.set(true);
         let ran = catch_unwind(AssertUnwindSafe(|| {
@@ -83,14 +83,14 @@ impl Guard {
                 machine = self.machine,
                 ?step,
                 panics,
-                "a policy panicked and was replaced by a fresh one; this is a defect of Curtail: {message}"
+                "a policy panicked and was reset; this is a defect of Curtail, please report it: {message}"
             );
         }
     }
 }
 
-impl Log {
-    /// One more panic; the number of those to log, when a line is due.
+impl PanicLog {
+    /// Counts a panic; returns the number of unlogged panics when a log line is due.
     fn due(&mut self, now: Instant) -> Option<u64> {
         self.unlogged += 1;
         if now < self.next {
@@ -102,14 +102,14 @@ impl Log {
 }
 
 thread_local! {
-    /// A machine runs on this thread.
+    /// Whether a machine runs on this thread.
     static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
-    /// What the last guarded panic said.
+    /// The message of the last guarded panic.
     static MESSAGE: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// From now on the message of a guarded panic is kept for the log, in place of being printed each time.
-fn take_over_messages() {
+/// Keeps the messages of guarded panics for the log, instead of printing each.
+fn capture_panic_messages() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let print = std::panic::take_hook();

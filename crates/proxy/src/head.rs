@@ -41,22 +41,22 @@ pub(crate) struct AnswerHead {
 }
 
 impl RequestHead {
-    /// The request that came over HTTP/2, as one of HTTP/1.1 would say it.
+    /// Converts the head of an HTTP/2 request to the form of HTTP/1.1.
     pub(crate) fn from_http2(parts: request::Parts) -> Result<Self, Fault> {
         let request::Parts { method, uri, version, headers, .. } = parts;
         let uri = uri.into_parts();
         let mut fields = Fields::from(&headers);
         fields.settle_length(false).map_err(Fault::bad)?;
-        // RFC 9113, section 8.2.3: a client may send them one by one, and other versions know one line.
+        // RFC 9113, section 8.2.3: clients may split cookies over several fields; HTTP/1.1 allows one.
         fields.join(Known::Cookie, b"; ");
         let target = Target::of_http2(&method, uri.path_and_query)?;
         Ok(Self { method, target, authority: uri.authority, version, fields })
     }
 
-    /// Makes `host` say which one host the request is for, wherever the client said it.
+    /// Sets `host` to the one host of the request, from the target or from the header.
     ///
     /// # Errors
-    /// When it names none, several, or an invalid one.
+    /// When the request names no host, several hosts or an invalid one.
     pub(crate) fn settle_host(&mut self) -> Result<(), Fault> {
         host::settle(self)
     }

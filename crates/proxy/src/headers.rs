@@ -20,7 +20,7 @@ pub(crate) fn remove_hop_by_hop(fields: &mut Fields) {
     let wants_trailers = fields.lists(Known::Te, "trailers");
     // Nearly always it names nothing.
     let is_field = |word: &&[u8]| {
-        // Nobody may take away whom the message is for, or how long it is.
+        // `connection` must not remove the host or the framing of the message.
         ![&b"keep-alive"[..], b"close", b"host", b"content-length", b"transfer-encoding"]
             .iter()
             .any(|other| word.eq_ignore_ascii_case(other))
@@ -54,7 +54,7 @@ pub(crate) fn ask_upgrade(fields: &mut Fields, protocol: &[u8]) {
     fields.set(Known::Upgrade, protocol);
 }
 
-/// Adds for whom, and over what, the request is forwarded, after what proxies before us have said of it.
+/// Adds the client and the protocol of this connection, after the entries of earlier proxies.
 pub(crate) fn add_forwarded(fields: &mut Fields, client: IpAddr, client_text: &str, tls: bool) {
     let proto = if tls { "https" } else { "http" };
     if !fields.has(Known::ForwardedProto) {
@@ -64,7 +64,7 @@ pub(crate) fn add_forwarded(fields: &mut Fields, client: IpAddr, client_text: &s
     // Each proxy on the way may have added a line of its own.
     fields.join(Known::ForwardedFor, b", ");
     if fields.has(Known::Forwarded) {
-        // RFC 7239, section 6.
+        // RFC 7239, section 6: the format of an address.
         let node = if client.is_ipv6() { format!("\"[{client}]\"") } else { client.to_string() };
         fields.push(Known::Forwarded, format!("for={node};proto={proto}").as_bytes());
         fields.join(Known::Forwarded, b", ");
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(headers, fields(&[("host", "h"), ("accept", "*/*"), ("te", "trailers")]));
         let mut headers = fields(&[("connection", "Content-Length"), ("content-length", "5")]);
         remove_hop_by_hop(&mut headers);
-        assert_eq!(headers, fields(&[("content-length", "5")]), "its body is as long as before");
+        assert_eq!(headers, fields(&[("content-length", "5")]), "the framing is unchanged");
     }
 
     #[test]

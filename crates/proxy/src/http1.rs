@@ -40,7 +40,7 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// Whether the connection took nothing for too long.
+    /// Whether a write timed out because the other side read nothing.
     fn is_timeout(&self) -> bool {
         matches!(self, Self::CutShort(Some(source)) if source.kind() == io::ErrorKind::TimedOut)
     }

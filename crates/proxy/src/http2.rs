@@ -4,18 +4,18 @@
 //! leaves it to those that follow, else the replica that is never the fastest would never be connected to.
 //! Requests that come meanwhile wait for it, and fail with it rather than one after the other.
 //!
-//! **Limits**: [`Limits`]. A request that finds all of them full is not sent.
+//! **Limits**: [`Limits`]. A request that finds every connection full is not sent.
 //!
-//! **Flow control**: h2 gives back the credit of a stream and of its connection together, when the body is
-//! read, so a stalled response keeps its part of the connection's window. The window of the connection is
-//! therefore the sum of those of all its streams: whatever stalls, no other stream waits for it. Memory is
-//! bounded by that sum, and requests are spread over connections long before one is full.
+//! **Flow control**: h2 returns the credit of a stream and of its connection together, when the body is read. A
+//! stalled response therefore keeps its part of the connection's window. The connection window is the sum of all
+//! stream windows, so no stream waits for a stalled one. That sum bounds the memory. Requests are spread over
+//! connections long before one is full.
 //!
-//! **Cancelling**: dropping the answer of an exchange resets its stream. By default h2 takes many resets for an
-//! attack and ends the connection, live requests and all; hedging lives by resets, so both counts are lifted
-//! here ([`RESETS_REMEMBERED`]).
+//! **Cancelling**: dropping the response of an exchange resets its stream. By default h2 treats many resets as an
+//! attack and closes the connection with all its requests. Hedging resets streams all the time, so both limits are
+//! raised here ([`RESETS_REMEMBERED`]).
 //!
-//! The connections are h2's own, without hyper's client around them, which tells nothing of interim responses.
+//! The connections use h2 directly, because hyper's client does not report interim responses.
 
 mod activity;
 mod exchange;
@@ -37,7 +37,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use tokio::sync::Notify;
 
-/// Another connection is opened when each of those that are open carries this part of what it may.
+/// Another connection is opened when each open one carries this fraction of its maximum.
 const SPREAD: usize = 4;
 
 /// Reset streams whose late frames are still expected, for each connection. h2 forgets the oldest beyond
@@ -48,17 +48,17 @@ const RESETS_REMEMBERED: usize = 10_000;
 /// of text may come.
 const HEADERS_BYTES_MAX: u32 = 256 << 10;
 
-/// Streams on a connection before the replica has said how many it allows (RFC 9113, section 6.5.2).
+/// Maximum streams on a connection before the replica's settings arrive (RFC 9113, section 6.5.2).
 const STREAMS_BEFORE_SETTINGS: usize = 100;
 
-/// Of each stream, what h2 has taken and the replica has not.
+/// Per stream, the bytes that h2 buffers and the replica has not accepted.
 const SENDING_BYTES_MAX: usize = 1 << 20;
 
-/// What bounds the connections to one replica.
+/// The limits of the connections to one replica.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) connections_max: usize,
-    /// Requests at once on one connection.
+    /// Maximum concurrent requests on one connection.
     pub(crate) streams_max: usize,
     stream_window: u32,
     connection_window: u32,
@@ -91,13 +91,13 @@ pub(crate) struct Http2Connections {
 struct State {
     open: Vec<Http2>,
     spoken: Spoken,
-    /// So many are being made.
+    /// Connection attempts in progress.
     connecting: usize,
     /// Requests that wait for one of those.
     waiting: usize,
     /// Connections that came to nothing.
     failed: u64,
-    /// The last one came to nothing: no further one is opened ahead of need until the next sweep.
+    /// The last connection attempt failed, so none is opened ahead of need until the next sweep.
     is_growth_paused: bool,
 }
 
@@ -114,17 +114,17 @@ pub(crate) enum Spoken {
 struct Http2 {
     sender: SendRequest<Bytes>,
     activity: Arc<Activity>,
-    /// Requests that it has been lent to.
+    /// Requests that have used this connection.
     lent: u64,
-    /// The same when a sweep last found it in use, and when that was.
+    /// The number of such requests at the last sweep that found it in use, and the time of that sweep.
     used: Option<(u64, Instant)>,
 }
 
-/// A place on a connection for a request that need not wait for one.
+/// A stream on an open connection.
 #[derive(Debug)]
 pub(crate) struct Lease {
     pub(crate) lent: LentHttp2,
-    /// The connections are filling up: the caller opens another one, and the request does not wait for it.
+    /// Present when the connections fill up: the caller opens another one, and the request does not wait for it.
     pub(crate) grows: Option<Making>,
 }
 
@@ -139,12 +139,12 @@ pub(crate) enum Turn {
     MakeOwn(Making),
 }
 
-/// Why a request gets no place.
+/// Why a request gets no connection.
 #[derive(Debug)]
 pub(crate) enum LeaseError {
-    /// The connection that was being made came to nothing.
+    /// The connection attempt that it waited for failed.
     NotMade,
-    /// All connections that may be open carry as many requests as they may.
+    /// All connections are full, and no more may be opened.
     Full,
 }
 
@@ -165,8 +165,8 @@ impl Http2Connections {
         self.limits
     }
 
-    /// A place on the least loaded connection, if there is one with room.
-    pub(crate) fn shared(self: &Arc<Self>) -> Option<Lease> {
+    /// Leases a stream on the least loaded connection, if one has room.
+    pub(crate) fn lease_shared(self: &Arc<Self>) -> Option<Lease> {
         let mut state = self.lock();
         if state.open.is_empty() {
             return None;
@@ -183,8 +183,8 @@ impl Http2Connections {
     /// Waits until there is a connection to use, or one is to be made.
     ///
     /// # Errors
-    /// [`LeaseError`], when the connection waited for came to nothing or no more may be made.
-    pub(crate) async fn turn(self: &Arc<Self>) -> Result<Turn, LeaseError> {
+    /// [`LeaseError`], when the connection attempt failed or the connections are full.
+    pub(crate) async fn wait_for_connection(self: &Arc<Self>) -> Result<Turn, LeaseError> {
         let failed = self.lock().failed;
         loop {
             let changed = self.changed.notified();
@@ -214,8 +214,8 @@ impl Http2Connections {
         }
     }
 
-    /// Forgets those that replicas have closed, and those that have been unused for too long; those close
-    /// when nobody holds them any more.
+    /// Removes connections that replicas have closed and those that were idle for too long. An idle connection closes
+    /// with its last handle.
     pub(crate) fn sweep(&self, now: Instant) {
         let timeout = self.limits.idle_timeout;
         let mut state = self.lock();
@@ -243,52 +243,52 @@ impl Drop for Waiter<'_> {
 }
 
 impl State {
-    /// Whether a request that finds no room makes a connection, rather than wait for those that are being
-    /// made: a burst must not wait for one handshake after the other.
+    /// Whether a request without a connection opens one, instead of waiting for those in progress: a burst must not
+    /// wait for one handshake after the other.
     fn needs_another(&self, limits: &Limits) -> bool {
-        // Until the first one has negotiated, nobody knows whether many can share it.
+        // Whether requests can share the first connection is unknown until it has negotiated.
         let places = match self.spoken {
             Spoken::Unknown => usize::MAX,
             Spoken::Http1 | Spoken::Http2 => limits.streams_max,
         };
-        // Whoever makes a connection has one of its places.
+        // The request that opens a connection uses one of its streams.
         let expected = self.connecting.saturating_mul(places - 1);
         let may_grow = self.open.len() + self.connecting < limits.connections_max;
         may_grow && (self.connecting == 0 || expected <= self.waiting)
     }
 
-    /// A place on the least loaded connection, unless all are full, and whether even that one is crowded.
+    /// The least loaded connection with room, and whether even that one is crowded.
     fn lend(&mut self, limits: &Limits) -> Option<(LentHttp2, bool)> {
         self.open.retain_mut(|connection| !connection.is_closed());
-        // Where requests would queue for the replica's own limit comes last.
+        // A connection at the replica's own limit comes last, because requests would queue there.
         let freest = self.open.iter_mut().min_by_key(|open| {
             let streams = open.activity.streams();
-            (streams >= open.allowed(), streams)
+            (streams >= open.streams_allowed(), streams)
         })?;
         let streams = freest.activity.streams();
         if streams >= limits.streams_max {
             return None;
         }
         freest.lent += 1;
-        let allowed = freest.allowed().min(limits.streams_max);
+        let allowed = freest.streams_allowed().min(limits.streams_max);
         Some((LentHttp2::new(freest), streams * SPREAD >= allowed))
     }
 }
 
 impl Http2 {
-    /// Whether it takes no further request.
+    /// Whether the connection accepts no further request.
     fn is_closed(&mut self) -> bool {
-        // This handle has sent nothing that could have to wait.
+        // This handle has no request of its own that could be pending.
         let polled = self.sender.poll_ready(&mut Context::from_waker(Waker::noop()));
         matches!(polled, Poll::Ready(Err(_)))
     }
 
-    /// `SETTINGS_MAX_CONCURRENT_STREAMS` as the replica has it; h2 queues what is beyond.
-    fn allowed(&self) -> usize {
+    /// The replica's `SETTINGS_MAX_CONCURRENT_STREAMS`; h2 queues requests beyond it.
+    fn streams_allowed(&self) -> usize {
         self.sender.current_max_send_streams()
     }
 
-    /// Whether no request has used it for so long.
+    /// Whether no request has used it for this time.
     fn is_idle(&mut self, now: Instant, timeout: Duration) -> bool {
         let is_used = self.activity.streams() > 0;
         match self.used {
@@ -319,8 +319,8 @@ impl Making {
         self.made = Some((Spoken::Http1, None));
     }
 
-    /// Begins to speak HTTP/2 on a new connection, and gives it to whoever waits; the first place on it is
-    /// kept for the caller, who drives the connection.
+    /// Starts HTTP/2 on a new connection and hands it to the waiting requests. The caller gets the first stream and
+    /// drives the connection.
     ///
     /// # Errors
     /// When the connection is gone already.
@@ -347,9 +347,9 @@ impl Making {
         self.made = Some((Spoken::Http2, Some(made)));
         let driven = async move {
             let pings = pings.expect("they are taken once");
-            let mut silent = pin!(activity.until_silent(pings, limits.ping_interval.into()));
+            let mut silent = pin!(activity.wait_until_silent(pings, limits.ping_interval.into()));
             poll_fn(|cx| match silent.as_mut().poll(cx) {
-                // Whoever waits is told when the connection is dropped.
+                // Waiting requests wake when the connection is dropped.
                 Poll::Ready(()) => Poll::Ready(Ok(())),
                 Poll::Pending => Pin::new(&mut connection).poll(cx),
             })
@@ -413,7 +413,7 @@ pub(crate) fn put_in_form(request: &mut Request<AttemptBody>, tls: bool) {
 mod tests {
     use super::*;
 
-    /// How many of so many requests that come at once make a connection.
+    /// The number of connections that a burst of requests opens.
     fn connections_for(requests: usize, spoken: Spoken) -> usize {
         let limits = Limits::from(&ConnectConfig {
             http2_streams_max: 10,
@@ -422,8 +422,9 @@ mod tests {
         });
         let connections = Http2Connections::new(spoken, limits);
         let mut cx = Context::from_waker(Waker::noop());
-        let mut turns: Vec<_> = (0..requests).map(|_| Box::pin(connections.turn())).collect();
-        // Those that make one go on with that; the others wait.
+        let mut turns: Vec<_> =
+            (0..requests).map(|_| Box::pin(connections.wait_for_connection())).collect();
+        // The requests that open a connection continue; the others wait.
         let polled: Vec<_> = turns.iter_mut().map(|turn| turn.as_mut().poll(&mut cx)).collect();
         let makers = polled.iter().filter(|turn| matches!(turn, Poll::Ready(Ok(_)))).count();
         let failed = polled.iter().filter(|turn| matches!(turn, Poll::Ready(Err(_)))).count();
@@ -443,13 +444,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waits_for_a_connection_that_comes_to_nothing_is_told() {
+    async fn requests_that_wait_for_a_failed_connection_attempt_fail() {
         let limits = Limits::from(&ConnectConfig::default());
         let connections = Http2Connections::new(Spoken::Http2, limits);
-        let Ok(Turn::MakeForAll(making)) = connections.turn().await else {
+        let Ok(Turn::MakeForAll(making)) = connections.wait_for_connection().await else {
             panic!("there is none")
         };
-        let mut waiting = pin!(connections.turn());
+        let mut waiting = pin!(connections.wait_for_connection());
         assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         drop(making);
         assert!(matches!(waiting.await, Err(LeaseError::NotMade)));

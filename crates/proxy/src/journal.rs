@@ -3,10 +3,10 @@
 //! Lines are made under the lock of their machine, so their order is the order of events; a thread of its
 //! own writes them to the file.
 //!
-//! The last line says that nothing is missing; a proxy that is killed writes none.
+//! The last line says that no entry is missing; a proxy that is killed writes no such line.
 //!
-//! **Limits**: [`LINES_MAX`] lines wait for the file. When it cannot keep up, the last line says how many
-//! entries are missing, and the requests go on.
+//! **Limits**: [`LINES_MAX`] lines wait for the file. When the file cannot keep up, the last line has the number of
+//! missing entries, and requests are not delayed.
 
 use curtail_policy::journal::{Checksum, Entry, SCHEMA};
 use serde::Serialize;

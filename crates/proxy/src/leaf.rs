@@ -1,8 +1,8 @@
 //! The leaf side: the driver of the machine that queues in front of one server.
 //!
-//! A machine that panics is replaced by a fresh one ([`crate::guard`]). The request whose arrival it did not
-//! survive goes to the server without queueing; all others that are present arrive at the fresh machine, those
-//! in service first, so that its count of slots is right and nobody who waits is forgotten.
+//! A fresh machine replaces one that panics ([`crate::guard`]). If the panic was at a request's arrival, that request
+//! goes to the server without queueing. All other requests arrive again at the fresh machine, those in service first,
+//! so that its count of slots is right and no queued request is lost.
 //!
 //! **Limits**: the queue's own; [`PEERS_MAX`] other leaves to tell of started twins.
 
@@ -55,18 +55,18 @@ struct Gate {
     machine: Machine,
     requests: u64,
     /// The requests that the machine knows.
-    present: HashMap<LeafRequestId, Present>,
+    present: HashMap<LeafRequestId, PresentRequest>,
     journal: Option<(Arc<Journal>, u32)>,
 }
 
-/// A request that waits at the gate, or is in service.
+/// A request that is queued or in service.
 #[derive(Debug)]
-struct Present {
+struct PresentRequest {
     class: Class,
     tie: Option<TieId>,
-    /// Where its twin is, until that is told of its start.
+    /// The address of its twin's leaf, until the twin is cancelled.
     twin: Option<String>,
-    /// Whom to tell what the machine decides; [`None`] once it is in service.
+    /// Receives the machine's verdict; [`None`] once the request is in service.
     waiting: Option<oneshot::Sender<Verdict>>,
 }
 
@@ -146,7 +146,8 @@ impl Leaf {
             gate.requests += 1;
             let request = LeafRequestId(gate.requests);
             let (tie, twin) = (tie.map(|(id, _)| id), tie.map(|(_, twin)| twin.to_owned()));
-            gate.present.insert(request, Present { class, tie, twin, waiting: Some(sender) });
+            gate.present
+                .insert(request, PresentRequest { class, tie, twin, waiting: Some(sender) });
             let messages = self.handle(&mut gate, LeafEvent::Arrived { request, class, tie });
             drop(gate);
             self.send(worker, messages);
@@ -188,12 +189,12 @@ impl Leaf {
         self.ask(&mut gate, look)
     }
 
-    /// The machine's answer; the default when a fresh machine panics at the question as well.
+    /// Reads from the machine; returns the default if a fresh machine panics at the read as well.
     fn ask<T: Default>(&self, gate: &mut Gate, ask: impl Fn(&Machine) -> T) -> T {
         let now = self.clock.now();
         let ask = |machine: &Machine| self.guard.run(now, Step::Question, || ask(machine));
         let asked = ask(&gate.machine).or_else(|| {
-            // A twin that does not hear of a start costs an execution that was not needed.
+            // Dropped messages leave twins uncancelled, each of which costs one redundant execution.
             drop(self.begin_anew(gate));
             ask(&gate.machine)
         });
@@ -221,7 +222,7 @@ impl Leaf {
         self.begin_anew(gate)
     }
 
-    /// What the machine decides; [`None`] when it panics.
+    /// Runs the machine on an event; [`None`] when it panics.
     fn decide(&self, gate: &mut Gate, event: LeafEvent) -> Option<Effects> {
         let (now, machine) = (self.clock.now(), &mut gate.machine);
         let effects = self.guard.run(now, Step::Leaf, || {
@@ -252,7 +253,7 @@ impl Leaf {
                 }
             };
             let present = gate.present.get_mut(&request);
-            // One that was in service when its machine panicked starts a second time only on paper.
+            // A request in service when its machine panicked is only counted again, not sent again.
             if let Some(sender) = present.and_then(|present| present.waiting.take()) {
                 self.metrics.decided(&decided);
                 // A request that has gone away meanwhile says so itself.
@@ -265,8 +266,8 @@ impl Leaf {
         messages
     }
 
-    /// Puts a fresh machine in place of one that panicked, and has all who are present arrive there. Should it
-    /// panic at that as well, whoever waits passes straight.
+    /// Replaces a machine that panicked and lets all requests arrive at the fresh one. If that panics as well, the
+    /// queued requests pass straight through.
     fn begin_anew(&self, gate: &mut Gate) -> Vec<TwinMessage> {
         gate.replace_machine(&self.config);
         let mut present: Vec<_> =
@@ -323,7 +324,7 @@ impl Leaf {
         Some(pool)
     }
 
-    /// Closes what one worker has unused to other leaves, and forgets those with which nothing is left.
+    /// Closes one worker's idle connections to other leaves, and removes leaves without connections.
     pub(crate) fn sweep(&self, worker: usize, now: Instant) {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         peers.retain(|(owner, _), pool| {
@@ -331,7 +332,7 @@ impl Leaf {
                 return true;
             }
             pool.sweep(now);
-            // A message on its way holds its pool.
+            // A message in flight holds its pool.
             Arc::strong_count(pool) > 1 || !pool.is_empty()
         });
     }
@@ -342,10 +343,10 @@ impl Leaf {
 }
 
 impl Gate {
-    /// Lets a request go to the server; the machine knows nothing of it.
+    /// Lets a request go to the server without the machine.
     fn pass_straight(&mut self, request: LeafRequestId) {
         if let Some(sender) = self.present.remove(&request).and_then(|present| present.waiting) {
-            // As in `carry_out`.
+            // As in `carry_out`, the receiver may be gone.
             sender.send(Verdict::Start).ok();
         }
     }
@@ -365,7 +366,7 @@ impl Gate {
     }
 }
 
-impl Present {
+impl PresentRequest {
     const fn arrival(&self, request: LeafRequestId) -> LeafEvent {
         LeafEvent::Arrived { request, class: self.class, tie: self.tie }
     }
@@ -394,7 +395,7 @@ impl Drop for Place {
         }
         let mut gate = self.leaf.lock();
         let request = self.request;
-        // One that passed straight is not known.
+        // The machine does not know a request that passed straight through.
         let Some(present) = gate.present.remove(&request) else { return };
         let was_waiting = present.waiting.is_some();
         let event =

@@ -100,12 +100,12 @@ pub enum StartError {
         /// What the system says.
         source: std::io::Error,
     },
-    /// A section of the configuration cannot be used.
+    /// A section of the configuration is not usable.
     #[error("{section}: {error}")]
     Section {
         /// The section.
         section: String,
-        /// What is wrong with it.
+        /// The error.
         error: Box<Self>,
     },
     /// The system gives no thread or no runtime.
@@ -114,7 +114,7 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// The same error, of what this section of the configuration asks for.
+    /// The same error, with its section of the configuration.
     fn within(self, section: String) -> Self {
         Self::Section { section, error: Box::new(self) }
     }

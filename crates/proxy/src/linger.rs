@@ -25,7 +25,7 @@ const UNREAD_BYTES_MAX: usize = 16 << 20;
 pub(crate) struct Linger {
     /// From when on we have nothing more to say, until when we listen.
     until: Option<Pin<Box<Sleep>>>,
-    /// The other side has been told.
+    /// Whether the write side is shut down.
     is_shut: bool,
     /// What has been read since and thrown away.
     unread_bytes: usize,
@@ -44,7 +44,7 @@ impl Linger {
             match stream.as_mut().poll_shutdown(cx) {
                 Poll::Ready(Ok(())) => self.is_shut = true,
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
-                // Under TLS there is a last word to write, which a client need not take.
+                // TLS sends a closing alert first, which a client need not read.
                 Poll::Pending => return until.as_mut().poll(cx),
             }
         }

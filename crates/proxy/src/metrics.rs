@@ -6,10 +6,10 @@
 //! [`render`] makes text of that.
 //! **Limits**: the number of series follows from the configuration alone (upstreams, replicas, leaves,
 //! listeners), never from what clients send.
-//! A scraper that asks for Prometheus's protobuf gets native histograms of schema 4 ([`native`]), any other one classic
-//! histograms of 80 buckets, 13 a decade from 100 µs to 100 s ([`exposition`]).
-//! **Hurts when** a quantile is computed from the buckets of a scrape: it may be off by 2.6 % from native ones, and by a
-//! fifth from classic ones. Exact quantiles come from the spans.
+//! A scraper that accepts Prometheus's protobuf gets native histograms of schema 4 ([`native`]). Any other scraper gets
+//! classic histograms of 80 buckets, 13 a decade from 100 µs to 100 s ([`exposition`]).
+//! **Hurts when** a quantile is computed from the buckets of a scrape: it may be off by 2.6 % with native buckets, and
+//! by a fifth with classic ones. Spans have the exact quantiles.
 
 mod catalogue;
 mod exposition;
@@ -35,7 +35,7 @@ use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 use std::fmt::Write as _;
 
-/// The media type of the text.
+/// The media type of the text format.
 const TEXT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The media type and the bytes of one scrape.

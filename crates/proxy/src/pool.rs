@@ -40,7 +40,7 @@ pub(crate) enum ExchangeError {
     Full { replica: String, max: usize },
     #[error("{replica}: all {connections} HTTP/2 connections carry {streams} requests each")]
     FullHttp2 { replica: String, connections: usize, streams: usize },
-    #[error("{replica}: the connection was closed, and the request was not processed")]
+    #[error("{replica}: the connection was closed before the replica processed the request")]
     NotSent { replica: String },
     #[error("{replica}: the connection that was being made came to nothing")]
     NotMade { replica: String },
@@ -70,7 +70,7 @@ pub(crate) enum BrokenOff {
     Http1(#[from] http1::Error),
     #[error(transparent)]
     Http2(#[from] http2::Error),
-    /// Over a connection that was to change its protocol.
+    /// Over a connection that was upgraded.
     #[error(transparent)]
     Hyper(#[from] hyper::Error),
 }
@@ -127,10 +127,10 @@ impl Pool {
 
     /// Sends `request` on a connection of the pool, or on a new one, and waits for the head of its answer.
     ///
-    /// `fresh` asks for a new HTTP/1.1 connection: one that was idle may have just failed this request.
+    /// `fresh` asks for a new HTTP/1.1 connection, because an idle one may have just failed this request.
     ///
     /// # Errors
-    /// [`ExchangeError`], which knows whether the replica can have executed the request.
+    /// [`ExchangeError`], which tells whether the replica can have executed the request.
     pub(crate) async fn exchange(
         self: &Arc<Self>,
         mut request: AttemptRequest,
@@ -145,7 +145,7 @@ impl Pool {
         if request.has(Known::Upgrade) && self.config.protocol != Protocol::Http2 {
             return Box::pin(self.exchange_upgrade(request, clock)).await;
         }
-        if let Some(lease) = self.http2.shared() {
+        if let Some(lease) = self.http2.lease_shared() {
             if let Some(making) = lease.grows {
                 self.grow(making, clock);
             }
@@ -175,8 +175,8 @@ impl Pool {
     ) -> Result<Exchanged, ExchangeError> {
         let answered = connection.send(request).await;
         let head = answered.map_err(|error| {
-            // A replica that has closed a reused connection after it took the first byte may have executed the
-            // request: nobody can tell.
+            // The replica closed a reused connection after it accepted the first byte, so it may have executed the
+            // request.
             let is_unwritten = matches!(error, http1::Error::Unwritten(_));
             if is_unwritten { self.not_sent() } else { self.broken(error) }
         })?;
@@ -290,7 +290,7 @@ impl Pool {
         self: &Arc<Self>,
         clock: &Clock,
     ) -> Result<(New, Option<ConnectPhases>), ExchangeError> {
-        match self.http2.turn().await {
+        match self.http2.wait_for_connection().await {
             Ok(Turn::Take(lent)) => Ok((New::Http2(lent), None)),
             Ok(Turn::MakeOwn(making)) => self.make(making, clock).await,
             Ok(Turn::MakeForAll(making)) => {
@@ -313,7 +313,7 @@ impl Pool {
         let (pool, clock) = (Arc::clone(self), *clock);
         tokio::spawn(async move {
             if let Err(error) = pool.make(making, &clock).await {
-                tracing::debug!(%error, "no further HTTP/2 connection");
+                tracing::debug!(%error, "failed to open another HTTP/2 connection ahead of need");
             }
         });
     }

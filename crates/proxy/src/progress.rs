@@ -1,5 +1,4 @@
-//! Noticing that something has stopped moving: bytes that a client does not take, streams on which nothing
-//! comes or goes.
+//! Detects a lack of progress: a client that does not read, a stream without bytes in either direction.
 
 use crate::clock::Clock;
 use crate::timers::{Timer, Timers};
@@ -7,18 +6,18 @@ use curtail_units::{Duration, Instant};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// Ready when a count has stayed the same for a time.
+/// Becomes ready when a count has not changed for a time.
 ///
-/// Looking costs a glance at the clock; the timer is set at most once in each such time, because one that is
-/// set already is left alone and set again only when it fires too early. One task looks, always the same.
+/// A poll costs one read of the clock. The timer is set at most once per timeout: it stays as it is, and is set
+/// again only when it fires too early. All polls come from one task.
 #[derive(Debug)]
 pub(crate) struct ProgressTimer {
     timer: Timer,
     clock: Clock,
     timeout: Duration,
-    /// The count when it last moved.
+    /// The count at its last change.
     seen: Option<u64>,
-    /// It must move until then.
+    /// The deadline of the next change.
     until: Instant,
     armed: Option<Instant>,
 }
@@ -29,19 +28,19 @@ impl ProgressTimer {
         Self { timer: Timer::new(timers), clock, timeout, seen, until, armed }
     }
 
-    /// Nothing has to move now.
+    /// Stops the clock: no progress is expected now.
     pub(crate) const fn rest(&mut self) {
         self.seen = None;
     }
 
-    /// Something has to move, and the count of what has moved is this; ready when it is too late.
+    /// Reports the count while progress is expected; ready at the deadline.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, count: u64) -> Poll<()> {
         let now = self.clock.now();
         if self.seen != Some(count) {
             self.seen = Some(count);
             self.until = now + self.timeout;
         }
-        // The timer that is set wakes this task then.
+        // The timer that is set wakes this task later.
         if self.armed.is_some_and(|at| now < at) {
             return Poll::Pending;
         }

@@ -27,9 +27,9 @@ type Given = (AnswerHead, AnswerBody);
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) address: IpAddr,
-    /// The same as it is written in `x-forwarded-for`.
+    /// Its address, as `x-forwarded-for` has it.
     pub(crate) address_text: String,
-    /// It is a proxy, and believed when it says for whom it forwards a request.
+    /// Whether it is a trusted proxy, whose forwarded fields are kept.
     pub(crate) is_trusted: bool,
     pub(crate) tls: bool,
     /// The leaf that listens there; [`None`] on a listener of the root.
@@ -115,7 +115,7 @@ fn prepare(head: &mut RequestHead, client: &Client) {
     // Who is to go on has been told, as soon as the body is read.
     head.fields.remove(Known::Expect.bit() | Known::CurtailTie.bit());
     if !client.is_trusted {
-        // A client may claim anything.
+        // A client may claim any address.
         head.fields.remove(Known::FORWARDED);
     }
     headers::add_forwarded(&mut head.fields, client.address, &client.address_text, client.tls);

@@ -44,7 +44,7 @@ pub(crate) struct Outgoing {
     pub(crate) is_traced: bool,
     /// An answer up to this size is taken whole before it is given.
     pub(crate) answer_held_bytes: u64,
-    /// Where interim responses go, if the client can be told.
+    /// Receives the interim responses, if the client understands them.
     pub(crate) interim: Option<InterimSink>,
 }
 
@@ -84,7 +84,7 @@ struct Exchange {
     /// When the machine was last told something.
     now: Instant,
     timer: Timer,
-    /// The request was sent, or must not be, since its machine panicked.
+    /// Whether the request was sent without its panicked machine, or must not be.
     is_sent_straight: bool,
     replay_lost: bool,
 }
@@ -269,7 +269,7 @@ impl Exchange {
         ended
     }
 
-    /// The response of the attempt that wins.
+    /// Takes the response of the winning attempt.
     fn take_held(&mut self, attempt: AttemptId) -> Held {
         let taken = std::mem::replace(&mut self.attempts[attempt.index()], Attempt::Gone);
         let Attempt::Held(held) = taken else {
@@ -309,7 +309,7 @@ impl Exchange {
             let tie = headers::write_tie(tie.id, tie.role, twin);
             request.set(Known::CurtailTie, tie.as_bytes());
         }
-        // The attempt before may have met one of a pool full of dead connections.
+        // The attempt before may have used one of a pool of dead connections.
         let fresh =
             matches!(reason, Reason::Retry { failure: Failure::NotSent | Failure::Broken, .. });
         let on_its_way = self.on_its_way(replica, request, fresh);

@@ -1,7 +1,7 @@
 //! Routes: which upstream answers which requests.
 //!
-//! A path prefix is a boundary: no request reaches a server behind one route with a path that this server may read
-//! as that of another route ([`path`]).
+//! A path prefix is a boundary: a server behind one route never gets a path that it may read as a path of another
+//! route ([`path`]).
 
 pub(crate) mod path;
 
@@ -13,7 +13,7 @@ use path::{Prefix, Reading};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// What leaves answer by themselves: what roots and leaves say to each other is nobody else's business.
+/// Paths that only leaves serve; clients must not reach them.
 const LEAF_PATHS: &[u8] = b"/.curtail/";
 
 /// All routes, the most specific first: those that name a host before those that do not, then by the
@@ -45,7 +45,7 @@ impl Routes {
     /// The route of a request; `host` may carry a port.
     ///
     /// # Errors
-    /// When no route matches, or servers would disagree on which one does.
+    /// When no route matches, or servers may disagree on the route.
     pub(crate) fn find(&self, host: Option<&str>, path: &str) -> Result<&Route, Fault> {
         let host = host.map(host_name);
         // `OPTIONS *` asks about the server as a whole (RFC 9110, section 9.3.7).
@@ -64,7 +64,7 @@ impl Routes {
         found.ok_or(Fault::NO_ROUTE)
     }
 
-    /// The first route of this host whose prefix has the path below it.
+    /// The first route of this host whose prefix contains the path.
     fn under(&self, host: Option<&str>, reading: &Reading<'_>) -> Option<&Route> {
         if reading.path.starts_with(LEAF_PATHS) {
             return None;
@@ -79,7 +79,7 @@ impl Routes {
     }
 }
 
-/// Without the port, and without the dot that ends a name in DNS.
+/// The host without its port and without the trailing dot of a DNS name.
 pub(crate) fn host_name(host: &str) -> &str {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,

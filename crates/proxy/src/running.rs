@@ -47,7 +47,7 @@ pub struct Running {
     workers: Vec<JoinHandle<()>>,
     exporter: Option<ExporterThread>,
     listeners: Vec<(String, SocketAddr)>,
-    /// Those of the listeners, in the order of the configuration.
+    /// The certificates of the listeners, in the order of the configuration.
     certificates: Vec<Option<Arc<ListenerCertificate>>>,
     admin: Option<SocketAddr>,
     /// Dropped when the workers are to stop at once.
@@ -150,7 +150,7 @@ fn open_listeners(
     sides.into_iter().zip(named).map(open).collect()
 }
 
-/// Reads the certificates of listeners that have one.
+/// Reads the certificates of the listeners with TLS.
 fn certified_keys(listeners: &[ListenerConfig]) -> Result<Vec<Option<CertifiedKey>>, StartError> {
     let read = |(index, listener): (usize, &ListenerConfig)| {
         let key = listener.tls.as_ref().map(tls::certified_key).transpose();
@@ -161,7 +161,7 @@ fn certified_keys(listeners: &[ListenerConfig]) -> Result<Vec<Option<CertifiedKe
 
 type Authorities = Vec<(Arc<Upstream>, Arc<RootCertStore>)>;
 
-/// Reads the authorities of all upstreams, those of the leaves included.
+/// Reads the certificate authorities of all upstreams, including those of the leaves.
 fn read_authorities(site: &Site) -> Result<Authorities, StartError> {
     let upstreams = site.upstreams.iter();
     let upstreams = upstreams.map(|one| (one, check::upstream_section(&one.config.name)));
@@ -174,7 +174,7 @@ fn read_authorities(site: &Site) -> Result<Authorities, StartError> {
     upstreams.chain(leaves).map(read).collect()
 }
 
-/// Whether listeners differ at most in the files of their certificates.
+/// Whether listeners differ at most in their certificate files.
 fn are_same_listeners(some: &[ListenerConfig], others: &[ListenerConfig]) -> bool {
     let kept = |listener: &ListenerConfig| {
         (listener.name.clone(), listener.address, listener.tls.is_some())
@@ -201,7 +201,7 @@ impl Running {
         self.shared.site.load().config.limits.drain.into()
     }
 
-    /// Takes a new configuration, whole or not at all. Certificates and authorities are read again, also where the
+    /// Applies a new configuration, whole or not at all. Also reads certificates and authorities again, even if the
     /// configuration has not changed.
     ///
     /// # Errors

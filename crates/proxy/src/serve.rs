@@ -33,7 +33,7 @@ const LAST_MOMENT: std::time::Duration = std::time::Duration::from_millis(100);
 pub(crate) async fn serve(worker: Arc<Worker>, handed: Handed) {
     let Handed { stream, peer, listener, permit } = handed;
     let _counted = (ConnectionCount::new(&worker, &listener.metrics), permit);
-    // A reload is for the connections that come after it.
+    // A reload applies to connections that are accepted after it.
     let site = worker.shared.site.load_full();
     let limits = site.config.limits.clone();
     let address = peer.ip().to_canonical();
@@ -41,7 +41,7 @@ pub(crate) async fn serve(worker: Arc<Worker>, handed: Handed) {
     let client = Arc::new(Client {
         address,
         address_text: address.to_string(),
-        // A leaf's clients are roots.
+        // The clients of a leaf are roots, which it trusts.
         is_trusted: listener.leaf.is_some() || site.config.trusted_proxies.iter().any(is_trusted),
         tls: listener.tls.is_some(),
         leaf: listener.leaf.clone(),
@@ -96,7 +96,7 @@ impl Serving {
                 if begun.is_err() {
                     self.client.metrics.timed_out(ClientTimeout::Header);
                     let peer = self.client.address;
-                    tracing::debug!(%peer, "no request or TLS handshake within header_timeout");
+                    tracing::debug!(%peer, "client closed: no TLS handshake or request within limits.header_timeout");
                 }
                 begun.ok()
             }
@@ -118,7 +118,7 @@ impl Serving {
         }
     }
 
-    /// Where timers run for this client, and where it is counted what they end.
+    /// The timers of this client's connection, and the counter of its write timeouts.
     fn watch(&self) -> Watch {
         Watch {
             timers: Arc::clone(&self.worker.timers),
@@ -145,14 +145,14 @@ impl Answers for Serving {
         refuse(&self.client, fault)
     }
 
-    fn takes_nothing(&self) {
+    fn count_write_timeout(&self) {
         self.client.metrics.timed_out(ClientTimeout::Write);
     }
 }
 
-/// Answers what is no request.
+/// Responds to a malformed request.
 fn refuse(client: &Client, fault: Fault) -> (AnswerHead, AnswerBody) {
-    tracing::debug!(error = fault.error, why = fault.why, "a client sent no request");
+    tracing::debug!(error = fault.error, why = fault.why, "rejected a malformed request");
     if fault.status == StatusCode::REQUEST_TIMEOUT {
         client.metrics.timed_out(ClientTimeout::Header);
     }

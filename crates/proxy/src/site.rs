@@ -20,7 +20,7 @@ pub(crate) struct Site {
     pub(crate) routes: Routes,
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     pub(crate) leaves: Vec<Arc<Leaf>>,
-    /// Upstreams of before that requests in progress still use.
+    /// Upstreams that a reload has replaced and requests in progress still use.
     replaced: Vec<Weak<Upstream>>,
 }
 
@@ -37,8 +37,8 @@ pub(crate) struct Lasting {
 }
 
 impl Site {
-    /// Builds what `config` says; upstreams and leaves that it leaves as they are in `before` go on with
-    /// all that they have learned. A group goes on while what it shares is configured as before.
+    /// Builds the site of `config`. Upstreams and leaves with the same configuration as in `before` keep their state,
+    /// and so does a group with the same shared keys.
     ///
     /// # Errors
     /// When a certificate or an authority cannot be used; nothing has been changed then.
@@ -90,7 +90,7 @@ impl Site {
         Ok(Self { routes, upstreams, leaves, config, replaced })
     }
 
-    /// What is still in use of this and earlier sites when `upstreams` take over.
+    /// The replaced upstreams that are still in use when `upstreams` take over.
     fn replaced_by(&self, upstreams: &[Arc<Upstream>]) -> Vec<Weak<Upstream>> {
         let is_kept = |old: &Arc<Upstream>| upstreams.iter().any(|kept| Arc::ptr_eq(kept, old));
         let replaced = self.upstreams.iter().filter(|old| !is_kept(old)).map(Arc::downgrade);
@@ -98,15 +98,15 @@ impl Site {
         earlier.chain(replaced).collect()
     }
 
-    /// Every upstream that may have connections: those of the leaves, and those that a reload has replaced
-    /// while a request, which may last for days, still uses them.
+    /// Every upstream that may have connections: also those of the leaves, and those that a reload has replaced while
+    /// requests still use them, perhaps for days.
     pub(crate) fn swept_upstreams(&self) -> impl Iterator<Item = Arc<Upstream>> {
         let current = self.upstreams.iter().chain(self.leaves.iter().map(|leaf| &leaf.server));
         current.cloned().chain(self.replaced.iter().filter_map(Weak::upgrade))
     }
 }
 
-/// The group of an upstream, if it is in one: one of `groups`, or a new one.
+/// The group of an upstream, if it names one: one of `groups`, or a new one.
 fn group_of(
     upstream: &NamedUpstream,
     groups: &mut Vec<Arc<Group>>,

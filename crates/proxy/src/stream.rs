@@ -9,12 +9,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
 
-/// Probes that a silent connection is sent before it is given up.
+/// Maximum unanswered probes of a silent connection.
 const PROBES: u32 = 6;
 
-/// Has the kernel probe a connection that is silent for `idle`, and break it off when nothing is acknowledged
-/// for twice as long: the other side may have gone without a word, and on a stream that may be silent for
-/// ever nobody else would notice.
+/// Makes the kernel probe a connection that is silent for `idle`, and close it when nothing is acknowledged for twice
+/// as long. Nothing else detects a peer that fails silently on a stream without an idle timeout.
 pub(crate) fn keep_alive(tcp: &TcpStream, idle: Duration) {
     let idle = std::time::Duration::from(idle);
     let every = (idle / PROBES).max(std::time::Duration::from_secs(1));
@@ -24,7 +23,7 @@ pub(crate) fn keep_alive(tcp: &TcpStream, idle: Duration) {
     #[cfg(target_os = "linux")]
     let set = set.and_then(|()| socket.set_tcp_user_timeout(Some(2 * idle)));
     if let Err(error) = set {
-        tracing::debug!(%error, "a connection is not probed");
+        tracing::debug!(%error, "failed to enable TCP keepalive on a connection");
     }
 }
 
@@ -112,7 +111,7 @@ mod tests {
     use crate::config::TCP_KEEPALIVE;
 
     #[tokio::test]
-    async fn the_kernel_takes_every_keepalive_that_the_configuration_takes() {
+    async fn the_kernel_accepts_every_keepalive_that_the_configuration_accepts() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback");
         let address = listener.local_addr().expect("it is bound");
         for idle in [*TCP_KEEPALIVE.start(), *TCP_KEEPALIVE.end()] {

@@ -20,14 +20,14 @@ fn unusable(path: &Path, why: impl std::fmt::Display) -> StartError {
     StartError::Tls { file: path.to_owned(), why: why.to_string() }
 }
 
-/// Why there is no `what` in a file.
+/// The error of a file without a readable `what`.
 fn unreadable(path: &Path, what: &str, error: pem::Error) -> StartError {
     if let pem::Error::Io(error) = error {
         return unusable(path, error);
     }
     let has_none = matches!(error, pem::Error::NoItemsFound);
-    let why = if has_none { "nothing in PEM".to_owned() } else { error.to_string() };
-    unusable(path, format!("no {what} in it: {why}"))
+    let why = if has_none { "the file has no PEM section".to_owned() } else { error.to_string() };
+    unusable(path, format!("no {what} found: {why}"))
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, StartError> {
@@ -49,7 +49,7 @@ pub(crate) fn certified_key(tls: &ServerTls) -> Result<CertifiedKey, StartError>
         .map_err(|error| unusable(&tls.certificate_file, with_key(&error, &tls.key_file)))
 }
 
-/// The certificate of a listener; a handshake that begins after a reload gets the new one.
+/// The certificate of a listener; handshakes after a reload use the new one.
 #[derive(Debug)]
 pub(crate) struct ListenerCertificate(ArcSwap<CertifiedKey>);
 
@@ -62,7 +62,7 @@ impl ListenerCertificate {
         self.0.store(Arc::new(key));
     }
 
-    /// What a listener shows to its clients: HTTP/2 and HTTP/1 are offered.
+    /// The acceptor of a listener, which offers HTTP/2 and HTTP/1.
     pub(crate) fn acceptor(self: &Arc<Self>) -> TlsAcceptor {
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
@@ -81,7 +81,7 @@ impl ResolvesServerCert for ListenerCertificate {
     }
 }
 
-/// Why a certificate and a key cannot be used together.
+/// Why a certificate and a key do not fit together.
 fn with_key(error: &rustls::Error, key_file: &Path) -> String {
     let key_file = key_file.display();
     if let rustls::Error::InconsistentKeys(_) = error {
@@ -91,8 +91,8 @@ fn with_key(error: &rustls::Error, key_file: &Path) -> String {
     }
 }
 
-/// The authorities that are trusted to vouch for `replicas`: those of the configuration, which are read even if no
-/// replica speaks TLS, or else the system's.
+/// The trusted certificate authorities for `replicas`: those of the configuration, or else the system's. The
+/// configured file is read even if no replica uses TLS.
 pub(crate) fn authorities(
     config: &ConnectConfig,
     replicas: &[ReplicaUrl],
@@ -113,7 +113,7 @@ pub(crate) fn authorities(
     Ok(Arc::new(roots))
 }
 
-/// How a replica is spoken to under TLS.
+/// The TLS connector of a replica.
 pub(crate) fn connector(
     replica: &ReplicaUrl,
     config: &ConnectConfig,

@@ -1,11 +1,11 @@
-//! Which fields may stand in trailers.
+//! Which fields may be trailers.
 
 use crate::head::Known;
 use http::{HeaderMap, HeaderName, header};
 
-/// Fields that say how a message is framed, where it goes, who asks, or how to read it. When trailers come
-/// that is settled (RFC 9110, section 6.5.1): a server that adds them to the head would be deceived, and
-/// HTTP/2 knows no message that has those of a connection (RFC 9113, section 8.2.2).
+/// Framing, routing, authentication and content fields. They take effect before trailers arrive (RFC 9110, section
+/// 6.5.1): a server that merges them into the headers would be deceived. A message over HTTP/2 with
+/// connection-specific fields is malformed (RFC 9113, section 8.2.2).
 pub(crate) static FOR_HEADS: [HeaderName; 17] = [
     header::CONTENT_LENGTH,
     header::TRANSFER_ENCODING,
@@ -28,12 +28,12 @@ pub(crate) static FOR_HEADS: [HeaderName; 17] = [
 
 /// Whether a field may be a trailer.
 pub(crate) fn may_be_trailer(name: &HeaderName) -> bool {
-    // A client may not say behind its body either for whom a request is forwarded.
+    // A client must not forge the forwarded fields in trailers either.
     let is_forwarded = Known::of(name.as_str().as_bytes()).bit() & Known::FORWARDED != 0;
     !is_forwarded && !FOR_HEADS.contains(name)
 }
 
-/// Removes what may not be a trailer.
+/// Removes all fields that must not be trailers.
 pub(crate) fn remove_others(trailers: &mut HeaderMap) {
     let others: Vec<_> = trailers.keys().filter(|name| !may_be_trailer(name)).cloned().collect();
     for name in others {

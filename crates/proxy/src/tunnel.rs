@@ -27,8 +27,8 @@ impl Tunnel {
         Self { replica, ending, _place: place }
     }
 
-    /// Carries bytes both ways until both sides have ended, or neither has sent anything for too long; `begun`
-    /// has been read from the client already.
+    /// Carries bytes both ways until both sides have closed or the tunnel is idle for too long. `begun` are bytes
+    /// already read from the client.
     pub(crate) async fn carry(
         mut self,
         (mut client, begun): (WriteTimeoutStream, Bytes),
@@ -49,16 +49,16 @@ impl Tunnel {
             biased;
             carried = carried => {
                 if let Err(error) = &carried {
-                    tracing::debug!(%error, "connection with another protocol broke off");
+                    tracing::debug!(%error, "upgraded connection failed");
                 }
                 match carried {
-                    Err(error) if is_write_timeout(&error) => self.ending.give_up("client_slow"),
+                    Err(error) if is_write_timeout(&error) => self.ending.abandon("client_slow"),
                     carried => self.ending.end(carried.is_ok()),
                 }
             }
             () = is_idle => {
                 metrics.timed_out(ClientTimeout::StreamIdle);
-                self.ending.give_up("stream_idle");
+                self.ending.abandon("stream_idle");
             }
         }
     }

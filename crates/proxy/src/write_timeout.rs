@@ -1,8 +1,8 @@
-//! A connection whose other side must take what is written to it.
+//! A connection with a write timeout.
 //!
-//! **Limits**: one that takes nothing for the write timeout, while there is something to take, is broken off:
-//! writing fails, and the connection is reset when it is dropped, for the kernel would go on offering what is
-//! left. Progress is what the kernel takes: it reports room only when a third of its buffer is free.
+//! **Limits**: when the other side reads nothing for the write timeout while bytes wait for it, writing fails. The
+//! connection is then reset when it is dropped; otherwise the kernel would retransmit the rest. Progress is what the
+//! kernel accepts: it reports room only when a third of its buffer is free.
 
 use crate::clock::Clock;
 use crate::metrics::{ClientTimeout, ListenerMetrics};
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Where a connection's timers run, and where it is counted that it was broken off.
+/// The timers of a connection, and the counter of its write timeouts.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     pub(crate) timers: Arc<Timers>,
@@ -31,13 +31,13 @@ impl Watch {
     }
 }
 
-/// The client took nothing within the write timeout.
+/// The client read nothing within the write timeout.
 #[derive(Debug, thiserror::Error)]
-#[error("the client takes nothing")]
+#[error("the client read nothing within the write timeout")]
 struct WriteTimeout;
 
-/// Whether writing failed for the write timeout. The kernel gives up connections with the same
-/// [`io::ErrorKind::TimedOut`], those to replicas too.
+/// Whether writing failed with the write timeout. The kernel's own [`io::ErrorKind::TimedOut`], which connections to
+/// replicas have too, is another error.
 pub(crate) fn is_write_timeout(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|source| source.is::<WriteTimeout>())
 }
@@ -49,7 +49,7 @@ pub(crate) struct WriteTimeoutStream {
     metrics: Arc<ListenerMetrics>,
     timer: ProgressTimer,
     written: u64,
-    /// Bytes read and written, for whoever watches over both.
+    /// Bytes read and written, for an idle timeout over both directions.
     moved: Arc<AtomicU64>,
 }
 
@@ -64,8 +64,8 @@ impl WriteTimeoutStream {
         Arc::clone(&self.moved)
     }
 
-    /// What has been written, or that it is too late.
-    fn in_time<T>(
+    /// The result of a write, or the timeout.
+    fn check_timeout<T>(
         &mut self,
         cx: &mut Context<'_>,
         written: Poll<io::Result<T>>,
@@ -111,7 +111,7 @@ impl AsyncWrite for WriteTimeoutStream {
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
         self.count(&written);
-        self.in_time(cx, written)
+        self.check_timeout(cx, written)
     }
 
     fn poll_write_vectored(
@@ -121,7 +121,7 @@ impl AsyncWrite for WriteTimeoutStream {
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
         self.count(&written);
-        self.in_time(cx, written)
+        self.check_timeout(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -130,12 +130,12 @@ impl AsyncWrite for WriteTimeoutStream {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
-        self.in_time(cx, flushed)
+        self.check_timeout(cx, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let shut = Pin::new(&mut self.stream).poll_shutdown(cx);
-        self.in_time(cx, shut)
+        self.check_timeout(cx, shut)
     }
 }
 

@@ -196,7 +196,7 @@ upstreams: {s: {replicas: [\"http://a\"], connect: {ca_file: no-ca.pem}}}
     expect![[r#"
         files.yaml: listeners[0].tls: none.pem: No such file or directory (os error 2)
         files.yaml: listeners[1].tls: one-c.pem: the key in other-k.pem belongs to another certificate
-        files.yaml: listeners[2].tls: one-c.pem: no private key in it: nothing in PEM
+        files.yaml: listeners[2].tls: one-c.pem: no private key found: the file has no PEM section
         files.yaml: upstreams.s: no-ca.pem: No such file or directory (os error 2)
     "#]].assert_eq(&ended.stderr);
 }

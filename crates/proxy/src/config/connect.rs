@@ -1,40 +1,40 @@
-//! How connections to replicas are made and kept: the keys of `connect`.
+//! The keys of `connect`: connections to replicas.
 
 use curtail_config::Section;
 use curtail_units::{Bytes, Duration};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-/// How connections to replicas are made and kept.
+/// How connections to replicas are opened and kept.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConnectConfig {
-    /// The version of HTTP.
+    /// The version of HTTP to speak.
     pub protocol: Protocol,
-    /// A connection that takes longer, name lookup and TLS included, is given up.
+    /// Maximum time of a connection attempt, including DNS lookup and TLS handshake.
     pub timeout: Duration,
-    /// An unused connection is closed after this.
+    /// Idle time after which a connection is closed.
     pub idle_timeout: Duration,
-    /// Unused HTTP/1.1 connections that are kept, for each replica and worker.
+    /// Maximum idle HTTP/1.1 connections per replica and worker.
     pub idle_max: usize,
-    /// HTTP/1.1 connections for each replica and worker; an attempt that would need one more is not sent.
+    /// Maximum HTTP/1.1 connections per replica and worker; at the limit, attempts fail without being sent.
     pub connections_max: usize,
-    /// HTTP/2 connections for each replica and worker.
+    /// Maximum HTTP/2 connections per replica and worker.
     pub http2_connections_max: usize,
-    /// Requests at once on one HTTP/2 connection.
+    /// Maximum concurrent requests on one HTTP/2 connection.
     pub http2_streams_max: usize,
-    /// Bytes of one response body that a replica may send over HTTP/2 before the client takes any.
+    /// HTTP/2 flow-control window of a stream: bytes of a response body in transit or unread.
     pub http2_stream_window: Bytes,
-    /// An HTTP/2 connection with requests in progress on which nothing comes for so long is pinged.
+    /// Idle time after which an HTTP/2 connection with requests in progress is pinged.
     pub http2_ping_interval: Duration,
-    /// A connection that is silent for so long is probed by TCP.
+    /// Idle time after which TCP probes a connection.
     pub tcp_keepalive: Duration,
-    /// Certificate authorities to trust, PEM; absent: those of the system.
+    /// Trusted certificate authorities (PEM); absent: the system's.
     pub ca_file: Option<PathBuf>,
 }
 
 impl ConnectConfig {
-    /// The flow-control window of one HTTP/2 connection: every stream may fill its own and leave room for
-    /// the others, because a stalled stream gives back no part of either window.
+    /// The flow-control window of one HTTP/2 connection: the sum of its stream windows. A stalled stream returns
+    /// no credit to either window, so a smaller connection window would stall the other streams.
     #[must_use]
     pub const fn http2_connection_window(&self) -> Bytes {
         Bytes::new(self.http2_stream_window.get().saturating_mul(self.http2_streams_max as u64))
@@ -49,7 +49,7 @@ impl Default for ConnectConfig {
             idle_timeout: Duration::from_secs(60),
             idle_max: 128,
             connections_max: 1_024,
-            // Together as many requests as `connections_max`, on connections that few others share.
+            // As many requests as `connections_max`, on connections that few requests share.
             http2_connections_max: 16,
             http2_streams_max: 64,
             http2_stream_window: Bytes::from_kib(1_024),
@@ -61,10 +61,10 @@ impl Default for ConnectConfig {
     }
 }
 
-/// The version of HTTP that is spoken with replicas.
+/// The version of HTTP towards replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// What TLS negotiates; HTTP/1.1 in clear text.
+    /// As TLS negotiates; HTTP/1.1 in clear text.
     Auto,
     /// HTTP/1.1.
     Http1,
@@ -72,7 +72,7 @@ pub enum Protocol {
     Http2,
 }
 
-/// The kernel takes whole seconds, and on Linux at most 32,767 of them.
+/// The kernel takes whole seconds; Linux takes at most 32,767.
 pub(crate) const TCP_KEEPALIVE: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(9 * 3_600);
 
@@ -83,31 +83,31 @@ pub(super) fn read(s: &mut Section<'_>) -> ConnectConfig {
         protocol: s
             .choice(
                 "protocol",
-                "The version of HTTP; auto: what TLS negotiates, HTTP/1.1 in clear text.",
+                "HTTP version; auto: as TLS negotiates, HTTP/1.1 in clear text.",
                 &[("auto", Protocol::Auto), ("http1", Protocol::Http1), ("http2", Protocol::Http2)],
             )
             .default(default.protocol),
         timeout: s
-            .field("timeout", "A connection that takes longer to make is given up.")
+            .field("timeout", "Maximum time of a connection attempt, including DNS lookup and TLS handshake.")
             .default(default.timeout),
         idle_timeout: s
-            .field("idle_timeout", "An unused connection is closed after this.")
+            .field("idle_timeout", "Idle time after which a connection is closed.")
             .default(default.idle_timeout),
         idle_max: s
-            .field("idle_max", "Unused HTTP/1.1 connections kept, for each replica and worker.")
+            .field("idle_max", "Maximum idle HTTP/1.1 connections per replica and worker.")
             .default(default.idle_max),
         connections_max: s
-            .field("connections_max", "HTTP/1.1 connections, for each replica and worker.")
+            .field("connections_max", "Maximum HTTP/1.1 connections per replica and worker.")
             .at_least(1)
             .default(default.connections_max),
         http2_connections_max: s
-            .field("http2_connections_max", "HTTP/2 connections for each replica and worker.")
+            .field("http2_connections_max", "Maximum HTTP/2 connections per replica and worker.")
             .range(1..=64)
             .default(default.http2_connections_max),
         http2_streams_max: s
             .field(
                 "http2_streams_max",
-                "Maximum concurrent requests on one HTTP/2 connection; another connection is opened at a quarter of this.",
+                "Maximum concurrent requests on one HTTP/2 connection; a quarter of this opens another connection.",
             )
             .range(1..=10_000)
             .default(default.http2_streams_max),
@@ -130,22 +130,22 @@ pub(super) fn read(s: &mut Section<'_>) -> ConnectConfig {
             .range(TCP_KEEPALIVE)
             .default(default.tcp_keepalive),
         ca_file: s
-            .field("ca_file", "Certificate authorities to trust, PEM; absent: the system's.")
+            .field("ca_file", "Trusted certificate authorities (PEM file); absent: the system's.")
             .optional(),
     };
     check_window(s, "http2_stream_window", "http2_streams_max", config.http2_connection_window());
     config
 }
 
-/// RFC 9113, section 6.9.1.
+/// The largest flow-control window (RFC 9113, section 6.9.1).
 const HTTP2_WINDOW_BYTES_MAX: u32 = (1 << 31) - 1;
 
-/// A size as a flow-control window of HTTP/2; one that does not fit was refused when it was read.
+/// A size as an HTTP/2 flow-control window; `check_window` has rejected larger ones.
 pub(crate) fn http2_window(bytes: Bytes) -> u32 {
     u32::try_from(bytes.get()).unwrap_or(u32::MAX).min(HTTP2_WINDOW_BYTES_MAX)
 }
 
-/// All streams of a connection together must fit in the largest window there is.
+/// Rejects stream windows whose sum exceeds the largest flow-control window of a connection.
 pub(super) fn check_window(s: &mut Section<'_>, window: &str, streams: &str, all: Bytes) {
     if all.get() > u64::from(HTTP2_WINDOW_BYTES_MAX) {
         let text =

@@ -1,10 +1,10 @@
-//! What only a look at several keys can tell: two that contradict each other, or one that can never take effect.
+//! Checks across keys: keys that contradict each other, and keys that can never take effect.
 //!
-//! **Decides** that every listener, leaf and the admin port have an address and a name of their own, that each route
-//! can be reached and leads somewhere, that upstreams of a group agree on what they share, and that an upstream names
-//! each replica once. A replica that is named twice would get hedges and ties of requests that it already has, and two
-//! metric series with the same labels.
-//! **Limits**: it sees text alone. Two names of one server are two replicas to it.
+//! **Decides** that listeners, leaves and the admin port have distinct addresses and names, that each route is
+//! reachable and names an upstream, that the upstreams of a group have the same shared keys, and that an upstream
+//! names each replica once. A repeated replica would get hedges and ties of its own requests, and two metric series
+//! with the same labels.
+//! **Limits**: it compares text. Two names of one server count as two replicas.
 
 use super::{Config, ReplicaUrl, RouteConfig};
 use crate::route::{self, path};
@@ -12,13 +12,13 @@ use curtail_config::{Section, expectation};
 use curtail_policy::GroupConfig;
 use std::net::{IpAddr, SocketAddr};
 
-/// Adds a mistake for everything in `config`, which was read from `s`, that cannot be meant.
+/// Records an error for each contradiction in `config`, which was read from `s`.
 pub(super) fn check(config: &Config, s: &mut Section<'_>) {
     if config.listeners.is_empty() && config.leaves.is_empty() {
-        s.mistake("listeners", "nothing to listen on: expected a listener or a leaf");
+        s.mistake("listeners", "nothing to listen on: expected at least one listener or leaf");
     }
     if !config.listeners.is_empty() && config.routes.is_empty() {
-        s.mistake("routes", "clients have nowhere to go: expected at least one route");
+        s.mistake("routes", "listeners without routes: expected at least one route");
     }
     check_ports(config, s);
     check_routes(config, s);
@@ -29,7 +29,9 @@ pub(super) fn check(config: &Config, s: &mut Section<'_>) {
             if let Some(first) = before.iter().position(|other| is_same_server(other, replica)) {
                 s.mistake(
                     &format!("upstreams.{}.replicas[{index}]", upstream.name),
-                    format!("{replica} is replicas[{first}] already: expected each replica once"),
+                    format!(
+                        "{replica} is a duplicate of replicas[{first}]: expected each replica once"
+                    ),
                 );
             }
         }
@@ -38,7 +40,7 @@ pub(super) fn check(config: &Config, s: &mut Section<'_>) {
 
 /// A port that the proxy opens.
 struct Port<'a> {
-    /// The section that asks for it.
+    /// The section that configures it.
     section: String,
     name: &'a str,
     address: SocketAddr,
@@ -59,28 +61,27 @@ fn check_ports(config: &Config, s: &mut Section<'_>) {
     for (index, port) in ports.iter().enumerate() {
         if let Some(other) = ports[..index].iter().find(|other| other.name == port.name) {
             let text = format!(
-                "{:?} is the name of {} already: expected a name of its own (metrics are told apart by it)",
+                "{:?} is also the name of {}: expected a unique name, because it labels the metrics",
                 port.name, other.section
             );
             s.mistake(&format!("{}.name", port.section), text);
         }
         let mut before = ports[..index].iter();
         if let Some(other) = before.find(|other| are_one_port(other.address, port.address)) {
-            let text = format!("{} listens there already: expected another port", other.section);
+            let text = format!("same address as {}: expected another port", other.section);
             s.mistake(&format!("{}.address", port.section), text);
         }
     }
     let is_admin = |port: &&Port<'_>| config.admin.is_some_and(|a| are_one_port(port.address, a));
     if let Some(other) = ports.iter().find(is_admin) {
-        let text =
-            format!("{} listens there already: expected an address of its own", other.section);
+        let text = format!("same address as {}: expected another port", other.section);
         s.mistake("admin.address", text);
     }
 }
 
-/// Whether not both addresses can be listened on.
+/// Whether only one of the two addresses can be bound.
 fn are_one_port(one: SocketAddr, other: SocketAddr) -> bool {
-    // An IPv6 socket on all addresses takes the connections to those of IPv4 too.
+    // An IPv6 socket on all addresses accepts IPv4 connections too.
     let covers =
         |all: IpAddr, one: IpAddr| all.is_unspecified() && (all.is_ipv6() || one.is_ipv4());
     let (a, b) = (one.ip(), other.ip());
@@ -91,19 +92,19 @@ fn check_routes(config: &Config, s: &mut Section<'_>) {
     let names: Vec<&str> = config.upstreams.iter().map(|upstream| &*upstream.name).collect();
     for (index, route) in config.routes.iter().enumerate() {
         if !names.contains(&&*route.upstream) {
-            let expected = expectation(&route.upstream, &names, "there are no upstreams");
+            let expected = expectation(&route.upstream, &names, "no upstreams are defined");
             let text = format!("{:?} is not defined: {expected}", route.upstream);
             s.mistake(&format!("routes[{index}].upstream"), text);
         }
         let mut before = config.routes[..index].iter();
         if let Some(first) = before.position(|other| take_the_same(other, route)) {
-            let text = format!("no request gets here: routes[{first}] takes the same requests");
+            let text = format!("matches no request: routes[{first}] matches the same requests");
             s.mistake(&format!("routes[{index}]"), text);
         }
     }
 }
 
-/// The upstreams of a group share one state, so they agree on what it is made with.
+/// The upstreams of a group share one state, so its configuration must be the same in each.
 fn check_groups(config: &Config, s: &mut Section<'_>) {
     for (index, upstream) in config.upstreams.iter().enumerate() {
         let Some(group) = &upstream.group else { continue };
@@ -112,8 +113,8 @@ fn check_groups(config: &Config, s: &mut Section<'_>) {
         if GroupConfig::from(&first.policy) != GroupConfig::from(&upstream.policy) {
             let shared = "budget, hedge.quantile and retry.overdue.quantile";
             let text = format!(
-                "{group} is the group of upstreams.{} too, which differs in what they share: expected \
-                 the same {shared}",
+                "{group} is also the group of upstreams.{}, whose shared keys differ: expected the same \
+                {shared}",
                 first.name
             );
             s.mistake(&format!("upstreams.{}.group", upstream.name), text);
@@ -121,8 +122,8 @@ fn check_groups(config: &Config, s: &mut Section<'_>) {
     }
 }
 
-/// Whether every request that one route takes would be taken by the other. Of two routes that differ, the more specific
-/// one takes its requests wherever it stands, and leaves the rest to the other.
+/// Whether both routes match the same requests. Of two different routes, the more specific one wins at any
+/// position in the list and leaves the rest to the other.
 fn take_the_same(one: &RouteConfig, other: &RouteConfig) -> bool {
     let host = |route: &RouteConfig| {
         route.host.as_deref().map(route::host_name).map(str::to_ascii_lowercase)

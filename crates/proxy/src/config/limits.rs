@@ -1,42 +1,42 @@
-//! What clients may ask of the proxy: the keys of `limits`.
+//! The keys of `limits`: what the proxy accepts from clients.
 
 use curtail_config::Section;
 use curtail_units::{Bytes, Duration};
 
-/// What clients may ask of us; beyond it they get an error.
+/// Limits on clients; the proxy rejects what exceeds them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
-    /// The head of one request: over HTTP/1.1 with its first line, over HTTP/2 names and values.
+    /// Maximum size of a request's headers: with the request line over HTTP/1.1, names and values over HTTP/2.
     pub headers: Bytes,
-    /// A request whose head takes longer to arrive is refused.
+    /// Maximum time until the headers of a request are complete.
     pub header_timeout: Duration,
-    /// An HTTP/1.1 connection is kept for so long without a request, one of HTTP/2 without an answer to a ping.
+    /// Idle time after which a connection is closed; over HTTP/2, maximum time without a response to a ping.
     pub idle_timeout: Duration,
-    /// A client that pauses for longer within a request body is refused, until the response has begun.
+    /// Maximum pause of a client within a request body, until the response has begun.
     pub body_timeout: Duration,
-    /// A client that takes none of the bytes there are for it for so long is cut off.
+    /// Maximum time in which a client reads none of the bytes that wait for it.
     pub write_timeout: Duration,
-    /// A stream without a byte in either direction for so long is ended; absent: it may be silent for ever.
+    /// Maximum time without a byte in either direction on a stream; absent: no limit.
     pub stream_idle_timeout: Option<Duration>,
-    /// A connection that is silent for so long is probed by TCP.
+    /// Idle time after which TCP probes a client connection.
     pub tcp_keepalive: Duration,
-    /// Requests in progress on one HTTP/2 connection.
+    /// Maximum concurrent requests on one HTTP/2 connection of a client.
     pub http2_streams_max: u32,
-    /// Bytes of one request body that a client may send over HTTP/2 before a replica takes any.
+    /// HTTP/2 flow-control window of a stream: bytes of a request body in transit or unread.
     pub http2_stream_window: Bytes,
-    /// A request body up to this size is kept so that it can be sent again.
+    /// Maximum size of the replay buffer, from which further attempts get the request body.
     pub replay: Bytes,
-    /// An answer up to this size is taken whole before it is given, so that one that breaks off can
-    /// still be replaced by another.
+    /// Maximum size of the response buffer. A response that fits and breaks off can still be replaced by that of
+    /// another attempt.
     pub answer_held: Bytes,
-    /// Client connections at once, for each listener.
+    /// Maximum client connections per listener.
     pub connections_max: usize,
-    /// Requests in progress are given this long when the proxy is told to stop.
+    /// Maximum time for requests in progress to end when the proxy stops.
     pub drain: Duration,
 }
 
 impl Limits {
-    /// The flow-control window of one HTTP/2 connection: as towards replicas, all streams fit in it.
+    /// The flow-control window of one HTTP/2 connection: the sum of its stream windows, as towards replicas.
     #[must_use]
     pub fn http2_connection_window(&self) -> Bytes {
         let streams = u64::from(self.http2_streams_max);
@@ -49,13 +49,13 @@ impl Default for Limits {
         Self {
             headers: Bytes::from_kib(64),
             header_timeout: Duration::from_secs(10),
-            // Longer than most clients keep it: they close first, and no request meets a closing connection.
+            // Longer than most clients: they close first, so that no request meets a closing connection.
             idle_timeout: Duration::from_secs(120),
             body_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(60),
             stream_idle_timeout: None,
             tcp_keepalive: Duration::from_secs(60),
-            // A quarter of `connect.connections_max`: no client takes all connections to a replica.
+            // A quarter of `connect.connections_max`, so that no client takes all connections to a replica.
             http2_streams_max: 256,
             http2_stream_window: Bytes::from_kib(256),
             replay: Bytes::from_kib(64),
@@ -71,16 +71,16 @@ pub(super) fn read(s: &mut Section<'_>) -> Limits {
     let default = Limits::default();
     let limits = Limits {
         headers: s
-            .field("headers", "The head of a request, all its fields together.")
+            .field("headers", "Maximum size of a request's headers, all together.")
             .range(Bytes::from_kib(8)..=Bytes::from_kib(1024))
             .default(default.headers),
         header_timeout: s
-            .field("header_timeout", "A request whose head takes longer to arrive is refused.")
+            .field("header_timeout", "Maximum time until the headers of a request are complete.")
             .default(default.header_timeout),
         idle_timeout: s
             .field(
                 "idle_timeout",
-                "A client's connection is kept so long without a request; HTTP/2: without a pong.",
+                "Idle time after which a client connection is closed; HTTP/2: maximum wait for a ping's response.",
             )
             .default(default.idle_timeout),
         body_timeout: s
@@ -119,17 +119,17 @@ pub(super) fn read(s: &mut Section<'_>) -> Limits {
             .range(Bytes::from_kib(64)..=Bytes::from_kib(64 << 10))
             .default(default.http2_stream_window),
         replay: s
-            .field("replay", "A request body up to this size is kept to be sent again.")
+            .field("replay", "Maximum size of a buffered request body; a larger one is sent only once.")
             .default(default.replay),
         answer_held: s
-            .field("answer_held", "An answer up to this size is taken whole before it is given.")
+            .field("answer_held", "Maximum size of a buffered response; a smaller one is read whole before the client gets it.")
             .default(default.answer_held),
         connections_max: s
-            .field("connections_max", "Client connections at once, for each listener.")
+            .field("connections_max", "Maximum client connections per listener.")
             .at_least(1)
             .default(default.connections_max),
         drain: s
-            .field("drain", "Requests in progress are given this long to end when the proxy stops.")
+            .field("drain", "Maximum time for requests in progress to end when the proxy stops.")
             .default(default.drain),
     };
     let all = limits.http2_connection_window();

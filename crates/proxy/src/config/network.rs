@@ -1,10 +1,9 @@
-//! Ranges of addresses.
+//! Ranges of IP addresses.
 
 use curtail_config::{Scalar, Value, Wrong};
 use std::net::IpAddr;
 
-/// The addresses that begin with the same bits, written in CIDR notation (RFC 4632): `10.0.0.0/8`. One address alone
-/// is a range too.
+/// A range of addresses in CIDR notation (RFC 4632), such as `10.0.0.0/8`; a single address is a range too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
@@ -12,8 +11,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// Parses `address/bits` or `address`; the bits of the address after the prefix are zero. A range of IPv4-mapped
-    /// addresses (`::ffff:10.0.0.0/104`) is the range of these IPv4 addresses.
+    /// Parses `address/bits` or `address`; the address bits after the prefix must be zero. A range of IPv4-mapped
+    /// addresses (`::ffff:10.0.0.0/104`) becomes the range of these IPv4 addresses.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (address, prefix_bits) = match text.split_once('/') {
@@ -43,13 +42,13 @@ impl Network {
         }
     }
 
-    /// Whether a canonical address is one of them.
+    /// Whether the range contains a canonical address.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         width(address) == width(self.address) && self.prefix(address) == bits(self.address)
     }
 
-    /// The bits of an address, those after the prefix zero.
+    /// The bits of an address, with zeros after the prefix.
     fn prefix(&self, address: IpAddr) -> u128 {
         let rest = width(address) - self.prefix_bits;
         let kept = u128::MAX.checked_shl(rest).unwrap_or_default();

@@ -3,16 +3,16 @@
 use super::Step;
 use std::sync::{Mutex, PoisonError};
 
-/// Which step of which machine panics next; each panics once.
+/// The steps at which machines panic; each entry is used once.
 static PLANTED: Mutex<Vec<(String, Step)>> = Mutex::new(Vec::new());
 
-/// Has the machine panic at the end of its next such step: it has changed by then, and its effects are lost.
+/// Makes the machine panic at the end of its next such step, when it has changed and its effects are lost.
 pub(super) fn plant(machine: &str, step: Step) {
     let mut planted = PLANTED.lock().unwrap_or_else(PoisonError::into_inner);
     planted.push((machine.to_owned(), step));
 }
 
-/// The machine is at the end of a step.
+/// Panics if a test has planted a panic at this step.
 pub(super) fn strike(machine: &str, step: Step) {
     let mut planted = PLANTED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(place) = planted.iter().position(|(m, s)| m == machine && *s == step) {

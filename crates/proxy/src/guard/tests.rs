@@ -1,7 +1,7 @@
-//! Panics planted in each machine, and requests sent through: every one of them is answered.
+//! Panics planted in each machine: every request still gets a response.
 
 use super::planted::plant;
-use super::{Guard, LOG_INTERVAL, Log, Step};
+use super::{Guard, LOG_INTERVAL, PanicLog, Step};
 use crate::{Config, Options, Running};
 use curtail_units::{Duration, Instant};
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore};
 
-/// A server that answers a request for each permit it is given, and one to `/now` at once.
+/// A server that responds to a request for each permit, and to `/now` at once.
 struct Server {
     address: SocketAddr,
     permits: Arc<Semaphore>,
@@ -42,7 +42,7 @@ impl Server {
         server
     }
 
-    /// Waits until it works on so many requests.
+    /// Waits until `wanted` requests are in service.
     async fn until_in_service(&self, wanted: usize) {
         until(&self.counts.changed, || self.counts.in_service.load(Ordering::SeqCst) == wanted)
             .await;
@@ -90,7 +90,7 @@ async fn read_head(stream: &mut TcpStream) -> Option<String> {
     Some(String::from_utf8(head).expect("text"))
 }
 
-/// The whole answer to one request on a connection of its own.
+/// Sends one request on a new connection and returns the whole response.
 async fn ask(address: SocketAddr, method: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).await.expect("the proxy listens");
     let request = format!(
@@ -115,7 +115,7 @@ fn start(yaml: &str) -> Running {
     crate::start(config(yaml), &Options::default()).expect("loopback and threads")
 }
 
-/// A proxy before these servers; the upstream's name is that of its machine.
+/// A proxy in front of these servers; the upstream has the name of its machine.
 fn root(name: &str, servers: &[&Server], keys: &str) -> Running {
     start(&root_yaml(name, servers, keys))
 }
@@ -133,7 +133,7 @@ async fn admin(proxy: &Running, path: &str) -> String {
     ask(proxy.admin().expect("it has one"), "GET", path).await
 }
 
-/// Machines that panicked so far.
+/// The number of machine panics so far.
 async fn panics(proxy: &Running) -> String {
     let metrics = admin(proxy, "/metrics").await;
     let line =
@@ -165,7 +165,7 @@ async fn attempts_that_are_open_when_the_machine_panics_go_on() {
         waiting.spawn(async move { ask(address, method, "/").await });
     }
     server.until_in_service(2).await;
-    // Another request's panic takes the machine of these two with it.
+    // A panic in another request's event replaces the machine of these two.
     plant("open", Step::Request);
     assert!(is_good(&ask(address, "GET", "/now").await));
     server.permits.add_permits(2);
@@ -176,7 +176,7 @@ async fn attempts_that_are_open_when_the_machine_panics_go_on() {
 }
 
 #[tokio::test]
-async fn a_panic_when_a_response_comes_costs_nobody_the_response() {
+async fn a_panic_at_a_response_does_not_lose_the_response() {
     let server = Server::start(0).await;
     let proxy = root("response", &[&server], "hedge: false");
     let address = proxy.listeners()[0].1;
@@ -189,7 +189,7 @@ async fn a_panic_when_a_response_comes_costs_nobody_the_response() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_panics_at_its_probes_or_at_a_question_goes_on() {
+async fn an_upstream_that_panics_at_a_probe_or_a_read_goes_on() {
     let server = Server::start(0).await;
     let other = Server::start(0).await;
     let proxy =
@@ -231,7 +231,7 @@ async fn the_journal_has_the_event_of_a_panic_and_then_a_machine_of_its_own() {
     assert_eq!((replayed.requests, &*difference.expected), (2, "[]"));
 }
 
-/// A leaf of one slot before a server, and its listener.
+/// A leaf with one slot in front of a server, and its listener.
 fn leaf(name: &str, server: &Server) -> (Running, SocketAddr) {
     let proxy = start(&format!(
         "leaves: [{{name: {name}, address: \"127.0.0.1:0\", server: \"http://{}\", slots: 1}}]",
@@ -241,7 +241,7 @@ fn leaf(name: &str, server: &Server) -> (Running, SocketAddr) {
     (proxy, address)
 }
 
-/// Waits until the leaf's page says this of it.
+/// Waits until the leaf's state page contains `wanted`.
 async fn until_state(proxy: &Running, wanted: &str) {
     while !admin(proxy, "/state").await.contains(wanted) {
         tokio::task::yield_now().await;
@@ -249,7 +249,7 @@ async fn until_state(proxy: &Running, wanted: &str) {
 }
 
 #[tokio::test]
-async fn a_leaf_that_panics_on_an_arrival_forgets_nobody_and_keeps_its_slots() {
+async fn a_leaf_that_panics_on_an_arrival_keeps_its_requests_and_its_slots() {
     let server = Server::start(0).await;
     let (proxy, address) = leaf("arrivals", &server);
     let mut waiting = tokio::task::JoinSet::new();
@@ -259,7 +259,7 @@ async fn a_leaf_that_panics_on_an_arrival_forgets_nobody_and_keeps_its_slots() {
         server.until_in_service(1).await;
     }
     plant("arrivals", Step::Leaf);
-    // Straight to the server, although its one slot is taken and three others wait.
+    // This request goes straight to the server, although the slot is taken and three requests wait.
     assert!(is_good(&ask(address, "POST", "/now").await));
     until_state(&proxy, "\"in_service\": 1").await;
     until_state(&proxy, "\"queued\": 3").await;
@@ -293,7 +293,7 @@ async fn a_leaf_that_panics_at_the_end_of_a_request_starts_the_next_one() {
 }
 
 #[tokio::test]
-async fn a_leaf_that_panics_again_as_it_begins_anew_lets_everybody_pass() {
+async fn a_leaf_that_panics_again_while_it_restarts_lets_all_requests_pass() {
     let server = Server::start(0).await;
     let (proxy, address) = leaf("twice", &server);
     let mut waiting = tokio::task::JoinSet::new();
@@ -314,7 +314,7 @@ async fn a_leaf_that_panics_again_as_it_begins_anew_lets_everybody_pass() {
 }
 
 #[tokio::test]
-async fn a_leaf_that_panics_at_a_question_answers_it() {
+async fn a_leaf_that_panics_at_a_read_still_returns_a_result() {
     let server = Server::start(0).await;
     let (proxy, address) = leaf("question", &server);
     plant("question", Step::Question);
@@ -372,8 +372,8 @@ async fn a_journal_across_a_panic_at_a_question_of_a_member_of_a_group_replays_e
 }
 
 #[test]
-fn panics_are_logged_once_in_a_while_with_their_number() {
-    let mut log = Log::default();
+fn panics_are_logged_at_most_once_an_interval_with_their_count() {
+    let mut log = PanicLog::default();
     let begin = Instant::from_ns(1);
     let soon = begin + Duration::from_secs(1);
     assert_eq!([begin, soon, soon].map(|now| log.due(now)), [Some(1), None, None]);

@@ -118,7 +118,7 @@ impl Fields {
         self.push(known, value);
     }
 
-    /// Makes one field of all such, their values in their order.
+    /// Joins all fields of this name into one, in their order.
     pub(crate) fn join(&mut self, known: Known, separator: &[u8]) {
         if self.all(known).nth(1).is_some() {
             let all = self.all(known).collect::<Vec<_>>().join(separator);
@@ -126,8 +126,8 @@ impl Fields {
         }
     }
 
-    /// The length that is announced for a body. Some announce it several times: the same one then stays, once
-    /// (RFC 9110, section 8.6). Beside chunks, which count, none stays (RFC 9112, section 6.3).
+    /// The announced length of the body. Equal lengths become one field (RFC 9110, section 8.6). With chunked framing,
+    /// which takes precedence, all are removed (RFC 9112, section 6.3).
     pub(crate) fn settle_length(&mut self, is_chunked: bool) -> Result<Option<u64>, &'static str> {
         if !self.has(Known::ContentLength) {
             return Ok(None);
@@ -135,9 +135,9 @@ impl Fields {
         let mut announced = None;
         let mut count = 0;
         for word in self.words(Known::ContentLength) {
-            let length = length(word).ok_or("its content-length is no length")?;
+            let length = length(word).ok_or("the content-length is not a number of bytes")?;
             if announced.is_some_and(|announced| announced != length) {
-                return Err("it has two lengths");
+                return Err("there are two different content-lengths");
             }
             announced = Some(length);
             count += 1;
@@ -179,7 +179,7 @@ impl Fields {
 }
 
 fn length(value: &[u8]) -> Option<u64> {
-    // `parse` would take a sign.
+    // `parse` would accept a sign.
     let is_number = value.iter().all(u8::is_ascii_digit);
     std::str::from_utf8(value).ok().filter(|_| is_number)?.parse().ok()
 }

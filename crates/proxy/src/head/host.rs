@@ -1,19 +1,19 @@
-//! Which host a request is for: RFC 9110, section 7.2; RFC 9112, section 3.2; RFC 9113, section 8.3.1.
+//! The host of a request: RFC 9110, section 7.2; RFC 9112, section 3.2; RFC 9113, section 8.3.1.
 //!
-//! A request names exactly one valid host, in its target (`:authority` over HTTP/2, an absolute target over
-//! HTTP/1.1) or in `host`, and whoever comes after the proxy sees that one in `host`. Only an HTTP/1.0 client need
-//! not name any. An empty host is refused: an http URL always has one (RFC 9110, section 4.2.1).
+//! A request names exactly one valid host: in its target (`:authority` over HTTP/2, an absolute target over
+//! HTTP/1.1) or in `host`. The proxy forwards that one in `host`. Only an HTTP/1.0 request may name none. An empty
+//! host is rejected, because an http URL always has one (RFC 9110, section 4.2.1).
 
 use super::{Fault, Known, RequestHead};
 use http::Version;
 
-const TWO: Fault = Fault::bad_host("it has two `host` fields");
-const NONE: Fault = Fault::bad_host("it names no host");
+const TWO: Fault = Fault::bad_host("the request has two `host` headers");
+const NONE: Fault = Fault::bad_host("the request names no host");
 const INVALID: Fault =
-    Fault::bad_host("its host is not one valid host name or address with a port");
-const OTHER: Fault = Fault::bad_host("its `host` is another one than its `:authority`");
+    Fault::bad_host("the host is not one valid name or address, with or without a port");
+const OTHER: Fault = Fault::bad_host("`host` and `:authority` differ");
 
-/// Makes `host` the one host that the request is for.
+/// Sets `host` to the one host of the request.
 pub(super) fn settle(head: &mut RequestHead) -> Result<(), Fault> {
     let field = head.fields.get(Known::Host);
     if head.fields.all(Known::Host).nth(1).is_some() {
@@ -32,7 +32,7 @@ pub(super) fn settle(head: &mut RequestHead) -> Result<(), Fault> {
         return Err(INVALID);
     }
     match field {
-        // RFC 9112, section 3.2: a `host` must be there even where it does not count.
+        // RFC 9112, section 3.2: `host` is required even with an absolute target.
         None if head.version == Version::HTTP_11 => return Err(NONE),
         Some(field) if is_http2 && !is_same(field, authority) => return Err(OTHER),
         _ => {}
@@ -41,8 +41,8 @@ pub(super) fn settle(head: &mut RequestHead) -> Result<(), Fault> {
     Ok(())
 }
 
-/// `name`, `name:port`, `[IPv6 address]` or `[IPv6 address]:port`. A comma, which RFC 3986 allows in a name, would
-/// make two hosts of one for whoever takes the field for a list, and so would `%` for whoever decodes it.
+/// `name`, `name:port`, `[IPv6 address]` or `[IPv6 address]:port`. RFC 3986 also allows a comma and `%` in a name,
+/// but a server that splits lists or decodes would read another host.
 fn is_host(text: &[u8]) -> bool {
     let port_at = match text {
         [b'[', rest @ ..] => {
@@ -88,7 +88,7 @@ const fn is_name_byte(byte: u8) -> bool {
     is_mark || byte.is_ascii_alphanumeric()
 }
 
-/// Whether two hosts are the same, in whatever letters; where one alone has a port, it is that of a scheme.
+/// Whether two hosts are the same, ignoring case and a scheme's default port.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     one.eq_ignore_ascii_case(other)
         || without_default_port(one).eq_ignore_ascii_case(other)

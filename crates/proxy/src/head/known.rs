@@ -36,8 +36,8 @@ pub(crate) enum Known {
     Forwarded,
     ForwardedFor,
     ForwardedProto,
-    /// Any other field that says for whom a request is forwarded, and any name that some servers take for such
-    /// a field.
+    /// Any other field that names the client of a forwarded request, and any name that some servers read as such a
+    /// field.
     ForwardedOther,
 }
 
@@ -99,7 +99,7 @@ impl Known {
         }
     }
 
-    /// A bit for each that says for whom a request is forwarded.
+    /// The bits of all fields that name the client of a forwarded request.
     pub(crate) const FORWARDED: u32 = Self::Forwarded.bit()
         | Self::ForwardedFor.bit()
         | Self::ForwardedProto.bit()
@@ -151,8 +151,8 @@ impl Known {
     }
 }
 
-/// Whether a name is `x-real-ip` or begins with `x-forwarded-`. Servers that turn fields into variables (CGI, WSGI)
-/// take `_` for `-`.
+/// Whether a name is `x-real-ip` or begins with `x-forwarded-`. Servers that map fields to variables (CGI, WSGI)
+/// read `_` as `-`.
 fn is_forwarded(name: &[u8]) -> bool {
     let begins = |with: &[u8]| {
         let is_same =
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_server_may_take_for_a_forwarded_field_is_known_as_one() {
+    fn names_that_a_server_may_read_as_a_forwarded_field_are_known() {
         for name in
             ["x-forwarded-host", "x-forwarded-", "x_forwarded-for", "x_real_ip", "x-real-ip"]
         {

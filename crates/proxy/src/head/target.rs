@@ -1,8 +1,8 @@
-//! The target of a request: what a client asks the host for.
+//! The target of a request: path and query.
 //!
-//! A target comes in one of four forms (RFC 9112, section 3.2). Servers get the origin form (`/path?query`), or
-//! `*` in an `OPTIONS` request about the server as a whole. The bytes of path and query are passed on as they
-//! came; only an HTTP/2 replica gets those percent-encoded that no URI can have.
+//! A target has one of four forms (RFC 9112, section 3.2). Servers get the origin form (`/path?query`), or `*` in an
+//! `OPTIONS` request about the whole server. The proxy forwards the bytes of path and query unchanged. Only for an
+//! HTTP/2 replica does it percent-encode bytes that are not valid in a URI.
 
 use super::Fault;
 use http::Method;
@@ -11,23 +11,23 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 const NO_TARGET: Fault =
-    Fault::bad("its target is neither a path, nor an absolute http URL, nor `*` with OPTIONS");
-const FRAGMENT: Fault = Fault::bad("its target has a fragment (`#`)");
-const BAD_AUTHORITY: Fault = Fault::bad_host("the host in its target is not a valid host");
+    Fault::bad("the request target is not a path, an absolute http URL, or `*` with OPTIONS");
+const FRAGMENT: Fault = Fault::bad("the request target has a fragment (`#`)");
+const BAD_AUTHORITY: Fault = Fault::bad_host("the host in the request target is not valid");
 
 /// Path and query, or `*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// Nearly always: a path and a query as a URI has them.
+    /// A valid path and query; nearly all targets are.
     Uri(PathAndQuery),
-    /// With bytes that a URI cannot have and that many servers accept, such as `<`.
+    /// Contains bytes that are not valid in a URI but that many servers accept, such as `<`.
     Lax(Box<str>),
 }
 
 impl Target {
-    /// Reads the target of an HTTP/1 request, and the host in it if it is an absolute one.
+    /// Parses the target of an HTTP/1 request, and the host in an absolute target.
     pub(crate) fn parse(method: &Method, text: &str) -> Result<(Self, Option<Authority>), Fault> {
-        // Whatever its target: a server that accepts it takes all that follows on the connection for a tunnel.
+        // With any target: a server that accepts CONNECT treats the rest of the connection as a tunnel.
         if method == Method::CONNECT {
             return Err(Fault::CONNECT);
         }
@@ -45,7 +45,7 @@ impl Target {
         let (authority, path) = rest.split_at(path_at);
         let authority = Authority::try_from(authority).map_err(|_| BAD_AUTHORITY)?;
         let target = match path {
-            // RFC 9112, section 3.2.4.
+            // RFC 9112, section 3.2.4: `OPTIONS` about the whole server.
             "" if method == Method::OPTIONS => Self::asterisk(),
             "" => Self::origin("/")?,
             path if path.starts_with('/') => Self::origin(path)?,
@@ -54,7 +54,7 @@ impl Target {
         Ok((target, Some(authority)))
     }
 
-    /// Takes the `:path` of an HTTP/2 request.
+    /// Parses the `:path` of an HTTP/2 request.
     pub(super) fn of_http2(method: &Method, path: Option<PathAndQuery>) -> Result<Self, Fault> {
         if method == Method::CONNECT {
             return Err(Fault::CONNECT);
@@ -77,18 +77,18 @@ impl Target {
         Self::Uri(PathAndQuery::from_static("*"))
     }
 
-    /// A target that begins with `/`.
+    /// Parses a target that begins with `/`.
     fn origin(text: &str) -> Result<Self, Fault> {
         match PathAndQuery::try_from(text) {
             Ok(path) if path.as_str().len() == text.len() => Ok(Self::Uri(path)),
-            // The fragment was cut off: a server that reads on would be asked for something else.
+            // `PathAndQuery` cuts the fragment off; a server that keeps it would see another target.
             Ok(_) => Err(FRAGMENT),
             Err(_) if text.contains('#') => Err(FRAGMENT),
             Err(_) => Ok(Self::Lax(text.into())),
         }
     }
 
-    /// As it is written in a request line.
+    /// The form for a request line.
     pub(crate) fn as_str(&self) -> &str {
         match self {
             Self::Uri(path) => path.as_str(),
@@ -96,7 +96,7 @@ impl Target {
         }
     }
 
-    /// Without the query.
+    /// The path without the query.
     pub(crate) fn path(&self) -> &str {
         match self {
             Self::Uri(path) => path.path(),
@@ -104,7 +104,7 @@ impl Target {
         }
     }
 
-    /// As a URI has it: bytes that it cannot have are percent-encoded.
+    /// The form for HTTP/2, with bytes percent-encoded that are not valid in a URI.
     pub(crate) fn to_uri_form(&self) -> Cow<'_, PathAndQuery> {
         let text = match self {
             Self::Uri(path) => return Cow::Borrowed(path),
@@ -113,7 +113,8 @@ impl Target {
         let mut encoded = String::with_capacity(text.len() + 16);
         for char in text.chars() {
             if matches!(char, '"' | '<' | '>' | '`') {
-                write!(encoded, "%{:02X}", u32::from(char)).expect("a String takes everything");
+                write!(encoded, "%{:02X}", u32::from(char))
+                    .expect("writing to a String does not fail");
             } else {
                 encoded.push(char);
             }

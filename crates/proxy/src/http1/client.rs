@@ -74,7 +74,7 @@ impl Http1 {
             && self.inbound.read.is_empty()
     }
 
-    /// Sends a request and waits for the head of its answer; interim answers go to the request's sink.
+    /// Sends a request and waits for the head of its response; interim responses go to the request's sink.
     ///
     /// # Errors
     /// Whatever happens to the connection; [`Error::Unwritten`] when the replica cannot have seen anything.

@@ -6,7 +6,7 @@
 //!
 //! **Limits**: a head has [`Limits::headers`] bytes and [`FIELDS_MAX`] fields, comes within
 //! [`Limits::header_timeout`] and begins within [`Limits::idle_timeout`] of the answer before it; trailers as
-//! in [`fields`]. A client that takes nothing of its answer for [`Limits::write_timeout`] has gone.
+//! in [`fields`]. A client that reads nothing of its response for [`Limits::write_timeout`] is cut off.
 //!
 //! [`fields`]: super::fields
 //! [`FIELDS_MAX`]: super::fields::FIELDS_MAX
@@ -42,7 +42,7 @@ use tokio::time::{Instant, Sleep};
 pub(crate) trait Answers {
     type Body: Body<Data = Bytes, Error: Into<Error>> + Unpin;
 
-    /// Answers a request; interim responses before the answer go to the sink, if the client understands them.
+    /// Responds to a request; interim responses go to the sink, if the client understands them.
     fn answer(
         &self,
         head: RequestHead,
@@ -53,8 +53,8 @@ pub(crate) trait Answers {
     /// Answers what is no request.
     fn refuse(&self, fault: Fault) -> (AnswerHead, Self::Body);
 
-    /// The client takes nothing of its answer and is cut off.
-    fn takes_nothing(&self);
+    /// Counts a client that is cut off because it does not read its response.
+    fn count_write_timeout(&self);
 }
 
 /// A connection with a client.
@@ -97,7 +97,7 @@ enum Sent {
     Last,
     /// The client has gone, or must not take what it got for all of it.
     Broken,
-    /// The client takes no more.
+    /// The client does not read its response.
     Stuck,
 }
 
@@ -146,7 +146,7 @@ impl Server {
                 }
                 Sent::Broken => return None,
                 Sent::Stuck => {
-                    answers.takes_nothing();
+                    answers.count_write_timeout();
                     return None;
                 }
             }
@@ -157,9 +157,9 @@ impl Server {
         let mut asking = lock(&self.asking);
         loop {
             match self.heads.take(&mut asking.inbound.read, self.head_bytes_max) {
-                Ok(Some(Asked { head, framing, terms, waits_to_go_on })) => {
+                Ok(Some(Asked { head, framing, terms, is_continue_expected })) => {
                     asking.inbound.begin_body(framing);
-                    let number = asking.begin_request(waits_to_go_on);
+                    let number = asking.begin_request(is_continue_expected);
                     let has_body = !framing.is_end();
                     let body = has_body.then(|| RequestBody::new(&self.asking, number));
                     return Poll::Ready(Next::Asked(head, body, terms));
@@ -195,7 +195,7 @@ impl Server {
     /// Ready when the client has closed. Until its request has come whole, whoever reads that hears of it.
     fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<()> {
         let asking = &mut *lock(&self.asking);
-        // Whether or not it takes them now, that it goes away is to be noticed.
+        // The poll may be pending: the client may still close while it does not read them.
         _ = asking.poll_interim(cx);
         let inbound = &mut asking.inbound;
         // What has come of the next request is kept; more of it is not needed yet.
@@ -220,7 +220,7 @@ impl Server {
         if let Err(error) = poll_fn(|cx| self.poll_send(cx, body)).await {
             tracing::debug!(%error, "an answer did not get through");
             let is_stuck = error.is_timeout();
-            // Of one that is stuck, the kernel would go on offering what is left.
+            // Without a reset, the kernel would retransmit the rest to a client that does not read.
             if is_stuck || length == Some(Length::UntilClosed) {
                 lock(&self.asking).inbound.stream.reset_at_drop();
             }

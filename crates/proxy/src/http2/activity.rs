@@ -1,7 +1,7 @@
-//! How busy one connection is, and whether the replica at its other end is still there.
+//! The activity of one connection, and whether its replica is still alive.
 //!
-//! A replica that has gone without a word leaves its connection open. Where requests wait on a connection and
-//! nothing has been heard for the configured time, a ping asks; idle connections are not asked.
+//! A replica that fails silently leaves its connection open. When requests wait on a connection and nothing arrives
+//! for the configured time, the connection is pinged. Idle connections are not pinged.
 
 use h2::{Ping, PingPong};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,16 +10,16 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// A replica that answers no ping for so long has gone.
+/// A replica that does not respond to a ping within this time is dead.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What the streams of a connection tell the task that drives it.
+/// What the streams of a connection report to the task that drives it.
 #[derive(Debug)]
 pub(super) struct Activity {
     streams: AtomicUsize,
-    /// When the replica last sent anything of a response.
+    /// The time of the last bytes of a response.
     heard: Mutex<Instant>,
-    /// There is a stream again.
+    /// Wakes the task when there is a stream again.
     begun: Notify,
 }
 
@@ -34,8 +34,8 @@ impl Activity {
         self.streams.load(Ordering::Relaxed)
     }
 
-    /// Waits until a replica that requests wait for answers no ping.
-    pub(super) async fn until_silent(&self, mut pings: PingPong, interval: Duration) {
+    /// Waits until the replica does not respond to a ping while streams are in flight.
+    pub(super) async fn wait_until_silent(&self, mut pings: PingPong, interval: Duration) {
         loop {
             let due = *self.heard() + interval;
             if Instant::now() < due {
@@ -45,7 +45,7 @@ impl Activity {
             } else {
                 match tokio::time::timeout(PING_TIMEOUT, pings.ping(Ping::opaque())).await {
                     Ok(Ok(_)) => self.note_heard(),
-                    // The connection has ended, and says why itself.
+                    // The connection has ended and reports its own error.
                     Ok(Err(_)) => return std::future::pending().await,
                     Err(_) => return,
                 }
@@ -74,7 +74,7 @@ impl StreamCount {
         Self(Arc::clone(activity))
     }
 
-    /// The replica has sent something.
+    /// Notes that the replica has sent something.
     pub(super) fn note_heard(&self) {
         self.0.note_heard();
     }

@@ -1,10 +1,9 @@
-//! One exchange over a stream of a connection.
+//! One request and response over a stream of a connection.
 //!
-//! Until the response begins, the attempt's own task sends the request's body and takes the interim responses;
-//! what is left of the body then goes on in a task of its own, because a client that reads nothing of the
-//! response may still send.
+//! Until the response begins, the attempt's own task sends the request body and reads the interim responses. A task
+//! of its own then sends the rest of the body, because a client that reads nothing of the response may still send.
 //!
-//! **Limits**: the interim responses before a response: [`INTERIM_BYTES_MAX`].
+//! **Limits**: [`INTERIM_BYTES_MAX`] of interim responses before a response.
 
 use super::LentHttp2;
 use super::activity::StreamCount;
@@ -22,30 +21,29 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::task::JoinHandle;
 
-/// All interim responses before one response, as HPACK counts fields.
+/// Maximum size of all interim responses before one response, as HPACK counts fields.
 const INTERIM_BYTES_MAX: usize = 64 << 10;
 
-/// What HPACK counts for a field beside its text (RFC 7541, section 4.1).
+/// The overhead of a field, as HPACK counts it (RFC 7541, section 4.1).
 const FIELD_BYTES: usize = 32;
 
-/// How an exchange over HTTP/2 ended without a whole response.
+/// Why an exchange over HTTP/2 ended without a complete response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("the connection had ended before the request was written: {0}")]
+    #[error("the connection ended before the request was written: {0}")]
     Unwritten(#[source] h2::Error),
     #[error(transparent)]
     Stream(#[from] h2::Error),
-    #[error("it sent `101 Switching Protocols`, which is not valid over HTTP/2")]
+    #[error("the replica sent `101 Switching Protocols`, which is not valid over HTTP/2")]
     SwitchedProtocols,
-    #[error("its interim responses have more than {INTERIM_BYTES_MAX} bytes")]
+    #[error("the replica's interim responses are larger than {INTERIM_BYTES_MAX} bytes")]
     InterimTooLong,
 }
 
 impl Error {
-    /// Whether the replica provably did not process the request (RFC 9113, section 8.7): it was not written, the
-    /// replica refused the stream, or the stream is beyond the last one that its GOAWAY names. A stream that it
-    /// took, and did not answer before the connection ended, has another error in h2: an I/O error, even after
-    /// a GOAWAY.
+    /// Whether the replica provably did not process the request (RFC 9113, section 8.7): the request was not written,
+    /// the replica refused the stream, or the stream is beyond the last one in its GOAWAY. An accepted stream that the
+    /// connection's end cuts off has another error in h2, an I/O error, even after a GOAWAY.
     pub(crate) fn is_unprocessed(&self) -> bool {
         match self {
             Self::Unwritten(_) => true,
@@ -59,11 +57,11 @@ impl Error {
 }
 
 impl LentHttp2 {
-    /// Sends a request and waits for the head of its response; interim responses go to `interim`. Dropping the
-    /// future resets the stream.
+    /// Sends a request and waits for the head of its response; interim responses go to `interim`. Dropping the future
+    /// resets the stream.
     ///
     /// # Errors
-    /// Whatever happens to the stream or its connection.
+    /// Any error of the stream or its connection.
     pub(crate) async fn send(
         mut self,
         request: Request<AttemptBody>,
@@ -72,7 +70,7 @@ impl LentHttp2 {
         poll_fn(|cx| self.sender.poll_ready(cx)).await.map_err(Error::Unwritten)?;
         let (head, body) = request.into_parts();
         let mut request = Request::from_parts(head, ());
-        say_length(&mut request, &body);
+        set_content_length(&mut request, &body);
         let has_none = body.is_end_stream();
         let (response, stream) = self.sender.send_request(request, has_none)?;
         let exchange = Exchange {
@@ -89,7 +87,7 @@ impl LentHttp2 {
 
 /// A request whose response has not begun.
 struct Exchange {
-    /// Until the stream is open: the replica has a limit of its own.
+    /// Present until the stream is open: the replica limits the number of streams.
     sender: Option<SendRequest<Bytes>>,
     response: ResponseFuture,
     sending: Sending,
@@ -108,7 +106,7 @@ impl Exchange {
             tokio::spawn(async move { poll_fn(|cx| sending.poll(cx)).await })
         });
         let body = Http2Body {
-            left: announced(&head, &stream),
+            left: announced_length(&head, &stream),
             stream,
             is_data_done: false,
             sending,
@@ -119,11 +117,11 @@ impl Exchange {
 
     fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response<RecvStream>, Error>> {
         if let Some(sender) = &mut self.sender {
-            // Whether a stream that waited was opened before the connection ended, only the stream can tell.
+            // Only the stream knows whether it was opened before the connection ended.
             ready!(sender.poll_ready(cx)).ok();
             self.sender = None;
         }
-        // The response may come before the request has been sent.
+        // The response may begin before the request is complete.
         let _ = self.sending.poll(cx);
         while let Some(interim) = ready!(self.response.poll_informational(cx)) {
             self.take_interim(interim?)?;
@@ -133,7 +131,7 @@ impl Exchange {
         Poll::Ready(Ok(response))
     }
 
-    /// Passes an interim response on, but for "100 Continue", which says that we may go on.
+    /// Passes an interim response on, except "100 Continue", which concerns only this connection.
     fn take_interim(&mut self, interim: Response<()>) -> Result<(), Error> {
         self.count.note_heard();
         self.interim_bytes += fields_bytes(interim.headers());
@@ -156,8 +154,8 @@ impl Exchange {
     }
 }
 
-/// Says how long the body is, where that is known and the client's own word for it did not come along.
-fn say_length(request: &mut Request<()>, body: &AttemptBody) {
+/// Sets `content-length` when the length is known and the client's own field was not forwarded.
+fn set_content_length(request: &mut Request<()>, body: &AttemptBody) {
     let has_meaning =
         !matches!(*request.method(), Method::GET | Method::HEAD | Method::DELETE | Method::CONNECT);
     let length = body.size_hint().exact().filter(|bytes| *bytes > 0 || has_meaning);
@@ -166,7 +164,7 @@ fn say_length(request: &mut Request<()>, body: &AttemptBody) {
     }
 }
 
-/// How long a head is, its status with it.
+/// The size of a head with its status, as HPACK counts it.
 fn fields_bytes(fields: &HeaderMap) -> usize {
     let text = |(name, value): (&header::HeaderName, &header::HeaderValue)| {
         name.as_str().len() + value.len() + FIELD_BYTES
@@ -174,8 +172,8 @@ fn fields_bytes(fields: &HeaderMap) -> usize {
     FIELD_BYTES + fields.iter().map(text).sum::<usize>()
 }
 
-/// How long the body of a response is, if that is known. h2 has refused lengths that contradict each other.
-fn announced(head: &AnswerHead, stream: &RecvStream) -> Option<u64> {
+/// The length of the response body, if known. h2 has rejected contradicting lengths.
+fn announced_length(head: &AnswerHead, stream: &RecvStream) -> Option<u64> {
     let length = head.fields.get_text(Known::ContentLength).and_then(|text| text.parse().ok());
     length.or_else(|| stream.is_end_stream().then_some(0))
 }
@@ -184,16 +182,16 @@ fn announced(head: &AnswerHead, stream: &RecvStream) -> Option<u64> {
 #[derive(Debug)]
 pub(crate) struct Http2Body {
     stream: RecvStream,
-    /// What is still to come, if that is known.
+    /// The number of bytes still to come, if known.
     left: Option<u64>,
     is_data_done: bool,
-    /// What is left of the request goes on being sent.
+    /// The task that sends the rest of the request.
     sending: Option<JoinHandle<()>>,
     count: StreamCount,
 }
 
 impl Http2Body {
-    /// The next frame. Room for as much again is granted as soon as a piece is taken.
+    /// The next frame. Reading a piece grants room for as many bytes again.
     pub(crate) fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
@@ -223,7 +221,7 @@ impl Http2Body {
                 self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
                 Some(Ok(data))
             }
-            // A response that ended, and the replica then wanted no more of the request (RFC 9113, section 8.1).
+            // The response is complete, and the replica wants no more of the request (RFC 9113, section 8.1).
             Err(error) if error.reason() == Some(Reason::NO_ERROR) => None,
             Err(error) => Some(Err(error.into())),
         }
@@ -233,7 +231,7 @@ impl Http2Body {
         self.stream.is_end_stream()
     }
 
-    /// What is known of the length of what is still to come.
+    /// The number of bytes still to come, if known.
     pub(crate) fn size_hint(&self) -> SizeHint {
         self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
     }
@@ -241,7 +239,7 @@ impl Http2Body {
 
 impl Drop for Http2Body {
     fn drop(&mut self) {
-        // A response that is whole does not end its request.
+        // A complete response does not end its request.
         if let Some(sending) = self.sending.take().filter(|_| !self.is_end()) {
             sending.abort();
         }

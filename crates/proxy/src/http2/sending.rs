@@ -1,4 +1,4 @@
-//! The body of a request on its way over a stream.
+//! Sends the body of a request over a stream.
 
 use crate::body::AttemptBody;
 use bytes::Bytes;
@@ -7,13 +7,13 @@ use http_body::Body;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// What is still to be sent of a request.
+/// The rest of a request body, and the stream that it is sent over.
 #[derive(Debug)]
 pub(super) struct Sending {
     stream: SendStream<Bytes>,
     body: AttemptBody,
-    /// A piece that waits until the replica grants room. None is asked for before there is a piece: room kept
-    /// by a stream that has nothing to send would be missing for the others.
+    /// A piece that waits until the replica grants room. Room is requested only for a piece, because other streams
+    /// could not use what this one reserves.
     piece: Option<Bytes>,
     is_done: bool,
 }
@@ -32,11 +32,11 @@ impl Sending {
         self.is_done = true;
     }
 
-    /// Sends what can be sent, until there is no more to send. Why a stream takes no more is told by what is
-    /// received of it.
+    /// Sends as much as the replica accepts; ready at the end of the body. A failed stream reports its error on the
+    /// receiving side.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while !self.is_done {
-            // The replica may want no more.
+            // The replica may want no more of the request.
             self.is_done = self.stream.poll_reset(cx).is_ready();
             if self.is_done {
                 break;
@@ -55,19 +55,19 @@ impl Sending {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) if data.is_empty() => {}
                     Ok(data) => {
-                        // What is beyond waits in h2, which asks for it.
+                        // The rest stays here until h2 grants more room.
                         self.stream.reserve_capacity(1);
                         self.piece = Some(data);
                     }
                     Err(frame) => {
                         let trailers = frame.into_trailers().unwrap_or_default();
-                        // Nothing can be sent on a stream that has ended, and nobody need know.
+                        // Trailers on a stream that has ended are lost, which does no harm.
                         self.stream.send_trailers(trailers).ok();
                         self.is_done = true;
                     }
                 },
                 Some(Err(error)) => {
-                    tracing::debug!(%error, "a request was not sent to its end");
+                    tracing::debug!(%error, "failed to send the whole request body");
                     self.reset(Reason::INTERNAL_ERROR);
                 }
                 None => {

@@ -81,7 +81,7 @@ pub(super) static REQUESTS_FAILED: Metric = counter(
 pub(super) static ATTEMPTS: Metric = counter(
     "curtail_attempts",
     UPSTREAM_REASON,
-    "Attempts sent, by why: a first attempt, a hedge (slower_than_quantile, slower_than_cap), a copy of a tie, a retry after a failure, a further one because the last is overdue.",
+    "Attempts sent, by reason: first attempt, hedge (slower_than_quantile, slower_than_cap), copy of a tie, retry after a failure, further attempt after an overdue one.",
 );
 pub(super) static ATTEMPTS_ANSWERED: Metric = counter(
     "curtail_attempts_answered",
@@ -176,12 +176,12 @@ pub(super) static UNROUTED: Metric = counter(
 pub(super) static MALFORMED: Metric = counter(
     "curtail_requests_malformed",
     LISTENER,
-    "Requests that are not valid, name no valid host, or do not come in time.",
+    "Requests that are malformed, name no valid host, or do not arrive in time.",
 );
 pub(super) static CLIENT_TIMEOUTS: Metric = counter(
     "curtail_client_timeouts",
     &["listener", "reason"],
-    "Clients cut off by a timeout; header: no whole request header, body: a pause within a request body, write: a response that the client does not read, stream_idle: no byte in either direction.",
+    "Clients cut off by a timeout; header: incomplete request headers, body: a pause within a request body, write: a response that the client does not read, stream_idle: no byte in either direction.",
 );
 pub(super) static SPANS_RECORDED: Metric =
     counter("curtail_spans_recorded", &[], "Spans written to the buffer.");
@@ -210,7 +210,7 @@ pub(super) static CONFIG_RELOADS: Metric = counter(
 pub(super) static INVARIANTS_BROKEN: Metric = counter(
     "curtail_policy_invariants_broken",
     &[],
-    "Panics of a policy's state machine (a defect of Curtail); a fresh one replaces it, and its requests pass straight through.",
+    "Panics of a policy's state machine (a defect of Curtail); the policy is reset, and its requests pass straight through.",
 );
 pub(super) static BUILD: Metric = Metric {
     base: "curtail_build",

@@ -1,8 +1,8 @@
 //! A snapshot as the text that Prometheus scrapes (`OpenMetrics` 1.0).
 //!
 //! `prometheus-client` writes the format; the numbers are our own, so there are no metric objects.
-//! **Error**: a bucket is at most 1.2 times as long as the one before, so a quantile that is read off the buckets is off
-//! by less than a fifth.
+//! **Error**: a bucket is at most 1.2 times as wide as the one before, so a quantile from the buckets is off by less than
+//! a fifth.
 
 use super::families::{Family, SeriesValue};
 use super::snapshot::Snapshot;
@@ -16,10 +16,10 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use std::fmt;
 
-/// How many bounds a decade has: a growth of 1.19 from each to the next.
+/// Bounds per decade: each is 1.19 times the one before.
 const PER_DECADE: usize = 13;
 
-/// Where the buckets of a duration end: from 100 µs to 100 s. A series takes 82 lines, whatever it counts.
+/// The bounds of the buckets of a duration: from 100 µs to 100 s. A series always has 82 lines.
 const BOUNDS: [Duration; 6 * PER_DECADE + 1] = {
     const STEPS: [u64; PER_DECADE] =
         [100, 119, 142, 170, 203, 242, 289, 345, 412, 492, 587, 701, 837];

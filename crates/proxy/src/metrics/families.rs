@@ -1,4 +1,4 @@
-//! A snapshot as families of series: what every exposition format writes.
+//! A snapshot as families of series, the input of every exposition format.
 
 use super::catalogue::{self as table, Metric};
 use super::labels::Counts;
@@ -9,7 +9,7 @@ use crate::trail::ConnectPhases;
 use curtail_sketch::Histogram;
 use curtail_units::Duration;
 
-/// A label's name and value.
+/// The name and value of a label.
 pub(super) type Label<'a> = (&'a str, &'a str);
 
 /// A metric and all its series.
@@ -32,7 +32,7 @@ pub(super) enum SeriesValue<'a> {
     Int(u64),
     Float(f64),
     Histogram(&'a Histogram),
-    /// Only the labels say something.
+    /// A constant 1: the information is in the labels.
     Info,
 }
 
@@ -60,9 +60,9 @@ impl From<f64> for SeriesValue<'_> {
     }
 }
 
-/// One function for each part of the proxy, each in the order of the table.
+/// One function for each part of the proxy, in the order of the catalogue.
 impl Snapshot {
-    /// Every metric that has something to show, in the order of the table.
+    /// Every metric with at least one series, in the order of the catalogue.
     pub(super) fn families(&self) -> Vec<Family<'_>> {
         let mut out = Out { families: Vec::new() };
         self.requests(&mut out);
@@ -187,7 +187,7 @@ impl Snapshot {
         out.add(&table::PROCESS_START, [([], started)]);
     }
 
-    /// A count of every upstream that a second label splits.
+    /// A count per upstream and value of a second label.
     fn by_upstream<'a>(
         &'a self,
         label: &'a str,
@@ -197,7 +197,7 @@ impl Snapshot {
         upstreams.map(move |u| (("upstream", &*u.name), label, counts(&u.counts)))
     }
 
-    /// Every address that is connected to, with the labels that name it.
+    /// Every address that the proxy connects to, with its labels.
     fn addresses(&self) -> impl Iterator<Item = ([(&str, &str); 2], &ConnectionsSnapshot)> {
         let replicas = self.upstreams.iter().flat_map(|upstream| {
             let replicas = upstream.replicas.iter().map(|replica| &replica.connections);
@@ -208,7 +208,7 @@ impl Snapshot {
     }
 }
 
-/// The families as they are collected, one metric with all its series at a time.
+/// Collects the families, one metric with all its series at a time.
 struct Out<'a> {
     families: Vec<Family<'a>>,
 }
@@ -226,7 +226,7 @@ impl<'a> Out<'a> {
         self.families.push(Family { metric, series });
     }
 
-    /// Counters that one more label splits: its name, and its values with their counts.
+    /// Adds counters with one more label: its name, and its values with their counts.
     fn counts(
         &mut self,
         metric: &'static Metric,

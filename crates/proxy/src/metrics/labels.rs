@@ -163,16 +163,16 @@ impl Label for Failure {
     }
 }
 
-/// What a client did not do in time.
+/// The timeout that a client exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientTimeout {
-    /// Ask: a TLS handshake, a preface or a request header did not come in time.
+    /// The TLS handshake, the HTTP/2 preface or the request headers were not complete.
     Header,
-    /// Send the body of its request.
+    /// The client paused within a request body.
     Body,
-    /// Take what there was for it.
+    /// The client did not read its response.
     Write,
-    /// Say or be told anything on a stream (`limits.stream_idle_timeout`).
+    /// No byte passed in either direction (`limits.stream_idle_timeout`).
     StreamIdle,
 }
 

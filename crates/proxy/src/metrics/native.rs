@@ -1,12 +1,11 @@
-//! A snapshot in Prometheus's protobuf, whose histograms are native: buckets of equal ratio, of which only those that
-//! hold something are sent.
+//! A snapshot in Prometheus's protobuf with native histograms: buckets of equal ratio, without the empty ones.
 //!
-//! **Holds** both kinds of buckets in each histogram: a Prometheus that keeps classic ones finds them too.
-//! **Error**: schema [`SCHEMA`] has 16 buckets an octave, so a value read back is off by 2.2 %, and by 0.4 % more that come
-//! from our own sketch.
-//! **Limits**: all durations there are fit 1,024 buckets at that schema; a service whose latencies span three decades fills
-//! at most 160.
-//! **Source**: `io.prometheus.client.MetricFamily` (metrics.proto of `prometheus/client_model`), each after its length.
+//! Each histogram has both kinds of buckets, for a Prometheus that stores classic ones.
+//! **Error**: schema [`SCHEMA`] has 16 buckets an octave, so a value read back is off by 2.2 %, plus 0.4 % from our own
+//! sketch.
+//! **Limits**: all possible durations fit in 1,024 buckets of that schema. A service whose latencies span three decades
+//! fills at most 160.
+//! **Source**: `io.prometheus.client.MetricFamily` (metrics.proto of `prometheus/client_model`), length-delimited.
 
 use super::exposition::onto_bounds;
 use super::families::{Family, Label, SeriesValue};
@@ -25,11 +24,11 @@ pub(crate) const CONTENT_TYPE: &str =
 /// The scale of native histograms, as Prometheus and OpenTelemetry number it.
 const SCHEMA: i8 = 4;
 
-/// More than all durations need at that scale, so that it is never lowered: to Prometheus that would be another histogram.
+/// Enough buckets to keep the scale: with a lower scale, Prometheus would see another histogram.
 const BUCKETS_MAX: usize = 2_048;
 
-/// What counts as zero: 2^-128 s, which is less than a nanosecond. Being there, it also says that a histogram without
-/// any value is native.
+/// The zero bucket ends at 2^-128 s, which is less than a nanosecond. Its presence marks a histogram without values
+/// as native.
 const ZERO_THRESHOLD: f64 = 2.938_735_877_055_719e-39;
 
 /// The bytes of one scrape.
@@ -106,11 +105,11 @@ fn write_histogram(out: &mut Vec<u8>, durations: &Histogram) {
     write_buckets(out, &native);
 }
 
-/// The buckets that hold something: spans of neighbors, and the difference of each count to the one before.
+/// The non-empty buckets: spans of neighbors, and the difference of each count to the one before.
 fn write_buckets(out: &mut Vec<u8>, native: &Exponential) {
     let mut deltas = Vec::new();
     let (mut before, mut rest) = (0, native.counts());
-    // Prometheus numbers a bucket by its upper bound, OpenTelemetry by its lower one. The first offset is an index; the
+    // Prometheus numbers a bucket by its upper bound, OpenTelemetry by its lower one. The first offset is an index, the
     // others are distances from the end of the span before.
     let mut offset = i64::from(native.offset()) + 1;
     while !rest.is_empty() {

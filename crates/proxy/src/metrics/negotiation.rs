@@ -1,7 +1,7 @@
-//! Which form of the metrics a scraper takes.
+//! The form of the metrics for a scraper.
 //!
-//! **Decides** for protobuf when the scraper names exactly our form of it and does not prefer text; for text otherwise,
-//! also when it names no form that we have.
+//! **Decides** for protobuf when the scraper names exactly our form of it and does not prefer text. Otherwise for text,
+//! even when the scraper accepts none of our forms.
 //! **Source**: RFC 9110, section 12.5.1; Prometheus's documentation, "Content negotiation".
 
 /// A form of the metrics.
@@ -48,7 +48,7 @@ mod tests {
     const PROTOBUF: &str = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
 
     #[test]
-    fn protobuf_is_for_those_who_want_it_most() {
+    fn protobuf_is_for_scrapers_that_prefer_it() {
         let prometheus = format!(
             "{PROTOBUF};q=0.6,application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
         );

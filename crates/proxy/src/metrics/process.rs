@@ -34,7 +34,7 @@ impl ProcessMetrics {
         self.reloads_failed.fetch_add(1, Relaxed);
     }
 
-    /// A policy broke its own invariant: its machine panicked.
+    /// Counts a policy's machine that panicked.
     pub(crate) fn invariant_broken(&self) {
         self.invariants_broken.fetch_add(1, Relaxed);
     }
@@ -92,12 +92,12 @@ impl ListenerMetrics {
         self.unrouted.fetch_add(1, Relaxed);
     }
 
-    /// A request was not valid, or did not come in time.
+    /// Counts a request that is malformed or does not arrive in time.
     pub(crate) fn malformed(&self) {
         self.malformed.fetch_add(1, Relaxed);
     }
 
-    /// A client was cut off because it was too slow.
+    /// Counts a client that exceeded a timeout.
     pub(crate) fn timed_out(&self, what: ClientTimeout) {
         self.timed_out.add(&what);
     }

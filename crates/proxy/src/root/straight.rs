@@ -1,8 +1,7 @@
-//! A request whose machine has panicked passes straight through.
+//! Serves a request whose machine has panicked, without a policy.
 //!
-//! Its attempts go on, and the first good response is given; a bad one when no other may come. A request
-//! that has no attempt, or none that can have been executed, is sent to the next replica in turn. Nothing is
-//! sent twice.
+//! Its open attempts continue. The client gets the first good response, or a bad one when no other can come. A
+//! request that no server can have executed is sent to the next replica, round robin. No request is executed twice.
 //! **Limits**: one attempt more than the machine sent, and the upstream's `timeout`.
 
 use super::{Attempt, Ended, Exchange, NoAnswer};
@@ -20,7 +19,7 @@ impl Exchange {
                 return Poll::Ready(self.give_straight(good, Reason::FirstGood));
             }
             if self.poll_attempts(cx).is_ready() {
-                // What became of an attempt is kept with it.
+                // The trail has the outcome of each attempt.
                 continue;
             }
             let is_open = |attempt: &Attempt| matches!(attempt, Attempt::Waiting(_));
@@ -39,7 +38,7 @@ impl Exchange {
         }
     }
 
-    /// Sends the request once more if no server can have executed it; false when it was sent, or must not be.
+    /// Sends the request if no server can have executed it; false if an attempt may have.
     fn send_straight(&mut self) -> bool {
         let is_unexecuted = |end| matches!(end, Some((_, AttemptEnd::Failed(Failure::NotSent))));
         let may_send = !std::mem::replace(&mut self.is_sent_straight, true)
@@ -51,9 +50,9 @@ impl Exchange {
         true
     }
 
-    /// Nothing better will come: the last response held, or none.
+    /// Ends the request with the last response, or with an error if there is none.
     fn end_straight(&mut self, why: Unanswered) -> Ended {
-        // That the twin has started is no response to a client.
+        // A leaf's response that the twin has started is not for the client.
         if let Some(held) = self.last_held(|outcome| outcome != Outcome::TwinStarted) {
             return self.give_straight(held, Reason::NothingBetter);
         }

@@ -1,26 +1,26 @@
-//! How servers read a path, for routes whose prefixes are boundaries.
+//! The readings of a path by servers, for routes whose prefixes are boundaries.
 //!
-//! RFC 3986 has one reading of a path (sections 5.2.4 and 6.2.2): percent-encoded letters, digits and marks are the
-//! same as plain ones, and dot segments are resolved. Servers differ in five ways: some leave dot segments as they are,
-//! decode `%2F`, take `\` for `/`, cut parameters (`;…`) off segments, or merge slashes. The proxy passes a path on as it
-//! was written, so the path must lead to the same route in every combination of these.
+//! RFC 3986 has one reading of a path (sections 5.2.4 and 6.2.2): percent-encoded letters, digits and marks equal plain
+//! ones, and dot segments are resolved. Servers differ in five ways: some keep dot segments, decode `%2F`, read `\` as
+//! `/`, cut parameters (`;…`) off segments, or merge slashes. The proxy forwards a path unchanged, so the path must
+//! match the same route in every combination of these.
 //!
-//! **Limits**: 32 readings, of which a path has only those that its own bytes make possible.
+//! **Limits**: 32 readings; a path has only those that its bytes make possible.
 
 use std::borrow::Cow;
 
-/// The server decodes all percent-encoded bytes, `%2F` too.
+/// The server decodes all percent-encoded bytes, including `%2F`.
 const DECODES: u8 = 1;
-/// The server takes `\` for `/`.
+/// The server reads `\` as `/`.
 const TAKES_BACKSLASHES: u8 = 2;
 /// The server cuts parameters off segments.
 const CUTS_PARAMETERS: u8 = 4;
 
-/// A path as servers of one kind read it.
+/// A path as one kind of server reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reading<'a> {
     pub(super) path: Cow<'a, [u8]>,
-    /// Nothing in it is percent-encoded; else what must be is.
+    /// Whether all bytes are decoded; otherwise the reserved ones are percent-encoded.
     pub(super) is_decoded: bool,
 }
 
@@ -50,7 +50,7 @@ pub(super) fn readings(path: &str) -> impl Iterator<Item = Reading<'static>> {
     })
 }
 
-/// A path with the separators, parameters and encoding that a server sees; neither slashes nor dot segments are changed.
+/// A path with the separators, parameters and encoding that a server sees; slashes and dot segments are unchanged.
 fn segments_as_read(path: &[u8], ways: u8) -> Vec<u8> {
     let takes_backslashes = ways & TAKES_BACKSLASHES != 0;
     let cuts_parameters = ways & CUTS_PARAMETERS != 0;
@@ -70,7 +70,7 @@ fn segments_as_read(path: &[u8], ways: u8) -> Vec<u8> {
     decoded
 }
 
-/// Whether a slash is followed by this byte.
+/// Whether the path has a slash followed by this byte.
 fn contains_pair(path: &[u8], next: u8) -> bool {
     path.windows(2).any(|pair| pair == [b'/', next])
 }
@@ -81,7 +81,7 @@ fn merge_slashes(path: &[u8]) -> Vec<u8> {
     merged
 }
 
-/// The prefix of a route, in the two forms in which readings have it.
+/// The prefix of a route, encoded and decoded, as readings are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Prefix {
     pub(super) encoded: Vec<u8>,
@@ -94,16 +94,16 @@ impl Prefix {
         Self { encoded: with_normal_encoding(bytes), decoded: decode(bytes) }
     }
 
-    /// Whether the path is this one or below it.
+    /// Whether the path is the prefix or below it.
     pub(super) fn contains(&self, reading: &Reading<'_>) -> bool {
         is_under(&reading.path, if reading.is_decoded { &self.decoded } else { &self.encoded })
     }
 }
 
-/// Whether every server reads the path alike. Nearly every path is such.
+/// Whether every server reads the path in the same way; nearly every path is such.
 pub(super) fn is_plain(path: &str) -> bool {
     let bytes = path.as_bytes();
-    // No early end: the compiler makes a few instructions for 16 bytes of this.
+    // No early return: the compiler then vectorizes the loop, 16 bytes at a time.
     let is_odd =
         |odd: bool, byte: &u8| odd | (matches!(byte, b'%' | b'\\' | b';') | !byte.is_ascii());
     let is_odd_pair =
@@ -112,7 +112,7 @@ pub(super) fn is_plain(path: &str) -> bool {
         && !bytes.iter().zip(bytes.iter().skip(1)).fold(false, is_odd_pair)
 }
 
-/// Whether a prefix can be one of a path: in whatever way servers read it, it has the same segments.
+/// Whether a route can have this prefix: every server reads the same segments in it.
 pub(crate) fn is_prefix(prefix: &str) -> bool {
     let parsed = Prefix::new(prefix);
     let is_same = |read: Reading<'_>| {
@@ -132,7 +132,7 @@ fn is_under(path: &[u8], prefix: &[u8]) -> bool {
     rest.is_empty() || rest[0] == b'/' || prefix.ends_with(b"/")
 }
 
-/// With nothing encoded that need not be, and everything that must be (RFC 3986, section 6.2.2).
+/// The path with the minimal percent-encoding (RFC 3986, section 6.2.2).
 fn with_normal_encoding(path: &[u8]) -> Vec<u8> {
     let mut normal = Vec::with_capacity(path.len());
     let mut rest = path;
@@ -158,7 +158,7 @@ fn decode(path: &[u8]) -> Vec<u8> {
     decoded
 }
 
-/// The first byte, whether it was percent-encoded, and what follows it.
+/// The first byte, whether it was percent-encoded, and the rest.
 fn next_byte(path: &[u8]) -> Option<(u8, bool, &[u8])> {
     let value =
         |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
@@ -174,7 +174,7 @@ const fn hex_digit(value: u8) -> u8 {
     b"0123456789ABCDEF"[(value & 15) as usize]
 }
 
-/// RFC 3986, section 5.2.4.
+/// Resolves dot segments (RFC 3986, section 5.2.4).
 fn without_dot_segments(path: &[u8]) -> Vec<u8> {
     let mut resolved: Vec<u8> = Vec::with_capacity(path.len());
     let mut segments = path.split(|byte| *byte == b'/').skip(1).peekable();
@@ -241,13 +241,13 @@ mod tests {
             ("/%252e", vec!["/%252e", "/%2e"]),
             ("/%", vec!["/%"]),
             ("/%zz%4", vec!["/%zz%4"]),
-            // Each disguise is seen through or not, whatever becomes of the other.
+            // A server may decode each of the two disguises without the other.
             ("/a%2f;/b", vec!["/a%2F;/b", "/a%2F/b", "/a/;/b", "/a//b", "/a/b"]),
         ] {
             want.sort_unstable();
             assert_eq!(texts(path), want, "{path}");
         }
-        assert_eq!(readings("/.;/%5c//x").count(), 32, "no path has more");
+        assert_eq!(readings("/.;/%5c//x").count(), 32, "the maximum");
     }
 
     #[test]
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_has_one_reading_but_for_its_encoding() {
+    fn a_prefix_has_one_reading_besides_its_encoding() {
         for (prefix, is) in [
             ("/", true),
             ("/a/", true),

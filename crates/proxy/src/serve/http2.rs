@@ -1,4 +1,4 @@
-//! HTTP/2 with one client: hyper speaks it, on a connection that must be taken from in time.
+//! Serves one client over HTTP/2: hyper's server, on a connection with a write timeout.
 
 use super::lingering::Lingering;
 use super::stream_tasks::{PacedBody, StreamExecutor};
@@ -24,10 +24,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Streams that a client has reset before we looked at them: more is taken for an attack (Rapid Reset).
+/// Streams that a client may reset before hyper accepts them; more are an attack (Rapid Reset).
 const CLIENT_RESETS_MAX: usize = 200;
 
-/// The same between roots and leaves, where resets are how hedges are cancelled.
+/// The same between roots and leaves, where a reset cancels a hedge.
 const ROOT_RESETS_MAX: usize = 10_000;
 
 impl Serving {
@@ -63,7 +63,7 @@ impl Serving {
             .keep_alive_interval(Some(patience / 2))
             .keep_alive_timeout(patience / 2)
             .max_pending_accept_reset_streams(resets)
-            // As towards replicas ([`crate::http2`]): a stalled upload leaves the others their room.
+            // As towards replicas ([`crate::http2`]): a stalled upload must not stall the others.
             .initial_stream_window_size(http2_window(limits.http2_stream_window))
             .initial_connection_window_size(http2_window(limits.http2_connection_window()))
             .serve_connection(TokioIo::new(Lingering::new(stream, begun)), service);
@@ -76,7 +76,7 @@ impl Serving {
             }
             connection.as_mut().poll(cx)
         });
-        // hyper has no such limit over HTTP/2: a client that never asks would stay for ever.
+        // hyper has no such timeout over HTTP/2: a silent client would keep its connection for ever.
         let never_asked = async {
             tokio::time::sleep(limits.header_timeout.into()).await;
             if has_asked.load(Ordering::Relaxed) {
@@ -90,13 +90,13 @@ impl Serving {
             },
             () = never_asked => {
                 watch.metrics.timed_out(ClientTimeout::Header);
-                tracing::debug!("no request within header_timeout over HTTP/2");
+                tracing::debug!("client closed: no request over HTTP/2 within limits.header_timeout");
             }
         }
     }
 }
 
-/// As HTTP/2 needs it.
+/// The response in hyper's types.
 fn as_response((head, body): (AnswerHead, AnswerBody)) -> Response<PacedBody> {
     let mut response = Response::new(PacedBody::new(body));
     *response.status_mut() = head.status;

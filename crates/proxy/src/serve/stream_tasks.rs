@@ -1,12 +1,11 @@
-//! The tasks of one client's HTTP/2 streams, and the client that takes nothing of a response.
+//! The tasks of one client's HTTP/2 streams, and the write timeout of their responses.
 //!
-//! hyper asks a body for its next piece and then waits, without a word to the body, until the client has
-//! granted room for it: a client that grants none would hold the stream, the response and the connection to
-//! the replica for ever. So the body notes each piece that it hands out and each time that it is asked again
-//! ([`PacedBody`]), in a place that belongs to the stream's task; and the task, which is ours around hyper's,
-//! ends with the stream when the client takes too long. h2 then resets that stream and no other.
+//! hyper reads a piece of the body and then waits for the client to grant room, without polling the body. A client
+//! that grants none would hold the stream, the response and the connection to the replica for ever. The body
+//! ([`PacedBody`]) therefore records in a task-local each piece and each further poll. Our task wraps hyper's and ends
+//! when the client exceeds the timeout; h2 then resets that one stream.
 //!
-//! **Limits**: a client takes [`PIECE_BYTES_MAX`], or what is left, of each response within
+//! **Limits**: a client reads [`PIECE_BYTES_MAX`], or the rest, of each response within
 //! [`Limits::write_timeout`](crate::config::Limits::write_timeout).
 
 use crate::answer::{AnswerBody, BrokenOff};
@@ -20,20 +19,19 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
-/// A body is handed out in pieces of at most this size, that of a frame: what a client takes is then noticed
-/// frame by frame.
+/// The maximum size of a piece, that of a frame, so that progress is seen frame by frame.
 const PIECE_BYTES_MAX: usize = 16 << 10;
 
 tokio::task_local! {
     static PACE: Cell<Pace>;
 }
 
-/// How far the response of a stream is.
+/// The progress of a stream's response.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pace {
-    /// Pieces handed out so far.
+    /// Pieces passed to hyper so far.
     pieces: u64,
-    /// The client has yet to grant room for the last one.
+    /// Whether the client has not granted room for the last one.
     is_waiting: bool,
 }
 
@@ -65,17 +63,19 @@ where
             });
             if is_stuck.await {
                 watch.metrics.timed_out(ClientTimeout::Write);
-                tracing::debug!("a client did not read an HTTP/2 response within write_timeout");
+                tracing::debug!(
+                    "stream reset: the client did not read the response within limits.write_timeout"
+                );
             }
         }));
     }
 }
 
-/// The body of a response as a stream's task hands it out.
+/// The body of a response, which reports its progress to the stream's task.
 #[derive(Debug)]
 pub(super) struct PacedBody {
     body: AnswerBody,
-    /// What is left of a large piece.
+    /// The rest of a large piece.
     rest: Bytes,
 }
 
@@ -112,7 +112,7 @@ impl Body for PacedBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
         let piece = self.poll_piece(cx);
         let is_waiting = matches!(piece, Poll::Ready(Some(Ok(_))));
-        // hyper polls a body in the task of its stream and nowhere else.
+        // hyper polls a body only in the task of its stream.
         PACE.try_with(|pace| {
             let pieces = pace.get().pieces + u64::from(is_waiting);
             pace.set(Pace { pieces, is_waiting });

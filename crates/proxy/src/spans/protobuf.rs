@@ -1,7 +1,7 @@
 //! Protobuf fields, appended to a buffer in one pass.
 //!
-//! Only what OTLP and Prometheus's metrics need, and the little reading that responses and tests need. A length that
-//! is known only afterwards takes [`LENGTH_BYTES`] bytes, see [`padded_varint`].
+//! Covers only OTLP and Prometheus's metrics, and the little reading that responses and tests need. A length that is
+//! known only afterwards takes [`LENGTH_BYTES`] bytes, see [`padded_varint`].
 //! **Source**: Protocol Buffers documentation, "Encoding", sections "Base 128 Varints" and "Submessages".
 
 /// Bytes reserved for the length of a message: enough for 2 MiB - 1, and spans are bounded far below.
@@ -65,12 +65,12 @@ pub(crate) fn bytes_field(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// A signed integer whose sign is its lowest bit.
+/// Encodes a signed integer with the sign in its lowest bit.
 pub(crate) const fn zigzag(value: i64) -> u64 {
     (value << 1 ^ value >> 63).cast_unsigned()
 }
 
-/// The integer that [`zigzag`] was given.
+/// Decodes an integer that [`zigzag`] encoded.
 #[cfg(test)]
 pub(crate) const fn unzigzag(value: u64) -> i64 {
     (value >> 1).cast_signed() ^ -(value & 1).cast_signed()
@@ -128,7 +128,7 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The next of several messages that stand one after the other, each after its length.
+    /// The next of several length-delimited messages.
     #[cfg(test)]
     pub(crate) fn delimited(&mut self) -> Option<&'a [u8]> {
         let len = self.varint()?;

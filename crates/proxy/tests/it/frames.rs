@@ -94,13 +94,13 @@ impl Frames {
         }
     }
 
-    /// Ends the connection in order: the other side reads all that was written, then the end.
+    /// Closes the connection in order: the other side reads everything, then the end.
     pub(crate) async fn close(mut self) {
         self.stream.shutdown().await.ok();
         while self.read().await.is_some() {}
     }
 
-    /// The next frame, whatever it is about; nothing is acknowledged.
+    /// Reads the next frame of any kind, without acknowledging it.
     pub(crate) async fn read_any(&mut self) -> io::Result<Frame> {
         let mut head = [0; 9];
         self.stream.read_exact(&mut head).await?;

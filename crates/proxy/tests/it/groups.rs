@@ -1,4 +1,4 @@
-//! Groups: upstreams that share a budget and the latencies that are usual.
+//! Groups: upstreams that share a budget and recent latencies.
 
 use crate::client::Client;
 use crate::deadline::run_within;
@@ -8,11 +8,11 @@ use curtail_proxy::Options;
 use http::{StatusCode, Version};
 use std::time::Duration;
 
-/// Two shards of two replicas each, and a route to each shard.
+/// Two shards with two replicas each, and a route to each shard.
 async fn shards(keys: &str) -> (Proxy, [Replica; 2]) {
     let server = || {
         Replica::start(Speaks::Http1, |request| async move {
-            // Only a hedge is answered, and it says so.
+            // The replica responds only to hedges, and identifies them.
             if request.uri().path() == "/b/hangs"
                 && !request.headers().contains_key("curtail-class")
             {
@@ -35,13 +35,13 @@ async fn shards(keys: &str) -> (Proxy, [Replica; 2]) {
 }
 
 #[test]
-fn a_stalled_replica_of_a_quiet_shard_is_hedged_with_what_the_others_have_left() {
+fn a_stalled_replica_of_a_quiet_shard_is_hedged_from_the_group_budget() {
     run_within(Duration::from_secs(60), async {
-        // The caps are those of a test: so long that only a known quantile hedges in time.
+        // The caps are so long that only a known quantile can hedge within the test.
         let keys = "group: data, retry: false, timeout: 50s, hedge: {delay_max: 40s}";
         let (proxy, _servers) = shards(keys).await;
         let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
-        // Until the other shard knows from these what is usual, and the budget pays for a hedge.
+        // These give the group enough latencies and enough budget for a hedge.
         loop {
             for _ in 0..50 {
                 assert_eq!(client.get("/a").await.status, StatusCode::OK);
@@ -52,7 +52,7 @@ fn a_stalled_replica_of_a_quiet_shard_is_hedged_with_what_the_others_have_left()
                 break;
             }
         }
-        assert_eq!(client.get("/b/hangs").await.status, StatusCode::OK, "a hedge was answered");
+        assert_eq!(client.get("/b/hangs").await.status, StatusCode::OK, "the hedge got a response");
         let metrics = proxy.metrics().await;
         let of_b = [("upstream", "b"), ("reason", "slower_than_quantile")];
         assert_eq!(metrics.sum("curtail_attempts_total", &of_b), 1, "{metrics}");

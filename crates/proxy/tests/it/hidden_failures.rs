@@ -41,7 +41,7 @@ async fn one_of_three(bad: SocketAddr) {
     nobody_notices(&proxy).await;
     let metrics = proxy.metrics().await;
     let further = metrics.attempts("retry") + metrics.attempts("overdue");
-    assert!(further > 0, "the bad one was never asked: {metrics}");
+    assert!(further > 0, "the bad replica got no request: {metrics}");
     assert_eq!(metrics.in_flight(), 0, "{metrics}");
 }
 

@@ -2,10 +2,10 @@
 //!
 //! One module for each promise: [`pass_through`] (what goes in comes out), [`repetition`] (what may be sent
 //! twice, and what never), [`hidden_failures`] and [`cancelled_hedges`] (what clients do not notice),
-//! [`leaves`] (queues, ties, probes), [`no_harm`] (what the defaults never cost), [`bad_input`] (what is refused,
-//! and that it costs others nothing), [`stalled`] (who stops taking or sending bytes holds little, and nobody
-//! waits for it), [`groups`] (what upstreams share) and [`operation`] (drain, reload, journal). The other modules
-//! are what those are written with.
+//! [`leaves`] (queues, ties, probes), [`no_harm`] (the cost limits of the defaults), [`bad_input`] (rejected input,
+//! which costs other clients nothing), [`stalled`] (clients and replicas that stop reading or sending hold little and
+//! delay nobody), [`groups`] (shared budget and latencies) and [`operation`] (drain, reload, journal). The other
+//! modules are helpers.
 //!
 //! Nothing sleeps: a test waits for an event, a counter or a connection, and has a [`deadline`]. Where time
 //! itself is tested (a client that is too slow), it is the proxy that waits.

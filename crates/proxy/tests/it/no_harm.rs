@@ -1,5 +1,5 @@
-//! The defaults do no harm: no request is slower, or executed more often, through the proxy than without it,
-//! beyond the proxy's own cost and the budget.
+//! The defaults do no harm: through the proxy, no request is slower or executed more often than without it, beyond the
+//! proxy's own cost and the budget.
 
 use crate::client::Client;
 use crate::deadline::run;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use tokio::sync::Notify;
 
-/// A replica that answers the first request of a connection, then executes the second and closes without a
+/// A replica that responds to the first request of a connection, executes the second, and closes without a
 /// response.
 async fn closing_when_reused() -> RawReplica {
     RawReplica::start(|mut wire, record, _| async move {
@@ -23,9 +23,9 @@ async fn closing_when_reused() -> RawReplica {
     .await
 }
 
-/// Extra executions that the default budget allows in the time from `begun` until now.
+/// The extra executions that the default budget allows from `begun` until now.
 fn allowed_by_default(requests: usize, begun: Instant) -> usize {
-    // 2 % of the requests, or 10 a window where that is more; a window is at least 9 of its 10 s long.
+    // 2 % of the requests, or 10 a window if that is more; a window lasts at least 9 of its 10 s.
     let windows = begun.elapsed().as_secs() / 9 + 1;
     requests / 50 + 10 * usize::try_from(windows).expect("a test is short")
 }
@@ -72,7 +72,7 @@ fn a_write_on_a_reused_connection_is_executed_once() {
     });
 }
 
-/// Two replicas: the one that is asked first responds when the other has been asked, which never responds.
+/// Two replicas: the first one to get the request responds once the second has it; the second never responds.
 async fn slow_and_silent() -> [RawReplica; 2] {
     let (asked, other_asked) = (Arc::<AtomicUsize>::default(), Arc::<Notify>::default());
     let replica = || {
@@ -97,7 +97,7 @@ async fn slow_and_silent() -> [RawReplica; 2] {
 }
 
 #[test]
-fn a_slow_read_is_raced_and_not_begun_again() {
+fn a_slow_read_is_raced_and_not_restarted() {
     run(async {
         let replicas = slow_and_silent().await;
         let proxy = Setup::before(&[replicas[0].address(), replicas[1].address()])
@@ -125,6 +125,6 @@ fn a_hung_replica_is_not_waited_for_where_traffic_is_thin() {
             assert_eq!(send(&mut client, "GET", &id, "").await.status, StatusCode::OK);
             assert!(executions(&[&hung, &good], &id) <= 2, "GET {nth}");
         }
-        assert!(!hung.record().requests().is_empty(), "the hung replica was never asked");
+        assert!(!hung.record().requests().is_empty(), "the hung replica got no request");
     });
 }

@@ -22,7 +22,7 @@ pub(crate) enum Speaks {
     Http1,
     /// With prior knowledge.
     Http2,
-    /// The same, and a connection carries so many requests at once.
+    /// The same, with a maximum of concurrent requests on a connection.
     Http2Streams(u32),
     /// What is negotiated.
     Tls(Arc<rustls::ServerConfig>),
@@ -245,10 +245,10 @@ async fn serve<A, F>(
     }
 }
 
-/// Requests at once on a connection over HTTP/2 where a test does not say otherwise.
+/// Maximum concurrent requests on an HTTP/2 connection, unless a test sets another one.
 const STREAMS_MAX: u32 = 1_000;
 
-/// Serves a connection over HTTP/2 with so many requests at once, or over HTTP/1.1.
+/// Serves a connection over HTTP/2 with this maximum of concurrent requests, or over HTTP/1.1.
 async fn serve_http<S, A, F>(stream: S, http2: Option<u32>, record: Arc<Record>, answer: Arc<A>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,

@@ -1,5 +1,5 @@
-//! Which route a request takes: a path prefix is a boundary, however the path is written, and the server
-//! behind a route never reads a path as that of another one.
+//! Routing: a path prefix is a boundary, however the path is written, and the server behind a route never reads a
+//! path as one of another route.
 
 use crate::client::Client;
 use crate::deadline::run;
@@ -9,7 +9,7 @@ use crate::wire::Wire;
 use curtail_proxy::Options;
 use http::Version;
 
-/// A replica for each of these routes, which answers with the route's name.
+/// A replica for each of these routes, which responds with the name of its route.
 async fn before(routes: &[(&'static str, &str)]) -> (Vec<RawReplica>, Proxy) {
     let mut replicas = Vec::new();
     let (mut paths, mut upstreams) = (String::new(), String::new());
@@ -26,7 +26,7 @@ async fn before(routes: &[(&'static str, &str)]) -> (Vec<RawReplica>, Proxy) {
     (replicas, Proxy::start(&yaml, &Options::default()))
 }
 
-/// Who answered, or the name of what is wrong.
+/// The route that responded, or the name of the error.
 async fn answered_by(proxy: &Proxy, host: &str, path: &str) -> String {
     let mut wire = Wire::connect(proxy.address()).await;
     wire.send(format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n")).await;
@@ -39,7 +39,7 @@ async fn answered_by(proxy: &Proxy, host: &str, path: &str) -> String {
 
 const AMBIGUOUS: &str = "400 ambiguous_path";
 
-/// Paths, and the route that each takes with the prefixes `/api`, `/files/`, `/caf%C3%A9` and `/`.
+/// Paths, and the route of each with the prefixes `/api`, `/files/`, `/caf%C3%A9` and `/`.
 const PATHS: &[(&str, &str)] = &[
     ("/api", "api"),
     ("/api/", "api"),
@@ -51,12 +51,12 @@ const PATHS: &[(&str, &str)] = &[
     ("/ap", "rest"),
     ("/API", "rest"),
     ("/x/api", "rest"),
-    // A prefix with a slash at its end means what is below it.
+    // A prefix with a trailing slash matches only paths below it.
     ("/files/x", "files"),
     ("/files/", "files"),
     ("/files", "rest"),
     ("/filesx", "rest"),
-    // Dot segments that stay within their route, and those that leave it.
+    // Dot segments that stay within their route, and others that leave it.
     ("/api/x/../y", "api"),
     ("/api/./x", "api"),
     ("/api/../api/x", "api"),
@@ -82,7 +82,7 @@ const PATHS: &[(&str, &str)] = &[
     ("/caf%C3%A9", "cafe"),
     ("/caf%C3%A9x", "rest"),
     ("/api/%252e%252e/x", "api"),
-    // Separators in disguise: some servers take them for what they look like.
+    // Encoded separators, which some servers decode.
     ("/api%2fx", AMBIGUOUS),
     ("/api/..%2fx", AMBIGUOUS),
     ("/api/%2e%2e%2Fx", AMBIGUOUS),
@@ -101,17 +101,17 @@ const PATHS: &[(&str, &str)] = &[
     ("/api/..;a=b/x", AMBIGUOUS),
     ("/api;a=b/x", AMBIGUOUS),
     ("/api/x;a=b", "api"),
-    // For servers that read all of these disguises, or none, each stays within its route; for others it leaves it.
+    // These stay within their route for servers that decode all separators or none, and leave it for others.
     ("/api/..%2f..%2fx/..;/..;/api/y", AMBIGUOUS),
     ("/api/..\\..\\x/..%2f..%2fapi/y", AMBIGUOUS),
     ("/api/..%2f..%2f/x/..//..//api/y", AMBIGUOUS),
-    // What is no encoding is no encoding.
+    // Invalid encodings are literal.
     ("/api/%2", "api"),
     ("/api/%zz/..", "api"),
 ];
 
 #[test]
-fn a_prefix_ends_at_a_segment_however_the_path_is_written() {
+fn a_prefix_ends_at_a_segment_in_every_spelling() {
     run(async {
         let (replicas, proxy) = before(&[
             ("api", "path_prefix: /api"),
@@ -128,7 +128,7 @@ fn a_prefix_ends_at_a_segment_however_the_path_is_written() {
             }
         }
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-        // Whatever is passed on is passed on as it was written.
+        // The proxy forwards every path unchanged.
         let seen = replicas.iter().flat_map(|replica| replica.record().requests());
         let seen: Vec<_> = seen.map(|seen| seen.head.request().1.to_owned()).collect();
         for path in ["/api/../api/x", "/api/x/../y", "/%61pi/x", "/api//x", "/x//api", "/api/x%2fy"]
@@ -139,7 +139,7 @@ fn a_prefix_ends_at_a_segment_however_the_path_is_written() {
 }
 
 #[test]
-fn with_one_route_every_path_goes_there_as_it_was_written() {
+fn with_one_route_every_path_is_forwarded_unchanged() {
     run(async {
         let (replicas, proxy) = before(&[("all", "path_prefix: /")]).await;
         let paths = ["/a/../b", "/%2e%2e/", "//", "/..;/x", "/a%2f%5c\\", "/../../x", "/%", "/."];
@@ -153,7 +153,7 @@ fn with_one_route_every_path_goes_there_as_it_was_written() {
 }
 
 #[test]
-fn what_has_no_route_cannot_be_reached_through_one() {
+fn a_path_without_a_route_cannot_be_reached_through_another_route() {
     run(async {
         let (replicas, proxy) = before(&[("api", "path_prefix: /api")]).await;
         for (path, want) in [
@@ -171,7 +171,7 @@ fn what_has_no_route_cannot_be_reached_through_one() {
 }
 
 #[test]
-fn what_only_leaves_are_asked_is_no_ones_path() {
+fn paths_of_leaves_match_no_route() {
     run(async {
         let (replicas, proxy) = before(&[("all", "path_prefix: /")]).await;
         for path in
@@ -189,7 +189,7 @@ fn what_only_leaves_are_asked_is_no_ones_path() {
 }
 
 #[test]
-fn a_host_is_the_same_with_a_port_in_other_letters_and_with_a_dot_at_its_end() {
+fn a_host_matches_with_a_port_in_any_case_and_with_a_trailing_dot() {
     run(async {
         let (_replicas, proxy) = before(&[
             ("a", "host: a.test"),
@@ -215,7 +215,7 @@ fn a_host_is_the_same_with_a_port_in_other_letters_and_with_a_dot_at_its_end() {
 }
 
 #[test]
-fn the_same_holds_over_http_2() {
+fn routes_match_the_same_over_http_2() {
     run(async {
         let (_replicas, proxy) =
             before(&[("api", "path_prefix: /api"), ("rest", "path_prefix: /")]).await;

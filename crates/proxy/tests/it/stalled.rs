@@ -1,5 +1,5 @@
-//! Clients and replicas that stop taking or sending bytes: what they hold is bounded in size and in time, and
-//! nobody else waits for them.
+//! Clients and replicas that stop reading or sending: what they hold is bounded in size and time, and they delay
+//! nobody else.
 
 mod shared_connections;
 mod silent_streams;

@@ -1,4 +1,4 @@
-//! Files that can be read key by key, and cannot be meant as a whole.
+//! Configurations in which every key is valid, but not their combination.
 
 use crate::config::Config;
 use expect_test::{Expect, expect};

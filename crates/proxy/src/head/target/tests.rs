@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn every_target_that_is_accepted_can_be_written_for_http_2() {
-    // All that a parser of request lines lets through.
+    // All bytes that the parser of request lines accepts.
     for byte in (0x21..0x7f).chain([0xe9]) {
         let char = char::from(byte);
         for text in [format!("/a{char}b"), format!("/?a{char}b"), format!("/<{char}?{char}>")] {
@@ -33,7 +33,7 @@ fn connect_is_refused_whatever_its_target() {
 }
 
 #[test]
-fn a_path_in_the_form_of_http_2_is_one_of_a_server() {
+fn an_http_2_path_is_in_origin_form_or_an_asterisk() {
     let read = |method: Method, path: &'static str| {
         Target::of_http2(&method, Some(PathAndQuery::from_static(path)))
     };

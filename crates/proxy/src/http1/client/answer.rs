@@ -27,8 +27,8 @@ impl HeadReader {
         self.interim_bytes > 0 || !read.is_empty()
     }
 
-    /// Takes the head of the answer, once it is there whole. Those of interim answers go to `interim`, but for
-    /// "100 Continue", which says that we may go on.
+    /// Takes the head of the response once it is complete. Interim responses go to `interim`, except "100 Continue",
+    /// which concerns only this connection.
     pub(super) fn take(
         &mut self,
         read: &mut BytesMut,
@@ -75,8 +75,8 @@ fn parse(head: &[u8]) -> Result<Versioned, Error> {
     Ok((version, AnswerHead { status, fields: Fields::parsed(head, parsed.headers) }))
 }
 
-/// How the body of an answer is framed (RFC 9112, section 6.3), which its fields then say in one way, and whether
-/// the connection can be used again after it (section 9.3).
+/// The framing of a response body (RFC 9112, section 6.3), and whether the connection is reusable afterwards
+/// (section 9.3). Removes redundant framing fields.
 pub(super) fn framing(
     version: Version,
     head: &mut AnswerHead,

@@ -1,6 +1,7 @@
-//! The body of a client's request, read from its connection by whoever needs it: nearly always an attempt
-//! in the connection's own task; over HTTP/2, once the response has begun, a task of its own. And what the
-//! client is told meanwhile: interim responses.
+//! The body of a client's request, and the interim responses that the proxy writes meanwhile.
+//!
+//! The reader of the body is nearly always an attempt in the connection's own task; over HTTP/2, once the response
+//! has begun, it is a task of its own.
 
 use super::super::Error;
 use super::super::inbound::Inbound;
@@ -14,13 +15,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use tokio::io::AsyncWrite;
 
-/// What a client waits for that has said `expect: 100-continue` (RFC 9110, section 10.1.1).
-const GO_ON: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+/// The interim response to `expect: 100-continue` (RFC 9110, section 10.1.1).
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// So much of a body that nobody wants is read so that the connection can be kept.
 const UNWANTED_BYTES_MAX: usize = 64 << 10;
 
-/// Interim responses that a client does not take are kept up to this size; those after them are dropped.
+/// Maximum size of interim responses that the client has not read; later ones are dropped.
 const INTERIM_BYTES_MAX: usize = 64 << 10;
 
 /// A connection with a client.
@@ -29,12 +30,12 @@ pub(super) struct Asking {
     pub(super) inbound: Inbound,
     /// The request in progress, counted from one: its body alone may be read.
     request: u64,
-    /// The client sends its body when it is told to go on.
-    waits_to_go_on: bool,
-    /// Interim responses that are still to be written.
+    /// The client waits for "100 Continue" before it sends its body.
+    is_continue_expected: bool,
+    /// Interim responses that are not written yet.
     interim: Vec<u8>,
-    /// The response has not begun: there may be further interim ones.
-    takes_interim: bool,
+    /// Whether the response has not begun, so that interim responses are still allowed.
+    can_send_interim: bool,
 }
 
 impl Asking {
@@ -42,31 +43,31 @@ impl Asking {
         Self {
             inbound,
             request: 0,
-            waits_to_go_on: false,
+            is_continue_expected: false,
             interim: Vec::new(),
-            takes_interim: false,
+            can_send_interim: false,
         }
     }
 
     /// The head of a request was read; returns the request's number.
-    pub(super) const fn begin_request(&mut self, waits_to_go_on: bool) -> u64 {
-        self.waits_to_go_on = waits_to_go_on;
-        self.takes_interim = true;
+    pub(super) const fn begin_request(&mut self, is_continue_expected: bool) -> u64 {
+        self.is_continue_expected = is_continue_expected;
+        self.can_send_interim = true;
         self.request += 1;
         self.request
     }
 
-    /// The next frame of the body. A client that waits for a word before it sends it is given the word.
+    /// The next frame of the body; first sends "100 Continue" if the client waits for it.
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        if self.waits_to_go_on && self.inbound.read.is_empty() {
-            self.waits_to_go_on = false;
-            self.interim.extend_from_slice(GO_ON);
+        if self.is_continue_expected && self.inbound.read.is_empty() {
+            self.is_continue_expected = false;
+            self.interim.extend_from_slice(CONTINUE);
         }
         ready!(self.poll_interim(cx));
         self.inbound.poll_frame(cx)
     }
 
-    /// Writes the interim responses that there are.
+    /// Writes the pending interim responses.
     pub(super) fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.interim.is_empty() {
             return Poll::Ready(());
@@ -82,17 +83,17 @@ impl Asking {
         stream.poll_flush(cx).map(drop)
     }
 
-    /// The response begins: what is left of the interim ones stands before it, and nobody needs to be told to
-    /// go on any more.
+    /// Ends the interim responses, because the response begins. Returns the unwritten ones, which precede it; "100
+    /// Continue" is not needed any more.
     pub(super) fn end_interim(&mut self) -> Vec<u8> {
-        self.waits_to_go_on = false;
-        self.takes_interim = false;
+        self.is_continue_expected = false;
+        self.can_send_interim = false;
         std::mem::take(&mut self.interim)
     }
 
     /// Takes what is there of a body that nobody wants; returns whether it has ended with that.
     pub(super) fn pass_over(&mut self, cx: &mut Context<'_>) -> bool {
-        // Whoever still reads it is late.
+        // A reader of the old request gets no more of the body.
         self.request += 1;
         let mut unwanted_bytes = 0;
         while !self.inbound.framing.is_end() && unwanted_bytes < UNWANTED_BYTES_MAX {
@@ -103,8 +104,8 @@ impl Asking {
     }
 }
 
-/// Where the interim responses to a request go: all but "100 Continue", which the proxy says itself when it
-/// reads the body (RFC 9110, section 15.2).
+/// Receives the interim responses to a request, except "100 Continue", which the proxy sends itself when it reads
+/// the body (RFC 9110, section 15.2).
 #[derive(Clone, Debug)]
 pub(crate) struct InterimSink {
     asking: Arc<Mutex<Asking>>,
@@ -115,10 +116,10 @@ impl InterimSink {
         Self { asking: Arc::clone(asking) }
     }
 
-    /// Passes a response on; the connection's own task writes it, which is the one that called this.
+    /// Queues an interim response. The caller runs in the connection's own task, which writes it.
     pub(crate) fn send(&self, mut head: AnswerHead) {
         let mut asking = lock(&self.asking);
-        if asking.takes_interim && asking.interim.len() < INTERIM_BYTES_MAX {
+        if asking.can_send_interim && asking.interim.len() < INTERIM_BYTES_MAX {
             remove_hop_by_hop(&mut head.fields);
             write_interim(&mut asking.interim, &head);
         }
@@ -155,7 +156,7 @@ impl RequestBody {
         };
         inbound.begin_body(head.framing);
         let asking = Arc::new(Mutex::new(Asking::new(inbound)));
-        let request = lock(&asking).begin_request(head.waits_to_go_on);
+        let request = lock(&asking).begin_request(head.is_continue_expected);
         Self::new(&asking, request)
     }
 }

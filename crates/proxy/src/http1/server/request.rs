@@ -39,7 +39,7 @@ pub(super) struct Asked {
     pub(super) framing: Framing,
     pub(super) terms: Terms,
     /// The client sends its body when it is told to go on.
-    pub(super) waits_to_go_on: bool,
+    pub(super) is_continue_expected: bool,
 }
 
 /// What has been seen of a request's head.
@@ -81,8 +81,8 @@ impl HeadReader {
     }
 }
 
-/// The same head as one of HTTP/1.1, if it is of a later HTTP/1: such a client understands HTTP/1.1 (RFC 9110,
-/// section 2.5), and the parser does not know its version.
+/// The head with version HTTP/1.1, if its minor version is higher. The parser does not know such a version, but its
+/// clients understand HTTP/1.1 (RFC 9110, section 2.5).
 fn as_version_1_1(bytes: &[u8]) -> Option<Vec<u8>> {
     let line = &bytes[..memchr::memchr(b'\n', bytes)?];
     let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -105,7 +105,7 @@ fn parse(bytes: &[u8]) -> Result<Asked, Fault> {
         return Err(Fault::TARGET_TOO_LONG);
     }
     let method = Method::from_bytes(method.as_bytes());
-    let method = method.map_err(|_| Fault::bad("its method is no method"))?;
+    let method = method.map_err(|_| Fault::bad("the request method is not valid"))?;
     let (target, authority) = Target::parse(&method, target)?;
     let version = if minor == 0 { Version::HTTP_10 } else { Version::HTTP_11 };
     let fields = Fields::parsed(bytes, parsed.headers);
@@ -123,19 +123,19 @@ fn parse(bytes: &[u8]) -> Result<Asked, Fault> {
         keeps: keeps && !is_confused,
     };
     let expects = fields.get(Known::Expect);
-    let waits_to_go_on = version != Version::HTTP_10
+    let is_continue_expected = version != Version::HTTP_10
         && !framing.is_end()
         && expects.is_some_and(|expects| expects.eq_ignore_ascii_case(b"100-continue"));
-    Ok(Asked { head, framing, terms, waits_to_go_on })
+    Ok(Asked { head, framing, terms, is_continue_expected })
 }
 
-/// How the body of a request is framed (RFC 9112, section 6.3), which its fields then say in one way, and whether
-/// they said it in two: what follows may then be a body to somebody before us.
+/// The framing of a request body (RFC 9112, section 6.3), and whether both framing fields were present: a proxy in
+/// front of this one may then see another end of the body. Removes redundant framing fields.
 fn framing(head: &mut RequestHead) -> Result<(Framing, bool), Fault> {
     let RequestHead { version, fields, .. } = head;
     let framing_fields = [Known::TransferEncoding, Known::ContentLength];
     if framing_fields.iter().any(|field| fields.lists(Known::Connection, field.name())) {
-        return Err(Fault::bad("its `connection` names a field that frames its body"));
+        return Err(Fault::bad("`connection` names a framing field"));
     }
     let is_chunked = fields.has(Known::TransferEncoding);
     let length = fields.settle_length(is_chunked).map_err(Fault::bad)?;
@@ -150,7 +150,7 @@ fn framing(head: &mut RequestHead) -> Result<(Framing, bool), Fault> {
     if !last.is_some_and(|last| last.eq_ignore_ascii_case(b"chunked")) {
         return Err(Fault::bad("its last transfer coding is not `chunked`"));
     }
-    // Another one before it cannot be passed on under its own name.
+    // RFC 9112, section 6.1: a proxy cannot forward another coding unchanged.
     if fields.words(Known::TransferEncoding).nth(1).is_some() {
         return Err(Fault::TRANSFER_CODING);
     }

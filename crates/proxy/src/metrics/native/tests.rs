@@ -32,7 +32,7 @@ fn ints(message: &[u8], field: u64) -> Vec<u64> {
     Fields(message).filter_map(value).collect()
 }
 
-/// The histogram of requests.
+/// The histogram of request durations.
 fn histogram(scrape: &[u8]) -> Vec<u8> {
     let mut rest = Fields(scrape);
     while let Some(family) = rest.delimited() {
@@ -43,7 +43,7 @@ fn histogram(scrape: &[u8]) -> Vec<u8> {
     panic!("there is no such family");
 }
 
-/// The native buckets by their index, as Prometheus reads them.
+/// The native buckets by index, as Prometheus reads them.
 fn buckets(histogram: &[u8]) -> BTreeMap<i64, u64> {
     let mut deltas = ints(histogram, 13).into_iter().map(unzigzag);
     let (mut index, mut count, mut found) = (0, 0, BTreeMap::new());
@@ -111,5 +111,5 @@ fn counts_of_buckets_never_fall_from_scrape_to_scrape() {
 fn a_histogram_without_values_is_native_too() {
     let histogram = histogram(&render(&snapshot(&UpstreamMetrics::default())));
     assert!(buckets(&histogram).is_empty());
-    assert_eq!(bytes(&histogram, 6).len(), 1, "a zero threshold says that it is native");
+    assert_eq!(bytes(&histogram, 6).len(), 1, "a zero threshold marks it as native");
 }

@@ -43,7 +43,7 @@ fn chunks_count_and_a_length_beside_them_goes() {
 }
 
 #[test]
-fn a_connection_cannot_take_away_how_its_answer_is_framed() {
+fn a_connection_header_cannot_remove_the_framing_of_a_response() {
     run(async {
         for bytes in [
             "HTTP/1.1 200 OK\r\nconnection: transfer-encoding\r\ncontent-length: 3\r\n\

@@ -127,7 +127,7 @@ fn two_ways_to_frame_a_body_become_one() {
 }
 
 #[test]
-fn two_ways_to_frame_a_body_become_one_for_a_replica_of_http_2() {
+fn a_body_with_two_framings_has_one_for_an_http_2_replica() {
     run(async {
         let replica = Replica::start(Speaks::Http2, |request| async move {
             let body = request.into_body().collect().await.expect("a whole body").to_bytes();
@@ -145,7 +145,7 @@ fn two_ways_to_frame_a_body_become_one_for_a_replica_of_http_2() {
 }
 
 #[test]
-fn a_field_that_frames_the_body_is_not_one_of_the_connection() {
+fn a_connection_header_that_names_a_framing_field_is_rejected() {
     run(async {
         for protocol in ["http1", "http2"] {
             let replica = RawReplica::answering("never given").await;
@@ -166,7 +166,7 @@ fn a_field_that_frames_the_body_is_not_one_of_the_connection() {
                 let said = (answer.head.status(), answer.head.get("curtail-error"));
                 assert_eq!(said, (400, Some("bad_request")), "{named:?}: {answer:?}");
             }
-            assert_eq!(replica.record().connections(), 0, "one was passed on");
+            assert_eq!(replica.record().connections(), 0, "a bad request was forwarded");
         }
     });
 }

@@ -1,5 +1,4 @@
-//! Whom and what a request asks for: each form of target and host that RFC 9112 (section 3.2) and RFC 9110
-//! (section 7.2) know, and what the server must see of it.
+//! Targets and hosts: each form in RFC 9112 (section 3.2) and RFC 9110 (section 7.2), and what the server must get.
 
 use crate::deadline::run;
 use crate::frames::{DATA, END_HEADERS, END_STREAM, Frames, HEADERS, RST_STREAM, fields};
@@ -8,10 +7,10 @@ use crate::raw_replica::RawReplica;
 use crate::replica::{Replica, Speaks, ok};
 use crate::wire::Wire;
 
-/// What becomes of a request.
+/// The expected outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// The server sees this target and this host.
+    /// The server gets this target and this host.
     Sent(&'static str, &'static str),
     /// The client gets 400 with this `curtail-error`.
     Refused(&'static str),
@@ -22,7 +21,7 @@ use Fate::{Refused, Sent};
 const BAD_HOST: Fate = Refused("bad_host");
 const BAD_REQUEST: Fate = Refused("bad_request");
 
-/// First line without the version, fields, and what becomes of it over HTTP/1.1.
+/// Request line without the version, headers, and the outcome over HTTP/1.1.
 const HTTP1: &[(&str, &str, Fate)] = &[
     // Origin form.
     ("GET /", "host: h", Sent("/", "h")),
@@ -30,14 +29,14 @@ const HTTP1: &[(&str, &str, Fate)] = &[
     ("GET //p", "host: h", Sent("//p", "h")),
     ("GET /http://other/", "host: h", Sent("/http://other/", "h")),
     ("GET /*", "host: h", Sent("/*", "h")),
-    // What no URI has, and what servers accept all the same.
+    // Not valid in a URI, but accepted by servers.
     ("GET /<a>`\"{}|\\^[]?<b>`\"{}|\\^[]", "host: h", Sent("/<a>`\"{}|\\^[]?<b>`\"{}|\\^[]", "h")),
     ("GET /caf\u{e9}?\u{e4}", "host: h", Sent("/caf\u{e9}?\u{e4}", "h")),
     ("GET /%zz%", "host: h", Sent("/%zz%", "h")),
     ("GET /a#b", "host: h", BAD_REQUEST),
     ("GET /<a>#b", "host: h", BAD_REQUEST),
     ("GET /a?b#c", "host: h", BAD_REQUEST),
-    // Absolute form: its host counts, and a Host there must be all the same.
+    // Absolute form: its host takes precedence, and `host` is still required.
     ("GET http://h", "host: other", Sent("/", "h")),
     ("GET http://h/", "host: other", Sent("/", "h")),
     ("GET http://h:81/p?q", "host: other", Sent("/p?q", "h:81")),
@@ -61,7 +60,7 @@ const HTTP1: &[(&str, &str, Fate)] = &[
     ("GET http:/h", "host: h", BAD_REQUEST),
     ("GET ftp://h/p", "host: h", BAD_REQUEST),
     ("GET ://h/p", "host: h", BAD_REQUEST),
-    // Asterisk form: for OPTIONS alone, and what an absolute one without a path means there.
+    // Asterisk form: only for OPTIONS; an absolute target without a path means the same.
     ("OPTIONS *", "host: h", Sent("*", "h")),
     ("OPTIONS http://h:81", "host: other", Sent("*", "h:81")),
     ("OPTIONS http://h/", "host: other", Sent("/", "h")),
@@ -69,7 +68,7 @@ const HTTP1: &[(&str, &str, Fate)] = &[
     ("GET *", "host: h", BAD_REQUEST),
     ("OPTIONS **", "host: h", BAD_REQUEST),
     ("OPTIONS *?x", "host: h", BAD_REQUEST),
-    // None of them.
+    // None of the four forms.
     ("GET foo", "host: h", BAD_REQUEST),
     ("GET foo:80", "host: h", BAD_REQUEST),
     ("GET ?x", "host: h", BAD_REQUEST),
@@ -106,7 +105,7 @@ const HTTP1: &[(&str, &str, Fate)] = &[
     ("GET /", "host: 127.0.0.1", Sent("/", "127.0.0.1")),
 ];
 
-/// Sends a request on a connection of its own; [`Sent`] has what the replica saw last.
+/// Sends a request on a new connection; [`Sent`] has what the replica got last.
 async fn fate(proxy: &Proxy, replica: &RawReplica, request: &str) -> (Option<String>, [String; 2]) {
     let before = replica.record().requests().len();
     let mut wire = Wire::connect(proxy.address()).await;
@@ -127,7 +126,7 @@ async fn fate(proxy: &Proxy, replica: &RawReplica, request: &str) -> (Option<Str
 }
 
 #[test]
-fn each_target_and_host_reaches_the_server_as_it_was_meant_or_is_refused() {
+fn each_target_and_host_reaches_the_server_or_is_rejected() {
     run(async {
         let replica = RawReplica::answering("here").await;
         let proxy = Setup::before(&[replica.address()]).start();
@@ -150,7 +149,7 @@ fn each_target_and_host_reaches_the_server_as_it_was_meant_or_is_refused() {
 }
 
 #[test]
-fn every_minor_version_of_http_1_is_spoken_with() {
+fn every_minor_version_of_http_1_is_accepted() {
     run(async {
         let replica = RawReplica::answering("here").await;
         let proxy = Setup::before(&[replica.address()]).start();
@@ -173,7 +172,7 @@ fn every_minor_version_of_http_1_is_spoken_with() {
 }
 
 #[test]
-fn a_client_of_http_1_0_need_not_name_a_host_but_not_a_bad_one() {
+fn an_http_1_0_request_may_omit_the_host_but_not_name_a_bad_one() {
     run(async {
         let replica = RawReplica::answering("here").await;
         let proxy = Setup::before(&[replica.address()]).start();
@@ -197,7 +196,7 @@ fn a_client_of_http_1_0_need_not_name_a_host_but_not_a_bad_one() {
 }
 
 #[test]
-fn what_no_uri_has_is_written_as_one_for_a_replica_of_http_2() {
+fn invalid_uri_bytes_are_percent_encoded_for_an_http_2_replica() {
     run(async {
         let replica = Replica::start(Speaks::Http2, |_| std::future::ready(ok("here"))).await;
         let proxy =
@@ -206,12 +205,12 @@ fn what_no_uri_has_is_written_as_one_for_a_replica_of_http_2() {
         wire.send("GET /<a>`?<b>\" HTTP/1.1\r\nhost: h\r\n\r\n").await;
         assert_eq!(wire.answer().await.head.status(), 200);
         let seen = replica.record().only();
-        // RFC 9113, section 8.3.1: `:path` has nothing else.
+        // RFC 9113, section 8.3.1: `:path` must be a valid path and query.
         assert_eq!(seen.uri.path_and_query().expect("a path").as_str(), "/%3Ca%3E%60?%3Cb%3E%22");
     });
 }
 
-/// What becomes of a request over HTTP/2 with these pseudo-fields and fields.
+/// The outcome of a request over HTTP/2 with these pseudo-headers and headers.
 async fn fate_over_http2(proxy: &Proxy, head: &[(&str, &str)]) -> (u16, String) {
     let mut frames = Frames::connect(proxy.address()).await;
     frames.send(HEADERS, END_HEADERS | END_STREAM, 1, &fields(head)).await;
@@ -230,13 +229,13 @@ async fn fate_over_http2(proxy: &Proxy, head: &[(&str, &str)]) -> (u16, String) 
     (0, "closed".to_owned())
 }
 
-/// The status stands first: an entry of the static table (RFC 7541, appendix A).
+/// The status is the first field: an entry of the static table (RFC 7541, appendix A).
 fn status(block: &[u8]) -> u16 {
     match block.first() {
         Some(0x88) => 200,
         Some(0x8c) => 400,
         Some(0x8d) => 404,
-        other => panic!("{other:?} is no status that a test expects"),
+        other => panic!("unexpected status {other:?}"),
     }
 }
 
@@ -257,7 +256,7 @@ fn the_same_rules_hold_over_http_2() {
             (vec![get, scheme, asked("h"), root, host("H")], Sent("/", "h")),
             (vec![get, scheme, asked("h"), root, host("h:80")], Sent("/", "h")),
             (vec![options, scheme, asked("h"), (":path", "*")], Sent("*", "h")),
-            // Two hosts, none, or two that are not the same.
+            // Two hosts, none, or two different ones.
             (vec![get, scheme, root, host("a"), host("b")], BAD_HOST),
             (vec![get, scheme, root, host("a"), host("a")], BAD_HOST),
             (vec![get, scheme, asked("a"), root, host("a"), host("a")], BAD_HOST),

@@ -1,4 +1,4 @@
-//! Certificates that are renewed while the proxy runs: a reload reads them again, or says why it did not.
+//! Certificates that are renewed while the proxy runs: a reload reads them again or reports an error.
 
 use crate::certificates::{Authority, Issued};
 use crate::client::Client;
@@ -9,7 +9,7 @@ use crate::replica::{Replica, Speaks};
 use http::{StatusCode, Version};
 use std::path::Path;
 
-/// Puts the certificate and key of `new` where those of `old` are.
+/// Replaces the certificate and key of `old` by those of `new`.
 fn renew(old: &Issued, new: &Issued) {
     copy(&new.certificate_file, &old.certificate_file);
     copy(&new.key_file, &old.key_file);
@@ -19,7 +19,7 @@ fn copy(from: &Path, to: &Path) {
     std::fs::copy(from, to).expect("temporary files");
 }
 
-/// Whether a client that trusts this authority alone is served.
+/// Whether a client that trusts only this authority gets a response.
 async fn is_trusted(proxy: &Proxy, authority: &Authority) -> bool {
     let Ok(mut client) = Client::connect_tls(proxy.address(), authority.client(&["h2"])).await
     else {
@@ -42,22 +42,22 @@ fn a_renewed_certificate_is_shown_after_a_reload_and_old_connections_go_on() {
             .expect("the first certificate");
         assert!(!is_trusted(&proxy, &second).await);
         renew(&issued, &second.issue("localhost"));
-        assert!(is_trusted(&proxy, &first).await, "files are read at a reload, and not before");
-        proxy.reload(&setup).expect("it is good");
-        assert!(is_trusted(&proxy, &second).await, "the old certificate is still shown");
+        assert!(is_trusted(&proxy, &first).await, "files are read only at a reload");
+        proxy.reload(&setup).expect("the reload succeeds");
+        assert!(is_trusted(&proxy, &second).await, "the old certificate is still in use");
         assert!(!is_trusted(&proxy, &first).await);
         assert_eq!(old.get("/").await.status, StatusCode::OK);
-        // Other files than before are no other listener.
+        // Other certificate files do not make another listener.
         let third = Authority::new();
         let elsewhere = third.issue("localhost");
         let moved = Setup::before(&[replica.address()]).listener(&elsewhere.listener_keys());
-        proxy.reload(&moved).expect("it is good");
+        proxy.reload(&moved).expect("the reload succeeds");
         assert!(is_trusted(&proxy, &third).await);
     });
 }
 
 #[test]
-fn a_certificate_that_cannot_be_read_leaves_everything_as_it_was() {
+fn a_reload_with_an_unreadable_certificate_changes_nothing() {
     run(async {
         let authority = Authority::new();
         let issued = authority.issue("localhost");
@@ -66,7 +66,7 @@ fn a_certificate_that_cannot_be_read_leaves_everything_as_it_was() {
         let elsewhere = Setup::before(&[new.address()]).listener(&issued.listener_keys());
         let other = authority.issue("localhost");
         let breaks: [(&dyn Fn(), &Path); 3] = [
-            // A certificate whose key has not been written yet.
+            // A certificate whose key is not written yet.
             (&|| copy(&other.certificate_file, &issued.certificate_file), &issued.certificate_file),
             (
                 &|| std::fs::write(&issued.key_file, "half a k").expect("a temporary file"),
@@ -79,13 +79,13 @@ fn a_certificate_that_cannot_be_read_leaves_everything_as_it_was() {
         ];
         for (break_it, names) in breaks {
             break_it();
-            let error = proxy.reload(&elsewhere).expect_err("it cannot be taken").to_string();
+            let error = proxy.reload(&elsewhere).expect_err("the reload fails").to_string();
             assert!(error.contains(&names.display().to_string()), "{error}");
             assert!(is_trusted(&proxy, &authority).await);
         }
-        assert_eq!(new.record().requests().len(), 0, "a part of it was taken");
+        assert_eq!(new.record().requests().len(), 0, "the reload was applied in part");
         renew(&issued, &other);
-        proxy.reload(&elsewhere).expect("it is good");
+        proxy.reload(&elsewhere).expect("the reload succeeds");
         assert!(is_trusted(&proxy, &authority).await);
         assert_eq!(new.record().requests().len(), 1);
     });
@@ -100,7 +100,7 @@ fn clear_text_does_not_become_tls_without_a_restart() {
         let clear = Setup::before(&[replica.address()]);
         let tls = clear.clone().listener(&issued.listener_keys());
         for (before, after) in [(&clear, &tls), (&tls, &clear)] {
-            let error = before.start().reload(after).expect_err("it cannot be taken").to_string();
+            let error = before.start().reload(after).expect_err("the reload fails").to_string();
             assert!(error.contains("listeners has changed"), "{error}");
         }
     });
@@ -131,15 +131,15 @@ fn renewed_authorities_of_replicas_are_trusted_after_a_reload() {
         assert_eq!(status(&proxies[1]).await, StatusCode::SERVICE_UNAVAILABLE);
         copy(&second.file(), &ca_file);
         for (proxy, replica) in proxies.iter().zip(&replicas) {
-            proxy.reload(&setup(replica)).expect("it is good");
+            proxy.reload(&setup(replica)).expect("the reload succeeds");
         }
         assert_eq!(status(&proxies[0]).await, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(status(&proxies[1]).await, StatusCode::OK);
-        // What was learned of the upstream is kept, and what cannot be read is not taken.
+        // The upstream keeps its state, and an unreadable file is rejected.
         let metrics = proxies[0].metrics().await;
         assert_eq!(metrics.sum("curtail_requests_total", &[("status", "2xx")]), 1, "{metrics}");
         std::fs::write(&ca_file, "no certificate").expect("a temporary file");
-        let error = proxies[1].reload(&setup(&replicas[1])).expect_err("it cannot be taken");
+        let error = proxies[1].reload(&setup(&replicas[1])).expect_err("the reload fails");
         assert!(error.to_string().contains(&ca_file.display().to_string()), "{error}");
         assert_eq!(status(&proxies[1]).await, StatusCode::OK);
     });

@@ -135,7 +135,7 @@ fn it_serves_reloads_on_a_hangup_keeps_the_old_when_the_new_is_broken_and_stops_
 }
 
 #[test]
-fn sets_change_what_the_arguments_ask_for_and_a_mistake_in_one_ends_it() {
+fn sets_override_the_arguments_and_an_error_in_one_prevents_the_start() {
     run(async {
         let replica = RawReplica::answering("good").await;
         let upstream = format!("http://{}", replica.address());

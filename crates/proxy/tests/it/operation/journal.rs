@@ -140,7 +140,7 @@ fn ten_thousand_requests_are_replayed_effect_by_effect() {
 }
 
 #[test]
-fn upstreams_of_a_group_are_replayed_in_the_order_in_which_they_shared() {
+fn upstreams_of_a_group_are_replayed_in_the_order_of_their_events() {
     let seed = 12;
     println!("seed {seed}");
     run_within(Duration::from_secs(120), async {
@@ -148,7 +148,7 @@ fn upstreams_of_a_group_are_replayed_in_the_order_in_which_they_shared() {
         let file = directory.path("group.journal");
         let servers = [moody(seed).await, moody(seed + 1).await, moody(seed + 2).await];
         let urls = servers.each_ref().map(|server| format!("\"http://{}\"", server.address()));
-        // Each is granted some hedges and refused others, for what the other one has spent.
+        // Each upstream sends some hedges and skips others, because the other one has spent the budget.
         let upstream = format!(
             "{{replicas: [{}], group: data, connect: {{protocol: http2}}, retry: {{backoff: 1ms}}, \
              hedge: {{quantile: 0.8, delay_min: 1us}}, budget: {{ratio: 0.01}}, timeout: 500ms}}",
@@ -169,7 +169,7 @@ fn upstreams_of_a_group_are_replayed_in_the_order_in_which_they_shared() {
         let text = std::fs::read_to_string(&file).expect("the journal");
         assert!(text.contains("\"budget_spent\""), "the budget was never spent");
         assert_eq!(replayed(&file).end, End::Complete);
-        // Apart, each would have had a budget and latencies of its own.
+        // Without the group, each upstream would have a budget and latencies of its own.
         let mut checksum = Checksum::default();
         let opened = text.lines().map(|line| checksum.open(line).expect("its checksum"));
         let entries: Vec<String> = opened.map(|entry| entry.replace(",\"group\":0", "")).collect();
@@ -212,7 +212,7 @@ fn tampered(directory: &Directory, file: &Path) {
     assert!(!unnoticed, "an event was missing, and nobody noticed");
 }
 
-/// A journal with these entries, as if they had been written so.
+/// A journal with these entries and valid checksums.
 fn sealed(entries: &[&str]) -> String {
     let mut checksum = Checksum::default();
     let lines = entries.iter().flat_map(|entry| checksum.seal(entry.as_bytes()));

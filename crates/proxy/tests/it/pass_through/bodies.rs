@@ -119,7 +119,7 @@ fn trailers_go_to_clients_that_understand_them() {
 }
 
 #[test]
-fn fields_that_may_not_be_trailers_are_left_out_and_the_others_pass_whatever_is_spoken() {
+fn forbidden_trailers_are_removed_and_others_forwarded_over_any_version() {
     const TRAILERS: &str = "0\r\nconnection: x\r\nkeep-alive: 5\r\nte: gzip\r\nx-sum: 21\r\n\r\n";
     run(async {
         for behind in [Version::HTTP_11, Version::HTTP_2] {

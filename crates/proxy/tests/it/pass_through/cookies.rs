@@ -1,4 +1,4 @@
-//! Cookies, which a client of HTTP/2 may send one by one (RFC 9113, section 8.2.3).
+//! Cookies, which an HTTP/2 client may split over several fields (RFC 9113, section 8.2.3).
 
 use super::{Chain, PAIRS};
 use crate::deadline::run;
@@ -6,7 +6,7 @@ use crate::replica::ok;
 use http::HeaderValue;
 
 #[test]
-fn cookies_that_come_one_by_one_arrive_in_one_line() {
+fn split_cookies_arrive_in_one_field() {
     run(async {
         for pair in PAIRS.into_iter().filter(|(before, _)| *before == http::Version::HTTP_2) {
             for (sent, want) in [
@@ -30,7 +30,7 @@ fn cookies_that_come_one_by_one_arrive_in_one_line() {
 }
 
 #[test]
-fn cookies_that_are_set_stay_apart() {
+fn set_cookie_fields_stay_separate() {
     run(async {
         for pair in PAIRS {
             let mut chain = Chain::start(pair, |_| {

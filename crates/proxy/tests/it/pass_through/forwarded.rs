@@ -1,5 +1,5 @@
-//! For whom a request is forwarded: what the server is told comes from the proxy, or from proxies before it
-//! that the configuration trusts, and never from a client.
+//! Forwarded headers: the server gets those of the proxy and of trusted proxies in front of it, and never those of
+//! a client.
 
 use super::PAIRS;
 use crate::client::Client;
@@ -10,7 +10,7 @@ use crate::replica::{Replica, Speaks, ok};
 use crate::wire::{Head, Wire};
 use http::{HeaderName, HeaderValue, Version};
 
-/// What a client may claim.
+/// Headers that a client may forge.
 const CLAIMS: &[(&str, &str)] = &[
     ("x-forwarded-for", "10.0.0.1"),
     ("x-forwarded-for", "10.0.0.2, 10.0.0.3"),
@@ -19,12 +19,12 @@ const CLAIMS: &[(&str, &str)] = &[
     ("x-forwarded-port", "443"),
     ("forwarded", "for=10.0.0.1;proto=https"),
     ("x-real-ip", "10.0.0.1"),
-    // Servers that turn fields into variables (CGI, WSGI) read these like the above.
+    // Servers that map headers to variables (CGI, WSGI) read these as the ones above.
     ("x_forwarded_for", "10.0.0.1"),
     ("X_Forwarded-Proto", "https"),
 ];
 
-/// What the replica sees of a request with these fields.
+/// Sends a request with these headers and returns the head that the replica got.
 async fn seen(replica: &RawReplica, proxy: &Proxy, fields: &[(&str, &str)]) -> Head {
     let mut wire = Wire::connect(proxy.address()).await;
     let fields: String =
@@ -34,7 +34,7 @@ async fn seen(replica: &RawReplica, proxy: &Proxy, fields: &[(&str, &str)]) -> H
     replica.record().requests().pop().expect("it was asked").head
 }
 
-/// The fields that say for whom a request is forwarded.
+/// The headers that name the client of a forwarded request.
 fn forwarded(head: &Head) -> Vec<(&str, &str)> {
     let is_one = |name: &str| name.contains("forwarded") || name == "x-real-ip";
     let of = head.fields.iter().filter(|(name, _)| is_one(&name.to_ascii_lowercase()));
@@ -44,7 +44,7 @@ fn forwarded(head: &Head) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn a_client_is_not_believed_for_whom_it_asks() {
+fn forwarded_headers_of_a_client_are_replaced() {
     run(async {
         let replica = RawReplica::answering("").await;
         let other = "trusted_proxies: [10.0.0.0/8, \"::1\", 127.0.0.2]";
@@ -61,7 +61,7 @@ fn a_client_is_not_believed_for_whom_it_asks() {
 }
 
 #[test]
-fn no_version_of_http_is_a_way_around_it() {
+fn forwarded_headers_are_replaced_over_every_version() {
     run(async {
         for (before, behind) in PAIRS {
             let speaks = if behind == Version::HTTP_2 { Speaks::Http2 } else { Speaks::Http1 };
@@ -89,7 +89,7 @@ fn no_version_of_http_is_a_way_around_it() {
 }
 
 #[test]
-fn a_trusted_proxy_is_believed_and_named_after_those_before_it() {
+fn headers_of_a_trusted_proxy_are_kept_and_its_address_is_appended() {
     run(async {
         let replica = RawReplica::answering("").await;
         for trusted in ["127.0.0.0/8", "127.0.0.1", "\"::/0\", 0.0.0.0/0"] {
@@ -109,7 +109,7 @@ fn a_trusted_proxy_is_believed_and_named_after_those_before_it() {
             ];
             want.sort_unstable();
             assert_eq!(forwarded(&head), want, "{trusted}");
-            // It need not have said anything.
+            // A trusted proxy need not send any.
             let head = seen(&replica, &proxy, &[]).await;
             let want = [("x-forwarded-for", "127.0.0.1"), ("x-forwarded-proto", "http")];
             assert_eq!(forwarded(&head), want, "{trusted}");
@@ -118,7 +118,7 @@ fn a_trusted_proxy_is_believed_and_named_after_those_before_it() {
 }
 
 #[test]
-fn a_leaf_believes_its_roots() {
+fn a_leaf_trusts_its_roots() {
     run(async {
         let replica = RawReplica::answering("").await;
         let leaf = Proxy::of_leaves(&[format!(
@@ -133,7 +133,7 @@ fn a_leaf_believes_its_roots() {
 }
 
 #[test]
-fn who_is_trusted_can_be_reloaded() {
+fn trusted_proxies_can_be_reloaded() {
     run(async {
         let replica = RawReplica::answering("").await;
         let setup = Setup::before(&[replica.address()]);
@@ -141,7 +141,7 @@ fn who_is_trusted_can_be_reloaded() {
         let claims = &[("x-forwarded-for", "10.0.0.1")];
         let head = seen(&replica, &proxy, claims).await;
         assert_eq!(head.get("x-forwarded-for"), Some("127.0.0.1"));
-        proxy.reload(&setup.top("trusted_proxies: [127.0.0.1]")).expect("it is good");
+        proxy.reload(&setup.top("trusted_proxies: [127.0.0.1]")).expect("the reload succeeds");
         let head = seen(&replica, &proxy, claims).await;
         assert_eq!(head.get("x-forwarded-for"), Some("10.0.0.1, 127.0.0.1"));
     });

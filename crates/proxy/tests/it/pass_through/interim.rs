@@ -1,4 +1,4 @@
-//! Interim responses: those before the one that counts (RFC 9110, section 15.2; RFC 8297).
+//! Interim responses: those before the final one (RFC 9110, section 15.2; RFC 8297).
 
 use crate::client::Client;
 use crate::deadline::run;
@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 const HINTS: &str = "HTTP/1.1 103 Early Hints\r\nlink: </style.css>; rel=preload\r\n\
                      connection: x-hop\r\nx-hop: 1\r\ncontent-length: 7\r\n\r\n";
 
-/// A replica that says each of these before it answers.
+/// A replica that sends these interim responses before its final response.
 async fn hinting(interim: &'static str) -> (RawReplica, Proxy) {
     let replica = RawReplica::start(move |mut wire, record, _| async move {
         while record.read(&mut wire).await.is_some() {
@@ -28,9 +28,9 @@ async fn hinting(interim: &'static str) -> (RawReplica, Proxy) {
 }
 
 #[test]
-fn early_hints_reach_the_client_before_the_response_is_there() {
+fn early_hints_reach_the_client_before_the_response() {
     run(async {
-        // The replica answers only when the client has its hints.
+        // The replica sends the final response only when the client has its hints.
         let go_on = std::sync::Arc::new(tokio::sync::Notify::new());
         let waits = std::sync::Arc::clone(&go_on);
         let replica = RawReplica::start(move |mut wire, record, _| {
@@ -51,7 +51,7 @@ fn early_hints_reach_the_client_before_the_response_is_there() {
             let hints = wire.read_head().await.expect("the connection holds").expect("hints");
             assert_eq!(hints.start, "HTTP/1.1 103 Early Hints");
             let link = ("link".to_owned(), "</style.css>; rel=preload".to_owned());
-            assert_eq!(hints.fields, [link], "nothing of one connection, and no body's length");
+            assert_eq!(hints.fields, [link], "no hop-by-hop header and no content-length");
             go_on.notify_one();
             let answer = wire.answer().await;
             assert_eq!((answer.head.status(), &*answer.body), (200, &b"here"[..]));
@@ -60,7 +60,7 @@ fn early_hints_reach_the_client_before_the_response_is_there() {
 }
 
 #[test]
-fn every_interim_response_but_continue_is_passed_on_in_its_order() {
+fn interim_responses_except_continue_are_forwarded_in_order() {
     run(async {
         let (_replica, proxy) = hinting(
             "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n\
@@ -107,21 +107,21 @@ fn a_client_that_waits_to_send_its_body_gets_continue_before_the_hints() {
 }
 
 #[test]
-fn clients_that_know_no_interim_responses_get_none() {
+fn clients_without_interim_responses_get_none() {
     run(async {
         let (_replica, proxy) = hinting(HINTS).await;
         let mut wire = Wire::connect(proxy.address()).await;
         wire.send("GET / HTTP/1.0\r\n\r\n").await;
         let answer = wire.answer().await;
         assert_eq!((answer.head.status(), &*answer.body), (200, &b"here"[..]));
-        // hyper's server has no way to send one over HTTP/2.
+        // hyper's server cannot send one over HTTP/2.
         let mut client = Client::connect(proxy.address(), Version::HTTP_2).await;
         assert_eq!(client.get("/").await.status, StatusCode::OK);
     });
 }
 
 #[test]
-fn hints_of_an_attempt_that_fails_do_not_keep_it_from_being_replaced() {
+fn a_failed_attempt_is_replaced_even_after_its_hints() {
     run(async {
         let failing = RawReplica::start(|mut wire, record, nth| async move {
             while record.read(&mut wire).await.is_some() {
@@ -152,8 +152,8 @@ type Head = &'static [(&'static str, &'static str)];
 const PROTOCOL_ERROR: u32 = 1;
 const ENHANCE_YOUR_CALM: u32 = 11;
 
-/// A replica that speaks HTTP/2, and sends these heads when it has read a request; it tells of each reset stream, and
-/// why it was reset.
+/// A replica that sends these heads over HTTP/2 when it has read a request. It reports the reason of each stream
+/// reset.
 async fn over_http2(heads: &'static [Head]) -> (SocketAddr, mpsc::Receiver<u32>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
     let address = listener.local_addr().expect("it is bound");
@@ -218,7 +218,7 @@ fn interim_responses_of_an_http2_replica_reach_the_client() {
 }
 
 #[test]
-fn hints_of_an_http2_replica_reach_the_client_before_the_response_is_there() {
+fn hints_of_an_http2_replica_reach_the_client_before_the_response() {
     run(async {
         let (replica, _resets) = over_http2(&[&[(":status", "103"), ("link", "</a>")]]).await;
         let proxy =
@@ -247,7 +247,7 @@ fn a_replica_that_switches_protocols_over_http2_fails_at_once() {
 }
 
 #[test]
-fn interim_responses_without_end_over_http2_fail_their_attempt() {
+fn endless_interim_responses_over_http2_fail_their_attempt() {
     run(async {
         let link = "x".repeat(8 << 10).leak();
         let hints: Head = vec![(":status", "103"), ("link", &*link)].leak();

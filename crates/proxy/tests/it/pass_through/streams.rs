@@ -158,7 +158,7 @@ fn many_streams_share_few_connections() {
             assert_eq!(frame.into_data().expect("data"), message);
         }
         let replica: &Replica = &chain.replica;
-        // Another one for every sixteen, up to the default of sixteen.
+        // One connection for every sixteen streams, up to the default maximum of sixteen.
         let connections = replica.record().connections();
         assert!((8..=16).contains(&connections), "240 streams took {connections} connections");
     });

@@ -188,11 +188,11 @@ fn a_post_goes_elsewhere_when_a_leaf_refused_it() {
     });
 }
 
-/// What a replica does when it has read the first stream of an HTTP/2 connection: it sends a frame (its kind, stream and
-/// payload), and may then close the connection.
+/// A replica that reads the first stream of an HTTP/2 connection, sends a frame (kind, stream and payload) and may then
+/// close the connection.
 async fn posted_over_http2(
     (kind, stream, payload): (u8, u32, Vec<u8>),
-    then_closes: bool,
+    is_closed_after: bool,
 ) -> (StatusCode, usize) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback");
     let address = listener.local_addr().expect("it is bound");
@@ -205,7 +205,7 @@ async fn posted_over_http2(
                 while let Some(frame) = frames.read().await {
                     if matches!(frame.kind, HEADERS | DATA) && frame.flags & END_STREAM != 0 {
                         frames.send(kind, 0, stream, &payload).await;
-                        if then_closes {
+                        if is_closed_after {
                             return frames.close().await;
                         }
                     }
@@ -230,19 +230,19 @@ async fn posted_over_http2(
 fn a_post_goes_elsewhere_when_a_stream_was_not_begun_with() {
     run(async {
         let reset = |code: u32| (RST_STREAM, 1, code.to_be_bytes().to_vec());
-        // The last stream that the replica takes, and the code: no error.
+        // The last stream that the replica accepts, and the code for no error.
         let go_away = |last: u32| (GOAWAY, 0, (u64::from(last) << 32).to_be_bytes().to_vec());
-        for then_closes in [false, true] {
-            let (worst, executed) = posted_over_http2(reset(REFUSED_STREAM), then_closes).await;
+        for is_closed_after in [false, true] {
+            let (worst, executed) = posted_over_http2(reset(REFUSED_STREAM), is_closed_after).await;
             assert_eq!((worst, executed), (StatusCode::OK, 2), "a refused stream");
-            let (worst, executed) = posted_over_http2(go_away(0), then_closes).await;
+            let (worst, executed) = posted_over_http2(go_away(0), is_closed_after).await;
             assert_eq!((worst, executed), (StatusCode::OK, 2), "a replica that goes away");
-            // It may have been executed.
-            let (worst, executed) = posted_over_http2(reset(CANCEL), then_closes).await;
+            // The replica may have executed it.
+            let (worst, executed) = posted_over_http2(reset(CANCEL), is_closed_after).await;
             assert_eq!((worst, executed), (StatusCode::BAD_GATEWAY, 1), "a stream that was reset");
         }
         let (worst, executed) = posted_over_http2(go_away(1), true).await;
-        assert_eq!((worst, executed), (StatusCode::BAD_GATEWAY, 1), "a stream that was taken");
+        assert_eq!((worst, executed), (StatusCode::BAD_GATEWAY, 1), "an accepted stream");
     });
 }
 

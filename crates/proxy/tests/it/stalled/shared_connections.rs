@@ -1,4 +1,4 @@
-//! Stalled streams on an HTTP/2 connection that others share, towards a replica and from a client.
+//! Stalled streams on a shared HTTP/2 connection, towards a replica and from a client.
 
 use crate::body::{self, Progress};
 use crate::client::Client;
@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 /// Far more than all windows and socket buffers between a replica and its client.
 const LONG_BYTES: u64 = 64 << 20;
 
-/// A replica whose `/long` responses never end by themselves, and how far each has come.
+/// A replica whose `/long` responses never end, and the progress of each.
 async fn with_long_responses() -> (Replica, Arc<Mutex<Vec<Arc<Progress>>>>) {
     let handed: Arc<Mutex<Vec<Arc<Progress>>>> = Arc::default();
     let all = Arc::clone(&handed);
@@ -32,7 +32,7 @@ async fn with_long_responses() -> (Replica, Arc<Mutex<Vec<Arc<Progress>>>>) {
     (replica, handed)
 }
 
-/// Waits until none of them moves any more.
+/// Waits until none of them makes progress.
 async fn until_all_are_still(all: &[Arc<Progress>]) {
     let mut waiting = tokio::task::JoinSet::new();
     for progress in all {
@@ -44,7 +44,7 @@ async fn until_all_are_still(all: &[Arc<Progress>]) {
     }
 }
 
-/// Other requests are answered on the one connection to a replica that carries so many unread downloads.
+/// Checks that a replica's one connection with this many unread downloads still serves other requests.
 async fn downloads_starve_nobody(unread: u32) {
     let (replica, handed) = with_long_responses().await;
     let proxy = Setup::before(&[replica.address()])
@@ -54,7 +54,7 @@ async fn downloads_starve_nobody(unread: u32) {
         )
         .start();
     let mut frames = Frames::connect(proxy.address()).await;
-    // SETTINGS_INITIAL_WINDOW_SIZE is zero: this client takes heads and no byte of a body.
+    // SETTINGS_INITIAL_WINDOW_SIZE is zero: this client reads heads and no byte of a body.
     frames.send(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]).await;
     for nth in 0..unread {
         let whole = END_HEADERS | END_STREAM;
@@ -71,7 +71,7 @@ async fn downloads_starve_nobody(unread: u32) {
             assert_eq!((response.status, &*response.body), (StatusCode::OK, &b"fast"[..]));
         }
     }
-    // All of them on as many connections as there are workers.
+    // The downloads use as many connections as there are workers.
     assert!(replica.record().connections() <= 2, "{}", replica.record().connections());
 }
 
@@ -91,7 +91,7 @@ fn uploads_that_no_replica_reads_starve_no_other_stream_of_their_client() {
         let replica = RawReplica::start(|mut wire, record, _| async move {
             let head = wire.read_head().await.expect("held").expect("a request");
             if head.request().1 == "/stuck" {
-                // It reads no byte of the body, and goes when the proxy goes.
+                // The replica reads no byte of the body and lives as long as the proxy.
                 return std::future::pending().await;
             }
             wire.read_exact(4).await.expect("a body");
@@ -116,14 +116,14 @@ fn uploads_that_no_replica_reads_starve_no_other_stream_of_their_client() {
             let request = client.request_with("POST", "/fast", body::whole("body"));
             let sent =
                 tokio::time::timeout(std::time::Duration::from_secs(5), client.send(request));
-            let response = sent.await.expect("it waits for uploads that nobody reads");
+            let response = sent.await.expect("the request waits for unread uploads");
             assert_eq!((response.status, &*response.body), (StatusCode::OK, &b"fast"[..]));
         }
         uploads.abort_all();
     });
 }
 
-/// A replica whose responses wait for the test, and a client of a proxy before it.
+/// A replica whose responses wait for the test, and a client of a proxy in front of it.
 async fn waiting(speaks: Speaks, connect: &str) -> (Replica, Proxy, Client, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(0));
     let opens = Arc::clone(&gate);
@@ -150,7 +150,7 @@ fn requests_are_spread_when_a_replica_allows_few_on_a_connection() {
         for nth in 1..=40 {
             let mut client = client.share();
             asking.spawn(async move { client.get("/").await.status });
-            // Each is with the replica before the next one comes: none of them queues.
+            // Each request reaches the replica before the next one starts, so none queues.
             replica.record().until(|record| record.count() == nth).await;
         }
         gate.add_permits(40);

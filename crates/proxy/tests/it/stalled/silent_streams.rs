@@ -1,4 +1,4 @@
-//! Streams on which both sides may be silent for long: watches, subscriptions, calls in the manner of gRPC.
+//! Streams on which both sides may be silent for long: watches, subscriptions, gRPC calls.
 
 use crate::body;
 use crate::certificates::Authority;
@@ -13,7 +13,7 @@ use http::{Response, StatusCode, Version};
 use http_body_util::BodyExt;
 use tokio::net::TcpListener;
 
-/// A replica that sends each piece of a request body back as it comes.
+/// A replica that echoes each piece of a request body.
 async fn echoing(speaks: Speaks) -> Replica {
     Replica::start(speaks, |request| async move {
         let (sender, body) = body::channel();
@@ -31,8 +31,7 @@ async fn echoing(speaks: Speaks) -> Replica {
     .await
 }
 
-/// Waits for as long as the proxy waits for a request body: a client that begins one now and sends no more
-/// of it is refused.
+/// Waits for the proxy's body timeout: until a client that starts a body now and pauses is rejected.
 async fn body_timeout_passes(proxy: &Proxy) {
     let mut wire = Wire::connect(proxy.address()).await;
     wire.send("POST /slow HTTP/1.1\r\nhost: h\r\ncontent-length: 4\r\n\r\nb").await;
@@ -41,7 +40,7 @@ async fn body_timeout_passes(proxy: &Proxy) {
 }
 
 #[test]
-fn a_stream_outlives_any_silence_once_its_response_has_begun() {
+fn a_stream_outlives_silence_once_its_response_has_begun() {
     run(async {
         let pairs = [
             (Version::HTTP_11, Speaks::Http1),
@@ -85,7 +84,7 @@ fn a_stream_outlives_any_silence_once_its_response_has_begun() {
 }
 
 #[test]
-fn a_stream_that_is_silent_for_too_long_is_ended_where_that_is_asked_for() {
+fn a_stream_ends_after_the_configured_idle_timeout() {
     run(async {
         for (before, speaks, protocol) in
             [(Version::HTTP_11, Speaks::Http1, "http1"), (Version::HTTP_2, Speaks::Http2, "http2")]
@@ -102,13 +101,16 @@ fn a_stream_that_is_silent_for_too_long_is_ended_where_that_is_asked_for() {
             assert!(sender.data("message").await);
             let frame = response.frame().await.expect("a frame").expect("a good one");
             assert_eq!(frame.into_data().expect("data"), "message");
-            assert!(response.frame().await.expect("an end").is_err(), "it is no good end");
+            assert!(
+                response.frame().await.expect("an end").is_err(),
+                "the body ends with an error"
+            );
             assert_eq!(idle(&proxy).await, 1);
         }
     });
 }
 
-/// Streams that were ended because nothing came or went, once nothing is in progress.
+/// The number of streams ended by the idle timeout, once no request is in progress.
 async fn idle(proxy: &Proxy) -> u64 {
     let metrics = proxy.until(|metrics| metrics.in_flight() == 0).await;
     assert_eq!(metrics.sum("curtail_attempts_failed_total", &[]), 0, "{metrics}");
@@ -116,7 +118,7 @@ async fn idle(proxy: &Proxy) -> u64 {
 }
 
 #[test]
-fn an_upgraded_connection_that_is_silent_for_too_long_is_closed_where_that_is_asked_for() {
+fn an_upgraded_connection_closes_after_the_configured_idle_timeout() {
     run(async {
         let replica = RawReplica::start(|mut wire, record, _| async move {
             record.read(&mut wire).await;
@@ -154,7 +156,7 @@ fn a_replica_is_pinged_while_its_streams_are_silent() {
         let (stream, _) = listener.accept().await.expect("the proxy connects");
         let mut replica = Frames::accept(stream).await.expect("over HTTP/2");
         while replica.read().await.expect("a request").kind != HEADERS {}
-        // The response begins, and then nothing is said but pings.
+        // The response begins, and then only pings are sent.
         replica.send(HEADERS, END_HEADERS, 1, &fields(&[(":status", "200")])).await;
         for _ in 0..3 {
             let ping = loop {
@@ -171,7 +173,7 @@ fn a_replica_is_pinged_while_its_streams_are_silent() {
 }
 
 #[test]
-fn a_connection_whose_replica_answers_no_ping_ends_with_its_requests() {
+fn a_connection_ends_with_its_requests_when_pings_get_no_response() {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
         let address = listener.local_addr().expect("it is bound");
@@ -183,7 +185,7 @@ fn a_connection_whose_replica_answers_no_ping_ends_with_its_requests() {
         let asking = tokio::spawn(async move { client.get("/").await });
         let (stream, _) = listener.accept().await.expect("the proxy connects");
         let mut replica = Frames::accept(stream).await.expect("over HTTP/2");
-        // Nothing is acknowledged.
+        // The replica acknowledges nothing.
         while replica.read_any().await.is_ok() {}
         let response = asking.await.expect("no panic");
         assert_eq!(
@@ -194,7 +196,7 @@ fn a_connection_whose_replica_answers_no_ping_ends_with_its_requests() {
 }
 
 #[test]
-fn a_tls_handshake_that_does_not_go_on_is_given_up_and_counted() {
+fn a_stalled_tls_handshake_is_cut_off_and_counted() {
     run(async {
         let authority = Authority::new();
         let issued = authority.issue("localhost");

@@ -1,4 +1,4 @@
-//! Clients that ask and do not take the response: they are cut off, and what they held is free.
+//! Clients that do not read the response: they are cut off, and their resources are freed.
 
 use crate::client::Client;
 use crate::deadline::run;
@@ -12,7 +12,7 @@ use http::{StatusCode, Version};
 
 const WHOLE: u8 = END_HEADERS | END_STREAM;
 
-/// A replica that sends as much as is taken, but for `/fast`.
+/// A replica whose responses never end, except to `/fast`.
 async fn endless() -> RawReplica {
     RawReplica::start(|mut wire, record, _| async move {
         while let Some(request) = record.read(&mut wire).await {
@@ -43,7 +43,7 @@ fn before(replica: &RawReplica) -> Proxy {
         .start()
 }
 
-/// Waits until nothing of those clients is left but its count.
+/// Waits until only the count of these clients is left.
 async fn until_cut_off(proxy: &Proxy, clients: u64) {
     let open = "curtail_connections_open";
     let metrics = proxy.until(|m| m.in_flight() == 0 && m.sum(open, &[]) == 0).await;
@@ -52,7 +52,7 @@ async fn until_cut_off(proxy: &Proxy, clients: u64) {
 }
 
 #[test]
-fn http_2_streams_that_take_nothing_are_reset_and_free_their_connections() {
+fn unread_http_2_streams_are_reset_and_free_their_connections() {
     run(async {
         let replica = endless().await;
         let proxy = before(&replica);
@@ -91,7 +91,7 @@ fn a_stream_that_is_granted_a_byte_at_a_time_is_reset() {
                 break;
             }
             assert_eq!((frame.kind, frame.payload.len()), (DATA, 1), "{frame:?}");
-            // As slow as a look at the metrics: far from what must be taken in that time.
+            // As slow as the metrics are polled: far slower than the write timeout allows.
             proxy.metrics().await;
         }
         until_cut_off(&proxy, 1).await;
@@ -99,12 +99,12 @@ fn a_stream_that_is_granted_a_byte_at_a_time_is_reset() {
 }
 
 #[test]
-fn a_connection_over_http_2_that_takes_nothing_is_closed() {
+fn an_unread_http_2_connection_is_closed() {
     run(async {
         let replica = endless().await;
         let proxy = before(&replica);
         let mut frames = Frames::connect(proxy.address()).await;
-        // All the room there is, and none of it used: the connection itself is full.
+        // The windows are wide open, but the client does not read: the connection itself is full.
         let most = 0x7fff_ffff_u32.to_be_bytes();
         frames.send(SETTINGS, 0, 0, &[&[0, 4], &most[..]].concat()).await;
         let more = (0x7fff_ffff_u32 - 65_535).to_be_bytes();
@@ -117,7 +117,7 @@ fn a_connection_over_http_2_that_takes_nothing_is_closed() {
 }
 
 #[test]
-fn a_client_over_http_1_that_takes_nothing_is_cut_off_and_counted() {
+fn an_http_1_client_that_reads_nothing_is_cut_off_and_counted() {
     run(async {
         let replica = endless().await;
         let proxy = before(&replica);
@@ -131,7 +131,7 @@ fn a_client_over_http_1_that_takes_nothing_is_cut_off_and_counted() {
 }
 
 #[test]
-fn a_client_that_takes_nothing_of_an_upgraded_connection_is_cut_off() {
+fn a_client_that_does_not_read_an_upgraded_connection_is_cut_off() {
     run(async {
         let replica = endless().await;
         let proxy = before(&replica);
@@ -146,14 +146,14 @@ fn a_client_that_takes_nothing_of_an_upgraded_connection_is_cut_off() {
 }
 
 #[test]
-fn others_are_served_while_a_client_takes_nothing() {
+fn others_are_served_while_a_client_reads_nothing() {
     run(async {
         let replica = endless().await;
         let proxy =
             Setup::before(&[replica.address()]).upstream("hedge: false\nretry: false").start();
         let mut frames = Frames::connect(proxy.address()).await;
         frames.send(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]).await;
-        // As many streams as one client may have, by default a quarter of the connections to a replica.
+        // As many streams as one client may have: by default, a quarter of the connections to a replica.
         for nth in 0..256 {
             frames.send(HEADERS, WHOLE, 2 * nth + 1, &request("GET", "/")).await;
             let response = frames.read().await.expect("the connection goes on");

@@ -1,4 +1,4 @@
-//! Connections that nobody uses: what the other side has closed, and what has been unused for too long.
+//! Unused connections: closed by the other side, or idle for too long.
 
 use crate::client::Client;
 use crate::deadline::run;
@@ -10,8 +10,8 @@ use http::{StatusCode, Version};
 use std::sync::Arc;
 use tokio::sync::{Notify, mpsc};
 
-/// A server that answers one request on each connection, closes its side when it is told to, and says when
-/// the proxy has closed the other; but `/stream` it answers without an end.
+/// A server that serves one request per connection, closes its side on `close`, and reports when the proxy has
+/// closed the other side. It responds to `/stream` without an end.
 async fn closing(close: &Arc<Notify>) -> (RawReplica, mpsc::Receiver<()>) {
     let (closed, all_closed) = mpsc::channel(4);
     let close = Arc::clone(close);
@@ -41,7 +41,7 @@ async fn closing(close: &Arc<Notify>) -> (RawReplica, mpsc::Receiver<()>) {
 }
 
 #[test]
-fn a_leaf_closes_what_other_leaves_have_closed() {
+fn a_leaf_closes_connections_that_other_leaves_have_closed() {
     run(async {
         let close = Arc::new(Notify::new());
         let (twin, mut closed) = closing(&close).await;
@@ -61,18 +61,18 @@ fn a_leaf_closes_what_other_leaves_have_closed() {
 }
 
 #[test]
-fn an_upstream_that_a_reload_has_replaced_closes_what_it_does_not_use() {
+fn a_replaced_upstream_closes_its_unused_connections() {
     run(async {
         let close = Arc::new(Notify::new());
         let (old, mut closed) = closing(&close).await;
         let new = RawReplica::answering("new").await;
         let proxy = Setup::before(&[old.address()]).upstream("hedge: false").start();
-        // Both on the same worker, whose connections they are.
+        // Both requests run on one worker, which owns the connections.
         let mut streaming = Client::connect(proxy.address(), Version::HTTP_2).await;
         let request = streaming.request("GET", "/stream");
         let stream = streaming.try_send(request).await.expect("a response");
         assert_eq!(streaming.get("/").await.body, "once");
-        proxy.reload(&Setup::before(&[new.address()])).expect("it is good");
+        proxy.reload(&Setup::before(&[new.address()])).expect("the reload succeeds");
         assert_eq!(streaming.get("/").await.body, "new");
         close.notify_one();
         closed.recv().await.expect("it is closed while the stream goes on");
@@ -81,7 +81,7 @@ fn an_upstream_that_a_reload_has_replaced_closes_what_it_does_not_use() {
 }
 
 #[test]
-fn an_http_2_connection_that_is_unused_for_too_long_is_closed() {
+fn an_idle_http_2_connection_is_closed() {
     run(async {
         let replica = Replica::answering(Speaks::Http2, "good").await;
         let proxy = Setup::before(&[replica.address()])

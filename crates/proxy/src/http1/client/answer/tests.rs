@@ -247,8 +247,8 @@ fn a_body_is_framed_by_status_then_chunks_then_length() {
 
 #[test]
 fn framings_that_could_be_read_in_two_ways_are_refused() {
-    const LENGTH: &str = "its content-length is no length";
-    const TWO: &str = "it has two lengths";
+    const LENGTH: &str = "the content-length is not a number of bytes";
+    const TWO: &str = "there are two different content-lengths";
     const CODING: &str = "its transfer coding is not `chunked`";
     for (fields, why) in [
         (&[("content-length", "")][..], LENGTH),

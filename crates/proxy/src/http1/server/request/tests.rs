@@ -111,27 +111,30 @@ fn a_client_waits_to_go_on_when_it_says_so_and_has_something_to_send() {
         ("GET / HTTP/1.1\r\n", false),
         ("PUT / HTTP/1.0\r\ncontent-length: 7\r\n", false),
     ] {
-        assert_eq!(whole(&format!("{head}{expects}")).waits_to_go_on, waits, "{head:?}");
+        assert_eq!(whole(&format!("{head}{expects}")).is_continue_expected, waits, "{head:?}");
     }
     let other = "PUT / HTTP/1.1\r\ncontent-length: 7\r\nexpect: x\r\n\r\n";
-    assert!(!whole(other).waits_to_go_on);
+    assert!(!whole(other).is_continue_expected);
 }
 
 #[test]
 fn what_could_be_read_in_two_ways_is_refused_with_the_reason() {
     for (head, why) in [
-        ("GET / HTTP/1.1\r\ncontent-length: 3\r\ncontent-length: 4\r\n", "it has two lengths"),
-        ("GET / HTTP/1.1\r\ncontent-length: 3, 4\r\n", "it has two lengths"),
-        ("GET / HTTP/1.1\r\ncontent-length: 3,\r\n", "its content-length is no length"),
+        (
+            "GET / HTTP/1.1\r\ncontent-length: 3\r\ncontent-length: 4\r\n",
+            "there are two different content-lengths",
+        ),
+        ("GET / HTTP/1.1\r\ncontent-length: 3, 4\r\n", "there are two different content-lengths"),
+        ("GET / HTTP/1.1\r\ncontent-length: 3,\r\n", "the content-length is not a number of bytes"),
         (
             "GET / HTTP/1.1\r\ntransfer-encoding: chunked\r\nconnection: Transfer-Encoding\r\n",
-            "its `connection` names a field that frames its body",
+            "`connection` names a framing field",
         ),
-        ("GET / HTTP/1.1\r\ncontent-length:\r\n", "its content-length is no length"),
-        ("GET / HTTP/1.1\r\ncontent-length: +3\r\n", "its content-length is no length"),
+        ("GET / HTTP/1.1\r\ncontent-length:\r\n", "the content-length is not a number of bytes"),
+        ("GET / HTTP/1.1\r\ncontent-length: +3\r\n", "the content-length is not a number of bytes"),
         (
             "GET / HTTP/1.1\r\ncontent-length: x\r\ntransfer-encoding: chunked\r\n",
-            "its content-length is no length",
+            "the content-length is not a number of bytes",
         ),
         (
             "GET / HTTP/1.1\r\ntransfer-encoding: chunked, gzip\r\n",
@@ -150,7 +153,7 @@ fn what_could_be_read_in_two_ways_is_refused_with_the_reason() {
         ("GET / HTTP/1.1 \r\n", "a line does not end as it should"),
         ("GET / HTTP/3.0\r\n", "it is of another version"),
         ("GET / HTTP/1.10\r\n", "a line does not end as it should"),
-        ("GET /a#b HTTP/1.1\r\n", "its target has a fragment (`#`)"),
+        ("GET /a#b HTTP/1.1\r\n", "the request target has a fragment (`#`)"),
     ] {
         let fault = fault(&format!("{head}\r\n"));
         let want = (StatusCode::BAD_REQUEST, "bad_request", why);
@@ -159,7 +162,7 @@ fn what_could_be_read_in_two_ways_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_coding_that_is_not_understood_is_not_a_body() {
+fn a_request_with_an_unknown_coding_is_rejected() {
     for codings in ["gzip, chunked", "gzip\r\ntransfer-encoding: chunked", "chunked, chunked"] {
         let head = format!("PUT / HTTP/1.1\r\ntransfer-encoding: {codings}\r\n\r\n");
         assert_eq!(fault(&head), Fault::TRANSFER_CODING, "{codings:?}");
@@ -167,7 +170,7 @@ fn a_coding_that_is_not_understood_is_not_a_body() {
 }
 
 #[test]
-fn how_a_body_is_framed_is_said_in_one_way() {
+fn a_request_has_one_framing_field() {
     for (fields, want) in [
         ("content-length: 7\r\ncontent-length: 07\r\n", Some(&b"7"[..])),
         ("content-length: 7 ,7\r\n", Some(b"7")),
@@ -180,7 +183,7 @@ fn how_a_body_is_framed_is_said_in_one_way() {
 }
 
 #[test]
-fn a_later_version_of_http_1_is_understood_as_http_1_1() {
+fn a_later_minor_version_is_read_as_http_1_1() {
     let asked = whole("GET /a HTTP/1.7\r\na: b\r\n\r\n");
     assert_eq!((asked.head.version, asked.terms.keeps), (Version::HTTP_11, true));
     assert_eq!(asked.head.target.as_str(), "/a");
