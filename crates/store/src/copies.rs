@@ -1,19 +1,19 @@
-//! Copies of rows: a span that was sent again in other bytes, say by a sender that has put its spans into other batches.
+//! Copies of rows: spans that were sent again in other batches or another encoding.
 //!
-//! Rows of a table in which a row has an [identity](Rows::IDENTITY) are copies where all fields are equal. They have the
-//! same place in the order of a run, so a copy is found among the rows just before it.
+//! In a table whose rows have an [identity](Rows::IDENTITY), rows that are equal in all fields are copies. Copies have
+//! the same position in the order of a run, so a row is compared only with the rows just before it.
 
 use crate::columns::Columns;
 use crate::memtable::Rows;
 use crate::sort::Place;
 use std::borrow::Borrow;
 
-/// A row is held against this many before it: that many spans of one trace begin at the same nanosecond at most, or a
-/// copy among them stays.
+/// A row is compared with at most this many rows before it. If more spans of one trace begin at the same nanosecond,
+/// a copy may be kept.
 const ALIKE_MAX: usize = 1_024;
 
-/// Whether the row at a place is a copy of one `before` it. Both are places in `sources`, in the order of a run, and
-/// all fields of the table are in them.
+/// Whether a row is a copy of one `before` it. Both are places in `sources`, in the order of a run; `sources` has all
+/// fields of the table.
 pub(crate) fn is_copy<R: Rows>(
     sources: &[impl Borrow<Columns>],
     before: &[Place],

@@ -8,9 +8,10 @@
 //! still be there, and what its transaction says must still be new. So two compactions of the same files
 //! never both happen, and a log segment is never written twice.
 //!
-//! **Reading** begins with the newest checkpoint and follows the commits after it. What is missing or damaged
-//! is an error that names it, unless the rest says the same; it is never an older table. A commit of ours has a
-//! checksum. That the newest commits are missing only somebody can say who knew them ([`Table::check`]).
+//! **Reading** begins with the newest checkpoint and follows the commits after it. A missing or damaged file is an
+//! error that names it, unless the other files have the same content; an older table is never returned. Commits of
+//! ours have a checksum. Only a caller that knows the last version can detect that the newest commits are missing
+//! ([`Table::check`]).
 //!
 //! **Upkeep** is the caller's to call, between commits: [`Table::checkpoint`] when one
 //! [is due](Table::is_checkpoint_due), and now and then [`Table::clean_log`], which deletes commits that a
@@ -43,4 +44,4 @@ pub use checkpoint::CheckpointError;
 pub use objects::StoreError;
 pub use property::PropertyError;
 pub use snapshot::{Refused, Snapshot};
-pub use table::{Change, CommitError, Committed, OpenError, Table, UpkeepError};
+pub use table::{Change, CommitError, OpenError, Table, TableVersion, UpkeepError};

@@ -75,21 +75,21 @@ pub trait GrowingFile: std::fmt::Debug + Send {
     fn cut(&mut self, len: u64) -> io::Result<()>;
 }
 
-/// In a folder: locked by the process that uses the folder, whose ID it holds. The system unlocks it when that
-/// process ends, however it ends, so the file stays and says nothing by itself.
+/// The lock file of a folder, with the ID of the process that holds it. The system releases the lock when that process
+/// ends in any way, so the file may remain; its existence means nothing.
 const LOCK: &str = "lock";
 
 /// A folder on a local disk, used by one process at a time.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
-    /// Syncing it makes names last.
+    /// A sync of the folder makes file names durable.
     folder: File,
-    /// Locked for as long as this lives.
+    /// Holds the lock.
     _lock: File,
 }
 
-/// Removes a file that may be missing, and makes that last.
+/// Durably removes a file that may be missing.
 pub(crate) fn remove_if_there(files: &dyn Files, name: &str) -> io::Result<()> {
     match files.remove(name) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -97,11 +97,11 @@ pub(crate) fn remove_if_there(files: &dyn Files, name: &str) -> io::Result<()> {
     }
 }
 
-/// Another process uses a folder.
+/// Another process uses the folder.
 #[derive(Debug, thiserror::Error)]
 #[error("process {process} uses it; stop that process, or choose another folder")]
-struct InUse {
-    /// Its ID, as far as it is known.
+struct FolderInUse {
+    /// Its ID, if known.
     process: String,
 }
 
@@ -109,8 +109,8 @@ impl Directory {
     /// Opens a folder, which is made if it is not there.
     ///
     /// # Errors
-    /// The system's; [`io::ErrorKind::ResourceBusy`], with the ID of that process, when another process uses the
-    /// folder.
+    /// Any error of the system; [`io::ErrorKind::ResourceBusy`], with the ID of the other process, when the folder is
+    /// in use.
     pub fn open(path: &Path) -> io::Result<Self> {
         fs::create_dir_all(path)?;
         let lock = lock(&path.join(LOCK))?;
@@ -118,7 +118,7 @@ impl Directory {
     }
 }
 
-/// Locks a file, and writes the ID of this process into it.
+/// Locks a file and writes the ID of this process into it.
 fn lock(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let mut file = options.read(true).write(true).create(true).truncate(false).open(path)?;
@@ -127,13 +127,13 @@ fn lock(path: &Path) -> io::Result<File> {
         Err(TryLockError::Error(error)) => return Err(error),
         Err(TryLockError::WouldBlock) => {
             let mut process = String::new();
-            // A process that has just locked it may not have written its ID yet.
+            // A process that has just locked the file may not have written its ID yet.
             let known = file.read_to_string(&mut process).is_ok() && !process.trim().is_empty();
             let process = if known { process.trim() } else { "(ID unknown)" }.to_owned();
-            return Err(io::Error::new(io::ErrorKind::ResourceBusy, InUse { process }));
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, FolderInUse { process }));
         }
     }
-    // The ID only helps people: a server must start on a full disk, too.
+    // The ID is only a help for people, and a server must start on a full disk too.
     file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).ok();
     Ok(file)
 }

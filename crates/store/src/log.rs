@@ -8,14 +8,14 @@
 //! was synced is ever written again.
 //!
 //! **Whole or not at all**: checksums cover each record, with its number and the salt of its segment. A reader skips
-//! what is damaged, keeps all other records, and reports where the damage is and how many records it took ([`Damage`]).
-//! What follows the last whole record of the newest segment was being written when the process ended, mostly,
-//! and was acknowledged to nobody: such a torn end is told from damage where it can be.
+//! damage, returns all other records, and reports the position and the lost records of each damage ([`Damage`]).
+//! Bytes after the last whole record of the newest segment are usually an unfinished write that was not
+//! acknowledged. The reader distinguishes such a torn end from damage where possible.
 //!
-//! **When writing fails** nothing of the group is acknowledged, the segment is cut back to what was synced,
-//! and the next group begins another one: after a sync that failed, no system says what is on disk. Where
-//! even the cut fails, nothing is written and the segment does not end until a later cut succeeds. A table therefore
-//! never commits a segment that holds records which were not acknowledged. After a restart such records may come back.
+//! **When writing fails**, nothing of the group is acknowledged, the segment is cut back to its synced length, and the
+//! next group begins another segment: after a failed sync, the content of the disk is unknown. If the cut fails too,
+//! nothing is written and the segment does not end until a later cut succeeds. A table therefore never commits a
+//! segment with unacknowledged records. After a restart, such records may come back.
 //!
 //! **Limits**: a tenant's name has 255 bytes, a batch 4 GiB with it.
 //!
@@ -48,7 +48,7 @@ pub struct Record {
 pub struct Segment {
     /// In the order in which they were written.
     pub records: Vec<Record>,
-    /// What is between them or after them, in the same order.
+    /// The damage between or after them, in the same order.
     pub damage: Vec<Damage>,
 }
 
@@ -59,10 +59,10 @@ pub struct Damage {
     pub at: u64,
     /// How many there are.
     pub bytes: u64,
-    /// How many records they were; [`None`] where no record follows that would tell.
+    /// The number of lost records; [`None`] when no record follows, so that the number is unknown.
     pub records: Option<u64>,
-    /// Whether it looks like the end of a file that was being written: cut off, or with blocks that were never
-    /// written. In the newest segment that is ordinary.
+    /// Whether it looks like an unfinished write: a truncated file, or blocks that were never written. That is usual at
+    /// the end of the newest segment.
     pub is_torn: bool,
 }
 
@@ -72,11 +72,11 @@ pub struct Log {
     files: Arc<dyn Files>,
     /// The segment that the next group goes to, unless it must begin one.
     open: Option<Open>,
-    /// A segment that could not be cut back after a failed write: it may hold records that were not acknowledged.
+    /// A segment that could not be cut back after a failed write, so it may have unacknowledged records.
     uncut: Option<Open>,
     /// That of the next segment.
     next: u64,
-    /// Where salts come from.
+    /// The source of salts.
     rng: Rng,
 }
 
@@ -87,14 +87,13 @@ struct Open {
     /// All of it is synced.
     len: u64,
     salt: u64,
-    /// How many records it has.
+    /// The number of records in it.
     records: u64,
 }
 
 impl Log {
-    /// A log that goes on after the segments that are there: it never writes to one of those, nor to one up
-    /// to `after`, which may have been removed. `rng` makes the salts of its segments, so senders must not know
-    /// its seed.
+    /// A log that continues after the existing segments. It never writes to them, nor to segments up to `after`, which
+    /// may have been removed. `rng` makes the salts of its segments, so senders must not know its seed.
     ///
     /// # Errors
     /// What the system says.
@@ -147,7 +146,7 @@ impl Log {
     /// Ends a segment: the next group begins another one.
     ///
     /// # Errors
-    /// When a segment cannot be cut back after a failed write. It has not ended then: tables must not commit its rows.
+    /// When a segment cannot be cut back after a failed write. It has not ended then, and tables must not commit it.
     pub fn end_segment(&mut self) -> io::Result<()> {
         self.cut_back()?;
         self.open = None;
@@ -177,14 +176,14 @@ impl Log {
         }
     }
 
-    /// Leaves a segment to what it has synced.
+    /// Abandons a segment after a failed write.
     fn give_up(&mut self, open: Open) {
         self.uncut = Some(open);
-        // What fails here is tried again, and reported, with the next group.
+        // An error here is retried, and reported, with the next group.
         self.cut_back().ok();
     }
 
-    /// Cuts a segment back to what was acknowledged, if a write to it has failed.
+    /// Cuts a segment back to its synced length, if a write to it has failed.
     fn cut_back(&mut self) -> io::Result<()> {
         let Some(open) = &mut self.uncut else { return Ok(()) };
         let has_records = open.len > BLOCK_BYTES as u64;
@@ -234,7 +233,7 @@ pub fn remove(files: &dyn Files, segment: u64) -> io::Result<()> {
 /// Reads a segment.
 ///
 /// # Errors
-/// What the system says, or that another version of Curtail has written it.
+/// Any error of the system, or a segment of another version of Curtail.
 pub fn read(files: &dyn Files, segment: u64) -> io::Result<Segment> {
     let name = name(segment);
     let read = files.read(&name).and_then(|bytes| segment::parse(bytes.into()));

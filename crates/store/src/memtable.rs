@@ -34,8 +34,8 @@ pub trait Rows: std::fmt::Debug + Default + Send + Sync + 'static {
     /// Fields by which runs are sorted: one of sixteen bytes, then a number.
     const ORDER: (usize, usize);
 
-    /// A field of eight bytes that, with those of the order, no two rows share, so that rows which are equal in all fields
-    /// are [copies](crate::copies) of one; [`None`] where equal rows are legitimate.
+    /// A field of eight bytes that is unique among rows with the same order. Rows that are equal in all fields are then
+    /// [copies](crate::copies). [`None`] where equal rows are legitimate.
     const IDENTITY: Option<usize>;
 
     /// Its columns.

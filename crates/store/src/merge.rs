@@ -4,8 +4,8 @@
 //! together and so are mostly in one run, and as long as the next row of a run comes before those of all
 //! others, nothing but that is looked at.
 //!
-//! Where all fields are merged, [copies](crate::copies) of a row are dropped, but for those that the end of a row group lies
-//! between: a later merge drops them.
+//! If all fields are merged, [copies](crate::copies) of a row are dropped. Copies on both sides of the end of a row
+//! group remain until a later merge.
 //!
 //! **Limits**: in memory are a row group of each run, and what goes into the next one of theirs.
 
@@ -35,7 +35,7 @@ pub struct Merge<R> {
     places: Vec<Place>,
     /// What these take, as far as rows of a row group are alike.
     bytes: usize,
-    /// Whether copies are dropped, and how many were.
+    /// Whether copies are dropped, and the number of dropped ones.
     drops_copies: bool,
     copies: u64,
     rows: PhantomData<R>,
@@ -61,7 +61,7 @@ pub enum Step {
 }
 
 impl<R: Rows> Merge<R> {
-    /// Of so many runs. Copies may be dropped where the runs come with all fields.
+    /// A merge of `runs` runs. Copies may be dropped if the runs have all fields.
     #[must_use]
     pub fn new(runs: usize, drops_copies: bool) -> Self {
         Self {
@@ -92,7 +92,7 @@ impl<R: Rows> Merge<R> {
         self.runs[run].is_at_end = true;
     }
 
-    /// How many rows were copies of others, and were dropped.
+    /// The number of dropped copies.
     #[must_use]
     pub const fn copies(&self) -> u64 {
         self.copies

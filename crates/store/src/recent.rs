@@ -1,18 +1,18 @@
-//! Which batches came in the last ten minutes, so that one that is sent again is not stored again.
+//! The batches of the last ten minutes: a batch that is sent again is not stored again.
 //!
-//! A sender whose acknowledgement was lost sends its batch once more. A batch of spans or of points is known by a keyed
-//! hash of 128 bits over the tenant, the signal and the uncompressed bytes. Identical log records are
-//! legitimate, so batches of these are never known. The key is random and stays in the data folder: without it
-//! nobody can make two batches with the same hash, of one tenant or of two.
+//! A sender that misses the acknowledgement sends its batch again. A batch of spans or points is identified by a keyed
+//! hash of 128 bits over the tenant, the signal and the uncompressed bytes. Identical log records are legitimate, so
+//! batches of logs have no ID. The key is random and stays in the data folder: without it nobody can construct two
+//! batches with the same hash.
 //!
-//! **Across a restart**: what the log has is hashed again when it is read, and when a segment is removed the
-//! hashes of its batches are written to a [flush record](crate::store) first.
+//! **Across a restart**: batches in the log are hashed again. Before a segment is removed, the hashes of its batches
+//! are written to a [flush record](crate::store).
 //!
-//! **Limits**: [`BATCHES_MAX`] batches, about 50 MiB. Beyond it the oldest is forgotten before its time, and
-//! [counted](RecentBatches::forgotten_early). Time is that of arrival, by this machine's clock.
+//! **Limits**: [`BATCHES_MAX`] batches, about 50 MiB. Beyond that, the oldest is evicted early and
+//! [counted](RecentBatches::forgotten_early). Times are arrivals by this machine's clock.
 //!
-//! **Source**: `HighwayHash`, Alakuijala, Cox and Wassenberg, "Fast keyed hash/pseudo-random function using SIMD multiply and
-//! permute", 2016. It takes 0.1 to 0.2 ns a byte where `SipHash` takes 0.8 and keyed BLAKE3 0.3 to 0.5.
+//! **Source**: `HighwayHash`, Alakuijala, Cox and Wassenberg, "Fast keyed hash/pseudo-random function using SIMD
+//! multiply and permute", 2016. It takes 0.1 to 0.2 ns a byte where `SipHash` takes 0.8 and keyed BLAKE3 0.3 to 0.5.
 
 use crate::log::Record;
 use curtail_otlp::Signal;
@@ -20,18 +20,18 @@ use highway::{HighwayHash as _, HighwayHasher, Key};
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How long a batch is known: ten minutes.
+/// The time for which a batch is kept: ten minutes.
 pub const WINDOW_NS: u64 = 600_000_000_000;
 
-/// How many batches are known at most: 1,500 a second for ten minutes, and as many as fit a table of 2²⁰ places.
+/// Maximum number of batches: 1,500 a second for ten minutes, the capacity of a table of 2²⁰ slots.
 pub const BATCHES_MAX: usize = (1 << 20) / 8 * 7;
 
-/// Whether a batch that came at a time is forgotten by now.
+/// Whether a batch with this arrival time has expired.
 pub(crate) const fn is_expired(received_ns: u64, now_ns: u64) -> bool {
     received_ns.abs_diff(now_ns) > WINDOW_NS
 }
 
-/// A batch, by its hash.
+/// The ID of a batch: its keyed hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BatchId(u128);
 
@@ -45,7 +45,7 @@ impl BatchId {
     }
 }
 
-/// What hashes are made with. It is a secret.
+/// The secret key of the hash.
 #[derive(Clone, Copy)]
 pub struct BatchKey([u64; 4]);
 
@@ -56,14 +56,14 @@ impl std::fmt::Debug for BatchKey {
 }
 
 impl BatchKey {
-    /// One of these random bytes.
+    /// A key of random bytes.
     #[must_use]
     pub fn new(bytes: [u8; 32]) -> Self {
         let (words, _) = bytes.as_chunks::<8>();
         Self(std::array::from_fn(|nth| u64::from_le_bytes(words[nth])))
     }
 
-    /// The ID of a batch; [`None`] for one of logs.
+    /// The ID of a batch; [`None`] for a batch of logs.
     #[must_use]
     pub fn id(&self, signal: Signal, tenant: &str, batch: &[u8]) -> Option<BatchId> {
         let signal: u8 = match signal {
@@ -79,23 +79,23 @@ impl BatchKey {
         Some(BatchId(u128::from(high) << 64 | u128::from(low)))
     }
 
-    /// The same of a record.
+    /// The ID of a record's batch.
     #[must_use]
     pub fn id_of(&self, record: &Record) -> Option<BatchId> {
         self.id(record.signal, &record.tenant, &record.batch)
     }
 }
 
-/// A batch that is durable.
+/// A durable batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RecentBatch {
     pub(crate) id: BatchId,
     pub(crate) received_ns: u64,
-    /// The segment of the log that it is, or was, in.
+    /// The log segment that has, or had, the batch.
     pub(crate) segment: u64,
 }
 
-/// The batches of the last ten minutes that are durable.
+/// The durable batches of the last ten minutes.
 #[derive(Debug)]
 pub struct RecentBatches {
     key: BatchKey,
@@ -105,25 +105,25 @@ pub struct RecentBatches {
 #[derive(Debug, Default)]
 struct State {
     known: HashSet<BatchId>,
-    /// The same, in the order in which they were added.
+    /// The batches in the order of insertion.
     order: VecDeque<RecentBatch>,
     forgotten_early: u64,
 }
 
 impl RecentBatches {
-    /// None so far.
+    /// An empty set.
     #[must_use]
     pub fn new(key: BatchKey) -> Self {
         Self { key, state: Mutex::default() }
     }
 
-    /// What IDs are made with.
+    /// The key of the IDs.
     #[must_use]
     pub const fn key(&self) -> BatchKey {
         self.key
     }
 
-    /// Whether a batch that comes at a time is durable already.
+    /// Whether a batch that arrives at `now_ns` is durable already.
     #[must_use]
     pub fn contains(&self, id: BatchId, now_ns: u64) -> bool {
         let state = &mut *self.lock();
@@ -131,7 +131,7 @@ impl RecentBatches {
         state.known.contains(&id)
     }
 
-    /// Adds a batch that is durable in a segment of the log; returns whether it was not known.
+    /// Adds a batch that is durable in a log segment; returns whether it is new.
     pub fn insert(&self, id: BatchId, received_ns: u64, segment: u64) -> bool {
         let state = &mut *self.lock();
         state.expire(received_ns);
@@ -146,13 +146,13 @@ impl RecentBatches {
         true
     }
 
-    /// How many batches were forgotten before their ten minutes were over.
+    /// The number of batches that were evicted early.
     #[must_use]
     pub fn forgotten_early(&self) -> u64 {
         self.lock().forgotten_early
     }
 
-    /// Those of segments after one and up to another.
+    /// The batches of the segments after `after`, up to `last`.
     pub(crate) fn of_segments(&self, after: u64, last: u64) -> Vec<RecentBatch> {
         let is_of = |batch: &&RecentBatch| (after + 1..=last).contains(&batch.segment);
         self.lock().order.iter().filter(is_of).copied().collect()
@@ -164,7 +164,7 @@ impl RecentBatches {
 }
 
 impl State {
-    /// Forgets batches that came more than ten minutes before `now_ns`, or after: then the clock was set back since.
+    /// Removes batches older than ten minutes, and those from the future, after the clock was set back.
     fn expire(&mut self, now_ns: u64) {
         while self.order.front().is_some_and(|first| is_expired(first.received_ns, now_ns)) {
             self.forget_oldest();
@@ -185,7 +185,7 @@ mod tests {
     const KEY: [u8; 32] = [7; 32];
 
     #[test]
-    fn an_id_is_of_the_key_the_tenant_the_signal_and_every_byte() {
+    fn an_id_depends_on_key_tenant_signal_and_every_byte() {
         let key = BatchKey::new(KEY);
         let id = |signal, tenant, batch| key.id(signal, tenant, batch);
         let one = id(Signal::Traces, "shop", b"batch").expect("spans have one");
@@ -205,11 +205,11 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_known_for_ten_minutes() {
+    fn a_batch_is_kept_for_ten_minutes() {
         let recent = RecentBatches::new(BatchKey::new(KEY));
         let (one, other) = (BatchId(1), BatchId(2));
         assert!(recent.insert(one, 10, 1) && recent.insert(other, 20, 2));
-        assert!(!recent.insert(one, 30, 3), "it is known");
+        assert!(!recent.insert(one, 30, 3), "the batch is known");
         assert!(recent.contains(one, 10 + WINDOW_NS) && !recent.contains(one, 11 + WINDOW_NS));
         assert!(recent.contains(other, 11 + WINDOW_NS));
         let of_second = RecentBatch { id: other, received_ns: 20, segment: 2 };
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_back_makes_no_batch_known_for_longer() {
+    fn a_clock_that_is_set_back_keeps_no_batch_for_longer() {
         let recent = RecentBatches::new(BatchKey::new(KEY));
         let (day_ns, now_ns) = (86_400_000_000_000, 1_000_000_000_000);
         assert!(recent.insert(BatchId(1), now_ns + day_ns, 1));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_is_forgotten_and_counted_where_there_are_too_many() {
+    fn the_oldest_batch_is_evicted_and_counted_at_the_limit() {
         let recent = RecentBatches::new(BatchKey::new(KEY));
         for nth in 0..BATCHES_MAX as u128 + 3 {
             assert!(recent.insert(BatchId(nth), 10, 1));

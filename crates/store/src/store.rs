@@ -6,8 +6,8 @@
 //! | whoever asks | asks the [trees](Store::spans) |
 //! | the [`Keeper`], one of them | writes sealed memtables as runs, and removes what the log has of them |
 //!
-//! **What is sent again is not stored again**: the log's thread and the keeper share the [batches](RecentBatches) of the last
-//! ten minutes, which are found again in the log and in flush records.
+//! **A batch that is sent again is not stored again**: the log's thread and the keeper share the
+//! [batches](RecentBatches) of the last ten minutes, which a start restores from the log and the flush records.
 //!
 //! **Nothing is lost, nothing is there twice**: a segment is removed when every table has committed what it has
 //! of it, and what a table has committed is not taken in again when the store is [opened](Store::open).
@@ -44,7 +44,7 @@ pub struct Settings {
     pub tables: tree::Settings,
     /// Memtables of this many bytes are full.
     pub memtable_bytes: usize,
-    /// What batches are known by when they are sent again: random, and kept with the folder.
+    /// The key of batch IDs: random, and kept with the folder.
     pub batch_key: BatchKey,
 }
 
@@ -70,14 +70,14 @@ pub struct Found {
     pub logs: usize,
     /// The same of points of metrics.
     pub points: usize,
-    /// Damage of the log, by segment. A segment is kept, as `damaged-…`, when what is whole in it is in runs, unless
-    /// only the end of the newest one is [torn](Damage::is_torn).
+    /// Damage of the log, by segment. A damaged segment is kept as `damaged-…` once its valid records are in runs. The
+    /// [torn](Damage::is_torn) end of the newest segment is not kept.
     pub damaged: Vec<(u64, Damage)>,
-    /// How many records are whole and no batch; their segments are kept in the same way.
+    /// The number of valid records that are not a batch; their segments are kept in the same way.
     pub undecoded: usize,
-    /// How many batches were in the log more than once, and were taken once.
+    /// The number of duplicate batches in the log, which were inserted once.
     pub duplicates: usize,
-    /// Flush records that cannot be read: batches that are sent again may count twice for ten minutes.
+    /// Flush records that cannot be read. Batches that are sent again may count twice for ten minutes.
     pub unread_records: Vec<String>,
     /// Runs that cannot be read. They are part of their table, and are not asked.
     pub unread: Vec<Unread>,
@@ -158,7 +158,7 @@ impl Store {
         Ok((keeper, found))
     }
 
-    /// Takes in what the log has. Returns the last segment that there was, and those that are damaged.
+    /// Inserts the records of the log. Returns the last segment and the damaged segments.
     fn replay(&self, files: &dyn Files, found: &mut Found) -> io::Result<(u64, BTreeSet<u64>)> {
         let (mut last, mut damaged) = (self.sealed.load(Ordering::Acquire), BTreeSet::new());
         let segments = log::segments(files)?;
@@ -166,7 +166,7 @@ impl Store {
             last = last.max(segment);
             let log::Segment { records, mut damage } = log::read(files, segment)?;
             let is_newest = segments.last() == Some(&segment);
-            // Others were not being written when the process ended: what is missing there was acknowledged.
+            // Older segments were complete when the process ended: their lost records were acknowledged.
             damage.iter_mut().for_each(|damage| damage.is_torn &= is_newest);
             if damage.iter().any(|damage| !damage.is_torn) {
                 damaged.insert(segment);

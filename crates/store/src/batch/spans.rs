@@ -21,7 +21,7 @@ pub fn write_span(writer: &mut TracesWriter, rows: &Columns, row: usize) -> Resu
     with_span(rows, row, |resource, scope, span| writer.span(resource, scope, span))
 }
 
-/// Gives `take` a span, and what it comes from.
+/// Calls `take` with a span, its resource and its scope.
 ///
 /// # Panics
 /// When there is no such row, or the rows are not spans.

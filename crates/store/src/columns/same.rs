@@ -3,7 +3,7 @@
 use super::{Column, Columns, Lists, Values};
 
 impl Columns {
-    /// Whether a row is equal to a row of other columns with the same schema.
+    /// Whether a row equals a row of other columns with the same schema.
     pub(crate) fn is_same_row(&self, row: usize, other: &Self, other_row: usize) -> bool {
         self.columns.iter().zip(&other.columns).all(|columns| match columns {
             (Column::One(one), Column::One(other)) => one.is_same(row, other, other_row),
@@ -25,7 +25,7 @@ impl Values {
     }
 }
 
-/// Columns without a value in any row are empty.
+/// The value of a row; columns that are null in every row are empty.
 fn value<T: Copy + Default>(values: &[T], at: usize) -> T {
     values.get(at).copied().unwrap_or_default()
 }

@@ -71,8 +71,8 @@ pub struct CommitInfo {
     /// Tells this commit from all others.
     #[serde(default)]
     pub txn_id: String,
-    /// CRC-32 of the lines that follow, in hexadecimal digits: a commit that was cut off, even between two lines, is
-    /// told from a whole one. Other writers have none.
+    /// CRC-32 of the lines that follow, in hexadecimal digits. It detects a truncated commit, even between two lines.
+    /// Commits of other writers have none.
     #[serde(default, rename = "curtail.checksum", skip_serializing_if = "Option::is_none")]
     pub checksum: Option<String>,
 }

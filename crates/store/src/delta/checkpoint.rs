@@ -161,7 +161,7 @@ impl Last {
 /// be read as another.
 const CHECKSUM: &str = "curtail.crc32";
 
-/// As it is written in checkpoints, and in commits.
+/// The checksum's text in checkpoints and commits.
 pub(super) fn checksum(bytes: &[u8]) -> String {
     format!("{:08x}", crc32fast::hash(bytes))
 }

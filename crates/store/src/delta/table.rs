@@ -35,12 +35,12 @@ pub struct Table {
     committed_ms: Option<i64>,
 }
 
-/// What a table has come to.
+/// The identity and the last version of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Committed {
-    /// Of the table: a UUID.
+pub struct TableVersion {
+    /// The ID of the table: a UUID.
     pub id: String,
-    /// Of its last commit.
+    /// The version of its last commit.
     pub version: u64,
 }
 
@@ -76,43 +76,43 @@ pub enum OpenError {
         #[source]
         source: serde_json::Error,
     },
-    /// A commit that says nothing.
-    #[error("{path} is empty: restore it from a backup; without it rows would be missing")]
+    /// An empty commit.
+    #[error("{path} is empty: restore it from a backup; its rows would be missing otherwise")]
     Empty {
         /// The commit.
         path: Path,
     },
-    /// A commit of ours that is not as it was written.
+    /// A commit of ours whose checksum does not match.
     #[error("{path} is damaged: its checksum does not match; restore it from a backup")]
     Checksum {
         /// The commit.
         path: Path,
     },
-    /// A table that has lost commits, or is another one.
+    /// A table that lacks commits.
     #[error(
-        "{root} is at version {found}, and was at version {known} when this server last wrote it: \
-         {missing} is missing; restore it from a backup, or remove the files flushed-* of the \
-         server's log to go on without its rows"
+        "{root} is at version {found}, but this server last wrote version {known}: {missing} is \
+        missing; restore it from a backup, or remove the files flushed-* of the server's log to \
+        continue without its rows"
     )]
     Behind {
-        /// Where the table is.
+        /// The table's path.
         root: Path,
-        /// What it has come to.
+        /// The version found.
         found: u64,
-        /// What it had come to.
+        /// The version that was known.
         known: u64,
-        /// The first commit that is missing.
+        /// The first missing commit.
         missing: Path,
     },
-    /// Where a table was there is none, or another one.
+    /// A table that is gone or has been replaced.
     #[error(
         "{root} is not the table that this server last wrote (ID {known}); restore that one, or \
-         remove the files flushed-* of the server's log to go on with another"
+        remove the files flushed-* of the server's log to continue with the other one"
     )]
     Another {
-        /// Where the table was.
+        /// The table's path.
         root: Path,
-        /// The ID of the table that was there.
+        /// The ID of the known table.
         known: String,
     },
     /// A checkpoint that is none, and nothing can be read instead.
@@ -208,18 +208,18 @@ impl Table {
         Ok(state.map(|state| Self { log, state, committed_ms: None }))
     }
 
-    /// What it has come to, as far as we know.
+    /// The ID and the last known version.
     #[must_use]
-    pub fn committed(&self) -> Committed {
+    pub fn committed(&self) -> TableVersion {
         let id = self.state.snapshot.metadata().map(|table| table.id.clone());
-        Committed { id: id.unwrap_or_default(), version: self.state.version }
+        TableVersion { id: id.unwrap_or_default(), version: self.state.version }
     }
 
-    /// Whether it is the table that was known before, with all commits that were known.
+    /// Checks that it is the known table, with all known commits.
     ///
     /// # Errors
-    /// When it is another one, or commits are missing at its end.
-    pub fn check(&self, known: &Committed) -> Result<(), OpenError> {
+    /// When it is another table, or its newest commits are missing.
+    pub fn check(&self, known: &TableVersion) -> Result<(), OpenError> {
         let (root, found) = (self.log.root.clone(), self.committed());
         if found.id != known.id {
             return Err(OpenError::Another { root, known: known.id.clone() });
@@ -344,7 +344,7 @@ fn commit_info(operation: &str, now_ms: i64, id: &str) -> CommitInfo {
     }
 }
 
-/// A commit: who commits, with a checksum of what follows.
+/// The lines of a commit, with a checksum in the first one.
 fn lines(mut info: CommitInfo, actions: &[Action]) -> Bytes {
     let put = |lines: &mut Vec<u8>, action: &Action| {
         serde_json::to_writer(&mut *lines, action).expect("it is plain data");

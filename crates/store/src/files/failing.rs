@@ -16,7 +16,7 @@ struct State {
     operations: usize,
     /// These fail.
     fails: std::ops::Range<usize>,
-    /// Whether nothing can be appended before a file is removed.
+    /// Whether appends fail until a file is removed.
     is_full: bool,
 }
 
@@ -38,7 +38,7 @@ impl Failing {
         self.lock().fails = operations;
     }
 
-    /// Fills the disk: nothing can be appended before a file with something in it is removed.
+    /// Fills the disk: appends fail until a non-empty file is removed.
     pub(crate) fn fill(&self) {
         self.lock().is_full = true;
     }

@@ -72,5 +72,5 @@ fn a_folder_on_a_full_disk_is_opened() {
     let folder = Folder::new();
     fs::create_dir_all(&folder.0).expect("a folder");
     std::os::unix::fs::symlink("/dev/full", folder.0.join(LOCK)).expect("a link");
-    Directory::open(&folder.0).expect("only the ID of the process is not written");
+    Directory::open(&folder.0).expect("only the ID is not written");
 }

@@ -1,15 +1,14 @@
-//! How a segment is laid out, and how it is read back around damage.
+//! The layout of a segment, and how it is read around damage.
 //!
-//! | at | is |
+//! | position | content |
 //! |---|---|
 //! | 0, and again at half a block | [`MAGIC`], the segment's salt, a checksum of both |
-//! | each group | begins with a block; records one after the other, then zeros to the end of a block |
-//! | each record | a header: salt, number of the record in the segment, what the record is, checksums of the body and of the header; then the body: the tenant's name, the batch |
+//! | each group | begins at a block; records one after the other, then zeros to the end of a block |
+//! | each record | a header: salt, number of the record in the segment, signal, lengths, checksums of the body and of the header; then the body: the tenant's name, the batch |
 //!
-//! A reader that meets something else than a record looks for the next place where a record checks out: by the header's
-//! length if the header is whole, else wherever the salt is. Only a record with the segment's salt and a number that was
-//! not read yet is taken, so a batch that contains the bytes of a record, of this log or another one, is never
-//! taken for one: no sender knows the salt.
+//! After damage, a reader looks for the next valid record: at the header's length if the header is valid, else wherever
+//! the salt occurs. A record is valid only with the segment's salt and a number that was not read yet. A batch that
+//! contains the bytes of a record is therefore never read as one, because no sender knows the salt.
 
 use super::{Damage, Record, Segment};
 use crate::files::BLOCK_BYTES;
@@ -19,10 +18,10 @@ use memchr::memmem;
 use std::io;
 use std::sync::Arc;
 
-/// What every segment begins with.
+/// The first bytes of a segment.
 const MAGIC: &[u8; 16] = b"curtail log 2\r\n\n";
 
-/// What segments began with that had neither salt nor numbers.
+/// The first bytes of a segment of the first format, which has neither salt nor numbers.
 const MAGIC_1: &[u8; 16] = b"curtail log 1\r\n\n";
 
 const SALT_BYTES: usize = 8;
@@ -30,11 +29,11 @@ const SALT_BYTES: usize = 8;
 /// Magic, salt, checksum.
 const SEGMENT_HEADER_BYTES: usize = 16 + SALT_BYTES + 4;
 
-/// Where the second copy of the segment's header is: a sector that is lost takes only one of them.
+/// The position of the second copy of the segment's header: a lost sector takes only one copy.
 const SECOND_COPY: usize = BLOCK_BYTES / 2;
 
-/// Salt, number, length of the body, signal, length of the tenant's name, two bytes that are zero, time of arrival,
-/// checksum of the body, checksum of all before it.
+/// Salt, number, length of the body, signal, length of the tenant's name, two zero bytes, time of arrival, checksum of
+/// the body, checksum of all before it.
 pub(super) const HEADER_BYTES: usize = SALT_BYTES + 8 + 4 + 1 + 1 + 2 + 8 + 4 + 4;
 
 /// The first block of a segment.
@@ -68,10 +67,10 @@ pub(super) fn header(salt: u64, number: u64, record: &Record) -> [u8; HEADER_BYT
     header
 }
 
-/// A header that checks out.
+/// A header with a valid checksum.
 struct Header {
     number: u64,
-    /// How many bytes follow it.
+    /// The length of the body in bytes.
     body: usize,
     body_sum: u32,
     signal: Signal,
@@ -116,21 +115,21 @@ fn long(bytes: &[u8]) -> u64 {
 pub(super) fn parse(bytes: Bytes) -> io::Result<Segment> {
     let first = &bytes[..bytes.len().min(BLOCK_BYTES)];
     let copies = [Some(first), first.get(SECOND_COPY..)].map(|copy| copy.and_then(salt_of_copy));
-    // Records begin with the second block, whatever they hold: so that one is no sender's.
+    // The first record begins with the second block, so these bytes are never from a sender.
     let of_record =
         bytes.get(BLOCK_BYTES..).filter(|rest| Header::parse(rest, long(rest)).is_some());
     let salt = copies[0].or(copies[1]).or_else(|| of_record.map(long));
     let Some(salt) = salt else {
         if first.starts_with(MAGIC_1) {
-            let text = "an earlier version of curtail has written it; start that version with \
-                        this folder once and stop it, which empties the log";
+            "an earlier version of Curtail wrote it; start that version with this folder once and \
+            stop it, which empties the log";
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
         let damage = (!bytes.is_empty()).then(|| Damage {
             at: 0,
             bytes: bytes.len() as u64,
             records: None,
-            // Nothing was acknowledged before there was a second block.
+            // Nothing was acknowledged before the segment had a second block.
             is_torn: bytes.len() <= BLOCK_BYTES,
         });
         return Ok(Segment { records: Vec::new(), damage: damage.into_iter().collect() });
@@ -152,7 +151,7 @@ fn salt_of_copy(copy: &[u8]) -> Option<u64> {
     is_whole.then(|| long(&counted[MAGIC.len()..]))
 }
 
-/// Reads the records of a segment, from one end to the other.
+/// Reads the records of a segment in order.
 struct Reader<'a> {
     bytes: &'a Bytes,
     salt: u64,
@@ -166,7 +165,7 @@ impl Reader<'_> {
         let mut at = BLOCK_BYTES;
         while at < self.bytes.len() {
             at = if let Some((number, record)) = self.record(at) {
-                self.lost_before(number, at, at);
+                self.record_loss(number, at, at);
                 self.next = number + 1;
                 let end = at + HEADER_BYTES + record.tenant.len() + record.batch.len();
                 self.segment.records.push(record);
@@ -179,7 +178,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The record that begins at a place, if it is whole and was not read before.
+    /// The record at a position, if it is valid and was not read before.
     fn record(&self, at: usize) -> Option<(u64, Record)> {
         let header = Header::parse(&self.bytes[at..], self.salt)?;
         let body = self.bytes.get(at + HEADER_BYTES..at + header.len())?;
@@ -192,23 +191,23 @@ impl Reader<'_> {
         Some((number, Record { signal, tenant, received_ns, batch: self.bytes.slice_ref(batch) }))
     }
 
-    /// Where the zeros end that fill up the last block of a group.
+    /// The end of the zeros that fill the last block of a group.
     fn fill(&self, at: usize) -> Option<usize> {
         let end = at.next_multiple_of(BLOCK_BYTES).min(self.bytes.len());
         let zeros = &self.bytes[at..end];
         (!zeros.is_empty() && zeros.iter().all(|byte| *byte == 0)).then_some(end)
     }
 
-    /// Goes on after damage that begins at a place; returns where the next record begins, or the end.
+    /// Skips damage that begins at a position; returns the position of the next record, or the end.
     fn skip(&mut self, at: usize) -> usize {
         let (len, header) = (self.bytes.len(), Header::parse(&self.bytes[at..], self.salt));
-        // What a record holds is not looked at: its length is known for certain.
+        // With a valid header the length is certain, so the body is not searched.
         let from = header.as_ref().map_or(at + 1, |header| at + header.len()).min(len);
         let salt = self.salt.to_le_bytes();
         let mut places = memmem::find_iter(&self.bytes[from..], &salt).map(|place| from + place);
         let next = places.find_map(|place| Some((place, self.record(place)?.0)));
         if let Some((place, number)) = next {
-            if !self.lost_before(number, at, place) {
+            if !self.record_loss(number, at, place) {
                 let bytes = (place - at) as u64;
                 let damage = Damage { at: at as u64, bytes, records: Some(0), is_torn: false };
                 self.segment.damage.push(damage);
@@ -225,8 +224,8 @@ impl Reader<'_> {
         len
     }
 
-    /// Notes the records that are missing before one, which was found at `end`; returns whether there are any.
-    fn lost_before(&mut self, number: u64, at: usize, end: usize) -> bool {
+    /// Records the loss of the records between the last one and this one, found at `end`; returns whether any are lost.
+    fn record_loss(&mut self, number: u64, at: usize, end: usize) -> bool {
         let missing = number - self.next;
         if missing > 0 {
             let (at, bytes) = (at as u64, (end - at) as u64);

@@ -39,7 +39,7 @@ fn write(files: &Failing) -> Vec<Record> {
             acknowledged.extend(group);
         }
         if log.segment_bytes() > 4 * BLOCK_BYTES as u64 {
-            // One that cannot be cut back ends with a later group.
+            // A segment that cannot be cut back ends with a later group.
             log.end_segment().ok();
         }
     }
@@ -138,7 +138,7 @@ fn groups(files: &Failing) -> Vec<Record> {
 }
 
 #[test]
-fn a_byte_that_was_turned_over_anywhere_costs_one_record_at_most_and_is_noticed() {
+fn a_flipped_byte_costs_one_record_at_most_and_is_detected() {
     let files = Failing::default();
     let written = groups(&files);
     let name = "log-000000000001";
@@ -159,7 +159,7 @@ fn a_byte_that_was_turned_over_anywhere_costs_one_record_at_most_and_is_noticed(
 }
 
 #[test]
-fn many_damaged_places_cost_the_records_that_they_are_in() {
+fn many_damaged_places_cost_only_their_own_records() {
     println!("seed {SEED}");
     let mut rng = Rng::new(SEED);
     let name = "log-000000000001";
@@ -191,8 +191,8 @@ fn many_damaged_places_cost_the_records_that_they_are_in() {
 }
 
 #[test]
-fn a_batch_that_contains_a_record_is_never_taken_for_one() {
-    // The attacker has records of a log of its own, with the same numbers, and every header that it can make.
+fn a_batch_that_contains_a_record_is_never_read_as_one() {
+    // The attacker has the records of a log of its own, with the same numbers, and every possible header.
     let other = Failing::default();
     let mut rng = Rng::new(SEED + 1);
     let forged = Record { tenant: Arc::from("victim"), ..record(0, 40) };
@@ -212,7 +212,7 @@ fn a_batch_that_contains_a_record_is_never_taken_for_one() {
     log(&files).append(&written).expect("written");
     let name = "log-000000000001";
     let first = BLOCK_BYTES + HEADER_BYTES + 50 + written[0].tenant.len();
-    // Its header is damaged in every byte in turn, so that the reader has to look for the next record in its body.
+    // Each byte of its header is damaged in turn, so that the reader searches its body for the next record.
     for at in first..first + HEADER_BYTES + 8 {
         files.damage(name, at);
         let got = read(&files, 1).expect("it is there").records;
@@ -227,7 +227,7 @@ fn a_record_of_the_same_segment_is_not_read_twice() {
     let written = groups(&files);
     let name = "log-000000000001";
     let bytes = files.read(name).expect("it is there");
-    // A disk gives an old group in place of another one.
+    // The disk returns an old group in place of another one.
     let stale = bytes[BLOCK_BYTES..2 * BLOCK_BYTES].to_vec();
     let copied = Failing::default();
     let mut file = copied.create(name).expect("a file");
@@ -238,7 +238,7 @@ fn a_record_of_the_same_segment_is_not_read_twice() {
 }
 
 #[test]
-fn a_segment_of_an_earlier_version_is_refused_and_stays() {
+fn a_segment_of_an_earlier_version_is_rejected_and_kept() {
     let files = Failing::default();
     let mut file = files.create("log-000000000001").expect("a file");
     let mut block = b"curtail log 1\r\n\n".to_vec();

@@ -15,9 +15,9 @@ use std::ops::{Range, RangeInclusive};
 pub struct Filter {
     /// Whose.
     pub tenant: String,
-    /// When they began, in nanoseconds since 1970. The end is not in it, but for [`i64::MAX`], which is no end.
+    /// Start times in nanoseconds since 1970, without the end of the range; [`i64::MAX`] means no end.
     pub starts: Range<i64>,
-    /// How long they took, in nanoseconds. A span that ends before it starts took none.
+    /// Durations in nanoseconds. A span that ends before it starts has duration 0.
     pub durations: RangeInclusive<i64>,
     /// All of these.
     pub conditions: Vec<Condition>,
@@ -237,7 +237,7 @@ const fn is_before(start_ns: i64, end_ns: i64) -> bool {
     start_ns < end_ns || end_ns == i64::MAX
 }
 
-/// How long a span took by the column of durations, which is negative where a span ends before it starts.
+/// The duration of a span; the column is negative if the span ends before it starts.
 pub(super) fn took(duration_ns: i64) -> i64 {
     duration_ns.max(0)
 }

@@ -43,8 +43,7 @@ pub enum Numbers {
         /// All together.
         sum: f64,
     },
-    /// How many there are up to each power of two, above the one before; what is not above zero, at zero. They are
-    /// in the order of the powers.
+    /// The counts of values up to each power of two, in order. Values at or below zero are in a bucket at zero.
     Buckets(Vec<(f64, u64)>),
 }
 
@@ -53,7 +52,7 @@ pub(super) type Name = (i64, Vec<Option<String>>);
 /// Numbers of all groups.
 pub(super) struct Gathered<'a> {
     what: &'a What,
-    /// Numbers are durations; others are [`ordered`].
+    /// Whether the numbers are durations; other numbers are [`ordered`].
     is_of_durations: bool,
     groups: BTreeMap<Name, usize>,
     counts: Vec<u64>,
@@ -290,13 +289,13 @@ fn error(counted: &Histogram, found: Duration) -> f64 {
     usual.max(longest.as_ns_f64() / found.as_ns_f64() - 1.0)
 }
 
-/// The least power of two that a number is not above: of durations, which are whole, the least is one.
+/// The smallest power of two that is not below a number; at least one for durations, which are whole.
 fn bucket(number: f64) -> f64 {
     const FRACTION_BITS: u32 = 52;
     if number <= 0.0 {
         return 0.0;
     }
-    // A power of two has no fraction beside its exponent; what has one is below the next. After the last is infinity.
+    // A power of two has no fraction bits; any other number belongs to the next power. The last one is infinity.
     let power = number.max(f64::MIN_POSITIVE).to_bits() >> FRACTION_BITS << FRACTION_BITS;
     let power = f64::from_bits(power);
     let next = f64::from_bits(power.to_bits() + (1 << FRACTION_BITS));
@@ -308,7 +307,7 @@ mod tests {
     use super::bucket;
 
     #[test]
-    fn a_bucket_is_the_next_power_of_two_however_large_or_small() {
+    fn a_bucket_is_the_next_power_of_two_at_every_size() {
         for (number, power) in [
             (-1.0, 0.0),
             (0.0, 0.0),

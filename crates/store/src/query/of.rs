@@ -55,20 +55,20 @@ pub(super) const MAPS: [(usize, Kind); 5] = [
     (ATTRIBUTES_JSON, Kind::Text),
 ];
 
-/// Texts that every span has, if only an empty one. Their columns have nothing in its place.
+/// Texts that every span has. Their columns have null for an empty text.
 const ALWAYS: [usize; 4] = [NAME, STATUS_MESSAGE, SCOPE_NAME, SCOPE_VERSION];
 
-/// Values by their numbers, and which of them each row (or each entry of a list) has.
+/// A dictionary of values, and the code of each row or list entry.
 #[derive(Debug)]
 pub(super) struct Coding<'a> {
-    /// Zero: none. Rows beyond its end have none either.
+    /// Zero means null; rows beyond the end are null too.
     codes: Cow<'a, [u32]>,
-    /// That of the number one comes first.
+    /// The value of code one is first.
     pub(super) values: Vec<Value<'a>>,
 }
 
 impl Coding<'_> {
-    /// The same with an empty text in place of nothing.
+    /// The same coding with an empty text for null.
     fn or_empty(mut self, len: usize) -> Self {
         if self.codes.len() < len || self.codes.contains(&0) {
             let empty = add(&mut self.values, Value::Text(Cow::Borrowed("")));
@@ -84,7 +84,7 @@ impl Coding<'_> {
         self.codes.get(row).copied().unwrap_or(0)
     }
 
-    /// The numbers of the values of some rows, or entries, that follow each other: each number once.
+    /// The distinct codes of consecutive rows or entries.
     pub(super) fn codes_in(&self, rows: Range<usize>) -> Vec<u32> {
         let mut codes = Vec::new();
         for code in rows.map(|row| self.code(row)) {
@@ -106,7 +106,7 @@ impl Coding<'_> {
         }
     }
 
-    /// Whether each value meets a test, by its number; nothing does not.
+    /// Whether each value passes a test, by code; null never does.
     pub(super) fn accepted(&self, test: &Test) -> Vec<bool> {
         let each = self.values.iter().map(|value| test.accepts(value));
         std::iter::once(false).chain(each).collect()
@@ -159,7 +159,7 @@ impl Of {
         }
     }
 
-    /// The values that each of some rows has of it: at most one, but for entries, which have each of theirs once.
+    /// The distinct values of each wanted row: at most one, or several for list entries.
     #[must_use]
     pub fn of_rows(&self, rows: &Columns, wanted: &[usize]) -> Vec<Vec<Value<'static>>> {
         let (coding, lists) = self.coding_and_lists(rows);
@@ -171,7 +171,7 @@ impl Of {
         wanted.iter().map(|row| codes(*row).into_iter().map(value).collect()).collect()
     }
 
-    /// What rows have of it; or, if it is something of entries, what these have, with the lists that they are in.
+    /// The coding of the rows; or, for a list entry, the coding of the entries and their lists.
     pub(super) fn coding_and_lists<'a>(
         &self,
         rows: &'a Columns,
@@ -182,10 +182,10 @@ impl Of {
         (self.coding(rows), None)
     }
 
-    /// What rows have of it. Where it is not [coded](Self::is_coded), many rows have values of their own.
+    /// The coding of the rows. If this is not [coded](Self::is_coded), most rows have values of their own.
     ///
     /// # Panics
-    /// When it is something of entries: these have a [coding](Entry::coding) of their own.
+    /// For a list entry, which has a [coding](Entry::coding) of its own.
     pub(super) fn coding<'a>(&self, rows: &'a Columns) -> Coding<'a> {
         match self {
             Self::Column(field) => column(rows, *field),
@@ -239,11 +239,11 @@ fn column(rows: &Columns, field: usize) -> Coding<'_> {
             if ALWAYS.contains(&field) { coding.or_empty(rows.len()) } else { coding }
         }
         Column::One(values) => numbered(values),
-        Column::Many(_) => unreachable!("lists and maps are no column to ask for"),
+        Column::Many(_) => unreachable!("lists and maps are not queried as columns"),
     }
 }
 
-/// Values that are mostly different. An ID that is zero is none.
+/// Codes values that are mostly different. A zero ID is null.
 fn numbered(values: &Values) -> Coding<'static> {
     fn number<T: Copy + Eq + Hash>(
         all: &[T],
@@ -258,10 +258,10 @@ fn numbered(values: &Values) -> Coding<'static> {
         Values::Wide(ids) => number(ids, Value::Id),
         Values::Narrow(ids) => number(ids, |id| Value::Id(id.into())),
         Values::Longs(longs) => return number(longs, Value::Int),
-        Values::Coded(_) => unreachable!("it has a dictionary"),
+        Values::Coded(_) => unreachable!("the column has a dictionary"),
     };
     if let Some(none) = coding.values.iter().position(|id| *id == Value::Id(0)) {
-        let none = u32::try_from(none + 1).expect("there are no more values than rows");
+        let none = u32::try_from(none + 1).expect("at most one value per row");
         coding.codes.to_mut().iter_mut().filter(|code| **code == none).for_each(|code| *code = 0);
     }
     coding
@@ -332,7 +332,7 @@ impl Entry {
         }
     }
 
-    /// What each entry has of it, of all rows.
+    /// The coding of the entries of all rows.
     pub(super) fn coding<'a>(&self, rows: &'a Columns) -> Coding<'a> {
         fn nothing<'a>() -> Coding<'a> {
             Coding { codes: Cow::Borrowed(&[]), values: Vec::new() }

@@ -19,7 +19,7 @@ pub(super) struct Part {
     pub(super) bounds: Bounds,
 }
 
-/// The extremes of the starts of some rows, and of how long they [took].
+/// The extremes of the starts and of the durations ([took]) of some rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Bounds {
     pub(super) starts: RangeInclusive<i64>,
@@ -71,8 +71,8 @@ impl Tree<SpanRows> {
     }
 }
 
-/// The pages of a run that may have spans of these starts and durations, and of the service that is asked for; the bounds
-/// are those of spans of that service.
+/// The pages of a run that may have spans of these starts and durations, and of the service that is asked for; the
+/// bounds are those of spans of that service.
 pub(super) fn pages<'a>(
     run: &'a Arc<StoredRun>,
     filter: &'a Filter,

@@ -183,7 +183,7 @@ fn filters() -> Vec<(Filter, Said)> {
             sent.service == "cart"
         }),
         (with(vec![condition(Of::Column(NAME), Test::IsNot(text("GET /")))]), |sent| {
-            // An empty name is another one.
+            // An empty name is a different name.
             sent.name != "GET /"
         }),
         (with(vec![condition(Of::Column(STATUS), Test::Is(text("error")))]), |sent| {

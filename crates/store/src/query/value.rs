@@ -12,7 +12,7 @@ const PATTERN_BYTES_MAX: usize = 1 << 20;
 /// A value of a span.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'a> {
-    /// A text; of a map or bytes, their JSON.
+    /// A text; for a map or bytes, their JSON.
     Text(Cow<'a, str>),
     /// A whole number.
     Int(i64),
@@ -26,10 +26,10 @@ pub enum Value<'a> {
     List(Vec<Value<'static>>),
 }
 
-/// What a value must be. A missing value passes none of these tests. A list passes when one of its elements does;
-/// [`IsNot`](Self::IsNot) and [`MatchesNot`](Self::MatchesNot) must hold for all of them.
+/// A test of a value. Null passes no test. A list passes if one of its elements does;
+/// [`IsNot`](Self::IsNot) and [`MatchesNot`](Self::MatchesNot) must hold for all elements.
 ///
-/// Numbers are compared exactly, whole ones with others too; texts are compared with texts, byte by byte.
+/// Numbers are compared exactly, also integers with doubles; texts byte by byte.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Test {
     /// It is there.
@@ -38,13 +38,13 @@ pub enum Test {
     Is(Value<'static>),
     /// It is something else.
     IsNot(Value<'static>),
-    /// It is less than this.
+    /// Less than this.
     Less(Value<'static>),
-    /// It is this or less.
+    /// Less than or equal to this.
     AtMost(Value<'static>),
-    /// It is greater than this.
+    /// Greater than this.
     Greater(Value<'static>),
-    /// It is this or greater.
+    /// Greater than or equal to this.
     AtLeast(Value<'static>),
     /// It is a text, and the pattern matches all of it.
     Matches(Pattern),
@@ -96,7 +96,7 @@ impl<'a> Value<'a> {
         Self::of_json(object.remove(key)?)
     }
 
-    /// A value in [plain JSON](curtail_otlp::plain); `null` is none.
+    /// Reads a value in [plain JSON](curtail_otlp::plain); `null` is no value.
     pub(super) fn of_json(json: Json) -> Option<Value<'static>> {
         Some(match json {
             Json::Null => return None,
@@ -152,7 +152,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether there is an order between it and others of its kind: numbers and texts have one.
+    /// Whether values of this kind have an order: numbers and texts do.
     #[must_use]
     pub const fn has_order(&self) -> bool {
         matches!(self, Self::Int(_) | Self::Double(_) | Self::Text(_))
@@ -166,7 +166,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Their order, if they are two numbers or two texts.
+    /// The order of two numbers or two texts.
     fn compare(&self, other: &Value<'_>) -> Option<Ordering> {
         match (self, other) {
             (Self::Text(one), Value::Text(other)) => Some(one.cmp(other)),
@@ -181,9 +181,9 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Compares without rounding the whole number, which a double would do beyond 2^53.
+/// Compares without rounding the integer, which a conversion to a double would do beyond 2^53.
 fn compare_exactly(int: i64, double: f64) -> Option<Ordering> {
-    /// 2^63: every double below it, and not below its negative, has a whole part that an `i64` holds.
+    /// 2^63: the whole part of every double below it, and not below its negative, fits an `i64`.
     const END: f64 = 9_223_372_036_854_775_808.0;
     if double.is_nan() {
         return None;
@@ -194,7 +194,10 @@ fn compare_exactly(int: i64, double: f64) -> Option<Ordering> {
     if double < -END {
         return Some(Ordering::Greater);
     }
-    #[expect(clippy::cast_possible_truncation, reason = "it was checked, and the rest is compared")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the range is checked, and the fraction is compared"
+    )]
     let whole = double.trunc() as i64;
     Some(int.cmp(&whole).then_with(|| 0.0_f64.total_cmp(&(double.fract() + 0.0))))
 }
@@ -265,7 +268,7 @@ mod tests {
             ("a|b", "b", true),
             ("a.b", "a\nb", true),
             ("(?i)get", "GET", true),
-            // What Go's regular expressions have besides: scripts and general categories.
+            // Go's regular expressions also have scripts and general categories.
             (r"\p{Greek}+", "αβγ", true),
             (r"\p{Greek}+", "abc", false),
             (r"\pL\p{Nd}", "é7", true),
@@ -287,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_and_others_are_compared_exactly() {
+    fn integers_and_doubles_are_compared_exactly() {
         let beyond = 9_007_199_254_740_993_i64;
         let end = 9_223_372_036_854_775_808.0;
         for (int, double, order) in [
@@ -314,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_passes_when_one_of_its_elements_does_and_a_negation_when_all_do() {
+    fn a_list_passes_if_one_element_does_and_a_negation_if_all_do() {
         let of = |json: &str| {
             Value::of_json(serde_json::from_str(json).expect("JSON")).expect("a value")
         };

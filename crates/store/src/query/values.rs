@@ -21,7 +21,7 @@ const KEYS_MAX: usize = 10_000;
 /// A value, and how many spans have it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Counted {
-    /// As [`Value::kind`] has it.
+    /// The kind, as in [`Value::kind`].
     pub kind: &'static str,
     /// As text.
     pub text: String,
@@ -59,8 +59,8 @@ pub struct Keys {
 struct Enough;
 
 impl Tree<SpanRows> {
-    /// The values that spans have of something, at most so many; of a list, its elements. What is different for
-    /// nearly every span (an ID, a duration) has none.
+    /// The distinct values of a field among spans, up to a maximum; for a list, those of its elements. A field that
+    /// differs for nearly every span (an ID, a duration) has none.
     pub async fn values(&self, filter: &Filter, of: &Of, count: usize) -> Counts {
         if !of.is_coded() && !matches!(of, Of::Entry(_)) {
             return Counts::default();
@@ -105,7 +105,7 @@ impl Tree<SpanRows> {
 }
 
 impl Of {
-    /// The values of some rows, and of how many spans.
+    /// The distinct values of some rows, with the number of spans of each.
     fn count<'a>(&self, rows: &'a Columns, selected: &[usize]) -> Vec<(Value<'a>, u64)> {
         let weights = rows.coded(WEIGHT);
         let (coding, lists) = self.coding_and_lists(rows);
@@ -113,7 +113,7 @@ impl Of {
         for row in selected {
             match lists {
                 None => of_codes[coding.code(*row) as usize] += weight(weights, *row),
-                // A span counts once, however many of its entries have the value.
+                // A span counts once, even if several of its entries have the value.
                 Some(lists) => coding
                     .codes_in(lists.entries(*row))
                     .into_iter()

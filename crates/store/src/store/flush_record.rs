@@ -1,16 +1,17 @@
-//! Flush records: what the log's folder keeps of segments that it has removed.
+//! Flush records: what the log's folder keeps of removed segments.
 //!
-//! Before segments are removed, for all of their rows are in committed runs, a file `flushed-` with the number of the
-//! last of them says
+//! When all rows of some segments are in committed runs, a file named `flushed-` and the number of the last segment is
+//! written before they are removed. It has
 //!
-//! - which version each table has come to, so that a server which starts notices when a commit is gone since;
-//! - which batches were in them, so that one that is sent again is known across a restart.
+//! - the version of each table, so that the next start detects a commit that has been lost since;
+//! - the batches of the segments, so that one that is sent again is recognized after a restart.
 //!
-//! A file holds a checksum, two lengths, the tables as JSON, the batches (hash and time of arrival), zeros up to the end of
-//! a block. It is written under another name and renamed when it is synced, so one that cannot be read is damaged: it
-//! is kept as `damaged-…`. The newest one stays, others as long as they have a batch of the last ten minutes.
+//! The layout is a checksum, two lengths, the tables as JSON, the batches (hash and time of arrival), and zeros to the
+//! end of a block. The file is written under another name and renamed once it is synced. An unreadable one is therefore
+//! damaged, and kept as `damaged-…`. The newest record is always kept, others while they have a batch of the last ten
+//! minutes.
 
-use crate::delta::Committed;
+use crate::delta::TableVersion;
 use crate::files::{BLOCK_BYTES, Files, remove_if_there};
 use crate::recent::{BatchId, RecentBatch, RecentBatches, is_expired};
 use std::collections::BTreeMap;
@@ -22,23 +23,23 @@ const HEADER_BYTES: usize = 4 + 4 + 4;
 /// Hash and time of arrival.
 const BATCH_BYTES: usize = 16 + 8;
 
-/// The name of a record until it is whole.
+/// The name of a record until it is synced.
 const NEW: &str = "flushed.new";
 
-/// The version that each table has come to, by its name.
-pub(crate) type Versions = BTreeMap<String, Committed>;
+/// The last known version of each table, by name.
+pub(crate) type Versions = BTreeMap<String, TableVersion>;
 
 /// The flush records of a log's folder.
 #[derive(Debug, Default)]
 pub(super) struct FlushRecords {
-    /// The last segment of each, and when its newest batch came.
+    /// The last segment of each record, and the arrival of its newest batch.
     files: BTreeMap<u64, u64>,
-    /// What the newest says of the tables.
+    /// The tables' versions in the newest record.
     versions: Versions,
 }
 
 impl FlushRecords {
-    /// Reads those that are there, and adds their batches. Returns also the names of those that cannot be read.
+    /// Reads the existing records and adds their batches. Returns also the names of unreadable ones.
     pub(super) fn open(
         files: &dyn Files,
         recent: &RecentBatches,
@@ -50,7 +51,7 @@ impl FlushRecords {
                 continue;
             };
             let Some((versions, batches)) = decode(&files.read(&name)?, segment) else {
-                // Where it cannot be renamed it is found damaged again by the next server.
+                // If the rename fails, the next server finds the record damaged again.
                 files.rename(&name, &format!("damaged-{name}")).ok();
                 unread.push(name);
                 continue;
@@ -64,17 +65,17 @@ impl FlushRecords {
         Ok((records, unread))
     }
 
-    /// What the newest says of the tables.
+    /// The tables' versions in the newest record.
     pub(super) const fn versions(&self) -> &Versions {
         &self.versions
     }
 
-    /// The last segment that the newest is of.
+    /// The last segment of the newest record.
     pub(super) fn last_segment(&self) -> u64 {
         self.files.last_key_value().map_or(0, |(segment, _)| *segment)
     }
 
-    /// Writes one, of segments up to this one, unless it is there.
+    /// Writes the record of the segments up to this one, unless it exists.
     pub(super) fn write(
         &mut self,
         files: &dyn Files,
@@ -85,10 +86,10 @@ impl FlushRecords {
         if self.last_segment() == segment && self.versions == versions {
             return Ok(());
         }
-        // It may be written once more, when the segments were not removed after it.
+        // The record may exist, if the segments were not removed after it.
         let before = self.files.range(..segment).next_back().map_or(0, |(segment, _)| *segment);
         let batches = recent.of_segments(before, segment);
-        // One that was not written to its end.
+        // An unfinished record of an earlier attempt.
         remove_if_there(files, NEW)?;
         let mut file = files.create(NEW)?;
         file.append(&mut [IoSlice::new(&encode(&versions, &batches))])?;
@@ -99,10 +100,10 @@ impl FlushRecords {
         Ok(())
     }
 
-    /// Removes those that nobody needs any more.
+    /// Removes expired records.
     pub(super) fn remove_expired(&mut self, files: &dyn Files, now_ns: u64) {
         let last = self.last_segment();
-        // Those that cannot be removed are tried again with the next ones.
+        // A failed removal is retried with the next ones.
         self.files.retain(|segment, newest| {
             *segment == last
                 || !is_expired(*newest, now_ns)
@@ -136,7 +137,7 @@ fn encode(versions: &Versions, batches: &[RecentBatch]) -> Vec<u8> {
     bytes
 }
 
-/// What a file says; [`None`] where it is not whole.
+/// Parses a file; [`None`] when it is damaged.
 fn decode(bytes: &[u8], segment: u64) -> Option<(Versions, Vec<RecentBatch>)> {
     let word = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
     let len = |at| word(at).and_then(|len| usize::try_from(len).ok());
@@ -167,12 +168,12 @@ mod tests {
     }
 
     fn versions(version: u64) -> Versions {
-        let committed = Committed { id: "f0b1".to_owned(), version };
+        let committed = TableVersion { id: "f0b1".to_owned(), version };
         Versions::from([("spans".to_owned(), committed)])
     }
 
     #[test]
-    fn what_was_written_is_read_and_what_is_cut_off_or_changed_is_not() {
+    fn a_record_is_read_back_unless_it_is_truncated_or_changed() {
         let id = BatchId::from_bytes([9; 16]);
         let batches = [1, 2].map(|received_ns| RecentBatch { id, received_ns, segment: 4 });
         let bytes = encode(&versions(12), &batches);
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_of_ten_minutes_and_the_newest_versions_are_known_after_a_restart() {
+    fn recent_batches_and_the_newest_versions_survive_a_restart() {
         let files = Failing::default();
         let (mut records, _) = FlushRecords::open(&files, &recent()).expect("an empty folder");
         let now = recent();
@@ -197,11 +198,15 @@ mod tests {
             let received_ns = nth * 60_000_000_000;
             assert!(now.insert(id(nth).expect("spans have one"), received_ns, nth));
             records.write(&files, nth, versions(nth), &now).expect("written");
-            // Once more, as after a crash before the segment was removed.
+            // Written again, as after a crash before the segment was removed.
             records.write(&files, nth, versions(nth), &now).expect("written");
             records.remove_expired(&files, received_ns);
         }
-        assert_eq!(files.list().expect("a list").len(), 11, "those of ten minutes and the newest");
+        assert_eq!(
+            files.list().expect("a list").len(),
+            11,
+            "the records of ten minutes and the newest"
+        );
         let later = recent();
         let (records, unread) = FlushRecords::open(&files, &later).expect("good files");
         assert_eq!((records.versions(), records.last_segment()), (&versions(20), 20));
@@ -214,11 +219,11 @@ mod tests {
         let (records, unread) = FlushRecords::open(&files, &recent()).expect("good files");
         assert_eq!((records.versions(), unread.len()), (&versions(19), 1));
         let (_, unread) = FlushRecords::open(&files, &recent()).expect("good files");
-        assert!(unread.is_empty(), "it is kept under another name");
+        assert!(unread.is_empty(), "the damaged record is kept under another name");
     }
 
     #[test]
-    fn a_record_is_replaced_as_a_whole_or_not_at_all_whichever_operation_fails() {
+    fn a_record_is_replaced_atomically_whichever_operation_fails() {
         let now = recent();
         let id = now.key().id(Signal::Traces, "shop", b"batch").expect("spans have one");
         assert!(now.insert(id, 10, 1));
@@ -243,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn records_that_somebody_else_has_removed_hold_up_nothing() {
+    fn records_removed_by_someone_else_cause_no_error() {
         let (files, now) = (Failing::default(), recent());
         let (mut records, _) = FlushRecords::open(&files, &recent()).expect("an empty folder");
         for nth in 1..=3 {

@@ -76,8 +76,8 @@ impl Keeper {
     /// milliseconds since 1970. Returns what was written; nothing when nothing was sealed.
     ///
     /// # Errors
-    /// When the object store fails for a table: the first one; the others are written all the same. Or when the log's
-    /// folder fails. Nothing is lost then, and nothing is there twice when it is tried again.
+    /// The first error of a table's object store, after all other tables are written, or an error of the log's folder.
+    /// Nothing is lost then, and a retry writes nothing twice.
     pub async fn flush(&mut self, now_ms: i64) -> Result<Vec<Flushed>, FlushError> {
         let all = [
             self.spans.flush(now_ms).await,
@@ -269,8 +269,8 @@ impl Keeper {
         expired.filter_map(Result::transpose).collect()
     }
 
-    /// Removes the segments of which all is in runs, once a flush record says what is needed of them. Those that
-    /// cannot be are tried again with the next ones.
+    /// Removes the segments whose rows are all in runs, after it writes their flush record. Failed removals are retried
+    /// with the next ones.
     fn remove_segments(&mut self, now_ms: i64) -> io::Result<()> {
         let sealed = self.store.sealed.load(Ordering::Acquire);
         let first_unwritten = self.store.first_unwritten().unwrap_or(u64::MAX);
@@ -285,8 +285,8 @@ impl Keeper {
         let (files, recent) = (Arc::clone(&self.files), Arc::clone(&self.store.recent));
         let mut left = done.iter();
         while let Err(error) = self.records.write(&*files, *last, versions.clone(), &recent) {
-            // A disk may be too full for the record. Without one a segment's batches are forgotten if the process ends
-            // before the record is written; with the segment there would never be room for it.
+            // The disk may be too full for the record. If the process ends before it is written, the batches of the
+            // removed segment are forgotten; but if the segment stays, there will never be room for the record.
             let is_full = error.kind() == io::ErrorKind::StorageFull;
             let Some(segment) = left.next().filter(|_| is_full) else { return Err(error) };
             self.remove_segment(*segment)?;

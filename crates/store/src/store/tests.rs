@@ -461,7 +461,7 @@ fn a_damaged_segment_is_said_and_kept_and_the_rest_of_it_is_there() {
         let (mut keeper, found) = open(&files, &objects).await.expect("the rest is good");
         assert_eq!(found.damaged.iter().map(|(segment, _)| *segment).collect::<Vec<_>>(), [2]);
         let store = Arc::clone(keeper.store());
-        // What is damaged is the record of spans.
+        // The record of spans is damaged.
         let [spans, logs, points] = tables(&store, 7).await;
         assert_eq!(spans, names_of(&[1, 11, 2, 3, 13]));
         assert!(logs == names_of(&[1, 11, 2, 12, 3, 13]) && points == logs);

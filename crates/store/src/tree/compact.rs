@@ -9,12 +9,12 @@
 //! So whoever asks for an ID reads of one of eight large runs: the ends of the others, which are in memory, say that
 //! they have none of it.
 //!
-//! Merging takes long and needs nobody's leave; only the commit goes through the [`Flusher`]: one, of all that comes and
-//! all that goes. Until then the old runs answer, and after it no longer: rows are never seen twice. What fails half way
-//! has changed nothing, and what was written by then is removed.
+//! Merging takes long and needs nobody's leave; only the commit goes through the [`Flusher`]: one, of all that comes
+//! and all that goes. Until then the old runs answer, and after it no longer: rows are never seen twice. What fails
+//! half way has changed nothing, and what was written by then is removed.
 //!
-//! **When it hurts**: rows of a day that has eight large runs are written once more, all of those in one go, and smaller
-//! runs wait meanwhile. Where no row has an ID that is for nothing.
+//! **When it hurts**: rows of a day that has eight large runs are written once more, all of those in one go, and
+//! smaller runs wait meanwhile. Where no row has an ID that is for nothing.
 //!
 //! **Source**: O'Neil et al., "The Log-Structured Merge-Tree", Acta Informatica 33, 1996; size tiers as in
 //! Lakshman and Malik, "Cassandra", 2010.
@@ -66,7 +66,7 @@ pub struct Merged {
     pub path: Path,
     /// How many rows they have.
     pub rows: u64,
-    /// How many rows are not in them, since they are copies of others.
+    /// The number of rows that were dropped as copies.
     pub copies: u64,
     replaces: Compaction,
 }

@@ -7,7 +7,7 @@ use super::stored::StoredRun;
 use super::with_id::Unread;
 use super::{DAY_NS, Filling, Tree};
 use crate::delta::{
-    Add, Change, CommitError, Committed, OpenError, Refused, Table, Transaction, UpkeepError,
+    Add, Change, CommitError, OpenError, Refused, Table, TableVersion, Transaction, UpkeepError,
 };
 use crate::memtable::Rows;
 use crate::run::{Run, RunError};
@@ -63,14 +63,14 @@ pub enum FlushError {
     /// It was not committed.
     #[error(transparent)]
     Commit(#[from] CommitError),
-    /// It is written and committed, but the log cannot remove what it has of it.
-    #[error("the log's folder cannot be written")]
+    /// The table is committed, but the log's segments cannot be removed.
+    #[error("cannot write to the log's folder")]
     Log(#[source] std::io::Error),
 }
 
 impl<R: Rows> Flusher<R> {
-    /// What the table has come to, as far as we know.
-    pub(crate) fn committed(&self) -> Committed {
+    /// The table's ID and last known version.
+    pub(crate) fn committed(&self) -> TableVersion {
         self.table.committed()
     }
 

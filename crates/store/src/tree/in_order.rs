@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 impl<R: Rows> Tree<R> {
     /// Reads fields of runs, of each row group what `pick` leaves of it, and gives them to `each` in their common
-    /// order, a row group at a time. `pick` is told the number of the run, counted from zero. Returns how many rows
-    /// were dropped as copies of others, which needs all fields.
+    /// order, a row group at a time. `pick` gets the number of the run, counted from zero. Returns the number of rows
+    /// that were dropped as copies, which needs all fields.
     ///
     /// The fields by which runs are sorted must be among them. In memory are what is left of a row group of each
     /// run, and the one that is made.

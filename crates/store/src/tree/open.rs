@@ -4,7 +4,7 @@ use super::flush::Flusher;
 use super::opener::Opener;
 use super::with_id::Unread;
 use super::{State, Tree};
-use crate::delta::{self, Change, CommitError, Committed, Format, Metadata, Table};
+use crate::delta::{self, Change, CommitError, Format, Metadata, Table, TableVersion};
 use crate::memtable::Rows;
 use crate::schema::Schema;
 use object_store::ObjectStore;
@@ -24,8 +24,8 @@ pub struct Settings {
     pub writer: String,
     /// Runs of more rows are not merged into larger ones: [`FINAL_ROWS`](super::FINAL_ROWS), but for tests.
     pub final_rows: u64,
-    /// What tables had come to when this server last knew, by their names: less is an error.
-    pub known: BTreeMap<String, Committed>,
+    /// The last known version of each table, by name; an older table is an error.
+    pub known: BTreeMap<String, TableVersion>,
 }
 
 /// Why a tree cannot be opened.
@@ -99,7 +99,7 @@ impl Settings {
             (Table::open(Arc::clone(&objects), root.clone()).await?, self.known.get(name));
         match (&opened, known) {
             (Some(table), Some(known)) => table.check(known)?,
-            (None, Some(Committed { id, .. })) => {
+            (None, Some(TableVersion { id, .. })) => {
                 return Err(delta::OpenError::Another { root, known: id.clone() }.into());
             }
             (_, None) => {}

@@ -1,9 +1,9 @@
-//! Rows with an ID, a window at a time: a trace may have more spans than memory takes.
+//! Rows by ID, a window at a time, because a trace may have more spans than fit in memory.
 //!
-//! First only the times of its rows are read, 16 bytes a row, which gives their order. A window is some rows that follow
-//! each other in that order; in a run they lie together, so few pages are read for it.
+//! The times of its rows are read first, 16 bytes a row, and give the order. A window is a range of rows in that order;
+//! in a run they are close together, so few pages are read.
 //!
-//! **Limits**: what memtables have of the ID is copied, which is at most what they hold.
+//! **Limits**: memtable rows with the ID are copied, at most the size of the memtables.
 
 use super::stored::ReadError;
 use super::with_id::{Unread, rows_of};
@@ -20,48 +20,48 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Rows of a run no further from each other than this are read at once, with those between them.
+/// The maximum gap between two rows of a run that are read together, with the rows between them.
 const GAP_ROWS: u32 = 1_024;
 
-/// The rows with an ID, which are not read yet.
+/// The rows with an ID, not read yet.
 #[derive(Debug)]
 pub struct RowsWithId<R> {
     objects: Arc<dyn ObjectStore>,
     sources: Vec<Source>,
-    /// In the order of their times.
+    /// In order of time.
     places: Vec<Place>,
     found: usize,
     unread: Vec<Unread>,
     of: PhantomData<fn() -> R>,
 }
 
-/// Some of these rows.
+/// A range of these rows.
 #[derive(Debug)]
 pub struct Window {
-    /// In the order of their times.
+    /// In order of time.
     pub rows: Columns,
-    /// Runs that could not be read, and have more.
+    /// Runs with more rows that could not be read.
     pub unread: Vec<Unread>,
 }
 
-/// Where rows are.
+/// A part of a table that has rows with the ID.
 #[derive(Debug)]
 enum Source {
     Memory(Columns),
     Run {
         run: Arc<StoredRun>,
         group: usize,
-        /// The row of the group that has number zero here.
+        /// The row of the row group that is number zero here.
         first: usize,
     },
 }
 
 /// A source with the tenants and the times of its rows.
-type Timed = (Source, Columns);
+type SourceTimes = (Source, Columns);
 
 impl<R: Rows> Tree<R> {
-    /// Finds the rows that a tenant has with an ID, with those that came a moment ago. Only the first `max` in the order
-    /// of their times can be read.
+    /// Finds the rows of a tenant with an ID, including those in memtables. Only the first `max` in order of time can
+    /// be read.
     pub async fn rows_with_id(&self, tenant: &str, id: u128, max: usize) -> RowsWithId<R> {
         let (mut timed, runs, mut unread) = {
             let state = self.read();
@@ -72,13 +72,13 @@ impl<R: Rows> Tree<R> {
                 let times = rows.only(&fields);
                 (Source::Memory(rows), times)
             });
-            (timed.collect::<Vec<Timed>>(), state.runs.clone(), state.unopened.clone())
+            (timed.collect::<Vec<SourceTimes>>(), state.runs.clone(), state.unopened.clone())
         };
         let asked = stream::iter(runs).map(|run| async {
             let found = timed_rows::<R>(&*self.objects, &run, id).await;
             (run, found)
         });
-        // In the order of the runs, so that rows with the same time are always in the same order.
+        // In the order of the runs, so that the order of rows with equal times is deterministic.
         let asked: Vec<_> = asked.buffered(AT_ONCE).collect().await;
         for (run, found) in asked {
             match found {
@@ -113,42 +113,42 @@ async fn timed_rows<R: Rows>(
     objects: &dyn ObjectStore,
     run: &Arc<StoredRun>,
     id: u128,
-) -> Result<Vec<Timed>, ReadError> {
+) -> Result<Vec<SourceTimes>, ReadError> {
     let found = run.pages_with_id(objects, (R::ORDER.0, id), &[TENANT, R::ORDER.1]).await?;
     let source = |group, first| Source::Run { run: Arc::clone(run), group, first };
     Ok(found.into_iter().map(|(group, first, rows)| (source(group, first), rows)).collect())
 }
 
 impl<R: Rows> RowsWithId<R> {
-    /// How many can be read.
+    /// The number of rows that can be read.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// How many there are, if that is more.
+    /// The number of rows found, which may be larger.
     #[must_use]
     pub const fn found(&self) -> usize {
         self.found
     }
 
-    /// Whether there are none.
+    /// Whether there are no rows.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// Runs that may have more of them.
+    /// Runs that could not be read and may have more rows.
     #[must_use]
     pub fn unread(&self) -> &[Unread] {
         &self.unread
     }
 
-    /// Reads fields of some rows, by their numbers in the order of the times. If these are all fields, a copy of a row
-    /// in the window is left out.
+    /// Reads fields of a range of rows, in order of time. If `fields` has all fields, copies within the window are
+    /// dropped.
     ///
     /// # Panics
-    /// When there are no such rows.
+    /// When the range is out of bounds.
     pub async fn window(&self, fields: &[usize], rows: Range<usize>) -> Window {
         let places = &self.places[rows];
         let mut of_sources = vec![Vec::new(); self.sources.len()];
@@ -157,9 +157,9 @@ impl<R: Rows> RowsWithId<R> {
         }
         let (mut read, mut starts, mut unread) = (Vec::new(), Vec::new(), Vec::new());
         for (source, rows) in self.sources.iter().zip(of_sources) {
-            // By the first row of each part: where it is in `read`, if it could be read.
+            // By the first row of each part: its index in `read`, unless it could not be read.
             let mut parts = Vec::new();
-            for part in together(rows) {
+            for part in merge_ranges(rows) {
                 match source.read(&*self.objects, fields, &part).await {
                     Ok((first, rows)) => {
                         parts.push((first, u32::try_from(read.len()).ok()));
@@ -211,8 +211,8 @@ impl Source {
     }
 }
 
-/// Ranges that have some rows, and few others.
-fn together(mut rows: Vec<u32>) -> Vec<Range<u32>> {
+/// Ranges that cover the rows and few others.
+fn merge_ranges(mut rows: Vec<u32>) -> Vec<Range<u32>> {
     rows.sort_unstable();
     let mut parts: Vec<Range<u32>> = Vec::new();
     for row in rows {

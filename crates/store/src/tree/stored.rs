@@ -140,8 +140,8 @@ impl StoredRun {
     ) -> Result<Columns, ReadError> {
         let wanted = self.run.want(group, fields, rows);
         let fetched = objects.get_ranges(&self.path, &wanted.ranges).await?;
-        // A local file never has to be waited for; a caller that gives up must have its turn all the same. A waker that
-        // is woken at once does not do: a stream of several futures then polls this one again in the same turn.
+        // A local file is always ready, so this yields once to let a caller with a timeout run. Waking the waker at
+        // once would not do: a stream of several futures then polls this one again in the same turn.
         tokio::task::yield_now().await;
         let read = self.run.read(&wanted, &fetched);
         if read.is_err() {
@@ -163,11 +163,11 @@ impl StoredRun {
         self.rows(objects, group, &all, 0..self.run.rows(group)).await
     }
 
-    /// Fields of the rows with an ID in the field by which the run is sorted, each part with its row group and the
-    /// number of its first row in that.
+    /// Fields of the rows with an ID in the sort field of the run, each part with its row group and the number of its
+    /// first row in the group.
     ///
     /// # Errors
-    /// When the store does not give them, or they are damaged.
+    /// When the store fails, or the pages are damaged.
     pub(super) async fn pages_with_id(
         &self,
         objects: &dyn ObjectStore,

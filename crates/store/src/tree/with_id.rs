@@ -97,8 +97,7 @@ pub(super) fn rows_of<R: Rows>(memtable: &Memtable<R>, id: u128) -> Columns {
     Columns::gather(R::schema(), &[memtable.columns()], &places)
 }
 
-/// The rows of a tenant, of rows from several places, in the order of their times; without copies, if all fields are
-/// there.
+/// The rows of a tenant from several sources, in order of time; without copies, if all fields are present.
 fn of_tenant<R: Rows>(all: &[Columns], tenant: &str, is_all: bool) -> Columns {
     let mut theirs = Vec::new();
     for (batch, rows) in (0..).zip(all) {

@@ -4,12 +4,12 @@
 //! to cannot be read, the log is listed for the newest checkpoint that can, and where there is none it is
 //! read from the first commit. What was reached is then held against what was listed, so that a damaged
 //! checkpoint is an error that names it, and never an older table that looks whole. A hint that is good is
-//! trusted to be no older than what is left of the log: whoever cleans sees to that first. The log is listed in any
-//! case, for a commit that is missing between others is not seen from the one before it.
+//! trusted to be no older than what is left of the log: whoever cleans sees to that first. The log is always listed,
+//! because the other commits do not show that one between them is missing.
 //!
-//! **Cost**: a request for the hint, the list, one a file of the checkpoint, one a commit after it, one that finds no
-//! further commit: on a store that answers in 20 ms and with a checkpoint every 100 commits two seconds at
-//! the most. Listing costs what the log is long. A checkpoint is decoded where the future is polled.
+//! **Cost**: one request each for the hint, the list, a file of the checkpoint, a commit after it, and the end of the
+//! log. With 20 ms a request and a checkpoint every 100 commits, that is two seconds at most. The cost of the list
+//! grows with the log. The future that is polled decodes the checkpoint.
 
 use super::super::action::{Action, CommitInfo, Protocol};
 use super::super::checkpoint::{self, CheckpointError, Last};
@@ -74,8 +74,8 @@ impl Log {
         Ok(Some(state))
     }
 
-    /// Follows the commits, at least as far as files of the log go that were listed before. `unreadable` is why it
-    /// does not begin with the newest of them.
+    /// Follows the commits, at least up to the newest listed one. `unreadable` is the error of the newest checkpoint,
+    /// if an older one had to be used.
     async fn follow_to_newest(
         &self,
         state: &mut State,

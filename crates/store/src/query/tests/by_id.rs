@@ -1,11 +1,11 @@
-//! Rows by their ID, a window at a time, and who else has a turn meanwhile.
+//! Rows by ID, a window at a time, and fairness to other tasks meanwhile.
 
 use super::*;
 use crate::schema::spans::SPANS;
 use futures_util::FutureExt as _;
 
 #[test]
-fn windows_have_the_rows_of_a_trace_in_their_order() {
+fn windows_have_the_rows_of_a_trace_in_order() {
     println!("seed {SEED}");
     let mut rng = Rng::new(SEED);
     let all: Vec<_> = (1..=2_000).map(|span_id| sent(&mut rng, span_id)).collect();
@@ -41,9 +41,9 @@ fn windows_have_the_rows_of_a_trace_in_their_order() {
     });
 }
 
-/// Objects in memory never have to be waited for, nor have files on a disk.
+/// Objects in memory and files on a disk are always ready at once.
 #[test]
-fn a_question_lets_others_go_on_while_it_reads() {
+fn a_query_lets_other_tasks_run_while_it_reads() {
     println!("seed {SEED}");
     let mut rng = Rng::new(SEED);
     let all: Vec<_> = (1..=1_000).map(|span_id| sent(&mut rng, span_id)).collect();

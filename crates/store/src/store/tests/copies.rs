@@ -3,21 +3,21 @@
 use super::*;
 use crate::recent::WINDOW_NS;
 
-/// The same batch in other bytes: with a field that nobody knows.
+/// The same batch in another encoding, with an unknown field.
 fn reencoded(record: &Record) -> Record {
     let batch = [&record.batch[..], &[0x78, 1]].concat().into();
     Record { batch, ..record.clone() }
 }
 
 #[test]
-fn spans_that_were_sent_again_in_other_bytes_go_when_a_trace_is_read_and_when_runs_merge() {
+fn copies_of_spans_are_dropped_when_a_trace_is_read_and_when_runs_merge() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
         let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
         let store = Arc::clone(keeper.store());
         let holds = async |of_spans: u64| {
             let [spans, logs, points] = tables(&store, 7).await;
-            assert_eq!(spans, names_of(&[1]), "read once");
+            assert_eq!(spans, names_of(&[1]), "one copy is read");
             // Identical log records and points are legitimate.
             assert_eq!((logs.len(), points.len()), (24, 24));
             assert_eq!(
@@ -26,7 +26,7 @@ fn spans_that_were_sent_again_in_other_bytes_go_when_a_trace_is_read_and_when_ru
             );
         };
         for nth in 1..=8 {
-            // Twice in one run, and once in each of seven others.
+            // Two copies in one run, and one in each of seven others.
             let all = records(1, 7);
             let again: Vec<_> = all.iter().map(reencoded).collect();
             insert(&store, nth, if nth % 2 == 0 { &again } else { &all });
@@ -34,7 +34,7 @@ fn spans_that_were_sent_again_in_other_bytes_go_when_a_trace_is_read_and_when_ru
             assert_eq!(keeper.flush(NOW_MS).await.expect("written").len(), 3);
         }
         holds(24).await;
-        assert!(keeper.compact(NOW_MS, "a").await.expect("eight are merged"));
+        assert!(keeper.compact(NOW_MS, "a").await.expect("eight runs are merged"));
         holds(3).await;
         let (again, _) = open(&files, &objects).await.expect("a table");
         assert_eq!(tables(again.store(), 7).await, tables(&store, 7).await);
@@ -42,7 +42,7 @@ fn spans_that_were_sent_again_in_other_bytes_go_when_a_trace_is_read_and_when_ru
 }
 
 #[test]
-fn spans_that_differ_in_anything_are_no_copies() {
+fn spans_that_differ_in_any_field_are_not_copies() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
         let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
@@ -60,7 +60,7 @@ fn spans_that_differ_in_anything_are_no_copies() {
             ("shop", plain),
         ]) {
             let mut spans = TracesWriter::new();
-            spans.span(&RESOURCE, &SCOPE, &span).expect("no JSON in it");
+            spans.span(&RESOURCE, &SCOPE, &span).expect("a valid span");
             let record = Record {
                 signal: Signal::Traces,
                 tenant: tenant.into(),
@@ -72,40 +72,40 @@ fn spans_that_differ_in_anything_are_no_copies() {
             assert_eq!(keeper.flush(NOW_MS).await.expect("written").len(), 1);
         }
         assert_eq!(store.spans().with_id("shop", 7).await.len(), 6);
-        assert!(keeper.compact(NOW_MS, "a").await.expect("eight are merged"));
-        assert_eq!(store.spans().runs()[0].row_count(), 7, "one of eight is a copy");
+        assert!(keeper.compact(NOW_MS, "a").await.expect("eight runs are merged"));
+        assert_eq!(store.spans().runs()[0].row_count(), 7, "one of eight rows is a copy");
         assert_eq!(store.spans().with_id("shop", 7).await.len(), 6);
         assert_eq!(store.spans().with_id("other", 7).await.len(), 1);
     });
 }
 
 #[test]
-fn a_batch_that_is_in_the_log_twice_is_taken_in_once_and_known_after_that() {
+fn a_duplicate_batch_in_the_log_is_inserted_once_and_then_known() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
         let mut log = Log::open(Arc::new(files.clone()), 0, Rng::new(SEED)).expect("an empty disk");
         let all = records(1, 7);
-        // As when a group was written, could not be synced, and could not be cut off either.
+        // As if a group was written but could be neither synced nor cut off.
         log.append(&all).expect("written");
         log.append(&all).expect("written");
         let (mut keeper, found) = open(&files, &objects).await.expect("a good log");
         assert_eq!((found.spans, found.logs, found.points, found.duplicates), (3, 6, 3, 2));
         while !keeper.flush(NOW_MS).await.expect("written").is_empty() {}
         assert!(log::segments(&files).expect("a list").is_empty());
-        // The log has nothing of it any more, and the power goes.
+        // The log's segment is removed, and then the power fails.
         let files = files.after_power_cut(&mut Rng::new(SEED));
         let (keeper, _) = open(&files, &objects).await.expect("good tables");
         let recent = keeper.store().recent();
         let [spans, logs, points] = all.map(|record| recent.key().id_of(&record));
         assert_eq!(logs, None, "identical log records are legitimate");
-        let ids = [spans, points].map(|id| id.expect("it has one"));
+        let ids = [spans, points].map(|id| id.expect("spans and points have IDs"));
         assert!(ids.iter().all(|id| recent.contains(*id, NOON_NS + 1 + WINDOW_NS)));
         assert!(!ids.iter().any(|id| recent.contains(*id, NOON_NS + 2 + WINDOW_NS)));
     });
 }
 
 #[test]
-fn a_batch_whose_first_write_could_not_be_cut_off_is_stored_when_it_is_acknowledged() {
+fn a_batch_after_a_failed_cut_is_stored_when_it_is_acknowledged() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
         let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
@@ -113,10 +113,10 @@ fn a_batch_whose_first_write_could_not_be_cut_off_is_stored_when_it_is_acknowled
         let mut log = Log::open(Arc::new(files.clone()), 0, Rng::new(SEED)).expect("an empty disk");
         let [first, second] = [1, 2].map(|nth| records(nth, 7));
         insert(&store, log.append(&first).expect("written"), &first);
-        // The second group is written, but neither synced nor cut off, and for a while nothing else works.
+        // The second group is written but neither synced nor cut off, and all operations fail for a while.
         let next = files.operations();
         files.fail(next + 1..usize::MAX);
-        log.append(&second).expect_err("it is not synced");
+        log.append(&second).expect_err("the sync fails");
         if log.end_segment().is_ok() {
             store.seal(log.last_segment());
         }

@@ -21,7 +21,7 @@ fn before(commit: &[u8]) -> Vec<u8> {
     let mut lines = Vec::new();
     for line in commit.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         let mut line: Value = serde_json::from_slice(line).expect("JSON");
-        // What is written by others has no checksum.
+        // Commits of other writers have no checksum.
         if let Some(info) = line["commitInfo"].as_object_mut() {
             info.remove("curtail.checksum");
         }

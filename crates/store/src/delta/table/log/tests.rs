@@ -2,7 +2,7 @@ use super::super::super::action::{Remove, Transaction};
 use super::super::super::checkpoint::encode;
 use super::super::super::objects::faults::When;
 use super::super::tests::{NOW_MS, add, adding, compacting, created, metadata, opened, paths};
-use super::super::{Change, CommitError, Committed, Table};
+use super::super::{Change, CommitError, Table, TableVersion};
 use super::*;
 use curtail_units::Rng;
 use object_store::ObjectStoreExt;
@@ -339,7 +339,7 @@ fn a_table_is_used_from_any_thread() {
 }
 
 #[tokio::test]
-async fn a_commit_that_is_missing_between_others_is_named_wherever_reading_begins() {
+async fn a_missing_commit_between_others_is_named_from_every_starting_point() {
     for has_checkpoint in [false, true] {
         let store = Arc::new(InMemory::new());
         let mut table = busy(&store, 5).await;
@@ -356,7 +356,7 @@ async fn a_commit_that_is_missing_between_others_is_named_wherever_reading_begin
 }
 
 #[tokio::test]
-async fn a_commit_of_which_anything_is_missing_or_changed_is_named() {
+async fn a_truncated_or_changed_commit_is_named() {
     let store = Arc::new(InMemory::new());
     busy(&store, 3).await;
     let name = "00000000000000000003.json";
@@ -379,7 +379,7 @@ async fn a_commit_of_which_anything_is_missing_or_changed_is_named() {
 }
 
 #[tokio::test]
-async fn what_was_known_of_a_table_is_held_against_it() {
+async fn a_table_is_compared_with_its_last_known_version() {
     let store = Arc::new(InMemory::new());
     let table = busy(&store, 3).await;
     let known = table.committed();
@@ -387,7 +387,7 @@ async fn what_was_known_of_a_table_is_held_against_it() {
     delete(&store, "00000000000000000003.json").await;
     let behind = there(&store).await.check(&known).expect_err("a commit is missing").to_string();
     assert!(behind.contains("_delta_log/00000000000000000003.json is missing"), "{behind}");
-    let another = Committed { id: "another".to_owned(), ..known };
+    let another = TableVersion { id: "another".to_owned(), ..known };
     let another = table.check(&another).expect_err("it is not that table").to_string();
     assert!(another.contains("is not the table"), "{another}");
 }
