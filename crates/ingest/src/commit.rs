@@ -1,10 +1,11 @@
 //! Making batches durable, many at once.
 //!
 //! One thread writes the log. While it waits for the disk batches gather, and the next group is all of them:
-//! the slower the disk, the more share a sync. Where they are more than a group has room for, tenants take [turns](Turns).
+//! the slower the disk, the more share a sync. Where they are more than a group has room for, tenants take
+//! [turns](Turns).
 //!
-//! A batch that is sent again is not written again: if it is durable it is acknowledged at once, and if it still waits its
-//! sender waits for the same outcome.
+//! A batch that is sent again is not written again. If it is durable, it is acknowledged at once; if it still waits,
+//! its sender waits for the same outcome.
 //!
 //! **Limits**: [`GROUP_BYTES_MAX`] a group; what waits is bounded by what may be received at once. While the sink
 //! takes nothing, nothing is written, and who waits for too long gives up: what nobody waits for is not written.
@@ -96,12 +97,12 @@ enum Message {
     EndSegment,
 }
 
-/// What became of a batch.
+/// The outcome of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It is durable now.
+    /// This commit made the batch durable.
     Written,
-    /// It was durable before, or became so for another sender.
+    /// The batch was durable before, or another sender's commit made it durable.
     Duplicate,
 }
 
@@ -110,7 +111,7 @@ type Reply = oneshot::Sender<Result<Outcome, NotWritten>>;
 #[derive(Debug)]
 struct Waiting {
     taken: Taken,
-    /// What it is known by when it is sent again.
+    /// Its ID, if it must not be stored twice.
     id: Option<BatchId>,
     reply: Reply,
 }
@@ -145,11 +146,11 @@ pub(crate) enum NotWritten {
 }
 
 impl Committer {
-    /// Starts the thread. It ends when the last committer is dropped, and ends its segment with that. `recent` are the
-    /// batches that are durable, to which it adds.
+    /// Starts the thread. When the last committer is dropped, it ends its segment and stops. It adds durable batches to
+    /// `recent`.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// When the system refuses a thread.
     pub fn start(
         log: Log,
         recent: Arc<RecentBatches>,
@@ -173,7 +174,7 @@ impl Committer {
         Ok((Self { waiting, full, recent }, thread))
     }
 
-    /// The batches that are durable.
+    /// The recent durable batches.
     pub(crate) const fn recent(&self) -> &Arc<RecentBatches> {
         &self.recent
     }
@@ -195,7 +196,7 @@ impl Committer {
     }
 
     /// Waits until a batch is durable; not when the sink has taken nothing for so long.
-    /// `id` is what the batch is known by, if it must not be written twice.
+    /// `id` is the batch's ID, if it must not be stored twice.
     pub(crate) async fn commit(
         &self,
         taken: Taken,
@@ -237,10 +238,10 @@ impl Failures {
 struct Committing<S> {
     log: Log,
     sink: S,
-    /// Batches that are durable.
+    /// The recent durable batches.
     recent: Arc<RecentBatches>,
     turns: Turns<Box<Waiting>>,
-    /// For each batch that waits, and must not be written twice, who has sent it again.
+    /// The other senders of each waiting batch with an ID.
     joined: HashMap<BatchId, Vec<Reply>>,
     full: Arc<Full>,
     failures: Failures,
@@ -282,12 +283,12 @@ impl<S: Sink> Committing<S> {
         self.end_segment();
     }
 
-    /// Lets a batch wait for its turn; unless it is durable, or waits already.
+    /// Queues a batch, unless it is durable or queued already.
     fn enqueue(&mut self, waiting: Box<Waiting>) {
         let Record { tenant, batch, received_ns, .. } = &waiting.taken.record;
         if let Some(id) = waiting.id {
             if self.recent.contains(id, *received_ns) {
-                // A sender that has gone does not want to know, here and below.
+                // The sender may be gone, here and below.
                 waiting.reply.send(Ok(Outcome::Duplicate)).ok();
                 return;
             }
@@ -300,7 +301,7 @@ impl<S: Sink> Committing<S> {
         self.turns.push(&tenant, bytes, waiting);
     }
 
-    /// Takes the batches whose turn it is, but for those that all of their senders have given up.
+    /// Takes the next batches, except those whose senders have all given up.
     fn next_group(&mut self) -> Group {
         let mut group = Group::default();
         while group.bytes < GROUP_BYTES_MAX
@@ -317,7 +318,7 @@ impl<S: Sink> Committing<S> {
         group
     }
 
-    /// Writes a group, and replies to its senders; returns whether the segment should end.
+    /// Writes a group and replies to its senders; returns whether the segment should end.
     fn write(&mut self, Group { waiting: group, bytes }: Group) -> bool {
         let records: Vec<_> = group.iter().map(|waiting| waiting.taken.record.clone()).collect();
         let written = self.log.append(&records).map_err(|error| {
@@ -347,7 +348,7 @@ impl<S: Sink> Committing<S> {
         ends
     }
 
-    /// Ends the segment. Where that fails its rows stay in memory, and it ends another time.
+    /// Ends the segment. If that fails, its rows stay in memory until a later attempt.
     fn end_segment(&mut self) {
         match self.log.end_segment() {
             Ok(()) => self.sink.ended(self.log.last_segment()),

@@ -12,7 +12,7 @@ pub struct Config {
     pub workers: usize,
     /// If there are any, a sender must show one as `authorization: Bearer …`.
     pub tokens: Vec<String>,
-    /// Origins whose pages may send from a browser, as `https://shop.example`; `*` for all.
+    /// Origins whose pages may send from a browser, such as `https://shop.example`; `*` allows all.
     pub origins: Vec<String>,
     /// What a sender may do.
     pub limits: Limits,

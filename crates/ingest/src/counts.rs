@@ -65,7 +65,7 @@ impl Counts {
         self.rows.load(Ordering::Relaxed)
     }
 
-    /// Batches that were sent again within ten minutes: acknowledged, and not stored again.
+    /// Batches that were sent again within ten minutes: acknowledged, but not stored again.
     pub fn duplicate_batches(&self) -> u64 {
         self.duplicates.load(Ordering::Relaxed)
     }

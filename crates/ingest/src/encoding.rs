@@ -1,6 +1,6 @@
-//! How a body is compressed: in every way that the exporters of the OpenTelemetry Collector offer.
+//! The compression of a body: all formats of the OpenTelemetry Collector's exporters.
 //!
-//! Some names stand for two formats, which senders mix up; they are told apart by how the body begins.
+//! Some names stand for two formats, which senders confuse; the first bytes of the body tell which one it is.
 
 use crate::refusal::{Kind, Refusal};
 use bytes::Bytes;
@@ -12,15 +12,15 @@ pub(crate) enum Encoding {
     Identity,
     Gzip,
     Zstd,
-    /// `deflate` and `zlib`: the format of zlib, or the bare one.
+    /// `deflate` or `zlib`: zlib's format or raw deflate.
     Deflate,
-    /// Framed, or one block.
+    /// Snappy's framed format or one raw block.
     Snappy,
-    /// Framed.
+    /// LZ4's frame format.
     Lz4,
 }
 
-/// What snappy's framed format begins with.
+/// The first bytes of snappy's framed format.
 const SNAPPY_FRAMED: &[u8] = b"\xff\x06\0\0sNaPpY";
 
 impl Encoding {
@@ -74,14 +74,14 @@ impl Encoding {
     }
 }
 
-/// Whether it begins as zlib's format does: RFC 1950, section 2.2.
+/// Whether it begins with a zlib header (RFC 1950, section 2.2).
 fn is_zlib(packed: &[u8]) -> bool {
     matches!(packed, [method, flags, ..]
         if method & 0x0F == 8 && u16::from_be_bytes([*method, *flags]).is_multiple_of(31))
 }
 
-/// Whether it ends as a frame of LZ4 does: with an empty block, then a checksum if the frame says so. The decoder takes
-/// the end of the bytes for the end of the frame.
+/// Whether it ends like an LZ4 frame: with an empty block, then a checksum if the frame has one. The decoder itself
+/// accepts a truncated frame.
 fn has_lz4_end(packed: &[u8]) -> bool {
     const HAS_CHECKSUM: u8 = 1 << 2;
     let checksum = packed.get(4).map_or(0, |flags| usize::from(flags & HAS_CHECKSUM));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn several_members_one_after_the_other_are_one_body() {
+    fn several_members_in_a_row_are_one_body() {
         for (name, packed) in all(&[7; 1_000]).into_iter().take(2) {
             let encoding = Encoding::named(name).expect("it is known");
             let twice = Bytes::from(packed.repeat(2));

@@ -1,8 +1,8 @@
 //! Listening, and serving each connection to its end.
 //!
-//! Each worker is a thread with a runtime of its own. The first one also accepts connections, and hands each of them
-//! to the worker with the fewest. `SO_REUSEPORT` would let the kernel spread them, but also let a second server
-//! bind the same port without an error and take part of the traffic.
+//! Each worker is a thread with a runtime of its own. The first one also accepts connections, and hands each of them to
+//! the worker with the fewest. With `SO_REUSEPORT` the kernel would spread them, but a second server could bind the
+//! same port without an error and take part of the traffic.
 
 use crate::commit::Committer;
 use crate::config::Config;
@@ -33,7 +33,7 @@ const BACKLOG: i32 = 1_024;
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
 
-/// Accepted connections that wait for their worker.
+/// Maximum accepted connections that wait for their worker.
 const HANDED_MAX: usize = 64;
 
 /// After a failure to accept (no more files, usually) the next try waits so long.
@@ -49,18 +49,18 @@ pub struct Running {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Why receivers did not start.
+/// Why the receivers did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A socket cannot be bound to an address.
+    /// An address cannot be bound.
     #[error("cannot listen on {address}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// The system's error; [`io::ErrorKind::AddrInUse`] when another process listens there.
+        /// The system's error; [`io::ErrorKind::AddrInUse`] when another process uses the port.
         source: io::Error,
     },
-    /// The system refuses a thread, or what its runtime needs.
+    /// The system refuses a thread or its runtime.
     #[error("cannot start a worker")]
     Thread(#[source] io::Error),
 }
@@ -77,7 +77,7 @@ pub fn start(config: &Config, committer: &Committer) -> Result<Running, StartErr
     for address in &mut addresses {
         let failed = |source| StartError::Listen { address: *address, source };
         let listener = listen(*address).map_err(failed)?;
-        // Port 0 becomes the port that the system chose.
+        // The system has chosen a port for port 0.
         *address = listener.local_addr().unwrap_or(*address);
         listeners.push(listener);
     }
@@ -95,7 +95,7 @@ pub fn start(config: &Config, committer: &Committer) -> Result<Running, StartErr
         let worker =
             Worker { receiver: Arc::clone(&receiver), inbox, room, told: running.stop.subscribe() };
         let accepting = accepting.take();
-        // Made here, where it can still fail: connections that go to a worker without one would be lost.
+        // Created here, where failure is still an error: connections of a worker without a runtime would be lost.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(StartError::Thread)?;
         let thread = std::thread::Builder::new()
@@ -143,7 +143,7 @@ impl Drop for Running {
 
 fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    // Allows a restart while connections of the last server are in TIME_WAIT; a port with a listener stays refused.
+    // Allows a restart while old connections are in TIME_WAIT; a port with a listener is still rejected.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
@@ -151,18 +151,18 @@ fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     Ok(socket.into())
 }
 
-/// A connection on its way to its worker, with its share of that worker's limit.
+/// A connection for a worker, with its share of that worker's limit.
 type Handed = (std::net::TcpStream, OwnedSemaphorePermit);
 
-/// A worker as the accepting side sees it.
+/// A worker, as the accept loop sees it.
 #[derive(Clone, Debug)]
 struct Handover {
     sender: mpsc::Sender<Handed>,
-    /// One permit for each connection that it may still have.
+    /// One permit for each connection that it may still get.
     room: Arc<Semaphore>,
 }
 
-/// The sockets, and the workers that their connections go to.
+/// The listening sockets, and the workers for their connections.
 type Accepting = (Vec<std::net::TcpListener>, Vec<Handover>);
 
 /// A thread that serves connections.
@@ -183,18 +183,20 @@ impl Worker {
             }
             self.serve().await;
         });
-        // Nobody waits for what is still being decompressed.
+        // Does not wait for batches that are still being decompressed.
         runtime.shutdown_background();
     }
 
-    /// Serves connections until all listeners are closed, then waits for the connections that are left.
+    /// Serves connections until all listeners are closed, then waits for the remaining connections.
     async fn serve(&mut self) {
         while let Some((stream, permit)) = self.inbox.recv().await {
             let (receiver, told) = (Arc::clone(&self.receiver), self.told.clone());
             tokio::spawn(async move {
                 match TcpStream::from_std(stream) {
                     Ok(stream) => serve(stream, receiver, told).await,
-                    Err(error) => tracing::warn!(%error, "a connection was lost"),
+                    Err(error) => {
+                        tracing::warn!(%error, "failed to register a connection with the runtime")
+                    }
                 }
                 drop(permit);
             });
@@ -219,7 +221,9 @@ async fn accept(
 ) {
     let listener = match TcpListener::from_std(listener) {
         Ok(listener) => listener,
-        Err(error) => return tracing::error!(%error, "a listener was lost"),
+        Err(error) => {
+            return tracing::error!(%error, "failed to register a listener with the runtime");
+        }
     };
     loop {
         let accepted = tokio::select! {
@@ -241,15 +245,15 @@ async fn accept(
     }
 }
 
-/// Hands a connection to the worker with the fewest; waits while all have as many as they may. Further connections
-/// wait in the kernel's queue meanwhile.
+/// Hands a connection to the worker with the fewest. While all workers are full, it waits, and further connections
+/// wait in the kernel's queue.
 async fn hand_over(stream: std::net::TcpStream, workers: &[Handover]) {
     let freest = workers.iter().max_by_key(|worker| worker.room.available_permits());
     let Some(Handover { sender, room }) = freest else { return };
     if let Ok(permit) = Arc::clone(room).acquire_owned().await
         && sender.send((stream, permit)).await.is_err()
     {
-        tracing::error!("a worker has ended that should not");
+        tracing::error!("a worker thread ended unexpectedly; its connections are lost");
     }
 }
 

@@ -1,8 +1,7 @@
-//! Pages in browsers that may send: cross-origin resource sharing.
+//! Browsers: which origins may send (cross-origin resource sharing).
 //!
-//! A browser asks before it sends for a page of another origin (a preflight: `OPTIONS`), and lets the page send where the
-//! response names its origin. The preflight carries no token, so none is asked for; the request that follows
-//! needs one as every other does.
+//! Before a page of another origin sends, its browser sends a preflight (`OPTIONS`), and continues if the response
+//! names the origin. A preflight has no token, so none is required; the request itself needs one as always.
 //!
 //! **Source**: the Fetch standard, section 3.3, "CORS protocol".
 
@@ -15,22 +14,22 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, request};
 
-/// For so many seconds a browser does not ask again; none keeps it for longer.
+/// The seconds for which a browser may cache a preflight; no browser caches longer.
 const MAX_AGE_S: u64 = 7_200;
 
-/// Origins whose pages may send.
+/// The allowed origins.
 #[derive(Clone, Debug)]
 pub(crate) struct Origins(pub(crate) Vec<String>);
 
 impl Origins {
-    /// The origin that a request names, if its pages may send.
+    /// The origin of a request, if it is allowed.
     pub(crate) fn allowed(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         let origin = headers.get(ORIGIN)?;
         let is_it = |known: &String| known == "*" || known.as_bytes() == origin.as_bytes();
         self.0.iter().any(is_it).then(|| origin.clone())
     }
 
-    /// Refuses a preflight of an origin that is not allowed.
+    /// Rejects a preflight of an origin that is not allowed.
     pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         if self.allowed(headers).is_some() {
             return Ok(());
@@ -38,19 +37,19 @@ impl Origins {
         let origin = headers.get(ORIGIN).map_or(&[][..], HeaderValue::as_bytes);
         let origin = String::from_utf8_lossy(origin);
         Err(Kind::Forbidden.refuse(format!(
-            "pages of {origin} may not send here; start the server with --allow-origin {origin}"
+            "origin {origin} is not allowed; start the server with --allow-origin {origin}"
         )))
     }
 }
 
-/// Whether a browser asks what a page may send.
+/// Whether a request is a preflight.
 pub(crate) fn is_preflight(head: &request::Parts) -> bool {
     head.method == Method::OPTIONS
         && head.headers.contains_key(ORIGIN)
         && head.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// The response to a preflight whose origin is allowed: it may send what it has asked for.
+/// The response to a preflight of an allowed origin.
 pub(crate) fn preflight_response(headers: &HeaderMap) -> Response<AnswerBody> {
     let mut response = Response::new(AnswerBody::default());
     *response.status_mut() = StatusCode::NO_CONTENT;
@@ -63,7 +62,7 @@ pub(crate) fn preflight_response(headers: &HeaderMap) -> Response<AnswerBody> {
     response
 }
 
-/// Lets pages of an origin read a response.
+/// Allows pages of an origin to read a response.
 pub(crate) fn allow(response: &mut Response<AnswerBody>, origin: HeaderValue) {
     let headers = response.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);

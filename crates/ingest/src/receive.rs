@@ -70,7 +70,7 @@ impl Receiver {
         response
     }
 
-    /// The same, whatever origin it is of.
+    /// Responds to a request of any origin.
     async fn answer_any<B>(&self, head: request::Parts, body: B) -> Response<AnswerBody>
     where
         B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
@@ -174,11 +174,11 @@ struct Reading {
     limits: curtail_otlp::Limits,
 }
 
-/// What was read of a batch.
+/// A decoded batch.
 struct Read {
-    /// In protobuf.
+    /// The batch as protobuf.
     batch: Bytes,
-    /// What it is known by when it is sent again.
+    /// The batch's ID, if it must not be stored twice.
     id: Option<BatchId>,
     rows: Decoded,
     refused: Refused,

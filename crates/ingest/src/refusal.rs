@@ -24,7 +24,7 @@ pub(crate) enum Kind {
     Slow,
     /// No token that is known.
     Unauthenticated,
-    /// A page of an origin that may not send.
+    /// The origin is not allowed.
     Forbidden,
     /// Nothing is received there.
     NotFound,

@@ -36,7 +36,7 @@ pub struct Merge<R> {
     /// What these take, as far as rows of a row group are alike.
     bytes: usize,
     /// Whether copies are dropped, and the number of dropped ones.
-    drops_copies: bool,
+    can_drop_copies: bool,
     copies: u64,
     rows: PhantomData<R>,
 }
@@ -63,7 +63,7 @@ pub enum Step {
 impl<R: Rows> Merge<R> {
     /// A merge of `runs` runs. Copies may be dropped if the runs have all fields.
     #[must_use]
-    pub fn new(runs: usize, drops_copies: bool) -> Self {
+    pub fn new(runs: usize, can_drop_copies: bool) -> Self {
         Self {
             runs: vec![Input::default(); runs],
             heads: BinaryHeap::new(),
@@ -71,7 +71,7 @@ impl<R: Rows> Merge<R> {
             row_bytes: Vec::new(),
             places: Vec::new(),
             bytes: 0,
-            drops_copies,
+            can_drop_copies,
             copies: 0,
             rows: PhantomData,
         }
@@ -123,7 +123,7 @@ impl<R: Rows> Merge<R> {
         let each = self.row_bytes[nth];
         loop {
             let place = Place { batch, row: short(row) };
-            if self.drops_copies && is_copy::<R>(&self.groups, &self.places, place) {
+            if self.can_drop_copies && is_copy::<R>(&self.groups, &self.places, place) {
                 self.copies += 1;
             } else {
                 self.places.push(place);

@@ -112,10 +112,10 @@ impl Supply {
     }
 }
 
-/// The same batch of other traces: a server does not store an identical one again.
+/// The same batch with other trace IDs, because a server stores identical batches once.
 fn with_other_traces(batch: &Bytes, time: usize) -> Bytes {
     let mut batch = batch.to_vec();
-    // A trace's ID of sixteen bytes, then the span's of eight, as OTLP has them in a span.
+    // A trace ID of 16 bytes, then the span ID of 8, as OTLP encodes them.
     for at in 0..batch.len().saturating_sub(20) {
         if batch[at..].starts_with(&[0x0A, 16]) && batch[at + 18..].starts_with(&[0x12, 8]) {
             batch[at + 2] ^= time.to_le_bytes()[0];

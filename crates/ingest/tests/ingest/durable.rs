@@ -9,9 +9,9 @@ use std::io;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// Two spans in another batch for each number below 128.
+/// Two spans; each number below 128 gives another batch.
 fn batch(nth: u8) -> Vec<u8> {
-    // A field that nobody knows.
+    // An unknown field.
     [include_bytes!("../../../otlp/tests/golden/traces.pb"), &[0x78, nth][..]].concat()
 }
 
@@ -127,7 +127,7 @@ fn who_stops_it_waits_for_what_was_begun() {
     });
 }
 
-/// Sends a batch as a tenant, over HTTP/1.1 in protobuf.
+/// Sends a protobuf batch of a tenant over HTTP/1.1.
 fn sends(receiver: &Receiver, path: &str, tenant: &str, batch: Vec<u8>) -> JoinHandle<Answer> {
     let head = post(path, "application/x-protobuf").header("x-scope-orgid", tenant);
     tokio::spawn(send(receiver.address(), Version::HTTP_11, head, batch))
@@ -148,7 +148,7 @@ fn a_batch_that_is_sent_again_is_acknowledged_and_not_written_again() {
                 assert_eq!(status("/v1/metrics", tenant, metrics.to_vec()).await, StatusCode::OK);
             }
             assert_eq!(status("/v1/logs", "shop", logs.to_vec()).await, StatusCode::OK);
-            // The same in another encoding, and the same rows in other bytes.
+            // The same batch compressed, and the same rows in another encoding.
             let head = post(TRACES, "application/x-protobuf").header("content-encoding", "gzip");
             let head = head.header("x-scope-orgid", "shop");
             let packed = packed("gzip", &batch(1));
@@ -156,7 +156,7 @@ fn a_batch_that_is_sent_again_is_acknowledged_and_not_written_again() {
             assert_eq!(answer.status, StatusCode::OK);
             assert_eq!(status(TRACES, "shop", batch(2)).await, StatusCode::OK);
         }
-        // Two of each tenant, one in other bytes, and each of the logs.
+        // Two batches of each tenant, one in another encoding, and every batch of logs.
         assert_eq!(receiver.logged().len(), 2 * 2 + 1 + 3);
         assert_eq!(receiver.taken().len(), 8);
         let counts = receiver.counts();
@@ -170,14 +170,14 @@ fn a_batch_that_is_sent_again_while_it_waits_has_the_outcome_of_the_first() {
         let receiver = Receiver::start(|_| {});
         for (nth, fails) in [(1, None), (2, Some(io::ErrorKind::Other)), (2, None)] {
             let logged = receiver.logged().len();
-            // Nothing is taken for a while, so that all of them wait.
+            // The sink accepts nothing for a while, so that all senders wait.
             receiver.room.fill(Some(Why::Slow));
             let mut senders: Vec<_> =
                 (0..3).map(|_| sends(&receiver, TRACES, "shop", batch(nth))).collect();
             while receiver.counts().waiting() < 3 || !receiver.room.is_waited_for() {
                 tokio::task::yield_now().await;
             }
-            // The sender of the first may be the one that goes.
+            // The first sender may be the one that disconnects.
             let gone = senders.remove(0);
             gone.abort();
             assert!(gone.await.is_err());

@@ -30,7 +30,7 @@ const GOLDEN: [(Signal, &str, &str, &[u8], &str); 3] = [
     ),
 ];
 
-/// What the Collector's exporters compress with, over HTTP and gRPC.
+/// The compressions of the Collector's exporters, over HTTP and gRPC.
 const PACKINGS: [&str; 7] = ["identity", "gzip", "zstd", "deflate", "zlib", "snappy", "lz4"];
 
 /// Whether rows are those that a batch has.
@@ -113,7 +113,7 @@ fn long_batches_arrive_as_short_ones_do() {
                 } else {
                     post(path, "application/x-protobuf").header("content-encoding", encoding)
                 };
-                // Of another tenant it is another batch.
+                // For another tenant it is another batch.
                 let head = head.header("x-scope-orgid", format!("{encoding}-{is_grpc}"));
                 let answer = send(receiver.address(), version, head, body).await;
                 assert_eq!(answer.status, StatusCode::OK, "{encoding}: {answer:?}");
