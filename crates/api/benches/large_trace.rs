@@ -1,8 +1,8 @@
-//! What a trace of a million spans costs, or of as many thousands as are asked for: seconds, bytes, and the memory of
-//! the process before, at most, and afterwards.
+//! The cost of a trace of a million spans, or of as many thousands as the argument says: seconds, bytes, and the memory
+//! of the process before, at its maximum, and afterwards.
 //!
-//! The trace has a root with a call beneath each second span, in 50 services with ten attributes a span. It is in files
-//! but for the last tenth, objects in memory. The client reads as fast as it can.
+//! The trace has a root and a call below every second span, in 50 services with ten attributes a span. All but the last
+//! tenth is in runs, as objects in memory. The client reads as fast as it can.
 //!
 //! ```sh
 //! cargo bench -p curtail-api --bench large_trace -- 1000
@@ -45,7 +45,7 @@ async fn questions(thousands: u64) {
             if accept == "application/protobuf" && target.starts_with("/jaeger") {
                 continue;
             }
-            // What the kernel remembers as the most begins anew.
+            // Resets the kernel's maximum.
             std::fs::write("/proc/self/clear_refs", "5").expect("Linux");
             let (before, begun) = (memory("VmRSS"), Instant::now());
             let bytes = tokio::task::spawn_blocking(move || get(address, target, accept)).await;
@@ -61,7 +61,7 @@ async fn questions(thousands: u64) {
     api.stop().await;
 }
 
-/// Reads a response to its end; returns how many bytes it had.
+/// Reads a whole response; returns its length in bytes.
 fn get(address: SocketAddr, target: &str, accept: &str) -> usize {
     let mut stream = TcpStream::connect(address).expect("a connection");
     let head = format!(
@@ -81,7 +81,7 @@ fn get(address: SocketAddr, target: &str, accept: &str) -> usize {
     bytes
 }
 
-/// A line of what the kernel says of this process, in megabytes.
+/// A line of the kernel's status of this process, in megabytes.
 fn memory(name: &str) -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let line = status.lines().find(|line| line.starts_with(name)).expect("it is there");

@@ -27,13 +27,13 @@ use tokio::time::Instant;
 /// Says how many runs may have more, and cannot be read.
 const UNREAD: &str = "curtail-unread";
 
-/// The share by which a quantile in the response may be wrong.
+/// The relative error that a quantile in the response may have.
 const QUANTILE_ERROR: &str = "curtail-quantile-error";
 
-/// What a request may take, from its head to the last byte of its response.
+/// Maximum time of a request, from its head to the last byte of its response.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A response that is no longer is sent when it is whole: then its status and headers say all that there is to say.
+/// Responses up to this size are sent as a whole, so that status and headers describe all of it.
 const WHOLE_BYTES: usize = 4 << 20;
 
 /// The maximum number of responses longer than [`WHOLE_BYTES`] in flight: each keeps that much in memory for as long
@@ -44,7 +44,7 @@ const LARGE_RESPONSES_MAX: usize = 16;
 pub(crate) struct Answer {
     of: &'static str,
     body: Vec<u8>,
-    /// What follows.
+    /// The rest of a streamed response.
     rest: Option<Box<dyn Pieces>>,
     unread: usize,
     quantile_error: Option<f64>,
@@ -59,7 +59,7 @@ impl Answer {
         Self { of, body, rest: None, unread: 0, quantile_error: None }
     }
 
-    /// What is made piece by piece. Mostly it is whole here; what is longer follows while it is sent.
+    /// A response in pieces. A short one is complete here; a longer one is streamed.
     pub(crate) async fn of_pieces(mut pieces: impl Pieces + 'static) -> Result<Self, Refusal> {
         let mut body = Vec::new();
         while body.len() < WHOLE_BYTES {
@@ -90,7 +90,7 @@ impl Answer {
         self
     }
 
-    /// Says how wrong its quantiles may be.
+    /// Sets the relative error that its quantiles may have.
     pub(crate) const fn with_quantile_error(mut self, error: f64) -> Self {
         self.quantile_error = Some(error);
         self
@@ -102,9 +102,9 @@ impl Answer {
 pub(crate) struct Answering {
     store: Arc<Store>,
     limits: Limits,
-    /// One for each core: a request that has none waits.
+    /// One permit per core; a request without a permit waits.
     turns: Arc<Semaphore>,
-    /// One for each large response in flight: a request that would need one more is refused.
+    /// One permit per large response in flight; at the maximum, a request is rejected.
     large: Arc<Semaphore>,
     sql: sql::Asking,
     patience: Duration,
@@ -133,7 +133,7 @@ impl Answering {
         match head.uri.path() {
             "/ready" => written(Ok(Answer::text("ready"))),
             sql::PATH => written(self.sql(&head, body).await),
-            _ => self.looked_for(head).await,
+            _ => self.run_query(head).await,
         }
     }
 
@@ -153,11 +153,11 @@ impl Answering {
     }
 
     /// Has a thread look for the answer in the store.
-    async fn looked_for(&self, head: Parts) -> Response<ResponseBody> {
+    async fn run_query(&self, head: Parts) -> Response<ResponseBody> {
         let (patience, until) = (self.patience, Instant::now() + self.patience);
         let turn = tokio::time::timeout_at(until, Arc::clone(&self.turns).acquire_owned()).await;
         let Ok(turn) = turn else { return written(Err(Refusal::late(patience))) };
-        let looking = Looking {
+        let task = QueryTask {
             store: Arc::clone(&self.store),
             limits: self.limits,
             turns: Arc::clone(&self.turns),
@@ -165,7 +165,7 @@ impl Answering {
             turn: turn.ok(),
         };
         let (waits, gone) = oneshot::channel::<()>();
-        let (parts, made) = body::made(waits);
+        let (parts, streamed) = body::stream(waits);
         let (to_begin, begun) = oneshot::channel();
         let runtime = Handle::current();
         tokio::task::spawn_blocking(move || {
@@ -174,48 +174,48 @@ impl Answering {
                 let late = tokio::select! {
                     biased;
                     _ = gone => return,
-                    () = over(until) => Refusal::late(patience),
-                    () = looking.run(&head, &mut to_begin, parts) => return,
+                    () = wait_until(until) => Refusal::late(patience),
+                    () = task.run(&head, &mut to_begin, parts) => return,
                 };
                 match to_begin {
                     Some(to_begin) => drop(to_begin.send((Err(late), false))),
-                    None => broken_off("it was not taken within its time"),
+                    None => log_aborted("the client did not read it in time"),
                 }
             });
         });
         let failed = |_| (Err(Refusal::failed()), false);
-        let (answered, is_made) = begun.await.unwrap_or_else(failed);
+        let (answered, is_streamed) = begun.await.unwrap_or_else(failed);
         let mut response = written(answered);
-        if is_made {
-            *response.body_mut() = ResponseBody::Made(made);
+        if is_streamed {
+            *response.body_mut() = ResponseBody::Streamed(streamed);
         }
         response
     }
 }
 
-/// How a response begins, and whether its body is made while it is sent.
-type Begun = (Result<Answer, Refusal>, bool);
+/// The head of a response, and whether its body is streamed.
+type ResponseStart = (Result<Answer, Refusal>, bool);
 
-/// Looks for an answer, on a thread of its own.
-struct Looking {
+/// Runs a query on a thread of its own.
+struct QueryTask {
     store: Arc<Store>,
     limits: Limits,
     turns: Arc<Semaphore>,
     large: Arc<Semaphore>,
-    /// Given back while the client reads nothing.
+    /// Released while the client does not read.
     turn: Option<OwnedSemaphorePermit>,
 }
 
-impl Looking {
+impl QueryTask {
     async fn run(
         mut self,
         head: &Parts,
-        to_begin: &mut Option<oneshot::Sender<Begun>>,
+        to_begin: &mut Option<oneshot::Sender<ResponseStart>>,
         parts: mpsc::Sender<Part>,
     ) {
-        let mut begin = |begun: Begun| {
+        let mut begin = |begun: ResponseStart| {
             if let Some(to_begin) = to_begin.take() {
-                // Whoever asked may have gone.
+                // The client may be gone.
                 let _gone = to_begin.send(begun);
             }
         };
@@ -235,7 +235,7 @@ impl Looking {
             let part = match next {
                 Ok(Some(piece)) => Part::Piece(piece.into()),
                 Ok(None) => Part::End,
-                Err(refusal) => return broken_off(&refusal.message),
+                Err(refusal) => return log_aborted(&refusal.message),
             };
             let is_end = matches!(part, Part::End);
             if !self.send(&parts, part).await || is_end {
@@ -243,12 +243,12 @@ impl Looking {
             }
             next = pieces.next().await;
             if pieces.unread().len() > known && !pieces.has_status() {
-                return broken_off("a part of a file cannot be read");
+                return log_aborted("a part of a run cannot be read");
             }
         }
     }
 
-    /// Sends a part; returns whether anybody waits for it.
+    /// Sends a part; returns whether the client is still there.
     async fn send(&mut self, parts: &mpsc::Sender<Part>, part: Part) -> bool {
         let part = match parts.try_send(part) {
             Ok(()) => return true,
@@ -262,15 +262,15 @@ impl Looking {
     }
 }
 
-/// Waits until then. What is over already is not waited for, as a timer would.
-async fn over(until: Instant) {
+/// Waits until a deadline. Unlike a timer, it is ready at once when the deadline has passed.
+async fn wait_until(until: Instant) {
     while Instant::now() < until {
         tokio::time::sleep_until(until).await;
     }
 }
 
-fn broken_off(why: &str) {
-    tracing::warn!(why, "a response was broken off");
+fn log_aborted(why: &str) {
+    tracing::warn!(why, "response aborted");
 }
 
 fn written(answered: Result<Answer, Refusal>) -> Response<ResponseBody> {

@@ -19,7 +19,7 @@ const TENANT: &str = "x-scope-orgid";
 
 const SECOND_NS: f64 = 1e9;
 
-/// What is measured where a request says neither `start` nor `since`, as in Tempo.
+/// The range of a request without `start` and `since`, as in Tempo.
 const RECENT_NS: i64 = 3_600_000_000_000;
 
 /// Units of time, in nanoseconds, the longer name of two before the shorter.
@@ -66,21 +66,21 @@ impl<'a> Asked<'a> {
         all.map(|(name, value)| (&**name, &**value))
     }
 
-    /// A whole number.
+    /// A non-negative integer.
     pub(crate) fn number(&self, name: &str) -> Result<Option<usize>, Refusal> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let number = value.parse().map_err(|_| expected(name, value, "a whole number"))?;
         Ok(Some(number))
     }
 
-    /// A count, from one to the maximum.
+    /// A count from one to the maximum.
     pub(crate) fn count(&self, name: &str, default: usize, max: usize) -> Result<usize, Refusal> {
         let Some(value) = self.get(name) else { return Ok(default) };
         let count = value.parse().ok().filter(|count| (1..=max).contains(count));
         count.ok_or_else(|| expected(name, value, &format!("a number from 1 to {max}")))
     }
 
-    /// The same where zero asks for all, which is the maximum.
+    /// The same, but zero means the maximum.
     pub(crate) fn count_or_all(
         &self,
         name: &str,
@@ -111,7 +111,7 @@ impl<'a> Asked<'a> {
         ordered(start.unwrap_or(i64::MIN)..end.unwrap_or(i64::MAX))
     }
 
-    /// From `start`, or a time of `since` before the end, to `end`, or now: the last hour where nothing is said.
+    /// From `start`, or `since` before the end, to `end` or now; by default, the last hour.
     pub(crate) fn recent_range(&self) -> Result<Range<i64>, Refusal> {
         let (start, end) = (self.time("start")?, self.time("end")?);
         let since = self.duration("since")?.unwrap_or(RECENT_NS);

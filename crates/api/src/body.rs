@@ -1,4 +1,4 @@
-//! The body of a response: whole, or piece by piece while it is made.
+//! The body of a response: whole or streamed.
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
@@ -7,38 +7,38 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::sync::{mpsc, oneshot};
 
-/// So many pieces wait to be sent.
+/// Maximum number of pieces that wait to be sent.
 const WAITING_MAX: usize = 2;
 
-/// A part of a body that is made while it is sent.
+/// A part of a streamed body.
 #[derive(Debug)]
 pub(crate) enum Part {
     Piece(Bytes),
-    /// Nothing follows. Without it the response is broken off, so that nobody takes it for a whole one.
+    /// The end of the body. Without it the response is aborted, so that no client takes it for complete.
     End,
 }
 
 /// The body of a response.
 #[derive(Debug)]
 pub(crate) enum ResponseBody {
-    /// Nothing is left where it was sent.
+    /// [`None`] once it is sent.
     Whole(Option<Bytes>),
-    Made(MadeBody),
+    Streamed(StreamedBody),
 }
 
-/// A body that is made while it is sent.
+/// A streamed body.
 #[derive(Debug)]
-pub(crate) struct MadeBody {
+pub(crate) struct StreamedBody {
     parts: mpsc::Receiver<Part>,
     is_ended: bool,
-    /// Whoever makes it stops when this is dropped.
+    /// Stops the sender when it is dropped.
     _waits: oneshot::Sender<()>,
 }
 
-/// A body whose parts are sent into the channel.
-pub(crate) fn made(waits: oneshot::Sender<()>) -> (mpsc::Sender<Part>, MadeBody) {
+/// A body that streams the parts from the channel.
+pub(crate) fn stream(waits: oneshot::Sender<()>) -> (mpsc::Sender<Part>, StreamedBody) {
     let (sender, parts) = mpsc::channel(WAITING_MAX);
-    (sender, MadeBody { parts, is_ended: false, _waits: waits })
+    (sender, StreamedBody { parts, is_ended: false, _waits: waits })
 }
 
 impl Body for ResponseBody {
@@ -49,26 +49,26 @@ impl Body for ResponseBody {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        let made = match self.get_mut() {
+        let streamed = match self.get_mut() {
             Self::Whole(bytes) => return Poll::Ready(bytes.take().map(Frame::data).map(Ok)),
-            Self::Made(made) => made,
+            Self::Streamed(streamed) => streamed,
         };
-        if made.is_ended {
+        if streamed.is_ended {
             return Poll::Ready(None);
         }
-        let part = ready!(made.parts.poll_recv(cx));
-        made.is_ended = !matches!(part, Some(Part::Piece(_)));
+        let part = ready!(streamed.parts.poll_recv(cx));
+        streamed.is_ended = !matches!(part, Some(Part::Piece(_)));
         Poll::Ready(match part {
             Some(Part::Piece(bytes)) => Some(Ok(Frame::data(bytes))),
             Some(Part::End) => None,
-            None => Some(Err(io::Error::other("the response was broken off"))),
+            None => Some(Err(io::Error::other("the response was aborted"))),
         })
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Whole(bytes) => bytes.is_none(),
-            Self::Made(made) => made.is_ended,
+            Self::Streamed(streamed) => streamed.is_ended,
         }
     }
 
@@ -77,7 +77,7 @@ impl Body for ResponseBody {
             Self::Whole(bytes) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
-            Self::Made(_) => SizeHint::default(),
+            Self::Streamed(_) => SizeHint::default(),
         }
     }
 }

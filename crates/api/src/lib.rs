@@ -15,11 +15,10 @@
 //! Where a run cannot be read, the rest is answered, and `curtail-unread` says how many may have more. What is
 //! TraceQL and not answered is a 501 that names it; what is wrong is a 400 with the byte.
 //!
-//! The error of quantiles is in `curtail-quantile-error`: the share by which one may be wrong.
+//! The header `curtail-quantile-error` has the relative error that a quantile may have.
 //!
 //! **Limits**: a request has a minute, from its head to the last byte of its response; then the connection is closed.
-//! Traces are read and sent piece by piece, and [`Limits`] say how much of one is sent; values, steps and groups are
-//! counted.
+//! Traces are read and streamed in pieces, up to the maxima in [`Limits`]. Values, steps and groups are bounded too.
 //!
 //! **Source**: Grafana Tempo's documentation of its HTTP API 3.0; Jaeger 2.20's API.
 

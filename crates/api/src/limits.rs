@@ -1,9 +1,9 @@
-//! How much one request may ask for.
+//! The limits of one request.
 
-/// How much one request may ask for.
+/// The limits of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum number of spans of a trace that are read: the first ones.
+    /// Maximum number of spans that are read of a trace: the first ones.
     pub trace_spans: usize,
     /// Maximum number of bytes of a response.
     pub response_bytes: usize,

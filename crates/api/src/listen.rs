@@ -1,7 +1,7 @@
 //! Listening, and the connections of those who ask.
 //!
-//! **Limits**: [`CONNECTIONS_MAX`] at once; a head takes at most [`HEADER_TIMEOUT`]. A connection is closed when the last
-//! byte of a response was not taken within the time of its request, so that a client that reads nothing holds nothing.
+//! **Limits**: [`CONNECTIONS_MAX`] connections; [`HEADER_TIMEOUT`] for a head. A connection is closed when the client
+//! has not read the response within the time of its request, so a client that reads nothing holds nothing for long.
 
 use crate::Limits;
 use crate::answer::{Answering, PATIENCE};
@@ -25,7 +25,7 @@ const CONNECTIONS_MAX: usize = 256;
 
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What was made in time may be sent so much later.
+/// Extra time to send the end of a response.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// After a failure to accept (no more files, usually) the next try waits so long.
@@ -111,7 +111,7 @@ async fn accept(listener: &TcpListener, answering: &Arc<Answering>, connections:
 }
 
 async fn serve(stream: TcpStream, answering: &Answering) {
-    // When the request at hand must be over.
+    // The deadline of the current request.
     let until = watch::Sender::new(None);
     let service = service_fn(async |request| {
         until.send_replace(Some(Instant::now() + PATIENCE + GRACE));
@@ -122,17 +122,17 @@ async fn serve(stream: TcpStream, answering: &Answering) {
         .header_read_timeout(HEADER_TIMEOUT)
         .serve_connection(TokioIo::new(stream), service);
     tokio::select! {
-        // Who breaks off knows it.
+        // The client knows why it closed the connection.
         served = serving => if let Err(error) = served {
-            tracing::debug!(%error, "a connection has ended");
+            tracing::debug!(%error, "connection ended with an error");
         },
         () = is_over(until.subscribe()) => {
-            tracing::debug!("a connection is closed: its last request is over its time");
+            tracing::debug!("connection closed: its last request exceeded its time limit");
         }
     }
 }
 
-/// Waits until the last request has had its time.
+/// Waits until the deadline of the last request.
 async fn is_over(mut until: watch::Receiver<Option<Instant>>) {
     loop {
         let at = *until.borrow_and_update();

@@ -1,11 +1,10 @@
-//! Traces, and the log records of one, piece by piece: in memory are a window of rows and a piece, however many spans a
-//! trace has.
+//! Traces and their log records in pieces. Memory holds a window of rows and a piece, whatever the size of the trace.
 //!
-//! | form | a trace with more spans, or bytes, than [`Limits`] allow |
+//! | form | a trace beyond the maximum of spans or bytes in [`Limits`] |
 //! |---|---|
-//! | Tempo's second version | the first of its spans, with `status: PARTIAL` and a `message`, as Tempo does |
-//! | Jaeger's page | the first of its spans, with a warning |
-//! | the others, which have no field for it | refused with 422; broken off where the response has begun |
+//! | Tempo's second version | its first spans, with `status: PARTIAL` and a `message`, as in Tempo |
+//! | Jaeger's UI | its first spans, with a warning |
+//! | others, which have no field for it | 422, or aborted if the response has begun |
 
 use crate::Limits;
 use crate::refusal::Refusal;
@@ -15,28 +14,28 @@ use curtail_store::tree::{RowsWithId, Unread};
 use curtail_store::{Columns, LogRows, Rows, SpanRows};
 use futures_util::future::BoxFuture;
 
-/// A piece is about this long; its last row may make it longer.
+/// The approximate length of a piece; the last row may exceed it.
 pub(crate) const PIECE_BYTES: usize = 1 << 20;
 
-/// So many rows are read at once, as many as a page of a run has.
+/// Rows that are read at once, as many as a page of a run has.
 pub(crate) const WINDOW_ROWS: usize = 8_192;
 
-/// What is said of a trace that was cut for its bytes.
+/// The message of a trace that exceeds the maximum size, worded as in Tempo.
 pub(crate) const TOO_LONG: &str =
     "Trace exceeds maximum size of a response, a partial trace is returned";
 
-/// A response that is made piece by piece.
+/// A response in pieces.
 pub(crate) trait Pieces: Send {
-    /// The next piece; none after the last one.
+    /// The next piece; [`None`] after the last one.
     fn next(&mut self) -> NextPiece<'_>;
 
-    /// Runs that may have more.
+    /// Runs that could not be read and may have more rows.
     fn unread(&self) -> &[Unread];
 
-    /// Whether the response itself says that something is missing, so that it need not be broken off.
+    /// Whether the response can say that something is missing, so that it need not be aborted.
     fn has_status(&self) -> bool;
 
-    /// What it is.
+    /// The media type.
     fn content_type(&self) -> &'static str;
 }
 
@@ -86,15 +85,15 @@ impl OtlpRows for LogRows {
     }
 }
 
-/// The rows with an ID, one after the other.
+/// Reads the rows with an ID in order.
 #[derive(Debug)]
 pub(crate) struct RowReader<R> {
     found: RowsWithId<R>,
     fields: Vec<usize>,
-    /// The first one that is in no window yet.
+    /// The first row after the window.
     next: usize,
     window: Columns,
-    /// The first one of the window that was not taken.
+    /// The first row of the window that was not taken.
     row: usize,
     unread: Vec<Unread>,
 }
@@ -111,7 +110,7 @@ impl<R: Rows> RowReader<R> {
         }
     }
 
-    /// Has the next rows in the window, if there are any.
+    /// Reads the next window; returns false when there are no more rows.
     pub(crate) async fn fill(&mut self) -> bool {
         while self.row == self.window.len() {
             if self.next == self.found.len() {
@@ -121,13 +120,13 @@ impl<R: Rows> RowReader<R> {
             let window = self.found.window(&self.fields, self.next..to).await;
             (self.next, self.row, self.window) = (to, 0, window.rows);
             self.unread.extend(window.unread);
-            // Whoever asked may have gone, or the time may be over.
+            // Yields, so that a cancelled or timed-out query stops here.
             tokio::task::yield_now().await;
         }
         true
     }
 
-    /// The next row, which `fill` has put into the window.
+    /// The next row of the window.
     pub(crate) const fn take(&mut self) -> usize {
         self.row += 1;
         self.row - 1
@@ -146,31 +145,31 @@ impl<R: Rows> RowReader<R> {
         &self.unread
     }
 
-    /// Of these, what was found out while rows were read.
+    /// Unreadable runs that were discovered while rows were read.
     pub(crate) fn late_unread(&self) -> &[Unread] {
         &self.unread[self.found.unread().len()..]
     }
 
-    /// Why there are fewer rows than there should be, when it is not for the bytes of the response.
+    /// The reason for missing rows, unless it is the maximum size of the response.
     pub(crate) fn partial(&self) -> Option<String> {
         if self.found.found() > self.found.len() {
             let (found, max) = (self.found.found(), self.found.len());
             return Some(format!("Trace has {found} spans, the first {max} are returned"));
         }
-        // What was known before the response has begun is in its header.
+        // Runs that were known to be unreadable before are in the response header.
         let late = self.late_unread().len();
-        (late > 0).then(|| format!("{late} parts of files cannot be read and may have more spans"))
+        (late > 0).then(|| format!("{late} runs cannot be read and may have more spans"))
     }
 }
 
-/// How OTLP is written.
+/// The encoding of OTLP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OtlpForm {
     /// `Trace`, whose only field is that of OTLP; or OTLP itself.
     Protobuf,
-    /// `TraceByIDResponse`, whose first field is that.
+    /// `TraceByIDResponse`, whose first field is a `Trace`.
     ProtobufResponse,
-    /// OTLP in JSON between two texts.
+    /// OTLP's JSON between two texts.
     Json { before: &'static str, after: &'static str },
     /// `TraceByIDResponse` in JSON.
     JsonResponse,
@@ -190,7 +189,7 @@ impl OtlpForm {
         }
     }
 
-    /// Adds a batch; `is_first` when there is none before it.
+    /// Adds a batch; `is_first` is true for the first one.
     fn batch(
         self,
         out: &mut Vec<u8>,
@@ -200,11 +199,11 @@ impl OtlpForm {
     ) -> Result<(), Refusal> {
         match self {
             Self::Protobuf => out.extend(batch),
-            // Parts of a message that come one after the other are merged, as protobuf has it.
+            // Protobuf merges repeated occurrences of a message.
             Self::ProtobufResponse => out.extend(within(1, &batch)),
             Self::Json { .. } | Self::JsonResponse => {
                 let json = json::from_protobuf(&batch, signal).map_err(|_| Refusal::damaged())?;
-                // The elements of the only list in it: {"resourceSpans":[…]}.
+                // The elements of the only list in the JSON: {"resourceSpans":[…]}.
                 let elements = json.find('[').and_then(|at| json.get(at + 1..json.len() - 2));
                 if !is_first {
                     out.push(b',');
@@ -252,7 +251,7 @@ pub(crate) struct OtlpPieces<R> {
 
 impl<R: OtlpRows> OtlpPieces<R> {
     /// # Errors
-    /// When there are more rows than are returned, and the form cannot say it.
+    /// When there are more rows than are returned, and the form cannot say so.
     pub(crate) fn new(
         found: RowsWithId<R>,
         form: OtlpForm,
@@ -302,7 +301,9 @@ impl<R: OtlpRows> OtlpPieces<R> {
         if is_last || is_full {
             self.is_done = true;
             if is_full && !self.form.has_status() {
-                return Err(Refusal::large("the trace has more bytes than a response may have"));
+                return Err(Refusal::large(
+                    "the trace is larger than the maximum size of a response",
+                ));
             }
             let partial = self.partial.take().or_else(|| self.reader.partial());
             self.form.end(&mut out, partial.as_deref());
@@ -310,7 +311,7 @@ impl<R: OtlpRows> OtlpPieces<R> {
         Ok(Some(out))
     }
 
-    /// The next batch, of some rows of one window or of several.
+    /// The next batch, from one window or several.
     async fn batch(&mut self) -> Result<Option<Vec<u8>>, Refusal> {
         let mut writer = R::Writer::default();
         while R::bytes(&writer) < PIECE_BYTES && self.reader.fill().await {

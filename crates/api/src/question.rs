@@ -149,7 +149,9 @@ fn test(comparison: Comparison, value: Value<'static>) -> Result<Test, Refusal> 
     };
     let ordered = |value: Value<'static>| {
         let has_order = value.has_order();
-        has_order.then_some(value).ok_or_else(|| unsupported("an order of true, false or IDs"))
+        has_order
+            .then_some(value)
+            .ok_or_else(|| unsupported("an order comparison of booleans or IDs"))
     };
     Ok(match comparison {
         Comparison::Equal => Test::Is(value),

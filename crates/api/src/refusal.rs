@@ -32,7 +32,7 @@ impl Refusal {
         Self { status: StatusCode::METHOD_NOT_ALLOWED, message }
     }
 
-    /// What would be returned is more than the limits allow.
+    /// The response would exceed the limits.
     pub(crate) fn large(message: &str) -> Self {
         Self { status: StatusCode::UNPROCESSABLE_ENTITY, message: message.to_owned() }
     }

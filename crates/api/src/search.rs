@@ -1,7 +1,7 @@
 //! Searching for traces: the slowest or the newest spans that are asked for, one of each trace, and what the
 //! rest of these traces says.
 //!
-//! A trace is read a window at a time, and only its summary stays: it may have more spans than memory takes.
+//! A trace is read a window at a time and only its summary is kept, because it may have more spans than fit in memory.
 
 use crate::Limits;
 use crate::pieces::WINDOW_ROWS;
@@ -21,7 +21,7 @@ pub(crate) struct Search {
     pub(crate) order: Order,
     /// So many traces.
     pub(crate) count: usize,
-    /// So many spans of each.
+    /// Maximum number of spans of each trace.
     pub(crate) per_set: usize,
     /// What is shown of spans, besides what every one has.
     pub(crate) shown: Vec<Of>,
@@ -32,41 +32,41 @@ pub(crate) struct Search {
 pub(crate) struct Summary {
     pub(crate) trace_id: u128,
     pub(crate) span_count: usize,
-    /// How many spans are those that are asked for.
+    /// The number of matched spans.
     pub(crate) matched_count: usize,
-    /// The first of these: in the order of their starts, or the slowest.
+    /// The first matched spans in order of start, or the slowest.
     pub(crate) matched: Vec<MatchedSpan>,
     /// The service and the name of the first span without a parent.
     root: Option<(String, String)>,
-    /// Those of the first span.
+    /// The service and the name of the first span.
     first: (String, String),
     /// The first start and the last end.
     pub(crate) start_ns: i64,
     pub(crate) end_ns: i64,
     /// Spans whose parent is not there.
     pub(crate) orphans: usize,
-    pub(crate) services: BTreeMap<String, OfService>,
+    pub(crate) services: BTreeMap<String, ServiceCounts>,
 }
 
-/// A span that is shown.
+/// A matched span.
 #[derive(Debug)]
 pub(crate) struct MatchedSpan {
     pub(crate) span_id: u64,
     pub(crate) name: String,
     pub(crate) start_ns: i64,
     pub(crate) duration_ns: i64,
-    /// In the order of what is shown.
+    /// The values of the selected fields, in their order.
     pub(crate) values: Vec<Vec<Value<'static>>>,
 }
 
 /// What a trace has of a service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct OfService {
+pub(crate) struct ServiceCounts {
     pub(crate) spans: usize,
     pub(crate) errors: usize,
 }
 
-/// Searches, and gives each trace in its order. Returns the runs that may have more.
+/// Searches and passes each trace on in order. Returns the runs that could not be read and may have more.
 pub(crate) async fn search(
     spans: &Tree<SpanRows>,
     limits: &Limits,
@@ -98,12 +98,12 @@ pub(crate) async fn search(
     Ok(unread)
 }
 
-/// A trace that is being read.
+/// Reads a trace into its summary.
 struct TraceReader<'a> {
     search: &'a Search,
     summary: Summary,
     ids: HashSet<u64>,
-    /// Of spans that have one.
+    /// The parents of spans that have one.
     parents: Vec<u64>,
 }
 
@@ -114,7 +114,7 @@ impl<'a> TraceReader<'a> {
         Self { search, summary, ids: HashSet::new(), parents: Vec::new() }
     }
 
-    /// Takes the spans that start next.
+    /// Adds the next spans in order of start.
     fn take(&mut self, rows: &Columns) {
         let (starts, durations) = (rows.longs(START), rows.longs(DURATION));
         let (ids, parents) = (rows.narrow(SPAN_ID), rows.narrow(PARENT_ID));
@@ -127,7 +127,7 @@ impl<'a> TraceReader<'a> {
         summary.span_count += rows.len();
         for row in 0..rows.len() {
             summary.start_ns = summary.start_ns.min(starts[row]);
-            // A span that ends before it starts takes no time.
+            // The duration of a span that ends before it starts is zero.
             let end_ns = starts[row].saturating_add(durations[row].max(0));
             summary.end_ns = summary.end_ns.max(end_ns);
             let parent = parents.get(row).copied().unwrap_or(0);
@@ -138,7 +138,7 @@ impl<'a> TraceReader<'a> {
             }
             let name = text(rows, SERVICE, row);
             if !summary.services.contains_key(name) {
-                summary.services.insert(name.to_owned(), OfService::default());
+                summary.services.insert(name.to_owned(), ServiceCounts::default());
             }
             if let Some(service) = summary.services.get_mut(name) {
                 service.spans += 1;
@@ -160,7 +160,7 @@ impl<'a> TraceReader<'a> {
             Order::Newest => matched.truncate(per_set.saturating_sub(summary.matched.len())),
         }
         matched.truncate(*per_set);
-        // By what is shown, then by the span.
+        // The values of each selected field, by span.
         let mut values: Vec<_> =
             shown.iter().map(|of| of.of_rows(rows, &matched).into_iter()).collect();
         for row in matched {

@@ -7,8 +7,8 @@
 //! |---|---|
 //! | 0 | 200, with what it printed |
 //! | 2 | 400: the question is wrong, or needs more memory than it may |
-//! | 3 | 500: a file cannot be read; with what it said |
-//! | otherwise, or by a signal | 500, with the way in which it ended; what it said is in the log alone |
+//! | 3 | 500: the tables cannot be read; with the program's error |
+//! | otherwise, or by a signal | 500, with the way in which it ended; the program's output is only in the log |
 //! | not in time | 504; it is killed |
 //!
 //! **Invariant**: who asks sees the rows of their tenant alone: the program is told whose (its `--tenant`), and no
@@ -55,7 +55,7 @@ const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// So much is passed on of what the program says is wrong.
 const SAID_BYTES_MAX: usize = 16 << 10;
 
-/// Signals by their numbers, which are the same on every Unix.
+/// Signals by number, the same on every Unix.
 const SIGABRT: i32 = 6;
 const SIGKILL: i32 = 9;
 const SIGSEGV: i32 = 11;
@@ -70,7 +70,7 @@ const LAST_S: u32 = 90;
 /// The exit code that says that the question is to blame.
 const QUESTION: i32 = 2;
 
-/// The one that says that the tables are.
+/// The exit code that says that the tables cannot be read.
 const ENVIRONMENT: i32 = 3;
 
 /// What answers SQL.
@@ -261,16 +261,16 @@ fn ended(status: ExitStatus, said: &str) -> Refusal {
     let message = match (status.code(), status.signal()) {
         (Some(ENVIRONMENT), _) => format!("the tables cannot be read: {said}"),
         (_, Some(SIGKILL)) => {
-            "curtail-sql was killed, usually because the machine ran out of memory: ask for less at once"
+            "curtail-sql was killed, usually because the machine ran out of memory: query a smaller range"
                 .to_owned()
         }
         (_, Some(SIGABRT | SIGSEGV)) => {
-            "curtail-sql ran out of memory or of stack: ask for less at once, in a simpler query"
+            "curtail-sql ran out of memory or of stack: query a smaller range or simplify the query"
                 .to_owned()
         }
-        (_, Some(SIGTERM)) => "curtail-sql was terminated: ask again".to_owned(),
-        (_, Some(signal)) => format!("curtail-sql was ended by signal: {signal}"),
-        _ => "curtail-sql failed: the server's log has what it said".to_owned(),
+        (_, Some(SIGTERM)) => "curtail-sql was terminated: retry".to_owned(),
+        (_, Some(signal)) => format!("curtail-sql was killed by signal {signal}"),
+        _ => "curtail-sql failed: see the server's log for its error".to_owned(),
     };
     Refusal { status: StatusCode::INTERNAL_SERVER_ERROR, message }
 }

@@ -77,7 +77,7 @@ fn any_value(value: &Value<'_>) -> serde_json::Value {
     }
 }
 
-/// A double as protobuf's JSON has it: JSON has no infinity, and nothing for what is not a number.
+/// A double in protobuf's JSON: infinities and NaN are text.
 fn double(number: f64) -> serde_json::Value {
     match number {
         f64::INFINITY => json!("Infinity"),

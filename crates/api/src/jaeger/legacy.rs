@@ -1,4 +1,4 @@
-//! Traces as Jaeger's page has them, span by span.
+//! Traces in the format of Jaeger's UI, streamed span by span.
 //!
 //! **When it hurts**: its times are microseconds, so nanoseconds are lost here.
 
@@ -14,15 +14,15 @@ use serde_json::{Map, Value};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Traces in the envelope of Jaeger's page.
+/// Traces in the envelope of Jaeger's UI.
 pub(super) struct JaegerPieces {
     store: Arc<Store>,
     tenant: String,
     limits: Limits,
-    /// Those that follow, by their IDs.
+    /// The IDs of the traces that follow.
     ids: VecDeque<u128>,
     trace: Option<Trace>,
-    /// How many were written, with the one at hand.
+    /// The number of traces written, with the current one.
     count: usize,
     bytes_left: usize,
     unread: Vec<Unread>,
@@ -30,19 +30,19 @@ pub(super) struct JaegerPieces {
     is_done: bool,
 }
 
-/// The trace that is being written.
+/// The current trace.
 struct Trace {
     reader: RowReader<SpanRows>,
     has_span: bool,
     processes: Processes,
 }
 
-/// What spans come from: the same has the same number.
+/// The distinct resources of the spans, each with a number.
 #[derive(Default)]
 struct Processes {
-    /// By the JSON of their attributes.
+    /// The number of each, by the JSON of its attributes.
     numbers: HashMap<String, usize>,
-    /// Members of an object.
+    /// The members of the JSON object.
     json: Vec<u8>,
 }
 
@@ -67,7 +67,7 @@ impl JaegerPieces {
         }
     }
 
-    /// One trace that was found already.
+    /// One trace, which was found already.
     pub(super) fn of_one(store: &Arc<Store>, found: RowsWithId<SpanRows>, limits: &Limits) -> Self {
         let mut pieces = Self::new(store, "", limits, (Vec::new(), Vec::new()));
         pieces.begin(found);
@@ -145,7 +145,7 @@ impl Pieces for JaegerPieces {
 }
 
 impl Trace {
-    /// Writes spans of the window, until the piece is long enough.
+    /// Writes spans of the window until the piece is long enough.
     fn spans(&mut self, out: &mut Vec<u8>) {
         while !self.reader.is_taken() && out.len() < PIECE_BYTES {
             let row = self.reader.take();
@@ -174,7 +174,7 @@ impl Trace {
 }
 
 impl Processes {
-    /// The number of the one that a span comes from.
+    /// The number of a resource.
     fn number(&mut self, resource: &ResourceText<'_>) -> usize {
         if let Some(number) = self.numbers.get(resource.attributes) {
             return *number;
@@ -335,7 +335,7 @@ impl<'a> Tag<'a> {
         Self { key: key.into(), r#type: "string", value: TagValue::Text(text.into()) }
     }
 
-    /// An attribute; lists and maps are texts in JSON.
+    /// An attribute; lists and maps become JSON text.
     fn of(key: &'a str, value: PlainValue<'a>) -> Self {
         let (r#type, value) = match value {
             PlainValue::Text(text) => ("string", TagValue::Text(text.into())),
@@ -353,7 +353,7 @@ impl<'a> Tag<'a> {
     }
 }
 
-/// A value in plain JSON, which marks what JSON has nothing for.
+/// A value in plain JSON, which marks values that JSON does not have.
 fn of_json(value: Value) -> (&'static str, TagValue<'static>) {
     match value {
         Value::String(text) => ("string", TagValue::Text(text.into())),
@@ -371,7 +371,7 @@ fn of_json(value: Value) -> (&'static str, TagValue<'static>) {
     }
 }
 
-/// What is no number in JSON is a text.
+/// A double, as text if JSON does not have it.
 fn double<'a>(number: f64) -> (&'static str, TagValue<'a>) {
     if number.is_finite() {
         ("float64", TagValue::Double(number))
@@ -380,7 +380,7 @@ fn double<'a>(number: f64) -> (&'static str, TagValue<'a>) {
     }
 }
 
-/// Attributes that are one text.
+/// Parses attributes from their JSON text.
 fn object(json: &str) -> Map<String, Value> {
     match serde_json::from_str(json) {
         Ok(Value::Object(object)) => object,
@@ -389,5 +389,5 @@ fn object(json: &str) -> Map<String, Value> {
 }
 
 fn json<T: Serialize>(out: &mut Vec<u8>, what: &T) {
-    serde_json::to_writer(out, what).expect("numbers and text are JSON, and memory takes it");
+    serde_json::to_writer(out, what).expect("numbers and text are valid JSON");
 }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 const COUNT: usize = 100;
 const COUNT_MAX: usize = 1_500;
 
-/// Legacy traces are answered whole. Jaeger's page asks for up to 1,500.
+/// Legacy traces are returned whole. Jaeger's UI asks for up to 1,500.
 const WHOLE: usize = 20;
 const WHOLE_MAX: usize = 1_500;
 
@@ -152,7 +152,7 @@ fn condition(key: &str, text: &str) -> Condition {
 
 fn shape(trace: &Summary) -> Value {
     let (service, operation) = trace.root();
-    let of_service = |(name, of): (&String, &crate::search::OfService)| json!({ "name": name, "spanCount": of.spans, "errorSpanCount": of.errors });
+    let of_service = |(name, of): (&String, &crate::search::ServiceCounts)| json!({ "name": name, "spanCount": of.spans, "errorSpanCount": of.errors });
     let services: Vec<_> = trace.services.iter().map(of_service).collect();
     let errors: usize = trace.services.values().map(|of| of.errors).sum();
     json!({

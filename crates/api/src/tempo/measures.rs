@@ -1,12 +1,12 @@
 //! What is measured over time.
 //!
-//! Without times the last hour is measured, or the time before `end` that `since` says, as Tempo does.
+//! The default range is the last hour, or `since` before `end`, as in Tempo.
 //!
 //! Steps begin at multiples of their length since 1970. `rate` is of spans a second. What is measured of
 //! durations is in seconds, as Grafana expects it. The exemplars are the slowest spans.
 //!
-//! The body is Tempo's message and nothing else, as its clients reject fields that they do not know. The error of
-//! quantiles is in the header `curtail-quantile-error`: the share by which one may be wrong, 0 when all are exact.
+//! The body is Tempo's message and nothing else, because its clients reject unknown fields. The header
+//! `curtail-quantile-error` has the relative error that a quantile may have; 0 means exact.
 
 use super::{any_value, double};
 use crate::answer::Answer;
@@ -216,7 +216,7 @@ fn name(operand: &Operand) -> String {
 
 fn shape(labels: &[(String, Label)]) -> Vec<Value> {
     let value = |label: &Label| match label {
-        // No value: a text would be that of another span.
+        // Null: a text could be the value of another span.
         Label::None => json!({}),
         Label::Text(text) => any_value(&(&**text).into()),
         Label::Number(bits) => json!({ "doubleValue": double(f64::from_bits(*bits)) }),

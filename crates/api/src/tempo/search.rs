@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 const COUNT: usize = 20;
 const COUNT_MAX: usize = 1_000;
 
-/// Spans of each, in the same way; zero asks for the maximum.
+/// Spans of each trace, by default and at most; zero asks for the maximum.
 const SPANS: usize = 3;
 const SPANS_MAX: usize = 1_000;
 
@@ -50,7 +50,9 @@ pub(super) async fn answer(
         inspected += 1;
         body.extend_from_slice(shape(&trace, &shown).to_string().as_bytes());
         if body.len() > limits.response_bytes {
-            return Err(Refusal::large("limit, spss: the response is larger than it may be"));
+            return Err(Refusal::large(
+                "the response exceeds the maximum size: reduce limit or spss",
+            ));
         }
         Ok(())
     })
@@ -88,7 +90,7 @@ fn order(asked: &Asked<'_>, query: &Query) -> Result<Order, Refusal> {
     Ok(if query.hints.iter().any(is_slowest) { Order::Slowest } else { Order::Newest })
 }
 
-/// What is shown of each span, and under which name: all that `select` names, and what conditions look at.
+/// The fields to return of each span, by name: those in `select`, and those of the conditions.
 fn shown(query: &Query) -> Result<Vec<(String, Of)>, Refusal> {
     let mut operands = Vec::new();
     for operand in &query.select {
@@ -105,14 +107,14 @@ fn shown(query: &Query) -> Result<Vec<(String, Of)>, Refusal> {
         match question::of(operand) {
             Ok(of) => shown.push((name(operand), of)),
             Err(refusal) if nth < selected => return Err(refusal),
-            // A condition may look at what no span has a value for, as nestedSetParent.
+            // A condition may use a field that spans do not have, such as nestedSetParent.
             Err(_) => {}
         }
     }
     Ok(shown)
 }
 
-/// Whether a search shows it of every span or trace, in a field of its own.
+/// Whether the response has a field of its own for it.
 fn has_field(operand: &Operand) -> bool {
     const FIELDS: [&str; 7] =
         ["name", "duration", "span:id", "trace:id", "rootName", "rootServiceName", "traceDuration"];

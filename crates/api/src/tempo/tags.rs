@@ -115,7 +115,7 @@ async fn counted(spans: &Tree<SpanRows>, asked: &Asked<'_>, tag: &str) -> Result
     Ok(spans.values(&filter(asked)?, &of, count(asked)?).await)
 }
 
-/// How many are wanted, of tags in each scope; zero asks for all, as in Tempo.
+/// Maximum number of tags of each scope; zero asks for all, as in Tempo.
 fn count(asked: &Asked<'_>) -> Result<usize, Refusal> {
     asked.count_or_all("limit", COUNT, COUNT_MAX)
 }

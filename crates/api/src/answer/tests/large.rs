@@ -5,7 +5,7 @@ use http_body_util::BodyExt as _;
 
 const TRACE: u128 = 0x77;
 
-/// A trace of so many spans, in batches; each span has a text of so many bytes.
+/// A trace of `spans` spans in batches; each span has a text of `text_bytes` bytes.
 fn trace(spans: u64, text_bytes: usize) -> Vec<(Signal, Vec<u8>)> {
     let text = "x".repeat(text_bytes);
     let attributes = [("shop.text", PlainValue::Text(&text))];
@@ -59,7 +59,7 @@ const FORMS: [(&str, bool); 4] = [
 ];
 
 #[test]
-fn of_a_trace_with_too_many_spans_the_first_are_returned_and_it_is_said() {
+fn a_trace_with_too_many_spans_is_cut_and_marked_partial() {
     let asking = asking(50, 10, Limits { trace_spans: 20, ..Limits::default() });
     for (target, says_it) in FORMS {
         let (status, said) = asking.get(target);
@@ -84,7 +84,7 @@ fn of_a_trace_with_too_many_spans_the_first_are_returned_and_it_is_said() {
 }
 
 #[test]
-fn a_response_has_no_more_bytes_than_it_may() {
+fn a_response_has_a_maximum_size() {
     let response_bytes = 3 << 20;
     let asking = asking(500, 20_000, Limits { response_bytes, ..Limits::default() });
     for (target, says_it) in FORMS {
@@ -92,13 +92,13 @@ fn a_response_has_no_more_bytes_than_it_may() {
         if says_it {
             assert_eq!(status, StatusCode::OK, "{target}");
             assert!(said.contains("a partial trace is returned"), "{target}");
-            // Pieces are not cut.
+            // Pieces are never cut.
             assert!(
                 (response_bytes / 2..response_bytes + (2 << 20)).contains(&said.len()),
                 "{}",
                 said.len()
             );
-            serde_json::from_str::<Value>(&said).expect("it is JSON all the same");
+            serde_json::from_str::<Value>(&said).expect("the partial response is JSON");
         } else {
             assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{target}: {said:.100}");
         }
@@ -110,7 +110,7 @@ fn a_response_has_no_more_bytes_than_it_may() {
 }
 
 #[test]
-fn what_is_made_while_it_is_sent_is_the_whole_trace_in_every_form() {
+fn a_streamed_response_has_the_whole_trace_in_every_form() {
     let asking = asking(20_000, 500, Limits::default());
     for (target, _) in FORMS {
         let (status, said) = asking.get(target);
@@ -123,7 +123,7 @@ fn what_is_made_while_it_is_sent_is_the_whole_trace_in_every_form() {
         let mut batches = Vec::new();
         let mut rest = &bytes[..];
         while inner && !rest.is_empty() {
-            // A field that comes several times: each has its number, its length, and a part of the message.
+            // A repeated field: each occurrence has its number, its length, and a part of the message.
             let (len, at) = length(&rest[1..]);
             assert_eq!(rest[0], 1 << 3 | 2);
             batches.extend_from_slice(&rest[1 + at..1 + at + len]);
@@ -136,7 +136,7 @@ fn what_is_made_while_it_is_sent_is_the_whole_trace_in_every_form() {
     }
 }
 
-/// A number of several bytes, and how many these are.
+/// A variable-length number, and its own length in bytes.
 fn length(bytes: &[u8]) -> (usize, usize) {
     let len = bytes.iter().take_while(|byte| **byte >= 0x80).count() + 1;
     let number = bytes[..len].iter().rev().fold(0, |all, byte| all << 7 | usize::from(byte & 0x7F));
@@ -144,12 +144,12 @@ fn length(bytes: &[u8]) -> (usize, usize) {
 }
 
 #[test]
-fn nothing_more_is_made_when_nobody_waits_for_it() {
+fn a_streamed_response_stops_when_the_client_is_gone() {
     let asking = asking(500, 50_000, Limits::default());
     run(async {
         let request = Request::get("/jaeger/api/traces/77").body(String::new()).expect("a request");
         let response = asking.0.answer(request).await;
-        assert!(matches!(response.body(), ResponseBody::Made(_)));
+        assert!(matches!(response.body(), ResponseBody::Streamed(_)));
         drop(response);
         let all = u32::try_from(LARGE_RESPONSES_MAX).expect("few");
         let permits = asking.0.large.acquire_many(all).await;
@@ -171,7 +171,7 @@ fn one_large_response_too_many_is_refused() {
 }
 
 #[test]
-fn every_question_is_over_when_its_time_is() {
+fn every_query_ends_at_its_deadline() {
     let mut asking = Asking::of(&all()[..4]);
     asking.0.patience = Duration::ZERO;
     let rate = encoded("{ } | rate()");

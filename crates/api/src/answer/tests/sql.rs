@@ -77,7 +77,7 @@ fn what_is_no_answer_says_whose_fault_it_is() {
         assert!(body.contains(said), "{question}: {body:.200}");
         assert!(body.len() < 20_000, "{question}");
     }
-    // How it came to its end is for the log.
+    // The way in which it ended is only in the log.
     let trace = "printf 'thread main panicked at x.rs:1\n   0: rust_begin_unwind\n' >&2";
     for end in ["exit 101", "kill -ABRT $$", "kill -SEGV $$", "exit 4"] {
         let (status, body) = run(asking.answered(post(&format!("{trace}; {end}"))));

@@ -1,9 +1,9 @@
-//! Responses decoded as strictly as Tempo's clients decode them: a field that Tempo's messages do not have, a
-//! negative number in an unsigned field or a number where text is expected rejects the whole response.
+//! Responses decoded as strictly as Tempo's clients do. Unknown fields, negative numbers in unsigned fields, and
+//! numbers where text is expected reject the whole response.
 //!
 //! **Source**: `tempo.proto` of Grafana Tempo 3; protobuf's mapping to JSON.
 
-#[expect(dead_code, reason = "most fields are decoded, and not looked at")]
+#[expect(dead_code, reason = "most fields are only decoded")]
 mod messages;
 
 use super::*;
@@ -24,7 +24,7 @@ fn times() -> String {
     format!("start={}&end={}", start - 60, start + 300)
 }
 
-/// Asks everything that a client of Tempo asks.
+/// Sends every request that Tempo's clients send.
 fn ask_all(asking: &Asking, trace_id: u128) {
     strict::<SearchResponse>(asking, "/api/search?q=%7B%7D&limit=1000&spss=100");
     strict::<SearchTagsResponse>(asking, "/api/search/tags");
@@ -56,14 +56,14 @@ fn ask_all(asking: &Asking, trace_id: u128) {
 }
 
 #[test]
-fn every_response_is_the_message_that_tempos_clients_expect() {
+fn every_response_is_a_message_that_tempos_clients_accept() {
     let all = all();
     ask_all(&Asking::of(&all[..20]), all[0].trace_id);
 }
 
-/// What every SDK sends though it says nothing is in the response too, or a comparison field by field fails.
+/// Empty messages that every SDK sends are in the response too; otherwise a comparison by field fails.
 #[test]
-fn messages_that_say_nothing_are_there() {
+fn empty_messages_are_returned() {
     let mut writer = TracesWriter::new();
     let (resource, scope) = (ResourceText::default(), ScopeText::default());
     let span = SpanRow { trace_id: 7, span_id: 1, ..SpanRow::default() };
@@ -72,7 +72,7 @@ fn messages_that_say_nothing_are_there() {
 }
 
 #[test]
-fn numbers_that_json_has_not_are_text() {
+fn infinities_and_nan_are_text_in_json() {
     let mut writer = TracesWriter::new();
     for (span_id, price) in [(1, f64::INFINITY), (2, f64::NEG_INFINITY)] {
         let attributes = [("shop.price", PlainValue::Double(price))];
@@ -114,12 +114,12 @@ fn the_error_of_quantiles_is_a_header() {
 }
 
 #[test]
-fn a_span_that_ends_before_it_starts_takes_no_time() {
+fn a_span_that_ends_before_it_starts_has_duration_zero() {
     let (start, most) = (BASE_NS.cast_unsigned(), u64::MAX >> 1);
     let mut writer = TracesWriter::new();
     let resource = r#"{"service.name":"front"}"#;
     let resource = ResourceText { attributes: resource, ..ResourceText::default() };
-    // The second has not ended, the third has lasted 292 years.
+    // The second span has not ended; the third lasted 292 years.
     for (trace_id, start_ns, end_ns) in
         [(7, start, start - 5_000_000_000), (8, start, 0), (9, 0, most), (10, most, 0)]
     {
@@ -127,7 +127,7 @@ fn a_span_that_ends_before_it_starts_takes_no_time() {
         writer.span(&resource, &ScopeText::default(), &span).expect("plain JSON");
     }
     let batch = (Signal::Traces, writer.finish());
-    // One of them is in a file, the other in memory.
+    // One span is in a run, the other in memory.
     let asking = Asking::with(&[batch.clone(), batch]);
     for trace_id in 7..=10 {
         ask_all(&asking, trace_id);
@@ -156,7 +156,7 @@ fn a_span_that_ends_before_it_starts_takes_no_time() {
     }
     let trace = asking.json("/jaeger/api/traces/7");
     assert_eq!(trace["data"][0]["spans"][0]["duration"], 0);
-    // The trace itself is as it was sent.
+    // The trace itself is unchanged.
     let trace = asking.get("/api/v2/traces/7").1;
     assert!(
         trace.contains(&format!("\"endTimeUnixNano\":\"{}\"", start - 5_000_000_000)),

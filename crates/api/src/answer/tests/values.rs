@@ -1,5 +1,5 @@
-//! Conditions on values that are compared wrongly when they are taken for something simpler: large integers, empty
-//! and missing texts, lists; and what `select` shows of a span.
+//! Conditions on values that a simpler representation would compare wrongly: large integers, empty and missing texts,
+//! lists. Also the fields that `select` returns.
 
 use super::*;
 
@@ -26,7 +26,7 @@ fn span<'a>(trace_id: u128, attributes: &'a [(&'a str, PlainValue<'a>)]) -> Span
     }
 }
 
-/// The traces that a query finds, by their IDs.
+/// The IDs of the traces that a query finds.
 fn found(asking: &Asking, q: &str) -> Vec<u128> {
     let found = asking.json(&format!("/api/search?q={}", encoded(q)));
     let traces = found["traces"].as_array().expect("traces").iter();
@@ -48,7 +48,7 @@ fn measured(asking: &Asking, q: &str) -> Value {
 }
 
 #[test]
-fn integers_beyond_those_of_doubles_are_compared_exactly() {
+fn integers_that_doubles_cannot_hold_are_compared_exactly() {
     let big = 9_007_199_254_740_993_i64;
     let of = |number| [("shop.id", PlainValue::Int(number))];
     let (one, other, most) = (of(big), of(big - 1), of(i64::MAX));
@@ -93,7 +93,7 @@ fn an_empty_name_is_a_name() {
 }
 
 #[test]
-fn a_missing_service_is_none_that_is_called_nil_and_none_without_a_name() {
+fn a_missing_service_differs_from_nil_and_from_an_empty_name() {
     let of = |service: &str, trace_id| {
         let resource = format!(r#"{{"service.name":"{service}"}}"#);
         batch(&resource, &[span(trace_id, &[])])
@@ -118,7 +118,7 @@ fn a_missing_service_is_none_that_is_called_nil_and_none_without_a_name() {
 }
 
 #[test]
-fn heatmaps_have_buckets_for_the_largest_and_the_smallest() {
+fn heatmaps_have_buckets_for_extreme_values() {
     let of = |number| [("shop.price", PlainValue::Double(number))];
     let (huge, large, small) = (of(1e300), of(3e19), of(0.3));
     let spans = [span(1, &huge), span(2, &large), span(3, &small)];
@@ -135,7 +135,7 @@ fn heatmaps_have_buckets_for_the_largest_and_the_smallest() {
 }
 
 #[test]
-fn one_element_of_a_list_is_enough_and_a_negation_is_of_all() {
+fn a_list_passes_by_one_element_and_a_negation_by_all() {
     let texts = [("shop.tags", PlainValue::Json(r#"["red","large"]"#))];
     let numbers = [("shop.sizes", PlainValue::Json("[36,38.5]"))];
     let spans = [span(1, &texts), span(2, &numbers)];
@@ -165,7 +165,7 @@ fn one_element_of_a_list_is_enough_and_a_negation_is_of_all() {
 }
 
 #[test]
-fn patterns_know_scripts() {
+fn patterns_support_unicode_scripts() {
     let names = [SpanRow { name: "αβγ", ..span(1, &[]) }, span(2, &[])];
     let asking = Asking::with(&[batch("", &names)]);
     assert_found(
@@ -174,7 +174,7 @@ fn patterns_know_scripts() {
     );
 }
 
-/// A span with two events and a link, which failed.
+/// A span with an error status, two events and a link.
 fn eventful() -> Asking {
     let event = |name, attributes| EventRow { name, attributes, ..EventRow::default() };
     let events = [
@@ -200,7 +200,7 @@ fn eventful() -> Asking {
 }
 
 #[test]
-fn select_shows_what_it_names() {
+fn select_returns_the_named_fields() {
     let asking = eventful();
     let shown = |q: &str| {
         let found = asking.json(&format!("/api/search?q={}", encoded(q)));
@@ -217,7 +217,7 @@ fn select_shows_what_it_names() {
     assert_eq!(shown(q)[3..], ["status=error", "kind=server"]);
     let q = "{ trace:id = \"1\" } | select(link.why, link:traceID) | select(statusMessage)";
     assert_eq!(shown(q), ["why=batch", "link:traceID=5", "statusMessage=gone"]);
-    // What a condition names is shown as well.
+    // Fields of a condition are returned as well.
     assert_eq!(shown("{ trace:id = \"1\" && status = error }"), ["status=error"]);
     for unknown in ["nestedSetLeft", "childCount", "event:timeSinceStart"] {
         let (status, said) =
@@ -244,7 +244,7 @@ fn values_of_events_and_links_are_offered() {
 }
 
 #[test]
-fn a_negation_is_of_the_condition_behind_it() {
+fn a_negation_applies_to_the_condition_after_it() {
     let asking = eventful();
     assert_found(
         &asking,
@@ -264,7 +264,7 @@ fn a_negation_is_of_the_condition_behind_it() {
 }
 
 #[test]
-fn limits_of_zero_mean_what_they_mean_to_tempo_and_to_jaeger() {
+fn limits_of_zero_behave_as_in_tempo_and_jaeger() {
     let all = all();
     let asking = Asking::of(&all[..30]);
     let found = asking.json("/api/search?q=%7B%7D&spss=0&limit=5");
@@ -291,7 +291,7 @@ fn limits_of_zero_mean_what_they_mean_to_tempo_and_to_jaeger() {
 }
 
 #[test]
-fn without_times_a_measure_is_of_the_last_hour() {
+fn without_times_a_metrics_query_covers_the_last_hour() {
     let now =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
     let now_ns = u64::try_from(now.as_nanos()).expect("before 2554");

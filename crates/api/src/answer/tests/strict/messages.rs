@@ -1,5 +1,4 @@
-//! Tempo's messages, as protobuf's JSON has them: a field that is missing has its default, one that is not in the
-//! message is an error.
+//! Tempo's messages in protobuf's JSON: a missing field has its default, an unknown field is an error.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
