@@ -1,8 +1,9 @@
-//! How often the simulator's 95 % intervals hold the truth, where the truth has a closed form.
+//! Coverage of the simulator's 95 % intervals for models with a closed form: how often an interval holds the true
+//! value.
 //!
-//! Every row is a model and a length of its runs; every cell counts, over all seeds, the intervals that were
-//! printed and how many of these hold the true value, and in brackets how many have no upper end. A length
-//! prints an interval in all of its runs or in none: which ones are printed does not depend on what was estimated.
+//! Every row is a model and a length of its runs. Every cell counts, over all seeds, the printed intervals and the
+//! share that holds the true value; in brackets, the intervals without an upper end. A given length has an interval
+//! in all of its runs or in none, so the printed ones do not depend on the estimates.
 //!
 //! ```sh
 //! cargo bench -p curtail-sim --bench coverage            # 1,000 seeds
@@ -14,15 +15,15 @@ use curtail_sim::fault::{Affected, Fault, Recipe};
 use curtail_sim::{Arm, Distribution, Estimate, Model, Rate, Scenario, Stop, Variant, run};
 use curtail_units::{Duration, Quantile};
 
-/// Seeds of each row, counted from 1.
+/// The number of seeds of each row, from 1.
 const SEEDS: u64 = 1_000;
 
-/// Requests of a run, its warm-up included.
+/// Requests of a run, including its warm-up.
 const LENGTHS: [u64; 3] = [25_000, 40_000, 220_000];
 
 const MS: Duration = Duration::from_ms(1);
 
-/// A model with its mean, p99 and p99.9, in milliseconds.
+/// A model with its true mean, p99 and p99.9 in milliseconds.
 struct Truth {
     name: &'static str,
     model: Model,
@@ -48,8 +49,8 @@ fn mm1(load: f64) -> Truth {
     Truth { name, model, latencies_ms: [1.0 / (1.0 - load), quantile(0.01), quantile(0.001)] }
 }
 
-/// One server whose service is short or, once in ten times, long: two exponential phases. The waiting time is
-/// then 0 or a mixture of two exponential ones (Pollaczek and Khinchine's transform has two poles).
+/// One server whose service is short or, once in ten times, long: two exponential phases. The waiting time is then 0 or
+/// a mixture of two exponentials (Pollaczek and Khinchine's transform has two poles).
 fn hyperexponential(load: f64) -> Truth {
     let phases = [(0.9, 0.5), (0.1, 5.5)];
     let service = Distribution::hyperexponential(
@@ -65,7 +66,7 @@ fn hyperexponential(load: f64) -> Truth {
         (1.0 - load) * (rates[0] - pole) * (rates[1] - pole) / (other - pole) / pole
     };
     let waits = [(weight(poles[0], poles[1]), poles[0]), (weight(poles[1], poles[0]), poles[1])];
-    // P(wait + service > t), with the atom of those who do not wait.
+    // P(wait + service > t), with the atom of requests that do not wait.
     let tail = |t: f64| {
         let alone: f64 = phases.iter().map(|(w, mean)| w * (-t / mean).exp()).sum();
         let with_wait = |(w, r): (f64, f64)| -> f64 {
@@ -85,8 +86,8 @@ fn hyperexponential(load: f64) -> Truth {
     Truth { name, model, latencies_ms: [mean, invert(&tail, 0.01), invert(&tail, 0.001)] }
 }
 
-/// A server with room for all that stops every 2.46 s for 40 ms, on average, at 1,000 requests a second: 40
-/// requests in a row wait for what is left of a stall, which is exponential again.
+/// A server without a queue that stalls every 2.46 s for 40 ms, on average, at 1,000 requests a second: 40 requests in
+/// a row wait for the rest of a stall, which is exponential again.
 fn stalls() -> Truth {
     const SERVICE_MS: f64 = 0.001;
     let (every, lasts) = (2_460.0, 40.0);
@@ -105,7 +106,7 @@ fn stalls() -> Truth {
     Truth { name: "stalls of 40 ms in 2.5 s", model, latencies_ms }
 }
 
-/// Where `tail`, which falls, reaches `share`.
+/// The point at which the decreasing `tail` equals `share`.
 fn invert(tail: &impl Fn(f64) -> f64, share: f64) -> f64 {
     let (mut low, mut high) = (0.0, 10_000.0);
     while high - low > 1e-9 {
@@ -115,7 +116,7 @@ fn invert(tail: &impl Fn(f64) -> f64, share: f64) -> f64 {
     low
 }
 
-/// What came of the intervals of one statistic.
+/// The intervals of one statistic: printed, right, open.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     printed: u64,

@@ -2,25 +2,24 @@
 //!
 //! Latencies of successive requests depend on each other (they waited in the same queue), so an error
 //! computed as if they did not is far too small. The run is cut into batches of successive requests, at least
-//! [`BATCHES_MIN`] and about twice as many at most; neighbours are merged when there are more, so batches grow with
+//! [`BATCHES_MIN`] and at most about twice as many. Beyond that, adjacent batches are merged, so batches grow with
 //! the run and become independent of each other.
 //!
-//! **Holds** for each batch a histogram, what failed, and how many were above each threshold. Requests are
-//! numbered in the order of their arrival: batches of two arms that saw the same arrivals hold the same
-//! requests, whenever these ended, so that arms can be compared batch by batch ([`difference`]).
-//! **Quantiles**: the interval is that of the share beyond the estimate, turned back into durations. It has no
-//! upper end where that share reaches 0: the run then does not bound the quantile from above. The quantiles
-//! of the single batches are not averaged, for in short batches a high quantile is biased.
+//! **Holds** for each batch a histogram, the number of failures, and the requests above each threshold. Requests are
+//! numbered in order of arrival. Batches of two arms with the same arrivals therefore hold the same requests, so that
+//! arms can be compared batch by batch ([`difference`]).
+//! **Quantiles**: the interval is that of the share beyond the estimate, converted back into durations. It has no upper
+//! end when that share reaches 0, because the run does not bound the quantile from above then. Quantiles of single
+//! batches are not averaged, because a high quantile of a short batch is biased.
 //! **Failures** count as longer than every response, never as absent.
-//! **Limits**: [`REQUESTS_MIN`], [`MEAN_REQUESTS_MIN`] and [`BEYOND_MIN`]: below them there is no interval. They
-//! look at the number of requests alone, never at the latencies: an interval that is left out because of
-//! what was estimated would bias those that are printed.
+//! **Limits**: below [`REQUESTS_MIN`], [`MEAN_REQUESTS_MIN`] and [`BEYOND_MIN`] there is no interval. These limits
+//! depend only on the number of requests: if they depended on the latencies, the remaining intervals would be biased.
 //! **Source**: batch means: Law, "Simulation Modeling and Analysis", 5th edition, section 9.5.3; the
 //! interval of a quantile through that of its share: Woodruff, "Confidence intervals for medians and other
-//! position measures", 1952. How batches become an interval: [`residuals`].
+//! position measures", 1952. From batches to an interval: [`residuals`].
 //! **Hurts when** the run is short in relation to what slowness is made of (a stall, a busy hour): then even
-//! whole batches depend on each other, and the interval is too narrow. `cargo bench -p curtail-sim --bench
-//! coverage` measures how often intervals hold the truth.
+//! whole batches depend on each other, and the interval is too narrow. `cargo bench -p curtail-sim --bench coverage`
+//! measures how often intervals hold the true value.
 
 pub(crate) mod difference;
 mod residuals;
@@ -32,24 +31,24 @@ use residuals::Residuals;
 #[cfg(test)]
 mod tests;
 
-/// Full batches that a run of some length has at least.
+/// Minimum number of full batches of a run.
 const BATCHES_MIN: usize = 48;
 
-/// More batches than this are merged. The first and the last of those that are left may not be full.
+/// Maximum number of batches; beyond it, pairs are merged. The first and the last batch may be partial.
 const HELD_MAX: usize = 2 * (BATCHES_MIN + 2);
 
 /// Requests in the first batches.
 const LEN_FIRST: u64 = 16;
 
-/// How many requests a quantile or a share needs for its interval: at a load of 0.8, 10,000 requests in one
-/// queue say as much as a few hundred independent ones.
+/// Minimum number of requests for the interval of a quantile or a share. At a load of 0.8, 10,000 requests in one queue
+/// are worth a few hundred independent ones.
 pub const REQUESTS_MIN: u64 = 10_000;
 
-/// The same of a mean, to which few long stalls matter more: with a dozen of them the distribution of the
-/// mean is still far from normal.
+/// The same for a mean, which a few long stalls affect more: with a dozen of them, the distribution of the mean is
+/// still far from normal.
 pub const MEAN_REQUESTS_MIN: u64 = 30_000;
 
-/// How many requests beyond a quantile its interval needs: where stalls slow 40 in a row, that is five stalls.
+/// Minimum number of requests beyond a quantile for its interval; with stalls of 40 requests, that is five stalls.
 pub const BEYOND_MIN: f64 = 200.0;
 
 #[derive(Clone, Debug)]
@@ -85,22 +84,22 @@ impl Batch {
         (count > 0).then(|| self.sum_ns() / count as f64)
     }
 
-    /// How many requests are at least as long as `limit`, to a bucket, failures included.
+    /// The number of requests above `limit`, within a bucket, including failures.
     fn reaching(&self, limit: Bound) -> f64 {
         let answered =
             limit.0.map_or(self.answered.count(), |below| self.answered.count_above(below));
         (answered + self.failed) as f64
     }
 
-    /// The duration that a share `quantile` of all requests does not exceed; `None` among the failures, and
-    /// beyond the last request.
+    /// The duration that a share `quantile` of all requests does not exceed; [`None`] among the failures and beyond the
+    /// last request.
     fn duration_at(&self, quantile: f64) -> Option<Duration> {
-        // The rank is of all requests: behind the responses are the failures.
+        // The rank is over all requests; failures come after all responses.
         let quantile = Quantile::new(quantile).ok()?;
         self.answered.at_rank(rank(quantile, self.len()))
     }
 
-    /// What separates the bucket of `found` from all shorter ones.
+    /// The bound between the bucket of `found` and all shorter ones.
     fn bound_of(&self, found: Duration) -> Bound {
         let bucket = self.answered.buckets().find(|bucket| found < bucket.upper);
         let lower = bucket.map_or(found, |bucket| bucket.lower);
@@ -108,7 +107,7 @@ impl Batch {
     }
 }
 
-/// The longest duration that is too short; nothing when none is.
+/// An exclusive lower bound of durations; [`None`] includes all of them.
 #[derive(Clone, Copy, Debug)]
 struct Bound(Option<Duration>);
 
@@ -117,14 +116,13 @@ struct Bound(Option<Duration>);
 pub struct Estimate {
     /// The estimate.
     pub value: f64,
-    /// From where to where the true value lies, 19 times out of 20; to infinity where the run does not bound
-    /// it from above.
+    /// The ends of the 95 % confidence interval; the upper end is infinite if the run does not bound the value from
+    /// above.
     pub interval: Option<(f64, f64)>,
 }
 
 impl Estimate {
-    /// Half the width of the interval, as a share of the value; infinite when there is no interval, or no
-    /// upper end.
+    /// Half the width of the interval divided by the value; infinite without an interval or an upper end.
     #[must_use]
     pub fn relative_error(&self) -> f64 {
         self.interval.map_or(f64::INFINITY, |(low, high)| (high - low) / 2.0 / self.value)
@@ -141,15 +139,14 @@ impl Estimate {
 #[derive(Clone, Debug)]
 pub(crate) struct Batches {
     thresholds: Vec<Duration>,
-    /// The number of the first batch that is held, counted from the first arrival on.
+    /// The number of the first batch held, from the first arrival on.
     base: u64,
     held: Vec<Batch>,
     batch_len: u64,
 }
 
 impl Batches {
-    /// Nothing so far; counts how many are above each of the `thresholds`. The first request that counts has
-    /// the number `first`.
+    /// No batches yet, with `thresholds` to count above. The first counted request has the number `first`.
     pub(crate) fn new(thresholds: &[Duration], first: u64) -> Self {
         let (base, held) = (first / LEN_FIRST, Vec::new());
         Self { thresholds: thresholds.to_vec(), base, held, batch_len: LEN_FIRST }
@@ -160,14 +157,13 @@ impl Batches {
         Self::new(&self.thresholds, first)
     }
 
-    /// Records the request with that number: its latency, or that it failed. True when this has filled a
-    /// batch.
+    /// Records the latency of a request, or its failure. Returns true when this fills a batch.
     ///
     /// # Panics
-    /// When the request is not among those that count.
+    /// When the request does not count.
     pub(crate) fn record(&mut self, number: u64, latency: Option<Duration>) -> bool {
         let nth = loop {
-            let nth = (number / self.batch_len).checked_sub(self.base).expect("it counts");
+            let nth = (number / self.batch_len).checked_sub(self.base).expect("a counted request");
             let nth = usize::try_from(nth).unwrap_or(usize::MAX);
             if nth < HELD_MAX {
                 break nth;
@@ -247,12 +243,12 @@ impl Batches {
         total
     }
 
-    /// The batches all of whose requests have ended, and counted.
+    /// The batches whose requests have all ended and count.
     fn full(&self) -> Vec<&Batch> {
         self.held.iter().filter(|batch| batch.len() == self.batch_len).collect()
     }
 
-    /// Merges batches in pairs. Pairs are the same in every arm: the first of a pair has an even number.
+    /// Merges batches in pairs. The first of a pair has an even number, so pairs are the same in every arm.
     fn merge_neighbours(&mut self) {
         let base = self.base / 2;
         let mut merged: Vec<Batch> = Vec::with_capacity(HELD_MAX / 2 + 1);
@@ -267,9 +263,9 @@ impl Batches {
     }
 }
 
-/// Whether so many requests are enough for an interval of a quantile.
+/// Whether there are enough requests for the interval of a quantile.
 fn has_enough(requests: u64, quantile: Quantile) -> bool {
-    // A hair more, so that what is exact in decimals is not too little for being inexact in binary.
+    // The margin offsets the rounding of decimal quantiles to binary.
     let beyond = (1.0 - quantile.get()) * requests as f64 * (1.0 + 1e-9);
     requests >= REQUESTS_MIN && beyond >= BEYOND_MIN
 }

@@ -62,13 +62,13 @@ pub enum Recipe {
         /// How many times longer everything takes.
         slowdown: f64,
     },
-    /// A share of the executions comes to nothing. Each takes its service time all the same.
+    /// A share of the executions fails. Each takes its full service time.
     Errors {
-        /// This share ends with a broken connection.
+        /// The share that ends with a broken connection.
         broken: Ratio,
-        /// This share ends with a bad response, such as a 503.
+        /// The share that ends with a bad response, such as a 503.
         bad: Ratio,
-        /// This share ends without a word: its root waits until a timeout.
+        /// The share without a response: the root waits until a timeout.
         silent: Ratio,
     },
     /// Requests of others wait in the same queue.

@@ -42,4 +42,4 @@ pub use run::{Progress, run};
 pub use scenario::{Arm, Described, Scenario, Variant};
 pub use sharding::{Placed, Placement, Rule, Sharding, ShardingReport, ShardingRow};
 pub use tally::{Precision, Stop};
-pub use world::Stopped;
+pub use world::StopReason;

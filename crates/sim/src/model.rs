@@ -39,9 +39,9 @@ pub struct Model {
     pub message_delay: Distribution,
     /// How long each request takes at its root, beside what it waits for.
     pub overhead: Distribution,
-    /// What becomes of a cancelled attempt.
+    /// The effect of a cancel on an attempt.
     pub cancelled: Cancelled,
-    /// When a client gives a request up that has no response; absent: never.
+    /// The time after which a client abandons a request without a response; absent: never.
     pub gives_up_after: Option<Duration>,
     /// The class of the requests.
     pub class: Class,
@@ -87,16 +87,15 @@ pub struct Cores {
     pub machine: f64,
 }
 
-/// What becomes of an attempt that is cancelled after it has reached its server.
+/// The effect of a cancel on an attempt that has reached its server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cancelled {
-    /// It leaves the queue, or stops at once.
+    /// The attempt leaves the queue or stops in service.
     #[default]
     Stops,
-    /// It leaves the queue; in service it goes on to its end, for nothing: a leaf in front of a server that
-    /// cannot stop.
+    /// The attempt leaves the queue, but an execution goes on to its end: a leaf in front of a server that cannot stop.
     LeavesQueue,
-    /// It waits and is executed to its end, for nothing: the server does not notice.
+    /// The attempt is executed to its end: the server does not notice the cancel.
     RunsOn,
 }
 

@@ -1,9 +1,9 @@
 //! The event queue: what is due next.
 //!
-//! **Holds** entries ordered by time. Of those for the same instant messages come out first, then all others,
-//! each in the order in which they went in, so a run depends on nothing but its seed. Messages are first
-//! because one that takes no time arrives before anything else can happen: else two servers that finish at
-//! the same instant would both start the same tied request, and go on in lock step.
+//! **Holds** entries ordered by time. At the same instant, messages come before all other entries, and both in order of
+//! insertion, so a run depends only on its seed. A message without delay must arrive before anything else happens:
+//! otherwise two servers that finish at the same instant would both start the same tied request, and continue in lock
+//! step.
 //! **How**: a heap with four children a node (half the levels of a binary heap, and the children of a node
 //! lie side by side), beside it a [`Lane`] for each kind of entry that is mostly scheduled in the order in
 //! which it is due: messages with a constant delay, alarms after a constant time. A lane costs O(1) where the
@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 
 const CHILDREN: usize = 4;
 
-/// Added to the order of what is no message.
+/// Added to the order of entries that are not messages.
 const AFTER_MESSAGES: u64 = 1 << 63;
 
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +84,7 @@ impl<T: Copy> Queue<T> {
         entry.map(|entry| (entry.at, entry.item))
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub(crate) fn len(&self) -> usize {
         self.heap.len() + self.lanes.iter().map(VecDeque::len).sum::<usize>()
     }
@@ -148,7 +148,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn entries_come_out_by_time_messages_first_and_then_in_the_order_they_went_in() {
+    fn entries_come_by_time_then_messages_first_then_in_order_of_insertion() {
         let seed = 3;
         let mut rng = Rng::new(seed);
         let mut queue = Queue::new();

@@ -46,10 +46,10 @@ pub struct Replayed {
 /// How a replay ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// With the journal's last line, before which nothing is missing: all effects were the same.
+    /// All effects are the same, and the journal is complete.
     Complete,
-    /// Without a last line, because the writer was killed or still writes; up to there all effects were the
-    /// same, and how many entries are missing is not known.
+    /// All effects are the same, but the last line is missing: the writer was killed or still writes, so the number of
+    /// missing entries is unknown.
     Unfinished,
     /// Where the writer of the journal could not keep up; up to there all effects were the same.
     Cut {
@@ -121,7 +121,7 @@ pub fn replay(journal: impl BufRead) -> Result<Replayed, Unreadable> {
             return if is_last {
                 Ok(replay.ended(end))
             } else {
-                Err(lines.wrong("expected nothing after the last entry"))
+                Err(lines.wrong("expected no entry after the last one"))
             };
         }
     }
@@ -138,7 +138,7 @@ struct Lines<R> {
 }
 
 impl<R: BufRead> Lines<R> {
-    /// Goes on to the next line; false at the end, and before a line that its writer did not finish.
+    /// Reads the next line; false at the end and before an unfinished line.
     fn advance(&mut self) -> Result<bool, Unreadable> {
         self.line += 1;
         let mut line = String::new();
@@ -156,15 +156,15 @@ impl<R: BufRead> Lines<R> {
         if let Some(entry) = self.checksum.open(line) {
             return Ok(entry);
         }
-        // A journal of another version has other checksums, or none.
+        // A journal of another version has other checksums or none.
         if self.line == 1
             && let Ok(Entry::Journal { schema }) = parse(line)
             && schema != SCHEMA
         {
-            return Err(self.wrong(format!("its schema is {schema}: expected {SCHEMA}")));
+            return Err(self.wrong(format!("schema is {schema}: expected {SCHEMA}")));
         }
         Err(self.wrong(
-            "its checksum does not fit: this line was changed, or a line before it was moved or removed",
+            "checksum does not match: this line was changed, or an earlier line was moved or removed",
         ))
     }
 
@@ -190,7 +190,7 @@ impl Clock {
         if now < self.0 {
             let (now, before) = (now.as_ns(), self.0.as_ns());
             let text = format!("now goes back to {now} from {before}");
-            return Err(lines.wrong(format!("{text}: expected the instants of a machine in order")));
+            return Err(lines.wrong(format!("{text}: expected the times of a machine in order")));
         }
         self.0 = now;
         Ok(())
@@ -209,7 +209,7 @@ struct Root {
     last_call: u64,
 }
 
-/// A leaf's machine.
+/// The replay of a leaf's machine.
 struct LeafReplay {
     name: String,
     clock: Clock,
@@ -263,7 +263,7 @@ impl Replay {
                 if let Some(group) = group
                     && !self.groups.contains_key(&group)
                 {
-                    let text = format!("group {group} is not known: expected its entry before");
+                    let text = format!("unknown group {group}: expected its entry first");
                     return Err(lines.wrong(text));
                 }
                 self.check_new(lines, machine)?;
@@ -297,7 +297,7 @@ impl Replay {
             entry @ Entry::LeafEvent { .. } => self.leaf_event(lines, &entry),
             Entry::Cut { lost } => Ok(Some(End::Cut { lost })),
             Entry::End { entries } if entries != lines.line - 1 => {
-                let text = format!("expected {entries} entries before it");
+                let text = format!("expected {entries} entries before this line");
                 Err(lines.wrong(text))
             }
             Entry::End { .. } => Ok(Some(End::Complete)),

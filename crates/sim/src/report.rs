@@ -8,7 +8,7 @@ pub(crate) use table::ms;
 use crate::batches::difference::Difference;
 use crate::batches::{Batches, Estimate};
 use crate::model::Model;
-use crate::world::{Stopped, World};
+use crate::world::{StopReason, World};
 use curtail_units::{Duration, Quantile};
 
 #[cfg(test)]
@@ -48,29 +48,29 @@ pub struct ArmReport {
     pub extra_work_ratio: f64,
     /// Service time delivered, as a share of what the servers' allocation allows.
     pub utilisation_ratio: f64,
-    /// How its latencies compare with those of the model's first arm that has any.
+    /// Its latencies relative to the model's first arm with latencies.
     pub comparison: Option<Comparison>,
-    /// Why the run was stopped before its end; it then has no latencies.
-    pub stopped: Option<Stopped>,
+    /// The reason why the run was stopped early; it then has no latencies.
+    pub stopped: Option<StopReason>,
     /// Whether the run was in its steady state when counting began.
     pub settled: bool,
     /// A hash of everything that happened.
     pub log: u64,
 }
 
-/// An arm against another one that saw the same requests, as ratios: 0.5 is half as long.
+/// The ratios of an arm to another one that saw the same requests: 0.5 is half as long.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     /// The name of the other arm.
     pub against: String,
     /// The ratio of the means.
     pub mean: Option<Estimate>,
-    /// The ratios of the quantiles; nothing where one of them lies among the failures.
+    /// The ratios of the quantiles; [`None`] where one of the two lies among the failures.
     pub quantiles: Vec<(Quantile, Option<Estimate>)>,
 }
 
 impl Comparison {
-    /// The ratio of a quantile that is reported.
+    /// The ratio of a reported quantile.
     #[must_use]
     pub fn quantile(&self, quantile: Quantile) -> Option<Estimate> {
         estimate_of(&self.quantiles, quantile)

@@ -29,16 +29,16 @@ const RUNS_MAX: usize = 1_000;
 /// Upstreams (clients × shards), and servers, of one model: each takes some kilobytes.
 const MACHINES_MAX: u64 = 100_000;
 
-/// Replicas, once for each client that has a view of them: each takes some hundred bytes.
+/// Maximum number of replica views: one for each replica and client, each some hundred bytes.
 const REPLICA_VIEWS_MAX: u64 = 4_000_000;
 
-/// Faults, once for each server that they may befall.
+/// Maximum number of faults times servers.
 const FAULT_PLACES_MAX: u64 = 1_000_000;
 
-/// Requests of one run: some hours of processor time.
+/// Maximum number of requests of a run: some hours of processor time.
 const REQUESTS_MAX: u64 = 10_000_000_000;
 
-/// Simulated time of one run: the clock counts nanoseconds up to 584 years.
+/// Maximum simulated time of a run; the clock counts nanoseconds up to 584 years.
 const YEARS_MAX: f64 = 100.0;
 
 /// Calls of one request.
@@ -73,12 +73,12 @@ pub struct Arm {
     pub name: String,
     /// How every upstream is treated.
     pub policy: UpstreamConfig,
-    /// The group that the shards of each client form; absent: each shard has a budget and latencies of its own.
+    /// The group of each client's shards; absent: each shard has its own budget and latencies.
     pub group: Option<String>,
 }
 
 impl Arm {
-    /// An arm whose upstreams form no group.
+    /// An arm without a group.
     #[must_use]
     pub fn new(name: impl Into<String>, policy: UpstreamConfig) -> Self {
         Self { name: name.into(), policy, group: None }
@@ -166,7 +166,7 @@ fn check_simulated_time(s: &mut Section<'_>, model: &Model, requests: u64) {
     }
 }
 
-/// The number of requests that a run has by default, however precise it seems.
+/// The default minimum number of requests of a run, whatever its precision.
 const REQUESTS_MIN: u64 = 100_000;
 
 fn stop(s: &mut Section<'_>) -> Stop {
@@ -191,7 +191,7 @@ fn stop(s: &mut Section<'_>) -> Stop {
     let requests_min = s
         .field(
             "requests_min",
-            "Minimum number of requests of a run, however precise it seems (default: 100000, or \
+            "Minimum number of requests of a run, whatever its precision (default: 100000, or \
              requests_max if that is less).",
         )
         .optional();
@@ -200,7 +200,7 @@ fn stop(s: &mut Section<'_>) -> Stop {
         .range(1_000..=REQUESTS_MAX)
         .required();
     if let Some(min) = requests_min.filter(|min| *min > requests_max) {
-        let text = format!("{min} is above requests_max ({requests_max}): expected at most that");
+        let text = format!("{min} exceeds requests_max: expected at most {requests_max}");
         s.mistake("requests_min", text);
     }
     let requests_min = requests_min.unwrap_or(REQUESTS_MIN).min(requests_max);

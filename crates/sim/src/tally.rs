@@ -1,8 +1,8 @@
 //! The tally of one run: what is counted, from when on, and until when.
 //!
-//! **Decides** which requests count, and when the run ends. Those count that arrive after the warm-up and up to
-//! [`Stop::requests_max`] arrivals, or until the interval of the chosen statistic is narrow enough. The run ends
-//! when all of them have ended: to leave out those that are still in flight would leave out slow ones.
+//! **Decides** which requests count, and when the run ends. Requests count that arrive between the warm-up and
+//! [`Stop::requests_max`] arrivals, or until the interval of the chosen statistic is narrow enough. The run ends when
+//! all of them have ended, because leaving out those in flight would leave out slow ones.
 //! **Hurts when** the interval is looked at often: a run that stops the first time it looks good has a
 //! slightly too narrow interval. It is looked at once a batch, a few dozen times while the run doubles.
 
@@ -74,10 +74,10 @@ pub(crate) struct Tally {
     warm_up: Option<WarmUp>,
     pub(crate) settled: bool,
     pub(crate) batches: Batches,
-    /// Requests that have ended, the warm-up included.
+    /// Requests that have ended, including the warm-up.
     pub(crate) requests: u64,
     arrived: u64,
-    /// The numbers of the requests that count: from the first, up to but not including the second.
+    /// The numbers of the counted requests: the first, and the first one after them.
     counted: (u64, u64),
 }
 
@@ -94,18 +94,18 @@ impl Tally {
         }
     }
 
-    /// A request has arrived; returns its number, from 0.
+    /// Counts an arrival; returns the request's number, from 0.
     pub(crate) const fn arrived(&mut self) -> u64 {
         self.arrived += 1;
         self.arrived - 1
     }
 
-    /// The request with that number has ended after `age`, answered or not.
+    /// Counts the end of a request after `age`, with or without a response.
     pub(crate) fn ended(&mut self, number: u64, age: Duration, answered: bool) -> Tallied {
         self.requests += 1;
         if let Some(warm_up) = &mut self.warm_up {
             let warmth = warm_up.record(age.as_ns_f64());
-            // Where the load is too much, few requests end, and arrivals bound the warm-up.
+            // At too high a load few requests end, so arrivals bound the warm-up.
             if warmth == Warmth::Cold && self.arrived < self.stop.requests_max / 2 {
                 return Tallied::Nothing;
             }
@@ -121,7 +121,7 @@ impl Tally {
         }
         let filled = self.batches.record(number, answered.then_some(age));
         if filled && self.requests >= self.stop.requests_min && self.is_precise() {
-            // What has arrived is waited for.
+            // The run waits for every request that has arrived.
             self.counted.1 = last.min(self.arrived);
         }
         if self.batches.len() >= self.counted.1 - first { Tallied::Done } else { Tallied::Nothing }

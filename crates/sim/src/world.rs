@@ -6,8 +6,8 @@
 //! **Inputs**: a [`Model`], the policies of one arm, a seed. Arrivals, first service times and faults are
 //! drawn from generators of their own, in an order that no policy has influence on: two arms of a scenario
 //! see the same ones (common random numbers), so that what differs is the policy's doing.
-//! **Limits**: [`LIMITS`]: a run that would hold more, or do more without a request ending, is stopped and has
-//! no result.
+//! **Limits**: [`LIMITS`]: a run with more in flight, or with more events without an end of a request, is stopped and
+//! has no result.
 //! **Invariants**: `same-seed-same-log`: everything that happens follows from the inputs, and [`World::log`]
 //! is a hash of it. `attempts-end`: each attempt is known until the last message about it could matter,
 //! and not longer.
@@ -64,7 +64,7 @@ enum Step {
     FaultChanges(u32),
     /// A neighbour's request arrives at a leaf.
     NeighbourArrives(u32),
-    /// The client of a call gives it up.
+    /// The client of a call abandons it.
     ClientGivesUp(Key),
 }
 
@@ -92,34 +92,34 @@ impl Step {
     }
 }
 
-/// What a run may hold and do before it is stopped.
+/// The limits at which a run is stopped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Calls, attempts, probes and messages in flight, and entries of the event queue, together.
+    /// Maximum calls, attempts, probes and messages in flight plus event queue entries.
     pub(crate) in_flight_max: usize,
-    /// Events in a row in which no request ends.
+    /// Maximum events in a row in which no request ends.
     pub(crate) idle_events_max: u64,
 }
 
-/// In flight: some 600 MB. Without an end: ten times what the largest fan-out takes.
+// In flight: some 600 MB. Without an end: ten times what the largest fan-out takes.
 const LIMITS: Limits = Limits { in_flight_max: 2_000_000, idle_events_max: 1 << 26 };
 
-/// Why a run was stopped before its end: its figures would mean nothing.
+/// The reason why a run was stopped early. Its figures are meaningless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stopped {
-    /// More was in flight than a run may hold.
+pub enum StopReason {
+    /// Too much was in flight.
     TooManyInFlight {
-        /// How much it may hold.
+        /// The maximum in flight.
         max: usize,
     },
     /// No request ended for too many events.
     NoRequestEnds {
-        /// How many events in a row may pass without one.
+        /// The maximum number of events in a row without an end.
         max: u64,
     },
 }
 
-impl Stopped {
+impl StopReason {
     /// The name in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -130,13 +130,13 @@ impl Stopped {
     }
 }
 
-impl std::fmt::Display for Stopped {
+impl std::fmt::Display for StopReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::TooManyInFlight { max } => write!(
                 f,
-                "more than {max} calls, attempts and messages are in flight: at this load the \
-                 servers cannot keep up; lower the arrivals, or bound timeout or queue_len_max"
+                "more than {max} calls, attempts and messages are in flight: the servers cannot keep up \
+                with this load; lower the arrivals, or set a lower timeout or queue_len_max"
             ),
             Self::NoRequestEnds { max } => write!(
                 f,
@@ -181,7 +181,7 @@ pub(crate) struct World<'m> {
     network: Network,
     /// By client, then by shard.
     upstreams: Vec<UpstreamPlace>,
-    /// By client; none when upstreams share nothing.
+    /// By client; empty without groups.
     groups: Vec<Group>,
     requests: Slab<RequestPlace>,
     calls: Slab<CallPlace>,
@@ -200,7 +200,7 @@ pub(crate) struct World<'m> {
     limits: Limits,
     /// The run is stopped at this event unless a request ends before.
     idle_until: u64,
-    stopped: Option<Stopped>,
+    stopped: Option<StopReason>,
 }
 
 impl<'m> World<'m> {
@@ -276,14 +276,14 @@ impl<'m> World<'m> {
             self.now = at;
             self.step(step);
             if self.events >= self.idle_until {
-                self.stop(Stopped::NoRequestEnds { max: self.limits.idle_events_max });
+                self.stop(StopReason::NoRequestEnds { max: self.limits.idle_events_max });
             }
         }
         !self.done
     }
 
-    /// Why the run was stopped before its end, if it was.
-    pub(crate) const fn stopped(&self) -> Option<Stopped> {
+    /// The reason why the run was stopped early, if it was.
+    pub(crate) const fn stopped(&self) -> Option<StopReason> {
         self.stopped
     }
 
@@ -294,16 +294,16 @@ impl<'m> World<'m> {
         self
     }
 
-    const fn stop(&mut self, why: Stopped) {
+    const fn stop(&mut self, why: StopReason) {
         self.stopped = Some(why);
         self.done = true;
     }
 
-    /// Stops a run in which too much is in flight. Only arrivals add to that without an end.
+    /// Stops a run with too much in flight. Only arrivals can add to that without limit.
     fn check_in_flight(&mut self) {
         let known = self.calls.len() + self.attempts.len() + self.probes.len();
         if known + self.twin_news.len() + self.queue.len() > self.limits.in_flight_max {
-            self.stop(Stopped::TooManyInFlight { max: self.limits.in_flight_max });
+            self.stop(StopReason::TooManyInFlight { max: self.limits.in_flight_max });
         }
     }
 
@@ -317,7 +317,7 @@ impl<'m> World<'m> {
         self.log
     }
 
-    /// The latencies of the requests that count; the world is then over.
+    /// Ends the world and returns the latencies of the counted requests.
     pub(crate) fn into_batches(self) -> Batches {
         self.tally.batches
     }

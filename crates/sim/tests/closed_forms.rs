@@ -2,8 +2,8 @@
 //!
 //! Each test runs [`RUNS`] times, with seeds counted from 1, and asks of the simulator's own 95 % intervals
 //! that they hold the true value: of 20 at least 15, since fewer would come about by chance three times
-//! in ten thousand. So both the estimates and the intervals are tested. Only mean-field results, which hold for infinitely
-//! many servers, are given a margin, and it is stated.
+//! in ten thousand. So both the estimates and the intervals are tested. Only mean-field results, which hold for
+//! infinitely many servers, are given a margin, and it is stated.
 
 use curtail_policy::{BalanceConfig, BudgetConfig, Class, HedgeConfig, UpstreamConfig};
 use curtail_sim::fault::{Affected, Fault, Recipe};
@@ -42,8 +42,8 @@ fn plain() -> UpstreamConfig {
     UpstreamConfig::plain(BalanceConfig::Random)
 }
 
-/// Asserts that enough intervals hold `expected_ms`, and that they say something: the middling half width is
-/// at most a seventh of the value.
+/// Asserts that enough intervals hold `expected_ms`, and that they are narrow: the median half width is at most a
+/// seventh of the value.
 fn assert_hits(
     what: &str,
     reports: &[ArmReport],
@@ -226,7 +226,7 @@ fn a_hedge_of_independent_copies_multiplies_their_tails() {
         budget: BudgetConfig { ratio: Ratio::ONE, ..BudgetConfig::default() },
         ..plain()
     };
-    // 200 that count must lie beyond the p99.9.
+    // 200 counted requests must lie beyond the p99.9.
     let requests = 220_000;
     let reports = simulate_for(requests, &model, policy);
     for quantile in [Quantile::P90, Quantile::P99, Quantile::P999] {

@@ -63,7 +63,7 @@ fn a_hedge_cuts_the_read_of_a_thousand_keys() {
 }
 
 #[test]
-fn shards_that_share_a_budget_hedge_what_none_of_them_could_pay_for_alone() {
+fn shards_with_a_shared_budget_hedge_more_than_each_could_alone() {
     let report = simulate("shared-budget.yaml", 4_000, &[""]);
     let above_100_ms = |name: &str| arm(&report, "", name).above[0].1.value;
     let (alone, group) = (above_100_ms("alone"), above_100_ms("group"));

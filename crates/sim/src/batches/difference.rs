@@ -1,12 +1,12 @@
-//! The difference of two arms: their ratio, and how sure it is.
+//! The difference of two arms: their ratio with its interval.
 //!
-//! Arms see the same requests, so batch `i` of one is compared with batch `i` of the other: what both have in
-//! common cancels out, and the interval of the ratio is narrower than two intervals would make it.
+//! Arms see the same requests, so batch `i` of one arm is compared with batch `i` of the other. Their common noise
+//! cancels out, and the interval of the ratio is narrower than that of two independent runs.
 //!
 //! **A mean's ratio**: the residuals are paired, and the interval is that of a mean.
 //! **A quantile's ratio**: the paired differences of shares have an error `h`; the interval goes from
 //! `QB(q − h/2) / QA(q + h/2)` to `QB(q + h/2) / QA(q − h/2)`, as in `curtail_load::compare`.
-//! **Limits**: only batches that both arms hold in full; the minima of [`super`] apply to these.
+//! **Limits**: only batches that are full in both arms count, and the minima of [`super`] apply to them.
 
 use super::residuals::Residuals;
 use super::{Batch, Batches, Estimate, MEAN_REQUESTS_MIN, has_enough};
@@ -56,7 +56,7 @@ impl Difference {
         Some(Estimate { value: ratio, interval })
     }
 
-    /// The ratio of a quantile, B/A; nothing when it lies among the failures of either.
+    /// The ratio of a quantile, B/A; [`None`] when it lies among the failures of either arm.
     pub(crate) fn quantile(&self, quantile: Quantile) -> Option<Estimate> {
         let (a, b) = (&self.totals.0, &self.totals.1);
         let q = quantile.get();

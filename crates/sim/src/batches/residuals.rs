@@ -1,15 +1,15 @@
 //! From batches to the error of a statistic.
 //!
-//! A statistic of the whole run (a mean, a share) is the mean of what its batches add to it. The **residual** of
-//! a batch is by how much that differs from the whole, so the error of the statistic follows from how
-//! residuals vary. Four things make the textbook interval too narrow, and each is met:
+//! A statistic of the whole run (a mean, a share) is the mean of the batches' contributions. The **residual** of a
+//! batch is the difference between its contribution and the whole. The error of the statistic follows from the
+//! variance of the residuals. Four effects make the textbook interval too narrow:
 //!
-//! | what | how it is met |
+//! | effect | correction |
 //! |---|---|
-//! | batches still depend on their neighbours | the variance is computed from [`GROUPS`] groups of batches, and extrapolated from batches to groups, twice as far as would remove a bias that falls with the length |
-//! | a variance of few groups is known badly | the degrees of freedom of a mean are the groups, less one |
-//! | a mean of few long stalls is skewed | the interval of a mean is bent by the skewness of the residuals |
-//! | few batches reach a high quantile | the degrees of freedom of a share are the groups that reach it, less one |
+//! | adjacent batches still depend on each other | the variance is computed from [`GROUPS`] groups of batches, and extrapolated from batches to groups, twice as far as would remove a bias that falls with the length |
+//! | the variance of few groups is uncertain | a mean has as many degrees of freedom as groups, less one |
+//! | a mean of few long stalls is skewed | the skewness of the residuals bends the interval of a mean |
+//! | few batches reach a high quantile | a share has as many degrees of freedom as groups that reach it, less one |
 //!
 //! **Source**: extrapolated ("lugsail") batch means: Vats & Flegal, "Lugsail lag windows for estimating
 //! time-average covariance matrices", 2022. Skewness: Willink, "A confidence interval and test for the mean
@@ -18,35 +18,34 @@
 use super::{Batch, Bound};
 use curtail_load::compare::student;
 
-/// The level of an interval of 95 %.
+/// The level of a 95 % interval.
 const LEVEL: f64 = 0.05;
 
-/// Groups of batches; successive batches form a group.
+/// The number of groups; a group has successive batches.
 const GROUPS: usize = 16;
 
-/// The degrees of freedom of a mean. Its variance comes from the groups: those of the batches would be right only for
-/// batches that do not depend on each other.
+/// The degrees of freedom of a mean: those of the groups, because batches are not independent.
 const FREEDOM: f64 = GROUPS as f64 - 1.0;
 
-/// Fewer batches give no interval: a group must have two for an extrapolation.
+/// Minimum number of batches for an interval: the extrapolation needs two in each group.
 const BATCHES_MIN: usize = 2 * GROUPS;
 
-/// How far the variance is extrapolated: 1 would remove a bias that falls with the length of batches.
+/// The factor of the extrapolation: 1 would remove a bias that falls with the length of batches.
 const EXTRAPOLATION: f64 = 2.0;
 
-/// Less skewness than this bends nothing.
+/// Skewness below this does not bend the interval.
 const SKEWNESS_MIN: f64 = 1e-3;
 
-/// What each batch adds to a statistic, beyond what the whole run says.
+/// The contribution of each batch to a statistic, less that of the whole run.
 #[derive(Clone, Debug)]
 pub(super) struct Residuals {
     of_batches: Vec<f64>,
-    /// By group, whether it has anything to say.
+    /// By group, whether any of its requests counts.
     is_reached: Vec<bool>,
 }
 
 impl Residuals {
-    /// Those of a mean of what was answered; nothing with too few batches.
+    /// The residuals of the mean of responses; [`None`] with too few batches.
     pub(super) fn of_mean(batches: &[&Batch], mean_ns: f64) -> Option<Self> {
         let answered: u64 = batches.iter().map(|batch| batch.answered.count()).sum();
         if answered == 0 {
@@ -58,12 +57,12 @@ impl Residuals {
         Self::new(batches.iter().map(residual).collect(), &[])
     }
 
-    /// Those of the share of requests that reach a bound.
+    /// The residuals of the share of requests that reach a bound.
     pub(super) fn of_share(batches: &[&Batch], bound: Bound) -> Option<Self> {
         Self::of_counts(batches, batches.iter().map(|batch| batch.reaching(bound)).collect())
     }
 
-    /// Those of a share of which these are the `counts`, by batch.
+    /// The residuals of a share with these `counts` by batch.
     pub(super) fn of_counts(batches: &[&Batch], counts: Vec<f64>) -> Option<Self> {
         let all: u64 = batches.iter().map(|batch| batch.len()).sum();
         let share = counts.iter().sum::<f64>() / all as f64;
@@ -73,7 +72,7 @@ impl Residuals {
         Self::new(batches.iter().zip(&counts).map(residual).collect(), &counts)
     }
 
-    /// With `counts` of which some may be 0; without any, every batch has something to say.
+    /// Groups with only zero `counts` do not count; without `counts`, all groups do.
     fn new(of_batches: Vec<f64>, counts: &[f64]) -> Option<Self> {
         if of_batches.len() < BATCHES_MIN {
             return None;
@@ -85,7 +84,7 @@ impl Residuals {
         Some(Self { of_batches, is_reached })
     }
 
-    /// Those of `other` less `factor` of these, batch by batch: two arms that saw the same requests.
+    /// The residuals of `other` less `factor` times these, batch by batch, for two arms that saw the same requests.
     pub(super) fn paired(&self, other: &Self, factor: f64) -> Self {
         let pairs = self.of_batches.iter().zip(&other.of_batches);
         let both = self.is_reached.iter().zip(&other.is_reached);
@@ -104,7 +103,7 @@ impl Residuals {
         (value - error * bent(t, bend), value - error * bent(-t, bend))
     }
 
-    /// Half the width of the interval of a share; infinite when less than two groups reach it.
+    /// Half the width of the interval of a share; infinite when fewer than two groups reach it.
     pub(super) fn error_of_share(&self) -> f64 {
         let reached = self.is_reached.iter().filter(|is_reached| **is_reached).count();
         if reached < 2 {
@@ -120,7 +119,7 @@ impl Residuals {
         let means = groups(&self.of_batches)
             .map(|group| group.iter().sum::<f64>() / group.len() as f64)
             .collect::<Vec<f64>>();
-        // Batches that are left over belong to no group, but to the statistic.
+        // Leftover batches belong to no group, but to the statistic.
         let grouped = (each * GROUPS) as f64 / self.of_batches.len() as f64;
         let of_groups = variance_of_mean(&means) * grouped;
         let grown = (of_groups - of_batches) / (each - 1) as f64;
@@ -128,7 +127,7 @@ impl Residuals {
     }
 }
 
-/// Groups of successive batches, all of one size; the first batches may be left over.
+/// Groups of successive batches of equal size; the first batches may be left over.
 fn groups<T>(batches: &[T]) -> impl Iterator<Item = &[T]> {
     let each = batches.len() / GROUPS;
     batches[batches.len() - each * GROUPS..].chunks(each)
@@ -142,7 +141,7 @@ fn variance_of_mean(values: &[f64]) -> f64 {
     squares / (count - 1.0) / count
 }
 
-/// The skewness of `values`; 0 where all are alike.
+/// The skewness of `values`; 0 when all are equal.
 fn skewness(values: &[f64]) -> f64 {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
@@ -168,11 +167,11 @@ mod tests {
 
     #[test]
     fn independent_residuals_vary_as_they_do_without_groups() {
-        // Alternating values: groups of three differ by a third of what batches do, so batches decide.
+        // Alternating values: groups of three vary a third as much as batches, so the batches decide.
         let values: Vec<f64> = (0..48).map(|nth| f64::from(nth % 2)).collect();
         let residuals = Residuals::new(values.clone(), &[]).expect("enough batches");
         assert_eq!(residuals.variance(), variance_of_mean(&values));
-        // Blocks of three: the variance of groups is three times that of batches, and one more is added.
+        // Blocks of three: the variance of groups is three times that of batches, and the extrapolation adds one.
         let values: Vec<f64> = (0..48).map(|nth| f64::from(nth / 3 % 2)).collect();
         let residuals = Residuals::new(values.clone(), &[]).expect("enough batches");
         let batches = variance_of_mean(&values);
@@ -203,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_few_groups_reach_is_known_badly() {
+    fn a_share_that_few_groups_reach_has_a_wide_interval() {
         let error = |counts: &[f64]| {
             let residuals = Residuals::new(counts.to_vec(), counts).expect("enough batches");
             residuals.error_of_share() / residuals.variance().sqrt()

@@ -42,7 +42,7 @@ fn intervals_hold_the_truth_about_nineteen_times_out_of_twenty() {
 
 /// The latencies of one server at `load` in its steady state, by Lindley's recursion.
 fn queue(rng: &mut Rng, load: f64) -> impl Iterator<Item = Duration> {
-    // A latency of the steady state is exponential, so the first need not be dropped.
+    // Steady-state latencies are exponential, so the first one need not be dropped.
     let mut latency = rng.exponential() / (1.0 - load);
     std::iter::repeat_with(move || {
         let now = latency;
@@ -51,10 +51,9 @@ fn queue(rng: &mut Rng, load: f64) -> impl Iterator<Item = Duration> {
     })
 }
 
-/// Requests in one queue are the hardest of the models that `benches/coverage.rs` measures, and the shortest
-/// runs that have an interval are the hardest of these.
+/// The hardest case of `benches/coverage.rs`: requests in one queue, and the shortest runs that have an interval.
 #[test]
-fn the_shortest_runs_that_have_an_interval_hold_the_truth_in_92_to_98_of_100() {
+fn intervals_of_the_shortest_runs_hold_the_truth_in_92_to_98_of_100() {
     let (load, runs, seed) = (0.8, 1_000, 4);
     let exceeded = |share: f64| -share.ln() / (1.0 - load) * 1e6;
     let check = |requests: u64, what: &str, truth: f64, of: fn(&Batches) -> Option<Estimate>| {
@@ -66,7 +65,7 @@ fn the_shortest_runs_that_have_an_interval_hold_the_truth_in_92_to_98_of_100() {
                 batches.record(number, Some(latency));
             }
             let estimate = of(&batches).expect("latencies");
-            let (_, high) = estimate.interval.expect("every run of this length has one");
+            let (_, high) = estimate.interval.expect("every run of this length has an interval");
             held += u32::from(estimate.contains(truth));
             open += u32::from(high.is_infinite());
         }
@@ -133,11 +132,11 @@ fn too_little_gives_no_interval() {
 }
 
 #[test]
-fn batches_begin_at_the_same_requests_whenever_counting_begins() {
+fn batches_begin_at_the_same_requests_from_every_first_request() {
     let latency = |number: u64| Duration::from_ms(number % 777);
     let batches = |first: u64| {
         let mut batches = Batches::new(&[], first);
-        // Some end out of order.
+        // Some requests end out of order.
         (first..40_000).rev().for_each(|number| {
             batches.record(number, Some(latency(number)));
         });
@@ -184,7 +183,7 @@ fn a_quantile_that_few_batches_reach_has_no_upper_end() {
     }
     let p999 = batches.quantile_ns(Quantile::P999).expect("latencies");
     let (low, high) = p999.interval.expect("200 are beyond it");
-    assert!(low < 10e6, "nor a lower one that says much: {low}");
+    assert!(low < 10e6, "the lower end is not close either: {low}");
     assert_eq!(high, f64::INFINITY);
     assert_eq!(p999.relative_error(), f64::INFINITY);
     assert!(p999.contains(5e9) && !p999.contains(-1.0));

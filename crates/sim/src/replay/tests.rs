@@ -175,7 +175,7 @@ fn replayed(entries: &str) -> Replayed {
     replay(sealed(entries).as_bytes()).expect("a journal")
 }
 
-/// Why a journal of these bytes cannot be replayed.
+/// The error of a replay of this journal.
 fn unreadable(journal: &str) -> String {
     match replay(journal.as_bytes()) {
         Err(unreadable @ Unreadable::Line { .. }) => unreadable.to_string(),
@@ -233,7 +233,7 @@ fn a_cut_ends_the_replay() {
     let (entries, _) = journal.rsplit_once("{\"entry\":\"end\"").expect("its last line");
     let cut = format!("{entries}{{\"entry\":\"cut\",\"lost\":7}}\n");
     assert_eq!(replayed(&cut).end, End::Cut { lost: 7 });
-    let nothing = "expected nothing after the last entry";
+    let nothing = "expected no entry after the last one";
     assert!(unreadable(&sealed(&(cut + "{}"))).contains(nothing));
 }
 
@@ -243,7 +243,7 @@ fn a_journal_without_its_last_line_is_equal_as_far_as_it_goes() {
     let whole = sealed(&journal(1, config));
     let complete = replay(whole.as_bytes()).expect("a journal");
     assert_eq!(complete.end, End::Complete);
-    // A killed proxy leaves any number of bytes, and the last line it was writing is worth nothing.
+    // A killed proxy leaves any number of bytes, and its unfinished last line is ignored.
     for missing in [1, 2, 60, 1_000, 100_000] {
         let replayed = replay(&whole.as_bytes()[..whole.len() - missing]).expect("a journal");
         assert_eq!(replayed.end, End::Unfinished, "{missing} bytes");
@@ -258,7 +258,7 @@ fn a_line_that_was_changed_moved_or_removed_is_named() {
     let lines: Vec<&str> = whole.lines().collect();
     let error = |lines: &[&str]| unreadable(&(lines.join("\n") + "\n"));
     for nth in (3..lines.len() - 1).step_by(101) {
-        let expected = format!("line {} is not of a journal: its checksum does not fit", nth + 1);
+        let expected = format!("line {} is not of a journal: checksum does not match", nth + 1);
         let mut swapped = lines.clone();
         swapped.swap(nth, nth + 1);
         assert!(error(&swapped).starts_with(&expected), "{}", error(&swapped));
@@ -276,7 +276,7 @@ fn a_line_that_was_changed_moved_or_removed_is_named() {
 }
 
 #[test]
-fn time_that_goes_back_is_an_error_of_its_line() {
+fn a_time_that_goes_back_is_an_error_of_its_line() {
     let [config, ..] = configs();
     let journal = journal(1, config);
     let lines: Vec<&str> = journal.lines().collect();
@@ -291,7 +291,7 @@ fn time_that_goes_back_is_an_error_of_its_line() {
         let text = unreadable(&sealed(&changed.join("\n")));
         let expected = format!("line {} is not of a journal: now goes back to 1 from ", nth + 1);
         assert!(text.starts_with(&expected), "{text}");
-        assert!(text.ends_with(": expected the instants of a machine in order"), "{text}");
+        assert!(text.ends_with(": expected the times of a machine in order"), "{text}");
     }
 }
 
@@ -305,12 +305,12 @@ fn what_is_no_journal_is_said_with_its_line() {
     assert_eq!(said(lines[1]), "line 1 is not of a journal: expected the schema first");
     let newer = lines[0].replace("/2", "/3");
     let expected =
-        "line 1 is not of a journal: its schema is curtail.journal/3: expected curtail.journal/2";
+        "line 1 is not of a journal: schema is curtail.journal/3: expected curtail.journal/2";
     assert_eq!(said(&newer), expected);
     let older = format!("{}\n", lines[0].replace("/2", "/1"));
     assert_eq!(unreadable(&older), expected.replace("journal/3", "journal/1"), "without checksums");
     let short = [lines[0], "{\"entry\":\"end\",\"entries\":7}"].join("\n");
-    assert_eq!(said(&short), "line 2 is not of a journal: expected 7 entries before it");
+    assert_eq!(said(&short), "line 2 is not of a journal: expected 7 entries before this line");
     let twice = [lines[0], lines[1], lines[1]].join("\n");
     assert_eq!(said(&twice), "line 3 is not of a journal: machine 0 is here a second time");
     let orphan = [

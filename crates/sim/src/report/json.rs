@@ -1,9 +1,9 @@
-//! The report as JSON: `curtail.simulate/2`. In an interval, `null` is an end that the run does not bound: the value
-//! may be any higher one.
+//! The report as JSON: `curtail.simulate/2`. An end of an interval is `null` if the run does not bound the value on
+//! that side.
 
 use super::{ArmReport, Comparison, Report};
 use crate::batches::Estimate;
-use crate::world::Stopped;
+use crate::world::StopReason;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -40,10 +40,10 @@ struct Arm {
     log: String,
 }
 
-/// From where to where; absent where there is no end.
+/// The ends of an interval; absent where the interval is open.
 type Interval = (Option<f64>, Option<f64>);
 
-/// An arm against another one: 0.5 is half as long.
+/// An arm relative to another one: 0.5 is half as long.
 #[derive(Serialize)]
 struct Ratio {
     against: String,
@@ -76,7 +76,7 @@ fn arm(arm: &ArmReport) -> Arm {
         name: arm.name(),
         requests: arm.requests,
         settled: arm.settled,
-        stopped: arm.stopped.map(Stopped::name),
+        stopped: arm.stopped.map(StopReason::name),
         mean_ms: value(arm.mean_ns),
         p50_ms: value(p50),
         p90_ms: value(p90),
@@ -104,7 +104,7 @@ fn arm(arm: &ArmReport) -> Arm {
 
 const NAMES: [&str; 6] = ["mean", "p50", "p90", "p95", "p99", "p999"];
 
-/// The intervals that there are, in another unit.
+/// The existing intervals, in another unit.
 fn intervals(estimates: [Option<Estimate>; 6], unit: f64) -> BTreeMap<&'static str, Interval> {
     let end = |value: f64| value.is_finite().then_some(value / unit);
     let interval = |(name, estimate): (&'static str, Option<Estimate>)| {

@@ -1,5 +1,5 @@
-//! The report as a table for people: latencies in milliseconds, below each row how sure they are, and how they
-//! compare with those of the model's first arm.
+//! The report as a table for people: latencies in milliseconds, with their intervals and their ratios to the model's
+//! first arm below each row.
 
 use super::{ArmReport, Comparison, Report};
 use crate::batches::Estimate;
@@ -12,7 +12,7 @@ const NAME_LEN_MAX: usize = 23;
 /// Extra work below this is the requests that were in service when counting began.
 const SHOWN_MIN: f64 = 0.0001;
 
-/// The mean and the quantiles that are reported.
+/// The reported mean and quantiles.
 const COLUMNS: [&str; 6] = ["mean", "p50", "p90", "p95", "p99", "p99.9"];
 
 const NOTHING: &str = "–";
@@ -35,7 +35,7 @@ pub(super) fn render(report: &Report) -> String {
     table.text
 }
 
-/// The lines so far, and how wide their first column is.
+/// The lines so far, and the width of the first column.
 struct Table {
     width: usize,
     text: String,
@@ -47,7 +47,7 @@ impl Table {
         self.text.push('\n');
     }
 
-    /// A name and its cells; a name that is too long has a line of its own.
+    /// Adds a name and its cells; a name that is too long has a line of its own.
     fn row(&mut self, name: &str, cells: &[String], rest: &str) {
         let width = self.width;
         let name = if name.chars().count() > width {
@@ -109,7 +109,7 @@ impl Table {
         self.interval(&estimates, ratio);
     }
 
-    /// The ends of intervals, if there is any.
+    /// Adds the ends of intervals, if there are any.
     fn interval(&mut self, estimates: &[Option<Estimate>; 6], format: impl Fn(f64) -> String) {
         let intervals = estimates.map(|estimate| estimate.and_then(|e| e.interval));
         if intervals.iter().all(Option::is_none) {
@@ -125,7 +125,7 @@ impl Table {
     }
 }
 
-/// The estimates of a row; the quantiles are those of the head.
+/// The estimates of a row, in the order of the header.
 fn estimates(
     mean: Option<Estimate>,
     quantiles: &[(Quantile, Option<Estimate>)],
@@ -137,7 +137,7 @@ fn estimates(
     row
 }
 
-/// The estimates that have no interval; nothing when all have one.
+/// The names of the estimates without an interval, if any.
 fn lacking(arm: &ArmReport) -> Option<String> {
     let estimates = estimates(arm.mean_ns, &arm.quantiles_ns);
     let lacks = |(name, estimate): (&'static str, Option<Estimate>)| {
@@ -152,7 +152,7 @@ fn ratio(ratio: f64) -> String {
     ms(ratio * 1e6)
 }
 
-/// `text` in lines that fit the table.
+/// Splits `text` into lines that fit the table.
 fn wrapped(text: &str) -> Vec<String> {
     const WIDTH: usize = 74;
     let mut lines = vec![String::new()];

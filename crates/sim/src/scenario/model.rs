@@ -74,8 +74,8 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
         cancelled: s
             .choice(
                 "cancelled",
-                "What a cancelled attempt does: it leaves the queue and stops in service, only leaves \
-                 the queue, or is executed all the same.",
+                "What a cancelled attempt does: stops: it leaves the queue or stops in service; leaves_queue: \
+                it only leaves the queue; runs_on: it is executed to its end.",
                 &[
                     ("stops", Cancelled::Stops),
                     ("leaves_queue", Cancelled::LeavesQueue),
@@ -86,7 +86,7 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
         gives_up_after: s
             .field(
                 "gives_up_after",
-                "The time after which a client gives up a request; absent: never.",
+                "Time after which a client abandons a request; absent: never.",
             )
             .at_least(Duration::from_us(1))
             .optional()
@@ -119,7 +119,7 @@ fn arrivals(s: &mut Section<'_>, base: Option<Arrivals>) -> Arrivals {
         .range(0.0001..=100.0)
         .optional();
     let rate =
-        s.field("requests_per_second", "So many requests, on average.").range(RATES).optional();
+        s.field("requests_per_second", "Requests per second, on average.").range(RATES).optional();
     let rate = match (load, rate) {
         (Some(load), None) => Rate::Load(load),
         (None, Some(rate)) => Rate::PerSecond(rate),
@@ -195,10 +195,10 @@ fn check_rate(s: &mut Section<'_>, model: &Model, base: Option<&Model>) {
     }
     let text = if rate.is_finite() && rate > 0.0 {
         let (low, high) = (RATES.start(), RATES.end());
-        format!("the load makes {rate:e} requests a second: expected {low} to {high}")
+        format!("the load results in {rate:e} requests per second: expected {low} to {high}")
     } else {
-        "a load cannot be made of a service time that is zero or has no mean: expected \
-         requests_per_second"
+        "the load needs a service time with a mean above zero: expected such a service time, or \
+        requests_per_second"
             .to_owned()
     };
     s.mistake("arrivals", text);
@@ -209,7 +209,7 @@ fn check_antagonists(s: &mut Section<'_>, model: &Model, base: Option<&Model>) {
     let own = base.map_or(0, |base| base.faults.len());
     let antagonist = model.faults[own..].iter().position(is_antagonist);
     if let (None, Some(nth)) = (model.cores, antagonist) {
-        let text = format!("the antagonist of faults[{nth}] takes cores and the model has none");
+        let text = format!("the antagonist of faults[{nth}] takes cores, but the model has none");
         s.mistake("faults", format!("{text}: expected cores"));
     }
 }

@@ -8,7 +8,7 @@ use curtail_config::{Cases, Section};
 use curtail_policy::Class;
 use curtail_units::{Duration, Ratio};
 
-/// A fault that changes more often than this leaves no time for requests.
+/// Minimum mean time between two changes of a fault; more frequent changes leave no time for requests.
 const PERIOD_MIN: Duration = Duration::from_us(1);
 
 /// The keys of a fault.
@@ -31,7 +31,7 @@ pub(super) fn fault(s: &mut Section<'_>) -> Fault {
 
 fn pauses(cases: &mut Cases<'_, '_, Recipe>) {
     cases.case("stall", "the server stops for a while.", |s| Recipe::Stall {
-        every: period(s, "The time from one stall to the next."),
+        every: period(s, "Time from one stall to the next."),
         lasts: s.section("lasts", "How long a stall lasts.", distribution),
     });
     cases.case("garbage_collection", "the server stops after so many executions.", |s| {
@@ -65,15 +65,15 @@ fn slowness(cases: &mut Cases<'_, '_, Recipe>) {
 }
 
 fn errors(cases: &mut Cases<'_, '_, Recipe>) {
-    cases.case("errors", "a share of the executions comes to nothing.", |s| {
+    cases.case("errors", "a share of the executions fails.", |s| {
         let share = |s: &mut Section<'_>, key, doc| s.field(key, doc).default(Ratio::ZERO);
-        let broken = share(s, "broken_ratio", "The share that ends with a broken connection.");
-        let bad = share(s, "bad_ratio", "The share that ends with a bad response (503).");
-        let silent = share(s, "silent_ratio", "The share without a response: a timeout ends it.");
+        let broken = share(s, "broken_ratio", "Share that ends with a broken connection.");
+        let bad = share(s, "bad_ratio", "Share that ends with a bad response (503).");
+        let silent = share(s, "silent_ratio", "Share without a response, which ends with a timeout.");
         let sum = broken.get() + bad.get() + silent.get();
         if sum <= 0.0 || sum > 1.0 {
-            let text = "expected broken_ratio, bad_ratio and silent_ratio to have a sum above 0, at most 1";
-            s.mistake("recipe", format!("the errors have a share of {sum}: {text}"));
+            let text = "expected broken_ratio, bad_ratio and silent_ratio to have a sum above 0 and at most 1";
+            s.mistake("recipe", format!("the sum of the shares is {sum}: {text}"));
         }
         Recipe::Errors { broken, bad, silent }
     });
@@ -100,7 +100,7 @@ fn others(cases: &mut Cases<'_, '_, Recipe>) {
                 format!("{cores_min} is above cores_max ({cores_max}): expected at most that");
             s.mistake("cores_min", text);
         }
-        let every = period(s, "The time until they want something else.");
+        let every = period(s, "Time until the demand changes.");
         let cores_left_min = s
             .field("cores_left_min", "What they leave to the server at the least.")
             .range(0.01..=1e6)
@@ -109,13 +109,13 @@ fn others(cases: &mut Cases<'_, '_, Recipe>) {
     });
 }
 
-/// The key `every` of a fault that comes again and again.
+/// Reads the key `every` of a recurring fault.
 fn period(s: &mut Section<'_>, doc: &'static str) -> Distribution {
     let every = s.section("every", doc, distribution);
-    // A distribution that is itself an error may have no mean, and has been named already.
+    // A distribution with an error of its own may have no mean, and is reported already.
     if every.mean_ns() < PERIOD_MIN.as_ns_f64() {
         let mean = Duration::from_ns_f64(every.mean_ns());
-        let text = format!("a mean of {mean} is too short: expected at least {PERIOD_MIN}");
+        let text = format!("the mean {mean} is too short: expected at least {PERIOD_MIN}");
         s.mistake("every", text);
     }
     every

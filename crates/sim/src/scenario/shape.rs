@@ -56,7 +56,7 @@ fn tails(cases: &mut Cases<'_, '_, Distribution>) {
     });
     cases.case("pareto", "a power-law tail.", |s| {
         let shortest =
-            s.field("shortest", "The shortest duration.").at_least(Duration::from_ns(1)).required();
+            s.field("shortest", "Minimum duration.").at_least(Duration::from_ns(1)).required();
         let longest = s.field("longest", "Where the tail is cut off; absent: nowhere.").optional();
         if longest.is_some_and(|longest| longest <= shortest) {
             s.mistake("longest", format!("expected more than shortest ({shortest})"));
@@ -128,16 +128,14 @@ fn compound(cases: &mut Cases<'_, '_, Distribution>, depth: u8) {
     cases.case("sum", "all of several, one after the other.", |s| {
         let terms = s.list("terms", "The distributions.", |s| nested(s, depth));
         if terms.is_empty() {
-            s.mistake("terms", "the sum is empty: expected at least one distribution");
+            s.mistake("terms", "the sum has no terms: expected at least one distribution");
         }
         Distribution::Sum(terms)
     });
 }
 
 fn weight(s: &mut Section<'_>) -> f64 {
-    s.field("weight", "How often it is drawn, in relation to the others.")
-        .range(0.0..=1e9)
-        .required()
+    s.field("weight", "Relative frequency of this part.").range(0.0..=1e9).required()
 }
 
 fn check_weights(s: &mut Section<'_>, key: &str, weights: impl Iterator<Item = f64>) {

@@ -29,14 +29,14 @@ pub(super) struct Faults {
     of_server: Vec<Vec<u32>>,
     /// Whether there is anything that executions are to be counted for.
     garbage: bool,
-    /// Whether any execution may come to nothing.
-    errors: bool,
+    /// Whether executions may fail.
+    has_errors: bool,
 }
 
 impl Faults {
     pub(super) fn new(model: &Model, rng: &Rng) -> Self {
         let mut faults =
-            Self { places: Vec::new(), of_server: Vec::new(), garbage: false, errors: false };
+            Self { places: Vec::new(), of_server: Vec::new(), garbage: false, has_errors: false };
         faults.of_server.resize(model.servers as usize, Vec::new());
         for (nth, fault) in (0..).zip(&model.faults) {
             let mut rng = rng.split_index(nth);
@@ -59,7 +59,7 @@ impl Faults {
         for server in &servers {
             self.of_server[*server as usize].push(index);
         }
-        self.errors |= matches!(recipe, Recipe::Errors { .. });
+        self.has_errors |= matches!(recipe, Recipe::Errors { .. });
         let executions_left = match recipe {
             Recipe::GarbageCollection { executions, .. } => {
                 self.garbage = true;
@@ -203,10 +203,10 @@ impl World<'_> {
         }
     }
 
-    /// How an execution of a server ends; nothing when its root never learns of it.
+    /// The ending of an execution; [`None`] when the root never gets a response.
     pub(super) fn ending(&mut self, server: u32) -> Option<Ending> {
         let good = Some(Ending::Answered(Outcome::Good));
-        if !self.faults.errors {
+        if !self.faults.has_errors {
             return good;
         }
         for nth in 0..self.faults.of_server[server as usize].len() {

@@ -83,7 +83,7 @@ impl World<'_> {
             self.leaf_event(server, LeafEvent::Finished { request: leaf_request(key) });
             match self.ending(server) {
                 Some(ending) => self.end(key, ending),
-                // Its root learns nothing.
+                // The root gets no response.
                 None => self.attempts.free(key),
             }
             self.collect_garbage(server);
@@ -135,9 +135,9 @@ impl World<'_> {
         }
     }
 
-    /// Ends an attempt at its server: how it ended goes home, if anybody waits for it.
+    /// Ends an attempt at its server; its ending goes back to the root, if that still waits.
     fn end(&mut self, key: Key, ending: Ending) {
-        let attempt = self.attempts.get_mut(key).expect("what ends is known");
+        let attempt = self.attempts.get_mut(key).expect("an attempt that ends exists");
         if attempt.owner == Owner::Neighbour || attempt.is_cancelled {
             self.attempts.remove(key);
             return;

@@ -13,7 +13,7 @@ use curtail_units::{Duration, Instant};
 /// A request that has arrived and is not finished.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestPlace {
-    /// Its number in the order of arrival.
+    /// Its number in order of arrival.
     number: u64,
     arrived: Instant,
     overhead: Duration,
@@ -71,13 +71,13 @@ pub(super) struct Attempt {
     pub(super) tie: Option<(TieId, u32)>,
     pub(super) service_ns: f64,
     pub(super) stage: Stage,
-    /// Whether it was cancelled, and its server did not notice or cannot stop.
+    /// Whether it was cancelled, but its server did not notice or cannot stop.
     pub(super) is_cancelled: bool,
-    /// How it ended, once that is on the way back.
+    /// Its ending, once that is on the way back.
     pub(super) ending: Ending,
 }
 
-/// How an attempt ended, as its root learns it.
+/// The ending of an attempt, as its root sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
     Answered(Outcome),
@@ -203,7 +203,7 @@ impl World<'_> {
         }
     }
 
-    /// Hands an event to the machine of a call, in the group of its upstream if there is one.
+    /// Runs a call's machine on an event, in the group of its upstream if there is one.
     fn call_step(&mut self, key: Key, event: Event) {
         let call = self.calls.get_mut(key).expect("only finishing a call removes it");
         let group = self.groups.get_mut((call.upstream / self.model.shards) as usize);
@@ -304,7 +304,7 @@ impl World<'_> {
         self.call_event(call_key, event);
     }
 
-    /// The client of a call has waited long enough; false when the call has ended.
+    /// The client's patience is over; false when the call has ended before.
     pub(super) fn client_gives_up(&mut self, key: Key) -> bool {
         let is_waiting = self.calls.get_mut(key).is_some();
         if is_waiting {

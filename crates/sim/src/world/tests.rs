@@ -1,4 +1,4 @@
-use super::{Limits, Stopped, World};
+use super::{Limits, StopReason, World};
 use crate::distribution::Distribution;
 use crate::fault::{Affected, Fault, Recipe};
 use crate::model::{Arrivals, Cancelled, Cores, Model, Process, Rate};
@@ -273,12 +273,12 @@ fn a_tie_does_not_run_in_lock_step_when_messages_take_no_time() {
     let (alone, twice) = (run(&model, &plain(), 60_000), run(&model, &tied, 60_000));
     let mean_ms = |report: &ArmReport| report.mean_ns.expect("latencies").value / 1e6;
     println!("seed {SEED}: {} ms, tied {} ms", mean_ms(&alone), mean_ms(&twice));
-    assert!(mean_ms(&twice) < mean_ms(&alone), "a tie gets the shorter of two waits");
+    assert!(mean_ms(&twice) < mean_ms(&alone), "a tie has the shorter of two waits");
     assert!(twice.extra_work_ratio < 0.01, "{} executed twice", twice.extra_work_ratio);
 }
 
 #[test]
-fn alike_copies_on_two_servers_run_in_lock_step_when_news_takes_its_time() {
+fn equal_copies_on_two_servers_run_in_lock_step_when_messages_have_a_delay() {
     let tied = UpstreamConfig {
         tie: Some(TieConfig { delay: Some(ms(1)), ..TieConfig::default() }),
         ..plain()
@@ -288,17 +288,17 @@ fn alike_copies_on_two_servers_run_in_lock_step_when_news_takes_its_time() {
         model.copies_alike = alike;
         run(&model, &tied, 60_000)
     };
-    // Two copies that start within a message of each other and take equally long end within it as well, and
-    // then both servers take the same next request.
+    // Two copies of equal length that start within a message delay of each other also end within it. Both servers then
+    // start the same next request.
     let (alike, independent) = (report(Ratio::ONE), report(Ratio::ZERO));
     let twice = (alike.extra_work_ratio, independent.extra_work_ratio);
-    println!("seed {SEED}: executed twice: alike {}, independent {}", twice.0, twice.1);
+    println!("seed {SEED}: executed twice: equal {}, independent {}", twice.0, twice.1);
     assert!(twice.0 > 3.0 * twice.1, "{twice:?}");
 }
 
 #[test]
-fn a_cancelled_attempt_that_waits_leaves_the_queue_or_is_executed_all_the_same() {
-    // One slot and a hedge after 1 ms: the second copy of each request mostly waits when the first is done.
+fn a_cancelled_queued_attempt_leaves_the_queue_or_is_executed() {
+    // One slot and a hedge after 1 ms: the second copy of each request usually still waits when the first is done.
     let executed_twice = |cancelled| {
         let mut model = Model::queue(2, 0.4, constant(10));
         model.cancelled = cancelled;
@@ -325,7 +325,7 @@ fn retries_after_errors_have_their_closed_form() {
         RetryConfig { retries_max: 2, backoff: ms(8), overdue: None, ..RetryConfig::default() };
     let budget = BudgetConfig { ratio: Ratio::ONE, ..BudgetConfig::default() };
     let policy = UpstreamConfig { retry: Some(retry), budget, ..plain() };
-    // A request fails when three attempts do. Each retry goes at once to a replica that was not tried.
+    // A request fails when three attempts fail. Each retry goes at once to an untried replica.
     let ends_after = [1.0 - share, share * (1.0 - share), share * share * (1.0 - share)];
     let mean_ms = ends_after[0] * 10.0 + ends_after[1] * 20.0 + ends_after[2] * 30.0;
     let mean_ms = mean_ms / ends_after.iter().sum::<f64>();
@@ -349,7 +349,7 @@ fn retries_after_errors_have_their_closed_form() {
         let failed = report.errors as f64 / report.requests as f64;
         assert!(
             (failed - share).abs() < 0.02,
-            "what may be executed once is not retried: {failed}"
+            "a request that is not repeatable is not retried: {failed}"
         );
     }
 }
@@ -363,7 +363,7 @@ fn an_execution_without_a_response_ends_with_the_timeout_of_its_request() {
     let report = run(&model, &policy, 20_000);
     let failed = report.errors as f64 / report.requests as f64;
     assert!((failed - 0.1).abs() < 0.01, "{failed} failed");
-    assert!((report.extra_work_ratio).abs() < 0.001, "each was executed");
+    assert!((report.extra_work_ratio).abs() < 0.001, "each request was executed");
 }
 
 #[test]
@@ -374,13 +374,13 @@ fn clients_that_give_up_fail_and_their_work_stops() {
     let report = run(&model, &plain(), 50_000);
     let patience = (-1.5_f64).exp();
     let failed = report.errors as f64 / report.requests as f64;
-    assert!((failed - patience).abs() < 0.01, "{failed} gave up, expected {patience}");
-    // At 100 a second an execution takes 10 ms · (1 − e^−1.5) on average, and the server has room for all.
+    assert!((failed - patience).abs() < 0.01, "{failed} abandoned, expected {patience}");
+    // At 100 a second an execution takes 10 ms · (1 − e^−1.5) on average, and nothing queues.
     let busy = report.utilisation_ratio * f64::from(u32::MAX);
-    assert!((busy - (1.0 - patience)).abs() < 0.02, "{busy} at work on average");
+    assert!((busy - (1.0 - patience)).abs() < 0.02, "{busy} in service on average");
     model.cancelled = Cancelled::RunsOn;
     let busy = run(&model, &plain(), 50_000).utilisation_ratio * f64::from(u32::MAX);
-    assert!((busy - 1.0).abs() < 0.02, "{busy}: nothing stops");
+    assert!((busy - 1.0).abs() < 0.02, "{busy}: no execution stops");
 }
 
 #[test]
@@ -403,7 +403,7 @@ fn copies_that_are_alike_take_the_gain_from_a_hedge() {
 }
 
 #[test]
-fn a_load_that_no_server_keeps_up_with_is_stopped_and_says_so() {
+fn an_overload_is_stopped_and_reported() {
     let model = Model::queue(1, 100.0, constant(10));
     let limits = Limits { in_flight_max: 10_000, idle_events_max: 1_000 };
     let stopped = |model: &Model| {
@@ -412,19 +412,22 @@ fn a_load_that_no_server_keeps_up_with_is_stopped_and_says_so() {
                 .with_limits(limits);
         while world.run(1 << 20) {}
         let report = ArmReport::new(("", ""), model, &mut world);
-        assert_eq!((report.mean_ns, report.above.len()), (None, 0), "its figures mean nothing");
+        assert_eq!((report.mean_ns, report.above.len()), (None, 0), "a stopped run has no figures");
         report
     };
     let report = stopped(&model);
-    assert_eq!(report.stopped, Some(Stopped::TooManyInFlight { max: 10_000 }));
+    assert_eq!(report.stopped, Some(StopReason::TooManyInFlight { max: 10_000 }));
     let table = crate::Report { seed: SEED, events: 0, arms: vec![report] }.table();
     let words: Vec<&str> = table.split_whitespace().collect();
-    assert!(words.join(" ").contains("the servers cannot keep up; lower the arrivals"), "{table}");
+    assert!(
+        words.join(" ").contains("the servers cannot keep up with this load; lower the arrivals"),
+        "{table}"
+    );
     assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
     let mut rare = roomy(1);
     rare.arrivals.rate = Rate::PerSecond(0.001);
     rare.faults = vec![fault(Recipe::Stall { every: constant(1), lasts: constant(1) })];
-    assert_eq!(stopped(&rare).stopped, Some(Stopped::NoRequestEnds { max: 1_000 }));
+    assert_eq!(stopped(&rare).stopped, Some(StopReason::NoRequestEnds { max: 1_000 }));
 }
 
 #[test]
