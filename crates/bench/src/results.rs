@@ -21,7 +21,7 @@ pub struct Results {
     pub began_unix_ns: u64,
     /// On which machine.
     pub machine: Machine,
-    /// Which parts of the plan were sent.
+    /// The parts of the plan that were sent.
     pub shares: Shares,
     /// Whether it can be believed.
     pub state: State,
@@ -42,9 +42,9 @@ pub struct Results {
 /// The parts of a plan that generators sent: each sends every `of`th request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shares {
-    /// How many parts the plan has.
+    /// The number of parts of the plan.
     pub of: usize,
-    /// Those that were sent, from 0 on, in ascending order.
+    /// The parts that were sent, from 0 on, in ascending order.
     pub sent: Vec<usize>,
 }
 
@@ -55,7 +55,7 @@ impl Shares {
         Self::from(Share::ALL)
     }
 
-    /// The part of the plan's requests that was sent.
+    /// The fraction of the plan's requests that was sent.
     #[must_use]
     pub fn ratio(&self) -> f64 {
         self.sent.len() as f64 / self.of.max(1) as f64
@@ -69,7 +69,7 @@ impl From<Share> for Shares {
 }
 
 impl std::fmt::Display for Shares {
-    /// As `--share` takes them: `1/3`, or `1/3 and 2/3`.
+    /// As in `--share`: `1/3`, or `1/3 and 2/3`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (place, nth) in self.sent.iter().enumerate() {
             let and = if place > 0 { " and " } else { "" };
@@ -114,7 +114,7 @@ pub struct Arm {
     pub name: String,
     /// Where its requests go, or what is different about it, in words.
     pub about: String,
-    /// Requests a second that the whole plan has, on average; unknown where a request leads to others (journeys).
+    /// The average requests per second of the whole plan; unknown if a request leads to others (journeys).
     pub rate: Option<f64>,
 }
 

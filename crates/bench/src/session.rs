@@ -2,9 +2,9 @@
 //!
 //! **Order**: rounds of blocks, one of each arm, A B and B A in turn, so that whatever changes slowly meets both alike;
 //! or both at once ([`Turns`]). All blocks of a round send the same requests at the same instants.
-//! **Warming up**: before the first block of each arm, and whenever services were started anew ([`Beside::renewed`]), load
-//! is sent until the service is steady ([`curtail_load::steady`]), or as long as was asked for. It is shown over time and
-//! counts in no percentile.
+//! **Warming up**: before the first block of each arm, and whenever services were started anew ([`Beside::renewed`]),
+//! load is sent until the service is steady ([`curtail_load::steady`]), or as long as was asked for. It is shown over
+//! time and counts in no percentile.
 //! **Invariant**: what was measured is in the results, however the run ends; they say so when it was cut short, and
 //! when the generator was too late to be believed ([`verdict`]).
 
@@ -174,9 +174,9 @@ impl Session {
     }
 }
 
-/// The arm with the rate that its load has, unless the arm says one.
+/// The arm with the planned rate of its load, unless the arm has one.
 fn planned(arm: &Arm, load: &Load) -> Arm {
-    // A step of a journey comes when the one before it is over, so no rate is planned.
+    // A step of a journey follows the one before it, so there is no planned rate.
     let rate = (!load.workload.has_journeys()).then(|| load.schedule.rate_mean());
     Arm { rate: arm.rate.or(rate), ..arm.clone() }
 }
@@ -324,7 +324,7 @@ impl Running<'_> {
         });
     }
 
-    /// Adds an event for the first failure of each kind, and one when too many requests waited for a connection.
+    /// Adds an event for the first failure of each kind, and one if too many requests waited for a connection.
     fn add_events(&mut self, arm: usize, seen: &Seen) {
         let name = self.results.arms[arm].name.clone();
         let event = |at, what| Event { at, lasted: Duration::ZERO, what };

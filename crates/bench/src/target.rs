@@ -38,12 +38,11 @@ pub struct Target {
     pub host: String,
     /// Whether TLS is spoken.
     pub tls: bool,
-    /// Which certificates are accepted then.
+    /// Which certificates are trusted for TLS.
     pub trust: Trust,
     /// The path of the URL and its query, which requests without a path of their own ask for.
     pub path: String,
-    /// What the host's name was looked up as, at least one; connections take them in turn, and the next one where one
-    /// refuses.
+    /// The addresses of the host's name, at least one. Connections use them in turn, or the next one if one fails.
     pub addresses: Vec<SocketAddr>,
 }
 

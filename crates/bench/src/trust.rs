@@ -1,4 +1,4 @@
-//! Which certificates a target may show: the system's authorities, those of a file, or any.
+//! The trusted certificates of a target: those of the system, those of a file, or any.
 
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
@@ -17,19 +17,19 @@ use tokio_rustls::rustls::{
     SignatureScheme,
 };
 
-/// Which certificates are accepted.
+/// Which certificates are trusted.
 #[derive(Clone, Debug, Default)]
 pub enum Trust {
     /// Those that the system's authorities signed.
     #[default]
     System,
-    /// Those that these authorities signed; also one of these itself.
+    /// Those that these authorities signed, and these certificates themselves.
     Authorities(Arc<RootCertStore>),
-    /// Any: whoever answers is taken for the target.
+    /// Any certificate, without proof of the target's identity.
     Anyone,
 }
 
-/// A file that holds no certificates.
+/// A file without certificates.
 #[derive(Debug, thiserror::Error)]
 #[error("{file}: {problem}: expected certificates in PEM (`-----BEGIN CERTIFICATE-----`)")]
 pub struct TrustError {
@@ -41,7 +41,7 @@ impl Trust {
     /// The certificates of `ca_file`, any when `is_insecure`, else the system's.
     ///
     /// # Errors
-    /// When `ca_file` cannot be read, or holds no certificate.
+    /// When `ca_file` cannot be read or has no certificate.
     pub fn new(ca_file: Option<&Path>, is_insecure: bool) -> Result<Self, TrustError> {
         let Some(path) = ca_file else {
             return Ok(if is_insecure { Self::Anyone } else { Self::System });
@@ -54,15 +54,15 @@ impl Trust {
             roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
         }
         if roots.is_empty() {
-            return Err(wrong("there is no certificate in it".to_owned()));
+            return Err(wrong("no certificate found".to_owned()));
         }
         Ok(Self::Authorities(Arc::new(roots)))
     }
 
-    /// A TLS configuration that accepts these certificates.
+    /// A TLS configuration that trusts these certificates.
     ///
     /// # Errors
-    /// When the system has no trusted certificates, and they are wanted.
+    /// When the system's certificates are needed and there are none.
     pub(crate) fn client_config(&self) -> io::Result<ClientConfig> {
         let builder = ClientConfig::builder();
         let builder: ConfigBuilder<ClientConfig, WantsClientCert> = match self {
@@ -90,7 +90,7 @@ fn system_roots() -> io::Result<RootCertStore> {
     Ok(roots)
 }
 
-/// What to do about a handshake that failed for the target's certificate; nothing for other errors.
+/// The advice after a handshake that failed because of the target's certificate; [`None`] for other errors.
 pub(crate) fn advice(error: &io::Error) -> Option<&'static str> {
     let Error::InvalidCertificate(cause) = error.get_ref()?.downcast_ref::<Error>()? else {
         return None;
@@ -100,14 +100,14 @@ pub(crate) fn advice(error: &io::Error) -> Option<&'static str> {
             "no trusted authority signed the certificate: pass --ca-file with that authority's, or --insecure",
         );
     }
-    // The cause has no type of its own here.
+    // This error has no type of its own.
     cause.to_string().contains("CaUsedAsEndEntity").then_some(
-        "the server shows the certificate of an authority as its own (`openssl req -x509` makes such): make it \
+        "the server uses the certificate of an authority (`openssl req -x509` creates such): make it \
          with `-addext basicConstraints=critical,CA:FALSE`, or pass --insecure",
     )
 }
 
-/// Accepts every certificate; the handshake's signature must still be that of its key.
+/// Accepts every certificate, but still checks that the handshake's signature belongs to its key.
 #[derive(Debug)]
 struct AcceptAny(Arc<CryptoProvider>);
 

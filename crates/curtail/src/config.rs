@@ -2,17 +2,16 @@
 //!
 //! | command | prints |
 //! |---|---|
-//! | `check FILE` | what the proxy understands of the file; or everything that is wrong, and ends with code 2 or 3 |
+//! | `check FILE` | the proxy's interpretation of the file; or all errors, with exit code 2 or 3 |
 //! | `default` | a complete file: each key with its meaning and its default |
 //! | `reference` | each key with its type, its default and its meaning, in Markdown |
 //! | `schema` | the JSON Schema, for editors that complete and check while typing |
 //!
 //! All four come from the one function by which the proxy reads its file ([`Config::read`]), so none of
 //! them can say something else than what the proxy does.
-//! What starting would refuse, `check` refuses, with the same code: the certificates, keys and authorities that the
-//! file names are read.
-//! **Limits**: `check` opens no socket. Whether an address can be listened on is found when the proxy starts, and
-//! whether a replica responds when it gets a request.
+//! `check` reads the certificates, keys and authorities that the file names, and reports every error of them that would
+//! prevent a start, with the same exit code.
+//! **Limits**: `check` opens no socket, so it finds neither an address in use nor a replica that is down.
 
 mod template;
 mod understood;
@@ -97,15 +96,15 @@ fn check(file: &Path, sets: &[String]) -> anyhow::Result<String> {
     let config = curtail_config::read_with_sets(&name, &text, sets, Config::read)?;
     let refused = curtail_proxy::check(&config);
     if !refused.is_empty() {
-        return Err(Unusable { file: name, refused }.into());
+        return Err(ConfigCheckError { file: name, refused }.into());
     }
     Ok(format!("{name} is right. This is what it says:\n\n{}", understood::lines(&config)))
 }
 
-/// What a start with a right file would refuse.
+/// The errors beyond the text of the file that would prevent a start.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", lines(.file, .refused))]
-pub(crate) struct Unusable {
+pub(crate) struct ConfigCheckError {
     file: String,
     refused: Vec<curtail_proxy::StartError>,
 }

@@ -3,12 +3,12 @@
 //! A testbed of 300 servers in this process, the proxies in front of them, and a client that reads 1,000
 //! keys from 100 shards at a time, all over real sockets. The servers stall now and then; the same reads
 //! go four ways at the same time ([`arm::Arm`]), so each way meets the same stalls.
-//! **Measured**: from the planned time of a read to its last response, over all reads, errors included.
-//! Extra requests are counted where they cost: at the servers. The conclusion is computed from the table.
+//! **Measured**: from the planned time of a read to its last response, over all reads, including errors. Extra requests
+//! are counted at the servers, where they cost. The conclusion is computed from the table.
 //! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, page 77: p99.9 from 1,800 ms to 74 ms
 //! at 2 % more requests.
-//! **Hurts when** the machine is busy: then its own queueing is measured. The demo warns of that while it runs, and
-//! gives no result where its client could not keep up.
+//! **Hurts when** the machine is busy: then its own queueing is measured. The demo warns of that while it runs. If its
+//! client could not keep up, it prints no result.
 
 mod arm;
 mod client;
@@ -50,8 +50,8 @@ A read waits for 100 of them, so one in ten would meet a stopped server.
   hedged   asks a second one when the first is slower than usual.
   tied     queues at two; the first to start cancels the other.
   prequal  asks the replica that is least busy.
-What a stopped server had begun waits until it goes on, unless another replica
-is asked as well. docs/concepts/demo.md explains what each of them can do.
+Requests at a stopped server wait until it continues, unless another replica
+is asked as well. docs/concepts/demo.md explains each arm.
 
 Your own service, in a minute (the first address is where your clients go):
   curtail proxy --listen 127.0.0.1:7300 \\
@@ -148,7 +148,7 @@ impl Demo<'_> {
             let code = if report.is_void() { exit::NO } else { 0 };
             return Ok(ExitCode::from(code));
         }
-        // The result is there: to be interrupted now is the usual end.
+        // After the result, an interrupt is the usual end.
         if self.args.format == Format::Text {
             let lines = tokio::select! {
                 _ = signals.told() => return Ok(ExitCode::SUCCESS),
@@ -258,7 +258,7 @@ impl Demo<'_> {
     }
 }
 
-/// The cores of this machine.
+/// The number of cores of this machine.
 fn cores() -> f64 {
     std::thread::available_parallelism().map_or(1, usize::from) as f64
 }

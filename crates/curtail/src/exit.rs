@@ -13,7 +13,7 @@
 //! that nobody foresaw is a bug of ours.
 
 use crate::bench::RecordedError;
-use crate::config::Unusable;
+use crate::config::ConfigCheckError;
 use crate::query::Refused;
 use curtail_api::NotStarted;
 use curtail_bench::arrivals::ArrivalsError;
@@ -60,7 +60,7 @@ pub(crate) fn panicked() -> ExitCode {
     ExitCode::from(OURS)
 }
 
-/// An error and its causes. A cause that the error before it has named already is left out.
+/// An error and its causes, without causes that the error before them already names.
 pub(crate) fn in_words(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -93,7 +93,7 @@ fn code_of(error: &anyhow::Error) -> u8 {
         }
         let is_of_environment = cause.is::<curtail_testbed::StartError>()
             || cause.is::<curtail_proxy::StartError>()
-            || cause.is::<Unusable>()
+            || cause.is::<ConfigCheckError>()
             || cause.is::<curtail_ingest::StartError>()
             || cause.is::<curtail_store::OpenError>()
             || cause.is::<ReadError>()

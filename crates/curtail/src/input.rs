@@ -1,6 +1,6 @@
-//! The files of text that commands read: `-` stands for standard input.
+//! The text files that commands read; `-` stands for standard input.
 //!
-//! **Limits**: no more is read than a configuration may hold.
+//! **Limits**: at most the maximum size of a configuration.
 
 use anyhow::Context as _;
 use curtail_config::TEXT_BYTES_MAX;
@@ -8,10 +8,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// How standard input is named in messages.
+/// The name of standard input in messages.
 const STANDARD_INPUT: &str = "<stdin>";
 
-/// A file, or standard input, and its name in messages.
+/// Opens a file or standard input; returns also its name for messages.
 ///
 /// # Errors
 /// When it cannot be opened.
@@ -24,14 +24,14 @@ pub(crate) fn open(file: &Path) -> anyhow::Result<(String, Box<dyn Read>)> {
     Ok((name, Box::new(opened)))
 }
 
-/// The text of a configuration and its name in messages.
+/// Reads a configuration; returns its name for messages and its text.
 ///
 /// # Errors
-/// When it cannot be read, or is no text.
+/// When it cannot be read or is not text.
 pub(crate) fn text(file: &Path) -> anyhow::Result<(String, String)> {
     let (name, input) = open(file)?;
     let mut bytes = Vec::new();
-    // One byte more than allowed, so that what is too long is refused and not cut.
+    // One byte more than allowed, so that a file that is too long is rejected instead of truncated.
     let read = input.take(TEXT_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
     read.with_context(|| name.clone())?;
     let text = curtail_config::text_of(&name, bytes)?;

@@ -140,7 +140,7 @@ pub(crate) fn run(args: &QueryArgs) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::FAILURE);
         }
     };
-    // How many values a quantile is of says how far it can be trusted.
+    // The number of values tells how reliable a quantile is.
     let counts = match (&args.question, args.format) {
         (Asked::Quantiles { of, .. }, Format::Table) => match ask(of.histogram()?)? {
             Answered::Json { json, .. } => measured::value_counts(&json),
@@ -214,7 +214,7 @@ impl Measured {
         if self.spans.since.is_some() {
             return self.spans.since(question);
         }
-        // A server asked without times answers for the last hour.
+        // Without times, the server's default range is the last hour.
         Ok(question.with("start", "0").with("end", &i64::MAX.to_string()))
     }
 }

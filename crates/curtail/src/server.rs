@@ -176,7 +176,7 @@ pub(crate) fn serve<Told: Future<Output = ExitCode>>(
         let (committer, log) = Committer::start(log, Arc::clone(&recent), sink)?;
         let receivers = args.receivers(tokens, &committer)?;
         let mut counted =
-            Counted { counts: Arc::clone(receivers.counts()), recent, said: (0, 0, 0) };
+            BatchCounts { counts: Arc::clone(receivers.counts()), recent, said: (0, 0, 0) };
         let sql = Sql::new(crate::sql::program()?, place.folder().map(Path::to_path_buf));
         let api = curtail_api::start(args.api, store, sql, args.limits()).await;
         let api = api.map_err(|error| cannot_listen("--api", args.api, error))?;
@@ -210,16 +210,16 @@ pub(crate) fn serve<Told: Future<Output = ExitCode>>(
     })
 }
 
-/// What is counted of batches, for the log.
-struct Counted {
+/// The batch counts of the log messages.
+struct BatchCounts {
     counts: Arc<Counts>,
     recent: Arc<RecentBatches>,
     said: (u64, u64, u64),
 }
 
-impl Counted {
-    /// Says how many batches there were since the start, if there were more since it was last said: those that are
-    /// stored, those that were sent again, and those that were forgotten before their ten minutes were over.
+impl BatchCounts {
+    /// Logs the batches since the start if they have changed: stored ones, duplicates, and those that were evicted
+    /// before ten minutes were over.
     fn say(&mut self) {
         let (batches, duplicates) = (self.counts.batches(), self.counts.duplicate_batches());
         let forgotten_early = self.recent.forgotten_early();
@@ -230,7 +230,7 @@ impl Counted {
     }
 }
 
-/// The error of an address that cannot be listened on, with the option that chooses another one.
+/// The error of an address that cannot be bound, with the option that chooses another one.
 fn cannot_listen(option: &str, address: SocketAddr, error: std::io::Error) -> anyhow::Error {
     let what = if error.kind() == ErrorKind::AddrInUse {
         format!("port {} is already in use", address.port())
@@ -241,7 +241,7 @@ fn cannot_listen(option: &str, address: SocketAddr, error: std::io::Error) -> an
 }
 
 impl ServerArgs {
-    /// Starts to receive.
+    /// Starts the receivers.
     fn receivers(&self, tokens: Vec<String>, committer: &Committer) -> anyhow::Result<Running> {
         let config = Config {
             addresses: self.otlp.clone(),
@@ -295,29 +295,28 @@ fn say(found: &Found) {
     let Found { spans, logs, points, damaged, undecoded, duplicates, unread_records, unread } =
         found;
     if spans + logs + points > 0 {
-        tracing::info!(spans, logs, points, duplicates, "taken in from the log");
+        tracing::info!(spans, logs, points, duplicates, "replayed the log");
     }
     for (segment, Damage { at, bytes, records, is_torn }) in damaged {
         if *is_torn {
-            tracing::warn!(segment, at, bytes, "the log ends with a record that was being written");
+            tracing::warn!(segment, at, bytes, "the log ends with an unfinished record");
             continue;
         }
         let file = log::damaged_name(*segment);
         let lost = records.map_or_else(|| "unknown".to_owned(), |records| records.to_string());
-        let what =
-            "a segment of the log is damaged; its other records are taken in, and it is kept";
+        let what = "a segment of the log is damaged; its other records were replayed, and the file is kept";
         tracing::error!(file, at, bytes, lost, "{what}");
     }
     if *undecoded > 0 {
         tracing::error!(
             records = undecoded,
-            "records of the log are no batches; their segments are kept"
+            "some records of the log are not valid batches; their segments are kept"
         );
     }
     for file in unread_records {
         tracing::warn!(
             file,
-            "cannot be read: a batch that is sent again may count twice for ten minutes"
+            "a flush record cannot be read: batches that are sent again may count twice for ten minutes"
         );
     }
     for Unread { path, error } in unread {

@@ -27,10 +27,10 @@ pub(super) struct Tls {
 }
 
 impl Tls {
-    /// For `target`, when it wants TLS.
+    /// The TLS client for `target`, if it uses TLS.
     ///
     /// # Errors
-    /// When the target's name cannot be that of a certificate, or there are no certificates to trust.
+    /// When the target's name cannot be in a certificate, or there are no trusted certificates.
     pub(super) fn to(target: &Target, protocol: Protocol) -> io::Result<Option<Self>> {
         if !target.tls {
             return Ok(None);
@@ -47,10 +47,10 @@ impl Tls {
 }
 
 impl Stream {
-    /// Connects to the first of `addresses`, beginning with the `nth`, that takes the connection.
+    /// Connects to the first of `addresses`, beginning with the `nth`, that accepts the connection.
     ///
     /// # Errors
-    /// The address that failed last, and how.
+    /// The last address that failed, and its error.
     pub(super) async fn connect(
         addresses: &[SocketAddr],
         nth: usize,

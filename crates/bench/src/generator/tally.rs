@@ -6,14 +6,14 @@ use curtail_units::{Duration, Instant};
 /// How long a slot of the timeline is, at first.
 const SLOT: Duration = Duration::from_secs(1);
 
-/// One failed request, to show why requests fail.
+/// One failed request, as an example of its kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailureExample {
     /// Its kind.
     pub failure: Failure,
-    /// When it failed.
+    /// The time of the failure.
     pub at: Instant,
-    /// What the generator saw.
+    /// The error that the generator saw.
     pub text: String,
 }
 
@@ -30,7 +30,7 @@ pub struct Seen {
     pub timeline: Timeline,
     /// How many requests had to wait for a connection.
     pub waited: u64,
-    /// When the first of them began to.
+    /// The time at which the first of them began to wait.
     pub waited_first: Option<Instant>,
     /// Bytes of answers, heads included.
     pub received_bytes: u64,

@@ -2,8 +2,8 @@
 //!
 //! The statistics are [`curtail_load::compare`]'s. Blocks are in pairs: the first of one arm with the first of the
 //! other, and so on; a pair that an interrupted run has left incomplete is left out.
-//! **Many at once**: what is said of queries shares the level among them, so that one false alarm among all queries is as
-//! rare as one of a single comparison; and so do tenants, and sizes.
+//! **Many at once**: what is said of queries shares the level among them, so that one false alarm among all queries
+//! is as rare as one of a single comparison; and so do tenants, and sizes.
 
 use super::parts::{self, By};
 use crate::Results;
@@ -31,15 +31,15 @@ pub struct Comparison {
     pub method: String,
 }
 
-/// Why two arms are not compared, where they are not: figures that are not the service's give no verdict on it.
+/// The reason not to compare two arms, if there is one: the figures of a void run give no verdict on the service.
 #[must_use]
 pub fn no_verdict(results: &Results) -> Option<String> {
     let is_void = matches!(results.state, State::Void { .. }) && results.arms.len() == 2;
     is_void.then(|| "No verdict: the run is void.".to_owned())
 }
 
-/// What `results` say of their second arm against the first; nothing unless there are two arms with a pair of blocks, in
-/// a run that is not void.
+/// The comparison of the second arm with the first; [`None`] without two arms that have a pair of blocks, or for a void
+/// run.
 ///
 /// The first is about all requests.
 #[must_use]

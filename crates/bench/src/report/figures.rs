@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 #[cfg(test)]
 mod tests;
 
-/// Sending below this part of the planned rate is reported.
+/// Sending below this fraction of the planned rate is reported.
 const BEHIND_MAX: f64 = 0.95;
 
 /// The latency at a quantile, and how far it can be trusted.
@@ -109,9 +109,9 @@ pub struct ArmFigures {
     pub name: String,
     /// All its requests, warming up left out.
     pub latencies: Latencies,
-    /// Requests a second that were planned, where that is known.
+    /// The planned requests per second, if known.
     pub rate_wanted: Option<f64>,
-    /// How many blocks it had.
+    /// The number of blocks.
     pub blocks: usize,
     /// How long its blocks lasted together.
     pub lasted: Duration,
@@ -133,8 +133,8 @@ impl ArmFigures {
         if seconds > 0.0 { self.latencies.count() as f64 / seconds } else { 0.0 }
     }
 
-    /// What there is to say when requests were sent much slower than planned, although the generator was not late: the
-    /// service did not take more. The longest answer of each block is no part of the time of sending.
+    /// The report of sending much slower than planned although the generator was not late: the service did not accept
+    /// more. The longest response of each block does not count as time of sending.
     #[must_use]
     pub fn behind_plan(&self) -> Option<String> {
         let wanted = self.rate_wanted.filter(|wanted| self.rate() < BEHIND_MAX * wanted)?;
@@ -143,8 +143,8 @@ impl ArmFigures {
         let planned = self.latencies.count() as f64 / wanted;
         (sending * BEHIND_MAX > planned).then(|| {
             format!(
-                "BEHIND THE PLAN: {} of {} requests/s were sent. The service did not take more over these \
-                 connections; the requests waited, and the wait is part of their response time.",
+                "BEHIND THE PLAN: {} of {} requests/s were sent. The service did not accept more over \
+                these connections; the requests waited, and the wait is part of their response time.",
                 text::rate(self.rate()),
                 text::rate(wanted)
             )

@@ -29,7 +29,7 @@ use svg::{Picture, escaped};
 /// The arms that have a heatmap.
 const HEATMAPS_MAX: usize = 6;
 
-/// The style sheet of a page: it follows light and dark.
+/// The style sheet of a page, with light and dark colors.
 pub const STYLE: &str = include_str!("html/style.css");
 
 /// The page.

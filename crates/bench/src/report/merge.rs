@@ -1,13 +1,14 @@
 //! Several generators of one run, as one: what processes or machines that sent a part of the load each have found.
 //!
-//! **Requires** one plan (name, load, seed, arms, series, blocks) of which each generator sent another share, at the same
-//! time. Two runs of the same command are not one run, and are refused. Merging adds histograms by block and series and
-//! loses nothing: ten generators' results equal those of one that sent everything, bucket for bucket. Rates add up,
-//! because blocks lie beside each other in time.
+//! **Requires** one plan (name, load, seed, arms, series, blocks) of which each generator sent another share, at the
+//! same time. Two runs of the same command are rejected. Merging adds histograms by block and series and loses
+//! nothing: ten generators' results equal those of one that sent everything, bucket for bucket. Rates add up, because
+//! blocks run at the same time.
 //! **Limits**: each generator counts time from its own start; they are taken to have started together, and the run to
-//! have begun when the first of them did. Their machines' clocks may differ by as much as the run lasts. Servers that several generators looked at are counted once: of a measure with
-//! the same name the first is kept, and of their processor time the largest.
-//! A generator that was interrupted may have fewer blocks; then the merged run is partial as well.
+//! have begun when the first of them did. Their machines' clocks may differ by as much as the run lasts. Servers that
+//! several generators looked at are counted once: of a measure with the same name the first is kept, and of their
+//! processor time the largest. A generator that was interrupted may have fewer blocks; then the merged run is partial
+//! as well.
 
 use crate::Results;
 use crate::results::{Block, Event, Machine, Measure, State};
@@ -36,28 +37,28 @@ pub enum MergeError {
         /// Which it is; the first is number 1.
         nth: usize,
     },
-    /// Two of them sent the same share of the plan: they are runs of their own.
+    /// Two of them sent the same share of the plan: they are separate runs.
     #[error(
         "the results are of several runs: number {nth} sent share {share} of the plan again; expected one file of each \
          share, as `--share 1/2` and `--share 2/2` make them"
     )]
     SentTwice {
-        /// The share, as `--share` takes it.
+        /// The share, as in `--share`.
         share: String,
-        /// Which file it is; the first is number 1.
+        /// The number of the file; the first is 1.
         nth: usize,
     },
     /// One of them ran at another time.
     #[error(
-        "the results are of several runs: number {nth} began {apart} apart from the first, and the run lasted {lasted}; \
+        "the results are of several runs: number {nth} began {apart} apart from the first, and a run lasted {lasted}; \
          expected generators that were started together"
     )]
     Apart {
-        /// Which file it is; the first is number 1.
+        /// The number of the file; the first is 1.
         nth: usize,
         /// The time between the starts.
         apart: Duration,
-        /// How long the first one ran.
+        /// The duration of the first one.
         lasted: Duration,
     },
 }
@@ -92,7 +93,7 @@ pub fn merge(parts: Vec<Results>) -> Result<Results, MergeError> {
     Ok(merged)
 }
 
-/// From the start of the run to the end of its last block.
+/// The time from the start of the run to the end of its last block.
 fn length(results: &Results) -> Duration {
     let ends = results.blocks.iter().map(|block| block.began + block.lasted);
     ends.max().unwrap_or(Instant::ZERO).since(Instant::ZERO)

@@ -20,7 +20,7 @@ use std::fmt::{self, Write as _};
 #[cfg(test)]
 pub(super) mod tests;
 
-/// The columns of a terminal that reports fit in.
+/// The width of a terminal, which reports fit.
 pub const WIDTH: usize = 80;
 /// Before the percentiles of an arm.
 const LABEL: usize = 23;

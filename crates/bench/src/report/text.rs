@@ -31,13 +31,13 @@ pub(super) fn latency(latency: Duration) -> String {
     if text.ends_with('s') { text } else { format!("{text} ms") }
 }
 
-/// How many characters a text takes on the screen, for the letters that names are made of.
+/// The number of columns of a text on the screen, for the letters of names.
 pub(super) fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// A long text as lines of at most `columns`, broken between words: the first one behind `indent`, the later ones further
-/// in. A word that is longer than a line has a line of its own.
+/// Wraps a long text between words into lines of at most `columns`: the first one after `indent`, the others indented
+/// further. A word that is longer than a line has a line of its own.
 #[must_use]
 pub fn wrapped(indent: &str, text: &str, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();

@@ -100,9 +100,9 @@ pub struct SendingConfig {
     pub timeout: Duration,
     /// How many threads send; as many as the rate needs when absent.
     pub threads: Option<usize>,
-    /// The certificates that arms may show; those that the system trusts when absent.
+    /// The trusted certificates of arms; absent: the system's.
     pub ca_file: Option<PathBuf>,
-    /// Whether arms may show any certificate.
+    /// Whether arms may have any certificate.
     pub insecure: bool,
 }
 

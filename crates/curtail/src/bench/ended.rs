@@ -76,8 +76,8 @@ pub(super) fn until_told<T: Send>(run: impl FnOnce(&Stop) -> T + Send) -> io::Re
     }))
 }
 
-/// Prints what was found, and writes the files that are asked for. The exit code says when the run is void or was
-/// interrupted, and when no request of an arm succeeded.
+/// Prints the results and writes the requested files. The exit code tells a void or interrupted run, and an arm
+/// without a successful request.
 ///
 /// # Errors
 /// When something cannot be written.
@@ -100,7 +100,7 @@ pub(super) fn show(results: &Results, rule: &Rule, shown: &Shown) -> anyhow::Res
     })
 }
 
-/// Whether every request of an arm failed: then nothing was measured but that.
+/// Whether every request of an arm failed, so that nothing else was measured.
 fn has_dead_arm(results: &Results) -> bool {
     (0..results.arms.len()).any(|arm| {
         let latencies = Latencies::merged(&results.of_arm(arm));

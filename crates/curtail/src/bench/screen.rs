@@ -1,4 +1,4 @@
-//! Where a run is, on standard error: one line that is drawn over itself on a terminal, elsewhere a line now and then.
+//! The progress of a run on standard error: one line that is redrawn on a terminal, else a line at intervals.
 
 use curtail_bench::session::Progress;
 use curtail_load::Slot;
@@ -13,7 +13,7 @@ const RECENT: usize = 10;
 /// How wide the bar is.
 const BAR: usize = 16;
 
-/// Without a terminal, the time between two lines.
+/// The interval between two lines without a terminal.
 const LINE_EVERY: std::time::Duration = std::time::Duration::from_secs(15);
 
 /// The line.
@@ -24,7 +24,7 @@ pub(super) struct Screen {
     names: Vec<String>,
     recent: VecDeque<Slot>,
     shown_at: Duration,
-    /// Without a terminal, when the last line was printed.
+    /// The time of the last line without a terminal.
     printed: Instant,
 }
 
@@ -57,7 +57,7 @@ impl Screen {
         }
         self.recent.push_back(slot.clone());
         self.shown_at = progress.since_began;
-        // Standard error may be closed: the run goes on.
+        // Standard error may be closed; the run continues.
         if self.is_terminal {
             let _written = write!(io::stderr(), "\r\x1b[K{:.79}", self.line(progress));
             self.is_dirty = true;
@@ -103,7 +103,7 @@ impl Screen {
     }
 }
 
-/// A time as people estimate it: `40 s`, `38 min`.
+/// A time as an estimate: `40 s`, `38 min`.
 fn rounded(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     if seconds < 90.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", seconds / 60.0) }
@@ -116,7 +116,7 @@ mod tests {
     use curtail_units::Duration;
 
     #[test]
-    fn a_comparison_says_how_long_it_still_takes_within_80_columns() {
+    fn the_remaining_time_of_a_comparison_fits_80_columns() {
         let screen = Screen::new(vec!["A".to_owned(), "B".to_owned()]);
         let progress = Progress {
             arm: 1,

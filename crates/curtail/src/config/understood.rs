@@ -54,7 +54,7 @@ fn asked(route: &RouteConfig) -> String {
     let host = route.host.as_deref().unwrap_or("any host,");
     let twice = if route.idempotent { " (any method may be sent twice)" } else { "" };
     let prefix = &route.path_prefix;
-    // A prefix without a slash at its end is a path as well.
+    // A prefix without a trailing slash is a path as well.
     let below = if prefix.ends_with('/') { String::new() } else { format!(" and {prefix}/...") };
     format!("{host} {prefix}{below}{twice}")
 }

@@ -1,11 +1,11 @@
-//! How much of the machine the demo uses, and how much other programs do.
+//! CPU usage of the demo and of all other programs.
 
 use std::time::{Duration, Instant};
 
 /// Clock ticks in a second, in which Linux tells CPU time to programs on every architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Measures CPU time from a moment on.
+/// Measures CPU time since its creation.
 #[derive(Debug)]
 pub(crate) struct Cpu {
     since: Instant,
@@ -13,12 +13,12 @@ pub(crate) struct Cpu {
     machine: Option<Duration>,
 }
 
-/// Cores used on average; nothing where the system does not tell.
+/// Average cores used; [`None`] if the system does not report them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CoresUsed {
     /// By this process.
     pub(crate) own: Option<f64>,
-    /// By all other programs, those of other virtual machines included where they take our time.
+    /// By all other programs, including other virtual machines that take our time.
     pub(crate) others: Option<f64>,
 }
 
@@ -28,7 +28,7 @@ impl Cpu {
         Self { since: Instant::now(), own: own(), machine: machine() }
     }
 
-    /// Cores used since the start.
+    /// Average cores used since the start.
     pub(crate) fn cores(&self) -> CoresUsed {
         let elapsed = self.since.elapsed().as_secs_f64();
         let cores = |now: Option<Duration>, then: Option<Duration>| {
@@ -41,7 +41,7 @@ impl Cpu {
     }
 }
 
-/// CPU time of all threads of this process so far, in user and in kernel mode.
+/// User and kernel CPU time of all threads of this process so far.
 fn own() -> Option<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     // The second field is the program's name in parentheses and may hold anything; count from its end.
@@ -49,7 +49,7 @@ fn own() -> Option<Duration> {
     Some(time(fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?))
 }
 
-/// CPU time of everything on this machine so far.
+/// CPU time of all programs on this machine so far.
 fn machine() -> Option<Duration> {
     let stat = std::fs::read_to_string("/proc/stat").ok()?;
     let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace();

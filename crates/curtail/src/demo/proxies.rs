@@ -1,8 +1,8 @@
 //! The proxies of the demo: one root for each arm that has one, and leaves in front of the servers.
 //!
 //! Each is what `curtail proxy --config FILE` would start; the files are written here, because the ports
-//! of the servers are only known once they listen. Each shard is an upstream of its own; those of the hedged
-//! arm share their latencies and their budget.
+//! of the servers are only known once they listen. Each shard is an upstream of its own; the shards of the hedged arm
+//! share their latencies and their budget.
 
 use super::arm::Arm;
 use anyhow::Context as _;
@@ -15,11 +15,11 @@ use std::time::Duration;
 /// Requests in progress are given this long when the demo ends; then nobody waits for them any more.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// How the requests of each arm are treated, as it stands in a configuration file; everything else has its
-/// default. The hedged arm has defaults only, and its shards form a group: a shard sees some twenty requests a
-/// second, too few to know what is usual, and too few for a budget of its own to pay for a stalled replica.
+/// The configuration of each arm's upstreams, as in a file; all other keys have their defaults. The hedged arm has only
+/// defaults, and its shards form a group: a shard gets some twenty requests a second, too few for a latency estimate
+/// and for a budget that pays for a stalled replica.
 ///
-/// The other arms depart from the defaults because of the size of things here:
+/// The other arms differ from the defaults because of the small scale:
 ///
 /// - A read is a burst of 100 requests through one thread, so messages between root and leaf take some
 ///   milliseconds; the second copy of a tie must not be faster than the news that the first has started.

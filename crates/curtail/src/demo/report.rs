@@ -1,8 +1,8 @@
 //! The report: the figures of all arms, for people in a table and for programs in JSON.
 //!
-//! **Decides** what may be said: which percentiles are given is decided by [`curtail_bench::report::figures`], whether
-//! the client kept up by [`curtail_bench::generator::verdict`], and how direct and hedged reads differ by
-//! [`curtail_load::compare`]. The conclusion says what these found and nothing else.
+//! **Decides** which statements the measurements support. [`curtail_bench::report::figures`] decides which percentiles
+//! are given, [`curtail_bench::generator::verdict`] whether the client kept up, and [`curtail_load::compare`] how
+//! direct and hedged reads differ. The conclusion repeats their results and nothing else.
 //! Every line has at most [`COLUMNS`] columns.
 
 use super::arm::Arm;
@@ -23,10 +23,10 @@ mod tests;
 /// The width of a terminal.
 const COLUMNS: usize = 80;
 
-/// Beyond this share of its cores the demo adds queueing of its own to everything.
+/// Above this share of its cores, the queueing of the demo itself adds to every latency.
 const BUSY: f64 = 0.7;
 
-/// Other programs that use more cores than this make reads wait.
+/// Other programs that use more cores than this delay reads.
 const OTHERS_MAX: f64 = 0.25;
 
 /// The figures of all arms at one moment.
@@ -39,17 +39,17 @@ pub(crate) struct Report {
     /// Measured, in seconds.
     seconds: f64,
     arms: Vec<ArmReport>,
-    /// How the p99 of hedged reads differs from that of direct ones; absent with too few reads.
-    hedged_p99: Option<Cut>,
-    /// Why no figure is to be used, if so.
+    /// The p99 of direct reads over that of hedged ones; absent with too few reads.
+    hedged_p99: Option<P99Reduction>,
+    /// Why the figures must not be used, if so.
     void: Option<String>,
-    /// Cores that the demo used.
+    /// Average cores used by the demo.
     cpu_cores: Option<f64>,
-    /// Cores that other programs used.
+    /// Average cores used by other programs.
     other_cpu_cores: Option<f64>,
 }
 
-/// The figures of one arm. A percentile is absent with fewer than ten reads beyond it, or when it lies among failed ones.
+/// The figures of one arm. A percentile is absent with fewer than ten reads beyond it, or if it lies among failures.
 #[derive(Debug, Serialize)]
 struct ArmReport {
     name: &'static str,
@@ -66,17 +66,17 @@ struct ArmReport {
     errors: u64,
 }
 
-/// How much shorter a percentile is: by the factor A/B, and from where to where the true factor lies.
+/// The reduction of a percentile: the factor A/B with its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-struct Cut {
+struct P99Reduction {
     factor: f64,
     interval_low: f64,
-    /// Absent when the reads do not bound it.
+    /// Absent when the reads do not bound the factor.
     interval_high: Option<f64>,
     confidence: f64,
 }
 
-impl Cut {
+impl P99Reduction {
     fn of(difference: &Difference) -> Option<Self> {
         let Difference { ratio, interval: (low, high), confidence, .. } = *difference;
         let interval_high = Some(1.0 / low).filter(|bound| bound.is_finite());
@@ -85,7 +85,7 @@ impl Cut {
     }
 }
 
-/// How the reads were measured.
+/// The conditions of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Circumstances {
     pub(crate) seed: u64,
@@ -96,7 +96,7 @@ pub(crate) struct Circumstances {
 }
 
 impl Report {
-    /// The figures of `tallies`; `executions` gives how many the servers have begun for an arm.
+    /// The figures of `tallies`; `executions` returns the number of executions at the servers for an arm.
     pub(crate) fn new(
         tallies: &Tallies,
         executions: impl Fn(Arm) -> u64,
@@ -123,7 +123,7 @@ impl Report {
         }
     }
 
-    /// Whether no figure is to be used.
+    /// Whether the figures must not be used.
     pub(crate) const fn is_void(&self) -> bool {
         self.void.is_some()
     }
@@ -150,12 +150,13 @@ impl Report {
         let mut line = format!("{:>4.0} s  p99:", self.seconds);
         for arm in &self.arms {
             let [.., p99, _] = arm.figures;
-            write!(line, "  {} {}", arm.name, shown(p99)).expect("a String takes everything");
+            write!(line, "  {} {}", arm.name, shown(p99))
+                .expect("writing to a String does not fail");
         }
         line
     }
 
-    /// What hedging did to p99, as far as the reads show it.
+    /// The effect of hedging on p99, as far as the reads show it.
     pub(crate) fn conclusion(&self) -> Vec<String> {
         if let Some(why) = &self.void {
             return wrapped("", &format!("VOID, DO NOT USE: {why}."), COLUMNS);
@@ -180,12 +181,10 @@ impl Report {
                 "Hedging cut p99 {factor} times ({interval}), for {extra}: {before} to {after}."
             )
         } else if cut.interval_high.is_some_and(|high| high < 1.0) {
-            format!(
-                "Hedging made p99 longer: {before} to {after}, for {extra} (factor {interval})."
-            )
+            format!("Hedging increased p99: {before} to {after}, for {extra} (factor {interval}).")
         } else {
             format!(
-                "No difference of p99 is shown: {before} direct, {after} hedged, for {extra} \
+                "No difference in p99 is shown: {before} direct, {after} hedged, for {extra} \
                  (direct over hedged, {interval})."
             )
         };
@@ -206,7 +205,7 @@ impl Report {
         warnings
     }
 
-    /// What the marks of the table mean.
+    /// The legend of the table's marks.
     pub(crate) fn marks() -> String {
         "~ fewer than 100 reads are longer; - fewer than 10 are.".to_owned()
     }
@@ -239,12 +238,12 @@ impl ArmReport {
     }
 }
 
-/// How the p99 of hedged reads differs from that of direct ones, block by block.
-fn cut(tallies: &Tallies) -> Option<Cut> {
+/// The p99 of direct reads over that of hedged ones, compared block by block.
+fn cut(tallies: &Tallies) -> Option<P99Reduction> {
     let [direct, hedged] = [Arm::Direct, Arm::Hedged].map(|arm| tallies.of(arm).blocks());
     let compared = compare::percentiles(direct, hedged, Clock::Response, &Rule::default()).ok()?;
     let p99 = compared.iter().find(|found| found.quantile == Quantile::P99)?;
-    Cut::of(p99.difference.as_ref()?)
+    P99Reduction::of(p99.difference.as_ref()?)
 }
 
 fn extra_ratio(executions: u64, sent: u64) -> f64 {
@@ -252,7 +251,7 @@ fn extra_ratio(executions: u64, sent: u64) -> f64 {
     if sent == 0 { 0.0 } else { (executions as f64 / sent as f64 - 1.0).max(0.0) }
 }
 
-/// A figure of the table, with its mark.
+/// A figure of the table with its mark.
 fn shown(figure: Figure) -> String {
     match figure {
         Figure::Value(latency) => shown_ms(latency.as_ms_f64()),
@@ -274,7 +273,7 @@ fn shown_ms(ms: f64) -> String {
     }
 }
 
-/// A factor to two or three digits.
+/// A factor with two or three digits.
 fn times(factor: f64) -> String {
     if factor < 1.995 {
         format!("{factor:.2}")

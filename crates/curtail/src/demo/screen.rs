@@ -59,8 +59,8 @@ impl Screen {
 
 /// Draws `lines` over the `over` lines above the cursor; gives how many there are now.
 ///
-/// Each line is overwritten in its place. To clear the screen first would flicker, and terminals such as tmux keep
-/// what is cleared from the top of the screen on in their scrollback: a table a second.
+/// Each line is overwritten in place. Clearing the screen first would flicker, and terminals such as tmux would add
+/// each table to their scrollback.
 fn draw(over: usize, lines: &[String]) -> std::io::Result<usize> {
     let mut out = std::io::stdout().lock();
     out.write_all(drawing(over, lines).as_bytes())?;
@@ -68,7 +68,7 @@ fn draw(over: usize, lines: &[String]) -> std::io::Result<usize> {
     Ok(lines.len())
 }
 
-/// What a terminal is sent for that.
+/// The bytes for a terminal.
 fn drawing(over: usize, lines: &[String]) -> String {
     const ERASE_REST_OF_LINE: &str = "\x1b[K";
     const ERASE_BELOW: &str = "\x1b[J";
@@ -91,6 +91,6 @@ mod tests {
             |texts: &[&str]| -> Vec<String> { texts.iter().map(ToString::to_string).collect() };
         assert_eq!(drawing(0, &lines(&["a", "b"])), "a\nb\n");
         assert_eq!(drawing(2, &lines(&["c", "d"])), "\x1b[2Ac\x1b[K\nd\x1b[K\n");
-        assert_eq!(drawing(2, &lines(&["e"])), "\x1b[2Ae\x1b[K\n\x1b[J", "a line is left over");
+        assert_eq!(drawing(2, &lines(&["e"])), "\x1b[2Ae\x1b[K\n\x1b[J", "an old line is erased");
     }
 }

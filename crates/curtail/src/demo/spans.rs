@@ -123,7 +123,7 @@ impl SpanStore {
     }
 }
 
-/// This program as it was called, so that the command works where it is not installed.
+/// This program's path as it was called, so that the command works without an installation.
 fn program() -> String {
     let called = std::env::args().next().unwrap_or_default();
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);

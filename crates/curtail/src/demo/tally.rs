@@ -1,18 +1,18 @@
 //! The tally: the latencies of the reads of each arm, in blocks of time.
 //!
-//! **Inputs**: when a read was due, when it was begun and when its last response was there. Latency runs from when it
-//! was due, so a late start counts against the arm (no coordinated omission). A failed read counts as longer than
+//! **Inputs**: the planned time of a read, its start, and the time of its last response. Latency is measured from the
+//! planned time, so a late start counts against the arm (no coordinated omission). A failed read counts as longer than
 //! every response.
-//! **Limits**: [`BLOCKS_MAX`] blocks an arm, however long the demo measures.
+//! **Limits**: [`BLOCKS_MAX`] blocks an arm, whatever the duration of the demo.
 
 use super::arm::Arm;
 use curtail_load::{Failure, Latencies, Timing};
 use curtail_units::{Duration, Instant};
 
-/// Blocks of one arm: the unit of chance in the comparison of two arms.
+/// Maximum number of blocks of one arm: the independent observations in the comparison of two arms.
 const BLOCKS_MAX: u64 = 20;
 
-/// A block is longer than a stall, else one stall would count as several observations.
+/// A block is longer than a stall; otherwise one stall would count as several observations.
 const BLOCK_MIN: Duration = Duration::from_secs(3);
 
 /// The reads of one arm.
@@ -40,12 +40,12 @@ pub(crate) struct Tallies {
     block_len: Duration,
     /// Of the reads that went through a proxy.
     pub(crate) slowest: Option<Slowest>,
-    /// Why the first read failed that did.
+    /// The reason of the first failure.
     pub(crate) first_failure: Option<String>,
 }
 
 impl Tally {
-    /// The blocks, in the order of time.
+    /// The blocks in order of time.
     pub(crate) fn blocks(&self) -> &[Latencies] {
         &self.blocks
     }
@@ -57,7 +57,7 @@ impl Tally {
 }
 
 impl Tallies {
-    /// Empty tallies of a measurement that lasts for `length` from `began` on.
+    /// Empty tallies of a measurement of `length` that starts at `began`.
     pub(crate) fn new(began: Instant, length: Duration) -> Self {
         let block_len = Duration::from_ns(length.as_ns().div_ceil(BLOCKS_MAX)).max(BLOCK_MIN);
         let blocks =
@@ -71,12 +71,12 @@ impl Tallies {
         &self.arms[arm.index()]
     }
 
-    /// A read of `shards` shards was sent.
+    /// Counts a read of `shards` shards.
     pub(crate) const fn sent(&mut self, arm: Arm, shards: u64) {
         self.arms[arm.index()].sent += shards;
     }
 
-    /// All shards have answered a read.
+    /// Records a read to which all shards have responded.
     pub(crate) fn succeeded(&mut self, arm: Arm, timing: &Timing, trace_id: u128) {
         self.block(arm, timing.intended).record(timing, None);
         let latency = timing.ended.since(timing.intended);
@@ -92,7 +92,7 @@ impl Tallies {
         self.first_failure.get_or_insert_with(|| format!("{}: {}", arm.name(), why()));
     }
 
-    /// The block of a read that was due at `due`.
+    /// The block of a read with the planned time `due`.
     fn block(&mut self, arm: Arm, due: Instant) -> &mut Latencies {
         let blocks = &mut self.arms[arm.index()].blocks;
         let nth = due.since(self.began).as_ns() / self.block_len.as_ns();
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_count_in_the_block_in_which_they_were_due_and_failed_ones_are_the_longest() {
+    fn reads_count_in_the_block_of_their_planned_time_and_failures_as_longest() {
         let mut tallies = Tallies::new(Instant::ZERO, Duration::from_secs(60));
         for second in 0..60 {
             tallies.succeeded(Arm::Hedged, &timing(second, 10 + second), second.into());
@@ -124,7 +124,7 @@ mod tests {
         let counts: Vec<u64> = tally.blocks().iter().map(|block| block.count()).collect();
         assert_eq!((counts.len(), counts[0], counts[19]), (20, 3, 5), "{counts:?}");
         let all = tally.latencies();
-        assert_eq!(all.quantile(Clock::Response, Quantile::P99), None, "it is a failed read");
+        assert_eq!(all.quantile(Clock::Response, Quantile::P99), None, "the p99 is a failed read");
         assert_eq!(all.failures.total(), 2);
         assert_eq!(tallies.first_failure.as_deref(), Some("hedged: shard 3: status 503"));
         // Direct reads have no trace.

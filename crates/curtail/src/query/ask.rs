@@ -24,7 +24,7 @@ pub(crate) struct Question(String);
 pub(crate) enum Answered {
     Json {
         json: serde_json::Value,
-        /// The share by which a quantile in it may be wrong, if the server says so.
+        /// The relative error that a quantile in it may have, if the server says so.
         quantile_error: Option<f64>,
     },
     NotFound(String),

@@ -11,10 +11,10 @@ use std::fmt::Write as _;
 /// The longest bar.
 const BAR_LEN: f64 = 40.0;
 
-/// What is longer is cut: with its count and four quantiles a group fits 80 columns.
+/// The maximum length of a name: with its count and four quantiles, a group fits 80 columns.
 const NAME_LEN: usize = 26;
 
-/// How many values each group has: the sum of its buckets.
+/// The number of values of each group: the sum of its buckets.
 pub(super) fn value_counts(histogram: &Value) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     for series in list(&histogram["series"]) {
@@ -25,7 +25,7 @@ pub(super) fn value_counts(histogram: &Value) -> BTreeMap<String, u64> {
     counts
 }
 
-/// A quantile of so many values, marked by the rule of every report: few larger values make it a matter of chance.
+/// A quantile of `values` values, marked by the rule of every report if only few values are larger.
 fn marked(at: f64, values: u64, shown: String) -> String {
     let beyond = Quantile::new(at).map_or(0, |quantile| values - rank(quantile, values));
     match beyond {
@@ -35,7 +35,7 @@ fn marked(at: f64, values: u64, shown: String) -> String {
     }
 }
 
-/// A line for each group, a column for each quantile; `counts` are the values of each group.
+/// Adds a line for each group and a column for each quantile; `counts` are the values of each group.
 pub(super) fn quantiles(
     json: &Value,
     is_duration: bool,
@@ -67,12 +67,12 @@ pub(super) fn quantiles(
         out.push('\n');
     }
     match error {
-        // A server before this version, or another one's.
+        // An older server does not report the error.
         None => {}
         Some(0.0) => out += "exact; ",
-        Some(error) => write!(out, "wrong by at most {:.2} %; ", 100.0 * error).unwrap_or_default(),
+        Some(error) => write!(out, "error at most {:.2} %; ", 100.0 * error).unwrap_or_default(),
     }
-    out + "~ fewer than 100 values are larger, n/a fewer than 10 are\n"
+    out + "~: fewer than 100 larger values; n/a: fewer than 10\n"
 }
 
 /// A line for each bucket, with a bar; one table for each group.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `log/` | the log: what is not in a run yet |
 //! | `tables/` | the tables, each a Delta table, unless they are in an object store |
-//! | `batch-key` | the secret that batches are hashed with, made once |
+//! | `batch-key` | the secret key of batch hashes, created once |
 //! | `writer` | the name of this writer of the tables, made once: the log and it belong together |
 //!
 //! The log is always on this machine: it is synced before a sender is told, which an object store would take
@@ -89,7 +89,7 @@ impl Place {
             root: self.tables.root.clone(),
             writer: self.writer.clone(),
             final_rows: tree::FINAL_ROWS,
-            // What the store finds in its flush records.
+            // The store fills this from its flush records.
             known: BTreeMap::new(),
         };
         let (files, batch_key) = (Arc::clone(&self.log) as _, self.batch_key);
@@ -97,12 +97,12 @@ impl Place {
     }
 }
 
-/// The name of this writer. Only a folder that has none gets one: under another name the server would store rows again
-/// that are both in the log and in the tables.
+/// The name of this writer of the tables. Only a new folder gets one: under another name, the server would store rows
+/// again that are both in the log and in the tables.
 fn writer(data: &Path) -> io::Result<String> {
     match fs::read_to_string(data.join("writer")) {
         Ok(name) if name.trim().is_empty() => {
-            let text = "the name of the writer is missing; restore the file from a backup";
+            let text = "the file `writer` is empty; restore it from a backup";
             Err(io::Error::new(io::ErrorKind::InvalidData, text))
         }
         Ok(name) => Ok(name.trim().to_owned()),
@@ -115,8 +115,8 @@ fn writer(data: &Path) -> io::Result<String> {
     }
 }
 
-/// The secret that batches are hashed with. One that is damaged is replaced: batches of the last ten minutes are not
-/// known again then.
+/// The secret key of batch hashes. A damaged key is replaced, after which batches of the last ten minutes are not
+/// recognized.
 fn batch_key(data: &Path) -> io::Result<BatchKey> {
     let bytes = match fs::read(data.join("batch-key")) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -131,7 +131,7 @@ fn batch_key(data: &Path) -> io::Result<BatchKey> {
     Ok(BatchKey::new(key))
 }
 
-/// Writes a file that only its owner may read: as a whole, or not at all.
+/// Atomically writes a file that only its owner may read.
 fn write_once(data: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let new = data.join(format!("{name}.new"));
     let mut options = OpenOptions::new();
@@ -142,7 +142,7 @@ fn write_once(data: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     File::open(data)?.sync_all()
 }
 
-/// Tokens, one a line; empty lines, and lines that begin with `#`, are none. There must be some, or everybody could
+/// Reads tokens, one per line, without empty lines and comments. There must be at least one; otherwise everybody could
 /// send.
 pub(super) fn tokens(file: &Path) -> anyhow::Result<Vec<String>> {
     let text = fs::read_to_string(file).with_context(|| format!("{}", file.display()))?;
@@ -156,7 +156,8 @@ fn parse_tokens(text: &str) -> io::Result<Vec<String>> {
         if token.is_empty() || token.starts_with('#') {
             continue;
         }
-        // A header has no other characters, so nobody could show such a token. It is not repeated: it is a secret.
+        // A header value has no other characters, so no sender could present the token. It is secret, so it is not
+        // printed.
         if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(invalid(format!(
                 "line {line}: expected a token of visible ASCII characters without spaces; \
@@ -167,13 +168,13 @@ fn parse_tokens(text: &str) -> io::Result<Vec<String>> {
     }
     if tokens.is_empty() {
         return Err(invalid(
-            "expected a token, and found only comments and empty lines".to_owned(),
+            "expected at least one token, but found only comments and empty lines".to_owned(),
         ));
     }
     Ok(tokens)
 }
 
-/// An origin as browsers name it: scheme, host, and the port if it is another one.
+/// An origin as browsers send it: scheme, host, and the port unless it is the default.
 pub(super) fn origin(text: &str) -> Result<String, String> {
     let is_host = |host: &str| {
         !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/')
@@ -181,7 +182,7 @@ pub(super) fn origin(text: &str) -> Result<String, String> {
     let text = text.to_ascii_lowercase();
     let is_origin =
         text.split_once("://").is_some_and(|(scheme, host)| !scheme.is_empty() && is_host(host));
-    let expected = "expected an origin, as https://shop.example or http://localhost:3000, or *";
+    let expected = "expected an origin such as https://shop.example or http://localhost:3000, or *";
     (is_origin || text == "*").then_some(text).ok_or_else(|| expected.to_owned())
 }
 
@@ -211,7 +212,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn a_damaged_name_of_the_writer_is_an_error_and_is_not_replaced() {
+    fn an_empty_writer_file_is_an_error_and_is_not_replaced() {
         let name = format!("curtail-writer-{}", std::process::id());
         let data = std::env::temp_dir().join(name);
         fs::create_dir_all(&data).expect("a folder");
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_is_as_browsers_name_it() {
+    fn an_origin_has_the_form_that_browsers_send() {
         for text in ["*", "https://shop.example", "http://localhost:3000", "app://x"] {
             assert_eq!(origin(text).as_deref(), Ok(text));
         }
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_empty_lines_are_no_tokens() {
+    fn comments_and_empty_lines_are_ignored() {
         let text = "\u{feff}# senders of the shop\r\n\r\nsecret\r\n  # c\n other# \n#last";
         assert_eq!(parse_tokens(text).expect("two tokens"), ["secret", "other#"]);
         for text in ["", "\n  \n", "# c\n", "#\n\n#"] {

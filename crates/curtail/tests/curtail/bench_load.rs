@@ -36,7 +36,7 @@ fn results(arguments: &[&str]) -> Value {
     serde_json::from_str(&done(arguments).stdout).expect("JSON")
 }
 
-/// What was printed, without the breaks of its lines.
+/// The output without its line breaks.
 fn in_one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -57,7 +57,7 @@ fn every_request_of_the_plan_is_in_the_results() {
     assert_eq!(counts(&all, 0), (200, 0));
     assert_eq!(all["series"][0]["query"], "request");
 
-    // Two generators with a half of the plan each, at the same time, and both together.
+    // Two generators with half of the plan each, at the same time, and their results merged.
     let halves = ["half-1.json", "half-2.json"];
     std::thread::scope(|scope| {
         for (share, file) in ["1/2", "2/2"].into_iter().zip(halves) {
@@ -74,7 +74,7 @@ fn every_request_of_the_plan_is_in_the_results() {
 }
 
 #[test]
-fn a_run_in_which_every_request_fails_does_not_end_well() {
+fn a_run_without_a_successful_request_has_exit_code_1() {
     let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/", nobody.local_addr().expect("an address"));
     drop(nobody);
@@ -84,10 +84,10 @@ fn a_run_in_which_every_request_fails_does_not_end_well() {
 }
 
 #[test]
-fn a_rate_that_the_service_does_not_take_is_reported() {
+fn a_rate_below_the_plan_is_reported() {
     let (_testbed, address) = server("behind.yaml");
     let url = format!("http://{address}/shard/0/keys?k=a");
-    // One connection, and 1 ms a request: 1,000/s at most.
+    // One connection with 1 ms a request: 1,000/s at most.
     let load = ["bench", "load", &url, "--rate", "4000", "--for", "1s", "--connections", "1"];
     let ended = done(&load);
     let text = in_one_line(&ended.stdout);
@@ -96,7 +96,7 @@ fn a_rate_that_the_service_does_not_take_is_reported() {
     assert!(text.contains("requests began to wait for one of 1 connections; "), "{text}");
 }
 
-/// Answers so many requests on one connection, then closes it and listens no more.
+/// Responds to this many requests on one connection, then closes it and the listener.
 fn answer_then_go(listener: TcpListener, requests: usize) {
     let (mut stream, _) = listener.accept().expect("a client");
     let mut lines = BufReader::new(stream.try_clone().expect("a second handle")).lines();
@@ -107,11 +107,11 @@ fn answer_then_go(listener: TcpListener, requests: usize) {
 }
 
 #[test]
-fn the_first_failure_is_dated_when_it_happened() {
+fn the_first_failure_has_the_time_at_which_it_happened() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/", listener.local_addr().expect("an address"));
     std::thread::spawn(move || answer_then_go(listener, 50));
-    // Request 51, the first that is not answered, is sent a second after the start.
+    // Request 51, the first without a response, is sent a second after the start.
     let load = ["--rate", "50", "--for", "2s", "--spacing", "even", "--connections", "1"];
     let found = results(&[&["bench", "load", &url, "--format", "json"], &load[..]].concat());
     assert_eq!(counts(&found, 0), (100, 50));

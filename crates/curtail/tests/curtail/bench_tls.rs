@@ -8,7 +8,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
-/// Starts a server that shows a self-signed certificate for 127.0.0.1; its URL, and the file of the certificate.
+/// Starts a server with a self-signed certificate for 127.0.0.1; returns its URL and the certificate's file.
 fn server(name: &str, is_ca: IsCa) -> (String, String) {
     let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("an address");
     params.is_ca = is_ca;
@@ -32,7 +32,7 @@ fn server(name: &str, is_ca: IsCa) -> (String, String) {
     (url, file)
 }
 
-/// Answers requests until the client goes, or refuses the certificate.
+/// Responds to requests until the client closes or rejects the certificate.
 fn answer(stream: TcpStream, config: Arc<ServerConfig>) {
     let tls = ServerConnection::new(config).expect("a configuration");
     let mut reader = BufReader::new(StreamOwned::new(tls, stream));
@@ -48,7 +48,7 @@ fn answer(stream: TcpStream, config: Arc<ServerConfig>) {
     }
 }
 
-/// How `bench load` ends, and what it prints.
+/// The exit code and the output of `bench load`.
 fn load(url: &str, trust: &[&str]) -> (Option<i32>, String) {
     let load = ["--rate", "20", "--for", "500ms", "--spacing", "even"];
     let ended = curtail(&[&["bench", "load", url], &load[..], trust].concat());
@@ -56,7 +56,7 @@ fn load(url: &str, trust: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn a_self_signed_certificate_is_trusted_when_it_is_named_or_when_any_is() {
+fn a_self_signed_certificate_needs_ca_file_or_insecure() {
     let (url, file) = server("self-signed", IsCa::ExplicitNoCa);
     for trust in [&["--ca-file", &file][..], &["--insecure"]] {
         let (code, text) = load(&url, trust);
@@ -68,7 +68,7 @@ fn a_self_signed_certificate_is_trusted_when_it_is_named_or_when_any_is() {
 }
 
 #[test]
-fn an_authority_that_is_shown_as_a_server_is_named_and_passes_as_insecure() {
+fn an_authority_certificate_of_a_server_gets_advice_and_passes_as_insecure() {
     let (url, file) = server("authority", IsCa::Ca(BasicConstraints::Unconstrained));
     let (code, text) = load(&url, &["--ca-file", &file]);
     assert_eq!(code, Some(1), "{text}");
@@ -81,14 +81,11 @@ fn an_authority_that_is_shown_as_a_server_is_named_and_passes_as_insecure() {
 }
 
 #[test]
-fn a_file_without_certificates_is_refused() {
+fn a_file_without_certificates_is_rejected() {
     let file = written("no-certificate.pem", "nothing\n");
     let (code, text) = load("https://127.0.0.1:1/", &["--ca-file", &file]);
     assert_eq!(code, Some(2), "{text}");
-    assert!(
-        text.starts_with("no-certificate.pem: there is no certificate in it: expected"),
-        "{text}"
-    );
+    assert!(text.starts_with("no-certificate.pem: no certificate found: expected"), "{text}");
     let (code, text) = load("https://127.0.0.1:1/", &["--ca-file", "/nowhere.pem"]);
     assert_eq!(code, Some(2), "{text}");
     assert!(text.starts_with("/nowhere.pem: "), "{text}");

@@ -16,7 +16,7 @@ pub(crate) fn curtail(arguments: &[&str]) -> Ended {
     curtail_reading("", arguments)
 }
 
-/// The same with `input`, of less than a pipe holds, as its standard input.
+/// The same with `input` as standard input, which must fit in a pipe.
 pub(crate) fn curtail_reading(input: &str, arguments: &[&str]) -> Ended {
     let mut child = Command::new(env!("CARGO_BIN_EXE_curtail"))
         .args(arguments)

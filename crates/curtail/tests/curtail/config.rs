@@ -40,7 +40,7 @@ upstreams:
 }
 
 #[test]
-fn a_prefix_that_is_no_boundary_and_a_range_that_is_none_are_named() {
+fn invalid_prefixes_and_address_ranges_are_reported() {
     let file = written(
         "no-boundary.yaml",
         "\
@@ -69,7 +69,7 @@ upstreams: {search: {replicas: [\"http://127.0.0.1:8080\"]}}
 }
 
 #[test]
-fn upstreams_of_a_group_that_disagree_are_named_with_what_they_must_share() {
+fn upstreams_of_a_group_with_different_shared_keys_are_reported() {
     let file = written(
         "group.yaml",
         "\
@@ -84,12 +84,12 @@ upstreams:
     let ended = curtail(&["config", "check", &file]);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
     expect![[r#"
-        group.yaml:6:57: upstreams.shard-2.group: bigtable is the group of upstreams.shard-0 too, which differs in what they share: expected the same budget, hedge.quantile and retry.overdue.quantile
+        group.yaml:6:57: upstreams.shard-2.group: bigtable is also the group of upstreams.shard-0, whose shared keys differ: expected the same budget, hedge.quantile and retry.overdue.quantile
     "#]]
     .assert_eq(&ended.stderr);
 }
 
-/// Something of everything that a file may say.
+/// A file that uses every section.
 const UNDERSTOOD: &str = "\
 listeners:
   - {name: in, address: \"127.0.0.1:7300\"}
@@ -119,7 +119,7 @@ leaves:
 ";
 
 #[test]
-fn a_right_file_is_shown_as_it_is_understood() {
+fn a_valid_file_is_shown_as_the_proxy_interprets_it() {
     certificate("understood-c.pem", "understood-k.pem");
     let file = written("understood.yaml", UNDERSTOOD);
     let ended = curtail(&["config", "check", &file]);
@@ -176,7 +176,7 @@ fn certificate(certificate_file: &str, key_file: &str) {
 }
 
 #[test]
-fn files_that_starting_would_refuse_are_refused_all_at_once() {
+fn all_files_that_would_prevent_a_start_are_reported_at_once() {
     certificate("one-c.pem", "one-k.pem");
     certificate("other-c.pem", "other-k.pem");
     let file = written(

@@ -5,12 +5,12 @@ use crate::running::Running;
 
 #[test]
 fn a_short_demo_answers_every_read_of_every_arm() {
-    // Seldom enough that no read is left out for too many in flight, even beside other tests.
+    // The rate is low enough that no read is dropped for too many in flight, even beside other tests.
     let arguments =
         ["demo", "--seconds", "12", "--rate", "2", "--seed", "5", "--exit", "--format", "json"];
     let ended = curtail(&arguments);
     let report: serde_json::Value = serde_json::from_str(&ended.stdout).expect("JSON alone");
-    // On a busy machine the client may be late: then the exit code says so.
+    // On a busy machine the client may be late; the exit code says so.
     let code = if report["void"].is_null() { 0 } else { 1 };
     assert_eq!(ended.code, Some(code), "{}", ended.stderr);
     assert_eq!(report["schema"], "curtail.demo/2");
@@ -22,19 +22,19 @@ fn a_short_demo_answers_every_read_of_every_arm() {
         assert_eq!(arm["errors"], 0, "{report}");
         assert!(arm["requests"].as_u64() > Some(0), "{report}");
         assert!(arm["extra_requests_ratio"].as_f64() >= Some(0.0), "{report}");
-        // Twenty-four reads have none ten beyond their p99.
+        // Twenty-four reads do not have ten beyond their p99.
         assert!(arm["p99_ms"].is_null() && arm["p999_ms"].is_null(), "{report}");
     }
     assert!(report["hedged_p99"].is_null(), "{report}");
-    // A read takes as long as the slowest of 100 shards, and the median of that is above 5 ms whatever is done
-    // about it: 0.95^100 of all reads are faster.
+    // A read takes as long as the slowest of 100 shards. Its median is above 5 ms with every remedy, because 0.95^100
+    // of all reads are faster.
     assert!(arms[0]["p50_ms"].as_f64() > Some(5.0), "{report}");
     // Nobody but the proxies sends anything twice.
     assert_eq!(arms[0]["extra_requests_ratio"], 0.0, "{report}");
 }
 
 #[test]
-fn a_demo_that_is_interrupted_before_its_result_ends_at_once_and_says_so() {
+fn a_demo_that_is_interrupted_before_its_result_ends_at_once() {
     let mut demo = Running::start(&["demo", "--rate", "10"]);
     assert_eq!(demo.line(), "warming up");
     demo.signal("INT");
@@ -43,7 +43,7 @@ fn a_demo_that_is_interrupted_before_its_result_ends_at_once_and_says_so() {
 }
 
 #[test]
-fn a_demo_that_is_over_stays_up_until_an_interrupt_ends_it_well() {
+fn a_finished_demo_runs_until_an_interrupt_ends_it_with_success() {
     let mut demo = Running::start(&["demo", "--seconds", "1", "--rate", "10"]);
     let url = loop {
         let line = demo.line();
@@ -55,7 +55,7 @@ fn a_demo_that_is_over_stays_up_until_an_interrupt_ends_it_well() {
     let address = address.parse().expect("an address");
     let answer = crate::testbed::get(address, &format!("/{path}"));
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    // The command that is printed shows the slowest read: each of its requests, as a waterfall.
+    // The printed command shows the slowest read as a waterfall of its requests.
     while !demo.line().ends_with(" query trace \\") {}
     let arguments = demo.line();
     assert!(arguments.len() <= 80, "{arguments}");
@@ -63,9 +63,9 @@ fn a_demo_that_is_over_stays_up_until_an_interrupt_ends_it_well() {
     let [trace, "--server", server] = arguments[..] else { panic!("{arguments:?}") };
     let shown = curtail(&["query", "trace", trace, "--server", server]);
     assert_eq!(shown.code, Some(0), "{}", shown.stderr);
-    // A read asks each of 100 shards, once or twice: a span for each request, and one for each attempt.
+    // A read asks each of 100 shards once or twice: a span for each request, and one for each attempt.
     let spans = shown.stdout.lines().next().and_then(|line| line.split_once(" spans, "));
-    let spans: u32 = spans.and_then(|(count, _)| count.parse().ok()).expect("how many spans");
+    let spans: u32 = spans.and_then(|(count, _)| count.parse().ok()).expect("a number of spans");
     assert!((200..=300).contains(&spans), "{}", shown.stdout);
     assert!(shown.stdout.lines().all(|line| line.chars().count() <= 80), "{}", shown.stdout);
     demo.signal("INT");

@@ -1,4 +1,4 @@
-//! `curtail server` and its data folder: what is counted once, what survives damage, and who may use the folder.
+//! `curtail server` and its data folder: duplicates, damage, and exclusive use.
 
 use crate::command::{curtail, written};
 use crate::server::{Server, batch, folder};
@@ -6,7 +6,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
-/// Starts a server whose API port is taken, so that it ends in any case; returns what it said.
+/// Starts a server whose API port is in use, so that it always ends; returns its output.
 fn refused(data: &Path, otlp: &str, tokens: Option<&str>) -> String {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let api = taken.local_addr().expect("it is bound").to_string();
@@ -18,7 +18,7 @@ fn refused(data: &Path, otlp: &str, tokens: Option<&str>) -> String {
     ended.stderr
 }
 
-/// The newest file of a folder whose name begins and ends like this.
+/// The newest file of a folder whose name has this beginning and end.
 fn newest(folder: &Path, begin: &str, end: &str) -> PathBuf {
     let entries =
         fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
@@ -54,7 +54,7 @@ fn a_second_server_on_the_same_folder_is_refused_with_the_process_id_of_the_firs
 }
 
 #[test]
-fn comments_in_a_file_of_tokens_are_no_tokens() {
+fn comments_in_a_file_of_tokens_are_ignored() {
     let name = written("commented-tokens", "# c\nsecret\n");
     let tokens = format!("{}/{name}", env!("CARGO_TARGET_TMPDIR"));
     let server = Server::with(&folder("commented-tokens-data"), &["--tokens", &tokens]);
@@ -75,7 +75,7 @@ fn an_identical_batch_counts_once_whenever_it_is_sent_again() {
     let data = folder("sent-again");
     let mut server = Server::start(&data);
     let sends = |server: &Server| (1..=3).all(|nth| server.sends(&batch(nth)));
-    // The server is killed with a batch in memory, then stopped so that it is in a file, then killed once more.
+    // The server is killed with a batch in memory, then stopped so that the batch is in a run, then killed once more.
     for signal in ["KILL", "TERM", "KILL", "KILL"] {
         assert!(sends(&server) && sends(&server) && sends(&server));
         assert_eq!((server.trace_count(), server.span_count()), (3, 6.0), "before SIG{signal}");
@@ -83,7 +83,7 @@ fn an_identical_batch_counts_once_whenever_it_is_sent_again() {
         server = Server::start(&data);
         assert_eq!((server.trace_count(), server.span_count()), (3, 6.0), "after SIG{signal}");
     }
-    // The same spans in other bytes are other spans to all but a reader of the trace.
+    // The same spans in another encoding are other spans, except when the trace is read.
     let reencoded = [&batch(1)[..], &[0x78, 1]].concat();
     assert!(server.sends(&reencoded));
     assert_eq!(server.trace_count(), 3);
@@ -91,7 +91,7 @@ fn an_identical_batch_counts_once_whenever_it_is_sent_again() {
 }
 
 #[test]
-fn a_flipped_byte_costs_the_batch_that_it_is_in_and_the_file_stays() {
+fn a_flipped_byte_costs_only_its_own_batch_and_the_file_is_kept() {
     let data = folder("flipped");
     let server = Server::start(&data);
     assert!((0..9).all(|nth| server.sends(&batch(nth))));
@@ -106,11 +106,11 @@ fn a_flipped_byte_costs_the_batch_that_it_is_in_and_the_file_stays() {
     assert_eq!(server.trace_count(), 8, "of nine batches");
     server.ended("TERM");
     let kept = fs::read(newest(&log, "damaged-log-", "")).expect("it is kept");
-    assert!(kept == bytes, "the file is kept as it was");
+    assert!(kept == bytes, "the file is unchanged");
 }
 
 #[test]
-fn a_newest_commit_that_is_missing_or_damaged_is_noticed() {
+fn a_missing_or_damaged_newest_commit_is_an_error() {
     let data = folder("commit-lost");
     for nth in 0..2 {
         let server = Server::start(&data);
@@ -139,7 +139,7 @@ fn a_newest_commit_that_is_missing_or_damaged_is_noticed() {
 }
 
 #[test]
-fn a_browser_may_send_from_an_origin_that_is_allowed() {
+fn a_browser_may_send_from_an_allowed_origin() {
     let shop = "https://shop.example";
     let server = Server::with(&folder("origins"), &["--allow-origin", shop]);
     let preflight = |origin: &str| {

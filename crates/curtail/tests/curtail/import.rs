@@ -51,7 +51,7 @@ fn files_of_every_form_come_to_the_server() {
     let file = written("import-traces.binpb", framed(TRACES_PB).repeat(2));
     let ended = import(server.otlp, &["--of", "traces", &file]);
     assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{}", ended.stdout);
-    // Each has the span, and so did both files before: it was sent again, and is there once.
+    // Both files and both tables had the span: it was sent again, but is stored once.
     assert_eq!(server.trace().matches("\"name\":\"GET /\"").count(), 1);
     server.ended("TERM");
 }

@@ -37,7 +37,7 @@ fn questions_are_answered_as_tables_and_as_json() {
 }
 
 #[test]
-fn a_quantile_says_how_few_values_it_rests_on() {
+fn a_quantile_of_few_values_is_marked() {
     let server = Server::start(&folder("query-few"));
     assert!((0..200).all(|nth| server.sends(&batch(nth))));
     let url = format!("http://{}", server.api);
@@ -62,7 +62,7 @@ fn a_quantile_says_how_few_values_it_rests_on() {
     let marks = [cells[1].starts_with('~'), cells[3].starts_with('~')];
     assert_eq!(marks, [false, true], "120 and 20 are beyond: {}", ended.stdout);
     assert_eq!(*cells.last().expect("a cell"), "n/a", "2 are beyond: {}", ended.stdout);
-    assert_eq!(lines[2], "exact; ~ fewer than 100 values are larger, n/a fewer than 10 are");
+    assert_eq!(lines[2], "exact; ~: fewer than 100 larger values; n/a: fewer than 10");
     server.ended("TERM");
 }
 

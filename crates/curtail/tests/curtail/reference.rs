@@ -83,7 +83,7 @@ fn help(command: &mut Vec<String>, page: &mut String) {
     write!(page, "\n## {name}\n\n```text\n{}\n```\n", text.trim_end())
         .expect("a String takes everything");
     let listed = text.lines().skip_while(|line| *line != "Commands:").skip(1);
-    // A line that goes on with the one before is further in.
+    // A continuation line is indented further.
     let names = listed
         .take_while(|line| !line.is_empty())
         .filter_map(|line| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')))

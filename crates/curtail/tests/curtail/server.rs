@@ -11,7 +11,7 @@ use std::process::Command;
 pub(crate) const BATCH: &[u8] = include_bytes!("../../../otlp/tests/golden/traces.pb");
 pub(crate) const TRACE: &str = "0102030405060708090a0b0c0d0e0f10";
 
-/// [`BATCH`] with another name of the trace's span for each number below 4,096.
+/// [`BATCH`] with another span name for each number below 4,096.
 pub(crate) fn batch(nth: usize) -> Vec<u8> {
     let at = BATCH.windows(5).position(|window| window == b"GET /").expect("it has the name");
     let mut batch = BATCH.to_vec();
@@ -58,7 +58,7 @@ impl Server {
         self.post("", batch).is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
     }
 
-    /// Sends a batch with more headers; returns the response.
+    /// Sends a batch with additional headers; returns the response.
     pub(crate) fn posts(&self, headers: &str, batch: &[u8]) -> String {
         self.post(headers, batch).expect("it answers")
     }
@@ -82,12 +82,12 @@ impl Server {
         self.running.process()
     }
 
-    /// How many batches made by [`batch`] the trace has spans of.
+    /// The number of batches made by [`batch`] whose spans are in the trace.
     pub(crate) fn trace_count(&self) -> usize {
         self.get(&format!("/api/traces/{TRACE}")).matches("\"name\":\"GE").count()
     }
 
-    /// How many spans are counted, in all.
+    /// The total number of spans.
     pub(crate) fn span_count(&self) -> f64 {
         let answer =
             self.get("/api/metrics/query?q=%7B%7D%7Ccount_over_time()&start=0&end=2000000000");
@@ -142,7 +142,7 @@ pub(crate) fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// How many segments of the log a folder has.
+/// The number of log segments in a folder.
 fn segments(folder: &Path) -> usize {
     let entries = std::fs::read_dir(folder).expect("a folder");
     let names = entries.map(|entry| entry.expect("an entry").file_name());

@@ -46,7 +46,7 @@ pub(super) struct Document<'a> {
     began_unix_ns: u64,
     state: WireState,
     machine: WireMachine,
-    /// The whole plan, where a file does not say.
+    /// The whole plan, if the file does not say.
     #[serde(default = "WireShares::all")]
     shares: WireShares,
     load: Cow<'a, str>,
@@ -77,7 +77,7 @@ struct WireMachine {
 #[derive(Serialize, Deserialize)]
 struct WireShares {
     of: usize,
-    /// From 1 on, as `--share` counts them.
+    /// From 1 on, as in `--share`.
     sent: Vec<usize>,
 }
 

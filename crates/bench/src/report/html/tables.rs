@@ -116,7 +116,7 @@ fn failed(latencies: &Latencies) -> String {
     }
 }
 
-/// Why requests failed, and where sending fell behind the plan: a line for each arm where either happened.
+/// The failures and the sending behind plan, with a line for each arm that has any.
 fn failures(arms: &[ArmFigures]) -> String {
     let mut lines = String::new();
     for arm in arms.iter().filter(|arm| arm.latencies.failures.total() > 0) {
@@ -179,7 +179,7 @@ pub(super) fn of_parts(by: By, results: &Results) -> String {
     )
 }
 
-/// The columns of a difference, after the verdict: that is what a narrow screen must show first.
+/// The columns of a difference. The verdict is the first one, so that a narrow screen shows it.
 const DIFFERENCE: [&str; 3] = ["difference", "from", "to"];
 
 /// The differences of a comparison.

@@ -102,7 +102,7 @@ fn refused(change: impl FnOnce(&mut Results)) -> String {
 }
 
 #[test]
-fn two_runs_are_not_taken_for_two_generators_of_one() {
+fn two_runs_are_not_merged_like_two_generators_of_one() {
     let run = sample::single(1);
     let twice = merge(vec![run.clone(), run.clone()]).expect_err("the same plan twice");
     assert_eq!(

@@ -104,7 +104,7 @@ pause: 1
         s.yaml:6:35: processes.node1.ready.http: 2 signs: expected one of http, tcp and line
         s.yaml:7:29: prepare[0].run: both of run and load: expected one
         s.yaml:7:71: prepare[1].load.file: none of file and generator: expected one
-        s.yaml:8:26: arms.b: ${prot} is no parameter: expected one of curtail, dir, seed, suite
+        s.yaml:8:26: arms.b: ${prot} is not a parameter: expected one of curtail, dir, seed, suite
         s.yaml:11:10: warm_up: soon is text: expected none, auto or a time such as 30s
         s.yaml:12:50: faults[1].at: 0 deeds: expected one of pause, restart, kill, slow and run
         s.yaml:12:87: faults[2].lasts: only pause, kill and slow last: expected none

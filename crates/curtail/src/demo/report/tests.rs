@@ -1,6 +1,6 @@
 //! The report as people and programs get it.
 
-use super::{Circumstances, Cut, Report, shown_ms};
+use super::{Circumstances, P99Reduction, Report, shown_ms};
 use crate::demo::arm::Arm;
 use crate::demo::cpu::CoresUsed;
 use crate::demo::tally::Tallies;
@@ -19,7 +19,7 @@ fn timing(nth: u64, lag: Duration, latency: Duration) -> Timing {
     Timing { intended: due, ready: begun, sent: begun, ended: due + latency }
 }
 
-/// Direct reads of which each eleventh is slow, `hedged` ones, a tied one that failed, and no prequal one.
+/// Direct reads, of which every eleventh is slow; `hedged` ones, a failed tied one, and no prequal one.
 fn tallies(lag: Duration, hedged: impl Fn(u64) -> Duration) -> Tallies {
     let mut tallies = Tallies::new(Instant::ZERO, Duration::from_secs(60));
     for nth in 0..1_200 {
@@ -44,7 +44,7 @@ fn report(tallies: &Tallies, of: Circumstances) -> Report {
     Report::new(tallies, executions, of)
 }
 
-/// The usual: hedged reads take 14 to 26 ms.
+/// The usual case: hedged reads take 14 to 26 ms.
 fn usual() -> Report {
     report(&tallies(Duration::ZERO, |nth| Duration::from_us(14_000 + nth * 10)), CIRCUMSTANCES)
 }
@@ -61,7 +61,7 @@ fn text(report: &Report) -> String {
 }
 
 #[test]
-fn people_get_a_table_of_80_columns_and_what_follows_from_it() {
+fn the_table_has_80_columns_and_a_conclusion() {
     expect![[r#"
                        p50       p95       p99     p99.9  more requests   reads  errors
         direct     14.0 ms ~1,139 ms ~1,667 ms         -         0.00 %    1200       0
@@ -142,22 +142,22 @@ fn programs_get_every_figure_and_null_where_there_is_none() {
 }
 
 #[test]
-fn a_hedge_that_did_not_help_is_not_praised() {
+fn the_conclusion_says_when_hedging_did_not_help() {
     let slow = |nth: u64| Duration::from_ms(if nth % 11 == 5 { 600 + nth } else { 14 });
     let same = report(&tallies(Duration::ZERO, slow), CIRCUMSTANCES);
     let conclusion = same.conclusion().join(" ");
-    assert!(conclusion.starts_with("No difference of p99 is shown"), "{conclusion}");
+    assert!(conclusion.starts_with("No difference in p99 is shown"), "{conclusion}");
     let worse = |nth: u64| Duration::from_ms(5_000 + nth);
     let worse = report(&tallies(Duration::ZERO, worse), CIRCUMSTANCES);
     let conclusion = worse.conclusion().join(" ");
-    assert!(conclusion.starts_with("Hedging made p99 longer"), "{conclusion}");
+    assert!(conclusion.starts_with("Hedging increased p99"), "{conclusion}");
     let empty = Tallies::new(Instant::ZERO, Duration::from_secs(60));
     let conclusion = report(&empty, CIRCUMSTANCES).conclusion().join(" ");
     assert!(conclusion.starts_with("Too few reads"), "{conclusion}");
 }
 
 #[test]
-fn a_result_is_void_when_the_client_was_late_by_the_rule_of_the_bench() {
+fn a_result_is_void_when_the_client_was_late() {
     let late = tallies(Duration::from_ms(10), |_| Duration::from_ms(14));
     let late = report(&late, CIRCUMSTANCES);
     assert!(late.is_void() && !usual().is_void());
@@ -170,7 +170,7 @@ fn a_result_is_void_when_the_client_was_late_by_the_rule_of_the_bench() {
 }
 
 #[test]
-fn a_busy_machine_is_warned_of() {
+fn a_busy_machine_causes_a_warning() {
     let cores_used = CoresUsed { own: Some(1.5), others: Some(1.2) };
     let busy = Circumstances { cores_used, ..CIRCUMSTANCES };
     let warnings = report(&tallies(Duration::ZERO, |_| Duration::from_ms(9)), busy).warnings(2.0);
@@ -182,7 +182,8 @@ fn a_busy_machine_is_warned_of() {
 #[test]
 fn an_interval_without_an_upper_end_says_so() {
     let mut report = usual();
-    let cut = Cut { factor: 60.0, interval_low: 9.0, interval_high: None, confidence: 0.95 };
+    let cut =
+        P99Reduction { factor: 60.0, interval_low: 9.0, interval_high: None, confidence: 0.95 };
     report.hedged_p99 = Some(cut);
     let conclusion = report.conclusion().join(" ");
     assert!(conclusion.contains("60 times (95 % interval: 9.0 or more)"), "{conclusion}");
