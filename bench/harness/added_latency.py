@@ -1,8 +1,8 @@
 """The latency that Curtail adds, against HAProxy: `curtail bench compare`, in interleaved blocks, with an interval.
 
-Both proxies run at once and share core 0; only one has load at a time. Replicas and generator have core 1. The
-two blocks of a pair send the same requests at the same instants, so what disturbs the machine for longer than a block
-disturbs both. A percentile without an interval is not printed.
+Both proxies run at once and share core 0; only one has load at a time. Replicas and generator have core 1. The two
+blocks of a pair send the same requests at the same instants, so a disturbance longer than a block affects both. A
+percentile without an interval is not printed.
 """
 
 import subprocess
@@ -13,13 +13,13 @@ from harness.processes import Running
 from harness.store import build_server
 
 BASE = "haproxy"
-# Ours listens elsewhere, since both run at the same time.
+# Ours has other ports, because both run at the same time.
 PORTS = {load.HTTP1: 21013, load.HTTP2: 21014}
 GRACE_S = 120
 
 
 def measure(plan, scratch, no_build, say):
-    """What `curtail bench compare` printed for each protocol, and its command. The replicas must be running."""
+    """Returns the output and the command of `curtail bench compare` for each protocol. The replicas must be running."""
     program = peers.target() / "release" / "curtail" if no_build else build_server()
     ours, base = peers.curtail(scratch), peers.haproxy(scratch)
     sets = [f"listeners[{nth}].address=127.0.0.1:{port}" for nth, port in enumerate(PORTS.values())]
@@ -36,7 +36,7 @@ def measure(plan, scratch, no_build, say):
 
 
 def compare(plan, program, protocol):
-    """HAProxy is A and Curtail is B."""
+    """Compares HAProxy (A) with Curtail (B)."""
     command = [program, "bench", "compare", load.url(protocol, peers.PROXY_PORTS[protocol])]
     command += [load.url(protocol, PORTS[protocol]), "--protocol", protocol, "--rate", plan.compared_rate]
     command += ["--blocks", plan.compared_blocks, "--for", f"{plan.compared_s}s", "--warm-up", "2s", "--threads", 1]
@@ -44,12 +44,12 @@ def compare(plan, program, protocol):
     try:
         printed, said = generator.communicate(timeout=2 * plan.compared_blocks * plan.compared_s + GRACE_S)
     except subprocess.TimeoutExpired:
-        raise load.LoadError(f"curtail bench compare still ran {GRACE_S} s after its blocks") from None
+        raise load.LoadError(f"curtail bench compare did not end within {GRACE_S} s after its blocks") from None
     finally:
         if generator.poll() is None:
             generator.kill()
             generator.wait()
-    # 1 says that the run is void: it is printed, and says so itself.
+    # Exit code 1 means a void run, which the output says too.
     if generator.returncode not in (0, 1):
-        raise load.LoadError(f"curtail bench compare ended with {generator.returncode}:\n{said[-1000:]}")
+        raise load.LoadError(f"curtail bench compare failed with exit code {generator.returncode}:\n{said[-1000:]}")
     return {"command": " ".join(map(str, command)), "printed": printed.strip()}

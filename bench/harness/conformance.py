@@ -1,7 +1,7 @@
 """Foreign tools hold Curtail against the protocols that it speaks: h2spec, gRPC's interop cases, Tempo's own types,
 Prometheus. Everything runs on loopback and is bounded in time.
 
-Each suite is a function that takes the place of the programs and yields one `Check` for each case.
+Each suite is a function that takes the paths of the programs and yields one `Check` for each case.
 """
 
 import json
@@ -20,12 +20,13 @@ from pathlib import Path
 from harness import peers, processes
 
 GO = peers.BENCH / "conformance-go"
-# A case that takes longer has failed.
+# The time limit of a case; beyond it, the case has failed.
 CASE_LIMIT_S = 60
 CORE = 0
 BACKEND, PROXY, ADMIN, INTEROP, OTLP, API, SCRAPER = 23001, 23002, 23003, 23004, 23005, 23006, 23007
 
-# What the standard allows or the tool gets wrong, with the reason; a case that is listed and passes fails the run.
+# Known deviations of the tools, or options that the standard leaves open, with the reason. A listed case that passes
+# fails the run.
 KNOWN = {
     ("h2spec", "http2/3.5 Sends invalid connection preface"): "the port serves HTTP/1.1 as well, and responds in it",
 }
@@ -42,7 +43,7 @@ LATENCIES = 1_500
 
 @dataclass(frozen=True)
 class Check:
-    """A case, whether it passed, and what was said if not."""
+    """A case, whether it passed, and the reason if not."""
 
     name: str
     passed: bool
@@ -51,19 +52,19 @@ class Check:
 
 @dataclass(frozen=True)
 class Programs:
-    """Where the programs are."""
+    """The paths of the programs."""
 
     curtail: Path
     go: Path
 
 
 def build(say, is_built):
-    """Builds what is run: `curtail`, and the Go programs in the versions that go.mod and go.sum pin."""
+    """Builds `curtail`, and the Go programs in the versions that go.mod and go.sum pin."""
     if not is_built:
         say("building curtail")
         command = ["cargo", "build", "--quiet", "--locked", "--package", "curtail"]
         if subprocess.run(command, cwd=peers.BENCH.parent, check=False).returncode != 0:
-            raise peers.MissingError("curtail does not build")
+            raise peers.MissingError("building curtail failed; run cargo build to see why")
     binaries = peers.target() / "conformance"
     binaries.mkdir(parents=True, exist_ok=True)
     peers.program("go", "golang")
@@ -77,7 +78,7 @@ def build(say, is_built):
 
 
 def run(command):
-    """A command's exit code and what it printed; one that takes too long has failed."""
+    """Runs a command and returns its exit code and output; a timeout is a failure."""
     try:
         done = subprocess.run(
             list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=CASE_LIMIT_S,
@@ -90,7 +91,7 @@ def run(command):
 
 @contextmanager
 def running(*commands):
-    """Processes with the ports on which each must listen, until the end of the block."""
+    """Runs processes until the end of the block, once each listens on its ports."""
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="curtail-conformance-")))
         for name, command, ports in commands:
@@ -99,19 +100,19 @@ def running(*commands):
 
 
 def proxy(programs, upstream, protocol="auto"):
-    """The proxy in front of one upstream."""
+    """The command of the proxy in front of one upstream."""
     command = [programs.curtail, "proxy", "--listen", f"127.0.0.1:{PROXY}", "--admin", f"127.0.0.1:{ADMIN}"]
     command += ["--upstream", f"http://127.0.0.1:{upstream}", "--set", f"upstreams.service.connect.protocol={protocol}"]
     return "proxy", command, [PROXY, ADMIN]
 
 
 def backend(programs):
-    """A server of HTTP/1.1 that takes as long as it is asked to."""
+    """The command of an HTTP/1.1 server whose response time the request sets."""
     return "backend", [programs.go / "judge", "backend", f"127.0.0.1:{BACKEND}"], [BACKEND]
 
 
 def h2spec(programs):
-    """Every case of h2spec against a listener of the proxy, in clear text."""
+    """Runs every case of h2spec against a clear-text listener of the proxy."""
     with running(backend(programs), proxy(programs, BACKEND)) as scratch:
         written = scratch / "h2spec.xml"
         run([programs.go / "h2spec", "--host", "127.0.0.1", "--port", PROXY, "--timeout", 5, "--junit-report", written])
@@ -122,7 +123,7 @@ def h2spec(programs):
 
 
 def grpc(programs):
-    """gRPC's interop cases through the proxy; a case that fails without any proxy as well says nothing about it."""
+    """Runs gRPC's interop cases through the proxy; a case that also fails without a proxy counts as passed."""
     server = ("interop", [programs.go / "server", f"-port={INTEROP}"], [INTEROP])
     with running(server, proxy(programs, INTEROP, "http2")):
         for case in INTEROP_CASES:
@@ -139,7 +140,7 @@ def interop(programs, case, port):
 
 
 def tempo(programs):
-    """The responses of the server's Tempo API, decoded by Tempo's types, in which no unknown field is allowed."""
+    """Decodes the responses of the server's Tempo API with Tempo's types; an unknown field is an error."""
     with tempfile.TemporaryDirectory(prefix="curtail-conformance-") as data:
         command = [programs.curtail, "server", "--data", data]
         command += ["--otlp", f"127.0.0.1:{OTLP}", "--api", f"127.0.0.1:{API}"]
@@ -148,7 +149,7 @@ def tempo(programs):
 
 
 def judged(command):
-    """The lines of a judge as checks."""
+    """Converts the output of a judge to checks."""
     code, said = run(command)
     lines = re.findall(r"^(pass|FAIL) (.*)$", said, re.MULTILINE)
     for verdict, rest in lines:
@@ -159,7 +160,7 @@ def judged(command):
 
 
 def prometheus(programs):
-    """The proxy's metrics in Prometheus's parsers, and p99 as a Prometheus computes it from either kind of histogram."""
+    """Parses the proxy's metrics with Prometheus's parsers, and compares p99 from both kinds of histogram."""
     with running(backend(programs), proxy(programs, BACKEND)):
         code, said = run([programs.go / "judge", "latencies", f"http://127.0.0.1:{PROXY}", LATENCIES])
         if code != 0:
@@ -179,7 +180,7 @@ def prometheus(programs):
 
 
 def scraped_p99(series, flags):
-    """What a Prometheus that scrapes the proxy says is the 99th percentile; NaN when it says nothing."""
+    """The 99th percentile according to a Prometheus that scrapes the proxy; NaN without a result."""
     with tempfile.TemporaryDirectory(prefix="curtail-conformance-") as scratch:
         written = Path(scratch) / "prometheus.yml"
         scrape = {"job_name": "curtail", "scrape_interval": "1s", "static_configs": [{"targets": [f"127.0.0.1:{ADMIN}"]}]}
@@ -202,7 +203,7 @@ SUITES = {"h2spec": h2spec, "grpc": grpc, "tempo": tempo, "prometheus": promethe
 
 
 def judge(suite, programs):
-    """The checks of a suite, where a known failure counts as passed, and a pass that was not expected as failed."""
+    """The checks of a suite; a known failure counts as passed, and an unexpected pass as failed."""
     for check in SUITES[suite](programs):
         reason = KNOWN.get((suite, check.name))
         if reason is None:
@@ -214,7 +215,7 @@ def judge(suite, programs):
 
 
 def versions():
-    """The versions of the foreign tools, as go.mod pins them and as they say themselves."""
+    """The versions of the foreign tools, from go.mod and from their own output."""
     pinned = (GO / "go.mod").read_text()
     wanted = {
         "h2spec": "github.com/summerwind/h2spec",

@@ -98,7 +98,7 @@ class Neighbour(threading.Thread):
         elif self.kind.is_stalled:
             connection.request("POST", "/v1/traces", self.body, PROTOBUF | {"content-length": str(STALLED_BYTES)})
         else:
-            # An identical batch would not be stored again: a field that nobody knows makes it another one.
+            # The server stores identical batches once, so an unknown field makes this one different.
             unknown = b"" if self.kind.headers else otlp.fixed64(15, time.monotonic_ns())
             connection.request("POST", "/v1/traces", self.body + unknown, PROTOBUF | self.kind.headers)
         answer = connection.getresponse()

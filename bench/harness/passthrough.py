@@ -36,7 +36,7 @@ class Plan:
     paced_requests: int = 20_000
     warm_up_requests: int = 3_000
     flat_out_s: int = 2
-    # Of the comparison of latencies.
+    # For the comparison of latencies.
     compared_rate: int = 2000
     compared_blocks: int = 40
     compared_s: int = 5
@@ -61,7 +61,7 @@ class Bench:
 
 def measure(plan, compared, say, then):
     """Run the whole plan; return its blocks and visits, plain values ready for JSON, the peers compared, and what
-    `then` measures in the end with the replicas still there: it is given the scratch folder."""
+    `then` measures last, while the replicas still run; its argument is the scratch folder."""
     scratch = Path(tempfile.mkdtemp(prefix="curtail-bench-"))
     # nginx writes as another user when root starts it.
     scratch.chmod(0o755)
@@ -94,7 +94,7 @@ def rounds(bench, say):
 
 
 def visit_direct(bench):
-    """The blocks of the replicas alone: what a request costs the server."""
+    """The blocks of the replicas without a proxy: the cost of a request at the server."""
     return [paced_block(bench, protocol, bench.servers, peers.REPLICA_PORTS) for protocol in load.PROTOCOLS]
 
 

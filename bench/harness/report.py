@@ -40,7 +40,7 @@ def us_range(figure):
 
 
 def protocol_rows(figures, protocol):
-    """One row per target: what a paced request cost and waited, and the same flat out."""
+    """One row per target: CPU time and wait of a paced request, and the same at maximum throughput."""
     rows = [HEADINGS]
     for target in figures.targets():
         cpu = figures.spread(target, "cpu_ns_per_request", protocol, "paced")

@@ -1,7 +1,7 @@
 """The last segment of a log ends too early, or with something else, as it may after a power cut.
 
 What is before that was acknowledged and must be there exactly once; the server must say from where on the rest is no
-record. Where that is, is found here by a reader of our own of the form that crates/store/src/log/segment.rs describes.
+record. The reader in this file finds that position in the format that crates/store/src/log/segment.rs describes.
 """
 
 import struct
@@ -17,13 +17,13 @@ from harness.table_counts import counted
 
 MAGIC = b"curtail log 2\r\n\n"
 BLOCK_BYTES = 4096
-# Salt, number, length of the body, signal, length of the tenant's name, nothing, time of arrival, checksums of the body
-# and of what is before it.
+# Salt, number, length of the body, signal, length of the tenant's name, padding, time of arrival, checksum of the body
+# and checksum of all before it.
 HEADER = struct.Struct("<QQIBBHQII")
 SENT = ("spans", "logs", "points")
 SAID = (
-    "the log ends with a record that was being written",
-    "a segment of the log is damaged; its other records are taken in, and it is kept",
+    "the log ends with an unfinished record",
+    "a segment of the log is damaged; its other records were replayed, and the file is kept",
 )
 
 

@@ -27,12 +27,11 @@ struct Mistake {
     /// The full key, empty when the mistake is not about one.
     path: String,
     text: String,
-    /// Something could not be read; otherwise what was read is not valid.
+    /// Whether the value could not be read; otherwise it was read but is not valid.
     is_unreadable: bool,
 }
 
-/// Every mistake of one configuration, one per line when displayed. Of a text that no file holds (its `file` is
-/// empty) lines and columns are left out.
+/// All errors of one configuration, one per line. Without a file (`file` is empty), lines and columns are omitted.
 #[derive(Clone, Debug)]
 pub struct Mistakes {
     file: String,
@@ -46,12 +45,12 @@ impl Mistakes {
         Self { file: file.to_owned(), sets: sets.to_vec(), kept: Vec::new(), not_kept: 0 }
     }
 
-    /// Something could not be read.
+    /// Adds a value that could not be read.
     pub(crate) fn push(&mut self, place: Place, path: &str, text: String) {
         self.keep(Mistake { place, path: path.to_owned(), text, is_unreadable: true });
     }
 
-    /// What was read is not valid.
+    /// Adds a value that is not valid.
     pub(crate) fn push_invalid(&mut self, place: Place, path: &str, text: String) {
         self.keep(Mistake { place, path: path.to_owned(), text, is_unreadable: false });
     }
@@ -64,7 +63,7 @@ impl Mistakes {
         }
     }
 
-    /// Forgets the mistakes after the first `count`; returns whether there were any.
+    /// Drops the errors after the first `count`; returns whether there were any.
     pub(crate) fn forget_after(&mut self, count: usize) -> bool {
         let has_more = self.count() > count;
         self.kept.truncate(count);
@@ -72,7 +71,7 @@ impl Mistakes {
         has_more
     }
 
-    /// Whether `path`, something in it or a section around it could not be read.
+    /// Whether `path`, a value below it or a section around it could not be read.
     pub(crate) fn is_unread(&self, path: &str) -> bool {
         let is_in = |inner: &str, outer: &str| {
             let rest = inner.strip_prefix(outer);

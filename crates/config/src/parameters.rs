@@ -106,8 +106,8 @@ fn filled(text: &str, known: &BTreeMap<String, String>) -> Result<String, String
 
 fn unknown(name: &str, known: &BTreeMap<String, String>) -> String {
     let names: Vec<&str> = known.keys().map(String::as_str).collect();
-    let expected = expectation(name, &names, "the file has none");
-    format!("${{{name}}} is no parameter: {expected}")
+    let expected = expectation(name, &names, "the file has no parameters");
+    format!("${{{name}}} is not a parameter: {expected}")
 }
 
 #[cfg(test)]
@@ -154,10 +154,10 @@ run: [\"${docs}\", \"$HOME $${docs} $\"]
             read("text: ${dri}\nrun: [\"${\"]\nparameters: {dir: a}\ncount: ${x}\n", &[]);
         assert_eq!(
             mistakes.expect_err("four"),
-            "s.yaml:1:7: text: ${dri} is no parameter: did you mean dir?\n\
+            "s.yaml:1:7: text: ${dri} is not a parameter: did you mean dir?\n\
              s.yaml:2:7: run[0]: a ${ has no }: expected ${name}, or $${ for a ${ that stays\n\
              s.yaml:3:14: parameters.dir: this name has a meaning already: expected another\n\
-             s.yaml:4:8: count: ${x} is no parameter: expected only dir"
+             s.yaml:4:8: count: ${x} is not a parameter: expected only dir"
         );
         let doubling: String =
             (1..40).map(|n| format!("  p{n}: ${{p{0}}}${{p{0}}}\n", n - 1)).collect();

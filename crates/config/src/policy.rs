@@ -44,9 +44,9 @@ pub fn upstream(s: &mut Section<'_>) -> UpstreamConfig {
     config
 }
 
-/// The key that puts an upstream into a group.
+/// Reads the key for the group of an upstream.
 pub fn group(s: &mut Section<'_>) -> Option<String> {
-    s.field("group", "The group that shares its budget and its recent latencies; absent: none.")
+    s.field("group", "Group of upstreams that share one budget and recent latencies; absent: none.")
         .optional()
 }
 
@@ -177,7 +177,7 @@ fn retry(s: &mut Section<'_>) -> RetryConfig {
     let default = RetryConfig::default();
     let config = RetryConfig {
         retries_max: s
-            .field("retries_max", "Retries of one request, after failed and overdue attempts together.")
+            .field("retries_max", "Maximum retries of one request, after failed and overdue attempts together.")
             .range(1..=EXTRA_MAX)
             .default(default.retries_max),
         backoff: s
@@ -189,7 +189,7 @@ fn retry(s: &mut Section<'_>) -> RetryConfig {
         overdue: s.switch(
             "overdue",
             "When an attempt without a response is overdue: the request then goes to another replica \
-             as well, and the first response wins.",
+            as well, and the first response wins.",
             default.overdue,
             overdue,
         ),
@@ -202,7 +202,7 @@ fn overdue(s: &mut Section<'_>) -> OverdueConfig {
     let default = OverdueConfig::default();
     let config = OverdueConfig {
         quantile: s
-            .field("quantile", "The delay is this quantile of recent latencies.")
+            .field("quantile", "Quantile of recent latencies that is the delay.")
             .default(default.quantile),
         delay_min: s.field("delay_min", "Minimum delay.").default(default.delay_min),
         delay_max: s

@@ -213,11 +213,11 @@ impl<'a> Section<'a> {
             let before = self.log.borrow().mistakes.count();
             let section = self.open(inner.clone(), entry.key_place, &entry.value);
             let value = section.read(|section| read(key, section));
-            // A `--set` of one key in it was meant for a section that the file has.
+            // A `--set` of one of its keys was meant for an existing section.
             if entry.is_implied && self.log.borrow_mut().mistakes.forget_after(before) {
                 let written = entries.iter().filter(|entry| !entry.is_implied);
                 let names: Vec<&str> = written.map(|entry| entry.key.as_str()).collect();
-                let expected = expectation(key, &names, "there is none to change");
+                let expected = expectation(key, &names, "there is no such section to change");
                 self.push(entry.key_place, &inner, format!("not defined: {expected}"));
             }
             value
@@ -225,11 +225,11 @@ impl<'a> Section<'a> {
         entries.iter().map(&mut open).collect()
     }
 
-    /// Adds a mistake that only the reader can see, such as two keys that contradict each other, about `path`: a key of
-    /// this section, or a path to one further in (`routes[1].upstream`).
+    /// Adds an error that only the reader can detect, such as two contradicting keys, about `path`: a key of this
+    /// section, or a path further in (`routes[1].upstream`).
     ///
-    /// It is dropped when a key of this section, or the value at `path`, could not be read: the reader then compared
-    /// placeholders.
+    /// It is dropped if a key of this section or the value at `path` could not be read, because the reader then
+    /// compared placeholders.
     pub fn mistake(&mut self, path: &str, text: impl Into<String>) {
         let full = join(&self.path, path);
         let mistakes = &mut self.log.borrow_mut().mistakes;

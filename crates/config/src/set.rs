@@ -2,8 +2,8 @@
 //!
 //! Decides what a path may be: keys joined by dots, each perhaps with indexes into a list, as in
 //! `upstreams.search.replicas[0].weight`. The value is YAML, so `--set balance={policy: random}` replaces a
-//! whole section. Sections on the way that do not exist are made, and marked as implied; items of lists are not.
-//! Later arguments win over earlier ones, and all of them over the file. Limit: a key that itself holds a dot, a bracket or
+//! whole section. Missing sections on the way are created and marked as implied; list items are not. Later arguments
+//! override earlier ones, and all of them override the file. Limit: a key that itself has a dot, a bracket or
 //! an equals sign can only be written in the file.
 
 use crate::mistake::{Mistakes, Place};
@@ -50,7 +50,7 @@ fn slot<'n>(root: &'n mut Node, path: &str, place: Place) -> Result<&'n mut Node
     Ok(node)
 }
 
-/// Where the value at `path` is written; of a value that is not there, where the nearest section around it is.
+/// The position of the value at `path`; of a missing value, that of the nearest section around it.
 pub(crate) fn place_of(entries: &[Entry], path: &str) -> Option<Place> {
     let mut steps = steps(path).ok()?.into_iter();
     let Step::Key(first) = steps.next()? else { return None };

@@ -15,8 +15,8 @@ pub(crate) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     (distance <= (word.len() / 3).max(1)).then_some(known)
 }
 
-/// What was expected in the place of `word`: the known word that is near, or all of them. `none` says what holds when
-/// there is no known word.
+/// The expectation in the place of `word`: the most similar known word, or all of them. `none` is the text if there are
+/// no known words.
 #[must_use]
 pub fn expectation(word: &str, known: &[&str], none: &str) -> String {
     match (nearest(word, known), known) {

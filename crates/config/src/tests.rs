@@ -447,7 +447,7 @@ fn mistakes_in_sets_name_the_argument() {
 }
 
 #[test]
-fn a_set_within_a_section_that_the_file_does_not_have_is_not_a_new_section_with_mistakes() {
+fn a_set_in_a_missing_section_is_one_error() {
     let none = "listen: 127.0.0.1:1\n";
     check_sets(
         WHOLE,
@@ -460,7 +460,7 @@ fn a_set_within_a_section_that_the_file_does_not_have_is_not_a_new_section_with_
         none,
         &["upstreams.search.hegde=false"],
         expect![
-            "--set upstreams.search.hegde=false: upstreams.search: not defined: there is none to change"
+            "--set upstreams.search.hegde=false: upstreams.search: not defined: there is no such section to change"
         ],
     );
 }

@@ -45,7 +45,7 @@ pub(crate) struct Entry {
     pub(crate) key: String,
     pub(crate) key_place: Place,
     pub(crate) value: Node,
-    /// Nobody wrote this key: a `--set` names a key below it.
+    /// Whether the key exists only because a `--set` names a key below it.
     pub(crate) is_implied: bool,
 }
 

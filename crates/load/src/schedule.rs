@@ -194,7 +194,7 @@ impl Schedule {
         }
     }
 
-    /// Requests a second, on average over the whole schedule.
+    /// The average requests per second of the whole schedule.
     #[must_use]
     pub fn rate_mean(&self) -> f64 {
         let requests = match self {

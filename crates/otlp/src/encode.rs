@@ -3,8 +3,8 @@
 //! Rows come with the texts of their resource and scope, as columns hold them. Rows whose texts are all equal
 //! stand together in the batch, in the order in which each resource, each of its scopes and each row first
 //! came. Numbers that are zero and texts that are empty are left out, as protobuf has it; decoding gives them
-//! back. The messages of a resource, a scope and a status are written even when they are empty: every SDK and the
-//! Collector send them so, and clients that compare a trace field by field expect them back.
+//! back. The messages of a resource, a scope and a status are written even if they are empty: every SDK and the
+//! Collector send them, and clients that compare a trace field by field expect them.
 //!
 //! **Inputs**: times in nanoseconds since 1970; sets of attributes, and values that have no column of their
 //! own, as [plain JSON](crate::plain).

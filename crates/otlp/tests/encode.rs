@@ -232,7 +232,7 @@ fn of_rows(golden: &str, resources: &str, scopes: &str, rows: &str) -> Json {
         each["resource"].as_object_mut().expect("an object").remove("entityRefs");
         let rows = each[scopes][0][rows].as_array_mut().expect("a list");
         rows.retain(|row| row["name"] != "none");
-        // Every span has a status, if only an empty one.
+        // Every span has a status, which may be empty.
         let spans = rows.iter_mut().filter(|_| resources == "resourceSpans");
         spans
             .filter(|row| row.get("status").is_none())
@@ -270,8 +270,8 @@ fn every_field_of_golden_rows_comes_back() {
         let json = json::from_protobuf(&written, signal).expect("a good batch");
         assert_eq!(serde_json::from_str::<Json>(&json).expect("JSON"), want, "{signal:?}");
         assert_eq!(rewritten(&written), written, "{signal:?}: what it says does not change again");
-        // The same bytes towards the end, where the rows are; the last span has got a status. Fields of points stand
-        // in another order.
+        // The bytes at the end are equal, where the rows are; the last span also has a status. The fields of points
+        // have another order.
         let part = &written[written.len() / 2..written.len() * 9 / 10];
         let is_same = batch.windows(part.len()).any(|each| each == part);
         assert!(is_same || signal == Signal::Metrics, "{signal:?}: the very bytes");
@@ -464,8 +464,8 @@ fn what_is_not_plain_json_is_said_with_the_part_that_it_is_and_leaves_nothing() 
         error.to_string(),
         "its body: not plain JSON: key must be a string at line 1 column 2"
     );
-    // What is zero or empty is left out; what is left of such a record is that there is one, and of its resource and
-    // its scope the same.
+    // Zero and empty fields are omitted: the rest of such a record is its existence, and likewise for its resource and
+    // its scope.
     writer.record(&resource, &scope, &LogRow::default()).expect("no JSON");
     assert_eq!(writer.finish(), [0x0A, 8, 0x0A, 0, 0x12, 4, 0x0A, 0, 0x12, 0]);
 }

@@ -107,7 +107,7 @@ impl Parser<'_> {
         if self.takes("(") {
             self.deeper()?;
             if matches!(self.peek(), Word::Sign(")")) {
-                return Err(self.expected("a condition, as duration > 100ms"));
+                return Err(self.expected("a condition such as duration > 100ms"));
             }
             let inner = self.any()?;
             self.depth -= 1;

@@ -20,7 +20,7 @@ pub enum Expression {
     All(Vec<Self>),
     /// One of these.
     Any(Vec<Self>),
-    /// Not this: a value that is missing meets it, unlike [`Comparison::NotEqual`].
+    /// The negation of a condition. A missing value meets it, unlike [`Comparison::NotEqual`].
     Not(Box<Self>),
     /// A value compared with another.
     Is(Operand, Comparison, Literal),

@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
             ns = ns.saturating_add(part);
             digits = self.take(|char| char.is_ascii_digit() || char == '.');
             if digits.is_empty() {
-                // A longer duration is the longest.
+                // A longer duration becomes the maximum.
                 return Ok(Word::Duration(i64::try_from(ns).unwrap_or(i64::MAX)));
             }
         }
@@ -177,14 +177,14 @@ fn is_letter(char: char) -> bool {
     char.is_alphabetic() || char == '_'
 }
 
-/// So many units: exactly where the number is whole.
+/// Converts a number of units, exactly if the number is whole.
 fn nanoseconds(digits: &str, unit_ns: u64) -> Option<i128> {
     if let Ok(whole) = digits.parse::<i64>() {
         return Some(i128::from(whole) * i128::from(unit_ns));
     }
     #[expect(clippy::cast_precision_loss, reason = "units are small")]
     let ns = (digits.parse::<f64>().ok()? * unit_ns as f64).round();
-    #[expect(clippy::cast_possible_truncation, reason = "a longer duration is the longest")]
+    #[expect(clippy::cast_possible_truncation, reason = "a longer duration becomes the maximum")]
     Some(ns as i128)
 }
 

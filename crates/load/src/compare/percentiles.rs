@@ -216,7 +216,7 @@ fn differ((a, b): (&Arm<'_>, &Arm<'_>), seen: &Seen, test: &Test, level: f64) ->
     }
 }
 
-/// How many more blocks each arm needs, if its requests come as they came.
+/// The number of further blocks that each arm needs at the same arrival rate.
 fn lacking((a, b): (&Arm<'_>, &Arm<'_>), seen: &Seen) -> Verdict {
     let requests = a.requests().min(b.requests());
     let blocks = a.blocks().len() as f64;

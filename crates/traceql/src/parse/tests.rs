@@ -101,7 +101,7 @@ fn functions_are_read() {
 }
 
 #[test]
-fn a_negation_is_of_the_condition_behind_it() {
+fn a_negation_applies_to_the_condition_after_it() {
     let is = |key: &str| Expression::Is(span(key), Comparison::Equal, Literal::Int(1));
     let not = |of| Expression::Not(Box::new(of));
     for (text, want) in [
@@ -155,7 +155,7 @@ fn what_is_wrong_and_what_is_not_answered_are_told_apart_with_the_byte() {
         ),
         ("{ .a = 1 } >> { .b = 1 }", "byte 11: a relation between sets of spans is not supported"),
         ("{ .a = 1 } && { .b = 1 }", "byte 11: a relation between sets of spans is not supported"),
-        ("{ !( ) }", "byte 5: expected a condition, as duration > 100ms, found \")\""),
+        ("{ !( ) }", "byte 5: expected a condition such as duration > 100ms, found \")\""),
         ("{ .a + 1 = 2 }", "byte 5: arithmetic is not supported"),
         ("{ .a = .b }", "byte 7: a comparison of two values of a span is not supported"),
         ("{ parent.a = 1 }", "byte 2: an attribute of the parent is not supported"),
