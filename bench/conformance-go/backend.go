@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// serveBackend serves HTTP/1.1 on the address given: every request is read whole and gets 200, after the time that its
-// query names (`?ms=12.5`).
+// serveBackend serves HTTP/1.1 on the given address: it reads each request and responds with 200 after the time in the
+// query (`?ms=12.5`).
 func serveBackend(args []string) error {
 	if len(args) != 1 {
 		return errors.New("usage: judge backend ADDRESS")
@@ -36,11 +36,11 @@ func serveBackend(args []string) error {
 	return http.Serve(listener, http.HandlerFunc(handler))
 }
 
-// Requests that are on their way at once: few, so that the durations are those that were asked for.
+// Concurrent requests: few, so that the durations are as requested.
 const atOnce = 4
 
 // sendLatencies sends COUNT requests through the proxy at URL, with durations from a seeded lognormal distribution, and
-// prints the 99th percentile of what they took, in seconds.
+// prints the 99th percentile of their latencies, in seconds.
 func sendLatencies(args []string) error {
 	if len(args) != 2 {
 		return errors.New("usage: judge latencies URL COUNT")

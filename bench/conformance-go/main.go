@@ -1,4 +1,4 @@
-// Command judge holds what Curtail says against the types and parsers of the projects whose protocols it speaks.
+// Command judge checks Curtail's output with the types and parsers of the projects whose protocols it speaks.
 //
 // bench/conformance builds and runs it; each subcommand prints one line for each check and exits with 1 if one failed.
 package main
@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// verdicts counts the checks of a subcommand and prints each as it is made.
+// verdicts counts the checks of a subcommand and prints each at once.
 type verdicts struct{ passed, failed int }
 
 func (v *verdicts) check(name string, err error) {

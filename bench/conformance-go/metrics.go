@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// The coarsest that a native histogram may be, and the growth between the bounds of a classic one.
+// The minimum schema of a native histogram, and the maximum growth between the bounds of a classic one.
 const (
 	schemaMin = 3
 	growthMax = 1.2
@@ -25,7 +25,7 @@ func judgeMetrics(args []string) error {
 		return errors.New("usage: judge metrics METRICS_URL")
 	}
 	var v verdicts
-	// What Prometheus 3 sends when it takes native histograms, and when it does not.
+	// The Accept headers of Prometheus 3 with and without native histograms.
 	protobuf := string(expfmt.NewFormat(expfmt.TypeProtoDelim))
 	for _, form := range []struct {
 		name, accept string
@@ -74,7 +74,7 @@ func scrape(url, accept string, isProtobuf bool) (map[string]*dto.MetricFamily, 
 			case err != nil:
 				return nil, err
 			case families[family.GetName()] != nil:
-				return nil, fmt.Errorf("%s is there twice", family.GetName())
+				return nil, fmt.Errorf("%s is a duplicate", family.GetName())
 			}
 			families[family.GetName()] = family
 		}
@@ -86,7 +86,7 @@ func scrape(url, accept string, isProtobuf bool) (map[string]*dto.MetricFamily, 
 	if kind := response.Header.Get("Content-Type"); !strings.HasPrefix(kind, "application/openmetrics-text") {
 		return nil, fmt.Errorf("content-type is %q", kind)
 	}
-	// The parser reads the format before OpenMetrics, which says no unit and has no kind for information.
+	// The parser reads the older text format, which has neither units nor the info type.
 	var lines []string
 	for line := range strings.Lines(string(body)) {
 		if !strings.HasPrefix(line, "# UNIT") && !strings.HasSuffix(line, " info\n") {
@@ -118,7 +118,7 @@ func checkHistogram(histogram *dto.Histogram, isNative bool) error {
 	for _, bucket := range histogram.Bucket {
 		bound := bucket.GetUpperBound()
 		if before > 0 && !math.IsInf(bound, 1) && bound/before > growthMax+1e-9 {
-			return fmt.Errorf("from %g to %g is more than a growth of %g", before, bound, growthMax)
+			return fmt.Errorf("bounds %g to %g grow by more than %g", before, bound, growthMax)
 		}
 		if bucket.GetCumulativeCount() < counted {
 			return fmt.Errorf("the count falls at %g", bound)
@@ -142,7 +142,7 @@ func checkHistogram(histogram *dto.Histogram, isNative bool) error {
 	for _, delta := range histogram.PositiveDelta {
 		count += delta
 		if count < 0 {
-			return errors.New("a bucket holds fewer than none")
+			return errors.New("a bucket has a negative count")
 		}
 		total += uint64(count)
 	}

@@ -30,12 +30,12 @@ type question struct {
 	query      url.Values
 	accept     string
 	message    proto.Message
-	// holds says what is wrong with a message that could be decoded.
+	// holds checks the content of a decoded message.
 	holds func(body []byte) error
 }
 
-// judgeTempo sends spans to the OTLP address and decodes the responses of the API with Tempo's own types. A field that
-// they do not have is an error, as it is for Grafana's backend and for tempo-cli.
+// judgeTempo sends spans to the OTLP address and decodes the responses of the API with Tempo's own types. An unknown
+// field is an error, as it is for Grafana's backend and for tempo-cli.
 func judgeTempo(args []string) error {
 	if len(args) != 2 {
 		return errors.New("usage: judge tempo OTLP_URL API_URL")
@@ -208,7 +208,7 @@ func ask(api string, q question) error {
 
 func fromJSON(body []byte, message proto.Message) error {
 	if trace, isTrace := message.(*tempopb.Trace); isTrace {
-		// The first version of a trace has another name for its resource spans.
+		// The first version of the endpoint has another name for the resource spans.
 		return tempopb.UnmarshalFromJSONV1(body, trace)
 	}
 	return (&jsonpb.Unmarshaler{AllowUnknownFields: false}).Unmarshal(bytes.NewReader(body), message)
@@ -216,12 +216,12 @@ func fromJSON(body []byte, message proto.Message) error {
 
 func some(what string, count int) error {
 	if count == 0 {
-		return fmt.Errorf("no %s in it", what)
+		return fmt.Errorf("%s is missing", what)
 	}
 	return nil
 }
 
-// noPromLabels: Tempo 3 has no such field any more; the types here are those of the last version that had it.
+// noPromLabels rejects a field that Tempo 3 has removed; the types here are of the last version that had it.
 func noPromLabels(body []byte) error {
 	if bytes.Contains(body, []byte(`"promLabels"`)) {
 		return errors.New("promLabels is unknown to Tempo 3")
@@ -229,7 +229,7 @@ func noPromLabels(body []byte) error {
 	return nil
 }
 
-// wholeTrace: all spans are there, and each has the messages that Grafana reads without asking whether they are there.
+// wholeTrace checks that no span is missing, and that each has the messages that Grafana requires.
 func wholeTrace(trace *tempopb.Trace, accept string, body []byte) error {
 	spans := 0
 	if trace != nil {

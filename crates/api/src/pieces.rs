@@ -93,7 +93,7 @@ pub(crate) struct RowReader<R> {
     /// The first row after the window.
     next: usize,
     window: Columns,
-    /// The first row of the window that was not taken.
+    /// The next row of the window.
     row: usize,
     unread: Vec<Unread>,
 }

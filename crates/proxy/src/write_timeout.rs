@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_that_the_kernel_gives_up_is_no_write_timeout() {
+    fn a_timeout_of_the_kernel_is_not_a_write_timeout() {
         assert!(!is_write_timeout(&io::ErrorKind::TimedOut.into()));
         assert!(is_write_timeout(&io::Error::new(io::ErrorKind::TimedOut, WriteTimeout)));
     }

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_range_is_none() {
+    fn an_invalid_range_is_rejected() {
         for text in [
             "",
             "/",

@@ -142,7 +142,7 @@ async fn panics(proxy: &Running) -> String {
 }
 
 #[tokio::test]
-async fn a_request_whose_machine_panics_on_its_arrival_is_answered() {
+async fn a_request_whose_machine_panics_on_its_arrival_gets_a_response() {
     let server = Server::start(0).await;
     let proxy = root("arrival", &[&server], "retry: false");
     let address = proxy.listeners()[0].1;

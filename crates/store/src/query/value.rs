@@ -145,7 +145,7 @@ impl<'a> Value<'a> {
     #[must_use]
     pub const fn number(&self) -> Option<f64> {
         match self {
-            #[expect(clippy::cast_precision_loss, reason = "what is measured is a double")]
+            #[expect(clippy::cast_precision_loss, reason = "measured values are doubles")]
             Self::Int(number) => Some(*number as f64),
             Self::Double(number) => Some(*number),
             Self::Text(_) | Self::Bool(_) | Self::Id(_) | Self::List(_) => None,

@@ -1,4 +1,4 @@
-//! Flush records: what the log's folder keeps of removed segments.
+//! Flush records: the table versions and batch hashes that the log's folder keeps of removed segments.
 //!
 //! When all rows of some segments are in committed runs, a file named `flushed-` and the number of the last segment is
 //! written before they are removed. It has

@@ -9,7 +9,7 @@ fn check(text: &str, expect: Expect) {
 }
 
 #[test]
-fn a_route_that_no_request_reaches_is_a_mistake() {
+fn an_unreachable_route_is_an_error() {
     check(
         "\
 listeners: [{address: \"127.0.0.1:0\"}]
@@ -33,7 +33,7 @@ routes:
 }
 
 #[test]
-fn what_no_request_names_is_a_mistake() {
+fn an_impossible_host_or_path_is_an_error() {
     let hosts = ["a:80", "http://a", "*.a", "", "a b", "[::1]", "::1", "127.0.0.1", "a"];
     let refused = |yaml: String| Config::from_yaml("f", &yaml).is_err();
     let refused_hosts = hosts.map(|host| {
@@ -54,7 +54,7 @@ fn what_no_request_names_is_a_mistake() {
 }
 
 #[test]
-fn a_replica_that_is_listed_twice_is_a_mistake() {
+fn a_duplicate_replica_is_an_error() {
     check(
         "\
 listeners: [{address: \"127.0.0.1:0\"}]
@@ -132,7 +132,7 @@ fn arguments_are_judged_as_a_file_is_and_sets_change_them() {
         "127.0.0.1:7301",
         &["upstreams.service.hedge=false", "limits.drain=1s"],
     )
-    .expect("no mistakes");
+    .expect("a valid configuration");
     assert_eq!(changed.upstreams[0].policy.hedge, None);
     let wrong = from(
         &["http://a", "http://a"],

@@ -149,7 +149,7 @@ fn a_certificate_that_cannot_be_used_is_named_before_anything_listens() {
         let started = curtail_proxy::start(config, &curtail_proxy::Options::default());
         let error = started.expect_err("it cannot start").to_string();
         let checked: Vec<String> = checked.iter().map(ToString::to_string).collect();
-        assert_eq!(checked.first(), Some(&error), "a check refuses what a start refuses");
+        assert_eq!(checked.first(), Some(&error), "a check reports the error of a start");
         error
     };
     let missing = one.certificate_file.with_file_name("missing.pem");

@@ -30,7 +30,7 @@ async fn is_trusted(proxy: &Proxy, authority: &Authority) -> bool {
 }
 
 #[test]
-fn a_renewed_certificate_is_shown_after_a_reload_and_old_connections_go_on() {
+fn a_renewed_certificate_is_used_after_a_reload_and_old_connections_stay_open() {
     run(async {
         let (first, second) = (Authority::new(), Authority::new());
         let issued = first.issue("localhost");

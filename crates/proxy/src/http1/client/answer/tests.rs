@@ -284,7 +284,7 @@ fn framings_that_could_be_read_in_two_ways_are_refused() {
 }
 
 #[test]
-fn a_length_that_is_said_twice_alike_is_said_once() {
+fn equal_lengths_become_one_field() {
     for fields in [
         &[("content-length", "5"), ("content-length", "5")][..],
         &[("content-length", "5, 5")],
