@@ -428,7 +428,7 @@ fn root<'r, R: BufRead>(
     lines: &Lines<R>,
     machine: u32,
 ) -> Result<&'r mut Root, Unreadable> {
-    let text = || format!("upstream {machine} is not known: expected its entry before");
+    let text = || format!("unknown upstream {machine}: expected its entry first");
     roots.get_mut(&machine).ok_or_else(|| lines.wrong(text()))
 }
 

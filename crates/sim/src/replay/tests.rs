@@ -319,7 +319,7 @@ fn what_is_no_journal_is_said_with_its_line() {
     ];
     assert_eq!(
         said(&orphan.join("\n")),
-        "line 2 is not of a journal: upstream 9 is not known: expected its entry before"
+        "line 2 is not of a journal: unknown upstream 9: expected its entry first"
     );
     let probe = "{\"entry\":\"upstream_event\",\"machine\":0,\"now\":1,\"event\":{\"probe_timed_out\":{\"replica\":5}},\"effects\":[]}";
     assert_eq!(

@@ -49,7 +49,7 @@ precision: {ratio: 2}
         test.yaml:3:26: model.arrivals.load_ratio: expected either this or requests_per_second
         test.yaml:5:12: model.servers: a shard's 3 replicas cannot share 2 servers: expected at least as many servers as replicas
         test.yaml:6:40: model.message_delay.low: 2 ms is above high (1 ms): expected at most that
-        test.yaml:8:5: model.faults: the antagonist of faults[1] takes cores and the model has none: expected cores
+        test.yaml:8:5: model.faults: the antagonist of faults[1] takes cores, but the model has none: expected cores
         test.yaml:8:55: model.faults[0].every.value: 1 is a number: expected a duration such as 10ms or 1.5s
         test.yaml:8:59: model.faults[0].lasts.exponent: missing: expected a number from 0.1 to 100
         test.yaml:9:39: model.faults[1].cores_min: 3 is above cores_max (2): expected at most that
@@ -71,7 +71,7 @@ requests_max: 1000
 ";
     expect![[r#"
         test.yaml:1:1: arms: there is nothing to simulate: expected at least one arm
-        test.yaml:3:13: model.arrivals: a load cannot be made of a service time that is zero or has no mean: expected requests_per_second"#]]
+        test.yaml:3:13: model.arrivals: the load needs a service time with a mean above zero: expected such a service time, or requests_per_second"#]]
     .assert_eq(&mistakes(text));
 }
 

@@ -25,10 +25,10 @@ routes:
   - {upstream: s, path_prefix: /%62}
 ",
         expect![[r#"
-            f:7:5: routes[3]: no request gets here: routes[1] takes the same requests
-            f:9:5: routes[5]: no request gets here: routes[0] takes the same requests
-            f:10:5: routes[6]: no request gets here: routes[0] takes the same requests
-            f:11:5: routes[7]: no request gets here: routes[2] takes the same requests"#]],
+            f:7:5: routes[3]: matches no request: routes[1] matches the same requests
+            f:9:5: routes[5]: matches no request: routes[0] matches the same requests
+            f:10:5: routes[6]: matches no request: routes[0] matches the same requests
+            f:11:5: routes[7]: matches no request: routes[2] matches the same requests"#]],
     );
 }
 
@@ -65,8 +65,8 @@ upstreams:
 routes: [{upstream: s}]
 ",
         expect![[r#"
-            f:3:48: upstreams.s.replicas[2]: http://A:80 is replicas[0] already: expected each replica once
-            f:4:36: upstreams.t.replicas[1]: http://[0:0::1]:9 is replicas[0] already: expected each replica once"#]],
+            f:3:48: upstreams.s.replicas[2]: http://A:80 is a duplicate of replicas[0]: expected each replica once
+            f:4:36: upstreams.t.replicas[1]: http://[0:0::1]:9 is a duplicate of replicas[0]: expected each replica once"#]],
     );
 }
 
@@ -88,11 +88,11 @@ routes: [{upstream: s}]
 admin: {address: \"[::1]:81\"}
 ",
         expect![[r#"
-            f:3:5: listeners[1].name: "in" is the name of listeners[0] already: expected a name of its own (metrics are told apart by it)
-            f:3:15: listeners[1].address: listeners[0] listens there already: expected another port
-            f:9:12: leaves[0].name: "two" is the name of listeners[2] already: expected a name of its own (metrics are told apart by it)
-            f:9:26: leaves[0].address: listeners[2] listens there already: expected another port
-            f:12:18: admin.address: leaves[0] listens there already: expected an address of its own"#]],
+            f:3:5: listeners[1].name: "in" is also the name of listeners[0]: expected a unique name, because it labels the metrics
+            f:3:15: listeners[1].address: same address as listeners[0]: expected another port
+            f:9:12: leaves[0].name: "two" is also the name of listeners[2]: expected a unique name, because it labels the metrics
+            f:9:26: leaves[0].address: same address as listeners[2]: expected another port
+            f:12:18: admin.address: same address as leaves[0]: expected another port"#]],
     );
 }
 
@@ -113,7 +113,7 @@ fn an_upstream_that_is_not_defined_is_named_where_it_is_asked_for() {
     check(
         &text("{}"),
         expect![[r#"
-            f:4:33: routes[0].upstream: "serch" is not defined: there are no upstreams
+            f:4:33: routes[0].upstream: "serch" is not defined: no upstreams are defined
             f:5:16: routes[1].upstream: this is a list: expected text (in quotes if it looks like a number)"#]],
     );
 }
@@ -145,8 +145,8 @@ fn arguments_are_judged_as_a_file_is_and_sets_change_them() {
         ],
     );
     expect![[r#"
-        admin.address: listeners[0] listens there already: expected an address of its own
-        upstreams.service.replicas[1]: http://a:80 is replicas[0] already: expected each replica once
+        admin.address: same address as listeners[0]: expected another port
+        upstreams.service.replicas[1]: http://a:80 is a duplicate of replicas[0]: expected each replica once
         --set upstreams.nonsense.hedge.quantile=0.95: upstreams.nonsense: not defined: expected only service
         --set upstreams.servce.retry=false: upstreams.servce: not defined: did you mean service?
         --set limts.drain=1s: limts: unknown key: did you mean limits?

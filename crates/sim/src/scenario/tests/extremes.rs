@@ -21,8 +21,8 @@ fn faults_without_time_or_cores_are_errors() {
     let antagonist =
         format!("faults: [{{recipe: antagonist, cores_max: 2, cores_left_min: 1, every: {zero}}}]");
     expect![[r#"
-        test.yaml:4:11: model.faults: the antagonist of faults[0] takes cores and the model has none: expected cores
-        test.yaml:4:73: model.faults[0].every: a mean of 0 ns is too short: expected at least 1 us"#]]
+        test.yaml:4:11: model.faults: the antagonist of faults[0] takes cores, but the model has none: expected cores
+        test.yaml:4:73: model.faults[0].every: the mean 0 ns is too short: expected at least 1 us"#]]
     .assert_eq(&mistakes(&with_model_line(&antagonist)));
     let with_cores = antagonist.replace(zero, "{shape: constant, value: 1s}");
     let with_cores = format!("cores: {{allocated: 1}}\n  {with_cores}");
