@@ -49,7 +49,7 @@ pub(crate) fn code(result: anyhow::Result<ExitCode>) -> ExitCode {
     if code != 0 {
         let ours = if code == OURS { "\nThis is a bug of curtail: please report it." } else { "" };
         // With standard error gone there is nobody left to tell.
-        let _told = writeln!(std::io::stderr(), "{}{ours}", in_words(&error));
+        let _told = writeln!(std::io::stderr(), "{}{ours}", describe_error(&error));
     }
     ExitCode::from(code)
 }
@@ -61,7 +61,7 @@ pub(crate) fn panicked() -> ExitCode {
 }
 
 /// An error and its causes, without causes that the error before them already names.
-pub(crate) fn in_words(error: &anyhow::Error) -> String {
+pub(crate) fn describe_error(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
         if text.is_empty() {
@@ -108,7 +108,7 @@ fn code_of(error: &anyhow::Error) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use super::{code_of, in_words};
+    use super::{code_of, describe_error};
     use anyhow::Context as _;
     use curtail_bench::target::TargetError;
     use std::io::{Error, ErrorKind};
@@ -119,9 +119,9 @@ mod tests {
         let lookup = TargetError::Lookup { host: "a".to_owned(), source: cause() };
         let named = anyhow::Error::new(lookup).context("the load");
         let expected = "the load: the name \"a\" was not looked up: no such name";
-        assert_eq!(in_words(&named), expected);
+        assert_eq!(describe_error(&named), expected);
         let not_named = anyhow::Error::new(cause()).context("a is not found");
-        assert_eq!(in_words(&not_named), "a is not found: no such name");
+        assert_eq!(describe_error(&not_named), "a is not found: no such name");
     }
 
     #[test]

@@ -320,7 +320,7 @@ fn say(found: &Found) {
         );
     }
     for Unread { path, error } in unread {
-        let error = exit::in_words(&anyhow::Error::new(Arc::clone(error)));
+        let error = exit::describe_error(&anyhow::Error::new(Arc::clone(error)));
         tracing::error!(%path, error, "a run cannot be read");
     }
 }

@@ -152,29 +152,29 @@ fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
 }
 
 /// A connection for a worker, with its share of that worker's limit.
-type Handed = (std::net::TcpStream, OwnedSemaphorePermit);
+type HandedConnection = (std::net::TcpStream, OwnedSemaphorePermit);
 
 /// A worker, as the accept loop sees it.
 #[derive(Clone, Debug)]
 struct Handover {
-    sender: mpsc::Sender<Handed>,
+    sender: mpsc::Sender<HandedConnection>,
     /// One permit for each connection that it may still get.
     room: Arc<Semaphore>,
 }
 
 /// The listening sockets, and the workers for their connections.
-type Accepting = (Vec<std::net::TcpListener>, Vec<Handover>);
+type AcceptLoopParts = (Vec<std::net::TcpListener>, Vec<Handover>);
 
 /// A thread that serves connections.
 struct Worker {
     receiver: Arc<Receiver>,
-    inbox: mpsc::Receiver<Handed>,
+    inbox: mpsc::Receiver<HandedConnection>,
     room: Arc<Semaphore>,
     told: watch::Receiver<Option<Duration>>,
 }
 
 impl Worker {
-    fn run(mut self, runtime: Runtime, accepting: Option<Accepting>) {
+    fn run(mut self, runtime: Runtime, accepting: Option<AcceptLoopParts>) {
         runtime.block_on(async {
             if let Some((listeners, handovers)) = accepting {
                 for listener in listeners {

@@ -125,7 +125,7 @@ impl Receiver {
             key: self.committer.recent().key(),
             limits,
         };
-        let Read { batch, id, rows, refused } =
+        let DecodedBatch { batch, id, rows, refused } =
             match encoding.unpack(packed.clone(), bytes_max.min(LONG_BYTES)) {
                 Ok(batch) => {
                     held.take(BYTES_OF_ONE * batch.len())?;
@@ -175,7 +175,7 @@ struct Reading {
 }
 
 /// A decoded batch.
-struct Read {
+struct DecodedBatch {
     /// The batch as protobuf.
     batch: Bytes,
     /// The batch's ID, if it must not be stored twice.
@@ -185,7 +185,7 @@ struct Read {
 }
 
 impl Reading {
-    fn read(self, mut batch: Bytes) -> Result<Read, Refusal> {
+    fn read(self, mut batch: Bytes) -> Result<DecodedBatch, Refusal> {
         let Self { is_json, signal, tenant, key, limits } = self;
         if is_json {
             let protobuf = json::to_protobuf(&batch, signal);
@@ -194,7 +194,7 @@ impl Reading {
         let malformed = |malformed: Malformed| Kind::Malformed.refuse(malformed.to_string());
         let (rows, refused) = Decoded::of(signal, &batch, &limits).map_err(malformed)?;
         let id = key.id(signal, &tenant, &batch);
-        Ok(Read { batch, id, rows, refused })
+        Ok(DecodedBatch { batch, id, rows, refused })
     }
 }
 

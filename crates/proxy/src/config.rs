@@ -313,7 +313,7 @@ fn route(s: &mut Section<'_>) -> RouteConfig {
     };
     if !route.path_prefix.starts_with('/') {
         s.mistake("path_prefix", format!("{:?} does not begin with /", route.path_prefix));
-    } else if !route.path_prefix.bytes().all(is_of_path) {
+    } else if !route.path_prefix.bytes().all(is_path_byte) {
         let text = "contains a character that is not valid in a request path: expected a path such as /search or /a%20b";
         s.mistake("path_prefix", format!("{:?} {text}", route.path_prefix));
     } else if !crate::route::path::is_prefix(&route.path_prefix) {
@@ -328,7 +328,7 @@ fn route(s: &mut Section<'_>) -> RouteConfig {
 }
 
 /// Whether a path can contain this byte: visible ASCII, except the start of a query or a fragment.
-const fn is_of_path(byte: u8) -> bool {
+const fn is_path_byte(byte: u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#')
 }
 

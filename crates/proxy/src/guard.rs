@@ -77,7 +77,7 @@ impl Guard {
 
     fn log(&self, now: Instant, step: Step) {
         let message = MESSAGE.take();
-        let panics = self.log.lock().unwrap_or_else(PoisonError::into_inner).due(now);
+        let panics = self.log.lock().unwrap_or_else(PoisonError::into_inner).count_panic(now);
         if let Some(panics) = panics {
             tracing::error!(
                 machine = self.machine,
@@ -91,7 +91,7 @@ impl Guard {
 
 impl PanicLog {
     /// Counts a panic; returns the number of unlogged panics when a log line is due.
-    fn due(&mut self, now: Instant) -> Option<u64> {
+    fn count_panic(&mut self, now: Instant) -> Option<u64> {
         self.unlogged += 1;
         if now < self.next {
             return None;

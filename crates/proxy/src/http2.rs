@@ -18,8 +18,8 @@
 //! The connections use h2 directly, because hyper's client does not report interim responses.
 
 mod activity;
+mod body_sender;
 mod exchange;
-mod sending;
 
 use crate::body::AttemptBody;
 use crate::config::{ConnectConfig, http2_window};

@@ -9,7 +9,7 @@ use crate::config::RouteConfig;
 use crate::driver::Upstream;
 use crate::head::Fault;
 use crate::spans::prepared::PreparedRoute;
-use path::{Prefix, Reading};
+use path::{PathReading, Prefix};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -51,7 +51,10 @@ impl Routes {
         // `OPTIONS *` asks about the server as a whole (RFC 9110, section 9.3.7).
         let path = if path == "*" { "/" } else { path };
         let found = if path::is_plain(path) {
-            self.under(host, &Reading { path: Cow::Borrowed(path.as_bytes()), is_decoded: false })
+            self.under(
+                host,
+                &PathReading { path: Cow::Borrowed(path.as_bytes()), is_decoded: false },
+            )
         } else {
             let mut found = path::readings(path).map(|reading| self.under(host, &reading));
             let first = found.next().flatten();
@@ -65,7 +68,7 @@ impl Routes {
     }
 
     /// The first route of this host whose prefix contains the path.
-    fn under(&self, host: Option<&str>, reading: &Reading<'_>) -> Option<&Route> {
+    fn under(&self, host: Option<&str>, reading: &PathReading<'_>) -> Option<&Route> {
         if reading.path.starts_with(LEAF_PATHS) {
             return None;
         }

@@ -46,7 +46,7 @@ pub(crate) fn certified_key(tls: &ServerTls) -> Result<CertifiedKey, StartError>
     let key = PrivateKeyDer::from_pem_file(&tls.key_file)
         .map_err(|error| unreadable(&tls.key_file, "private key", error))?;
     CertifiedKey::from_der(chain, key, &provider())
-        .map_err(|error| unusable(&tls.certificate_file, with_key(&error, &tls.key_file)))
+        .map_err(|error| unusable(&tls.certificate_file, describe_key_error(&error, &tls.key_file)))
 }
 
 /// The certificate of a listener; handshakes after a reload use the new one.
@@ -82,7 +82,7 @@ impl ResolvesServerCert for ListenerCertificate {
 }
 
 /// Why a certificate and a key do not fit together.
-fn with_key(error: &rustls::Error, key_file: &Path) -> String {
+fn describe_key_error(error: &rustls::Error, key_file: &Path) -> String {
     let key_file = key_file.display();
     if let rustls::Error::InconsistentKeys(_) = error {
         format!("the key in {key_file} belongs to another certificate")

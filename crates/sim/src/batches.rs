@@ -85,7 +85,7 @@ impl Batch {
     }
 
     /// The number of requests above `limit`, within a bucket, including failures.
-    fn reaching(&self, limit: Bound) -> f64 {
+    fn count_reaching(&self, limit: Bound) -> f64 {
         let answered =
             limit.0.map_or(self.answered.count(), |below| self.answered.count_above(below));
         (answered + self.failed) as f64

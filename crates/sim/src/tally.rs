@@ -101,7 +101,7 @@ impl Tally {
     }
 
     /// Counts the end of a request after `age`, with or without a response.
-    pub(crate) fn ended(&mut self, number: u64, age: Duration, answered: bool) -> Tallied {
+    pub(crate) fn ended(&mut self, number: u64, age: Duration, has_response: bool) -> Tallied {
         self.requests += 1;
         if let Some(warm_up) = &mut self.warm_up {
             let warmth = warm_up.record(age.as_ns_f64());
@@ -119,7 +119,7 @@ impl Tally {
         if !(first..last).contains(&number) {
             return Tallied::Nothing;
         }
-        let filled = self.batches.record(number, answered.then_some(age));
+        let filled = self.batches.record(number, has_response.then_some(age));
         if filled && self.requests >= self.stop.requests_min && self.is_precise() {
             // The run waits for every request that has arrived.
             self.counted.1 = last.min(self.arrived);

@@ -419,9 +419,9 @@ impl<'m> World<'m> {
     }
 
     /// A request has ended.
-    fn tally_request(&mut self, number: u64, age: Duration, answered: bool) {
+    fn tally_request(&mut self, number: u64, age: Duration, has_response: bool) {
         self.idle_until = self.events + self.limits.idle_events_max;
-        match self.tally.ended(number, age, answered) {
+        match self.tally.ended(number, age, has_response) {
             Tallied::Nothing => {}
             Tallied::WarmUpOver => self.warm_up_counts = self.counts_now(),
             Tallied::Done => self.done = true,

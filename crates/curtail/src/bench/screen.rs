@@ -87,7 +87,7 @@ impl Screen {
             format!("warming up {since_began:.0}")
         } else if blocks > 1 {
             let left = lasts.mul_f64(blocks as f64 * (1.0 - done));
-            format!("block {} of {blocks}, {} left", blocks_done + 1, rounded(left))
+            format!("block {} of {blocks}, {} left", blocks_done + 1, format_time_left(left))
         } else {
             format!("{:.0} of {:.0} s", since_began.as_secs_f64(), lasts.as_secs_f64())
         };
@@ -104,7 +104,7 @@ impl Screen {
 }
 
 /// A time as an estimate: `40 s`, `38 min`.
-fn rounded(time: Duration) -> String {
+fn format_time_left(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     if seconds < 90.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", seconds / 60.0) }
 }

@@ -25,7 +25,7 @@ pub(crate) struct CoresUsed {
 impl Cpu {
     /// From now on.
     pub(crate) fn start() -> Self {
-        Self { since: Instant::now(), own: own(), machine: machine() }
+        Self { since: Instant::now(), own: own_cpu_time(), machine: machine_cpu_time() }
     }
 
     /// Average cores used since the start.
@@ -35,14 +35,15 @@ impl Cpu {
             let used = now?.checked_sub(then?)?;
             (elapsed > 0.0).then(|| used.as_secs_f64() / elapsed)
         };
-        let (own, machine) = (cores(own(), self.own), cores(machine(), self.machine));
+        let (own, machine) =
+            (cores(own_cpu_time(), self.own), cores(machine_cpu_time(), self.machine));
         let others = machine.zip(own).map(|(machine, own)| (machine - own).max(0.0));
         CoresUsed { own, others }
     }
 }
 
 /// User and kernel CPU time of all threads of this process so far.
-fn own() -> Option<Duration> {
+fn own_cpu_time() -> Option<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     // The second field is the program's name in parentheses and may hold anything; count from its end.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
@@ -50,7 +51,7 @@ fn own() -> Option<Duration> {
 }
 
 /// CPU time of all programs on this machine so far.
-fn machine() -> Option<Duration> {
+fn machine_cpu_time() -> Option<Duration> {
     let stat = std::fs::read_to_string("/proc/stat").ok()?;
     let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
     let ticks: Vec<f64> = fields.map_while(|field| field.parse().ok()).collect();

@@ -116,7 +116,7 @@ impl Report {
             reads_per_second: of.rate,
             seconds: of.measured.as_secs_f64(),
             arms: all.iter().map(arm).collect(),
-            hedged_p99: cut(tallies),
+            hedged_p99: compare_p99(tallies),
             void: all.iter().find_map(late),
             cpu_cores: of.cores_used.own,
             other_cpu_cores: of.cores_used.others,
@@ -239,7 +239,7 @@ impl ArmReport {
 }
 
 /// The p99 of direct reads over that of hedged ones, compared block by block.
-fn cut(tallies: &Tallies) -> Option<P99Reduction> {
+fn compare_p99(tallies: &Tallies) -> Option<P99Reduction> {
     let [direct, hedged] = [Arm::Direct, Arm::Hedged].map(|arm| tallies.of(arm).blocks());
     let compared = compare::percentiles(direct, hedged, Clock::Response, &Rule::default()).ok()?;
     let p99 = compared.iter().find(|found| found.quantile == Quantile::P99)?;

@@ -63,13 +63,13 @@ impl Screen {
 /// each table to their scrollback.
 fn draw(over: usize, lines: &[String]) -> std::io::Result<usize> {
     let mut out = std::io::stdout().lock();
-    out.write_all(drawing(over, lines).as_bytes())?;
+    out.write_all(render_redraw(over, lines).as_bytes())?;
     out.flush()?;
     Ok(lines.len())
 }
 
 /// The bytes for a terminal.
-fn drawing(over: usize, lines: &[String]) -> String {
+fn render_redraw(over: usize, lines: &[String]) -> String {
     const ERASE_REST_OF_LINE: &str = "\x1b[K";
     const ERASE_BELOW: &str = "\x1b[J";
     if over == 0 {
@@ -83,14 +83,18 @@ fn drawing(over: usize, lines: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::drawing;
+    use super::render_redraw;
 
     #[test]
     fn a_table_is_drawn_over_the_one_before_line_by_line() {
         let lines =
             |texts: &[&str]| -> Vec<String> { texts.iter().map(ToString::to_string).collect() };
-        assert_eq!(drawing(0, &lines(&["a", "b"])), "a\nb\n");
-        assert_eq!(drawing(2, &lines(&["c", "d"])), "\x1b[2Ac\x1b[K\nd\x1b[K\n");
-        assert_eq!(drawing(2, &lines(&["e"])), "\x1b[2Ae\x1b[K\n\x1b[J", "an old line is erased");
+        assert_eq!(render_redraw(0, &lines(&["a", "b"])), "a\nb\n");
+        assert_eq!(render_redraw(2, &lines(&["c", "d"])), "\x1b[2Ac\x1b[K\nd\x1b[K\n");
+        assert_eq!(
+            render_redraw(2, &lines(&["e"])),
+            "\x1b[2Ae\x1b[K\n\x1b[J",
+            "an old line is erased"
+        );
     }
 }

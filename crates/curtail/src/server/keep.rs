@@ -4,7 +4,7 @@
 //! Between the row groups of a merge memtables are written that have filled meanwhile.
 
 use super::place::{now_ms, uuid};
-use crate::exit::in_words;
+use crate::exit::describe_error;
 use curtail_ingest::Why;
 use curtail_objects::Objects;
 use curtail_store::tail::Tail;
@@ -165,7 +165,7 @@ impl Patience {
     /// Says what failed, and waits twice as long as the last time.
     fn failed(&mut self, what: &str, error: &anyhow::Error) {
         let again = self.after.as_secs();
-        tracing::error!(error = in_words(error), again_after_s = again, "{what}");
+        tracing::error!(error = describe_error(error), again_after_s = again, "{what}");
         self.not_before = Instant::now() + self.after;
         self.after = (2 * self.after).min(AGAIN_AFTER_MAX);
     }

@@ -97,7 +97,7 @@ fn check_routes(config: &Config, s: &mut Section<'_>) {
             s.mistake(&format!("routes[{index}].upstream"), text);
         }
         let mut before = config.routes[..index].iter();
-        if let Some(first) = before.position(|other| take_the_same(other, route)) {
+        if let Some(first) = before.position(|other| match_the_same_requests(other, route)) {
             let text = format!("matches no request: routes[{first}] matches the same requests");
             s.mistake(&format!("routes[{index}]"), text);
         }
@@ -124,7 +124,7 @@ fn check_groups(config: &Config, s: &mut Section<'_>) {
 
 /// Whether both routes match the same requests. Of two different routes, the more specific one wins at any
 /// position in the list and leaves the rest to the other.
-fn take_the_same(one: &RouteConfig, other: &RouteConfig) -> bool {
+fn match_the_same_requests(one: &RouteConfig, other: &RouteConfig) -> bool {
     let host = |route: &RouteConfig| {
         route.host.as_deref().map(route::host_name).map(str::to_ascii_lowercase)
     };

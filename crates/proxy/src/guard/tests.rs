@@ -376,8 +376,8 @@ fn panics_are_logged_at_most_once_an_interval_with_their_count() {
     let mut log = PanicLog::default();
     let begin = Instant::from_ns(1);
     let soon = begin + Duration::from_secs(1);
-    assert_eq!([begin, soon, soon].map(|now| log.due(now)), [Some(1), None, None]);
-    assert_eq!(log.due(begin + LOG_INTERVAL), Some(3));
+    assert_eq!([begin, soon, soon].map(|now| log.count_panic(now)), [Some(1), None, None]);
+    assert_eq!(log.count_panic(begin + LOG_INTERVAL), Some(3));
 }
 
 #[test]

@@ -7,7 +7,7 @@
 
 use super::LentHttp2;
 use super::activity::StreamCount;
-use super::sending::Sending;
+use super::body_sender::BodySender;
 use crate::body::AttemptBody;
 use crate::head::{AnswerHead, Known};
 use crate::http1::InterimSink;
@@ -76,7 +76,7 @@ impl LentHttp2 {
         let exchange = Exchange {
             sender: Some(self.sender),
             response,
-            sending: Sending::new(stream, body, has_none),
+            sending: BodySender::new(stream, body, has_none),
             interim,
             interim_bytes: 0,
             count: self.stream,
@@ -90,7 +90,7 @@ struct Exchange {
     /// Present until the stream is open: the replica limits the number of streams.
     sender: Option<SendRequest<Bytes>>,
     response: ResponseFuture,
-    sending: Sending,
+    sending: BodySender,
     interim: Option<InterimSink>,
     interim_bytes: usize,
     count: StreamCount,

@@ -67,7 +67,7 @@ fn encode_value(
         SeriesValue::Float(value) => encode_number(encoder, kind, &value),
         SeriesValue::Histogram(durations) => {
             let (sum, count) = (durations.sum_secs_f64(), durations.count());
-            let buckets = onto_bounds(durations);
+            let buckets = count_by_bound(durations);
             encoder.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
         }
         SeriesValue::Info => Ok(()),
@@ -88,7 +88,7 @@ fn encode_number(
 
 /// How many durations lie between each of [`BOUNDS`] (in seconds) and the one before; the last entry is
 /// without bound. What cannot be told from a bound counts as longer, so speed is never overstated.
-pub(super) fn onto_bounds(durations: &Histogram) -> Vec<(f64, u64)> {
+pub(super) fn count_by_bound(durations: &Histogram) -> Vec<(f64, u64)> {
     let bounds = BOUNDS.iter().map(|bound| bound.as_secs_f64()).chain([f64::INFINITY]);
     let mut buckets: Vec<_> = bounds.map(|bound| (bound, 0)).collect();
     for bucket in durations.buckets() {

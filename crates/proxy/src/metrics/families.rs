@@ -64,7 +64,7 @@ impl From<f64> for SeriesValue<'_> {
 impl Snapshot {
     /// Every metric with at least one series, in the order of the catalogue.
     pub(super) fn families(&self) -> Vec<Family<'_>> {
-        let mut out = Out { families: Vec::new() };
+        let mut out = FamilyCollector { families: Vec::new() };
         self.requests(&mut out);
         self.attempts(&mut out);
         self.remedies(&mut out);
@@ -76,7 +76,7 @@ impl Snapshot {
         out.families
     }
 
-    fn requests<'a>(&'a self, out: &mut Out<'a>) {
+    fn requests<'a>(&'a self, out: &mut FamilyCollector<'a>) {
         out.counts(&table::REQUESTS, self.by_upstream("status", |u| &u.requests));
         out.histograms(
             &table::REQUEST_DURATION,
@@ -86,7 +86,7 @@ impl Snapshot {
         out.counts(&table::REQUESTS_FAILED, self.by_upstream("reason", |u| &u.failed));
     }
 
-    fn attempts<'a>(&'a self, out: &mut Out<'a>) {
+    fn attempts<'a>(&'a self, out: &mut FamilyCollector<'a>) {
         out.counts(&table::ATTEMPTS, self.by_upstream("reason", |u| &u.sent));
         let answered = self.by_upstream("outcome", |u| &u.attempts_answered);
         out.counts(&table::ATTEMPTS_ANSWERED, answered);
@@ -95,7 +95,7 @@ impl Snapshot {
         out.counts(&table::ATTEMPTS_CANCELLED, self.by_upstream("reason", |u| &u.cancelled));
     }
 
-    fn remedies<'a>(&'a self, out: &mut Out<'a>) {
+    fn remedies<'a>(&'a self, out: &mut FamilyCollector<'a>) {
         out.counts(&table::DECISIONS_AGAINST, self.by_upstream("reason", |u| &u.held));
         out.counts(&table::PROBES, self.by_upstream("reason", |u| &u.probes));
         let upstreams = || self.upstreams.iter().map(|u| ([("upstream", &*u.name)], u));
@@ -113,7 +113,7 @@ impl Snapshot {
         out.add(&table::IN_FLIGHT, replicas);
     }
 
-    fn connections<'a>(&'a self, out: &mut Out<'a>) {
+    fn connections<'a>(&'a self, out: &mut FamilyCollector<'a>) {
         let each = || self.addresses().map(|(labels, to)| (labels, to, &to.counts));
         out.add(&table::CONNECTIONS_OPEN, each().map(|(labels, _, c)| (labels, c.open)));
         out.add(&table::CONNECTIONS_IDLE, each().map(|(labels, to, _)| (labels, to.idle)));
@@ -127,7 +127,7 @@ impl Snapshot {
         out.add(&table::CONNECT, phases);
     }
 
-    fn leaves<'a>(&'a self, out: &mut Out<'a>) {
+    fn leaves<'a>(&'a self, out: &mut FamilyCollector<'a>) {
         let each = || self.leaves.iter().map(|leaf| (("leaf", &*leaf.name), leaf));
         let queues = each().map(|(name, leaf)| ([name], leaf.queue_len));
         out.add(&table::LEAF_QUEUE_LEN, queues);
@@ -143,7 +143,7 @@ impl Snapshot {
         out.histograms(&table::LEAF_WAIT, each().map(|(name, leaf)| (name, &leaf.counts.waited)));
     }
 
-    fn listeners<'a>(&'a self, out: &mut Out<'a>) {
+    fn listeners<'a>(&'a self, out: &mut FamilyCollector<'a>) {
         let each = || self.listeners.iter().map(|(name, c)| ([("listener", &**name)], c));
         out.add(&table::CLIENTS_OPEN, each().map(|(labels, c)| (labels, c.open)));
         out.add(&table::CLIENTS_ACCEPTED, each().map(|(labels, c)| (labels, c.accepted)));
@@ -155,7 +155,7 @@ impl Snapshot {
         out.counts(&table::CLIENT_TIMEOUTS, timed_out);
     }
 
-    fn telemetry<'a>(&'a self, out: &mut Out<'a>) {
+    fn telemetry<'a>(&'a self, out: &mut FamilyCollector<'a>) {
         if let Some(spans) = &self.spans {
             out.add(&table::SPANS_RECORDED, [([], spans.recorded)]);
             out.add(&table::SPANS_SENT, [([], spans.sent)]);
@@ -173,7 +173,7 @@ impl Snapshot {
         }
     }
 
-    fn process<'a>(&'a self, out: &mut Out<'a>) {
+    fn process<'a>(&'a self, out: &mut FamilyCollector<'a>) {
         let results = [("ok", self.process.reloads_ok), ("failed", self.process.reloads_failed)];
         let reloads = results.map(|(result, count)| ([("result", result)], count));
         out.add(&table::CONFIG_RELOADS, reloads);
@@ -209,11 +209,11 @@ impl Snapshot {
 }
 
 /// Collects the families, one metric with all its series at a time.
-struct Out<'a> {
+struct FamilyCollector<'a> {
     families: Vec<Family<'a>>,
 }
 
-impl<'a> Out<'a> {
+impl<'a> FamilyCollector<'a> {
     fn add<const N: usize, V: Into<SeriesValue<'a>>>(
         &mut self,
         metric: &'static Metric,

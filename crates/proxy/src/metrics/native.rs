@@ -7,7 +7,7 @@
 //! fills at most 160.
 //! **Source**: `io.prometheus.client.MetricFamily` (metrics.proto of `prometheus/client_model`), length-delimited.
 
-use super::exposition::onto_bounds;
+use super::exposition::count_by_bound;
 use super::families::{Family, Label, SeriesValue};
 use super::snapshot::Snapshot;
 use crate::spans::protobuf::{
@@ -90,7 +90,7 @@ fn write_histogram(out: &mut Vec<u8>, durations: &Histogram) {
     varint_field(out, 1, durations.count());
     double_field(out, 2, durations.sum_secs_f64());
     let mut cumulative = 0;
-    for (bound, count) in onto_bounds(durations) {
+    for (bound, count) in count_by_bound(durations) {
         cumulative += count;
         message_field(out, 3, |out| {
             varint_field(out, 1, cumulative);

@@ -16,7 +16,7 @@ impl Exchange {
                 return Poll::Ready(Err(NoAnswer::Client(fault)));
             }
             if let Some(good) = self.last_held(|outcome| outcome == Outcome::Good) {
-                return Poll::Ready(self.give_straight(good, Reason::FirstGood));
+                return Poll::Ready(self.respond_straight(good, Reason::FirstGood));
             }
             if self.poll_attempts(cx).is_ready() {
                 // The trail has the outcome of each attempt.
@@ -54,12 +54,12 @@ impl Exchange {
     fn end_straight(&mut self, why: Unanswered) -> Ended {
         // A leaf's response that the twin has started is not for the client.
         if let Some(held) = self.last_held(|outcome| outcome != Outcome::TwinStarted) {
-            return self.give_straight(held, Reason::NothingBetter);
+            return self.respond_straight(held, Reason::NothingBetter);
         }
         Err(NoAnswer::Unanswered(why))
     }
 
-    fn give_straight(&mut self, id: AttemptId, reason: Reason) -> Ended {
+    fn respond_straight(&mut self, id: AttemptId, reason: Reason) -> Ended {
         let now = self.driver.upstream.clock.now();
         let given = self.take_held(id);
         self.note_end(now, Some(given.head.status), None, reason);

@@ -18,14 +18,14 @@ const CUTS_PARAMETERS: u8 = 4;
 
 /// A path as one kind of server reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Reading<'a> {
+pub(super) struct PathReading<'a> {
     pub(super) path: Cow<'a, [u8]>,
     /// Whether all bytes are decoded; otherwise the reserved ones are percent-encoded.
     pub(super) is_decoded: bool,
 }
 
 /// All readings of a path.
-pub(super) fn readings(path: &str) -> impl Iterator<Item = Reading<'static>> {
+pub(super) fn readings(path: &str) -> impl Iterator<Item = PathReading<'static>> {
     let bytes = path.as_bytes();
     let has = |wanted: u8| bytes.contains(&wanted);
     let mut possible = if has(b'%') { DECODES } else { 0 };
@@ -46,7 +46,7 @@ pub(super) fn readings(path: &str) -> impl Iterator<Item = Reading<'static>> {
         };
         unresolved
             .flat_map(resolved)
-            .map(move |path| Reading { path: Cow::Owned(path), is_decoded })
+            .map(move |path| PathReading { path: Cow::Owned(path), is_decoded })
     })
 }
 
@@ -95,7 +95,7 @@ impl Prefix {
     }
 
     /// Whether the path is the prefix or below it.
-    pub(super) fn contains(&self, reading: &Reading<'_>) -> bool {
+    pub(super) fn contains(&self, reading: &PathReading<'_>) -> bool {
         is_under(&reading.path, if reading.is_decoded { &self.decoded } else { &self.encoded })
     }
 }
@@ -115,7 +115,7 @@ pub(super) fn is_plain(path: &str) -> bool {
 /// Whether a route can have this prefix: every server reads the same segments in it.
 pub(crate) fn is_prefix(prefix: &str) -> bool {
     let parsed = Prefix::new(prefix);
-    let is_same = |read: Reading<'_>| {
+    let is_same = |read: PathReading<'_>| {
         &*read.path == if read.is_decoded { &*parsed.decoded } else { &*parsed.encoded }
     };
     !prefix.contains(['?', '#', ';', '\\']) && readings(prefix).all(is_same)
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     fn texts(path: &str) -> Vec<String> {
-        let text = |read: Reading<'_>| String::from_utf8(read.path.into_owned()).expect("text");
+        let text = |read: PathReading<'_>| String::from_utf8(read.path.into_owned()).expect("text");
         let mut texts: Vec<_> = readings(path).map(text).collect();
         texts.sort_unstable();
         texts.dedup();

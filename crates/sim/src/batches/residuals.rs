@@ -59,7 +59,7 @@ impl Residuals {
 
     /// The residuals of the share of requests that reach a bound.
     pub(super) fn of_share(batches: &[&Batch], bound: Bound) -> Option<Self> {
-        Self::of_counts(batches, batches.iter().map(|batch| batch.reaching(bound)).collect())
+        Self::of_counts(batches, batches.iter().map(|batch| batch.count_reaching(bound)).collect())
     }
 
     /// The residuals of a share with these `counts` by batch.
@@ -100,7 +100,7 @@ impl Residuals {
         let error = self.variance().sqrt();
         let bend = skewness(&self.of_batches) / (6.0 * count.sqrt());
         let t = student::critical(LEVEL, FREEDOM);
-        (value - error * bent(t, bend), value - error * bent(-t, bend))
+        (value - error * bend_quantile(t, bend), value - error * bend_quantile(-t, bend))
     }
 
     /// Half the width of the interval of a share; infinite when fewer than two groups reach it.
@@ -154,7 +154,7 @@ fn skewness(values: &[f64]) -> f64 {
 }
 
 /// A quantile of Student's distribution, bent for a mean with that skewness / (6 √n).
-fn bent(t: f64, bend: f64) -> f64 {
+fn bend_quantile(t: f64, bend: f64) -> f64 {
     if bend.abs() < SKEWNESS_MIN {
         return t;
     }
@@ -163,7 +163,7 @@ fn bent(t: f64, bend: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Residuals, bent, skewness, variance_of_mean};
+    use super::{Residuals, bend_quantile, skewness, variance_of_mean};
 
     #[test]
     fn independent_residuals_vary_as_they_do_without_groups() {
@@ -195,10 +195,10 @@ mod tests {
         // Of 0, 0, 0, 4: cubes 3 · (−1)³ + 3³ = 24 over a deviation of 2, times 4 / (3 · 2).
         assert!((skewness(&[0.0, 0.0, 0.0, 4.0]) - 2.0).abs() < 1e-12);
         assert_eq!(skewness(&[1.0; 9]), 0.0);
-        assert_eq!(bent(2.0, 0.0), 2.0);
+        assert_eq!(bend_quantile(2.0, 0.0), 2.0);
         // (1 + 0.6 · 1.9)^(1/3) = 1.2887; (1 − 0.6 · 2.1)^(1/3) = −0.6383.
-        assert!((bent(2.0, 0.1) - 1.4434).abs() < 1e-3, "{}", bent(2.0, 0.1));
-        assert!((bent(-2.0, 0.1) + 8.1913).abs() < 1e-3, "{}", bent(-2.0, 0.1));
+        assert!((bend_quantile(2.0, 0.1) - 1.4434).abs() < 1e-3, "{}", bend_quantile(2.0, 0.1));
+        assert!((bend_quantile(-2.0, 0.1) + 8.1913).abs() < 1e-3, "{}", bend_quantile(-2.0, 0.1));
     }
 
     #[test]

@@ -71,7 +71,7 @@ impl Table {
         if let Some(comparison) = &arm.comparison {
             self.comparison(comparison);
         }
-        if let (None, Some(names)) = (arm.stopped, lacking(arm)) {
+        if let (None, Some(names)) = (arm.stopped, names_without_interval(arm)) {
             self.line(format_args!(
                 "  no interval for {names}: too few requests ({})",
                 arm.requests
@@ -138,7 +138,7 @@ fn estimates(
 }
 
 /// The names of the estimates without an interval, if any.
-fn lacking(arm: &ArmReport) -> Option<String> {
+fn names_without_interval(arm: &ArmReport) -> Option<String> {
     let estimates = estimates(arm.mean_ns, &arm.quantiles_ns);
     let lacks = |(name, estimate): (&'static str, Option<Estimate>)| {
         estimate.filter(|estimate| estimate.interval.is_none()).map(|_| name)

@@ -3,7 +3,7 @@ use super::super::{
     ReplicaMetrics, ReplicaSnapshot, Snapshot, UpstreamMetrics, UpstreamSnapshot, Usage, catalogue,
     reference, render,
 };
-use super::{BOUNDS, onto_bounds};
+use super::{BOUNDS, count_by_bound};
 use crate::spans::SpanCounts;
 use crate::trail::ConnectPhases;
 use curtail_policy::{
@@ -301,7 +301,7 @@ fn counts_below_a_bound_are_never_more_than_there_are() {
         })
         .collect();
     durations.iter().for_each(|&duration| histogram.record(duration));
-    let buckets = onto_bounds(&histogram);
+    let buckets = count_by_bound(&histogram);
     let mut below = 0;
     for (index, (bound, count)) in buckets.iter().enumerate() {
         below += count;

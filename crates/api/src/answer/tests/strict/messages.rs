@@ -22,11 +22,11 @@ pub(super) enum Double {
     #[default]
     None,
     Finite(f64),
-    Named(Named),
+    NamedDouble(NamedDouble),
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) enum Named {
+pub(super) enum NamedDouble {
     NaN,
     Infinity,
     #[serde(rename = "-Infinity")]

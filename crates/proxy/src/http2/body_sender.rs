@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 
 /// The rest of a request body, and the stream that it is sent over.
 #[derive(Debug)]
-pub(super) struct Sending {
+pub(super) struct BodySender {
     stream: SendStream<Bytes>,
     body: AttemptBody,
     /// A piece that waits until the replica grants room. Room is requested only for a piece, because other streams
@@ -18,7 +18,7 @@ pub(super) struct Sending {
     is_done: bool,
 }
 
-impl Sending {
+impl BodySender {
     pub(super) const fn new(stream: SendStream<Bytes>, body: AttemptBody, is_done: bool) -> Self {
         Self { stream, body, piece: None, is_done }
     }
