@@ -182,11 +182,11 @@ impl Upstream {
         })?
     }
 
-    /// What the state page and the metrics ask a copy of the machine: a question may bring its estimates up
-    /// to date, and what it decides must follow from its journal alone, whoever looks on.
+    /// Reads a copy of the machine, for the state page and the metrics. A read may update estimates, and the decisions
+    /// of the machine must follow from its journal alone.
     ///
     /// A panic replaces the machine, but not its group: a fresh group would not be in the journals of the other
-    /// members. If the fresh machine panics too, the answer is the default.
+    /// members. If the fresh machine panics too, the result is the default.
     pub(crate) fn look<T: Default>(&self, look: impl Fn(&mut Machine, Instant) -> T) -> T {
         let ask = |root: MutexGuard<'_, Root>| {
             let (mut machine, generation) = (root.machine.clone(), root.generation);
