@@ -121,8 +121,8 @@ pub(super) fn parse(bytes: Bytes) -> io::Result<Segment> {
     let salt = copies[0].or(copies[1]).or_else(|| of_record.map(long));
     let Some(salt) = salt else {
         if first.starts_with(MAGIC_1) {
-            "an earlier version of Curtail wrote it; start that version with this folder once and \
-            stop it, which empties the log";
+            let text = "an earlier version of Curtail wrote it; start that version with this folder \
+                        once and stop it, which empties the log";
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
         let damage = (!bytes.is_empty()).then(|| Damage {
