@@ -242,7 +242,7 @@ impl Replay {
             return Err(lines.wrong("expected the schema first"));
         };
         if schema != SCHEMA {
-            return Err(lines.wrong(format!("its schema is {schema}: expected {SCHEMA}")));
+            return Err(lines.wrong(format!("schema is {schema}: expected {SCHEMA}")));
         }
         Ok(())
     }

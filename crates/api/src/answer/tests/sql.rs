@@ -69,7 +69,7 @@ fn what_is_no_answer_says_whose_fault_it_is() {
         ("kill -ABRT $$", 500, "out of memory or of stack"),
         ("exec yes '{}'", 422, "more than 16 MiB"),
         // It has heard enough, and so have we.
-        ("exec yes >&2", 500, "signal: 13"),
+        ("exec yes >&2", 500, "signal 13"),
         ("exit 101", 500, "failed"),
     ] {
         let (got, body) = run(asking.answered(post(question)));
