@@ -205,5 +205,5 @@ fn a_file_without_tokens_lets_nobody_in() {
     let data = data.to_str().expect("text");
     let ended = curtail(&["server", "--data", data, "--tokens", &tokens]);
     assert_eq!(ended.code, Some(3), "{}", ended.stderr);
-    assert!(ended.stderr.contains("expected a token"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("expected at least one token"), "{}", ended.stderr);
 }
