@@ -149,17 +149,17 @@ fn watched(suite: &Suite) -> io::Result<Outcome> {
 
 /// The folder of a run, new or empty, as an absolute path.
 fn made(wanted: Option<&Path>, file: &Path) -> anyhow::Result<PathBuf> {
-    let describe_error = |dir: &Path| dir.display().to_string();
+    let in_words = |dir: &Path| dir.display().to_string();
     if let Some(dir) = wanted {
-        std::fs::create_dir_all(dir).with_context(|| describe_error(dir))?;
-        if std::fs::read_dir(dir).with_context(|| describe_error(dir))?.next().is_some() {
+        std::fs::create_dir_all(dir).with_context(|| in_words(dir))?;
+        if std::fs::read_dir(dir).with_context(|| in_words(dir))?.next().is_some() {
             let wrong = io::Error::new(io::ErrorKind::AlreadyExists, "expected an empty folder");
-            return Err(wrong).with_context(|| describe_error(dir));
+            return Err(wrong).with_context(|| in_words(dir));
         }
         return Ok(std::path::absolute(dir)?);
     }
     let all = Path::new("curtail-bench");
-    std::fs::create_dir_all(all).with_context(|| describe_error(all))?;
+    std::fs::create_dir_all(all).with_context(|| in_words(all))?;
     let name = match file.file_stem().unwrap_or_default().to_string_lossy() {
         name if name == "-" => "stdin".into(),
         name => name,
@@ -169,9 +169,9 @@ fn made(wanted: Option<&Path>, file: &Path) -> anyhow::Result<PathBuf> {
         match std::fs::create_dir(&dir) {
             Ok(()) => return Ok(std::path::absolute(dir)?),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error).with_context(|| describe_error(&dir)),
+            Err(error) => return Err(error).with_context(|| in_words(&dir)),
         }
     }
     let wrong = io::Error::new(io::ErrorKind::AlreadyExists, "too many runs: expected --dir");
-    Err(wrong).with_context(|| describe_error(all))
+    Err(wrong).with_context(|| in_words(all))
 }
