@@ -4,7 +4,8 @@
 //! load on one arm. What is compared are blocks; what is shown of an arm are its merged blocks. A percentile is never
 //! averaged.
 
-use crate::generator::Share;
+use crate::generator::verdict::Late;
+use crate::generator::{Share, verdict};
 use curtail_load::{Latencies, Timeline};
 use curtail_units::{Duration, Instant};
 
@@ -215,5 +216,13 @@ impl Results {
             }
         }
         merged
+    }
+
+    /// The lowest reported quantile at which the generator was too late in any arm, if there is one.
+    #[must_use]
+    pub fn late(&self) -> Option<Late> {
+        let of_arm = |arm| verdict::late(&Latencies::merged(&self.of_arm(arm)));
+        let late = (0..self.arms.len()).filter_map(of_arm);
+        late.min_by(|one, other| one.quantile.get().total_cmp(&other.quantile.get()))
     }
 }

@@ -9,7 +9,8 @@
 //! when the generator was too late to be believed ([`verdict`]).
 
 use crate::clock::Clock;
-use crate::generator::{self, FailureExample, Load, Seen, Stop, verdict};
+use crate::generator::verdict::Late;
+use crate::generator::{self, FailureExample, Load, Seen, Stop};
 use crate::results::{Arm, Block, Event, Machine, Results, Shares, State};
 use curtail_load::{Latencies, Slot, steady};
 use curtail_units::{Duration, Instant};
@@ -344,8 +345,7 @@ impl Running<'_> {
 
     /// Whether what was measured can be believed.
     fn judge(&mut self) {
-        let late = (0..self.results.arms.len())
-            .find_map(|arm| verdict::late(&Latencies::merged(&self.results.of_arm(arm))));
+        let late = self.results.late().filter(Late::is_void);
         if self.stop.is_told() {
             let (done, all) =
                 (self.results.measured().count(), self.session.blocks * self.session.arms.len());

@@ -1,8 +1,9 @@
 //! Whether the generator kept up with its plan, so that what it measured is the server.
 //!
 //! The lag of a request is part of its response time. While it is a small part at every quantile that is reported,
-//! percentiles are the server's. When it is not, they say more of the generator than of the server, and the run is
-//! void: better no figure than a wrong one.
+//! percentiles are the server's. When it is not, they say more of the generator than of the server. At p50 or p99 that
+//! makes the run void: better no figure than a wrong one. At p99.9 alone, where a pause of the machine is enough, the
+//! lower percentiles stand, and p99.9 and beyond get no verdict.
 //! **Source**: Kogias, Mallon and Bugnion, "Lancet: A self-correcting latency measuring tool", ATC 2019, section 4, for
 //! refusing.
 
@@ -41,7 +42,15 @@ impl std::fmt::Display for Late {
     }
 }
 
-/// Where the generator was too late, if it was.
+impl Late {
+    /// Whether no figure of the run is the server's.
+    #[must_use]
+    pub fn is_void(&self) -> bool {
+        self.quantile <= Quantile::P99
+    }
+}
+
+/// The lowest reported quantile at which the generator was too late, if there is one.
 #[must_use]
 pub fn late(latencies: &Latencies) -> Option<Late> {
     let count = latencies.count();
@@ -80,8 +89,10 @@ mod tests {
         assert_eq!(late(&latencies(0, 0)), None);
         assert_eq!(late(&latencies(5, 100)), None, "5 of 10,000 are beyond all that is reported");
         let found = late(&latencies(50, 100)).expect("1 in 200 is 100 ms late");
-        assert_eq!(found.quantile.get(), 0.999);
+        assert_eq!((found.quantile.get(), found.is_void()), (0.999, false));
         assert_eq!(late(&latencies(9_000, 1)), None, "1 ms of 11");
+        let found = late(&latencies(150, 100)).expect("1.5 in 100 are 100 ms late");
+        assert_eq!((found.quantile.get(), found.is_void()), (0.99, true));
         let found = late(&latencies(9_000, 20)).expect("most are 20 ms late");
         assert!(
             found.to_string().contains("late at quantile 0.5, where responses took 30 ms"),

@@ -38,6 +38,14 @@ pub fn no_verdict(results: &Results) -> Option<String> {
     is_void.then(|| "No verdict: the run is void.".to_owned())
 }
 
+/// The first percentile without a verdict in a run that is not void, because the generator was too late there; and the
+/// reason.
+pub(super) fn no_verdict_from(results: &Results) -> Option<(Quantile, String)> {
+    let late = results.late().filter(|late| !late.is_void() && !results.is_sweep())?;
+    let name = percentile_name(late.quantile);
+    Some((late.quantile, format!("{name} AND BEYOND, DO NOT USE: {late}")))
+}
+
 /// The comparison of the second arm with the first; [`None`] without two arms that have a pair of blocks, or for a void
 /// run.
 ///
@@ -58,19 +66,22 @@ pub fn all(results: &Results, rule: &Rule) -> Vec<Comparison> {
     if pairs == 0 {
         return Vec::new();
     }
+    let from = no_verdict_from(results).map(|(quantile, _)| quantile);
     let compared = |of: Option<(By, String)>, rule: &Rule, merged: &dyn Fn(&Block) -> Latencies| {
         let of_blocks = |blocks: &[&Block]| -> Vec<Latencies> {
             blocks.iter().map(|block| merged(block)).collect()
         };
         let percentiles =
             compare::percentiles(&of_blocks(&a), &of_blocks(&b), Clock::Response, rule);
+        let mut percentiles = percentiles.unwrap_or_default();
+        percentiles.retain(|each| from.is_none_or(|from| each.quantile < from));
         let percent = 100.0 * rule.level;
         let method = format!("{pairs} pairs of blocks; at most {percent:.2} % false alarms");
         Comparison {
             base: base.name.clone(),
             other: other.name.clone(),
             of,
-            percentiles: percentiles.unwrap_or_default(),
+            percentiles,
             numbers: Vec::new(),
             primary: rule.primary,
             method,
@@ -196,6 +207,25 @@ mod tests {
         assert_eq!((whole.percentiles[0].a, whole.percentiles[0].b), (of_arm(0), of_arm(1)));
         let numbers: Vec<&str> = whole.numbers.iter().map(|(name, _)| *name).collect();
         assert_eq!(numbers, ["answers/s", "failed", "CPU each"]);
+
+        // Of one arm 1 request in 500 was sent 10 s late.
+        let mut late = run.clone();
+        for block in late.blocks.iter_mut().filter(|block| block.arm == 1) {
+            let mut latencies = curtail_load::Latencies::new();
+            for (count, lag_ms, ms) in [(5_000, 0, 10), (10, 10_000, 10_010)] {
+                let [lag, latency] = [lag_ms, ms].map(curtail_units::Duration::from_ms);
+                latencies.lag.record_n(lag, count);
+                latencies.response.record_n(latency, count);
+                latencies.service.record_n(latency - lag, count);
+            }
+            block.latencies.fill(latencies);
+        }
+        let judged = &all(&late, &Rule::default())[0];
+        let names = judged.percentiles.iter().map(|percentile| percentile.name);
+        assert_eq!(names.collect::<Vec<_>>(), ["p50", "p90", "p95", "p99"]);
+        let text = crate::report::table::render(&late, &[]);
+        let first = "p99.9 AND BEYOND, DO NOT USE: the generator was 10 s late at quantile 0.999";
+        assert!(text.starts_with(first), "{text}");
 
         run.blocks[2].servers_cpu = None;
         assert_eq!(all(&run, &Rule::default())[0].numbers.len(), 2, "a block was not measured");

@@ -94,11 +94,14 @@ pub fn render(results: &Results, comparisons: &[Comparison]) -> String {
 /// What is known before any figure: what was run, and whether it can be believed.
 fn head(results: &Results) -> String {
     let name = escaped(&results.name);
-    let banner = match &results.state {
+    let mut banner = match &results.state {
         State::Complete => String::new(),
         State::Partial { why } => banner("partial", "Partial run", why),
         State::Void { why } => banner("void", "Void: do not use these figures", why),
     };
+    if let Some((_, why)) = super::difference::no_verdict_from(results) {
+        banner += &self::banner("partial", "", &why);
+    }
     let load = escaped(&results.load);
     let began = text::utc(results.began_unix_ns);
     format!("{banner}<h1>{name}</h1>\n<p class=\"lead\">{load}; began {began}</p>\n")

@@ -116,6 +116,9 @@ impl Table {
             State::Partial { why } => self.wrapped("", &format!("PARTIAL RUN: {why}")),
             State::Void { why } => self.wrapped("", &format!("VOID, DO NOT USE: {why}")),
         }
+        if let Some((_, why)) = difference::no_verdict_from(results) {
+            self.wrapped("", &why);
+        }
         let Results { name, seed, load, machine, .. } = results;
         let began = text::utc(results.began_unix_ns);
         self.wrapped("", &format!("{name}, {began}, seed {seed}"));

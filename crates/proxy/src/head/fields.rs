@@ -132,6 +132,10 @@ impl Fields {
         if !self.has(Known::ContentLength) {
             return Ok(None);
         }
+        // The usual case, on the path of every response.
+        if !is_chunked && let Some(length) = self.only_length() {
+            return Ok(Some(length));
+        }
         let mut announced = None;
         let mut count = 0;
         for word in self.words(Known::ContentLength) {
@@ -150,6 +154,13 @@ impl Fields {
             _ => {}
         }
         Ok(announced)
+    }
+
+    /// The announced length, if it is announced once.
+    fn only_length(&self) -> Option<u64> {
+        let mut lengths = self.all(Known::ContentLength);
+        let only = lengths.next()?;
+        if lengths.next().is_some() { None } else { length(only) }
     }
 
     /// Removes all fields whose bits are set.

@@ -72,7 +72,7 @@ fn the_table_has_80_columns_and_a_conclusion() {
         Hedging cut p99 64 times (95 % interval: 61 to 68), for 0.83 % more requests:
             ~1,667 ms to ~25.9 ms.
         CPU: 0.45 of 2 cores, everything included.
-          60 s  p99:  direct ~1,667 ms  hedged ~25.9 ms  tied -  prequal -
+          60 s  p95:  direct ~1,139 ms  hedged ~25.4 ms  tied -  prequal -
     "#]]
     .assert_eq(&text(&usual()));
 }
