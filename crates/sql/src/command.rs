@@ -32,8 +32,8 @@ use tokio::time::timeout;
 /// Ask the tables of a server in SQL
 ///
 /// The tables are `spans`, `logs`, `points` and `traces`; DESCRIBE lists columns.
-/// What a server has only in memory is not in them yet (its --flush-every).
-/// Nothing is changed: SELECT, WITH, VALUES, EXPLAIN, DESCRIBE, SHOW.
+/// Rows that the server has not flushed yet are missing (its --flush-every).
+/// Read-only: SELECT, WITH, VALUES, EXPLAIN, DESCRIBE, SHOW.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "curtail-sql",
@@ -46,28 +46,28 @@ Examples:
   curtail-sql --data /var/lib/curtail --format json - < question.sql"
 )]
 pub struct Cli {
-    /// The question; `-` reads it from standard input.
+    /// SQL query; `-` reads it from standard input.
     #[arg(value_name = "SQL")]
     question: String,
-    /// The folder that `curtail server` keeps everything in.
+    /// Data folder of `curtail server`.
     #[arg(long, value_name = "DIR", default_value = "curtail-data")]
     data: PathBuf,
-    /// The folder of the tables, if they are not in that one.
+    /// Folder of the tables, if it is outside the data folder.
     #[arg(long, value_name = "DIR")]
     tables: Option<PathBuf>,
-    /// Asks as if there were no tenant but this one; without it all are asked.
+    /// Tenant to query [default: all tenants].
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
-    /// How the answer is printed.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
-    /// MiB that sorting, grouping and joining may keep in memory; nothing is written to disk.
+    /// Maximum memory for sorting, grouping and joining, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     memory: u32,
-    /// Seconds after which an answer is given up.
+    /// Maximum duration of a query, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     timeout: u32,
-    /// Rows that are printed at most.
+    /// Maximum number of rows to print.
     #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     rows: u32,
 }

@@ -26,11 +26,11 @@ use std::io::{self, Write};
 /// How an answer is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// For people.
+    /// An aligned table.
     Table,
-    /// An object a line.
+    /// One object per line.
     Json,
-    /// A line a row, after a head.
+    /// One row per line, after a header.
     Csv,
 }
 
