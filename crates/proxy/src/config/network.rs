@@ -32,13 +32,12 @@ impl Network {
 
     fn canonical(self) -> Self {
         const MAPPED_BITS: u32 = 96;
-        match self.address.to_canonical() {
-            address @ IpAddr::V4(_)
-                if self.prefix_bits >= MAPPED_BITS && self.address.is_ipv6() =>
-            {
-                Self { address, prefix_bits: self.prefix_bits - MAPPED_BITS }
-            }
-            _ => self,
+        let address = self.address.to_canonical();
+        let is_mapped = self.address.is_ipv6() && address.is_ipv4();
+        if is_mapped && self.prefix_bits >= MAPPED_BITS {
+            Self { address, prefix_bits: self.prefix_bits - MAPPED_BITS }
+        } else {
+            self
         }
     }
 
