@@ -8,6 +8,7 @@
 //! ```sh
 //! cargo bench -p curtail-sim --bench coverage            # 1,000 seeds
 //! cargo bench -p curtail-sim --bench coverage -- 100     # fewer
+//! cargo bench -p curtail-sim --bench coverage -- 1000 "M/M/1 at 0.8 25000"    # rows that contain the text
 //! ```
 
 use curtail_policy::{BalanceConfig, UpstreamConfig};
@@ -34,9 +35,13 @@ fn main() {
     let seeds = std::env::args().nth(1).and_then(|arg| arg.parse().ok()).unwrap_or(SEEDS);
     println!("seeds 1 to {seeds}; of 95 % intervals, the share that holds the truth");
     println!("{:<26} {:>8} {:>20} {:>20} {:>20}", "model", "requests", "mean", "p99", "p99.9");
+    let parts: Vec<String> = std::env::args().skip(2).filter(|arg| arg != "--bench").collect();
     for truth in [mm1(0.5), mm1(0.8), hyperexponential(0.7), stalls()] {
         for requests in LENGTHS {
-            row(&truth, requests, seeds);
+            let name = format!("{} {requests}", truth.name);
+            if parts.is_empty() || parts.iter().any(|part| name.contains(part)) {
+                row(&truth, requests, seeds);
+            }
         }
     }
 }

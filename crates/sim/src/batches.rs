@@ -99,6 +99,13 @@ impl Batch {
         self.answered.at_rank(rank(quantile, self.len()))
     }
 
+    /// The bound between the bucket of `found` and all longer ones.
+    fn end_of(&self, found: Duration) -> Bound {
+        let bucket = self.answered.buckets().find(|bucket| found < bucket.upper);
+        let upper = bucket.map_or(found, |bucket| bucket.upper);
+        Bound(upper.as_ns().checked_sub(1).map(Duration::from_ns))
+    }
+
     /// The bound between the bucket of `found` and all shorter ones.
     fn bound_of(&self, found: Duration) -> Bound {
         let bucket = self.answered.buckets().find(|bucket| found < bucket.upper);
@@ -207,10 +214,14 @@ impl Batches {
     pub(crate) fn quantile_ns(&self, quantile: Quantile) -> Option<Estimate> {
         let total = self.total();
         let found = total.duration_at(quantile.get())?;
-        let residuals = Residuals::of_share(&self.full(), total.bound_of(found));
+        let full = self.full();
+        let reaching = Residuals::of_share(&full, total.bound_of(found));
+        // They differ where many requests take equally long, as most do beside rare stalls: none of these may be beyond
+        // the quantile, and then only the longer ones tell how uncertain it is.
+        let beyond = Residuals::of_share(&full, total.end_of(found));
         let enough = has_enough(self.len(), quantile);
-        let interval = residuals.filter(|_| enough).map(|residuals| {
-            let error = residuals.error_of_share();
+        let interval = reaching.zip(beyond).filter(|_| enough).map(|(reaching, beyond)| {
+            let error = reaching.error_of_share().max(beyond.error_of_share());
             let low = total.duration_at((quantile.get() - error).max(0.0)).unwrap_or(found);
             let high = total.duration_at(quantile.get() + error);
             (low.as_ns_f64(), high.map_or(f64::INFINITY, Duration::as_ns_f64))

@@ -68,18 +68,14 @@ fn is_host(text: &[u8]) -> bool {
     }
 }
 
-/// The bytes of a name: letters, digits and some marks. A table, because every request asks it of every byte.
+/// The bytes of a name. A table, because every request asks it of every byte.
 static IS_NAME_BYTE: [bool; 256] = {
+    let name_bytes =
+        b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-._~!$&'()*+;=";
     let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < table.len() {
-        table[byte] = (byte as u8).is_ascii_alphanumeric();
-        byte += 1;
-    }
-    let marks = b"-._~!$&'()*+;=";
     let mut nth = 0;
-    while nth < marks.len() {
-        table[marks[nth] as usize] = true;
+    while nth < name_bytes.len() {
+        table[name_bytes[nth] as usize] = true;
         nth += 1;
     }
     table

@@ -7,9 +7,9 @@
 //! | effect | correction |
 //! |---|---|
 //! | adjacent batches still depend on each other | the variance is computed from [`GROUPS`] groups of batches, and extrapolated from batches to groups, twice as far as would remove a bias that falls with the length |
-//! | the variance of few groups is uncertain | a mean has as many degrees of freedom as groups, less one |
+//! | the variance of few groups is uncertain | a mean has as many degrees of freedom as groups, less one; as batches, less one, where groups vary no more than independent batches would |
 //! | a mean of few long stalls is skewed | the skewness of the residuals bends the interval of a mean |
-//! | few batches reach a high quantile | a share has as many degrees of freedom as groups that reach it, less one |
+//! | few batches reach a high quantile | a share has as many degrees of freedom as groups (or batches) that reach it, less one |
 //!
 //! **Source**: extrapolated ("lugsail") batch means: Vats & Flegal, "Lugsail lag windows for estimating
 //! time-average covariance matrices", 2022. Skewness: Willink, "A confidence interval and test for the mean
@@ -24,9 +24,6 @@ const LEVEL: f64 = 0.05;
 /// The number of groups; a group has successive batches.
 const GROUPS: usize = 16;
 
-/// The degrees of freedom of a mean: those of the groups, because batches are not independent.
-const FREEDOM: f64 = GROUPS as f64 - 1.0;
-
 /// Minimum number of batches for an interval: the extrapolation needs two in each group.
 const BATCHES_MIN: usize = 2 * GROUPS;
 
@@ -40,7 +37,7 @@ const SKEWNESS_MIN: f64 = 1e-3;
 #[derive(Clone, Debug)]
 pub(super) struct Residuals {
     of_batches: Vec<f64>,
-    /// By group, whether any of its requests counts.
+    /// By batch, whether any of its requests counts.
     is_reached: Vec<bool>,
 }
 
@@ -78,8 +75,8 @@ impl Residuals {
             return None;
         }
         let is_reached = match counts {
-            [] => vec![true; GROUPS],
-            counts => groups(counts).map(|group| group.iter().any(|count| *count > 0.0)).collect(),
+            [] => vec![true; of_batches.len()],
+            counts => counts.iter().map(|count| *count > 0.0).collect(),
         };
         Some(Self { of_batches, is_reached })
     }
@@ -97,23 +94,24 @@ impl Residuals {
     /// The interval of a mean around `value`.
     pub(super) fn interval(&self, value: f64) -> (f64, f64) {
         let count = self.of_batches.len() as f64;
-        let error = self.variance().sqrt();
+        let (variance, freedom) = self.variance();
+        let error = variance.sqrt();
         let bend = skewness(&self.of_batches) / (6.0 * count.sqrt());
-        let t = student::critical(LEVEL, FREEDOM);
+        let t = student::critical(LEVEL, freedom);
         (value - error * bend_quantile(t, bend), value - error * bend_quantile(-t, bend))
     }
 
     /// Half the width of the interval of a share; infinite when fewer than two groups reach it.
     pub(super) fn error_of_share(&self) -> f64 {
-        let reached = self.is_reached.iter().filter(|is_reached| **is_reached).count();
-        if reached < 2 {
+        let (variance, freedom) = self.variance();
+        if freedom < 1.0 {
             return f64::INFINITY;
         }
-        student::critical(LEVEL, reached as f64 - 1.0) * self.variance().sqrt()
+        student::critical(LEVEL, freedom) * variance.sqrt()
     }
 
-    /// The variance of the statistic.
-    fn variance(&self) -> f64 {
+    /// The variance of the statistic, and its degrees of freedom.
+    fn variance(&self) -> (f64, f64) {
         let of_batches = variance_of_mean(&self.of_batches);
         let each = self.of_batches.len() / GROUPS;
         let means = groups(&self.of_batches)
@@ -123,7 +121,14 @@ impl Residuals {
         let grouped = (each * GROUPS) as f64 / self.of_batches.len() as f64;
         let of_groups = variance_of_mean(&means) * grouped;
         let grown = (of_groups - of_batches) / (each - 1) as f64;
-        of_batches.max(of_groups + EXTRAPOLATION * grown)
+        if of_groups < of_batches {
+            let batches = self.is_reached.iter().filter(|is_reached| **is_reached).count();
+            (of_batches, batches as f64 - 1.0)
+        } else {
+            let reached_groups =
+                groups(&self.is_reached).filter(|group| group.contains(&true)).count();
+            (of_groups + EXTRAPOLATION * grown, reached_groups as f64 - 1.0)
+        }
     }
 }
 
@@ -170,23 +175,27 @@ mod tests {
         // Alternating values: groups of three vary a third as much as batches, so the batches decide.
         let values: Vec<f64> = (0..48).map(|nth| f64::from(nth % 2)).collect();
         let residuals = Residuals::new(values.clone(), &[]).expect("enough batches");
-        assert_eq!(residuals.variance(), variance_of_mean(&values));
+        assert_eq!(residuals.variance(), (variance_of_mean(&values), 47.0));
         // Blocks of three: the variance of groups is three times that of batches, and the extrapolation adds one.
         let values: Vec<f64> = (0..48).map(|nth| f64::from(nth / 3 % 2)).collect();
         let residuals = Residuals::new(values.clone(), &[]).expect("enough batches");
         let batches = variance_of_mean(&values);
         let groups = 47.0 / 15.0 * batches;
-        assert!((residuals.variance() / (2.0 * groups - batches) - 1.0).abs() < 1e-12);
+        let (variance, freedom) = residuals.variance();
+        assert!((variance / (2.0 * groups - batches) - 1.0).abs() < 1e-12);
+        assert_eq!(freedom, 15.0);
         assert!(Residuals::new(vec![0.0; 31], &[]).is_none());
     }
 
     #[test]
-    fn a_mean_has_the_degrees_of_freedom_of_its_groups() {
-        let values: Vec<f64> = (0..48).map(|nth| f64::from(nth % 2) - 0.5).collect();
-        let residuals = Residuals::new(values, &[]).expect("enough batches");
-        let (low, high) = residuals.interval(0.0);
-        let t = high / residuals.variance().sqrt();
-        assert!((t - 2.131).abs() < 0.001 && (low + high).abs() < 1e-12, "{t}");
+    fn a_mean_has_the_degrees_of_freedom_of_batches_if_these_are_independent_else_of_groups() {
+        for (same, expected) in [(1, 2.012), (3, 2.131)] {
+            let values = (0..48).map(|nth| f64::from(nth / same % 2) - 0.5).collect();
+            let residuals = Residuals::new(values, &[]).expect("enough batches");
+            let (low, high) = residuals.interval(0.0);
+            let t = high / residuals.variance().0.sqrt();
+            assert!((t - expected).abs() < 0.001 && (low + high).abs() < 1e-12, "{t}");
+        }
     }
 
     #[test]
@@ -205,7 +214,7 @@ mod tests {
     fn a_share_that_few_groups_reach_has_a_wide_interval() {
         let error = |counts: &[f64]| {
             let residuals = Residuals::new(counts.to_vec(), counts).expect("enough batches");
-            residuals.error_of_share() / residuals.variance().sqrt()
+            residuals.error_of_share() / residuals.variance().0.sqrt()
         };
         let with = |reached: usize| {
             let counts: Vec<f64> = (0..48)
