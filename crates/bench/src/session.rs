@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::generator::verdict::Late;
 use crate::generator::{self, FailureExample, Load, Seen, Stop};
 use crate::results::{Arm, Block, Event, Machine, Results, Shares, State};
-use curtail_load::{Latencies, Slot, steady};
+use curtail_load::{Slot, steady};
 use curtail_units::{Duration, Instant};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
