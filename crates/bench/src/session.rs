@@ -6,7 +6,7 @@
 //! load is sent until the service is steady ([`curtail_load::steady`]), or as long as was asked for. It is shown over
 //! time and counts in no percentile.
 //! **Invariant**: what was measured is in the results, however the run ends; they say so when it was cut short, and
-//! when the generator was too late to be believed ([`verdict`]).
+//! when the generator was too late to be believed ([`Late`]).
 
 use crate::clock::Clock;
 use crate::generator::verdict::Late;
