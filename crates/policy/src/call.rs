@@ -156,7 +156,7 @@ impl Call {
         let Attempt { sent, .. } = self.attempts.get(id);
         match outcome {
             Outcome::Good => {
-                upstream.attempt_succeeded(sent, now);
+                upstream.attempt_observed(sent, now);
                 self.answer(upstream, now, id, Reason::FirstGood);
             }
             Outcome::Bad => {
@@ -308,7 +308,10 @@ impl Call {
     fn ended(&mut self, upstream: &mut Upstream, now: Instant, id: AttemptId, whole: bool) {
         let Attempt { sent, .. } = self.attempts.get(id);
         self.state = State::Over;
-        if !whole {
+        // Not with the head: or a replica whose responses all break off would never fail twice in a row.
+        if whole {
+            upstream.attempt_succeeded(sent);
+        } else {
             upstream.attempt_failed(sent, now);
         }
         upstream.attempt_ended(sent);
@@ -317,7 +320,9 @@ impl Call {
     /// The client has gone. An answer that was being given ends with it; the driver needs no effect for that.
     fn abandoned(&mut self, upstream: &mut Upstream, now: Instant) {
         if let Some(won) = self.attempts.first(AttemptState::Won) {
-            upstream.attempt_ended(self.attempts.get(won).sent);
+            let Attempt { sent, .. } = self.attempts.get(won);
+            upstream.attempt_succeeded(sent);
+            upstream.attempt_ended(sent);
         }
         self.cancel_all(upstream, now, Reason::ClientGone);
         self.state = State::Over;

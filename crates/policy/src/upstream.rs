@@ -285,10 +285,9 @@ impl Upstream {
         Sent { replica, at: now, met: self.replicas.get_mut(replica).load.arrived() }
     }
 
-    /// An attempt was answered well.
-    pub(crate) fn attempt_succeeded(&mut self, sent: Sent, now: Instant) {
+    /// A good response has come to its end, or as far as the client wanted it.
+    pub(crate) fn attempt_succeeded(&mut self, sent: Sent) {
         self.replicas.get_mut(sent.replica).succeeded();
-        self.attempt_observed(sent, now);
     }
 
     /// An attempt was answered, or given up for being slow: its latency, or what it had lasted, counts.

@@ -9,7 +9,7 @@ use crate::driver::{Driver, Effects};
 use crate::head::AnswerHead;
 use crate::http1;
 use crate::leaf::Place;
-use crate::metrics::{ClientTimeout, ListenerMetrics};
+use crate::metrics::{ClientTimeout, ListenerMetrics, ResponseClass};
 use crate::pool::{self, ReplicaBody};
 use crate::progress::ProgressTimer;
 use crate::spans::SpanSink;
@@ -17,7 +17,8 @@ use crate::trail::{AttemptEnd, Trail};
 use crate::trailers;
 use crate::tunnel::Tunnel;
 use bytes::{Bytes, BytesMut};
-use curtail_policy::{AttemptId, Event};
+use curtail_policy::{AttemptId, Event, Failure, Reason};
+use curtail_units::Instant;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use std::future::Future;
@@ -148,20 +149,14 @@ impl Ending {
         }
         let attempt = self.attempt;
         let now = self.driver.handle(Event::Ended { attempt, whole }, &mut Effects::new());
-        let end = if whole {
-            AttemptEnd::Answered
+        if whole {
+            self.finish(now, AttemptEnd::Answered, None);
         } else {
-            AttemptEnd::Failed(curtail_policy::Failure::Broken)
-        };
-        self.finish(now, end, (!whole).then_some("broken"));
+            self.finish(now, AttemptEnd::Failed(Failure::Broken), Some(Failure::Broken.name()));
+        }
     }
 
-    fn finish(
-        &mut self,
-        now: curtail_units::Instant,
-        end: AttemptEnd,
-        error: Option<&'static str>,
-    ) {
+    fn finish(&mut self, now: Instant, end: AttemptEnd, error: Option<&'static str>) {
         self.is_over = true;
         self.trail.attempt_ended(self.attempt, now, end);
         if let Some(end) = &mut self.trail.end {
@@ -170,7 +165,13 @@ impl Ending {
         }
         let upstream = &self.driver.upstream;
         let status = self.trail.end.and_then(|end| end.status);
-        upstream.metrics.ended(status, now.since(self.trail.started));
+        let response = match end {
+            AttemptEnd::Failed(_) => ResponseClass::Incomplete,
+            AttemptEnd::Answered | AttemptEnd::Cancelled(_) => {
+                status.map_or(ResponseClass::None, ResponseClass::Status)
+            }
+        };
+        upstream.metrics.ended(response, now.since(self.trail.started));
         if let Some(sink) = &self.sink {
             sink.record(&self.trail, &upstream.clock);
         }
@@ -182,7 +183,7 @@ impl Ending {
     pub(crate) fn abandon(&mut self, error: &'static str) {
         if !self.is_over {
             let now = self.driver.handle(Event::Abandoned, &mut Effects::new());
-            let end = AttemptEnd::Cancelled(curtail_policy::Reason::ClientGone);
+            let end = AttemptEnd::Cancelled(Reason::ClientGone);
             self.finish(now, end, Some(error));
         }
     }

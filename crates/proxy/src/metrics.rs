@@ -22,7 +22,7 @@ mod process;
 mod snapshot;
 mod upstream;
 
-pub(crate) use labels::ClientTimeout;
+pub(crate) use labels::{ClientTimeout, ResponseClass};
 pub(crate) use leaf::LeafMetrics;
 pub(crate) use negotiation::{MetricsForm, form_for};
 pub(crate) use process::{ListenerMetrics, ProcessMetrics, Usage};

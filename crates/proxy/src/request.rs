@@ -6,7 +6,7 @@ use crate::driver::Upstream;
 use crate::head::{AnswerHead, Fault, Known, RequestHead};
 use crate::http1::InterimSink;
 use crate::leaf::{Admission, Leaf, Place, TWIN_STARTED_PATH};
-use crate::metrics::{ClientTimeout, ListenerMetrics};
+use crate::metrics::{ClientTimeout, ListenerMetrics, ResponseClass};
 use crate::progress::ProgressTimer;
 use crate::root::{self, NoAnswer, Outgoing};
 use crate::site::Site;
@@ -249,7 +249,8 @@ fn no_answer_given(worker: &Worker, upstream: &Upstream, why: NoAnswer, trail: T
             (status, root::name(why))
         }
     };
-    upstream.metrics.ended(Some(status), upstream.clock.now().since(trail.started));
+    let latency = upstream.clock.now().since(trail.started);
+    upstream.metrics.ended(ResponseClass::Status(status), latency);
     refuse(worker, trail, Fault { status, error, why: "" })
 }
 

@@ -11,6 +11,7 @@ use crate::body::{AttemptBody, ClientFault, Replay};
 use crate::driver::{Driver, Effects, Replica, Upstream};
 use crate::head::{Known, RequestHead};
 use crate::http1::InterimSink;
+use crate::metrics::ResponseClass;
 use crate::pool::ExchangeError;
 use crate::timers::Timer;
 use crate::trace_context::TraceContext;
@@ -177,7 +178,7 @@ impl Exchange {
         let (now, reason) = (upstream.clock.now(), Reason::ClientGone);
         let (status, error) = (None, Some(reason.name()));
         self.trail.end = Some(RequestEnd { at: now, status, error, reason: Some(reason) });
-        upstream.metrics.ended(status, now.since(self.trail.started));
+        upstream.metrics.ended(ResponseClass::None, now.since(self.trail.started));
         if let Some(sink) = &self.worker.shared.lasting.spans {
             sink.record(&self.trail, &upstream.clock);
         }

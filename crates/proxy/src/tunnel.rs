@@ -53,6 +53,7 @@ impl Tunnel {
                 }
                 match carried {
                     Err(error) if is_write_timeout(&error) => self.ending.abandon("client_slow"),
+                    Err(_) if client.has_failed() => self.ending.abandon("client_gone"),
                     carried => self.ending.end(carried.is_ok()),
                 }
             }

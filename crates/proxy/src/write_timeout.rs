@@ -51,12 +51,18 @@ pub(crate) struct WriteTimeoutStream {
     written: u64,
     /// Bytes read and written, for an idle timeout over both directions.
     moved: Arc<AtomicU64>,
+    has_failed: bool,
 }
 
 impl WriteTimeoutStream {
     pub(crate) fn new(stream: Stream, watch: &Watch, timeout: Duration) -> Self {
         let (timer, metrics) = (watch.timer(timeout), Arc::clone(&watch.metrics));
-        Self { stream, metrics, timer, written: 0, moved: Arc::default() }
+        Self { stream, metrics, timer, written: 0, moved: Arc::default(), has_failed: false }
+    }
+
+    /// Whether a read or a write has failed.
+    pub(crate) const fn has_failed(&self) -> bool {
+        self.has_failed
     }
 
     /// Bytes read and written so far.
@@ -70,13 +76,15 @@ impl WriteTimeoutStream {
         cx: &mut Context<'_>,
         written: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
-        if written.is_ready() {
+        if let Poll::Ready(result) = &written {
+            self.has_failed |= result.is_err();
             self.timer.rest();
             return written;
         }
         if self.timer.poll(cx, self.written).is_pending() {
             return Poll::Pending;
         }
+        self.has_failed = true;
         self.metrics.timed_out(ClientTimeout::Write);
         self.stream.reset_at_drop();
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, WriteTimeout)))
@@ -98,6 +106,7 @@ impl AsyncRead for WriteTimeoutStream {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        self.has_failed |= matches!(read, Poll::Ready(Err(_)));
         self.moved.fetch_add((buf.filled().len() - before) as u64, Ordering::Relaxed);
         read
     }

@@ -65,6 +65,10 @@ impl Told {
         self.after(1, Event::Ended { attempt: AttemptId(attempt), whole: true });
     }
 
+    fn broken_off(&mut self, attempt: u8) {
+        self.after(1, Event::Ended { attempt: AttemptId(attempt), whole: false });
+    }
+
     fn check(&self, expected: &Expect) {
         expected.assert_eq(&self.text);
     }
@@ -354,6 +358,40 @@ fn a_replica_whose_overdue_attempts_lose_is_ejected_like_a_failing_one() {
     }
     // The replica is ejected after three overdue attempts in a row, for longer than the other requests take.
     assert_eq!(asked, [3, 17]);
+}
+
+/// Sends 20 requests to two replicas, with `first` as what comes of the first replica's responses after their heads.
+fn requests_each(first: impl Fn(&mut Told)) -> [u32; 2] {
+    let config = UpstreamConfig { balance: BalanceConfig::RoundRobin, ..plain() };
+    let mut told = Told::new(config, 2, READ);
+    let mut asked = [0; 2];
+    for _ in 0..20 {
+        told.call = Call::new(READ);
+        told.after(1, Event::Arrived);
+        let is_first = told.upstream.in_flight(ReplicaId(0)) > 0;
+        asked[usize::from(!is_first)] += 1;
+        told.answered(0, Outcome::Good);
+        if is_first { first(&mut told) } else { told.ended(0) }
+    }
+    asked
+}
+
+#[test]
+fn a_replica_whose_responses_break_off_is_ejected() {
+    // After three in a row, for longer than the other requests take.
+    assert_eq!(requests_each(|told| told.broken_off(0)), [3, 17]);
+}
+
+#[test]
+fn a_client_that_stops_reading_does_not_count_against_the_replica() {
+    assert_eq!(requests_each(|told| told.after(1, Event::Abandoned)), [10, 10]);
+    // It makes good for failures before: streams often end only because their clients leave.
+    let nth = core::cell::Cell::new(0);
+    let every_other = |told: &mut Told| {
+        nth.set(nth.get() + 1);
+        if nth.get() % 2 == 0 { told.after(1, Event::Abandoned) } else { told.broken_off(0) }
+    };
+    assert_eq!(requests_each(every_other), [10, 10]);
 }
 
 #[test]

@@ -26,8 +26,8 @@ pub struct Limits {
     pub http2_stream_window: Bytes,
     /// Maximum size of the replay buffer, from which further attempts get the request body.
     pub replay: Bytes,
-    /// Maximum size of the response buffer. A response that fits and breaks off can still be replaced by that of
-    /// another attempt.
+    /// Maximum size of the response buffer. A response whose `content-length` fits and that breaks off can still be
+    /// replaced by that of another attempt.
     pub answer_held: Bytes,
     /// Maximum client connections per listener.
     pub connections_max: usize,
@@ -122,7 +122,7 @@ pub(super) fn read(s: &mut Section<'_>) -> Limits {
             .field("replay", "Maximum size of a buffered request body; a larger one is sent only once.")
             .default(default.replay),
         answer_held: s
-            .field("answer_held", "Maximum size of a buffered response; a smaller one is read whole before the client gets it.")
+            .field("answer_held", "Maximum size of a buffered response; one whose content-length is at most this is read whole before the client gets it.")
             .default(default.answer_held),
         connections_max: s
             .field("connections_max", "Maximum client connections per listener.")

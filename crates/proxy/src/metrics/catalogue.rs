@@ -61,7 +61,7 @@ const LEAF_REASON: &[&str] = &["leaf", "reason"];
 pub(super) static REQUESTS: Metric = counter(
     "curtail_requests",
     &["upstream", "status"],
-    "Requests that are over, by the first digit of the status given to the client; none: the client went away before.",
+    "Requests that are over, by the first digit of the status given to the client; none: the client went away before, incomplete: the response broke off after its header.",
 );
 pub(super) static REQUEST_DURATION: Metric = histogram_seconds(
     "curtail_request_duration",
@@ -86,12 +86,12 @@ pub(super) static ATTEMPTS: Metric = counter(
 pub(super) static ATTEMPTS_ANSWERED: Metric = counter(
     "curtail_attempts_answered",
     &["upstream", "outcome"],
-    "Attempts that were answered, by what the answer was worth.",
+    "Attempts whose response began, by outcome; a response that breaks off later counts in curtail_attempts_failed as well.",
 );
 pub(super) static ATTEMPTS_FAILED: Metric = counter(
     "curtail_attempts_failed",
     &["upstream", "failure"],
-    "Attempts that came to nothing, by how.",
+    "Attempts without a complete response, by failure.",
 );
 pub(super) static ATTEMPTS_CANCELLED: Metric = counter(
     "curtail_attempts_cancelled",

@@ -184,21 +184,33 @@ impl Label for ClientTimeout {
     }
 }
 
-/// The first digit of the status that a client was given; none when it was given nothing.
+/// What a client got.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct StatusClass(pub(super) Option<StatusCode>);
+pub(crate) enum ResponseClass {
+    /// Nothing: it went away before.
+    None,
+    /// A response with this status, up to its end or up to where the client stopped to read.
+    Status(StatusCode),
+    /// The part of a response before it broke off.
+    Incomplete,
+}
 
-impl Label for StatusClass {
-    const NAMES: &'static [&'static str] = &["none", "1xx", "2xx", "3xx", "4xx", "5xx", "other"];
+impl Label for ResponseClass {
+    const NAMES: &'static [&'static str] =
+        &["none", "1xx", "2xx", "3xx", "4xx", "5xx", "other", "incomplete"];
 
     fn index(&self) -> usize {
-        self.0.map_or(0, |status| usize::from(status.as_u16() / 100).min(Self::NAMES.len() - 1))
+        match self {
+            Self::None => 0,
+            Self::Status(status) => usize::from(status.as_u16() / 100).min(6),
+            Self::Incomplete => 7,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{CountBy, Label, StatusClass};
+    use super::{CountBy, Label, ResponseClass};
     use curtail_policy::{AttemptId, Class, Failure, LeafReason, Outcome, Reason};
     use curtail_units::{Duration, Quantile, Ratio};
     use http::StatusCode;
@@ -278,11 +290,14 @@ mod tests {
 
     #[test]
     fn a_status_is_counted_by_its_first_digit() {
-        let class = |code| StatusClass(Some(StatusCode::from_u16(code).expect("three digits")));
-        let name = |class: StatusClass| StatusClass::NAMES[class.index()];
-        let classes = [100, 204, 301, 499, 599, 600, 999].map(|code| name(class(code)));
+        let with = |code| ResponseClass::Status(StatusCode::from_u16(code).expect("three digits"));
+        let name = |class: ResponseClass| ResponseClass::NAMES[class.index()];
+        let classes = [100, 204, 301, 499, 599, 600, 999].map(|code| name(with(code)));
         assert_eq!(classes, ["1xx", "2xx", "3xx", "4xx", "5xx", "other", "other"]);
-        assert_eq!(name(StatusClass(None)), "none");
+        assert_eq!(
+            [ResponseClass::None, ResponseClass::Incomplete].map(name),
+            ["none", "incomplete"]
+        );
     }
 
     #[test]

@@ -1,11 +1,10 @@
 //! What is counted of an upstream and of each of its replicas.
 
-use super::labels::{CountBy, Counts, StatusClass};
+use super::labels::{CountBy, Counts, ResponseClass};
 use crate::trail::ConnectPhases;
 use curtail_policy::{Decided, Effect, Event, Failure, Outcome, Reason};
 use curtail_sketch::{AtomicHistogram, Histogram, Precision};
 use curtail_units::Duration;
-use http::StatusCode;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The counters of one upstream: what its machines were told, and what they decided.
@@ -13,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Some 310 KB with its histogram, of which nothing grows.
 #[derive(Debug)]
 pub(crate) struct UpstreamMetrics {
-    requests: CountBy<StatusClass>,
+    requests: CountBy<ResponseClass>,
     latency: AtomicHistogram,
     sent: CountBy<Reason>,
     cancelled: CountBy<Reason>,
@@ -43,7 +42,7 @@ pub(crate) struct UpstreamCounts {
 impl Default for UpstreamMetrics {
     fn default() -> Self {
         Self {
-            requests: CountBy::usually(&["none", "2xx", "3xx", "4xx", "5xx"]),
+            requests: CountBy::usually(&["none", "2xx", "3xx", "4xx", "5xx", "incomplete"]),
             latency: AtomicHistogram::new(Precision::FINE),
             sent: CountBy::usually(&[
                 "first",
@@ -85,8 +84,9 @@ impl UpstreamMetrics {
         match event {
             Event::Answered { outcome, .. } => self.attempts_answered.add(outcome),
             Event::Failed { failure, .. } => self.attempts_failed.add(failure),
+            Event::Ended { whole: false, .. } => self.attempts_failed.add(&Failure::Broken),
             Event::Arrived
-            | Event::Ended { .. }
+            | Event::Ended { whole: true, .. }
             | Event::ReplayLost
             | Event::Abandoned
             | Event::Woke => {}
@@ -106,9 +106,9 @@ impl UpstreamMetrics {
         counts.add(&decided.reason);
     }
 
-    /// A request is over: the client was given `status`, or nothing, `latency` after it arrived.
-    pub(crate) fn ended(&self, status: Option<StatusCode>, latency: Duration) {
-        self.requests.add(&StatusClass(status));
+    /// A request is over, `latency` after it arrived.
+    pub(crate) fn ended(&self, response: ResponseClass, latency: Duration) {
+        self.requests.add(&response);
         self.latency.record(latency);
     }
 

@@ -269,6 +269,46 @@ fn a_long_answer_that_breaks_off_is_never_given_for_a_whole_one() {
 }
 
 #[test]
+fn a_replica_whose_responses_break_off_is_counted_and_ejected() {
+    run(async {
+        for head in [
+            "HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\nhalf",
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nfour\r\n",
+        ] {
+            let bad = RawReplica::start(move |mut wire, record, _| async move {
+                record.read(&mut wire).await;
+                wire.send(head).await;
+            })
+            .await;
+            let good = RawReplica::answering("good").await;
+            let proxy = Setup::before(&[bad.address(), good.address()])
+                .upstream("balance: round_robin\nhedge: false")
+                .start();
+            let mut broken = 0;
+            for _ in 0..30 {
+                let mut client = Client::connect(proxy.address(), Version::HTTP_2).await;
+                let request = client.request("GET", "/");
+                let whole = match client.try_send(request).await {
+                    Ok(response) => Answer::read(response).await.is_ok(),
+                    Err(_) => false,
+                };
+                broken += u64::from(!whole);
+            }
+            let metrics = proxy.metrics().await;
+            // Without ejection it is the replica's turn 15 times. After the third failure each one ejects it for twice as
+            // long, from 100 ms on.
+            assert!((3..=10).contains(&broken), "{head:?}: {broken}, {metrics}");
+            let failed = metrics.sum("curtail_attempts_failed_total", &[("failure", "broken")]);
+            assert_eq!(failed, broken, "{head:?}: {metrics}");
+            let requests = |status| metrics.sum("curtail_requests_total", &[("status", status)]);
+            let counted = (requests("incomplete"), requests("2xx"));
+            assert_eq!(counted, (broken, 30 - broken), "{head:?}: {metrics}");
+        }
+    });
+}
+
+#[test]
 fn a_client_of_http_1_0_that_waits_for_the_end_is_not_given_a_false_one() {
     run(async {
         for (end, is_whole) in [("0\r\n\r\n", true), ("", false)] {

@@ -1,7 +1,7 @@
 use super::super::{
     ConnectionsSnapshot, LeafMetrics, LeafSnapshot, ListenerMetrics, ProcessMetrics,
-    ReplicaMetrics, ReplicaSnapshot, Snapshot, UpstreamMetrics, UpstreamSnapshot, Usage, catalogue,
-    reference, render,
+    ReplicaMetrics, ReplicaSnapshot, ResponseClass, Snapshot, UpstreamMetrics, UpstreamSnapshot,
+    Usage, catalogue, reference, render,
 };
 use super::{BOUNDS, count_by_bound};
 use crate::spans::SpanCounts;
@@ -34,9 +34,9 @@ fn upstream() -> UpstreamSnapshot {
     metrics.told(&Event::Answered { attempt, outcome: Outcome::Refused });
     metrics.told(&Event::Failed { attempt, failure: Failure::Broken });
     metrics.told(&Event::Woke);
-    metrics.ended(Some(StatusCode::OK), Duration::from_ms(3));
-    metrics.ended(Some(StatusCode::BAD_GATEWAY), Duration::from_secs(100));
-    metrics.ended(None, Duration::from_us(50));
+    metrics.ended(ResponseClass::Status(StatusCode::OK), Duration::from_ms(3));
+    metrics.ended(ResponseClass::Status(StatusCode::BAD_GATEWAY), Duration::from_secs(100));
+    metrics.ended(ResponseClass::None, Duration::from_us(50));
 
     let replica = ReplicaMetrics::default();
     let phases = ConnectPhases {

@@ -1,4 +1,4 @@
-use super::super::{Snapshot, UpstreamMetrics, UpstreamSnapshot};
+use super::super::{ResponseClass, Snapshot, UpstreamMetrics, UpstreamSnapshot};
 use super::{SCHEMA, render};
 use crate::spans::protobuf::{Fields, Value, unzigzag};
 use curtail_units::{Duration, Rng};
@@ -65,9 +65,9 @@ fn native_buckets_hold_every_duration_within_the_error_of_the_schema() {
     let mut rng = Rng::new(7);
     let mut durations: Vec<f64> = (0..5_000).map(|_| 1e-4 * (rng.unit() * 12.0).exp()).collect();
     for seconds in &durations {
-        metrics.ended(Some(StatusCode::OK), Duration::from_secs_f64(*seconds));
+        metrics.ended(ResponseClass::Status(StatusCode::OK), Duration::from_secs_f64(*seconds));
     }
-    metrics.ended(Some(StatusCode::OK), Duration::ZERO);
+    metrics.ended(ResponseClass::Status(StatusCode::OK), Duration::ZERO);
     let histogram = histogram(&render(&snapshot(&metrics)));
     assert_eq!(ints(&histogram, 1), [5_001]);
     assert_eq!(
@@ -97,7 +97,7 @@ fn counts_of_buckets_never_fall_from_scrape_to_scrape() {
     for _ in 0..50 {
         for _ in 0..20 {
             let seconds = 1e-6 * (rng.unit() * 20.0).exp();
-            metrics.ended(Some(StatusCode::OK), Duration::from_secs_f64(seconds));
+            metrics.ended(ResponseClass::Status(StatusCode::OK), Duration::from_secs_f64(seconds));
         }
         let now = buckets(&histogram(&render(&snapshot(&metrics))));
         for (index, count) in before {

@@ -70,6 +70,39 @@ fn a_connection_counts_for_as_long_as_it_is_open_whatever_it_speaks() {
 }
 
 #[test]
+fn a_reset_counts_against_the_replica_only_if_it_is_the_replicas() {
+    run(async {
+        for (by_replica, status) in [(false, "1xx"), (true, "incomplete")] {
+            let replica = RawReplica::start(move |mut wire, record, _| async move {
+                record.read(&mut wire).await;
+                wire.send(AGREE).await;
+                if by_replica {
+                    wire.read_exact(1).await.expect("a byte");
+                    wire.reset();
+                } else {
+                    wire.read_to_close().await;
+                }
+            })
+            .await;
+            let proxy = Setup::before(&[replica.address()]).start();
+            let mut wire = Wire::connect(proxy.address()).await;
+            wire.send(ASK).await;
+            assert_eq!(wire.read_head().await.expect("held").expect("an answer").status(), 101);
+            if by_replica {
+                wire.send("x").await;
+            } else {
+                wire.reset();
+            }
+            let metrics = proxy.until(|metrics| metrics.in_flight() == 0).await;
+            let counted = metrics.sum("curtail_requests_total", &[("status", status)]);
+            assert_eq!(counted, 1, "{status}: {metrics}");
+            let broken = metrics.sum("curtail_attempts_failed_total", &[("failure", "broken")]);
+            assert_eq!(broken, u64::from(by_replica), "{metrics}");
+        }
+    });
+}
+
+#[test]
 fn a_replica_may_decline_and_the_connection_goes_on_as_it_was() {
     run(async {
         let replica = RawReplica::answering("not today").await;
