@@ -178,6 +178,10 @@ fn give(
         // What our leaves tell us is not for clients: another root would take it for its own leaf's word.
         head.fields.remove(Known::CurtailLeaf.bit());
     }
+    if head.status.is_informational() || head.status == StatusCode::NO_CONTENT {
+        // RFC 9110, section 8.6. HTTP/2 clients reset the stream of a response with a length that has no content.
+        head.fields.remove(Known::ContentLength.bit());
+    }
     if head.status == StatusCode::SWITCHING_PROTOCOLS
         && let Some(protocol) = headers::upgrade(&head.fields)
         && let HeldBody::Open(body) = held.body

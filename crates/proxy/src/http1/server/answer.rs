@@ -33,10 +33,7 @@ pub(super) fn write_head(
     let version = if terms.version == Version::HTTP_10 { "HTTP/1.0 " } else { "HTTP/1.1 " };
     write_status(buffer, version, head.status);
     // Without a body, a length is that of the body which there would be (RFC 9110, section 8.6).
-    let tells_length = length.is_none()
-        && !head.status.is_informational()
-        && head.status != StatusCode::NO_CONTENT;
-    let our_own = if tells_length { 0 } else { Known::ContentLength.bit() };
+    let our_own = if length.is_none() { 0 } else { Known::ContentLength.bit() };
     for (known, name, value) in head.fields.iter() {
         if known.bit() & (Known::TransferEncoding.bit() | our_own) == 0 {
             write_field(buffer, name, value);

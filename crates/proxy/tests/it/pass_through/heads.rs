@@ -1,7 +1,7 @@
 //! Methods, targets and fields, in both directions.
 
 use super::{Chain, PAIRS};
-use crate::client::HOST;
+use crate::client::{Client, HOST};
 use crate::deadline::run;
 use crate::proxy::Setup;
 use crate::raw_replica::RawReplica;
@@ -105,6 +105,45 @@ fn answers_without_a_body_keep_their_fields_and_get_none() {
                     assert_eq!(answer.get("transfer-encoding"), None);
                 }
                 assert_eq!(chain.replica.record().count(), 2, "a 304 is no failure");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_response_that_can_have_no_content_has_a_length_only_where_that_means_something() {
+    run(async {
+        for pair in PAIRS {
+            for (method, code, want) in [
+                ("GET", 204, None),
+                ("HEAD", 204, None),
+                ("GET", 304, Some("7")),
+                ("HEAD", 200, Some("7")),
+            ] {
+                // hyper's server removes the length of a 204 over HTTP/1.1, so there the bytes are ours.
+                let raw = RawReplica::start(move |mut wire, record, _| async move {
+                    while record.read(&mut wire).await.is_some() {
+                        wire.send(format!("HTTP/1.1 {code} A\r\ncontent-length: 7\r\n\r\n")).await;
+                    }
+                })
+                .await;
+                let over_http2 = Replica::start(Speaks::Http2, move |_| {
+                    let mut response = status(StatusCode::from_u16(code).expect("a status"));
+                    response.headers_mut().insert("content-length", HeaderValue::from_static("7"));
+                    std::future::ready(response)
+                })
+                .await;
+                let setup = match pair.1 {
+                    Version::HTTP_2 => Setup::before(&[over_http2.address()])
+                        .upstream("connect: {protocol: http2}"),
+                    _ => Setup::before(&[raw.address()]),
+                };
+                let proxy = setup.start();
+                let mut client = Client::connect(proxy.address(), pair.0).await;
+                let request = client.request(method, "/");
+                let answer = client.send(request).await;
+                let seen = (answer.status.as_u16(), answer.get("content-length"));
+                assert_eq!(seen, (code, want), "{pair:?}: {method}");
             }
         }
     });
