@@ -45,11 +45,15 @@ impl RequestHead {
     pub(crate) fn from_http2(parts: request::Parts) -> Result<Self, Fault> {
         let request::Parts { method, uri, version, headers, .. } = parts;
         let uri = uri.into_parts();
-        let mut fields = Fields::from(&headers);
+        let (mut fields, has_whitespace) = Fields::from_map(&headers);
+        if has_whitespace {
+            // RFC 9113, section 8.2.1.
+            return Err(Fault::bad("a header value begins or ends with whitespace"));
+        }
         fields.settle_length(false).map_err(Fault::bad)?;
         // RFC 9113, section 8.2.3: clients may split cookies over several fields; HTTP/1.1 allows one.
         fields.join(Known::Cookie, b"; ");
-        let target = Target::of_http2(&method, uri.path_and_query)?;
+        let target = Target::of_http2(&method, uri.scheme.as_ref(), uri.path_and_query)?;
         Ok(Self { method, target, authority: uri.authority, version, fields })
     }
 

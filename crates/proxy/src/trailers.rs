@@ -1,7 +1,7 @@
 //! Which fields may be trailers.
 
 use crate::head::Known;
-use http::{HeaderMap, HeaderName, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 /// Framing, routing, authentication and content fields. They take effect before trailers arrive (RFC 9110, section
 /// 6.5.1): a server that merges them into the headers would be deceived. A message over HTTP/2 with
@@ -33,10 +33,31 @@ pub(crate) fn may_be_trailer(name: &HeaderName) -> bool {
     !is_forwarded && !FOR_HEADS.contains(name)
 }
 
-/// Removes all fields that must not be trailers.
+/// Removes all fields that must not be trailers, and the whitespace around values (RFC 9113, section 8.2.1).
 pub(crate) fn remove_others(trailers: &mut HeaderMap) {
     let others: Vec<_> = trailers.keys().filter(|name| !may_be_trailer(name)).cloned().collect();
     for name in others {
         trailers.remove(name);
+    }
+    for value in trailers.values_mut() {
+        let trimmed = value.as_bytes().trim_ascii();
+        if trimmed.len() < value.len() {
+            *value = HeaderValue::from_bytes(trimmed).expect("a part of a valid value");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whitespace_around_trailers_is_removed() {
+        let mut trailers = HeaderMap::new();
+        for value in [" \ta b ", "c", "\t"] {
+            trailers.append("x", HeaderValue::from_static(value));
+        }
+        remove_others(&mut trailers);
+        assert_eq!(trailers.get_all("x").iter().collect::<Vec<_>>(), ["a b", "c", ""]);
     }
 }

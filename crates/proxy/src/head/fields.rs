@@ -65,6 +65,23 @@ impl Fields {
         Self { text, lines, present }
     }
 
+    /// The fields of a map. HTTP/2 allows no whitespace around a value (RFC 9113, section 8.2.1): it is removed.
+    /// Returns whether there was any.
+    pub(super) fn from_map(map: &HeaderMap) -> (Self, bool) {
+        let bytes: usize = map.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+        let mut fields = Self {
+            text: Vec::with_capacity(bytes + ADDED_BYTES),
+            lines: Vec::with_capacity(map.len() + ADDED_LINES),
+            present: 0,
+        };
+        for (name, value) in map {
+            let name = name.as_str().as_bytes();
+            fields.push_line(Known::of(name), name, value.as_bytes().trim_ascii());
+        }
+        let has_whitespace = fields.text.len() < bytes;
+        (fields, has_whitespace)
+    }
+
     /// Whether there is such a field.
     pub(crate) const fn has(&self, known: Known) -> bool {
         self.present & known.bit() != 0
@@ -212,17 +229,7 @@ impl From<&Fields> for HeaderMap {
 
 impl From<&HeaderMap> for Fields {
     fn from(map: &HeaderMap) -> Self {
-        let bytes: usize = map.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
-        let mut fields = Self {
-            text: Vec::with_capacity(bytes + ADDED_BYTES),
-            lines: Vec::with_capacity(map.len() + ADDED_LINES),
-            present: 0,
-        };
-        for (name, value) in map {
-            let name = name.as_str().as_bytes();
-            fields.push_line(Known::of(name), name, value.as_bytes());
-        }
-        fields
+        Self::from_map(map).0
     }
 }
 

@@ -6,12 +6,13 @@
 
 use super::Fault;
 use http::Method;
-use http::uri::{Authority, PathAndQuery};
+use http::uri::{Authority, PathAndQuery, Scheme};
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
 const NO_TARGET: Fault =
     Fault::bad("the request target is not a path, an absolute http URL, or `*` with OPTIONS");
+const SCHEME: Fault = Fault::bad("the scheme is not http or https");
 const FRAGMENT: Fault = Fault::bad("the request target has a fragment (`#`)");
 const BAD_AUTHORITY: Fault = Fault::bad_host("the host in the request target is not valid");
 
@@ -38,7 +39,7 @@ impl Target {
             return Ok((Self::asterisk(), None));
         }
         let (scheme, rest) = text.split_once("://").ok_or(NO_TARGET)?;
-        if !["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
+        if !is_http(scheme) {
             return Err(NO_TARGET);
         }
         let path_at = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -54,10 +55,18 @@ impl Target {
         Ok((target, Some(authority)))
     }
 
-    /// Parses the `:path` of an HTTP/2 request.
-    pub(super) fn of_http2(method: &Method, path: Option<PathAndQuery>) -> Result<Self, Fault> {
+    /// Parses the `:scheme` and `:path` of an HTTP/2 request. h2 has removed a fragment, and the scheme of a request
+    /// without `:authority`.
+    pub(super) fn of_http2(
+        method: &Method,
+        scheme: Option<&Scheme>,
+        path: Option<PathAndQuery>,
+    ) -> Result<Self, Fault> {
         if method == Method::CONNECT {
             return Err(Fault::CONNECT);
+        }
+        if scheme.is_some_and(|scheme| !is_http(scheme.as_str())) {
+            return Err(SCHEME);
         }
         let path = path.ok_or(NO_TARGET)?;
         let is_asterisk = path.as_str() == "*" && method == Method::OPTIONS;
@@ -121,6 +130,10 @@ impl Target {
         }
         Cow::Owned(PathAndQuery::try_from(encoded).unwrap_or(PathAndQuery::from_static("/")))
     }
+}
+
+fn is_http(scheme: &str) -> bool {
+    ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
 }
 
 #[cfg(test)]

@@ -130,7 +130,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         Ok(chunk)
     }
 
-    async fn read_line(&mut self) -> io::Result<String> {
+    /// The next line, without its end.
+    pub(crate) async fn read_line(&mut self) -> io::Result<String> {
         loop {
             if let Some(end) = find(&self.unread, b"\r\n") {
                 let line = self.unread.split_to(end);

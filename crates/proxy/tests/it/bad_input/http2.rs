@@ -7,7 +7,10 @@ use crate::frames::{
     RST_STREAM, fields, request,
 };
 use crate::proxy::{Proxy, Setup};
+use crate::raw_replica::{RawReplica, answer};
 use crate::replica::{Replica, Speaks, ok};
+use crate::wire::Message;
+use bytes::Bytes;
 
 /// A replica that answers but for what asks to hang, and a proxy before it.
 async fn hanging() -> (Replica, Proxy) {
@@ -177,5 +180,30 @@ fn a_body_that_is_not_as_long_as_announced_is_reset() {
         })
         .await;
         proxy.until(|metrics| metrics.in_flight() == 0).await;
+    });
+}
+
+#[test]
+fn pseudo_headers_in_trailers_do_not_reach_the_server() {
+    run(async {
+        let replica = RawReplica::start(|mut wire, record, _| async move {
+            let head = wire.read_head().await.expect("the connection holds").expect("a request");
+            while !wire.read_chunk().await.expect("a chunk").is_empty() {}
+            // Trailers are a head without a first line.
+            let trailers = wire.read_line().await.expect("trailers");
+            let end = wire.read_line().await.expect("an empty line");
+            assert_eq!((trailers.as_str(), end.as_str()), ("x-sum: 1", ""));
+            record.executes(Message { head, body: Bytes::new() });
+            wire.send(answer("good")).await;
+        })
+        .await;
+        let proxy = Setup::before(&[replica.address()]).upstream("hedge: false").start();
+        let mut frames = Frames::connect(proxy.address()).await;
+        frames.send(HEADERS, END_HEADERS, 1, &request("POST", "/")).await;
+        frames.send(DATA, 0, 1, b"abc").await;
+        let trailers = fields(&[(":path", "/other"), ("x-sum", "1")]);
+        frames.send(HEADERS, WHOLE, 1, &trailers).await;
+        let frame = frames.read().await.expect("the connection goes on");
+        assert_eq!((frame.kind, frame.payload[0]), (HEADERS, 0x88), "status 200: {frame:?}");
     });
 }

@@ -271,6 +271,17 @@ fn the_same_rules_hold_over_http_2() {
             (vec![get, scheme, asked("a,b"), root], BAD_HOST),
             (vec![get, scheme, asked("h"), (":path", "*")], BAD_REQUEST),
             (vec![get, scheme, asked("h"), (":path", "?x")], BAD_REQUEST),
+            // Only servers of http and https URLs are behind the proxy.
+            (vec![get, (":scheme", "https"), asked("h"), root], Sent("/", "h")),
+            (vec![get, (":scheme", "ftp"), asked("h"), root], BAD_REQUEST),
+            (vec![options, (":scheme", "coap"), asked("h"), (":path", "*")], BAD_REQUEST),
+            // h2 removes a fragment before the proxy sees the path.
+            (vec![get, scheme, asked("h"), (":path", "/a#b")], Sent("/a", "h")),
+            // RFC 9113, section 8.2.1: whitespace around a value.
+            (vec![get, scheme, asked("h"), root, ("x", "a b")], Sent("/", "h")),
+            (vec![get, scheme, asked("h"), root, ("x", " a")], BAD_REQUEST),
+            (vec![get, scheme, asked("h"), root, ("x", "a\t")], BAD_REQUEST),
+            (vec![get, scheme, asked("h"), root, ("x", " ")], BAD_REQUEST),
         ] {
             let before = replica.record().requests().len();
             let (status, text) = fate_over_http2(&proxy, &head).await;

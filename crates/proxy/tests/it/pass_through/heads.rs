@@ -203,6 +203,24 @@ fn fields_of_one_connection_stop_here() {
 }
 
 #[test]
+fn whitespace_around_a_value_is_no_part_of_it() {
+    run(async {
+        for pair in PAIRS {
+            let mut chain = Chain::start(pair, |_| {
+                let mut response = ok("here");
+                response.headers_mut().insert("x-padded", HeaderValue::from_static(" \ta b\t "));
+                response.headers_mut().insert("x-blank", HeaderValue::from_static(" \t"));
+                std::future::ready(response)
+            })
+            .await;
+            let answer = chain.client.get("/").await;
+            assert_eq!((answer.get("x-padded"), answer.get("x-blank")), (Some("a b"), Some("")));
+            assert_eq!(answer.body, "here");
+        }
+    });
+}
+
+#[test]
 fn repeated_many_and_odd_fields_arrive_unchanged_in_both_directions() {
     run(async {
         for pair in PAIRS {
