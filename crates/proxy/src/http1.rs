@@ -15,6 +15,7 @@ mod outbound;
 mod server;
 
 pub(crate) use client::Http1;
+pub(crate) use fields::HEAD_BYTES_MAX;
 pub(crate) use server::{Answers, InterimSink, RequestBody, Server};
 
 use crate::body::BodyError;

@@ -44,8 +44,8 @@ const SPREAD: usize = 4;
 /// this, and counts the late frames of forgotten streams as offences of the replica.
 const RESETS_REMEMBERED: usize = 10_000;
 
-/// Header fields of an answer. h2 itself allows 16 KiB, which some cookies outgrow; over HTTP/1.1 64 KiB
-/// of text may come.
+/// Maximum size of the headers that h2 accepts. Far more than it may put the whole connection at fault, so this is more
+/// than [`HEAD_BYTES_MAX`](crate::http1::HEAD_BYTES_MAX), which costs an attempt only its stream.
 const HEADERS_BYTES_MAX: u32 = 256 << 10;
 
 /// Maximum streams on a connection before the replica's settings arrive (RFC 9113, section 6.5.2).

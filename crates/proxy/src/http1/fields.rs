@@ -4,9 +4,9 @@ use super::Error;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// The head of an answer with the interim ones before it, and the trailers of any message, may be so long
-/// each.
-pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
+/// Maximum size of the headers of a response, over HTTP/2 as well, including the interim ones before it. The same for
+/// the trailers of any message.
+pub(crate) const HEAD_BYTES_MAX: usize = 64 << 10;
 
 /// So many fields may stand in a head, and in trailers.
 pub(super) const FIELDS_MAX: usize = 128;

@@ -3,14 +3,15 @@
 //! Until the response begins, the attempt's own task sends the request body and reads the interim responses. A task
 //! of its own then sends the rest of the body, because a client that reads nothing of the response may still send.
 //!
-//! **Limits**: [`INTERIM_BYTES_MAX`] of interim responses before a response.
+//! **Limits**: [`HEAD_BYTES_MAX`] for the headers of a response with the interim ones before it, and for its trailers, as
+//! HPACK counts fields.
 
 use super::LentHttp2;
 use super::activity::StreamCount;
 use super::body_sender::BodySender;
 use crate::body::AttemptBody;
 use crate::head::{AnswerHead, Known};
-use crate::http1::InterimSink;
+use crate::http1::{HEAD_BYTES_MAX, InterimSink};
 use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream};
@@ -20,9 +21,6 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::task::JoinHandle;
-
-/// Maximum size of all interim responses before one response, as HPACK counts fields.
-const INTERIM_BYTES_MAX: usize = 64 << 10;
 
 /// The overhead of a field, as HPACK counts it (RFC 7541, section 4.1).
 const FIELD_BYTES: usize = 32;
@@ -36,8 +34,8 @@ pub(crate) enum Error {
     Stream(#[from] h2::Error),
     #[error("the replica sent `101 Switching Protocols`, which is not valid over HTTP/2")]
     SwitchedProtocols,
-    #[error("the replica's interim responses are larger than {INTERIM_BYTES_MAX} bytes")]
-    InterimTooLong,
+    #[error("the replica's headers or trailers are larger than {HEAD_BYTES_MAX} bytes")]
+    HeadTooLong,
 }
 
 impl Error {
@@ -51,7 +49,7 @@ impl Error {
                 let refused = error.reason() == Some(Reason::REFUSED_STREAM);
                 error.is_remote() && (refused || error.is_go_away())
             }
-            Self::SwitchedProtocols | Self::InterimTooLong => false,
+            Self::SwitchedProtocols | Self::HeadTooLong => false,
         }
     }
 }
@@ -78,7 +76,7 @@ impl LentHttp2 {
             response,
             sending: BodySender::new(stream, body, has_none),
             interim,
-            interim_bytes: 0,
+            head_bytes: 0,
             count: self.stream,
         };
         exchange.finish().await
@@ -92,7 +90,8 @@ struct Exchange {
     response: ResponseFuture,
     sending: BodySender,
     interim: Option<InterimSink>,
-    interim_bytes: usize,
+    /// The size of the interim responses so far, then of the response with them.
+    head_bytes: usize,
     count: StreamCount,
 }
 
@@ -127,30 +126,38 @@ impl Exchange {
             self.take_interim(interim?)?;
         }
         let response = ready!(Pin::new(&mut self.response).poll(cx))?;
-        self.count.note_heard();
+        self.take_head(response.headers())?;
         Poll::Ready(Ok(response))
+    }
+
+    /// Counts what the replica has sent before the body.
+    fn take_head(&mut self, fields: &HeaderMap) -> Result<(), Error> {
+        self.count.note_heard();
+        self.head_bytes += fields_bytes(fields);
+        if self.head_bytes > HEAD_BYTES_MAX {
+            self.sending.reset(Reason::ENHANCE_YOUR_CALM);
+            return Err(Error::HeadTooLong);
+        }
+        Ok(())
     }
 
     /// Passes an interim response on, except "100 Continue", which concerns only this connection.
     fn take_interim(&mut self, interim: Response<()>) -> Result<(), Error> {
-        self.count.note_heard();
-        self.interim_bytes += fields_bytes(interim.headers());
-        let (error, reason) = match interim.status() {
+        self.take_head(interim.headers())?;
+        match interim.status() {
             // RFC 9113, section 8.6.
-            StatusCode::SWITCHING_PROTOCOLS => (Error::SwitchedProtocols, Reason::PROTOCOL_ERROR),
-            _ if self.interim_bytes > INTERIM_BYTES_MAX => {
-                (Error::InterimTooLong, Reason::ENHANCE_YOUR_CALM)
+            StatusCode::SWITCHING_PROTOCOLS => {
+                self.sending.reset(Reason::PROTOCOL_ERROR);
+                return Err(Error::SwitchedProtocols);
             }
-            StatusCode::CONTINUE => return Ok(()),
+            StatusCode::CONTINUE => {}
             _ => {
                 if let Some(sink) = &self.interim {
                     sink.send(interim.into_parts().0.into());
                 }
-                return Ok(());
             }
-        };
-        self.sending.reset(reason);
-        Err(error)
+        }
+        Ok(())
     }
 }
 
@@ -207,6 +214,9 @@ impl Http2Body {
             trailers => trailers?,
         };
         self.count.note_heard();
+        if trailers.as_ref().is_some_and(|trailers| fields_bytes(trailers) > HEAD_BYTES_MAX) {
+            return Poll::Ready(Some(Err(Error::HeadTooLong)));
+        }
         Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))))
     }
 

@@ -1,11 +1,14 @@
 //! Answers of replicas that could be read in two ways: a client gets one meaning, or an error, never less
 //! than the replica meant.
 
+use crate::body;
 use crate::client::Client;
 use crate::deadline::run;
 use crate::proxy::Setup;
 use crate::raw_replica::RawReplica;
-use http::{StatusCode, Version};
+use crate::replica::{Replica, Speaks, ok};
+use crate::wire::Wire;
+use http::{HeaderName, HeaderValue, Response, StatusCode, Version};
 
 /// What clients of each version get from a replica that answers with these bytes, and then closes.
 async fn given(bytes: &'static str) -> [Option<(StatusCode, String)>; 2] {
@@ -114,6 +117,72 @@ fn more_than_was_announced_is_not_the_next_answer() {
         for nth in 0..10 {
             let path = format!("/{nth}");
             assert_eq!(client.get(&path).await.body, path);
+        }
+    });
+}
+
+#[test]
+fn response_headers_and_trailers_have_the_same_limit_over_both_versions() {
+    run(async {
+        for (speaks, connect) in
+            [(Speaks::Http1, ""), (Speaks::Http2, "\nconnect: {protocol: http2}")]
+        {
+            let replica = Replica::start(speaks, |request| async move {
+                let long = |bytes: usize| {
+                    (0..bytes / 8_000).map(|nth| {
+                        let name = HeaderName::try_from(format!("x-{nth}")).expect("a name");
+                        (name, HeaderValue::try_from("y".repeat(8_000)).expect("text"))
+                    })
+                };
+                match request.uri().path() {
+                    "/headers/below" => {
+                        let mut response = ok("here");
+                        response.headers_mut().extend(long(56_000));
+                        response
+                    }
+                    "/headers/above" => {
+                        let mut response = ok("here");
+                        response.headers_mut().extend(long(72_000));
+                        response
+                    }
+                    path => {
+                        let bytes = if path == "/trailers/below" { 56_000 } else { 72_000 };
+                        let (sender, body) = body::channel();
+                        let trailers = long(bytes).collect();
+                        tokio::spawn(sender.trailers(trailers));
+                        let mut response = Response::new(body);
+                        let names: Vec<_> = (0..9).map(|nth| format!("x-{nth}")).collect();
+                        let names = HeaderValue::try_from(names.join(", ")).expect("text");
+                        response.headers_mut().insert("trailer", names);
+                        response
+                    }
+                }
+            })
+            .await;
+            let keys = format!("retry: false\nhedge: false{connect}");
+            let proxy = Setup::before(&[replica.address()]).upstream(&keys).start();
+            let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+            for (path, status) in
+                [("/headers/below", 200), ("/headers/above", 502), ("/headers/below", 200)]
+            {
+                assert_eq!(client.get(path).await.status.as_u16(), status, "{path}{connect}");
+            }
+            if !connect.is_empty() {
+                assert_eq!(replica.record().connections(), 1, "only the stream was reset");
+            }
+            for (path, is_whole) in [("/trailers/below", true), ("/trailers/above", false)] {
+                let mut wire = Wire::connect(proxy.address()).await;
+                wire.send(format!(
+                    "GET {path} HTTP/1.1\r\nhost: h\r\nte: trailers\r\nconnection: close\r\n\r\n"
+                ))
+                .await;
+                let all = wire.read_to_close().await;
+                let trailers =
+                    all.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"x-"));
+                assert_eq!(trailers.count(), if is_whole { 7 } else { 0 }, "{path}{connect}");
+                let has_last_chunk = all.windows(5).any(|five| five == b"\r\n0\r\n");
+                assert_eq!(has_last_chunk, is_whole, "{path}{connect}");
+            }
         }
     });
 }
