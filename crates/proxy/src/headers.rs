@@ -71,6 +71,18 @@ pub(crate) fn add_forwarded(fields: &mut Fields, client: IpAddr, client_text: &s
     }
 }
 
+/// Counts this hop in `max-forwards`; false when none is left, so the proxy must not forward the request. A value that
+/// is not a number is no limit.
+pub(crate) fn count_hop(fields: &mut Fields) -> bool {
+    let left = fields.get_text(Known::MaxForwards).unwrap_or_default();
+    if left.is_empty() || !left.bytes().all(|byte| byte.is_ascii_digit()) {
+        return true;
+    }
+    let Some(left) = left.parse().unwrap_or(u64::MAX).checked_sub(1) else { return false };
+    fields.set(Known::MaxForwards, itoa::Buffer::new().format(left).as_bytes());
+    true
+}
+
 /// Writes a tie for a leaf.
 pub(crate) fn write_tie(id: TieId, role: TieRole, twin: &str) -> String {
     let role = match role {

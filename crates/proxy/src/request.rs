@@ -54,6 +54,11 @@ pub(crate) async fn answer(
     let context = worker.trace_context(&head.fields);
     let upgrade = headers::upgrade(&head.fields);
     let settled = head.settle_host();
+    if settled.is_ok()
+        && let Some(given) = answer_as_last_hop(&mut head)
+    {
+        return given;
+    }
     // A tie is a word between one root and its leaves. A client's would have a leaf send messages to
     // whomever it names.
     let tie = head.fields.get_text(Known::CurtailTie).map(str::to_owned);
@@ -211,6 +216,18 @@ fn answer_for_leaf(worker: &Arc<Worker>, leaf: &Arc<Leaf>, path: &str) -> Option
     };
     leaf.twin_started(worker, TieId(tie));
     Some(empty(StatusCode::NO_CONTENT))
+}
+
+/// Responds to a request that must go no further (RFC 9110, section 7.6.2).
+fn answer_as_last_hop(head: &mut RequestHead) -> Option<Given> {
+    let is_limited = matches!(head.method, Method::OPTIONS | Method::TRACE);
+    if !is_limited || headers::count_hop(&mut head.fields) {
+        return None;
+    }
+    Some(match head.method {
+        Method::OPTIONS => empty(StatusCode::OK),
+        _ => own(StatusCode::NOT_IMPLEMENTED, "trace_unsupported", ""),
+    })
 }
 
 fn leaf_says(what: &'static str) -> Given {

@@ -24,6 +24,8 @@ pub(crate) enum Known {
     GrpcStatus,
     Host,
     KeepAlive,
+    /// The number of proxies that may still forward the request.
+    MaxForwards,
     ProxyAuthenticate,
     ProxyConnection,
     Te,
@@ -43,7 +45,7 @@ pub(crate) enum Known {
 
 impl Known {
     #[cfg(test)]
-    const ALL: [Self; 23] = [
+    const ALL: [Self; 24] = [
         Self::Connection,
         Self::ContentLength,
         Self::Cookie,
@@ -57,6 +59,7 @@ impl Known {
         Self::GrpcStatus,
         Self::Host,
         Self::KeepAlive,
+        Self::MaxForwards,
         Self::ProxyAuthenticate,
         Self::ProxyConnection,
         Self::Te,
@@ -86,6 +89,7 @@ impl Known {
             Self::GrpcStatus => "grpc-status",
             Self::Host => "host",
             Self::KeepAlive => "keep-alive",
+            Self::MaxForwards => "max-forwards",
             Self::ProxyAuthenticate => "proxy-authenticate",
             Self::ProxyConnection => "proxy-connection",
             Self::Te => "te",
@@ -123,6 +127,7 @@ impl Known {
             (b'g', 11) => Self::GrpcStatus,
             (b'h', 4) => Self::Host,
             (b'k', 10) => Self::KeepAlive,
+            (b'm', 12) => Self::MaxForwards,
             (b'p', 18) => Self::ProxyAuthenticate,
             (b'p', 16) => Self::ProxyConnection,
             (b't', 2) => Self::Te,

@@ -221,6 +221,41 @@ fn whitespace_around_a_value_is_no_part_of_it() {
 }
 
 #[test]
+fn the_last_hop_that_max_forwards_allows_responds_itself() {
+    run(async {
+        for pair in PAIRS {
+            let mut chain = Chain::start(pair, |_| std::future::ready(ok("here"))).await;
+            let huge = "9".repeat(30);
+            let forwarded = [
+                ("OPTIONS", "2", "1"),
+                ("TRACE", "1", "0"),
+                ("OPTIONS", &huge, "18446744073709551614"),
+                // Not a number, and a method without this rule.
+                ("OPTIONS", "-1", "-1"),
+                ("GET", "0", "0"),
+            ];
+            for (method, sent, _) in forwarded {
+                let mut request = chain.client.request(method, "/");
+                let value = HeaderValue::from_str(sent).expect("text");
+                request.headers_mut().insert("max-forwards", value);
+                assert_eq!(chain.client.send(request).await.body, "here", "{method} {sent}");
+            }
+            for (method, status, error) in
+                [("OPTIONS", 200, None), ("TRACE", 501, Some("trace_unsupported"))]
+            {
+                let mut request = chain.client.request(method, "/");
+                request.headers_mut().insert("max-forwards", HeaderValue::from_static("0"));
+                let answer = chain.client.send(request).await;
+                assert_eq!((answer.status.as_u16(), answer.error()), (status, error), "{method}");
+            }
+            let seen = chain.replica.record().seen();
+            let seen: Vec<_> = seen.iter().map(|seen| seen.get("max-forwards")).collect();
+            assert_eq!(seen, forwarded.map(|(_, _, want)| Some(want)));
+        }
+    });
+}
+
+#[test]
 fn repeated_many_and_odd_fields_arrive_unchanged_in_both_directions() {
     run(async {
         for pair in PAIRS {
