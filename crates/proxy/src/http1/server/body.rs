@@ -119,10 +119,17 @@ impl InterimSink {
     /// Queues an interim response. The caller runs in the connection's own task, which writes it.
     pub(crate) fn send(&self, mut head: AnswerHead) {
         let mut asking = lock(&self.asking);
-        if asking.can_send_interim && asking.interim.len() < INTERIM_BYTES_MAX {
-            remove_hop_by_hop(&mut head.fields);
-            write_interim(&mut asking.interim, &head);
+        if !asking.can_send_interim {
+            return;
         }
+        if asking.interim.len() >= INTERIM_BYTES_MAX {
+            tracing::debug!(
+                "dropped an interim response: the client does not read the ones before it"
+            );
+            return;
+        }
+        remove_hop_by_hop(&mut head.fields);
+        write_interim(&mut asking.interim, &head);
     }
 }
 
