@@ -2,8 +2,8 @@
 //! value.
 //!
 //! Every row is a model and a length of its runs. Every cell counts, over all seeds, the printed intervals and the
-//! share that holds the true value; in brackets, the intervals without an upper end. A given length has an interval
-//! in all of its runs or in none, so the printed ones do not depend on the estimates.
+//! share that holds the true value; in brackets, the intervals without an upper end. A run prints an interval if it
+//! counted enough requests. Its warm-up decides how many count, so some rows print intervals in a part of their runs.
 //!
 //! ```sh
 //! cargo bench -p curtail-sim --bench coverage            # 1,000 seeds
