@@ -147,6 +147,8 @@ pub struct Block {
     pub received_bytes: u64,
     /// Connections that were made.
     pub connections: u64,
+    /// How often requests were sent again because the server had not processed them.
+    pub resent: u64,
     /// Processor time of the generator.
     pub generator_cpu: Duration,
     /// Processor time of the servers that are known, where it was measured.

@@ -310,7 +310,17 @@ impl Running<'_> {
         if !is_warm_up {
             self.add_events(arm, &seen);
         }
-        let Seen { began, ended, latencies, timeline, received_bytes, connections, cpu, .. } = seen;
+        let Seen {
+            began,
+            ended,
+            latencies,
+            timeline,
+            received_bytes,
+            connections,
+            resent,
+            cpu,
+            ..
+        } = seen;
         self.results.blocks.push(Block {
             arm,
             began,
@@ -319,6 +329,7 @@ impl Running<'_> {
             timeline,
             received_bytes,
             connections,
+            resent,
             generator_cpu: cpu,
             servers_cpu: None,
             is_warm_up,

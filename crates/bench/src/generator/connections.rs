@@ -19,6 +19,8 @@ pub(super) struct Connection {
     opening_since: Cell<Option<Instant>>,
     abort: OnceCell<AbortHandle>,
     key: Cell<usize>,
+    /// Whether it takes no further requests.
+    is_draining: Cell<bool>,
 }
 
 /// The connections of one thread.
@@ -30,6 +32,7 @@ pub(super) struct Connections {
     opening: usize,
     /// How many were given a request that they have not taken yet.
     given: usize,
+    draining: usize,
 }
 
 impl Connection {
@@ -51,6 +54,11 @@ impl Connections {
         self.all.len()
     }
 
+    /// How many take no further requests, and are there until their last response.
+    pub(super) const fn draining(&self) -> usize {
+        self.draining
+    }
+
     /// One more is being made.
     pub(super) fn open(&mut self, now: Instant) -> Rc<Connection> {
         let connection = Rc::new(Connection::default());
@@ -67,10 +75,21 @@ impl Connections {
         }
     }
 
+    /// It takes no further requests.
+    pub(super) fn drain(&mut self, connection: &Connection) {
+        self.busy(connection);
+        if !connection.is_draining.replace(true) {
+            self.draining += 1;
+        }
+    }
+
     /// It is there no longer.
     pub(super) fn closed(&mut self, connection: &Connection) {
         self.opened(connection);
         self.busy(connection);
+        if connection.is_draining.take() {
+            self.draining -= 1;
+        }
         self.all.remove(connection.key.get());
     }
 

@@ -19,16 +19,21 @@ pub const BACKLOG_MAX: usize = 1 << 20;
 /// The most journeys of a thread that think; the next step of one more fails.
 const THINKING_MAX: usize = 1 << 20;
 
+/// How often a request is sent again that the server did not process.
+pub(super) const RESENDS_MAX: u8 = 10;
+
 /// Why a request has no good answer, and what was seen of it.
 #[derive(Debug)]
 pub(crate) struct Failed {
     pub(super) failure: Failure,
     pub(crate) text: String,
+    /// Whether the server provably did not process the request.
+    pub(super) is_unprocessed: bool,
 }
 
 impl Failed {
     pub(super) fn new(failure: Failure, text: impl Into<String>) -> Self {
-        Self { failure, text: text.into() }
+        Self { failure, text: text.into(), is_unprocessed: false }
     }
 
     pub(super) fn malformed(text: impl Into<String>) -> Self {
@@ -41,14 +46,21 @@ impl Failed {
 pub(super) struct Due {
     pub(super) choice: Choice,
     intended: Instant,
-    /// When the generator turned to it, if it could not be sent then.
+    /// When the generator turned to it, if it could not be sent then, or was sent in vain.
     waits_since: Option<Instant>,
+    /// How often it was sent again.
+    resends: u8,
 }
 
 impl Due {
     /// When the generator turned to it: when it was sent, unless it had to wait.
     fn ready(&self, sent: Instant) -> Instant {
         self.waits_since.unwrap_or(sent)
+    }
+
+    /// It waits since `now`, unless it waited before.
+    pub(super) fn waiting_since(self, now: Instant) -> Self {
+        Self { waits_since: self.waits_since.or(Some(now)), ..self }
     }
 }
 
@@ -144,7 +156,7 @@ impl Flights {
             }
             _ => self.later.pop()?.0.choice,
         };
-        Some(Due { choice, intended: at, waits_since: None })
+        Some(Due { choice, intended: at, waits_since: None, resends: 0 })
     }
 
     /// Takes all that has come due by now: `take` has it sent, or gives it back to wait.
@@ -152,15 +164,29 @@ impl Flights {
         while self.backlog.len() < BACKLOG_MAX {
             let Some(due) = self.come_due(now) else { return };
             if let Err(due) = take(due) {
-                self.backlog.push_back(Due { waits_since: Some(now), ..due });
+                self.backlog.push_back(due.waiting_since(now));
             }
         }
     }
 
-    /// A request that could not be sent after all is the first to be sent again.
-    pub(super) fn give_back(&mut self, due: Due, now: Instant) {
-        let waits_since = due.waits_since.or(Some(now));
-        self.backlog.push_front(Due { waits_since, ..due });
+    /// A request that could not be sent after all waits before those that were intended later.
+    pub(super) fn give_back(&mut self, due: Due) {
+        let place = self.backlog.partition_point(|waiting| waiting.intended <= due.intended);
+        self.backlog.insert(place, due);
+    }
+
+    /// Takes back a request that was sent and not processed, to be sent again. A request that was sent again too often
+    /// stays sent.
+    pub(super) fn take_back(&mut self, key: usize) -> Option<Due> {
+        let Flight { due, sent, .. } = &self.flying[key];
+        if due.resends == RESENDS_MAX {
+            return None;
+        }
+        let waits_since = Some(due.ready(*sent));
+        let due = Due { waits_since, resends: due.resends + 1, ..*due };
+        self.flying.remove(key);
+        self.seen.resent += 1;
+        Some(due)
     }
 
     /// How many wait for a connection.
@@ -198,7 +224,7 @@ impl Flights {
                 self.later.push(Reverse(Later { at: now + think, choice }));
             } else {
                 let text = format!("more than {THINKING_MAX} journeys of a thread are thinking");
-                let due = Due { choice, intended: now, waits_since: None };
+                let due = Due { choice, intended: now, waits_since: None, resends: 0 };
                 self.fail(due, now, Failed::new(Failure::Ended, text));
             }
         }
@@ -263,5 +289,34 @@ impl Flights {
         } else {
             self.recent.response.record(now.since(due.intended));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::load;
+    use super::Flights;
+    use curtail_units::{Duration, Instant};
+    use std::sync::Arc;
+
+    #[test]
+    fn a_resent_request_counts_once_from_its_scheduled_time_and_its_wait_is_no_lag() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let abort = runtime.spawn(async {}).abort_handle();
+        let load = load(([127, 0, 0, 1], 1).into(), 1.0);
+        let mut flights = Flights::new(Arc::new(load), 0, Instant::ZERO);
+        let sent = flights.next_at().expect("one is planned");
+        let due = flights.next_due(sent).expect("it is due");
+        let key = flights.begin(due, sent, abort.clone());
+        let due = flights.take_back(key).expect("it is the first resend");
+        let key = flights.begin(due, sent + Duration::from_ms(50), abort);
+        let ended = sent + Duration::from_ms(70);
+        flights.finish(key, ended, Ok(()));
+        let seen = flights.end(ended);
+        let latencies = &seen.latencies[0];
+        assert_eq!((seen.count(), seen.resent), (1, 1));
+        assert_eq!(latencies.response.max(), Some(Duration::from_ms(70)));
+        assert_eq!(latencies.service.max(), Some(Duration::from_ms(20)));
+        assert_eq!(latencies.lag.max(), Some(Duration::ZERO));
     }
 }

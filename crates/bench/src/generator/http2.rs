@@ -1,9 +1,12 @@
 //! Requests over HTTP/2, many at once on a connection; also gRPC, one message each way.
 //!
-//! **Limits**: [`STREAMS_MAX`] requests at once on a connection, or as few as the server allows.
+//! A request that the server returns unprocessed is sent again, on another connection after GOAWAY.
+//!
+//! **Limits**: [`STREAMS_MAX`] requests at once on a connection, or as few as the server allows; [`RESENDS_MAX`] resends
+//! of a request.
 //! **Source**: RFC 9113; for gRPC, "gRPC over HTTP2" in its repository.
 
-use super::flight::{Due, Failed};
+use super::flight::{Due, Failed, RESENDS_MAX};
 use super::stream::Stream;
 use super::worker::Held;
 use crate::expect::Expect;
@@ -61,7 +64,7 @@ pub(super) async fn serve(held: Held, stream: Stream) {
             }
             held.poll_due(cx)
         });
-        let Some(due) = next.await else { return };
+        let Some(due) = next.await else { return held.drain() };
         send(&held, &mut sender, due, permit);
     }
 }
@@ -140,7 +143,7 @@ async fn answer(
     protocol: Protocol,
     received: &mut u64,
 ) -> Result<(), Failed> {
-    let (head, mut body) = response.await.map_err(failed)?.into_parts();
+    let (head, mut body) = response.await.map_err(unanswered)?.into_parts();
     let mut kept = Vec::new();
     while let Some(data) = body.data().await {
         let data = data.map_err(failed)?;
@@ -191,4 +194,20 @@ fn failed(error: h2::Error) -> Failed {
     let is_malformed = error.is_library() && error.reason() == Some(h2::Reason::PROTOCOL_ERROR);
     let failure = if is_malformed { Failure::Malformed } else { Failure::Closed };
     Failed::new(failure, error.to_string())
+}
+
+/// Why there is no response.
+fn unanswered(error: h2::Error) -> Failed {
+    if !is_unprocessed(&error) {
+        return failed(error);
+    }
+    let text = format!("the server processed neither it nor {RESENDS_MAX} resends: {error}");
+    Failed { is_unprocessed: true, ..Failed::new(Failure::Closed, text) }
+}
+
+/// Whether the server provably did not process the request (RFC 9113, section 8.7): it refused the stream, or the stream
+/// is beyond the last one in its GOAWAY. Accepted streams of a connection that ends have an I/O error in h2.
+fn is_unprocessed(error: &h2::Error) -> bool {
+    let refused = error.reason() == Some(h2::Reason::REFUSED_STREAM);
+    error.is_remote() && (refused || error.is_go_away())
 }

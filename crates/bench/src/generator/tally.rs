@@ -36,6 +36,8 @@ pub struct Seen {
     pub received_bytes: u64,
     /// Connections that were made.
     pub connections: u64,
+    /// How often requests were sent again because the server had not processed them.
+    pub resent: u64,
     /// Processor time of this process meanwhile.
     pub cpu: Duration,
     /// The first failure of each kind.
@@ -57,6 +59,7 @@ impl Seen {
             waited_first: None,
             received_bytes: 0,
             connections: 0,
+            resent: 0,
             cpu: Duration::ZERO,
             examples: Vec::new(),
             is_stopped: false,
@@ -110,6 +113,7 @@ impl Seen {
         self.waited_first = [self.waited_first, other.waited_first].into_iter().flatten().min();
         self.received_bytes += other.received_bytes;
         self.connections += other.connections;
+        self.resent += other.resent;
         for FailureExample { failure, at, text } in &other.examples {
             self.explain(*failure, *at, || text.clone());
         }

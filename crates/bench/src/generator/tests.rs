@@ -1,5 +1,7 @@
 //! The generator against real servers on loopback: ones that answer, and ones that do not.
 
+mod http2;
+
 use super::{Load, Seen, Share, Stop, run};
 use crate::Clock;
 use crate::target::{Protocol, Target};
@@ -44,7 +46,7 @@ fn answer_with(mut stream: TcpStream, answer: &[u8]) {
     }
 }
 
-fn load(address: SocketAddr, requests: f64) -> Load {
+pub(super) fn load(address: SocketAddr, requests: f64) -> Load {
     let target = Target::look_up(&format!("http://{address}/")).expect("a target");
     let rng = Rng::new(SEED);
     let config = WorkloadConfig::of_one(RequestConfig::get("all"));

@@ -135,11 +135,27 @@ impl Worker {
             Protocol::Http2 | Protocol::Grpc => http2::STREAMS_MAX,
         };
         let wanted = flights.flying() + connections.given() + flights.waiting();
-        while connections.len() * at_once < wanted && connections.len() < self.connections_max {
+        let room =
+            |connections: &Connections| (connections.len() - connections.draining()) * at_once;
+        while room(connections) < wanted && connections.len() < self.connections_max {
             let connection = connections.open(now);
             let held = Held { worker: Rc::clone(self), connection: Rc::clone(&connection) };
             let task = tokio::task::spawn_local(held.serve());
             connection.is_task(task.abort_handle());
+        }
+    }
+
+    /// Gives a request that could not be sent after all to a connection that has nothing to do; if there is none, the
+    /// request waits, and connections are made.
+    fn hand_back(self: &Rc<Self>, state: &mut State, due: Option<Due>) {
+        let State { flights, connections, is_over } = state;
+        let now = self.clock.now();
+        if let Some(due) = due.map(|due| due.waiting_since(now)) {
+            let given = if *is_over { Err(due) } else { connections.give(due) };
+            given.unwrap_or_else(|due| flights.give_back(due));
+        }
+        if !*is_over {
+            self.connect(flights, connections, now);
         }
     }
 
@@ -165,15 +181,10 @@ pub(super) struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let now = self.worker.clock.now();
-        let State { flights, connections, is_over } = &mut *self.worker.state.borrow_mut();
-        connections.closed(&self.connection);
-        if let Some(due) = connections.take_given(&self.connection) {
-            flights.give_back(due, now);
-        }
-        if !*is_over {
-            self.worker.connect(flights, connections, now);
-        }
+        let state = &mut *self.worker.state.borrow_mut();
+        state.connections.closed(&self.connection);
+        let given = state.connections.take_given(&self.connection);
+        self.worker.hand_back(state, given);
     }
 }
 
@@ -221,6 +232,14 @@ impl Held {
         Poll::Pending
     }
 
+    /// The connection takes no further requests; responses may still come.
+    pub(super) fn drain(&self) {
+        let state = &mut *self.worker.state.borrow_mut();
+        state.connections.drain(&self.connection);
+        let given = state.connections.take_given(&self.connection);
+        self.worker.hand_back(state, given);
+    }
+
     pub(super) fn with_flights<T>(&self, act: impl FnOnce(&mut Flights, Instant) -> T) -> T {
         let now = self.worker.clock.now();
         act(&mut self.worker.state.borrow_mut().flights, now)
@@ -236,11 +255,14 @@ impl Held {
         self.with_flights(|flights, now| flights.fail(due, now, failed));
     }
 
-    /// A request is over; `received` bytes came.
+    /// A request is over, or is sent again because the server did not process it; `received` bytes came.
     pub(super) fn finish(&self, key: usize, received: u64, result: Result<(), Failed>) {
-        self.with_flights(|flights, now| {
-            flights.seen().received_bytes += received;
-            flights.finish(key, now, result);
-        });
+        let state = &mut *self.worker.state.borrow_mut();
+        state.flights.seen().received_bytes += received;
+        let is_unprocessed = result.as_ref().is_err_and(|failed| failed.is_unprocessed);
+        match is_unprocessed.then(|| state.flights.take_back(key)).flatten() {
+            Some(due) => self.worker.hand_back(state, Some(due)),
+            None => state.flights.finish(key, self.worker.clock.now(), result),
+        }
     }
 }

@@ -119,6 +119,8 @@ pub struct ArmFigures {
     pub received_bytes: u64,
     /// Connections that were made.
     pub connections: u64,
+    /// How often requests were sent again because the server had not processed them.
+    pub resent: u64,
     /// Processor time of the generator.
     pub generator_cpu: Duration,
     /// Processor time of the servers, where it was measured in every block.
@@ -179,6 +181,7 @@ pub fn of_arms(results: &Results) -> Vec<ArmFigures> {
             lasted: blocks().fold(Duration::ZERO, |sum, block| sum + block.lasted),
             received_bytes: blocks().fold(0, |sum, block| sum.saturating_add(block.received_bytes)),
             connections: blocks().fold(0, |sum, block| sum.saturating_add(block.connections)),
+            resent: blocks().fold(0, |sum, block| sum.saturating_add(block.resent)),
             generator_cpu: blocks().fold(Duration::ZERO, |sum, block| sum + block.generator_cpu),
             servers_cpu: blocks().map(|b| b.servers_cpu).fold(Some(Duration::ZERO), servers_cpu),
         }
@@ -209,6 +212,7 @@ impl Serialize for ArmFigures {
         map.serialize_entry("lag_p99_9_ns", &self.lag(0.999))?;
         map.serialize_entry("received_bytes", &self.received_bytes)?;
         map.serialize_entry("connections", &self.connections)?;
+        map.serialize_entry("resent", &self.resent)?;
         map.serialize_entry("generator_cpu_ns", &self.generator_cpu)?;
         map.serialize_entry("servers_cpu_ns", &self.servers_cpu)?;
         map.end()

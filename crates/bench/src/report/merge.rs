@@ -193,6 +193,7 @@ fn add_block(ours: &mut Block, block: &Block) {
     ours.timeline.merge(&block.timeline);
     ours.received_bytes = ours.received_bytes.saturating_add(block.received_bytes);
     ours.connections = ours.connections.saturating_add(block.connections);
+    ours.resent = ours.resent.saturating_add(block.resent);
     ours.generator_cpu = ours.generator_cpu + block.generator_cpu;
     ours.servers_cpu = ours.servers_cpu.max(block.servers_cpu);
 }

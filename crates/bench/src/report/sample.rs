@@ -138,6 +138,7 @@ fn block(
         timeline,
         received_bytes: 20_000_000,
         connections: 64,
+        resent: 0,
         generator_cpu: Duration::from_ms(120),
         servers_cpu: Some(Duration::from_ms(9_000)),
         is_warm_up,

@@ -225,6 +225,12 @@ impl Table {
         let connections = text::thousands(arm.connections);
         let received = text::bytes(arm.received_bytes);
         self.line(format_args!("  {received} received over {connections} connections"));
+        if arm.resent > 0 {
+            let resends = text::thousands(arm.resent);
+            self.line(format_args!(
+                "  {resends} resends of requests that the server did not process"
+            ));
+        }
     }
 
     fn failures(&mut self, latencies: &Latencies) {

@@ -29,6 +29,7 @@ fn what_is_written_is_read_back_equal() {
     let folder = folder("results");
     let file = folder.join("run.json");
     let mut run = sample::compared(2);
+    run.blocks[0].resent = 7;
     for (seed, state) in [
         (0, State::Complete),
         (u64::MAX, State::Partial { why: "interrupted".to_owned() }),

@@ -38,6 +38,7 @@ fn plan(rng: &mut Rng, block: &Block, count: usize) -> Vec<Planned> {
 fn one_and_ten(seed: u64) -> (Results, Vec<Results>) {
     let mut rng = Rng::new(seed);
     let mut one = sample::compared(seed);
+    one.blocks[0].resent = 7;
     let mut ten = vec![one.clone(); 10];
     for nth in 0..one.blocks.len() {
         let requests = plan(&mut rng, &one.blocks[nth], 3_000);
@@ -74,6 +75,7 @@ fn ten_generators_merged_through_files_equal_one_bucket_for_bucket() {
         for block in &mut one.blocks {
             block.received_bytes *= 10;
             block.connections *= 10;
+            block.resent *= 10;
             block.generator_cpu = block.generator_cpu.mul_f64(10.0);
         }
         one.shares = Shares { of: 10, sent: (0..10).collect() };

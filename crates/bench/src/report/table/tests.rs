@@ -131,6 +131,7 @@ fn a_partial_run_with_failures_says_so_first() {
             block.latencies[0].failures.add_n(failure, 40);
         }
         block.servers_cpu = None;
+        block.resent = 1_204;
     }
     let expected = expect![[r#"
         PARTIAL RUN: interrupted (SIGINT) after 13.2 s of 100 s
@@ -149,6 +150,7 @@ fn a_partial_run_with_failures_says_so_first() {
           the longest answer took 67.39 ms
           CPU time in ms a request: generator 0.060
           19.1 MiB received over 64 connections
+          1,204 resends of requests that the server did not process
 
         response: from when a request was to be sent to the end of its answer, what a
             user waits; service: from when it was sent. They part when the server holds
