@@ -188,7 +188,7 @@ impl Reading {
     fn read(self, mut batch: Bytes) -> Result<DecodedBatch, Refusal> {
         let Self { is_json, signal, tenant, key, limits } = self;
         if is_json {
-            let protobuf = json::to_protobuf(&batch, signal);
+            let protobuf = json::to_protobuf(&batch, signal, &limits);
             batch = protobuf.map_err(|error| Kind::Malformed.refuse(error.to_string()))?.into();
         }
         let malformed = |malformed: Malformed| Kind::Malformed.refuse(malformed.to_string());

@@ -24,8 +24,8 @@ const SEED: u64 = 1;
 
 fn main() {
     let json = batch();
-    let batch = json::to_protobuf(json.as_bytes(), Signal::Traces).expect("a good batch");
     let limits = Limits::default();
+    let batch = json::to_protobuf(json.as_bytes(), Signal::Traces, &limits).expect("a good batch");
     let (spans, refused) = Spans::decode(&batch, &limits).expect("a good batch");
     assert_eq!((spans.spans.len(), refused.count), (SPANS as usize, 0));
     let attributes = spans.attributes.len() / spans.spans.len();
@@ -39,7 +39,7 @@ fn main() {
         drop(black_box(Spans::decode(black_box(&batch), &limits)));
     });
     report("json to protobuf", || {
-        drop(black_box(json::to_protobuf(black_box(json.as_bytes()), Signal::Traces)));
+        drop(black_box(json::to_protobuf(black_box(json.as_bytes()), Signal::Traces, &limits)));
     });
     report("protobuf to json", || {
         drop(black_box(json::from_protobuf(black_box(&batch), Signal::Traces)));

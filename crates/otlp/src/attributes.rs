@@ -87,7 +87,7 @@ fn short_text(reader: &Reader<'_>) -> Option<Attribute> {
 #[inline(always)]
 pub(crate) fn key_value(
     mut reader: Reader<'_>,
-    mut look_at: impl FnMut(&mut Reader<'_>) -> Result<(), Broken>,
+    mut look_at: impl FnMut(&mut Reader<'_>) -> Result<bool, Broken>,
 ) -> Result<Attribute, Broken> {
     let mut attribute = Attribute { key: Slice::default(), value: Value::Empty };
     while let Some(tag) = reader.tag()? {
@@ -100,12 +100,12 @@ pub(crate) fn key_value(
     Ok(attribute)
 }
 
-/// Reads an `AnyValue` that comes next in `within`. A list or a map is only looked at, by the caller, and text
-/// is for the caller to check.
+/// Reads an `AnyValue` that comes next in `within`. A list or a map is only looked at, by the caller, who says whether
+/// to take it, and text is for the caller to check.
 #[inline(always)]
 pub(crate) fn any_value(
     within: &mut Reader<'_>,
-    mut look_at: impl FnMut(&mut Reader<'_>) -> Result<(), Broken>,
+    mut look_at: impl FnMut(&mut Reader<'_>) -> Result<bool, Broken>,
 ) -> Result<Value, Broken> {
     let mut reader = within.message(&ANY_VALUE)?;
     let mut value = Value::Empty;
@@ -118,14 +118,12 @@ pub(crate) fn any_value(
             (5, LEN) => {
                 let mut list = reader.message(&ARRAY_VALUE)?;
                 let slice = list.whole();
-                look_at(&mut list)?;
-                Value::List(slice)
+                if look_at(&mut list)? { Value::List(slice) } else { Value::Empty }
             }
             (6, LEN) => {
                 let mut map = reader.message(&KEY_VALUE_LIST)?;
                 let slice = map.whole();
-                look_at(&mut map)?;
-                Value::Map(slice)
+                if look_at(&mut map)? { Value::Map(slice) } else { Value::Empty }
             }
             (7, LEN) => Value::Bytes(reader.slice()?),
             _ => {
@@ -150,7 +148,7 @@ pub(crate) fn push(
     if into.len() - from < judge.limits.attributes as usize {
         into.push(attribute);
     } else {
-        judge.refuse(RowFault::Attributes);
+        judge.refuse(RowFault::Attributes { max: judge.limits.attributes });
     }
     Ok(())
 }
@@ -181,7 +179,7 @@ mod tests {
     /// What both ways of reading say of a `KeyValue`.
     fn both(message: &[u8]) -> (Option<Attribute>, Attribute) {
         let reader = Reader::new(message, &KEY_VALUE);
-        (short_text(&reader), key_value(reader, |_| Ok(())).expect("well formed"))
+        (short_text(&reader), key_value(reader, |_| Ok(true)).expect("well formed"))
     }
 
     #[test]

@@ -64,10 +64,10 @@ pub enum Fault {
         /// [`crate::Limits::parts`].
         max: u32,
     },
-    /// Lists or maps in each other.
-    #[error("values lie more than {max} deep in each other")]
+    /// Messages in each other, where a batch becomes JSON.
+    #[error("messages are nested more than {max} deep")]
     Depth {
-        /// [`crate::Limits::depth`].
+        /// What JSON's readers take.
         max: u32,
     },
 }
@@ -93,14 +93,28 @@ pub enum RowFault {
     /// Nanoseconds since 1970 must fit into 63 bits.
     #[error("one of its times lies after the year 2262")]
     Time,
-    /// More than [`crate::Limits::attributes`].
-    #[error("it has more attributes than are allowed")]
-    Attributes,
-    /// More than [`crate::Limits::events`].
-    #[error("it has more events or links than are allowed")]
-    Events,
-    /// What stands around it has more attributes than are allowed, or text that is not UTF-8.
-    #[error("its resource, scope or metric has too many attributes, or text that is not UTF-8")]
+    /// Too many on it, or on one of its events or links.
+    #[error("more than {max} attributes")]
+    Attributes {
+        /// [`crate::Limits::attributes`].
+        max: u32,
+    },
+    /// Too many of either.
+    #[error("more than {max} events or links")]
+    Events {
+        /// [`crate::Limits::events`].
+        max: u32,
+    },
+    /// Lists or maps in each other.
+    #[error("a value with lists or maps nested more than {max} deep")]
+    Depth {
+        /// [`crate::Limits::depth`].
+        max: u32,
+    },
+    /// What stands around it cannot be kept.
+    #[error(
+        "its resource, scope or metric has too many attributes, values nested too deep, or text that is not UTF-8"
+    )]
     Around,
 }
 
@@ -109,22 +123,49 @@ pub enum RowFault {
 pub struct Refused {
     /// How many.
     pub count: u64,
-    /// Why the first of them was.
-    pub first: Option<RowFault>,
+    /// The first of them.
+    pub first: Option<RefusedRow>,
+}
+
+/// A row that was left out of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RefusedRow {
+    /// Its place among the rows of the batch, from 1.
+    pub number: u64,
+    /// The trace that it names; zero: none.
+    pub trace_id: u128,
+    /// The span that it is, or names; zero: none.
+    pub span_id: u64,
+    /// Why.
+    pub fault: RowFault,
 }
 
 impl Refused {
-    pub(crate) fn add(&mut self, fault: RowFault) {
+    pub(crate) fn add(&mut self, row: RefusedRow) {
         self.count += 1;
-        self.first.get_or_insert(fault);
+        self.first.get_or_insert(row);
+    }
+}
+
+impl std::fmt::Display for RefusedRow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "number {} of the batch", self.number)?;
+        if self.span_id != 0 {
+            write!(f, ", span {:016x}", self.span_id)?;
+        }
+        if self.trace_id != 0 {
+            write!(f, ", trace {:032x}", self.trace_id)?;
+        }
+        write!(f, ": {}", self.fault)
     }
 }
 
 impl std::fmt::Display for Refused {
-    /// For the sender: `3 refused; the first: its trace ID is not 16 bytes, or zero`.
+    /// For the sender: `3 refused; the first is number 7 of the batch, span 00f067aa0ba902b7: its trace ID is not 16
+    /// bytes, or zero`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.first {
-            Some(first) => write!(f, "{} refused; the first: {first}", self.count),
+            Some(first) => write!(f, "{} refused; the first is {first}", self.count),
             None => write!(f, "none refused"),
         }
     }

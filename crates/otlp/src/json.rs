@@ -9,6 +9,7 @@
 mod read;
 mod write;
 
+use crate::limits::Limits;
 use crate::response::Signal;
 use crate::schema::{LOGS, METRICS, Message, TRACES};
 
@@ -46,9 +47,10 @@ impl Signal {
 /// A batch in JSON, as the same in protobuf.
 ///
 /// # Errors
-/// When it is not one: with the line, the column, and what was expected there.
-pub fn to_protobuf(json: &[u8], signal: Signal) -> Result<Vec<u8>, NotOtlp> {
-    read::to_protobuf(json, signal.batch()).map_err(NotOtlp)
+/// When it is not one: with the line, the column, and what was expected there. Of values deeper than the limit is left
+/// so much that the decoder refuses their rows.
+pub fn to_protobuf(json: &[u8], signal: Signal, limits: &Limits) -> Result<Vec<u8>, NotOtlp> {
+    read::to_protobuf(json, signal.batch(), limits.depth).map_err(NotOtlp)
 }
 
 /// A batch in protobuf, as the same in JSON.

@@ -1,6 +1,6 @@
 //! Whether a row can be kept.
 
-use crate::error::{Broken, Fault, Refused, RowFault};
+use crate::error::{Broken, Fault, Refused, RefusedRow, RowFault};
 use crate::limits::Limits;
 use crate::slice::Slice;
 use crate::wire::Reader;
@@ -15,13 +15,15 @@ pub(crate) struct Judge<'a> {
     fault: Option<RowFault>,
     /// Of what stands around the rows that are being read: all of them have it.
     around: Option<RowFault>,
+    /// Rows that have been judged.
+    rows: u64,
     refused: Refused,
 }
 
 impl<'a> Judge<'a> {
     pub(crate) const fn new(limits: &'a Limits) -> Self {
         let refused = Refused { count: 0, first: None };
-        Self { limits, parts_left: limits.parts, fault: None, around: None, refused }
+        Self { limits, parts_left: limits.parts, fault: None, around: None, rows: 0, refused }
     }
 
     /// Another part of the batch comes, within this message.
@@ -78,12 +80,13 @@ impl<'a> Judge<'a> {
         self.around = outer;
     }
 
-    /// The judgement of a row that has been read.
+    /// The judgement of a row that has been read, with the IDs that it names.
     #[inline(always)]
-    pub(crate) fn keeps(&mut self) -> bool {
+    pub(crate) fn keeps(&mut self, trace_id: u128, span_id: u64) -> bool {
+        self.rows += 1;
         let fault = self.fault.take().or(self.around);
         if let Some(fault) = fault {
-            self.refused.add(fault);
+            self.refused.add(RefusedRow { number: self.rows, trace_id, span_id, fault });
         }
         fault.is_none()
     }

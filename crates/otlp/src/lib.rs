@@ -17,8 +17,8 @@
 //!
 //! **What is wrong** with a batch is told apart by whose loss it is. Bytes that are no message of OTLP make
 //! the whole batch [`Malformed`], with the byte and the message; a row that is one and cannot be kept (no
-//! trace ID, text that is not UTF-8, more attributes than [`Limits`] allow) is left out, counted, and the
-//! first reason said ([`Refused`]).
+//! trace ID, text that is not UTF-8, more attributes or deeper values than [`Limits`] allow) is left out and
+//! counted, and the first one named with its reason ([`Refused`]).
 //!
 //! **Source**: opentelemetry-proto 1.x; the OTLP specification for JSON; protobuf's encoding guide.
 
@@ -48,7 +48,7 @@ pub use encode::{
     PlainValue, PointRow, ResourceText, RowPart, ScopeText, SpanRow, TracesWriter,
 };
 pub use envelope::{Envelope, Resource, Scope};
-pub use error::{Fault, Malformed, Refused, RowFault};
+pub use error::{Fault, Malformed, Refused, RefusedRow, RowFault};
 pub use limits::Limits;
 pub use logs::{LogRecord, Logs};
 pub use metrics::{

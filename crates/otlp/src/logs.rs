@@ -102,7 +102,7 @@ impl ReadRow for Logs {
                 _ => reader.other(tag)?,
             }
         }
-        if judge.keeps() {
+        if judge.keeps(record.trace_id, record.span_id) {
             record.attributes = Range::to_end(from, &self.attributes);
             self.records.push(record);
         } else {

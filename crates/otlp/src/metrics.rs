@@ -250,10 +250,12 @@ impl Points {
                     push(&mut reader, &mut self.attributes, from, judge)?;
                 }
                 (field, VARINT) if field == flags => point.flags = reader.count()?,
-                _ => check_field(&mut reader, tag, judge, 0)?,
+                _ => {
+                    check_field(&mut reader, tag, judge, 0)?;
+                }
             }
         }
-        if judge.keeps() {
+        if judge.keeps(0, 0) {
             point.attributes = Range::to_end(from, &self.attributes);
             self.points.push(point);
         } else {

@@ -108,16 +108,18 @@ pub fn status(code: u8, message: &str, retry_after_s: Option<u64>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::RowFault;
+    use crate::error::{RefusedRow, RowFault};
 
     #[test]
     fn what_was_left_out_is_counted_with_the_first_reason() {
         assert_eq!(response(Refused::default()), b"");
         assert_eq!(json_response(Signal::Logs, Refused::default()), "{}");
         let mut refused = Refused::default();
-        refused.add(RowFault::SpanId);
-        refused.add(RowFault::Time);
-        let said = "2 refused; the first: its span ID is not 8 bytes, or zero";
+        for (number, fault) in [(3, RowFault::SpanId), (7, RowFault::Time)] {
+            refused.add(RefusedRow { number, trace_id: 0, span_id: 0xab, fault });
+        }
+        let said = "2 refused; the first is number 3 of the batch, span 00000000000000ab: its span ID is not 8 \
+                    bytes, or zero";
         let inner = [&[8, 2, 0x12, said.len().to_le_bytes()[0]], said.as_bytes()].concat();
         let whole = [&[0x0A, inner.len().to_le_bytes()[0]], &*inner].concat();
         assert_eq!(response(refused), whole);

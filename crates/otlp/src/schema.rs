@@ -75,6 +75,11 @@ impl Message {
     /// The message that a field is.
     pub(crate) fn part(&self, number: u32) -> &'static Self {
         match self.field(number).map(|field| field.kind) {
+    /// Whether it is a list or a map: what lies in it is one deeper.
+    pub(crate) fn is_container(&self) -> bool {
+        matches!(self.name, "ArrayValue" | "KeyValueList")
+    }
+
             Some(Kind::Message(message)) => message,
             _ => unreachable!("{}.{number} is no message", self.name),
         }

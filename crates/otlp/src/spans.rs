@@ -171,7 +171,7 @@ impl ReadRow for Spans {
         if span.span_id == 0 {
             judge.refuse(RowFault::SpanId);
         }
-        if judge.keeps() {
+        if judge.keeps(span.trace_id, span.span_id) {
             span.attributes = Range::to_end(attributes, &self.attributes);
             span.events = Range::to_end(events, &self.events);
             span.links = Range::to_end(links, &self.links);
@@ -242,7 +242,7 @@ fn bounded<T>(into: &mut Vec<T>, from: usize, what: T, judge: &mut Judge<'_>) {
     if into.len() - from < judge.limits.events as usize {
         into.push(what);
     } else {
-        judge.refuse(RowFault::Events);
+        judge.refuse(RowFault::Events { max: judge.limits.events });
     }
 }
 

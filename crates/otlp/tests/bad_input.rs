@@ -91,7 +91,7 @@ fn json_with_other_bytes_is_read_or_refused_and_what_is_read_is_a_batch() {
         let mut text = text.to_vec();
         let at = rng.below(text.len());
         text[at] ^= 1 << rng.below(8);
-        let read = json::to_protobuf(&text, Signal::Traces);
+        let read = json::to_protobuf(&text, Signal::Traces, &Limits::default());
         outcomes[usize::from(read.is_ok())] += 1;
         if let Ok(batch) = read {
             rows(Signal::Traces, &batch).expect("what we write we read");
@@ -101,6 +101,65 @@ fn json_with_other_bytes_is_read_or_refused_and_what_is_read_is_a_batch() {
 }
 
 /// All that is in memory of a batch once it is decoded.
+/// A value of so many lists and maps in each other, in JSON.
+fn nested(depth: usize) -> String {
+    let list = (r#"{"arrayValue":{"values":["#, "]}}");
+    let map = (r#"{"kvlistValue":{"values":[{"key":"k","value":"#, "}]}}");
+    let around = [list, map].into_iter().cycle().take(depth).collect::<Vec<_>>();
+    let opened: String = around.iter().map(|(open, _)| *open).collect();
+    let closed: String = around.iter().rev().map(|(_, close)| *close).collect();
+    opened + r#"{"stringValue":"leaf"}"# + &closed
+}
+
+#[test]
+fn a_row_with_a_value_nested_too_deep_is_left_out_and_others_are_kept() {
+    const IDS: &str = r#""traceId":"4bf92f3577b34da6a3ce929d0e0e4736","spanId":"00f067aa0ba902b7""#;
+    let (traces, logs) =
+        (["resourceSpans", "scopeSpans", "spans"], ["resourceLogs", "scopeLogs", "logRecords"]);
+    let metrics = ["resourceMetrics", "scopeMetrics", "metrics"];
+    let (span, none) = (", span 00f067aa0ba902b7, trace 4bf92f3577b34da6a3ce929d0e0e4736", "");
+    // Around the value.
+    for (signal, lists, begin, end, names) in [
+        (Signal::Traces, traces, r#""attributes":[{"key":"k","value":"#, "}]", span),
+        (Signal::Traces, traces, r#""events":[{"attributes":[{"key":"k","value":"#, "}]}]", span),
+        (Signal::Logs, logs, r#""body":"#, "", span),
+        (Signal::Logs, logs, r#""attributes":[{"key":"k","value":"#, "}]", span),
+        (
+            Signal::Metrics,
+            metrics,
+            r#""gauge":{"dataPoints":[{"attributes":[{"key":"k","value":"#,
+            "}]}]}",
+            none,
+        ),
+        (
+            Signal::Metrics,
+            metrics,
+            r#""sum":{"dataPoints":[{"exemplars":[{"filteredAttributes":[{"key":"k","value":"#,
+            "}]}]}]}",
+            none,
+        ),
+    ] {
+        let [resources, scopes, list] = lists;
+        let row = |depth| format!("{{{IDS},{begin}{}{end}}}", nested(depth));
+        for depth in [17, 40, 5_000] {
+            let rows = [row(16), row(depth), row(16)].join(",");
+            let batch = format!(r#"{{"{resources}":[{{"{scopes}":[{{"{list}":[{rows}]}}]}}]}}"#);
+            let limits = Limits::default();
+            let batch = json::to_protobuf(batch.as_bytes(), signal, &limits).expect("JSON");
+            let (kept, refused) = Decoded::of(signal, &batch, &limits).expect("a batch");
+            assert_eq!(kept.len(), 2, "{begin} {depth}");
+            assert_eq!(
+                refused.to_string(),
+                format!(
+                    "1 refused; the first is number 2 of the batch{names}: a value with lists or maps nested more \
+                     than 16 deep"
+                ),
+                "{begin}"
+            );
+        }
+    }
+}
+
 fn parts(signal: Signal, batch: &[u8]) -> usize {
     let limits = Limits::default();
     let around = |envelope: &Envelope| {

@@ -166,7 +166,7 @@ fn batches(piece: &Piece, of: Option<Signal>) -> Result<Vec<(usize, Vec<u8>, u64
     let has = |key: &str| memchr::memmem::find(bytes, key.as_bytes()).is_some();
     let mut found = Vec::new();
     for (nth, (key, signal)) in KEYS.into_iter().enumerate().filter(|(_, (key, _))| has(key)) {
-        let batch = json::to_protobuf(bytes, signal);
+        let batch = json::to_protobuf(bytes, signal, &Limits::default());
         let batch = batch.map_err(|wrong| format!("byte {}: {}", wrong.byte(), wrong.what()))?;
         let rows = rows(&batch, signal)?;
         // The key may also stand in a text.

@@ -3,7 +3,7 @@
 use crate::client::{GRPC_TRACES, TRACES, framed, packed, post, send};
 use crate::receiver::Receiver;
 use crate::run;
-use curtail_otlp::{Decoded, Limits, Signal};
+use curtail_otlp::{Decoded, Limits, Signal, json};
 use http::{StatusCode, Version};
 
 const GOLDEN: [(Signal, &str, &str, &[u8], &str); 3] = [
@@ -138,12 +138,43 @@ fn rows_that_cannot_be_kept_are_counted_in_the_answer_and_others_kept() {
         let head = post(TRACES, "application/json");
         let answer = send(receiver.address(), Version::HTTP_11, head, json).await;
         assert_eq!(answer.status, StatusCode::OK);
-        let said = "1 refused; the first: its trace ID is not 16 bytes, or zero";
+        let said = "1 refused; the first is number 2 of the batch, span 0000000000000002: its trace ID is not 16 bytes, \
+                    or zero";
         let want =
             format!(r#"{{"partialSuccess":{{"errorMessage":"{said}","rejectedSpans":"1"}}}}"#);
         assert_eq!(answer.body, want);
         assert_eq!(receiver.taken()[0].rows.len(), 2);
         assert_eq!((receiver.counts().rows(), receiver.counts().refused_rows()), (2, 1));
+    });
+}
+
+#[test]
+fn a_span_with_a_value_nested_too_deep_costs_only_itself() {
+    run(async {
+        let receiver = Receiver::start(|_| {});
+        let (ids, lists) = (r#""traceId":"00000000000000000000000000000001","spanId""#, 17);
+        let deep = r#"{"arrayValue":{"values":["#.repeat(lists) + &"]}}".repeat(lists);
+        let spans = format!(
+            r#"{{{ids}:"0000000000000002"}},
+               {{{ids}:"0000000000000003","attributes":[{{"key":"deep","value":{deep}}}]}}"#
+        );
+        let json = format!(r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{spans}]}}]}}]}}"#);
+        let protobuf = json::to_protobuf(json.as_bytes(), Signal::Traces, &Limits::default());
+        let protobuf = protobuf.expect("a batch");
+        let why = "1 refused; the first is number 2 of the batch, span 0000000000000003, trace \
+                   00000000000000000000000000000001: a value with lists or maps nested more than 16 deep";
+        for (version, head, body) in [
+            (Version::HTTP_11, post(TRACES, "application/json"), json.into_bytes()),
+            (Version::HTTP_11, post(TRACES, "application/x-protobuf"), protobuf.clone()),
+            (Version::HTTP_2, post(GRPC_TRACES, "application/grpc"), framed(&protobuf, false)),
+        ] {
+            let answer = send(receiver.address(), version, head, body).await;
+            assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+            assert!(answer.get("grpc-status").is_none_or(|status| status == "0"), "{answer:?}");
+            assert!(String::from_utf8_lossy(&answer.body).contains(why), "{answer:?}");
+        }
+        // The same rows each time.
+        assert_eq!((receiver.counts().rows(), receiver.counts().refused_rows()), (1, 3));
     });
 }
 

@@ -14,10 +14,13 @@ use std::fmt;
 pub(super) fn to_protobuf(
     json: &[u8],
     message: &'static Message,
+    depth_max: u32,
 ) -> Result<Vec<u8>, serde_json::Error> {
     let mut out = Vec::with_capacity(json.len() / 2);
     let mut deserializer = serde_json::Deserializer::from_slice(json);
-    (&mut deserializer).deserialize_map(Fields { message, out: &mut out })?;
+    // One list more than is kept, so that the decoder refuses the row.
+    let depth_left = depth_max.saturating_add(1);
+    (&mut deserializer).deserialize_map(Fields { message, depth_left, out: &mut out })?;
     deserializer.end()?;
     Ok(out)
 }
@@ -25,6 +28,8 @@ pub(super) fn to_protobuf(
 /// Writes the fields of an object, as a message has them.
 struct Fields<'a> {
     message: &'static Message,
+    /// How many lists and maps it may have in each other. What lies deeper is passed over, without a call for each.
+    depth_left: u32,
     out: &'a mut Vec<u8>,
 }
 
@@ -33,6 +38,7 @@ struct One<'a> {
     field: &'static Field,
     /// It may be a list of them.
     is_list: bool,
+    depth_left: u32,
     out: &'a mut Vec<u8>,
 }
 
@@ -44,12 +50,14 @@ impl<'de> Visitor<'de> for Fields<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Self { message, depth_left, out } = self;
         while let Some(name) = map.next_key::<Cow<'de, str>>()? {
-            match self.message.fields.iter().find(|field| field.name == name) {
-                Some(field) => {
-                    map.next_value_seed(One { field, is_list: field.is_repeated, out: self.out })?;
+            match message.fields.iter().find(|field| field.name == name) {
+                Some(field) if depth_left > 0 => {
+                    let is_list = field.is_repeated;
+                    map.next_value_seed(One { field, is_list, depth_left, out })?;
                 }
-                None => drop(map.next_value::<IgnoredAny>()?),
+                _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
         Ok(())
@@ -89,10 +97,10 @@ impl<'de> Visitor<'de> for One<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        let Self { field, is_list: true, out } = self else {
+        let Self { field, is_list: true, depth_left, out } = self else {
             return Err(A::Error::invalid_type(Unexpected::Seq, &self));
         };
-        while list.next_element_seed(One { field, is_list: false, out })?.is_some() {}
+        while list.next_element_seed(One { field, is_list: false, depth_left, out })?.is_some() {}
         Ok(())
     }
 
@@ -100,7 +108,10 @@ impl<'de> Visitor<'de> for One<'_> {
         let (Kind::Message(message), false) = (self.field.kind, self.is_list) else {
             return Err(A::Error::invalid_type(Unexpected::Map, &self));
         };
-        write::message(self.out, self.field.number, |out| Fields { message, out }.visit_map(map))
+        let depth_left = self.depth_left - u32::from(message.is_container());
+        write::message(self.out, self.field.number, |out| {
+            Fields { message, depth_left, out }.visit_map(map)
+        })
     }
 
     fn visit_bool<E: Error>(self, is_true: bool) -> Result<(), E> {

@@ -2,7 +2,8 @@ use super::*;
 use crate::write;
 
 fn traces(json: &str) -> Result<Vec<u8>, String> {
-    to_protobuf(json.as_bytes(), Signal::Traces).map_err(|error| error.to_string())
+    to_protobuf(json.as_bytes(), Signal::Traces, &Limits::default())
+        .map_err(|error| error.to_string())
 }
 
 /// A batch with one span, of which these are the fields.
@@ -83,15 +84,19 @@ fn what_is_wrong_is_said_with_its_place_and_what_was_expected() {
 }
 
 #[test]
-fn what_lies_too_deep_is_refused() {
-    let lists = 10_000;
-    let deep = format!(
-        r#""attributes":[{{"value":{}{}}}]"#,
-        r#"{"arrayValue":{"values":["#.repeat(lists),
-        "]}}".repeat(lists)
-    );
-    let error = traces(&with_span(&deep)).expect_err("too deep");
-    assert!(error.contains("recursion limit"), "{error}");
+fn of_what_lies_too_deep_is_left_what_the_decoder_refuses() {
+    let nested = |lists: usize| {
+        with_span(&format!(
+            r#""name":"deep","attributes":[{{"value":{}{}}}]"#,
+            r#"{"arrayValue":{"values":["#.repeat(lists),
+            "]}}".repeat(lists)
+        ))
+    };
+    let max = Limits::default().depth as usize;
+    assert_ne!(traces(&nested(max)), traces(&nested(max + 1)));
+    for lists in [max + 2, 10_000] {
+        assert_eq!(traces(&nested(lists)), traces(&nested(max + 1)), "{lists}");
+    }
 }
 
 #[test]

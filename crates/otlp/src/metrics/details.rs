@@ -172,7 +172,7 @@ impl Details {
                     exemplar.measured = Measured::Int(reader.fixed64()?.cast_signed());
                 }
                 (7, LEN) => {
-                    let attribute = key_value(reader.message(&KEY_VALUE)?, |_| Ok(()))?;
+                    let attribute = key_value(reader.message(&KEY_VALUE)?, |_| Ok(true))?;
                     self.attributes.push(attribute);
                 }
                 _ => reader.skip(tag)?,

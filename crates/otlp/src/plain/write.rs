@@ -66,7 +66,7 @@ fn list(out: &mut Vec<u8>, parts: &[u8]) -> Result<(), Broken> {
             out.push(b',');
         }
         is_first = false;
-        value(out, &any_value(&mut reader, |_| Ok(()))?, parts)?;
+        value(out, &any_value(&mut reader, |_| Ok(true))?, parts)?;
     }
     out.push(b']');
     Ok(())
@@ -81,7 +81,7 @@ fn map(out: &mut Vec<u8>, parts: &[u8]) -> Result<(), Broken> {
             reader.skip(tag)?;
             continue;
         }
-        let attribute = key_value(reader.message(&KEY_VALUE)?, |_| Ok(()))?;
+        let attribute = key_value(reader.message(&KEY_VALUE)?, |_| Ok(true))?;
         if is_first {
             is_marked = attribute.key.of(parts).starts_with(b"@");
             out.extend_from_slice(if is_marked { br#"{"@map":{"# } else { b"{" });

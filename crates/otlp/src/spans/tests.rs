@@ -1,6 +1,6 @@
 use super::*;
 use crate::attributes::Value;
-use crate::error::Fault;
+use crate::error::{Fault, RefusedRow};
 use crate::wire::Tag;
 use crate::write::{bytes, message, tag, varint};
 
@@ -46,7 +46,8 @@ fn decode(batch: &[u8]) -> (Spans, Refused) {
 #[test]
 fn a_span_that_cannot_be_kept_is_left_out_with_the_reason_and_all_that_it_had() {
     let few = Limits { attributes: 2, events: 2, ..Limits::default() };
-    let faults: [(RowFault, Write<'_>); 14] = [
+    let max = few.depth;
+    let faults: [(RowFault, Write<'_>); 18] = [
         (RowFault::TraceId, &|out| bytes(out, 1, &[0; 16])),
         (RowFault::TraceId, &|out| bytes(out, 1, &[1; 15])),
         (RowFault::TraceId, &|out| bytes(out, 1, &[])),
@@ -59,12 +60,22 @@ fn a_span_that_cannot_be_kept_is_left_out_with_the_reason_and_all_that_it_had() 
         (RowFault::Time, &|out| fixed64(out, 7, 1 << 63)),
         (RowFault::Time, &|out| fixed64(out, 8, u64::MAX)),
         (RowFault::LinkId, &|out| message(out, 13, |out| bytes(out, 1, &[1; 16]))),
-        (RowFault::Attributes, &|out| {
+        (RowFault::Depth { max }, &|out| nested(out, 9, max + 1)),
+        (RowFault::Depth { max }, &|out| nested(out, 9, 1_000)),
+        (RowFault::Depth { max }, &|out| message(out, 11, |out| nested(out, 3, max + 1))),
+        (RowFault::Depth { max }, &|out| {
+            message(out, 13, |out| {
+                bytes(out, 1, &[1; 16]);
+                bytes(out, 2, &[2; 8]);
+                nested(out, 4, max + 1);
+            });
+        }),
+        (RowFault::Attributes { max: 2 }, &|out| {
             for _ in 0..3 {
                 attribute(out, 9, b"key", b"value");
             }
         }),
-        (RowFault::Events, &|out| {
+        (RowFault::Events { max: 2 }, &|out| {
             for _ in 0..3 {
                 message(out, 11, |out| attribute(out, 3, b"key", b"value"));
             }
@@ -84,7 +95,10 @@ fn a_span_that_cannot_be_kept_is_left_out_with_the_reason_and_all_that_it_had() 
             span(out, "after", good);
         });
         let (read, refused) = Spans::decode(&batch, &few).expect("it is a batch");
-        assert_eq!(refused, Refused { count: 1, first: Some(fault) });
+        assert_eq!(
+            (refused.count, refused.first.map(|row| (row.number, row.fault))),
+            (1, Some((2, fault)))
+        );
         assert_eq!(names(&read, &batch), ["before", "after"], "{fault}");
         let left = (read.attributes.len(), read.events.len(), read.inner_attributes.len());
         assert_eq!((left, read.links.len()), ((2, 2, 2), 0), "{fault}");
@@ -167,7 +181,9 @@ fn spans_of_a_resource_that_cannot_be_kept_are_left_out_and_others_not() {
     }
     let (read, refused) = decode(&batch);
     assert_eq!(names(&read, &batch), ["kept", "kept", "kept too", "kept too"]);
-    assert_eq!(refused, Refused { count: 2, first: Some(RowFault::Around) });
+    let (trace_id, span_id) = (u128::from_be_bytes([1; 16]), u64::from_be_bytes([2; 8]));
+    let first = RefusedRow { number: 3, trace_id, span_id, fault: RowFault::Around };
+    assert_eq!(refused, Refused { count: 2, first: Some(first) });
 }
 
 #[test]
@@ -190,21 +206,33 @@ fn deep(out: &mut Vec<u8>, lists: u32) {
     }
 }
 
+/// An attribute whose value is so many lists in each other.
+fn nested(out: &mut Vec<u8>, field: u32, lists: u32) {
+    message(out, field, |out| message(out, 2, |out| deep(out, lists)));
+}
+
 #[test]
 fn values_lie_in_each_other_as_deep_as_is_allowed() {
-    let nested = |lists| {
-        batch(&|out| {
-            span(out, "deep", &|out| {
-                message(out, 9, |out| message(out, 2, |out| deep(out, lists)));
-            });
-        })
-    };
-    let max = Limits::default().depth;
-    assert_eq!(decode(&nested(max)).0.spans.len(), 1);
-    for lists in [max + 1, 1_000] {
-        let malformed = Spans::decode(&nested(lists), &Limits::default()).expect_err("too deep");
-        assert_eq!(malformed.fault, Fault::Depth { max }, "{lists}");
-    }
+    let batch = batch(&|out| span(out, "deep", &|out| nested(out, 9, Limits::default().depth)));
+    let (read, refused) = decode(&batch);
+    assert_eq!((read.spans.len(), refused.count), (1, 0));
+}
+
+/// Whoever writes the attributes of a resource calls itself for each list.
+#[test]
+fn of_a_resource_that_is_nested_too_deep_only_that_value_is_lost() {
+    let mut batch = Vec::new();
+    message(&mut batch, 1, |out| {
+        message(out, 2, |out| span(out, "left out", &|_| {}));
+        message(out, 1, |out| {
+            nested(out, 1, 1_000);
+            attribute(out, 1, b"service.name", b"shop");
+        });
+    });
+    let (read, refused) = decode(&batch);
+    assert_eq!(refused.first.map(|row| row.fault), Some(RowFault::Around));
+    let values: Vec<_> = read.envelope.attributes.iter().map(|each| each.value).collect();
+    assert!(matches!(values[..], [Value::Empty, Value::Text(_)]), "{values:?}");
 }
 
 #[test]
@@ -218,7 +246,8 @@ fn text_in_a_list_is_looked_at() {
             });
         });
     });
-    assert_eq!(decode(&batch).1, Refused { count: 1, first: Some(RowFault::NotUtf8) });
+    let refused = decode(&batch).1;
+    assert_eq!(refused.first.map(|row| row.fault), Some(RowFault::NotUtf8));
 }
 
 #[test]

@@ -51,7 +51,8 @@ fn what_is_no_batch_is_named_with_its_byte_and_what_was_expected() {
 
 #[test]
 fn messages_of_protobuf_are_what_is_said() {
-    let batch = json::to_protobuf(SPANS.as_bytes(), Signal::Traces).expect("a batch");
+    let batch =
+        json::to_protobuf(SPANS.as_bytes(), Signal::Traces, &Limits::default()).expect("a batch");
     let message = piece(&batch, true);
     assert_eq!(told(&message, Some(Signal::Traces)), Ok(vec![(Signal::Traces, 1)]));
     let unsaid = told(&message, None).expect_err("nobody knows");
