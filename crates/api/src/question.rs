@@ -93,6 +93,11 @@ fn unsupported(what: &str) -> Refusal {
     Refusal::unsupported(format!("q: {what} is not supported"))
 }
 
+/// Of these values none is before another.
+fn no_order(value: &str) -> Refusal {
+    Refusal::wrong(format!("q: expected = or != for {value}"))
+}
+
 /// What is measured is a number, or may be one.
 fn number(operand: &Operand) -> Result<Of, Refusal> {
     let of = of(operand)?;
@@ -135,7 +140,7 @@ fn is(operand: &Operand, comparison: Comparison, literal: &Literal) -> Result<Co
         Literal::Int(number) | Literal::Duration(number) => Value::Int(*number),
         Literal::Double(number) => Value::Double(*number),
         Literal::Bool(is) => Value::Bool(*is),
-        Literal::Nil => return Err(unsupported("an order of nil")),
+        Literal::Nil => return Err(no_order("nil")),
     };
     Ok(Condition::Is(of, test(comparison, value)?))
 }
@@ -148,10 +153,11 @@ fn test(comparison: Comparison, value: Value<'static>) -> Result<Test, Refusal> 
         Pattern::new(text).map_err(|error| Refusal::wrong(format!("q: {error}")))
     };
     let ordered = |value: Value<'static>| {
+        if let Value::Bool(is) = value {
+            return Err(no_order(if is { "true" } else { "false" }));
+        }
         let has_order = value.has_order();
-        has_order
-            .then_some(value)
-            .ok_or_else(|| unsupported("an order comparison of booleans or IDs"))
+        has_order.then_some(value).ok_or_else(|| unsupported("an order comparison of IDs"))
     };
     Ok(match comparison {
         Comparison::Equal => Test::Is(value),
@@ -166,6 +172,11 @@ fn test(comparison: Comparison, value: Value<'static>) -> Result<Test, Refusal> 
 }
 
 fn durations(comparison: Comparison, literal: &Literal) -> Result<RangeInclusive<i64>, Refusal> {
+    if matches!(comparison, Comparison::Matches | Comparison::MatchesNot) {
+        return Err(Refusal::wrong(
+            "q: expected =, !=, <, <=, > or >= for duration, found a pattern",
+        ));
+    }
     let (Literal::Duration(ns) | Literal::Int(ns)) = literal else {
         return Err(Refusal::wrong(format!("q: expected a duration, as 100ms, found {literal:?}")));
     };

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | conditions | `=` `!=` `<` `<=` `>` `>=` `=~` `!~`, `&&`, `\|\|`, `!`, parentheses |
 //! | of what | attributes of any scope, quoted or not; intrinsics, as `duration` or `trace:id` |
-//! | literals | texts, whole and other numbers, durations, `true`, `false`, `nil`, names of status and kind |
+//! | literals | texts with Go's escapes, or none in backquotes; whole and other numbers, durations, `true`, `false`, `nil`, names of status and kind |
 //! | functions | `rate`, `count_over_time`, `min_`, `max_`, `avg_`, `sum_over_time`, `quantile_over_time`, `histogram_over_time`, each `by (…)` |
 //! | others | `select(…)`, `with (…)` |
 //!

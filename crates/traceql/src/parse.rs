@@ -32,9 +32,19 @@ const INTRINSICS: [(&str, &str); 21] = [
     ("instrumentation:version", "instrumentation:version"),
 ];
 
-/// Names that are values and no operands.
-const NAMED_VALUES: [&str; 9] =
-    ["ok", "error", "unset", "unspecified", "internal", "server", "client", "producer", "consumer"];
+/// Names that are values of these intrinsics, and no operands.
+const NAMED_VALUES: [(&str, &[&str], &str); 2] = [
+    ("status", &["error", "ok", "unset"], "error, ok or unset"),
+    (
+        "kind",
+        &["unspecified", "internal", "server", "client", "producer", "consumer"],
+        "unspecified, internal, server, client, producer or consumer",
+    ),
+];
+
+/// Functions of a set of spans in TraceQL that are not answered, and of what was measured.
+const SPANSET_FUNCTIONS: [&str; 7] = ["count", "min", "max", "avg", "sum", "by", "coalesce"];
+const SERIES_FUNCTIONS: [&str; 2] = ["topk", "bottomk"];
 
 /// Reads a query.
 ///
@@ -125,19 +135,39 @@ impl Parser<'_> {
         }
         // Either side may be the one that is looked at.
         if self.is_literal() {
+            let value = self.tokens;
             let literal = self.literal()?;
             let comparison = self.comparison()?;
-            return Ok(Expression::Is(self.operand()?, turned(comparison), literal));
+            let operand = self.operand()?;
+            Parser { tokens: value, ..*self }.check_named_value(&operand)?;
+            return Ok(Expression::Is(operand, turned(comparison), literal));
         }
         let operand = self.operand()?;
         if matches!(self.peek(), Word::Sign("}" | ")" | "&&" | "||")) {
             return Ok(Expression::Is(operand, Comparison::Equal, Literal::Bool(true)));
         }
         let comparison = self.comparison()?;
-        if !self.is_literal() && matches!(self.peek(), Word::Name(_)) {
+        if let Word::Name(parts) = self.peek()
+            && (is_parent(parts) || operand_of(parts).is_some())
+        {
             return Err(self.unsupported("a comparison of two values of a span"));
         }
+        self.check_named_value(&operand)?;
         Ok(Expression::Is(operand, comparison, self.literal()?))
+    }
+
+    /// Whether a name that comes next may be compared with an operand.
+    fn check_named_value(&self, operand: &Operand) -> Result<(), NotAnswered> {
+        let Word::Name(parts) = self.peek() else { return Ok(()) };
+        let Operand::Intrinsic(intrinsic) = operand else { return Ok(()) };
+        match NAMED_VALUES.iter().find(|(of, ..)| of == intrinsic) {
+            Some((_, names, expected))
+                if !names.iter().chain(&["nil"]).any(|name| is_name(parts, name)) =>
+            {
+                Err(self.expected(expected))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn deeper(&mut self) -> Result<(), NotAnswered> {
@@ -204,10 +234,8 @@ impl Parser<'_> {
                 self.expected("an attribute, as span.http.route, or an intrinsic, as duration")
             );
         };
-        let operand = operand(parts);
-        let Some(operand) = operand else {
-            let is_parent = parts.len() > 1 && parts[0].text == "parent";
-            return Err(if is_parent {
+        let Some(operand) = operand_of(parts) else {
+            return Err(if is_parent(parts) {
                 self.unsupported("an attribute of the parent")
             } else {
                 self.expected("a scope (span., resource., event., link., instrumentation., or .)")
@@ -229,11 +257,24 @@ impl Parser<'_> {
         }
         if query.measure.is_some() {
             self.tokens = at;
-            return Err(self.unsupported("a function of what was measured"));
+            return Err(if SERIES_FUNCTIONS.contains(&&*name) {
+                self.unsupported("a function of what was measured")
+            } else {
+                self.expected("select or the end of the query")
+            });
         }
         let Some(function) = self.function(&name)? else {
             self.tokens = at;
-            return Err(self.unsupported("this function"));
+            return Err(match &*name {
+                "compare" => self.unsupported("compare"),
+                name if SPANSET_FUNCTIONS.contains(&name) => {
+                    self.unsupported("a function of a set of spans")
+                }
+                _ => self.expected(
+                    "rate, count_over_time, min_over_time, max_over_time, avg_over_time, sum_over_time, \
+                     quantile_over_time, histogram_over_time or select",
+                ),
+            });
         };
         let by = if self.takes_name("by") { self.operands()? } else { Vec::new() };
         query.measure = Some(Measure { function, by });
@@ -398,11 +439,15 @@ fn is_name(parts: &[Part], name: &str) -> bool {
 }
 
 fn is_value(parts: &[Part]) -> bool {
-    let names = NAMED_VALUES.iter().chain(&["true", "false", "nil"]);
-    names.into_iter().any(|name| is_name(parts, name))
+    let names = NAMED_VALUES.iter().flat_map(|(_, names, _)| *names);
+    names.chain(&["true", "false", "nil"]).any(|name| is_name(parts, name))
 }
 
-fn operand(parts: &[Part]) -> Option<Operand> {
+fn is_parent(parts: &[Part]) -> bool {
+    parts.len() > 1 && parts[0].text == "parent"
+}
+
+fn operand_of(parts: &[Part]) -> Option<Operand> {
     let whole = name(parts);
     let is_intrinsic = |(short, long): &&(&str, &str)| whole == *short || whole == *long;
     if let Some((short, _)) = INTRINSICS.iter().find(is_intrinsic) {

@@ -40,6 +40,9 @@ const SIGNS: [&str; 38] = [
     "^", "~", "[", "]", ";",
 ];
 
+/// What a backslash may begin in a text.
+const ESCAPES: &str = r#"\\, \", \a, \b, \f, \n, \r, \t, \v, \x41, \101, \u00e9 or \U0001f980 (a text in backquotes has no escapes)"#;
+
 /// All words of a query, and its end.
 pub(crate) fn tokens(query: &str) -> Result<Vec<Token>, NotAnswered> {
     if query.len() > BYTES_MAX {
@@ -82,32 +85,68 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A text in quotes; in backquotes nothing is escaped.
+    /// A text in quotes, with the escapes of Go's strings, as in Tempo; in backquotes nothing is escaped.
     fn quoted(&mut self, quote: char) -> Result<String, NotAnswered> {
-        let mut text = String::new();
-        let mut chars = self.rest[1..].char_indices();
-        while let Some((at, char)) = chars.next() {
-            if char == quote {
-                self.rest = &self.rest[1 + at + 1..];
-                return Ok(text);
-            }
-            if char != '\\' || quote == '`' {
-                text.push(char);
+        let whole = self.rest;
+        let mut text = Vec::new();
+        self.rest = &whole[1..];
+        while let Some(char) = self.rest.chars().next() {
+            if char == '\\' && quote == '"' {
+                self.escaped(&mut text)?;
                 continue;
             }
-            match chars.next() {
-                Some((_, 'n')) => text.push('\n'),
-                Some((_, 't')) => text.push('\t'),
-                Some((_, 'r')) => text.push('\r'),
-                // In regular expressions many others are escaped: they are for them to read.
-                Some((_, escaped)) if escaped != '"' && escaped != '\\' => {
-                    text.extend(['\\', escaped]);
-                }
-                Some((_, escaped)) => text.push(escaped),
-                None => break,
+            if char == '\n' && quote == '"' {
+                return Err(self.expected("\\n for the end of a line, or a text in backquotes"));
+            }
+            self.rest = &self.rest[char.len_utf8()..];
+            if char == quote {
+                return String::from_utf8(text).map_err(|_| {
+                    self.rest = whole;
+                    self.expected("a text whose escaped bytes are UTF-8")
+                });
+            }
+            // Go drops carriage returns in backquotes.
+            if char != '\r' || quote == '"' {
+                text.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
             }
         }
+        self.rest = whole;
         Err(self.expected("a text that ends with its quote"))
+    }
+
+    /// What a backslash begins: a character by its name or number, or a byte by its number.
+    fn escaped(&mut self, text: &mut Vec<u8>) -> Result<(), NotAnswered> {
+        let digits = &self.rest[1..];
+        let number = |from: usize, len: usize, radix: u32| {
+            let digits = digits.get(from..from + len)?;
+            let is_number = digits.chars().all(|char| char.is_digit(radix));
+            is_number.then(|| u32::from_str_radix(digits, radix).ok()).flatten()
+        };
+        let byte = |number: Option<u32>| u8::try_from(number?).ok().map(|byte| vec![byte]);
+        let char =
+            |number: Option<u32>| char::from_u32(number?).map(|char| char.to_string().into());
+        let (len, escaped) = match digits.as_bytes().first() {
+            Some(b'a') => (1, Some(vec![0x07])),
+            Some(b'b') => (1, Some(vec![0x08])),
+            Some(b'f') => (1, Some(vec![0x0C])),
+            Some(b'n') => (1, Some(vec![b'\n'])),
+            Some(b'r') => (1, Some(vec![b'\r'])),
+            Some(b't') => (1, Some(vec![b'\t'])),
+            Some(b'v') => (1, Some(vec![0x0B])),
+            Some(&same @ (b'\\' | b'"')) => (1, Some(vec![same])),
+            Some(b'x') => (3, byte(number(1, 2, 16))),
+            Some(b'0'..=b'7') => (3, byte(number(0, 3, 8))),
+            Some(b'u') => (5, char(number(1, 4, 16))),
+            Some(b'U') => (9, char(number(1, 8, 16))),
+            _ => (0, None),
+        };
+        let Some(escaped) = escaped else {
+            let escape: String = self.rest.chars().take(2).collect();
+            return Err(self.instead(ESCAPES, escape));
+        };
+        text.extend(escaped);
+        self.rest = &digits[len..];
+        Ok(())
     }
 
     /// A number, or a duration: numbers with units.
@@ -168,6 +207,10 @@ impl<'a> Reader<'a> {
             Some(char) => format!("{char:?}"),
             None => "the end".to_owned(),
         };
+        self.instead(expected, found)
+    }
+
+    fn instead(&self, expected: &'static str, found: String) -> NotAnswered {
         let at = self.query.len() - self.rest.len();
         NotAnswered { at, fault: Fault::Expected { expected, found } }
     }

@@ -83,11 +83,21 @@ fn what_is_not_answered_is_told_apart_from_what_is_wrong() {
         ("{ nestedSetParent = 3 }", StatusCode::NOT_IMPLEMENTED, "nestedSetParent"),
         ("{ name =~ \"(\" }", StatusCode::BAD_REQUEST, "unclosed group"),
         ("{ name =~ 3 }", StatusCode::BAD_REQUEST, "a pattern"),
-        ("{ span.a > true }", StatusCode::NOT_IMPLEMENTED, "an order"),
+        ("{ span.a > true }", StatusCode::BAD_REQUEST, "= or !="),
+        ("{ duration =~ 100ms }", StatusCode::BAD_REQUEST, "for duration"),
+        ("{ duration =~ \"1.*\" }", StatusCode::BAD_REQUEST, "for duration"),
+        ("{ status = bogus }", StatusCode::BAD_REQUEST, "error, ok or unset"),
+        (
+            "{ kind = bogus }",
+            StatusCode::BAD_REQUEST,
+            "internal, server, client, producer or consumer",
+        ),
+        ("{} | bogus()", StatusCode::BAD_REQUEST, "rate, "),
+        ("{ rootName = \"a\" && name = bogus }", StatusCode::BAD_REQUEST, "a text"),
         ("{ trace:id > \"1\" }", StatusCode::NOT_IMPLEMENTED, "an order"),
         ("{ duration > \"a\" }", StatusCode::BAD_REQUEST, "100ms"),
         ("{ trace:id = \"xyz\" }", StatusCode::BAD_REQUEST, "a trace ID"),
-        ("{ span.a > nil }", StatusCode::NOT_IMPLEMENTED, "nil"),
+        ("{ span.a > nil }", StatusCode::BAD_REQUEST, "= or !="),
     ] {
         let refusal = asked(text).expect_err(text);
         assert_eq!(refusal.status, status, "{text}: {}", refusal.message);

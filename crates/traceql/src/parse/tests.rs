@@ -46,7 +46,7 @@ fn conditions_are_read_with_their_operands_and_literals() {
         ),
         ("{ status = error }", is(Operand::Intrinsic("status"), Equal, text("error"))),
         ("{ kind != server }", is(Operand::Intrinsic("kind"), NotEqual, text("server"))),
-        (r#"{ name =~ "GET .*\d" }"#, is(Operand::Intrinsic("name"), Matches, text(r"GET .*\d"))),
+        (r#"{ name =~ "GET .*\\d" }"#, is(Operand::Intrinsic("name"), Matches, text(r"GET .*\d"))),
         (r#"{ name !~ "a\"b" }"#, is(Operand::Intrinsic("name"), MatchesNot, text("a\"b"))),
         (r#"{ span."my key".part = true }"#, is(span("my key.part"), Equal, Literal::Bool(true))),
         ("{ span.ok }", is(span("ok"), Equal, Literal::Bool(true))),
@@ -58,6 +58,62 @@ fn conditions_are_read_with_their_operands_and_literals() {
         assert_eq!(filter(query), want, "{query}");
     }
     assert_eq!(parse("{}").expect("all spans").filter, None);
+}
+
+#[test]
+fn a_text_in_double_quotes_has_the_escapes_of_go_and_one_in_backquotes_has_none() {
+    for (query, text) in [
+        (r#"{ .a = "caf\u00e9" }"#, "café"),
+        (r#"{ .a = "\x41\x42\103" }"#, "ABC"),
+        (r#"{ .a = "\xc3\xa9\303\251" }"#, "éé"),
+        (r#"{ .a = "\U0001F980" }"#, "🦀"),
+        (r#"{ .a = "\a\b\f\n\r\t\v" }"#, "\u{7}\u{8}\u{c}\n\r\t\u{b}"),
+        (r#"{ .a = "\\\"'\\" }"#, r#"\"'\"#),
+        (r#"{ .a = "größer\u0000" }"#, "größer\0"),
+        (r"{ .a = `\u00e9\q\` }", r"\u00e9\q\"),
+        // Go drops carriage returns in backquotes.
+        ("{ .a = `one\r\ntwo` }", "one\ntwo"),
+        (r#"{ span."caf\u00e9" = "\u00e9" }"#, "é"),
+    ] {
+        let Expression::Is(operand, _, literal) = filter(query) else { panic!("{query}") };
+        assert_eq!(literal, Literal::Text(text.to_owned()), "{query}");
+        assert!(operand == span("café") || !query.contains("span"), "{operand:?}");
+    }
+}
+
+#[test]
+fn an_escape_that_go_does_not_have_is_refused_with_its_byte() {
+    let escapes = r#"expected \\, \", \a, \b, \f, \n, \r, \t, \v, \x41, \101, \u00e9 or \U0001f980 (a text in backquotes has no escapes), found "#;
+    for (query, at, found) in [
+        (r#"{ .a = "a\qb" }"#, 9, r"\q"),
+        (r#"{ name =~ "GET \d+" }"#, 15, r"\d"),
+        (r#"{ .a = "\'" }"#, 8, r"\'"),
+        (r#"{ .a = "\x4g" }"#, 8, r"\x"),
+        (r#"{ .a = "\x+1" }"#, 8, r"\x"),
+        (r#"{ .a = "\x4" }"#, 8, r"\x"),
+        (r#"{ .a = "\08" }"#, 8, r"\0"),
+        (r#"{ .a = "\400" }"#, 8, r"\4"),
+        (r#"{ .a = "\8" }"#, 8, r"\8"),
+        (r#"{ .a = "\u12" }"#, 8, r"\u"),
+        (r#"{ .a = "\ud800" }"#, 8, r"\u"),
+        (r#"{ .a = "\U00110000" }"#, 8, r"\U"),
+        (r#"{ .a = "\é" }"#, 8, r"\é"),
+        (r#"{ .a = "\uéé" }"#, 8, r"\u"),
+        (r#"{ .a = "\"#, 8, r"\"),
+        (r#"{ span."a\d" = 1 }"#, 9, r"\d"),
+    ] {
+        let error = parse(query).expect_err(query);
+        assert_eq!(error.to_string(), format!("byte {at}: {escapes}{found}"), "{query}");
+    }
+    for (query, want) in [
+        (r#"{ .a = "\xff" }"#, "byte 7: expected a text whose escaped bytes are UTF-8, found '\"'"),
+        (
+            "{ .a = \"one\ntwo\" }",
+            "byte 11: expected \\n for the end of a line, or a text in backquotes, found '\\n'",
+        ),
+    ] {
+        assert_eq!(parse(query).expect_err(query).to_string(), want, "{query}");
+    }
 }
 
 #[test]
@@ -159,8 +215,35 @@ fn what_is_wrong_and_what_is_not_answered_are_told_apart_with_the_byte() {
         ("{ .a + 1 = 2 }", "byte 5: arithmetic is not supported"),
         ("{ .a = .b }", "byte 7: a comparison of two values of a span is not supported"),
         ("{ parent.a = 1 }", "byte 2: an attribute of the parent is not supported"),
-        ("{} | compare({.a = 1})", "byte 5: this function is not supported"),
+        ("{} | compare({.a = 1})", "byte 5: compare is not supported"),
+        ("{} | count() > 2", "byte 5: a function of a set of spans is not supported"),
         ("{} | rate() | topk(3)", "byte 14: a function of what was measured is not supported"),
+        (
+            "{} | bogus()",
+            "byte 5: expected rate, count_over_time, min_over_time, max_over_time, avg_over_time, sum_over_time, \
+             quantile_over_time, histogram_over_time or select, found \"bogus\"",
+        ),
+        (
+            "{} | rate() | bogus()",
+            "byte 14: expected select or the end of the query, found \"bogus\"",
+        ),
+        ("{ status = bogus }", "byte 11: expected error, ok or unset, found \"bogus\""),
+        ("{ span:status != server }", "byte 17: expected error, ok or unset, found \"server\""),
+        ("{ server = status }", "byte 2: expected error, ok or unset, found \"server\""),
+        (
+            "{ kind = bogus }",
+            "byte 9: expected unspecified, internal, server, client, producer or consumer, found \"bogus\"",
+        ),
+        (
+            "{ kind = error }",
+            "byte 9: expected unspecified, internal, server, client, producer or consumer, found \"error\"",
+        ),
+        (
+            "{ name = bogus }",
+            "byte 9: expected a text, a number, a duration, true, false or nil, found \"bogus\"",
+        ),
+        ("{ status = .a }", "byte 11: a comparison of two values of a span is not supported"),
+        ("{ .a = parent.b }", "byte 7: a comparison of two values of a span is not supported"),
     ];
     for (query, want) in cases {
         let error = parse(query).expect_err(query);
