@@ -4,7 +4,7 @@ use crate::Limits;
 use crate::asked::Asked;
 use crate::body::{self, Part, ResponseBody};
 use crate::pieces::Pieces;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, RefusalForm};
 use crate::sql::{self, Sql};
 use crate::{jaeger, tempo};
 use bytes::Bytes;
@@ -73,7 +73,7 @@ impl Answer {
         Ok(Self { rest: Some(Box::new(pieces)), ..answer })
     }
 
-    fn text(text: &str) -> Self {
+    pub(crate) fn text(text: &str) -> Self {
         Self::of("text/plain; charset=utf-8", format!("{text}\n").into_bytes())
     }
 
@@ -131,8 +131,8 @@ impl Answering {
     {
         let (head, body) = request.into_parts();
         match head.uri.path() {
-            "/ready" => written(Ok(Answer::text("ready"))),
-            sql::PATH => written(self.sql(&head, body).await),
+            "/ready" => written(Ok(Answer::text("ready")), RefusalForm::Text),
+            sql::PATH => written(self.sql(&head, body).await, RefusalForm::Text),
             _ => self.run_query(head).await,
         }
     }
@@ -155,8 +155,9 @@ impl Answering {
     /// Has a thread look for the answer in the store.
     async fn run_query(&self, head: Parts) -> Response<ResponseBody> {
         let (patience, until) = (self.patience, Instant::now() + self.patience);
+        let form = RefusalForm::of(head.uri.path());
         let turn = tokio::time::timeout_at(until, Arc::clone(&self.turns).acquire_owned()).await;
-        let Ok(turn) = turn else { return written(Err(Refusal::late(patience))) };
+        let Ok(turn) = turn else { return written(Err(Refusal::late(patience)), form) };
         let task = QueryTask {
             store: Arc::clone(&self.store),
             limits: self.limits,
@@ -185,7 +186,7 @@ impl Answering {
         });
         let failed = |_| (Err(Refusal::failed()), false);
         let (answered, is_streamed) = begun.await.unwrap_or_else(failed);
-        let mut response = written(answered);
+        let mut response = written(answered, form);
         if is_streamed {
             *response.body_mut() = ResponseBody::Streamed(streamed);
         }
@@ -273,12 +274,12 @@ fn log_aborted(why: &str) {
     tracing::warn!(why, "response aborted");
 }
 
-fn written(answered: Result<Answer, Refusal>) -> Response<ResponseBody> {
+fn written(answered: Result<Answer, Refusal>, form: RefusalForm) -> Response<ResponseBody> {
     let (status, answer) = match answered {
         Ok(answer) => (StatusCode::OK, answer),
         Err(refusal) => {
             tracing::debug!(status = %refusal.status, message = refusal.message, "not answered");
-            (refusal.status, Answer::text(&refusal.message))
+            (refusal.status, refusal.written(form))
         }
     };
     let mut response = Response::new(ResponseBody::Whole(Some(answer.body.into())));

@@ -1,8 +1,10 @@
 //! Why a question is not answered, in the terms of HTTP.
 
+use crate::answer::Answer;
 use curtail_store::query::NotMeasured;
 use curtail_traceql::{Fault, NotAnswered};
 use http::StatusCode;
+use serde_json::json;
 use std::time::Duration;
 
 /// Why a question is not answered.
@@ -12,7 +14,42 @@ pub(crate) struct Refusal {
     pub(crate) message: String,
 }
 
+/// How a refusal is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RefusalForm {
+    Text,
+    /// As the first version of Jaeger's API.
+    Jaeger,
+    /// As its third version.
+    JaegerThird,
+}
+
+impl RefusalForm {
+    /// The form that clients of a path read.
+    pub(crate) fn of(path: &str) -> Self {
+        match path {
+            _ if path.starts_with("/jaeger/api/v3/") => Self::JaegerThird,
+            _ if path.starts_with("/jaeger/") => Self::Jaeger,
+            _ => Self::Text,
+        }
+    }
+}
+
 impl Refusal {
+    pub(crate) fn written(&self, form: RefusalForm) -> Answer {
+        let (code, message) = (self.status.as_u16(), &*self.message);
+        Answer::json(&match form {
+            RefusalForm::Text => return Answer::text(message),
+            RefusalForm::Jaeger => json!({
+                "data": null, "total": 0, "limit": 0, "offset": 0,
+                "errors": [{ "code": code, "msg": message }],
+            }),
+            RefusalForm::JaegerThird => {
+                json!({ "error": { "httpCode": code, "message": message } })
+            }
+        })
+    }
+
     /// What was asked is wrong.
     pub(crate) fn wrong(message: impl Into<String>) -> Self {
         Self { status: StatusCode::BAD_REQUEST, message: message.into() }

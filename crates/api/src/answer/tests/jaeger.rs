@@ -123,3 +123,47 @@ fn who_calls_whom_is_counted_in_files_and_in_memory() {
     let target = format!("/jaeger/api/dependencies?endTs={end_ms}&lookback={lookback}");
     assert_eq!(calls(&target), of(among(end_ms - lookback)));
 }
+
+#[test]
+fn errors_have_the_form_that_jaegers_page_reads() {
+    let asking = Asking::of(&all()[..1]);
+    let said = |request: Request<String>| {
+        run(async {
+            let (head, body) = asking.0.answer(request).await.into_parts();
+            assert_eq!(head.headers[CONTENT_TYPE], "application/json");
+            let body =
+                http_body_util::BodyExt::collect(body).await.expect("it is whole").to_bytes();
+            (head.status.as_u16(), serde_json::from_slice::<Value>(&body).expect("JSON"))
+        })
+    };
+    for (method, path, code, message) in [
+        (Method::GET, "traces/77", 404, "there is no such trace"),
+        (Method::GET, "traces/xyz", 400, "expected a trace ID: 1 to 32 hexadecimal digits"),
+        (Method::GET, "nothing", 404, "there is nothing of this name"),
+        (Method::GET, "operations", 400, "service: expected the name of one"),
+        (Method::GET, "metrics/calls", 501, "metrics are answered at /api/metrics/query_range"),
+        (Method::POST, "services", 405, "only GET is answered here"),
+    ] {
+        for (version, want) in [
+            (
+                "",
+                serde_json::json!({
+                    "data": null, "total": 0, "limit": 0, "offset": 0,
+                    "errors": [{ "code": code, "msg": message }],
+                }),
+            ),
+            ("v3/", serde_json::json!({ "error": { "httpCode": code, "message": message } })),
+        ] {
+            if version == "v3/" && path.starts_with("metrics") {
+                continue;
+            }
+            let request =
+                Request::builder().method(&method).uri(format!("/jaeger/api/{version}{path}"));
+            let got = said(request.body(String::new()).expect("a request"));
+            assert_eq!(got, (code, want), "{path}");
+        }
+    }
+    // Elsewhere they are text.
+    let (status, said) = asking.get("/api/traces/77");
+    assert_eq!((status.as_u16(), &*said), (404, "there is no such trace\n"));
+}
