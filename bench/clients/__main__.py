@@ -8,7 +8,6 @@ the exit code is 1.
 """
 
 import argparse
-import base64
 import http.client
 import json
 import sys
@@ -22,7 +21,6 @@ from google.protobuf.json_format import ParseDict
 from clients import rows, sdk, tee, telemetrygen
 from harness.store_server import Server
 
-IDS = ("traceId", "spanId", "parentSpanId")
 SHOWN = 3
 
 
@@ -135,19 +133,8 @@ def of_protobuf(body):
 
 
 def of_json(body):
-    """The same in OTLP's JSON, where IDs are hexadecimal digits in place of base64."""
-    return ParseDict(with_base64_ids(json.loads(body)["trace"]), rows.TracesData())
-
-
-def with_base64_ids(value):
-    if isinstance(value, list):
-        return [with_base64_ids(each) for each in value]
-    if isinstance(value, dict):
-        return {
-            key: base64.b64encode(bytes.fromhex(each)).decode() if key in IDS else with_base64_ids(each)
-            for key, each in value.items()
-        }
-    return value
+    """The same in protobuf's JSON."""
+    return ParseDict(json.loads(body)["trace"], rows.TracesData())
 
 
 def compare_rows(compared, sent, of, table):

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -229,7 +230,7 @@ func noPromLabels(body []byte) error {
 	return nil
 }
 
-// wholeTrace checks that no span is missing, and that each has the messages that Grafana requires.
+// wholeTrace checks that no span is missing, and that each has its trace ID and the messages that Grafana requires.
 func wholeTrace(trace *tempopb.Trace, accept string, body []byte) error {
 	spans := 0
 	if trace != nil {
@@ -242,6 +243,9 @@ func wholeTrace(trace *tempopb.Trace, accept string, body []byte) error {
 					spans++
 					if span.Status == nil {
 						return fmt.Errorf("the span %q has no status", span.Name)
+					}
+					if id := hex.EncodeToString(span.TraceId); id != traceID {
+						return fmt.Errorf("the span %q has trace ID %s, expected %s", span.Name, id, traceID)
 					}
 				}
 			}

@@ -3,8 +3,8 @@
 //! | request | answer |
 //! |---|---|
 //! | `GET /ready`, `GET /api/echo`, `GET /api/status/buildinfo` | that it answers, and which version |
-//! | `GET /api/traces/{id}`, `GET /api/v2/traces/{id}` | a trace, with what came a moment ago: OTLP in protobuf if that is accepted, in JSON else |
-//! | `GET /api/traces/{id}/logs` | the log records that name a trace, in the same forms |
+//! | `GET /api/traces/{id}`, `GET /api/v2/traces/{id}` | a trace, with what came a moment ago: OTLP in protobuf if that is accepted, in Tempo's JSON else (IDs in base64) |
+//! | `GET /api/traces/{id}/logs` | the log records that name a trace: OTLP in protobuf if that is accepted, in its own JSON else |
 //! | `GET /api/search` | traces, the newest or the slowest first: truly those of all |
 //! | `GET /api/metrics/query_range`, `GET /api/metrics/query` | rates, counts, quantiles, extremes and heatmaps, over time or in all |
 //! | `GET /api/v2/search/tags`, `GET /api/v2/search/tag/{tag}/values` | which attributes there are, and which values; the same without `v2` |
@@ -13,7 +13,8 @@
 //!
 //! Whose spans are asked for says `X-Scope-OrgID`, as in Tempo. An ID may be written without its leading zeros.
 //! Where a run cannot be read, the rest is answered, and `curtail-unread` says how many may have more. What is
-//! TraceQL and not answered is a 501 that names it; what is wrong is a 400 with the byte.
+//! TraceQL and not answered is a 501 that names it; what is wrong is a 400 with the byte. Errors are text, and
+//! below `/jaeger` JSON in Jaeger's form.
 //!
 //! The header `curtail-quantile-error` has the relative error that a quantile may have.
 //!

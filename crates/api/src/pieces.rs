@@ -171,7 +171,9 @@ pub(crate) enum OtlpForm {
     ProtobufResponse,
     /// OTLP's JSON between two texts.
     Json { before: &'static str, after: &'static str },
-    /// `TraceByIDResponse` in JSON.
+    /// `Trace` in Tempo's JSON.
+    TempoJson,
+    /// `TraceByIDResponse` in Tempo's JSON.
     JsonResponse,
 }
 
@@ -185,6 +187,7 @@ impl OtlpForm {
         match self {
             Self::Protobuf | Self::ProtobufResponse => "",
             Self::Json { before, .. } => before,
+            Self::TempoJson => r#"{"batches":["#,
             Self::JsonResponse => r#"{"trace":{"resourceSpans":["#,
         }
     }
@@ -201,8 +204,11 @@ impl OtlpForm {
             Self::Protobuf => out.extend(batch),
             // Protobuf merges repeated occurrences of a message.
             Self::ProtobufResponse => out.extend(within(1, &batch)),
-            Self::Json { .. } | Self::JsonResponse => {
-                let json = json::from_protobuf(&batch, signal).map_err(|_| Refusal::damaged())?;
+            Self::Json { .. } | Self::TempoJson | Self::JsonResponse => {
+                let is_otlp = matches!(self, Self::Json { .. });
+                let mapping = if is_otlp { json::Mapping::Otlp } else { json::Mapping::Protobuf };
+                let json = json::from_protobuf(&batch, signal, mapping);
+                let json = json.map_err(|_| Refusal::damaged())?;
                 // The elements of the only list in the JSON: {"resourceSpans":[…]}.
                 let elements = json.find('[').and_then(|at| json.get(at + 1..json.len() - 2));
                 if !is_first {
@@ -225,6 +231,7 @@ impl OtlpForm {
                 }
             }
             Self::Json { after, .. } => out.extend_from_slice(after.as_bytes()),
+            Self::TempoJson => out.extend_from_slice(b"]}"),
             Self::JsonResponse => {
                 out.extend_from_slice(br#"]},"metrics":{}"#);
                 if let Some(message) = partial {
@@ -341,7 +348,9 @@ impl<R: OtlpRows> Pieces for OtlpPieces<R> {
     fn content_type(&self) -> &'static str {
         match self.form {
             OtlpForm::Protobuf | OtlpForm::ProtobufResponse => "application/protobuf",
-            OtlpForm::Json { .. } | OtlpForm::JsonResponse => "application/json",
+            OtlpForm::Json { .. } | OtlpForm::TempoJson | OtlpForm::JsonResponse => {
+                "application/json"
+            }
         }
     }
 }

@@ -49,9 +49,8 @@ pub(crate) async fn answer(
     if let Some(id) = of_trace.as_deref().and_then(|rest| rest.strip_suffix("/logs")) {
         return trace::logs(store.logs(), limits, asked, id).await;
     }
-    let first = OtlpForm::Json { before: r#"{"batches":["#, after: "]}" };
     for (prefix, json, protobuf) in [
-        ("/api/traces/", first, OtlpForm::Protobuf),
+        ("/api/traces/", OtlpForm::TempoJson, OtlpForm::Protobuf),
         ("/api/v2/traces/", OtlpForm::JsonResponse, OtlpForm::ProtobufResponse),
     ] {
         if let Some(id) = asked.after(prefix) {

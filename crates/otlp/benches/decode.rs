@@ -42,7 +42,11 @@ fn main() {
         drop(black_box(json::to_protobuf(black_box(json.as_bytes()), Signal::Traces, &limits)));
     });
     report("protobuf to json", || {
-        drop(black_box(json::from_protobuf(black_box(&batch), Signal::Traces)));
+        drop(black_box(json::from_protobuf(
+            black_box(&batch),
+            Signal::Traces,
+            json::Mapping::Otlp,
+        )));
     });
     let mut out = Vec::new();
     report("to plain JSON", || {

@@ -2,7 +2,7 @@
 //!
 //! Trace and span IDs are hexadecimal digits, other bytes base64; 64 bits are text, and taken as numbers too;
 //! values of enumerations are numbers. Names that are not in the schema are passed over, and `null` is as if
-//! nothing stood there.
+//! nothing stood there. Traces can be written in [protobuf's own mapping](Mapping::Protobuf) too, as Tempo does.
 //!
 //! **Source**: the OTLP specification, "JSON Protobuf Encoding"; protobuf's mapping to JSON.
 
@@ -53,12 +53,25 @@ pub fn to_protobuf(json: &[u8], signal: Signal, limits: &Limits) -> Result<Vec<u
     read::to_protobuf(json, signal.batch(), limits.depth).map_err(NotOtlp)
 }
 
+/// How JSON has IDs and enumerations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mapping {
+    /// OTLP's own: hexadecimal digits and numbers.
+    Otlp,
+    /// Protobuf's: base64 and, in traces, names.
+    Protobuf,
+}
+
 /// A batch in protobuf, as the same in JSON.
 ///
 /// # Errors
 /// When it is not one.
-pub fn from_protobuf(batch: &[u8], signal: Signal) -> Result<String, crate::Malformed> {
-    write::from_protobuf(batch, signal.batch()).map_err(|broken| *broken)
+pub fn from_protobuf(
+    batch: &[u8],
+    signal: Signal,
+    mapping: Mapping,
+) -> Result<String, crate::Malformed> {
+    write::from_protobuf(batch, signal.batch(), mapping).map_err(|broken| *broken)
 }
 
 #[cfg(test)]

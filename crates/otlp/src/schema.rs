@@ -31,8 +31,8 @@ pub(crate) enum Kind {
     /// Bytes that stand in JSON as hexadecimal digits.
     Id,
     Bool,
-    /// A number in JSON, whatever its name.
-    Enum,
+    /// With the names of its values, from 0, where protobuf's own JSON is written with this field: in traces.
+    Enum(&'static [&'static str]),
     Uint32,
     /// With the sign in the last bit.
     Sint32,
@@ -51,9 +51,12 @@ impl Kind {
     pub(crate) const fn wire_type(self) -> u8 {
         match self {
             Self::Text | Self::Bytes | Self::Id | Self::Message(_) => LEN,
-            Self::Bool | Self::Enum | Self::Uint32 | Self::Sint32 | Self::Int64 | Self::Uint64 => {
-                VARINT
-            }
+            Self::Bool
+            | Self::Enum(_)
+            | Self::Uint32
+            | Self::Sint32
+            | Self::Int64
+            | Self::Uint64 => VARINT,
             Self::Fixed32 => FIXED32,
             Self::Fixed64 | Self::Sfixed64 | Self::Double => FIXED64,
         }
@@ -72,14 +75,14 @@ impl Message {
         self.fields.iter().find(|field| field.number == number)
     }
 
-    /// The message that a field is.
-    pub(crate) fn part(&self, number: u32) -> &'static Self {
-        match self.field(number).map(|field| field.kind) {
     /// Whether it is a list or a map: what lies in it is one deeper.
     pub(crate) fn is_container(&self) -> bool {
         matches!(self.name, "ArrayValue" | "KeyValueList")
     }
 
+    /// The message that a field is.
+    pub(crate) fn part(&self, number: u32) -> &'static Self {
+        match self.field(number).map(|field| field.kind) {
             Some(Kind::Message(message)) => message,
             _ => unreachable!("{}.{number} is no message", self.name),
         }
@@ -93,6 +96,17 @@ const fn one(number: u32, name: &'static str, kind: Kind) -> Field {
 const fn many(number: u32, name: &'static str, kind: Kind) -> Field {
     Field { number, name, kind, is_repeated: true }
 }
+
+static SPAN_KINDS: [&str; 6] = [
+    "SPAN_KIND_UNSPECIFIED",
+    "SPAN_KIND_INTERNAL",
+    "SPAN_KIND_SERVER",
+    "SPAN_KIND_CLIENT",
+    "SPAN_KIND_PRODUCER",
+    "SPAN_KIND_CONSUMER",
+];
+
+static STATUS_CODES: [&str; 3] = ["STATUS_CODE_UNSET", "STATUS_CODE_OK", "STATUS_CODE_ERROR"];
 
 macro_rules! messages {
     ($($constant:ident $name:literal { $($field:expr),* $(,)? })*) => {
@@ -123,7 +137,7 @@ messages! {
         one(3, "traceState", Text),
         one(4, "parentSpanId", Id),
         one(5, "name", Text),
-        one(6, "kind", Enum),
+        one(6, "kind", Enum(&SPAN_KINDS)),
         one(7, "startTimeUnixNano", Fixed64),
         one(8, "endTimeUnixNano", Fixed64),
         many(9, "attributes", Kind::Message(&KEY_VALUE)),
@@ -135,7 +149,7 @@ messages! {
         one(15, "status", Kind::Message(&STATUS)),
         one(16, "flags", Fixed32),
     }
-    STATUS "Status" { one(2, "message", Text), one(3, "code", Enum) }
+    STATUS "Status" { one(2, "message", Text), one(3, "code", Enum(&STATUS_CODES)) }
     EVENT "Event" {
         one(1, "timeUnixNano", Fixed64),
         one(2, "name", Text),
@@ -194,7 +208,7 @@ messages! {
     }
     LOG_RECORD "LogRecord" {
         one(1, "timeUnixNano", Fixed64),
-        one(2, "severityNumber", Enum),
+        one(2, "severityNumber", Enum(&[])),
         one(3, "severityText", Text),
         one(5, "body", Kind::Message(&ANY_VALUE)),
         many(6, "attributes", Kind::Message(&KEY_VALUE)),
@@ -231,16 +245,16 @@ messages! {
     GAUGE "Gauge" { many(1, "dataPoints", Kind::Message(&NUMBER_POINT)) }
     SUM "Sum" {
         many(1, "dataPoints", Kind::Message(&NUMBER_POINT)),
-        one(2, "aggregationTemporality", Enum),
+        one(2, "aggregationTemporality", Enum(&[])),
         one(3, "isMonotonic", Bool),
     }
     HISTOGRAM "Histogram" {
         many(1, "dataPoints", Kind::Message(&HISTOGRAM_POINT)),
-        one(2, "aggregationTemporality", Enum),
+        one(2, "aggregationTemporality", Enum(&[])),
     }
     EXPONENTIAL_HISTOGRAM "ExponentialHistogram" {
         many(1, "dataPoints", Kind::Message(&EXPONENTIAL_POINT)),
-        one(2, "aggregationTemporality", Enum),
+        one(2, "aggregationTemporality", Enum(&[])),
     }
     SUMMARY "Summary" { many(1, "dataPoints", Kind::Message(&SUMMARY_POINT)) }
     NUMBER_POINT "NumberDataPoint" {

@@ -29,7 +29,8 @@ fn is_read(signal: Signal, batch: &[u8]) -> bool {
     if let Err(malformed) = rows {
         assert!(malformed.at <= batch.len(), "{malformed}");
     }
-    if let Ok(json) = json::from_protobuf(batch, signal) {
+    for mapping in [json::Mapping::Otlp, json::Mapping::Protobuf] {
+        let Ok(json) = json::from_protobuf(batch, signal, mapping) else { continue };
         serde_json::from_str::<serde_json::Value>(&json).expect("JSON");
     }
     rows.is_ok()
@@ -100,7 +101,6 @@ fn json_with_other_bytes_is_read_or_refused_and_what_is_read_is_a_batch() {
     assert!(outcomes.iter().all(|count| *count > 500), "{outcomes:?}");
 }
 
-/// All that is in memory of a batch once it is decoded.
 /// A value of so many lists and maps in each other, in JSON.
 fn nested(depth: usize) -> String {
     let list = (r#"{"arrayValue":{"values":["#, "]}}");
@@ -160,6 +160,7 @@ fn a_row_with_a_value_nested_too_deep_is_left_out_and_others_are_kept() {
     }
 }
 
+/// All that is in memory of a batch once it is decoded.
 fn parts(signal: Signal, batch: &[u8]) -> usize {
     let limits = Limits::default();
     let around = |envelope: &Envelope| {

@@ -267,7 +267,8 @@ fn every_field_of_golden_rows_comes_back() {
         ),
     ] {
         let written = rewritten(batch);
-        let json = json::from_protobuf(&written, signal).expect("a good batch");
+        let json =
+            json::from_protobuf(&written, signal, json::Mapping::Otlp).expect("a good batch");
         assert_eq!(serde_json::from_str::<Json>(&json).expect("JSON"), want, "{signal:?}");
         assert_eq!(rewritten(&written), written, "{signal:?}: what it says does not change again");
         // The bytes at the end are equal, where the rows are; the last span also has a status. The fields of points

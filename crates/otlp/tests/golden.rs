@@ -180,11 +180,11 @@ fn protobuf_and_json_say_the_same() {
         (Signal::Metrics, METRICS, include_str!("golden/metrics.json")),
     ] {
         let parse = |text: &str| serde_json::from_str::<Json>(text).expect("JSON");
-        let ours = json::from_protobuf(batch, signal).expect("a good batch");
+        let ours = json::from_protobuf(batch, signal, json::Mapping::Otlp).expect("a good batch");
         assert_eq!(parse(&ours), parse(golden), "{signal:?}");
-        let back = json::to_protobuf(golden.as_bytes(), signal, &Limits::default());
-        let back = back.expect("a good batch");
-        let again = json::from_protobuf(&back, signal).expect("a good batch");
+        let back =
+            json::to_protobuf(golden.as_bytes(), signal, &Limits::default()).expect("a good batch");
+        let again = json::from_protobuf(&back, signal, json::Mapping::Otlp).expect("a good batch");
         assert_eq!(parse(&again), parse(golden), "{signal:?}");
     }
     let back =

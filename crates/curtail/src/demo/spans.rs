@@ -23,8 +23,8 @@ use tokio::sync::oneshot;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const LOOKS_MAX: u32 = 50;
 
-/// What a span of a request to a proxy has in OTLP's JSON, and no other.
-const OF_A_REQUEST: &[u8] = b"\"kind\":2,";
+/// What a span of a request to a proxy has in Tempo's JSON, and no other.
+const OF_A_REQUEST: &[u8] = b"\"kind\":\"SPAN_KIND_SERVER\",";
 
 /// A server that runs; it is to be stopped.
 #[derive(Debug)]

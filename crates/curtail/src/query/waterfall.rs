@@ -24,7 +24,7 @@ struct Span {
     end_ns: i64,
 }
 
-/// Writes a trace of OTLP's JSON.
+/// Writes a trace of Tempo's JSON.
 pub(super) fn of(trace: &Value) -> String {
     let mut spans = spans(trace);
     spans.sort_by_key(|span| span.start_ns);
@@ -54,7 +54,7 @@ fn spans(trace: &Value) -> Vec<Span> {
             service.map_or(String::new(), |service| text(&service["value"]["stringValue"]));
         for span in list(&of_resource["scopeSpans"]).iter().flat_map(|scope| list(&scope["spans"]))
         {
-            let is_error = span["status"]["code"] == 2;
+            let is_error = span["status"]["code"] == "STATUS_CODE_ERROR";
             let mark = if is_error { "! " } else { "" };
             spans.push(Span {
                 id: text(&span["spanId"]),

@@ -82,7 +82,7 @@ impl<'de> Visitor<'de> for One<'_> {
             Kind::Bytes => "text: bytes in base64",
             Kind::Id => "text: hexadecimal digits",
             Kind::Bool => "true or false",
-            Kind::Enum | Kind::Uint32 | Kind::Sint32 | Kind::Fixed32 => "a whole number",
+            Kind::Enum(_) | Kind::Uint32 | Kind::Sint32 | Kind::Fixed32 => "a whole number",
             Kind::Int64 | Kind::Uint64 | Kind::Fixed64 | Kind::Sfixed64 => {
                 "a whole number, as text or as it is"
             }
@@ -165,7 +165,7 @@ impl<'de> Visitor<'de> for One<'_> {
                 self.whole(number, unexpected)?;
             }
             Kind::Bool
-            | Kind::Enum
+            | Kind::Enum(_)
             | Kind::Uint32
             | Kind::Sint32
             | Kind::Fixed32
@@ -204,7 +204,7 @@ impl<'a> One<'a> {
                     self.tag().extend_from_slice(&number.to_le_bytes());
                 }
             }
-            Kind::Sint32 | Kind::Enum => {
+            Kind::Sint32 | Kind::Enum(_) => {
                 let number = i32::try_from(number).map_err(|_| out_of_range())?;
                 let zigzag = ((number << 1) ^ (number >> 31)).cast_unsigned();
                 let plain = i64::from(number).cast_unsigned();

@@ -113,7 +113,7 @@ fn what_lies_too_deep_is_not_shown() {
                 write::message(out, 1, |out| write::message(out, 2, |out| lists(out, left)));
             });
         });
-        from_protobuf(&batch, Signal::Traces)
+        from_protobuf(&batch, Signal::Traces, Mapping::Otlp)
     };
     // As deep as a batch may be by default.
     serde_json::from_str::<serde_json::Value>(&nested(16).expect("shown")).expect("JSON");
@@ -124,6 +124,20 @@ fn what_lies_too_deep_is_not_shown() {
 fn text_that_is_not_utf8_is_shown_as_well_as_can_be() {
     let mut batch = Vec::new();
     write::message(&mut batch, 1, |out| write::bytes(out, 3, b"a\xFFb"));
-    let json = from_protobuf(&batch, Signal::Traces).expect("well-formed");
+    let json = from_protobuf(&batch, Signal::Traces, Mapping::Otlp).expect("well-formed");
     assert_eq!(json, "{\"resourceSpans\":[{\"schemaUrl\":\"a\u{fffd}b\"}]}");
+}
+
+#[test]
+fn protobufs_own_mapping_has_ids_in_base64_and_names_of_values() {
+    let fields = r#""traceId":"4bf92f3577b34da6a3ce929d0e0e4736","spanId":"00f067aa0ba902b7","kind":2,"status":{"code":2}"#;
+    let batch = traces(&with_span(fields)).expect("a batch");
+    let shown = |mapping| from_protobuf(&batch, Signal::Traces, mapping).expect("well-formed");
+    assert_eq!(shown(Mapping::Otlp), with_span(fields));
+    let named = r#""traceId":"S/kvNXezTaajzpKdDg5HNg==","spanId":"APBnqgupArc=","kind":"SPAN_KIND_SERVER","status":{"code":"STATUS_CODE_ERROR"}"#;
+    assert_eq!(shown(Mapping::Protobuf), with_span(named));
+    // A value of a later version has no name.
+    let later = traces(&with_span(r#""kind":9,"status":{"code":-1}"#)).expect("a batch");
+    let shown = from_protobuf(&later, Signal::Traces, Mapping::Protobuf).expect("well-formed");
+    assert_eq!(shown, with_span(r#""kind":9,"status":{"code":-1}"#));
 }

@@ -1,5 +1,6 @@
 //! From protobuf to JSON.
 
+use super::Mapping;
 use crate::error::{Broken, Fault};
 use crate::schema::{Field, Kind, Message};
 use crate::wire::{LEN, Reader};
@@ -10,15 +11,25 @@ use std::fmt::Write as _;
 /// Messages lie in each other at most so deep: that is less than readers of JSON take, and each is a call here.
 const DEPTH_MAX: u32 = 60;
 
-pub(super) fn from_protobuf(batch: &[u8], message: &'static Message) -> Result<String, Broken> {
-    let mut out = String::with_capacity(2 * batch.len());
+pub(super) fn from_protobuf(
+    batch: &[u8],
+    message: &'static Message,
+    mapping: Mapping,
+) -> Result<String, Broken> {
+    let mut out = Out { text: String::with_capacity(2 * batch.len()), mapping };
     object(&mut out, Reader::new(batch, message), 0)?;
-    Ok(out)
+    Ok(out.text)
+}
+
+/// What is written, and how.
+struct Out {
+    text: String,
+    mapping: Mapping,
 }
 
 /// Writes a message as an object. What is repeated may lie apart in it and is one list in JSON, so the message
 /// is walked once for each field that it has.
-fn object(out: &mut String, message: Reader<'_>, depth: u32) -> Result<(), Broken> {
+fn object(out: &mut Out, message: Reader<'_>, depth: u32) -> Result<(), Broken> {
     if depth > DEPTH_MAX {
         return Err(message.fault(Fault::Depth { max: DEPTH_MAX }));
     }
@@ -28,17 +39,17 @@ fn object(out: &mut String, message: Reader<'_>, depth: u32) -> Result<(), Broke
         if present & (1 << nth) == 0 {
             continue;
         }
-        out.push_str(separator);
+        out.text.push_str(separator);
         separator = ",";
         text(out, field.name);
-        out.push(':');
+        out.text.push(':');
         if field.is_repeated {
             list(out, message, field, depth)?;
         } else {
             last(out, message, field, depth)?;
         }
     }
-    out.push_str(if separator == "{" { "{}" } else { "}" });
+    out.text.push_str(if separator == "{" { "{}" } else { "}" });
     Ok(())
 }
 
@@ -61,7 +72,7 @@ fn present(mut reader: Reader<'_>) -> Result<u32, Broken> {
 }
 
 /// Writes what a field says. Of several the last one counts.
-fn last(out: &mut String, mut reader: Reader<'_>, field: &Field, depth: u32) -> Result<(), Broken> {
+fn last(out: &mut Out, mut reader: Reader<'_>, field: &Field, depth: u32) -> Result<(), Broken> {
     let mut last = reader;
     while let Some(tag) = reader.tag()? {
         if tag.field == field.number {
@@ -72,7 +83,7 @@ fn last(out: &mut String, mut reader: Reader<'_>, field: &Field, depth: u32) -> 
     value(out, &mut last, field.kind, depth)
 }
 
-fn list(out: &mut String, mut reader: Reader<'_>, field: &Field, depth: u32) -> Result<(), Broken> {
+fn list(out: &mut Out, mut reader: Reader<'_>, field: &Field, depth: u32) -> Result<(), Broken> {
     let mut separator = '[';
     while let Some(tag) = reader.tag()? {
         if tag.field != field.number {
@@ -82,20 +93,20 @@ fn list(out: &mut String, mut reader: Reader<'_>, field: &Field, depth: u32) -> 
         if field.may_be_packed() && tag.wire_type == LEN {
             let mut packed = reader.message(reader.schema())?;
             while !packed.rest().is_empty() {
-                out.push(std::mem::replace(&mut separator, ','));
+                out.text.push(std::mem::replace(&mut separator, ','));
                 value(out, &mut packed, field.kind, depth)?;
             }
         } else {
-            out.push(std::mem::replace(&mut separator, ','));
+            out.text.push(std::mem::replace(&mut separator, ','));
             value(out, &mut reader, field.kind, depth)?;
         }
     }
-    out.push_str(if separator == '[' { "[]" } else { "]" });
+    out.text.push_str(if separator == '[' { "[]" } else { "]" });
     Ok(())
 }
 
 /// Writes what comes next.
-fn value(out: &mut String, reader: &mut Reader<'_>, kind: Kind, depth: u32) -> Result<(), Broken> {
+fn value(out: &mut Out, reader: &mut Reader<'_>, kind: Kind, depth: u32) -> Result<(), Broken> {
     match kind {
         Kind::Message(message) => return object(out, reader.message(message)?, depth + 1),
         Kind::Text => {
@@ -108,14 +119,27 @@ fn value(out: &mut String, reader: &mut Reader<'_>, kind: Kind, depth: u32) -> R
         }
         Kind::Id => {
             let slice = reader.slice()?;
-            out.push('"');
-            for byte in reader.bytes(slice) {
-                show(out, format_args!("{byte:02x}"));
+            let bytes = reader.bytes(slice);
+            match out.mapping {
+                Mapping::Otlp => {
+                    out.text.push('"');
+                    for byte in bytes {
+                        show(out, format_args!("{byte:02x}"));
+                    }
+                    out.text.push('"');
+                }
+                Mapping::Protobuf => text(out, &STANDARD.encode(bytes)),
             }
-            out.push('"');
         }
-        Kind::Bool => out.push_str(if reader.varint()? == 0 { "false" } else { "true" }),
-        Kind::Enum => show(out, reader.enumerated()?),
+        Kind::Bool => out.text.push_str(if reader.varint()? == 0 { "false" } else { "true" }),
+        Kind::Enum(names) => {
+            let number = reader.enumerated()?;
+            let name = usize::try_from(number).ok().and_then(|number| names.get(number));
+            match (out.mapping, name) {
+                (Mapping::Protobuf, Some(name)) => text(out, name),
+                _ => show(out, number),
+            }
+        }
         Kind::Uint32 => show(out, reader.count()?),
         Kind::Sint32 => show(out, reader.zigzag()?),
         Kind::Fixed32 => show(out, reader.fixed32()?),
@@ -128,21 +152,21 @@ fn value(out: &mut String, reader: &mut Reader<'_>, kind: Kind, depth: u32) -> R
     Ok(())
 }
 
-fn show(out: &mut String, what: impl std::fmt::Display) {
-    write!(out, "{what}").expect("text takes everything");
+fn show(out: &mut Out, what: impl std::fmt::Display) {
+    write!(out.text, "{what}").expect("text takes everything");
 }
 
-fn text(out: &mut String, text: &str) {
-    out.push_str(&serde_json::Value::from(text).to_string());
+fn text(out: &mut Out, text: &str) {
+    out.text.push_str(&serde_json::Value::from(text).to_string());
 }
 
 /// As short as it can be and come back the same.
-fn double(out: &mut String, number: f64) {
+fn double(out: &mut Out, number: f64) {
     if number.is_finite() {
         show(out, serde_json::Value::from(number));
     } else if number.is_nan() {
-        out.push_str("\"NaN\"");
+        out.text.push_str("\"NaN\"");
     } else {
-        out.push_str(if number > 0.0 { "\"Infinity\"" } else { "\"-Infinity\"" });
+        out.text.push_str(if number > 0.0 { "\"Infinity\"" } else { "\"-Infinity\"" });
     }
 }

@@ -51,6 +51,13 @@ fn ask_all(asking: &Asking, trace_id: u128) {
         for scope_spans in &batch.scope_spans {
             assert!(scope_spans.scope.is_some(), "{scope_spans:?}");
             assert!(scope_spans.spans.iter().all(|span| span.status.is_some()), "{scope_spans:?}");
+            // Hexadecimal digits are base64 too, of more bytes.
+            let ids =
+                scope_spans.spans.iter().map(|span| (&*span.trace_id.0, span.span_id.0.len()));
+            assert!(
+                ids.clone().all(|id| id == (&trace_id.to_be_bytes()[..], 8)),
+                "{scope_spans:?}"
+            );
         }
     }
 }

@@ -39,9 +39,13 @@ fn a_trace_is_answered_in_both_forms() {
         assert_eq!(first["batches"].as_array().map(Vec::len), Some(2));
         let span = &first["batches"][0]["scopeSpans"][0]["spans"][0];
         assert_eq!(
-            (&span["name"], &span["spanId"]),
-            (&"GET /cart".into(), &"0000000000000001".into())
+            (&span["name"], &span["spanId"], &span["kind"]),
+            (&"GET /cart".into(), &"AAAAAAAAAAE=".into(), &"SPAN_KIND_SERVER".into())
         );
+        // OTLP's own JSON has digits and numbers.
+        let third = asking.json(&format!("/jaeger/api/v3/traces/{}", id(sent)));
+        let span = &third["result"]["resourceSpans"][0]["scopeSpans"][0]["spans"][0];
+        assert_eq!((&span["spanId"], &span["kind"]), (&"0000000000000001".into(), &2.into()));
     }
 }
 

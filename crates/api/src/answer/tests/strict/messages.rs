@@ -1,5 +1,7 @@
 //! Tempo's messages in protobuf's JSON: a missing field has its default, an unknown field is an error.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
@@ -12,6 +14,17 @@ impl<'de> Deserialize<'de> for Uint64 {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
         text.parse().map(Self).map_err(D::Error::custom)
+    }
+}
+
+/// Bytes, which are base64 in protobuf's JSON.
+#[derive(Debug, Default)]
+pub(super) struct Bytes(pub(super) Vec<u8>);
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        STANDARD.decode(text).map(Self).map_err(D::Error::custom)
     }
 }
 
@@ -116,13 +129,13 @@ messages! {
         dropped_attributes_count: u32,
     }
     OtlpSpan {
-        trace_id: String,
-        span_id: String,
+        trace_id: Bytes,
+        span_id: Bytes,
         trace_state: String,
-        parent_span_id: String,
+        parent_span_id: Bytes,
         flags: u32,
         name: String,
-        kind: u32,
+        kind: SpanKind,
         start_time_unix_nano: Uint64,
         end_time_unix_nano: Uint64,
         attributes: Vec<KeyValue>,
@@ -138,7 +151,7 @@ messages! {
         attributes: Vec<KeyValue>,
         dropped_attributes_count: u32,
     }
-    Status { message: String, code: u32 }
+    Status { message: String, code: StatusCode }
     KeyValue { key: String, value: AnyValue }
     AnyValue {
         string_value: Option<String>,
@@ -146,6 +159,34 @@ messages! {
         double_value: Option<Double>,
         bool_value: Option<bool>,
     }
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) enum SpanKind {
+    #[default]
+    #[serde(rename = "SPAN_KIND_UNSPECIFIED")]
+    Unspecified,
+    #[serde(rename = "SPAN_KIND_INTERNAL")]
+    Internal,
+    #[serde(rename = "SPAN_KIND_SERVER")]
+    Server,
+    #[serde(rename = "SPAN_KIND_CLIENT")]
+    Client,
+    #[serde(rename = "SPAN_KIND_PRODUCER")]
+    Producer,
+    #[serde(rename = "SPAN_KIND_CONSUMER")]
+    Consumer,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) enum StatusCode {
+    #[default]
+    #[serde(rename = "STATUS_CODE_UNSET")]
+    Unset,
+    #[serde(rename = "STATUS_CODE_OK")]
+    Ok,
+    #[serde(rename = "STATUS_CODE_ERROR")]
+    Error,
 }
 
 #[derive(Debug, Deserialize)]
