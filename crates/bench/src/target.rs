@@ -71,18 +71,15 @@ impl Target {
     /// The target that `url` names; its host is looked up here, once.
     ///
     /// # Errors
-    /// When `url` is not one of `http` or `https`, or its host is not known.
+    /// When `url` is not one of `http` or `https`, a part of it would not be sent, or its host is not known.
+    ///
+    /// # Panics
+    /// Never: a URL of HTTP has a host and a port.
     pub fn look_up(url: &str) -> Result<Self, TargetError> {
-        let wrong =
-            |problem: &str| TargetError::Url { url: url.to_owned(), problem: problem.to_owned() };
-        let parsed = Url::parse(url).map_err(|error| wrong(&error.to_string()))?;
-        let tls = match parsed.scheme() {
-            "http" => false,
-            "https" => true,
-            other => return Err(wrong(&format!("the scheme is {other}"))),
-        };
-        let host = parsed.host_str().ok_or_else(|| wrong("there is no host"))?.to_owned();
-        let port = parsed.port_or_known_default().ok_or_else(|| wrong("there is no port"))?;
+        let parsed = parse_url(url)?;
+        let tls = parsed.scheme() == "https";
+        let host = parsed.host_str().expect("a URL of HTTP has a host").to_owned();
+        let port = parsed.port_or_known_default().expect("HTTP has a port");
         // Addresses of IPv6 stand in brackets in URLs and nowhere else.
         let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let looked_up = (name.as_str(), port).to_socket_addrs();
@@ -100,6 +97,26 @@ impl Target {
         };
         Ok(Self { authority, host: name, tls, trust: Trust::System, path, addresses })
     }
+}
+
+/// Parses the URL of a target. All of it is sent: there is no user name, no password and no fragment.
+pub(crate) fn parse_url(url: &str) -> Result<Url, TargetError> {
+    let wrong = |url: &str, problem: String| TargetError::Url { url: url.to_owned(), problem };
+    let mut parsed = Url::parse(url).map_err(|error| wrong(url, error.to_string()))?;
+    if !matches!(parsed.scheme(), "http" | "https") {
+        return Err(wrong(url, format!("the scheme is {}", parsed.scheme())));
+    }
+    if !parsed.username().is_empty() || parsed.password().is_some() {
+        // A URL with a host can have both; the error is no place for them.
+        let _changed = parsed.set_username("***").and_then(|()| parsed.set_password(None));
+        let problem = "a user name or password in it is not sent (the header `authorization: Basic …` sends them)";
+        return Err(wrong(parsed.as_str(), problem.to_owned()));
+    }
+    if parsed.fragment().is_some() {
+        let problem = "the part from # on is never sent (write a # of the path or query as %23)";
+        return Err(wrong(url, problem.to_owned()));
+    }
+    Ok(parsed)
 }
 
 impl fmt::Display for Target {
@@ -135,9 +152,15 @@ mod tests {
             ("ftp://127.0.0.1", "the scheme is ftp"),
             ("http://", "is no target"),
             ("http://name.invalid/", "was not looked up"),
+            ("http://127.0.0.1/?q=#1", "the part from # on is never sent"),
+            (
+                "http://user:secret@127.0.0.1/",
+                "\"http://***@127.0.0.1/\" is no target: a user name",
+            ),
+            ("http://:secret@127.0.0.1/", "\"http://***@127.0.0.1/\" is no target: a user name"),
         ] {
             let error = Target::look_up(url).expect_err(url).to_string();
-            assert!(error.contains(says), "{url}: {error}");
+            assert!(error.contains(says) && !error.contains("secret"), "{url}: {error}");
         }
     }
 }

@@ -305,7 +305,7 @@ fn read_rule(s: &mut Section<'_>) -> Rule {
 
 /// Servers are asked about themselves in clear text.
 fn check_url(s: &mut Section<'_>, key: &str, url: &str) {
-    let is_good = url::Url::parse(url).is_ok_and(|url| url.scheme() == "http" && url.has_host());
+    let is_good = crate::target::parse_url(url).is_ok_and(|url| url.scheme() == "http");
     if !is_good {
         s.mistake(
             key,

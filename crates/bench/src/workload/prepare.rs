@@ -120,7 +120,7 @@ impl Reader<'_> {
         if !path.starts_with('/') {
             self.problem("path", &format!("{path:?} does not begin with /: expected a path"));
         }
-        if let Some(byte) = path.bytes().find(|byte| !byte.is_ascii_graphic()) {
+        if let Some(byte) = path.bytes().find(|byte| !byte.is_ascii_graphic() || *byte == b'#') {
             self.problem(
                 "path",
                 &format!(

@@ -82,7 +82,8 @@ requests:
 requests:
   - {name: a, path: 'x{word}', headers: {'bad name': x}}
   - {name: b, path: '/a b', data: words.csv}
-  - {name: c, path: /, body_file: body.bin}";
+  - {name: c, path: /, body_file: body.bin}
+  - {name: d, path: '/a?q=#{nth}'}";
     let mistakes = workload(text).expect_err("mistakes");
     for says in [
         "request a: path: \"x{word}\" does not begin with /",
@@ -90,6 +91,7 @@ requests:
         "request a: headers.bad name:",
         "request b: data: /nowhere/words.csv: ",
         "request c: body_file: /nowhere/body.bin: ",
+        "request d: path: \"/a?q=#{nth}\" holds the byte 0x23: expected it escaped, as %23",
     ] {
         assert!(mistakes.contains(says), "{says} is not in:\n{mistakes}");
     }
