@@ -78,7 +78,8 @@ impl Table {
             ));
         }
         for (threshold, share) in &arm.above {
-            self.line(format_args!("  above {threshold}: {}", share_with_interval(share)));
+            let share = share_with_interval(share, arm.requests);
+            self.line(format_args!("  above {threshold}: {share}"));
         }
         if arm.extra_work_ratio >= SHOWN_MIN {
             let extra = percent(arm.extra_work_ratio, 2);
@@ -111,7 +112,9 @@ impl Table {
 
     /// Adds the ends of intervals, if there are any.
     fn interval(&mut self, estimates: &[Option<Estimate>; 6], format: impl Fn(f64) -> String) {
-        let intervals = estimates.map(|estimate| estimate.and_then(|e| e.interval));
+        // From 0 to infinity: the run says nothing of the value.
+        let says_something = |(low, high): &(f64, f64)| *low > 0.0 || high.is_finite();
+        let intervals = estimates.map(|estimate| estimate?.interval.filter(says_something));
         if intervals.iter().all(Option::is_none) {
             return;
         }
@@ -182,12 +185,19 @@ pub(crate) fn ms(ns: f64) -> String {
     format!("{ms:.decimals$}")
 }
 
-fn share_with_interval(share: &Estimate) -> String {
+/// A share of `requests`. Where it is 0 or 1, only the count is known: the requests are alike, so nothing tells how much
+/// the share of another run may differ.
+fn share_with_interval(share: &Estimate, requests: u64) -> String {
     let value = percent(share.value, 2);
-    share.interval.map_or_else(
-        || value.clone(),
-        |(low, high)| format!("{value} ({} to {})", percent(low, 2), percent(high, 2)),
-    )
+    match share.interval {
+        _ if share.value <= 0.0 => format!("none of {requests} requests"),
+        _ if share.value >= 1.0 => format!("all of {requests} requests"),
+        None => value,
+        Some((low, high)) if low <= 0.0 && high >= 1.0 => {
+            format!("{value} (no interval: in too few parts of the run)")
+        }
+        Some((low, high)) => format!("{value} ({} to {})", percent(low, 2), percent(high, 2)),
+    }
 }
 
 fn percent(ratio: f64, decimals: usize) -> String {

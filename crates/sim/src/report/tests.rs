@@ -80,6 +80,33 @@ fn the_table_says_everything_within_80_columns() {
 }
 
 #[test]
+fn intervals_that_say_nothing_are_not_printed() {
+    let mut report = report();
+    let [plain, tied] = report.arms.as_mut_slice() else { panic!("two arms") };
+    let shares =
+        [(0.0, (0.0, 1.0)), (0.000_12, (0.0, 1.0)), (0.000_12, (0.0, 0.0024)), (1.0, (1.0, 1.0))];
+    plain.above = shares
+        .map(|(value, interval)| {
+            (Duration::from_secs(1), Estimate { value, interval: Some(interval) })
+        })
+        .to_vec();
+    let comparison = tied.comparison.as_mut().expect("it has one");
+    comparison.quantiles[4].1 = Some(Estimate { value: 0.5, interval: Some((0.0, f64::INFINITY)) });
+    let table = report.table();
+    for line in [
+        "  above 1 s: none of 100000 requests\n",
+        "  above 1 s: 0.01 % (no interval: in too few parts of the run)\n",
+        "  above 1 s: 0.01 % (0.00 % to 0.24 %)\n",
+        "  above 1 s: all of 100000 requests\n",
+        "  × plain     0.500  0.026  0.025  0.040  0.021  0.500\n",
+        "  95 % from   0.457      –      –      –  0.000      –\n",
+        "  95 % to     0.568      –      –      –  0.033      –\n",
+    ] {
+        assert!(table.contains(line), "{line} is not in:\n{table}");
+    }
+}
+
+#[test]
 fn the_json_has_every_figure_under_its_name() {
     let json: serde_json::Value = serde_json::from_str(&report().json(2.0)).expect("JSON");
     assert_eq!(json["schema"], "curtail.simulate/2");
