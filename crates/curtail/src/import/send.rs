@@ -7,10 +7,11 @@
 //! **Source**: the OTLP specification 1.x, "OTLP/HTTP Response" and "OTLP/HTTP Throttling".
 
 use super::read::Batch;
+use crate::server_url::ServerUrl;
 use anyhow::Context as _;
 use bytes::Bytes;
 use curtail_otlp::{Signal, left_out};
-use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
@@ -30,12 +31,7 @@ const ANSWER_BYTES_MAX: usize = 64 << 10;
 
 /// Where to send.
 #[derive(Clone, Debug)]
-pub(super) struct Target {
-    /// Host and port.
-    authority: String,
-    /// What stands before `/v1/traces`.
-    path: String,
-}
+pub(super) struct Target(ServerUrl);
 
 /// How to send.
 #[derive(Clone, Debug)]
@@ -79,13 +75,8 @@ impl FromStr for Target {
     type Err = String;
 
     fn from_str(url: &str) -> Result<Self, String> {
-        let wrong = || "expected http://HOST:PORT".to_owned();
-        let uri = url.parse::<Uri>().map_err(|_| wrong())?;
-        let is_http = uri.scheme_str() == Some("http") && uri.query().is_none();
-        let authority = uri.authority().filter(|_| is_http).ok_or_else(wrong)?;
-        let port = authority.port_u16().unwrap_or(80);
-        let path = uri.path().trim_end_matches('/').to_owned();
-        Ok(Self { authority: format!("{}:{port}", authority.host()), path })
+        let parsed = ServerUrl::parse(url, 80).map(Self);
+        parsed.ok_or_else(|| "expected http://HOST:PORT".to_owned())
     }
 }
 
@@ -96,7 +87,7 @@ impl Target {
             Signal::Logs => "logs",
             Signal::Metrics => "metrics",
         };
-        format!("{}/v1/{below}", self.path)
+        format!("{}/v1/{below}", self.0.path)
     }
 }
 
@@ -105,7 +96,7 @@ impl Sender {
     pub(super) fn new(target: &Target, sending: &Sending) -> anyhow::Result<Self> {
         let mut fields = HeaderMap::new();
         let value = |text: String| HeaderValue::try_from(text).map_err(std::io::Error::other);
-        fields.insert(header::HOST, value(target.authority.clone())?);
+        fields.insert(header::HOST, value(target.0.authority.clone())?);
         let protobuf = HeaderValue::from_static("application/x-protobuf");
         fields.insert(header::CONTENT_TYPE, protobuf);
         if let Some(tenant) = &sending.tenant {
@@ -143,14 +134,14 @@ impl Sender {
                 let patience = self.patience;
                 return Err(self.error(&format!("{why}; nothing was taken within {patience:?}")));
             }
-            waits(&format!("{}: {why}; again in {wait:?}", self.target.authority))?;
+            waits(&format!("{}: {why}; again in {wait:?}", self.target.0.authority))?;
             sleep(wait).await;
         }
     }
 
     fn error(&self, why: &str) -> anyhow::Error {
         let error = std::io::Error::other(why.to_owned());
-        anyhow::Error::from(error).context(self.target.authority.clone())
+        anyhow::Error::from(error).context(self.target.0.authority.clone())
     }
 
     async fn try_once(&mut self, signal: Signal, body: Bytes) -> Try {
@@ -169,7 +160,7 @@ impl Sender {
     ) -> Result<(StatusCode, HeaderMap, Bytes), String> {
         let mut connection = match self.connection.take() {
             Some(connection) if !connection.is_closed() => connection,
-            _ => connect(&self.target.authority).await.map_err(|error| error.to_string())?,
+            _ => connect(&self.target.0.authority).await.map_err(|error| error.to_string())?,
         };
         let mut request = Request::post(self.target.path(signal)).body(Full::new(body));
         if let Ok(request) = &mut request {
@@ -237,7 +228,7 @@ mod tests {
             ("http://[::1]:4318/otlp/", "[::1]:4318", "/otlp/v1/logs"),
         ] {
             let target = url.parse::<Target>().expect("a URL");
-            assert_eq!((&*target.authority, &*target.path(Signal::Logs)), (authority, path));
+            assert_eq!((&*target.0.authority, &*target.path(Signal::Logs)), (authority, path));
         }
         for wrong in ["127.0.0.1:4318", "https://127.0.0.1", "/v1", "", "http://a?b=c"] {
             assert_eq!(wrong.parse::<Target>().err().as_deref(), Some("expected http://HOST:PORT"));

@@ -1,9 +1,10 @@
 //! Asking a server over HTTP.
 
+use crate::server_url::ServerUrl;
 use anyhow::Context as _;
 use bytes::Bytes;
 use http::response::Parts;
-use http::{Request, StatusCode, Uri};
+use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -78,20 +79,15 @@ async fn exchange(
     question: &Question,
 ) -> anyhow::Result<(Parts, Bytes)> {
     let wrong = || Refused(format!("--server: expected http://host:port, found {server:?}"));
-    let uri: Uri = server.parse().map_err(|_| wrong())?;
-    let (Some("http"), Some(host)) = (uri.scheme_str(), uri.host()) else {
-        return Err(wrong().into());
-    };
-    let address = format!("{host}:{}", uri.port_u16().unwrap_or(PORT));
-    let stream = TcpStream::connect(&address)
+    let ServerUrl { authority, path } = ServerUrl::parse(server, PORT).ok_or_else(wrong)?;
+    let stream = TcpStream::connect(&authority)
         .await
-        .with_context(|| format!("no server answers at {address} (curtail server starts one)"))?;
+        .with_context(|| format!("no server answers at {authority} (curtail server starts one)"))?;
     let broke_off = |error: hyper::Error| std::io::Error::other(error);
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(broke_off)?;
     let driving = tokio::spawn(connection);
-    let path = uri.path().trim_end_matches('/');
-    let mut request = Request::get(format!("{path}{}", question.0)).header("host", &address);
+    let mut request = Request::get(format!("{path}{}", question.0)).header("host", &authority);
     if let Some(tenant) = tenant {
         request = request.header("x-scope-orgid", tenant);
     }

@@ -81,8 +81,16 @@ fn who_can_mend_it_is_told_by_the_exit_code() {
         assert_eq!(ended.code, Some(code), "{arguments:?}: {}", ended.stderr);
         assert!(ended.stderr.contains(said), "{arguments:?}: {}", ended.stderr);
     }
-    let ended = curtail(&["query", "slowest", "--server", "here"]);
-    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+    for url in [
+        "here",
+        "http://:1",
+        "http://a:b@127.0.0.1:1",
+        "http://127.0.0.1:1/?x",
+        "http://127.0.0.1:1#x",
+    ] {
+        let ended = curtail(&["query", "slowest", "--server", url]);
+        assert_eq!(ended.code, Some(2), "{url}: {}", ended.stderr);
+    }
     // Nobody listens on a port below 1024 that no service has.
     let ended = curtail(&["query", "slowest", "--server", "http://127.0.0.1:1"]);
     assert_eq!(ended.code, Some(3), "{}", ended.stderr);

@@ -1,0 +1,60 @@
+//! The address of a server as commands take it: `http://HOST[:PORT][/PATH]`.
+
+use http::Uri;
+
+/// The address of a server. All of what was given is used: there is no user name, no query and no fragment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ServerUrl {
+    /// Host and port.
+    pub(crate) authority: String,
+    /// The path before those of requests; empty or without a slash at its end.
+    pub(crate) path: String,
+}
+
+impl ServerUrl {
+    /// Parses `text`; without a port in it, the port is `port`.
+    pub(crate) fn parse(text: &str, port: u16) -> Option<Self> {
+        let uri: Uri = text.parse().ok().filter(|_| !text.contains(['@', '?', '#']))?;
+        let authority = uri.authority().filter(|_| uri.scheme_str() == Some("http"))?;
+        let host = Some(authority.host()).filter(|host| !host.is_empty())?;
+        let has_port = authority.as_str().len() > host.len();
+        let port = if has_port { authority.port_u16()? } else { port };
+        let path = uri.path().trim_end_matches('/').to_owned();
+        Some(Self { authority: format!("{host}:{port}"), path })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ServerUrl;
+
+    #[test]
+    fn an_address_has_a_host_and_may_have_a_port_and_a_path() {
+        for (text, authority, path) in [
+            ("http://a", "a:80", ""),
+            ("http://a:3200/", "a:3200", ""),
+            ("http://[::1]:3200/base/", "[::1]:3200", "/base"),
+        ] {
+            let parsed = ServerUrl::parse(text, 80).expect(text);
+            assert_eq!((parsed.authority.as_str(), parsed.path.as_str()), (authority, path));
+        }
+    }
+
+    #[test]
+    fn an_address_with_a_part_that_would_not_be_used_is_rejected() {
+        for text in [
+            "a:80",
+            "https://a",
+            "http://",
+            "http://:80",
+            "http://a:",
+            "http://a:99999",
+            "http://user:secret@a",
+            "http://a/?x=1",
+            "http://a/#x",
+            "http://a:80#x",
+        ] {
+            assert_eq!(ServerUrl::parse(text, 80), None, "{text}");
+        }
+    }
+}
