@@ -139,7 +139,8 @@ impl ReplicaUrl {
     /// Parses `http://host[:port]` or `https://host[:port]`, with no path.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let uri: http::Uri = text.parse().ok()?;
+        // A parsed URI has lost its fragment.
+        let uri: http::Uri = text.parse().ok().filter(|_| !text.contains('#'))?;
         let tls = match uri.scheme_str()? {
             "http" => false,
             "https" => true,
@@ -399,9 +400,15 @@ mod tests {
         let port = |text| ReplicaUrl::parse(text).map(|url| url.port);
         assert_eq!(port("http://a"), Some(80));
         assert_eq!(port("https://a/"), Some(443));
-        for wrong in
-            ["a:1", "ftp://a:1", "http://", "http://a:1/path", "http://u@a:1", "http://a:x"]
-        {
+        for wrong in [
+            "a:1",
+            "ftp://a:1",
+            "http://",
+            "http://a:1/path",
+            "http://u@a:1",
+            "http://a:x",
+            "http://a:1#x",
+        ] {
             assert_eq!(port(wrong), None, "{wrong}");
         }
     }
