@@ -132,7 +132,11 @@ impl Demo<'_> {
         let mut signals = StopSignals::new()?;
         let mut screen = Screen::for_stdout(self.args.format == Format::Json);
         let (report, slowest) = tokio::select! {
-            code = signals.told() => return Ok(code),
+            () = signals.told() => {
+                // With standard error gone there is nobody left to tell.
+                let _told = writeln!(std::io::stderr(), "interrupted before the result: nothing is kept");
+                return Ok(ExitCode::from(exit::INTERRUPTED));
+            }
             report = self.measure(&mut screen) => report?,
         };
         match self.args.format {
@@ -151,7 +155,7 @@ impl Demo<'_> {
         // After the result, an interrupt is the usual end.
         if self.args.format == Format::Text {
             let lines = tokio::select! {
-                _ = signals.told() => return Ok(ExitCode::SUCCESS),
+                () = signals.told() => return Ok(ExitCode::SUCCESS),
                 lines = self.still_up(slowest) => lines,
             };
             let mut out = std::io::stdout().lock();

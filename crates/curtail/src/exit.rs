@@ -2,12 +2,12 @@
 //!
 //! | code | meaning |
 //! |---|---|
-//! | 0 | done; also when nobody reads our output any more |
+//! | 0 | done; also a service that was stopped, and when nobody reads our output any more |
 //! | 1 | done, and the answer is no: a target missed, a difference found |
 //! | 2 | usage or configuration: the caller can mend it |
 //! | 3 | environment: an address in use, a file that cannot be read, a thread that was not given |
 //! | 4 | a bug of ours |
-//! | 130 | interrupted (SIGINT) before there was a result |
+//! | 130 | interrupted (SIGINT, SIGTERM) before the result |
 //!
 //! Commands return errors; what kind of failure an error is, is decided here and nowhere else. An error
 //! that nobody foresaw is a bug of ours.

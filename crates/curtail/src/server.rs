@@ -140,7 +140,8 @@ pub(crate) fn run(args: &ServerArgs) -> anyhow::Result<ExitCode> {
         let mut signals = StopSignals::new()?;
         Ok(async move { signals.told().await })
     };
-    serve(args, begin, print)
+    serve(args, begin, print)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Serves until what `begin` gives is over; it is called within the server's runtime. `ready` is told the addresses
@@ -148,11 +149,11 @@ pub(crate) fn run(args: &ServerArgs) -> anyhow::Result<ExitCode> {
 ///
 /// # Errors
 /// Those of [`run`], and those of `begin` and `ready`.
-pub(crate) fn serve<Told: Future<Output = ExitCode>>(
+pub(crate) fn serve<Told: Future<Output = ()>>(
     args: &ServerArgs,
     begin: impl FnOnce() -> std::io::Result<Told>,
     ready: impl FnOnce(&[SocketAddr], SocketAddr) -> std::io::Result<()>,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<()> {
     crate::open_files::allow(0)?;
     let tokens = args.tokens.as_deref().map(place::tokens).transpose()?.unwrap_or_default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -183,9 +184,9 @@ pub(crate) fn serve<Told: Future<Output = ExitCode>>(
         ready(receivers.addresses(), api.address())?;
         let mut every = tokio::time::interval(Duration::from_secs(args.flush_every.into()));
         let mut looks = tokio::time::interval(LOOK_EVERY);
-        let ended = loop {
+        loop {
             tokio::select! {
-                ended = &mut told => break ended,
+                () = &mut told => break,
                 _ = every.tick() => {
                     committer.end_segment();
                     counted.say();
@@ -195,7 +196,7 @@ pub(crate) fn serve<Told: Future<Output = ExitCode>>(
                     anyhow::bail!("a thread has ended that should not");
                 },
             }
-        };
+        }
         tracing::info!("stopping: what is being sent is taken, and written");
         api.stop().await;
         receivers.stop(GRACE);
@@ -206,7 +207,7 @@ pub(crate) fn serve<Told: Future<Output = ExitCode>>(
             tracing::error!("the thread of the log has panicked");
         }
         keeping.stop();
-        Ok(ended)
+        Ok(())
     })
 }
 

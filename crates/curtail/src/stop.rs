@@ -1,7 +1,5 @@
 //! Being told to stop.
 
-use crate::exit;
-use std::process::ExitCode;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The signals that end a command which runs until it is told to stop.
@@ -23,11 +21,11 @@ impl StopSignals {
         })
     }
 
-    /// Waits for one; gives how the process is to end: Ctrl-C interrupts it, SIGTERM is its proper end.
-    pub(crate) async fn told(&mut self) -> ExitCode {
+    /// Waits for one. It is the usual end of a service, and interrupts what has yet to give a result.
+    pub(crate) async fn told(&mut self) {
         tokio::select! {
-            _ = self.interrupt.recv() => ExitCode::from(exit::INTERRUPTED),
-            _ = self.terminate.recv() => ExitCode::SUCCESS,
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
         }
     }
 }

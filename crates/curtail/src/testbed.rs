@@ -137,7 +137,8 @@ fn until_told(print: impl FnOnce() -> std::io::Result<()>) -> anyhow::Result<Exi
         // Whoever reads the addresses may send a signal next.
         let mut signals = StopSignals::new()?;
         print()?;
-        Ok(signals.told().await)
+        signals.told().await;
+        Ok(ExitCode::SUCCESS)
     })
 }
 

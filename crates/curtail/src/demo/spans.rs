@@ -13,7 +13,6 @@ use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -33,7 +32,7 @@ pub(crate) struct SpanStore {
     otlp: SocketAddr,
     api: SocketAddr,
     stop: oneshot::Sender<()>,
-    thread: JoinHandle<anyhow::Result<ExitCode>>,
+    thread: JoinHandle<anyhow::Result<()>>,
 }
 
 impl SpanStore {
@@ -50,7 +49,6 @@ impl SpanStore {
             Ok(async {
                 // Told, or whoever could tell is gone: the same.
                 drop(stopped.await);
-                ExitCode::SUCCESS
             })
         };
         let ready = move |otlp: &[SocketAddr], api| {

@@ -1,7 +1,10 @@
 //! `curtail demo`, end to end and short: real servers, real proxies, a real load.
 
-use crate::command::curtail;
+use crate::command::{curtail, written};
 use crate::running::Running;
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::Command;
 
 #[test]
 fn a_short_demo_answers_every_read_of_every_arm() {
@@ -35,11 +38,16 @@ fn a_short_demo_answers_every_read_of_every_arm() {
 
 #[test]
 fn a_demo_that_is_interrupted_before_its_result_ends_at_once() {
-    let mut demo = Running::start(&["demo", "--rate", "10"]);
+    let said = Path::new(env!("CARGO_TARGET_TMPDIR")).join(written("demo-interrupted.txt", ""));
+    let stderr = File::create(&said).expect("the folder is cargo's, for tests to write in");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_curtail"));
+    let mut demo = Running::run(command.args(["demo", "--rate", "10"]).stderr(stderr));
     assert_eq!(demo.line(), "warming up");
     demo.signal("INT");
     drop(demo.rest());
     assert_eq!(demo.ended().code(), Some(130));
+    let said = fs::read_to_string(said).expect("text");
+    assert!(said.ends_with("interrupted before the result: nothing is kept\n"), "{said}");
 }
 
 #[test]

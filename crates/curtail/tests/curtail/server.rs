@@ -124,7 +124,9 @@ impl Server {
 
     pub(crate) fn ended(self, signal: &str) {
         self.running.signal(signal);
-        self.running.ended();
+        let code = self.running.ended().code();
+        // Nobody exits by SIGKILL.
+        assert_eq!(code, (signal != "KILL").then_some(0), "after SIG{signal}");
     }
 }
 
