@@ -16,7 +16,7 @@
 //! **Invariant**: a process is killed when nobody waits for its answer: who asked has gone, the time is over, or the
 //! server ends. One whose server was killed gives up by itself, after [`LAST_S`].
 //!
-//! **Limits**: [`AT_ONCE`] questions at once, further ones are refused; a body of [`QUESTION_BYTES_MAX`], an answer of
+//! **Limits**: [`AT_ONCE`] questions at once, further ones are refused; a body of [`SQL_BYTES_MAX`], an answer of
 //! [`ANSWER_BYTES_MAX`], which is kept until it is whole: what comes is all, or an error. The memory of a question
 //! is what the program grants by default. Rows that are in no file yet are not seen.
 
@@ -26,6 +26,7 @@ use crate::answer::Answer;
 use crate::asked::Asked;
 use crate::refusal::Refusal;
 use bytes::Bytes;
+use curtail_store::SQL_BYTES_MAX;
 use http::header::ACCEPT;
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -45,9 +46,6 @@ pub(crate) const PATH: &str = "/api/sql";
 
 /// So many processes run at once.
 const AT_ONCE: usize = 2;
-
-/// A body may have this many bytes. What the program takes is less, and it says so.
-const QUESTION_BYTES_MAX: usize = 64 << 10;
 
 /// An answer may have this many bytes.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
@@ -111,7 +109,7 @@ impl Asking {
                 "the tables are in an object store, and SQL is answered only of a folder",
             ));
         };
-        let question = Limited::new(body, QUESTION_BYTES_MAX).collect().await.map_err(unread)?;
+        let question = Limited::new(body, SQL_BYTES_MAX).collect().await.map_err(unread)?;
         let _turn = self.turns.try_acquire().map_err(|_| busy())?;
         let (tenant, form) = (asked.tenant, Form::of(asked.head));
         let mut child = self.sql.program.start(|path| spawn(path, tables, tenant, form))?;
@@ -230,7 +228,9 @@ impl From<NotStarted> for Refusal {
 
 fn unread(error: Box<dyn Error + Send + Sync>) -> Refusal {
     if error.is::<LengthLimitError>() {
-        let message = format!("expected a question of at most {QUESTION_BYTES_MAX} bytes");
+        let kib = SQL_BYTES_MAX >> 10;
+        let message =
+            format!("the query is longer than {kib} KiB ({SQL_BYTES_MAX} bytes), the maximum");
         return Refusal { status: StatusCode::PAYLOAD_TOO_LARGE, message };
     }
     Refusal::wrong(format!("the question did not come as a whole: {error}"))

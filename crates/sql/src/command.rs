@@ -12,8 +12,9 @@
 
 use crate::error::{AskError, OpenError};
 use crate::print::{Format, PrintError, Printer};
-use crate::tables::{Bounds, QUESTION_BYTES_MAX, Tables};
+use crate::tables::{Bounds, Tables};
 use clap::Parser;
+use curtail_store::SQL_BYTES_MAX;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::execution::memory_pool::MemoryReservation;
@@ -200,7 +201,7 @@ fn question(args: &Cli) -> io::Result<String> {
     }
     let mut question = String::new();
     // One byte more than it may have, so that it is known to be too long.
-    let at_most = QUESTION_BYTES_MAX as u64 + 1;
+    let at_most = SQL_BYTES_MAX as u64 + 1;
     io::stdin().lock().take(at_most).read_to_string(&mut question)?;
     Ok(question)
 }

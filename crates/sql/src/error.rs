@@ -1,6 +1,7 @@
 //! What can go wrong, and who can mend it.
 
 use crate::footers::{Footers, UNREADABLE};
+use curtail_store::SQL_BYTES_MAX;
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, SchemaError};
 use std::path::PathBuf;
@@ -36,7 +37,7 @@ pub enum AskError {
     /// The question is too long.
     #[error(
         "the question has {0} bytes: expected at most {max}",
-        max = crate::tables::QUESTION_BYTES_MAX
+        max = SQL_BYTES_MAX
     )]
     Long(usize),
     /// It would change something.

@@ -29,4 +29,4 @@ mod tenant;
 pub use answer::Answer;
 pub use error::{AskError, OpenError};
 pub use print::{Format, PrintError, Printer};
-pub use tables::{Bounds, QUESTION_BYTES_MAX, Tables};
+pub use tables::{Bounds, Tables};

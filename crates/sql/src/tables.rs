@@ -8,8 +8,8 @@ use crate::error::{AskError, OpenError};
 use crate::files::Files;
 use crate::footers::Footers;
 use crate::table::StoredTable;
-use curtail_store::delta;
 use curtail_store::schema::{Schema, logs::LOGS, points::POINTS, spans::SPANS, traces::TRACES};
+use curtail_store::{SQL_BYTES_MAX, delta};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::{SQLOptions, SessionContext};
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
@@ -26,9 +26,6 @@ use object_store::path::Path;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use tokio::sync::Mutex;
-
-/// A question has at most this many bytes. What is nested as deep as that allows must find room on the stack.
-pub const QUESTION_BYTES_MAX: usize = 16 << 10;
 
 /// What an answer may take.
 #[derive(Clone, Copy, Debug)]
@@ -111,7 +108,7 @@ impl Tables {
     /// # Errors
     /// When it is none, when it would change something, or when a table cannot be read.
     pub async fn ask(&self, question: &str, rows_max: usize) -> Result<Answer, AskError> {
-        if question.len() > QUESTION_BYTES_MAX {
+        if question.len() > SQL_BYTES_MAX {
             return Err(AskError::Long(question.len()));
         }
         // Nobody else may look at the log meanwhile: all parts of a question ask the same versions.

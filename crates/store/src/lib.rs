@@ -39,5 +39,9 @@ pub use retention::{Expired, Retention};
 pub use sort::{Key, Place, sort};
 pub use store::{Found, KeepError, Keeper, OpenError, Settings, Store, TailKept};
 
+/// Maximum length of a query in SQL, for the program that runs it and for the API that takes it. A query nested as deep
+/// as that allows must find room on the program's stack.
+pub const SQL_BYTES_MAX: usize = 16 << 10;
+
 /// The tenant of those who name none.
 pub const NOBODY: &str = "anonymous";

@@ -2,7 +2,7 @@
 
 use crate::program::{asked, rows};
 use crate::written::shop;
-use curtail_sql::QUESTION_BYTES_MAX;
+use curtail_store::SQL_BYTES_MAX;
 use std::path::Path;
 
 #[test]
@@ -80,7 +80,7 @@ fn rows_are_cut_and_it_is_said(data: &Path) {
 }
 
 fn what_is_nested_deep_is_answered_or_refused(data: &Path) {
-    let room = QUESTION_BYTES_MAX - 100;
+    let room = SQL_BYTES_MAX - 100;
     let deep = [
         format!("SELECT max(duration_ns{}) FROM spans", "+1".repeat(room / 2)),
         format!("SELECT name FROM spans WHERE status=''{}", " OR status=''".repeat(room / 13)),
@@ -98,7 +98,7 @@ fn what_is_nested_deep_is_answered_or_refused(data: &Path) {
         ",1".repeat(room / 2)
     );
     assert_eq!(rows(data, &listed)[0]["n"], 0);
-    let long = format!("SELECT 1 {}", " ".repeat(QUESTION_BYTES_MAX));
+    let long = format!("SELECT 1 {}", " ".repeat(SQL_BYTES_MAX));
     let ended = asked(data, &[], &long);
     assert_eq!(ended.code, Some(2));
     assert!(ended.stderr.contains("expected at most 16384"), "{ended:?}");

@@ -85,10 +85,19 @@ fn what_is_no_answer_says_whose_fault_it_is() {
         assert!(!body.contains("unwind") && !body.contains("x.rs"), "{end}: {body}");
         assert_eq!(body.lines().count(), 1, "{end}: {body}");
     }
-    let long = format!("echo {}", " ".repeat(64 << 10));
-    assert_eq!(run(asking.answered(post(&long))).0, StatusCode::PAYLOAD_TOO_LARGE);
     let (status, said) = asking.get("/api/sql");
     assert_eq!((status, &*said), (StatusCode::METHOD_NOT_ALLOWED, "only POST is answered here\n"));
+}
+
+#[test]
+fn a_query_is_as_long_as_the_program_takes_and_no_longer() {
+    let asking = asking();
+    let query = |len: usize| post(&format!(":{}", " ".repeat(len - 1)));
+    let longest = run(asking.answered(query(curtail_store::SQL_BYTES_MAX)));
+    assert_eq!(longest, (StatusCode::OK, "[]\n".to_owned()));
+    let (status, said) = run(asking.answered(query(curtail_store::SQL_BYTES_MAX + 1)));
+    assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(said, "the query is longer than 16 KiB (16384 bytes), the maximum\n");
 }
 
 #[test]
