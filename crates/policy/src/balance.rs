@@ -156,20 +156,14 @@ impl Balance {
             }
             Self::Random => Some((replicas.draw(rng, now, exclude)?, Choice::Chance)),
             Self::LeastRequest => {
-                let in_flight = |id: ReplicaId| replicas.get(id).load.in_flight();
-                let (first, second) = replicas.draw_two(rng, now, exclude)?;
-                Some(lower(first, second, in_flight, |in_flight, other| Choice::FewerInFlight {
-                    in_flight,
-                    other,
-                }))
+                let in_flight = |id: ReplicaId| replicas.get(id).in_flight(now);
+                let choice = |in_flight, other| Choice::FewerInFlight { in_flight, other };
+                lower_of_two(replicas, rng, (now, exclude), in_flight, choice)
             }
             Self::PeakEwma(ewma) => {
-                let cost = |id: ReplicaId| ewma.cost(id, now, replicas.get(id).load.in_flight());
-                let (first, second) = replicas.draw_two(rng, now, exclude)?;
-                Some(lower(first, second, cost, |cost, other| Choice::LowerPeakEwma {
-                    cost,
-                    other,
-                }))
+                let cost = |id: ReplicaId| ewma.cost(id, now, replicas.get(id).in_flight(now));
+                let choice = |cost, other| Choice::LowerPeakEwma { cost, other };
+                lower_of_two(replicas, rng, (now, exclude), cost, choice)
             }
             Self::Prequal(prequal) => prequal.choose(replicas, rng, now, exclude),
         }
@@ -183,10 +177,24 @@ impl Balance {
     }
 }
 
+/// Of two replicas drawn the one with the lower cost; a suspect one only if it costs less still.
+fn lower_of_two<C: Copy + PartialOrd>(
+    replicas: &Replicas,
+    rng: &mut Rng,
+    (now, exclude): (Instant, &[ReplicaId]),
+    cost: impl Fn(ReplicaId) -> C,
+    choice: impl Fn(C, C) -> Choice,
+) -> Option<(ReplicaId, Choice)> {
+    let (first, second) = replicas.draw_two(rng, now, exclude)?;
+    let chosen = lower((first, second), &cost, &choice);
+    let Some(suspect) = replicas.draw_suspect(rng, now, exclude) else { return Some(chosen) };
+    let (suspect_cost, other) = (cost(suspect), cost(chosen.0));
+    Some(if suspect_cost < other { (suspect, choice(suspect_cost, other)) } else { chosen })
+}
+
 /// The one of two with the lower cost; the first when they are equal or there is no second.
 fn lower<C: Copy + PartialOrd>(
-    first: ReplicaId,
-    second: Option<ReplicaId>,
+    (first, second): (ReplicaId, Option<ReplicaId>),
     cost: impl Fn(ReplicaId) -> C,
     choice: impl Fn(C, C) -> Choice,
 ) -> (ReplicaId, Choice) {

@@ -154,6 +154,7 @@ impl Call {
 
     fn answered(&mut self, upstream: &mut Upstream, now: Instant, id: AttemptId, outcome: Outcome) {
         let Attempt { sent, .. } = self.attempts.get(id);
+        upstream.response_begun(sent);
         match outcome {
             Outcome::Good => {
                 upstream.attempt_observed(sent, now);
@@ -266,7 +267,7 @@ impl Call {
     fn answer(&mut self, upstream: &mut Upstream, now: Instant, winner: AttemptId, reason: Reason) {
         let held = self.attempts.is(winner, AttemptState::Held);
         if !held {
-            self.count_overtaken_as_failed(upstream, now, winner);
+            self.report_overtaken(upstream, now, winner);
         }
         self.attempts.get_mut(winner).state = AttemptState::Won;
         self.cancel_all(upstream, now, Reason::Lost { winner });
@@ -275,13 +276,18 @@ impl Call {
         upstream.decide(Effect::Answer { attempt: winner }, reason);
     }
 
-    /// Counts an open attempt as a failure of its replica if it is overdue when a later attempt wins. Without this,
-    /// nothing would ever eject a hung replica.
-    fn count_overtaken_as_failed(&self, upstream: &mut Upstream, now: Instant, winner: AttemptId) {
-        let Some(delay) = upstream.overdue_delay(now) else { return };
+    /// Tells the replicas of open attempts that the winner overtook them. Without this a stalled or hung replica would
+    /// look idle after each cancelled attempt, and attract the next request.
+    fn report_overtaken(&self, upstream: &mut Upstream, now: Instant, winner: AttemptId) {
+        let winner_sent = self.attempts.get(winner).sent.at;
+        let overdue_delay = upstream.overdue_delay(now);
         for id in self.attempts.ids().filter(|id| *id < winner && self.attempts.is_open(*id)) {
             let Attempt { sent, .. } = self.attempts.get(id);
-            if now.since(sent.at) >= delay {
+            // The winner took less time than its head start: chance alone rarely does that.
+            if now.since(winner_sent) < winner_sent.since(sent.at) {
+                upstream.attempt_overtaken(sent, now);
+            }
+            if overdue_delay.is_some_and(|delay| now.since(sent.at) >= delay) {
                 upstream.attempt_failed(sent, now);
             }
         }

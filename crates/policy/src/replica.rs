@@ -3,6 +3,9 @@
 //! Besides the attempts in flight this is *error aversion*: a replica that fails is left out for a
 //! while. Without it, the replica that refuses every connection has the fewest attempts in flight, looks
 //! the best to every balancing rule, and draws all requests (sinkholing).
+//!
+//! For the same reason a replica is *suspect* after a later attempt overtook one of its own, until its next response
+//! begins. Rules that compare two replicas then prefer any other, unless that is busier.
 
 use crate::{LoadTracker, ReplicaId};
 use curtail_units::{Duration, Instant, Rng};
@@ -19,6 +22,10 @@ const AVERSION: Duration = Duration::from_ms(100);
 /// The longest time that a failing replica is left out without being tried.
 const AVERSION_MAX: Duration = Duration::from_secs(10);
 
+/// A replica is suspect for this many times the age of the overtaken attempt, and for twice as long each further time in
+/// a row. A stall that has lasted for a time tends to last for several times as long.
+const SUSPECT_AGES: u64 = 8;
+
 /// One replica as the root sees it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Replica {
@@ -26,6 +33,11 @@ pub(crate) struct Replica {
     failures: u32,
     /// Left out before this instant.
     averted_until: Instant,
+    /// Attempts that were overtaken while it was suspect; they still count as in flight for balancing.
+    overtaken: u32,
+    suspect_until: Instant,
+    /// Times in a row that it became suspect.
+    suspected: u32,
     /// Attempts sent from here and not ended; and their latencies, where no leaf keeps them.
     pub(crate) load: LoadTracker,
 }
@@ -34,6 +46,29 @@ impl Replica {
     pub(crate) fn succeeded(&mut self) {
         self.failures = 0;
         self.averted_until = Instant::ZERO;
+    }
+
+    /// Attempts in flight as balancing counts them.
+    pub(crate) fn in_flight(&self, now: Instant) -> u32 {
+        let overtaken = if now < self.suspect_until { self.overtaken } else { 0 };
+        self.load.in_flight().saturating_add(overtaken)
+    }
+
+    /// A response has begun.
+    pub(crate) const fn responded(&mut self) {
+        (self.overtaken, self.suspect_until, self.suspected) = (0, Instant::ZERO, 0);
+    }
+
+    /// An attempt was cancelled at this age because a later one, elsewhere, was faster.
+    fn overtaken(&mut self, now: Instant, age: Duration) {
+        if now < self.suspect_until {
+            self.overtaken = self.overtaken.saturating_add(1);
+            return;
+        }
+        let factor = SUSPECT_AGES << self.suspected.min(16);
+        let suspect = Duration::from_ns(age.as_ns().saturating_mul(factor)).min(AVERSION_MAX);
+        self.suspected = self.suspected.saturating_add(1);
+        (self.overtaken, self.suspect_until) = (1, now + suspect);
     }
 
     pub(crate) fn failed(&mut self, now: Instant) {
@@ -55,12 +90,14 @@ impl Replica {
 #[derive(Clone, Debug)]
 pub(crate) struct Replicas {
     all: alloc::vec::Vec<Replica>,
+    /// No replica is suspect from this instant on.
+    suspect_until: Instant,
 }
 
 impl Replicas {
     pub(crate) fn new(len: usize) -> Self {
         assert!(len <= REPLICAS_MAX, "at most {REPLICAS_MAX} replicas");
-        Self { all: alloc::vec![Replica::default(); len] }
+        Self { all: alloc::vec![Replica::default(); len], suspect_until: Instant::ZERO }
     }
 
     pub(crate) const fn len(&self) -> usize {
@@ -73,6 +110,12 @@ impl Replicas {
 
     pub(crate) fn get_mut(&mut self, id: ReplicaId) -> &mut Replica {
         &mut self.all[id.index()]
+    }
+
+    /// An attempt was cancelled at this age because a later one, elsewhere, was faster.
+    pub(crate) fn overtaken(&mut self, id: ReplicaId, now: Instant, age: Duration) {
+        self.get_mut(id).overtaken(now, age);
+        self.suspect_until = self.suspect_until.max(self.get(id).suspect_until);
     }
 
     /// Every replica.
@@ -99,6 +142,10 @@ impl Replicas {
             .or_else(|| ring().find(|id| !exclude.contains(id)))
     }
 
+    fn is_suspect(&self, id: ReplicaId, now: Instant) -> bool {
+        now < self.get(id).suspect_until
+    }
+
     /// A replica drawn uniformly from those that may be chosen, by the same rule.
     pub(crate) fn draw(
         &self,
@@ -106,38 +153,65 @@ impl Replicas {
         now: Instant,
         exclude: &[ReplicaId],
     ) -> Option<ReplicaId> {
-        // Nearly always the first draw is eligible; the exact way costs a walk over all.
-        for _ in 0..4 {
-            if self.all.is_empty() {
-                return None;
-            }
-            let id = ReplicaId::at(rng.below(self.len()));
-            if self.is_eligible(id, now, exclude) {
-                return Some(id);
-            }
-        }
-        let nth = |rng: &mut Rng, wanted: &dyn Fn(&ReplicaId) -> bool| {
-            let count = self.ids().filter(wanted).count();
-            (count > 0).then(|| self.ids().filter(wanted).nth(rng.below(count))).flatten()
-        };
-        nth(rng, &|id| self.is_eligible(*id, now, exclude))
-            .or_else(|| nth(rng, &|id| !exclude.contains(id)))
+        self.draw_where(rng, |id| self.is_eligible(id, now, exclude))
+            .or_else(|| self.draw_where(rng, |id| !exclude.contains(&id)))
     }
 
-    /// Two different replicas drawn like [`Self::draw`]; one when there is no second.
+    /// Two different replicas drawn like [`Self::draw`], suspect ones only when all are; one when there is no second.
     pub(crate) fn draw_two(
         &self,
         rng: &mut Rng,
         now: Instant,
         exclude: &[ReplicaId],
     ) -> Option<(ReplicaId, Option<ReplicaId>)> {
-        let first = self.draw(rng, now, exclude)?;
-        let mut without: arrayvec::ArrayVec<ReplicaId, { crate::ATTEMPTS_MAX + 1 }> =
-            exclude.iter().copied().collect();
-        without.push(first);
-        // A failing replica is not worth comparing with one that works.
-        let second = self.draw(rng, now, &without);
-        Some((first, second.filter(|id| self.is_eligible(*id, now, &without))))
+        let is_eligible = |id: ReplicaId| self.is_eligible(id, now, exclude);
+        let is_included = |id: ReplicaId| !exclude.contains(&id);
+        self.draw_two_where(rng, |id| is_eligible(id) && !self.is_suspect(id, now))
+            .or_else(|| self.draw_two_where(rng, is_eligible))
+            .or_else(|| self.draw_two_where(rng, is_included))
+    }
+
+    /// A suspect replica, if a draw from all replicas finds one that may be chosen.
+    pub(crate) fn draw_suspect(
+        &self,
+        rng: &mut Rng,
+        now: Instant,
+        exclude: &[ReplicaId],
+    ) -> Option<ReplicaId> {
+        if self.suspect_until <= now {
+            return None;
+        }
+        let id = ReplicaId::at(rng.below(self.len()));
+        (self.is_suspect(id, now) && self.is_eligible(id, now, exclude)).then_some(id)
+    }
+
+    fn draw_two_where(
+        &self,
+        rng: &mut Rng,
+        is_wanted: impl Fn(ReplicaId) -> bool,
+    ) -> Option<(ReplicaId, Option<ReplicaId>)> {
+        let first = self.draw_where(rng, &is_wanted)?;
+        Some((first, self.draw_where(rng, |id| id != first && is_wanted(id))))
+    }
+
+    fn draw_where(
+        &self,
+        rng: &mut Rng,
+        is_wanted: impl Fn(ReplicaId) -> bool,
+    ) -> Option<ReplicaId> {
+        // Nearly always an early draw is wanted; the exact way costs a walk over all.
+        for _ in 0..4 {
+            if self.all.is_empty() {
+                return None;
+            }
+            let id = ReplicaId::at(rng.below(self.len()));
+            if is_wanted(id) {
+                return Some(id);
+            }
+        }
+        let wanted = || self.ids().filter(|id| is_wanted(*id));
+        let count = wanted().count();
+        (count > 0).then(|| wanted().nth(rng.below(count))).flatten()
     }
 }
 

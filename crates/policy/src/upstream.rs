@@ -303,6 +303,16 @@ impl Upstream {
         }
     }
 
+    /// A response to an attempt has begun.
+    pub(crate) fn response_begun(&mut self, sent: Sent) {
+        self.replicas.get_mut(sent.replica).responded();
+    }
+
+    /// An attempt was cancelled because a later one, elsewhere, was faster.
+    pub(crate) fn attempt_overtaken(&mut self, sent: Sent, now: Instant) {
+        self.replicas.overtaken(sent.replica, now, now.since(sent.at));
+    }
+
     pub(crate) fn attempt_failed(&mut self, sent: Sent, now: Instant) {
         self.replicas.get_mut(sent.replica).failed(now);
     }

@@ -63,6 +63,24 @@ fn a_hedge_cuts_the_read_of_a_thousand_keys() {
 }
 
 #[test]
+fn no_percentile_gets_worse_when_replicas_stall() {
+    let report = simulate("stalls.yaml", 200_000, &[""]);
+    let plain = arm(&report, "", "plain");
+    for name in ["default", "hedge", "retry"] {
+        let remedied = arm(&report, "", name);
+        for (quantile, ratio_max) in [
+            (Quantile::P50, 1.01),
+            (Quantile::P95, 1.02),
+            (Quantile::P99, 1.0),
+            (Quantile::P999, if name == "retry" { 0.4 } else { 0.2 }),
+        ] {
+            let ratio = ms(remedied, quantile) / ms(plain, quantile);
+            assert!(ratio <= ratio_max, "{name}, {quantile}: {ratio} times plain");
+        }
+    }
+}
+
+#[test]
 fn shards_with_a_shared_budget_hedge_more_than_each_could_alone() {
     let report = simulate("shared-budget.yaml", 4_000, &[""]);
     let above_100_ms = |name: &str| arm(&report, "", name).above[0].1.value;

@@ -103,6 +103,26 @@ fn of_two_drawn_the_less_loaded_is_taken() {
 }
 
 #[test]
+fn a_suspect_replica_is_chosen_only_if_it_is_less_loaded_than_the_better_of_two() {
+    let mut replicas = Replicas::new(3);
+    replicas.overtaken(ReplicaId(0), Instant::ZERO, Duration::from_ms(1));
+    let chosen = |replicas: &Replicas| counts(&BalanceConfig::LeastRequest, replicas, 1_000, 35);
+    for in_flight in 0..2 {
+        // The overtaken attempt still counts, and a suspect replica loses a draw.
+        assert_eq!(chosen(&replicas)[0], 0, "{in_flight} in flight elsewhere");
+        for other in [1, 2] {
+            replicas.get_mut(ReplicaId(other)).load.arrived();
+        }
+    }
+    // A third of the draws find it.
+    assert!(is_close(chosen(&replicas)[0], 1_000, 1.0 / 3.0), "{:?}", chosen(&replicas));
+    (1..3).for_each(|other| {
+        replicas.overtaken(ReplicaId(other), Instant::ZERO, Duration::from_ms(1))
+    });
+    assert!(chosen(&replicas).iter().all(|count| *count > 0), "some replica when all are suspect");
+}
+
+#[test]
 fn of_two_drawn_the_one_with_the_lower_peak_ewma_is_taken() {
     let rule = BalanceConfig::PeakEwma { decay: Duration::from_secs(10) };
     let (replicas, mut rng) = (Replicas::new(2), Rng::new(34));

@@ -8,6 +8,9 @@ use crate::{Choice, Class, Effect, Reason, ReplicaId, Tie, TieId, TieRole, Upstr
 use arrayvec::ArrayVec;
 use curtail_units::{Duration, Instant};
 
+/// Minimum time until the budget is asked again.
+const ASK_AGAIN_MIN: Duration = Duration::from_ms(1);
+
 /// What an attempt carries, and why it is sent.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
@@ -117,7 +120,10 @@ impl Call {
                 let reason = hedge::reason(&config, due.delay, now.since(self.arrived));
                 self.send(upstream, now, chosen, self.extra_mark(reason));
             }
-            Err(refusal) => upstream.decide(Effect::Hold, refusal),
+            Err(refusal) => {
+                self.hedge = self.ask_again(now, due, refusal);
+                upstream.decide(Effect::Hold, refusal);
+            }
         }
     }
 
@@ -136,12 +142,28 @@ impl Call {
         match self.choose_extra(upstream, now, &exclude, Purpose::Retry) {
             Ok(chosen) => {
                 self.retries += 1;
-                let (delay, waited) = (due.delay, due.delay + now.since(due.at));
-                let reason = Reason::Overdue { waited, delay };
+                let reason = Reason::Overdue { waited: self.waited(now), delay: due.delay };
                 self.send(upstream, now, chosen, self.extra_mark(reason));
             }
-            Err(refusal) => upstream.decide(Effect::Hold, refusal),
+            Err(refusal) => {
+                self.overdue = self.ask_again(now, due, refusal);
+                upstream.decide(Effect::Hold, refusal);
+            }
         }
+    }
+
+    /// The timer after a refusal by the budget: the attempt is due again when the last one has waited for twice as long.
+    /// Without it a request on a hung replica would wait until its timeout, although the budget has long recovered.
+    fn ask_again(&self, now: Instant, due: AttemptTimer, refusal: Reason) -> Option<AttemptTimer> {
+        let is_refused_by_budget = matches!(refusal, Reason::BudgetSpent { .. });
+        let wait = self.waited(now).max(ASK_AGAIN_MIN);
+        is_refused_by_budget.then_some(AttemptTimer { at: now + wait, ..due })
+    }
+
+    /// The time since the last attempt was sent.
+    fn waited(&self, now: Instant) -> Duration {
+        let last = self.attempts.ids().last().expect("an attempt was sent");
+        now.since(self.attempts.get(last).sent.at)
     }
 
     /// Chooses a replica for an extra attempt and pays for it from the budget.

@@ -1,4 +1,5 @@
 use super::{Call, Event, Failure, Outcome, Request};
+use crate::budget::Purpose;
 use crate::{
     AttemptId, BalanceConfig, BudgetConfig, Class, HedgeConfig, OverdueConfig, ReplicaId,
     RetryConfig, TieConfig, Upstream, UpstreamConfig,
@@ -337,69 +338,80 @@ fn an_overdue_attempt_is_followed_by_one_to_a_replica_that_failed_before() {
 
 #[test]
 fn a_replica_whose_overdue_attempts_lose_is_ejected_like_a_failing_one() {
-    let config = UpstreamConfig { balance: BalanceConfig::LeastRequest, ..retried() };
-    let mut told = Told::new(config, 2, READ);
-    let mut asked = [0; 2];
-    for _ in 0..20 {
-        told.call = Call::new(READ);
-        told.after(1, Event::Arrived);
-        let busy = |told: &Told, id| told.upstream.in_flight(ReplicaId(id)) > 0;
-        if busy(&told, 0) {
-            asked[0] += 1;
-            // The first replica hangs.
-            told.wakes();
-            told.answered(1, Outcome::Good);
-            told.ended(1);
-        } else {
-            asked[1] += 1;
-            told.answered(0, Outcome::Good);
-            told.ended(0);
-        }
-    }
-    // The replica is ejected after three overdue attempts in a row, for longer than the other requests take.
-    assert_eq!(asked, [3, 17]);
+    // Three overdue attempts in a row eject it for longer than the other requests take.
+    assert_eq!(requests_each(BalanceConfig::RoundRobin, hang), [3, 17]);
 }
 
-/// Sends 20 requests to two replicas, with `first` as what comes of the first replica's responses after their heads.
-fn requests_each(first: impl Fn(&mut Told)) -> [u32; 2] {
-    let config = UpstreamConfig { balance: BalanceConfig::RoundRobin, ..plain() };
-    let mut told = Told::new(config, 2, READ);
+#[test]
+fn a_replica_whose_attempt_was_overtaken_is_suspect_if_replicas_are_compared() {
+    assert_eq!(requests_each(BalanceConfig::LeastRequest, hang), [1, 19]);
+}
+
+/// What comes of a request to the first replica when that hangs.
+fn hang(told: &mut Told) {
+    told.wakes();
+    told.answered(1, Outcome::Good);
+    told.ended(1);
+}
+
+/// Sends 20 requests, one after the other, to two replicas of which the first does what `first` says. Returns how many
+/// went to each first.
+fn requests_each(balance: BalanceConfig, first: impl Fn(&mut Told)) -> [u32; 2] {
+    let mut told = Told::new(UpstreamConfig { balance, ..retried() }, 2, READ);
     let mut asked = [0; 2];
     for _ in 0..20 {
         told.call = Call::new(READ);
         told.after(1, Event::Arrived);
         let is_first = told.upstream.in_flight(ReplicaId(0)) > 0;
         asked[usize::from(!is_first)] += 1;
-        told.answered(0, Outcome::Good);
-        if is_first { first(&mut told) } else { told.ended(0) }
+        if is_first {
+            first(&mut told);
+        } else {
+            told.answered(0, Outcome::Good);
+            told.ended(0);
+        }
     }
     asked
 }
 
 #[test]
 fn a_replica_whose_responses_break_off_is_ejected() {
+    let break_off = |told: &mut Told| {
+        told.answered(0, Outcome::Good);
+        told.broken_off(0);
+    };
     // After three in a row, for longer than the other requests take.
-    assert_eq!(requests_each(|told| told.broken_off(0)), [3, 17]);
+    assert_eq!(requests_each(BalanceConfig::RoundRobin, break_off), [3, 17]);
 }
 
 #[test]
 fn a_client_that_stops_reading_does_not_count_against_the_replica() {
-    assert_eq!(requests_each(|told| told.after(1, Event::Abandoned)), [10, 10]);
+    let leave = |told: &mut Told| {
+        told.answered(0, Outcome::Good);
+        told.after(1, Event::Abandoned);
+    };
+    assert_eq!(requests_each(BalanceConfig::RoundRobin, leave), [10, 10]);
     // It makes good for failures before: streams often end only because their clients leave.
     let nth = core::cell::Cell::new(0);
     let every_other = |told: &mut Told| {
         nth.set(nth.get() + 1);
-        if nth.get() % 2 == 0 { told.after(1, Event::Abandoned) } else { told.broken_off(0) }
+        if nth.get() % 2 == 0 {
+            leave(told);
+        } else {
+            told.answered(0, Outcome::Good);
+            told.broken_off(0);
+        }
     };
-    assert_eq!(requests_each(every_other), [10, 10]);
+    assert_eq!(requests_each(BalanceConfig::RoundRobin, every_other), [10, 10]);
 }
 
 #[test]
 fn without_budget_an_overdue_attempt_waits_alone() {
     let mut told = Told::new(broke(retried()), 3, READ);
     told.tell(Event::Arrived);
-    told.wakes();
-    told.wakes();
+    while !told.call.is_over() {
+        told.wakes();
+    }
     told.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
@@ -407,12 +419,46 @@ fn without_budget_an_overdue_attempt_waits_alone() {
         899.678 ms: Woke
             Hold
                 budget_spent (budget spent: 0 extra of 1001 requests, allowed 0)
+        1.799 s: Woke
+            Hold
+                budget_spent (budget spent: 0 extra of 1001 requests, allowed 0)
+        3.598 s: Woke
+            Hold
+                budget_spent (budget spent: 0 extra of 1001 requests, allowed 0)
+        7.197 s: Woke
+            Hold
+                budget_spent (budget spent: 0 extra of 1001 requests, allowed 0)
+        14.394 s: Woke
+            Hold
+                budget_spent (budget spent: 0 extra of 0 requests, allowed 0)
+        28.789 s: Woke
+            Hold
+                budget_spent (budget spent: 0 extra of 0 requests, allowed 0)
+        57.579 s: Woke
+            Hold
+                budget_spent (budget spent: 0 extra of 0 requests, allowed 0)
         60 s: Woke
             Cancel { attempt: AttemptId(0) }
                 request_timeout (no answer within 60 s)
             Fail { why: TimedOut }
                 request_timeout (no answer within 60 s)
     "#]]);
+}
+
+#[test]
+fn a_hedge_and_an_overdue_attempt_that_the_budget_refuses_are_sent_once_it_recovers() {
+    for config in [hedged(), retried()] {
+        let budget = BudgetConfig { reserve: 0, ..BudgetConfig::default() };
+        let mut told = Told::new(UpstreamConfig { budget, ..config }, 2, READ);
+        // The budget's share of the requests before is spent.
+        while told.upstream.budget().withdraw(told.now, Purpose::Retry).is_ok() {}
+        told.tell(Event::Arrived);
+        told.wakes();
+        assert_eq!(told.call.attempts(), 1, "{}", told.text);
+        (0..100).for_each(|_| told.upstream.budget().request(told.now));
+        told.wakes();
+        assert_eq!(told.call.attempts(), 2, "{}", told.text);
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-use super::{AVERSION, AVERSION_MAX, FAILURES_AVERTED, Replicas};
+use super::{AVERSION, AVERSION_MAX, FAILURES_AVERTED, Replicas, SUSPECT_AGES};
 use crate::ReplicaId;
 use curtail_units::{Duration, Instant};
 
@@ -49,4 +49,30 @@ fn a_success_makes_good_for_all_failures() {
     assert_eq!(left_out(&replicas, now), Duration::ZERO);
     fails(&mut replicas, now, FAILURES_AVERTED - 1);
     assert_eq!(left_out(&replicas, now), Duration::ZERO);
+}
+
+#[test]
+fn an_overtaken_attempt_makes_its_replica_suspect_twice_as_long_each_time_until_it_responds() {
+    let mut replicas = Replicas::new(1);
+    let (mut now, age) = (Instant::from_ns(1), Duration::from_ms(10));
+    for _ in 0..2 {
+        let mut expected = Duration::from_ms(10 * SUSPECT_AGES);
+        for _ in 0..20 {
+            replicas.overtaken(ID, now, age);
+            // What was sent before is no news, but still counts as in flight.
+            replicas.overtaken(ID, now, age);
+            assert_eq!(replicas.get(ID).in_flight(now), 2);
+            let last = now + expected;
+            assert!(replicas.is_suspect(ID, Instant::from_ns(last.as_ns() - 1)));
+            assert!(!replicas.is_suspect(ID, last));
+            assert_eq!(replicas.get(ID).in_flight(last), 0);
+            now = last;
+            expected = (expected + expected).min(AVERSION_MAX);
+        }
+        assert_eq!(expected, AVERSION_MAX);
+        replicas.overtaken(ID, now, age);
+        replicas.get_mut(ID).responded();
+        assert!(!replicas.is_suspect(ID, now));
+        assert_eq!(replicas.get(ID).in_flight(now), 0);
+    }
 }
