@@ -69,7 +69,13 @@ impl Sweep {
                 cut_short = Some(format!("at {rate:.0} requests/s {late}"));
                 break;
             }
-            search.measured(&seen);
+            if let Err(too_few) = search.measured(&seen) {
+                cut_short = Some(format!(
+                    "{} at {rate:.0} requests/s is too short ({too_few})",
+                    self.lasts
+                ));
+                break;
+            }
         }
         results.state = if stop.is_told() {
             State::Partial { why: cut_short.clone().unwrap_or_default() }

@@ -4,11 +4,14 @@
 //! between the highest rate that it bears and the lowest that it does not, until the two are [`PRECISION`] apart.
 //! **Bears** a rate: at most [`FAILED_MAX`] of the requests fail, and the wanted quantile is within a bound. The bound is
 //! a multiple of that quantile at the first rate, or a latency that is given.
-//! **Limits**: at most [`RATES_MAX`] rates are measured.
+//! **Limits**: at most [`RATES_MAX`] rates are measured. A quantile decides only with [`INDICATIVE_MIN`] requests beyond
+//! it, the rule of every report.
 //! **Hurts when** a single measurement is short: one stall makes a rate look unbearable. Measure longer, or believe the
 //! curve rather than the knee.
 
+use crate::compare::INDICATIVE_MIN;
 use crate::{Clock, Latencies};
+use curtail_sketch::rank;
 use curtail_units::{Duration, Quantile};
 use std::fmt;
 
@@ -54,6 +57,25 @@ impl fmt::Display for Unbearable {
                 write!(f, "quantile {quantile} was {was}, where {bound} is allowed")
             }
         }
+    }
+}
+
+/// The requests at one rate are too few for the quantile.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TooFewRequests {
+    /// Which quantile.
+    pub quantile: Quantile,
+    /// Requests beyond it.
+    pub beyond: u64,
+}
+
+impl fmt::Display for TooFewRequests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { quantile, beyond } = self;
+        write!(
+            f,
+            "requests beyond quantile {quantile}: {beyond}, expected at least {INDICATIVE_MIN}"
+        )
     }
 }
 
@@ -108,36 +130,50 @@ impl Search {
         (!is_known && self.measured < RATES_MAX).then_some(self.next)
     }
 
-    /// Takes note of what was seen at the rate to measure.
-    pub fn measured(&mut self, latencies: &Latencies) {
-        let rate = self.next;
-        self.measured += 1;
-        match self.judge(latencies) {
-            Ok(()) => self.borne = Some(rate),
-            Err(why) => self.refused = Some((rate, why)),
+    /// Checks that `requests` are enough for the quantile.
+    ///
+    /// # Errors
+    /// When they are too few.
+    pub fn check_count(&self, requests: u64) -> Result<(), TooFewRequests> {
+        let beyond = requests - rank(self.quantile, requests);
+        if beyond < INDICATIVE_MIN {
+            return Err(TooFewRequests { quantile: self.quantile, beyond });
         }
+        Ok(())
+    }
+
+    /// Takes note of what was seen at the rate to measure.
+    ///
+    /// # Errors
+    /// When the requests are too few to decide; the search is as before.
+    pub fn measured(&mut self, latencies: &Latencies) -> Result<(), TooFewRequests> {
+        let rate = self.next;
+        match self.judge(latencies)? {
+            None => self.borne = Some(rate),
+            Some(why) => self.refused = Some((rate, why)),
+        }
+        self.measured += 1;
         self.next = match (self.borne, self.refused) {
             (Some(borne), Some((refused, _))) => libm::sqrt(borne * refused),
             _ => (2.0 * rate).min(self.rate_max),
         };
+        Ok(())
     }
 
-    fn judge(&mut self, latencies: &Latencies) -> Result<(), Unbearable> {
+    /// Why the service does not bear the rate, if so.
+    fn judge(&mut self, latencies: &Latencies) -> Result<Option<Unbearable>, TooFewRequests> {
         let failed = latencies.failures.total() as f64 / (latencies.count() as f64).max(1.0);
         if failed > FAILED_MAX {
-            return Err(Unbearable::Failed(failed));
+            return Ok(Some(Unbearable::Failed(failed)));
         }
+        self.check_count(latencies.count())?;
         // Where it lies among the failures, few as they are, it is as long as can be.
         let was = latencies.quantile(Clock::Response, self.quantile).unwrap_or(Duration::MAX);
         let bound = *self.longest.get_or_insert(match self.bound {
             Bound::Times(times) => was.mul_f64(times),
             Bound::Latency(latency) => latency,
         });
-        if was > bound {
-            Err(Unbearable::Slow { quantile: self.quantile, was, bound })
-        } else {
-            Ok(())
-        }
+        Ok((was > bound).then_some(Unbearable::Slow { quantile: self.quantile, was, bound }))
     }
 
     /// Where the knee is, as far as it is known.
@@ -149,17 +185,21 @@ impl Search {
 
 #[cfg(test)]
 mod tests {
-    use super::{Bound, Knee, PRECISION, Search, Unbearable};
+    use super::{Bound, Knee, PRECISION, Search, TooFewRequests, Unbearable};
     use crate::{Failure, Latencies, Timing};
     use curtail_units::{Duration, Instant, Quantile};
 
     /// 1,000 requests of so long, of which some fail.
     fn seen(ms: f64, failed: usize) -> Latencies {
+        seen_of(1_000, ms, failed)
+    }
+
+    fn seen_of(count: usize, ms: f64, failed: usize) -> Latencies {
         let mut latencies = Latencies::new();
         let ended = Instant::ZERO + Duration::from_ns_f64(ms * 1e6);
         let timing =
             Timing { intended: Instant::ZERO, ready: Instant::ZERO, sent: Instant::ZERO, ended };
-        for nth in 0..1_000 {
+        for nth in 0..count {
             latencies.record(&timing, (nth < failed).then_some(Failure::Status));
         }
         latencies
@@ -171,11 +211,9 @@ mod tests {
         let mut rates = Vec::new();
         while let Some(rate) = search.next() {
             rates.push(rate);
-            search.measured(&if rate < capacity {
-                seen(1e3 / (capacity - rate), 0)
-            } else {
-                seen(1.0, 500)
-            });
+            let seen =
+                if rate < capacity { seen(1e3 / (capacity - rate), 0) } else { seen(1.0, 500) };
+            search.measured(&seen).expect("10 of 1,000 are beyond p99");
         }
         (search.knee(), rates)
     }
@@ -205,5 +243,20 @@ mod tests {
         let (knee, rates) = of_queue(50.0, Bound::Times(3.0), 100.0, 1_000.0);
         assert_eq!(knee, Knee { borne: None, refused: Some((100.0, Unbearable::Failed(0.5))) });
         assert_eq!(rates, [100.0]);
+    }
+
+    #[test]
+    fn a_quantile_with_fewer_than_ten_requests_beyond_it_decides_nothing() {
+        let bound = Bound::Latency(Duration::from_ms(10));
+        let mut search = Search::new(Quantile::P99, bound, 50.0, 1e6);
+        let too_few = TooFewRequests { quantile: Quantile::P99, beyond: 1 };
+        assert_eq!(search.measured(&seen_of(150, 440.0, 0)), Err(too_few));
+        assert_eq!(too_few.to_string(), "requests beyond quantile 0.99: 1, expected at least 10");
+        assert_eq!(search.knee(), Knee { borne: None, refused: None });
+        assert_eq!(search.check_count(999).map_err(|few| few.beyond), Err(9));
+        assert_eq!(search.check_count(1_000), Ok(()));
+        // A share of failures needs no quantile.
+        assert_eq!(search.measured(&seen_of(150, 1.0, 75)), Ok(()));
+        assert_eq!(search.knee().refused, Some((50.0, Unbearable::Failed(0.5))));
     }
 }

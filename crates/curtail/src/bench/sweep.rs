@@ -23,7 +23,8 @@ use std::process::ExitCode;
 ///
 /// The sweep starts at --rate, which the service should sustain with ease. It
 /// doubles the rate while p99 is at most --p99-times its first value (or at
-/// most --p99-max), and then bisects towards the knee, to 5 %.
+/// most --p99-max), and then bisects towards the knee, to 5 %. A p99 needs 10
+/// requests beyond it, so --rate times --for must be at least 1,000 requests.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -54,6 +55,9 @@ pub(crate) struct SweepArgs {
     shown: Shown,
 }
 
+/// Requests of the first rate that have 10 beyond p99 even where their number is random.
+const REQUESTS_ADVISED: f64 = 1_200.0;
+
 /// Runs `curtail bench sweep`.
 ///
 /// # Errors
@@ -68,6 +72,7 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
     };
     let bound = args.p99_max.map_or(Bound::Times(args.p99_times), Bound::Latency);
     let search = Search::new(Quantile::P99, bound, rate, args.rate_max.clamp(rate, RATE_MAX));
+    check_duration(&search, rate, lasts)?;
     let session = Session {
         name: args.url.clone(),
         command: ended::command_line(),
@@ -100,6 +105,20 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
+/// Checks that the first rate, the lowest, has enough requests to decide.
+fn check_duration(search: &Search, rate: f64, lasts: Duration) -> anyhow::Result<()> {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
+    let planned = (rate * lasts.as_secs_f64()).round() as u64;
+    let Err(too_few) = search.check_count(planned) else { return Ok(()) };
+    let enough = (REQUESTS_ADVISED / rate).ceil();
+    bail!(clap::Error::raw(
+        clap::error::ErrorKind::ValueValidation,
+        format!(
+            "--for: {lasts} at {rate} requests/s is too short ({too_few}); pass --for {enough}s or a higher --rate\n"
+        )
+    ));
+}
+
 /// Where the knee is, in words.
 fn said(knee: &Knee, cut_short: Option<&str>) -> String {
     let Knee { borne, refused } = knee;
@@ -113,7 +132,7 @@ fn said(knee: &Knee, cut_short: Option<&str>) -> String {
         (Some(borne), None) => {
             format!("The knee is above {borne:.0} requests/s, the highest rate that was measured.")
         }
-        (None, None) => "Nothing was measured.".to_owned(),
+        (None, None) => "The knee was not found.".to_owned(),
     };
     match cut_short {
         Some(why) => format!("{so_far} The sweep ended early: {why}."),

@@ -230,16 +230,16 @@ fn a_service_compared_with_itself_sends_both_the_same() {
 
 #[test]
 fn a_sweep_names_the_rate_that_is_too_much() {
-    let slow = SERVER.replace("slots: 64", "slots: 1").replace("1ms", "10ms");
+    let slow = SERVER.replace("slots: 64", "slots: 3").replace("1ms", "2ms");
     let file = format!("{}/{}", env!("CARGO_TARGET_TMPDIR"), written("sweep.yaml", slow));
     let mut testbed = Running::start(&["testbed", &file]);
     testbed.line();
     let address = testbed.line().strip_prefix("shard 0: ").expect("an address").to_owned();
     let url = format!("http://{address}/shard/0/keys?k=a");
-    // One slot of 10 ms bears 100 a second; at 640 each request waits longer than the one before, for seconds.
-    let arguments = ["bench", "sweep", &url, "--rate", "40", "--for", "1s", "--warm-up", "none"];
-    let printed =
-        done(&[&arguments[..], &["--spacing", "even", "--rate-max", "640"]].concat()).stdout;
+    // 3 slots of 2 ms bear 1,500 a second; at 2,000 each request waits longer than the one before.
+    let arguments = ["bench", "sweep", &url, "--rate", "1000", "--for", "1s", "--warm-up", "none"];
+    let bounds = ["--spacing", "even", "--rate-max", "2000", "--p99-max", "200ms"];
+    let printed = done(&[&arguments[..], &bounds].concat()).stdout;
     assert!(printed.contains("\nThe knee is "), "{printed}");
     assert!(printed.contains("requests/s  answered/s"), "{printed}");
     assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
@@ -253,6 +253,11 @@ fn what_cannot_be_sent_is_refused_before_anything_is() {
         (&["bench", "load", "http://127.0.0.1:1", "--rate", "0"], "more than 0"),
         (&["bench", "load", "http://127.0.0.1:1", "--for", "5"], "a time with its unit"),
         (&["bench", "load", "http://127.0.0.1:1", "--share", "3/2"], "NTH/OF"),
+        (
+            &["bench", "sweep", "http://127.0.0.1:1", "--rate", "50", "--for", "3s"],
+            "--for: 3 s at 50 requests/s is too short (requests beyond quantile 0.99: 1, expected at \
+             least 10); pass --for 24s or a higher --rate",
+        ),
         (&["bench", "compare", "http://127.0.0.1:1"], "<B>"),
     ] {
         let ended = curtail(arguments);
