@@ -71,7 +71,7 @@ impl Table {
         if let Some(comparison) = &arm.comparison {
             self.comparison(comparison);
         }
-        if let (None, Some(names)) = (arm.stopped, names_without_interval(arm)) {
+        if let (None, Some(names)) = (arm.stopped, names_without_interval(&estimates)) {
             self.line(format_args!(
                 "  no interval for {names}: too few requests ({})",
                 arm.requests
@@ -108,13 +108,14 @@ impl Table {
         let values = estimates.map(|e| e.map_or_else(|| NOTHING.to_owned(), |e| ratio(e.value)));
         self.row(&format!("  × {}", comparison.against), &values, "");
         self.interval(&estimates, ratio);
+        if let Some(names) = names_without_interval(&estimates) {
+            self.line(format_args!("  no ratio interval for {names}: too few paired requests"));
+        }
     }
 
     /// Adds the ends of intervals, if there are any.
     fn interval(&mut self, estimates: &[Option<Estimate>; 6], format: impl Fn(f64) -> String) {
-        // From 0 to infinity: the run says nothing of the value.
-        let says_something = |(low, high): &(f64, f64)| *low > 0.0 || high.is_finite();
-        let intervals = estimates.map(|estimate| estimate?.interval.filter(says_something));
+        let intervals = estimates.map(|estimate| bounded_interval(&estimate?));
         if intervals.iter().all(Option::is_none) {
             return;
         }
@@ -140,11 +141,15 @@ fn estimates(
     row
 }
 
+/// The interval of an estimate, unless it is from 0 to infinity and says nothing of the value.
+fn bounded_interval(estimate: &Estimate) -> Option<(f64, f64)> {
+    estimate.interval.filter(|(low, high)| *low > 0.0 || high.is_finite())
+}
+
 /// The names of the estimates without an interval, if any.
-fn names_without_interval(arm: &ArmReport) -> Option<String> {
-    let estimates = estimates(arm.mean_ns, &arm.quantiles_ns);
-    let lacks = |(name, estimate): (&'static str, Option<Estimate>)| {
-        estimate.filter(|estimate| estimate.interval.is_none()).map(|_| name)
+fn names_without_interval(estimates: &[Option<Estimate>; 6]) -> Option<String> {
+    let lacks = |(name, estimate): (&'static str, &Option<Estimate>)| {
+        estimate.filter(|estimate| bounded_interval(estimate).is_none()).map(|_| name)
     };
     let names: Vec<&str> = COLUMNS.into_iter().zip(estimates).filter_map(lacks).collect();
     (!names.is_empty()).then(|| names.join(", "))

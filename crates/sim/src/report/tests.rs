@@ -71,6 +71,7 @@ fn the_table_says_everything_within_80_columns() {
           × plain     0.500  0.026  0.025  0.040  0.021      –
           95 % from   0.457      –      –      –  0.000      –
           95 % to     0.568      –      –      –  0.033      –
+          no ratio interval for p50, p90, p95: too few paired requests
           above 1 s: 2.34 % (2.23 % to 2.45 %)
           executed more than once: 0.83 % of the requests to a shard
           1234 of 1000000 requests failed
@@ -101,9 +102,25 @@ fn intervals_that_say_nothing_are_not_printed() {
         "  × plain     0.500  0.026  0.025  0.040  0.021  0.500\n",
         "  95 % from   0.457      –      –      –  0.000      –\n",
         "  95 % to     0.568      –      –      –  0.033      –\n",
+        "  no ratio interval for p50, p90, p95, p99.9: too few paired requests\n",
     ] {
         assert!(table.contains(line), "{line} is not in:\n{table}");
     }
+}
+
+#[test]
+fn a_ratio_without_any_interval_has_a_note() {
+    let mut report = report();
+    let comparison = report.arms[1].comparison.as_mut().expect("it has one");
+    let estimates = comparison.quantiles.iter_mut().map(|(_, estimate)| estimate);
+    for estimate in estimates.chain([&mut comparison.mean]) {
+        *estimate = Some(Estimate { value: 0.5, interval: None });
+    }
+    let table = report.table();
+    let rows = "  × plain     0.500  0.500  0.500  0.500  0.500  0.500\n  no ratio interval for mean, p50, \
+                p90, p95, p99, p99.9: too few paired requests\n";
+    assert!(table.contains(rows), "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
 }
 
 #[test]
