@@ -63,6 +63,9 @@ pub const BLOCKS_MIN: u64 = 10;
 /// More blocks than this are no advice any more.
 const MORE_BLOCKS_MAX: f64 = 1e6;
 
+/// More blocks than this are only said to be more.
+const BLOCKS_SHOWN_MAX: u64 = 1_000;
+
 /// The normal deviation that four of five stay below: with it an effect is found in four runs of five.
 const POWER_DEVIATION: f64 = 0.841_621;
 
@@ -132,6 +135,11 @@ impl fmt::Display for Verdict {
         let name = self.name();
         match self {
             Self::Better | Self::Worse | Self::Equivalent | Self::Failed => f.write_str(name),
+            Self::Undecided { blocks } | Self::NotEnough { blocks }
+                if *blocks > BLOCKS_SHOWN_MAX =>
+            {
+                write!(f, "{name}: over 1,000 more blocks")
+            }
             Self::Undecided { blocks } => write!(f, "{name}: about {blocks} more blocks"),
             Self::NotEnough { blocks } => write!(f, "{name}: {blocks} more blocks"),
         }

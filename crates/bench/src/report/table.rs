@@ -1,7 +1,8 @@
 //! The report as a table for people at a terminal: latencies in milliseconds, at most 80 columns.
 //!
 //! **Decides** the order: what makes a run doubtful comes first; then each arm with both clocks; then the same by query
-//! and by tenant, the largest tenant first, so that its tail does not hide in the mean of small ones.
+//! and by tenant, the largest tenant first, so that its tail does not hide in the mean of small ones. The verdict on all
+//! requests comes last, where a terminal shows it.
 //! **Marks**: `~` before a figure says that fewer than 100 requests are longer, `n/a` that fewer than 10 are, `failed`
 //! that it lies among the requests that failed. Names that do not fit are cut, with `…`.
 
@@ -11,7 +12,7 @@ use super::parts::{self, By};
 use super::servers::{self, Server};
 use super::text;
 use crate::Results;
-use crate::results::State;
+use crate::results::{Arm, State};
 use curtail_load::compare::{Difference, Verdict};
 use curtail_load::{Clock, Latencies};
 use curtail_units::Instant;
@@ -41,14 +42,20 @@ pub fn render(results: &Results, comparisons: &[Comparison]) -> String {
         table.by_rate(&figures);
     } else {
         table.names_of_percentiles();
-        for arm in &figures {
-            table.arm(arm);
+        for (arm, figures) in results.arms.iter().zip(&figures) {
+            table.arm_heading(arm, figures, results.arms.len() > 1);
+            table.arm(figures);
         }
     }
     for by in By::ALL {
         table.parts(by, results);
     }
     table.servers(&servers::of(results), results);
+    table.events(results);
+    table.legend();
+    for by in By::ALL {
+        table.comparisons_of_parts(by, comparisons);
+    }
     if let Some(why) = difference::no_verdict(results) {
         table.line(format_args!(""));
         table.wrapped("", &why);
@@ -56,11 +63,6 @@ pub fn render(results: &Results, comparisons: &[Comparison]) -> String {
     for comparison in comparisons.iter().filter(|comparison| comparison.of.is_none()) {
         table.comparison(comparison);
     }
-    for by in By::ALL {
-        table.comparisons_of_parts(by, comparisons);
-    }
-    table.events(results);
-    table.legend();
     table.text
 }
 
@@ -184,13 +186,23 @@ impl Table {
         }
     }
 
-    fn arm(&mut self, arm: &ArmFigures) {
-        let requests = text::thousands(arm.latencies.count());
-        let rate = text::rate(arm.rate());
+    /// The name and the rate of an arm; one of several is told apart by its target as well.
+    fn arm_heading(&mut self, arm: &Arm, figures: &ArmFigures, is_one_of_several: bool) {
+        let requests = text::thousands(figures.latencies.count());
+        let rate = text::rate(figures.rate());
         let wanted =
-            arm.rate_wanted.map_or(String::new(), |rate| format!(" of {}", text::rate(rate)));
+            figures.rate_wanted.map_or(String::new(), |rate| format!(" of {}", text::rate(rate)));
+        let sent = format!("{requests} requests, {rate}{wanted} a second");
         let name = cut(&arm.name, WIDTH / 2);
-        self.line(format_args!("{name}: {requests} requests, {rate}{wanted} a second"));
+        if is_one_of_several {
+            self.line(format_args!("{name}: {}", arm.about));
+            self.line(format_args!("  {sent}"));
+        } else {
+            self.line(format_args!("{name}: {sent}"));
+        }
+    }
+
+    fn arm(&mut self, arm: &ArmFigures) {
         for (label, clock) in [("response", Clock::Response), ("service", Clock::Service)] {
             let percentiles = Percentiles::of(&arm.latencies, clock);
             let cells = percentiles

@@ -144,7 +144,15 @@ fn what_is_too_little_says_how_much_is_missing() {
     let nothing = at(&found, "p99.99");
     assert_eq!((nothing.exceedances, nothing.difference), (1, None));
     assert_eq!(nothing.verdict, Verdict::NotEnough { blocks: 1_980 });
-    assert_eq!(nothing.verdict.to_string(), "not enough: 1980 more blocks");
+    assert_eq!(nothing.verdict.to_string(), "not enough: over 1,000 more blocks");
+    assert_eq!(
+        Verdict::Undecided { blocks: 74_941 }.to_string(),
+        "undecided: over 1,000 more blocks"
+    );
+    assert_eq!(
+        Verdict::Undecided { blocks: 1_000 }.to_string(),
+        "undecided: about 1000 more blocks"
+    );
 
     let none = compared(&[], &[]);
     assert_eq!(none[0].verdict, Verdict::NotEnough { blocks: 10 });
