@@ -29,7 +29,7 @@ use std::process::ExitCode;
 #[command(after_help = "\
 Examples:
   curtail config check curtail.yaml
-  curtail config check curtail.yaml --set upstreams.service.hedge.quantile=0.95
+  curtail config check curtail.yaml --set upstreams.service.hedge.quantile=0.995
   curtail config default > curtail.yaml
   curtail config default | curtail config check -")]
 pub(crate) struct ConfigArgs {
@@ -44,7 +44,7 @@ enum ConfigCommand {
         /// Configuration file (YAML); `-` is standard input.
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// Change a key of the configuration, by its path: `upstreams.search.hedge.quantile=0.95`. Repeatable.
+        /// Change a key of the configuration, by its path: `upstreams.search.hedge.quantile=0.995`. Repeatable.
         #[arg(long, value_name = "KEY=VALUE")]
         set: Vec<String>,
     },
@@ -68,7 +68,7 @@ once: `curtail config check FILE`. `curtail config default` prints a complete fi
 
 In a path, `<name>` stands for a name of your choice and `[]` for every item of a list. A section in whose
 table a key \"may stand alone\" can be written as that value: `hedge: false`, `balance: prequal`.
-`--set KEY=VALUE` puts a value in the place of the file's: `--set upstreams.service.hedge.quantile=0.95`.
+`--set KEY=VALUE` puts a value in the place of the file's: `--set upstreams.service.hedge.quantile=0.995`.
 
 ";
 

@@ -25,6 +25,7 @@ use curtail_bench::trust::TrustError;
 use curtail_bench::workload::PrepareError;
 use curtail_config::Mistakes;
 use curtail_objects::OpenError;
+use curtail_proxy::log::LogLevelsError;
 use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
@@ -82,6 +83,7 @@ fn code_of(error: &anyhow::Error) -> u8 {
             || cause.is::<Refused>()
             || cause.is::<MergeError>()
             || cause.is::<RecordedError>()
+            || cause.is::<LogLevelsError>()
             || cause.is::<ArrivalsError>()
             || cause.is::<PrepareError>()
             || cause.is::<TargetError>()

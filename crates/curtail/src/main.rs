@@ -18,9 +18,8 @@ mod stop;
 mod testbed;
 
 use clap::{Parser, Subcommand};
-use std::io::IsTerminal as _;
+use curtail_proxy::log::{log_problems, log_service};
 use std::process::ExitCode;
-use tracing_subscriber::EnvFilter;
 
 /// Finds, explains, predicts and cuts the latency tail of services.
 #[derive(Debug, Parser)]
@@ -52,40 +51,30 @@ fn main() -> ExitCode {
 fn run(command: &Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Bench(args) => {
-            log_problems_to_stderr();
+            log_problems()?;
             bench::run(args)
         }
         Command::Config(args) => config::run(args),
         Command::Demo(args) => {
             // Its output is a table that lines of a log would tear apart.
-            log_problems_to_stderr();
+            log_problems()?;
             demo::run(args)
         }
         Command::Proxy(args) => {
-            curtail_proxy::cli::log_to_stderr(std::io::stderr().is_terminal());
+            log_service()?;
             Ok(ExitCode::from(curtail_proxy::cli::run(args)))
         }
         Command::Query(args) => query::run(args),
         Command::Server(args) => {
-            curtail_proxy::cli::log_to_stderr(std::io::stderr().is_terminal());
+            log_service()?;
             server::run(args)
         }
         Command::Import(args) => import::run(args),
         Command::Simulate(args) => simulate::run(args),
         Command::Sql(args) => sql::run(args),
         Command::Testbed(args) => {
-            log_problems_to_stderr();
+            log_problems()?;
             testbed::run(args)
         }
     }
-}
-
-/// Sends warnings and errors to standard error; `CURTAIL_LOG` sets other levels.
-fn log_problems_to_stderr() {
-    let filter = EnvFilter::try_from_env("CURTAIL_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_env_filter(filter)
-        .with_target(false)
-        .init();
 }

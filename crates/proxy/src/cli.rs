@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Usage or configuration.
-const EXIT_CONFIG: u8 = 2;
+pub const EXIT_CONFIG: u8 = 2;
 /// The machine we run on.
 const EXIT_ENVIRONMENT: u8 = 3;
 
@@ -33,7 +33,7 @@ pub struct ProxyArgs {
     /// A configuration file (YAML); read again on SIGHUP and when it changes.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "upstream", "admin"])]
     pub config: Option<PathBuf>,
-    /// Set a key of the configuration by its path: `upstreams.search.hedge.quantile=0.95`. Without a
+    /// Set a key of the configuration by its path: `upstreams.search.hedge.quantile=0.995`. Without a
     /// configuration file, the upstream is named `service`. Repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
@@ -182,17 +182,5 @@ fn reload(args: &ProxyArgs, running: &Running) {
             running.reload_failed();
             tracing::error!("configuration not reloaded, the old one goes on:\n{why}");
         }
-    }
-}
-
-/// Sends log lines to standard error: text for people, JSON for machines; `CURTAIL_LOG` sets the levels.
-pub fn log_to_stderr(for_people: bool) {
-    use tracing_subscriber::EnvFilter;
-    let filter = EnvFilter::try_from_env("CURTAIL_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let log = tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter(filter);
-    if for_people {
-        log.with_target(false).init();
-    } else {
-        log.json().init();
     }
 }

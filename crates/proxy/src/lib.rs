@@ -30,6 +30,7 @@ mod journal;
 mod leaf;
 mod linger;
 mod listen;
+pub mod log;
 mod metrics;
 mod pool;
 mod preface;

@@ -1,8 +1,9 @@
 //! `curtail-proxy`: the proxy alone, for fleets that want a sidecar and no analytics.
 
 use clap::Parser;
-use curtail_proxy::cli::{ProxyArgs, run};
-use std::io::IsTerminal;
+use curtail_proxy::cli::{EXIT_CONFIG, ProxyArgs, run};
+use curtail_proxy::log::log_service;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 /// A proxy that cuts the latency tail of HTTP services.
@@ -15,6 +16,10 @@ struct Cli {
 
 fn main() -> ExitCode {
     let args = Cli::parse().proxy;
-    curtail_proxy::cli::log_to_stderr(std::io::stderr().is_terminal());
+    if let Err(error) = log_service() {
+        // With standard error gone there is nobody left to tell.
+        let _told = writeln!(std::io::stderr(), "{error}");
+        return ExitCode::from(EXIT_CONFIG);
+    }
     ExitCode::from(run(&args))
 }

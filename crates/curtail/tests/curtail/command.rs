@@ -18,10 +18,23 @@ pub(crate) fn curtail(arguments: &[&str]) -> Ended {
 
 /// The same with `input` as standard input, which must fit in a pipe.
 pub(crate) fn curtail_reading(input: &str, arguments: &[&str]) -> Ended {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_curtail"))
-        .args(arguments)
+    end_of(
+        Command::new(env!("CARGO_BIN_EXE_curtail")).args(arguments).env_remove("CURTAIL_LOG"),
+        input,
+    )
+}
+
+/// The same with `levels` as `CURTAIL_LOG`.
+pub(crate) fn curtail_with_log(levels: &str, arguments: &[&str]) -> Ended {
+    end_of(
+        Command::new(env!("CARGO_BIN_EXE_curtail")).args(arguments).env("CURTAIL_LOG", levels),
+        "",
+    )
+}
+
+fn end_of(command: &mut Command, input: &str) -> Ended {
+    let mut child = command
         .current_dir(env!("CARGO_TARGET_TMPDIR"))
-        .env_remove("CURTAIL_LOG")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

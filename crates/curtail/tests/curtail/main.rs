@@ -11,6 +11,7 @@ mod demo;
 mod durability;
 mod google_app;
 mod import;
+mod log;
 mod query;
 mod reference;
 mod running;

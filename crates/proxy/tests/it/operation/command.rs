@@ -180,3 +180,15 @@ fn mistakes_and_a_port_in_use_end_it_with_codes_of_their_own() {
         assert!(line.contains(&replica.address().to_string()), "{line}");
     });
 }
+
+#[test]
+fn an_invalid_log_level_is_an_error_of_usage() {
+    let ended = Command::new(env!("CARGO_BIN_EXE_curtail-proxy"))
+        .args(["--config", "no-such.yaml"])
+        .env("CURTAIL_LOG", "warning")
+        .output()
+        .expect("the program is there");
+    let text = String::from_utf8(ended.stderr).expect("text");
+    assert_eq!(ended.status.code(), Some(2), "{text}");
+    assert!(text.starts_with("CURTAIL_LOG: \"warning\": expected error, warn, "), "{text}");
+}

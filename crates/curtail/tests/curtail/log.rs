@@ -1,0 +1,39 @@
+//! The levels of the log (`CURTAIL_LOG`).
+
+use crate::command::curtail_with_log;
+
+/// Each command that logs, with arguments that end it at once.
+const COMMANDS: [&[&str]; 5] = [
+    &["proxy", "--config", "no-such.yaml"],
+    &["server", "--data", "/dev/null/none"],
+    &["testbed", "no-such.yaml"],
+    &["bench", "suite", "no-such.yaml"],
+    &["demo", "--seconds", "1", "--exit"],
+];
+
+#[test]
+fn an_invalid_level_is_an_error_of_every_command_that_logs() {
+    for (levels, part) in
+        [("warning", "warning"), ("info,curtail_proxy=debgu", "curtail_proxy=debgu")]
+    {
+        for command in COMMANDS {
+            let ended = curtail_with_log(levels, command);
+            let expected = format!(
+                "CURTAIL_LOG: {part:?}: expected error, warn, info, debug, trace, off or TARGET=LEVEL, \
+                 separated by commas\n"
+            );
+            assert_eq!((ended.code, ended.stderr), (Some(2), expected), "{command:?}");
+        }
+    }
+}
+
+#[test]
+fn the_level_of_one_target_leaves_the_errors_of_all_others() {
+    for levels in ["", "error", "curtail_objects=debug", "warn, curtail_objects=off"] {
+        let ended = curtail_with_log(levels, &["proxy", "--config", "no-such.yaml"]);
+        assert_eq!(ended.code, Some(3), "{levels}");
+        assert!(ended.stderr.contains("no-such.yaml: "), "{levels}: {}", ended.stderr);
+    }
+    let silent = curtail_with_log("off", &["proxy", "--config", "no-such.yaml"]);
+    assert_eq!((silent.code, silent.stderr.as_str()), (Some(3), ""));
+}
