@@ -202,7 +202,7 @@ impl SpanSink {
 /// How a batch ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Settled {
-    /// The receiver has it, but for so many spans.
+    /// The receiver has it, except the spans that it rejected.
     Sent { rejected: u64 },
     /// It was not delivered.
     GivenUp,

@@ -2,7 +2,8 @@
 //!
 //! **Decides** when spans are sent (every second, or as soon as a thread has filled a buffer), how much at
 //! once, and what is done when the receiver does not take them: the same batch again after a time that
-//! doubles, with jitter, or that the receiver asked for; given up after some tries.
+//! doubles, with jitter, or that the receiver asked for; given up after some tries. A batch that the receiver rejects is
+//! dropped at once.
 //! **Limits**: one batch on its way at a time; the rest waits in the buffers, which are bounded
 //! ([`super::SpanSink`]). Sending the same batch twice can happen, when an answer is lost.
 //! **Source**: OTLP 1.x, sections "OTLP/gRPC Throttling" and "OTLP/HTTP Throttling".
@@ -82,7 +83,7 @@ impl Exporter {
             receiver: Receiver::new(config, clock)?,
             pace,
             rng: entropy_rng(),
-            is_taking: true,
+            state: ReceiverState::Taking,
         };
         let (stop, stopped) = oneshot::channel();
         Ok(Self { stop, task: tokio::spawn(export.run(stopped)) })
@@ -105,8 +106,16 @@ struct Export {
     receiver: Receiver,
     pace: Pace,
     rng: Rng,
-    /// Whether the last exchange went well: each change is one line in the log.
-    is_taking: bool,
+    /// After the last exchange; each change is one line in the log.
+    state: ReceiverState,
+}
+
+/// What becomes of spans at the receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReceiverState {
+    Taking,
+    Unavailable,
+    Rejecting,
 }
 
 impl Export {
@@ -169,11 +178,11 @@ impl Export {
                     return Settled::Sent { rejected };
                 }
                 Verdict::Never { why } => {
-                    self.note_failed(&why);
-                    return Settled::GivenUp;
+                    self.note_failed(ReceiverState::Rejecting, &why);
+                    return Settled::Sent { rejected: batch.spans };
                 }
                 Verdict::Later { why, after } => {
-                    self.note_failed(&why);
+                    self.note_failed(ReceiverState::Unavailable, &why);
                     if nth < self.pace.tries_max {
                         let jittered = backoff.mul_f64(0.5 + self.rng.unit());
                         let wait = after.unwrap_or(jittered).min(self.pace.backoff_max);
@@ -190,17 +199,22 @@ impl Export {
         if rejected > 0 {
             tracing::debug!(rejected, "the receiver would not have some spans");
         }
-        if !self.is_taking {
-            self.is_taking = true;
+        if self.state != ReceiverState::Taking {
+            self.state = ReceiverState::Taking;
             tracing::info!(endpoint = self.receiver.endpoint(), "spans are taken again");
         }
     }
 
-    fn note_failed(&mut self, why: &str) {
+    fn note_failed(&mut self, state: ReceiverState, why: &str) {
         self.sink.counters.exports_failed.fetch_add(1, Relaxed);
-        if self.is_taking {
-            self.is_taking = false;
-            let endpoint = self.receiver.endpoint();
+        if self.state == state {
+            return;
+        }
+        self.state = state;
+        let endpoint = self.receiver.endpoint();
+        if state == ReceiverState::Rejecting {
+            tracing::warn!(endpoint, why, "spans are rejected and dropped");
+        } else {
             tracing::warn!(endpoint, why, "spans are not taken; they wait, up to a bound");
         }
     }

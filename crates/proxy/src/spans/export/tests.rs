@@ -160,9 +160,10 @@ async fn a_receiver_that_asks_for_a_time_is_given_that_time() {
 }
 
 #[tokio::test]
-async fn a_batch_that_is_refused_for_good_is_given_up_and_the_next_one_sent() {
+async fn a_rejected_batch_is_dropped_and_the_next_one_sent() {
     let cases = [
         (SpansProtocol::Http, Answer::Status(400, None)),
+        (SpansProtocol::Http, Answer::Status(401, None)),
         (SpansProtocol::Http, Answer::Status(404, None)),
         (SpansProtocol::Http, Answer::Status(301, None)),
         (SpansProtocol::Grpc, Answer::GrpcStatus("3")),
@@ -174,12 +175,12 @@ async fn a_batch_that_is_refused_for_good_is_given_up_and_the_next_one_sent() {
         let (sink, exporter) = export(&collector, EAGER);
         record(&sink, 1);
         collector.next().await;
-        counted(&sink, |counts| counts.undelivered == 2).await;
+        counted(&sink, |counts| counts.exports_failed == 1).await;
         record(&sink, 2);
         exporter.flush(soon()).await;
         let counts = sink.counts();
-        assert_eq!((counts.sent, counts.undelivered), (4, 2), "{answer:?}");
-        assert_eq!((counts.exports_failed, counts.rejected), (1, 0), "{answer:?}");
+        assert_eq!((counts.sent, counts.rejected), (4, 2), "{answer:?}");
+        assert_eq!((counts.exports_failed, counts.undelivered), (1, 0), "{answer:?}");
     }
 }
 
@@ -312,6 +313,31 @@ async fn a_receiver_that_goes_and_comes_back_is_one_line_in_the_log_each() {
         assert!(gone.contains(&endpoint.to_string()) && gone.contains("not connected"), "{gone}");
         assert!(back.starts_with("INFO spans are taken again"), "{back}");
         assert_eq!(sink.counts().undelivered, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_receiver_that_rejects_spans_is_one_line_in_the_log_with_its_status() {
+    for (protocol, status, why) in [
+        (SpansProtocol::Http, Answer::Status(401, None), "401 Unauthorized"),
+        (SpansProtocol::Grpc, Answer::GrpcStatus("16"), "gRPC status 16"),
+    ] {
+        let (lines, _guard) = log();
+        let mut collector = Collector::new(protocol, [status.clone(), status]);
+        let (sink, exporter) = export(&collector, EAGER);
+        for rejected in [2, 4] {
+            record(&sink, 1);
+            collector.next().await;
+            counted(&sink, |counts| counts.rejected == rejected).await;
+        }
+        record(&sink, 1);
+        exporter.flush(soon()).await;
+        let log = String::from_utf8(lines.lock().expect("unpoisoned").clone()).expect("text");
+        let lines: Vec<_> = log.lines().map(str::trim).collect();
+        let [rejected, taken] = lines[..] else { panic!("{log}") };
+        assert!(rejected.starts_with("WARN spans are rejected and dropped"), "{rejected}");
+        assert!(rejected.contains(why), "{rejected}");
+        assert!(taken.starts_with("INFO spans are taken again"), "{taken}");
     }
 }
 
