@@ -48,6 +48,11 @@ impl Replica {
         self.averted_until = Instant::ZERO;
     }
 
+    /// Whether its failures keep it from being chosen.
+    pub(crate) fn is_ejected(&self, now: Instant) -> bool {
+        now < self.averted_until
+    }
+
     /// Attempts in flight as balancing counts them.
     pub(crate) fn in_flight(&self, now: Instant) -> u32 {
         let overtaken = if now < self.suspect_until { self.overtaken } else { 0 };
@@ -74,7 +79,7 @@ impl Replica {
     pub(crate) fn failed(&mut self, now: Instant) {
         // What fails while the replica is left out was sent before, by and large: a hundred attempts that
         // break off together are one piece of news, not a hundred.
-        if now < self.averted_until {
+        if self.is_ejected(now) {
             return;
         }
         self.failures = self.failures.saturating_add(1);
@@ -125,7 +130,7 @@ impl Replicas {
 
     /// Whether a replica may be chosen: not excluded, and not left out for its failures.
     pub(crate) fn is_eligible(&self, id: ReplicaId, now: Instant, exclude: &[ReplicaId]) -> bool {
-        !exclude.contains(&id) && self.get(id).averted_until <= now
+        !exclude.contains(&id) && !self.get(id).is_ejected(now)
     }
 
     /// The first of `len` candidates from `start` on, in a ring, that may be chosen; failing ones when

@@ -174,6 +174,12 @@ impl Upstream {
         self.replicas.get(replica).load.in_flight()
     }
 
+    /// Whether its failures keep `replica` from being chosen; when all replicas are ejected, all are tried.
+    #[must_use]
+    pub fn is_ejected(&self, replica: ReplicaId, now: Instant) -> bool {
+        self.replicas.get(replica).is_ejected(now)
+    }
+
     /// Requests and extra attempts within the budget's window.
     pub fn budget_counts(&mut self, now: Instant) -> (u64, u64) {
         self.group.budget().counts(now)

@@ -137,20 +137,25 @@ fn snapshot(worker: &Worker) -> Snapshot {
         // Copying the sketch takes some time, and the machine's lock is not held for it.
         let counts = upstream.metrics.read();
         let replicas = || upstream.replicas.iter().zip(0..);
-        let (hedge_delay, budget, in_flight) = upstream.look(|machine, now| {
-            let in_flight: Vec<_> =
-                replicas().map(|(_, id)| machine.in_flight(ReplicaId(id))).collect();
-            (machine.hedge_delay(now), machine.budget_counts(now), in_flight)
+        let (hedge_delay, budget, states) = upstream.look(|machine, now| {
+            let ids = replicas().map(|(_, id)| ReplicaId(id));
+            let states: Vec<_> =
+                ids.map(|id| (machine.in_flight(id), machine.is_ejected(id, now))).collect();
+            (machine.hedge_delay(now), machine.budget_counts(now), states)
         });
         let connections = replicas().map(|(replica, _)| connections(replica));
-        let replicas = in_flight.into_iter().zip(connections);
+        let replicas = states.into_iter().zip(connections);
         UpstreamSnapshot {
             name: upstream.config.name.clone(),
             counts,
             hedge_delay,
             budget,
             replicas: replicas
-                .map(|(in_flight, connections)| ReplicaSnapshot { in_flight, connections })
+                .map(|((in_flight, is_ejected), connections)| ReplicaSnapshot {
+                    in_flight,
+                    is_ejected,
+                    connections,
+                })
                 .collect(),
         }
     };
@@ -201,6 +206,7 @@ fn state(worker: &Worker) -> Value {
                         json!({
                             "url": replica.url.to_string(),
                             "in_flight": machine.in_flight(ReplicaId(id)),
+                            "ejected": machine.is_ejected(ReplicaId(id), now),
                             "idle_connections":
                                 replica.pools().iter().map(|p| p.idle_len()).sum::<usize>(),
                         })

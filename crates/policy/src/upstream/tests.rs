@@ -143,3 +143,23 @@ fn amplification_counts_what_every_technique_may_add() {
     let plain = UpstreamConfig::plain(BalanceConfig::Random).amplification();
     assert_eq!((plain.attempts_max, plain.average_max), (1, 1.0));
 }
+
+#[test]
+fn a_replica_is_ejected_after_failures_in_a_row_until_the_time_is_over_or_it_succeeds() {
+    let (failing, other) = (ReplicaId(0), ReplicaId(1));
+    let mut upstream = upstream(UpstreamConfig::plain(BalanceConfig::Random), 2);
+    let fail = |upstream: &mut Upstream| {
+        let sent = upstream.attempt_sent(failing, at(0));
+        upstream.attempt_failed(sent, at(0));
+        upstream.attempt_ended(sent);
+        sent
+    };
+    fail(&mut upstream);
+    fail(&mut upstream);
+    assert!(!upstream.is_ejected(failing, at(0)), "two failures");
+    let sent = fail(&mut upstream);
+    assert!(upstream.is_ejected(failing, at(0)) && !upstream.is_ejected(other, at(0)));
+    assert!(upstream.is_ejected(failing, at(99)) && !upstream.is_ejected(failing, at(100)));
+    upstream.attempt_succeeded(sent);
+    assert!(!upstream.is_ejected(failing, at(0)));
+}

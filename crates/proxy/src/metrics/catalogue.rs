@@ -121,6 +121,11 @@ pub(super) static IN_FLIGHT: Metric = gauge(
     &["upstream", "replica"],
     "Attempts sent to a replica and not ended.",
 );
+pub(super) static EJECTED: Metric = gauge(
+    "curtail_replica_ejected",
+    &["upstream", "replica"],
+    "1 while failures keep a replica from being chosen, else 0; when all replicas are ejected, all are tried.",
+);
 pub(super) static CONNECTIONS_OPEN: Metric =
     gauge("curtail_connections_open", REPLICA, "Connections to a replica that are open.");
 pub(super) static CONNECTIONS_IDLE: Metric =
@@ -257,6 +262,7 @@ pub(super) static ALL: &[&Metric] = &[
     &BUDGET_REQUESTS,
     &BUDGET_EXTRA,
     &IN_FLIGHT,
+    &EJECTED,
     &CONNECTIONS_OPEN,
     &CONNECTIONS_IDLE,
     &CONNECTIONS_OPENED,

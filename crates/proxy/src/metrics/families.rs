@@ -104,13 +104,16 @@ impl Snapshot {
         let budgets = || upstreams().map(|(labels, u)| (labels, u.budget));
         out.add(&table::BUDGET_REQUESTS, budgets().map(|(labels, (all, _))| (labels, all)));
         out.add(&table::BUDGET_EXTRA, budgets().map(|(labels, (_, extra))| (labels, extra)));
-        let replicas = upstreams().flat_map(|([upstream], u)| {
-            u.replicas.iter().map(move |replica| {
-                let authority = &*replica.connections.authority;
-                ([upstream, ("replica", authority)], replica.in_flight)
+        let replicas = || {
+            upstreams().flat_map(|([upstream], u)| {
+                u.replicas.iter().map(move |replica| {
+                    ([upstream, ("replica", &*replica.connections.authority)], replica)
+                })
             })
-        });
-        out.add(&table::IN_FLIGHT, replicas);
+        };
+        out.add(&table::IN_FLIGHT, replicas().map(|(labels, r)| (labels, r.in_flight)));
+        let ejected = replicas().map(|(labels, r)| (labels, u32::from(r.is_ejected)));
+        out.add(&table::EJECTED, ejected);
     }
 
     fn connections<'a>(&'a self, out: &mut FamilyCollector<'a>) {

@@ -43,6 +43,8 @@ pub(crate) struct UpstreamSnapshot {
 pub(crate) struct ReplicaSnapshot {
     /// Attempts sent and not ended.
     pub(crate) in_flight: u32,
+    /// Whether its failures keep it from being chosen.
+    pub(crate) is_ejected: bool,
     pub(crate) connections: ConnectionsSnapshot,
 }
 

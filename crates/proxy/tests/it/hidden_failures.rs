@@ -46,6 +46,30 @@ async fn one_of_three(bad: SocketAddr) {
 }
 
 #[test]
+fn an_ejected_replica_is_visible_in_the_metrics_and_the_state() {
+    run(async {
+        let (good, bad) = (RawReplica::answering("good").await, Refusing::new());
+        let proxy = Setup::before(&[good.address(), bad.address()]).start();
+        let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+        // Each further failure ejects it for longer.
+        loop {
+            client.get("/").await;
+            let metrics = proxy.metrics().await;
+            let state = proxy.admin("/state").await;
+            let state: serde_json::Value = serde_json::from_slice(&state.body).expect("JSON");
+            let replicas = &state["upstreams"][0]["replicas"];
+            let ejected = |address: SocketAddr| {
+                metrics.sum("curtail_replica_ejected", &[("replica", &address.to_string())])
+            };
+            assert_eq!((ejected(good.address()), &replicas[0]["ejected"]), (0, &false.into()));
+            if ejected(bad.address()) == 1 && replicas[1]["ejected"] == true {
+                break;
+            }
+        }
+    });
+}
+
+#[test]
 fn a_replica_that_refuses_connections() {
     run(async {
         let refusing = Refusing::new();

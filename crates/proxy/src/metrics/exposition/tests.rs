@@ -59,7 +59,7 @@ fn upstream() -> UpstreamSnapshot {
         counts: metrics.read(),
         hedge_delay: Some(Duration::from_us(12_500)),
         budget: (100, 3),
-        replicas: vec![ReplicaSnapshot { in_flight: 4, connections }],
+        replicas: vec![ReplicaSnapshot { in_flight: 4, is_ejected: true, connections }],
     }
 }
 
