@@ -24,7 +24,7 @@ const LATENCY_WINDOW: Duration = Duration::from_secs(10);
 const LATENCY_SLOTS: usize = 10;
 
 /// The minimum number of latencies for a quantile: 1 / (1 − 0.99), so that a p99 has at least one sample above it.
-pub(crate) const SAMPLES_MIN: u64 = 100;
+pub const SAMPLES_MIN: u64 = 100;
 
 /// The maximum age of a computed quantile: a hundredth of the window.
 pub(crate) const ESTIMATE_AGE_MAX: Duration = Duration::from_ms(100);

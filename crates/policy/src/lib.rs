@@ -48,7 +48,7 @@ pub use budget::BudgetConfig;
 pub use call::{ATTEMPTS_MAX, Call, Event, Failure, Outcome, Request};
 pub use class::Class;
 pub use decided::{AttemptId, Decided, Effect, ProbeId, ReplicaId, Unanswered};
-pub use group::{Group, GroupConfig};
+pub use group::{Group, GroupConfig, SAMPLES_MIN};
 pub use hedge::HedgeConfig;
 pub use leaf::{Leaf, LeafConfig, LeafEffect, LeafEvent, LeafReason, LeafRequestId};
 pub use load::{Load, LoadTracker};

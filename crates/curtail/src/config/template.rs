@@ -11,8 +11,9 @@ use curtail_config::{Key, Presence};
 #[cfg(test)]
 mod tests;
 
-/// Lists, and sections by name, without which a proxy does nothing: the file has one item of each.
-const NEEDED: [&str; 3] = ["listeners", "routes", "upstreams"];
+/// Sections that the file has although they are absent by default: without the first three a proxy does nothing, without
+/// the last nobody sees what it does.
+const NEEDED: [&str; 4] = ["listeners", "routes", "upstreams", "admin"];
 
 /// The name of the one upstream.
 const NAME: &str = "service";
@@ -150,8 +151,8 @@ impl<'k> Node<'k> {
         let has_items = self.inner.iter().any(|node| node.key.is_none());
         // Keys of a case are shown for whoever chooses it; which case holds is a key of its own.
         let is_of_a_case = key.case.is_some();
-        let is_spare_list = has_items && !NEEDED.contains(&self.name);
-        key.presence == Presence::Optional || is_of_a_case || is_spare_list
+        let is_optional = has_items || key.presence == Presence::Optional;
+        is_of_a_case || is_optional && !NEEDED.contains(&self.name)
     }
 }
 

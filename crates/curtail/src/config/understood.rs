@@ -5,8 +5,9 @@
 //! What is allowed but has no effect (a hedge without a second replica), or is dear where something outside the
 //! file is missing (a tie without leaves), is noted.
 
-use curtail_policy::{BalanceConfig, UpstreamConfig};
+use curtail_policy::{BalanceConfig, SAMPLES_MIN, UpstreamConfig};
 use curtail_proxy::{Config, NamedUpstream, RouteConfig};
+use curtail_units::{Duration, Quantile, Ratio};
 use std::fmt::Write as _;
 
 /// The lines, each with its end.
@@ -73,16 +74,65 @@ fn write_upstream(text: &mut String, upstream: &NamedUpstream, is_used: bool) ->
     writeln!(text, "  retry     {}", retry(policy))?;
     writeln!(text, "  timeout   {}", policy.timeout)?;
     writeln!(text, "  at worst  {}", at_worst(policy))?;
-    if replicas.len() == 1 && (policy.hedge.is_some() || policy.tie.is_some()) {
-        writeln!(text, "  note: hedges and ties need a second replica")?;
+    let notes = notes(policy, replicas.len(), is_used);
+    notes.iter().try_for_each(|note| writeln!(text, "  note: {note}"))
+}
+
+fn notes(policy: &UpstreamConfig, replica_count: usize, is_used: bool) -> Vec<String> {
+    let mut notes = Vec::new();
+    if replica_count == 1 {
+        if policy.hedge.is_some() || policy.tie.is_some() {
+            notes.push("hedges and ties need a second replica".to_owned());
+        }
+    } else if let Some(hedge) = policy.hedge {
+        notes.extend(budget_note(hedge.quantile, policy.budget.ratio));
+        let effect = "no request is hedged";
+        notes.extend(delay_note(policy.timeout, "hedge.delay_max", hedge.delay_max, effect));
+    }
+    if let Some(overdue) = policy.retry.and_then(|retry| retry.overdue) {
+        let effect = "no attempt is overdue";
+        let key = "retry.overdue.delay_max";
+        notes.extend(delay_note(policy.timeout, key, overdue.delay_max, effect));
     }
     if policy.tie.is_some() {
-        writeln!(text, "  note: each replica must be a leaf; else a tie is executed twice")?;
+        notes.push("each replica must be a leaf; else a tie is executed twice".to_owned());
     }
     if !is_used {
-        writeln!(text, "  note: no route leads here")?;
+        notes.push("no route leads here".to_owned());
     }
-    Ok(())
+    notes
+}
+
+/// A tail of slow requests needs most of the budget, which the hedges of ordinary requests spend before it comes.
+fn budget_note(quantile: Quantile, ratio: Ratio) -> Option<String> {
+    let (hedged, budget) = (100.0 * (1.0 - quantile.get()), 100.0 * ratio.get());
+    if budget == 0.0 {
+        return Some("budget.ratio is 0: no request is hedged".to_owned());
+    }
+    // Half a budget of 2 % is the quantile 0.99, however they are rounded.
+    let is_spent = hedged > budget / 2.0 + 1e-9;
+    let (hedged, budget) = (rounded(hedged), rounded(budget));
+    is_spent.then(|| {
+        format!(
+            "hedges of ordinary requests ({hedged} %) spend most of the budget ({budget} %); \
+             raise hedge.quantile or budget.ratio"
+        )
+    })
+}
+
+/// To three decimals, without the digits of binary fractions.
+fn rounded(percent: f64) -> f64 {
+    (1_000.0 * percent).round() / 1_000.0
+}
+
+/// While few latencies are known the delay is `delay_max`, and a request ends at its timeout.
+fn delay_note(timeout: Duration, key: &str, delay_max: Duration, effect: &str) -> Option<String> {
+    (timeout <= delay_max).then(|| {
+        format!(
+            "timeout {timeout} is not above {key} {delay_max}: \
+             {effect} while fewer than {SAMPLES_MIN} latencies are known"
+        )
+    })
 }
 
 fn balance(balance: &BalanceConfig) -> String {

@@ -164,6 +164,7 @@ fn a_valid_file_is_shown_as_the_proxy_interprets_it() {
           timeout   500 ms
           at worst  3 attempts for one request; 1.02 on average over 10 s,
                     or 10 retries where 10 s brings fewer than 500 requests
+          note: timeout 500 ms is not above retry.overdue.delay_max 5 s: no attempt is overdue while fewer than 100 latencies are known
           note: no route leads here
     "#]].assert_eq(&ended.stdout);
 }
@@ -251,6 +252,41 @@ fn the_complete_file_is_right() {
     let ended = curtail(&["config", "check", &file]);
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
     assert!(ended.stdout.contains("upstream service: 2 replicas"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("admin: 127.0.0.1:7301\n"), "{}", ended.stdout);
+    assert!(!ended.stdout.contains("note: "), "{}", ended.stdout);
+}
+
+#[test]
+fn notes_name_budgets_and_timeouts_that_leave_hedges_and_retries_without_effect() {
+    let notes = |keys: &str| {
+        let text = SMALL.replace("8081\"]", &format!("8081\"], {keys}"));
+        let ended = curtail_reading(&text, &["config", "check", "-"]);
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{keys}");
+        let notes: Vec<_> =
+            ended.stdout.lines().filter_map(|l| l.trim().strip_prefix("note: ")).collect();
+        notes.join("\n")
+    };
+    let spent = "hedges of ordinary requests (5 %) spend most of the budget (5 %); \
+                 raise hedge.quantile or budget.ratio";
+    assert_eq!(notes("hedge: {quantile: 0.95}, budget: {ratio: 0.05}"), spent);
+    let none = "budget.ratio is 0: no request is hedged";
+    assert_eq!(notes("budget: {ratio: 0}"), none);
+    let overdue = "timeout 2 s is not above retry.overdue.delay_max 5 s: \
+                   no attempt is overdue while fewer than 100 latencies are known";
+    assert_eq!(notes("timeout: 2s"), overdue);
+    let hedge = "timeout 1 s is not above hedge.delay_max 1 s: \
+                 no request is hedged while fewer than 100 latencies are known";
+    assert_eq!(notes("timeout: 1s, retry: {overdue: {delay_max: 999ms}}"), hedge);
+    for without_note in [
+        "budget: {ratio: 0.02}",
+        "hedge: {quantile: 0.95}, budget: {ratio: 0.1}",
+        "hedge: false, budget: {ratio: 0}",
+        "timeout: 2s, retry: {overdue: {delay_max: 500ms}}",
+        "timeout: 2s, retry: {overdue: false}",
+        "timeout: 500ms, hedge: false, retry: false",
+    ] {
+        assert_eq!(notes(without_note), "", "{without_note}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use curtail_proxy::{Config, ConnectConfig, Limits};
 #[test]
 fn the_complete_file_says_what_holds_without_it() {
     let config = Config::from_yaml("f", &yaml(&keys())).expect("it is right");
-    let short = "listeners: [{address: \"127.0.0.1:7300\"}]\n\
+    let short = "listeners: [{address: \"127.0.0.1:7300\"}]\nadmin: {}\n\
         routes: [{upstream: service}]\n\
         upstreams: {service: {replicas: [\"http://127.0.0.1:8080\", \"http://127.0.0.1:8081\"]}}\n";
     assert_eq!(config, Config::from_yaml("f", short).expect("it is right"));
