@@ -22,13 +22,16 @@ const WATCH: Duration = Duration::from_secs(1);
 
 /// Put a proxy in front of a service: it balances, hedges and retries, and says why.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "\
+#[command(
+    group = clap::ArgGroup::new("source").args(["config", "upstream"]).required(true).multiple(true),
+    after_help = "\
 Examples:
   curtail proxy --listen 127.0.0.1:7300 \\
       --upstream http://127.0.0.1:8080 --upstream http://127.0.0.1:8081
   curtail proxy --upstream http://127.0.0.1:8080 --set upstreams.service.retry=false
   curtail proxy --config curtail.yaml --journal /tmp/requests.journal
-  curl -s http://127.0.0.1:7301/state")]
+  curl -s http://127.0.0.1:7301/state"
+)]
 pub struct ProxyArgs {
     /// A configuration file (YAML); read again on SIGHUP and when it changes.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "upstream", "admin"])]
@@ -41,7 +44,7 @@ pub struct ProxyArgs {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7300")]
     pub listen: SocketAddr,
     /// A replica of the service, without a configuration file. Repeatable.
-    #[arg(long, value_name = "URL", required_unless_present = "config")]
+    #[arg(long, value_name = "URL")]
     pub upstream: Vec<ReplicaUrl>,
     /// Where metrics, health and state are served, without a configuration file.
     #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 7301)))]

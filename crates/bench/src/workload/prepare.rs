@@ -44,7 +44,9 @@ impl Workload {
         let mut problems = Vec::new();
         let mut requests = Vec::new();
         for request in &config.requests {
-            let mut reader = Reader { name: &request.name, folder, problems: &mut problems };
+            // One request needs no name; that of a command line has none.
+            let name = (config.requests.len() > 1).then_some(&*request.name);
+            let mut reader = Reader { name, folder, problems: &mut problems };
             requests.extend(reader.request(request, target));
         }
         if !problems.is_empty() {
@@ -104,7 +106,7 @@ fn tenants(config: &WorkloadConfig) -> Vec<Tenant> {
 
 /// Reads one request, and notes all that is wrong with it.
 struct Reader<'a> {
-    name: &'a str,
+    name: Option<&'a str>,
     folder: &'a Path,
     problems: &'a mut Vec<String>,
 }
@@ -185,6 +187,7 @@ impl Reader<'_> {
     }
 
     fn problem(&mut self, key: &str, text: &str) {
-        self.problems.push(format!("request {}: {key}: {text}", self.name));
+        let of = self.name.map_or_else(String::new, |name| format!("request {name}: "));
+        self.problems.push(format!("{of}{key}: {text}"));
     }
 }

@@ -265,3 +265,10 @@ fn what_cannot_be_sent_is_refused_before_anything_is() {
         assert!(ended.stderr.contains(says), "{arguments:?}: {}", ended.stderr);
     }
 }
+
+#[test]
+fn an_error_in_the_one_request_of_a_command_line_begins_with_its_key() {
+    let ended = curtail(&["bench", "load", "http://127.0.0.1:1", "--path", "x"]);
+    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+    assert!(ended.stderr.starts_with("path: \"x\" does not begin with /"), "{}", ended.stderr);
+}

@@ -295,3 +295,12 @@ fn usage_is_explained_when_there_is_nothing_to_do() {
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
     assert!(ended.stderr.contains("Usage: curtail config"), "{}", ended.stderr);
 }
+
+#[test]
+fn a_proxy_without_arguments_names_both_sources_of_its_configuration() {
+    let ended = curtail(&["proxy"]);
+    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+    for flag in ["--config <FILE>", "--upstream <URL>"] {
+        assert!(ended.stderr.contains(flag), "{}", ended.stderr);
+    }
+}
