@@ -3,6 +3,7 @@
 //! Standard output carries results, standard error everything else.
 
 mod bench;
+mod columns;
 mod config;
 mod demo;
 mod exit;

@@ -9,6 +9,7 @@ mod waterfall;
 
 pub(crate) use ask::Refused;
 
+use crate::columns;
 use ask::{Answered, Question};
 use clap::{Args, Subcommand, ValueEnum};
 use std::collections::BTreeMap;
@@ -223,14 +224,17 @@ fn table(
     asked: &Asked,
     json: &serde_json::Value,
     quantile_error: Option<f64>,
-    counts: &BTreeMap<String, u64>,
+    counts: &BTreeMap<measured::Group, u64>,
 ) -> String {
     match asked {
-        Asked::Trace { .. } => waterfall::of(&json["trace"]),
+        Asked::Trace { .. } => waterfall::of(&json["trace"], columns::of_stdout()),
         Asked::Slowest(_) | Asked::Newest(_) => found::traces(json),
-        Asked::Quantiles { of, .. } => {
-            measured::quantiles(json, of.of == "duration", quantile_error, counts)
-        }
+        Asked::Quantiles { of, .. } => measured::quantiles(
+            json,
+            of.of == "duration",
+            (quantile_error, counts),
+            columns::of_stdout(),
+        ),
         Asked::Histogram { of } => measured::histogram(json, of.of == "duration"),
         Asked::Count { .. } => measured::counts(json),
         Asked::Tags { .. } => found::tags(json),

@@ -1,5 +1,6 @@
 //! The progress of a run on standard error: one line that is redrawn on a terminal, else a line at intervals.
 
+use crate::columns::shortened;
 use curtail_bench::session::Progress;
 use curtail_load::Slot;
 use curtail_units::{Duration, Quantile};
@@ -11,7 +12,15 @@ use std::time::Instant;
 const RECENT: usize = 10;
 
 /// How wide the bar is.
-const BAR: usize = 16;
+const BAR: usize = 8;
+
+/// The columns of the line: the `^C` that a terminal echoes fits the same line, so that erasing it erases all.
+const WIDTH: usize = 77;
+
+/// A name is not cut below this.
+const NAME_MIN: usize = 6;
+
+const SECOND: Duration = Duration::from_secs(1);
 
 /// The interval between two lines without a terminal.
 const LINE_EVERY: std::time::Duration = std::time::Duration::from_secs(15);
@@ -59,7 +68,7 @@ impl Screen {
         self.shown_at = progress.since_began;
         // Standard error may be closed; the run continues.
         if self.is_terminal {
-            let _written = write!(io::stderr(), "\r\x1b[K{:.79}", self.line(progress));
+            let _written = write!(io::stderr(), "\r\x1b[K{}", self.line(progress));
             self.is_dirty = true;
         } else if self.printed.elapsed() >= LINE_EVERY {
             let _written = writeln!(io::stderr(), "{}", self.line(progress));
@@ -67,6 +76,7 @@ impl Screen {
         }
     }
 
+    /// At most [`WIDTH`] columns: failures come first, and percentiles are cut before them.
     fn line(&self, progress: Progress) -> String {
         let Progress { arm, blocks_done, blocks, is_warm_up, since_began, lasts } = progress;
         let mut recent = Slot::new();
@@ -74,6 +84,7 @@ impl Screen {
             recent.merge(slot);
         }
         let at = |quantile| match recent.response.quantile(quantile) {
+            Some(latency) if latency >= SECOND => format!("{:.1} s", latency.as_secs_f64()),
             Some(latency) => format!("{:.1} ms", latency.as_ms_f64()),
             None => "-".to_owned(),
         };
@@ -82,7 +93,6 @@ impl Screen {
         let done = (blocks_done as f64 + of_block) / blocks as f64;
         let filled = (1..=BAR).filter(|nth| *nth as f64 <= done * BAR as f64).count();
         let bar = format!("{}{}", "#".repeat(filled), ".".repeat(BAR - filled));
-        let name = self.names.get(arm).map_or_else(String::new, |name| format!("{name} "));
         let what = if is_warm_up {
             format!("warming up {since_began:.0}")
         } else if blocks > 1 {
@@ -92,7 +102,14 @@ impl Screen {
             format!("{:.0} of {:.0} s", since_began.as_secs_f64(), lasts.as_secs_f64())
         };
         let (p50, p99, failed) = (at(Quantile::P50), at(Quantile::P99), recent.failed);
-        format!("[{bar}] {name}{what}  p50 {p50}  p99 {p99}  failed {failed}")
+        let start = format!("[{bar}] failed {failed}  ");
+        let rest = format!("{what}  p50 {p50}  p99 {p99}");
+        let room = WIDTH.saturating_sub(start.chars().count() + rest.chars().count() + 1);
+        let name = self
+            .names
+            .get(arm)
+            .map_or_else(String::new, |name| format!("{} ", shortened(name, room.max(NAME_MIN))));
+        format!("{start}{name}{rest}").chars().take(WIDTH).collect()
     }
 
     /// Takes the line away.
@@ -113,23 +130,43 @@ fn format_time_left(time: Duration) -> String {
 mod tests {
     use super::Screen;
     use curtail_bench::session::Progress;
+    use curtail_load::Slot;
     use curtail_units::Duration;
+
+    const PROGRESS: Progress = Progress {
+        arm: 1,
+        blocks_done: 2,
+        blocks: 160,
+        is_warm_up: false,
+        since_began: Duration::from_secs(5),
+        lasts: Duration::from_secs(15),
+    };
+
+    fn screen(name: &str, latency: Duration, failed: u64) -> Screen {
+        let mut screen = Screen::new(vec!["A".to_owned(), name.to_owned()]);
+        let mut slot = Slot::new();
+        slot.response.record(latency);
+        slot.failed = failed;
+        screen.recent.push_back(slot);
+        screen
+    }
 
     #[test]
     fn the_remaining_time_of_a_comparison_fits_80_columns() {
-        let screen = Screen::new(vec!["A".to_owned(), "B".to_owned()]);
-        let progress = Progress {
-            arm: 1,
-            blocks_done: 2,
-            blocks: 160,
-            is_warm_up: false,
-            since_began: Duration::from_secs(5),
-            lasts: Duration::from_secs(15),
-        };
-        let line = screen.line(progress);
-        assert!(line.contains("B block 3 of 160, 39 min left"), "{line}");
-        assert!(line.chars().count() < 80, "{line}");
-        let line = screen.line(Progress { blocks_done: 156, ..progress });
+        let screen = screen("B", Duration::from_us(21_700), 12);
+        let line = screen.line(PROGRESS);
+        assert!(line.contains("failed 12  B block 3 of 160, 39 min left  p50 21."), "{line}");
+        assert!(line.ends_with(" ms"), "{line}");
+        assert!(line.chars().count() <= 77, "with the echo of Ctrl-C it fits: {line}");
+        let line = screen.line(Progress { blocks_done: 156, ..PROGRESS });
         assert!(line.contains("block 157 of 160, 55 s left"), "{line}");
+    }
+
+    #[test]
+    fn failures_are_shown_however_long_the_rest_is() {
+        let screen = screen(&"shard".repeat(20), Duration::from_secs(3_000), 123_456);
+        let line = screen.line(PROGRESS);
+        assert!(line.contains("] failed 123456  shard…"), "{line}");
+        assert!(line.chars().count() <= 77, "{line}");
     }
 }

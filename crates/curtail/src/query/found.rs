@@ -1,5 +1,6 @@
 //! Traces, tags and values as tables.
 
+use crate::columns::shortened;
 use curtail_units::Duration;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -64,11 +65,4 @@ pub(super) fn ns(value: &Value) -> i64 {
 pub(super) fn duration(ns: i64) -> String {
     let took = Duration::from_ns(ns.unsigned_abs());
     if ns < 0 { format!("-{took}") } else { took.to_string() }
-}
-
-pub(super) fn shortened(text: &str, len: usize) -> String {
-    if text.chars().count() <= len {
-        return text.to_owned();
-    }
-    text.chars().take(len - 1).chain(['…']).collect()
 }

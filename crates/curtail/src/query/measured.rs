@@ -1,6 +1,7 @@
 //! Quantiles, buckets and counts as tables.
 
-use super::found::{list, shortened, text};
+use super::found::{list, text};
+use crate::columns;
 use curtail_load::compare::{EXCEEDANCES_MIN, INDICATIVE_MIN};
 use curtail_sketch::rank;
 use curtail_units::{Duration, Quantile};
@@ -11,11 +12,18 @@ use std::fmt::Write as _;
 /// The longest bar.
 const BAR_LEN: f64 = 40.0;
 
-/// The maximum length of a name: with its count and four quantiles, a group fits 80 columns.
-const NAME_LEN: usize = 26;
+/// The columns of a count and of a quantile, each with the space before it.
+const COUNT_LEN: usize = 10;
+const QUANTILE_LEN: usize = 11;
+
+/// A value of a group keeps at least this many columns, however many quantiles there are.
+const VALUE_LEN_MIN: usize = 6;
+
+/// The values of a group: one for each `--by`.
+pub(super) type Group = Vec<String>;
 
 /// The number of values of each group: the sum of its buckets.
-pub(super) fn value_counts(histogram: &Value) -> BTreeMap<String, u64> {
+pub(super) fn value_counts(histogram: &Value) -> BTreeMap<Group, u64> {
     let mut counts = BTreeMap::new();
     for series in list(&histogram["series"]) {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
@@ -35,14 +43,14 @@ fn marked(at: f64, values: u64, shown: String) -> String {
     }
 }
 
-/// Adds a line for each group and a column for each quantile; `counts` are the values of each group.
+/// A line for each group and a column for each quantile; `counts` are the values of each group.
 pub(super) fn quantiles(
     json: &Value,
     is_duration: bool,
-    error: Option<f64>,
-    counts: &BTreeMap<String, u64>,
+    (error, counts): (Option<f64>, &BTreeMap<Group, u64>),
+    columns: usize,
 ) -> String {
-    let mut groups = BTreeMap::<String, Vec<(f64, f64)>>::new();
+    let mut groups = BTreeMap::<Group, Vec<(f64, f64)>>::new();
     for series in list(&json["series"]) {
         let at = series["labels"].as_array().and_then(|labels| {
             labels.iter().find(|label| label["key"] == "p").map(|label| &label["value"])
@@ -52,16 +60,20 @@ pub(super) fn quantiles(
         groups.entry(group(series, "p")).or_default().push((at, value));
     }
     let Some(first) = groups.values().next() else { return "none\n".to_owned() };
-    let mut out = format!("{:NAME_LEN$} {:>9}", "", "values");
+    let keys: Group =
+        labels_without(&list(&json["series"])[0], "p").map(|label| text(&label["key"])).collect();
+    let room = columns.saturating_sub(COUNT_LEN + QUANTILE_LEN * first.len());
+    let names = NameColumns::new(&keys, groups.keys(), room);
+    let mut out = format!("{} {:>9}", names.row(&keys), "values");
     for (at, _) in first {
         write!(out, " {:>10}", format!("p{}", percent(*at))).ok();
     }
     out.push('\n');
-    for (name, values) in groups {
-        let count = counts.get(&name).copied().unwrap_or_default();
-        write!(out, "{:NAME_LEN$} {count:>9}", shortened(&name, NAME_LEN)).ok();
+    for (name, values) in &groups {
+        let count = counts.get(name).copied().unwrap_or_default();
+        write!(out, "{} {count:>9}", names.row(name)).ok();
         for (at, value) in values {
-            let value = marked(at, count, shown(value, is_duration));
+            let value = marked(*at, count, shown(*value, is_duration));
             write!(out, " {value:>10}").ok();
         }
         out.push('\n');
@@ -75,9 +87,33 @@ pub(super) fn quantiles(
     out + "~: fewer than 100 larger values; n/a: fewer than 10\n"
 }
 
+/// The columns that tell groups apart, each as wide as its values or as the room allows.
+struct NameColumns(Vec<usize>);
+
+impl NameColumns {
+    fn new<'g>(keys: &[String], groups: impl Iterator<Item = &'g Group>, room: usize) -> Self {
+        let mut wanted: Vec<usize> = keys.iter().map(|key| key.chars().count()).collect();
+        for group in groups {
+            for (wanted, value) in wanted.iter_mut().zip(group) {
+                *wanted = value.chars().count().max(*wanted);
+            }
+        }
+        // A space between two columns.
+        let room = room.saturating_sub(keys.len().saturating_sub(1));
+        Self(columns::widths(&wanted, room.max(VALUE_LEN_MIN * keys.len())))
+    }
+
+    fn row(&self, values: &[String]) -> String {
+        let cells = self.0.iter().zip(values).map(|(width, value)| {
+            format!("{:width$}", columns::shortened_inside(value, *width), width = *width)
+        });
+        cells.collect::<Vec<_>>().join(" ")
+    }
+}
+
 /// A line for each bucket, with a bar; one table for each group.
 pub(super) fn histogram(json: &Value, is_duration: bool) -> String {
-    let mut groups = BTreeMap::<String, Vec<(f64, f64)>>::new();
+    let mut groups = BTreeMap::<Group, Vec<(f64, f64)>>::new();
     for series in list(&json["series"]) {
         let labels = list(&series["labels"]);
         let bucket = labels.iter().find(|label| label["key"] == "__bucket");
@@ -95,7 +131,7 @@ pub(super) fn histogram(json: &Value, is_duration: bool) -> String {
     for (name, mut buckets) in groups {
         buckets.sort_by(|one, other| one.0.total_cmp(&other.0));
         if !name.is_empty() {
-            writeln!(out, "{name}").ok();
+            writeln!(out, "{}", name.join(" ")).ok();
         }
         let most = buckets.iter().map(|(_, count)| *count).fold(1.0, f64::max);
         for (upper, count) in buckets {
@@ -106,7 +142,7 @@ pub(super) fn histogram(json: &Value, is_duration: bool) -> String {
     out
 }
 
-/// A line for each group, those of most spans first.
+/// A line for each group, those of most spans first; a bare number without groups.
 pub(super) fn counts(json: &Value) -> String {
     let mut all: Vec<_> = list(&json["series"])
         .iter()
@@ -114,20 +150,26 @@ pub(super) fn counts(json: &Value) -> String {
         .collect();
     all.sort_by(|one, other| other.0.total_cmp(&one.0).then_with(|| one.1.cmp(&other.1)));
     if all.is_empty() {
-        all.push((0.0, String::new()));
+        all.push((0.0, Group::new()));
     }
     let mut out = String::new();
     for (count, name) in all {
-        writeln!(out, "{count:>12} {name}").ok();
+        if name.is_empty() {
+            writeln!(out, "{count}").ok();
+        } else {
+            writeln!(out, "{count:>12} {}", name.join(" ")).ok();
+        }
     }
     out
 }
 
 /// What tells a series from others, but for one label.
-fn group(series: &Value, without: &str) -> String {
-    let labels = list(&series["labels"]).iter().filter(|label| label["key"] != without);
-    let values: Vec<_> = labels.map(|label| text(&label["value"]["stringValue"])).collect();
-    values.join(" ")
+fn group(series: &Value, without: &str) -> Group {
+    labels_without(series, without).map(|label| text(&label["value"]["stringValue"])).collect()
+}
+
+fn labels_without<'v>(series: &'v Value, without: &str) -> impl Iterator<Item = &'v Value> {
+    list(&series["labels"]).iter().filter(move |label| label["key"] != without)
 }
 
 fn percent(quantile: f64) -> String {
@@ -147,4 +189,47 @@ fn bar(share: f64) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is short")]
     let len = (share * BAR_LEN).ceil() as usize;
     "#".repeat(len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{counts, quantiles};
+    use serde_json::{Value, json};
+    use std::collections::BTreeMap;
+
+    fn series(name: &str, service: &str, p: f64) -> Value {
+        json!({ "value": 0.1, "labels": [
+            { "key": "name", "value": { "stringValue": name } },
+            { "key": "resource.service.name", "value": { "stringValue": service } },
+            { "key": "p", "value": { "doubleValue": p } },
+        ] })
+    }
+
+    #[test]
+    fn groups_with_long_names_stay_apart_within_the_columns() {
+        let long = "a".repeat(80);
+        let names = ["1", "2"].map(|end| format!("{long}{end}"));
+        let rows = names.iter().flat_map(|name| names.iter().map(move |service| (name, service)));
+        let all: Vec<Value> = rows
+            .flat_map(|(name, service)| [0.5, 0.9, 0.99, 0.999].map(|p| series(name, service, p)))
+            .collect();
+        let json = json!({ "series": all });
+        for columns in [80, 120] {
+            let table = quantiles(&json, true, (None, &BTreeMap::new()), columns);
+            let lines: Vec<&str> = table.lines().collect();
+            assert!(lines[0].starts_with("name"), "{table}");
+            assert!(lines[0].contains(".name "), "{table}");
+            let mut rows = lines[1..5].to_vec();
+            assert!(rows.iter().all(|row| row.chars().count() == columns), "{table}");
+            rows.dedup();
+            assert_eq!(rows.len(), 4, "{table}");
+        }
+    }
+
+    #[test]
+    fn one_count_is_a_bare_number() {
+        let json = json!({ "series": [{ "value": 12.0, "labels": [] }] });
+        assert_eq!(counts(&json), "12\n");
+        assert_eq!(counts(&json!({ "series": [] })), "0\n");
+    }
 }

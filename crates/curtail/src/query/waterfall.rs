@@ -1,6 +1,7 @@
 //! A trace as a waterfall: a line a span, beneath its parent, with a bar where in the trace it was.
 
-use super::found::{duration, list, ns, shortened, text};
+use super::found::{duration, list, ns, text};
+use crate::columns::{shortened, shortened_inside};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -8,9 +9,12 @@ use std::fmt::Write as _;
 /// So many lines are written; who wants all asks for JSON.
 const LINES_MAX: usize = 1_000;
 
-/// What stands before the bar, and the bar.
-const LABEL_LEN: usize = 44;
+/// The bar, and the columns after the label: a space, the duration, the left edge and the bar.
 const BAR_LEN: usize = 22;
+const AFTER_LABEL_LEN: usize = 1 + 10 + 2 + BAR_LEN + 1;
+
+/// A service's name is cut to this at the least, to leave room for the name of the span.
+const SERVICE_LEN_MIN: usize = 8;
 
 /// What is deeper stands no further to the right.
 const INDENT_MAX: usize = 12;
@@ -19,25 +23,62 @@ const INDENT_MAX: usize = 12;
 struct Span {
     id: String,
     parent: String,
-    label: String,
+    service: String,
+    /// With Curtail's decision.
+    name: String,
+    is_error: bool,
     start_ns: i64,
     end_ns: i64,
 }
 
-/// Writes a trace of Tempo's JSON.
-pub(super) fn of(trace: &Value) -> String {
+impl Span {
+    /// In at most `len` columns: the service is cut before the name.
+    fn label(&self, has_service: bool, len: usize) -> String {
+        let mark = if self.is_error { "! " } else { "" };
+        let service = if has_service && !self.service.is_empty() {
+            let room = len.saturating_sub(mark.len() + self.name.chars().count() + ": ".len());
+            shortened_inside(&self.service, room.max(SERVICE_LEN_MIN)) + ": "
+        } else {
+            String::new()
+        };
+        shortened(&format!("{mark}{service}{}", self.name), len)
+    }
+}
+
+/// Why the proxy sent an attempt, and whether it won, in parentheses.
+fn decision(attributes: &[Value]) -> String {
+    let of = |key: &str| attributes.iter().find(|attribute| attribute["key"] == key);
+    let reason = of("curtail.reason").map(|reason| text(&reason["value"]["stringValue"]));
+    let has_won = of("curtail.won").is_some_and(|won| won["value"]["boolValue"] == true);
+    let end = if has_won {
+        Some("won".to_owned())
+    } else {
+        of("curtail.cancelled").map(|_| "cancelled".to_owned())
+    };
+    let parts: Vec<String> = reason.into_iter().chain(end).collect();
+    if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
+}
+
+/// Writes a trace of Tempo's JSON in so many columns.
+pub(super) fn of(trace: &Value, columns: usize) -> String {
+    let label_len = columns.saturating_sub(AFTER_LABEL_LEN);
     let mut spans = spans(trace);
     spans.sort_by_key(|span| span.start_ns);
     let start = spans.iter().map(|span| span.start_ns).min().unwrap_or_default();
     let end = spans.iter().map(|span| span.end_ns).max().unwrap_or_default();
     let mut out = format!("{} spans, {}\n", spans.len(), duration(end.saturating_sub(start)));
+    let services: BTreeMap<&str, &str> =
+        spans.iter().map(|span| (&*span.id, &*span.service)).collect();
     for (depth, span) in in_order(&spans).into_iter().take(LINES_MAX) {
-        let indent = " ".repeat(depth.min(INDENT_MAX));
-        let label = shortened(&format!("{indent}{}", span.label), LABEL_LEN);
+        let indent = depth.min(INDENT_MAX);
+        // A service is named where it differs from the one above.
+        let above = services.get(&*span.parent).filter(|_| depth > 0);
+        let label = span.label(above != Some(&&*span.service), label_len - indent);
+        let label = format!("{:indent$}{label}", "");
         let took = duration(span.end_ns.saturating_sub(span.start_ns));
         let bar = bar((span.start_ns, span.end_ns), (start, end));
         // A String takes everything.
-        writeln!(out, "{label:<LABEL_LEN$} {took:>10} |{bar}").ok();
+        writeln!(out, "{label:<label_len$} {took:>10} |{bar}").ok();
     }
     if spans.len() > LINES_MAX {
         writeln!(out, "and {} more: --format json has all", spans.len() - LINES_MAX).ok();
@@ -54,12 +95,12 @@ fn spans(trace: &Value) -> Vec<Span> {
             service.map_or(String::new(), |service| text(&service["value"]["stringValue"]));
         for span in list(&of_resource["scopeSpans"]).iter().flat_map(|scope| list(&scope["spans"]))
         {
-            let is_error = span["status"]["code"] == "STATUS_CODE_ERROR";
-            let mark = if is_error { "! " } else { "" };
             spans.push(Span {
                 id: text(&span["spanId"]),
                 parent: text(&span["parentSpanId"]),
-                label: format!("{mark}{service}: {}", text(&span["name"])),
+                service: service.clone(),
+                name: format!("{}{}", text(&span["name"]), decision(list(&span["attributes"]))),
+                is_error: span["status"]["code"] == "STATUS_CODE_ERROR",
                 start_ns: ns(&span["startTimeUnixNano"]),
                 end_ns: ns(&span["endTimeUnixNano"]),
             });
@@ -122,7 +163,7 @@ mod tests {
 
     fn lines(spans: &[Value]) -> Vec<String> {
         let trace = json!({ "resourceSpans": [{ "scopeSpans": [{ "spans": spans }] }] });
-        of(&trace).lines().map(str::to_owned).collect()
+        of(&trace, 80).lines().map(str::to_owned).collect()
     }
 
     #[test]
@@ -135,7 +176,7 @@ mod tests {
         ]);
         assert_eq!(lines[0], "4 spans, 1 us");
         let labels: Vec<_> = lines[1..].iter().map(|line| line[..12].trim_end()).collect();
-        assert_eq!(labels, [": root", " : early", "  : inner", " : late"]);
+        assert_eq!(labels, ["root", " early", "  inner", " late"]);
         assert!(lines[1].ends_with("|======================"));
         assert!(lines[4].ends_with("|           ==========="));
         assert!(lines.iter().all(|line| line.len() <= 80));
@@ -151,5 +192,47 @@ mod tests {
             span("d", "d", 0, 10),
         ]);
         assert_eq!(lines.len(), 6);
+    }
+
+    fn of_service(service: &str, spans: &[Value]) -> Value {
+        let name = json!({ "key": "service.name", "value": { "stringValue": service } });
+        json!({ "resource": { "attributes": [name] }, "scopeSpans": [{ "spans": spans }] })
+    }
+
+    #[test]
+    fn attempts_say_why_they_were_sent_and_which_won() {
+        let attempt = |id: &str, reason: &str, end: Value| {
+            let mut attempt = span(id, "root", 0, 10);
+            attempt["name"] = "GET".into();
+            attempt["attributes"] =
+                json!([{ "key": "curtail.reason", "value": { "stringValue": reason } }, end]);
+            attempt
+        };
+        let cancelled = json!({ "key": "curtail.cancelled", "value": { "stringValue": "lost" } });
+        let won = json!({ "key": "curtail.won", "value": { "boolValue": true } });
+        let spans = [
+            span("root", "", 0, 10),
+            attempt("a", "first", cancelled),
+            attempt("b", "slower_than_quantile", won),
+        ];
+        let trace = json!({ "resourceSpans": [of_service("curtail-proxy", &spans)] });
+        let shown = of(&trace, 80);
+        let lines: Vec<&str> = shown.lines().collect();
+        assert!(lines[1].starts_with("curtail-proxy: root "), "{shown}");
+        assert!(lines[2].starts_with(" GET (first, cancelled) "), "{shown}");
+        assert!(lines[3].starts_with(" GET (slower_than_quantile, won) "), "{shown}");
+    }
+
+    #[test]
+    fn a_long_service_is_cut_before_the_name_of_the_span() {
+        let service = "a-service-with-a-name-of-forty-four-letters-";
+        let above = of_service("frontend", &[span("root", "", 0, 10)]);
+        let below = of_service(service, &[span("GET /cart/checkout", "root", 0, 10)]);
+        let trace = json!({ "resourceSpans": [above, below] });
+        let shown = of(&trace, 80);
+        assert!(shown.contains("…"), "{shown}");
+        assert!(shown.contains(": GET /cart/checkout "), "{shown}");
+        assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+        assert!(of(&trace, 120).contains(&format!(" {service}: GET /cart/checkout ")), "{shown}");
     }
 }

@@ -23,7 +23,7 @@ fn questions_are_answered_as_tables_and_as_json() {
         (&["quantiles"], "exact"),
         (&["quantiles", "--quantile", "0.99", "--by", "name"], "p99"),
         (&["histogram"], "####"),
-        (&["count", "{ name =~ \"GET.*\" }"], " 1 "),
+        (&["count", "{ name =~ \"GET.*\" }"], "1\n"),
         (&["tags"], "span.text"),
         (&["values", "name"], "GET /"),
         (&["slowest", "--since", "1h"], "none"),
