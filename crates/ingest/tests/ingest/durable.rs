@@ -6,6 +6,7 @@ use crate::run;
 use curtail_ingest::Why;
 use http::{StatusCode, Version};
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
@@ -108,7 +109,9 @@ fn a_disk_that_is_full_is_said_and_senders_come_again() {
 #[test]
 fn who_stops_it_waits_for_what_was_begun() {
     run(async {
-        let receiver = Receiver::start(|_| {});
+        // No other test listens on this address, so the port stays closed.
+        let own = SocketAddr::from(([127, 0, 0, 2], 0));
+        let receiver = Receiver::start(|config| config.addresses = vec![own]);
         receiver.disk.hold();
         let head = post(TRACES, "application/x-protobuf");
         let sender = tokio::spawn(send(receiver.address(), Version::HTTP_11, head, batch(0)));

@@ -18,6 +18,7 @@ pub(crate) struct Setup {
     replicas: Vec<String>,
     upstream: String,
     route: String,
+    host: &'static str,
     listener: String,
     top: String,
     options: Options,
@@ -34,6 +35,7 @@ impl Setup {
             replicas: replicas.into_iter().collect(),
             upstream: String::new(),
             route: String::new(),
+            host: "127.0.0.1",
             listener: String::new(),
             top: String::new(),
             options: Options { journal: None, seed: SEED },
@@ -58,6 +60,12 @@ impl Setup {
         self
     }
 
+    /// Listens on an address of its own. No other test then listens on the port when the proxy has closed it.
+    pub(crate) const fn on_own_address(mut self) -> Self {
+        self.host = "127.0.0.2";
+        self
+    }
+
     /// Further keys of the file, one to a line.
     pub(crate) fn top(mut self, keys: &str) -> Self {
         self.top = keys.to_owned();
@@ -76,11 +84,11 @@ impl Setup {
 
     /// The text of the configuration file.
     pub(crate) fn yaml(&self) -> String {
-        let Self { replicas, upstream, route, listener, top, .. } = self;
+        let Self { replicas, upstream, route, host, listener, top, .. } = self;
         let replicas = replicas.join(", ");
         let mut yaml = format!(
             "workers: 2\n\
-             listeners: [{{address: \"127.0.0.1:0\"{listener}}}]\n\
+             listeners: [{{address: \"{host}:0\"{listener}}}]\n\
              admin: {{address: \"127.0.0.1:0\"}}\n\
              routes: [{{upstream: service{route}}}]\n\
              {top}\n\

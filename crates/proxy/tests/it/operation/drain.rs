@@ -21,7 +21,8 @@ const GRACE: Duration = Duration::from_secs(300);
 fn requests_in_progress_end_and_nothing_new_begins() {
     run(async {
         let gated = Gated::start(Speaks::Http1, "answered").await;
-        let proxy = Setup::before(&[gated.replica.address()]).upstream("hedge: false").start();
+        let setup = Setup::before(&[gated.replica.address()]).on_own_address();
+        let proxy = setup.upstream("hedge: false").start();
         let (address, admin) = (proxy.address(), proxy.admin_address());
         let ready = async || ask_admin(admin, "/readyz").await.map(|answer| answer.head.status());
         assert_eq!(ready().await, Some(200));
