@@ -177,7 +177,7 @@ impl Balance {
     }
 }
 
-/// Of two replicas drawn the one with the lower cost; a suspect one only if it costs less still.
+/// The cheaper of two drawn replicas, or a suspect replica that is cheaper than both.
 fn lower_of_two<C: Copy + PartialOrd>(
     replicas: &Replicas,
     rng: &mut Rng,

@@ -283,7 +283,7 @@ impl Call {
         let overdue_delay = upstream.overdue_delay(now);
         for id in self.attempts.ids().filter(|id| *id < winner && self.attempts.is_open(*id)) {
             let Attempt { sent, .. } = self.attempts.get(id);
-            // The winner took less time than its head start: chance alone rarely does that.
+            // The winner took less time than the head start of this attempt: chance alone rarely does that.
             if now.since(winner_sent) < winner_sent.since(sent.at) {
                 upstream.attempt_overtaken(sent, now);
             }
@@ -314,7 +314,7 @@ impl Call {
     fn ended(&mut self, upstream: &mut Upstream, now: Instant, id: AttemptId, whole: bool) {
         let Attempt { sent, .. } = self.attempts.get(id);
         self.state = State::Over;
-        // Not with the head: or a replica whose responses all break off would never fail twice in a row.
+        // Only at the end: if headers counted, a replica whose responses all break off would never be ejected.
         if whole {
             upstream.attempt_succeeded(sent);
         } else {

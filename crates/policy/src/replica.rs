@@ -31,9 +31,11 @@ const SUSPECT_AGES: u64 = 8;
 pub(crate) struct Replica {
     /// Failures since the last success.
     failures: u32,
+    /// The last failure.
+    failed_at: Instant,
     /// Left out before this instant.
     averted_until: Instant,
-    /// Attempts that were overtaken while it was suspect; they still count as in flight for balancing.
+    /// Overtaken attempts since it became suspect, including the first; they count as in flight for balancing.
     overtaken: u32,
     suspect_until: Instant,
     /// Times in a row that it became suspect.
@@ -43,9 +45,13 @@ pub(crate) struct Replica {
 }
 
 impl Replica {
-    pub(crate) fn succeeded(&mut self) {
-        self.failures = 0;
-        self.averted_until = Instant::ZERO;
+    /// A response to an attempt sent at `sent` came to its end, or as far as its client wanted it. It makes good only
+    /// for failures before the attempt: one sent earlier says nothing of the replica since then.
+    pub(crate) fn succeeded(&mut self, sent: Instant) {
+        if sent >= self.failed_at {
+            self.failures = 0;
+            self.averted_until = Instant::ZERO;
+        }
     }
 
     /// Whether its failures keep it from being chosen.
@@ -83,6 +89,7 @@ impl Replica {
             return;
         }
         self.failures = self.failures.saturating_add(1);
+        self.failed_at = now;
         if let Some(beyond) = self.failures.checked_sub(FAILURES_AVERTED) {
             let factor = 1_u64 << beyond.min(16);
             let aversion = Duration::from_ns(AVERSION.as_ns() * factor).min(AVERSION_MAX);
@@ -170,10 +177,10 @@ impl Replicas {
         exclude: &[ReplicaId],
     ) -> Option<(ReplicaId, Option<ReplicaId>)> {
         let is_eligible = |id: ReplicaId| self.is_eligible(id, now, exclude);
-        let is_included = |id: ReplicaId| !exclude.contains(&id);
         self.draw_two_where(rng, |id| is_eligible(id) && !self.is_suspect(id, now))
             .or_else(|| self.draw_two_where(rng, is_eligible))
-            .or_else(|| self.draw_two_where(rng, is_included))
+            // Of failing replicas, the one that refuses connections has the fewest in flight: they are not compared.
+            .or_else(|| Some((self.draw(rng, now, exclude)?, None)))
     }
 
     /// A suspect replica, if a draw from all replicas finds one that may be chosen.

@@ -293,7 +293,7 @@ impl Upstream {
 
     /// A good response has come to its end, or as far as the client wanted it.
     pub(crate) fn attempt_succeeded(&mut self, sent: Sent) {
-        self.replicas.get_mut(sent.replica).succeeded();
+        self.replicas.get_mut(sent.replica).succeeded(sent.at);
     }
 
     /// An attempt was answered, or given up for being slow: its latency, or what it had lasted, counts.

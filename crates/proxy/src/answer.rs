@@ -150,13 +150,25 @@ impl Ending {
         let attempt = self.attempt;
         let now = self.driver.handle(Event::Ended { attempt, whole }, &mut Effects::new());
         if whole {
-            self.finish(now, AttemptEnd::Answered, None);
+            self.finish(now, AttemptEnd::Answered, None, self.status());
         } else {
-            self.finish(now, AttemptEnd::Failed(Failure::Broken), Some(Failure::Broken.name()));
+            let (end, error) = (AttemptEnd::Failed(Failure::Broken), Failure::Broken.name());
+            self.finish(now, end, Some(error), ResponseClass::Incomplete);
         }
     }
 
-    fn finish(&mut self, now: Instant, end: AttemptEnd, error: Option<&'static str>) {
+    fn status(&self) -> ResponseClass {
+        let status = self.trail.end.and_then(|end| end.status);
+        status.map_or(ResponseClass::None, ResponseClass::Status)
+    }
+
+    fn finish(
+        &mut self,
+        now: Instant,
+        end: AttemptEnd,
+        error: Option<&'static str>,
+        response: ResponseClass,
+    ) {
         self.is_over = true;
         self.trail.attempt_ended(self.attempt, now, end);
         if let Some(end) = &mut self.trail.end {
@@ -164,13 +176,6 @@ impl Ending {
             end.error = error;
         }
         let upstream = &self.driver.upstream;
-        let status = self.trail.end.and_then(|end| end.status);
-        let response = match end {
-            AttemptEnd::Failed(_) => ResponseClass::Incomplete,
-            AttemptEnd::Answered | AttemptEnd::Cancelled(_) => {
-                status.map_or(ResponseClass::None, ResponseClass::Status)
-            }
-        };
         upstream.metrics.ended(response, now.since(self.trail.started));
         if let Some(sink) = &self.sink {
             sink.record(&self.trail, &upstream.clock);
@@ -179,12 +184,21 @@ impl Ending {
 }
 
 impl Ending {
-    /// Abandons the request: the client does not get the rest of the response.
+    /// Abandons the request: the client no longer reads the response.
     pub(crate) fn abandon(&mut self, error: &'static str) {
+        self.stop(error, self.status());
+    }
+
+    /// Ends the request after `limits.stream_idle_timeout`: the client does not get the rest of the response.
+    pub(crate) fn time_out(&mut self) {
+        self.stop("stream_idle", ResponseClass::Incomplete);
+    }
+
+    fn stop(&mut self, error: &'static str, response: ResponseClass) {
         if !self.is_over {
             let now = self.driver.handle(Event::Abandoned, &mut Effects::new());
             let end = AttemptEnd::Cancelled(Reason::ClientGone);
-            self.finish(now, end, Some(error));
+            self.finish(now, end, Some(error), response);
         }
     }
 }
@@ -298,7 +312,7 @@ impl Streamed {
         let asked = body.as_ref().map_or(0, |body| body.frames());
         ready!(timer.poll(cx, self.frames + asked));
         metrics.timed_out(ClientTimeout::StreamIdle);
-        self.ending.abandon("stream_idle");
+        self.ending.time_out();
         Poll::Ready(())
     }
 }

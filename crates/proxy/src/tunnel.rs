@@ -59,7 +59,7 @@ impl Tunnel {
             }
             () = is_idle => {
                 metrics.timed_out(ClientTimeout::StreamIdle);
-                self.ending.abandon("stream_idle");
+                self.ending.time_out();
             }
         }
     }

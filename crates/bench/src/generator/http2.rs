@@ -201,7 +201,9 @@ fn unanswered(error: h2::Error) -> Failed {
     if !is_unprocessed(&error) {
         return failed(error);
     }
-    let text = format!("the server processed neither it nor {RESENDS_MAX} resends: {error}");
+    let text = format!(
+        "the server returned the request and its {RESENDS_MAX} resends unprocessed: {error}"
+    );
     Failed { is_unprocessed: true, ..Failed::new(Failure::Closed, text) }
 }
 

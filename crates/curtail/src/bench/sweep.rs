@@ -14,7 +14,7 @@ use curtail_bench::session::{Turns, WarmUp};
 use curtail_bench::sweep::{Sweep, Swept};
 use curtail_load::compare::Rule;
 use curtail_load::knee::{Bound, Knee, Search};
-use curtail_load::schedule::RATE_MAX;
+use curtail_load::schedule::{RATE_MAX, Spacing};
 use curtail_units::{Duration, Quantile, Rng};
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -24,7 +24,8 @@ use std::process::ExitCode;
 /// The sweep starts at --rate, which the service should sustain with ease. It
 /// doubles the rate while p99 is at most --p99-times its first value (or at
 /// most --p99-max), and then bisects towards the knee, to 5 %. A p99 needs 10
-/// requests beyond it, so --rate times --for must be at least 1,000 requests.
+/// requests beyond it, so --rate times --for must be at least 1,100 requests
+/// (1,000 with --spacing even).
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -72,7 +73,7 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
     };
     let bound = args.p99_max.map_or(Bound::Times(args.p99_times), Bound::Latency);
     let search = Search::new(Quantile::P99, bound, rate, args.rate_max.clamp(rate, RATE_MAX));
-    check_duration(&search, rate, lasts)?;
+    check_duration(&search, (rate, lasts), spacing)?;
     let session = Session {
         name: args.url.clone(),
         command: ended::command_line(),
@@ -106,10 +107,19 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Checks that the first rate, the lowest, has enough requests to decide.
-fn check_duration(search: &Search, rate: f64, lasts: Duration) -> anyhow::Result<()> {
+fn check_duration(
+    search: &Search,
+    (rate, lasts): (f64, Duration),
+    spacing: Spacing,
+) -> anyhow::Result<()> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
     let planned = (rate * lasts.as_secs_f64()).round() as u64;
-    let Err(too_few) = search.check_count(planned) else { return Ok(()) };
+    let count = match spacing {
+        Spacing::Even => planned,
+        // Three standard deviations below the mean of a Poisson distribution.
+        Spacing::Poisson => planned.saturating_sub(3 * planned.isqrt()),
+    };
+    let Err(too_few) = search.check_count(count) else { return Ok(()) };
     let enough = (REQUESTS_ADVISED / rate).ceil();
     bail!(clap::Error::raw(
         clap::error::ErrorKind::ValueValidation,

@@ -89,7 +89,8 @@ fn notes(policy: &UpstreamConfig, replica_count: usize, is_used: bool) -> Vec<St
         let effect = "no request is hedged";
         notes.extend(delay_note(policy.timeout, "hedge.delay_max", hedge.delay_max, effect));
     }
-    if let Some(overdue) = policy.retry.and_then(|retry| retry.overdue) {
+    let overdue = policy.retry.and_then(|retry| retry.overdue).filter(|_| replica_count > 1);
+    if let Some(overdue) = overdue {
         let effect = "no attempt is overdue";
         let key = "retry.overdue.delay_max";
         notes.extend(delay_note(policy.timeout, key, overdue.delay_max, effect));

@@ -78,7 +78,13 @@ async fn exchange(
     tenant: Option<&str>,
     question: &Question,
 ) -> anyhow::Result<(Parts, Bytes)> {
-    let wrong = || Refused(format!("--server: expected http://host:port, found {server:?}"));
+    // What was found is not repeated: it may hold a password.
+    let wrong = || {
+        Refused(
+            "--server: expected http://HOST[:PORT][/PATH], without user name, query or fragment"
+                .into(),
+        )
+    };
     let ServerUrl { authority, path } = ServerUrl::parse(server, PORT).ok_or_else(wrong)?;
     let stream = TcpStream::connect(&authority)
         .await

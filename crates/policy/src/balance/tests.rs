@@ -103,6 +103,20 @@ fn of_two_drawn_the_less_loaded_is_taken() {
 }
 
 #[test]
+fn failing_replicas_are_not_compared() {
+    let mut replicas = Replicas::new(2);
+    replicas.get_mut(ReplicaId(0)).load.arrived();
+    for id in [0, 1] {
+        (0..3).for_each(|_| replicas.get_mut(ReplicaId(id)).failed(Instant::from_ns(1)));
+    }
+    let counts = counts(&BalanceConfig::LeastRequest, &replicas, 1_000, 36);
+    assert!(
+        is_close(counts[0], 1_000, 0.5),
+        "the one that refuses connections is idle: {counts:?}"
+    );
+}
+
+#[test]
 fn a_suspect_replica_is_chosen_only_if_it_is_less_loaded_than_the_better_of_two() {
     let mut replicas = Replicas::new(3);
     replicas.overtaken(ReplicaId(0), Instant::ZERO, Duration::from_ms(1));

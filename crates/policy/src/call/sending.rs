@@ -33,6 +33,8 @@ pub(super) struct Twin {
 pub(super) struct AttemptTimer {
     pub(super) at: Instant,
     delay: Duration,
+    /// Whether the budget has refused it already. Only the first refusal is reported.
+    is_refused: bool,
 }
 
 /// A retry that waits for its backoff to pass.
@@ -120,10 +122,7 @@ impl Call {
                 let reason = hedge::reason(&config, due.delay, now.since(self.arrived));
                 self.send(upstream, now, chosen, self.extra_mark(reason));
             }
-            Err(refusal) => {
-                self.hedge = self.ask_again(now, due, refusal);
-                upstream.decide(Effect::Hold, refusal);
-            }
+            Err(refusal) => self.hedge = self.refused(upstream, now, due, refusal),
         }
     }
 
@@ -145,19 +144,25 @@ impl Call {
                 let reason = Reason::Overdue { waited: self.waited(now), delay: due.delay };
                 self.send(upstream, now, chosen, self.extra_mark(reason));
             }
-            Err(refusal) => {
-                self.overdue = self.ask_again(now, due, refusal);
-                upstream.decide(Effect::Hold, refusal);
-            }
+            Err(refusal) => self.overdue = self.refused(upstream, now, due, refusal),
         }
     }
 
-    /// The timer after a refusal by the budget: the attempt is due again when the last one has waited for twice as long.
-    /// Without it a request on a hung replica would wait until its timeout, although the budget has long recovered.
-    fn ask_again(&self, now: Instant, due: AttemptTimer, refusal: Reason) -> Option<AttemptTimer> {
-        let is_refused_by_budget = matches!(refusal, Reason::BudgetSpent { .. });
-        let wait = self.waited(now).max(ASK_AGAIN_MIN);
-        is_refused_by_budget.then_some(AttemptTimer { at: now + wait, ..due })
+    /// Reports a refusal. If it is the budget's, the attempt is due again when the last one has waited for twice as long:
+    /// else a request on a hung replica would wait until its timeout, although the budget has long recovered.
+    fn refused(
+        &self,
+        upstream: &mut Upstream,
+        now: Instant,
+        due: AttemptTimer,
+        refusal: Reason,
+    ) -> Option<AttemptTimer> {
+        if !due.is_refused {
+            upstream.decide(Effect::Hold, refusal);
+        }
+        let at = now + self.waited(now).max(ASK_AGAIN_MIN);
+        let is_by_budget = matches!(refusal, Reason::BudgetSpent { .. });
+        is_by_budget.then_some(AttemptTimer { at, is_refused: true, ..due })
     }
 
     /// The time since the last attempt was sent.
@@ -242,7 +247,7 @@ impl Call {
 
     /// Sets the times of further attempts, if the request may have any.
     fn set_further_attempts(&mut self, upstream: &mut Upstream, now: Instant) {
-        let due = |delay| AttemptTimer { at: now + delay, delay };
+        let due = |delay| AttemptTimer { at: now + delay, delay, is_refused: false };
         let hedges_max = upstream.config().hedge.map_or(0, |hedge| hedge.hedges_max);
         let may_hedge = self.may_copy() && self.hedges < hedges_max;
         self.hedge = if may_hedge { upstream.hedge_delay(now).map(due) } else { None };

@@ -420,23 +420,11 @@ fn without_budget_an_overdue_attempt_waits_alone() {
             Hold
                 budget_spent (budget spent: 0 extra of 1001 requests, allowed 0)
         1.799 s: Woke
-            Hold
-                budget_spent (budget spent: 0 extra of 1001 requests, allowed 0)
         3.598 s: Woke
-            Hold
-                budget_spent (budget spent: 0 extra of 1001 requests, allowed 0)
         7.197 s: Woke
-            Hold
-                budget_spent (budget spent: 0 extra of 1001 requests, allowed 0)
         14.394 s: Woke
-            Hold
-                budget_spent (budget spent: 0 extra of 0 requests, allowed 0)
         28.789 s: Woke
-            Hold
-                budget_spent (budget spent: 0 extra of 0 requests, allowed 0)
         57.579 s: Woke
-            Hold
-                budget_spent (budget spent: 0 extra of 0 requests, allowed 0)
         60 s: Woke
             Cancel { attempt: AttemptId(0) }
                 request_timeout (no answer within 60 s)

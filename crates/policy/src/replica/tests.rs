@@ -45,10 +45,19 @@ fn a_success_makes_good_for_all_failures() {
     let mut replicas = Replicas::new(1);
     let now = Instant::from_ns(1);
     fails(&mut replicas, now, FAILURES_AVERTED);
-    replicas.get_mut(ID).succeeded();
+    replicas.get_mut(ID).succeeded(now);
     assert_eq!(left_out(&replicas, now), Duration::ZERO);
     fails(&mut replicas, now, FAILURES_AVERTED - 1);
     assert_eq!(left_out(&replicas, now), Duration::ZERO);
+}
+
+#[test]
+fn a_success_of_an_attempt_sent_before_a_failure_does_not_make_good_for_it() {
+    let mut replicas = Replicas::new(1);
+    let (sent, now) = (Instant::from_ns(1), Instant::from_ns(2));
+    fails(&mut replicas, now, FAILURES_AVERTED);
+    replicas.get_mut(ID).succeeded(sent);
+    assert_eq!(left_out(&replicas, now), AVERSION);
 }
 
 #[test]

@@ -61,7 +61,7 @@ const LEAF_REASON: &[&str] = &["leaf", "reason"];
 pub(super) static REQUESTS: Metric = counter(
     "curtail_requests",
     &["upstream", "status"],
-    "Requests that are over, by the first digit of the status given to the client; none: the client went away before, incomplete: the response broke off after its header.",
+    "Completed requests, by the first digit of the response status; none: the client disconnected before a response, incomplete: the response broke off after its headers.",
 );
 pub(super) static REQUEST_DURATION: Metric = histogram_seconds(
     "curtail_request_duration",

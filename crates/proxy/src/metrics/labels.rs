@@ -184,14 +184,14 @@ impl Label for ClientTimeout {
     }
 }
 
-/// What a client got.
+/// The response that a client received.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ResponseClass {
-    /// Nothing: it went away before.
+    /// None: the client disconnected first.
     None,
-    /// A response with this status, up to its end or up to where the client stopped to read.
+    /// A response with this status, complete or abandoned by the client.
     Status(StatusCode),
-    /// The part of a response before it broke off.
+    /// A response that broke off.
     Incomplete,
 }
 
