@@ -93,7 +93,7 @@ fn unsupported(what: &str) -> Refusal {
     Refusal::unsupported(format!("q: {what} is not supported"))
 }
 
-/// Of these values none is before another.
+/// These values have no order.
 fn no_order(value: &str) -> Refusal {
     Refusal::wrong(format!("q: expected = or != for {value}"))
 }

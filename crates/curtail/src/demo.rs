@@ -134,7 +134,7 @@ impl Demo<'_> {
         let (report, slowest) = tokio::select! {
             () = signals.told() => {
                 // With standard error gone there is nobody left to tell.
-                let _told = writeln!(std::io::stderr(), "interrupted before the result: nothing is kept");
+                let _told = writeln!(std::io::stderr(), "interrupted before the result; nothing was saved");
                 return Ok(ExitCode::from(exit::INTERRUPTED));
             }
             report = self.measure(&mut screen) => report?,

@@ -99,7 +99,7 @@ pub enum RowFault {
         /// [`crate::Limits::attributes`].
         max: u32,
     },
-    /// Too many of either.
+    /// Too many events or links.
     #[error("more than {max} events or links")]
     Events {
         /// [`crate::Limits::events`].
@@ -111,7 +111,7 @@ pub enum RowFault {
         /// [`crate::Limits::depth`].
         max: u32,
     },
-    /// What stands around it cannot be kept.
+    /// Its resource, scope or metric is invalid.
     #[error(
         "its resource, scope or metric has too many attributes, values nested too deep, or text that is not UTF-8"
     )]

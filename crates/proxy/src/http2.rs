@@ -44,8 +44,8 @@ const SPREAD: usize = 4;
 /// this, and counts the late frames of forgotten streams as offences of the replica.
 const RESETS_REMEMBERED: usize = 10_000;
 
-/// Maximum size of the headers that h2 accepts. Far more than it may put the whole connection at fault, so this is more
-/// than [`HEAD_BYTES_MAX`](crate::http1::HEAD_BYTES_MAX), which costs an attempt only its stream.
+/// Maximum size of the headers that h2 accepts. It may close the connection when headers are far larger.
+/// [`HEAD_BYTES_MAX`](crate::http1::HEAD_BYTES_MAX) is lower and fails only the stream.
 const HEADERS_BYTES_MAX: u32 = 256 << 10;
 
 /// Maximum streams on a connection before the replica's settings arrive (RFC 9113, section 6.5.2).

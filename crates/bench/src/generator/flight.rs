@@ -175,8 +175,8 @@ impl Flights {
         self.backlog.insert(place, due);
     }
 
-    /// Takes back a request that was sent and not processed, to be sent again. A request that was sent again too often
-    /// stays sent.
+    /// Takes back a request that was sent and not processed, to be sent again. Returns [`None`] after [`RESENDS_MAX`]
+    /// resends.
     pub(super) fn take_back(&mut self, key: usize) -> Option<Due> {
         let Flight { due, sent, .. } = &self.flying[key];
         if due.resends == RESENDS_MAX {

@@ -47,7 +47,7 @@ fn a_demo_that_is_interrupted_before_its_result_ends_at_once() {
     drop(demo.rest());
     assert_eq!(demo.ended().code(), Some(130));
     let said = fs::read_to_string(said).expect("text");
-    assert!(said.ends_with("interrupted before the result: nothing is kept\n"), "{said}");
+    assert!(said.ends_with("interrupted before the result; nothing was saved\n"), "{said}");
 }
 
 #[test]

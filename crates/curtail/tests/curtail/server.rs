@@ -125,7 +125,7 @@ impl Server {
     pub(crate) fn ended(self, signal: &str) {
         self.running.signal(signal);
         let code = self.running.ended().code();
-        // Nobody exits by SIGKILL.
+        // SIGKILL leaves no exit code.
         assert_eq!(code, (signal != "KILL").then_some(0), "after SIG{signal}");
     }
 }

@@ -218,7 +218,7 @@ fn values_lie_in_each_other_as_deep_as_is_allowed() {
     assert_eq!((read.spans.len(), refused.count), (1, 0));
 }
 
-/// Whoever writes the attributes of a resource calls itself for each list.
+/// The encoder of the attributes of a resource recurses once for each nested list.
 #[test]
 fn of_a_resource_that_is_nested_too_deep_only_that_value_is_lost() {
     let mut batch = Vec::new();
