@@ -101,7 +101,7 @@ fn json_with_other_bytes_is_read_or_refused_and_what_is_read_is_a_batch() {
     assert!(outcomes.iter().all(|count| *count > 500), "{outcomes:?}");
 }
 
-/// A value of so many lists and maps in each other, in JSON.
+/// A value of lists and maps nested `depth` deep, in JSON.
 fn nested(depth: usize) -> String {
     let list = (r#"{"arrayValue":{"values":["#, "]}}");
     let map = (r#"{"kvlistValue":{"values":[{"key":"k","value":"#, "}]}}");

@@ -169,7 +169,7 @@ impl Flights {
         }
     }
 
-    /// A request that could not be sent after all waits before those that were intended later.
+    /// Queues an unsent request again, before those that were scheduled later.
     pub(super) fn give_back(&mut self, due: Due) {
         let place = self.backlog.partition_point(|waiting| waiting.intended <= due.intended);
         self.backlog.insert(place, due);

@@ -145,8 +145,7 @@ impl Worker {
         }
     }
 
-    /// Gives a request that could not be sent after all to a connection that has nothing to do; if there is none, the
-    /// request waits, and connections are made.
+    /// Gives an unsent request to an idle connection, or queues it and opens connections.
     fn hand_back(self: &Rc<Self>, state: &mut State, due: Option<Due>) {
         let State { flights, connections, is_over } = state;
         let now = self.clock.now();

@@ -186,7 +186,7 @@ impl Table {
         }
     }
 
-    /// The name and the rate of an arm; one of several is told apart by its target as well.
+    /// The name and the rate of an arm, with its target if there are several arms.
     fn arm_heading(&mut self, arm: &Arm, figures: &ArmFigures, is_one_of_several: bool) {
         let requests = text::thousands(figures.latencies.count());
         let rate = text::rate(figures.rate());

@@ -59,7 +59,7 @@ fn decision(attributes: &[Value]) -> String {
     if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
 }
 
-/// Writes a trace of Tempo's JSON in so many columns.
+/// Renders a trace in Tempo's JSON, `columns` wide.
 pub(super) fn of(trace: &Value, columns: usize) -> String {
     let label_len = columns.saturating_sub(AFTER_LABEL_LEN);
     let mut spans = spans(trace);

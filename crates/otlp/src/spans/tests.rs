@@ -206,7 +206,7 @@ fn deep(out: &mut Vec<u8>, lists: u32) {
     }
 }
 
-/// An attribute whose value is so many lists in each other.
+/// An attribute whose value is `lists` nested lists.
 fn nested(out: &mut Vec<u8>, field: u32, lists: u32) {
     message(out, field, |out| message(out, 2, |out| deep(out, lists)));
 }

@@ -354,8 +354,8 @@ fn hang(told: &mut Told) {
     told.ended(1);
 }
 
-/// Sends 20 requests, one after the other, to two replicas of which the first does what `first` says. Returns how many
-/// went to each first.
+/// Sends 20 requests, one after the other, to two replicas; `first` plays the first replica. Returns how many requests
+/// each replica got first.
 fn requests_each(balance: BalanceConfig, first: impl Fn(&mut Told)) -> [u32; 2] {
     let mut told = Told::new(UpstreamConfig { balance, ..retried() }, 2, READ);
     let mut asked = [0; 2];

@@ -254,18 +254,24 @@ fn a_replica_that_comes_back_is_used_again() {
     });
 }
 
-/// Reads the answer of a replica that breaks off in the middle of a long one.
-async fn broken_off(version: Version, head: &'static str) -> Result<Answer, hyper::Error> {
+/// A proxy before a replica that sends `part` of a response and closes, and a good one, in turn.
+async fn breaking_off(part: &'static str) -> (Proxy, [RawReplica; 2]) {
     let bad = RawReplica::start(move |mut wire, record, _| async move {
         record.read(&mut wire).await;
-        wire.send(head).await;
+        wire.send(part).await;
     })
     .await;
-    // There is another one, but part of the answer is with the client already.
     let good = RawReplica::answering("good").await;
     let proxy = Setup::before(&[bad.address(), good.address()])
         .upstream("balance: round_robin\nhedge: false")
         .start();
+    (proxy, [bad, good])
+}
+
+/// Reads the response of a replica that breaks off in the middle of a long one. There is a good replica, but the client
+/// has part of the response already.
+async fn broken_off(version: Version, part: &'static str) -> Result<Answer, hyper::Error> {
+    let (proxy, _replicas) = breaking_off(part).await;
     let mut client = Client::connect(proxy.address(), version).await;
     loop {
         let request = client.request("GET", "/");
@@ -300,15 +306,7 @@ fn a_replica_whose_responses_break_off_is_counted_and_ejected() {
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n",
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nfour\r\n",
         ] {
-            let bad = RawReplica::start(move |mut wire, record, _| async move {
-                record.read(&mut wire).await;
-                wire.send(head).await;
-            })
-            .await;
-            let good = RawReplica::answering("good").await;
-            let proxy = Setup::before(&[bad.address(), good.address()])
-                .upstream("balance: round_robin\nhedge: false")
-                .start();
+            let (proxy, _replicas) = breaking_off(head).await;
             let mut broken = 0;
             for _ in 0..30 {
                 let mut client = Client::connect(proxy.address(), Version::HTTP_2).await;
