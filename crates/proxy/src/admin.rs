@@ -10,13 +10,13 @@
 use crate::driver::{Replica, Upstream};
 use crate::leaf::Leaf;
 use crate::metrics::{
-    self, ConnectionsSnapshot, LeafSnapshot, ListenerMetrics, ReplicaSnapshot, Snapshot,
-    UpstreamSnapshot, Usage,
+    self, ConnectionsSnapshot, LeafSnapshot, ReplicaSnapshot, Snapshot, UpstreamSnapshot, Usage,
 };
-use crate::stream::Stream;
 use crate::worker::Worker;
-use crate::write_timeout::{Watch, WriteTimeoutStream};
 use bytes::Bytes;
+use curtail_http::progress::ProgressTimer;
+use curtail_http::stream::Stream;
+use curtail_http::write_timeout::WriteTimeoutStream;
 use curtail_policy::ReplicaId;
 use curtail_units::Quantile;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
@@ -51,8 +51,6 @@ pub(crate) async fn serve(socket: std::net::TcpListener, worker: Arc<Worker>) {
         }
     };
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    // Not counted in the listener metrics, which are about clients.
-    let timeouts = Arc::<ListenerMetrics>::default();
     loop {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         let stream = match socket.accept().await {
@@ -65,12 +63,9 @@ pub(crate) async fn serve(socket: std::net::TcpListener, worker: Arc<Worker>) {
         };
         let worker = Arc::clone(&worker);
         let shared = &worker.shared;
-        let watch = Watch {
-            timers: Arc::clone(&worker.timers),
-            clock: shared.lasting.clock,
-            metrics: Arc::clone(&timeouts),
-        };
-        let stream = WriteTimeoutStream::new(Stream::Plain(stream), &watch, WRITE_TIMEOUT);
+        let timer = ProgressTimer::new(&worker.timers, shared.lasting.clock, WRITE_TIMEOUT);
+        // Not counted in the listener metrics, which are about clients.
+        let stream = WriteTimeoutStream::new(Stream::Plain(stream), timer, || ());
         tokio::spawn(async move {
             let service = service_fn(move |request| {
                 let response = answer(&worker, &request);
@@ -95,7 +90,7 @@ fn answer(worker: &Worker, request: &Request<Incoming>) -> Response<Full<Bytes>>
     }
     match request.uri().path() {
         "/healthz" => text(StatusCode::OK, "ok\n"),
-        "/readyz" if *worker.shared.draining.borrow() => {
+        "/readyz" if worker.shared.drain.is_begun() => {
             text(StatusCode::SERVICE_UNAVAILABLE, "draining\n")
         }
         "/readyz" => text(StatusCode::OK, "ready\n"),
@@ -240,7 +235,7 @@ fn state(worker: &Worker) -> Value {
         .collect();
     json!({
         "schema": "curtail.state/1",
-        "draining": *worker.shared.draining.borrow(),
+        "draining": worker.shared.drain.is_begun(),
         "upstreams": upstreams,
         "leaves": leaves,
     })

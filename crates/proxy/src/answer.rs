@@ -4,19 +4,19 @@
 //! its head, and one that breaks off can still be replaced by another attempt's. A large or unbounded one
 //! is streamed; when it breaks off, so does the client's.
 
-use crate::body::Replay;
 use crate::driver::{Driver, Effects};
-use crate::head::AnswerHead;
-use crate::http1;
 use crate::leaf::Place;
 use crate::metrics::{ClientTimeout, ListenerMetrics, ResponseClass};
-use crate::pool::{self, ReplicaBody};
-use crate::progress::ProgressTimer;
 use crate::spans::SpanSink;
 use crate::trail::{AttemptEnd, Trail};
-use crate::trailers;
 use crate::tunnel::Tunnel;
 use bytes::{Bytes, BytesMut};
+use curtail_http::head::ResponseHead;
+use curtail_http::http1;
+use curtail_http::pool::{self, ResponseBody};
+use curtail_http::progress::ProgressTimer;
+use curtail_http::replay::Replay;
+use curtail_http::trailers;
 use curtail_policy::{AttemptId, Event, Failure, Reason};
 use curtail_units::Instant;
 use http::HeaderMap;
@@ -29,7 +29,7 @@ use std::task::{Context, Poll, ready};
 /// An answer that the driver holds until the policies have decided.
 #[derive(Debug)]
 pub(crate) struct Held {
-    pub(crate) head: AnswerHead,
+    pub(crate) head: ResponseHead,
     pub(crate) body: HeldBody,
 }
 
@@ -39,7 +39,7 @@ pub(crate) enum HeldBody {
     /// All of it.
     Whole(Bytes, Option<HeaderMap>),
     /// It is still to be read.
-    Open(ReplicaBody),
+    Open(ResponseBody),
 }
 
 /// Takes the body of an answer if it is known to be of at most `bytes_max`.
@@ -47,10 +47,10 @@ pub(crate) enum HeldBody {
 /// # Errors
 /// When it breaks off.
 pub(crate) async fn take_small(
-    head: AnswerHead,
-    mut body: ReplicaBody,
+    head: ResponseHead,
+    mut body: ResponseBody,
     bytes_max: u64,
-) -> Result<Held, pool::BrokenOff> {
+) -> Result<Held, pool::ResponseError> {
     let is_small = body.size_hint().exact().is_some_and(|bytes| bytes <= bytes_max);
     if !is_small || head.status == http::StatusCode::SWITCHING_PROTOCOLS {
         return Ok(Held { head, body: HeldBody::Open(body) });
@@ -73,8 +73,8 @@ fn trailers_of(frame: Frame<Bytes>) -> HeaderMap {
 }
 
 fn next_frame(
-    body: &mut ReplicaBody,
-) -> impl Future<Output = Option<Result<Frame<Bytes>, pool::BrokenOff>>> {
+    body: &mut ResponseBody,
+) -> impl Future<Output = Option<Result<Frame<Bytes>, pool::ResponseError>>> {
     std::future::poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx))
 }
 
@@ -225,7 +225,7 @@ pub(crate) enum AnswerBody {
 /// An answer that is passed on as it comes.
 #[derive(Debug)]
 pub(crate) struct Streamed {
-    body: ReplicaBody,
+    body: ResponseBody,
     ending: Ending,
     /// At a leaf: in service until the answer is through.
     place: Option<Place>,
@@ -246,14 +246,14 @@ pub(crate) struct IdleTimeout {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BrokenOff {
     #[error("the replica closed the connection in the middle of its response: {0}")]
-    Replica(#[from] pool::BrokenOff),
+    Replica(#[from] pool::ResponseError),
     #[error("no byte passed in either direction for limits.stream_idle_timeout")]
     Idle,
 }
 
 impl From<BrokenOff> for http1::Error {
     fn from(error: BrokenOff) -> Self {
-        Self::Answer(Box::new(error))
+        Self::Response(Box::new(error))
     }
 }
 

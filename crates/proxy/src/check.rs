@@ -5,17 +5,17 @@
 //! after a failure. It does not bind addresses, because on a machine where the proxy runs they are in use.
 
 use crate::StartError;
-use crate::config::{Config, ConnectConfig, ReplicaUrl};
-use crate::connect::Connector;
-use crate::tls;
+use crate::config::{Config, ConnectConfig, ReplicaUrl, ServerTls, authorities};
+use curtail_http::connect::Connector;
 
 /// All errors with which a start with `config` would fail, except addresses that cannot be bound.
 #[must_use]
 pub fn check(config: &Config) -> Vec<StartError> {
     let mut refused = Vec::new();
     for (index, listener) in config.listeners.iter().enumerate() {
-        let key = listener.tls.as_ref().map(tls::certified_key).transpose();
-        refused.extend(key.err().map(|error| error.within(listener_section(index))));
+        let key = listener.tls.as_ref().map(ServerTls::certified_key).transpose();
+        refused
+            .extend(key.err().map(|error| StartError::from(error).within(listener_section(index))));
     }
     for upstream in &config.upstreams {
         let errors = check_connections(&upstream.replicas, &upstream.connect).into_iter();
@@ -35,11 +35,12 @@ pub fn check(config: &Config) -> Vec<StartError> {
 }
 
 fn check_connections(replicas: &[ReplicaUrl], connect: &ConnectConfig) -> Vec<StartError> {
-    let authorities = match tls::authorities(connect, replicas) {
+    let authorities = match authorities(connect, replicas) {
         Ok(authorities) => authorities,
-        Err(error) => return vec![error],
+        Err(error) => return vec![error.into()],
     };
-    let connector = |replica| Connector::new(replica, connect, &authorities).err();
+    let connector =
+        |replica: &ReplicaUrl| Connector::new(replica, connect, &authorities).err().map(Into::into);
     replicas.iter().filter_map(connector).collect()
 }
 

@@ -8,15 +8,20 @@ mod consistency;
 mod limits;
 mod network;
 
-pub use connect::{ConnectConfig, Protocol};
-pub(crate) use connect::{TCP_KEEPALIVE, http2_window};
 pub use limits::Limits;
 pub use network::Network;
 
 use curtail_config::{Mistakes, Section, Value, Wrong, policy};
+pub use curtail_http::connect::{ConnectConfig, Protocol};
+use curtail_http::origin::Origin;
+use curtail_http::tls::{self, TlsError};
 use curtail_policy::{LeafConfig, UpstreamConfig};
+use rustls::RootCertStore;
+use rustls::sign::CertifiedKey;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Deref;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What a proxy is told to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,6 +64,20 @@ pub struct ServerTls {
     pub certificate_file: PathBuf,
     /// The private key, PEM.
     pub key_file: PathBuf,
+}
+
+impl ServerTls {
+    pub(crate) fn certified_key(&self) -> Result<CertifiedKey, TlsError> {
+        tls::certified_key(&self.certificate_file, &self.key_file)
+    }
+}
+
+/// The authorities that connections to `replicas` trust.
+pub(crate) fn authorities(
+    connect: &ConnectConfig,
+    replicas: &[ReplicaUrl],
+) -> Result<Arc<RootCertStore>, TlsError> {
+    tls::authorities(connect.ca_file.as_deref(), replicas.iter().any(|replica| replica.tls))
 }
 
 /// Requests that go to one upstream.
@@ -124,56 +143,29 @@ pub enum SpansProtocol {
     Grpc,
 }
 
-/// `http://host:port` or `https://host:port`.
+/// The address of a replica, as a value of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ReplicaUrl {
-    /// Whether TLS is spoken.
-    pub tls: bool,
-    /// The name or address to connect to, without brackets.
-    pub host: String,
-    /// The port.
-    pub port: u16,
-}
+pub struct ReplicaUrl(Origin);
 
 impl ReplicaUrl {
     /// Parses `http://host[:port]` or `https://host[:port]`, with no path.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        // A parsed URI has lost its fragment.
-        let uri: http::Uri = text.parse().ok().filter(|_| !text.contains('#'))?;
-        let tls = match uri.scheme_str()? {
-            "http" => false,
-            "https" => true,
-            _ => return None,
-        };
-        let bare = uri.path_and_query().is_none_or(|p| p.as_str() == "/");
-        let authority = uri.authority().filter(|a| !a.as_str().contains('@'))?;
-        let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-        let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
-        let host_only = authority.as_str().len() == authority.host().len();
-        let port_said = authority.port().is_some();
-        (bare && !host.is_empty() && (port_said || host_only)).then(|| Self {
-            tls,
-            host: host.to_owned(),
-            port,
-        })
+        Origin::parse(text).map(Self)
     }
+}
 
-    /// `host:port`, with brackets around an IPv6 address.
-    #[must_use]
-    pub fn authority(&self) -> String {
-        if self.host.contains(':') {
-            format!("[{}]:{}", self.host, self.port)
-        } else {
-            format!("{}:{}", self.host, self.port)
-        }
+impl Deref for ReplicaUrl {
+    type Target = Origin;
+
+    fn deref(&self) -> &Origin {
+        &self.0
     }
 }
 
 impl std::fmt::Display for ReplicaUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let scheme = if self.tls { "https" } else { "http" };
-        write!(f, "{scheme}://{}", self.authority())
+        self.0.fmt(f)
     }
 }
 
@@ -201,7 +193,7 @@ impl Value for ReplicaUrl {
     }
 
     fn placeholder() -> Self {
-        Self { tls: false, host: "localhost".to_owned(), port: 80 }
+        Self(Origin { tls: false, host: "localhost".to_owned(), port: 80 })
     }
 
     fn schema() -> serde_json::Value {
@@ -383,33 +375,5 @@ fn spans(s: &mut Section<'_>) -> SpansConfig {
         service_name: s
             .field("service_name", "service.name of the proxy's own spans.")
             .default("curtail-proxy".to_owned()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::ReplicaUrl;
-
-    #[test]
-    fn an_address_is_written_as_it_was_read() {
-        for url in
-            ["http://a:1", "https://b.example:443", "http://[::1]:65535", "http://1.2.3.4:80"]
-        {
-            assert_eq!(ReplicaUrl::parse(url).expect(url).to_string(), url);
-        }
-        let port = |text| ReplicaUrl::parse(text).map(|url| url.port);
-        assert_eq!(port("http://a"), Some(80));
-        assert_eq!(port("https://a/"), Some(443));
-        for wrong in [
-            "a:1",
-            "ftp://a:1",
-            "http://",
-            "http://a:1/path",
-            "http://u@a:1",
-            "http://a:x",
-            "http://a:1#x",
-        ] {
-            assert_eq!(port(wrong), None, "{wrong}");
-        }
     }
 }

@@ -9,17 +9,18 @@
 //! group too. The requests of the old machine pass straight through, because the loads of the fresh one do not count
 //! their attempts.
 
-use crate::clock::Clock;
-use crate::config::{NamedUpstream, ReplicaUrl};
-use crate::connect::Connector;
+use crate::StartError;
+use crate::config::{NamedUpstream, ReplicaUrl, authorities};
 use crate::group::Group;
 use crate::guard::{Guard, Step};
 use crate::journal::Journal;
-use crate::metrics::{ReplicaMetrics, UpstreamMetrics};
-use crate::pool::Pool;
+use crate::metrics::UpstreamMetrics;
 use crate::site::Lasting;
 use crate::spans::prepared::PreparedUpstream;
-use crate::{StartError, tls};
+use curtail_http::clock::Clock;
+use curtail_http::connect::Connector;
+use curtail_http::connection_counts::ConnectionCounters;
+use curtail_http::pool::Pool;
 use curtail_policy::journal::Entry;
 use curtail_policy::{
     Call, Decided, Effect, Event, Group as GroupMachine, Reason, ReplicaId, Request,
@@ -51,7 +52,7 @@ pub(crate) struct Upstream {
 pub(crate) struct Replica {
     pub(crate) url: ReplicaUrl,
     pub(crate) authority: String,
-    pub(crate) metrics: Arc<ReplicaMetrics>,
+    pub(crate) metrics: Arc<ConnectionCounters>,
     connector: Connector,
     pools: Box<[Arc<Pool>]>,
 }
@@ -90,13 +91,13 @@ impl Upstream {
         lasting: &Lasting,
         group: Option<Arc<Group>>,
     ) -> Result<Self, StartError> {
-        let authorities = tls::authorities(&config.connect, &config.replicas)?;
+        let authorities = authorities(&config.connect, &config.replicas)?;
         let replicas: Box<[Replica]> = config
             .replicas
             .iter()
             .map(|url| {
                 let connector = Connector::new(url, &config.connect, &authorities)?;
-                let metrics = Arc::new(ReplicaMetrics::default());
+                let metrics = Arc::new(ConnectionCounters::default());
                 let pool = |_| {
                     let (connector, metrics) = (connector.clone(), Arc::clone(&metrics));
                     Arc::new(Pool::new(connector, config.connect.clone(), metrics))
@@ -137,13 +138,13 @@ impl Upstream {
     /// # Errors
     /// When they cannot be read; the old ones stay in use.
     pub(crate) fn read_authorities(&self) -> Result<Arc<RootCertStore>, StartError> {
-        tls::authorities(&self.config.connect, &self.config.replicas)
+        Ok(authorities(&self.config.connect, &self.config.replicas)?)
     }
 
     /// Trusts these authorities from the next connection attempt on.
     pub(crate) fn trust(&self, authorities: &Arc<RootCertStore>) {
         for replica in &self.replicas {
-            if let Err(error) = replica.connector.trust(&self.config.connect, authorities) {
+            if let Err(error) = replica.connector.trust(authorities) {
                 tracing::error!("{error}");
             }
         }

@@ -6,19 +6,20 @@
 //!
 //! **Limits**: the queue's own; [`PEERS_MAX`] other leaves to tell of started twins.
 
-use crate::attempt::AttemptRequest;
-use crate::clock::Clock;
 use crate::config::{ConnectConfig, LeafListener, NamedUpstream, ReplicaUrl};
-use crate::connect::Connector;
 use crate::driver::Upstream;
 use crate::guard::{Guard, Step};
 use crate::journal::Journal;
-use crate::metrics::{LeafMetrics, ReplicaMetrics};
-use crate::pool::Pool;
+use crate::metrics::LeafMetrics;
 use crate::site::Lasting;
 use crate::spans::prepared::PreparedRoute;
 use crate::worker::Worker;
-use crate::{StartError, headers, tls};
+use crate::{StartError, leaf_headers};
+use curtail_http::clock::Clock;
+use curtail_http::connect::Connector;
+use curtail_http::connection_counts::ConnectionCounters;
+use curtail_http::outbound_request::OutboundRequest;
+use curtail_http::pool::Pool;
 use curtail_policy::journal::Entry;
 use curtail_policy::{
     BalanceConfig, Class, Decided, Leaf as Machine, LeafEffect, LeafEvent, LeafReason,
@@ -139,7 +140,7 @@ impl Leaf {
         class: Class,
         tie: Option<&str>,
     ) -> Admission {
-        let tie = tie.and_then(headers::read_tie);
+        let tie = tie.and_then(leaf_headers::read_tie);
         let (sender, receiver) = oneshot::channel();
         let request = {
             let mut gate = self.lock();
@@ -294,7 +295,7 @@ impl Leaf {
             let clock = self.clock;
             tokio::spawn(async move {
                 let path = format!("{TWIN_STARTED_PATH}{:016x}", message.tie.0);
-                let request = AttemptRequest::get(&path, &message.authority);
+                let request = OutboundRequest::get(&path, &message.authority);
                 // A message that is lost costs at most one execution that was not needed.
                 match pool.exchange(request, &clock, false).await {
                     Ok(exchanged) => drop(exchanged),
@@ -317,9 +318,8 @@ impl Leaf {
             return None;
         }
         let connect = ConnectConfig::default();
-        let authorities = tls::authorities(&connect, std::slice::from_ref(&url)).ok()?;
-        let connector = Connector::new(&url, &connect, &authorities).ok()?;
-        let pool = Arc::new(Pool::new(connector, connect, Arc::new(ReplicaMetrics::default())));
+        let connector = Connector::load(&url, &connect).ok()?;
+        let pool = Arc::new(Pool::new(connector, connect, Arc::new(ConnectionCounters::default())));
         peers.insert(key, Arc::clone(&pool));
         Some(pool)
     }

@@ -5,37 +5,24 @@
 //!
 //! A request's way through the files: [`listen`] accepts its connection, [`serve`] reads it from there,
 //! [`request`] routes and classifies it, at a leaf [`leaf`] admits it, [`root`] sends its attempts over
-//! [`pool`]s as the machines decide ([`driver`]), and [`answer`] passes the answer on. What happened is kept
+//! [pools](curtail_http::pool) as the machines decide ([`driver`]), and [`answer`] passes the answer on. What happened is kept
 //! in a [`trail`] and becomes [`spans`]; counts go to [`metrics`], which [`admin`] shows.
 
 mod admin;
 mod answer;
-mod attempt;
-mod body;
 mod check;
 pub mod cli;
-mod clock;
 mod config;
-mod connect;
-mod counted;
-mod drain;
 mod driver;
 mod group;
 mod guard;
-mod head;
-mod headers;
-mod http1;
-mod http2;
 mod journal;
 mod leaf;
-mod linger;
+mod leaf_headers;
 mod listen;
 pub mod log;
 mod metrics;
-mod pool;
-mod preface;
 mod probe;
-mod progress;
 mod request;
 mod root;
 mod route;
@@ -43,15 +30,11 @@ mod running;
 mod serve;
 mod site;
 mod spans;
-mod stream;
-mod timers;
-mod tls;
 mod trace_context;
 mod trail;
-mod trailers;
 mod tunnel;
+mod watch;
 mod worker;
-mod write_timeout;
 
 pub use check::check;
 pub use config::{
@@ -77,22 +60,9 @@ pub enum StartError {
         /// What the system says.
         source: std::io::Error,
     },
-    /// A certificate, key or authority cannot be used.
-    #[error("{}: {why}", file.display())]
-    Tls {
-        /// The file.
-        file: PathBuf,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// A replica cannot be named in TLS.
-    #[error("{replica}: not a name that a certificate can have: {why}")]
-    Name {
-        /// The replica.
-        replica: String,
-        /// What is wrong with it.
-        why: String,
-    },
+    /// A certificate, key, authority or name cannot be used.
+    #[error(transparent)]
+    Tls(#[from] curtail_http::tls::TlsError),
     /// The journal cannot be written.
     #[error("{}: the journal cannot be written: {source}", file.display())]
     Journal {

@@ -68,7 +68,7 @@ pub(crate) async fn accept(
     listener: Arc<Listener>,
     workers: Vec<Handover>,
 ) {
-    let mut draining = workers[0].worker.shared.draining.subscribe();
+    let drain = Arc::clone(&workers[0].worker.shared.drain);
     let room = Arc::new(Semaphore::new(listener.connections_max));
     let socket = match TcpListener::from_std(socket) {
         Ok(socket) => socket,
@@ -87,7 +87,7 @@ pub(crate) async fn accept(
         };
         let (accepted, permit) = tokio::select! {
             biased;
-            _ = draining.wait_for(|draining| *draining) => return,
+            () = drain.wait() => return,
             accepted = accepted => accepted,
         };
         match (accepted, permit) {

@@ -1,6 +1,6 @@
 //! Metrics: what is counted, and the page that Prometheus scrapes.
 //!
-//! **Holds** atomics and sketches that the drivers add to ([`UpstreamMetrics`], [`ReplicaMetrics`],
+//! **Holds** atomics and sketches that the drivers add to ([`UpstreamMetrics`], [`ConnectionCounters`](curtail_http::connection_counts::ConnectionCounters),
 //! [`LeafMetrics`], [`ListenerMetrics`], [`ProcessMetrics`]); each addition is one relaxed instruction on
 //! an array that is indexed by a small enumeration. A scrape reads them into a [`Snapshot`], and
 //! [`render`] makes text of that.
@@ -29,7 +29,7 @@ pub(crate) use process::{ListenerMetrics, ProcessMetrics, Usage};
 pub(crate) use snapshot::{
     ConnectionsSnapshot, LeafSnapshot, ReplicaSnapshot, Snapshot, UpstreamSnapshot,
 };
-pub(crate) use upstream::{ReplicaMetrics, UpstreamMetrics};
+pub(crate) use upstream::UpstreamMetrics;
 
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;

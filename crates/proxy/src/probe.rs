@@ -1,10 +1,10 @@
 //! Probes: a root asks a leaf for its load, over the connections that carry requests.
 
-use crate::attempt::AttemptRequest;
 use crate::driver::{Effects, Upstream};
-use crate::head::Known;
-use crate::headers;
+use crate::leaf_headers;
 use crate::worker::Worker;
+use curtail_http::head::Known;
+use curtail_http::outbound_request::OutboundRequest;
 use curtail_policy::{BalanceConfig, Effect, PrequalConfig, ReplicaId, UpstreamEvent};
 use curtail_units::Duration;
 use http::StatusCode;
@@ -50,12 +50,12 @@ async fn probe(worker: &Worker, upstream: &Upstream, replica: ReplicaId) -> Upst
         | BalanceConfig::PeakEwma { .. } => PrequalConfig::default().probe_timeout,
     };
     let target = upstream.replica(replica);
-    let request = AttemptRequest::get(PATH, &target.authority);
+    let request = OutboundRequest::get(PATH, &target.authority);
     let exchange = target.pool(worker.index).exchange(request, &upstream.clock, false);
     let Ok(Ok(exchanged)) = tokio::time::timeout(timeout.into(), exchange).await else {
         return UpstreamEvent::ProbeTimedOut { replica };
     };
-    let load = exchanged.head.fields.get_text(Known::CurtailLoad).and_then(headers::read_load);
+    let load = exchanged.head.fields.get_text(Known::CurtailLoad).and_then(leaf_headers::read_load);
     match load {
         Some(load) => UpstreamEvent::ProbeAnswered { replica, load },
         // Whatever else answers is no leaf; one that is in trouble may be one.

@@ -1,27 +1,28 @@
 //! One request of a client: routed, classified, admitted, sent, answered.
 
 use crate::answer::{Answer, AnswerBody, HeldBody, IdleTimeout};
-use crate::body::{ClientBody, ClientFault, Replay};
 use crate::driver::Upstream;
-use crate::head::{AnswerHead, Fault, Known, RequestHead};
-use crate::http1::InterimSink;
 use crate::leaf::{Admission, Leaf, Place, TWIN_STARTED_PATH};
 use crate::metrics::{ClientTimeout, ListenerMetrics, ResponseClass};
-use crate::progress::ProgressTimer;
 use crate::root::{self, NoAnswer, Outgoing};
 use crate::site::Site;
 use crate::trail::{Destination, RequestEnd, Trail};
 use crate::tunnel::Tunnel;
 use crate::worker::Worker;
-use crate::{headers, probe};
+use crate::{leaf_headers, probe};
 use bytes::Bytes;
+use curtail_http::forwarding;
+use curtail_http::head::{Fault, Known, RequestHead, ResponseHead};
+use curtail_http::http1::InterimSink;
+use curtail_http::progress::ProgressTimer;
+use curtail_http::replay::{ClientBody, ClientFault, Replay};
 use curtail_policy::{Class, Failure, TieId, Unanswered};
 use http::{Method, StatusCode};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 /// What a client is given.
-type Given = (AnswerHead, AnswerBody);
+type Given = (ResponseHead, AnswerBody);
 
 /// What is known of the connection that a request came on.
 #[derive(Debug)]
@@ -52,7 +53,7 @@ pub(crate) async fn answer(
     }
     let started = worker.shared.lasting.clock.now();
     let context = worker.trace_context(&head.fields);
-    let upgrade = headers::upgrade(&head.fields);
+    let upgrade = forwarding::upgrade(&head.fields);
     let settled = head.settle_host();
     if settled.is_ok()
         && let Some(given) = answer_as_last_hop(&mut head)
@@ -116,14 +117,14 @@ pub(crate) async fn answer(
 
 /// Makes the head that attempts repeat: without what concerns the client's connection alone.
 fn prepare(head: &mut RequestHead, client: &Client) {
-    headers::remove_hop_by_hop(&mut head.fields);
+    forwarding::remove_hop_by_hop(&mut head.fields);
     // Who is to go on has been told, as soon as the body is read.
     head.fields.remove(Known::Expect.bit() | Known::CurtailTie.bit());
     if !client.is_trusted {
         // A client may claim any address.
         head.fields.remove(Known::FORWARDED);
     }
-    headers::add_forwarded(&mut head.fields, client.address, &client.address_text, client.tls);
+    forwarding::add_forwarded(&mut head.fields, client.address, &client.address_text, client.tls);
 }
 
 /// The upstream of a request, and whether its route declares it idempotent.
@@ -188,18 +189,18 @@ fn give(
         head.fields.remove(Known::ContentLength.bit());
     }
     if head.status == StatusCode::SWITCHING_PROTOCOLS
-        && let Some(protocol) = headers::upgrade(&head.fields)
+        && let Some(protocol) = forwarding::upgrade(&head.fields)
         && let HeldBody::Open(body) = held.body
     {
-        headers::remove_hop_by_hop(&mut head.fields);
-        headers::ask_upgrade(&mut head.fields, &protocol);
+        forwarding::remove_hop_by_hop(&mut head.fields);
+        forwarding::ask_upgrade(&mut head.fields, &protocol);
         let body = match body.into_upgrade() {
             Some(replica) => AnswerBody::Tunnel(Box::new(Tunnel::new(replica, ending, place))),
             None => AnswerBody::Whole(Bytes::new()),
         };
         return (head, body);
     }
-    headers::remove_hop_by_hop(&mut head.fields);
+    forwarding::remove_hop_by_hop(&mut head.fields);
     (head, AnswerBody::new(held.body, ending, (place, idle)))
 }
 
@@ -207,7 +208,7 @@ fn give(
 fn answer_for_leaf(worker: &Arc<Worker>, leaf: &Arc<Leaf>, path: &str) -> Option<Given> {
     if path == probe::PATH {
         let (mut head, body) = empty(StatusCode::NO_CONTENT);
-        head.fields.push(Known::CurtailLoad, headers::write_load(leaf.load()).as_bytes());
+        head.fields.push(Known::CurtailLoad, leaf_headers::write_load(leaf.load()).as_bytes());
         return Some((head, body));
     }
     let tie = path.strip_prefix(TWIN_STARTED_PATH)?;
@@ -221,7 +222,7 @@ fn answer_for_leaf(worker: &Arc<Worker>, leaf: &Arc<Leaf>, path: &str) -> Option
 /// Responds to a request that must go no further (RFC 9110, section 7.6.2).
 fn answer_as_last_hop(head: &mut RequestHead) -> Option<Given> {
     let is_limited = matches!(head.method, Method::OPTIONS | Method::TRACE);
-    if !is_limited || headers::count_hop(&mut head.fields) {
+    if !is_limited || forwarding::count_hop(&mut head.fields) {
         return None;
     }
     Some(match head.method {
@@ -279,11 +280,11 @@ fn no_answer_given(worker: &Worker, upstream: &Upstream, why: NoAnswer, trail: T
 pub(crate) fn own(status: StatusCode, error: &'static str, why: &'static str) -> Given {
     let separator = if why.is_empty() { "" } else { ": " };
     let text = format!("curtail: {error}{separator}{why}\n");
-    let mut head = AnswerHead::new(status);
+    let mut head = ResponseHead::new(status);
     head.fields.push(Known::CurtailError, error.as_bytes());
     (head, AnswerBody::Whole(Bytes::from(text)))
 }
 
 fn empty(status: StatusCode) -> Given {
-    (AnswerHead::new(status), AnswerBody::Whole(Bytes::new()))
+    (ResponseHead::new(status), AnswerBody::Whole(Bytes::new()))
 }

@@ -6,18 +6,19 @@
 mod straight;
 
 use crate::answer::{Answer, Held, take_small};
-use crate::attempt::AttemptRequest;
-use crate::body::{AttemptBody, ClientFault, Replay};
 use crate::driver::{Driver, Effects, Replica, Upstream};
-use crate::head::{Known, RequestHead};
-use crate::http1::InterimSink;
 use crate::metrics::ResponseClass;
-use crate::pool::ExchangeError;
-use crate::timers::Timer;
 use crate::trace_context::TraceContext;
-use crate::trail::{AttemptEnd, AttemptTrail, ConnectPhases, RequestEnd, Trail};
+use crate::trail::{AttemptEnd, AttemptTrail, RequestEnd, Trail};
 use crate::worker::Worker;
-use crate::{headers, probe, trace_context};
+use crate::{leaf_headers, probe, trace_context};
+use curtail_http::connection_counts::ConnectPhases;
+use curtail_http::head::{Known, RequestHead};
+use curtail_http::http1::InterimSink;
+use curtail_http::outbound_request::OutboundRequest;
+use curtail_http::pool::ExchangeError;
+use curtail_http::replay::{ClientFault, OutboundBody, Replay};
+use curtail_http::timers::Timer;
 use curtail_policy::{
     AttemptId, Class, Effect, Event, Failure, Outcome, Reason, ReplicaId, Request, Tie, Unanswered,
 };
@@ -224,7 +225,7 @@ impl Exchange {
             }
             Err(error) => {
                 tracing::debug!(%error, "attempt without an answer");
-                let failure = error.failure();
+                let failure = if error.is_not_sent() { Failure::NotSent } else { Failure::Broken };
                 self.trail.attempt_ended(attempt, now, AttemptEnd::Failed(failure));
                 self.attempts[index] = Attempt::Gone;
                 Event::Failed { attempt, failure }
@@ -307,7 +308,7 @@ impl Exchange {
         let mut request = self.outgoing.attempt(&self.trail.context, span_id, class);
         if let Some(tie) = tie {
             let twin = &upstream.replica(tie.twin).authority;
-            let tie = headers::write_tie(tie.id, tie.role, twin);
+            let tie = leaf_headers::write_tie(tie.id, tie.role, twin);
             request.set(Known::CurtailTie, tie.as_bytes());
         }
         // The attempt before may have used one of a pool of dead connections.
@@ -317,7 +318,7 @@ impl Exchange {
         self.attempts.push(Attempt::Waiting(on_its_way));
     }
 
-    fn on_its_way(&self, replica: &Replica, request: AttemptRequest, fresh: bool) -> OnItsWay {
+    fn on_its_way(&self, replica: &Replica, request: OutboundRequest, fresh: bool) -> OnItsWay {
         let pool = Arc::clone(replica.pool(self.worker.index));
         let clock = self.driver.upstream.clock;
         let small_bytes = self.outgoing.answer_held_bytes;
@@ -341,12 +342,12 @@ impl Outgoing {
         context: &TraceContext,
         span_id: trace_context::SpanId,
         class: Class,
-    ) -> AttemptRequest {
+    ) -> OutboundRequest {
         let body = match &self.body {
-            None => AttemptBody::Empty,
-            Some(replay) => AttemptBody::Replay(replay.reader()),
+            None => OutboundBody::Empty,
+            Some(replay) => OutboundBody::Replay(replay.reader()),
         };
-        let mut request = AttemptRequest::new(Arc::clone(&self.head), body);
+        let mut request = OutboundRequest::new(Arc::clone(&self.head), body);
         request.interim.clone_from(&self.interim);
         // Without spans of our own, those behind us belong to whoever called us.
         if self.is_traced {

@@ -7,8 +7,9 @@ pub(crate) mod path;
 
 use crate::config::RouteConfig;
 use crate::driver::Upstream;
-use crate::head::Fault;
 use crate::spans::prepared::PreparedRoute;
+use curtail_http::head::Fault;
+use http::StatusCode;
 use path::{PathReading, Prefix};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -33,6 +34,14 @@ pub(crate) struct Route {
     /// What spans say of it.
     pub(crate) prepared: Arc<PreparedRoute>,
 }
+
+const NO_ROUTE: Fault = Fault { status: StatusCode::NOT_FOUND, error: "no_route", why: "" };
+
+const AMBIGUOUS_PATH: Fault = Fault {
+    status: StatusCode::BAD_REQUEST,
+    error: "ambiguous_path",
+    why: "servers may interpret the request path in different ways, which match different routes",
+};
 
 impl Routes {
     pub(crate) fn new(mut routes: Vec<Route>) -> Self {
@@ -60,11 +69,11 @@ impl Routes {
             let first = found.next().flatten();
             let place = |route: Option<&Route>| route.map(std::ptr::from_ref);
             if found.any(|other| place(other) != place(first)) {
-                return Err(Fault::AMBIGUOUS_PATH);
+                return Err(AMBIGUOUS_PATH);
             }
             first
         };
-        found.ok_or(Fault::NO_ROUTE)
+        found.ok_or(NO_ROUTE)
     }
 
     /// The first route of this host whose prefix contains the path.

@@ -1,8 +1,7 @@
 //! A proxy that runs: its threads, its reloads, its end.
 
 use crate::admin;
-use crate::clock::Clock;
-use crate::config::{Config, ListenerConfig, SpansConfig};
+use crate::config::{Config, ListenerConfig, ServerTls, SpansConfig};
 use crate::driver::Upstream;
 use crate::journal::Journal;
 use crate::listen::{self, HANDED_MAX, Handover, Listener};
@@ -10,17 +9,17 @@ use crate::metrics::{ListenerMetrics, ProcessMetrics};
 use crate::site::{Lasting, Site};
 use crate::spans::SpanSink;
 use crate::spans::export::Exporter;
-use crate::tls::{self, ListenerCertificate};
 use crate::worker::{Shared, Worker};
 use crate::{StartError, check, probe, serve};
 use arc_swap::ArcSwap;
+use curtail_http::clock::Clock;
+use curtail_http::tls::ListenerCertificate;
 use curtail_units::Rng;
 use rustls::RootCertStore;
 use rustls::sign::CertifiedKey;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::{Barrier, mpsc};
@@ -104,12 +103,8 @@ pub fn start(config: Config, options: &Options) -> Result<Running, StartError> {
         .map(|(socket, listener)| Ok((listener.name.clone(), socket.local_addr()?)))
         .collect::<std::io::Result<Vec<_>>>()?;
     let worker_count = site.config.workers;
-    let shared = Arc::new(Shared {
-        site: ArcSwap::from_pointee(site),
-        lasting,
-        draining: tokio::sync::watch::Sender::new(false),
-        is_draining: AtomicBool::new(false),
-    });
+    let shared =
+        Arc::new(Shared { site: ArcSwap::from_pointee(site), lasting, drain: Arc::default() });
     let (stop, _) = tokio::sync::watch::channel(false);
     let exporter = match (&shared.site.load().config.spans, &shared.lasting.spans) {
         (Some(config), Some(sink)) => {
@@ -153,8 +148,8 @@ fn open_listeners(
 /// Reads the certificates of the listeners with TLS.
 fn certified_keys(listeners: &[ListenerConfig]) -> Result<Vec<Option<CertifiedKey>>, StartError> {
     let read = |(index, listener): (usize, &ListenerConfig)| {
-        let key = listener.tls.as_ref().map(tls::certified_key).transpose();
-        key.map_err(|error| error.within(check::listener_section(index)))
+        let key = listener.tls.as_ref().map(ServerTls::certified_key).transpose();
+        key.map_err(|error| StartError::from(error).within(check::listener_section(index)))
     };
     listeners.iter().enumerate().map(read).collect()
 }
@@ -246,8 +241,7 @@ impl Running {
 
     /// Stops accepting, lets requests in progress end for up to `grace`, then stops.
     pub fn stop(mut self, grace: Duration) {
-        self.shared.is_draining.store(true, Ordering::Release);
-        self.shared.draining.send_replace(true);
+        self.shared.drain.begin();
         let deadline = std::time::Instant::now() + grace;
         while self.workers.iter().any(|worker| !worker.is_finished())
             && std::time::Instant::now() < deadline

@@ -1,25 +1,24 @@
 //! Serving one connection of a client to its end, whatever it speaks.
 //!
-//! **HTTP/2 in clear text** is known by its preface ([`crate::preface`]); under TLS it is negotiated.
+//! **HTTP/2 in clear text** is known by its preface ([`curtail_http::preface`]); under TLS it is negotiated.
 
 mod http2;
-mod lingering;
 mod stream_tasks;
 
 use crate::answer::AnswerBody;
-use crate::body::ClientBody;
 use crate::config::{Limits, Network};
-use crate::drain::Drain;
-use crate::head::{AnswerHead, Fault, RequestHead};
-use crate::http1::{self, Answers, InterimSink};
 use crate::listen::Handed;
 use crate::metrics::ClientTimeout;
-use crate::preface;
 use crate::request::{Client, answer, own};
-use crate::stream::{self, Stream};
+use crate::watch::Watch;
 use crate::worker::{ConnectionCount, Worker};
-use crate::write_timeout::{Watch, WriteTimeoutStream};
 use bytes::BytesMut;
+use curtail_http::drain::Drain;
+use curtail_http::head::{Fault, RequestHead, ResponseHead};
+use curtail_http::http1::{self, InterimSink, ServerLimits, Service};
+use curtail_http::preface;
+use curtail_http::replay::ClientBody;
+use curtail_http::stream::{self, Stream};
 use http::StatusCode;
 use std::future::Future;
 use std::sync::Arc;
@@ -84,9 +83,9 @@ struct Serving {
 impl Serving {
     /// What comes before the first request has the time of a header; hardly any when the proxy stops.
     async fn in_time<T>(&self, beginning: impl Future<Output = T>) -> Option<T> {
-        let mut draining = self.worker.shared.draining.subscribe();
+        let drain = self.worker.shared.drain.wait();
         let stopped = async {
-            drop(draining.wait_for(|draining| *draining).await);
+            drain.await;
             tokio::time::sleep(LAST_MOMENT).await;
         };
         let patience = std::time::Duration::from(self.limits.header_timeout);
@@ -105,16 +104,22 @@ impl Serving {
     }
 
     async fn http1(self, stream: Stream, begun: BytesMut) {
-        let drain = Drain::new(&self.worker.shared);
+        let drain = Drain::new(&self.worker.shared.drain);
         let clock = self.worker.shared.lasting.clock;
         let (watch, limits) = (self.watch(), self.limits.clone());
-        let server = http1::Server::new((stream, begun), &self.limits, drain, clock);
-        if let Some(changed) = server.serve(self).await
-            && let AnswerBody::Tunnel(tunnel) = changed.body
+        let terms = ServerLimits {
+            head_bytes_max: limits.headers.as_len(),
+            header_timeout: limits.header_timeout.into(),
+            idle_timeout: limits.idle_timeout.into(),
+            write_timeout: limits.write_timeout.into(),
+        };
+        let server = http1::Server::new((stream, begun), &terms, drain, clock);
+        if let Some(upgraded) = server.serve(self).await
+            && let AnswerBody::Tunnel(tunnel) = upgraded.body
         {
-            let client = WriteTimeoutStream::new(changed.stream, &watch, limits.write_timeout);
+            let client = watch.stream(upgraded.stream, limits.write_timeout);
             let idle = limits.stream_idle_timeout.map(|timeout| watch.timer(timeout));
-            tunnel.carry((client, changed.read.freeze()), idle, &watch.metrics).await;
+            tunnel.carry((client, upgraded.read.freeze()), idle, &watch.metrics).await;
         }
     }
 
@@ -128,21 +133,21 @@ impl Serving {
     }
 }
 
-impl Answers for Serving {
+impl Service for Serving {
     type Body = AnswerBody;
 
-    fn answer(
+    fn respond(
         &self,
         head: RequestHead,
         body: Option<http1::RequestBody>,
         interim: Option<InterimSink>,
-    ) -> impl Future<Output = (AnswerHead, AnswerBody)> {
+    ) -> impl Future<Output = (ResponseHead, AnswerBody)> {
         let body = body.map(ClientBody::Http1);
         answer(Arc::clone(&self.worker), Arc::clone(&self.client), head, (body, interim))
     }
 
-    fn refuse(&self, fault: Fault) -> (AnswerHead, AnswerBody) {
-        refuse(&self.client, fault)
+    fn reject(&self, fault: Fault) -> (ResponseHead, AnswerBody) {
+        reject(&self.client, fault)
     }
 
     fn count_write_timeout(&self) {
@@ -151,7 +156,7 @@ impl Answers for Serving {
 }
 
 /// Responds to a malformed request.
-fn refuse(client: &Client, fault: Fault) -> (AnswerHead, AnswerBody) {
+fn reject(client: &Client, fault: Fault) -> (ResponseHead, AnswerBody) {
     tracing::debug!(error = fault.error, why = fault.why, "rejected a malformed request");
     if fault.status == StatusCode::REQUEST_TIMEOUT {
         client.metrics.timed_out(ClientTimeout::Header);

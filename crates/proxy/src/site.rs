@@ -1,6 +1,5 @@
 //! What the proxy serves by one reading of its configuration; a reload replaces it as a whole.
 
-use crate::clock::Clock;
 use crate::config::{Config, NamedUpstream, RouteConfig};
 use crate::driver::Upstream;
 use crate::group::Group;
@@ -10,6 +9,7 @@ use crate::metrics::{ListenerMetrics, ProcessMetrics};
 use crate::route::{Route, Routes};
 use crate::spans::SpanSink;
 use crate::{StartError, check};
+use curtail_http::clock::Clock;
 use curtail_units::Rng;
 use std::sync::{Arc, Weak};
 

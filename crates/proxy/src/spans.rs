@@ -15,9 +15,9 @@ pub(crate) mod prepared;
 pub(crate) mod protobuf;
 mod receiver;
 
-use crate::clock::Clock;
 use crate::trail::Trail;
 use bytes::Bytes;
+use curtail_http::clock::Clock;
 use encode::Encoder;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};

@@ -10,7 +10,8 @@
 //! **Hurts when** no spans are configured: a new trace that is marked as sampled makes the replicas
 //! record every request. So without spans the driver leaves both headers as they came.
 
-use crate::head::{Fields, Known};
+use curtail_http::head::{Fields, Known};
+use curtail_http::outbound_request::{TRACEPARENT_LEN, Traceparent};
 use curtail_units::Rng;
 use std::hash::{BuildHasher, RandomState};
 
@@ -19,9 +20,6 @@ pub(crate) type TraceId = [u8; 16];
 
 /// Names a span within its trace; never all zero.
 pub(crate) type SpanId = [u8; 8];
-
-/// The length of `00-<trace id>-<parent id>-<flags>`.
-const TRACEPARENT_LEN: usize = 55;
 
 /// Somebody up the line records the trace.
 const FLAG_SAMPLED: u8 = 0x01;
@@ -43,9 +41,6 @@ pub(crate) struct TraceContext {
     /// Whether the trace id is known to be random.
     pub(crate) random: bool,
 }
-
-/// A `traceparent` as we write it.
-pub(crate) type Traceparent = [u8; TRACEPARENT_LEN];
 
 /// What a valid `traceparent` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

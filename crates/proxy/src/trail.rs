@@ -8,11 +8,12 @@
 //! **Hurts when** nobody wants spans: then the driver keeps none (see [`TraceContext`] for what is
 //! passed on all the same).
 
-use crate::head::RequestHead;
 use crate::spans::prepared::PreparedRoute;
 use crate::trace_context::{SpanId, TraceContext};
+use curtail_http::connection_counts::ConnectPhases;
+use curtail_http::head::RequestHead;
 use curtail_policy::{AttemptId, Choice, Class, Failure, Reason, ReplicaId, TieRole};
-use curtail_units::{Duration, Instant};
+use curtail_units::Instant;
 use http::StatusCode;
 use std::sync::Arc;
 
@@ -90,17 +91,6 @@ pub(crate) struct AttemptTrail {
     pub(crate) end: Option<(Instant, AttemptEnd)>,
     /// Whether its answer was given to the client.
     pub(crate) won: bool,
-}
-
-/// What making one connection took, phase by phase.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ConnectPhases {
-    /// Looking up the name; zero for an address.
-    pub(crate) lookup: Duration,
-    /// The TCP handshake.
-    pub(crate) tcp: Duration,
-    /// The TLS handshake; zero in clear text.
-    pub(crate) tls: Duration,
 }
 
 /// How an attempt ended.

@@ -3,9 +3,9 @@
 use crate::answer::Ending;
 use crate::leaf::Place;
 use crate::metrics::{ClientTimeout, ListenerMetrics};
-use crate::progress::ProgressTimer;
-use crate::write_timeout::{WriteTimeoutStream, is_write_timeout};
 use bytes::Bytes;
+use curtail_http::progress::ProgressTimer;
+use curtail_http::write_timeout::{WriteTimeoutStream, is_write_timeout};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use std::future::poll_fn;
@@ -31,7 +31,7 @@ impl Tunnel {
     /// already read from the client.
     pub(crate) async fn carry(
         mut self,
-        (mut client, begun): (WriteTimeoutStream, Bytes),
+        (mut client, begun): (WriteTimeoutStream<impl Fn() + Unpin>, Bytes),
         mut idle: Option<ProgressTimer>,
         metrics: &ListenerMetrics,
     ) {

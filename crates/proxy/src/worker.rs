@@ -3,14 +3,15 @@
 //! A request stays on the worker that accepted its connection; what workers share is the machines' state,
 //! each under a short lock.
 
-use crate::head::Fields;
 use crate::metrics::ListenerMetrics;
 use crate::site::{Lasting, Site};
-use crate::timers::Timers;
 use crate::trace_context::{self, SpanId, TraceContext};
 use arc_swap::ArcSwap;
+use curtail_http::drain::DrainSignal;
+use curtail_http::head::Fields;
+use curtail_http::timers::Timers;
 use curtail_units::Rng;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What all workers share.
@@ -18,10 +19,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) struct Shared {
     pub(crate) site: ArcSwap<Site>,
     pub(crate) lasting: Lasting,
-    /// True from the moment the proxy is told to stop.
-    pub(crate) draining: tokio::sync::watch::Sender<bool>,
-    /// The same, for a look that costs nothing.
-    pub(crate) is_draining: AtomicBool,
+    /// Begins when the proxy is told to stop.
+    pub(crate) drain: Arc<DrainSignal>,
 }
 
 /// One worker.

@@ -105,7 +105,7 @@ pub(super) fn read(s: &mut Section<'_>) -> Limits {
             .optional(),
         tcp_keepalive: s
             .field("tcp_keepalive", "Idle time after which TCP probes a client connection.")
-            .range(super::TCP_KEEPALIVE)
+            .range(curtail_http::stream::TCP_KEEPALIVE)
             .default(default.tcp_keepalive),
         http2_streams_max: s
             .field("http2_streams_max", "Maximum concurrent requests on one HTTP/2 connection of a client.")

@@ -5,7 +5,7 @@ use super::labels::Counts;
 use super::leaf::LeafCounts;
 use super::snapshot::{ConnectionsSnapshot, Snapshot};
 use super::upstream::UpstreamCounts;
-use crate::trail::ConnectPhases;
+use curtail_http::connection_counts::ConnectPhases;
 use curtail_sketch::Histogram;
 use curtail_units::Duration;
 

@@ -5,8 +5,9 @@
 
 use super::leaf::LeafCounts;
 use super::process::{ListenerCounts, ProcessCounts, Usage};
-use super::upstream::{ReplicaCounts, UpstreamCounts};
+use super::upstream::UpstreamCounts;
 use crate::spans::SpanCounts;
+use curtail_http::connection_counts::ConnectionCounts;
 use curtail_units::Duration;
 
 /// The state of the proxy at one moment.
@@ -53,7 +54,7 @@ pub(crate) struct ReplicaSnapshot {
 pub(crate) struct ConnectionsSnapshot {
     /// `host:port`.
     pub(crate) authority: String,
-    pub(crate) counts: ReplicaCounts,
+    pub(crate) counts: ConnectionCounts,
     /// Connections that are open and unused.
     pub(crate) idle: usize,
 }

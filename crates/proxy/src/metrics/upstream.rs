@@ -1,11 +1,9 @@
 //! What is counted of an upstream and of each of its replicas.
 
 use super::labels::{CountBy, Counts, ResponseClass};
-use crate::trail::ConnectPhases;
 use curtail_policy::{Decided, Effect, Event, Failure, Outcome, Reason};
 use curtail_sketch::{AtomicHistogram, Histogram, Precision};
 use curtail_units::Duration;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The counters of one upstream: what its machines were told, and what they decided.
 ///
@@ -125,68 +123,6 @@ impl UpstreamMetrics {
             probes: self.probes.read(),
             attempts_answered: self.attempts_answered.read(),
             attempts_failed: self.attempts_failed.read(),
-        }
-    }
-}
-
-/// The counters of the connections to one replica, or to the server behind a leaf.
-#[derive(Debug, Default)]
-pub(crate) struct ReplicaMetrics {
-    opened: AtomicU64,
-    closed: AtomicU64,
-    failed: AtomicU64,
-    lookup_ns: AtomicU64,
-    tcp_ns: AtomicU64,
-    tls_ns: AtomicU64,
-}
-
-/// The counters of a replica as they stand.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ReplicaCounts {
-    /// Connections made so far.
-    pub(crate) opened: u64,
-    /// Connections that are open.
-    pub(crate) open: u64,
-    /// Connections that were not made.
-    pub(crate) failed: u64,
-    /// The time that making the opened ones took, phase by phase.
-    pub(crate) phases: ConnectPhases,
-}
-
-impl ReplicaMetrics {
-    /// A connection was made.
-    pub(crate) fn connected(&self, phases: &ConnectPhases) {
-        self.opened.fetch_add(1, Relaxed);
-        self.lookup_ns.fetch_add(phases.lookup.as_ns(), Relaxed);
-        self.tcp_ns.fetch_add(phases.tcp.as_ns(), Relaxed);
-        self.tls_ns.fetch_add(phases.tls.as_ns(), Relaxed);
-    }
-
-    /// A connection was not made.
-    pub(crate) fn connect_failed(&self) {
-        self.failed.fetch_add(1, Relaxed);
-    }
-
-    /// So many connections are no longer there.
-    pub(crate) fn closed(&self, connections: usize) {
-        self.closed.fetch_add(connections as u64, Relaxed);
-    }
-
-    /// The counters as they stand.
-    pub(crate) fn read(&self) -> ReplicaCounts {
-        // In this order a connection that opens and closes meanwhile is not closed before it was opened.
-        let closed = self.closed.load(Relaxed);
-        let opened = self.opened.load(Relaxed);
-        let ns = |sum: &AtomicU64| Duration::from_ns(sum.load(Relaxed));
-        ReplicaCounts {
-            opened,
-            open: opened.saturating_sub(closed),
-            failed: self.failed.load(Relaxed),
-            phases: ConnectPhases {
-                lookup: ns(&self.lookup_ns),
-                tcp: ns(&self.tcp_ns),
-                tls: ns(&self.tls_ns),
-            },
         }
     }
 }

@@ -1,18 +1,17 @@
 //! Serves one client over HTTP/2: hyper's server, on a connection with a write timeout.
 
-use super::lingering::Lingering;
 use super::stream_tasks::{PacedBody, StreamExecutor};
-use super::{Serving, refuse};
+use super::{Serving, reject};
 use crate::answer::AnswerBody;
-use crate::body::ClientBody;
-use crate::config::http2_window;
-use crate::drain::Drain;
-use crate::head::{AnswerHead, RequestHead};
 use crate::metrics::ClientTimeout;
 use crate::request::answer;
-use crate::stream::Stream;
-use crate::write_timeout::WriteTimeoutStream;
 use bytes::BytesMut;
+use curtail_http::drain::Drain;
+use curtail_http::head::{RequestHead, ResponseHead};
+use curtail_http::http2::flow_control_window;
+use curtail_http::lingering::Lingering;
+use curtail_http::replay::ClientBody;
+use curtail_http::stream::Stream;
 use http::{HeaderMap, Request, Response};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http2;
@@ -34,7 +33,7 @@ impl Serving {
     pub(super) async fn http2(self, stream: Stream, begun: BytesMut) {
         let watch = self.watch();
         let Self { worker, client, limits } = self;
-        let mut drain = Drain::new(&worker.shared);
+        let mut drain = Drain::new(&worker.shared.drain);
         let resets = if client.leaf.is_some() { ROOT_RESETS_MAX } else { CLIENT_RESETS_MAX };
         let has_asked = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&has_asked);
@@ -47,14 +46,14 @@ impl Serving {
                 let given = match RequestHead::from_http2(head) {
                     // hyper's server cannot send interim responses over HTTP/2.
                     Ok(head) => answer(worker, client, head, (body, None)).await,
-                    Err(fault) => refuse(&client, fault),
+                    Err(fault) => reject(&client, fault),
                 };
                 Ok::<Response<PacedBody>, Infallible>(as_response(given))
             }
         });
         let headers_bytes = limits.headers.as_len();
         let patience = std::time::Duration::from(limits.idle_timeout);
-        let stream = WriteTimeoutStream::new(stream, &watch, limits.write_timeout);
+        let stream = watch.stream(stream, limits.write_timeout);
         let streams = StreamExecutor { watch: watch.clone(), write_timeout: limits.write_timeout };
         let connection = http2::Builder::new(streams)
             .timer(TokioTimer::new())
@@ -63,9 +62,9 @@ impl Serving {
             .keep_alive_interval(Some(patience / 2))
             .keep_alive_timeout(patience / 2)
             .max_pending_accept_reset_streams(resets)
-            // As towards replicas ([`crate::http2`]): a stalled upload must not stall the others.
-            .initial_stream_window_size(http2_window(limits.http2_stream_window))
-            .initial_connection_window_size(http2_window(limits.http2_connection_window()))
+            // As towards replicas ([`curtail_http::http2`]): a stalled upload must not stall the others.
+            .initial_stream_window_size(flow_control_window(limits.http2_stream_window))
+            .initial_connection_window_size(flow_control_window(limits.http2_connection_window()))
             .serve_connection(TokioIo::new(Lingering::new(stream, begun)), service);
         let mut connection = pin!(connection);
         let mut is_told = false;
@@ -97,7 +96,7 @@ impl Serving {
 }
 
 /// The response in hyper's types.
-fn as_response((head, body): (AnswerHead, AnswerBody)) -> Response<PacedBody> {
+fn as_response((head, body): (ResponseHead, AnswerBody)) -> Response<PacedBody> {
     let mut response = Response::new(PacedBody::new(body));
     *response.status_mut() = head.status;
     *response.headers_mut() = HeaderMap::from(&head.fields);

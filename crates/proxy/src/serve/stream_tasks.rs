@@ -10,7 +10,7 @@
 
 use crate::answer::{AnswerBody, BrokenOff};
 use crate::metrics::ClientTimeout;
-use crate::write_timeout::Watch;
+use crate::watch::Watch;
 use bytes::Bytes;
 use curtail_units::Duration;
 use http_body::{Body, Frame, SizeHint};

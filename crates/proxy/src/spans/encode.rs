@@ -8,9 +8,9 @@
 
 use super::attributes::{Attributes, SPAN_ATTRIBUTES};
 use super::protobuf::{bytes_field, fixed32_field, fixed64_field, message_field, varint_field};
-use crate::clock::Clock;
 use crate::trace_context::SpanId;
 use crate::trail::{AttemptEnd, AttemptTrail, Destination, RequestEnd, Trail};
+use curtail_http::clock::Clock;
 use curtail_policy::{Choice, Reason, TieRole};
 use curtail_units::Instant;
 use http::{Method, StatusCode, Version};

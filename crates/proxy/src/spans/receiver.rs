@@ -7,10 +7,10 @@
 
 use super::envelope::{self, Parts};
 use super::protobuf::{Fields, Value};
-use crate::clock::Clock;
+use crate::StartError;
 use crate::config::{ConnectConfig, Protocol, SpansConfig, SpansProtocol};
-use crate::connect::{Connector, Offer};
-use crate::{StartError, tls};
+use curtail_http::clock::Clock;
+use curtail_http::connect::{Connector, Offer};
 use curtail_units::Duration;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Limited};
@@ -66,9 +66,8 @@ impl Receiver {
             }
         };
         let connect = ConnectConfig { protocol, ..ConnectConfig::default() };
-        let authorities = tls::authorities(&connect, std::slice::from_ref(&config.endpoint))?;
         Ok(Self {
-            connector: Connector::new(&config.endpoint, &connect, &authorities)?,
+            connector: Connector::load(&config.endpoint, &connect)?,
             clock,
             protocol: config.protocol,
             endpoint: config.endpoint.to_string(),

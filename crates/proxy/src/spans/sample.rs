@@ -4,6 +4,7 @@ use super::prepared::{PreparedRoute, PreparedUpstream};
 use crate::config::{ConnectConfig, NamedUpstream, ReplicaUrl};
 use crate::trace_context::TraceContext;
 use crate::trail::{AttemptEnd, AttemptTrail, Destination, RequestEnd, Trail};
+use curtail_http::head::RequestHead;
 use curtail_policy::{AttemptId, Choice, Class, Reason, ReplicaId, UpstreamConfig};
 use curtail_units::Instant;
 use http::{Request, StatusCode};
@@ -25,7 +26,12 @@ pub(crate) const fn ms(ms: u64) -> Instant {
 /// The trail of a request that arrived at 10 ms.
 pub(crate) fn trail(request: Request<()>) -> Trail {
     let (parts, ()) = request.into_parts();
-    let mut trail = Trail::new(CONTEXT, ms(10), Arc::new(parts.into()), false);
+    let mut trail = Trail::new(
+        CONTEXT,
+        ms(10),
+        Arc::new(RequestHead::from_http2(parts).expect("a valid request")),
+        false,
+    );
     let replica = |url: &str| ReplicaUrl::parse(url).expect("an address");
     let upstream = PreparedUpstream::new(&NamedUpstream {
         name: "accounts".to_owned(),

@@ -1,6 +1,6 @@
 use super::sample::{get, trail, usual};
 use super::{BUFFERED_BYTES_MAX, CHUNK_BYTES, Settled, SpanCounts, SpanSink, decoded};
-use crate::clock::Clock;
+use curtail_http::clock::Clock;
 use std::sync::Arc;
 
 /// Everything that was written, decoded.

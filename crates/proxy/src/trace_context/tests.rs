@@ -1,5 +1,5 @@
 use super::{TraceContext, entropy_rng, new_span_id};
-use crate::head::{Fields, Known};
+use curtail_http::head::{Fields, Known};
 use curtail_units::Rng;
 
 const SEED: u64 = 20;

@@ -1,11 +1,11 @@
 use super::super::{
     ConnectionsSnapshot, LeafMetrics, LeafSnapshot, ListenerMetrics, ProcessMetrics,
-    ReplicaMetrics, ReplicaSnapshot, ResponseClass, Snapshot, UpstreamMetrics, UpstreamSnapshot,
-    Usage, catalogue, reference, render,
+    ReplicaSnapshot, ResponseClass, Snapshot, UpstreamMetrics, UpstreamSnapshot, Usage, catalogue,
+    reference, render,
 };
 use super::{BOUNDS, count_by_bound};
 use crate::spans::SpanCounts;
-use crate::trail::ConnectPhases;
+use curtail_http::connection_counts::{ConnectPhases, ConnectionCounters};
 use curtail_policy::{
     AttemptId, Class, Decided, Effect, Event, Failure, LeafEffect, LeafReason, LeafRequestId,
     Outcome, Reason, Unanswered,
@@ -38,7 +38,7 @@ fn upstream() -> UpstreamSnapshot {
     metrics.ended(ResponseClass::Status(StatusCode::BAD_GATEWAY), Duration::from_secs(100));
     metrics.ended(ResponseClass::None, Duration::from_us(50));
 
-    let replica = ReplicaMetrics::default();
+    let replica = ConnectionCounters::default();
     let phases = ConnectPhases {
         lookup: Duration::from_ms(250),
         tcp: Duration::from_ms(500),
@@ -82,7 +82,7 @@ fn leaf() -> LeafSnapshot {
         in_service: 2,
         server: ConnectionsSnapshot {
             authority: "[::1]:90".to_owned(),
-            counts: ReplicaMetrics::default().read(),
+            counts: ConnectionCounters::default().read(),
             idle: 0,
         },
     }

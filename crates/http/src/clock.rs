@@ -1,0 +1,45 @@
+//! A clock that never jumps, and that knows the wall-clock time of its start.
+
+use curtail_units::{Duration, Instant};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Counts from its start, without jumps; also knows which wall-clock time that was.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    start: std::time::Instant,
+    start_unix_ns: u64,
+}
+
+impl Clock {
+    /// Starts the clock: its first instant is zero.
+    #[must_use]
+    pub fn start() -> Self {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self {
+            start: std::time::Instant::now(),
+            start_unix_ns: Duration::from(since_epoch).as_ns(),
+        }
+    }
+
+    /// The time since the start.
+    #[must_use]
+    #[inline]
+    pub fn now(&self) -> Instant {
+        Instant::from_ns(Duration::from(self.start.elapsed()).as_ns())
+    }
+
+    /// When the runtime must wake us for `instant`; [`None`] when that is beyond any process's life.
+    #[must_use]
+    #[inline]
+    pub fn deadline(&self, instant: Instant) -> Option<tokio::time::Instant> {
+        let since_start = std::time::Duration::from_nanos(instant.as_ns());
+        self.start.checked_add(since_start).map(tokio::time::Instant::from_std)
+    }
+
+    /// The wall-clock time of `instant`, in nanoseconds since 1970.
+    #[must_use]
+    #[inline]
+    pub fn unix_ns(&self, instant: Instant) -> u64 {
+        self.start_unix_ns.saturating_add(instant.as_ns())
+    }
+}

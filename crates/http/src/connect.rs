@@ -1,0 +1,318 @@
+//! Connections to servers: name lookup, connect, TLS, each timed.
+//!
+//! The phases are steps of one function, so that a resolver that looks names up ahead of need, or a
+//! connection that is kept alive by pings, takes the place of a step and leaves the rest alone.
+
+use crate::clock::Clock;
+use crate::connection_counts::ConnectPhases;
+use crate::origin::Origin;
+use crate::stream::{self, Stream};
+use crate::tls::TlsError;
+use arc_swap::ArcSwap;
+use curtail_units::{Bytes, Duration};
+use rustls::RootCertStore;
+use rustls_pki_types::ServerName;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// How connections to servers are opened and kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConnectConfig {
+    /// The version of HTTP to speak.
+    pub protocol: Protocol,
+    /// Maximum time of a connection attempt, including DNS lookup and TLS handshake.
+    pub timeout: Duration,
+    /// Idle time after which a connection is closed.
+    pub idle_timeout: Duration,
+    /// Maximum idle HTTP/1.1 connections in one pool.
+    pub idle_max: usize,
+    /// Maximum HTTP/1.1 connections in one pool; at the limit, requests fail without being sent.
+    pub connections_max: usize,
+    /// Maximum HTTP/2 connections in one pool.
+    pub http2_connections_max: usize,
+    /// Maximum concurrent requests on one HTTP/2 connection.
+    pub http2_streams_max: usize,
+    /// HTTP/2 flow-control window of a stream: bytes of a response body in transit or unread.
+    pub http2_stream_window: Bytes,
+    /// Idle time after which an HTTP/2 connection with requests in progress is pinged.
+    pub http2_ping_interval: Duration,
+    /// Idle time after which TCP probes a connection.
+    pub tcp_keepalive: Duration,
+    /// Trusted certificate authorities (PEM); absent: the system's.
+    pub ca_file: Option<PathBuf>,
+}
+
+impl ConnectConfig {
+    /// The flow-control window of one HTTP/2 connection: the sum of its stream windows. A stalled stream returns
+    /// no credit to either window, so a smaller connection window would stall the other streams.
+    #[must_use]
+    pub const fn http2_connection_window(&self) -> Bytes {
+        Bytes::new(self.http2_stream_window.get().saturating_mul(self.http2_streams_max as u64))
+    }
+}
+
+impl Default for ConnectConfig {
+    fn default() -> Self {
+        Self {
+            protocol: Protocol::Auto,
+            timeout: Duration::from_secs(5),
+            idle_timeout: Duration::from_secs(60),
+            idle_max: 128,
+            connections_max: 1_024,
+            // As many requests as `connections_max`, on connections that few requests share.
+            http2_connections_max: 16,
+            http2_streams_max: 64,
+            http2_stream_window: Bytes::from_kib(1_024),
+            // gRPC servers close a connection that is pinged more often than every five minutes.
+            http2_ping_interval: Duration::from_secs(360),
+            tcp_keepalive: Duration::from_secs(60),
+            ca_file: None,
+        }
+    }
+}
+
+/// The version of HTTP towards servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// As TLS negotiates; HTTP/1.1 in clear text.
+    Auto,
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2; in clear text with prior knowledge.
+    Http2,
+}
+
+/// Which phase failed, and how.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The name was not resolved.
+    #[error("{server}: the name {host:?} was not resolved: {source}")]
+    Lookup {
+        /// The server.
+        server: String,
+        /// Its name.
+        host: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// No address accepted the connection.
+    #[error("{server}: not connected: {source}")]
+    Connect {
+        /// The server.
+        server: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The TLS handshake failed.
+    #[error("{server}: TLS failed: {source}")]
+    Tls {
+        /// The server.
+        server: String,
+        /// The error of the handshake.
+        source: io::Error,
+    },
+    /// The connection attempt took too long.
+    #[error("{server}: {phase} took longer than {timeout}")]
+    TimedOut {
+        /// The server.
+        server: String,
+        /// The phase that was in progress.
+        phase: &'static str,
+        /// The time limit.
+        timeout: Duration,
+    },
+}
+
+/// The versions of HTTP that are offered in the TLS handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// Those that the configuration allows.
+    All,
+    /// HTTP/1.1 alone, for a request that asks to change the protocol.
+    Http1,
+}
+
+/// Makes connections to one server.
+#[derive(Clone)]
+pub struct Connector {
+    origin: Origin,
+    /// Shared by all clones; a reload replaces it.
+    tls: Option<Arc<ArcSwap<TlsTo>>>,
+    protocol: Protocol,
+    timeout: Duration,
+    keepalive: Duration,
+}
+
+impl std::fmt::Debug for Connector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connector").field("origin", &self.origin).finish_non_exhaustive()
+    }
+}
+
+/// What TLS needs to know of a server.
+#[derive(Clone)]
+pub(crate) struct TlsTo {
+    /// The name that its certificate must have.
+    pub(crate) name: ServerName<'static>,
+    /// Offers what the configuration allows.
+    pub(crate) all: TlsConnector,
+    /// Offers HTTP/1.1 alone.
+    pub(crate) http1: TlsConnector,
+}
+
+/// A connection that is ready for HTTP.
+#[derive(Debug)]
+pub struct Connected {
+    /// Its bytes.
+    pub stream: Stream,
+    /// How long each phase took.
+    pub phases: ConnectPhases,
+    /// Whether HTTP/2 is spoken on it.
+    pub is_http2: bool,
+}
+
+impl Connector {
+    /// The server.
+    #[must_use]
+    pub const fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// Prepares connections to a server; nothing is sent.
+    ///
+    /// # Errors
+    /// When the host name is not a valid TLS server name.
+    pub fn new(
+        origin: &Origin,
+        config: &ConnectConfig,
+        authorities: &Arc<RootCertStore>,
+    ) -> Result<Self, TlsError> {
+        let tls = origin.tls.then(|| crate::tls::connector(origin, config.protocol, authorities));
+        let tls = tls.transpose()?;
+        Ok(Self {
+            origin: origin.clone(),
+            tls: tls.map(ArcSwap::from_pointee).map(Arc::new),
+            protocol: config.protocol,
+            timeout: config.timeout,
+            keepalive: config.tcp_keepalive,
+        })
+    }
+
+    /// The same, with authorities of its own: those of `config`, or the system's.
+    ///
+    /// # Errors
+    /// When the authorities cannot be read, or the host name is not a valid TLS server name.
+    pub fn load(origin: &Origin, config: &ConnectConfig) -> Result<Self, TlsError> {
+        let authorities = crate::tls::authorities(config.ca_file.as_deref(), origin.tls)?;
+        Self::new(origin, config, &authorities)
+    }
+
+    /// Trusts these authorities from the next connection attempt on.
+    ///
+    /// # Errors
+    /// When the host name is not a valid TLS server name, which `new` has already rejected.
+    pub fn trust(&self, authorities: &Arc<RootCertStore>) -> Result<(), TlsError> {
+        if let Some(current) = &self.tls {
+            let tls = crate::tls::connector(&self.origin, self.protocol, authorities)?;
+            current.store(Arc::new(tls));
+        }
+        Ok(())
+    }
+
+    /// Makes a connection.
+    ///
+    /// # Errors
+    /// [`ConnectError`] with the phase that failed; nothing of a request was sent.
+    pub async fn connect(&self, clock: &Clock, offer: Offer) -> Result<Connected, ConnectError> {
+        let mut phase = "name lookup";
+        let connecting = self.connect_by_phases(clock, offer, &mut phase);
+        match tokio::time::timeout(self.timeout.into(), connecting).await {
+            Ok(result) => result,
+            Err(_) => Err(ConnectError::TimedOut {
+                server: self.origin.to_string(),
+                phase,
+                timeout: self.timeout,
+            }),
+        }
+    }
+
+    async fn connect_by_phases(
+        &self,
+        clock: &Clock,
+        offer: Offer,
+        phase: &mut &'static str,
+    ) -> Result<Connected, ConnectError> {
+        let server = || self.origin.to_string();
+        let begun = clock.now();
+        let addresses = self.look_up().await.map_err(|source| ConnectError::Lookup {
+            server: server(),
+            host: self.origin.host.clone(),
+            source,
+        })?;
+        let looked_up = clock.now();
+        *phase = "the TCP handshake";
+        let tcp = connect_to_any(&addresses)
+            .await
+            .map_err(|source| ConnectError::Connect { server: server(), source })?;
+        stream::keep_alive(&tcp, self.keepalive);
+        let connected = clock.now();
+        *phase = "the TLS handshake";
+        let (stream, negotiated_http2) = match &self.tls {
+            None => (Stream::Plain(tcp), false),
+            Some(to) => {
+                let to = to.load_full();
+                let connector = match offer {
+                    Offer::All => &to.all,
+                    Offer::Http1 => &to.http1,
+                };
+                let tls = connector
+                    .connect(to.name.clone(), tcp)
+                    .await
+                    .map_err(|source| ConnectError::Tls { server: server(), source })?;
+                let is_http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
+                (Stream::Tls(Box::new(tls.into())), is_http2)
+            }
+        };
+        let is_http2 = match self.protocol {
+            Protocol::Auto => negotiated_http2,
+            Protocol::Http1 => false,
+            Protocol::Http2 => true,
+        };
+        let phases = ConnectPhases {
+            lookup: looked_up.since(begun),
+            tcp: connected.since(looked_up),
+            tls: if self.tls.is_some() { clock.now().since(connected) } else { Duration::ZERO },
+        };
+        Ok(Connected { stream, phases, is_http2 })
+    }
+
+    async fn look_up(&self) -> io::Result<Vec<SocketAddr>> {
+        let Origin { host, port, .. } = &self.origin;
+        if let Ok(address) = host.parse::<IpAddr>() {
+            return Ok(vec![SocketAddr::new(address, *port)]);
+        }
+        let addresses: Vec<_> = tokio::net::lookup_host((host.as_str(), *port)).await?.collect();
+        if addresses.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
+        }
+        Ok(addresses)
+    }
+}
+
+async fn connect_to_any(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+    let mut failure = None;
+    for address in addresses {
+        match TcpStream::connect(address).await {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Err(error) => failure = Some(error),
+        }
+    }
+    Err(failure.unwrap_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable)))
+}

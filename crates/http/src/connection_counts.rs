@@ -1,0 +1,135 @@
+//! Connections to servers, counted from when they are made until they are dropped.
+
+use curtail_units::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+/// What making one connection took, phase by phase.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectPhases {
+    /// Looking up the name; zero for an address.
+    pub lookup: Duration,
+    /// The TCP handshake.
+    pub tcp: Duration,
+    /// The TLS handshake; zero in clear text.
+    pub tls: Duration,
+}
+
+/// The counters of the connections to one server.
+#[derive(Debug, Default)]
+pub struct ConnectionCounters {
+    opened: AtomicU64,
+    closed: AtomicU64,
+    failed: AtomicU64,
+    lookup_ns: AtomicU64,
+    tcp_ns: AtomicU64,
+    tls_ns: AtomicU64,
+}
+
+/// The counters of the connections to one server as they stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionCounts {
+    /// Connections made so far.
+    pub opened: u64,
+    /// Connections that are open.
+    pub open: u64,
+    /// Connections that were not made.
+    pub failed: u64,
+    /// The time that making the opened ones took, phase by phase.
+    pub phases: ConnectPhases,
+}
+
+impl ConnectionCounters {
+    /// A connection was made.
+    pub fn connected(&self, phases: &ConnectPhases) {
+        self.opened.fetch_add(1, Relaxed);
+        self.lookup_ns.fetch_add(phases.lookup.as_ns(), Relaxed);
+        self.tcp_ns.fetch_add(phases.tcp.as_ns(), Relaxed);
+        self.tls_ns.fetch_add(phases.tls.as_ns(), Relaxed);
+    }
+
+    /// A connection was not made.
+    pub fn connect_failed(&self) {
+        self.failed.fetch_add(1, Relaxed);
+    }
+
+    /// So many connections are no longer there.
+    pub fn closed(&self, connections: usize) {
+        self.closed.fetch_add(connections as u64, Relaxed);
+    }
+
+    /// The counters as they stand.
+    pub fn read(&self) -> ConnectionCounts {
+        // In this order a connection that opens and closes meanwhile is not closed before it was opened.
+        let closed = self.closed.load(Relaxed);
+        let opened = self.opened.load(Relaxed);
+        let ns = |sum: &AtomicU64| Duration::from_ns(sum.load(Relaxed));
+        ConnectionCounts {
+            opened,
+            open: opened.saturating_sub(closed),
+            failed: self.failed.load(Relaxed),
+            phases: ConnectPhases {
+                lookup: ns(&self.lookup_ns),
+                tcp: ns(&self.tcp_ns),
+                tls: ns(&self.tls_ns),
+            },
+        }
+    }
+}
+
+/// One open connection of a pool; counted until dropped.
+#[derive(Debug)]
+pub struct OpenCount(Arc<AtomicUsize>);
+
+impl OpenCount {
+    /// Counts one more, unless there are `max` already.
+    pub fn new(open: &Arc<AtomicUsize>, max: usize) -> Option<Self> {
+        let counted = Self(Arc::clone(open));
+        (open.fetch_add(1, Relaxed) < max).then_some(counted)
+    }
+}
+
+impl Drop for OpenCount {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A connection to a server; counted as open until dropped.
+#[derive(Debug)]
+pub struct CountedConnection {
+    pub(crate) counters: Arc<ConnectionCounters>,
+    /// Among the HTTP/1.1 connections.
+    pub(crate) place: Option<OpenCount>,
+}
+
+#[cfg(test)]
+impl CountedConnection {
+    /// One that no pool knows of.
+    pub fn of_no_pool() -> Self {
+        Self { counters: Arc::default(), place: None }
+    }
+}
+
+impl Drop for CountedConnection {
+    fn drop(&mut self) {
+        self.counters.closed(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_counted_up_to_a_bound_until_they_are_dropped() {
+        let open = Arc::default();
+        let (first, second) = (OpenCount::new(&open, 2), OpenCount::new(&open, 2));
+        assert!(first.is_some() && second.is_some());
+        assert!(OpenCount::new(&open, 2).is_none());
+        drop(first);
+        assert!(OpenCount::new(&open, 2).is_some(), "the one that was refused does not count");
+        drop(second);
+        assert_eq!(open.load(Relaxed), 0);
+    }
+}

@@ -1,0 +1,270 @@
+//! The fields of a head, as the text in which they came.
+
+use super::Known;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+/// Room for what a proxy adds: for whom it forwards, and over what.
+const ADDED_BYTES: usize = 96;
+const ADDED_LINES: usize = 4;
+
+/// Fields in their order.
+#[derive(Clone, Default)]
+pub struct Fields {
+    /// Names, in small letters, and values; what lies between them means nothing.
+    text: Vec<u8>,
+    lines: Vec<Line>,
+    /// A bit for each of those that are there.
+    present: u32,
+}
+
+/// Where in the text a field stands.
+#[derive(Clone, Copy)]
+struct Line {
+    known: Known,
+    name: Part,
+    value: Part,
+}
+
+#[derive(Clone, Copy)]
+struct Part {
+    from: u32,
+    len: u32,
+}
+
+impl Part {
+    fn new(from: usize, len: usize) -> Self {
+        let short = |number| u32::try_from(number).expect("a head is shorter than 4 GiB");
+        Self { from: short(from), len: short(len) }
+    }
+
+    fn of(self, text: &[u8]) -> &[u8] {
+        &text[self.from as usize..][..self.len as usize]
+    }
+}
+
+impl Fields {
+    /// The fields that a parser has found in `head`.
+    pub(crate) fn parsed(head: &[u8], parsed: &[httparse::Header<'_>]) -> Self {
+        let mut text = Vec::with_capacity(head.len() + ADDED_BYTES);
+        text.extend_from_slice(head);
+        let mut lines = Vec::with_capacity(parsed.len() + ADDED_LINES);
+        let mut present = 0;
+        let part = |part: &[u8]| {
+            // An empty value may stand anywhere.
+            let from = (part.as_ptr().addr()).wrapping_sub(head.as_ptr().addr());
+            Part::new(if part.is_empty() { 0 } else { from }, part.len())
+        };
+        for field in parsed {
+            let (name, value) = (part(field.name.as_bytes()), part(field.value));
+            let small = &mut text[name.from as usize..][..name.len as usize];
+            small.make_ascii_lowercase();
+            let known = Known::of(small);
+            present |= known.bit();
+            lines.push(Line { known, name, value });
+        }
+        Self { text, lines, present }
+    }
+
+    /// The fields of a map. HTTP/2 allows no whitespace around a value (RFC 9113, section 8.2.1): it is removed.
+    /// Returns whether there was any.
+    pub(super) fn from_map(map: &HeaderMap) -> (Self, bool) {
+        let bytes: usize = map.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+        let mut fields = Self {
+            text: Vec::with_capacity(bytes + ADDED_BYTES),
+            lines: Vec::with_capacity(map.len() + ADDED_LINES),
+            present: 0,
+        };
+        for (name, value) in map {
+            let name = name.as_str().as_bytes();
+            fields.push_line(Known::of(name), name, value.as_bytes().trim_ascii());
+        }
+        let has_whitespace = fields.text.len() < bytes;
+        (fields, has_whitespace)
+    }
+
+    /// Whether there is such a field.
+    #[must_use]
+    #[inline]
+    pub const fn has(&self, known: Known) -> bool {
+        self.present & known.bit() != 0
+    }
+
+    /// The first such field.
+    #[must_use]
+    #[inline]
+    pub fn get(&self, known: Known) -> Option<&[u8]> {
+        self.all(known).next()
+    }
+
+    /// The first such field, if it is text.
+    #[must_use]
+    #[inline]
+    pub fn get_text(&self, known: Known) -> Option<&str> {
+        std::str::from_utf8(self.get(known)?).ok()
+    }
+
+    /// All such fields, in their order.
+    #[inline]
+    pub fn all(&self, known: Known) -> impl Iterator<Item = &[u8]> {
+        let lines = if self.has(known) { &*self.lines } else { &[] };
+        lines.iter().filter(move |line| line.known == known).map(|line| line.value.of(&self.text))
+    }
+
+    /// Whether a field that is a list of words has that word, in whatever letters.
+    #[must_use]
+    #[inline]
+    pub fn lists(&self, known: Known, word: &str) -> bool {
+        self.words(known).any(|listed| listed.eq_ignore_ascii_case(word.as_bytes()))
+    }
+
+    /// The words of a field that is a list.
+    #[inline]
+    pub fn words(&self, known: Known) -> impl Iterator<Item = &[u8]> {
+        self.all(known).flat_map(|value| value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii)
+    }
+
+    /// Adds a field.
+    #[inline]
+    pub fn push(&mut self, known: Known, value: &[u8]) {
+        self.push_line(known, known.name().as_bytes(), value);
+    }
+
+    fn push_line(&mut self, known: Known, name: &[u8], value: &[u8]) {
+        let name_from = self.text.len();
+        self.text.extend_from_slice(name);
+        let value_from = self.text.len();
+        self.text.extend_from_slice(value);
+        let name = Part::new(name_from, name.len());
+        let value = Part::new(value_from, value.len());
+        self.lines.push(Line { known, name, value });
+        self.present |= known.bit();
+    }
+
+    /// Adds a field in place of all such.
+    #[inline]
+    pub fn set(&mut self, known: Known, value: &[u8]) {
+        self.remove(known.bit());
+        self.push(known, value);
+    }
+
+    /// Joins all fields of this name into one, in their order.
+    pub fn join(&mut self, known: Known, separator: &[u8]) {
+        if self.all(known).nth(1).is_some() {
+            let all = self.all(known).collect::<Vec<_>>().join(separator);
+            self.set(known, &all);
+        }
+    }
+
+    /// The announced length of the body. Equal lengths become one field (RFC 9110, section 8.6). With chunked framing,
+    /// which takes precedence, all are removed (RFC 9112, section 6.3).
+    pub(crate) fn settle_length(&mut self, is_chunked: bool) -> Result<Option<u64>, &'static str> {
+        if !self.has(Known::ContentLength) {
+            return Ok(None);
+        }
+        // The usual case, on the path of every response.
+        if !is_chunked && let Some(length) = self.only_length() {
+            return Ok(Some(length));
+        }
+        let mut announced = None;
+        let mut count = 0;
+        for word in self.words(Known::ContentLength) {
+            let length = length(word).ok_or("the content-length is not a number of bytes")?;
+            if announced.is_some_and(|announced| announced != length) {
+                return Err("there are two different content-lengths");
+            }
+            announced = Some(length);
+            count += 1;
+        }
+        match announced {
+            _ if is_chunked => self.remove(Known::ContentLength.bit()),
+            Some(length) if count > 1 => {
+                self.set(Known::ContentLength, itoa::Buffer::new().format(length).as_bytes());
+            }
+            _ => {}
+        }
+        Ok(announced)
+    }
+
+    /// The announced length, if it is announced once.
+    fn only_length(&self) -> Option<u64> {
+        let mut lengths = self.all(Known::ContentLength);
+        let only = lengths.next()?;
+        if lengths.next().is_some() { None } else { length(only) }
+    }
+
+    /// Removes all fields whose bits are set.
+    #[inline]
+    pub fn remove(&mut self, bits: u32) {
+        if self.present & bits != 0 {
+            self.lines.retain(|line| line.known.bit() & bits == 0);
+            self.present &= !bits;
+        }
+    }
+
+    /// Removes all fields of that name, in whatever letters.
+    pub fn remove_named(&mut self, name: &[u8]) {
+        let Self { text, lines, present } = self;
+        lines.retain(|line| !line.name.of(text).eq_ignore_ascii_case(name));
+        *present = lines.iter().fold(0, |present, line| present | line.known.bit());
+    }
+
+    /// All fields: which it is, its name in small letters, its value.
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = (Known, &[u8], &[u8])> {
+        let text = &*self.text;
+        self.lines.iter().map(move |line| (line.known, line.name.of(text), line.value.of(text)))
+    }
+
+    /// How many fields there are.
+    #[inline]
+    pub(crate) const fn len(&self) -> usize {
+        self.lines.len()
+    }
+}
+
+fn length(value: &[u8]) -> Option<u64> {
+    // `parse` would accept a sign.
+    let is_number = value.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(value).ok().filter(|_| is_number)?.parse().ok()
+}
+
+/// Adds a field to a map; one that was read as a field, or is ours, is one for it too.
+pub(crate) fn add_to_map(map: &mut HeaderMap, name: &[u8], value: &[u8]) {
+    if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+        map.append(name, value);
+    }
+}
+
+impl From<&Fields> for HeaderMap {
+    fn from(fields: &Fields) -> Self {
+        let mut map = Self::with_capacity(fields.len());
+        fields.iter().for_each(|(_, name, value)| add_to_map(&mut map, name, value));
+        map
+    }
+}
+
+impl From<&HeaderMap> for Fields {
+    fn from(map: &HeaderMap) -> Self {
+        Self::from_map(map).0
+    }
+}
+
+impl PartialEq for Fields {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Fields {}
+
+impl std::fmt::Debug for Fields {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = |bytes| String::from_utf8_lossy(bytes);
+        f.debug_map()
+            .entries(self.iter().map(|(_, name, value)| (text(name), text(value))))
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+//! The fields that a proxy looks for.
+
+/// Such a field, or any other one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Known {
+    /// One that nobody looks for.
+    Other,
+    /// `connection`.
+    Connection,
+    /// `content-length`.
+    ContentLength,
+    /// `cookie`.
+    Cookie,
+    /// The class of a request or an attempt: a client may set it, a root sets it for its leaves.
+    CurtailClass,
+    /// The constant name of what went wrong, in every response that the proxy itself makes.
+    CurtailError,
+    /// What a leaf has to say of an attempt that the server never saw: `refused` or `twin-started`.
+    CurtailLeaf,
+    /// The load of a server, in a leaf's response to a probe.
+    CurtailLoad,
+    /// What one copy of a tie must know: `<id, 16 hex digits>;<first|second>;<authority of the twin's leaf>`.
+    CurtailTie,
+    /// `date`.
+    Date,
+    /// `expect`.
+    Expect,
+    /// `grpc-status`.
+    GrpcStatus,
+    /// `host`.
+    Host,
+    /// `keep-alive`.
+    KeepAlive,
+    /// The number of proxies that may still forward the request.
+    MaxForwards,
+    /// `proxy-authenticate`.
+    ProxyAuthenticate,
+    /// `proxy-connection`.
+    ProxyConnection,
+    /// `te`.
+    Te,
+    /// It names a request's trace and the span that it comes from.
+    Traceparent,
+    /// Tracing systems keep notes of their own there.
+    Tracestate,
+    /// `transfer-encoding`.
+    TransferEncoding,
+    /// `upgrade`.
+    Upgrade,
+    /// `forwarded`.
+    Forwarded,
+    /// `x-forwarded-for`.
+    ForwardedFor,
+    /// `x-forwarded-proto`.
+    ForwardedProto,
+    /// Any other field that names the client of a forwarded request, and any name that some servers read as such a
+    /// field.
+    ForwardedOther,
+}
+
+impl Known {
+    #[cfg(test)]
+    const ALL: [Self; 24] = [
+        Self::Connection,
+        Self::ContentLength,
+        Self::Cookie,
+        Self::CurtailClass,
+        Self::CurtailError,
+        Self::CurtailLeaf,
+        Self::CurtailLoad,
+        Self::CurtailTie,
+        Self::Date,
+        Self::Expect,
+        Self::GrpcStatus,
+        Self::Host,
+        Self::KeepAlive,
+        Self::MaxForwards,
+        Self::ProxyAuthenticate,
+        Self::ProxyConnection,
+        Self::Te,
+        Self::Traceparent,
+        Self::Tracestate,
+        Self::TransferEncoding,
+        Self::Upgrade,
+        Self::Forwarded,
+        Self::ForwardedFor,
+        Self::ForwardedProto,
+    ];
+
+    /// The name as it is written, in small letters.
+    #[must_use]
+    #[inline]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Other | Self::ForwardedOther => "",
+            Self::Connection => "connection",
+            Self::ContentLength => "content-length",
+            Self::Cookie => "cookie",
+            Self::CurtailClass => "curtail-class",
+            Self::CurtailError => "curtail-error",
+            Self::CurtailLeaf => "curtail-leaf",
+            Self::CurtailLoad => "curtail-load",
+            Self::CurtailTie => "curtail-tie",
+            Self::Date => "date",
+            Self::Expect => "expect",
+            Self::GrpcStatus => "grpc-status",
+            Self::Host => "host",
+            Self::KeepAlive => "keep-alive",
+            Self::MaxForwards => "max-forwards",
+            Self::ProxyAuthenticate => "proxy-authenticate",
+            Self::ProxyConnection => "proxy-connection",
+            Self::Te => "te",
+            Self::Traceparent => "traceparent",
+            Self::Tracestate => "tracestate",
+            Self::TransferEncoding => "transfer-encoding",
+            Self::Upgrade => "upgrade",
+            Self::Forwarded => "forwarded",
+            Self::ForwardedFor => "x-forwarded-for",
+            Self::ForwardedProto => "x-forwarded-proto",
+        }
+    }
+
+    /// The bits of all fields that name the client of a forwarded request.
+    pub const FORWARDED: u32 = Self::Forwarded.bit()
+        | Self::ForwardedFor.bit()
+        | Self::ForwardedProto.bit()
+        | Self::ForwardedOther.bit();
+
+    /// Which one has this name, in small letters.
+    #[must_use]
+    #[inline]
+    pub fn of(name: &[u8]) -> Self {
+        // The first letter and the length tell nearly all names apart; what is left is one comparison.
+        let shape = (name.first().copied().unwrap_or_default(), name.len());
+        let known = match shape {
+            (b'c', 10) => Self::Connection,
+            (b'c', 14) => Self::ContentLength,
+            (b'c', 6) => Self::Cookie,
+            (b'c', 13) if name.ends_with(b"class") => Self::CurtailClass,
+            (b'c', 13) => Self::CurtailError,
+            (b'c', 12) if name.ends_with(b"leaf") => Self::CurtailLeaf,
+            (b'c', 12) => Self::CurtailLoad,
+            (b'c', 11) => Self::CurtailTie,
+            (b'd', 4) => Self::Date,
+            (b'e', 6) => Self::Expect,
+            (b'g', 11) => Self::GrpcStatus,
+            (b'h', 4) => Self::Host,
+            (b'k', 10) => Self::KeepAlive,
+            (b'm', 12) => Self::MaxForwards,
+            (b'p', 18) => Self::ProxyAuthenticate,
+            (b'p', 16) => Self::ProxyConnection,
+            (b't', 2) => Self::Te,
+            (b't', 11) => Self::Traceparent,
+            (b't', 10) => Self::Tracestate,
+            (b't', 17) => Self::TransferEncoding,
+            (b'u', 7) => Self::Upgrade,
+            (b'f', 9) => Self::Forwarded,
+            (b'x', 15) => Self::ForwardedFor,
+            (b'x', 17) => Self::ForwardedProto,
+            (b'x', _) => Self::ForwardedOther,
+            _ => return Self::Other,
+        };
+        if known.name().as_bytes() == name {
+            known
+        } else if shape.0 == b'x' && is_forwarded(name) {
+            Self::ForwardedOther
+        } else {
+            Self::Other
+        }
+    }
+
+    /// A bit of its own for each.
+    #[must_use]
+    #[inline]
+    pub const fn bit(self) -> u32 {
+        1 << self as u32
+    }
+}
+
+/// Whether a name is `x-real-ip` or begins with `x-forwarded-`. Servers that map fields to variables (CGI, WSGI)
+/// read `_` as `-`.
+fn is_forwarded(name: &[u8]) -> bool {
+    let begins = |with: &[u8]| {
+        let is_same =
+            |(byte, wanted): (&u8, &u8)| byte == wanted || (*byte == b'_' && *wanted == b'-');
+        name.len() >= with.len() && name.iter().zip(with).all(is_same)
+    };
+    begins(b"x-forwarded-") || (name.len() == b"x-real-ip".len() && begins(b"x-real-ip"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_known_by_its_name_alone() {
+        let mut bits = Known::Other.bit();
+        for known in Known::ALL {
+            let name = known.name();
+            assert_eq!(Known::of(name.as_bytes()), known);
+            assert_eq!(bits & known.bit(), 0, "{name}");
+            bits |= known.bit();
+            let changed = |at: usize| [&name[..at], "~", &name[at + 1..]].concat();
+            for other in (0..name.len()).map(changed).chain([format!("{name}x"), String::new()]) {
+                let is_forwarded = other.starts_with("x-forwarded-");
+                let want = if is_forwarded { Known::ForwardedOther } else { Known::Other };
+                assert_eq!(Known::of(other.as_bytes()), want, "{other}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_that_a_server_may_read_as_a_forwarded_field_are_known() {
+        for name in
+            ["x-forwarded-host", "x-forwarded-", "x_forwarded-for", "x_real_ip", "x-real-ip"]
+        {
+            assert_eq!(Known::of(name.as_bytes()), Known::ForwardedOther, "{name}");
+        }
+        for name in
+            ["x-forwarded", "x-real-ipx", "x-request-id", "x", "forwarded-for", "x--real-ip"]
+        {
+            assert_eq!(Known::of(name.as_bytes()), Known::Other, "{name}");
+        }
+    }
+}

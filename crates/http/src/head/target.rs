@@ -1,0 +1,148 @@
+//! The target of a request: path and query.
+//!
+//! A target has one of four forms (RFC 9112, section 3.2). Servers get the origin form (`/path?query`), or `*` in an
+//! `OPTIONS` request about the whole server. The proxy forwards the bytes of path and query unchanged. Only for an
+//! HTTP/2 server does it percent-encode bytes that are not valid in a URI.
+
+use super::Fault;
+use http::Method;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+const NO_TARGET: Fault =
+    Fault::bad("the request target is not a path, an absolute http URL, or `*` with OPTIONS");
+const SCHEME: Fault = Fault::bad("the scheme is not http or https");
+const FRAGMENT: Fault = Fault::bad("the request target has a fragment (`#`)");
+const BAD_AUTHORITY: Fault = Fault::bad_host("the host in the request target is not valid");
+
+/// Path and query, or `*`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A valid path and query; nearly all targets are.
+    Uri(PathAndQuery),
+    /// Contains bytes that are not valid in a URI but that many servers accept, such as `<`.
+    Lax(Box<str>),
+}
+
+impl Target {
+    /// Parses the target of an HTTP/1 request, and the host in an absolute target.
+    pub(crate) fn parse(method: &Method, text: &str) -> Result<(Self, Option<Authority>), Fault> {
+        // With any target: a server that accepts CONNECT treats the rest of the connection as a tunnel.
+        if method == Method::CONNECT {
+            return Err(Fault::CONNECT);
+        }
+        if text.starts_with('/') {
+            return Ok((Self::origin(text)?, None));
+        }
+        if text == "*" && method == Method::OPTIONS {
+            return Ok((Self::asterisk(), None));
+        }
+        let (scheme, rest) = text.split_once("://").ok_or(NO_TARGET)?;
+        if !is_http(scheme) {
+            return Err(NO_TARGET);
+        }
+        let path_at = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(path_at);
+        let authority = Authority::try_from(authority).map_err(|_| BAD_AUTHORITY)?;
+        let target = match path {
+            // RFC 9112, section 3.2.4: `OPTIONS` about the whole server.
+            "" if method == Method::OPTIONS => Self::asterisk(),
+            "" => Self::origin("/")?,
+            path if path.starts_with('/') => Self::origin(path)?,
+            query => Self::origin(&format!("/{query}"))?,
+        };
+        Ok((target, Some(authority)))
+    }
+
+    /// Parses the `:scheme` and `:path` of an HTTP/2 request. h2 has removed a fragment, and the scheme of a request
+    /// without `:authority`.
+    pub(super) fn of_http2(
+        method: &Method,
+        scheme: Option<&Scheme>,
+        path: Option<PathAndQuery>,
+    ) -> Result<Self, Fault> {
+        if method == Method::CONNECT {
+            return Err(Fault::CONNECT);
+        }
+        if scheme.is_some_and(|scheme| !is_http(scheme.as_str())) {
+            return Err(SCHEME);
+        }
+        let path = path.ok_or(NO_TARGET)?;
+        let is_asterisk = path.as_str() == "*" && method == Method::OPTIONS;
+        if is_asterisk || path.as_str().starts_with('/') {
+            Ok(Self::Uri(path))
+        } else {
+            Err(NO_TARGET)
+        }
+    }
+
+    /// A target of our own requests.
+    ///
+    /// # Panics
+    /// When `path` is not a valid path.
+    #[must_use]
+    pub fn own(path: &str) -> Self {
+        Self::origin(path).expect("our own paths are valid")
+    }
+
+    const fn asterisk() -> Self {
+        Self::Uri(PathAndQuery::from_static("*"))
+    }
+
+    /// Parses a target that begins with `/`.
+    fn origin(text: &str) -> Result<Self, Fault> {
+        match PathAndQuery::try_from(text) {
+            Ok(path) if path.as_str().len() == text.len() => Ok(Self::Uri(path)),
+            // `PathAndQuery` cuts the fragment off; a server that keeps it would see another target.
+            Ok(_) => Err(FRAGMENT),
+            Err(_) if text.contains('#') => Err(FRAGMENT),
+            Err(_) => Ok(Self::Lax(text.into())),
+        }
+    }
+
+    /// The form for a request line.
+    #[must_use]
+    #[inline]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Uri(path) => path.as_str(),
+            Self::Lax(text) => text,
+        }
+    }
+
+    /// The path without the query.
+    #[must_use]
+    #[inline]
+    pub fn path(&self) -> &str {
+        match self {
+            Self::Uri(path) => path.path(),
+            Self::Lax(text) => text.split('?').next().unwrap_or_default(),
+        }
+    }
+
+    /// The form for HTTP/2, with bytes percent-encoded that are not valid in a URI.
+    pub(crate) fn to_uri_form(&self) -> Cow<'_, PathAndQuery> {
+        let text = match self {
+            Self::Uri(path) => return Cow::Borrowed(path),
+            Self::Lax(text) => text,
+        };
+        let mut encoded = String::with_capacity(text.len() + 16);
+        for char in text.chars() {
+            if matches!(char, '"' | '<' | '>' | '`') {
+                write!(encoded, "%{:02X}", u32::from(char))
+                    .expect("writing to a String does not fail");
+            } else {
+                encoded.push(char);
+            }
+        }
+        Cow::Owned(PathAndQuery::try_from(encoded).unwrap_or(PathAndQuery::from_static("/")))
+    }
+}
+
+fn is_http(scheme: &str) -> bool {
+    ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
+}
+
+#[cfg(test)]
+mod tests;

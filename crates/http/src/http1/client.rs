@@ -1,0 +1,166 @@
+//! One HTTP/1.1 connection to a server, driven by the very task that uses it.
+//!
+//! It carries one exchange at a time. The response may begin before the request is written, because a server need not
+//! read the whole request first. No second task has to be woken, and a connection
+//! that the server has closed is noticed when it is taken from the pool, before a request is written to it.
+//!
+//! **Limits**: a response's head, with the interim responses before it, and its trailers: [`HEAD_BYTES_MAX`]
+//! and [`FIELDS_MAX`] each.
+//!
+//! [`HEAD_BYTES_MAX`]: super::fields::HEAD_BYTES_MAX
+//! [`FIELDS_MAX`]: super::fields::FIELDS_MAX
+
+mod request;
+mod response;
+
+use super::inbound::Inbound;
+use super::{Error, InterimSink};
+use crate::connection_counts::CountedConnection;
+use crate::head::ResponseHead;
+use crate::outbound_request::OutboundRequest;
+use crate::stream::Stream;
+use bytes::{Bytes, BytesMut};
+use curtail_units::Instant;
+use http_body::{Frame, SizeHint};
+use request::Sending;
+use response::HeadReader;
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker, ready};
+use tokio::task::coop::unconstrained;
+
+/// A connection that is not in use, or is lent to one exchange.
+#[derive(Debug)]
+pub(crate) struct Http1 {
+    inbound: Inbound,
+    sending: Sending,
+    head: HeadReader,
+    /// Another exchange may follow.
+    is_kept: bool,
+    pub(crate) idle_since: Instant,
+    _counted: CountedConnection,
+}
+
+impl Http1 {
+    /// Begins to speak HTTP/1.1 on a new connection.
+    pub(crate) fn new(stream: Stream, now: Instant, counted: CountedConnection) -> Self {
+        Self {
+            inbound: Inbound::new(stream, BytesMut::new()),
+            sending: Sending::new(),
+            head: HeadReader::default(),
+            is_kept: true,
+            idle_since: now,
+            _counted: counted,
+        }
+    }
+
+    /// Whether a request can be sent on it now: nothing is under way, and the server has neither closed
+    /// nor said anything unasked.
+    pub(crate) fn is_usable(&mut self) -> bool {
+        if !self.is_free() {
+            return false;
+        }
+        // A task that has done much already is told to wait before anything is looked at.
+        let read = unconstrained(std::future::poll_fn(|cx| self.inbound.poll_read(cx)));
+        pin!(read).poll(&mut Context::from_waker(Waker::noop())).is_pending()
+    }
+
+    /// Whether the last exchange has left it as it was before.
+    pub(crate) fn is_free(&self) -> bool {
+        self.is_kept
+            && self.inbound.framing.is_end()
+            && self.sending.is_done()
+            && self.inbound.read.is_empty()
+    }
+
+    /// Sends a request and waits for the head of its response; interim responses go to the request's sink.
+    ///
+    /// # Errors
+    /// Whatever happens to the connection; [`Error::Unwritten`] when the server cannot have seen anything.
+    pub(crate) async fn send(
+        &mut self,
+        mut request: OutboundRequest,
+    ) -> Result<ResponseHead, Error> {
+        let is_head = request.head.method == http::Method::HEAD;
+        let interim = request.interim.take();
+        self.sending.begin(request);
+        self.head = HeadReader::default();
+        // Until the response has said so itself.
+        self.is_kept = false;
+        std::future::poll_fn(|cx| self.poll_head(cx, is_head, interim.as_ref())).await
+    }
+
+    fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        is_head: bool,
+        interim: Option<&InterimSink>,
+    ) -> Poll<Result<ResponseHead, Error>> {
+        let pass_on = |head| {
+            if let Some(interim) = interim {
+                interim.send(head);
+            }
+        };
+        loop {
+            self.drive_sending(cx)?;
+            if self.sending.is_unwritten()
+                && let Some(failure) = self.sending.take_failure()
+            {
+                // Whatever the server has said meanwhile, it is no response to this.
+                return Poll::Ready(Err(Error::Unwritten(failure)));
+            }
+            if let Some((version, mut head)) = self.head.take(&mut self.inbound.read, pass_on)? {
+                let (framing, is_kept) = response::framing(version, &mut head, is_head)?;
+                self.inbound.begin_body(framing);
+                self.is_kept = is_kept;
+                return Poll::Ready(Ok(head));
+            }
+            let read = ready!(self.inbound.poll_read(cx));
+            if !matches!(read, Ok(1..)) {
+                return Poll::Ready(Err(self.unanswered(read.err())));
+            }
+        }
+    }
+
+    /// Why there is no response.
+    fn unanswered(&mut self, source: Option<io::Error>) -> Error {
+        let source = self.sending.take_failure().or(source);
+        if self.head.is_begun(&self.inbound.read) {
+            Error::CutShort(source)
+        } else {
+            Error::Unanswered(source)
+        }
+    }
+
+    /// The next frame of the response's body.
+    pub(crate) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        self.drive_sending(cx)?;
+        self.inbound.poll_frame(cx)
+    }
+
+    /// Whether nothing more of the response will come.
+    pub(crate) const fn is_end(&self) -> bool {
+        self.inbound.framing.is_end()
+    }
+
+    /// What is known of the length of the response's body.
+    pub(crate) fn size_hint(&self) -> SizeHint {
+        self.inbound.framing.size_hint()
+    }
+
+    /// Writes what can be written. That the connection takes no more is not the end: there may be a response
+    /// that says why.
+    fn drive_sending(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
+        match self.sending.poll(cx, &mut self.inbound.stream) {
+            Poll::Ready(Err(error)) => Err(error),
+            Poll::Ready(Ok(())) | Poll::Pending => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! A request on its way to a server.
+
+use super::super::Error;
+use super::super::fields::{write_field, write_length};
+use super::super::outbound::{Length, Outbound};
+use crate::head::Known;
+use crate::outbound_request::OutboundRequest;
+use crate::replay::OutboundBody;
+use http::Method;
+use http_body::Body;
+use std::io;
+use std::task::{Context, Poll, ready};
+use tokio::io::AsyncWrite;
+
+/// A request, as far as it is not yet written.
+#[derive(Debug)]
+pub(super) struct Sending {
+    progress: Progress,
+    outbound: Outbound,
+    body: OutboundBody,
+}
+
+#[derive(Debug)]
+enum Progress {
+    Writing,
+    /// All of it is written.
+    Done,
+    /// The connection takes no more. What it said is taken from here once.
+    Broken(Option<io::Error>),
+}
+
+impl Sending {
+    /// Nothing is under way.
+    pub(super) fn new() -> Self {
+        Self { progress: Progress::Done, outbound: Outbound::default(), body: OutboundBody::Empty }
+    }
+
+    /// Puts the head of a request together.
+    pub(super) fn begin(&mut self, request: OutboundRequest) {
+        let length = match &request.body {
+            OutboundBody::Empty => Length::Ended,
+            OutboundBody::Replay(_) => {
+                request.body.size_hint().exact().map_or(Length::Chunked, Length::Known)
+            }
+        };
+        write_head(self.outbound.begin(length, true), &request, length);
+        self.body = request.body;
+        self.progress = Progress::Writing;
+    }
+
+    /// Whether all has been written.
+    pub(super) const fn is_done(&self) -> bool {
+        matches!(self.progress, Progress::Done)
+    }
+
+    /// Whether the connection has taken nothing of the request.
+    pub(super) const fn is_unwritten(&self) -> bool {
+        self.outbound.is_unwritten()
+    }
+
+    /// Why the connection took no more, if it did not.
+    pub(super) const fn take_failure(&mut self) -> Option<io::Error> {
+        match &mut self.progress {
+            Progress::Broken(failure) => failure.take(),
+            Progress::Writing | Progress::Done => None,
+        }
+    }
+
+    /// Writes on, until there is no more to write or nobody to write to.
+    ///
+    /// # Errors
+    /// When the client does not send what was to be written. A connection that breaks is no error here: see
+    /// [`Self::take_failure`].
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &mut (impl AsyncWrite + Unpin),
+    ) -> Poll<Result<(), Error>> {
+        while matches!(self.progress, Progress::Writing) {
+            // What there is of the body leaves with what stands before it.
+            let gathered = self.outbound.gather(cx, &mut self.body)?;
+            if let Err(failure) = ready!(self.outbound.poll_write(cx, stream)) {
+                self.progress = Progress::Broken(Some(failure));
+                break;
+            }
+            ready!(gathered);
+            if self.outbound.is_end() {
+                self.body = OutboundBody::Empty;
+                self.progress = Progress::Done;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Writes the head. How the body is framed is ours to say: it may come to us in another framing.
+fn write_head(buffer: &mut Vec<u8>, request: &OutboundRequest, length: Length) {
+    let head = &request.head;
+    for part in [head.method.as_str(), " ", head.target.as_str(), " HTTP/1.1\r\n"] {
+        buffer.extend_from_slice(part.as_bytes());
+    }
+    let framing = Known::ContentLength.bit() | Known::TransferEncoding.bit();
+    for (known, name, value) in request.fields() {
+        if known.bit() & framing == 0 {
+            write_field(buffer, name, value);
+        }
+    }
+    // RFC 9110, section 8.6: where a body is usual, that there is none is said.
+    let is_body_usual = matches!(head.method, Method::POST | Method::PUT | Method::PATCH);
+    match length {
+        Length::Chunked => write_field(buffer, b"transfer-encoding", b"chunked"),
+        Length::Known(bytes) => write_length(buffer, bytes),
+        Length::Ended if is_body_usual => write_length(buffer, 0),
+        Length::Ended | Length::UntilClosed => {}
+    }
+    buffer.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! A server's response, as it comes: its head, and how its body is framed.
+
+use super::super::Error;
+use super::super::chunked::Decoder;
+use super::super::fields::{FIELDS_MAX, HEAD_BYTES_MAX, TOO_LONG, bad, end_of_fields};
+use super::super::framing::Framing;
+use crate::head::{Fields, Known, ResponseHead};
+use bytes::{Buf, BytesMut};
+use http::{StatusCode, Version};
+use std::mem::MaybeUninit;
+
+/// The head of a response, and the version of HTTP that it came over.
+type Versioned = (Version, ResponseHead);
+
+/// What has been seen of a response's head.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct HeadReader {
+    /// So many bytes of what was read have no end of a head.
+    searched: usize,
+    /// So many bytes were interim responses.
+    interim_bytes: usize,
+}
+
+impl HeadReader {
+    /// Whether anything has come.
+    pub(super) fn is_begun(&self, read: &BytesMut) -> bool {
+        self.interim_bytes > 0 || !read.is_empty()
+    }
+
+    /// Takes the head of the response once it is complete. Interim responses go to `interim`, except "100 Continue",
+    /// which concerns only this connection.
+    pub(super) fn take(
+        &mut self,
+        read: &mut BytesMut,
+        interim: impl Fn(ResponseHead),
+    ) -> Result<Option<Versioned>, Error> {
+        loop {
+            let end = end_of_fields(read, self.searched);
+            // However much of it comes at once.
+            if self.interim_bytes + end.unwrap_or(read.len()) > HEAD_BYTES_MAX {
+                return Err(TOO_LONG);
+            }
+            let Some(end) = end else {
+                self.searched = read.len();
+                return Ok(None);
+            };
+            let (version, head) = parse(&read[..end])?;
+            read.advance(end);
+            if !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS {
+                return Ok(Some((version, head)));
+            }
+            if head.status != StatusCode::CONTINUE {
+                interim(head);
+            }
+            self.searched = 0;
+            self.interim_bytes += end;
+        }
+    }
+}
+
+fn parse(head: &[u8]) -> Result<Versioned, Error> {
+    let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
+    let mut parsed = httparse::Response::new(&mut []);
+    let done = httparse::ParserConfig::default()
+        .parse_response_with_uninit_headers(&mut parsed, head, &mut fields)
+        .map_err(bad)?;
+    let (httparse::Status::Complete(_), Some(code), Some(minor)) =
+        (done, parsed.code, parsed.version)
+    else {
+        return Err(Error::Malformed("its head has an empty line within"));
+    };
+    let status =
+        StatusCode::from_u16(code).map_err(|_| Error::Malformed("its status is no status"))?;
+    let version = if minor == 0 { Version::HTTP_10 } else { Version::HTTP_11 };
+    Ok((version, ResponseHead { status, fields: Fields::parsed(head, parsed.headers) }))
+}
+
+/// The framing of a response body (RFC 9112, section 6.3), and whether the connection is reusable afterwards
+/// (section 9.3). Removes redundant framing fields.
+pub(super) fn framing(
+    version: Version,
+    head: &mut ResponseHead,
+    to_head: bool,
+) -> Result<(Framing, bool), Error> {
+    let ResponseHead { status, fields } = head;
+    let is_chunked = is_chunked(fields)?;
+    let length = fields.settle_length(is_chunked).map_err(Error::Malformed)?;
+    let has_none = to_head || matches!(*status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let framing = match length {
+        _ if has_none => Framing::Ended,
+        _ if is_chunked => Framing::Chunked(Decoder::Size),
+        Some(0) => Framing::Ended,
+        Some(bytes) => Framing::Length(bytes),
+        None => Framing::UntilClosed,
+    };
+    // These come of confusion, or of somebody who wants to confuse: what follows may be a body all the same.
+    let has_body = is_chunked || length.is_some_and(|bytes| bytes > 0);
+    let is_confused =
+        is_chunked && length.is_some() || has_body && *status == StatusCode::NO_CONTENT;
+    // HTTP/1.0 knows no chunks (section 6.1), and keeps only what it says it keeps.
+    let may_keep = version != Version::HTTP_10
+        || (fields.lists(Known::Connection, "keep-alive") && !is_chunked);
+    let is_kept = !is_confused
+        && may_keep
+        && *status != StatusCode::SWITCHING_PROTOCOLS
+        && !fields.lists(Known::Connection, "close");
+    Ok((framing, is_kept && framing != Framing::UntilClosed))
+}
+
+/// Whether the body comes in chunks.
+fn is_chunked(fields: &Fields) -> Result<bool, Error> {
+    let mut codings = fields.all(Known::TransferEncoding);
+    match (codings.next(), codings.next()) {
+        (None, _) => Ok(false),
+        (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => Ok(true),
+        // Passed on without its name it would be taken for the content itself.
+        _ => Err(Error::Malformed("its transfer coding is not `chunked`")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

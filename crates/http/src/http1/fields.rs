@@ -1,0 +1,90 @@
+//! Fields as they stand in heads and trailers: a line each, then an empty one.
+
+use super::Error;
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+/// Maximum size of the headers of a response, over HTTP/2 as well, including the interim ones before it. The same for
+/// the trailers of any message.
+pub(crate) const HEAD_BYTES_MAX: usize = 64 << 10;
+
+/// So many fields may stand in a head, and in trailers.
+pub(super) const FIELDS_MAX: usize = 128;
+
+pub(super) const TOO_LONG: Error = Error::Malformed("its head is too long");
+
+/// Writes a field.
+pub(super) fn write_field(buffer: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    buffer.reserve(name.len() + value.len() + 4);
+    for part in [name, b": ", value, b"\r\n"] {
+        buffer.extend_from_slice(part);
+    }
+}
+
+/// Writes how long a body is.
+pub(super) fn write_length(buffer: &mut Vec<u8>, bytes: u64) {
+    write_field(buffer, b"content-length", itoa::Buffer::new().format(bytes).as_bytes());
+}
+
+/// Where the empty line ends that ends a head; `searched` bytes are known not to have it.
+pub(super) fn end_of_fields(read: &[u8], searched: usize) -> Option<usize> {
+    // The empty line may have begun in what was searched.
+    let from = searched.saturating_sub(3);
+    memchr::memchr_iter(b'\n', read.get(from..)?).map(|at| from + at + 1).find(|&line| {
+        let before = &read[..line];
+        before.ends_with(b"\n\r\n") || before.ends_with(b"\n\n")
+    })
+}
+
+/// What a parser complains of.
+pub(super) const fn complaint(error: httparse::Error) -> &'static str {
+    match error {
+        httparse::Error::HeaderName => "a field has no valid name",
+        httparse::Error::HeaderValue => "a field has no valid value",
+        httparse::Error::NewLine => "a line does not end as it should",
+        httparse::Error::Status => "its status is no status",
+        httparse::Error::Token => "its first line is none of HTTP/1.1",
+        httparse::Error::TooManyHeaders => "it has too many fields",
+        httparse::Error::Version => "it is of another version",
+    }
+}
+
+pub(super) const fn bad(error: httparse::Error) -> Error {
+    Error::Malformed(complaint(error))
+}
+
+/// The fields after the last chunk, once they are there whole.
+pub(super) fn take_trailers(read: &mut BytesMut) -> Result<Option<HeaderMap>, Error> {
+    if read.starts_with(b"\r\n") {
+        drop(read.split_to(2));
+        return Ok(Some(HeaderMap::new()));
+    }
+    if read.starts_with(b"\n") {
+        // Whoever takes it for the end of the response takes what follows for the next one.
+        return Err(bad(httparse::Error::NewLine));
+    }
+    let end = end_of_fields(read, 0);
+    if end.unwrap_or(read.len()) > HEAD_BYTES_MAX {
+        return Err(TOO_LONG);
+    }
+    let Some(end) = end else { return Ok(None) };
+    let trailers = read.split_to(end).freeze();
+    let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
+    match httparse::parse_headers(&trailers, &mut fields).map_err(bad)? {
+        httparse::Status::Complete((_, fields)) => header_map(&trailers, fields).map(Some),
+        httparse::Status::Partial => Err(Error::Malformed("its trailers do not end")),
+    }
+}
+
+/// Fields as a map; they share the memory of what they were read from.
+fn header_map(trailers: &Bytes, fields: &[httparse::Header<'_>]) -> Result<HeaderMap, Error> {
+    let mut headers = HeaderMap::with_capacity(fields.len());
+    for field in fields {
+        let name = HeaderName::from_bytes(field.name.as_bytes())
+            .map_err(|_| bad(httparse::Error::HeaderName))?;
+        let value = HeaderValue::from_maybe_shared(trailers.slice_ref(field.value))
+            .map_err(|_| bad(httparse::Error::HeaderValue))?;
+        headers.append(name, value);
+    }
+    Ok(headers)
+}

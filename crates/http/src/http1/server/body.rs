@@ -1,0 +1,199 @@
+//! The body of a client's request, and the interim responses that the proxy writes meanwhile.
+//!
+//! The reader of the body is nearly always an attempt in the connection's own task; over HTTP/2, once the response
+//! has begun, it is a task of its own.
+
+use super::super::Error;
+use super::super::inbound::Inbound;
+use super::response::write_interim;
+use crate::forwarding::remove_hop_by_hop;
+use crate::head::ResponseHead;
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use tokio::io::AsyncWrite;
+
+/// The interim response to `expect: 100-continue` (RFC 9110, section 10.1.1).
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// So much of a body that nobody wants is read so that the connection can be kept.
+const UNWANTED_BYTES_MAX: usize = 64 << 10;
+
+/// Maximum size of interim responses that the client has not read; later ones are dropped.
+const INTERIM_BYTES_MAX: usize = 64 << 10;
+
+/// A connection with a client.
+#[derive(Debug)]
+pub(super) struct SharedConnection {
+    pub(super) inbound: Inbound,
+    /// The request in progress, counted from one: its body alone may be read.
+    request: u64,
+    /// The client waits for "100 Continue" before it sends its body.
+    is_continue_expected: bool,
+    /// Interim responses that are not written yet.
+    interim: Vec<u8>,
+    /// Whether the response has not begun, so that interim responses are still allowed.
+    can_send_interim: bool,
+}
+
+impl SharedConnection {
+    pub(super) const fn new(inbound: Inbound) -> Self {
+        Self {
+            inbound,
+            request: 0,
+            is_continue_expected: false,
+            interim: Vec::new(),
+            can_send_interim: false,
+        }
+    }
+
+    /// The head of a request was read; returns the request's number.
+    pub(super) const fn begin_request(&mut self, is_continue_expected: bool) -> u64 {
+        self.is_continue_expected = is_continue_expected;
+        self.can_send_interim = true;
+        self.request += 1;
+        self.request
+    }
+
+    /// The next frame of the body; first sends "100 Continue" if the client waits for it.
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        if self.is_continue_expected && self.inbound.read.is_empty() {
+            self.is_continue_expected = false;
+            self.interim.extend_from_slice(CONTINUE);
+        }
+        ready!(self.poll_interim(cx));
+        self.inbound.poll_frame(cx)
+    }
+
+    /// Writes the pending interim responses.
+    pub(super) fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.interim.is_empty() {
+            return Poll::Ready(());
+        }
+        let mut stream = pin!(&mut self.inbound.stream);
+        while !self.interim.is_empty() {
+            match ready!(stream.as_mut().poll_write(cx, &self.interim)) {
+                Ok(written @ 1..) => drop(self.interim.drain(..written)),
+                // A connection that is broken says so when it is read.
+                Ok(_) | Err(_) => self.interim.clear(),
+            }
+        }
+        stream.poll_flush(cx).map(drop)
+    }
+
+    /// Ends the interim responses, because the response begins. Returns the unwritten ones, which precede it; "100
+    /// Continue" is not needed any more.
+    pub(super) fn end_interim(&mut self) -> Vec<u8> {
+        self.is_continue_expected = false;
+        self.can_send_interim = false;
+        std::mem::take(&mut self.interim)
+    }
+
+    /// Takes what is there of a body that nobody wants; returns whether it has ended with that.
+    pub(super) fn pass_over(&mut self, cx: &mut Context<'_>) -> bool {
+        // A reader of the old request gets no more of the body.
+        self.request += 1;
+        let mut unwanted_bytes = 0;
+        while !self.inbound.framing.is_end() && unwanted_bytes < UNWANTED_BYTES_MAX {
+            let Poll::Ready(Some(Ok(frame))) = self.inbound.poll_frame(cx) else { break };
+            unwanted_bytes += frame.data_ref().map_or(0, Bytes::len);
+        }
+        self.inbound.framing.is_end()
+    }
+}
+
+/// Receives the interim responses to a request, except "100 Continue", which the proxy sends itself when it reads
+/// the body (RFC 9110, section 15.2).
+#[derive(Clone, Debug)]
+pub struct InterimSink {
+    shared: Arc<Mutex<SharedConnection>>,
+}
+
+impl InterimSink {
+    pub(super) fn new(shared: &Arc<Mutex<SharedConnection>>) -> Self {
+        Self { shared: Arc::clone(shared) }
+    }
+
+    /// Queues an interim response. The caller runs in the connection's own task, which writes it.
+    pub fn send(&self, mut head: ResponseHead) {
+        let mut shared = lock(&self.shared);
+        if !shared.can_send_interim {
+            return;
+        }
+        if shared.interim.len() >= INTERIM_BYTES_MAX {
+            tracing::debug!(
+                "dropped an interim response: the client does not read the ones before it"
+            );
+            return;
+        }
+        remove_hop_by_hop(&mut head.fields);
+        write_interim(&mut shared.interim, &head);
+    }
+}
+
+/// The body of a request.
+#[derive(Debug)]
+pub struct RequestBody {
+    shared: Arc<Mutex<SharedConnection>>,
+    /// The request that it belongs to.
+    request: u64,
+}
+
+impl RequestBody {
+    pub(super) fn new(shared: &Arc<Mutex<SharedConnection>>, request: u64) -> Self {
+        Self { shared: Arc::clone(shared), request }
+    }
+}
+
+#[cfg(test)]
+impl RequestBody {
+    /// The body of the request that a client sends there.
+    pub(crate) async fn on(stream: tokio::net::TcpStream) -> Self {
+        let stream = crate::stream::Stream::Plain(stream);
+        let mut inbound = Inbound::new(stream, bytes::BytesMut::new());
+        let mut heads = super::request::HeadReader::default();
+        let head = loop {
+            if let Some(head) = heads.take(&mut inbound.read, 64 << 10).expect("a request") {
+                break head;
+            }
+            let read = std::future::poll_fn(|cx| inbound.poll_read(cx)).await;
+            assert_ne!(read.expect("a connection"), 0, "the client has gone");
+        };
+        inbound.begin_body(head.framing);
+        let shared = Arc::new(Mutex::new(SharedConnection::new(inbound)));
+        let request = lock(&shared).begin_request(head.is_continue_expected);
+        Self::new(&shared, request)
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let mut shared = lock(&self.shared);
+        if shared.request != self.request {
+            return Poll::Ready(Some(Err(Error::CutShort(None))));
+        }
+        shared.poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let shared = lock(&self.shared);
+        shared.request == self.request && shared.inbound.framing.is_end()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        lock(&self.shared).inbound.framing.size_hint()
+    }
+}
+
+/// Nothing panics while it holds the lock.
+pub(super) fn lock(shared: &Mutex<SharedConnection>) -> MutexGuard<'_, SharedConnection> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,93 @@
+//! The head of a response to a client.
+
+use super::super::fields::{write_field, write_length};
+use super::super::outbound::Length;
+use super::request::Terms;
+use crate::clock::Clock;
+use crate::head::{Known, ResponseHead};
+use http::{StatusCode, Version};
+use http_body::SizeHint;
+use std::cell::RefCell;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// How the body of a response is framed (RFC 9112, section 6.3); [`None`]: there can be none.
+pub(super) fn framing(status: StatusCode, body: &SizeHint, terms: Terms) -> Option<Length> {
+    let has_none = terms.is_head
+        || status.is_informational()
+        || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    (!has_none).then(|| match body.exact() {
+        Some(bytes) => Length::Known(bytes),
+        None if terms.version == Version::HTTP_10 => Length::UntilClosed,
+        None => Length::Chunked,
+    })
+}
+
+/// Writes the head of a response. How the body is framed, and what becomes of the connection, is ours to say.
+pub(super) fn write_head(
+    buffer: &mut Vec<u8>,
+    head: &ResponseHead,
+    length: Option<Length>,
+    terms: Terms,
+    clock: &Clock,
+) {
+    let version = if terms.version == Version::HTTP_10 { "HTTP/1.0 " } else { "HTTP/1.1 " };
+    write_status(buffer, version, head.status);
+    // Without a body, a length is that of the body which there would be (RFC 9110, section 8.6).
+    let our_own = if length.is_none() { 0 } else { Known::ContentLength.bit() };
+    for (known, name, value) in head.fields.iter() {
+        if known.bit() & (Known::TransferEncoding.bit() | our_own) == 0 {
+            write_field(buffer, name, value);
+        }
+    }
+    match length {
+        Some(Length::Known(bytes)) => write_length(buffer, bytes),
+        Some(Length::Chunked) => write_field(buffer, b"transfer-encoding", b"chunked"),
+        Some(Length::UntilClosed | Length::Ended) | None => {}
+    }
+    if !head.fields.has(Known::Date) {
+        write_date(buffer, clock);
+    }
+    if head.status != StatusCode::SWITCHING_PROTOCOLS {
+        match (terms.version, terms.keeps) {
+            (Version::HTTP_10, true) => write_field(buffer, b"connection", b"keep-alive"),
+            (Version::HTTP_10, false) | (_, true) => {}
+            (_, false) => write_field(buffer, b"connection", b"close"),
+        }
+    }
+    buffer.extend_from_slice(b"\r\n");
+}
+
+fn write_status(buffer: &mut Vec<u8>, version: &str, status: StatusCode) {
+    let reason = status.canonical_reason().unwrap_or_default();
+    for part in [version, status.as_str(), " ", reason, "\r\n"] {
+        buffer.extend_from_slice(part.as_bytes());
+    }
+}
+
+/// Writes an interim response, which never has a body.
+pub(super) fn write_interim(buffer: &mut Vec<u8>, head: &ResponseHead) {
+    write_status(buffer, "HTTP/1.1 ", head.status);
+    let framing = Known::ContentLength.bit() | Known::TransferEncoding.bit();
+    for (known, name, value) in head.fields.iter() {
+        if known.bit() & framing == 0 {
+            write_field(buffer, name, value);
+        }
+    }
+    buffer.extend_from_slice(b"\r\n");
+}
+
+/// Writes what time it is (RFC 9110, section 6.6.1); put together once a second.
+fn write_date(buffer: &mut Vec<u8>, clock: &Clock) {
+    thread_local!(static LAST: RefCell<(u64, String)> = RefCell::default());
+    let second = clock.unix_ns(clock.now()) / 1_000_000_000;
+    LAST.with_borrow_mut(|(written, text)| {
+        if *written != second {
+            *written = second;
+            *text = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
+        }
+        write_field(buffer, b"date", text.as_bytes());
+    });
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! The activity of one connection, and whether its server is still alive.
+//!
+//! A server that fails silently leaves its connection open. When requests wait on a connection and nothing arrives
+//! for the configured time, the connection is pinged. Idle connections are not pinged.
+
+use h2::{Ping, PingPong};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// A server that does not respond to a ping within this time is dead.
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What the streams of a connection report to the task that drives it.
+#[derive(Debug)]
+pub(super) struct Activity {
+    streams: AtomicUsize,
+    /// The time of the last bytes of a response.
+    heard: Mutex<Instant>,
+    /// Wakes the task when there is a stream again.
+    begun: Notify,
+}
+
+impl Activity {
+    pub(super) fn new() -> Arc<Self> {
+        let heard = Mutex::new(Instant::now());
+        Arc::new(Self { streams: AtomicUsize::new(0), heard, begun: Notify::new() })
+    }
+
+    /// Streams in flight.
+    pub(super) fn streams(&self) -> usize {
+        self.streams.load(Ordering::Relaxed)
+    }
+
+    /// Waits until the server does not respond to a ping while streams are in flight.
+    pub(super) async fn wait_until_silent(&self, mut pings: PingPong, interval: Duration) {
+        loop {
+            let due = *self.heard() + interval;
+            if Instant::now() < due {
+                tokio::time::sleep_until(due).await;
+            } else if self.streams() == 0 {
+                self.begun.notified().await;
+            } else {
+                match tokio::time::timeout(PING_TIMEOUT, pings.ping(Ping::opaque())).await {
+                    Ok(Ok(_)) => self.note_heard(),
+                    // The connection has ended and reports its own error.
+                    Ok(Err(_)) => return std::future::pending().await,
+                    Err(_) => return,
+                }
+            }
+        }
+    }
+
+    fn note_heard(&self) {
+        *self.heard() = Instant::now();
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Instant> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One stream in flight; counted until dropped.
+#[derive(Debug)]
+pub(super) struct StreamCount(Arc<Activity>);
+
+impl StreamCount {
+    pub(super) fn new(activity: &Arc<Activity>) -> Self {
+        if activity.streams.fetch_add(1, Ordering::Relaxed) == 0 {
+            activity.begun.notify_one();
+        }
+        Self(Arc::clone(activity))
+    }
+
+    /// Notes that the server has sent something.
+    pub(super) fn note_heard(&self) {
+        self.0.note_heard();
+    }
+}
+
+impl Drop for StreamCount {
+    fn drop(&mut self) {
+        self.0.streams.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,27 @@
+//! HTTP: the HTTP/1.1 codec for both sides of a connection ([`http1`]), HTTP/2 towards servers ([`http2`]), connections
+//! to servers with timed phases ([`connect`]) and their pools ([`pool`]), and TLS ([`tls`]).
+//!
+//! A message's head keeps its fields as the text in which they came ([`head`]). A request body can be sent to several
+//! servers ([`replay`]). Nothing here decides which server gets a request, or when it gets it.
+
+pub mod clock;
+pub mod connect;
+pub mod connection_counts;
+pub mod drain;
+pub mod forwarding;
+pub mod head;
+pub mod http1;
+pub mod http2;
+mod linger;
+pub mod lingering;
+pub mod origin;
+pub mod outbound_request;
+pub mod pool;
+pub mod preface;
+pub mod progress;
+pub mod replay;
+pub mod stream;
+pub mod timers;
+pub mod tls;
+pub mod trailers;
+pub mod write_timeout;

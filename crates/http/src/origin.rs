@@ -1,0 +1,91 @@
+//! The address of a server: scheme, host and port (RFC 6454).
+
+use std::net::SocketAddr;
+
+/// `http://host:port` or `https://host:port`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Origin {
+    /// Whether TLS is spoken.
+    pub tls: bool,
+    /// The name or address to connect to, without brackets.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+}
+
+impl Origin {
+    /// Parses `http://host[:port]` or `https://host[:port]`, with no path.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        // A parsed URI has lost its fragment.
+        let uri: http::Uri = text.parse().ok().filter(|_| !text.contains('#'))?;
+        let tls = match uri.scheme_str()? {
+            "http" => false,
+            "https" => true,
+            _ => return None,
+        };
+        let bare = uri.path_and_query().is_none_or(|p| p.as_str() == "/");
+        let authority = uri.authority().filter(|a| !a.as_str().contains('@'))?;
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+        let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
+        let host_only = authority.as_str().len() == authority.host().len();
+        let port_said = authority.port().is_some();
+        (bare && !host.is_empty() && (port_said || host_only)).then(|| Self {
+            tls,
+            host: host.to_owned(),
+            port,
+        })
+    }
+
+    /// `host:port`, with brackets around an IPv6 address.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+}
+
+impl From<SocketAddr> for Origin {
+    /// A server in clear text.
+    fn from(address: SocketAddr) -> Self {
+        Self { tls: false, host: address.ip().to_string(), port: address.port() }
+    }
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let scheme = if self.tls { "https" } else { "http" };
+        write!(f, "{scheme}://{}", self.authority())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Origin;
+
+    #[test]
+    fn an_address_is_written_as_it_was_read() {
+        for url in
+            ["http://a:1", "https://b.example:443", "http://[::1]:65535", "http://1.2.3.4:80"]
+        {
+            assert_eq!(Origin::parse(url).expect(url).to_string(), url);
+        }
+        let port = |text| Origin::parse(text).map(|url| url.port);
+        assert_eq!(port("http://a"), Some(80));
+        assert_eq!(port("https://a/"), Some(443));
+        for wrong in [
+            "a:1",
+            "ftp://a:1",
+            "http://",
+            "http://a:1/path",
+            "http://u@a:1",
+            "http://a:x",
+            "http://a:1#x",
+        ] {
+            assert_eq!(port(wrong), None, "{wrong}");
+        }
+    }
+}

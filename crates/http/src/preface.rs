@@ -1,0 +1,35 @@
+//! Which version of HTTP a client speaks in clear text.
+//!
+//! HTTP/2 with prior knowledge begins with a preface (RFC 9113, section 3.4) whose first three bytes no
+//! HTTP/1.1 request has. Nearly always they come together, and a look at them without taking them is enough;
+//! a client that sends them one by one has them read, and kept for whoever speaks with it.
+
+use bytes::BytesMut;
+use std::io;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+
+/// The bytes that tell.
+const PREFACE: &[u8; 3] = b"PRI";
+
+/// Waits for the first bytes and tells whether they are those of HTTP/2; returns also those that had to be
+/// read for that.
+///
+/// # Errors
+/// When the connection breaks.
+pub async fn begin(stream: &mut TcpStream) -> io::Result<(BytesMut, bool)> {
+    let mut seen = [0; PREFACE.len()];
+    let seen_len = stream.peek(&mut seen).await?;
+    let mut read = BytesMut::new();
+    if seen_len == 0 || seen[..seen_len] != PREFACE[..seen_len] {
+        return Ok((read, false));
+    }
+    while read.len() < PREFACE.len() && seen_len < PREFACE.len() {
+        let left = PREFACE.len() - read.len();
+        let came = stream.read_buf(&mut bytes::BufMut::limit(&mut read, left)).await?;
+        if came == 0 || *read != PREFACE[..read.len()] {
+            return Ok((read, false));
+        }
+    }
+    Ok((read, true))
+}

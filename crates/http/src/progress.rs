@@ -1,0 +1,83 @@
+//! Detects a lack of progress: a client that does not read, a stream without bytes in either direction.
+
+use crate::clock::Clock;
+use crate::timers::{Timer, Timers};
+use curtail_units::{Duration, Instant};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+/// Becomes ready when a count has not changed for a time.
+///
+/// A poll costs one read of the clock. The timer is set at most once per timeout: it stays as it is, and is set
+/// again only when it fires too early. All polls come from one task.
+#[derive(Debug)]
+pub struct ProgressTimer {
+    timer: Timer,
+    clock: Clock,
+    timeout: Duration,
+    /// The count at its last change.
+    seen: Option<u64>,
+    /// The deadline of the next change.
+    until: Instant,
+    armed: Option<Instant>,
+}
+
+impl ProgressTimer {
+    /// A timer that rests.
+    #[must_use]
+    pub fn new(timers: &Arc<Timers>, clock: Clock, timeout: Duration) -> Self {
+        let (seen, until, armed) = (None, Instant::default(), None);
+        Self { timer: Timer::new(timers), clock, timeout, seen, until, armed }
+    }
+
+    /// Stops the clock: no progress is expected now.
+    #[inline]
+    pub const fn rest(&mut self) {
+        self.seen = None;
+    }
+
+    /// Reports the count while progress is expected; ready at the deadline.
+    pub fn poll(&mut self, cx: &mut Context<'_>, count: u64) -> Poll<()> {
+        let now = self.clock.now();
+        if self.seen != Some(count) {
+            self.seen = Some(count);
+            self.until = now + self.timeout;
+        }
+        // The timer that is set wakes this task later.
+        if self.armed.is_some_and(|at| now < at) {
+            return Poll::Pending;
+        }
+        loop {
+            let at = *self.armed.get_or_insert(self.until);
+            ready!(self.timer.poll_until(cx, at, now));
+            self.armed = None;
+            if at >= self.until {
+                return Poll::Ready(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use std::task::Waker;
+
+    #[tokio::test]
+    async fn it_is_late_when_nothing_has_moved_since_it_last_did() {
+        let timers = Arc::new(Timers::default());
+        let clock = Clock::start();
+        let running = Arc::clone(&timers);
+        tokio::spawn(async move { running.run(clock).await });
+        let timer = |ms| ProgressTimer::new(&timers, clock, Duration::from_ms(ms));
+        let (mut half, mut whole) = (timer(20), timer(40));
+        let begun = clock.now();
+        assert!(poll_fn(|cx| Poll::Ready(whole.poll(cx, 0))).await.is_pending());
+        poll_fn(|cx| half.poll(cx, 0)).await;
+        poll_fn(|cx| whole.poll(cx, 1)).await;
+        assert!(clock.now().since(begun) >= Duration::from_ms(60), "it moved after half the time");
+        whole.rest();
+        assert!(whole.poll(&mut Context::from_waker(Waker::noop()), 1).is_pending());
+    }
+}

@@ -1,0 +1,361 @@
+//! A request's body that can be sent to several servers: read once from the client, sent as often as needed.
+//!
+//! **Limits**: the replay buffer holds up to [`Replay`]'s bound. Beyond it, the attempt that reads goes on and no
+//! other attempt is possible. Until the response has begun, a client that pauses for longer than the body timeout
+//! is at fault; afterwards both sides may be silent for any time.
+
+use crate::http1::RequestBody;
+use crate::trailers;
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use tokio::time::Sleep;
+
+/// How a client failed to send its body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClientFault {
+    /// It paused for too long.
+    #[error("the request body paused for too long")]
+    Slow,
+    /// Its connection or stream broke, or what it sent is not a valid body.
+    #[error("the request body broke off")]
+    Broken,
+}
+
+impl ClientFault {
+    fn broken(error: &dyn std::error::Error) -> Self {
+        tracing::debug!(%error, "a request body broke off");
+        Self::Broken
+    }
+}
+
+/// Why an attempt cannot go on with the body.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// The client did not send it.
+    #[error(transparent)]
+    Client(ClientFault),
+    /// Another attempt has read on, and what this one needs was not kept.
+    #[error("the request body was too long to be kept for a second attempt")]
+    NotKept,
+}
+
+/// The body of a request as its client sends it.
+#[derive(Debug)]
+pub enum ClientBody {
+    /// Over HTTP/1.1.
+    Http1(RequestBody),
+    /// Over HTTP/2.
+    Http2(Incoming),
+}
+
+/// The body of a request to a server.
+#[derive(Debug)]
+pub enum OutboundBody {
+    /// There is none.
+    Empty,
+    /// Read through what is kept.
+    Replay(ReplayReader),
+}
+
+/// A request body that several attempts may read.
+#[derive(Debug)]
+pub struct Replay {
+    state: Mutex<ReplayState>,
+}
+
+#[derive(Debug)]
+struct ReplayState {
+    source: ClientBody,
+    kept: Vec<Bytes>,
+    kept_bytes: usize,
+    kept_bytes_max: usize,
+    trailers: Option<HeaderMap>,
+    ended: bool,
+    fault: Option<ClientFault>,
+    /// The reader that went on when the bound was reached; the others cannot.
+    sole_reader: Option<u8>,
+    readers: u8,
+    /// Frames read so far.
+    frames: u64,
+    /// The body timeout; absent once the response has begun.
+    pause_max: Option<std::time::Duration>,
+    pause: Option<Pin<Box<Sleep>>>,
+    waiting: Arc<Waiting>,
+}
+
+/// The readers that wait for the client.
+///
+/// All of them are woken when it has sent something. Else the last to ask would be the only one to hear of
+/// it, and it may have been cancelled, or wait for a server that does not read: the others would wait on.
+#[derive(Debug, Default)]
+struct Waiting(Mutex<Vec<Waker>>);
+
+impl Waiting {
+    fn add(&self, waker: &Waker) {
+        let mut waiting = self.lock();
+        if !waiting.iter().any(|known| known.will_wake(waker)) {
+            waiting.push(waker.clone());
+        }
+    }
+
+    /// Wakes all but the one who knows already.
+    fn wake_others(&self, knows: &Waker) {
+        let waiting = std::mem::take(&mut *self.lock());
+        waiting.into_iter().filter(|waker| !waker.will_wake(knows)).for_each(Waker::wake);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Waker>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wake for Waiting {
+    fn wake(self: Arc<Self>) {
+        let waiting = std::mem::take(&mut *self.lock());
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Replay {
+    /// Keeps up to `kept_bytes_max` of a body whose client pauses for at most `pause_max`.
+    pub fn new(
+        source: ClientBody,
+        kept_bytes_max: usize,
+        pause_max: std::time::Duration,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::new(ReplayState {
+                ended: source.is_end_stream(),
+                source,
+                kept: Vec::new(),
+                kept_bytes: 0,
+                kept_bytes_max,
+                trailers: None,
+                fault: None,
+                sole_reader: None,
+                readers: 0,
+                frames: 0,
+                pause_max: Some(pause_max),
+                pause: None,
+                waiting: Arc::default(),
+            }),
+        })
+    }
+
+    /// A body that begins at the beginning.
+    #[must_use]
+    pub fn reader(self: &Arc<Self>) -> ReplayReader {
+        let mut state = self.lock();
+        state.readers += 1;
+        ReplayReader { id: state.readers, replay: Arc::clone(self), next: 0, done: false }
+    }
+
+    /// The response has begun, so the body timeout no longer applies.
+    pub fn response_begun(&self) {
+        let mut state = self.lock();
+        state.pause_max = None;
+        state.pause = None;
+    }
+
+    /// The number of frames read so far.
+    #[must_use]
+    pub fn frames(&self) -> u64 {
+        self.lock().frames
+    }
+
+    /// Whether the body grew too long to be sent again.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.lock().sole_reader.is_some()
+    }
+
+    /// What the client did wrong, if it did.
+    #[must_use]
+    pub fn fault(&self) -> Option<ClientFault> {
+        self.lock().fault
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ReplayState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ReplayState {
+    /// The next frame from the client; it is kept if there is room.
+    fn poll_source(
+        &mut self,
+        cx: &mut Context<'_>,
+        reader: u8,
+    ) -> Poll<Option<Result<Bytes, ClientFault>>> {
+        // Before the source is asked: it may have something to tell while we put ourselves down.
+        self.waiting.add(cx.waker());
+        let all = Waker::from(Arc::clone(&self.waiting));
+        let frame = match Pin::new(&mut self.source).poll_frame(&mut Context::from_waker(&all)) {
+            Poll::Pending => return self.poll_pause(&mut Context::from_waker(&all)),
+            Poll::Ready(frame) => frame,
+        };
+        self.pause = None;
+        self.frames += 1;
+        self.waiting.wake_others(cx.waker());
+        let frame = match frame {
+            None => {
+                self.ended = true;
+                return Poll::Ready(None);
+            }
+            Some(Err(fault)) => {
+                self.fault = Some(fault);
+                return Poll::Ready(Some(Err(fault)));
+            }
+            Some(Ok(frame)) => frame,
+        };
+        match frame.into_data() {
+            Ok(data) => {
+                if self.sole_reader.is_none() && self.kept_bytes + data.len() <= self.kept_bytes_max
+                {
+                    self.kept_bytes += data.len();
+                    self.kept.push(data.clone());
+                } else {
+                    self.sole_reader = Some(reader);
+                }
+                Poll::Ready(Some(Ok(data)))
+            }
+            Err(frame) => {
+                self.trailers = frame.into_trailers().ok();
+                self.trailers.iter_mut().for_each(trailers::remove_others);
+                self.ended = true;
+                Poll::Ready(None)
+            }
+        }
+    }
+
+    /// The client has nothing for us now: for how long?
+    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, ClientFault>>> {
+        let Some(pause_max) = self.pause_max else { return Poll::Pending };
+        let pause = self.pause.get_or_insert_with(|| Box::pin(tokio::time::sleep(pause_max)));
+        if pause.as_mut().poll(cx).is_ready() {
+            self.fault = Some(ClientFault::Slow);
+            return Poll::Ready(Some(Err(ClientFault::Slow)));
+        }
+        Poll::Pending
+    }
+}
+
+/// One attempt's place in a body.
+#[derive(Debug)]
+pub struct ReplayReader {
+    replay: Arc<Replay>,
+    id: u8,
+    next: usize,
+    done: bool,
+}
+
+impl Body for ClientBody {
+    type Data = Bytes;
+    type Error = ClientFault;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, ClientFault>>> {
+        match &mut *self {
+            Self::Http1(body) => {
+                Pin::new(body).poll_frame(cx).map_err(|error| ClientFault::broken(&error))
+            }
+            Self::Http2(body) => {
+                Pin::new(body).poll_frame(cx).map_err(|error| ClientFault::broken(&error))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Http1(body) => body.is_end_stream(),
+            Self::Http2(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Http1(body) => body.size_hint(),
+            Self::Http2(body) => body.size_hint(),
+        }
+    }
+}
+
+impl Body for OutboundBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Self::Replay(reader) = &mut *self else { return Poll::Ready(None) };
+        if reader.done {
+            return Poll::Ready(None);
+        }
+        let mut state = reader.replay.lock();
+        if let Some(data) = state.kept.get(reader.next) {
+            let data = data.clone();
+            reader.next += 1;
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
+        if state.sole_reader.is_some_and(|id| id != reader.id) {
+            return Poll::Ready(Some(Err(BodyError::NotKept)));
+        }
+        if let Some(fault) = state.fault {
+            return Poll::Ready(Some(Err(BodyError::Client(fault))));
+        }
+        if !state.ended {
+            match state.poll_source(cx, reader.id) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some(Ok(data))) => {
+                    reader.next += 1;
+                    return Poll::Ready(Some(Ok(Frame::data(data))));
+                }
+                Poll::Ready(Some(Err(fault))) => {
+                    return Poll::Ready(Some(Err(BodyError::Client(fault))));
+                }
+                Poll::Ready(None) => {}
+            }
+        }
+        reader.done = true;
+        Poll::Ready(state.trailers.clone().map(|trailers| Ok(Frame::trailers(trailers))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Replay(reader) => reader.done,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Empty => SizeHint::with_exact(0),
+            Self::Replay(reader) => {
+                let state = reader.replay.lock();
+                // What is left of the client's body, and what this reader has still to repeat.
+                let kept: usize = state.kept.iter().skip(reader.next).map(Bytes::len).sum();
+                let rest =
+                    if state.ended { SizeHint::with_exact(0) } else { state.source.size_hint() };
+                let mut hint = SizeHint::new();
+                hint.set_lower(rest.lower() + kept as u64);
+                // Over HTTP/1.1 there are no trailers after a body whose length was announced.
+                if let Some(upper) = rest.upper().filter(|_| state.trailers.is_none()) {
+                    hint.set_upper(upper + kept as u64);
+                }
+                hint
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod from_client;

@@ -1,0 +1,172 @@
+//! TLS: the certificate that clients see, and the authorities that are trusted for servers.
+
+use crate::connect::{Protocol, TlsTo};
+use crate::origin::Origin;
+use arc_swap::ArcSwap;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls_pki_types::pem::{self, PemObject};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+/// Sessions that can be resumed with a server; a name and its tickets take some hundred bytes each.
+const SESSIONS_MAX: usize = 1_024;
+
+/// Why TLS cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A certificate, key or authority cannot be used.
+    #[error("{}: {why}", file.display())]
+    File {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A server cannot be named in TLS.
+    #[error("{server}: not a name that a certificate can have: {why}")]
+    Name {
+        /// The server.
+        server: String,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+fn unusable(path: &Path, why: impl std::fmt::Display) -> TlsError {
+    TlsError::File { file: path.to_owned(), why: why.to_string() }
+}
+
+/// The error of a file without a readable `what`.
+fn unreadable(path: &Path, what: &str, error: pem::Error) -> TlsError {
+    if let pem::Error::Io(error) = error {
+        return unusable(path, error);
+    }
+    let has_none = matches!(error, pem::Error::NoItemsFound);
+    let why = if has_none { "the file has no PEM section".to_owned() } else { error.to_string() };
+    unusable(path, format!("no {what} found: {why}"))
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let unreadable = |error| unreadable(path, "certificate", error);
+    let read = CertificateDer::pem_file_iter(path).map_err(unreadable)?;
+    let chain: Vec<_> = read.collect::<Result<_, _>>().map_err(unreadable)?;
+    if chain.is_empty() {
+        return Err(unreadable(pem::Error::NoItemsFound));
+    }
+    Ok(chain)
+}
+
+/// Reads a certificate chain and its key.
+///
+/// # Errors
+/// [`TlsError::File`], when one cannot be read or they do not belong together.
+pub fn certified_key(certificate_file: &Path, key_file: &Path) -> Result<CertifiedKey, TlsError> {
+    let chain = certificates(certificate_file)?;
+    let key = PrivateKeyDer::from_pem_file(key_file)
+        .map_err(|error| unreadable(key_file, "private key", error))?;
+    CertifiedKey::from_der(chain, key, &provider())
+        .map_err(|error| unusable(certificate_file, describe_key_error(&error, key_file)))
+}
+
+/// The certificate of a listener; handshakes after a reload use the new one.
+#[derive(Debug)]
+pub struct ListenerCertificate(ArcSwap<CertifiedKey>);
+
+impl ListenerCertificate {
+    /// The first certificate.
+    #[must_use]
+    pub fn new(key: CertifiedKey) -> Arc<Self> {
+        Arc::new(Self(ArcSwap::from_pointee(key)))
+    }
+
+    /// The certificate of handshakes from now on.
+    pub fn replace(&self, key: CertifiedKey) {
+        self.0.store(Arc::new(key));
+    }
+
+    /// The acceptor of a listener, which offers HTTP/2 and HTTP/1.
+    ///
+    /// # Panics
+    /// Never: the provider has the suites of its own versions.
+    #[must_use]
+    pub fn acceptor(self: &Arc<Self>) -> TlsAcceptor {
+        let mut config = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .expect("the provider has the suites of its own versions")
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::<Self>::clone(self));
+        let offered = [&b"h2"[..], b"http/1.1", b"http/1.0"];
+        config.alpn_protocols = offered.iter().map(|protocol| protocol.to_vec()).collect();
+        TlsAcceptor::from(Arc::new(config))
+    }
+}
+
+impl ResolvesServerCert for ListenerCertificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.load_full())
+    }
+}
+
+/// Why a certificate and a key do not fit together.
+fn describe_key_error(error: &rustls::Error, key_file: &Path) -> String {
+    let key_file = key_file.display();
+    if let rustls::Error::InconsistentKeys(_) = error {
+        format!("the key in {key_file} belongs to another certificate")
+    } else {
+        format!("not usable with the key in {key_file}: {error}")
+    }
+}
+
+/// The trusted certificate authorities: those of `ca_file`, or else the system's if there is TLS at all. The file is
+/// read in any case.
+///
+/// # Errors
+/// [`TlsError::File`], when the file cannot be read or holds no authority.
+pub fn authorities(ca_file: Option<&Path>, has_tls: bool) -> Result<Arc<RootCertStore>, TlsError> {
+    let mut roots = RootCertStore::empty();
+    if let Some(path) = ca_file {
+        for certificate in certificates(path)? {
+            roots.add(certificate).map_err(|error| unusable(path, error))?;
+        }
+    } else if has_tls {
+        for certificate in rustls_native_certs::load_native_certs().certs {
+            // A system store may hold certificates that are too old to be understood; the others count.
+            if let Err(error) = roots.add(certificate) {
+                tracing::debug!(%error, "system certificate left out");
+            }
+        }
+    }
+    Ok(Arc::new(roots))
+}
+
+/// The TLS connector of a server.
+pub(crate) fn connector(
+    origin: &Origin,
+    protocol: Protocol,
+    authorities: &Arc<RootCertStore>,
+) -> Result<TlsTo, TlsError> {
+    let mut tls = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| TlsError::Name { server: origin.to_string(), why: error.to_string() })?
+        .with_root_certificates(Arc::clone(authorities))
+        .with_no_client_auth();
+    tls.resumption = rustls::client::Resumption::in_memory_sessions(SESSIONS_MAX);
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let http1 = TlsConnector::from(Arc::new(tls.clone()));
+    tls.alpn_protocols = match protocol {
+        Protocol::Auto => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+        Protocol::Http1 => vec![b"http/1.1".to_vec()],
+        Protocol::Http2 => vec![b"h2".to_vec()],
+    };
+    let name = ServerName::try_from(origin.host.clone())
+        .map_err(|error| TlsError::Name { server: origin.to_string(), why: error.to_string() })?;
+    Ok(TlsTo { name, all: TlsConnector::from(Arc::new(tls)), http1 })
+}
+
+fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}

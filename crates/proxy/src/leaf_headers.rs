@@ -1,0 +1,50 @@
+//! The headers between a root and its leaves: ties and loads.
+
+use curtail_policy::{Load, TieId, TieRole};
+use curtail_units::Duration;
+
+/// Writes a tie for a leaf.
+pub(crate) fn write_tie(id: TieId, role: TieRole, twin: &str) -> String {
+    let role = match role {
+        TieRole::First => "first",
+        TieRole::Second => "second",
+    };
+    format!("{:016x};{role};{twin}", id.0)
+}
+
+/// Reads a tie at a leaf: its name, and where the twin is queued.
+pub(crate) fn read_tie(value: &str) -> Option<(TieId, &str)> {
+    let mut parts = value.splitn(3, ';');
+    let (id, _role, twin) = (parts.next()?, parts.next()?, parts.next()?);
+    Some((TieId(u64::from_str_radix(id, 16).ok()?), twin))
+}
+
+/// Writes a load for a root.
+pub(crate) fn write_load(load: Load) -> String {
+    format!("in_flight={};latency_ns={}", load.in_flight, load.latency.as_ns())
+}
+
+/// Reads a load at a root.
+pub(crate) fn read_load(value: &str) -> Option<Load> {
+    let (in_flight, latency) = value.split_once(';')?;
+    Some(Load {
+        in_flight: in_flight.strip_prefix("in_flight=")?.parse().ok()?,
+        latency: Duration::from_ns(latency.strip_prefix("latency_ns=")?.parse().ok()?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ties_and_loads_are_read_as_they_were_written() {
+        let tie = write_tie(TieId(0xfeed), TieRole::Second, "[::1]:80");
+        assert_eq!(read_tie(&tie), Some((TieId(0xfeed), "[::1]:80")));
+        let load = Load { in_flight: 7, latency: Duration::from_us(1_500) };
+        assert_eq!(read_load(&write_load(load)), Some(load));
+        for garbage in ["", ";", "in_flight=x;latency_ns=1", "in_flight=1"] {
+            assert_eq!(read_load(garbage), None, "{garbage:?}");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! The timers of a client's connection, and its write timeout.
+
+use crate::metrics::{ClientTimeout, ListenerMetrics};
+use curtail_http::clock::Clock;
+use curtail_http::progress::ProgressTimer;
+use curtail_http::stream::Stream;
+use curtail_http::timers::Timers;
+use curtail_http::write_timeout::WriteTimeoutStream;
+use curtail_units::Duration;
+use std::sync::Arc;
+
+/// The timers of a connection, and the counter of its write timeouts.
+#[derive(Clone, Debug)]
+pub(crate) struct Watch {
+    pub(crate) timers: Arc<Timers>,
+    pub(crate) clock: Clock,
+    pub(crate) metrics: Arc<ListenerMetrics>,
+}
+
+impl Watch {
+    pub(crate) fn timer(&self, timeout: Duration) -> ProgressTimer {
+        ProgressTimer::new(&self.timers, self.clock, timeout)
+    }
+
+    /// A connection whose write timeouts are counted.
+    pub(crate) fn stream(
+        &self,
+        stream: Stream,
+        timeout: Duration,
+    ) -> WriteTimeoutStream<impl Fn() + Unpin + use<>> {
+        let metrics = Arc::clone(&self.metrics);
+        let on_timeout = move || metrics.timed_out(ClientTimeout::Write);
+        WriteTimeoutStream::new(stream, self.timer(timeout), on_timeout)
+    }
+}
