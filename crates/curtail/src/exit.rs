@@ -16,16 +16,16 @@ use crate::bench::RecordedError;
 use crate::config::ConfigCheckError;
 use crate::query::Refused;
 use curtail_api::NotStarted;
-use curtail_bench::arrivals::ArrivalsError;
-use curtail_bench::report::file::ReadError;
-use curtail_bench::report::merge::MergeError;
-use curtail_bench::suite::SuiteError;
-use curtail_bench::target::TargetError;
-use curtail_bench::trust::TrustError;
-use curtail_bench::workload::PrepareError;
 use curtail_config::Mistakes;
+use curtail_generator::arrivals::ArrivalsError;
+use curtail_generator::target::TargetError;
+use curtail_generator::trust::TrustError;
+use curtail_generator::workload::PrepareError;
 use curtail_objects::OpenError;
 use curtail_proxy::log::LogLevelsError;
+use curtail_report::file::ReadError;
+use curtail_report::merge::MergeError;
+use curtail_suite::SuiteError;
 use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
@@ -112,7 +112,7 @@ fn code_of(error: &anyhow::Error) -> u8 {
 mod tests {
     use super::{code_of, describe_error};
     use anyhow::Context as _;
-    use curtail_bench::target::TargetError;
+    use curtail_generator::target::TargetError;
     use std::io::{Error, ErrorKind};
 
     #[test]
@@ -133,9 +133,9 @@ mod tests {
         assert_eq!(code_of(&config), 2);
         let missing = Err::<(), _>(Error::from(ErrorKind::NotFound)).context("f");
         assert_eq!(code_of(&missing.expect_err("not found")), 3);
-        let unreadable = curtail_bench::report::file::from_json(std::path::Path::new("f"), b"{}");
+        let unreadable = curtail_report::file::from_json(std::path::Path::new("f"), b"{}");
         assert_eq!(code_of(&unreadable.expect_err("no results").into()), 3);
-        let merged = curtail_bench::report::merge(Vec::new());
+        let merged = curtail_report::merge(Vec::new());
         assert_eq!(code_of(&merged.expect_err("nothing").into()), 2);
         assert_eq!(code_of(&Error::from(ErrorKind::BrokenPipe).into()), 0);
         assert_eq!(code_of(&anyhow::anyhow!("nobody foresaw this")), 4);

@@ -2,9 +2,10 @@
 //!
 //! | to | look at |
 //! |---|---|
-//! | say when requests are to be sent | [`Schedule`] |
+//! | say when requests are to be sent, and by which generator | [`Schedule`], [`Share`] |
 //! | record requests | [`Latencies`], [`Failure`], [`Timeline`] |
 //! | know whether a service has warmed up | [`mod@steady`] |
+//! | know whether the generator kept up | [`mod@lag`] |
 //! | find the rate that a service bears | [`mod@knee`] |
 //! | compare two arms | [`compare`] |
 //! | know how often comparisons are wrong | [`calibrate`], on the model in [`stalls`] |
@@ -18,8 +19,10 @@ pub mod calibrate;
 pub mod compare;
 mod failure;
 pub mod knee;
+pub mod lag;
 mod latencies;
 pub mod schedule;
+mod share;
 pub mod stalls;
 pub mod steady;
 mod timeline;
@@ -27,4 +30,5 @@ mod timeline;
 pub use failure::{Failure, Failures};
 pub use latencies::{Clock, Latencies, Timing};
 pub use schedule::Schedule;
+pub use share::Share;
 pub use timeline::{SLOTS_MAX, Slot, Timeline};

@@ -11,11 +11,11 @@ pub(crate) use recorded::RecordedError;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use curtail_bench::report::file;
 use curtail_load::Clock;
 use curtail_load::calibrate::{Calibration, Plan, Rate, Row, on_model, on_recorded};
 use curtail_load::compare::BLOCKS_DEFAULT;
 use curtail_load::stalls::{REQUESTS, Stalls};
+use curtail_report::file;
 use recorded::Recorded;
 use serde_json::{Value, json};
 use std::fmt::Write as _;

@@ -1,13 +1,13 @@
 //! `curtail bench compare A B`: sends the same load to two services by turns, and says whether they differ.
 
-use super::ended::{self, Shown};
+use super::ended::{self, OutputArgs};
 use super::load::warm_up;
 use super::workload::WorkloadArgs;
 use clap::Args;
-use curtail_bench::Session;
-use curtail_bench::results::Arm;
-use curtail_bench::session::{Turns, WarmUp};
+use curtail_generator::Session;
+use curtail_generator::session::{Turns, WarmUp};
 use curtail_load::compare::{BLOCKS_DEFAULT, Rule};
+use curtail_report::results::Arm;
 use curtail_units::Rng;
 use std::process::ExitCode;
 
@@ -54,7 +54,7 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "TIME", default_value = "auto", value_parser = warm_up)]
     warm_up: WarmUp,
     #[command(flatten)]
-    shown: Shown,
+    shown: OutputArgs,
 }
 
 /// Runs `curtail bench compare`.

@@ -1,12 +1,12 @@
 //! How a run of the bench ends: what is printed, which files are written, and what the caller learns.
 
 use clap::{Args, ValueEnum};
-use curtail_bench::Session;
-use curtail_bench::generator::Stop;
-use curtail_bench::report::{self, Outputs, difference, file, table};
-use curtail_bench::results::{Results, State};
+use curtail_generator::Session;
+use curtail_generator::Stop;
 use curtail_load::Latencies;
 use curtail_load::compare::Rule;
+use curtail_report::results::{Results, State};
+use curtail_report::{Outputs, difference, file, table};
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
@@ -24,7 +24,7 @@ pub(super) enum Format {
 
 /// What is made of the results.
 #[derive(Args, Clone, Debug)]
-pub(super) struct Shown {
+pub(super) struct OutputArgs {
     #[command(flatten)]
     pub(super) outputs: Outputs,
     /// Output format.
@@ -62,7 +62,7 @@ pub(super) fn until_told<T: Send>(run: impl FnOnce(&Stop) -> T + Send) -> io::Re
         let (over, is_over) = tokio::sync::oneshot::channel::<()>();
         let stop = &stop;
         let running = scope.spawn(move || {
-            // Told by being dropped, however the run ends.
+            // Ended by being dropped, however the run ends.
             let _over = over;
             run(stop)
         });
@@ -81,10 +81,10 @@ pub(super) fn until_told<T: Send>(run: impl FnOnce(&Stop) -> T + Send) -> io::Re
 ///
 /// # Errors
 /// When something cannot be written.
-pub(super) fn show(results: &Results, rule: &Rule, shown: &Shown) -> anyhow::Result<ExitCode> {
-    let Shown { outputs, format } = shown;
+pub(super) fn show(results: &Results, rule: &Rule, shown: &OutputArgs) -> anyhow::Result<ExitCode> {
+    let OutputArgs { outputs, format } = shown;
     let comparisons = difference::all(results, rule);
-    report::write(results, &comparisons, outputs)?;
+    curtail_report::write(results, &comparisons, outputs)?;
     let text = match format {
         Format::Table => table::render(results, &comparisons),
         Format::Json => file::to_json(results),

@@ -1,13 +1,13 @@
 //! `curtail bench load URL`: sends load to one service, and prints what its requests took.
 
-use super::ended::{self, Shown};
+use super::ended::{self, OutputArgs};
 use super::workload::{WorkloadArgs, duration};
 use clap::Args;
-use curtail_bench::Session;
-use curtail_bench::results::Arm;
-use curtail_bench::session::{Turns, WarmUp};
+use curtail_generator::Session;
+use curtail_generator::session::{Turns, WARM_UP_MAX, WarmUp};
 use curtail_load::compare::Rule;
-use curtail_units::{Duration, Rng};
+use curtail_report::results::Arm;
+use curtail_units::Rng;
 use std::process::ExitCode;
 
 /// Send load to a service, and print the latencies
@@ -37,11 +37,8 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "TIME", default_value = "none", value_parser = warm_up)]
     warm_up: WarmUp,
     #[command(flatten)]
-    shown: Shown,
+    shown: OutputArgs,
 }
-
-/// Until it is steady, load is sent at most so long.
-const WARM_UP_MAX: Duration = Duration::from_secs(120);
 
 /// Runs `curtail bench load`.
 ///

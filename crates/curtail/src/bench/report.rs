@@ -1,9 +1,9 @@
 //! `curtail bench report`: reports of what a run has found.
 
-use super::ended::{self, Shown};
+use super::ended::{self, OutputArgs};
 use clap::Args;
-use curtail_bench::report::{self, file};
 use curtail_load::compare::Rule;
+use curtail_report::file;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -25,7 +25,7 @@ pub(crate) struct ReportArgs {
     #[arg(value_name = "RESULTS", required = true)]
     results: Vec<PathBuf>,
     #[command(flatten)]
-    shown: Shown,
+    shown: OutputArgs,
 }
 
 /// Runs `curtail bench report`.
@@ -34,6 +34,6 @@ pub(crate) struct ReportArgs {
 /// When a file cannot be read, the files are not of one run, or a report cannot be written.
 pub(super) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let parts = args.results.iter().map(|path| file::read(path));
-    let results = report::merge(parts.collect::<Result<_, _>>()?)?;
+    let results = curtail_report::merge(parts.collect::<Result<_, _>>()?)?;
     ended::show(&results, &Rule::default(), &args.shown)
 }

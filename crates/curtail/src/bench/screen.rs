@@ -1,7 +1,7 @@
 //! The progress of a run on standard error: one line that is redrawn on a terminal, else a line at intervals.
 
 use crate::columns::shortened;
-use curtail_bench::session::Progress;
+use curtail_generator::session::Progress;
 use curtail_load::Slot;
 use curtail_units::{Duration, Quantile};
 use std::collections::VecDeque;
@@ -129,7 +129,7 @@ fn format_time_left(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::Screen;
-    use curtail_bench::session::Progress;
+    use curtail_generator::session::Progress;
     use curtail_load::Slot;
     use curtail_units::Duration;
 

@@ -1,12 +1,12 @@
 //! `curtail bench suite FILE`: a whole experiment as data, from starting a cluster to the verdict.
 
-use super::ended::{self, Shown};
+use super::ended::{self, OutputArgs};
 use super::screen::Screen;
 use crate::input;
 use anyhow::Context as _;
 use clap::Args;
-use curtail_bench::report::{self, Outputs};
-use curtail_bench::suite::{Given, Outcome, Suite, SuiteConfig, Told};
+use curtail_report::Outputs;
+use curtail_suite::{BuiltinParameters, Outcome, Suite, SuiteConfig, SuiteObserver};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -45,7 +45,7 @@ pub(crate) struct SuiteArgs {
     #[arg(long, value_name = "FOLDER")]
     dir: Option<PathBuf>,
     #[command(flatten)]
-    shown: Shown,
+    shown: OutputArgs,
     /// Print every key of a suite with its type, its default and its meaning, in Markdown.
     #[arg(long, conflicts_with_all = ["file", "set"])]
     keys: bool,
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &SuiteArgs) -> anyhow::Result<ExitCode> {
     let program = std::env::current_exe().context("the path of this program")?;
     // Read before the folder of the run is made: a suite with mistakes leaves nothing behind.
     let read = |dir: &Path| {
-        let given = Given {
+        let given = BuiltinParameters {
             curtail: program.display().to_string(),
             dir: dir.display().to_string(),
             suite: folder.display().to_string(),
@@ -115,11 +115,11 @@ pub(crate) fn run(args: &SuiteArgs) -> anyhow::Result<ExitCode> {
         html: Some(args.shown.outputs.html.clone().unwrap_or_else(|| dir.join("report.html"))),
         ..args.shown.outputs.clone()
     };
-    let shown = Shown { outputs, format: args.shown.format };
+    let shown = OutputArgs { outputs, format: args.shown.format };
     let ended = match error {
         None => ended::show(&results, &suite.config.rule, &shown),
         Some(error) => {
-            report::write(&results, &[], &shown.outputs)?;
+            curtail_report::write(&results, &[], &shown.outputs)?;
             Err(anyhow::Error::new(error).context(name))
         }
     };
@@ -141,7 +141,7 @@ fn watched(suite: &Suite) -> io::Result<Outcome> {
     };
     let outcome = ended::until_told(|stop| {
         let mut load = |progress, slot: &_| screen().show(progress, slot);
-        suite.run(stop, Told { step: &step, load: &mut load })
+        suite.run(stop, SuiteObserver { step: &step, load: &mut load })
     });
     screen().clear();
     outcome

@@ -1,20 +1,20 @@
 //! `curtail bench sweep URL`: latency against throughput, up to the knee.
 
-use super::ended::{self, Format, Shown};
+use super::ended::{self, Format, OutputArgs};
 use super::load::warm_up;
 use super::screen::Screen;
 use super::workload::{WorkloadArgs, duration};
 use anyhow::bail;
 use clap::Args;
-use curtail_bench::Session;
-use curtail_bench::generator;
-use curtail_bench::report::table::WIDTH as COLUMNS;
-use curtail_bench::report::text;
-use curtail_bench::session::{Turns, WarmUp};
-use curtail_bench::sweep::{Sweep, Swept};
+use curtail_generator::Session;
+use curtail_generator::session::{Turns, WarmUp};
+use curtail_generator::sweep::{Sweep, SweepOutcome};
+use curtail_generator::threads_for;
 use curtail_load::compare::Rule;
 use curtail_load::knee::{Bound, Knee, Search};
 use curtail_load::schedule::{RATE_MAX, Spacing};
+use curtail_report::table::WIDTH as COLUMNS;
+use curtail_report::text;
 use curtail_units::{Duration, Quantile, Rng};
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -53,7 +53,7 @@ pub(crate) struct SweepArgs {
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = warm_up)]
     warm_up: WarmUp,
     #[command(flatten)]
-    shown: Shown,
+    shown: OutputArgs,
 }
 
 /// Requests of the first rate that have 10 beyond p99 even where their number is random.
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
         turns: Turns::Alternate,
         warm_up: args.warm_up,
     };
-    let sweep = Sweep { session, load, lasts, spacing, threads: generator::threads_for };
+    let sweep = Sweep { session, load, lasts, spacing, threads: threads_for };
     let mut screen = Screen::new(Vec::new());
     let swept = ended::until_told(|stop| {
         sweep.run(search, stop, |rate, progress, slot| {
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
         })
     });
     screen.clear();
-    let Swept { results, knee, cut_short } = swept??;
+    let SweepOutcome { results, knee, cut_short } = swept??;
     let code = ended::show(&results, &Rule::default(), &args.shown)?;
     if args.shown.format == Format::Table {
         let mut out = std::io::stdout().lock();

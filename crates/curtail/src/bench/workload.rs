@@ -2,14 +2,14 @@
 
 use crate::input;
 use clap::{Args, ValueEnum};
-use curtail_bench::arrivals;
-use curtail_bench::expect::Expect;
-use curtail_bench::generator::{self, Load, Share};
-use curtail_bench::target::{Protocol, Target};
-use curtail_bench::trust::Trust;
-use curtail_bench::workload::{BodyConfig, RequestConfig, Workload, WorkloadConfig};
-use curtail_load::Schedule;
+use curtail_generator::arrivals;
+use curtail_generator::expect::Expect;
+use curtail_generator::target::{Protocol, Target};
+use curtail_generator::trust::Trust;
+use curtail_generator::workload::{BodyConfig, RequestConfig, Workload, WorkloadConfig};
+use curtail_generator::{Load, threads_for};
 use curtail_load::schedule::{RATE_MAX, Spacing};
+use curtail_load::{Schedule, Share};
 use curtail_units::{Duration, Rng};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -155,7 +155,7 @@ impl WorkloadArgs {
             None => schedule,
         };
         let workload = Workload::prepare(&config, &target, &folder, rng)?;
-        let needed = || generator::threads_for(schedule.rate_max());
+        let needed = || threads_for(schedule.rate_max());
         let threads = self.threads.map_or_else(needed, usize::from);
         Ok(Load {
             target,

@@ -1,18 +1,18 @@
 //! The report: the figures of all arms, for people in a table and for programs in JSON.
 //!
-//! **Decides** which statements the measurements support. [`curtail_bench::report::figures`] decides which percentiles
-//! are given, [`curtail_bench::generator::verdict`] whether the client kept up, and [`curtail_load::compare`] how
+//! **Decides** which statements the measurements support. [`curtail_report::figures`] decides which percentiles
+//! are given, [`curtail_load::lag`] whether the client kept up, and [`curtail_load::compare`] how
 //! direct and hedged reads differ. The conclusion repeats their results and nothing else.
 //! Every line has at most [`COLUMNS`] columns.
 
 use super::arm::Arm;
 use super::cpu::CoresUsed;
 use super::tally::Tallies;
-use curtail_bench::generator::verdict;
-use curtail_bench::report::figures::Figure;
-use curtail_bench::report::text::wrapped;
 use curtail_load::compare::{self, Difference, Rule};
+use curtail_load::lag;
 use curtail_load::{Clock, Latencies};
+use curtail_report::figures::Figure;
+use curtail_report::text::wrapped;
 use curtail_units::{Duration, Quantile};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -108,7 +108,7 @@ impl Report {
             ArmReport::new(arm.name(), latencies, extra)
         };
         let late = |(arm, latencies): &(Arm, Latencies)| {
-            verdict::late(latencies).map(|late| format!("{} reads: {late}", arm.name()))
+            lag::excessive(latencies).map(|late| format!("{} reads: {late}", arm.name()))
         };
         Self {
             schema: "curtail.demo/2",

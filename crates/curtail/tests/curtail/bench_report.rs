@@ -6,8 +6,7 @@ use expect_test::expect;
 use std::path::Path;
 
 /// A short run, recorded.
-const RECORDED: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../bench/src/report/file/recorded.json");
+const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../report/src/file/recorded.json");
 
 #[test]
 fn a_run_is_shown_as_a_table() {

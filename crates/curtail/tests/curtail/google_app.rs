@@ -5,9 +5,9 @@
 //! least) or is a ratio within one run, so a machine that is busy with something else fails nothing.
 
 use crate::command::curtail;
-use curtail_bench::Results;
-use curtail_bench::report::file;
 use curtail_load::{Clock, Failure, Latencies};
+use curtail_report::Results;
+use curtail_report::file;
 use curtail_units::{Duration, Quantile};
 use std::net::Ipv4Addr;
 use std::path::Path;

@@ -2,8 +2,8 @@
 
 use super::report::{self, Report, Row, SHOWN_MAX};
 use super::table;
-use curtail_bench::report::html::STYLE;
-use curtail_bench::report::html::svg::{COLOURS, colour, escaped};
+use curtail_report::html::STYLE;
+use curtail_report::html::svg::{COLOURS, colour, escaped};
 use std::fmt::Write as _;
 
 /// The plot within its margins.

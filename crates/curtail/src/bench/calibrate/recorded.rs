@@ -1,8 +1,8 @@
 //! The blocks of a run that was recorded, to be compared with each other.
 
-use curtail_bench::Results;
-use curtail_bench::results::Block;
 use curtail_load::Latencies;
+use curtail_report::Results;
+use curtail_report::results::Block;
 
 /// Fewer blocks make no two pairs.
 const RECORDED_MIN: usize = 4;

@@ -1,0 +1,223 @@
+//! Requests over HTTP/2, many at once on a connection; also gRPC, one message each way.
+//!
+//! A request that the server returns unprocessed is sent again, on another connection after GOAWAY.
+//!
+//! **Limits**: [`STREAMS_MAX`] requests at once on a connection, or as few as the server allows; [`RESENDS_MAX`] resends
+//! of a request.
+//! **Source**: RFC 9113; for gRPC, "gRPC over HTTP2" in its repository.
+
+use super::flight::{Due, RESENDS_MAX, RequestFailure};
+use super::stream::Stream;
+use super::worker::ConnectionTask;
+use crate::expect::Expect;
+use crate::target::Protocol;
+use bytes::{BufMut as _, Bytes};
+use curtail_load::Failure;
+use h2::RecvStream;
+use h2::client::{ResponseFuture, SendRequest};
+use http::{HeaderMap, HeaderValue, Uri, header};
+use std::cell::Cell;
+use std::future::{Future as _, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Poll, ready};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::spawn_local;
+
+/// The most requests of a connection at once.
+pub(super) const STREAMS_MAX: usize = 100;
+
+/// How much a server may send before it is told to go on, of one answer and of all of a connection.
+const WINDOW_BYTES: u32 = 4 << 20;
+
+/// The length of what stands before a message of gRPC: whether it is packed, and how long it is.
+const GRPC_PREFIX_LEN: usize = 5;
+
+/// Sends requests until the connection closes or nothing is left to send.
+pub(super) async fn serve(held: ConnectionTask, stream: Stream) {
+    let mut builder = h2::client::Builder::new();
+    builder
+        .initial_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .enable_push(false);
+    let (mut sender, connection) = match builder.handshake::<_, Bytes>(stream).await {
+        Ok(both) => both,
+        Err(error) => {
+            let failed = RequestFailure::new(Failure::Connect, format!("no HTTP/2: {error}"));
+            held.fail_waiting(failed);
+            return;
+        }
+    };
+    // What ends it is told by each of its requests.
+    let mut connection = spawn_local(async move { drop(connection.await) });
+    let held = Rc::new(held);
+    let streams = Arc::new(Semaphore::new(STREAMS_MAX));
+    loop {
+        let permit = Arc::clone(&streams).acquire_owned().await;
+        let permit = permit.expect("nobody closes the semaphore");
+        let next = poll_fn(|cx| {
+            if Pin::new(&mut connection).poll(cx).is_ready()
+                || ready!(sender.poll_ready(cx)).is_err()
+            {
+                return Poll::Ready(None);
+            }
+            held.poll_due(cx)
+        });
+        let Some(due) = next.await else { return held.drain() };
+        send(&held, &mut sender, due, permit);
+    }
+}
+
+fn send(
+    held: &Rc<ConnectionTask>,
+    sender: &mut SendRequest<Bytes>,
+    due: Due,
+    permit: OwnedSemaphorePermit,
+) {
+    let sent = request(held, due).and_then(|(request, body)| {
+        let closed = |error: h2::Error| {
+            RequestFailure::new(Failure::Closed, format!("the request was not sent: {error}"))
+        };
+        let (response, mut stream) =
+            sender.send_request(request, body.is_empty()).map_err(closed)?;
+        if !body.is_empty() {
+            stream.send_data(body, true).map_err(closed)?;
+        }
+        Ok(response)
+    });
+    let response = match sent {
+        Ok(response) => response,
+        Err(failed) => return held.fail(due, failed),
+    };
+    let key = Rc::new(Cell::new(0));
+    let (of_task, its_key) = (Rc::clone(held), Rc::clone(&key));
+    let task = spawn_local(async move {
+        let load = &of_task.worker.load;
+        let expect = &load.workload.request(due.choice).expect;
+        let mut received = 0;
+        let result = answer(response, expect, load.protocol, &mut received).await;
+        of_task.finish(its_key.get(), received, result);
+        drop(permit);
+    });
+    // The task has not run yet: this thread is here.
+    key.set(held.with_flights(|flights, now| flights.begin(due, now, task.abort_handle())));
+}
+
+/// What is sent: the head, and the body with what gRPC puts before it.
+fn request(held: &ConnectionTask, due: Due) -> Result<(http::Request<()>, Bytes), RequestFailure> {
+    let load = &held.worker.load;
+    let (request, filling) = (load.workload.request(due.choice), load.workload.filling(due.choice));
+    let is_grpc = load.protocol == Protocol::Grpc;
+    // What was filled in may be no part of a request; that is our own fault, and still said of this request.
+    let wrong = |error: http::Error| {
+        RequestFailure::malformed(format!("the request, as filled in: {error}"))
+    };
+    let uri = Uri::builder()
+        .scheme(if load.target.tls { "https" } else { "http" })
+        .authority(load.target.authority.as_str())
+        .path_and_query(request.path.filled(&filling).as_slice())
+        .build()
+        .map_err(wrong)?;
+    let mut builder = http::Request::builder().uri(uri).method(&request.method);
+    if is_grpc {
+        builder = builder
+            .method(http::Method::POST)
+            .header(header::CONTENT_TYPE, "application/grpc")
+            .header(header::TE, "trailers");
+    }
+    for (name, value) in &request.headers {
+        let value = HeaderValue::from_maybe_shared(Bytes::from(value.filled(&filling)));
+        builder = builder.header(name, value.map_err(|error| wrong(error.into()))?);
+    }
+    let mut body = Vec::new();
+    if is_grpc {
+        body.put_bytes(0, GRPC_PREFIX_LEN);
+    }
+    request.body.fill(&filling, &mut body);
+    if is_grpc {
+        let len = u32::try_from(body.len() - GRPC_PREFIX_LEN)
+            .map_err(|_| RequestFailure::malformed("the message is longer than 4 GiB"))?;
+        body[1..GRPC_PREFIX_LEN].copy_from_slice(&len.to_be_bytes());
+    }
+    Ok((builder.body(()).map_err(wrong)?, body.into()))
+}
+
+async fn answer(
+    response: ResponseFuture,
+    expect: &Expect,
+    protocol: Protocol,
+    received: &mut u64,
+) -> Result<(), RequestFailure> {
+    let (head, mut body) = response.await.map_err(unanswered)?.into_parts();
+    let mut kept = Vec::new();
+    while let Some(data) = body.data().await {
+        let data = data.map_err(failed)?;
+        *received += data.len() as u64;
+        if *received > expect.bytes_max.get() {
+            return Err(RequestFailure::new(
+                Failure::TooLong,
+                format!("an answer is longer than {} bytes", expect.bytes_max.get()),
+            ));
+        }
+        if expect.looks_at_body() {
+            kept.extend_from_slice(&data);
+        }
+        // The connection has failed if this does; the next data say so.
+        drop(body.flow_control().release_capacity(data.len()));
+    }
+    let status = head.status.as_u16();
+    if !expect.allows(status) {
+        return Err(RequestFailure::new(Failure::Status, format!("status {status}")));
+    }
+    if protocol == Protocol::Grpc {
+        grpc_status(&head.headers, &mut body).await?;
+    }
+    if expect.looks_at_body() {
+        expect.check(&kept).map_err(|text| RequestFailure::new(Failure::Check, text))?;
+    }
+    Ok(())
+}
+
+/// The status stands behind the message, or in the head when there is none.
+async fn grpc_status(head: &HeaderMap, body: &mut RecvStream) -> Result<(), RequestFailure> {
+    let trailers = body.trailers().await.map_err(failed)?;
+    let field =
+        |name| trailers.as_ref().and_then(|fields| fields.get(name)).or_else(|| head.get(name));
+    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    match field("grpc-status").map(text) {
+        Some(status) if status == "0" => Ok(()),
+        Some(status) => {
+            let message = field("grpc-message").map(text).unwrap_or_default();
+            Err(RequestFailure::new(Failure::Status, format!("grpc-status {status} {message}")))
+        }
+        None => Err(RequestFailure::malformed(
+            "the answer has no grpc-status: expected a server of gRPC",
+        )),
+    }
+}
+
+fn failed(error: h2::Error) -> RequestFailure {
+    // What the peer does wrong is told as an error of ours on its stream, or as the end of the connection.
+    let is_malformed = error.is_library() && error.reason() == Some(h2::Reason::PROTOCOL_ERROR);
+    let failure = if is_malformed { Failure::Malformed } else { Failure::Closed };
+    RequestFailure::new(failure, error.to_string())
+}
+
+/// Why there is no response.
+fn unanswered(error: h2::Error) -> RequestFailure {
+    if !is_unprocessed(&error) {
+        return failed(error);
+    }
+    let text = format!(
+        "the server returned the request and its {RESENDS_MAX} resends unprocessed: {error}"
+    );
+    RequestFailure { is_unprocessed: true, ..RequestFailure::new(Failure::Closed, text) }
+}
+
+/// Whether the server provably did not process the request (RFC 9113, section 8.7): it refused the stream, or the stream
+/// is beyond the last one in its GOAWAY. Accepted streams of a connection that ends have an I/O error in h2.
+fn is_unprocessed(error: &h2::Error) -> bool {
+    let refused = error.reason() == Some(h2::Reason::REFUSED_STREAM);
+    error.is_remote() && (refused || error.is_go_away())
+}

@@ -1,0 +1,151 @@
+//! The generator: sends a workload by a schedule, and records what comes of each request.
+//!
+//! **Open loop**: a request is sent when the plan says so, whether or not others have been answered. When all
+//! connections are in use it waits for one, and the wait is part of its response time.
+//! **Threads**: each has a part of the plan, connections and recordings of its own; they share nothing while they run.
+//! **Limits**: [`Load::connections_max`] connections, [`BACKLOG_MAX`] requests of a thread that wait for one (further
+//! ones are turned to late, which their lag says), answers as long as [`Expect`](crate::expect::Expect) allows.
+//! **Invariant**: every request of the plan counts once. Those that were not answered when the run was ended count as
+//! failed.
+//! **Hurts when** the machine is short of processors: then the generator is late, which its lag shows ([`curtail_load::lag`]).
+
+pub mod arrivals;
+mod chunked;
+mod clock;
+mod connections;
+mod cpu;
+pub mod expect;
+mod flight;
+mod http1;
+mod http2;
+mod pace;
+mod recording;
+mod response;
+pub mod rows;
+pub mod session;
+mod stream;
+pub mod sweep;
+pub mod target;
+pub mod template;
+pub mod trust;
+mod worker;
+pub mod workload;
+
+#[cfg(test)]
+mod tests;
+
+pub use clock::Clock;
+pub use flight::{BACKLOG_MAX, RequestFailure};
+pub use recording::{FailureExample, Recording};
+pub use response::ResponseReader;
+pub use session::Session;
+
+use crate::target::{Protocol, Target};
+use crate::workload::Workload;
+use curtail_load::{Schedule, Share, Slot};
+use curtail_units::{Duration, Instant, Rng};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use worker::{Run, Worker};
+
+/// What is sent, where and when.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// Where requests go.
+    pub target: Target,
+    /// In which protocol.
+    pub protocol: Protocol,
+    /// Whether a connection is used again.
+    pub keep_alive: bool,
+    /// The most connections of all threads, at least one each.
+    pub connections_max: usize,
+    /// A request has failed that is without an answer this long after the generator has turned to it.
+    pub timeout: Duration,
+    /// What is asked.
+    pub workload: Workload,
+    /// When.
+    pub schedule: Arc<Schedule>,
+    /// What all that is random follows from.
+    pub rng: Rng,
+    /// Which part of the plan is sent here.
+    pub share: Share,
+    /// How many threads send.
+    pub threads: usize,
+}
+
+/// Ends a run early, from any thread.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// From now on nothing more is sent.
+    pub fn stop(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was told.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// From the call of [`run`] to the first instant of the plan: a moment for all threads to be there.
+pub const BEGINS_AFTER: Duration = Duration::from_ms(20);
+
+/// Requests a second that one thread sends well.
+const RATE_OF_THREAD: f64 = 20_000.0;
+
+/// How many threads a rate needs, of those that this machine runs at once.
+#[must_use]
+pub fn threads_for(rate_max: f64) -> usize {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    (1..cores).find(|threads| rate_max <= RATE_OF_THREAD * *threads as f64).unwrap_or(cores)
+}
+
+/// How often progress is told.
+pub const PROGRESS_EVERY: Duration = Duration::from_ms(500);
+
+/// Sends all of `load`, and gives what was seen. Everything seen since the last time is handed to `progress`, twice a
+/// second, with the time on the run's clock.
+///
+/// # Errors
+/// When the system gives no thread or no timer.
+pub fn run(
+    load: &Arc<Load>,
+    clock: Clock,
+    stop: &Stop,
+    mut progress: impl FnMut(Instant, &Slot),
+) -> io::Result<Recording> {
+    let threads = load.threads.max(1);
+    let used = cpu::used();
+    let began = clock.now() + BEGINS_AFTER;
+    // A thread that nobody listens to waits; what is told is far less than this.
+    let (tell, told) = mpsc::sync_channel(16 * threads);
+    let run = Run { began, clock, stop: stop.clone(), tell };
+    let mut seen = thread::scope(|scope| {
+        let mut running = Vec::new();
+        for nth in 0..threads {
+            let (load, run) = (Arc::clone(load), run.clone());
+            let builder = thread::Builder::new().name(format!("generator-{nth}"));
+            running.push(builder.spawn_scoped(scope, move || Worker::run(load, nth, &run))?);
+        }
+        drop(run);
+        while let Ok(part) = told.recv() {
+            progress(clock.now(), &part);
+        }
+        let mut all = Recording::new(load.workload.series().len(), began);
+        for thread in running {
+            let seen = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            all.merge(&seen);
+        }
+        Ok::<_, io::Error>(all)
+    })?;
+    seen.cpu = cpu::used()
+        .zip(used)
+        .map_or(Duration::ZERO, |(now, before)| now.saturating_sub(before).into());
+    Ok(seen)
+}

@@ -1,0 +1,122 @@
+//! What a generator has seen.
+
+use curtail_load::{Failure, Latencies, Timeline, Timing};
+use curtail_units::{Duration, Instant};
+
+/// How long a slot of the timeline is, at first.
+const SLOT: Duration = Duration::from_secs(1);
+
+/// One failed request, as an example of its kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailureExample {
+    /// Its kind.
+    pub failure: Failure,
+    /// The time of the failure.
+    pub at: Instant,
+    /// The error that the generator saw.
+    pub text: String,
+}
+
+/// What a generator has seen of its requests.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recording {
+    /// When the first request was intended, or could have been.
+    pub began: Instant,
+    /// When the last one was over.
+    pub ended: Instant,
+    /// For each series.
+    pub latencies: Vec<Latencies>,
+    /// All series over time.
+    pub timeline: Timeline,
+    /// How many requests had to wait for a connection.
+    pub waited: u64,
+    /// The time at which the first of them began to wait.
+    pub waited_first: Option<Instant>,
+    /// Bytes of answers, heads included.
+    pub received_bytes: u64,
+    /// Connections that were made.
+    pub connections: u64,
+    /// How often requests were sent again because the server had not processed them.
+    pub resent: u64,
+    /// Processor time of this process meanwhile.
+    pub cpu: Duration,
+    /// The first failure of each kind.
+    pub examples: Vec<FailureExample>,
+    /// Whether it was ended early.
+    pub is_stopped: bool,
+}
+
+impl Recording {
+    /// Nothing so far, of this many series.
+    #[must_use]
+    pub fn new(series: usize, began: Instant) -> Self {
+        Self {
+            began,
+            ended: began,
+            latencies: vec![Latencies::new(); series],
+            timeline: Timeline::new(SLOT),
+            waited: 0,
+            waited_first: None,
+            received_bytes: 0,
+            connections: 0,
+            resent: 0,
+            cpu: Duration::ZERO,
+            examples: Vec::new(),
+            is_stopped: false,
+        }
+    }
+
+    /// Records one request.
+    pub(super) fn record(&mut self, series: usize, timing: &Timing, failure: Option<Failure>) {
+        self.latencies[series].record(timing, failure);
+        self.timeline.record(timing.intended.since(self.began), timing, failure);
+        self.ended = self.ended.max(timing.ended);
+    }
+
+    /// Keeps the first failure of each kind.
+    pub(super) fn explain(&mut self, failure: Failure, at: Instant, text: impl FnOnce() -> String) {
+        match self.examples.iter_mut().find(|example| example.failure == failure) {
+            None => self.examples.push(FailureExample { failure, at, text: text() }),
+            Some(known) if at < known.at => *known = FailureExample { failure, at, text: text() },
+            Some(_) => {}
+        }
+    }
+
+    /// Counts requests that began to wait for a connection at `now`.
+    pub(super) fn wait(&mut self, requests: u64, now: Instant) {
+        if requests > 0 {
+            self.waited += requests;
+            self.waited_first.get_or_insert(now);
+        }
+    }
+
+    /// How many requests there were.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.latencies.iter().map(Latencies::count).sum()
+    }
+
+    /// All series together.
+    #[must_use]
+    pub fn merged(&self) -> Latencies {
+        Latencies::merged(&self.latencies)
+    }
+
+    /// Adds what another generator has seen in the same time; processor time is that of the process and stays.
+    pub fn merge(&mut self, other: &Self) {
+        self.ended = self.ended.max(other.ended);
+        for (latencies, more) in self.latencies.iter_mut().zip(&other.latencies) {
+            latencies.merge(more);
+        }
+        self.timeline.merge(&other.timeline);
+        self.waited += other.waited;
+        self.waited_first = [self.waited_first, other.waited_first].into_iter().flatten().min();
+        self.received_bytes += other.received_bytes;
+        self.connections += other.connections;
+        self.resent += other.resent;
+        for FailureExample { failure, at, text } in &other.examples {
+            self.explain(*failure, *at, || text.clone());
+        }
+        self.is_stopped |= other.is_stopped;
+    }
+}

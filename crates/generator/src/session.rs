@@ -1,0 +1,360 @@
+//! A run from its start to its results: blocks of load on arms, in their order.
+//!
+//! **Order**: rounds of blocks, one of each arm, A B and B A in turn, so that whatever changes slowly meets both alike;
+//! or both at once ([`Turns`]). All blocks of a round send the same requests at the same instants.
+//! **Warming up**: before the first block of each arm, and whenever services were started anew ([`SessionHooks::begin_round`]),
+//! load is sent until the service is steady ([`curtail_load::steady`]), or as long as was asked for. It is shown over
+//! time and counts in no percentile.
+//! **Invariant**: what was measured is in the results, however the run ends; they say so when it was cut short, and
+//! when the generator was too late to be believed ([`ExcessiveLag`]).
+
+mod warm_up;
+
+pub use warm_up::{WARM_UP_MAX, WarmUp};
+
+use crate::clock::Clock;
+use crate::{FailureExample, Load, Recording, Stop};
+use curtail_load::lag::ExcessiveLag;
+use curtail_load::{Slot, steady};
+use curtail_report::results::{Arm, Block, Event, Machine, Results, Shares, State};
+use curtail_units::{Duration, Instant};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+/// What is to be run.
+#[derive(Clone, Debug)]
+pub struct Session {
+    /// What it is called in reports.
+    pub name: String,
+    /// The command line.
+    pub command: String,
+    /// What everything random follows from.
+    pub seed: u64,
+    /// The load, in words.
+    pub about_load: String,
+    /// What is measured or compared: one or two.
+    pub arms: Vec<(Arm, Load)>,
+    /// How often each arm is measured.
+    pub blocks: usize,
+    /// Whether arms are measured one after the other.
+    pub turns: Turns,
+    /// How long load is sent before.
+    pub warm_up: WarmUp,
+}
+
+/// When the arms of a round are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turns {
+    /// One after the other, forwards and backwards in turn.
+    Alternate,
+    /// At once: whatever happens meets both, but they disturb each other where they share a machine.
+    Mirrored,
+}
+
+/// Where a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Whose block is sent.
+    pub arm: usize,
+    /// How many blocks of all arms are over.
+    pub blocks_done: usize,
+    /// How many there will be.
+    pub blocks: usize,
+    /// Whether this is for warming up.
+    pub is_warm_up: bool,
+    /// The time since the block began.
+    pub since_began: Duration,
+    /// How long it will last.
+    pub lasts: Duration,
+}
+
+/// What is done between and beside the blocks of a run: restarts, faults, measurements.
+pub trait SessionHooks {
+    /// A round of blocks is next, counted from zero. Gives whether services were started anew: then they are warmed up.
+    fn begin_round(&mut self, round: usize) -> bool;
+
+    /// A block that counts begins at this instant of the run's clock.
+    fn begin_block(&mut self, at: Instant);
+
+    /// It is over. Gives the processor time that servers used meanwhile, where that is known.
+    fn end_block(&mut self) -> Option<Duration>;
+}
+
+/// Nothing goes on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NoHooks;
+
+impl SessionHooks for NoHooks {
+    fn begin_round(&mut self, _: usize) -> bool {
+        false
+    }
+
+    fn begin_block(&mut self, _: Instant) {}
+
+    fn end_block(&mut self) -> Option<Duration> {
+        None
+    }
+}
+
+/// The maximum number of events of a run.
+pub const EVENTS_MAX: usize = 1_000;
+
+/// When a larger share of the requests of a block waits for a connection, the results say so.
+const WAITED_MAX: f64 = 0.01;
+
+/// Load for warming up is sent in pieces of this length, and looked at after each.
+const PIECE: Duration = Duration::from_secs(3);
+
+struct Running<'a> {
+    session: &'a Session,
+    clock: Clock,
+    stop: &'a Stop,
+    results: Results,
+}
+
+impl Session {
+    /// Runs it; `told` hears of all that is seen, twice a second.
+    ///
+    /// # Errors
+    /// When the system gives no thread or no timer.
+    pub fn run(
+        &self,
+        stop: &Stop,
+        told: impl FnMut(Progress, &Slot) + Send,
+    ) -> io::Result<Results> {
+        self.run_with_hooks(&mut NoHooks, Clock::start(), stop, told)
+    }
+
+    /// The same on a clock that has started before, with these hooks.
+    ///
+    /// # Errors
+    /// When the system gives no thread or no timer.
+    pub fn run_with_hooks(
+        &self,
+        hooks: &mut dyn SessionHooks,
+        clock: Clock,
+        stop: &Stop,
+        mut told: impl FnMut(Progress, &Slot) + Send,
+    ) -> io::Result<Results> {
+        let results = Results {
+            name: self.name.clone(),
+            command: self.command.clone(),
+            seed: self.seed,
+            began_unix_ns: clock.start_unix_ns(),
+            machine: Machine::this(),
+            shares: self.arms.first().map_or_else(Shares::all, |(_, load)| load.share.into()),
+            state: State::Complete,
+            load: self.about_load.clone(),
+            arms: self.arms.iter().map(|(arm, load)| planned(arm, load)).collect(),
+            series: self.arms.first().map_or_else(Vec::new, |(_, load)| load.workload.series()),
+            blocks: Vec::new(),
+            measures: Vec::new(),
+            events: Vec::new(),
+        };
+        let mut running = Running { session: self, clock, stop, results };
+        for round in 0..self.blocks {
+            let are_new = round == 0 || (!stop.is_stopped() && hooks.begin_round(round));
+            for arm in (0..self.arms.len()).filter(|_| are_new) {
+                running.warm_up(arm, round * self.arms.len(), &mut told)?;
+            }
+            running.round(round, hooks, &mut told)?;
+        }
+        running.judge();
+        Ok(running.results)
+    }
+}
+
+/// The arm with the planned rate of its load, unless the arm has one.
+fn planned(arm: &Arm, load: &Load) -> Arm {
+    // A step of a journey follows the one before it, so there is no planned rate.
+    let rate = (!load.workload.has_journeys()).then(|| load.schedule.rate_mean());
+    Arm { rate: arm.rate.or(rate), ..arm.clone() }
+}
+
+impl Running<'_> {
+    /// Sends load to an arm until it counts; `done` blocks are over.
+    fn warm_up(
+        &mut self,
+        arm: usize,
+        done: usize,
+        told: &mut impl FnMut(Progress, &Slot),
+    ) -> io::Result<()> {
+        let (at_most, until_steady) = match self.session.warm_up {
+            WarmUp::None => return Ok(()),
+            WarmUp::Steady { at_most } => (at_most, true),
+            WarmUp::Lasts(lasts) => (lasts, false),
+        };
+        let load = &self.session.arms[arm].1;
+        let began = self.clock.now();
+        let mut slots = Vec::new();
+        for piece in 0_u64.. {
+            let so_far = self.clock.now().since(began);
+            if so_far >= at_most || self.stop.is_stopped() {
+                break;
+            }
+            let lasts = PIECE.min(at_most - so_far);
+            let rng = load.rng.split("warm-up").split_index(piece);
+            // As much as at the start of what is measured, and never more than the plan has at its height.
+            let schedule = Arc::new(load.schedule.first(lasts));
+            let load = Load { schedule, workload: load.workload.seeded(&rng), rng, ..load.clone() };
+            let progress = |since_began| Progress {
+                arm,
+                blocks_done: done,
+                blocks: self.session.blocks * self.session.arms.len(),
+                is_warm_up: true,
+                since_began,
+                lasts: at_most,
+            };
+            let seen = crate::run(&Arc::new(load), self.clock, self.stop, |now, slot| {
+                slots.push(slot.clone());
+                told(progress(now.since(began)), slot);
+            })?;
+            self.keep(arm, seen, true);
+            if until_steady && steady::is_steady(&slots) {
+                return Ok(());
+            }
+        }
+        if until_steady && !self.stop.is_stopped() {
+            let name = &self.results.arms[arm].name;
+            let what = format!("{name} was not steady after {at_most} of warming up");
+            self.results.events.push(Event { at: self.clock.now(), lasted: Duration::ZERO, what });
+        }
+        Ok(())
+    }
+
+    /// A block of each arm.
+    fn round(
+        &mut self,
+        round: usize,
+        hooks: &mut dyn SessionHooks,
+        told: &mut (impl FnMut(Progress, &Slot) + Send),
+    ) -> io::Result<()> {
+        let mut arms: Vec<usize> = (0..self.session.arms.len()).collect();
+        if !round.is_multiple_of(2) {
+            arms.reverse();
+        }
+        let at_once = match self.session.turns {
+            Turns::Alternate => 1,
+            Turns::Mirrored => arms.len().max(1),
+        };
+        for (nth, arms_now) in arms.chunks(at_once).enumerate() {
+            if self.stop.is_stopped() {
+                break;
+            }
+            let done = round * arms.len() + nth * at_once;
+            hooks.begin_block(self.clock.now() + crate::BEGINS_AFTER);
+            let seen = self.blocks(round, done, arms_now, told)?;
+            let servers_cpu = hooks.end_block();
+            for (arm, mut seen) in arms_now.iter().zip(seen) {
+                // What all of them took, this process cannot tell apart.
+                seen.cpu = seen.cpu.mul_f64(1.0 / at_once as f64);
+                self.keep(*arm, seen, false);
+                if let (Some(block), 1) = (self.results.blocks.last_mut(), at_once) {
+                    block.servers_cpu = servers_cpu;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A block of each of these arms, at once; `done` blocks are over.
+    fn blocks(
+        &self,
+        round: usize,
+        done: usize,
+        arms: &[usize],
+        told: &mut (impl FnMut(Progress, &Slot) + Send),
+    ) -> io::Result<Vec<Recording>> {
+        let began = self.clock.now();
+        let told = Mutex::new(told);
+        let block = |arm: usize| {
+            let load = &self.session.arms[arm].1;
+            // All arms of a round send the same.
+            let rng = load.rng.split("block").split_index(round as u64);
+            let load = Load { workload: load.workload.seeded(&rng), rng, ..load.clone() };
+            let lasts = load.schedule.lasts();
+            crate::run(&Arc::new(load), self.clock, self.stop, |now, slot| {
+                let progress = Progress {
+                    arm,
+                    blocks_done: done,
+                    blocks: self.session.blocks * self.session.arms.len(),
+                    is_warm_up: false,
+                    since_began: now.since(began),
+                    lasts,
+                };
+                (*told.lock().unwrap_or_else(PoisonError::into_inner))(progress, slot);
+            })
+        };
+        thread::scope(|scope| {
+            let block = &block;
+            let running: Vec<_> = arms.iter().map(|arm| scope.spawn(move || block(*arm))).collect();
+            let ended = running.into_iter().map(|running| {
+                running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            });
+            ended.collect()
+        })
+    }
+
+    fn keep(&mut self, arm: usize, seen: Recording, is_warm_up: bool) {
+        if !is_warm_up {
+            self.add_events(arm, &seen);
+        }
+        let Recording {
+            began,
+            ended,
+            latencies,
+            timeline,
+            received_bytes,
+            connections,
+            resent,
+            cpu,
+            ..
+        } = seen;
+        self.results.blocks.push(Block {
+            arm,
+            began,
+            lasted: ended.since(began),
+            latencies,
+            timeline,
+            received_bytes,
+            connections,
+            resent,
+            generator_cpu: cpu,
+            servers_cpu: None,
+            is_warm_up,
+        });
+    }
+
+    /// Adds an event for the first failure of each kind, and one if too many requests waited for a connection.
+    fn add_events(&mut self, arm: usize, seen: &Recording) {
+        let name = self.results.arms[arm].name.clone();
+        let event = |at, what| Event { at, lasted: Duration::ZERO, what };
+        let failures = seen.examples.iter().map(|FailureExample { failure, at, text }| {
+            event(*at, format!("{name}, first {}: {text}", failure.name()))
+        });
+        let waited = seen.waited as f64 / (seen.count() as f64).max(1.0);
+        let waited_first = seen.waited_first.filter(|_| waited > WAITED_MAX);
+        let crowded = waited_first.map(|at| {
+            let (percent, most) = (100.0 * waited, self.session.arms[arm].1.connections_max);
+            event(at, format!("{name}: requests began to wait for one of {most} connections; {percent:.1} % of them did"))
+        });
+        let left = EVENTS_MAX.saturating_sub(self.results.events.len());
+        self.results.events.extend(failures.chain(crowded).take(left));
+        self.results.events.sort_by_key(|event| event.at);
+    }
+
+    /// Whether what was measured can be believed.
+    fn judge(&mut self) {
+        let late = self.results.excessive_lag().filter(ExcessiveLag::is_void);
+        if self.stop.is_stopped() {
+            let (done, all) =
+                (self.results.measured().count(), self.session.blocks * self.session.arms.len());
+            let late = late.map_or(String::new(), |late| format!(", and is void as well: {late}"));
+            let why = format!("it was interrupted in block {done} of {all}{late}");
+            self.results.state = State::Partial { why };
+        } else if let Some(late) = late {
+            self.results.state = State::Void { why: late.to_string() };
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Latency against throughput: one load at one rate after the other, up to the knee.
+//!
+//! Each rate is an arm of the results. The search for the knee is [`curtail_load::knee`]'s. A rate at which the generator
+//! could not keep up ends the sweep: it says nothing of the service.
+
+use crate::clock::Clock;
+use crate::session::{NoHooks, Progress, Session};
+use crate::{Load, Stop};
+use curtail_load::knee::{Knee, Search};
+use curtail_load::schedule::Spacing;
+use curtail_load::{Latencies, Schedule, Slot, lag};
+use curtail_report::results::{Arm, Block, Results, State};
+use curtail_units::Duration;
+use std::io;
+use std::sync::Arc;
+
+/// A sweep.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// What it is called, the command line, the seed, and how to warm up at each rate; its arms are made here.
+    pub session: Session,
+    /// What is sent, at rates that the search chooses.
+    pub load: Load,
+    /// How long each rate is measured.
+    pub lasts: Duration,
+    /// How requests are spaced.
+    pub spacing: Spacing,
+    /// How many threads a rate needs.
+    pub threads: fn(f64) -> usize,
+}
+
+/// What a sweep has found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SweepOutcome {
+    /// Each rate as an arm, from the lowest to the highest.
+    pub results: Results,
+    /// Where the knee is.
+    pub knee: Knee,
+    /// Why it ended before the knee was known, if it did.
+    pub cut_short: Option<String>,
+}
+
+impl Sweep {
+    /// Measures at one rate after the other; `told` hears of all that is seen, with the rate.
+    ///
+    /// # Errors
+    /// When the system gives no thread or no timer.
+    pub fn run(
+        &self,
+        mut search: Search,
+        stop: &Stop,
+        mut told: impl FnMut(f64, Progress, &Slot) + Send,
+    ) -> io::Result<SweepOutcome> {
+        let clock = Clock::start();
+        let empty = Session { arms: Vec::new(), blocks: 0, ..self.session.clone() };
+        let mut results = empty.run_with_hooks(&mut NoHooks, clock, stop, |_, _| {})?;
+        let mut cut_short = None;
+        while let Some(rate) = search.next() {
+            let session = Session { arms: vec![self.arm(rate)], blocks: 1, ..self.session.clone() };
+            let told = |progress: Progress, slot: &Slot| told(rate, progress, slot);
+            let measured = session.run_with_hooks(&mut NoHooks, clock, stop, told)?;
+            let seen = Latencies::merged(&measured.of_arm(0));
+            append(&mut results, measured);
+            if stop.is_stopped() {
+                cut_short = Some(format!("interrupted at {rate:.0} requests/s"));
+                break;
+            }
+            if let Some(late) = lag::excessive(&seen) {
+                cut_short = Some(format!("at {rate:.0} requests/s {late}"));
+                break;
+            }
+            if let Err(too_few) = search.measured(&seen) {
+                cut_short = Some(format!(
+                    "{} at {rate:.0} requests/s is too short ({too_few})",
+                    self.lasts
+                ));
+                break;
+            }
+        }
+        results.state = if stop.is_stopped() {
+            State::Partial { why: cut_short.clone().unwrap_or_default() }
+        } else {
+            // A rate that the generator could not send is told as the end of the sweep, and no arm is believed for it.
+            State::Complete
+        };
+        sort_by_rate(&mut results);
+        Ok(SweepOutcome { results, knee: search.knee(), cut_short })
+    }
+
+    fn arm(&self, rate: f64) -> (Arm, Load) {
+        let arm = Arm {
+            name: format!("{rate:.0}/s"),
+            about: format!("{} at {rate:.0} requests/s", self.load.target),
+            rate: Some(rate),
+        };
+        let schedule = Arc::new(Schedule::constant(rate, self.lasts, self.spacing));
+        (arm, Load { schedule, threads: (self.threads)(rate), ..self.load.clone() })
+    }
+}
+
+/// One more rate, measured on the same clock.
+fn append(results: &mut Results, mut more: Results) {
+    let nth = results.arms.len();
+    results.arms.append(&mut more.arms);
+    results.series = more.series;
+    results.shares = more.shares;
+    results.blocks.extend(more.blocks.into_iter().map(|block| Block { arm: nth, ..block }));
+    results.events.append(&mut more.events);
+}
+
+fn sort_by_rate(results: &mut Results) {
+    let rate = |arm: &Arm| arm.rate.unwrap_or(0.0);
+    let mut order: Vec<usize> = (0..results.arms.len()).collect();
+    order.sort_by(|one, other| rate(&results.arms[*one]).total_cmp(&rate(&results.arms[*other])));
+    results.arms = order.iter().map(|nth| results.arms[*nth].clone()).collect();
+    for block in &mut results.blocks {
+        block.arm = order.iter().position(|nth| *nth == block.arm).unwrap_or(0);
+    }
+}

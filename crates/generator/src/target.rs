@@ -1,0 +1,169 @@
+//! Where requests go: a URL, taken apart and looked up once.
+
+use crate::trust::Trust;
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use url::Url;
+
+/// Which protocol is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2: in clear text with prior knowledge, under TLS by ALPN.
+    Http2,
+    /// gRPC, one message each way, over HTTP/2.
+    Grpc,
+}
+
+impl Protocol {
+    /// The word in configurations and reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Http1 => "http1",
+            Self::Http2 => "http2",
+            Self::Grpc => "grpc",
+        }
+    }
+}
+
+/// Where requests go.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// `host` or `host:port`, as it stands in requests.
+    pub authority: String,
+    /// The name that a certificate must have.
+    pub host: String,
+    /// Whether TLS is spoken.
+    pub tls: bool,
+    /// Which certificates are trusted for TLS.
+    pub trust: Trust,
+    /// The path of the URL and its query, which requests without a path of their own ask for.
+    pub path: String,
+    /// The addresses of the host's name, at least one. Connections use them in turn, or the next one if one fails.
+    pub addresses: Vec<SocketAddr>,
+}
+
+/// Why a target is none.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// What was given is not such a URL.
+    #[error("{url:?} is no target: {problem}: expected http://HOST[:PORT][/PATH] or https://…")]
+    Url {
+        /// What was given.
+        url: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The name of the host is not known.
+    #[error("the name {host:?} was not looked up: {source}")]
+    Lookup {
+        /// The name.
+        host: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Target {
+    /// The target that `url` names; its host is looked up here, once.
+    ///
+    /// # Errors
+    /// When `url` is not one of `http` or `https`, a part of it would not be sent, or its host is not known.
+    ///
+    /// # Panics
+    /// Never: a URL of HTTP has a host and a port.
+    pub fn look_up(url: &str) -> Result<Self, TargetError> {
+        let parsed = parse_url(url)?;
+        let tls = parsed.scheme() == "https";
+        let host = parsed.host_str().expect("a URL of HTTP has a host").to_owned();
+        let port = parsed.port_or_known_default().expect("HTTP has a port");
+        // Addresses of IPv6 stand in brackets in URLs and nowhere else.
+        let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let looked_up = (name.as_str(), port).to_socket_addrs();
+        let addresses: Vec<SocketAddr> = looked_up
+            .map_err(|source| TargetError::Lookup { host: name.clone(), source })?
+            .collect();
+        if addresses.is_empty() {
+            let source = io::Error::new(io::ErrorKind::NotFound, "it has no address");
+            return Err(TargetError::Lookup { host: name, source });
+        }
+        let authority = parsed.port().map_or_else(|| host.clone(), |port| format!("{host}:{port}"));
+        let path = match parsed.query() {
+            Some(query) => format!("{}?{query}", parsed.path()),
+            None => parsed.path().to_owned(),
+        };
+        Ok(Self { authority, host: name, tls, trust: Trust::System, path, addresses })
+    }
+}
+
+/// Parses the URL of a target. All of it is sent: there is no user name, no password and no fragment.
+///
+/// # Errors
+/// When `url` is not one of `http` or `https`, or a part of it would not be sent.
+pub fn parse_url(url: &str) -> Result<Url, TargetError> {
+    let wrong = |url: &str, problem: String| TargetError::Url { url: url.to_owned(), problem };
+    let mut parsed = Url::parse(url).map_err(|error| wrong(url, error.to_string()))?;
+    if !matches!(parsed.scheme(), "http" | "https") {
+        return Err(wrong(url, format!("the scheme is {}", parsed.scheme())));
+    }
+    if !parsed.username().is_empty() || parsed.password().is_some() {
+        // A URL with a host can have both; the error is no place for them.
+        let _changed = parsed.set_username("***").and_then(|()| parsed.set_password(None));
+        let problem = "a user name or password in it is not sent (the header `authorization: Basic …` sends them)";
+        return Err(wrong(parsed.as_str(), problem.to_owned()));
+    }
+    if parsed.fragment().is_some() {
+        let problem = "the part from # on is never sent (write a # of the path or query as %23)";
+        return Err(wrong(url, problem.to_owned()));
+    }
+    Ok(parsed)
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.tls { "https" } else { "http" };
+        write!(f, "{scheme}://{}{}", self.authority, self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Target;
+
+    #[test]
+    fn a_url_is_taken_apart() {
+        let target = Target::look_up("http://127.0.0.1:8983/solr/select?q=a").expect("a target");
+        assert_eq!(target.authority, "127.0.0.1:8983");
+        assert_eq!(target.path, "/solr/select?q=a");
+        assert_eq!(target.addresses, ["127.0.0.1:8983".parse().expect("an address")]);
+        assert_eq!(target.to_string(), "http://127.0.0.1:8983/solr/select?q=a");
+        let target = Target::look_up("https://[::1]").expect("a target");
+        assert_eq!(
+            (target.authority.as_str(), target.host.as_str(), target.tls),
+            ("[::1]", "::1", true)
+        );
+        assert_eq!(target.addresses[0].port(), 443);
+    }
+
+    #[test]
+    fn what_is_no_target_is_refused() {
+        for (url, says) in [
+            ("127.0.0.1:80", "is no target"),
+            ("ftp://127.0.0.1", "the scheme is ftp"),
+            ("http://", "is no target"),
+            ("http://name.invalid/", "was not looked up"),
+            ("http://127.0.0.1/?q=#1", "the part from # on is never sent"),
+            (
+                "http://user:secret@127.0.0.1/",
+                "\"http://***@127.0.0.1/\" is no target: a user name",
+            ),
+            ("http://:secret@127.0.0.1/", "\"http://***@127.0.0.1/\" is no target: a user name"),
+        ] {
+            let error = Target::look_up(url).expect_err(url).to_string();
+            assert!(error.contains(says) && !error.contains("secret"), "{url}: {error}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! What is asked: requests by weight, one after the other in journeys, on behalf of tenants.
+//!
+//! **Holds** requests ready to be sent, but for what is filled in, and who makes them. Which request is made, whose it
+//! is and which row of data it is filled in with follows from the seed and from its number in the plan alone, so
+//! every arm, and every generator of one run, means the same by request 4711.
+//! **Limits**: [`REQUESTS_MAX`] requests and [`TENANTS_MAX`] tenants, so that what is recorded of each pair is bounded.
+
+mod config;
+mod prepare;
+#[cfg(test)]
+mod tests;
+
+pub use config::{
+    BodyConfig, JourneyConfig, RequestConfig, StepConfig, TenantConfig, WorkloadConfig,
+};
+pub use prepare::PrepareError;
+
+use crate::expect::Expect;
+use crate::template::{Filling, Template};
+use curtail_report::results::Series;
+use curtail_units::{Duration, Rng};
+use std::sync::Arc;
+
+/// The most requests of a workload.
+pub const REQUESTS_MAX: usize = 64;
+
+/// The most tenants of a workload.
+pub const TENANTS_MAX: usize = 64;
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// The requests that there are.
+    pub requests: Vec<Request>,
+    /// What one arrival does; a lone request is a journey of one step.
+    journeys: Vec<Journey>,
+    /// Whose requests they are; one without a name when there are no tenants.
+    tenants: Vec<Tenant>,
+    rng: Rng,
+}
+
+impl Workload {
+    /// Whether a request can lead to others.
+    #[must_use]
+    pub fn has_journeys(&self) -> bool {
+        self.journeys.iter().any(|journey| journey.steps.len() > 1)
+    }
+}
+
+/// A request, but for what is filled in.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Its name in reports.
+    pub name: String,
+    /// The method.
+    pub method: http::Method,
+    /// The path and the query.
+    pub path: Template,
+    /// Fields beside those that the protocol needs.
+    pub headers: Vec<(http::HeaderName, Template)>,
+    /// The body; empty for none.
+    pub body: Body,
+    /// What is filled in.
+    pub rows: Arc<Vec<Vec<String>>>,
+    /// What its answer should be.
+    pub expect: Expect,
+}
+
+/// A body.
+#[derive(Clone, Debug)]
+pub enum Body {
+    /// Text, which may have places to fill in.
+    Text(Template),
+    /// The bytes of a file.
+    Bytes(Arc<[u8]>),
+}
+
+#[derive(Clone, Debug)]
+struct Journey {
+    /// The sum of the weights up to and with this one.
+    weight_until: f64,
+    steps: Vec<Step>,
+}
+
+/// A step of a journey.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Step {
+    request: usize,
+    /// The mean time from the answer before it.
+    think: Duration,
+    is_think_random: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Tenant {
+    name: String,
+    size: u64,
+    weight_until: f64,
+}
+
+/// One arrival at one of its steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// Its number in the plan.
+    pub nth: u64,
+    journey: usize,
+    step: usize,
+    tenant: usize,
+}
+
+impl Workload {
+    /// The same requests, chosen and filled in by another source of randomness.
+    #[must_use]
+    pub fn seeded(&self, rng: &Rng) -> Self {
+        Self { rng: rng.split("workload"), ..self.clone() }
+    }
+
+    /// What the arrival with this number in the plan does first.
+    #[must_use]
+    pub fn choose(&self, nth: u64) -> Choice {
+        let mut rng = self.rng.split_index(nth);
+        let journey = by_weight(&self.journeys, |journey| journey.weight_until, &mut rng);
+        let tenant = by_weight(&self.tenants, |tenant| tenant.weight_until, &mut rng);
+        Choice { nth, journey, step: 0, tenant }
+    }
+
+    /// What the same arrival does after that, and how long it thinks before; nothing when it is done.
+    #[must_use]
+    pub fn after(&self, choice: Choice) -> Option<(Duration, Choice)> {
+        let next = Choice { step: choice.step + 1, ..choice };
+        let step = self.journeys[next.journey].steps.get(next.step)?;
+        let think = if step.is_think_random {
+            let mut rng =
+                self.rng.split("think").split_index(next.nth).split_index(next.step as u64);
+            step.think.mul_f64(rng.exponential())
+        } else {
+            step.think
+        };
+        Some((think, next))
+    }
+
+    /// The request that is made.
+    #[must_use]
+    pub fn request(&self, choice: Choice) -> &Request {
+        &self.requests[self.request_of(choice)]
+    }
+
+    /// What it is filled in with.
+    #[must_use]
+    pub fn filling(&self, choice: Choice) -> Filling<'_> {
+        let rows = &self.request(choice).rows;
+        let row: &[String] = match rows.len() {
+            0 => &[],
+            1 => &rows[0],
+            // One arrival has one row, whichever step it is at.
+            len => &rows[self.rng.split("row").split_index(choice.nth).below(len)],
+        };
+        Filling { row, tenant: &self.tenants[choice.tenant].name, nth: choice.nth }
+    }
+
+    /// Among which series it counts, by place in [`Self::series`].
+    #[must_use]
+    pub fn series_of(&self, choice: Choice) -> usize {
+        self.request_of(choice) * self.tenants.len() + choice.tenant
+    }
+
+    /// The kinds of requests that are told apart.
+    #[must_use]
+    pub fn series(&self) -> Vec<Series> {
+        let of_request = |request: &Request| {
+            let query = request.name.clone();
+            self.tenants.iter().map(move |tenant| Series {
+                query: query.clone(),
+                tenant: tenant.name.clone(),
+                tenant_size: tenant.size,
+            })
+        };
+        self.requests.iter().flat_map(of_request).collect()
+    }
+
+    fn request_of(&self, choice: Choice) -> usize {
+        self.journeys[choice.journey].steps[choice.step].request
+    }
+}
+
+impl Body {
+    /// The bytes, filled in.
+    #[must_use]
+    pub fn filled(&self, filling: &Filling<'_>) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.fill(filling, &mut out);
+        out
+    }
+
+    /// The bytes, filled in, behind what is in `out`.
+    pub fn fill(&self, filling: &Filling<'_>, out: &mut Vec<u8>) {
+        match self {
+            Self::Text(template) => template.fill(filling, out),
+            Self::Bytes(bytes) => out.extend_from_slice(bytes),
+        }
+    }
+}
+
+/// One of `all` by weight; with one there is nothing to draw.
+fn by_weight<T>(all: &[T], weight_until: impl Fn(&T) -> f64, rng: &mut Rng) -> usize {
+    let Some(last) = all.len().checked_sub(1).filter(|last| *last > 0) else { return 0 };
+    let drawn = rng.unit() * weight_until(&all[last]);
+    all.partition_point(|each| weight_until(each) <= drawn).min(last)
+}

@@ -1,0 +1,106 @@
+//! Whether the generator kept up with its plan, so that what it measured is the server.
+//!
+//! The lag of a request is part of its response time. While it is a small part at every quantile that is reported,
+//! percentiles are the server's. When it is not, they say more of the generator than of the server. At p50 or p99 that
+//! makes the run void: better no figure than a wrong one. At p99.9 alone, where a pause of the machine is enough, the
+//! lower percentiles stand, and p99.9 and beyond get no verdict.
+//! **Source**: Kogias, Mallon and Bugnion, "Lancet: A self-correcting latency measuring tool", ATC 2019, section 4, for
+//! refusing.
+
+use crate::{Clock, Latencies};
+use curtail_sketch::rank;
+use curtail_units::{Duration, Quantile};
+
+/// The largest part of the response time at a quantile that the lag there may be.
+pub const LAG_RATIO_MAX: f64 = 0.5;
+
+/// Whoever is less late than this is not late: it is what a kernel takes to wake a thread.
+pub const LAG_MIN: Duration = Duration::from_us(100);
+
+/// Fewer requests beyond a quantile say nothing of it.
+const BEYOND_MIN: u64 = 10;
+
+/// A lag that says more of the generator than of the server.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExcessiveLag {
+    /// At which quantile.
+    pub quantile: Quantile,
+    /// How late.
+    pub lag: Duration,
+    /// Of which response time; nothing when requests at that quantile failed.
+    pub response: Duration,
+}
+
+impl std::fmt::Display for ExcessiveLag {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { quantile, lag, response } = self;
+        write!(
+            f,
+            "the generator was {lag} late at quantile {quantile}, where responses took {response}: \
+             expected less than half; send less, or give it more processors"
+        )
+    }
+}
+
+impl ExcessiveLag {
+    /// Whether no figure of the run is the server's.
+    #[must_use]
+    pub fn is_void(&self) -> bool {
+        self.quantile <= Quantile::P99
+    }
+}
+
+/// The lowest reported quantile at which the generator was too late, if there is one.
+#[must_use]
+pub fn excessive(latencies: &Latencies) -> Option<ExcessiveLag> {
+    let count = latencies.count();
+    [Quantile::P50, Quantile::P99, Quantile::P999].into_iter().find_map(|quantile| {
+        if count - rank(quantile, count) < BEYOND_MIN {
+            return None;
+        }
+        let lag = latencies.lag.quantile(quantile)?;
+        // Where requests failed no latency is reported.
+        let response = latencies.quantile(Clock::Response, quantile)?;
+        let is_late = lag > LAG_MIN && lag.as_ns_f64() > LAG_RATIO_MAX * response.as_ns_f64();
+        is_late.then_some(ExcessiveLag { quantile, lag, response })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::excessive;
+    use crate::{Latencies, Timing};
+    use curtail_units::{Duration, Instant};
+
+    /// 10,000 requests of 10 ms, of which the last `n` were turned to `late_ms` late.
+    fn latencies(n: u64, late_ms: u64) -> Latencies {
+        let mut latencies = Latencies::new();
+        for nth in 0..10_000 {
+            let lag = Duration::from_ms(if nth < n { late_ms } else { 0 });
+            let sent = Instant::ZERO + lag;
+            let ended = sent + Duration::from_ms(10);
+            latencies.record(&Timing { intended: Instant::ZERO, ready: sent, sent, ended }, None);
+        }
+        latencies
+    }
+
+    #[test]
+    fn who_is_late_where_it_shows_makes_the_run_void() {
+        assert_eq!(excessive(&latencies(0, 0)), None);
+        assert_eq!(
+            excessive(&latencies(5, 100)),
+            None,
+            "5 of 10,000 are beyond all that is reported"
+        );
+        let found = excessive(&latencies(50, 100)).expect("1 in 200 is 100 ms late");
+        assert_eq!((found.quantile.get(), found.is_void()), (0.999, false));
+        assert_eq!(excessive(&latencies(9_000, 1)), None, "1 ms of 11");
+        let found = excessive(&latencies(150, 100)).expect("1.5 in 100 are 100 ms late");
+        assert_eq!((found.quantile.get(), found.is_void()), (0.99, true));
+        let found = excessive(&latencies(9_000, 20)).expect("most are 20 ms late");
+        assert!(
+            found.to_string().contains("late at quantile 0.5, where responses took 30 ms"),
+            "{found}"
+        );
+    }
+}

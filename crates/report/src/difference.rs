@@ -1,0 +1,235 @@
+//! One arm held against another: of all requests, and of each query, each tenant and each size of tenant alone.
+//!
+//! The statistics are [`curtail_load::compare`]'s. Blocks are in pairs: the first of one arm with the first of the
+//! other, and so on; a pair that an interrupted run has left incomplete is left out.
+//! **Many at once**: what is said of queries shares the level among them, so that one false alarm among all queries
+//! is as rare as one of a single comparison; and so do tenants, and sizes.
+
+use super::parts::{self, By};
+use crate::Results;
+use crate::results::{Block, State};
+use curtail_load::compare::{self, Goal, Number, Numbers, Percentile, Rule};
+use curtail_load::{Clock, Latencies};
+use curtail_units::Quantile;
+
+/// One arm held against another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    /// The arm that is compared with.
+    pub base: String,
+    /// The arm that is compared.
+    pub other: String,
+    /// Which requests: by what they are told apart, and in words; nothing for all.
+    pub of: Option<(By, String)>,
+    /// Response times.
+    pub percentiles: Vec<Percentile>,
+    /// Numbers of blocks, each with its name; only where it is about all requests.
+    pub numbers: Vec<(&'static str, Number)>,
+    /// The percentile that is declared beforehand, and shown of parts of the requests.
+    pub primary: Quantile,
+    /// How sure the intervals are, and how many blocks they come from, in words.
+    pub method: String,
+}
+
+/// The reason not to compare two arms, if there is one: the figures of a void run give no verdict on the service.
+#[must_use]
+pub fn no_verdict(results: &Results) -> Option<String> {
+    let is_void = matches!(results.state, State::Void { .. }) && results.arms.len() == 2;
+    is_void.then(|| "No verdict: the run is void.".to_owned())
+}
+
+/// The first percentile without a verdict in a run that is not void, because the generator was too late there; and the
+/// reason.
+pub(super) fn no_verdict_from(results: &Results) -> Option<(Quantile, String)> {
+    let late = results.excessive_lag().filter(|late| !late.is_void() && !results.is_sweep())?;
+    let name = percentile_name(late.quantile);
+    Some((late.quantile, format!("{name} AND BEYOND, DO NOT USE: {late}")))
+}
+
+/// The comparison of the second arm with the first; [`None`] without two arms that have a pair of blocks, or for a void
+/// run.
+///
+/// The first is about all requests.
+#[must_use]
+pub fn all(results: &Results, rule: &Rule) -> Vec<Comparison> {
+    let [base, other] = results.arms.as_slice() else { return Vec::new() };
+    if no_verdict(results).is_some() {
+        return Vec::new();
+    }
+    let of_arm = |arm: usize| -> Vec<&Block> {
+        results.measured().filter(|block| block.arm == arm).collect()
+    };
+    let (mut a, mut b) = (of_arm(0), of_arm(1));
+    let pairs = a.len().min(b.len());
+    a.truncate(pairs);
+    b.truncate(pairs);
+    if pairs == 0 {
+        return Vec::new();
+    }
+    let from = no_verdict_from(results).map(|(quantile, _)| quantile);
+    let compared = |of: Option<(By, String)>, rule: &Rule, merged: &dyn Fn(&Block) -> Latencies| {
+        let of_blocks = |blocks: &[&Block]| -> Vec<Latencies> {
+            blocks.iter().map(|block| merged(block)).collect()
+        };
+        let percentiles =
+            compare::percentiles(&of_blocks(&a), &of_blocks(&b), Clock::Response, rule);
+        let mut percentiles = percentiles.unwrap_or_default();
+        percentiles.retain(|each| from.is_none_or(|from| each.quantile < from));
+        let percent = 100.0 * rule.level;
+        let method = format!("{pairs} pairs of blocks; at most {percent:.2} % false alarms");
+        Comparison {
+            base: base.name.clone(),
+            other: other.name.clone(),
+            of,
+            percentiles,
+            numbers: Vec::new(),
+            primary: rule.primary,
+            method,
+        }
+    };
+    let whole = compared(None, rule, &Block::merged);
+    let mut comparisons = vec![Comparison { numbers: numbers(&a, &b, rule), ..whole }];
+    for by in By::ALL {
+        let parts = parts::all(results, by);
+        let shared = Rule { level: rule.level / parts.len().max(1) as f64, ..*rule };
+        for part in parts {
+            let merged = |block: &Block| part.of(&block.latencies);
+            comparisons.push(compared(Some((by, part.name.clone())), &shared, &merged));
+        }
+    }
+    comparisons
+}
+
+/// Those of `comparisons` that are about parts of one kind, each with the part's name.
+pub(super) fn of_parts(
+    comparisons: &[Comparison],
+    by: By,
+) -> impl Iterator<Item = (&str, &Comparison)> {
+    comparisons.iter().filter_map(move |comparison| match &comparison.of {
+        Some((kind, name)) if *kind == by => Some((name.as_str(), comparison)),
+        _ => None,
+    })
+}
+
+/// A number that a block has.
+type OfBlock = fn(&Block) -> Option<f64>;
+
+/// The numbers that are compared, each with the way that is better.
+const NUMBERS: [(&str, OfBlock, Goal); 3] = [
+    ("answers/s", answers_per_second, Goal::More),
+    ("failed", failed_ratio, Goal::Less),
+    ("CPU each", servers_cpu, Goal::Less),
+];
+
+/// Throughput, failures, and what a request costs the servers where that was measured.
+fn numbers(a: &[&Block], b: &[&Block], rule: &Rule) -> Vec<(&'static str, Number)> {
+    let each = |of: OfBlock, blocks: &[&Block]| -> Option<Vec<f64>> {
+        blocks.iter().map(|block| of(block)).collect()
+    };
+    let (mut names, mut values) = (Vec::new(), Vec::new());
+    for (name, of, goal) in NUMBERS {
+        if let (Some(a), Some(b)) = (each(of, a), each(of, b)) {
+            names.push(name);
+            values.push((a, b, goal));
+        }
+    }
+    let asked: Vec<Numbers<'_>> =
+        values.iter().map(|(a, b, goal)| Numbers { a, b, goal: *goal }).collect();
+    names.into_iter().zip(compare::numbers(&asked, rule).unwrap_or_default()).collect()
+}
+
+fn answers_per_second(block: &Block) -> Option<f64> {
+    let answered = sum(block, |latencies| latencies.response.count());
+    Some(answered / block.lasted.as_secs_f64().max(1e-9))
+}
+
+fn failed_ratio(block: &Block) -> Option<f64> {
+    let failed = sum(block, |latencies| latencies.failures.total());
+    Some(failed / sum(block, Latencies::count).max(1.0))
+}
+
+fn servers_cpu(block: &Block) -> Option<f64> {
+    Some(block.servers_cpu?.as_ns_f64() / sum(block, Latencies::count).max(1.0))
+}
+
+/// A count of all series together.
+fn sum(block: &Block, count: fn(&Latencies) -> u64) -> f64 {
+    block.latencies.iter().map(count).sum::<u64>() as f64
+}
+
+/// How people call a quantile: `p99.9`.
+#[must_use]
+pub fn percentile_name(quantile: Quantile) -> String {
+    // Six digits take off what a float is more than the decimal that was meant.
+    let percent = format!("{:.6}", 100.0 * quantile.get());
+    format!("p{}", percent.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// A ratio as people say it: `-20.0 %`.
+#[must_use]
+pub fn change(ratio: f64) -> String {
+    if ratio.is_nan() {
+        "n/a".to_owned()
+    } else if ratio.is_infinite() || ratio > 100.0 {
+        "> +9,900 %".to_owned()
+    } else {
+        format!("{:+.1} %", 100.0 * (ratio - 1.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{By, all};
+    use crate::sample;
+    use curtail_load::compare::Rule;
+
+    #[test]
+    fn arms_are_compared_as_a_whole_and_by_query_and_tenant() {
+        let mut run = sample::compared(1);
+        let comparisons = all(&run, &Rule::default());
+        let of: Vec<_> =
+            comparisons.iter().filter_map(|comparison| comparison.of.clone()).collect();
+        let expected = [
+            (By::Query, "term"),
+            (By::Query, "facet"),
+            (By::Tenant, "large, size 1,000,000"),
+            (By::Tenant, "medium, size 50,000"),
+            (By::Tenant, "small, size 1,000"),
+        ];
+        assert_eq!(of, expected.map(|(by, name)| (by, name.to_owned())));
+        assert_eq!(comparisons.len(), of.len() + 1);
+        let whole = &comparisons[0];
+        assert_eq!((whole.base.as_str(), whole.other.as_str()), ("direct", "hedged"));
+        let of_arm = |arm| {
+            let merged = curtail_load::Latencies::merged(&run.of_arm(arm));
+            merged.quantile(curtail_load::Clock::Response, curtail_units::Quantile::P50)
+        };
+        assert_eq!((whole.percentiles[0].a, whole.percentiles[0].b), (of_arm(0), of_arm(1)));
+        let numbers: Vec<&str> = whole.numbers.iter().map(|(name, _)| *name).collect();
+        assert_eq!(numbers, ["answers/s", "failed", "CPU each"]);
+
+        // Of one arm 1 request in 500 was sent 10 s late.
+        let mut late = run.clone();
+        for block in late.blocks.iter_mut().filter(|block| block.arm == 1) {
+            let mut latencies = curtail_load::Latencies::new();
+            for (count, lag_ms, ms) in [(5_000, 0, 10), (10, 10_000, 10_010)] {
+                let [lag, latency] = [lag_ms, ms].map(curtail_units::Duration::from_ms);
+                latencies.lag.record_n(lag, count);
+                latencies.response.record_n(latency, count);
+                latencies.service.record_n(latency - lag, count);
+            }
+            block.latencies.fill(latencies);
+        }
+        let judged = &all(&late, &Rule::default())[0];
+        let names = judged.percentiles.iter().map(|percentile| percentile.name);
+        assert_eq!(names.collect::<Vec<_>>(), ["p50", "p90", "p95", "p99"]);
+        let text = crate::table::render(&late, &[]);
+        let first = "p99.9 AND BEYOND, DO NOT USE: the generator was 10 s late at quantile 0.999";
+        assert!(text.starts_with(first), "{text}");
+
+        run.blocks[2].servers_cpu = None;
+        assert_eq!(all(&run, &Rule::default())[0].numbers.len(), 2, "a block was not measured");
+        run.arms.truncate(1);
+        assert_eq!(all(&run, &Rule::default()), []);
+    }
+}

@@ -1,0 +1,294 @@
+//! The plot of latency over time, with what was done to the servers, and what they say of themselves, below it on the
+//! same axis: a pause of the garbage collector stands under the spike that it made.
+
+use super::columns::{Columns, at, end};
+use super::svg::{Anchor, COLOURS, Frame, LinearScale, LogScale, Picture, Svg, colour};
+use crate::Results;
+use crate::results::{Event, Measure};
+use crate::text;
+use curtail_load::Slot;
+use curtail_units::{Duration, Instant, Quantile};
+
+const HEIGHT: f64 = 260.0;
+const PANEL: f64 = 72.0;
+/// From the bottom of one frame to the top of the next.
+const GAP: f64 = 26.0;
+/// More events than that are shaded, and not named.
+const EVENTS_MAX: usize = 40;
+/// Of numbers of events above the plot.
+const ROWS: f64 = 3.0;
+/// More measures than that are in the results file, and not on the page.
+const PANELS_MAX: usize = 8;
+
+pub(super) fn draw(results: &Results) -> Option<Picture> {
+    let arms: Vec<Option<Columns>> =
+        (0..results.arms.len()).map(|arm| Columns::of_arm(results, arm)).collect();
+    let seen = || arms.iter().flatten().flat_map(|columns| &columns.columns);
+    let low = seen().filter_map(|slot| slot.response.min()).min()?;
+    let high = seen().filter_map(|slot| slot.response.max()).max()?;
+
+    let panels = panels(results);
+    let numbers = if results.events.is_empty() { 0.0 } else { 20.0 };
+    let frame = Frame::new(26.0 + numbers, HEIGHT);
+    let below = panels.len() as f64 * (PANEL + GAP);
+    let time = Time { seconds: end(results).since(Instant::ZERO).as_secs_f64() };
+    let scale = LogScale::new(low, high);
+    let mut svg = Svg::new(
+        frame.bottom + below + 44.0,
+        "Latency over time, and what the servers say of themselves",
+    );
+
+    time.shade(&mut svg, results, &Frame { bottom: frame.bottom + below, ..frame });
+    for (share, label) in scale.ticks() {
+        frame.tick_y(&mut svg, share, &label);
+    }
+    time.ticks(&mut svg, &frame, panels.is_empty());
+    frame.outline(&mut svg);
+    for (nth, columns) in arms.iter().enumerate() {
+        let Some(columns) = columns else { continue };
+        let colour = colour(nth);
+        let plot = Plot { frame, scale, time, columns };
+        plot.longest(&mut svg, &colour);
+        plot.line(&mut svg, &format!("{colour} thick"), Quantile::P99);
+        plot.line(&mut svg, &format!("{colour} dotted"), Quantile::P50);
+        time.turns(&mut svg, results, nth, &frame);
+    }
+    svg.text("axis", (4.0, frame.top - 8.0), Anchor::Start, "response");
+    for (nth, panel) in panels.iter().enumerate() {
+        let top = frame.bottom + GAP + nth as f64 * (PANEL + GAP);
+        draw_panel(&mut svg, Frame::new(top, PANEL), panel, (time, nth + 1 == panels.len()));
+    }
+    svg.text(
+        "axis",
+        (frame.right, frame.bottom + below + 34.0),
+        Anchor::End,
+        "seconds since the start of the run",
+    );
+    Some(Picture { svg: svg.finish(), legend: legend(results) })
+}
+
+fn legend(results: &Results) -> Vec<(String, String)> {
+    let arms = results.arms.iter().enumerate();
+    let arms = arms.map(|(nth, arm)| (format!("{} thick", colour(nth)), arm.name.clone()));
+    let mut kinds = vec![
+        ("neutral thick", "p99"),
+        ("neutral dotted", "p50"),
+        ("neutral hair", "longest answer"),
+    ];
+    if results.blocks.iter().any(|block| block.is_warm_up) {
+        kinds.push(("area warm-up", "warming up, part of no percentile"));
+    }
+    if !results.events.is_empty() {
+        kinds.push(("area event", "event"));
+    }
+    arms.chain(kinds.into_iter().map(|(class, words)| (class.to_owned(), words.to_owned())))
+        .collect()
+}
+
+/// Events in the order in which they happened.
+fn events(results: &Results) -> Vec<&Event> {
+    let mut events: Vec<&Event> = results.events.iter().collect();
+    events.sort_by_key(|event| event.at);
+    events
+}
+
+/// What the plot says in words: events with their numbers, and what is left out.
+pub(super) fn notes(results: &Results) -> Vec<String> {
+    let mut notes = Vec::new();
+    for (nth, event) in (1..).zip(events(results)).take(EVENTS_MAX) {
+        let at = event.at.since(Instant::ZERO).as_secs_f64();
+        let lasted = if event.lasted == Duration::ZERO {
+            String::new()
+        } else {
+            format!(", for {}", event.lasted)
+        };
+        notes.push(format!("{nth}: {} at {at:.1} s{lasted}", event.what));
+    }
+    if results.events.len() > EVENTS_MAX {
+        notes.push(format!(
+            "{} more events are in the results file",
+            results.events.len() - EVENTS_MAX
+        ));
+    }
+    let names = measure_names(results).len();
+    if names > PANELS_MAX {
+        notes.push(format!("{} more measures are in the results file", names - PANELS_MAX));
+    }
+    notes
+}
+
+/// The axis of time.
+#[derive(Clone, Copy)]
+struct Time {
+    seconds: f64,
+}
+
+impl Time {
+    fn share(self, at: Instant) -> f64 {
+        LinearScale::new(self.seconds).share(at.since(Instant::ZERO).as_secs_f64())
+    }
+
+    fn ticks(self, svg: &mut Svg, frame: &Frame, with_labels: bool) {
+        let scale = LinearScale::new(self.seconds);
+        for tick in scale.ticks(10.0) {
+            let label = if with_labels { number(tick) } else { String::new() };
+            frame.tick_x(svg, scale.share(tick), &label);
+        }
+    }
+
+    /// Warming up and events, behind all that is drawn later.
+    fn shade(self, svg: &mut Svg, results: &Results, frame: &Frame) {
+        let band = |svg: &mut Svg, class: &str, from: Instant, to: Instant| {
+            let (left, right) = (frame.x(self.share(from)), frame.x(self.share(to)));
+            svg.rect(class, (left, frame.top), ((right - left).max(2.0), frame.bottom - frame.top));
+            left
+        };
+        for block in results.blocks.iter().filter(|block| block.is_warm_up) {
+            band(svg, "area warm-up", block.began, block.began + block.lasted);
+        }
+        let mut before = f64::MIN;
+        let mut row = 0.0;
+        for (nth, event) in (1..).zip(events(results)) {
+            let left = band(svg, "area event", event.at, event.at + event.lasted);
+            // Numbers that would touch stand above each other, as long as there is room.
+            row = if left - before < 16.0 { row + 1.0 } else { 0.0 };
+            before = left;
+            if row < ROWS {
+                let place = (left + 1.0, frame.top - 8.0 - 11.0 * row);
+                svg.text("note", place, Anchor::Middle, &format!("{nth}"));
+            }
+        }
+    }
+
+    /// A strip along the lower edge that says when an arm had its turn.
+    fn turns(self, svg: &mut Svg, results: &Results, arm: usize, frame: &Frame) {
+        let height = 4.0;
+        for block in results.blocks.iter().filter(|block| block.arm == arm) {
+            let (left, right) = (self.share(block.began), self.share(block.began + block.lasted));
+            let (left, right) = (frame.x(left), frame.x(right));
+            let class = format!("fill{}", arm % COLOURS);
+            svg.rect(&class, (left, frame.bottom - height), (right - left, height));
+        }
+    }
+}
+
+struct Plot<'a> {
+    frame: Frame,
+    scale: LogScale,
+    time: Time,
+    columns: &'a Columns,
+}
+
+impl Plot<'_> {
+    /// Each column with the middle of its time.
+    fn columns(&self) -> impl Iterator<Item = (f64, &Slot)> {
+        let columns = self.columns.columns.iter().enumerate();
+        columns.map(|(nth, slot)| {
+            let middle = self.columns.begins(nth) + self.columns.width.mul_f64(0.5);
+            (self.frame.x(self.time.share(middle)), slot)
+        })
+    }
+
+    /// A percentile of each column; interrupted where it lies among the requests that failed.
+    fn line(&self, svg: &mut Svg, class: &str, quantile: Quantile) {
+        let points = self.columns().map(|(x, slot)| {
+            let latency = at(slot, quantile)?;
+            Some((x, self.frame.y(self.scale.share(latency))))
+        });
+        svg.polyline(class, points);
+    }
+
+    /// The longest answer of each column, and a cross where requests failed.
+    fn longest(&self, svg: &mut Svg, class: &str) {
+        let points = self.columns().map(|(x, slot)| {
+            let longest = slot.response.max()?;
+            Some((x, self.frame.y(self.scale.share(longest))))
+        });
+        svg.polyline(&format!("{class} hair"), points);
+        for (x, _) in self.columns().filter(|(_, slot)| slot.failed > 0) {
+            svg.cross(&format!("{class} cross"), (x, self.frame.top + 6.0));
+        }
+    }
+}
+
+/// Measures of one name, of all servers that have it.
+struct Panel<'a> {
+    name: &'a str,
+    measures: Vec<&'a Measure>,
+}
+
+fn measure_names(results: &Results) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for measure in &results.measures {
+        if !names.contains(&measure.name.as_str()) {
+            names.push(&measure.name);
+        }
+    }
+    names
+}
+
+fn panels(results: &Results) -> Vec<Panel<'_>> {
+    let of_name = |name| {
+        let measures = results.measures.iter().filter(|measure| measure.name == name);
+        Panel { name, measures: measures.collect() }
+    };
+    measure_names(results).into_iter().take(PANELS_MAX).map(of_name).collect()
+}
+
+/// What a measure counts in on the page: its words, and how many of its own unit that is.
+fn unit(name: &str) -> (String, f64) {
+    let units = [("_ns", "ms", 1e6), ("_bytes", "MiB", 1_048_576.0), ("_ratio", "%", 0.01)];
+    let found = units.into_iter().find_map(|(ending, unit, size)| {
+        name.strip_suffix(ending).map(|rest| (format!("{}, {unit}", rest.replace('_', " ")), size))
+    });
+    found.unwrap_or_else(|| (name.replace('_', " "), 1.0))
+}
+
+fn draw_panel(svg: &mut Svg, frame: Frame, panel: &Panel<'_>, (time, is_last): (Time, bool)) {
+    let (words, size) = unit(panel.name);
+    let points = || panel.measures.iter().flat_map(|measure| &measure.points);
+    let high =
+        points().map(|(_, value)| value / size).filter(|v| v.is_finite()).fold(0.0, f64::max);
+    let scale = LinearScale::new(high * 1.05);
+    for tick in scale.ticks(3.0) {
+        frame.tick_y(svg, scale.share(tick), &number(tick));
+    }
+    time.ticks(svg, &frame, is_last);
+    frame.outline(svg);
+    svg.text("axis", (frame.left, frame.top - 6.0), Anchor::Start, &words);
+    // Pauses are moments: each stands for itself, and nothing lies between two of them.
+    let is_of_moments = panel.name.contains("pause");
+    let mut named = frame.left + 14.0 + 6.6 * words.chars().count() as f64;
+    for (nth, measure) in panel.measures.iter().enumerate() {
+        let class = format!("m{} {}", nth % COLOURS, if is_of_moments { "stem" } else { "line" });
+        let place = |(at, value): &(Instant, f64)| {
+            (frame.x(time.share(*at)), frame.y(scale.share(value / size)))
+        };
+        let points = measure.points.iter().map(|point| point.1.is_finite().then(|| place(point)));
+        if is_of_moments {
+            for (x, y) in points.flatten() {
+                svg.line(&class, (x, frame.bottom), (x, y));
+            }
+        } else {
+            svg.polyline(&class, points);
+        }
+        if named < frame.right - 60.0 {
+            svg.text(
+                &format!("note name{}", nth % COLOURS),
+                (named, frame.top - 6.0),
+                Anchor::Start,
+                &measure.of,
+            );
+            named += 14.0 + 6.6 * measure.of.chars().count() as f64;
+        }
+    }
+}
+
+/// A number on an axis: as few digits as it takes.
+fn number(value: f64) -> String {
+    if value >= 1_000.0 {
+        return text::thousands(Duration::from_ns_f64(value).as_ns());
+    }
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}

@@ -1,0 +1,245 @@
+//! The tables of the page: the figures of the terminal's table, with the same marks.
+
+use super::svg::{COLOURS, escaped};
+use crate::Results;
+use crate::difference::{self as compared, Comparison, change, percentile_name};
+use crate::figures::{self, ArmFigures, Figure, PERCENTILES, Percentiles};
+use crate::parts::{self, By};
+use crate::servers::{self, Server};
+use crate::text;
+use curtail_load::compare::{Difference, Verdict};
+use curtail_load::{Clock, Latencies};
+use std::fmt::Write as _;
+
+fn cell(figure: Figure) -> String {
+    match figure {
+        Figure::Value(latency) => format!("<td>{}</td>", text::ms(latency)),
+        Figure::Indicative(latency) => {
+            format!(
+                "<td class=\"indicative\" title=\"fewer than 100 requests are longer\">~{}</td>",
+                text::ms(latency)
+            )
+        }
+        Figure::Failed => {
+            "<td class=\"fail\" title=\"among the requests that failed\">failed</td>".to_owned()
+        }
+        Figure::TooFew => {
+            "<td class=\"few\" title=\"fewer than 10 requests are longer\">n/a</td>".to_owned()
+        }
+    }
+}
+
+fn header(first: &[&str], rest: impl IntoIterator<Item = &'static str>) -> String {
+    let names = first.iter().map(|name| format!("<th>{name}</th>"));
+    let numbers = rest.into_iter().map(|name| format!("<th class=\"number\">{name}</th>"));
+    let cells: String = names.chain(numbers).collect();
+    format!("<thead><tr>{cells}</tr></thead>\n")
+}
+
+fn table(head: &str, rows: &str) -> String {
+    format!("<div class=\"wide\"><table>\n{head}<tbody>\n{rows}</tbody>\n</table></div>\n")
+}
+
+/// All arms, on both clocks.
+pub(super) fn of_arms(arms: &[ArmFigures]) -> String {
+    let names = PERCENTILES.iter().map(|(name, _)| *name).chain(["max"]);
+    let head = header(&["Latency in ms", "clock"], names);
+    let mut rows = String::new();
+    for (nth, arm) in arms.iter().enumerate() {
+        for (word, clock) in [("response", Clock::Response), ("service", Clock::Service)] {
+            let percentiles = Percentiles::of(&arm.latencies, clock);
+            let cells: String = percentiles.named().map(|(_, figure)| cell(figure)).collect();
+            let name = if clock == Clock::Response {
+                let colour = nth % COLOURS;
+                format!(
+                    "<th rowspan=\"2\"><span class=\"key fill{colour}\"></span>{}</th>",
+                    escaped(&arm.name)
+                )
+            } else {
+                String::new()
+            };
+            writeln!(rows, "<tr>{name}<td class=\"word\">{word}</td>{cells}</tr>")
+                .expect("writing to a text cannot fail");
+        }
+    }
+    let clocks = escaped(text::CLOCKS);
+    let marks = escaped(text::MARKS);
+    let tables = table(&head, &rows) + &loads(arms);
+    format!("{tables}<p class=\"about\">{clocks} {marks}</p>\n")
+}
+
+/// What each arm was asked, what failed, and what it cost.
+fn loads(arms: &[ArmFigures]) -> String {
+    let numbers = [
+        "requests",
+        "a second",
+        "planned",
+        "failed",
+        "lag p99",
+        "lag p99.9",
+        "CPU a request",
+        "of servers",
+        "received",
+    ];
+    let head = header(&["Load"], numbers);
+    let mut rows = String::new();
+    for arm in arms {
+        let none = || "–".to_owned();
+        let lag = |q| arm.lag(q).map_or_else(none, text::latency);
+        let servers = arm.servers_cpu.filter(|cpu| cpu.as_ns() > 0);
+        let cells = [
+            text::thousands(arm.latencies.count()),
+            text::rate(arm.rate()),
+            arm.rate_wanted.map_or_else(none, text::rate),
+            failed(&arm.latencies),
+            lag(0.99),
+            lag(0.999),
+            arm.lag(0.5).map_or_else(none, |_| text::latency(arm.each(arm.generator_cpu))),
+            servers.map_or_else(none, |cpu| text::latency(arm.each(cpu))),
+            text::bytes(arm.received_bytes),
+        ];
+        let cells: String =
+            cells.iter().map(|cell| format!("<td>{}</td>", escaped(cell))).collect();
+        writeln!(rows, "<tr><th>{}</th>{cells}</tr>", escaped(&arm.name))
+            .expect("writing to a text cannot fail");
+    }
+    table(&head, &rows) + &failures(arms)
+}
+
+fn failed(latencies: &Latencies) -> String {
+    match latencies.failures.total() {
+        0 => "0".to_owned(),
+        failed => {
+            let share = text::percent(failed as f64 / latencies.count() as f64);
+            format!("{} ({share})", text::thousands(failed))
+        }
+    }
+}
+
+/// The failures and the sending behind plan, with a line for each arm that has any.
+fn failures(arms: &[ArmFigures]) -> String {
+    let mut lines = String::new();
+    for arm in arms.iter().filter(|arm| arm.latencies.failures.total() > 0) {
+        let reasons: Vec<String> = figures::reasons(&arm.latencies.failures)
+            .map(|(name, count)| format!("{name} {}", text::thousands(count)))
+            .collect();
+        let longest = arm.latencies.response.max().map_or_else(String::new, |longest| {
+            format!("; the longest answer took {}", text::latency(longest))
+        });
+        writeln!(
+            lines,
+            "<li>{}: failed by {}{longest}</li>",
+            escaped(&arm.name),
+            reasons.join(", ")
+        )
+        .expect("writing to a text cannot fail");
+    }
+    for behind in arms.iter().filter_map(|arm| Some((&arm.name, arm.behind_plan()?))) {
+        let (name, behind) = (escaped(behind.0), escaped(&behind.1));
+        writeln!(lines, "<li>{name}: {behind}</li>").expect("writing to a text cannot fail");
+    }
+    if lines.is_empty() { lines } else { format!("<ul class=\"notes\">{lines}</ul>\n") }
+}
+
+/// What was seen of each query or of each tenant, when there are several.
+pub(super) fn of_parts(by: By, results: &Results) -> String {
+    let parts = parts::all(results, by);
+    if parts.is_empty() {
+        return String::new();
+    }
+    let (of_what, of_arms): (_, Vec<_>) =
+        (by.name(), (0..results.arms.len()).map(|arm| results.of_arm(arm)).collect());
+    let names = PERCENTILES.iter().map(|(name, _)| *name).chain(["max"]);
+    let head = header(&[of_what, "arm"], ["requests", "failed"].into_iter().chain(names));
+    let mut rows = String::new();
+    for part in parts {
+        for (nth, (arm, of_arm)) in results.arms.iter().zip(&of_arms).enumerate() {
+            let latencies = part.of(of_arm);
+            let name = if nth == 0 {
+                format!("<th rowspan=\"{}\">{}</th>", results.arms.len(), escaped(&part.name))
+            } else {
+                String::new()
+            };
+            let percentiles = Percentiles::of(&latencies, Clock::Response);
+            let cells: String = percentiles.named().map(|(_, figure)| cell(figure)).collect();
+            let colour = nth % COLOURS;
+            writeln!(
+                rows,
+                "<tr>{name}<td class=\"word\"><span class=\"key fill{colour}\"></span>{}</td><td>{}</td><td>{}</td>{cells}</tr>",
+                escaped(&arm.name),
+                text::thousands(latencies.count()),
+                text::thousands(latencies.failures.total()),
+            )
+            .expect("writing to a text cannot fail");
+        }
+    }
+    format!(
+        "<h2>By {of_what}</h2>\n<p class=\"about\">Response in ms.</p>\n{}",
+        table(&head, &rows)
+    )
+}
+
+/// The columns of a difference. The verdict is the first one, so that a narrow screen shows it.
+const DIFFERENCE: [&str; 3] = ["difference", "from", "to"];
+
+/// The differences of a comparison.
+pub(super) fn of_comparison(comparison: &Comparison) -> String {
+    let head = header(&["percentile", "verdict"], DIFFERENCE);
+    let of_percentiles = comparison.percentiles.iter().map(|p| (p.name, p.difference, p.verdict));
+    let of_numbers = comparison.numbers.iter().map(|(name, n)| (*name, n.difference, n.verdict));
+    let rows: String = of_percentiles.chain(of_numbers).map(difference).collect();
+    format!("{}<p class=\"about\">{}</p>\n", table(&head, &rows), escaped(&comparison.method))
+}
+
+/// What servers used, while each arm was measured.
+pub(super) fn of_servers(servers: &[Server], results: &Results) -> String {
+    if servers.is_empty() {
+        return String::new();
+    }
+    let columns = servers::columns(servers);
+    let mut rows = String::new();
+    for Server { name, of_arms } in servers {
+        for (nth, (arm, used)) in results.arms.iter().zip(of_arms).enumerate() {
+            let name = match nth {
+                0 => format!("<th rowspan=\"{}\">{}</th>", of_arms.len(), escaped(name)),
+                _ => String::new(),
+            };
+            let cells = used.cells().into_iter().take(columns.len());
+            let cells: String = cells.map(|cell| format!("<td>{cell}</td>")).collect();
+            let arm = escaped(&arm.name);
+            writeln!(rows, "<tr>{name}<td class=\"word\">{arm}</td>{cells}</tr>")
+                .expect("writing to a text cannot fail");
+        }
+    }
+    let head = header(&["Servers", "arm"], columns.iter().map(|(name, _)| *name));
+    let about = escaped(&servers::about(servers));
+    format!("{}<p class=\"about\">{about}</p>\n", table(&head, &rows))
+}
+
+/// The primary percentile of each part of one kind.
+pub(super) fn of_parts_compared(by: By, comparisons: &[Comparison]) -> String {
+    let Some((_, first)) = compared::of_parts(comparisons, by).next() else { return String::new() };
+    let Comparison { base, other, primary, method, .. } = first;
+    let head = header(&[by.name(), "verdict"], DIFFERENCE);
+    let row = |(name, part): (&str, &Comparison)| {
+        let found = part.percentiles.iter().find(|percentile| percentile.quantile == *primary)?;
+        Some(difference((name, found.difference, found.verdict)))
+    };
+    let rows: String = compared::of_parts(comparisons, by).filter_map(row).collect();
+    let title = format!("{} of {other} against {base} by {}", percentile_name(*primary), by.name());
+    format!(
+        "<h2>{}</h2>\n{}<p class=\"about\">{}</p>\n",
+        escaped(&title),
+        table(&head, &rows),
+        escaped(method)
+    )
+}
+
+fn difference((name, difference, verdict): (&str, Option<Difference>, Verdict)) -> String {
+    let cells = match difference {
+        None => ["n/a".to_owned(), String::new(), String::new()],
+        Some(Difference { ratio, interval: (low, high), .. }) => [ratio, low, high].map(change),
+    };
+    let cells: String = cells.iter().map(|cell| format!("<td>{cell}</td>")).collect();
+    format!("<tr><th>{}</th><td class=\"word\">{verdict}</td>{cells}</tr>\n", escaped(name))
+}

@@ -1,0 +1,157 @@
+//! Parts of the requests that reports look at by themselves: each query, each tenant, and tenants of about one size.
+//!
+//! **Decides** their order: queries as in the battery; tenants with the largest first, so that its tail does not hide in
+//! the mean of small ones; sizes likewise, each from one power of ten to the next.
+
+use super::text;
+use crate::Results;
+use crate::results::Series;
+use curtail_load::Latencies;
+use std::cmp::Reverse;
+
+/// By what requests are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Which request of the battery.
+    Query,
+    /// Whose.
+    Tenant,
+    /// How large the tenant is.
+    Size,
+}
+
+impl By {
+    /// All of them, in the order of reports.
+    pub const ALL: [Self; 3] = [Self::Query, Self::Tenant, Self::Size];
+
+    /// What it is called.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Query => "query",
+            Self::Tenant => "tenant",
+            Self::Size => "size of tenant",
+        }
+    }
+}
+
+/// Some of the requests.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) name: String,
+    /// Of each series, whether it belongs here.
+    holds: Vec<bool>,
+}
+
+impl Part {
+    /// What of `series` belongs here, together.
+    pub(super) fn of(&self, series: &[Latencies]) -> Latencies {
+        let here = series.iter().zip(&self.holds).filter(|(_, holds)| **holds);
+        Latencies::merged(here.map(|(latencies, _)| latencies))
+    }
+}
+
+/// The parts of the requests of `results`; none where they would say what the whole says, or other parts.
+pub(super) fn all(results: &Results, by: By) -> Vec<Part> {
+    let parts = match by {
+        By::Query => {
+            let queries = distinct(&results.series, |series| series.query.as_str());
+            queries
+                .into_iter()
+                .map(|(query, holds)| Part { name: query.to_owned(), holds })
+                .collect()
+        }
+        By::Tenant => tenants(&results.series),
+        By::Size => sizes(&results.series),
+    };
+    if parts.len() < 2 { Vec::new() } else { parts }
+}
+
+/// Each value that series have, in the order in which they first have it, and which have it.
+fn distinct<'a, T: PartialEq>(
+    series: &'a [Series],
+    value: impl Fn(&'a Series) -> T,
+) -> Vec<(T, Vec<bool>)> {
+    let mut all: Vec<T> = Vec::new();
+    for each in series {
+        let value = value(each);
+        if !all.contains(&value) {
+            all.push(value);
+        }
+    }
+    let with_series = |of: T| {
+        let holds = series.iter().map(|each| value(each) == of).collect();
+        (of, holds)
+    };
+    all.into_iter().map(with_series).collect()
+}
+
+fn tenants(series: &[Series]) -> Vec<Part> {
+    let mut tenants = distinct(series, |series| (series.tenant.as_str(), series.tenant_size));
+    tenants.sort_by_key(|((name, size), _)| (Reverse(*size), *name));
+    let part = |((name, size), holds): ((&str, u64), Vec<bool>)| {
+        let name = match (name.is_empty(), size) {
+            (true, _) => "(none)".to_owned(),
+            (false, 0) => name.to_owned(),
+            (false, size) => format!("{name}, size {}", text::thousands(size)),
+        };
+        Part { name, holds }
+    };
+    tenants.into_iter().map(part).collect()
+}
+
+/// None where each has but one tenant: tenants themselves say more.
+fn sizes(series: &[Series]) -> Vec<Part> {
+    let tenants = distinct(series, |series| (series.tenant.as_str(), series.tenant_size));
+    let mut sizes = distinct(series, |series| series.tenant_size.checked_ilog10());
+    if sizes.len() == tenants.len() {
+        return Vec::new();
+    }
+    sizes.sort_by_key(|(digits, _)| Reverse(*digits));
+    let part = |(digits, holds): (Option<u32>, Vec<bool>)| {
+        let count = tenants.iter().filter(|((_, size), _)| size.checked_ilog10() == digits).count();
+        let of = if count == 1 { "1 tenant".to_owned() } else { format!("{count} tenants") };
+        let name = match digits {
+            None => format!("unknown, {of}"),
+            Some(digits) => {
+                let from = 10_u64.pow(digits);
+                let to = from.saturating_mul(10).saturating_sub(1);
+                format!("{} to {}, {of}", text::thousands(from), text::thousands(to))
+            }
+        };
+        Part { name, holds }
+    };
+    sizes.into_iter().map(part).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{By, all};
+    use crate::sample;
+
+    #[test]
+    fn parts_are_in_order_and_add_up() {
+        let mut results = sample::compared(1);
+        let names = |by, results: &crate::Results| -> Vec<String> {
+            let seen = results.of_arm(1);
+            let parts = all(results, by);
+            if !parts.is_empty() {
+                let whole: u64 = seen.iter().map(curtail_load::Latencies::count).sum();
+                assert_eq!(parts.iter().map(|part| part.of(&seen).count()).sum::<u64>(), whole);
+            }
+            parts.into_iter().map(|part| part.name).collect()
+        };
+        assert_eq!(names(By::Query, &results), ["term", "facet"]);
+        let tenants = ["large, size 1,000,000", "medium, size 50,000", "small, size 1,000"];
+        assert_eq!(names(By::Tenant, &results), tenants);
+        assert!(names(By::Size, &results).is_empty(), "each has a size of its own");
+        for series in results.series.iter_mut().filter(|series| series.tenant == "medium") {
+            series.tenant_size = 9_999;
+        }
+        let sizes = ["1,000,000 to 9,999,999, 1 tenant", "1,000 to 9,999, 2 tenants"];
+        assert_eq!(names(By::Size, &results), sizes);
+        results.series.iter_mut().for_each(|series| series.tenant_size = 0);
+        assert_eq!(names(By::Tenant, &results), ["large", "medium", "small"]);
+        assert!(names(By::Size, &results).is_empty(), "none is known");
+    }
+}

@@ -1,0 +1,133 @@
+//! What servers used while each arm was measured: processor time, memory, pauses of garbage collectors.
+//!
+//! **Limits**: a point of a measure belongs to the arm in whose block it was taken, so processor time is known to the
+//! interval of looks (a second) at the edges of blocks; what each request cost is in the costs of its arm.
+
+use super::text;
+use crate::Results;
+use crate::results::{Block, CPU_RATIO, GC_PAUSE_NS, RESIDENT_BYTES};
+use curtail_units::{Duration, Instant};
+
+/// The columns of a table of servers, each with what it is; those of garbage collectors only where there is one.
+pub(super) fn columns(servers: &[Server]) -> &'static [(&'static str, &'static str)] {
+    const ALL: [(&str, &str); 4] = [
+        ("CPU", "processors in use, the mean"),
+        ("memory", "the most of it that was resident"),
+        ("GC", "the share of time for which a garbage collector held everything up"),
+        ("longest", "its longest pause in ms"),
+    ];
+    let is_known =
+        servers.iter().flat_map(|server| &server.of_arms).any(|used| used.paused.is_some());
+    if is_known { &ALL } else { &ALL[..2] }
+}
+
+/// What the columns are, in words.
+pub(super) fn about(servers: &[Server]) -> String {
+    let each = columns(servers).iter().map(|(name, what)| format!("{name}: {what}"));
+    each.collect::<Vec<_>>().join("; ") + "."
+}
+
+/// A server.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Server {
+    /// Its name.
+    pub name: String,
+    /// What it used while each arm was measured, in their order.
+    pub of_arms: Vec<Used>,
+}
+
+/// What it used.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Used {
+    /// Processors in use, the mean.
+    pub cpu_ratio: Option<f64>,
+    /// The most bytes that were resident.
+    pub resident_bytes: Option<f64>,
+    /// Pauses of a garbage collector: their share of the time, and the longest.
+    pub paused: Option<(f64, Duration)>,
+}
+
+/// All servers of which something is known, in their order.
+pub(super) fn of(results: &Results) -> Vec<Server> {
+    let known = [CPU_RATIO, RESIDENT_BYTES, GC_PAUSE_NS];
+    let mut names: Vec<&str> = Vec::new();
+    for measure in results.measures.iter().filter(|m| known.contains(&m.name.as_str())) {
+        if !names.contains(&measure.of.as_str()) {
+            names.push(&measure.of);
+        }
+    }
+    let server = |name: &str| {
+        let of_arm = |arm| used(results, name, arm);
+        Server { name: name.to_owned(), of_arms: (0..results.arms.len()).map(of_arm).collect() }
+    };
+    names.into_iter().map(server).collect()
+}
+
+fn used(results: &Results, server: &str, arm: usize) -> Used {
+    // In the order of their time, one after the other.
+    let blocks: Vec<&Block> = results.measured().filter(|block| block.arm == arm).collect();
+    let counts = |at: Instant| {
+        let nth = blocks.partition_point(|block| block.began <= at);
+        nth.checked_sub(1).is_some_and(|nth| at < blocks[nth].began + blocks[nth].lasted)
+    };
+    let values = |name: &str| -> Option<Vec<f64>> {
+        let measure = results.measures.iter().find(|m| m.of == server && m.name == name)?;
+        let points = measure.points.iter().filter(|(at, _)| counts(*at));
+        Some(points.map(|(_, value)| *value).collect())
+    };
+    let mean = |values: Vec<f64>| {
+        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+    };
+    let time = blocks.iter().fold(Duration::ZERO, |sum, block| sum + block.lasted).as_ns_f64();
+    let paused = |pauses: Vec<f64>| {
+        let longest = pauses.iter().copied().fold(0.0, f64::max);
+        (pauses.iter().sum::<f64>() / time.max(1.0), Duration::from_ns_f64(longest))
+    };
+    Used {
+        cpu_ratio: values(CPU_RATIO).and_then(mean),
+        resident_bytes: values(RESIDENT_BYTES).and_then(|all| all.into_iter().reduce(f64::max)),
+        paused: values(GC_PAUSE_NS).map(paused),
+    }
+}
+
+impl Used {
+    /// A text for each column; empty where nothing is known.
+    pub(super) fn cells(&self) -> [String; 4] {
+        let text = |text: Option<String>| text.unwrap_or_default();
+        let bytes = |bytes| text::bytes(Duration::from_ns_f64(bytes).as_ns());
+        [
+            text(self.cpu_ratio.map(|cpu| format!("{cpu:.2}"))),
+            text(self.resident_bytes.map(bytes)),
+            text(self.paused.map(|(ratio, _)| text::percent(ratio))),
+            text(self.paused.map(|(_, longest)| text::ms(longest))),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Used, of};
+    use crate::sample;
+    use curtail_units::{Duration, Instant};
+
+    #[test]
+    fn what_lies_outside_an_arms_blocks_is_not_its() {
+        let mut results = sample::compared(1);
+        let blocks: Vec<_> = results.measured().filter(|block| block.arm == 1).cloned().collect();
+        let within = blocks[0].began + blocks[0].lasted.mul_f64(0.5);
+        let points = |value: f64, other: f64| {
+            vec![(within, value), (within, 3.0 * value), (Instant::ZERO, other)]
+        };
+        results.measures[0].points = points(1e6, 9e9);
+        results.measures[1].points = points(0.5, 99.0);
+        results.measures[2].points = points(1e9, 9e12);
+        let [server] = of(&results).try_into().expect("one of them");
+        assert_eq!((server.name.as_str(), server.of_arms.len()), ("node 1", 2));
+        let nothing_seen = Used { paused: Some((0.0, Duration::ZERO)), ..Used::default() };
+        assert_eq!(server.of_arms[0], nothing_seen);
+        let lasted = blocks.iter().fold(Duration::ZERO, |sum, block| sum + block.lasted);
+        let Used { cpu_ratio, resident_bytes, paused } = &server.of_arms[1];
+        assert_eq!((*cpu_ratio, *resident_bytes), (Some(1.0), Some(3e9)));
+        assert_eq!(*paused, Some((4e6 / lasted.as_ns_f64(), Duration::from_ms(3))));
+    }
+}

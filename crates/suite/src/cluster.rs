@@ -1,0 +1,255 @@
+//! The processes of a suite: started in order, known to be ready, watched, broken on purpose, stopped in reverse order.
+//!
+//! **Decides** when a process is ready, and whether its end is a fault that was asked for or one that ends the suite.
+//! **Invariant**: one that ends by itself ends the suite, and is named with the end of its log.
+
+use super::ask::Ask;
+use super::config::{ProcessConfig, ReadyConfig, Sign};
+use super::group::{Group, LOOK_EVERY, Program, Spawner, pause};
+use super::problem::Halt;
+use super::usage::{self, Usage};
+use curtail_generator::Clock;
+use curtail_generator::Stop;
+use curtail_generator::expect::Expect;
+use curtail_units::{Duration, Instant};
+use rustix::process::{Pid, Signal};
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A process that is asked whether it is ready answers within this time, or is asked again.
+const ASKED_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// The most of its output that is looked at for a sign of readiness.
+const SIGN_BYTES_MAX: u64 = 16 << 20;
+
+/// The processes of a suite.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    configs: Vec<ProcessConfig>,
+    spawner: Spawner,
+    clock: Clock,
+    stop: Stop,
+    processes: Mutex<Vec<Process>>,
+    halted: Mutex<Option<Halt>>,
+}
+
+/// One of them; `Default` before it was started.
+#[derive(Debug, Default)]
+struct Process {
+    group: Option<Group>,
+    started: Instant,
+    /// Where its output of this time begins in its log.
+    log_from: u64,
+    /// Processor time of those that ran under its name before.
+    cpu_before: Duration,
+}
+
+impl Cluster {
+    pub(super) fn new(
+        configs: Vec<ProcessConfig>,
+        spawner: Spawner,
+        clock: Clock,
+        stop: Stop,
+    ) -> Self {
+        let processes = configs.iter().map(|_| Process::default()).collect();
+        let (processes, halted) = (Mutex::new(processes), Mutex::new(None));
+        Self { configs, spawner, clock, stop, processes, halted }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Vec<Process>> {
+        self.processes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) const fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    pub(super) const fn stop_sign(&self) -> &Stop {
+        &self.stop
+    }
+
+    pub(super) const fn spawner(&self) -> &Spawner {
+        &self.spawner
+    }
+
+    /// The names of all, in their order.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.configs.iter().map(|config| config.name.as_str())
+    }
+
+    /// The place of a process; that there is one was found when the suite was read.
+    pub(super) fn place(&self, name: &str) -> usize {
+        self.names().position(|each| each == name).unwrap_or(0)
+    }
+
+    /// When a process was started last.
+    pub(super) fn started(&self, nth: usize) -> Instant {
+        self.locked()[nth].started
+    }
+
+    /// Starts a process, and waits until it is ready; how long that took.
+    pub(super) fn start(&self, nth: usize) -> Result<Duration, Halt> {
+        let ProcessConfig { name, run, env, ready, .. } = &self.configs[nth];
+        let began = self.clock.now();
+        {
+            let log_len = std::fs::metadata(self.spawner.log(name)).map_or(0, |file| file.len());
+            let group = self.spawner.start(Program { name, run, env }, false)?;
+            let process = &mut self.locked()[nth];
+            process.group = Some(group);
+            (process.started, process.log_from) = (began, log_len);
+        }
+        if let Some(ready) = ready {
+            self.wait_until_ready(nth, ready)?;
+        }
+        Ok(self.clock.now().since(began))
+    }
+
+    fn wait_until_ready(&self, nth: usize, ready: &ReadyConfig) -> Result<(), Halt> {
+        let ReadyConfig { sign, within } = ready;
+        let began = self.clock.now();
+        loop {
+            let found = self.sign(nth, sign);
+            // Whoever else answers in its place, it is not the one that was started.
+            self.check_alive(nth)?;
+            let Err(problem) = found else { return Ok(()) };
+            if self.stop.is_stopped() {
+                return Err(self.halt());
+            }
+            if self.clock.now().since(began) >= *within {
+                let name = &self.configs[nth].name;
+                let problem = format!("it was not ready within {within}: {problem}");
+                return Err(Halt::with_log(name, problem, &self.spawner.log(name)));
+            }
+            pause(LOOK_EVERY);
+        }
+    }
+
+    /// Whether a process shows that it is ready; what it shows instead.
+    fn sign(&self, nth: usize, sign: &Sign) -> Result<(), String> {
+        match sign {
+            Sign::Http(url) => {
+                let expect = Expect::default();
+                let answer = Ask::get(url, &expect, ASKED_WITHIN).send(&self.stop);
+                answer.map(|_| ()).map_err(|problem| format!("GET {url}: {problem}"))
+            }
+            Sign::Tcp(address) => TcpStream::connect_timeout(address, ASKED_WITHIN)
+                .map(|_| ())
+                .map_err(|error| format!("{address}: {error}")),
+            Sign::Line(text) => {
+                let from = self.locked()[nth].log_from;
+                let log = self.spawner.log(&self.configs[nth].name);
+                match holds(&log, from, text) {
+                    true => Ok(()),
+                    false => Err(format!("it has not printed {text:?}")),
+                }
+            }
+        }
+    }
+
+    /// Whether a process runs that should.
+    pub(super) fn check_alive(&self, nth: usize) -> Result<(), Halt> {
+        let ended = self.locked()[nth].group.as_mut().and_then(Group::ended);
+        let Some(status) = ended else { return Ok(()) };
+        let name = &self.configs[nth].name;
+        let problem = format!("it has ended by itself: {status}");
+        Err(Halt::with_log(name, problem, &self.spawner.log(name)))
+    }
+
+    /// Ends the suite when a process has ended that was not asked to.
+    pub(super) fn watch(&self) {
+        for nth in 0..self.configs.len() {
+            if let Err(halt) = self.check_alive(nth) {
+                self.halt_with(halt);
+            }
+        }
+    }
+
+    /// Stops or continues all of a process.
+    pub(super) fn signal(&self, nth: usize, signal: Signal) {
+        if let Some(group) = &mut self.locked()[nth].group {
+            group.signal(signal);
+        }
+    }
+
+    /// Ends a process, at once (SIGKILL) or properly; gives whether it had to be killed.
+    pub(super) fn end(&self, nth: usize, is_killed: bool) -> bool {
+        // Taken out, so that nobody takes its end for one by itself, and nobody waits for the lock meanwhile.
+        let Some(mut group) = self.locked()[nth].group.take() else { return false };
+        let used = usage::of_groups(&[group.pid()])[0].cpu;
+        let was_killed = if is_killed {
+            group.kill();
+            true
+        } else {
+            group.stop(self.configs[nth].stop_within)
+        };
+        let process = &mut self.locked()[nth];
+        process.cpu_before = process.cpu_before + used;
+        was_killed
+    }
+
+    /// Ends all of them, the last first; tells of each that had to be killed.
+    pub(super) fn end_all(&self, told: impl Fn(&str)) {
+        for nth in (0..self.configs.len()).rev() {
+            if self.end(nth, false) {
+                let ProcessConfig { name, stop_within, .. } = &self.configs[nth];
+                told(&format!("{name}: it had not ended after {stop_within}, and was killed"));
+            }
+        }
+    }
+
+    /// Ends some, the last first, and starts them again in their order.
+    pub(super) fn start_anew(&self, names: &[String]) -> Result<(), Halt> {
+        let is_one = |nth: &usize| names.contains(&self.configs[*nth].name);
+        for nth in (0..self.configs.len()).rev().filter(is_one) {
+            self.end(nth, false);
+        }
+        for nth in (0..self.configs.len()).filter(is_one) {
+            self.start(nth)?;
+        }
+        Ok(())
+    }
+
+    /// What each of them uses, with the processor time of those that ran under its name before.
+    pub(super) fn usage(&self) -> Vec<Usage> {
+        let (groups, before): (Vec<Option<Pid>>, Vec<Duration>) = self
+            .locked()
+            .iter()
+            .map(|process| (process.group.as_ref().map(Group::pid), process.cpu_before))
+            .unzip();
+        let running: Vec<Pid> = groups.iter().copied().flatten().collect();
+        let mut of_running = usage::of_groups(&running).into_iter();
+        let each = groups.iter().zip(before).map(|(group, before)| {
+            let now = group.and_then(|_| of_running.next()).unwrap_or_default();
+            Usage { cpu: now.cpu + before, ..now }
+        });
+        each.collect()
+    }
+
+    /// Ends the suite; what came first is why.
+    pub(super) fn halt_with(&self, halt: Halt) {
+        if halt != Halt::Stopped {
+            self.halted.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(halt);
+        }
+        self.stop.stop();
+    }
+
+    /// Why the suite ends, which it was told to.
+    pub(super) fn halt(&self) -> Halt {
+        let halted = self.halted.lock().unwrap_or_else(PoisonError::into_inner);
+        halted.clone().unwrap_or(Halt::Stopped)
+    }
+}
+
+/// Whether the log holds a text, from a place on.
+fn holds(log: &Path, from: u64, text: &str) -> bool {
+    use std::io::{Read as _, Seek as _, SeekFrom};
+    let read = || -> std::io::Result<Vec<u8>> {
+        let mut file = std::fs::File::open(log)?;
+        file.seek(SeekFrom::Start(from))?;
+        let mut output = Vec::new();
+        file.take(SIGN_BYTES_MAX).read_to_end(&mut output)?;
+        Ok(output)
+    };
+    read().is_ok_and(|output| memchr::memmem::find(&output, text.as_bytes()).is_some())
+}

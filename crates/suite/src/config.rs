@@ -1,0 +1,350 @@
+//! The keys of a suite.
+//!
+//! **Decides** what a suite may say; all of its mistakes are found at once, before anything is started. Names that keys
+//! refer to are checked here: a fault's process, a measure's.
+//! **Inputs**: YAML with parameters, filled in before it is read. Paths are those seen from the folder of the suite.
+
+mod fault;
+mod measures;
+mod process;
+mod step;
+#[cfg(test)]
+mod tests;
+mod word;
+
+pub use fault::{FaultAction, FaultConfig};
+pub use measures::{GaugeConfig, MeasuresConfig};
+pub use process::{LinkConfig, ProcessConfig, ReadyConfig, RestartsConfig, Sign};
+use process::{read_env, read_program};
+pub use step::{BatchFrame, CommandConfig, LoadConfig, Source, StepConfig, ValidateConfig};
+use word::Word;
+
+use curtail_config::Section;
+use curtail_generator::session::{WARM_UP_MAX, WarmUp};
+use curtail_generator::target::Protocol;
+use curtail_generator::workload::WorkloadConfig;
+use curtail_load::Schedule;
+use curtail_load::compare::Rule;
+use curtail_units::{Duration, Quantile};
+use std::path::PathBuf;
+
+/// The most processes of a suite, each of which has a log and is looked at every second; and the most links.
+pub const PROCESSES_MAX: usize = 64;
+
+/// The most faults of a block.
+pub const FAULTS_MAX: usize = 64;
+
+/// The longest that anything is waited for: a day.
+pub(super) const WITHIN_MAX: Duration = Duration::from_secs(86_400);
+
+/// A suite as it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SuiteConfig {
+    /// What it is called in reports, and its folder.
+    pub name: String,
+    /// What was filled in, as it was written.
+    pub parameters: Vec<(String, String)>,
+    /// Commands before all else.
+    pub setup: Vec<CommandConfig>,
+    /// Connections that can be made slow, in the order in which they were written.
+    pub links: Vec<LinkConfig>,
+    /// What runs all the time, in the order in which it is started.
+    pub processes: Vec<ProcessConfig>,
+    /// What is done once they are ready.
+    pub prepare: Vec<StepConfig>,
+    /// What is measured or compared.
+    pub arms: Vec<ArmConfig>,
+    /// What is asked.
+    pub workload: WorkloadConfig,
+    /// How requests are sent.
+    pub sending: SendingConfig,
+    /// When, in each block.
+    pub schedule: Schedule,
+    /// How long load is sent before it counts.
+    pub warm_up: WarmUp,
+    /// How often each arm is measured.
+    pub blocks: usize,
+    /// When processes are started anew; never when absent.
+    pub restarts: Option<RestartsConfig>,
+    /// By what a verdict is reached.
+    pub rule: Rule,
+    /// What goes wrong in each block.
+    pub faults: Vec<FaultConfig>,
+    /// What is recorded beside the latencies.
+    pub measures: MeasuresConfig,
+    /// What has to be true before the first block and after the last.
+    pub validate: Vec<ValidateConfig>,
+    /// Commands after all else, however it ends.
+    pub teardown: Vec<CommandConfig>,
+}
+
+/// An arm as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArmConfig {
+    /// Its name.
+    pub name: String,
+    /// Where its requests go.
+    pub url: String,
+}
+
+/// How requests are sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SendingConfig {
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The most connections.
+    pub connections: usize,
+    /// Whether a connection is used again.
+    pub keep_alive: bool,
+    /// A request without an answer for so long has failed.
+    pub timeout: Duration,
+    /// How many threads send; as many as the rate needs when absent.
+    pub threads: Option<usize>,
+    /// The trusted certificates of arms; absent: the system's.
+    pub ca_file: Option<PathBuf>,
+    /// Whether arms may have any certificate.
+    pub insecure: bool,
+}
+
+impl SuiteConfig {
+    /// Reads the keys.
+    pub fn read(s: &mut Section<'_>) -> Self {
+        let name: String =
+            s.field("name", "What it is called in reports and in its folder.").required();
+        if !is_name(&name) {
+            s.mistake("name", format!("{name:?} is no name: {NAME}"));
+        }
+        let suite = Self {
+            name,
+            parameters: read_parameters(s),
+            setup: s.list("setup", "Commands before all else, one after the other.", |s| {
+                CommandConfig::read(s)
+            }),
+            links: process::read_links(s),
+            processes: process::read_processes(s),
+            prepare: s.list(
+                "prepare",
+                "What is done once all are ready: commands, and data that is loaded.",
+                StepConfig::read,
+            ),
+            arms: read_arms(s),
+            workload: WorkloadConfig::read(s),
+            sending: SendingConfig::read(s),
+            schedule: s.section(
+                "schedule",
+                "When requests are sent, in each block.",
+                Schedule::read,
+            ),
+            warm_up: s
+                .field(
+                    "warm_up",
+                    "How long load is sent before it counts: none, a time, or auto, until \
+            latencies are steady.",
+                )
+                .default(WarmUp::Steady { at_most: WARM_UP_MAX }),
+            blocks: s
+                .field("blocks", "How often each arm is measured, by turns.")
+                .range(1..=BLOCKS_MAX)
+                .default(20),
+            restarts: s.optional_section(
+                "restarts",
+                "Processes that are started anew between rounds, since much is decided when one starts \
+            (placement in memory, what is compiled) and stays; warming up follows each time.",
+                RestartsConfig::read,
+            ),
+            rule: s.section("verdict", "By what a verdict is reached.", read_rule),
+            faults: s.list(
+                "faults",
+                "What goes wrong in each block, alike for all arms.",
+                FaultConfig::read,
+            ),
+            measures: s.section(
+                "measures",
+                "What is recorded beside the latencies; CPU time and memory of every \
+            process always are.",
+                MeasuresConfig::read,
+            ),
+            validate: s.list(
+                "validate",
+                "What has to be true before the first block and after the last.",
+                ValidateConfig::read,
+            ),
+            teardown: s.list("teardown", "Commands after all else, however it ends.", |s| {
+                CommandConfig::read(s)
+            }),
+        };
+        suite.check(s);
+        suite
+    }
+
+    /// What only shows when keys are held against each other.
+    fn check(&self, s: &mut Section<'_>) {
+        if !(1..=2).contains(&self.arms.len()) {
+            let text = format!("{} of them: expected one, or two to compare", self.arms.len());
+            s.mistake("arms", text);
+        }
+        for (key, len, most) in [
+            ("processes", self.processes.len(), PROCESSES_MAX),
+            ("links", self.links.len(), PROCESSES_MAX),
+            ("faults", self.faults.len(), FAULTS_MAX),
+        ] {
+            if len > most {
+                s.mistake(key, format!("{len} of them: expected at most {most}"));
+            }
+        }
+        for process in self.processes.iter().filter(|process| !is_name(&process.name)) {
+            s.mistake("processes", format!("{:?} is no name: {NAME}", process.name));
+        }
+        let lasts = self.schedule.lasts();
+        for fault in &self.faults {
+            if let Some(name) = fault.process() {
+                self.check_process(s, "faults", name);
+            }
+            if let Some(name) = fault.link() {
+                check_known(s, ("faults", "link"), name, self.links.iter().map(|link| &link.name));
+            }
+            if fault.ends() >= lasts {
+                let text = format!(
+                    "the fault at {} is over at {}: expected the end before that of a block, \
+            {lasts}",
+                    fault.at,
+                    fault.ends()
+                );
+                s.mistake("faults", text);
+            }
+        }
+        for name in self.restarts.iter().flat_map(|restarts| &restarts.processes) {
+            self.check_process(s, "restarts", name);
+        }
+        for (name, _) in &self.measures.gc_logs {
+            self.check_process(s, "measures", name);
+        }
+        for gauge in &self.measures.http {
+            self.check_process(s, "measures", &gauge.of);
+        }
+    }
+
+    fn check_process(&self, s: &mut Section<'_>, key: &str, name: &str) {
+        check_known(s, (key, "process"), name, self.processes.iter().map(|process| &process.name));
+    }
+}
+
+/// That what a key refers to is there.
+fn check_known<'a>(
+    s: &mut Section<'_>,
+    (key, noun): (&str, &str),
+    name: &str,
+    known: impl Iterator<Item = &'a String>,
+) {
+    let known: Vec<&str> = known.map(String::as_str).collect();
+    if !known.contains(&name) {
+        let expected = match known.as_slice() {
+            [] => "there is none".to_owned(),
+            known => format!("expected one of {}", known.join(", ")),
+        };
+        s.mistake(key, format!("{name:?} is no {noun}: {expected}"));
+    }
+}
+
+const BLOCKS_MAX: usize = 10_000;
+
+/// What may be part of the name of a file.
+fn is_name(name: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    !name.starts_with(['.', '-']) && name.len() <= 64 && name.chars().all(is_part)
+}
+
+const NAME: &str = "expected letters, digits, - _ and .";
+
+fn read_parameters(s: &mut Section<'_>) -> Vec<(String, String)> {
+    s.map(
+        "parameters",
+        "Values that `${name}` stands for in every text below; `--set \
+            parameters.name=…` gives another. `${curtail}` is this very program, \
+            `${dir}` the folder of this run, `${suite}` the folder of this file, \
+            `${seed}` the seed.",
+        |name, s| (name.to_owned(), s.field::<Word>("value", "The value.").alone().required().0),
+    )
+}
+
+fn read_arms(s: &mut Section<'_>) -> Vec<ArmConfig> {
+    s.map(
+        "arms",
+        "What is measured: one, or two that are compared, the second against the first.",
+        |name, s| ArmConfig {
+            name: name.to_owned(),
+            url: s.field("url", "Where its requests go: http:// or https://.").alone().required(),
+        },
+    )
+}
+
+fn read_rule(s: &mut Section<'_>) -> Rule {
+    let default = Rule::default();
+    let rule = Rule {
+        level: s
+            .field("level", "How likely a false alarm may be, over all percentiles.")
+            .range(1e-6..=0.5)
+            .default(default.level),
+        margin: s
+            .field("margin", "Differences up to this share do not matter.")
+            .range(1e-4..=1.0)
+            .default(default.margin),
+        primary: s
+            .field("primary", "The percentile that matters most; it has half of the level.")
+            .default(default.primary),
+    };
+    let known = curtail_load::compare::PERCENTILES.map(|(_, quantile)| quantile);
+    if !known.iter().any(|quantile| Quantile::new(*quantile) == Ok(rule.primary)) {
+        s.mistake("primary", format!("expected one of {known:?}"));
+    }
+    rule
+}
+
+/// Servers are asked about themselves in clear text.
+fn check_url(s: &mut Section<'_>, key: &str, url: &str) {
+    let is_good = curtail_generator::target::parse_url(url).is_ok_and(|url| url.scheme() == "http");
+    if !is_good {
+        s.mistake(
+            key,
+            format!("{url:?} is no URL that can be asked: expected http://HOST[:PORT]/PATH"),
+        );
+    }
+}
+
+impl SendingConfig {
+    fn read(s: &mut Section<'_>) -> Self {
+        let words =
+            [("http1", Protocol::Http1), ("http2", Protocol::Http2), ("grpc", Protocol::Grpc)];
+        Self {
+            protocol: s
+                .choice("protocol", "The protocol; under TLS, HTTP/2 must be offered.", &words)
+                .default(Protocol::Http1),
+            connections: s
+                .field(
+                    "connections",
+                    "The most connections to an arm; requests wait when all are in use.",
+                )
+                .range(1..=60_000)
+                .default(128),
+            keep_alive: s.field("keep_alive", "Whether a connection is used again.").default(true),
+            timeout: s
+                .field("timeout", "A request without an answer after this time has failed.")
+                .range(Duration::from_ms(1)..=Duration::from_secs(3_600))
+                .default(Duration::from_secs(30)),
+            threads: s
+                .field(
+                    "threads",
+                    "How many threads send; one for each 20,000 requests a second when absent.",
+                )
+                .range(1..=64)
+                .optional(),
+            ca_file: s
+                .field(
+                    "ca_file",
+                    "Trust the certificates in this file (PEM) instead of the system's.",
+                )
+                .optional(),
+            insecure: s.field("insecure", "Accept any certificate: for tests only.").default(false),
+        }
+    }
+}

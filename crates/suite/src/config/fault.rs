@@ -1,0 +1,159 @@
+//! Faults: what goes wrong in a block, and when.
+
+use super::WITHIN_MAX;
+use super::step::CommandConfig;
+use curtail_config::Section;
+use curtail_units::Duration;
+
+/// A fault as it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FaultConfig {
+    /// When, from the start of the block on.
+    pub at: Duration,
+    /// What is done.
+    pub deed: FaultAction,
+}
+
+/// What a fault does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FaultAction {
+    /// Stops a process and all of its group by SIGSTOP, and lets it go on by SIGCONT.
+    Pause {
+        /// Its name.
+        process: String,
+        /// For how long.
+        lasts: Duration,
+    },
+    /// Ends a process by SIGTERM and starts it again at once.
+    Restart {
+        /// Its name.
+        process: String,
+    },
+    /// Kills a process by SIGKILL and starts it again.
+    Kill {
+        /// Its name.
+        process: String,
+        /// After how long; at the end of the block when absent.
+        lasts: Option<Duration>,
+    },
+    /// Lets everything on a link come later, in each direction.
+    Slow {
+        /// Its name.
+        link: String,
+        /// By how much.
+        by: Duration,
+        /// For how long; to the end of the block when absent.
+        lasts: Option<Duration>,
+    },
+    /// Runs a command.
+    Run(CommandConfig),
+}
+
+/// The longest that a link may delay what passes it.
+const BY_MAX: Duration = Duration::from_secs(60);
+
+impl FaultConfig {
+    pub(super) fn read(s: &mut Section<'_>) -> Self {
+        let name = |s: &mut Section<'_>, key, doc| s.field::<String>(key, doc).optional();
+        let pause = name(
+            s,
+            "pause",
+            "The name of a process that is stopped (SIGSTOP, its whole group) for `lasts`.",
+        );
+        let restart = name(
+            s,
+            "restart",
+            "The name of a process that is told to end (SIGTERM) and started again at once.",
+        );
+        let kill = name(
+            s,
+            "kill",
+            "The name of a process that is killed (SIGKILL) and started again after \
+            `lasts`, or at the end of the block.",
+        );
+        let slow = name(
+            s,
+            "slow",
+            "The name of a link on which everything comes later, by `by` in each direction, for \
+            `lasts` or to the end of the block.",
+        );
+        let by = s
+            .field("by", "How much later: a delay of the network in each direction.")
+            .range(Duration::from_us(100)..=BY_MAX)
+            .optional();
+        let command = CommandConfig::read_optional(s);
+        let at =
+            s.field("at", "When, from the start of the block on.").at_most(WITHIN_MAX).required();
+        let lasts = s
+            .field(
+                "lasts",
+                "For how long: a pause, a slow link, or until what was killed is started again.",
+            )
+            .range(Duration::from_ms(1)..=WITHIN_MAX)
+            .optional();
+        if lasts.is_none() && pause.is_some() {
+            s.mistake("lasts", "missing: expected how long the pause lasts");
+        }
+        if lasts.is_some() && (restart.is_some() || command.is_some()) {
+            s.mistake("lasts", "only pause, kill and slow last: expected none");
+        }
+        if by.is_some() != slow.is_some() {
+            s.mistake("by", "slow and by go together: expected both or neither");
+        }
+        let pause =
+            pause.map(|process| FaultAction::Pause { process, lasts: lasts.unwrap_or_default() });
+        let deeds = [
+            pause,
+            restart.map(|process| FaultAction::Restart { process }),
+            kill.map(|process| FaultAction::Kill { process, lasts }),
+            slow.map(|link| FaultAction::Slow { link, by: by.unwrap_or_default(), lasts }),
+            command.map(FaultAction::Run),
+        ];
+        let mut said: Vec<FaultAction> = deeds.into_iter().flatten().collect();
+        if said.len() != 1 {
+            let text =
+                format!("{} deeds: expected one of pause, restart, kill, slow and run", said.len());
+            s.mistake("at", text);
+        }
+        // Without any there is a mistake, and nobody sees what this is.
+        let deed = said.pop().unwrap_or(FaultAction::Restart { process: String::new() });
+        Self { at, deed }
+    }
+
+    /// To whom it is done.
+    #[must_use]
+    pub fn process(&self) -> Option<&str> {
+        match &self.deed {
+            FaultAction::Pause { process, .. }
+            | FaultAction::Restart { process }
+            | FaultAction::Kill { process, .. } => Some(process),
+            FaultAction::Slow { .. } | FaultAction::Run(_) => None,
+        }
+    }
+
+    /// The link that it makes slow.
+    #[must_use]
+    pub fn link(&self) -> Option<&str> {
+        match &self.deed {
+            FaultAction::Slow { link, .. } => Some(link),
+            FaultAction::Pause { .. }
+            | FaultAction::Restart { .. }
+            | FaultAction::Kill { .. }
+            | FaultAction::Run(_) => None,
+        }
+    }
+
+    /// When the last of it is done, from the start of the block on.
+    #[must_use]
+    pub fn ends(&self) -> Duration {
+        match self.deed {
+            FaultAction::Pause { lasts, .. }
+            | FaultAction::Kill { lasts: Some(lasts), .. }
+            | FaultAction::Slow { lasts: Some(lasts), .. } => self.at + lasts,
+            FaultAction::Restart { .. }
+            | FaultAction::Kill { lasts: None, .. }
+            | FaultAction::Slow { lasts: None, .. }
+            | FaultAction::Run(_) => self.at,
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Steps that end: commands, data that is loaded, validation.
+
+use super::{WITHIN_MAX, check_url, read_env, read_program};
+use curtail_config::Section;
+use curtail_generator::expect::Expect;
+use curtail_units::Duration;
+use std::path::{Path, PathBuf};
+
+/// A command as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandConfig {
+    /// Its name.
+    pub name: String,
+    /// The program and its arguments.
+    pub run: Vec<String>,
+    /// Variables of its environment, beside those of ours.
+    pub env: Vec<(String, String)>,
+    /// It is killed, and the suite ends, when it has not ended after this time.
+    pub within: Duration,
+}
+
+/// A step of preparation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StepConfig {
+    /// A command.
+    Run(CommandConfig),
+    /// Data that is loaded.
+    Load(Box<LoadConfig>),
+}
+
+/// Data that is loaded: lines, sent in batches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadConfig {
+    /// Its name.
+    pub name: String,
+    /// Where lines come from.
+    pub source: Source,
+    /// Where batches go.
+    pub url: String,
+    /// The method.
+    pub method: String,
+    /// Further fields.
+    pub headers: Vec<(String, String)>,
+    /// How many lines are sent at once.
+    pub batch: usize,
+    /// How many batches are on their way at once.
+    pub at_once: usize,
+    /// What stands before, between and after the lines of a batch.
+    pub around: BatchFrame,
+    /// What a good answer is.
+    pub expect: Expect,
+    /// How long all of it may take.
+    pub within: Duration,
+}
+
+/// What stands around the lines of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchFrame {
+    /// Before the first.
+    pub begin: String,
+    /// Between two.
+    pub between: String,
+    /// After the last.
+    pub end: String,
+}
+
+/// Where lines come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A file.
+    File(PathBuf),
+    /// What a command prints.
+    Command(CommandConfig),
+}
+
+/// Something that has to be true.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValidateConfig {
+    /// What is asked.
+    pub url: String,
+    /// What a good answer is.
+    pub expect: Expect,
+    /// How long it may take to become true.
+    pub within: Duration,
+}
+
+fn within(s: &mut Section<'_>, default: Duration) -> Duration {
+    s.field("within", "How long it may take; then the suite ends.")
+        .range(Duration::from_ms(1)..=WITHIN_MAX)
+        .default(default)
+}
+
+fn read_name(s: &mut Section<'_>) -> Option<String> {
+    s.field("name", "What it is called; after its program when absent.").optional()
+}
+
+const COMMAND_WITHIN: Duration = Duration::from_secs(600);
+const LOAD_WITHIN: Duration = Duration::from_secs(3_600);
+
+impl CommandConfig {
+    pub(super) fn read(s: &mut Section<'_>) -> Self {
+        let command = Self::read_optional(s);
+        if command.is_none() {
+            s.mistake("run", "there is no program: expected [PROGRAM, ARGUMENT, …]");
+        }
+        Self {
+            within: within(s, COMMAND_WITHIN),
+            ..command.unwrap_or_else(|| Self::of(Vec::new()))
+        }
+    }
+
+    /// The command of a section that may do something else; it has the default time.
+    pub(super) fn read_optional(s: &mut Section<'_>) -> Option<Self> {
+        let name = read_name(s);
+        Self::read_unnamed(s, name)
+    }
+
+    fn read_unnamed(s: &mut Section<'_>, name: Option<String>) -> Option<Self> {
+        let run = read_program(s);
+        let env = read_env(s);
+        let command = Self { env, ..Self::of(run?) };
+        Some(Self { name: name.unwrap_or(command.name), ..command })
+    }
+
+    fn of(run: Vec<String>) -> Self {
+        let program = run.first().map_or("", String::as_str);
+        let name = Path::new(program).file_name().unwrap_or_default();
+        let name = name.to_string_lossy().into_owned();
+        Self { name, run, env: Vec::new(), within: COMMAND_WITHIN }
+    }
+}
+
+impl StepConfig {
+    pub(super) fn read(s: &mut Section<'_>) -> Self {
+        let name = read_name(s);
+        let command = CommandConfig::read_unnamed(s, name.clone());
+        let load = s.optional_section(
+            "load",
+            "Data that is loaded: lines, sent in batches.",
+            LoadConfig::read,
+        );
+        let within: Option<Duration> = s
+            .field(
+                "within",
+                "How long it may take; then the suite ends. 10m for a command, 1h for \
+            data when absent.",
+            )
+            .range(Duration::from_ms(1)..=WITHIN_MAX)
+            .optional();
+        match (command, load) {
+            (Some(command), None) => {
+                Self::Run(CommandConfig { within: within.unwrap_or(command.within), ..command })
+            }
+            (None, Some(load)) => {
+                let name = name.unwrap_or_else(|| "data".to_owned());
+                let within = within.unwrap_or(load.within);
+                Self::Load(Box::new(LoadConfig { name, within, ..load }))
+            }
+            (command, _) => {
+                let many = if command.is_some() { "both" } else { "none" };
+                s.mistake("run", format!("{many} of run and load: expected one"));
+                Self::Run(CommandConfig::of(Vec::new()))
+            }
+        }
+    }
+}
+
+impl LoadConfig {
+    fn read(s: &mut Section<'_>) -> Self {
+        let file = s.field("file", "The file with the lines.").optional();
+        let generator = s.optional_section("generator", "A command that prints the lines.", |s| {
+            CommandConfig::read_optional(s)
+        });
+        let source = match (file, generator) {
+            (Some(file), None) => Source::File(file),
+            (None, Some(Some(command))) => Source::Command(command),
+            (file, _) => {
+                let many = if file.is_some() { "both" } else { "none" };
+                s.mistake("file", format!("{many} of file and generator: expected one"));
+                Source::File(PathBuf::new())
+            }
+        };
+        let url: String = s.field("url", "Where batches go: http://….").required();
+        check_url(s, "url", &url);
+        let text = |s: &mut Section<'_>, key, doc, default: &str| {
+            s.field(key, doc).default(default.to_owned())
+        };
+        let around = BatchFrame {
+            begin: text(s, "begin", "What stands before the first line of a batch.", ""),
+            between: text(s, "between", "What stands between two lines.", "\n"),
+            end: text(s, "end", "What stands after the last line.", "\n"),
+        };
+        Self {
+            name: String::new(),
+            source,
+            url,
+            method: text(s, "method", "The method.", "POST"),
+            headers: s.map("headers", "Further fields.", |name, s| {
+                (name.to_owned(), s.field("value", "What the field says.").alone().required())
+            }),
+            batch: s
+                .field("batch", "How many lines are sent at once.")
+                .range(1..=1_000_000)
+                .default(1_000),
+            at_once: s
+                .field("at_once", "How many batches are on their way at once.")
+                .range(1..=64)
+                .default(4),
+            around,
+            expect: s.section("expect", "What a good answer is.", Expect::read),
+            within: LOAD_WITHIN,
+        }
+    }
+}
+
+impl ValidateConfig {
+    pub(super) fn read(s: &mut Section<'_>) -> Self {
+        let url: String = s.field("url", "What is asked (GET): http://….").required();
+        check_url(s, "url", &url);
+        Self {
+            url,
+            expect: s.section("expect", "What a good answer is.", Expect::read),
+            within: s
+                .field("within", "How long it may take to become true: indexes commit late.")
+                .range(Duration::from_ms(1)..=WITHIN_MAX)
+                .default(Duration::from_secs(10)),
+        }
+    }
+}

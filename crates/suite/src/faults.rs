@@ -1,0 +1,135 @@
+//! Faults of one block: each is done at its time, beside the load, and undone at the latest when the block is over.
+//!
+//! **Invariant**: when a block is over every process runs and is ready again, so the next block, which is another arm's,
+//! finds what this one found.
+
+use super::cluster::Cluster;
+use super::command;
+use super::config::{FaultAction, FaultConfig};
+use super::group::pause;
+use super::links::Links;
+use super::problem::Halt;
+use curtail_report::results::Event;
+use curtail_units::{Duration, Instant};
+use rustix::process::Signal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+/// From one look at whether the block is over to the next.
+const LOOK_EVERY: Duration = Duration::from_ms(20);
+
+/// The faults of a block, while it lasts.
+#[derive(Debug)]
+pub(super) struct Faults {
+    is_over: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<Result<Event, Halt>>>,
+}
+
+/// One fault of one block.
+struct Fault {
+    config: FaultConfig,
+    cluster: Arc<Cluster>,
+    links: Arc<Links>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Faults {
+    /// Begins with a block that begins at `began`.
+    pub(super) fn begin(
+        configs: &[FaultConfig],
+        (cluster, links): (&Arc<Cluster>, &Arc<Links>),
+        began: Instant,
+    ) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let start = |config: &FaultConfig| {
+            let fault = Fault {
+                config: config.clone(),
+                cluster: Arc::clone(cluster),
+                links: Arc::clone(links),
+                is_over: Arc::clone(&is_over),
+            };
+            std::thread::spawn(move || fault.run(began))
+        };
+        Self { threads: configs.iter().map(start).collect(), is_over }
+    }
+
+    /// The block is over; waits until all is as it was. What was done is appended to `events`.
+    pub(super) fn end(self, events: &mut Vec<Event>) -> Result<(), Halt> {
+        self.is_over.store(true, Ordering::Relaxed);
+        let mut result = Ok(());
+        for thread in self.threads {
+            match thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
+                Ok(event) => events.push(event),
+                Err(halt) => result = result.and(Err(halt)),
+            }
+        }
+        result
+    }
+}
+
+impl Fault {
+    fn run(&self, began: Instant) -> Result<Event, Halt> {
+        let at = began + self.config.at;
+        self.wait_until(at);
+        let clock = self.cluster.clock();
+        let done = clock.now();
+        let what = match &self.config.deed {
+            _ if self.cluster.stop_sign().is_stopped() => return Err(self.cluster.halt()),
+            // Its last request came early, and was answered.
+            _ if done < at => {
+                format!("the fault at {} was left out: the block was over", self.config.at)
+            }
+            FaultAction::Pause { process, lasts } => {
+                let nth = self.cluster.place(process);
+                self.cluster.signal(nth, Signal::STOP);
+                self.wait_until(done + *lasts);
+                self.cluster.signal(nth, Signal::CONT);
+                format!("{process} paused")
+            }
+            FaultAction::Restart { process } => {
+                self.start_again(process, false, done)?;
+                format!("{process} restarted")
+            }
+            FaultAction::Kill { process, lasts } => {
+                let until = lasts.map_or(Instant::MAX, |lasts| done + lasts);
+                self.start_again(process, true, until)?;
+                format!("{process} killed")
+            }
+            FaultAction::Slow { link, by, lasts } => {
+                self.links.slow(link, *by);
+                self.wait_until(lasts.map_or(Instant::MAX, |lasts| done + lasts));
+                self.links.end_slow(link, *by);
+                format!("{link} slow by {by}")
+            }
+            FaultAction::Run(config) => {
+                command::run(config, self.cluster.spawner(), self.cluster.stop_sign())?;
+                config.name.clone()
+            }
+        };
+        Ok(Event { at: done, lasted: clock.now().since(done), what })
+    }
+
+    /// Ends a process, and starts it again at `until` or when the block is over.
+    fn start_again(&self, process: &str, is_killed: bool, until: Instant) -> Result<(), Halt> {
+        let nth = self.cluster.place(process);
+        self.cluster.end(nth, is_killed);
+        self.wait_until(until);
+        if self.cluster.stop_sign().is_stopped() {
+            return Err(self.cluster.halt());
+        }
+        self.cluster.start(nth).map(|_| ())
+    }
+
+    /// Waits for an instant, at most until the block is over.
+    fn wait_until(&self, until: Instant) {
+        let clock = self.cluster.clock();
+        while !self.is_over.load(Ordering::Relaxed) && !self.cluster.stop_sign().is_stopped() {
+            let left = until.since(clock.now());
+            if left == Duration::ZERO {
+                return;
+            }
+            pause(left.min(LOOK_EVERY).into());
+        }
+    }
+}

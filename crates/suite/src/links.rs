@@ -1,0 +1,261 @@
+//! Links: TCP connections that pass through this process, so that a fault can make their network slow.
+//!
+//! **Mechanism**: bytes are passed on in pieces, each `by` after it came ([`Links::slow`]), in their order, in both
+//! directions; so a request and its answer take twice `by` longer, and a new connection as much again, which is its
+//! handshake. Delays of several faults add up; without any, bytes are passed on at once.
+//! **Limits**: [`PIECES_MAX`] pieces of [`PIECE_BYTES`] wait in a direction; whoever sends more has to wait, as with a
+//! full window. [`CONNECTIONS_MAX`] connections a link; those beyond wait to be accepted. Delays are kept to a
+//! millisecond. The work is this process's, and is counted with that of the generator.
+
+use super::config::LinkConfig;
+use super::problem::Halt;
+use curtail_units::Duration;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::time::{Instant, sleep, sleep_until};
+
+const PIECE_BYTES: usize = 16 << 10;
+const PIECES_MAX: usize = 64;
+const CONNECTIONS_MAX: usize = 4_096;
+
+/// After an error of the listener, such as too many open files, the next connection is looked for so much later.
+const LOOK_AGAIN_AFTER: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// The links of a suite; closed when this is dropped.
+#[derive(Debug)]
+pub(super) struct Links {
+    delays: Vec<(String, Delay)>,
+    /// Dropped to end the thread.
+    running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
+}
+
+/// By how much a link is slower now, in nanoseconds.
+#[derive(Clone, Debug, Default)]
+struct Delay(Arc<AtomicU64>);
+
+impl Delay {
+    fn now(&self) -> std::time::Duration {
+        std::time::Duration::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+}
+
+impl Links {
+    /// Listens on all of them.
+    pub(super) fn open(configs: &[LinkConfig]) -> Result<Self, Halt> {
+        let bind = |link: &LinkConfig| {
+            let LinkConfig { name, listen, to } = link;
+            let listener = std::net::TcpListener::bind(listen).map_err(|error| {
+                Halt::io(name, &format!("the link cannot listen on {listen}"), &error)
+            })?;
+            Ok((name.clone(), listener, *to))
+        };
+        let links = configs.iter().map(bind).collect::<Result<_, Halt>>()?;
+        Self::begin(links).map_err(|error| Halt::io("links", "they cannot be opened", &error))
+    }
+
+    /// Passes on what comes to these listeners, under these names, to these addresses.
+    fn begin(links: Vec<(String, std::net::TcpListener, SocketAddr)>) -> io::Result<Self> {
+        if links.is_empty() {
+            return Ok(Self { delays: Vec::new(), running: None });
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (mut delays, mut listeners) = (Vec::new(), Vec::new());
+        for (name, listener, to) in links {
+            listener.set_nonblocking(true)?;
+            let _reactor = runtime.enter();
+            let delay = Delay::default();
+            delays.push((name, delay.clone()));
+            listeners.push((TcpListener::from_std(listener)?, to, delay));
+        }
+        let (over, is_over) = oneshot::channel();
+        let thread = std::thread::spawn(move || {
+            runtime.block_on(async {
+                for (listener, to, delay) in listeners {
+                    tokio::spawn(accept(listener, to, delay));
+                }
+                // Ended by the sender's end; connections are closed with the runtime.
+                let _told = is_over.await;
+            });
+        });
+        Ok(Self { delays, running: Some((over, thread)) })
+    }
+
+    /// From now on, what passes the link `name` comes `by` later than before.
+    pub(super) fn slow(&self, name: &str, by: Duration) {
+        self.delay(name).fetch_add(by.as_ns(), Ordering::Relaxed);
+    }
+
+    /// No longer.
+    pub(super) fn end_slow(&self, name: &str, by: Duration) {
+        self.delay(name).fetch_sub(by.as_ns(), Ordering::Relaxed);
+    }
+
+    /// That there is a link of this name was found when the suite was read.
+    fn delay(&self, name: &str) -> &AtomicU64 {
+        let found = self.delays.iter().find(|(each, _)| each == name);
+        &found.expect("a link of the suite").1.0
+    }
+}
+
+impl Drop for Links {
+    fn drop(&mut self) {
+        if let Some((over, thread)) = self.running.take() {
+            drop(over);
+            // A panic there has been printed.
+            let _ended = thread.join();
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, to: SocketAddr, delay: Delay) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let Ok((near, _)) = listener.accept().await else {
+            sleep(LOOK_AGAIN_AFTER).await;
+            continue;
+        };
+        let delay = delay.clone();
+        tokio::spawn(async move {
+            // A side that goes away takes the other with it: both streams are dropped here.
+            let _gone = connection(near, to, &delay).await;
+            drop(place);
+        });
+    }
+}
+
+async fn connection(near: TcpStream, to: SocketAddr, delay: &Delay) -> io::Result<()> {
+    sleep(2 * delay.now()).await;
+    let far = TcpStream::connect(to).await?;
+    near.set_nodelay(true)?;
+    far.set_nodelay(true)?;
+    let ((from_near, to_near), (from_far, to_far)) = (near.into_split(), far.into_split());
+    let (there, back) = (pass(from_near, to_far, delay), pass(from_far, to_near, delay));
+    tokio::try_join!(there, back).map(|_| ())
+}
+
+/// Passes one direction on until its end, which is passed on as well.
+async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, delay: &Delay) -> io::Result<()> {
+    let (sender, mut pieces) = mpsc::channel::<(Instant, Vec<u8>)>(PIECES_MAX);
+    let read = async move {
+        loop {
+            let mut piece = Vec::with_capacity(PIECE_BYTES);
+            let is_end = from.read_buf(&mut piece).await? == 0;
+            let due = Instant::now() + delay.now();
+            if sender.send((due, piece)).await.is_err() || is_end {
+                return Ok(());
+            }
+        }
+    };
+    let write = async move {
+        while let Some((due, piece)) = pieces.recv().await {
+            sleep_until(due).await;
+            to.write_all(&piece).await?;
+        }
+        to.shutdown().await
+    };
+    tokio::try_join!(read, write).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Links;
+    use curtail_units::Duration;
+    use socket2::{Domain, Socket, Type};
+    use std::io::{Read as _, Write as _};
+    use std::net::{SocketAddr, TcpListener, TcpStream};
+    use std::time::Instant;
+
+    /// A server that sends back what it gets until there is no more, and then says good-bye.
+    fn echo() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("bound");
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.expect("a client");
+                std::thread::spawn(move || {
+                    let mut reader = stream.try_clone().expect("two handles");
+                    // A client that is cut off hears no good-bye.
+                    std::io::copy(&mut reader, &mut stream)?;
+                    stream.write_all(b"bye")
+                });
+            }
+        });
+        address
+    }
+
+    fn link(to: SocketAddr) -> (Links, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("bound");
+        (Links::begin(vec![("far".to_owned(), listener, to)]).expect("a timer"), address)
+    }
+
+    fn asked(stream: &mut TcpStream, text: &[u8]) -> std::time::Duration {
+        let began = Instant::now();
+        stream.write_all(text).expect("sent");
+        let mut answer = vec![0; text.len()];
+        stream.read_exact(&mut answer).expect("an answer");
+        assert_eq!(answer, text);
+        began.elapsed()
+    }
+
+    #[test]
+    fn a_slow_link_adds_its_delay_to_each_direction_and_keeps_the_order() {
+        let (links, address) = link(echo());
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        asked(&mut stream, b"fast");
+        // Two faults at once add up.
+        links.slow("far", Duration::from_ms(30));
+        links.slow("far", Duration::from_ms(10));
+        let took = asked(&mut stream, b"slow");
+        assert!(took >= std::time::Duration::from_millis(80), "{took:?}");
+        let began = Instant::now();
+        let mut another = TcpStream::connect(address).expect("it listens");
+        asked(&mut another, b"slow");
+        assert!(began.elapsed() >= std::time::Duration::from_millis(160), "{:?}", began.elapsed());
+        // Sent while it is fast again, behind what is still on its way.
+        let long: Vec<u8> = (0..4_000_000_u32).map(|nth| nth.to_le_bytes()[1]).collect();
+        stream.write_all(b"first").expect("sent");
+        links.end_slow("far", Duration::from_ms(30));
+        links.end_slow("far", Duration::from_ms(10));
+        let mut reader = stream.try_clone().expect("two handles");
+        let reading = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            reader.read_to_end(&mut all).map(|_| all)
+        });
+        stream.write_all(&long).expect("sent");
+        stream.shutdown(std::net::Shutdown::Write).expect("open until now");
+        let all = reading.join().expect("no panic").expect("to the end");
+        assert!(all == [b"first".as_slice(), &long, b"bye"].concat(), "{} bytes", all.len());
+    }
+
+    #[test]
+    fn a_link_to_nobody_closes_its_connections() {
+        // Bound, so that nobody else gets the port, and not listening.
+        let nobody = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        nobody.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a port");
+        let to = nobody.local_addr().expect("bound").as_socket().expect("of IP");
+        let (_links, address) = link(to);
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        // The end, or a reset when it is closed before this arrives.
+        let answer = stream.write_all(b"hello").and_then(|()| stream.read(&mut [0; 8]));
+        assert!(matches!(answer, Ok(0) | Err(_)), "{answer:?}");
+    }
+
+    #[test]
+    fn links_that_are_dropped_close_their_connections() {
+        let (links, address) = link(echo());
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        asked(&mut stream, b"there");
+        drop(links);
+        let answer = stream.read(&mut [0; 8]);
+        assert!(matches!(answer, Ok(0) | Err(_)), "{answer:?}");
+    }
+}

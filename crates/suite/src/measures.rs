@@ -1,0 +1,239 @@
+//! What servers use and say of themselves, recorded beside the latencies.
+//!
+//! **Holds** for each process `cpu_ratio` (processor time of its whole group since the last look, in processors) and
+//! `resident_bytes`; `gc_pause_ns` of JVMs, from their logs; and numbers that servers give in JSON. Also looks, more often,
+//! whether every process still runs.
+//! **Limits**: [`POINTS_MAX`] points of a measure; what comes later is left out, and the results say so. A server that
+//! does not answer in time has no point there: a gap, not a zero.
+
+use super::ask::Ask;
+use super::cluster::Cluster;
+use super::config::{GaugeConfig, MeasuresConfig};
+use super::gc::{self, Ended};
+use super::group::pause;
+use curtail_generator::expect::{Count, Expect};
+use curtail_report::results::{CPU_RATIO, Event, GC_PAUSE_NS, Measure, RESIDENT_BYTES};
+use curtail_units::{Duration, Instant};
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+/// The most points of a measure: a day of seconds.
+const POINTS_MAX: usize = 86_400;
+
+/// How often it is looked whether every process still runs.
+const WATCHED_EVERY: Duration = Duration::from_ms(100);
+
+/// The most of a log that is read at one look.
+const LOG_BYTES_MAX: u64 = 4 << 20;
+
+/// Threads that look; they end when this is dropped.
+#[derive(Debug)]
+pub(super) struct Watch {
+    is_over: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<Vec<Measure>>>,
+}
+
+impl Watch {
+    pub(super) fn begin(config: &MeasuresConfig, cluster: &Arc<Cluster>) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let every = config.every;
+        let looks = || Looks {
+            cluster: Arc::clone(cluster),
+            is_over: Arc::clone(&is_over),
+            every,
+            at: cluster.clock().now(),
+        };
+        let mut threads = Vec::new();
+        let (processes, folder) = (looks(), cluster.spawner().folder.clone());
+        let logs: Vec<Log> =
+            config.gc_logs.iter().map(|(of, file)| Log::new(of, folder.join(file))).collect();
+        threads.push(std::thread::spawn(move || look_at_processes(processes, logs)));
+        let mut urls: Vec<&str> = config.http.iter().map(|gauge| gauge.url.as_str()).collect();
+        urls.sort_unstable();
+        urls.dedup();
+        for url in urls {
+            // A server that is paused must not keep others from being asked.
+            let (looks, of_url) = (looks(), |gauge: &&GaugeConfig| gauge.url == url);
+            let gauges: Vec<GaugeConfig> = config.http.iter().filter(of_url).cloned().collect();
+            threads.push(std::thread::spawn(move || ask_gauges(looks, &gauges)));
+        }
+        Self { is_over, threads }
+    }
+
+    /// Ends looking; what was seen.
+    pub(super) fn end(mut self, events: &mut Vec<Event>) -> Vec<Measure> {
+        self.is_over.store(true, Ordering::Relaxed);
+        let mut measures: Vec<Measure> = Vec::new();
+        for thread in std::mem::take(&mut self.threads) {
+            measures.extend(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        measures.retain(|measure| !measure.points.is_empty());
+        for Measure { of, name, points } in &measures {
+            if let (true, Some((at, _))) = (points.len() >= POINTS_MAX, points.last()) {
+                let what = format!(
+                    "{name} of {of}: expected at most {POINTS_MAX} points, later ones are left out"
+                );
+                events.push(Event { at: *at, lasted: Duration::ZERO, what });
+            }
+        }
+        measures
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// One look after the other.
+struct Looks {
+    cluster: Arc<Cluster>,
+    is_over: Arc<AtomicBool>,
+    every: Duration,
+    /// When the next one is due.
+    at: Instant,
+}
+
+impl Looks {
+    /// Waits until the next look is due, and gives when that is; nothing when it is over.
+    fn wait(&mut self, mut meanwhile: impl FnMut(&Cluster)) -> Option<Instant> {
+        let clock = self.cluster.clock();
+        loop {
+            if self.is_over.load(Ordering::Relaxed) {
+                return None;
+            }
+            meanwhile(&self.cluster);
+            let left = self.at.since(clock.now());
+            if left == Duration::ZERO {
+                break;
+            }
+            pause(left.min(WATCHED_EVERY).into());
+        }
+        let now = clock.now();
+        // Looks that were missed are not made up for.
+        self.at = now.max(self.at + self.every);
+        Some(now)
+    }
+}
+
+fn push(measure: &mut Measure, at: Instant, value: f64) {
+    if measure.points.len() < POINTS_MAX {
+        measure.points.push((at, value));
+    }
+}
+
+fn measure(of: &str, name: &str) -> Measure {
+    Measure { of: of.to_owned(), name: name.to_owned(), points: Vec::new() }
+}
+
+fn look_at_processes(mut looks: Looks, mut logs: Vec<Log>) -> Vec<Measure> {
+    let cluster = Arc::clone(&looks.cluster);
+    let mut cpu: Vec<Measure> = cluster.names().map(|of| measure(of, CPU_RATIO)).collect();
+    let mut memory: Vec<Measure> = cluster.names().map(|of| measure(of, RESIDENT_BYTES)).collect();
+    let mut last = None;
+    while let Some(now) = looks.wait(Cluster::watch) {
+        let usage = cluster.usage();
+        for (nth, usage) in usage.iter().enumerate().filter(|(_, usage)| usage.alive > 0) {
+            push(&mut memory[nth], now, usage.resident_bytes as f64);
+        }
+        if let Some((before, of_last)) = last.replace((now, usage.clone())) {
+            let elapsed = now.since(before).as_secs_f64();
+            let both = usage.iter().zip(of_last).enumerate();
+            for (nth, (usage, before)) in both.filter(|(_, (usage, _))| usage.alive > 0) {
+                let used = usage.cpu - before.cpu;
+                push(&mut cpu[nth], now, used.as_secs_f64() / elapsed.max(1e-9));
+            }
+        }
+        for log in &mut logs {
+            log.read(&cluster);
+        }
+    }
+    for log in &mut logs {
+        log.read(&cluster);
+    }
+    cpu.into_iter().chain(memory).chain(logs.into_iter().map(|log| log.pauses)).collect()
+}
+
+/// Asks one URL again and again for all the numbers that are wanted of it.
+fn ask_gauges(mut looks: Looks, gauges: &[GaugeConfig]) -> Vec<Measure> {
+    let cluster = Arc::clone(&looks.cluster);
+    let mut measures: Vec<Measure> =
+        gauges.iter().map(|gauge| measure(&gauge.of, &gauge.name)).collect();
+    let Some(GaugeConfig { url, pointer, .. }) = gauges.first() else { return measures };
+    // Any number will do; that there is one makes the body be looked at.
+    let any =
+        Count { pointer: pointer.clone(), at_least: f64::NEG_INFINITY, at_most: f64::INFINITY };
+    let expect = Expect { counts: vec![any], ..Expect::default() };
+    while let Some(now) = looks.wait(|_| ()) {
+        let ask = Ask::get(url, &expect, looks.every.into());
+        let Ok(body) = ask.send(cluster.stop_sign()) else { continue };
+        let Ok(json) = serde_json::from_slice::<serde_json::Value>(&body) else { continue };
+        for (gauge, measure) in gauges.iter().zip(&mut measures) {
+            let value = json.pointer(&gauge.pointer).and_then(serde_json::Value::as_f64);
+            if let Some(value) = value {
+                push(measure, now, value);
+            }
+        }
+    }
+    measures
+}
+
+/// A log that grows, and may be replaced by another when its JVM starts again.
+struct Log {
+    of: String,
+    file: PathBuf,
+    inode: u64,
+    read: u64,
+    /// The beginning of a line.
+    rest: Vec<u8>,
+    pauses: Measure,
+}
+
+impl Log {
+    fn new(of: &str, file: PathBuf) -> Self {
+        let pauses = measure(of, GC_PAUSE_NS);
+        Self { of: of.to_owned(), file, inode: 0, read: 0, rest: Vec::new(), pauses }
+    }
+
+    fn read(&mut self, cluster: &Cluster) {
+        // It may not be there yet.
+        let Ok(new) = self.new_bytes() else { return };
+        self.rest.extend_from_slice(&new);
+        let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else { return };
+        let lines: Vec<u8> = self.rest.drain(..=end).collect();
+        let started = cluster.started(cluster.place(&self.of));
+        for line in String::from_utf8_lossy(&lines).lines() {
+            let Some(pause) = gc::pause(line) else { continue };
+            let ended = match pause.ended {
+                Ended::Uptime(uptime) => started + uptime,
+                Ended::Unix(ns) => {
+                    Instant::from_ns(ns.saturating_sub(cluster.clock().start_unix_ns()))
+                }
+            };
+            // The last lines of a JVM that has ended, counted from the start of the one that follows it.
+            if ended > cluster.clock().now() {
+                continue;
+            }
+            let began = Instant::ZERO + (ended.since(Instant::ZERO) - pause.lasted);
+            push(&mut self.pauses, began, pause.lasted.as_ns_f64());
+        }
+    }
+
+    fn new_bytes(&mut self) -> std::io::Result<Vec<u8>> {
+        let mut file = std::fs::File::open::<&Path>(&self.file)?;
+        let metadata = file.metadata()?;
+        if metadata.ino() != self.inode || metadata.len() < self.read {
+            (self.inode, self.read) = (metadata.ino(), 0);
+            self.rest.clear();
+        }
+        file.seek(SeekFrom::Start(self.read))?;
+        let mut new = Vec::new();
+        self.read += file.take(LOG_BYTES_MAX).read_to_end(&mut new)? as u64;
+        Ok(new)
+    }
+}

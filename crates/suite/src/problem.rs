@@ -1,0 +1,93 @@
+//! Why a suite ends before its end: it was told to, or something is not as it should be.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The most bytes of a log that an error shows.
+const TAIL_BYTES_MAX: u64 = 4_096;
+
+/// The most lines of a log that an error shows.
+const TAIL_LINES_MAX: usize = 12;
+
+/// What is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct SuiteError {
+    /// Which step or process it is about.
+    pub of: String,
+    /// What is wrong, and what was expected.
+    pub problem: String,
+    /// What it printed last, where it printed something.
+    pub tail: Option<LogExcerpt>,
+}
+
+/// The end of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogExcerpt {
+    /// The log.
+    pub file: PathBuf,
+    /// Its last lines.
+    pub lines: Vec<String>,
+}
+
+impl fmt::Display for SuiteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { of, problem, tail } = self;
+        write!(f, "{of}: {problem}")?;
+        match tail {
+            None => Ok(()),
+            Some(LogExcerpt { file, lines }) if lines.is_empty() => {
+                write!(f, "\n  it printed nothing ({})", file.display())
+            }
+            Some(LogExcerpt { file, lines }) => {
+                write!(f, "\n  the last lines of {}:", file.display())?;
+                lines.iter().try_for_each(|line| write!(f, "\n  | {line}"))
+            }
+        }
+    }
+}
+
+/// Why a suite ends before its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Halt {
+    /// It was told to.
+    Stopped,
+    /// Something is wrong.
+    Wrong(Box<SuiteError>),
+}
+
+impl Halt {
+    pub(super) fn wrong(of: &str, problem: impl Into<String>) -> Self {
+        Self::Wrong(Box::new(SuiteError { of: of.to_owned(), problem: problem.into(), tail: None }))
+    }
+
+    /// The same with the end of a log.
+    pub(super) fn with_log(of: &str, problem: impl Into<String>, log: &Path) -> Self {
+        let tail = Some(LogExcerpt { file: log.to_owned(), lines: last_lines(log) });
+        Self::Wrong(Box::new(SuiteError { of: of.to_owned(), problem: problem.into(), tail }))
+    }
+
+    pub(super) fn io(of: &str, what: &str, error: &io::Error) -> Self {
+        Self::wrong(of, format!("{what}: {error}"))
+    }
+}
+
+/// The last lines of a file; none when it cannot be read.
+fn last_lines(file: &Path) -> Vec<String> {
+    let text = tail_of(file).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    let from = lines.len().saturating_sub(TAIL_LINES_MAX);
+    let printable = |line: &&str| line.chars().filter(|c| !c.is_control()).collect();
+    lines[from..].iter().map(printable).collect()
+}
+
+fn tail_of(file: &Path) -> io::Result<Vec<u8>> {
+    use std::io::{Read as _, Seek as _, SeekFrom};
+    let mut file = std::fs::File::open(file)?;
+    let len = file.metadata()?.len();
+    file.seek(SeekFrom::Start(len.saturating_sub(TAIL_BYTES_MAX)))?;
+    let mut text = Vec::new();
+    file.take(TAIL_BYTES_MAX).read_to_end(&mut text)?;
+    Ok(text)
+}

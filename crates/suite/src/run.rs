@@ -1,0 +1,393 @@
+//! A suite from its beginning to its end.
+//!
+//! **Invariant**: however it ends, what was started is stopped, teardown is done, and what was measured is in the
+//! results, which say so when it is not all.
+
+use super::ask::Ask;
+use super::batches;
+use super::cluster::Cluster;
+use super::command;
+use super::config::{
+    CommandConfig, RestartsConfig, SendingConfig, StepConfig, SuiteConfig, ValidateConfig,
+};
+use super::faults::Faults;
+use super::group::{Spawner, pause};
+use super::links::Links;
+use super::measures::Watch;
+use super::problem::{Halt, SuiteError};
+use super::watchdog::Watchdog;
+use curtail_generator::Clock;
+use curtail_generator::session::{EVENTS_MAX, Progress, Session, SessionHooks, Turns};
+use curtail_generator::target::Target;
+use curtail_generator::trust::Trust;
+use curtail_generator::workload::{BodyConfig, PrepareError, Workload};
+use curtail_generator::{Load, Stop, threads_for};
+use curtail_load::{Share, Slot};
+use curtail_report::results::{Arm, Event, Machine, Results, Shares, State};
+use curtail_units::{Duration, Instant, Rng};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A suite that can be run.
+#[derive(Clone, Debug)]
+pub struct Suite {
+    /// What it says.
+    pub config: SuiteConfig,
+    /// The command line.
+    pub command: String,
+    /// What everything random follows from.
+    pub seed: u64,
+    /// The folder of its file, as an absolute path.
+    pub folder: PathBuf,
+    /// The folder of this run, which is there, as an absolute path.
+    pub dir: PathBuf,
+}
+
+/// What has come of a suite.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// What was measured; partial when it did not come to its end.
+    pub results: Results,
+    /// Why it did not, unless it was told to end.
+    pub error: Option<SuiteError>,
+}
+
+/// Who hears of how it goes.
+#[expect(missing_debug_implementations, reason = "closures have no form to print")]
+pub struct SuiteObserver<'a> {
+    /// A step is done, or takes long: a line for people.
+    pub step: &'a (dyn Fn(&str) + Sync),
+    /// How the load goes, twice a second.
+    pub load: &'a mut (dyn FnMut(Progress, &Slot) + Send),
+}
+
+/// Before validation is asked again.
+const ASKED_AGAIN_AFTER: std::time::Duration = std::time::Duration::from_millis(200);
+
+impl Suite {
+    /// Finds what is wrong with its requests, before anything is started. Those that need files which are not there yet,
+    /// because a command will make them, are looked at later.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them.
+    pub fn check(&self) -> Result<(), PrepareError> {
+        let requests = &self.config.workload.requests;
+        let files = requests.iter().flat_map(|request| {
+            let body = match &request.body {
+                Some(BodyConfig::File(file)) => Some(file),
+                Some(BodyConfig::Text(_)) | None => None,
+            };
+            request.data.iter().chain(body)
+        });
+        let can_be_made = !self.config.setup.is_empty() || !self.config.prepare.is_empty();
+        let are_there = || files.into_iter().all(|file| self.folder.join(file).exists());
+        if can_be_made && !are_there() {
+            return Ok(());
+        }
+        let arms = self.config.arms.iter().map(|arm| self.workload(&arm.url).map(|_| ()));
+        arms.collect()
+    }
+
+    /// Runs it.
+    pub fn run(&self, stop: &Stop, told: SuiteObserver<'_>) -> Outcome {
+        let clock = Clock::start();
+        let results = self.nothing_yet(clock);
+        let mut running = Running { suite: self, clock, stop, step: told.step, results };
+        let ended = running.run(told.load);
+        let mut results = running.results;
+        let error = match ended {
+            Ok(()) => None,
+            Err(Halt::Stopped) => {
+                if results.state == State::Complete {
+                    let why = "it was interrupted before all was done".to_owned();
+                    results.state = State::Partial { why };
+                }
+                None
+            }
+            Err(Halt::Wrong(error)) => {
+                let SuiteError { of, problem, .. } = &*error;
+                results.state = State::Partial { why: format!("{of}: {problem}") };
+                Some(*error)
+            }
+        };
+        Outcome { results, error }
+    }
+
+    fn nothing_yet(&self, clock: Clock) -> Results {
+        Results {
+            name: self.config.name.clone(),
+            command: self.command.clone(),
+            seed: self.seed,
+            began_unix_ns: clock.start_unix_ns(),
+            machine: Machine::this(),
+            shares: Shares::all(),
+            state: State::Complete,
+            load: self.about_load(),
+            arms: self.config.arms.iter().map(|arm| self.arm(&arm.name, &arm.url)).collect(),
+            series: Vec::new(),
+            blocks: Vec::new(),
+            measures: Vec::new(),
+            events: Vec::new(),
+        }
+    }
+
+    fn arm(&self, name: &str, url: &str) -> Arm {
+        Arm { name: name.to_owned(), about: url.to_owned(), rate: None }
+    }
+
+    /// The load, in words.
+    fn about_load(&self) -> String {
+        let SuiteConfig { name, sending, schedule, parameters, .. } = &self.config;
+        let parameters: String =
+            parameters.iter().map(|(name, value)| format!(", {name} {value}")).collect();
+        format!(
+            "suite {name}, blocks of {}, {}, at most {} connections{parameters}",
+            schedule.lasts(),
+            sending.protocol.name(),
+            sending.connections
+        )
+    }
+
+    fn workload(&self, url: &str) -> Result<(Target, Workload), PrepareError> {
+        let wrong = |problem: String| PrepareError { problems: vec![problem] };
+        let SendingConfig { ca_file, insecure, .. } = &self.config.sending;
+        let ca_file = ca_file.as_ref().map(|file| self.folder.join(file));
+        let trust =
+            Trust::new(ca_file.as_deref(), *insecure).map_err(|error| wrong(error.to_string()))?;
+        let target = Target::look_up(url).map_err(|error| wrong(error.to_string()))?;
+        let target = Target { trust, ..target };
+        let rng = Rng::new(self.seed);
+        let workload = Workload::prepare(&self.config.workload, &target, &self.folder, &rng)?;
+        Ok((target, workload))
+    }
+
+    fn session(&self) -> Result<Session, Halt> {
+        let SuiteConfig { name, arms, sending, schedule, blocks, warm_up, .. } = &self.config;
+        let threads = sending.threads.unwrap_or_else(|| threads_for(schedule.rate_max()));
+        let schedule = Arc::new(schedule.clone());
+        let mut loads = Vec::new();
+        for arm in arms {
+            let (target, workload) = self
+                .workload(&arm.url)
+                .map_err(|error| Halt::wrong("requests", error.to_string()))?;
+            let load = Load {
+                target,
+                protocol: sending.protocol,
+                keep_alive: sending.keep_alive,
+                connections_max: sending.connections,
+                timeout: sending.timeout,
+                workload,
+                schedule: Arc::clone(&schedule),
+                rng: Rng::new(self.seed),
+                share: Share::ALL,
+                threads,
+            };
+            loads.push((self.arm(&arm.name, &arm.url), load));
+        }
+        Ok(Session {
+            name: name.clone(),
+            command: self.command.clone(),
+            seed: self.seed,
+            about_load: self.about_load(),
+            arms: loads,
+            blocks: *blocks,
+            turns: Turns::Alternate,
+            warm_up: *warm_up,
+        })
+    }
+}
+
+/// A suite that is running.
+struct Running<'a> {
+    suite: &'a Suite,
+    clock: Clock,
+    stop: &'a Stop,
+    step: &'a (dyn Fn(&str) + Sync),
+    results: Results,
+}
+
+type LoadTold<'a> = &'a mut (dyn FnMut(Progress, &Slot) + Send);
+
+impl Running<'_> {
+    fn run(&mut self, load: LoadTold<'_>) -> Result<(), Halt> {
+        let watchdog = Watchdog::start().map_err(|error| Halt::io("watchdog", "sh", &error))?;
+        let spawner = Spawner {
+            folder: self.suite.folder.clone(),
+            dir: self.suite.dir.clone(),
+            watchdog: Arc::new(watchdog),
+        };
+        let ended = self.set_up_and_measure(&spawner, load);
+        // Whatever has happened, this is done, and to its end.
+        let never = Stop::default();
+        let mut torn_down = Ok(());
+        for command in &self.suite.config.teardown {
+            torn_down = torn_down.and(self.command(command, &spawner, &never));
+        }
+        ended.and(torn_down)
+    }
+
+    fn set_up_and_measure(&mut self, spawner: &Spawner, load: LoadTold<'_>) -> Result<(), Halt> {
+        let SuiteConfig { setup, links, processes, measures, .. } = &self.suite.config;
+        for command in setup {
+            self.command(command, spawner, self.stop)?;
+        }
+        let links = Arc::new(Links::open(links)?);
+        let (spawner, stop) = (spawner.clone(), self.stop.clone());
+        let cluster = Arc::new(Cluster::new(processes.clone(), spawner, self.clock, stop));
+        let watch = Watch::begin(measures, &cluster);
+        let ended = self.start_and_measure(&cluster, &links, load);
+        self.results.measures = watch.end(&mut self.results.events);
+        self.results.events.sort_by_key(|event| event.at);
+        cluster.end_all(self.step);
+        // Why it was told to end, when it was by what has happened to a process.
+        ended.map_err(|halt| if halt == Halt::Stopped { cluster.halt() } else { halt })
+    }
+
+    fn start_and_measure(
+        &mut self,
+        cluster: &Arc<Cluster>,
+        links: &Arc<Links>,
+        load: LoadTold<'_>,
+    ) -> Result<(), Halt> {
+        for (nth, name) in cluster.names().enumerate() {
+            self.timed(name, || cluster.start(nth).map(|_| "ready".to_owned()))?;
+        }
+        for step in &self.suite.config.prepare {
+            self.prepare(step, cluster.spawner())?;
+        }
+        self.validate()?;
+        let session = self.suite.session()?;
+        let mut hooks = SuiteHooks {
+            suite: self.suite,
+            cluster,
+            links,
+            step: self.step,
+            faults: None,
+            cpu: None,
+            events: Vec::new(),
+        };
+        let measured = session
+            .run_with_hooks(&mut hooks, self.clock, self.stop, load)
+            .map_err(|error| Halt::io("load", "the system gives no thread or no timer", &error))?;
+        let mut events = hooks.events;
+        events.extend(measured.events);
+        self.results = Results { events, ..measured };
+        if self.stop.is_stopped() {
+            return Err(Halt::Stopped);
+        }
+        self.validate()
+    }
+
+    fn command(&self, command: &CommandConfig, spawner: &Spawner, stop: &Stop) -> Result<(), Halt> {
+        self.timed(&command.name, || {
+            command::run(command, spawner, stop).map(|()| "done".to_owned())
+        })
+    }
+
+    fn prepare(&self, step: &StepConfig, spawner: &Spawner) -> Result<(), Halt> {
+        match step {
+            StepConfig::Run(command) => self.command(command, spawner, self.stop),
+            StepConfig::Load(config) => self.timed(&config.name, || {
+                let lines = batches::load(config, spawner, self.stop, self.step)?;
+                Ok(format!("{lines} lines loaded"))
+            }),
+        }
+    }
+
+    /// Waits until all is true that has to be.
+    fn validate(&self) -> Result<(), Halt> {
+        for config in &self.suite.config.validate {
+            self.timed(&config.url, || self.wait_until_valid(config))?;
+        }
+        Ok(())
+    }
+
+    fn wait_until_valid(&self, config: &ValidateConfig) -> Result<String, Halt> {
+        let ValidateConfig { url, expect, within } = config;
+        let began = self.clock.now();
+        loop {
+            let left = *within - self.clock.now().since(began);
+            let ask = Ask::get(url, expect, left.max(Duration::from_ms(1)).into());
+            let Err(problem) = ask.send(self.stop) else { return Ok("as expected".to_owned()) };
+            if self.stop.is_stopped() {
+                return Err(Halt::Stopped);
+            }
+            if self.clock.now().since(began) >= *within {
+                return Err(Halt::wrong(url, format!("not valid within {within}: {problem}")));
+            }
+            pause(ASKED_AGAIN_AFTER);
+        }
+    }
+
+    /// Does a step, and tells how long it took.
+    fn timed(&self, name: &str, step: impl FnOnce() -> Result<String, Halt>) -> Result<(), Halt> {
+        (self.step)(&format!("{name} …"));
+        let began = self.clock.now();
+        let what = step()?;
+        let lasted = self.clock.now().since(began).as_secs_f64();
+        (self.step)(&format!("{name}: {what}, {lasted:.1} s"));
+        Ok(())
+    }
+}
+
+/// What goes on beside the load of a suite: restarts, faults, and the clock of its processes' processors.
+struct SuiteHooks<'a> {
+    suite: &'a Suite,
+    cluster: &'a Arc<Cluster>,
+    links: &'a Arc<Links>,
+    step: &'a (dyn Fn(&str) + Sync),
+    faults: Option<Faults>,
+    /// Processor time of all processes when the block began.
+    cpu: Option<Duration>,
+    events: Vec<Event>,
+}
+
+impl SuiteHooks<'_> {
+    fn cpu_now(&self) -> Option<Duration> {
+        let usage = self.cluster.usage();
+        let all = usage.iter().fold(Duration::ZERO, |sum, usage| sum + usage.cpu);
+        (!usage.is_empty()).then_some(all)
+    }
+}
+
+impl SessionHooks for SuiteHooks<'_> {
+    fn begin_round(&mut self, round: usize) -> bool {
+        let Some(RestartsConfig { every, processes }) = &self.suite.config.restarts else {
+            return false;
+        };
+        if !round.is_multiple_of(*every) {
+            return false;
+        }
+        let names = processes.join(", ");
+        (self.step)(&format!("{names}: started anew …"));
+        let began = self.cluster.clock().now();
+        if let Err(halt) = self.cluster.start_anew(processes) {
+            self.cluster.halt_with(halt);
+        }
+        let lasted = self.cluster.clock().now().since(began);
+        self.events.push(Event { at: began, lasted, what: format!("{names} started anew") });
+        true
+    }
+
+    fn begin_block(&mut self, at: Instant) {
+        self.cpu = self.cpu_now();
+        self.faults =
+            Some(Faults::begin(&self.suite.config.faults, (self.cluster, self.links), at));
+    }
+
+    fn end_block(&mut self) -> Option<Duration> {
+        // Before a process is started again that was killed: that is no part of the block.
+        let used = self.cpu_now().zip(self.cpu).map(|(now, before)| now - before);
+        if let Some(faults) = self.faults.take()
+            && let Err(halt) = faults.end(&mut self.events)
+        {
+            self.cluster.halt_with(halt);
+        }
+        if self.events.len() > EVENTS_MAX {
+            self.events.truncate(EVENTS_MAX);
+            let last = self.events.last_mut().expect("there are some");
+            "faults from here on are left out".clone_into(&mut last.what);
+        }
+        used
+    }
+}

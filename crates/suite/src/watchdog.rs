@@ -1,0 +1,72 @@
+//! What ends a suite's processes when this one cannot: it was killed, or has crashed.
+//!
+//! A shell reads from a pipe which process groups there are, a line with all of them whenever that changes. When the
+//! pipe is closed, this process has ended in whatever way, and the shell kills those of the last line. After a proper
+//! end that line is empty.
+//! **Limits**: a group that is started in the very moment in which this process is killed, before the line is written,
+//! stays. A shell (`sh`) is needed.
+
+use rustix::process::Pid;
+use std::io::{self, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+const SCRIPT: &str = "\
+while read -r line; do groups=$line; done
+for group in $groups; do kill -s KILL -- \"-$group\" 2>/dev/null; done
+";
+
+/// The shell, and what it was told.
+#[derive(Debug)]
+pub(super) struct Watchdog {
+    child: Child,
+    told: Mutex<WatchedGroups>,
+}
+
+#[derive(Debug)]
+struct WatchedGroups {
+    pipe: Option<ChildStdin>,
+    groups: Vec<Pid>,
+}
+
+impl Watchdog {
+    pub(super) fn start() -> io::Result<Self> {
+        let mut child = Command::new("sh")
+            .args(["-c", SCRIPT])
+            // Ctrl-C at the terminal is not meant for it.
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let pipe = child.stdin.take();
+        Ok(Self { child, told: Mutex::new(WatchedGroups { pipe, groups: Vec::new() }) })
+    }
+
+    pub(super) fn add(&self, group: Pid) {
+        self.change(|groups| groups.push(group));
+    }
+
+    pub(super) fn remove(&self, group: Pid) {
+        self.change(|groups| groups.retain(|each| *each != group));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Vec<Pid>)) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut told.groups);
+        let pids: Vec<String> =
+            told.groups.iter().map(|pid| pid.as_raw_nonzero().to_string()).collect();
+        if let Some(pipe) = &mut told.pipe {
+            // It may have been killed by somebody; then there is no such guard any more, and nothing else is worse.
+            let _told = writeln!(pipe, "{}", pids.join(" ")).and_then(|()| pipe.flush());
+        }
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        self.told.get_mut().unwrap_or_else(PoisonError::into_inner).pipe = None;
+        let _status = self.child.wait();
+    }
+}
