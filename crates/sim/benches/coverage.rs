@@ -11,9 +11,9 @@
 //! cargo bench -p curtail-sim --bench coverage -- 1000 "M/M/1 at 0.8 25000"    # rows that contain the text
 //! ```
 
+use curtail_model::{Affected, Distribution, Fault, Rate, Recipe};
 use curtail_policy::{BalanceConfig, UpstreamConfig};
-use curtail_sim::fault::{Affected, Fault, Recipe};
-use curtail_sim::{Arm, Distribution, Estimate, Model, Rate, Scenario, Stop, Variant, run};
+use curtail_sim::{Arm, Estimate, Model, Scenario, Stop, Variant, run};
 use curtail_units::{Duration, Quantile};
 
 /// The number of seeds of each row, from 1.

@@ -8,8 +8,9 @@
 //! cargo bench -p curtail-sim
 //! ```
 
+use curtail_model::Distribution;
 use curtail_policy::{BalanceConfig, UpstreamConfig};
-use curtail_sim::{Arm, Distribution, Model, Scenario, Stop, Variant, run};
+use curtail_sim::{Arm, Model, Scenario, Stop, Variant, run};
 use curtail_units::Duration;
 
 const ROUNDS: usize = 5;

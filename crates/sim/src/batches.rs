@@ -175,7 +175,7 @@ impl Batches {
             if nth < HELD_MAX {
                 break nth;
             }
-            self.merge_neighbours();
+            self.merge_adjacent();
         };
         let empty = || Batch::new(self.thresholds.len());
         self.held.resize_with(self.held.len().max(nth + 1), empty);
@@ -260,7 +260,7 @@ impl Batches {
     }
 
     /// Merges batches in pairs. The first of a pair has an even number, so pairs are the same in every arm.
-    fn merge_neighbours(&mut self) {
+    fn merge_adjacent(&mut self) {
         let base = self.base / 2;
         let mut merged: Vec<Batch> = Vec::with_capacity(HELD_MAX / 2 + 1);
         for (number, batch) in (self.base..).zip(std::mem::take(&mut self.held)) {

@@ -7,7 +7,7 @@
 //!
 //! | to | look at |
 //! |---|---|
-//! | describe what is simulated | [`Scenario`], [`Model`], [`Distribution`], [`mod@fault`] |
+//! | describe what is simulated | [`Scenario`], [`Model`]; `curtail-model` has distributions, arrivals and faults |
 //! | run it | [`run()`], which gives a [`Report`] |
 //! | replay a journal | [`replay()`] |
 //! | lay data on servers | [`Sharding`] |
@@ -17,8 +17,6 @@
 
 mod alarm;
 mod batches;
-mod distribution;
-pub mod fault;
 mod model;
 mod network;
 mod queue;
@@ -26,7 +24,6 @@ mod replay;
 mod report;
 mod run;
 mod scenario;
-mod server;
 mod sharding;
 mod slab;
 mod tally;
@@ -34,8 +31,7 @@ mod warm_up;
 mod world;
 
 pub use batches::{BEYOND_MIN, Estimate, MEAN_REQUESTS_MIN, REQUESTS_MIN};
-pub use distribution::{Distribution, Part, Point};
-pub use model::{Arrivals, Cancelled, Cores, Model, Process, Rate};
+pub use model::{Cancelled, Model};
 pub use replay::{Difference, End, Replayed, Unreadable, replay};
 pub use report::{ArmReport, Comparison, Report};
 pub use run::{Progress, run};

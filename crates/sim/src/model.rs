@@ -4,8 +4,7 @@
 //! times, spread over the **shards**, and is finished when all are answered. Each shard is an upstream
 //! of `replicas`, and each replica lives on a **server** behind its leaf.
 
-use crate::distribution::Distribution;
-use crate::fault::Fault;
+use curtail_model::{Arrivals, Cores, Distribution, Fault, Process, Rate};
 use curtail_policy::{Class, LeafConfig};
 use curtail_units::{Duration, Ratio};
 
@@ -17,14 +16,14 @@ pub struct Model {
     /// When requests arrive.
     pub arrivals: Arrivals,
     /// How often one request asks. With at least as many as there are shards they are asked in turn, with fewer
-    /// neighbouring shards from a random one on.
+    /// neighboring shards from a random one on.
     pub fan_out: u32,
     /// Parts of the data, each an upstream of its own.
     pub shards: u32,
     /// Replicas of each shard.
     pub replicas: u32,
     /// How many servers there are. Replica `r` of shard `s` lives on server `s × replicas + r`, modulo this
-    /// number: with fewer servers than replicas in all, neighbouring shards share servers.
+    /// number: with fewer servers than replicas in all, neighboring shards share servers.
     pub servers: u32,
     /// How each leaf queues.
     pub leaf: LeafConfig,
@@ -49,42 +48,6 @@ pub struct Model {
     pub repeatable: bool,
     /// What goes wrong.
     pub faults: Vec<Fault>,
-}
-
-/// When requests arrive, over all clients. Arrivals are open: they do not wait for answers.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Arrivals {
-    /// The process.
-    pub process: Process,
-    /// How many there are.
-    pub rate: Rate,
-}
-
-/// How many requests arrive.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Rate {
-    /// So many a second, on average.
-    PerSecond(f64),
-    /// As many as use this share of the servers' capacity when nothing is sent twice; above 1 is too many.
-    Load(f64),
-}
-
-/// How the times between arrivals are distributed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Process {
-    /// Independently of each other.
-    Poisson,
-    /// All alike.
-    Constant,
-}
-
-/// The cores that the requests in service share, each using at most one.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cores {
-    /// What a server is guaranteed.
-    pub allocated: f64,
-    /// What it can have while nobody else uses the machine.
-    pub machine: f64,
 }
 
 /// The effect of a cancel on an attempt that has reached its server.

@@ -1,6 +1,6 @@
 //! The network: how long messages travel between roots, leaves and leaves.
 
-use crate::distribution::Distribution;
+use curtail_model::Distribution;
 use curtail_units::{Duration, Rng};
 
 /// Draws the delay of each message.
@@ -14,18 +14,8 @@ pub(crate) struct Network {
 
 impl Network {
     pub(crate) fn new(delay: &Distribution, rng: Rng) -> Self {
-        let constant = match delay {
-            Distribution::Constant { value } => Some(*value),
-            Distribution::Uniform { .. }
-            | Distribution::Exponential { .. }
-            | Distribution::Normal { .. }
-            | Distribution::Lognormal { .. }
-            | Distribution::Pareto { .. }
-            | Distribution::Mixture(_)
-            | Distribution::Sum(_)
-            | Distribution::Samples(_)
-            | Distribution::Quantiles(_) => None,
-        };
+        let constant =
+            if let Distribution::Constant { value } = delay { Some(*value) } else { None };
         Self { delay: delay.clone(), constant, rng }
     }
 

@@ -9,8 +9,6 @@
 //! [`REQUESTS_MAX`] requests and [`YEARS_MAX`] simulated years of a run.
 
 mod model;
-mod recipe;
-mod shape;
 mod sharding;
 
 use crate::model::Model;

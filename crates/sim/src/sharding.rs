@@ -20,7 +20,7 @@ mod json;
 mod table;
 
 use crate::batches::{Batches, Estimate};
-use crate::distribution::Distribution;
+use curtail_model::Distribution;
 use curtail_units::{Duration, Quantile, Rng};
 
 #[cfg(test)]

@@ -64,13 +64,13 @@ impl WarmUp {
                 if cut(&self.blocks) < BLOCKS / 2 {
                     return Warmth::Warm;
                 }
-                self.merge_neighbours();
+                self.merge_adjacent();
             }
         }
         if self.seen >= self.requests_max { Warmth::Unsettled } else { Warmth::Cold }
     }
 
-    fn merge_neighbours(&mut self) {
+    fn merge_adjacent(&mut self) {
         self.blocks = self.blocks.chunks(2).map(|pair| (pair[0] + pair[1]) / 2.0).collect();
         self.block_len *= 2;
     }

@@ -24,9 +24,9 @@ use crate::queue::{Lane, Queue};
 use crate::scenario::Arm;
 use crate::slab::{Key, Slab};
 use crate::tally::{Counts, Stop, Tallied, Tally};
+use curtail_model::Faults;
 use curtail_policy::{Group, Upstream};
 use curtail_units::{Duration, Instant, Rng};
-use fault::Faults;
 use leaf::LeafPlace;
 use request::{Attempt, CallPlace, Probe, RequestPlace, TwinNews};
 
@@ -60,10 +60,8 @@ enum Step {
     LeafAlarm(u32),
     /// A server has finished an execution.
     ServerAlarm(u32),
-    /// A fault begins, ends or changes.
-    FaultChanges(u32),
-    /// A neighbour's request arrives at a leaf.
-    NeighbourArrives(u32),
+    /// A fault begins, ends or changes, or sends a request.
+    FaultWakes(u32),
     /// The client of a call abandons it.
     ClientGivesUp(Key),
 }
@@ -84,9 +82,8 @@ impl Step {
             Self::UpstreamAlarm(index) => (9, index as u64),
             Self::LeafAlarm(index) => (10, index as u64),
             Self::ServerAlarm(index) => (11, index as u64),
-            Self::FaultChanges(index) => (12, index as u64),
-            Self::NeighbourArrives(index) => (13, index as u64),
-            Self::ClientGivesUp(key) => (14, key.as_u64()),
+            Self::FaultWakes(index) => (12, index as u64),
+            Self::ClientGivesUp(key) => (13, key.as_u64()),
         };
         number.rotate_left(4) ^ kind
     }
@@ -251,7 +248,7 @@ impl<'m> World<'m> {
             probes: Slab::new(),
             probe_timeout: request::probe_timeout(policy),
             leaves: (0..model.servers).map(|_| LeafPlace::new(model)).collect(),
-            faults: Faults::new(model, &rng.split("faults")),
+            faults: Faults::new(&model.faults, model.servers, model.cores, &rng),
             counts: Counts::default(),
             warm_up_counts: Counts::default(),
             tally: Tally::new(stop, thresholds),
@@ -378,8 +375,7 @@ impl<'m> World<'m> {
                 }
                 self.server_finished(index);
             }
-            Step::FaultChanges(index) => self.fault_changes(index),
-            Step::NeighbourArrives(index) => self.neighbour_arrives(index),
+            Step::FaultWakes(site) => self.fault_wakes(site),
             Step::ClientGivesUp(key) => {
                 if !self.client_gives_up(key) {
                     return;
@@ -414,7 +410,7 @@ impl<'m> World<'m> {
 
     fn counts_now(&mut self) -> Counts {
         let now = self.now;
-        let work_ns = self.leaves.iter_mut().map(|leaf| leaf.server.work_ns(now)).sum();
+        let work_ns = self.leaves.iter_mut().map(|leaf| leaf.processor.work_ns(now)).sum();
         Counts { work_ns, elapsed: now.since(Instant::ZERO), ..self.counts }
     }
 

@@ -5,11 +5,9 @@
 //! in ten thousand. So both the estimates and the intervals are tested. Only mean-field results, which hold for
 //! infinitely many servers, are given a margin, and it is stated.
 
+use curtail_model::{Affected, Cores, Distribution, Fault, Rate, Recipe};
 use curtail_policy::{BalanceConfig, BudgetConfig, Class, HedgeConfig, UpstreamConfig};
-use curtail_sim::fault::{Affected, Fault, Recipe};
-use curtail_sim::{
-    Arm, ArmReport, Cores, Distribution, Estimate, Model, Rate, Scenario, Stop, Variant, run,
-};
+use curtail_sim::{Arm, ArmReport, Estimate, Model, Scenario, Stop, Variant, run};
 use curtail_units::{Duration, Quantile, Ratio};
 
 /// Independent runs of each model.
@@ -156,7 +154,7 @@ fn urgent_requests_wait_for_the_others_only_as_cobham_says() {
     let mut model = Model::queue(1, own, Distribution::Exponential { mean: SERVICE });
     model.faults.push(Fault {
         servers: Affected::First(1),
-        recipe: Recipe::Neighbours {
+        recipe: Recipe::NoisyNeighbor {
             per_second: others * 1_000.0,
             service: Distribution::Exponential { mean: SERVICE },
             class: Class::Background,
@@ -167,7 +165,7 @@ fn urgent_requests_wait_for_the_others_only_as_cobham_says() {
     let reports = simulate(&model, plain());
     assert_hits("interactive", &reports, |report| report.mean_ns, 1.0 + urgent);
     model.class = Class::Batch;
-    model.faults[0].recipe = Recipe::Neighbours {
+    model.faults[0].recipe = Recipe::NoisyNeighbor {
         per_second: others * 1_000.0,
         service: Distribution::Exponential { mean: SERVICE },
         class: Class::Interactive,

@@ -15,7 +15,7 @@ use std::collections::BinaryHeap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 /// Wakes tasks at exact instants, and tells the time. Its thread ends when it is dropped.
 #[derive(Debug)]
@@ -97,6 +97,20 @@ impl Alarm {
         let Some(woken) = self.shared.add(at) else { return };
         // It cannot end while this wait borrows it, so this is always the instant and never the end.
         let _instant = woken.await;
+    }
+}
+
+/// The longest wait at a time: a wait that is dropped stays in the heap that long at most.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+
+impl Alarm {
+    /// Waits until `due`, a second at most, or until `due_earlier` is notified.
+    pub(crate) async fn until_due(&self, due: Option<Instant>, due_earlier: &Notify) {
+        let Some(due) = due else { return due_earlier.notified().await };
+        tokio::select! {
+            () = self.until(due.min(self.now() + WAIT_MAX)) => {}
+            () = due_earlier.notified() => {}
+        }
     }
 }
 

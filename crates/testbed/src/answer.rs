@@ -6,13 +6,17 @@
 //! | `GET /healthz` | `ok`, once the server is not stalled |
 //! | `GET /executions` | how many executions this server has begun |
 //!
-//! A request may name its tenant in `x-tenant`. An answer says in `server-timing` (W3C) what it spent its
-//! time on, in milliseconds: `queue`, `service`, and `fault` for stalls and slowness.
+//! A request may name its tenant in `x-tenant` and its class in `curtail-class`. A response says in `server-timing`
+//! (W3C) what the request spent its time on, in milliseconds: `queue`, `service`, and `fault` for stalls, slowness and
+//! shared cores. The fault `errors` sends a 503 instead, breaks the connection off, or never responds.
 //! **Limits**: [`KEYS_MAX`] keys of [`KEY_LEN_MAX`] letters, digits, `-`, `_` and `.` each; anything else
 //! is the client's fault and answered with 400, another shard than this server's with 421.
 
-use crate::server::{NoRoom, Server, Spent};
+use crate::machine::Times;
+use crate::server::{Executed, Rejected, Server};
 use bytes::Bytes;
+use curtail_model::ExecutionOutcome;
+use curtail_policy::Class;
 use http::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
@@ -25,26 +29,42 @@ const KEYS_MAX: usize = 1_000;
 const KEY_LEN_MAX: usize = 64;
 
 const TENANT: HeaderName = HeaderName::from_static("x-tenant");
+const CLASS: HeaderName = HeaderName::from_static("curtail-class");
 pub(crate) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
-/// Answers one request to `server`.
-pub(crate) async fn answer<B>(server: &Server, request: Request<B>) -> Response<Full<Bytes>> {
-    if request.method() != Method::GET {
-        return expected_method("GET");
+/// The connection is to be broken off without a response.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BrokenOff;
+
+impl std::fmt::Display for BrokenOff {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("broken off by the fault `errors`")
     }
-    match request.uri().path() {
+}
+
+impl std::error::Error for BrokenOff {}
+
+/// Responds to one request to `server`.
+pub(crate) async fn answer<B>(
+    server: &Server,
+    request: Request<B>,
+) -> Result<Response<Full<Bytes>>, BrokenOff> {
+    if request.method() != Method::GET {
+        return Ok(expected_method("GET"));
+    }
+    Ok(match request.uri().path() {
         "/healthz" => {
-            server.running().await;
+            server.resumed().await;
             text(StatusCode::OK, "ok\n".to_owned())
         }
         "/executions" => {
-            let count = server.executions.of_server(server.place.number);
+            let count = server.executions.of_server(server.id.number);
             text(StatusCode::OK, format!("{count}\n"))
         }
         path => match shard_of(path) {
-            Some(shard) if shard == server.place.shard => read_keys(server, &request).await,
+            Some(shard) if shard == server.id.shard => return read_keys(server, &request).await,
             Some(shard) => {
-                let here = server.place.shard;
+                let here = server.id.shard;
                 let what = format!("shard {shard} is not here: this server holds shard {here}\n");
                 text(StatusCode::MISDIRECTED_REQUEST, what)
             }
@@ -53,28 +73,40 @@ pub(crate) async fn answer<B>(server: &Server, request: Request<B>) -> Response<
                 "expected /shard/NUMBER/keys?k=KEY, /healthz or /executions\n".to_owned(),
             ),
         },
-    }
+    })
 }
 
 fn shard_of(path: &str) -> Option<usize> {
     path.strip_prefix("/shard/")?.strip_suffix("/keys")?.parse().ok()
 }
 
-async fn read_keys<B>(server: &Server, request: &Request<B>) -> Response<Full<Bytes>> {
+async fn read_keys<B>(
+    server: &Server,
+    request: &Request<B>,
+) -> Result<Response<Full<Bytes>>, BrokenOff> {
     let keys = match keys_of(request.uri().query().unwrap_or_default()) {
         Ok(keys) => keys,
-        Err(what) => return text(StatusCode::BAD_REQUEST, what),
+        Err(what) => return Ok(text(StatusCode::BAD_REQUEST, what)),
     };
-    let tenant = request.headers().get(TENANT).and_then(|name| name.to_str().ok());
-    let Ok(spent) = server.execute(tenant).await else {
-        let NoRoom = NoRoom;
-        return text(StatusCode::SERVICE_UNAVAILABLE, "the queue is full\n".to_owned());
+    let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+    let class = header(CLASS).and_then(Class::from_name).unwrap_or_default();
+    let unavailable = |what: &str| text(StatusCode::SERVICE_UNAVAILABLE, what.to_owned());
+    let Executed { outcome, times } = match server.execute(class, header(TENANT)).await {
+        Ok(executed) => executed,
+        Err(Rejected) => return Ok(unavailable("the queue is full\n")),
     };
+    match outcome {
+        ExecutionOutcome::Success => {}
+        ExecutionOutcome::BadResponse => return Ok(unavailable("bad by the fault `errors`\n")),
+        ExecutionOutcome::BrokenConnection => return Err(BrokenOff),
+        // Until the client goes away.
+        ExecutionOutcome::NoResponse => std::future::pending().await,
+    }
     let mut response = Response::new(Full::new(Bytes::from(values(server, &keys))));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(SERVER_TIMING, timing(spent));
-    response
+    headers.insert(SERVER_TIMING, timing(times));
+    Ok(response)
 }
 
 fn keys_of(query: &str) -> Result<Vec<&str>, String> {
@@ -99,7 +131,7 @@ fn keys_of(query: &str) -> Result<Vec<&str>, String> {
 
 /// The values of `keys`: made up, but the same from every replica.
 fn values(server: &Server, keys: &[&str]) -> String {
-    let (shard, replica) = (server.place.shard, server.place.replica);
+    let (shard, replica) = (server.id.shard, server.id.replica);
     let mut json = format!("{{\"shard\":{shard},\"replica\":{replica},\"values\":{{");
     for (nth, key) in keys.iter().enumerate() {
         let comma = if nth == 0 { "" } else { "," };
@@ -113,9 +145,9 @@ fn values(server: &Server, keys: &[&str]) -> String {
     json
 }
 
-fn timing(spent: Spent) -> HeaderValue {
+fn timing(times: Times) -> HeaderValue {
     let [queue, service, fault] =
-        [spent.queue, spent.service, spent.fault].map(curtail_units::Duration::as_ms_f64);
+        [times.queue, times.service, times.fault].map(curtail_units::Duration::as_ms_f64);
     let value = format!("queue;dur={queue:.3}, service;dur={service:.3}, fault;dur={fault:.3}");
     HeaderValue::try_from(value).expect("digits and plain words")
 }

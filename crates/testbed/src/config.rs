@@ -2,9 +2,10 @@
 //!
 //! **Limits**: [`SERVERS_MAX`] servers; each needs a listener, and a process may have only so many files.
 
-use crate::distribution::Distribution;
-use crate::fault::Fault;
 use curtail_config::{Mistakes, Section};
+use curtail_model::{Cores, Distribution, Fault, Recipe};
+use curtail_policy::LeafConfig;
+use curtail_units::Duration;
 use std::net::{Ipv4Addr, SocketAddr};
 
 /// The most servers of one testbed.
@@ -30,11 +31,11 @@ pub struct TestbedConfig {
 /// What each server is like.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerConfig {
-    /// Requests that it works on at once.
-    pub slots: u32,
-    /// Requests that wait for a slot; one more is answered with 503.
-    pub queue_len_max: u32,
-    /// How long it works on one when nothing is wrong.
+    /// How it queues; a rejected request gets a 503.
+    pub leaf: LeafConfig,
+    /// What the requests in service share; absent: each has a server's full speed.
+    pub cores: Option<Cores>,
+    /// The service time of a request on a healthy server that is not shared.
     pub service: Distribution,
 }
 
@@ -58,7 +59,11 @@ impl TestbedConfig {
             .default(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         check_servers(s, shards * replicas, listen);
         let server = s.section("server", "What each server is like.", ServerConfig::read);
-        let faults = s.list("faults", "What is wrong with the servers.", Fault::read);
+        let faults = s.list("faults", "What is wrong with the servers.", |s| {
+            let fault = Fault::read(s);
+            check_recipe(s, &fault.recipe, server.cores);
+            fault
+        });
         Self { name, shards, replicas, listen, server, faults }
     }
 
@@ -71,21 +76,56 @@ impl TestbedConfig {
 
 impl ServerConfig {
     fn read(s: &mut Section<'_>) -> Self {
-        Self {
+        let leaf = LeafConfig {
             slots: s
-                .field("slots", "Requests that it works on at once.")
+                .field("slots", "Requests that a server works on at once.")
                 .range(1..=100_000)
                 .default(8),
             queue_len_max: s
-                .field("queue_len_max", "Requests that wait; one more is answered with 503.")
+                .field("queue_len_max", "Requests that may wait; one more is rejected with 503.")
                 .at_most(1_000_000)
                 .default(1_024),
+        };
+        Self {
+            leaf,
+            cores: s.optional_section(
+                "cores",
+                "The cores that the requests in service share; absent: each has its own.",
+                Cores::read,
+            ),
             service: s.section(
                 "service",
-                "How long it works on one request when nothing is wrong.",
+                "The service time of a request on a healthy server.",
                 Distribution::read,
             ),
         }
+    }
+}
+
+/// The shortest mean time between two changes of a fault.
+const PERIOD_MIN: Duration = Duration::from_us(100);
+
+/// Says so when servers in real time cannot have a fault that simulated ones could.
+fn check_recipe(s: &mut Section<'_>, recipe: &Recipe, cores: Option<Cores>) {
+    let name = recipe.name();
+    let (key, period_ns) = match recipe {
+        Recipe::Stall { every, lasts } => ("every", every.mean_ns() + lasts.mean_ns()),
+        Recipe::BackgroundJob { every, .. } => ("every", every.as_ns_f64()),
+        Recipe::Antagonist { every, .. } => ("every", every.mean_ns()),
+        Recipe::NoisyNeighbor { per_second, .. } => ("requests_per_second", 1e9 / per_second),
+        Recipe::GarbageCollection { .. } | Recipe::SlowReplica { .. } | Recipe::Errors { .. } => {
+            return;
+        }
+    };
+    if period_ns < PERIOD_MIN.as_ns_f64() {
+        let period = Duration::from_ns_f64(period_ns);
+        let text =
+            format!("{name} would act every {period}, too often for the timers of a real server");
+        s.mistake(key, format!("{text}: expected at least {PERIOD_MIN} on average"));
+    }
+    if recipe.needs_cores() && cores.is_none() {
+        let text = format!("{name} takes cores, but the servers share none: expected server.cores");
+        s.mistake("recipe", text);
     }
 }
 

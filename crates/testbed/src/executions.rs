@@ -1,8 +1,8 @@
 //! Executions: how often servers worked, which is what an extra attempt costs.
 //!
 //! **Holds** a count for each server and one for each tenant (the `x-tenant` of a request), over all
-//! servers. An execution is counted when the work begins: a request that is cancelled while it waits for a
-//! slot, or for a stalled server to come back, has cost nothing and is not counted.
+//! servers. An execution is counted when the work begins: a request that is cancelled while it is
+//! queued, or while its server is stalled, has cost nothing and is not counted.
 //! **Limits**: [`TENANTS_MAX`] tenants by name; those that come later are counted together as `other`.
 
 use std::collections::BTreeMap;
@@ -30,8 +30,8 @@ impl Executions {
         }
     }
 
-    /// Counts one; gives how many there are at this server now.
-    pub(crate) fn count(&self, server: usize, tenant: Option<&str>) -> u64 {
+    /// Counts one.
+    pub(crate) fn count(&self, server: usize, tenant: Option<&str>) {
         if let Some(tenant) = tenant {
             let mut tenants = self.tenants.lock().expect("nothing panics while it is held");
             let known = tenants.len() < TENANTS_MAX || tenants.contains_key(tenant);
@@ -41,7 +41,7 @@ impl Executions {
                 None => drop(tenants.insert(name.to_owned(), 1)),
             }
         }
-        self.servers[server].fetch_add(1, Relaxed) + 1
+        self.servers[server].fetch_add(1, Relaxed);
     }
 
     /// Those of one server.

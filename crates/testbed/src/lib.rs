@@ -3,15 +3,14 @@
 //! A remedy is believed when it works on real sockets, against servers whose slowness is known: when each
 //! of them stalls, how long its reads take, what else it is busy with. This crate starts such servers, by
 //! the hundred, in one process and on one thread; a [`TestbedConfig`] says how many there are and what is
-//! wrong with them, and a seed decides when.
+//! wrong with them, and a seed decides when. Distributions and faults are those of the simulator (`curtail-model`), so
+//! what is simulated can be started.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `file`, `config` | the YAML file as typed values |
-//! | `fault`, `distribution` | what makes servers slow, and how long things take |
-//! | `spells` | the times in which one server is stopped or slow |
-//! | `assembly` | which server has which faults |
-//! | `server`, `server_clock` | one server: slots, queue, and a clock that stands still while it is stalled |
+//! | `machine` | one server: its queue, its executions, its faults |
+//! | `server` | drives one machine in real time |
 //! | `executions` | how often servers worked, and for whom |
 //! | `answer` | the HTTP that they speak |
 //! | `alarm` | a timer that is exact to some hundred microseconds |
@@ -27,23 +26,16 @@
 mod alarm;
 mod answer;
 pub mod app;
-mod assembly;
 mod config;
-mod distribution;
 mod executions;
-mod fault;
 mod file;
 mod listener;
+mod machine;
 mod running;
 mod server;
-mod server_clock;
-mod spells;
 
 pub use alarm::Alarm;
 pub use config::{ServerConfig, TestbedConfig};
-pub use distribution::Distribution;
 pub use executions::TENANTS_MAX;
-pub use fault::{Fault, Recipe};
 pub use file::File;
 pub use running::{Running, StartError};
-pub use spells::{GAP_MIN, Spell, Spells};

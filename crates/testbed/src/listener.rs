@@ -5,6 +5,7 @@
 //! **Limits**: every connection is accepted; what answers bounds what it works on at once.
 
 use crate::alarm::Alarm;
+use crate::answer::BrokenOff;
 use bytes::Bytes;
 use curtail_units::{Duration, Instant};
 use http_body_util::Full;
@@ -13,7 +14,6 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
-use std::convert::Infallible;
 use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ const WARN_AGAIN: Duration = Duration::from_secs(10);
 pub(crate) async fn accept<A, F>(listener: TcpListener, alarm: Arc<Alarm>, answer: A)
 where
     A: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
-    F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
+    F: Future<Output = Result<Response<Full<Bytes>>, BrokenOff>> + Send + 'static,
 {
     let listener = tokio::net::TcpListener::from_std(listener).expect("a runtime that does I/O");
     loop {
@@ -65,7 +65,7 @@ fn warn_seldom(error: &io::Error, now: Instant) {
 async fn serve<A, F>(connection: tokio::net::TcpStream, answer: A)
 where
     A: Fn(Request<Incoming>) -> F,
-    F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
+    F: Future<Output = Result<Response<Full<Bytes>>, BrokenOff>> + Send + 'static,
 {
     // Answers are small and written at once: waiting for more to send would only add to them.
     if connection.set_nodelay(true).is_err() {
@@ -77,11 +77,8 @@ where
         .max_concurrent_streams(STREAMS_MAX)
         .max_pending_accept_reset_streams(PENDING_RESETS_MAX)
         .max_local_error_reset_streams(None);
-    let service = service_fn(move |request| {
-        let answered = answer(request);
-        async move { Ok::<_, Infallible>(answered.await) }
-    });
-    if let Err(error) = builder.serve_connection(TokioIo::new(connection), service).await {
+    let served = builder.serve_connection(TokioIo::new(connection), service_fn(answer));
+    if let Err(error) = served.await {
         tracing::debug!(error, "connection broken off");
     }
 }

@@ -5,13 +5,13 @@
 
 use crate::alarm::Alarm;
 use crate::answer::answer;
-use crate::assembly::{Assembled, Neighbours, assemble};
 use crate::config::TestbedConfig;
 use crate::executions::Executions;
 use crate::listener;
-use crate::server::Server;
-use crate::spells::Spell;
-use curtail_units::{Duration, Instant};
+use crate::machine::ServerMachine;
+use crate::server::{Server, ServerId};
+use curtail_model::{FaultTimeline, Faults, PaceChange};
+use curtail_units::{Instant, Rng};
 use hyper::body::Incoming;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -25,7 +25,7 @@ pub struct Running {
     config: TestbedConfig,
     seed: u64,
     addresses: Vec<SocketAddr>,
-    spells: Vec<Vec<crate::spells::Spells>>,
+    timelines: Vec<FaultTimeline>,
     executions: Arc<Executions>,
     alarm: Arc<Alarm>,
     stop: Option<oneshot::Sender<()>>,
@@ -64,6 +64,9 @@ impl Running {
     ///
     /// # Errors
     /// When an address cannot be listened on, or the system gives no thread.
+    ///
+    /// # Panics
+    /// With more servers than a file may describe.
     pub fn start(config: &TestbedConfig, seed: u64) -> Result<Self, StartError> {
         let listeners = listeners(config)?;
         let addresses: Vec<SocketAddr> = listeners.iter().map(|(address, _)| *address).collect();
@@ -73,16 +76,26 @@ impl Running {
             .map_err(StartError::of("no runtime"))?;
         let alarm = Arc::new(Alarm::start().map_err(StartError::of("no thread for its alarm"))?);
         let executions = Arc::new(Executions::new(config.servers()));
-        let assembled = assemble(config, seed, &alarm, &executions);
-        let spells = assembled.iter().map(|one| one.spells.clone()).collect();
+        let root = Rng::new(seed);
+        let count = u32::try_from(config.servers()).expect("at most SERVERS_MAX");
+        let faults = Faults::new(&config.faults, count, config.server.cores, &root);
+        let timelines: Vec<_> = (0..count).map(|nth| FaultTimeline::new(&faults, nth)).collect();
+        let server = |(number, timeline): (usize, &FaultTimeline)| {
+            let (shard, replica) = (number / config.replicas, number % config.replicas);
+            let rng = root.split("server").split_index(number as u64);
+            let machine = ServerMachine::new(&config.server, timeline.clone(), &rng);
+            let id = ServerId { number, shard, replica };
+            Arc::new(Server::new(id, machine, Arc::clone(&alarm), Arc::clone(&executions)))
+        };
+        let servers: Vec<Arc<Server>> = timelines.iter().enumerate().map(server).collect();
         let (stop, stopped) = oneshot::channel::<()>();
         let of_thread = Arc::clone(&alarm);
         let thread = std::thread::Builder::new()
             .name("testbed".to_owned())
             .spawn(move || {
                 runtime.block_on(async move {
-                    for (one, (_, listener)) in assembled.into_iter().zip(listeners) {
-                        run(one, listener, &of_thread);
+                    for (server, (_, listener)) in servers.iter().zip(listeners) {
+                        run(server, listener, &of_thread);
                     }
                     // Told to stop, or whoever could tell is gone: the same.
                     let _told = stopped.await;
@@ -94,7 +107,7 @@ impl Running {
             config: config.clone(),
             seed,
             addresses,
-            spells,
+            timelines,
             executions,
             alarm,
             stop: Some(stop),
@@ -144,17 +157,19 @@ impl Running {
         self.executions.of_tenant(tenant)
     }
 
-    /// When a replica will be, and was, stopped or slow, for each of its faults that does not depend on
-    /// the requests that come. There is no last spell.
+    /// When the pace of a replica changes, from the start on, as far as that does not follow from its executions.
     ///
     /// # Panics
     /// When there is no such replica.
-    #[must_use]
-    pub fn spells(&self, shard: usize, replica: usize) -> Vec<impl Iterator<Item = Spell> + use<>> {
-        self.spells[self.number(shard, replica)].clone()
+    pub fn pace_changes(
+        &self,
+        shard: usize,
+        replica: usize,
+    ) -> impl Iterator<Item = PaceChange> + use<> {
+        self.timelines[self.number(shard, replica)].clone().pace_changes()
     }
 
-    /// The testbed's clock, on which spells are told.
+    /// The testbed's clock; [`Self::pace_changes`] are on it.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.alarm.now()
@@ -194,30 +209,13 @@ fn listeners(config: &TestbedConfig) -> Result<Vec<(SocketAddr, TcpListener)>, S
 }
 
 /// Runs one server on the present thread's runtime.
-fn run(one: Assembled, listener: TcpListener, alarm: &Arc<Alarm>) {
-    let server = Arc::clone(&one.server);
+fn run(server: &Arc<Server>, listener: TcpListener, alarm: &Arc<Alarm>) {
+    let of_answers = Arc::clone(server);
     let answer = move |request: hyper::Request<Incoming>| {
-        let server = Arc::clone(&server);
+        let server = Arc::clone(&of_answers);
         async move { answer(&server, request).await }
     };
     tokio::spawn(listener::accept(listener, Arc::clone(alarm), answer));
-    for neighbours in one.neighbours {
-        tokio::spawn(trouble(Arc::clone(&one.server), neighbours, Arc::clone(alarm)));
-    }
-}
-
-/// Sends the server requests of neighbours, as long as it lives.
-async fn trouble(server: Arc<Server>, mut neighbours: Neighbours, alarm: Arc<Alarm>) {
-    let mut next = Instant::ZERO;
-    loop {
-        let gap = Duration::from_secs_f64(neighbours.rng.exponential() / neighbours.per_second);
-        next = next + gap;
-        alarm.until(next).await;
-        let service = neighbours.service.draw_work(&mut neighbours.rng);
-        let server = Arc::clone(&server);
-        tokio::spawn(async move {
-            // A full queue turns neighbours away like everybody else.
-            let _refused = server.execute_for_neighbour(service).await;
-        });
-    }
+    let server = Arc::clone(server);
+    tokio::spawn(async move { server.run().await });
 }

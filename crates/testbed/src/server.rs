@@ -1,39 +1,31 @@
-//! One server: a queue, some slots, and what is wrong with it.
-//!
-//! **Decides** when a request is worked on and for how long: it waits for a slot, then until the server is
-//! running; that is when the execution is counted and its service time drawn; then it waits until the
-//! server's own clock has moved on by that time.
-//! **Limits**: `slots` requests at once, `queue_len_max` that wait, first come first served; one more is
-//! refused. Whoever goes away leaves the queue, or gives the slot back, at once.
+//! One server in real time: drives its [`ServerMachine`] and responds to the clients that wait.
 
 use crate::alarm::Alarm;
-use crate::config::ServerConfig;
-use crate::distribution::Distribution;
 use crate::executions::Executions;
-use crate::server_clock::ServerClock;
-use curtail_units::{Duration, Rng};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use crate::machine::{ServerEffect, ServerMachine, Times};
+use curtail_model::ExecutionOutcome;
+use curtail_policy::Class;
+use curtail_units::Instant;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{Notify, oneshot};
 
 /// One of the testbed's servers.
 #[derive(Debug)]
 pub(crate) struct Server {
-    /// Its place among all.
-    pub(crate) place: Place,
+    pub(crate) id: ServerId,
     pub(crate) executions: Arc<Executions>,
     alarm: Arc<Alarm>,
-    config: ServerConfig,
-    collections: Vec<Collection>,
-    slots: Semaphore,
-    waiting: AtomicU32,
     state: Mutex<State>,
+    /// Something is due earlier than [`Server::run`] expects.
+    due_earlier: Notify,
+    resumed: Notify,
 }
 
-/// Where a server stands among all.
+/// Which of all servers it is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    /// Its number.
+pub(crate) struct ServerId {
+    /// Its number among all servers.
     pub(crate) number: usize,
     /// The shard that it holds.
     pub(crate) shard: usize,
@@ -41,122 +33,129 @@ pub(crate) struct Place {
     pub(crate) replica: usize,
 }
 
-/// A garbage collection: executions from one pause to the next, and how long each pause is.
-#[derive(Clone, Debug)]
-pub(crate) struct Collection {
-    pub(crate) executions: u32,
-    pub(crate) lasts: Distribution,
-}
-
 #[derive(Debug)]
 struct State {
-    clock: ServerClock,
-    service_rng: Rng,
-    collection_rng: Rng,
+    machine: ServerMachine,
+    /// By request.
+    clients: BTreeMap<u64, Client>,
+    /// When [`Server::run`] wakes up.
+    wakes_at: Instant,
 }
 
-/// What a request spent its time on.
+/// The client of a request, which waits for its end.
+#[derive(Debug)]
+struct Client {
+    tenant: Option<String>,
+    response: oneshot::Sender<Result<Executed, Rejected>>,
+}
+
+/// A request was executed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spent {
-    /// Waiting for a slot.
-    pub(crate) queue: Duration,
-    /// Being worked on, as long as it takes when nothing is wrong.
-    pub(crate) service: Duration,
-    /// What was wrong with the server.
-    pub(crate) fault: Duration,
+pub(crate) struct Executed {
+    pub(crate) outcome: ExecutionOutcome,
+    pub(crate) times: Times,
 }
 
 /// The queue is full.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NoRoom;
+pub(crate) struct Rejected;
 
 impl Server {
-    /// A server with an empty queue; `clock` and `collections` are what is wrong with it.
     pub(crate) fn new(
-        place: Place,
-        config: ServerConfig,
-        (clock, collections): (ServerClock, Vec<Collection>),
-        (alarm, executions): (Arc<Alarm>, Arc<Executions>),
-        rng: &Rng,
+        id: ServerId,
+        machine: ServerMachine,
+        alarm: Arc<Alarm>,
+        executions: Arc<Executions>,
     ) -> Self {
-        let state = State {
-            clock,
-            service_rng: rng.split("service"),
-            collection_rng: rng.split("collection"),
-        };
+        let state = State { machine, clients: BTreeMap::new(), wakes_at: Instant::MAX };
         Self {
-            place,
+            id,
             executions,
             alarm,
-            slots: Semaphore::new(config.slots as usize),
-            config,
-            collections,
-            waiting: AtomicU32::new(0),
             state: Mutex::new(state),
+            due_earlier: Notify::new(),
+            resumed: Notify::new(),
         }
     }
 
-    /// Works on one request.
-    pub(crate) async fn execute(&self, tenant: Option<&str>) -> Result<Spent, NoRoom> {
-        let arrived = self.alarm.now();
-        let _slot = self.slot().await?;
-        let queue = self.alarm.now().since(arrived);
-        self.running().await;
-        let service = self.begin(tenant);
-        self.work(service).await;
-        let fault = self.alarm.now().since(arrived) - queue - service;
-        Ok(Spent { queue, service, fault })
-    }
-
-    /// Works on what somebody else asked for.
-    pub(crate) async fn execute_for_neighbour(&self, service: Duration) -> Result<(), NoRoom> {
-        let _slot = self.slot().await?;
-        self.running().await;
-        self.work(service).await;
-        Ok(())
+    /// Executes one request.
+    pub(crate) async fn execute(
+        &self,
+        class: Class,
+        tenant: Option<&str>,
+    ) -> Result<Executed, Rejected> {
+        let (response, ended) = oneshot::channel();
+        let request = {
+            let mut state = self.state();
+            let request = state.machine.arrive(self.alarm.now(), class);
+            let client = Client { tenant: tenant.map(str::to_owned), response };
+            state.clients.insert(request, client);
+            self.carry_out(&mut state);
+            request
+        };
+        let _cancels_on_drop = CancelOnDrop { server: self, request };
+        ended.await.expect("a request is rejected or ends, or nobody polls this")
     }
 
     /// Waits until the server is not stopped.
-    pub(crate) async fn running(&self) {
+    pub(crate) async fn resumed(&self) {
         loop {
-            let now = self.alarm.now();
-            let Some(at) = self.state().clock.wait_to_run(now) else { return };
-            self.alarm.until(at).await;
+            let resumed = self.resumed.notified();
+            let is_stopped = {
+                let mut state = self.state();
+                state.machine.advance(self.alarm.now());
+                self.carry_out(&mut state);
+                state.machine.is_stopped()
+            };
+            if !is_stopped {
+                return;
+            }
+            resumed.await;
         }
     }
 
-    async fn slot(&self) -> Result<SemaphorePermit<'_>, NoRoom> {
-        if let Ok(slot) = self.slots.try_acquire() {
-            return Ok(slot);
+    /// Does what is due when it is due, as long as it is polled.
+    pub(crate) async fn run(&self) {
+        loop {
+            let due = {
+                let mut state = self.state();
+                state.machine.advance(self.alarm.now());
+                let due = state.machine.poll_timeout();
+                state.wakes_at = due.unwrap_or(Instant::MAX);
+                self.carry_out(&mut state);
+                due
+            };
+            self.alarm.until_due(due, &self.due_earlier).await;
         }
-        let waiting = Waiting::begin(&self.waiting);
-        if waiting.nth > self.config.queue_len_max {
-            return Err(NoRoom);
-        }
-        Ok(self.slots.acquire().await.expect("the slots are never closed"))
     }
 
-    /// Counts the execution, collects garbage if it is time, and gives the service time.
-    fn begin(&self, tenant: Option<&str>) -> Duration {
-        let nth = self.executions.count(self.place.number, tenant);
-        let now = self.alarm.now();
+    fn cancel(&self, request: u64) {
         let mut state = self.state();
-        for collection in &self.collections {
-            if nth.is_multiple_of(u64::from(collection.executions)) {
-                let pause = collection.lasts.draw_work(&mut state.collection_rng);
-                state.clock.pause(now, pause);
+        if state.clients.remove(&request).is_some() {
+            state.machine.cancel(self.alarm.now(), request);
+            self.carry_out(&mut state);
+        }
+    }
+
+    /// Does what the machine has decided.
+    fn carry_out(&self, state: &mut State) {
+        while let Some(effect) = state.machine.poll_effect() {
+            match effect {
+                ServerEffect::Began { request } => {
+                    // Requests of noisy neighbors have no client, and are not counted.
+                    if let Some(client) = state.clients.get(&request) {
+                        self.executions.count(self.id.number, client.tenant.as_deref());
+                    }
+                }
+                ServerEffect::Rejected { request } => state.respond(request, Err(Rejected)),
+                ServerEffect::Ended { request, outcome, times } => {
+                    state.respond(request, Ok(Executed { outcome, times }));
+                }
+                ServerEffect::Resumed => self.resumed.notify_waiters(),
             }
         }
-        self.config.service.draw_work(&mut state.service_rng)
-    }
-
-    /// Waits until the server's own clock has moved on by `service`.
-    async fn work(&self, service: Duration) {
-        let due = self.state().clock.read(self.alarm.now()) + service;
-        loop {
-            let now = self.alarm.now();
-            let Some(at) = self.state().clock.wait_for(now, due) else { return };
-            self.alarm.until(at).await;
+        if state.machine.poll_timeout().is_some_and(|due| due < state.wakes_at) {
+            self.due_earlier.notify_one();
         }
     }
 
@@ -165,21 +164,23 @@ impl Server {
     }
 }
 
-/// Somebody waits for a slot; on drop, no longer.
-struct Waiting<'a> {
-    count: &'a AtomicU32,
-    /// How many wait, this one included.
-    nth: u32,
-}
-
-impl<'a> Waiting<'a> {
-    fn begin(count: &'a AtomicU32) -> Self {
-        Self { count, nth: count.fetch_add(1, Relaxed) + 1 }
+impl State {
+    fn respond(&mut self, request: u64, response: Result<Executed, Rejected>) {
+        if let Some(client) = self.clients.remove(&request) {
+            // The client may have gone away in the meantime.
+            let _gone = client.response.send(response);
+        }
     }
 }
 
-impl Drop for Waiting<'_> {
+/// Cancels a request when its client goes away.
+struct CancelOnDrop<'a> {
+    server: &'a Server,
+    request: u64,
+}
+
+impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
-        self.count.fetch_sub(1, Relaxed);
+        self.server.cancel(self.request);
     }
 }

@@ -106,7 +106,7 @@ fn places(testbed: &Testbed) -> impl Iterator<Item = (usize, usize)> + use<> {
 
 fn leaves_yaml(testbed: &Testbed) -> String {
     let server = &testbed.config().server;
-    let (slots, queue_len_max) = (server.slots, server.queue_len_max);
+    let (slots, queue_len_max) = (server.leaf.slots, server.leaf.queue_len_max);
     let mut yaml = "workers: 1\nleaves:\n".to_owned();
     for (shard, replica) in places(testbed) {
         let address = testbed.address(shard, replica);

@@ -107,7 +107,7 @@ fn all_mistakes_of_a_file_are_named_and_the_end_is_2() {
         mistakes.yaml:1:1: name: missing: expected text (in quotes if it looks like a number)
         mistakes.yaml:1:9: shards: 0 is out of range: expected a whole number from 1 to 4096
         mistakes.yaml:2:17: server.slots: many is text: expected a whole number from 1 to 100000
-        mistakes.yaml:2:40: server.service.shape: flat is not known: expected one of constant, uniform, exponential, lognormal
+        mistakes.yaml:2:40: server.service.shape: flat is not known: expected one of constant, uniform, exponential, normal, lognormal, pareto, bimodal, hyperexponential, samples, quantiles, mixture, sum
     "#]]
     .assert_eq(&ended.stderr);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));

@@ -25,10 +25,10 @@ impl Difference {
     pub(crate) fn new(a: &Batches, b: &Batches) -> Self {
         let (mut a, mut b) = (a.clone(), b.clone());
         while a.batch_len < b.batch_len {
-            a.merge_neighbours();
+            a.merge_adjacent();
         }
         while b.batch_len < a.batch_len {
-            b.merge_neighbours();
+            b.merge_adjacent();
         }
         let len = a.batch_len;
         let base = a.base.max(b.base);

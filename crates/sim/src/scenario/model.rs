@@ -1,29 +1,27 @@
 //! The model as it is written: every key is read once, for the base and for its variants alike. In a variant,
 //! the default of each key is what the base says.
 
-use super::recipe::fault;
-use super::shape::distribution;
 use super::{FAN_OUT_MAX, FAULT_PLACES_MAX, MACHINES_MAX, REPLICA_VIEWS_MAX};
-use crate::distribution::Distribution;
-use crate::fault::{Fault, Recipe};
-use crate::model::{Arrivals, Cancelled, Cores, Model, Process, Rate};
+use crate::model::{Cancelled, Model};
 use curtail_config::Section;
+use curtail_model::arrivals::RATES;
+use curtail_model::{Arrivals, Cores, Distribution, Fault};
 use curtail_policy::{Class, LeafConfig, REPLICAS_MAX};
 use curtail_units::Duration;
-use std::ops::RangeInclusive;
 
 /// The model that variants differ from.
 pub(super) fn base(s: &mut Section<'_>) -> Model {
     let defaults = Model::queue(1, 0.5, Distribution::ZERO);
-    let service = s.section("service", SERVICE, distribution);
-    let arrivals = s.section("arrivals", ARRIVALS, |s| arrivals(s, None));
+    let service = s.section("service", SERVICE, Distribution::read);
+    let arrivals = s.section("arrivals", ARRIVALS, |s| Arrivals::read(s, None));
     model(s, Model { service, arrivals, ..defaults }, None)
 }
 
 /// A model that is like `base` but for the keys that are given.
 pub(super) fn variant(s: &mut Section<'_>, base: &Model) -> Model {
-    let service = s.optional_section("service", SERVICE, distribution);
-    let arrivals = s.optional_section("arrivals", ARRIVALS, |s| arrivals(s, Some(base.arrivals)));
+    let service = s.optional_section("service", SERVICE, Distribution::read);
+    let arrivals =
+        s.optional_section("arrivals", ARRIVALS, |s| Arrivals::read(s, Some(base.arrivals)));
     let defaults = Model {
         service: service.unwrap_or_else(|| base.service.clone()),
         arrivals: arrivals.unwrap_or(base.arrivals),
@@ -31,9 +29,6 @@ pub(super) fn variant(s: &mut Section<'_>, base: &Model) -> Model {
     };
     model(s, defaults, Some(base))
 }
-
-/// Requests a second: from one in eleven days to one in each nanosecond, the clock's resolution.
-const RATES: RangeInclusive<f64> = 1e-6..=1e9;
 
 const SERVICE: &str = "The service time of an attempt on a healthy server.";
 const ARRIVALS: &str = "When requests arrive.";
@@ -44,7 +39,7 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
         s.field("replicas", "Replicas of each shard.").at_least(1).default(defaults.replicas);
     let servers = servers(s, (shards, replicas), base);
     let mut faults = defaults.faults;
-    faults.extend(s.list("faults", "What goes wrong, on top of the base's faults.", fault));
+    faults.extend(s.list("faults", "What goes wrong, on top of the base's faults.", Fault::read));
     let model = Model {
         clients: s
             .field("clients", "Roots, each with its own view of the replicas.")
@@ -58,7 +53,7 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
         replicas,
         servers,
         leaf: leaf(s, defaults.leaf),
-        cores: s.optional_section("cores", CORES, cores).or(defaults.cores),
+        cores: s.optional_section("cores", CORES, Cores::read).or(defaults.cores),
         copies_alike: s
             .field(
                 "copies_alike_ratio",
@@ -66,10 +61,10 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
             )
             .default(defaults.copies_alike),
         message_delay: s
-            .optional_section("message_delay", "The time of a message, one way.", distribution)
+            .optional_section("message_delay", "The time of a message, one way.", Distribution::read)
             .unwrap_or(defaults.message_delay),
         overhead: s
-            .optional_section("overhead", "The time of a request at its root.", distribution)
+            .optional_section("overhead", "The time of a request at its root.", Distribution::read)
             .unwrap_or(defaults.overhead),
         cancelled: s
             .choice(
@@ -106,32 +101,6 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
 const CORES: &str =
     "The cores that the requests in service of a server share; absent: each has its own.";
 
-fn arrivals(s: &mut Section<'_>, base: Option<Arrivals>) -> Arrivals {
-    let process = s
-        .choice(
-            "process",
-            "The times between arrivals.",
-            &[("poisson", Process::Poisson), ("constant", Process::Constant)],
-        )
-        .default(base.map_or(Process::Poisson, |base| base.process));
-    let load = s
-        .field("load_ratio", "As many requests as use this share of the servers; may exceed 1.")
-        .range(0.0001..=100.0)
-        .optional();
-    let rate =
-        s.field("requests_per_second", "Requests per second, on average.").range(RATES).optional();
-    let rate = match (load, rate) {
-        (Some(load), None) => Rate::Load(load),
-        (None, Some(rate)) => Rate::PerSecond(rate),
-        (None, None) if base.is_some() => base.map_or(Rate::Load(1.0), |base| base.rate),
-        _ => {
-            s.mistake("load_ratio", "expected either this or requests_per_second");
-            Rate::Load(1.0)
-        }
-    };
-    Arrivals { process, rate }
-}
-
 /// As many servers as there are replicas in all, unless fewer are said; a variant keeps the number that
 /// its base names only while the replicas are those of the base.
 fn servers(s: &mut Section<'_>, (shards, replicas): (u32, u32), base: Option<&Model>) -> u32 {
@@ -155,22 +124,8 @@ fn leaf(s: &mut Section<'_>, defaults: LeafConfig) -> LeafConfig {
     LeafConfig { slots, queue_len_max }
 }
 
-fn cores(s: &mut Section<'_>) -> Cores {
-    let allocated =
-        s.field("allocated", "What a server is guaranteed.").range(0.01..=1e6).required();
-    let machine = s
-        .field("machine", "What it can have while nobody else uses the machine.")
-        .range(0.01..=1e6)
-        .optional()
-        .unwrap_or(allocated);
-    if machine < allocated {
-        s.mistake("machine", format!("expected at least what is allocated ({allocated})"));
-    }
-    Cores { allocated, machine }
-}
-
 /// A key for a class.
-pub(super) fn class(s: &mut Section<'_>, doc: &'static str, default: Class) -> Class {
+fn class(s: &mut Section<'_>, doc: &'static str, default: Class) -> Class {
     let words = Class::ALL.map(|class| (class.name(), class));
     s.choice("class", doc, &words).default(default)
 }
@@ -205,7 +160,7 @@ fn check_rate(s: &mut Section<'_>, model: &Model, base: Option<&Model>) {
 }
 
 fn check_antagonists(s: &mut Section<'_>, model: &Model, base: Option<&Model>) {
-    let is_antagonist = |fault: &Fault| matches!(fault.recipe, Recipe::Antagonist { .. });
+    let is_antagonist = |fault: &Fault| fault.recipe.needs_cores();
     let own = base.map_or(0, |base| base.faults.len());
     let antagonist = model.faults[own..].iter().position(is_antagonist);
     if let (None, Some(nth)) = (model.cores, antagonist) {

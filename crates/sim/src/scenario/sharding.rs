@@ -1,8 +1,8 @@
 //! A sharding as it is written: the numbers of servers, the time for the whole data, and rules by name.
 
-use super::shape::distribution;
 use crate::sharding::{DRAWS_MAX, Rule, SERVERS_MAX, SHARDS_MAX, Sharding};
 use curtail_config::Section;
+use curtail_model::Distribution;
 use curtail_units::Duration;
 
 /// Placements of one table.
@@ -15,8 +15,11 @@ pub(super) const DOC: &str = "How evenly data lie on servers, and what the fulle
 /// The keys of a sharding.
 pub(super) fn sharding(s: &mut Section<'_>) -> Sharding {
     let servers = s.section("servers", "The numbers of servers that are compared.", servers);
-    let whole =
-        s.section("whole", "The time that one server would take for the whole data.", distribution);
+    let whole = s.section(
+        "whole",
+        "The time that one server would take for the whole data.",
+        Distribution::read,
+    );
     let per_shard = s
         .field("per_shard", "What each shard adds to its server's time, however small it is.")
         .default(Duration::ZERO);

@@ -1,7 +1,6 @@
 use super::{Described, Scenario};
-use crate::distribution::Distribution;
-use crate::model::{Cores, Rate};
 use crate::sharding::Rule;
+use curtail_model::{Cores, Distribution, Rate};
 use curtail_units::Duration;
 use expect_test::expect;
 

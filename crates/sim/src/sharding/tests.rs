@@ -1,5 +1,5 @@
 use super::{Placement, Rule, Sharding, ShardingReport};
-use crate::distribution::Distribution;
+use curtail_model::Distribution;
 use curtail_units::Duration;
 
 fn sharding(servers: &[u32], whole: Distribution, rule: Rule) -> Sharding {

@@ -4,8 +4,8 @@ use super::request::{Attempt, Ending, Owner, Stage, TwinNews};
 use super::{Step, World};
 use crate::alarm::Alarm;
 use crate::model::{Cancelled, Model};
-use crate::server::Server;
 use crate::slab::Key;
+use curtail_model::Processor;
 use curtail_policy::{Decided, Leaf, LeafEffect, LeafEvent, LeafRequestId, Outcome};
 
 /// A leaf's machine and the server behind it.
@@ -13,7 +13,7 @@ use curtail_policy::{Decided, Leaf, LeafEffect, LeafEvent, LeafRequestId, Outcom
 pub(super) struct LeafPlace {
     pub(super) machine: Leaf,
     pub(super) alarm: Alarm,
-    pub(super) server: Server,
+    pub(super) processor: Processor,
     pub(super) server_alarm: Alarm,
 }
 
@@ -22,7 +22,7 @@ impl LeafPlace {
         Self {
             machine: Leaf::new(model.leaf),
             alarm: Alarm::OFF,
-            server: Server::new(model.cores.map_or(f64::INFINITY, |cores| cores.machine)),
+            processor: Processor::new(model.cores),
             server_alarm: Alarm::OFF,
         }
     }
@@ -56,7 +56,7 @@ impl World<'_> {
             | (Stage::InService, Cancelled::LeavesQueue) => attempt.is_cancelled = true,
             (Stage::Queued | Stage::InService, _) => {
                 if stage == Stage::InService {
-                    self.leaves[server as usize].server.abort(self.now, key);
+                    self.leaves[server as usize].processor.abort(self.now, key.as_u64());
                 }
                 self.leaf_event(server, LeafEvent::Gone { request: leaf_request(key) });
                 self.attempts.remove(key);
@@ -79,7 +79,8 @@ impl World<'_> {
 
     /// One or more executions have ended.
     pub(super) fn server_finished(&mut self, server: u32) {
-        while let Some(key) = self.leaves[server as usize].server.finish(self.now) {
+        while let Some(key) = self.leaves[server as usize].processor.finish(self.now) {
+            let key = Key::from_u64(key);
             self.leaf_event(server, LeafEvent::Finished { request: leaf_request(key) });
             match self.ending(server) {
                 Some(ending) => self.end(key, ending),
@@ -121,7 +122,7 @@ impl World<'_> {
         if let Some(at) = place.alarm.set(place.machine.poll_timeout()) {
             self.queue.push(at, Step::LeafAlarm(server));
         }
-        if let Some(at) = place.server_alarm.set(place.server.next_end()) {
+        if let Some(at) = place.server_alarm.set(place.processor.next_end()) {
             self.queue.push(at, Step::ServerAlarm(server));
         }
     }
@@ -129,8 +130,8 @@ impl World<'_> {
     fn start(&mut self, server: u32, key: Key) {
         let attempt = self.attempts.get_mut(key).expect("what waits is known");
         attempt.stage = Stage::InService;
-        self.leaves[server as usize].server.start(self.now, key, attempt.service_ns);
-        if attempt.owner != Owner::Neighbour {
+        self.leaves[server as usize].processor.start(self.now, key.as_u64(), attempt.service_ns);
+        if attempt.owner != Owner::NoisyNeighbor {
             self.counts.executions += 1;
         }
     }
@@ -138,7 +139,7 @@ impl World<'_> {
     /// Ends an attempt at its server; its ending goes back to the root, if that still waits.
     fn end(&mut self, key: Key, ending: Ending) {
         let attempt = self.attempts.get_mut(key).expect("an attempt that ends exists");
-        if attempt.owner == Owner::Neighbour || attempt.is_cancelled {
+        if attempt.owner == Owner::NoisyNeighbor || attempt.is_cancelled {
             self.attempts.remove(key);
             return;
         }

@@ -1,7 +1,6 @@
 //! The side of the roots: requests arrive, their calls decide, attempts and probes travel.
 
 use super::{Step, World};
-use crate::model::Process;
 use crate::queue::Lane;
 use crate::slab::Key;
 use curtail_policy::{
@@ -56,7 +55,7 @@ pub(super) enum Stage {
 pub(super) enum Owner {
     Call(Key),
     /// Somebody outside the model: nobody here waits for the answer.
-    Neighbour,
+    NoisyNeighbor,
 }
 
 /// An attempt, from when it is sent until nothing more can come of it.
@@ -115,11 +114,8 @@ pub(super) const fn probe_timeout(policy: &UpstreamConfig) -> Duration {
 /// Requests and their calls.
 impl World<'_> {
     pub(super) fn schedule_request(&mut self) {
-        let gap_ns = match self.model.arrivals.process {
-            Process::Poisson => self.gap_ns * self.draws.arrivals.exponential(),
-            Process::Constant => self.gap_ns,
-        };
-        self.queue.push(self.now + Duration::from_ns_f64(gap_ns), Step::RequestArrives);
+        let gap = self.model.arrivals.process.gap(self.gap_ns, &mut self.draws.arrivals);
+        self.queue.push(self.now + gap, Step::RequestArrives);
     }
 
     pub(super) fn request_arrives(&mut self) {

@@ -1,15 +1,17 @@
 use super::{Limits, StopReason, World};
-use crate::distribution::Distribution;
-use crate::fault::{Affected, Fault, Recipe};
-use crate::model::{Arrivals, Cancelled, Cores, Model, Process, Rate};
+use crate::model::{Cancelled, Model};
 use crate::report::ArmReport;
 use crate::scenario::Arm;
 use crate::tally::Stop;
+use curtail_model::{
+    Affected, Arrivals, Cores, Distribution, Fault, FaultTimeline, Faults, Pace, PaceChange, Part,
+    Process, Rate, Recipe,
+};
 use curtail_policy::{
     BalanceConfig, BudgetConfig, HedgeConfig, LeafConfig, PrequalConfig, RetryConfig, TieConfig,
     UpstreamConfig,
 };
-use curtail_units::{Duration, Quantile, Ratio};
+use curtail_units::{Duration, Quantile, Ratio, Rng};
 
 const SEED: u64 = 1;
 
@@ -78,9 +80,9 @@ fn everything() -> (Model, UpstreamConfig) {
                 every: ms(1_000),
                 lasts: exponential(50),
                 slowdown: 3.0,
-                synchronised: true,
+                synchronized: true,
             }),
-            fault(Recipe::Neighbours {
+            fault(Recipe::NoisyNeighbor {
                 per_second: 5.0,
                 service: exponential(10),
                 class: curtail_policy::Class::Background,
@@ -118,6 +120,38 @@ fn same_seed_same_log_and_another_seed_another() {
     };
     assert_eq!(log(1), log(1));
     assert_ne!(log(1), log(2));
+}
+
+#[test]
+fn the_seed_decides_the_same_faults_as_in_a_testbed() {
+    let (mut model, policy) = everything();
+    // When garbage is collected depends on the executions.
+    model.faults.retain(|fault| !matches!(fault.recipe, Recipe::GarbageCollection { .. }));
+    let faults = Faults::new(&model.faults, model.servers, model.cores, &Rng::new(SEED));
+    let mut world = World::new(&model, &Arm::new("", policy), (stop(20_000), &[]), SEED);
+    let paces = |world: &World<'_>| -> Vec<Pace> {
+        (0..model.servers).map(|server| world.faults.pace(server)).collect()
+    };
+    let mut last = paces(&world);
+    let mut changes = vec![Vec::new(); last.len()];
+    while world.run(1) {
+        for (server, pace) in paces(&world).into_iter().enumerate() {
+            if pace != last[server] {
+                last[server] = pace;
+                changes[server].push(PaceChange { at: world.now, pace });
+            }
+        }
+    }
+    for (server, changes) in (0..).zip(changes) {
+        let timeline = FaultTimeline::new(&faults, server);
+        let mut last = timeline.pace();
+        let expected = timeline.pace_changes().filter(|change| {
+            let previous = std::mem::replace(&mut last, change.pace);
+            previous != change.pace
+        });
+        assert!(changes.len() > 20, "{} changes of server {server}", changes.len());
+        assert!(expected.take(changes.len()).eq(changes), "server {server}, seed {SEED}");
+    }
 }
 
 #[test]
@@ -192,8 +226,8 @@ fn garbage_is_collected_after_so_many_executions() {
 }
 
 #[test]
-fn background_work_hurts_a_fan_out_less_when_it_is_synchronised() {
-    let slow = |synchronised| {
+fn background_work_hurts_a_fan_out_less_when_it_is_synchronized() {
+    let slow = |synchronized| {
         let mut model = roomy(1);
         (model.shards, model.servers, model.fan_out) = (50, 50, 50);
         model.arrivals.rate = Rate::PerSecond(20.0);
@@ -201,7 +235,7 @@ fn background_work_hurts_a_fan_out_less_when_it_is_synchronised() {
             every: ms(10_000),
             lasts: constant(500),
             slowdown: 10.0,
-            synchronised,
+            synchronized,
         })];
         run(&model, &plain(), 6_000).above[0].1.value
     };
@@ -227,8 +261,8 @@ fn an_execution_that_was_cancelled_stops_or_runs_on() {
         let mut model = roomy(2);
         model.cancelled = cancelled;
         model.service = Distribution::Mixture(vec![
-            crate::Part { weight: 0.9, distribution: constant(10) },
-            crate::Part { weight: 0.1, distribution: constant(1_000) },
+            Part { weight: 0.9, distribution: constant(10) },
+            Part { weight: 0.1, distribution: constant(1_000) },
         ]);
         model.leaf.slots = 1_000;
         let delay = ms(20);
@@ -253,8 +287,8 @@ fn an_execution_that_was_cancelled_stops_or_runs_on() {
 fn in_step(message_delay: Distribution) -> Model {
     let mut model = Model::queue(2, 0.7, constant(10));
     model.service = Distribution::Mixture(vec![
-        crate::Part { weight: 0.8, distribution: constant(10) },
-        crate::Part { weight: 0.2, distribution: constant(30) },
+        Part { weight: 0.8, distribution: constant(10) },
+        Part { weight: 0.2, distribution: constant(30) },
     ]);
     model.copies_alike = Ratio::ONE;
     model.arrivals = Arrivals { process: Process::Constant, rate: Rate::PerSecond(1_000.0 / 9.0) };
@@ -388,8 +422,8 @@ fn copies_that_are_alike_take_the_gain_from_a_hedge() {
     let p99 = |alike: f64| {
         let mut model = roomy(2);
         model.service = Distribution::Mixture(vec![
-            crate::Part { weight: 0.95, distribution: constant(10) },
-            crate::Part { weight: 0.05, distribution: constant(500) },
+            Part { weight: 0.95, distribution: constant(10) },
+            Part { weight: 0.05, distribution: constant(500) },
         ]);
         model.copies_alike = Ratio::new(alike).expect("a ratio");
         let delay = ms(20);

@@ -1,7 +1,7 @@
 //! The keys of the app's file.
 
-use crate::distribution::Distribution;
 use curtail_config::Section;
+use curtail_model::Distribution;
 use curtail_units::{Bytes, Duration, Ratio};
 use std::net::{Ipv4Addr, SocketAddr};
 

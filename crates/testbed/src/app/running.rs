@@ -139,7 +139,7 @@ impl Starting {
                 let client = Arc::new(Client::new(&config, others, &rng, &alarm));
                 let answer = move |request: Request<Incoming>| {
                     let client = Arc::clone(&client);
-                    async move { client.answer(request).await }
+                    async move { Ok(client.answer(request).await) }
                 };
                 listener::accept(listener, alarm, answer).await;
             }
@@ -147,7 +147,7 @@ impl Starting {
                 let storage = Arc::new(Storage::new(&config, &rng, &alarm));
                 let answer = move |request: Request<Incoming>| {
                     let storage = Arc::clone(&storage);
-                    async move { storage.answer(request).await }
+                    async move { Ok(storage.answer(request).await) }
                 };
                 listener::accept(listener, alarm, answer).await;
             }
@@ -155,7 +155,7 @@ impl Starting {
                 let server = Arc::new(Server::new(&config, &rng, &alarm));
                 let answer = move |request: Request<Incoming>| {
                     let server = Arc::clone(&server);
-                    async move { server.answer(request).await }
+                    async move { Ok(server.answer(request).await) }
                 };
                 listener::accept(listener, alarm, answer).await;
             }

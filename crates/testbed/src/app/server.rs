@@ -88,7 +88,7 @@ impl Server {
     }
 
     async fn send(&self, numbers: Vec<u64>, rng: &Rng) -> Response<Full<Bytes>> {
-        let service = self.config.service.draw_work(&mut rng.split("service"));
+        let service = self.config.service.draw(&mut rng.split("service"));
         self.alarm.until(self.alarm.now() + service).await;
         json(serde_json::to_vec(&numbers).expect("numbers can be written"))
     }

@@ -68,7 +68,7 @@ impl Storage {
         let mut rng = self.rng.split_index(self.requests.fetch_add(1, Relaxed));
         let per_second = self.config.bytes_per_second.get() as f64;
         let carrying = Duration::from_secs_f64(payload.len() as f64 / per_second);
-        self.alarm.until(began + self.config.service.draw_work(&mut rng) + carrying).await;
+        self.alarm.until(began + self.config.service.draw(&mut rng) + carrying).await;
         json(payload.clone())
     }
 }

@@ -65,6 +65,13 @@ impl Client {
     }
 
     pub(crate) async fn send(&mut self, request: Request<Empty<Bytes>>) -> Answer {
+        self.try_send(request).await.expect("an answer")
+    }
+
+    pub(crate) async fn try_send(
+        &mut self,
+        request: Request<Empty<Bytes>>,
+    ) -> hyper::Result<Answer> {
         let response = match &mut self.sender {
             Sender::Http1(sender) => {
                 sender.ready().await.expect("the connection is kept alive");
@@ -75,7 +82,7 @@ impl Client {
                 sender.send_request(request).await
             }
         };
-        Answer::of(response.expect("an answer")).await
+        Ok(Answer::of(response?).await)
     }
 
     pub(crate) async fn get(&mut self, path: &str) -> Answer {

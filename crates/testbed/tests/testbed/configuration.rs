@@ -1,6 +1,7 @@
 //! What the file may say, and what is said about its mistakes.
 
-use curtail_testbed::{File, Recipe, TestbedConfig};
+use curtail_model::Recipe;
+use curtail_testbed::{File, TestbedConfig};
 use expect_test::expect;
 
 #[test]
@@ -18,7 +19,7 @@ faults:
     every: {shape: exponential, mean: 1s}
   - recipe: background_job
     every: 1s
-    lasts: 2s
+    lasts: {shape: constant}
     slowdown: 0.5
   - {recipe: slow_replica, servers_ratio: 2, slowdown: 3}
 colour: red
@@ -31,13 +32,29 @@ colour: red
         bad.yaml:4:9: listen: 127.0.0.1 is text: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)
         bad.yaml:6:10: server.slots: 0 is out of range: expected a whole number from 1 to 100000
         bad.yaml:7:39: server.service.median: 1 is a number: expected a duration such as 10ms or 1.5s
-        bad.yaml:7:49: server.service.sigma: 9 is out of range: expected a number from 0 to 4
-        bad.yaml:9:13: faults[0].recipe: stalls is not known: expected one of stall, garbage_collection, background_job, slow_replica, neighbours
-        bad.yaml:10:5: faults[1].lasts.shape: missing: expected one of constant, uniform, exponential, lognormal
-        bad.yaml:14:12: faults[2].lasts: 2 s is longer than every, 1 s
-        bad.yaml:15:15: faults[2].slowdown: 0.5 is out of range: expected a number from 1 to 1000
+        bad.yaml:9:13: faults[0].recipe: stalls is not known: expected one of stall, garbage_collection, background_job, slow_replica, errors, noisy_neighbor, antagonist
+        bad.yaml:10:5: faults[1].lasts.shape: missing: expected one of constant, uniform, exponential, normal, lognormal, pareto, bimodal, hyperexponential, samples, quantiles, mixture, sum
+        bad.yaml:14:5: faults[2].lasts.value: missing: expected a duration such as 10ms or 1.5s
+        bad.yaml:15:15: faults[2].slowdown: 0.5 is out of range: expected a number from 1 to 1000000
         bad.yaml:16:43: faults[3].servers_ratio: 2 is out of range: expected a ratio from 0 to 1 (0.02 for 2 %)
         bad.yaml:17:1: colour: unknown key: expected one of name, shards, replicas, listen, server, faults"#]].assert_eq(&mistakes.to_string());
+}
+
+#[test]
+fn recipes_that_real_servers_cannot_follow_are_rejected_with_the_reason() {
+    let yaml = "
+name: impossible
+server: {service: {shape: constant, value: 1ms}}
+faults:
+  - {recipe: stall, every: {shape: constant, value: 20us}, lasts: {shape: constant, value: 10us}}
+  - {recipe: noisy_neighbor, requests_per_second: 50000, service: {shape: constant, value: 1us}}
+  - {recipe: antagonist, cores_max: 3, cores_left_min: 1, every: {shape: constant, value: 1s}}
+";
+    let errors = TestbedConfig::from_yaml("bad.yaml", yaml).expect_err("too fast, and no cores");
+    expect![[r#"
+        bad.yaml:5:28: faults[0].every: stall would act every 30 us, too often for the timers of a real server: expected at least 100 us on average
+        bad.yaml:6:51: faults[1].requests_per_second: noisy_neighbor would act every 20 us, too often for the timers of a real server: expected at least 100 us on average
+        bad.yaml:7:14: faults[2].recipe: antagonist takes cores, but the servers share none: expected server.cores"#]].assert_eq(&errors.to_string());
 }
 
 #[test]

@@ -90,7 +90,7 @@ model:
     - {recipe: stall, every: {shape: constant, value: 1s}, lasts: {shape: constant, value: 10ms}}
     - {recipe: garbage_collection, executions: 100, lasts: {shape: constant, value: 10ms}}
     - {recipe: background_job, every: 1s, lasts: {shape: constant, value: 10ms}, slowdown: 2}
-    - {recipe: neighbours, requests_per_second: 10, service: {shape: constant, value: 1ms}}
+    - {recipe: noisy_neighbor, requests_per_second: 10, service: {shape: constant, value: 1ms}}
     - {recipe: antagonist, cores_min: 0, cores_max: 3, cores_left_min: 1, every: {shape: constant, value: 1s}}
 arms:
   all: {balance: {policy: prequal, probe_timeout: 5ms}, tie: true, hedge: {quantile: 0.9}, budget: {ratio: 0.5}}

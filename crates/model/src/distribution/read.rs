@@ -1,15 +1,17 @@
 //! Distributions as they are written: `{shape: exponential, mean: 5ms}`.
 
-use crate::distribution::{Distribution, Part, Point};
+use super::{Distribution, Part, Point};
 use curtail_config::{Cases, Section};
 use curtail_units::Duration;
 
 /// How deep mixtures and sums may contain each other.
 const DEPTH_MAX: u8 = 2;
 
-/// The keys of a distribution.
-pub(super) fn distribution(s: &mut Section<'_>) -> Distribution {
-    nested(s, 0)
+impl Distribution {
+    /// Reads the keys of a distribution.
+    pub fn read(s: &mut Section<'_>) -> Self {
+        nested(s, 0)
+    }
 }
 
 fn nested(s: &mut Section<'_>, depth: u8) -> Distribution {

@@ -1,9 +1,7 @@
 //! Faults as they are written: `{recipe: stall, servers_ratio: 0.1, every: {…}, lasts: {…}}`.
 
-use super::model::class;
-use super::shape::distribution;
+use super::{Affected, Fault, Recipe};
 use crate::distribution::Distribution;
-use crate::fault::{Affected, Fault, Recipe};
 use curtail_config::{Cases, Section};
 use curtail_policy::Class;
 use curtail_units::{Duration, Ratio};
@@ -11,28 +9,31 @@ use curtail_units::{Duration, Ratio};
 /// Minimum mean time between two changes of a fault; more frequent changes leave no time for requests.
 const PERIOD_MIN: Duration = Duration::from_us(1);
 
-/// The keys of a fault.
-pub(super) fn fault(s: &mut Section<'_>) -> Fault {
-    let recipe = s.cases("recipe", "What happens.").required(|cases| {
-        pauses(cases);
-        slowness(cases);
-        errors(cases);
-        others(cases);
-    });
-    let first = s.field("servers_first", "It befalls the first few servers.").optional();
-    let share: Option<Ratio> =
-        s.field("servers_ratio", "It befalls this share of the servers, drawn once.").optional();
-    if first.is_some() && share.is_some() {
-        s.mistake("servers_first", "expected either this or servers_ratio");
+impl Fault {
+    /// Reads the keys of a fault.
+    pub fn read(s: &mut Section<'_>) -> Self {
+        let recipe = s.cases("recipe", "What happens.").required(|cases| {
+            pauses(cases);
+            slowness(cases);
+            errors(cases);
+            others(cases);
+        });
+        let first = s.field("servers_first", "It affects the first few servers.").optional();
+        let share: Option<Ratio> = s
+            .field("servers_ratio", "It affects this share of the servers, drawn once.")
+            .optional();
+        if first.is_some() && share.is_some() {
+            s.mistake("servers_first", "expected either this or servers_ratio");
+        }
+        let servers = first.map_or(Affected::Share(share.unwrap_or(Ratio::ONE)), Affected::First);
+        Self { servers, recipe }
     }
-    let servers = first.map_or(Affected::Share(share.unwrap_or(Ratio::ONE)), Affected::First);
-    Fault { servers, recipe }
 }
 
 fn pauses(cases: &mut Cases<'_, '_, Recipe>) {
     cases.case("stall", "the server stops for a while.", |s| Recipe::Stall {
         every: period(s, "Time from one stall to the next."),
-        lasts: s.section("lasts", "How long a stall lasts.", distribution),
+        lasts: s.section("lasts", "How long a stall lasts.", Distribution::read),
     });
     cases.case("garbage_collection", "the server stops after so many executions.", |s| {
         Recipe::GarbageCollection {
@@ -40,7 +41,7 @@ fn pauses(cases: &mut Cases<'_, '_, Recipe>) {
                 .field("executions", "Executions from one pause to the next.")
                 .at_least(1)
                 .required(),
-            lasts: s.section("lasts", "How long a pause lasts.", distribution),
+            lasts: s.section("lasts", "How long a pause lasts.", Distribution::read),
         }
     });
 }
@@ -52,10 +53,10 @@ fn slowness(cases: &mut Cases<'_, '_, Recipe>) {
                 .field("every", "The time from one start to the next.")
                 .at_least(PERIOD_MIN)
                 .required(),
-            lasts: s.section("lasts", "How long it lasts, at most `every`.", distribution),
+            lasts: s.section("lasts", "How long it lasts, at most `every`.", Distribution::read),
             slowdown: slowdown(s),
-            synchronised: s
-                .field("synchronised", "Whether all servers do it at the same time.")
+            synchronized: s
+                .field("synchronized", "Whether all servers do it at the same time.")
                 .default(false),
         }
     });
@@ -80,14 +81,16 @@ fn errors(cases: &mut Cases<'_, '_, Recipe>) {
 }
 
 fn others(cases: &mut Cases<'_, '_, Recipe>) {
-    cases.case("neighbours", "requests of others wait in the same queue.", |s| {
-        Recipe::Neighbours {
+    cases.case("noisy_neighbor", "requests of others wait in the same queue.", |s| {
+        Recipe::NoisyNeighbor {
             per_second: s
                 .field("requests_per_second", "How many arrive at each server.")
                 .range(0.001..=1e7)
                 .required(),
-            service: s.section("service", "Their service time.", distribution),
-            class: class(s, "Their class.", Class::Interactive),
+            service: s.section("service", "Their service time.", Distribution::read),
+            class: s
+                .choice("class", "Their class.", &Class::ALL.map(|class| (class.name(), class)))
+                .default(Class::Interactive),
         }
     });
     cases.case("antagonist", "others use cores of the same machine.", |s| {
@@ -111,7 +114,7 @@ fn others(cases: &mut Cases<'_, '_, Recipe>) {
 
 /// Reads the key `every` of a recurring fault.
 fn period(s: &mut Section<'_>, doc: &'static str) -> Distribution {
-    let every = s.section("every", doc, distribution);
+    let every = s.section("every", doc, Distribution::read);
     // A distribution with an error of its own may have no mean, and is reported already.
     if every.mean_ns() < PERIOD_MIN.as_ns_f64() {
         let mean = Duration::from_ns_f64(every.mean_ns());

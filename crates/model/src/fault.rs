@@ -1,26 +1,36 @@
 //! Faults: what makes servers slow, named after the causes in the literature.
 //!
-//! **Holds** recipes; [`crate::world`] plays them. A fault has its own randomness for each server, so
-//! its timeline is the same whatever the policy under test does (except for garbage collection, which is the
-//! consequence of work).
+//! | recipe | what it does to a server | what helps against it |
+//! |---|---|---|
+//! | `stall` | stops it now and then | hedges |
+//! | `garbage_collection` | stops it after so many executions, so the busier the more often | hedges |
+//! | `background_job` | slows it down for a while, alone or together with the others | hedges, balancing |
+//! | `slow_replica` | slows it down for good | balancing |
+//! | `errors` | fails a share of its executions | retries |
+//! | `noisy_neighbor` | adds requests of others to its queue | ties, balancing |
+//! | `antagonist` | takes cores of its machine | balancing |
+//!
+//! **Holds** recipes; [`crate::faults`] decides when they happen.
 //! **Source**: the causes are those of Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, pages 75–76:
 //! shared resources, background daemons, global resource sharing, maintenance, queueing, garbage
 //! collection. That background work hurts less when all servers do it at the same time is page 76.
 
 use crate::distribution::Distribution;
 use curtail_policy::Class;
-use curtail_units::{Duration, Ratio};
+use curtail_units::{Duration, Ratio, Rng};
+
+mod read;
 
 /// One thing that goes wrong.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fault {
-    /// Which servers it befalls.
+    /// Which servers it affects.
     pub servers: Affected,
     /// What happens there.
     pub recipe: Recipe,
 }
 
-/// Which servers a fault befalls.
+/// Which servers a fault affects.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Affected {
     /// This share of them, drawn once; at least one.
@@ -55,7 +65,7 @@ pub enum Recipe {
         /// How many times longer everything takes meanwhile.
         slowdown: f64,
         /// Whether all servers that are affected do it at the same time.
-        synchronised: bool,
+        synchronized: bool,
     },
     /// The server is always slower.
     SlowReplica {
@@ -72,8 +82,8 @@ pub enum Recipe {
         silent: Ratio,
     },
     /// Requests of others wait in the same queue.
-    Neighbours {
-        /// How many arrive at each server, a second, independently of each other.
+    NoisyNeighbor {
+        /// How many arrive at each server per second, independently of each other.
         per_second: f64,
         /// Their service time.
         service: Distribution,
@@ -92,4 +102,62 @@ pub enum Recipe {
         /// The time until they want something else.
         every: Distribution,
     },
+}
+
+impl Recipe {
+    /// The word for it.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Stall { .. } => "stall",
+            Self::GarbageCollection { .. } => "garbage_collection",
+            Self::BackgroundJob { .. } => "background_job",
+            Self::SlowReplica { .. } => "slow_replica",
+            Self::Errors { .. } => "errors",
+            Self::NoisyNeighbor { .. } => "noisy_neighbor",
+            Self::Antagonist { .. } => "antagonist",
+        }
+    }
+
+    /// Whether it means nothing where requests in service share no cores.
+    #[must_use]
+    pub const fn needs_cores(&self) -> bool {
+        matches!(self, Self::Antagonist { .. })
+    }
+}
+
+impl Affected {
+    /// The numbers of the affected servers, of `servers` in all.
+    pub(crate) fn servers(self, servers: u32, rng: &mut Rng) -> Vec<u32> {
+        match self {
+            Self::First(count) => (0..count.min(servers)).collect(),
+            Self::Share(share) => {
+                let mut all: Vec<u32> = (0..servers).collect();
+                let count = (share.get() * f64::from(servers)).round().max(1.0);
+                let mut drawn = Vec::new();
+                while (drawn.len() as f64) < count && !all.is_empty() {
+                    drawn.push(all.swap_remove(rng.below(all.len())));
+                }
+                drawn
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Affected;
+    use curtail_units::{Ratio, Rng};
+
+    #[test]
+    fn the_share_of_servers_is_exact_and_never_none() {
+        for (share, count, expected) in [(1.0, 7, 7), (0.1, 30, 3), (0.001, 30, 1), (0.5, 1, 1)] {
+            let affected = Affected::Share(Ratio::new(share).expect("a ratio"));
+            let mut drawn = affected.servers(count, &mut Rng::new(1));
+            drawn.sort_unstable();
+            drawn.dedup();
+            assert_eq!(drawn.len(), expected, "{share} of {count}");
+            assert!(drawn.iter().all(|server| *server < count));
+        }
+    }
 }

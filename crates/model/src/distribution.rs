@@ -4,12 +4,14 @@
 //! nanoseconds, or plain numbers; draws are rounded to whole nanoseconds by whoever needs an instant.
 //! **Source**: inversion wherever the inverse is known (Devroye, "Non-Uniform Random Variate Generation",
 //! 1986, chapter II), so one draw takes one random number; two for normal shapes.
+//! **Written** as `{shape: exponential, mean: 5ms}`; `read` has the keys.
 //! **Hurts when** a mean is asked of a shape that has none: a Pareto with a shape of 1 or less has an
 //! infinite mean, and a load cannot be computed from it.
 
 use curtail_units::{Duration, Rng};
 use libm::{exp, log, sqrt};
 
+mod read;
 #[cfg(test)]
 mod tests;
 

@@ -1,16 +1,16 @@
-//! The server behind a leaf: how fast the requests in service get on.
+//! The processor of a server: how fast the executions in service progress.
 //!
-//! **Holds** the executions in service, each with the service time that is left to it, and the *pace* at
-//! which all of them get on: 1 on a healthy server, 0 while it is stopped, less than 1 when it is slow or
+//! **Holds** the executions in service, each with its remaining service time, and the *pace* at
+//! which all of them progress: 1 on a healthy server, 0 while it is stopped, less than 1 when it is slow or
 //! when more executions share its cores than it has. Since all have the same pace, one sum (`progress`) says how
-//! far each has got: an execution that started at progress p and needs s ends when the progress is p + s.
+//! far each has come: an execution that started at progress p and needs s ends when the progress is p + s.
 //! **Inputs**: service times in nanoseconds on a healthy server that is not shared.
 //! **Limits**: executions differ in length only, not in their share of the server. How many run at once
-//! is for the leaf to decide.
+//! is the leaf's decision.
 //! **Source**: processor sharing by virtual time, as in Parekh & Gallager, "A generalized processor sharing approach to
 //! flow control", 1993.
 
-use crate::slab::Key;
+use curtail_config::Section;
 use curtail_units::{Duration, Instant};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -24,13 +24,59 @@ struct Execution {
     key: u64,
 }
 
-/// One server.
+/// The cores that the executions in service share, each using at most one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cores {
+    /// What a server is guaranteed.
+    pub allocated: f64,
+    /// What it can have while nobody else uses the machine.
+    pub machine: f64,
+}
+
+impl Cores {
+    /// Reads the keys of cores.
+    pub fn read(s: &mut Section<'_>) -> Self {
+        let allocated =
+            s.field("allocated", "What a server is guaranteed.").range(0.01..=1e6).required();
+        let machine = s
+            .field("machine", "What it can have while nobody else uses the machine.")
+            .range(0.01..=1e6)
+            .optional()
+            .unwrap_or(allocated);
+        if machine < allocated {
+            s.mistake("machine", format!("expected at least what is allocated ({allocated})"));
+        }
+        Self { allocated, machine }
+    }
+}
+
+/// How fast the executions in service of a server progress.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pace {
+    /// The pace of an execution that has a core to itself: 1 on a healthy server, 0 on one that is stopped.
+    pub speed: f64,
+    /// Executions that progress at that speed at once; more share. Infinite where nothing is shared.
+    pub cores: f64,
+}
+
+impl Pace {
+    /// The pace of a healthy server.
+    #[must_use]
+    pub fn healthy(cores: Option<Cores>) -> Self {
+        Self { speed: 1.0, cores: cores.map_or(f64::INFINITY, |cores| cores.machine) }
+    }
+
+    /// The pace of each of `count` executions.
+    fn of_each(self, count: usize) -> f64 {
+        let count = count as f64;
+        if count <= self.cores { self.speed } else { self.speed * self.cores / count }
+    }
+}
+
+/// The executions in service at one server. The driver numbers them.
 #[derive(Clone, Debug)]
-pub(crate) struct Server {
-    /// The pace when nothing is shared.
-    speed: f64,
-    /// Executions that get on at full speed at once; more share.
-    cores: f64,
+pub struct Processor {
+    pace: Pace,
     progress_ns: f64,
     /// When the progress was last brought up to date.
     since: Instant,
@@ -43,12 +89,12 @@ pub(crate) struct Server {
 /// nanoseconds is exact to a hundredth.
 const ROUNDING_NS: f64 = 0.01;
 
-impl Server {
-    /// A healthy server; `cores` may be infinite, then nothing is shared.
-    pub(crate) fn new(cores: f64) -> Self {
+impl Processor {
+    /// A healthy server. Without `cores`, nothing is shared.
+    #[must_use]
+    pub fn new(cores: Option<Cores>) -> Self {
         Self {
-            speed: 1.0,
-            cores,
+            pace: Pace::healthy(cores),
             progress_ns: 0.0,
             since: Instant::ZERO,
             executions: BinaryHeap::new(),
@@ -58,8 +104,8 @@ impl Server {
     }
 
     /// Begins to execute what takes `service_ns`.
-    pub(crate) fn start(&mut self, now: Instant, key: Key, service_ns: f64) {
-        self.get_on(now);
+    pub fn start(&mut self, now: Instant, key: u64, service_ns: f64) {
+        self.advance(now);
         if self.executions.is_empty() {
             // Small numbers are the exact ones.
             self.progress_ns = 0.0;
@@ -67,64 +113,54 @@ impl Server {
         let ends = (self.progress_ns + service_ns).to_bits();
         let started = self.started;
         self.started += 1;
-        self.executions.push(Reverse(Execution { ends, started, key: key.as_u64() }));
+        self.executions.push(Reverse(Execution { ends, started, key }));
     }
 
     /// Stops an execution before its end.
-    pub(crate) fn abort(&mut self, now: Instant, key: Key) {
-        self.get_on(now);
-        self.executions.retain(|Reverse(execution)| execution.key != key.as_u64());
+    pub fn abort(&mut self, now: Instant, key: u64) {
+        self.advance(now);
+        self.executions.retain(|Reverse(execution)| execution.key != key);
     }
 
     /// Takes out an execution that has ended by now, if there is one.
-    pub(crate) fn finish(&mut self, now: Instant) -> Option<Key> {
-        self.get_on(now);
+    pub fn finish(&mut self, now: Instant) -> Option<u64> {
+        self.advance(now);
         let Reverse(first) = self.executions.peek()?;
         if f64::from_bits(first.ends) > self.progress_ns + ROUNDING_NS {
             return None;
         }
         let Reverse(first) = self.executions.pop()?;
-        Some(Key::from_u64(first.key))
+        Some(first.key)
     }
 
     /// When the next execution ends, as things stand.
-    pub(crate) fn next_end(&self) -> Option<Instant> {
+    #[must_use]
+    pub fn next_end(&self) -> Option<Instant> {
         let Reverse(first) = self.executions.peek()?;
         let left_ns = f64::from_bits(first.ends) - self.progress_ns;
-        let pace = self.pace();
+        let pace = self.pace.of_each(self.executions.len());
         // Rounded up, so that it has ended when its time has come.
         (pace > 0.0).then(|| self.since + Duration::from_ns_f64(libm::ceil(left_ns / pace)))
     }
 
-    /// Sets the pace of an execution that has a core to itself.
-    pub(crate) fn set_speed(&mut self, now: Instant, speed: f64) {
-        self.get_on(now);
-        self.speed = speed;
-    }
-
-    /// Sets how many executions get on at full speed at once.
-    pub(crate) fn set_cores(&mut self, now: Instant, cores: f64) {
-        self.get_on(now);
-        self.cores = cores;
+    /// Sets how fast executions progress from now on.
+    pub fn set_pace(&mut self, now: Instant, pace: Pace) {
+        self.advance(now);
+        self.pace = pace;
     }
 
     /// The service time that was delivered until now, over all executions, in nanoseconds.
-    pub(crate) fn work_ns(&mut self, now: Instant) -> f64 {
-        self.get_on(now);
+    pub fn work_ns(&mut self, now: Instant) -> f64 {
+        self.advance(now);
         self.work_ns
     }
 
-    fn pace(&self) -> f64 {
-        let count = self.executions.len() as f64;
-        if count <= self.cores { self.speed } else { self.speed * self.cores / count }
-    }
-
     /// Brings the progress up to date.
-    fn get_on(&mut self, now: Instant) {
+    fn advance(&mut self, now: Instant) {
         if now == self.since {
             return;
         }
-        let progress = self.pace() * now.since(self.since).as_ns_f64();
+        let progress = self.pace.of_each(self.executions.len()) * now.since(self.since).as_ns_f64();
         self.progress_ns += progress;
         self.work_ns += progress * self.executions.len() as f64;
         self.since = now;
@@ -133,14 +169,11 @@ impl Server {
 
 #[cfg(test)]
 mod tests {
-    use super::Server;
-    use crate::slab::{Key, Slab};
+    use super::{Cores, Pace, Processor};
     use curtail_units::{Duration, Instant};
 
-    fn keys() -> [Key; 3] {
-        let mut slab = Slab::new();
-        [(); 3].map(|()| slab.insert(()))
-    }
+    /// The numbers of three executions.
+    const KEYS: [u64; 3] = [7, 3, 5];
 
     fn at(ms: u64) -> Instant {
         Instant::ZERO + Duration::from_ms(ms)
@@ -150,8 +183,8 @@ mod tests {
 
     #[test]
     fn executions_with_a_core_each_do_not_disturb_each_other() {
-        let [a, b, _] = keys();
-        let mut server = Server::new(f64::INFINITY);
+        let [a, b, _] = KEYS;
+        let mut server = Processor::new(None);
         server.start(at(0), a, 10.0 * MS);
         server.start(at(2), b, 3.0 * MS);
         assert_eq!(server.next_end(), Some(at(5)));
@@ -165,15 +198,15 @@ mod tests {
 
     #[test]
     fn executions_share_the_cores_alike() {
-        let [a, b, c] = keys();
-        let mut server = Server::new(1.0);
+        let [a, b, c] = KEYS;
+        let mut server = Processor::new(Some(Cores { allocated: 1.0, machine: 1.0 }));
         server.start(at(0), a, 10.0 * MS);
         server.start(at(4), b, 3.0 * MS);
         // Both at half pace: 3 ms of work take 6 ms.
         assert_eq!(server.next_end(), Some(at(10)));
         assert_eq!(server.finish(at(10)), Some(b));
         assert_eq!(server.next_end(), Some(at(13)));
-        server.set_cores(at(12), 0.5);
+        server.set_pace(at(12), Pace { speed: 1.0, cores: 0.5 });
         assert_eq!(server.next_end(), Some(at(14)));
         assert_eq!(server.finish(at(14)), Some(a));
         server.start(at(20), c, 2.0 * MS);
@@ -183,14 +216,14 @@ mod tests {
 
     #[test]
     fn a_stopped_server_goes_on_where_it_stopped() {
-        let [a, b, _] = keys();
-        let mut server = Server::new(f64::INFINITY);
+        let [a, b, _] = KEYS;
+        let mut server = Processor::new(None);
         server.start(at(0), a, 10.0 * MS);
-        server.set_speed(at(4), 0.0);
+        server.set_pace(at(4), Pace { speed: 0.0, ..Pace::healthy(None) });
         assert_eq!(server.next_end(), None);
         server.start(at(50), b, 1.0 * MS);
         assert_eq!(server.finish(at(90)), None);
-        server.set_speed(at(100), 0.5);
+        server.set_pace(at(100), Pace { speed: 0.5, ..Pace::healthy(None) });
         assert_eq!(server.next_end(), Some(at(102)));
         assert_eq!(server.finish(at(102)), Some(b));
         server.abort(at(103), a);

@@ -1,0 +1,76 @@
+//! Arrivals: how many requests arrive, and how they are spaced. They are open: they do not wait for responses.
+
+use curtail_config::Section;
+use curtail_units::{Duration, Rng};
+use std::ops::RangeInclusive;
+
+/// When requests arrive, over all clients.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Arrivals {
+    /// The process.
+    pub process: Process,
+    /// How many there are.
+    pub rate: Rate,
+}
+
+/// How many requests arrive.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rate {
+    /// Requests per second, on average.
+    PerSecond(f64),
+    /// As many as use this share of the servers' capacity when nothing is sent twice; above 1 is too many.
+    Load(f64),
+}
+
+/// How the times between arrivals are distributed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Process {
+    /// Independently of each other.
+    Poisson,
+    /// All alike.
+    Constant,
+}
+
+/// Requests per second: from one in eleven days to one in each nanosecond, the clock's resolution.
+pub const RATES: RangeInclusive<f64> = 1e-6..=1e9;
+
+impl Process {
+    /// The time until the next arrival.
+    pub fn gap(self, mean_ns: f64, rng: &mut Rng) -> Duration {
+        Duration::from_ns_f64(match self {
+            Self::Poisson => mean_ns * rng.exponential(),
+            Self::Constant => mean_ns,
+        })
+    }
+}
+
+impl Arrivals {
+    /// Reads the keys of arrivals; what is absent is as in `base`, if there is one.
+    pub fn read(s: &mut Section<'_>, base: Option<Self>) -> Self {
+        let process = s
+            .choice(
+                "process",
+                "The times between arrivals.",
+                &[("poisson", Process::Poisson), ("constant", Process::Constant)],
+            )
+            .default(base.map_or(Process::Poisson, |base| base.process));
+        let load = s
+            .field("load_ratio", "As many requests as use this share of the servers; may exceed 1.")
+            .range(0.0001..=100.0)
+            .optional();
+        let rate = s
+            .field("requests_per_second", "Requests per second, on average.")
+            .range(RATES)
+            .optional();
+        let rate = match (load, rate) {
+            (Some(load), None) => Rate::Load(load),
+            (None, Some(rate)) => Rate::PerSecond(rate),
+            (None, None) if base.is_some() => base.map_or(Rate::Load(1.0), |base| base.rate),
+            _ => {
+                s.mistake("load_ratio", "expected either this or requests_per_second");
+                Rate::Load(1.0)
+            }
+        };
+        Self { process, rate }
+    }
+}
