@@ -38,7 +38,7 @@ LENGTH_BYTES, MAGIC_BYTES = 4, 4
 
 def measure(plan, found, rng, place):
     # Runs are written when the server ends, and too few to be merged.
-    calm = replace(place, arguments=("--memory", "256", "--flush-every", "3600"))
+    calm = replace(place, arguments=("--set", "memtable=256MiB", "--set", "flush_every=1h"))
     lives = [written(found, rng, calm) for _ in range(LIVES)]
     one, other = (max(files, key=lambda file: file.stat().st_size) for files, _ in lives[:2])
     begun = [batch.at_ns // NS_PER_S for batch in found.sent.values()]
@@ -198,4 +198,4 @@ def named(server, file):
 
 
 def is_merged(server):
-    return any(event["fields"].get("message") == "runs merged" for event in server.events())
+    return any(event["fields"].get("message") == "compacted" for event in server.events())

@@ -123,7 +123,7 @@ def full(plan, found, rng, where):
         since = server.log.stat().st_size
         filling.stop()
         taken_s = again(until, lambda: senders.took_ms(until), "takes no batch", server)
-        written_s = again(until, lambda: "written" in messages(server, since), "writes no run", server)
+        written_s = again(until, lambda: "flushed" in messages(server, since), "writes no run", server)
         time.sleep(1.0)
         senders.stop()
         told = collections.Counter(said["message"] for said in complaints)

@@ -24,7 +24,7 @@ class Place:
     folder: Path
     tables: str
     environment: dict = field(default_factory=dict)
-    arguments: tuple = ("--memory", "1", "--flush-every", "1")
+    arguments: tuple = ("--set", "memtable=1MiB", "--set", "flush_every=1s")
 
     @property
     def data(self):

@@ -12,8 +12,8 @@ def tally(events):
     requests = collections.Counter()
     for event in events:
         said = event.get("fields", {})
-        runs += said.get("message") == "written"
-        merged += said.get("message") == "runs merged"
+        runs += said.get("message") == "flushed"
+        merged += said.get("message") == "compacted"
         if event.get("target") == TARGET:
             requests[kind(said["method"], said["path"])] += 1
     return runs, merged, requests

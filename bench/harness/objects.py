@@ -96,7 +96,7 @@ def is_merging(server):
     merging = False
     for event in server.events(server.listens):
         said = event.get("fields", {})
-        if said.get("message") == "runs merged":
+        if said.get("message") == "compacted":
             merging = False
         elif event.get("target") == TARGET:
             merging |= kind(said["method"], said["path"]) in ("GET run", "PUT parts of a merged run")

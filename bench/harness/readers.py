@@ -68,7 +68,7 @@ class Writer:
 
     def count(self):
         """How often runs were merged, how often somebody else had merged them before, and what else was logged."""
-        self.merged += sum(event["fields"].get("message") == "runs merged" for event in self.server.events())
+        self.merged += sum(event["fields"].get("message") == "compacted" for event in self.server.events())
         for said in self.server.complaints():
             if "the change is refused" in said.get("error", ""):
                 self.refused += 1

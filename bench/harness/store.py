@@ -2,7 +2,7 @@
 
 Two servers on fresh folders take the same spans, one over HTTP and one over gRPC, as fast as they acknowledge them.
 When all is acknowledged the server is told to stop, which writes what is in memory; it is started again, and says when
-no runs are left to merge. The processor time of both lives, start and end included, is what the spans have cost:
+nothing is left to compact. The processor time of both lives, start and end included, is what the spans have cost:
 nothing of it can be put off beyond the measurement.
 
 A third takes spans at a fixed rate. How long a batch waited for its acknowledgement is counted from when it was due,

@@ -91,9 +91,9 @@ def titles(measured, plan):
     paced = measured["paced"]
     share = paced["merging_s"] * paced["rate"] / (plan.paced_different * plan.paced_times)
     return {
-        "ingest": f"As fast as it acknowledges: {plan.senders} senders, --memory {plan.memory_mib}",
+        "ingest": f"As fast as it acknowledges: {plan.senders} senders, memtables of {plan.memory_mib} MiB",
         "paced": (
-            f"At {paced['rate']:,.0f} spans/s over HTTP, --memory {plan.paced_memory_mib}: {paced['merges']} merges, "
+            f"At {paced['rate']:,.0f} spans/s over HTTP, memtables of {plan.paced_memory_mib} MiB: {paced['merges']} merges, "
             f"{100 * share:.0f} % of the time; counted from when a batch was due"
         ),
         "questions": (

@@ -16,8 +16,8 @@ ALL_CORES = f"0-{os.cpu_count() - 1}"
 START_LIMIT_S = 60.0
 # Writing what is in memory takes some seconds, merging some more.
 STOP_LIMIT_S = 300.0
-MERGED_ALL = "no runs are left to merge"
-MERGED = "runs merged"
+MERGED_ALL = "nothing is left to compact"
+MERGED = "compacted"
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Server:
 
     def __init__(self, program, data, log, memory_mib):
         command = [program, "server", "--data", data, "--otlp", "127.0.0.1:0", "--api", "127.0.0.1:0"]
-        self.command = [*command, "--memory", memory_mib]
+        self.command = [*command, "--set", f"memtable={memory_mib}MiB"]
         self.log = log
         self._stopped_cpu_s = None
         printed = log.with_suffix(".out")
@@ -67,7 +67,7 @@ class Server:
         return [json.loads(line) for line in lines if line.endswith("\n") and line.startswith("{")]
 
     def wait_until_merged(self, limit_s=STOP_LIMIT_S):
-        """Wait until it has said that no runs are left to merge; it says so once after it was started."""
+        """Wait until it has logged that nothing is left to compact; it says so once after it was started."""
         limit = time.monotonic() + limit_s
         while not any(event["fields"]["message"] == MERGED_ALL for event in self.events()):
             if self.process.poll() is not None or time.monotonic() > limit:

@@ -33,7 +33,7 @@ def measure(plan, found, rng, place):
         folder = place.folder / f"{nth}"
         folder.mkdir()
         # All of it stays in the log.
-        arguments = ("--memory", "256", "--flush-every", "3600")
+        arguments = ("--set", "memtable=256MiB", "--set", "flush_every=1h")
         here = replace(place, folder=folder, tables=f"file://{folder}/data/tables", arguments=arguments)
         cut_off, is_told = torn(found, rng, here, is_garbled=nth % 2 == 1)
         lost, told = lost + cut_off, told + is_told

@@ -74,7 +74,7 @@ class Merging(unittest.TestCase):
 
     def test_a_server_is_merging_between_the_first_part_and_the_word_of_it(self):
         part = {"target": object_requests.TARGET, "fields": {"method": "PUT", "path": "/traces/merged-1.parquet?uploadId=1"}}
-        done = {"fields": {"message": "runs merged"}}
+        done = {"fields": {"message": "compacted"}}
         self.assertTrue(objects.is_merging(self.Log(done, part)))
         self.assertFalse(objects.is_merging(self.Log(part, done)))
 

@@ -132,9 +132,9 @@ impl Demo<'_> {
         let mut signals = StopSignals::new()?;
         let mut screen = Screen::for_stdout(self.args.format == Format::Json);
         let (report, slowest) = tokio::select! {
-            () = signals.told() => {
+            () = signals.received() => {
                 // With standard error gone there is nobody left to tell.
-                let _told = writeln!(std::io::stderr(), "interrupted before the result; nothing was saved");
+                let _written = writeln!(std::io::stderr(), "interrupted before the result; nothing was saved");
                 return Ok(ExitCode::from(exit::INTERRUPTED));
             }
             report = self.measure(&mut screen) => report?,
@@ -155,7 +155,7 @@ impl Demo<'_> {
         // After the result, an interrupt is the usual end.
         if self.args.format == Format::Text {
             let lines = tokio::select! {
-                () = signals.told() => return Ok(ExitCode::SUCCESS),
+                () = signals.received() => return Ok(ExitCode::SUCCESS),
                 lines = self.still_up(slowest) => lines,
             };
             let mut out = std::io::stdout().lock();
@@ -164,7 +164,7 @@ impl Demo<'_> {
             }
             out.flush()?;
         }
-        signals.told().await;
+        signals.received().await;
         Ok(ExitCode::SUCCESS)
     }
 

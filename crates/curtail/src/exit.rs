@@ -25,6 +25,7 @@ use curtail_objects::OpenError;
 use curtail_proxy::log::LogLevelsError;
 use curtail_report::file::ReadError;
 use curtail_report::merge::MergeError;
+use curtail_server::describe_error;
 use curtail_suite::SuiteError;
 use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
@@ -50,28 +51,15 @@ pub(crate) fn code(result: anyhow::Result<ExitCode>) -> ExitCode {
     if code != 0 {
         let ours = if code == OURS { "\nThis is a bug of curtail: please report it." } else { "" };
         // With standard error gone there is nobody left to tell.
-        let _told = writeln!(std::io::stderr(), "{}{ours}", describe_error(&error));
+        let _written = writeln!(std::io::stderr(), "{}{ours}", describe_error(error.as_ref()));
     }
     ExitCode::from(code)
 }
 
 /// The end of a command that panicked; the panic has been printed.
 pub(crate) fn panicked() -> ExitCode {
-    let _told = writeln!(std::io::stderr(), "This is a bug of curtail: please report it.");
+    let _written = writeln!(std::io::stderr(), "This is a bug of curtail: please report it.");
     ExitCode::from(OURS)
-}
-
-/// An error and its causes, without causes that the error before them already names.
-pub(crate) fn describe_error(error: &anyhow::Error) -> String {
-    let mut text = String::new();
-    for cause in error.chain().map(ToString::to_string) {
-        if text.is_empty() {
-            text = cause;
-        } else if !text.ends_with(&cause) {
-            text = format!("{text}: {cause}");
-        }
-    }
-    text
 }
 
 fn code_of(error: &anyhow::Error) -> u8 {
@@ -96,8 +84,7 @@ fn code_of(error: &anyhow::Error) -> u8 {
         let is_of_environment = cause.is::<curtail_testbed::StartError>()
             || cause.is::<curtail_proxy::StartError>()
             || cause.is::<ConfigCheckError>()
-            || cause.is::<curtail_ingest::StartError>()
-            || cause.is::<curtail_store::OpenError>()
+            || cause.is::<curtail_server::StartError>()
             || cause.is::<ReadError>()
             || cause.is::<SuiteError>()
             || cause.is::<OpenError>();
@@ -110,9 +97,10 @@ fn code_of(error: &anyhow::Error) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use super::{code_of, describe_error};
+    use super::code_of;
     use anyhow::Context as _;
     use curtail_generator::target::TargetError;
+    use curtail_server::describe_error;
     use std::io::{Error, ErrorKind};
 
     #[test]
@@ -121,9 +109,9 @@ mod tests {
         let lookup = TargetError::Lookup { host: "a".to_owned(), source: cause() };
         let named = anyhow::Error::new(lookup).context("the load");
         let expected = "the load: the name \"a\" was not looked up: no such name";
-        assert_eq!(describe_error(&named), expected);
+        assert_eq!(describe_error(named.as_ref()), expected);
         let not_named = anyhow::Error::new(cause()).context("a is not found");
-        assert_eq!(describe_error(&not_named), "a is not found: no such name");
+        assert_eq!(describe_error(not_named.as_ref()), "a is not found: no such name");
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Being told to stop.
+//! The signals that stop a command.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The signals that end a command which runs until it is told to stop.
+/// SIGINT (Ctrl-C) and SIGTERM.
 #[derive(Debug)]
 pub(crate) struct StopSignals {
     interrupt: Signal,
@@ -10,10 +10,10 @@ pub(crate) struct StopSignals {
 }
 
 impl StopSignals {
-    /// From now on the signals no longer kill the process; they are only told here.
+    /// Registers for the signals, which from now on no longer kill the process.
     ///
     /// # Errors
-    /// When the system lets nobody receive signals.
+    /// When the system allows no signal handler.
     pub(crate) fn new() -> std::io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
@@ -21,8 +21,8 @@ impl StopSignals {
         })
     }
 
-    /// Waits for one. It is the usual end of a service, and interrupts what has yet to give a result.
-    pub(crate) async fn told(&mut self) {
+    /// Waits for the first of them.
+    pub(crate) async fn received(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}

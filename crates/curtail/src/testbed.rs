@@ -137,7 +137,7 @@ fn until_told(print: impl FnOnce() -> std::io::Result<()>) -> anyhow::Result<Exi
         // Whoever reads the addresses may send a signal next.
         let mut signals = StopSignals::new()?;
         print()?;
-        signals.told().await;
+        signals.received().await;
         Ok(ExitCode::SUCCESS)
     })
 }

@@ -37,7 +37,7 @@ impl Origins {
         let origin = headers.get(ORIGIN).map_or(&[][..], HeaderValue::as_bytes);
         let origin = String::from_utf8_lossy(origin);
         Err(Kind::Forbidden.refuse(format!(
-            "origin {origin} is not allowed; start the server with --allow-origin {origin}"
+            "origin {origin} is not allowed; add it to otlp.allow_origins of the server"
         )))
     }
 }

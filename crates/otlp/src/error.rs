@@ -161,12 +161,12 @@ impl std::fmt::Display for RefusedRow {
 }
 
 impl std::fmt::Display for Refused {
-    /// For the sender: `3 refused; the first is number 7 of the batch, span 00f067aa0ba902b7: its trace ID is not 16
+    /// For the sender: `3 rejected; the first is number 7 of the batch, span 00f067aa0ba902b7: its trace ID is not 16
     /// bytes, or zero`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.first {
-            Some(first) => write!(f, "{} refused; the first is {first}", self.count),
-            None => write!(f, "none refused"),
+            Some(first) => write!(f, "{} rejected; the first is {first}", self.count),
+            None => write!(f, "none rejected"),
         }
     }
 }

@@ -118,7 +118,7 @@ mod tests {
         for (number, fault) in [(3, RowFault::SpanId), (7, RowFault::Time)] {
             refused.add(RefusedRow { number, trace_id: 0, span_id: 0xab, fault });
         }
-        let said = "2 refused; the first is number 3 of the batch, span 00000000000000ab: its span ID is not 8 \
+        let said = "2 rejected; the first is number 3 of the batch, span 00000000000000ab: its span ID is not 8 \
                     bytes, or zero";
         let inner = [&[8, 2, 0x12, said.len().to_le_bytes()[0]], said.as_bytes()].concat();
         let whole = [&[0x0A, inner.len().to_le_bytes()[0]], &*inner].concat();

@@ -151,7 +151,7 @@ fn a_row_with_a_value_nested_too_deep_is_left_out_and_others_are_kept() {
             assert_eq!(
                 refused.to_string(),
                 format!(
-                    "1 refused; the first is number 2 of the batch{names}: a value with lists or maps nested more \
+                    "1 rejected; the first is number 2 of the batch{names}: a value with lists or maps nested more \
                      than 16 deep"
                 ),
                 "{begin}"

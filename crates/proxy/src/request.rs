@@ -55,11 +55,7 @@ pub(crate) async fn answer(
     let context = worker.trace_context(&head.fields);
     let upgrade = forwarding::upgrade(&head.fields);
     let settled = head.settle_host();
-    if settled.is_ok()
-        && let Some(given) = answer_as_last_hop(&mut head)
-    {
-        return given;
-    }
+    let is_last_hop = settled.is_ok() && is_last_hop(&mut head);
     // A tie is a word between one root and its leaves. A client's would have a leaf send messages to
     // whomever it names.
     let tie = head.fields.get_text(Known::CurtailTie).map(str::to_owned);
@@ -80,6 +76,9 @@ pub(crate) async fn answer(
             return refuse(&worker, *trail, fault);
         }
     };
+    if is_last_hop {
+        return respond_as_last_hop(&worker, &upstream, *trail);
+    }
     let class = trail.destination.as_ref().map_or_else(Class::default, |d| d.class);
     let place = match &client.leaf {
         None => None,
@@ -219,16 +218,19 @@ fn answer_for_leaf(worker: &Arc<Worker>, leaf: &Arc<Leaf>, path: &str) -> Option
     Some(empty(StatusCode::NO_CONTENT))
 }
 
-/// Responds to a request that must go no further (RFC 9110, section 7.6.2).
-fn answer_as_last_hop(head: &mut RequestHead) -> Option<Given> {
-    let is_limited = matches!(head.method, Method::OPTIONS | Method::TRACE);
-    if !is_limited || forwarding::count_hop(&mut head.fields) {
-        return None;
-    }
-    Some(match head.method {
-        Method::OPTIONS => empty(StatusCode::OK),
-        _ => own(StatusCode::NOT_IMPLEMENTED, "trace_unsupported", ""),
-    })
+/// Whether the request must go no further (RFC 9110, section 7.6.2); counts this hop if it may.
+fn is_last_hop(head: &mut RequestHead) -> bool {
+    matches!(head.method, Method::OPTIONS | Method::TRACE) && !forwarding::count_hop(&mut head.fields)
+}
+
+/// Responds in place of the replica to a request that must go no further.
+fn respond_as_last_hop(worker: &Worker, upstream: &Upstream, trail: Trail) -> Given {
+    let (status, error) = match trail.asked.method {
+        Method::OPTIONS => (StatusCode::OK, None),
+        _ => (StatusCode::NOT_IMPLEMENTED, Some("trace_unsupported")),
+    };
+    record_own(worker, Some(upstream), trail, (status, error));
+    error.map_or_else(|| empty(status), |error| own(status, error, ""))
 }
 
 fn leaf_says(what: &'static str) -> Given {
@@ -239,19 +241,28 @@ fn leaf_says(what: &'static str) -> Given {
 }
 
 /// An answer of our own to a request that went nowhere.
-fn refuse(worker: &Worker, mut trail: Trail, fault: Fault) -> Given {
+fn refuse(worker: &Worker, trail: Trail, fault: Fault) -> Given {
     let Fault { status, error, why } = fault;
+    record_own(worker, None, trail, (status, Some(error)));
+    own(status, error, why)
+}
+
+/// Records the end of a request with a response of our own: in its span, and among its upstream's.
+fn record_own(
+    worker: &Worker,
+    upstream: Option<&Upstream>,
+    mut trail: Trail,
+    (status, error): (StatusCode, Option<&'static str>),
+) {
     let clock = &worker.shared.lasting.clock;
-    trail.end = Some(RequestEnd {
-        at: clock.now(),
-        status: Some(status),
-        error: Some(error),
-        reason: None,
-    });
+    let at = clock.now();
+    if let Some(upstream) = upstream {
+        upstream.metrics.ended(ResponseClass::Status(status), at.since(trail.started));
+    }
+    trail.end = Some(RequestEnd { at, status: Some(status), error, reason: None });
     if let Some(sink) = &worker.shared.lasting.spans {
         sink.record(&trail, clock);
     }
-    own(status, error, why)
 }
 
 fn no_answer_given(worker: &Worker, upstream: &Upstream, why: NoAnswer, trail: Trail) -> Given {
@@ -271,9 +282,8 @@ fn no_answer_given(worker: &Worker, upstream: &Upstream, why: NoAnswer, trail: T
             (status, root::name(why))
         }
     };
-    let latency = upstream.clock.now().since(trail.started);
-    upstream.metrics.ended(ResponseClass::Status(status), latency);
-    refuse(worker, trail, Fault { status, error, why: "" })
+    record_own(worker, Some(upstream), trail, (status, Some(error)));
+    own(status, error, "")
 }
 
 /// An answer that the proxy makes itself: a line of text, and the error's constant name in a header.

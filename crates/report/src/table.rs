@@ -195,7 +195,7 @@ impl Table {
         let sent = format!("{requests} requests, {rate}{wanted} a second");
         let name = cut(&arm.name, WIDTH / 2);
         if is_one_of_several {
-            self.line(format_args!("{name}: {}", arm.about));
+            self.wrapped("", &format!("{name}: {}", arm.about));
             self.line(format_args!("  {sent}"));
         } else {
             self.line(format_args!("{name}: {sent}"));

@@ -37,19 +37,25 @@ pub(super) fn width(text: &str) -> usize {
 }
 
 /// Wraps a long text between words into lines of at most `columns`: the first one after `indent`, the others indented
-/// further. A word that is longer than a line has a line of its own.
+/// further. A word that is longer than a line is cut into several lines.
 #[must_use]
 pub fn wrapped(indent: &str, text: &str, columns: usize) -> Vec<String> {
+    let further = format!("{indent}    ");
+    let word_max = columns.saturating_sub(further.len()).max(1);
     let mut lines = Vec::new();
     let mut line = indent.to_owned();
     for word in text.split_whitespace() {
-        if width(&line) + 1 + width(word) > columns && !line.trim().is_empty() {
-            lines.push(std::mem::replace(&mut line, format!("{indent}    ")));
+        let letters: Vec<char> = word.chars().collect();
+        for (nth, part) in letters.chunks(word_max).enumerate() {
+            let is_first_of_line = line.trim().is_empty();
+            let space = usize::from(nth == 0 && !is_first_of_line);
+            if width(&line) + space + part.len() > columns && !is_first_of_line {
+                lines.push(std::mem::replace(&mut line, further.clone()));
+            } else if space > 0 {
+                line.push(' ');
+            }
+            line.extend(part);
         }
-        if !line.trim().is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
     }
     lines.push(line);
     lines

@@ -33,7 +33,7 @@ use tokio::time::timeout;
 /// Ask the tables of a server in SQL
 ///
 /// The tables are `spans`, `logs`, `points` and `traces`; DESCRIBE lists columns.
-/// Rows that the server has not flushed yet are missing (its --flush-every).
+/// Rows that the server has not flushed yet are missing (its `flush_every`).
 /// Read-only: SELECT, WITH, VALUES, EXPLAIN, DESCRIBE, SHOW.
 #[derive(Clone, Debug, Parser)]
 #[command(

@@ -68,7 +68,7 @@ pub(super) fn until_told<T: Send>(run: impl FnOnce(&Stop) -> T + Send) -> io::Re
         });
         runtime.block_on(async {
             tokio::select! {
-                () = signals.told() => stop.stop(),
+                () = signals.received() => stop.stop(),
                 _ = is_over => {}
             }
         });

@@ -124,7 +124,7 @@ pub(crate) fn run(args: &SuiteArgs) -> anyhow::Result<ExitCode> {
         }
     };
     // Whoever does not read this does not miss it.
-    let _told = writeln!(io::stderr(), "kept in {}", dir.display());
+    let _written = writeln!(io::stderr(), "kept in {}", dir.display());
     ended
 }
 
@@ -137,7 +137,7 @@ fn watched(suite: &Suite) -> io::Result<Outcome> {
     let step = |line: &str| {
         screen().clear();
         // Whoever does not read this does not miss it.
-        let _told = writeln!(io::stderr(), "{:7.1} s  {line}", began.elapsed().as_secs_f64());
+        let _written = writeln!(io::stderr(), "{:7.1} s  {line}", began.elapsed().as_secs_f64());
     };
     let outcome = ended::until_told(|stop| {
         let mut load = |progress, slot: &_| screen().show(progress, slot);

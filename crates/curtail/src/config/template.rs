@@ -6,6 +6,7 @@
 //! addresses are yours.
 //! **Limits**: one listener, one route, one upstream; one leaf, commented out.
 
+use super::ConfigKind;
 use curtail_config::{Key, Presence};
 
 #[cfg(test)]
@@ -18,13 +19,21 @@ const NEEDED: [&str; 4] = ["listeners", "routes", "upstreams", "admin"];
 /// The name of the one upstream.
 const NAME: &str = "service";
 
-const HEAD: &str = "\
-# The configuration of a Curtail proxy: every key, with its default.
+fn head(kind: ConfigKind) -> String {
+    let (of, check) = match kind {
+        ConfigKind::Proxy => ("proxy", "check"),
+        ConfigKind::Server => ("server", "--kind server check"),
+    };
+    format!(
+        "\
+# The configuration of a Curtail {of}: every key, with its default.
 #
 # A line with '# ' explains the key below. '#key: value' is a key that is absent by default, with an example:
 # take the # away and it is in effect. What you do not want to change can be left out.
-# Check the file with: curtail config check FILE
-";
+# Check the file with: curtail config {check} FILE
+"
+    )
+}
 
 /// A value for a key that has no default.
 fn example(path: &str) -> Option<&'static str> {
@@ -40,6 +49,12 @@ fn example(path: &str) -> Option<&'static str> {
         "upstreams.<name>.tie.delay" => "1ms",
         "leaves[].address" => "127.0.0.1:7310",
         "leaves[].server" => "http://127.0.0.1:8080",
+        "data" => "curtail-data",
+        "tables" => "s3://bucket/prefix",
+        "otlp.addresses" => "[\"127.0.0.1:4317\", \"127.0.0.1:4318\"]",
+        "otlp.tokens_file" => "/etc/curtail/tokens",
+        "retention.size" => "500GiB",
+        "tail.after_days" => "7",
         "spans.endpoint" => "http://127.0.0.1:4318",
         "limits.stream_idle_timeout" => "1h",
         path if path.ends_with(".connect.ca_file") => "/etc/curtail/authority.pem",
@@ -48,12 +63,12 @@ fn example(path: &str) -> Option<&'static str> {
 }
 
 /// The file.
-pub(super) fn yaml(keys: &[Key]) -> String {
+pub(super) fn yaml(kind: ConfigKind, keys: &[Key]) -> String {
     let mut root = Node::default();
     for key in keys {
         root.add(key);
     }
-    let mut text = HEAD.to_owned();
+    let mut text = head(kind);
     for node in &root.inner {
         text.push('\n');
         node.write(&mut text, Place { outer: None, indent: 0, is_item: false, is_absent: false });

@@ -5,7 +5,6 @@
 //! **Limits**: those of the server; its log and its tables are on the disk that temporary files are on.
 
 use super::tally::Slowest;
-use crate::server::{self, ServerArgs};
 use anyhow::Context as _;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Empty};
@@ -13,10 +12,8 @@ use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio::sync::oneshot;
 
 /// Proxies send their spans each second; whoever waits for them is patient for so many looks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -25,58 +22,34 @@ const LOOKS_MAX: u32 = 50;
 /// What a span of a request to a proxy has in Tempo's JSON, and no other.
 const OF_A_REQUEST: &[u8] = b"\"kind\":\"SPAN_KIND_SERVER\",";
 
-/// A server that runs; it is to be stopped.
+/// A running server.
 #[derive(Debug)]
 pub(crate) struct SpanStore {
     folder: PathBuf,
-    otlp: SocketAddr,
-    api: SocketAddr,
-    stop: oneshot::Sender<()>,
-    thread: JoinHandle<anyhow::Result<()>>,
+    server: curtail_server::Running,
 }
 
 impl SpanStore {
     /// Starts it.
     ///
     /// # Errors
-    /// When its folder or a thread is not to be had.
+    /// When its folder cannot be created or the system refuses a thread.
     pub(crate) fn start() -> anyhow::Result<Self> {
         let folder = std::env::temp_dir().join(format!("curtail-demo-{}", std::process::id()));
-        let args = ServerArgs::on_loopback(folder.clone());
-        let (ready, told) = std::sync::mpsc::sync_channel(1);
-        let (stop, stopped) = oneshot::channel();
-        let begin = || {
-            Ok(async {
-                // Told, or whoever could tell is gone: the same.
-                drop(stopped.await);
-            })
-        };
-        let ready = move |otlp: &[SocketAddr], api| {
-            // The demo waits for this, and for nothing else.
-            ready.send((otlp[0], api)).map_err(std::io::Error::other)
-        };
-        let thread = std::thread::Builder::new()
-            .name("spans".to_owned())
-            .spawn(move || server::serve(&args, begin, ready))?;
-        match told.recv() {
-            Ok((otlp, api)) => Ok(Self { folder, otlp, api, stop, thread }),
-            Err(_) => {
-                let ended = thread.join().map_err(|_| anyhow::anyhow!("it has panicked"))?;
-                Err(ended.err().unwrap_or_else(|| anyhow::anyhow!("it has ended")))
-                    .context("the server of the demo's spans")
-            }
-        }
+        let server = curtail_server::start(curtail_server::Config::on_loopback(folder.clone()))
+            .context("the server of the demo's spans")?;
+        Ok(Self { folder, server })
     }
 
     /// Where proxies send their spans.
-    pub(crate) const fn otlp(&self) -> SocketAddr {
-        self.otlp
+    pub(crate) fn otlp(&self) -> SocketAddr {
+        self.server.otlp()[0]
     }
 
     /// The command that shows a trace, in lines of less than 80 columns.
     pub(crate) fn command(&self, trace: &Slowest) -> [String; 2] {
         let query = format!("{} query trace \\", program());
-        [query, format!("    {:032x} --server http://{}", trace.trace_id, self.api)]
+        [query, format!("    {:032x} --server http://{}", trace.trace_id, self.server.api())]
     }
 
     /// Waits until the spans of all requests of a trace have come; returns whether they have.
@@ -97,23 +70,20 @@ impl SpanStore {
 
     /// What the API answers, over a connection of its own.
     async fn get(&self, path: &str) -> anyhow::Result<Bytes> {
-        let stream = TcpStream::connect(self.api).await?;
+        let stream = TcpStream::connect(self.server.api()).await?;
         let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
         let connection = tokio::spawn(connection);
-        let request = http::Request::get(path).header("host", self.api.to_string());
+        let request = http::Request::get(path).header("host", self.server.api().to_string());
         let answer = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
         let body = answer.into_body().collect().await?.to_bytes();
         connection.abort();
         Ok(body)
     }
 
-    /// Stops it, and removes what it has kept.
+    /// Stops it and deletes its folder.
     pub(crate) fn stop(self) {
-        drop(self.stop);
-        match self.thread.join() {
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) => tracing::warn!("the server of the demo's spans: {error:#}"),
-            Err(_) => tracing::error!("the server of the demo's spans has panicked"),
+        if let Err(error) = self.server.stop() {
+            tracing::error!("the server of the demo's spans: {error}");
         }
         if let Err(error) = std::fs::remove_dir_all(&self.folder) {
             tracing::warn!("{} is left: {error}", self.folder.display());

@@ -12,7 +12,8 @@ fn refused(data: &Path, otlp: &str, tokens: Option<&str>) -> String {
     let api = taken.local_addr().expect("it is bound").to_string();
     let data = data.to_str().expect("text");
     let mut arguments = vec!["server", "--data", data, "--otlp", otlp, "--api", &api];
-    arguments.extend(tokens.iter().flat_map(|tokens| ["--tokens", tokens]));
+    let tokens = tokens.map(|tokens| format!("otlp.tokens_file={tokens}"));
+    arguments.extend(tokens.iter().flat_map(|tokens| ["--set", tokens]));
     let ended = curtail(&arguments);
     assert_eq!(ended.code, Some(3), "{}", ended.stderr);
     ended.stderr
@@ -36,9 +37,17 @@ fn a_second_server_on_the_same_port_is_refused() {
     let server = Server::start(&folder("port-first"));
     let port = server.otlp.port();
     let said = refused(&folder("port-second"), &server.otlp.to_string(), None);
-    assert!(said.contains(&format!("port {port} is already in use; pass --otlp")), "{said}");
+    assert!(
+        said.contains(&format!(
+            "port {port} is already in use; choose another one with otlp.addresses (--otlp)"
+        )),
+        "{said}"
+    );
     let said = refused(&folder("port-third"), "127.0.0.1:0", None);
-    assert!(said.contains("is already in use; pass --api"), "{said}");
+    assert!(
+        said.contains("is already in use; choose another one with api.address (--api)"),
+        "{said}"
+    );
     server.ended("TERM");
 }
 
@@ -56,8 +65,8 @@ fn a_second_server_on_the_same_folder_is_refused_with_the_process_id_of_the_firs
 #[test]
 fn comments_in_a_file_of_tokens_are_ignored() {
     let name = written("commented-tokens", "# c\nsecret\n");
-    let tokens = format!("{}/{name}", env!("CARGO_TARGET_TMPDIR"));
-    let server = Server::with(&folder("commented-tokens-data"), &["--tokens", &tokens]);
+    let tokens = format!("otlp.tokens_file={}/{name}", env!("CARGO_TARGET_TMPDIR"));
+    let server = Server::with(&folder("commented-tokens-data"), &["--set", &tokens]);
     for (token, status) in [("# c", "401"), ("c", "401"), ("secret", "200")] {
         let head = format!("authorization: Bearer {token}\r\n");
         let answer = server.posts(&head, &batch(1));
@@ -141,7 +150,8 @@ fn a_missing_or_damaged_newest_commit_is_an_error() {
 #[test]
 fn a_browser_may_send_from_an_allowed_origin() {
     let shop = "https://shop.example";
-    let server = Server::with(&folder("origins"), &["--allow-origin", shop]);
+    let origins = format!("otlp.allow_origins=[\"{shop}\"]");
+    let server = Server::with(&folder("origins"), &["--set", &origins]);
     let preflight = |origin: &str| {
         server.asks_otlp(&format!(
             "OPTIONS /v1/traces HTTP/1.1\r\nhost: h\r\nconnection: close\r\norigin: {origin}\r\n\
@@ -157,7 +167,7 @@ fn a_browser_may_send_from_an_allowed_origin() {
         "{allowed}"
     );
     let other = preflight("https://other.example");
-    assert!(other.starts_with("HTTP/1.1 403") && other.contains("--allow-origin"), "{other}");
+    assert!(other.starts_with("HTTP/1.1 403") && other.contains("otlp.allow_origins"), "{other}");
     let sent = server.posts(&format!("origin: {shop}\r\n"), &batch(1));
     assert!(sent.starts_with("HTTP/1.1 200"), "{sent}");
     assert!(sent.contains(&format!("access-control-allow-origin: {shop}\r\n")), "{sent}");

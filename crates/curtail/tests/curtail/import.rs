@@ -90,7 +90,7 @@ fn a_bad_line_is_named_and_the_others_go_on() {
     assert!(lines[0].starts_with("import-bad.jsonl:3: byte 100: EOF while parsing"), "{lines:?}");
     let what = "expected an object with resourceSpans, resourceLogs or resourceMetrics";
     assert_eq!(lines[1], format!("import-bad.jsonl:6: byte 1: {what}"));
-    let refused = "2 refused; the first is number 1 of the batch, span 1112131415161718: its trace ID is not 16 bytes, \
+    let refused = "2 rejected; the first is number 1 of the batch, span 1112131415161718: its trace ID is not 16 bytes, \
                    or zero";
     assert_eq!(lines[2], format!("import-bad.jsonl:4-5: {refused}"));
     assert!(server.trace().contains("\"name\":\"GET /\""));

@@ -13,8 +13,8 @@ Generated from the commands' own help; a test keeps it fresh.
 
 `curtail-proxy` is `curtail proxy` as a binary of its own, without the rest.
 
-Standard output carries results, standard error everything else. `CURTAIL_LOG` sets the levels of the log
-(`CURTAIL_LOG=debug`).
+Standard output carries results, standard error everything else. `CURTAIL_LOG` sets the log levels of `proxy` and `server`
+(default `info`), and of `bench`, `demo` and `testbed` (default `warn`): `CURTAIL_LOG=debug`. The other commands have no log.
 
 | exit code | meaning |
 |---|---|
@@ -53,6 +53,14 @@ fn the_json_schema_is_fresh() {
 fn the_complete_file_is_fresh() {
     expect_file!["../../../../docs/reference/config.default.yaml"]
         .assert_eq(&curtail(&["config", "default"]).stdout);
+}
+
+#[test]
+fn the_pages_of_the_server_are_fresh() {
+    let printed = |what| curtail(&["config", "--kind", "server", what]).stdout;
+    expect_file!["../../../../docs/reference/server.md"].assert_eq(&printed("reference"));
+    expect_file!["../../../../docs/reference/server.schema.json"].assert_eq(&printed("schema"));
+    expect_file!["../../../../docs/reference/server.default.yaml"].assert_eq(&printed("default"));
 }
 
 #[test]

@@ -204,10 +204,10 @@ fn what_is_acknowledged_survives_being_killed_at_any_moment() {
 #[test]
 fn a_file_without_tokens_lets_nobody_in() {
     let folder = env!("CARGO_TARGET_TMPDIR");
-    let tokens = format!("{folder}/{}", written("no-tokens", "\n  \n"));
+    let tokens = format!("otlp.tokens_file={folder}/{}", written("no-tokens", "\n  \n"));
     let data = self::folder("server-tokens");
     let data = data.to_str().expect("text");
-    let ended = curtail(&["server", "--data", data, "--tokens", &tokens]);
+    let ended = curtail(&["server", "--data", data, "--set", &tokens]);
     assert_eq!(ended.code, Some(3), "{}", ended.stderr);
     assert!(ended.stderr.contains("expected at least one token"), "{}", ended.stderr);
 }

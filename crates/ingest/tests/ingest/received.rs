@@ -138,7 +138,7 @@ fn rows_that_cannot_be_kept_are_counted_in_the_answer_and_others_kept() {
         let head = post(TRACES, "application/json");
         let answer = send(receiver.address(), Version::HTTP_11, head, json).await;
         assert_eq!(answer.status, StatusCode::OK);
-        let said = "1 refused; the first is number 2 of the batch, span 0000000000000002: its trace ID is not 16 bytes, \
+        let said = "1 rejected; the first is number 2 of the batch, span 0000000000000002: its trace ID is not 16 bytes, \
                     or zero";
         let want =
             format!(r#"{{"partialSuccess":{{"errorMessage":"{said}","rejectedSpans":"1"}}}}"#);
@@ -161,7 +161,7 @@ fn a_span_with_a_value_nested_too_deep_costs_only_itself() {
         let json = format!(r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{spans}]}}]}}]}}"#);
         let protobuf = json::to_protobuf(json.as_bytes(), Signal::Traces, &Limits::default());
         let protobuf = protobuf.expect("a batch");
-        let why = "1 refused; the first is number 2 of the batch, span 0000000000000003, trace \
+        let why = "1 rejected; the first is number 2 of the batch, span 0000000000000003, trace \
                    00000000000000000000000000000001: a value with lists or maps nested more than 16 deep";
         for (version, head, body) in [
             (Version::HTTP_11, post(TRACES, "application/json"), json.into_bytes()),

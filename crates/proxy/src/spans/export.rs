@@ -83,7 +83,7 @@ impl Exporter {
             receiver: Receiver::new(config, clock)?,
             pace,
             rng: entropy_rng(),
-            state: ReceiverState::Taking,
+            state: ReceiverState::Accepting,
         };
         let (stop, stopped) = oneshot::channel();
         Ok(Self { stop, task: tokio::spawn(export.run(stopped)) })
@@ -110,10 +110,10 @@ struct Export {
     state: ReceiverState,
 }
 
-/// What becomes of spans at the receiver.
+/// What the receiver does with spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReceiverState {
-    Taking,
+    Accepting,
     Unavailable,
     Rejecting,
 }
@@ -174,7 +174,7 @@ impl Export {
             });
             match verdict {
                 Verdict::Taken { rejected } => {
-                    self.note_taken(rejected);
+                    self.note_accepted(rejected);
                     return Settled::Sent { rejected };
                 }
                 Verdict::Never { why } => {
@@ -195,13 +195,13 @@ impl Export {
         Settled::GivenUp
     }
 
-    fn note_taken(&mut self, rejected: u64) {
+    fn note_accepted(&mut self, rejected: u64) {
         if rejected > 0 {
-            tracing::debug!(rejected, "the receiver would not have some spans");
+            tracing::debug!(rejected, "the receiver rejected some spans");
         }
-        if self.state != ReceiverState::Taking {
-            self.state = ReceiverState::Taking;
-            tracing::info!(endpoint = self.receiver.endpoint(), "spans are taken again");
+        if self.state != ReceiverState::Accepting {
+            self.state = ReceiverState::Accepting;
+            tracing::info!(endpoint = self.receiver.endpoint(), "the receiver accepts spans again");
         }
     }
 
@@ -213,9 +213,13 @@ impl Export {
         self.state = state;
         let endpoint = self.receiver.endpoint();
         if state == ReceiverState::Rejecting {
-            tracing::warn!(endpoint, why, "spans are rejected and dropped");
+            tracing::warn!(endpoint, why, "the receiver rejects spans; they are dropped");
         } else {
-            tracing::warn!(endpoint, why, "spans are not taken; they wait, up to a bound");
+            tracing::warn!(
+                endpoint,
+                why,
+                "the receiver is unavailable; spans wait, up to a maximum"
+            );
         }
     }
 }

@@ -49,6 +49,20 @@ pub(crate) fn comparison() -> Comparison {
 }
 
 #[test]
+fn long_urls_that_end_differently_can_be_told_apart() {
+    let mut results = sample::compared(1);
+    let base = format!("http://{}.example:8080/search", "a".repeat(60));
+    for (arm, end) in results.arms.iter_mut().zip(["first", "second"]) {
+        arm.about = format!("{base}?index={end}");
+    }
+    let table = render(&results, &[]);
+    assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+    for end in ["first", "second"] {
+        assert!(table.contains(&format!("?index={end}\n")), "{table}");
+    }
+}
+
+#[test]
 fn two_arms_by_query_and_tenant_with_a_comparison() {
     let expected = expect![[r#"
         search, 2026-11-22 18:04:03 UTC, seed 1

@@ -1,4 +1,4 @@
-use super::{bytes, latency, ms, percent, rate, thousands, utc};
+use super::{bytes, latency, ms, percent, rate, thousands, utc, wrapped};
 use curtail_units::Duration;
 
 #[test]
@@ -56,4 +56,14 @@ fn dates_are_those_of_the_calendar() {
     for (seconds, expected) in dates {
         assert_eq!(utc(seconds * 1_000_000_000), expected);
     }
+}
+
+#[test]
+fn long_texts_wrap_between_words_and_within_a_word_that_is_longer_than_a_line() {
+    assert_eq!(wrapped("", "", 8), [""]);
+    assert_eq!(wrapped("  ", "one two three", 12), ["  one two", "      three"]);
+    assert_eq!(
+        wrapped("", "a: http://host/b c", 10),
+        ["a: http:/", "    /host/", "    b c"]
+    );
 }

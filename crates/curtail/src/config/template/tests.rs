@@ -1,6 +1,6 @@
 //! The complete file: right as it is, and no other than the defaults.
 
-use super::super::keys;
+use super::super::ConfigKind;
 use super::{NAME, example, yaml};
 use curtail_config::Presence;
 use curtail_policy::UpstreamConfig;
@@ -8,7 +8,8 @@ use curtail_proxy::{Config, ConnectConfig, Limits};
 
 #[test]
 fn the_complete_file_says_what_holds_without_it() {
-    let config = Config::from_yaml("f", &yaml(&keys())).expect("it is right");
+    let config = Config::from_yaml("f", &yaml(ConfigKind::Proxy, &ConfigKind::Proxy.keys()))
+        .expect("it is right");
     let short = "listeners: [{address: \"127.0.0.1:7300\"}]\nadmin: {}\n\
         routes: [{upstream: service}]\n\
         upstreams: {service: {replicas: [\"http://127.0.0.1:8080\", \"http://127.0.0.1:8081\"]}}\n";
@@ -23,7 +24,7 @@ fn the_complete_file_says_what_holds_without_it() {
 
 #[test]
 fn what_is_commented_out_can_be_put_into_effect() {
-    let file = yaml(&keys());
+    let file = yaml(ConfigKind::Proxy, &ConfigKind::Proxy.keys());
     // One case at a time is all that a file can have: Prequal's keys stay, that of another rule goes.
     let kept = file.lines().filter(|line| !line.trim_start().starts_with("#decay"));
     let in_effect: Vec<String> = kept
@@ -40,13 +41,31 @@ fn what_is_commented_out_can_be_put_into_effect() {
 
 #[test]
 fn every_key_stands_in_the_file_and_none_lacks_a_value() {
-    let file = yaml(&keys());
-    for key in keys() {
-        let name = key.path.rsplit('.').next().unwrap_or_default().trim_end_matches("[]");
-        assert!(file.contains(&format!("{name}:")), "{}", key.path);
-        let is_section = keys().iter().any(|k| k.path.starts_with(&format!("{}.", key.path)));
-        if matches!(key.presence, Presence::Required | Presence::Optional) && !is_section {
-            assert!(example(&key.path).is_some(), "{} needs an example", key.path);
+    for kind in [ConfigKind::Proxy, ConfigKind::Server] {
+        let keys = kind.keys();
+        let file = yaml(kind, &keys);
+        for key in &keys {
+            let name = key.path.rsplit('.').next().unwrap_or_default().trim_end_matches("[]");
+            assert!(file.contains(&format!("{name}:")), "{}", key.path);
+            let is_section = keys.iter().any(|k| k.path.starts_with(&format!("{}.", key.path)));
+            if matches!(key.presence, Presence::Required | Presence::Optional) && !is_section {
+                assert!(example(&key.path).is_some(), "{} needs an example", key.path);
+            }
         }
     }
+}
+
+#[test]
+fn the_file_of_the_server_is_correct_and_has_the_defaults() {
+    let file = yaml(ConfigKind::Server, &ConfigKind::Server.keys());
+    let config = curtail_server::Config::from_yaml("f", &file, &[]).expect("it is correct");
+    let defaults = curtail_server::Config::from_yaml("f", "{}", &[]).expect("they are correct");
+    assert_eq!(config, defaults);
+    let uncommented: Vec<_> = file
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("# ") && !line.starts_with("#\n"))
+        .map(|line| line.replacen('#', "", 1))
+        .collect();
+    let config = curtail_server::Config::from_yaml("f", &uncommented.join("\n"), &[]);
+    assert!(config.expect("each example is correct").tail.is_some());
 }

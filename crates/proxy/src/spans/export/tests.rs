@@ -309,9 +309,9 @@ async fn a_receiver_that_goes_and_comes_back_is_one_line_in_the_log_each() {
         let lines: Vec<_> = log.lines().map(str::trim).collect();
         let endpoint = &collector.config.endpoint;
         let [gone, back] = lines[..] else { panic!("{log}") };
-        assert!(gone.starts_with("WARN spans are not taken"), "{gone}");
+        assert!(gone.starts_with("WARN the receiver is unavailable"), "{gone}");
         assert!(gone.contains(&endpoint.to_string()) && gone.contains("not connected"), "{gone}");
-        assert!(back.starts_with("INFO spans are taken again"), "{back}");
+        assert!(back.starts_with("INFO the receiver accepts spans again"), "{back}");
         assert_eq!(sink.counts().undelivered, 0);
     }
 }
@@ -335,9 +335,9 @@ async fn a_receiver_that_rejects_spans_is_one_line_in_the_log_with_its_status() 
         let log = String::from_utf8(lines.lock().expect("unpoisoned").clone()).expect("text");
         let lines: Vec<_> = log.lines().map(str::trim).collect();
         let [rejected, taken] = lines[..] else { panic!("{log}") };
-        assert!(rejected.starts_with("WARN spans are rejected and dropped"), "{rejected}");
+        assert!(rejected.starts_with("WARN the receiver rejects spans; they are dropped"), "{rejected}");
         assert!(rejected.contains(why), "{rejected}");
-        assert!(taken.starts_with("INFO spans are taken again"), "{taken}");
+        assert!(taken.starts_with("INFO the receiver accepts spans again"), "{taken}");
     }
 }
 

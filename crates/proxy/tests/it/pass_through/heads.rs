@@ -3,6 +3,7 @@
 use super::{Chain, PAIRS};
 use crate::client::{Client, HOST};
 use crate::deadline::run;
+use crate::metrics::Metrics;
 use crate::proxy::Setup;
 use crate::raw_replica::RawReplica;
 use crate::replica::{Replica, Speaks, ok, status};
@@ -251,6 +252,11 @@ fn the_last_hop_that_max_forwards_allows_responds_itself() {
             let seen = chain.replica.record().seen();
             let seen: Vec<_> = seen.iter().map(|seen| seen.get("max-forwards")).collect();
             assert_eq!(seen, forwarded.map(|(_, _, want)| Some(want)));
+            let counted = |metrics: &Metrics| {
+                ["2xx", "5xx"]
+                    .map(|status| metrics.sum("curtail_requests_total", &[("status", status)]))
+            };
+            chain.proxy.until(|metrics| counted(metrics) == [forwarded.len() as u64 + 1, 1]).await;
         }
     });
 }

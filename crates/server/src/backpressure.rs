@@ -1,0 +1,52 @@
+//! Backpressure: senders wait while too many bytes of memtables wait to be flushed.
+
+use curtail_ingest::Why;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How often a waiting thread looks again: a flush in the middle of a compaction wakes nobody.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The memtables that wait to be flushed, of which at most `bytes_max` may wait.
+#[derive(Debug)]
+pub(crate) struct FlushBacklog {
+    bytes_max: usize,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    is_unlimited: bool,
+    /// Whether the last flush failed because the disk is full.
+    is_disk_full: bool,
+}
+
+impl FlushBacklog {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// Blocks while at least the maximum waits; `report` gets the reason at the start and every 100 ms.
+    pub(crate) fn wait(&self, waiting_bytes: impl Fn() -> usize, report: &mut dyn FnMut(Why)) {
+        let is_full = |state: &mut State| !state.is_unlimited && waiting_bytes() >= self.bytes_max;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        while is_full(&mut state) {
+            report(if state.is_disk_full { Why::DiskFull } else { Why::Slow });
+            let waited = self.changed.wait_timeout_while(state, LOOK_EVERY, is_full);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Wakes waiting threads after a flush.
+    pub(crate) fn flushed(&self, is_disk_full: bool) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).is_disk_full = is_disk_full;
+        self.changed.notify_all();
+    }
+
+    /// Lifts the limit: at the end, accepted batches stay in the log even if they cannot be flushed.
+    pub(crate) fn lift(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).is_unlimited = true;
+        self.changed.notify_all();
+    }
+}

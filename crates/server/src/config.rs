@@ -1,0 +1,316 @@
+//! The configuration of a server: keys, meanings and defaults, each named once.
+
+use crate::origin::Origin;
+use crate::{StartError, tokens};
+use curtail_config::{Mistakes, Section};
+use curtail_store::Retention;
+use curtail_store::tail::Tail;
+use curtail_units::{Bytes, Duration, Ratio};
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+/// The configuration of a server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The folder of the log, and of the tables unless they are elsewhere.
+    pub data: PathBuf,
+    /// The folder or URL of the tables.
+    pub tables: Option<String>,
+    /// The receivers.
+    pub otlp: OtlpConfig,
+    /// The query API.
+    pub api: ApiConfig,
+    /// A memtable of this size is flushed.
+    pub memtable: Bytes,
+    /// The maximum time between flushes.
+    pub flush_every: Duration,
+    /// How long rows are kept.
+    pub retention: Retention,
+    /// What is kept of old days; absent: everything.
+    pub tail: Option<Tail>,
+}
+
+/// The OTLP receivers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtlpConfig {
+    /// Their addresses; each accepts gRPC and HTTP.
+    pub addresses: Vec<SocketAddr>,
+    /// A file of tokens, of which senders must present one.
+    pub tokens_file: Option<PathBuf>,
+    /// The origins of web pages that may send.
+    pub allow_origins: Vec<Origin>,
+}
+
+/// The query API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiConfig {
+    /// Its address.
+    pub address: SocketAddr,
+    /// The limits of its responses.
+    pub limits: curtail_api::Limits,
+}
+
+impl Config {
+    /// Reads the text of a configuration file, changed by `sets` (`key=value`); `file` names it in messages.
+    ///
+    /// # Errors
+    /// All errors of the text.
+    pub fn from_yaml(file: &str, text: &str, sets: &[String]) -> Result<Self, Mistakes> {
+        curtail_config::read_with_sets(file, text, sets, Self::read)
+    }
+
+    /// A server for this machine alone, on ports that the system chooses.
+    ///
+    /// # Panics
+    /// Never: the defaults are a valid configuration.
+    #[must_use]
+    pub fn on_loopback(data: PathBuf) -> Self {
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let mut config = Self::from_yaml("", "{}", &[]).expect("every key has a default");
+        config.data = data;
+        config.otlp.addresses = vec![any];
+        config.api.address = any;
+        config
+    }
+
+    /// Checks the files that the configuration names.
+    ///
+    /// # Errors
+    /// When a file cannot be read or has errors.
+    pub fn check_files(&self) -> Result<(), StartError> {
+        self.tokens().map(|_tokens| ())
+    }
+
+    /// The tokens of senders; empty if they need none.
+    pub(crate) fn tokens(&self) -> Result<Vec<String>, StartError> {
+        self.otlp.tokens_file.as_deref().map_or(Ok(Vec::new()), tokens::read)
+    }
+
+    /// Reads a configuration section by section.
+    pub fn read(s: &mut Section<'_>) -> Self {
+        let data: PathBuf = s
+            .field(
+                "data",
+                "Folder of the log, and of the tables unless `tables` names another place.",
+            )
+            .default(PathBuf::from("curtail-data"));
+        if let Some(url) = data.to_str().filter(|data| data.contains("://")) {
+            let text = format!("{url} is a URL: expected a folder; the key `tables` accepts a URL");
+            s.mistake("data", text);
+        }
+        let config = Self {
+            data,
+            tables: s
+                .field("tables", "Folder or URL (s3://, gs://, az://) of the tables; absent: in `data`.")
+                .optional(),
+            otlp: s.section("otlp", "Receivers of spans, logs and metrics.", otlp),
+            api: s.section("api", "The query API.", api),
+            memtable: s
+                .field("memtable", "A memtable of this size is flushed; at most four wait for the flush.")
+                .range(Bytes::from_kib(1 << 10)..=Bytes::from_kib(1 << 20))
+                .default(Bytes::from_kib(128 << 10)),
+            flush_every: s
+                .field("flush_every", "Maximum time between flushes; other engines see rows after the flush.")
+                .range(Duration::from_secs(1)..=Duration::from_secs(86_400))
+                .default(Duration::from_secs(60)),
+            retention: s.section("retention", "How long rows are kept.", retention),
+            tail: s.optional_section(
+                "tail",
+                "Old days keep only traces with errors, the slowest and a sample; absent: all traces.",
+                tail,
+            ),
+        };
+        config.check(s);
+        config
+    }
+
+    fn check(&self, s: &mut Section<'_>) {
+        if let (Some(days), Some(tail)) = (self.retention.days, self.tail)
+            && days <= tail.after_days
+        {
+            let after = tail.after_days;
+            let text = format!("{after} days, but rows are kept for {days} days: expected fewer");
+            s.mistake("tail.after_days", text);
+        }
+    }
+}
+
+impl fmt::Display for Config {
+    /// What the server does, in a few lines.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let data = self.data.display();
+        writeln!(f, "data: {data}; tables: {}", self.tables.as_deref().unwrap_or("there as well"))?;
+        for address in &self.otlp.addresses {
+            writeln!(f, "OTLP receiver: {address}, gRPC and HTTP")?;
+        }
+        match &self.otlp.tokens_file {
+            Some(file) => writeln!(f, "senders present a token of {}", file.display())?,
+            None => writeln!(f, "senders need no token")?,
+        }
+        writeln!(f, "query API: {}", self.api.address)?;
+        writeln!(f, "flush: after {} or {}", self.memtable, self.flush_every)?;
+        match self.retention.days {
+            Some(days) => write!(f, "retention: {days} days")?,
+            None => write!(f, "retention: forever")?,
+        }
+        match self.retention.bytes {
+            Some(bytes) => writeln!(f, ", at most {}", Bytes::new(bytes))?,
+            None => writeln!(f, ", of any size")?,
+        }
+        let Some(Tail { after_days, slowest, sample }) = self.tail else { return Ok(()) };
+        let slowest = 100.0 * slowest.get();
+        writeln!(
+            f,
+            "after {after_days} days: errors, the slowest {slowest} % and one in {sample} of the others"
+        )
+    }
+}
+
+fn otlp(s: &mut Section<'_>) -> OtlpConfig {
+    let mut addresses: Vec<SocketAddr> = s.values(
+        "addresses",
+        "Addresses to listen on; each accepts gRPC and HTTP. Without any: 127.0.0.1:4317 and 127.0.0.1:4318.",
+    );
+    if addresses.is_empty() {
+        addresses = curtail_ingest::Config::default().addresses;
+    }
+    OtlpConfig {
+        addresses,
+        tokens_file: s
+            .field(
+                "tokens_file",
+                "File of tokens, one a line; # begins a comment line. Senders must present one of them.",
+            )
+            .optional(),
+        allow_origins: s.values(
+            "allow_origins",
+            "Origins whose web pages may send: scheme, host and port, or * for all.",
+        ),
+    }
+}
+
+fn api(s: &mut Section<'_>) -> ApiConfig {
+    ApiConfig {
+        address: s
+            .field("address", "Address to listen on.")
+            .default(SocketAddr::from((Ipv4Addr::LOCALHOST, 3200))),
+        limits: curtail_api::Limits {
+            trace_spans: s
+                .field("trace_spans_max", "Maximum number of spans of a trace in a response.")
+                .at_least(1)
+                .default(1_000_000),
+            response_bytes: s
+                .field("response_max", "Maximum size of a response.")
+                .range(Bytes::from_kib(1 << 10)..=Bytes::from_kib(64 << 20))
+                .default(Bytes::from_kib(1 << 20))
+                .as_len(),
+        },
+    }
+}
+
+fn retention(s: &mut Section<'_>) -> Retention {
+    let days: u32 = s
+        .field("days", "Days to keep rows after the day of their arrival; 0: forever.")
+        .at_most(36_500)
+        .default(30);
+    let size: Option<Bytes> = s
+        .field(
+            "size",
+            "Maximum size of all tables; the oldest runs are deleted first. Absent: no maximum.",
+        )
+        .at_least(Bytes::from_kib(1 << 20))
+        .optional();
+    Retention { days: Some(days).filter(|days| *days > 0), bytes: size.map(Bytes::get) }
+}
+
+fn tail(s: &mut Section<'_>) -> Tail {
+    let percent = Ratio::new(0.01).expect("a ratio");
+    let after_days = s
+        .field("after_days", "Days after which a day keeps only its tail.")
+        .at_most(36_500)
+        .required();
+    let slowest = s
+        .field("slowest_ratio", "Share of the slowest traces to keep, for each operation.")
+        .default(percent);
+    let sample = s
+        .field(
+            "sample_ratio",
+            "Share of the other traces to keep, rounded to one in a whole number.",
+        )
+        .default(percent);
+    let one_in = one_in(sample);
+    if one_in.is_none() {
+        s.mistake(
+            "sample_ratio",
+            format!("{sample} is too small: expected at least one in 4 billion"),
+        );
+    }
+    Tail { after_days, slowest, sample: one_in.unwrap_or(NonZeroU32::MAX) }
+}
+
+/// `N` of the sample that keeps one in `N`.
+fn one_in(ratio: Ratio) -> Option<NonZeroU32> {
+    let one_in = (1.0 / ratio.get()).round();
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a cast from float to integer saturates"
+    )]
+    NonZeroU32::new(one_in as u32).filter(|_| one_in <= f64::from(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Config, one_in};
+    use curtail_units::Ratio;
+
+    fn errors(text: &str) -> String {
+        Config::from_yaml("f", text, &[]).expect_err("there is an error").to_string()
+    }
+
+    #[test]
+    fn every_key_has_a_default() {
+        let config = Config::from_yaml("f", "{}", &[]).expect("defaults");
+        assert_eq!(config.otlp.addresses.len(), 2);
+        assert_eq!((config.retention.days, config.tail), (Some(30), None));
+    }
+
+    #[test]
+    fn a_set_changes_the_file() {
+        let sets = ["otlp.addresses=[\"127.0.0.1:1\"]".to_owned(), "retention.days=0".to_owned()];
+        let config = Config::from_yaml("f", "retention: {days: 7}", &sets).expect("valid");
+        assert_eq!(config.otlp.addresses, ["127.0.0.1:1".parse().expect("an address")]);
+        assert_eq!(config.retention.days, None);
+    }
+
+    #[test]
+    fn errors_name_the_key_and_what_was_expected() {
+        let of_values = errors("flush_every: 1ms\notlp: {allow_origins: [shop.example]}\n");
+        let of_sections = errors("data: s3://a\nretention: {days: 7}\ntail: {after_days: 7}\n");
+        for (errors, part) in [
+            (&of_values, "f:1:14: flush_every: 1ms is out of range"),
+            (&of_values, "f:2:24: otlp.allow_origins[0]: shop.example is text: expected an origin"),
+            (&of_sections, "f:1:7: data: s3://a is a URL: expected a folder"),
+            (
+                &of_sections,
+                "f:3:20: tail.after_days: 7 days, but rows are kept for 7 days: expected fewer",
+            ),
+        ] {
+            assert!(errors.contains(part), "{part}: {errors}");
+        }
+    }
+
+    #[test]
+    fn a_sample_is_one_in_a_whole_number() {
+        for (ratio, expected) in
+            [(0.01, 100), (0.03, 33), (1.0, 1), (0.6, 2), (0.000_001, 1_000_000)]
+        {
+            let ratio = Ratio::new(ratio).expect("a ratio");
+            assert_eq!(one_in(ratio).map(u32::from), Some(expected));
+        }
+        assert_eq!(one_in(Ratio::new(0.0).expect("a ratio")), None);
+        assert_eq!(one_in(Ratio::new(1e-12).expect("a ratio")), None);
+    }
+}

@@ -1,0 +1,72 @@
+//! Why a server does not start, or stops.
+
+use curtail_objects::OpenError;
+use std::error::Error;
+use std::io;
+use std::iter::successors;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A file or folder that the configuration names, or one in the data folder.
+    #[error("cannot use {}", .path.display())]
+    File {
+        /// The path.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The object store of the tables.
+    #[error(transparent)]
+    Objects(#[from] OpenError),
+    /// A table or the log.
+    #[error("{tables}")]
+    Store {
+        /// The folder or URL of the tables.
+        tables: String,
+        /// The cause.
+        source: curtail_store::OpenError,
+    },
+    /// An address of a listener.
+    #[error("{}; choose another one with {key}", describe_listen(*.address, .source))]
+    Listen {
+        /// The key of the address in the configuration, and its option.
+        key: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The system refuses a thread, a runtime or open files.
+    #[error("cannot start a thread")]
+    Thread(#[from] io::Error),
+}
+
+fn describe_listen(address: SocketAddr, error: &io::Error) -> String {
+    if error.kind() == io::ErrorKind::AddrInUse {
+        format!("port {} is already in use", address.port())
+    } else {
+        format!("cannot listen on {address}")
+    }
+}
+
+/// A thread of the server has ended, which is a bug. All acknowledged batches are in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a thread of the server has panicked")]
+pub struct ServerPanicked;
+
+/// An error and its causes, without causes that the error before them already names.
+#[must_use]
+pub fn describe_error(error: &(dyn Error + 'static)) -> String {
+    let mut text = String::new();
+    for cause in successors(Some(error), |&error| error.source()).map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}

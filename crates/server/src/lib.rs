@@ -1,0 +1,26 @@
+//! The trace store as a service: OTLP receivers, the log, maintenance of the tables, and the query API.
+//!
+//! | thread | does |
+//! |---|---|
+//! | `ingest-…` | receives and decodes batches |
+//! | `log` | writes the log, inserts rows into memtables |
+//! | `maintenance` | flushes, compacts, expires |
+//! | `server` | serves the query API, ends log segments, watches the other threads |
+//!
+//! **Invariant**: [`start`] returns after all addresses are bound. [`Running::stop`] first waits for batches in
+//! flight, then flushes all acknowledged rows.
+//! **Limits**: those of receivers ([`curtail_ingest::Limits`]) and queries ([`curtail_api::Limits`]); at most four full
+//! memtables wait for a flush, then senders wait.
+
+mod backpressure;
+mod config;
+mod data_folder;
+mod error;
+mod maintenance;
+mod origin;
+mod running;
+mod tokens;
+
+pub use config::Config;
+pub use error::{ServerPanicked, StartError, describe_error};
+pub use running::{Running, start};

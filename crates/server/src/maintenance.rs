@@ -1,0 +1,231 @@
+//! The maintenance thread: flushes memtables, compacts runs, expires old rows, and cleans the tables.
+//!
+//! One thread does all of it, so compaction never takes more than one core from receivers and queries. Between the row
+//! groups of a compaction it flushes the memtables that have filled meanwhile.
+//!
+//! **Decides** the order: flush first; then, at most one step at a time, checkpoint, refresh, expiry, tail retention,
+//! compaction, summaries, cleaning. After a failure it waits 1 s, then twice as long each time, up to 30 s.
+
+use crate::backpressure::FlushBacklog;
+use crate::data_folder::{now_ms, uuid};
+use crate::error::describe_error;
+use curtail_objects::Objects;
+use curtail_store::tail::Tail;
+use curtail_store::{Expired, Keeper, Retention, TailKept};
+use std::error::Error;
+use std::io;
+use std::iter::successors;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// The wait when there is nothing to do.
+const IDLE_WAIT: Duration = Duration::from_millis(100);
+/// The wait after the first failure, and the longest one.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
+/// The interval of removing old commits and replaced files.
+const CLEAN_EVERY: Duration = Duration::from_secs(3_600);
+/// The interval of reading the commits of other servers.
+const REFRESH_EVERY: Duration = Duration::from_secs(10);
+/// The interval of retention.
+const EXPIRE_EVERY: Duration = Duration::from_secs(60);
+
+/// The running thread.
+#[derive(Debug)]
+pub(crate) struct MaintenanceThread {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl MaintenanceThread {
+    /// Starts it.
+    pub(crate) fn start(
+        (keeper, objects): (Keeper, Objects),
+        backlog: Arc<FlushBacklog>,
+        (retention, tail): (Retention, Option<Tail>),
+    ) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let maintenance = Maintenance {
+            keeper,
+            objects,
+            retention,
+            tail,
+            backlog,
+            stop: Arc::clone(&stop),
+            refreshed: Instant::now(),
+            expired: None,
+            cleaned: Instant::now(),
+            is_compacted: false,
+        };
+        let thread = std::thread::Builder::new()
+            .name("maintenance".to_owned())
+            .spawn(move || runtime.block_on(maintenance.run()))?;
+        Ok(Self { stop, thread })
+    }
+
+    /// Whether it has ended without [`stop`](Self::stop), which is a bug.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Flushes all sealed memtables and ends the thread.
+    pub(crate) fn stop(self) {
+        self.stop.store(true, Ordering::Release);
+        if self.thread.join().is_err() {
+            tracing::error!("the maintenance thread has panicked");
+        }
+    }
+}
+
+struct Maintenance {
+    keeper: Keeper,
+    objects: Objects,
+    retention: Retention,
+    tail: Option<Tail>,
+    backlog: Arc<FlushBacklog>,
+    stop: Arc<AtomicBool>,
+    /// The time of the last refresh.
+    refreshed: Instant,
+    /// The time of the last expiry.
+    expired: Option<Instant>,
+    /// The time of the last cleaning.
+    cleaned: Instant,
+    /// Whether the log has a line that nothing is left to compact.
+    is_compacted: bool,
+}
+
+/// Whether a full disk caused the error.
+fn is_disk_full(error: &(dyn Error + 'static)) -> bool {
+    successors(Some(error), |&error| error.source())
+        .filter_map(|error| error.downcast_ref::<io::Error>())
+        .any(|error| error.kind() == io::ErrorKind::StorageFull)
+}
+
+/// Exponential backoff after failures.
+struct Backoff {
+    after: Duration,
+    not_before: Instant,
+}
+
+impl Backoff {
+    fn new() -> Self {
+        Self { after: RETRY_AFTER, not_before: Instant::now() }
+    }
+
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.not_before
+    }
+
+    /// Logs the failure and doubles the wait.
+    fn failed(&mut self, what: &str, error: &Failure) {
+        let retry_after_s = self.after.as_secs();
+        tracing::error!(error = describe_error(&**error), retry_after_s, "{what}");
+        self.not_before = Instant::now() + self.after;
+        self.after = (2 * self.after).min(RETRY_AFTER_MAX);
+    }
+}
+
+impl Maintenance {
+    async fn run(mut self) {
+        let (mut flush, mut upkeep) = (Backoff::new(), Backoff::new());
+        loop {
+            let stops = self.stop.load(Ordering::Acquire);
+            let mut is_idle = true;
+            if stops || flush.is_over() {
+                match self.flush().await {
+                    Ok(is_done) => (is_idle, flush) = (is_done, Backoff::new()),
+                    Err(error) => flush.failed("flush failed; the rows stay in the log", &error),
+                }
+            }
+            if stops && is_idle {
+                return;
+            }
+            if !stops && is_idle && upkeep.is_over() {
+                match self.upkeep().await {
+                    Ok(is_done) => (is_idle, upkeep) = (is_done, Backoff::new()),
+                    Err(error) => upkeep.failed("maintenance of the tables failed", &error),
+                }
+            }
+            if is_idle {
+                tokio::time::sleep(IDLE_WAIT).await;
+            }
+        }
+    }
+
+    /// Flushes the oldest sealed memtable of each table; returns whether there was none.
+    async fn flush(&mut self) -> Result<bool, Failure> {
+        let flushed = self.keeper.flush(now_ms()).await;
+        self.backlog.flushed(flushed.as_ref().is_err_and(|error| is_disk_full(error)));
+        let flushed = flushed?;
+        for run in &flushed {
+            tracing::info!(path = %run.path, rows = run.rows, bytes = run.bytes, "flushed");
+        }
+        Ok(flushed.is_empty())
+    }
+
+    /// Does the most urgent step besides flushing; returns whether there was none.
+    async fn upkeep(&mut self) -> Result<bool, Failure> {
+        self.keeper.checkpoint(now_ms()).await?;
+        if self.refreshed.elapsed() >= REFRESH_EVERY {
+            self.refreshed = Instant::now();
+            // Responses count the runs that cannot be read.
+            self.keeper.refresh().await?;
+        }
+        if self.expired.is_none_or(|at| at.elapsed() >= EXPIRE_EVERY) {
+            self.expired = Some(Instant::now());
+            for Expired { table, runs, bytes, first, last } in
+                self.keeper.expire(&self.retention, now_ms()).await?
+            {
+                tracing::info!(table, runs, bytes, %first, %last, "expired");
+            }
+            if self.keep_tail().await? {
+                return Ok(false);
+            }
+        }
+        let (name, began) = (format!("merged-{}", uuid()), Instant::now());
+        match self.keeper.compact(now_ms(), &name).await {
+            Ok(false) => {}
+            Ok(true) => {
+                tracing::info!(name, took_s = began.elapsed().as_secs_f64(), "compacted");
+                self.is_compacted = false;
+                return Ok(false);
+            }
+            Err(error) if error.is_outrun() => {
+                tracing::info!(name, %error, "not compacted: another server was first");
+                return Ok(false);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        if self.keeper.summarise(now_ms()).await? {
+            return Ok(false);
+        }
+        if !std::mem::replace(&mut self.is_compacted, true) {
+            tracing::info!("nothing is left to compact");
+        }
+        if self.cleaned.elapsed() >= CLEAN_EVERY {
+            self.cleaned = Instant::now();
+            self.keeper.clean(now_ms()).await?;
+            let abandoned = self.objects.remove_abandoned(SystemTime::now())?;
+            if abandoned > 0 {
+                tracing::info!(files = abandoned, "removed unfinished files");
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reduces one old day to its tail; returns whether there was such a day.
+    async fn keep_tail(&mut self) -> Result<bool, Failure> {
+        let Some(tail) = self.tail else { return Ok(false) };
+        let name = format!("tail-{}", uuid());
+        let kept = self.keeper.keep_tail(&tail, now_ms(), &name).await?;
+        if let Some(TailKept { day, before, after }) = kept {
+            tracing::info!(%day, before, after, "reduced the spans of a day to its tail");
+        }
+        Ok(kept.is_some())
+    }
+}

@@ -1,0 +1,63 @@
+//! Origins of web pages.
+
+use curtail_config::{Scalar, Value, Wrong};
+
+/// An origin as browsers send it: scheme, host, and the port unless it is the default. `*` stands for all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin(String);
+
+impl Origin {
+    fn parse(text: &str) -> Option<Self> {
+        let is_host = |host: &str| {
+            !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/')
+        };
+        let text = text.to_ascii_lowercase();
+        let is_origin = text
+            .split_once("://")
+            .is_some_and(|(scheme, host)| !scheme.is_empty() && is_host(host));
+        (is_origin || text == "*").then_some(Self(text))
+    }
+
+    /// The text of the `origin` header.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Value for Origin {
+    const NOUN: &'static str = "an origin";
+    const DETAIL: &'static str = "such as https://shop.example or http://localhost:3000, or *";
+
+    fn read(scalar: &Scalar) -> Result<Self, Wrong> {
+        scalar.text().and_then(Self::parse).ok_or(Wrong::Kind)
+    }
+
+    fn write(&self) -> String {
+        self.0.clone()
+    }
+
+    fn placeholder() -> Self {
+        Self("*".to_owned())
+    }
+
+    fn schema() -> serde_json::Value {
+        serde_json::json!({ "type": "string" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Origin;
+
+    #[test]
+    fn an_origin_has_the_form_that_browsers_send() {
+        let parse = |text| Origin::parse(text).map(|origin| origin.0);
+        for text in ["*", "https://shop.example", "http://localhost:3000", "app://x"] {
+            assert_eq!(parse(text).as_deref(), Some(text));
+        }
+        assert_eq!(parse("HTTPS://Shop.Example").as_deref(), Some("https://shop.example"));
+        for text in ["", "shop.example", "https://", "https://shop.example/", "https://a b", "**"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+}
