@@ -220,7 +220,8 @@ fn answer_for_leaf(worker: &Arc<Worker>, leaf: &Arc<Leaf>, path: &str) -> Option
 
 /// Whether the request must go no further (RFC 9110, section 7.6.2); counts this hop if it may.
 fn is_last_hop(head: &mut RequestHead) -> bool {
-    matches!(head.method, Method::OPTIONS | Method::TRACE) && !forwarding::count_hop(&mut head.fields)
+    matches!(head.method, Method::OPTIONS | Method::TRACE)
+        && !forwarding::count_hop(&mut head.fields)
 }
 
 /// Responds in place of the replica to a request that must go no further.

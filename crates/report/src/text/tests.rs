@@ -62,8 +62,5 @@ fn dates_are_those_of_the_calendar() {
 fn long_texts_wrap_between_words_and_within_a_word_that_is_longer_than_a_line() {
     assert_eq!(wrapped("", "", 8), [""]);
     assert_eq!(wrapped("  ", "one two three", 12), ["  one two", "      three"]);
-    assert_eq!(
-        wrapped("", "a: http://host/b c", 10),
-        ["a: http:/", "    /host/", "    b c"]
-    );
+    assert_eq!(wrapped("", "a: http://host/b c", 10), ["a: http:/", "    /host/", "    b c"]);
 }

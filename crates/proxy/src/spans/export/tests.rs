@@ -335,7 +335,10 @@ async fn a_receiver_that_rejects_spans_is_one_line_in_the_log_with_its_status() 
         let log = String::from_utf8(lines.lock().expect("unpoisoned").clone()).expect("text");
         let lines: Vec<_> = log.lines().map(str::trim).collect();
         let [rejected, taken] = lines[..] else { panic!("{log}") };
-        assert!(rejected.starts_with("WARN the receiver rejects spans; they are dropped"), "{rejected}");
+        assert!(
+            rejected.starts_with("WARN the receiver rejects spans; they are dropped"),
+            "{rejected}"
+        );
         assert!(rejected.contains(why), "{rejected}");
         assert!(taken.starts_with("INFO the receiver accepts spans again"), "{taken}");
     }
