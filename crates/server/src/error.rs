@@ -27,7 +27,7 @@ pub enum StartError {
         /// The folder or URL of the tables.
         tables: String,
         /// The cause.
-        source: curtail_store::OpenError,
+        source: Box<curtail_store::OpenError>,
     },
     /// An address of a listener.
     #[error("{}; choose another one with {key}", describe_listen(*.address, .source))]

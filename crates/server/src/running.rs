@@ -121,7 +121,10 @@ impl Parts {
         let settings = folder.settings(memtable_bytes);
         let (keeper, found) =
             Store::open(&settings, now_ms(), &uuid()).await.map_err(|source| {
-                StartError::Store { tables: folder.objects().url().to_owned(), source }
+                StartError::Store {
+                    tables: folder.objects().url().to_owned(),
+                    source: Box::new(source),
+                }
             })?;
         log_recovery(&found);
         let store = Arc::clone(keeper.store());
