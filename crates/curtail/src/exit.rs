@@ -21,6 +21,8 @@ use curtail_generator::arrivals::ArrivalsError;
 use curtail_generator::target::TargetError;
 use curtail_generator::trust::TrustError;
 use curtail_generator::workload::PrepareError;
+use curtail_http::client::ClientError;
+use curtail_http::tls::TlsError;
 use curtail_objects::OpenError;
 use curtail_proxy::log::LogLevelsError;
 use curtail_report::file::ReadError;
@@ -87,7 +89,9 @@ fn code_of(error: &anyhow::Error) -> u8 {
             || cause.is::<curtail_server::StartError>()
             || cause.is::<ReadError>()
             || cause.is::<SuiteError>()
-            || cause.is::<OpenError>();
+            || cause.is::<OpenError>()
+            || cause.is::<ClientError>()
+            || cause.is::<TlsError>();
         if is_of_environment {
             return ENVIRONMENT;
         }

@@ -122,7 +122,7 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Sends what the reader tells, to its end.
-async fn send_all(mut sender: Sender, mut telling: mpsc::Receiver<Told>) -> anyhow::Result<Tally> {
+async fn send_all(sender: Sender, mut telling: mpsc::Receiver<Told>) -> anyhow::Result<Tally> {
     let (mut tally, mut screen) = (Tally::default(), Screen::new());
     while let Some(told) = telling.recv().await {
         match told {

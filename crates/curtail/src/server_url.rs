@@ -1,12 +1,13 @@
 //! The address of a server as commands take it: `http://HOST[:PORT][/PATH]`.
 
+use curtail_http::origin::Origin;
 use http::Uri;
 
 /// The address of a server. All of what was given is used: there is no user name, no query and no fragment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerUrl {
-    /// Host and port.
-    pub(crate) authority: String,
+    /// Scheme, host and port.
+    pub(crate) origin: Origin,
     /// The path before those of requests; empty or without a slash at its end.
     pub(crate) path: String,
 }
@@ -20,7 +21,8 @@ impl ServerUrl {
         let has_port = authority.as_str().len() > host.len();
         let port = if has_port { authority.port_u16()? } else { port };
         let path = uri.path().trim_end_matches('/').to_owned();
-        Some(Self { authority: format!("{host}:{port}"), path })
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        Some(Self { origin: Origin { tls: false, host, port }, path })
     }
 }
 
@@ -36,7 +38,7 @@ mod tests {
             ("http://[::1]:3200/base/", "[::1]:3200", "/base"),
         ] {
             let parsed = ServerUrl::parse(text, 80).expect(text);
-            assert_eq!((parsed.authority.as_str(), parsed.path.as_str()), (authority, path));
+            assert_eq!((&*parsed.origin.authority(), &*parsed.path), (authority, path));
         }
     }
 

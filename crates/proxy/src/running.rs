@@ -108,7 +108,7 @@ pub fn start(config: Config, options: &Options) -> Result<Running, StartError> {
     let (stop, _) = tokio::sync::watch::channel(false);
     let exporter = match (&shared.site.load().config.spans, &shared.lasting.spans) {
         (Some(config), Some(sink)) => {
-            Some(ExporterThread::start(config.clone(), Arc::clone(sink), shared.lasting.clock)?)
+            Some(ExporterThread::start(config.clone(), Arc::clone(sink))?)
         }
         (None, _) | (_, None) => None,
     };
@@ -307,9 +307,9 @@ struct ExporterThread {
 }
 
 impl ExporterThread {
-    fn start(config: SpansConfig, sink: Arc<SpanSink>, clock: Clock) -> Result<Self, StartError> {
+    fn start(config: SpansConfig, sink: Arc<SpanSink>) -> Result<Self, StartError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let exporter = runtime.block_on(async { Exporter::start(&config, sink, clock) });
+        let exporter = runtime.block_on(async { Exporter::start(&config, sink) });
         let exporter = exporter.map_err(|error| error.within(check::SPANS_SECTION.to_owned()))?;
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let thread = std::thread::Builder::new().name("spans".to_owned()).spawn(move || {

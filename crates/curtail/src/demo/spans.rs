@@ -7,17 +7,21 @@
 use super::tally::Slowest;
 use anyhow::Context as _;
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Empty};
-use hyper::client::conn::http1::handshake;
-use hyper_util::rt::TokioIo;
+use curtail_http::client::{Client, ClientLimits};
+use curtail_http::connect::{ConnectConfig, Connector};
+use curtail_http::origin::Origin;
+use http_body_util::Empty;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
-use tokio::net::TcpStream;
 
 /// Proxies send their spans each second; whoever waits for them is patient for so many looks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const LOOKS_MAX: u32 = 50;
+
+/// A trace of the demo is far smaller.
+const LIMITS: ClientLimits = ClientLimits { body_bytes_max: 16 << 20, idle_max: 1 };
+const TIMEOUT: curtail_units::Duration = curtail_units::Duration::from_secs(20);
 
 /// What a span of a request to a proxy has in Tempo's JSON, and no other.
 const OF_A_REQUEST: &[u8] = b"\"kind\":\"SPAN_KIND_SERVER\",";
@@ -54,11 +58,16 @@ impl SpanStore {
 
     /// Waits until the spans of all requests of a trace have come; returns whether they have.
     pub(crate) async fn has(&self, trace: &Slowest, requests: usize) -> bool {
+        let connector = Connector::load(&Origin::from(self.server.api()), &ConnectConfig::default());
+        let Ok(connector) = connector else { return false };
+        let client = Client::new(connector, LIMITS);
         for _ in 0..LOOKS_MAX {
-            let answer = self.get(&format!("/api/traces/{:032x}", trace.trace_id)).await;
+            let get = http::Request::get(format!("/api/traces/{:032x}", trace.trace_id));
+            let get = get.body(Empty::<Bytes>::new()).expect("a valid path");
+            let response = client.send(get, TIMEOUT).await;
             let is_of_a_request = |bytes: &&[u8]| *bytes == OF_A_REQUEST;
-            let came = answer.map_or(0, |answer| {
-                answer.windows(OF_A_REQUEST.len()).filter(is_of_a_request).count()
+            let came = response.map_or(0, |response| {
+                response.body.windows(OF_A_REQUEST.len()).filter(is_of_a_request).count()
             });
             if came >= requests {
                 return true;
@@ -66,18 +75,6 @@ impl SpanStore {
             tokio::time::sleep(LOOK_EVERY).await;
         }
         false
-    }
-
-    /// What the API answers, over a connection of its own.
-    async fn get(&self, path: &str) -> anyhow::Result<Bytes> {
-        let stream = TcpStream::connect(self.server.api()).await?;
-        let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
-        let connection = tokio::spawn(connection);
-        let request = http::Request::get(path).header("host", self.server.api().to_string());
-        let answer = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
-        let body = answer.into_body().collect().await?.to_bytes();
-        connection.abort();
-        Ok(body)
     }
 
     /// Stops it and deletes its folder.

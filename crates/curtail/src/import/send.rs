@@ -10,24 +10,24 @@ use super::read::Batch;
 use crate::server_url::ServerUrl;
 use anyhow::Context as _;
 use bytes::Bytes;
+use curtail_http::client::{Client, ClientLimits, ClientResponse};
+use curtail_http::connect::{ConnectConfig, Connector};
+use curtail_http::origin::Origin;
 use curtail_otlp::{Signal, left_out};
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper_util::rt::TokioIo;
+use http_body_util::Full;
 use std::str::FromStr;
 use std::time::Duration;
-use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 const BACKOFF: Duration = Duration::from_millis(500);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 
 /// An exchange that takes longer has failed, connecting included.
-const EXCHANGE_MAX: Duration = Duration::from_secs(60);
+const EXCHANGE_MAX: curtail_units::Duration = curtail_units::Duration::from_secs(60);
 
-/// Answers say little.
-const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// Responses are short; batches go over one connection.
+const LIMITS: ClientLimits = ClientLimits { body_bytes_max: 64 << 10, idle_max: 1 };
 
 /// Where to send.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ pub(super) struct Sender {
     target: Target,
     fields: HeaderMap,
     patience: Duration,
-    connection: Option<SendRequest<Full<Bytes>>>,
+    client: Client<Full<Bytes>>,
 }
 
 /// What a server says of a batch.
@@ -96,7 +96,6 @@ impl Sender {
     pub(super) fn new(target: &Target, sending: &Sending) -> anyhow::Result<Self> {
         let mut fields = HeaderMap::new();
         let value = |text: String| HeaderValue::try_from(text).map_err(std::io::Error::other);
-        fields.insert(header::HOST, value(target.0.authority.clone())?);
         let protobuf = HeaderValue::from_static("application/x-protobuf");
         fields.insert(header::CONTENT_TYPE, protobuf);
         if let Some(tenant) = &sending.tenant {
@@ -106,7 +105,9 @@ impl Sender {
             let token = value(format!("Bearer {token}")).context("--token-file")?;
             fields.insert(header::AUTHORIZATION, token);
         }
-        Ok(Self { target: target.clone(), fields, patience: sending.patience, connection: None })
+        let connect = ConnectConfig { timeout: EXCHANGE_MAX, ..ConnectConfig::default() };
+        let client = Client::new(Connector::load(&target.0.origin, &connect)?, LIMITS);
+        Ok(Self { target: target.clone(), fields, patience: sending.patience, client })
     }
 
     /// Sends a batch until the server says what becomes of it. Whenever that takes patience, `waits` is told why.
@@ -114,7 +115,7 @@ impl Sender {
     /// # Errors
     /// When patience ends, or nothing can be sent at all.
     pub(super) async fn send(
-        &mut self,
+        &self,
         batch: &Batch,
         waits: &mut impl FnMut(&str) -> anyhow::Result<()>,
     ) -> anyhow::Result<Verdict> {
@@ -123,86 +124,58 @@ impl Sender {
         loop {
             let (why, after) = match self.try_once(batch.signal, body.clone()).await {
                 Try::Told(verdict) => return Ok(verdict),
-                Try::Never(why) => return Err(self.error(&why)),
+                Try::Never(why) => return Err(std::io::Error::other(why).into()),
                 Try::Later { why, after } => (why, after),
             };
-            // A connection over which something went wrong is not used again.
-            self.connection = None;
             let wait = after.unwrap_or(backoff);
             backoff = (2 * backoff).min(BACKOFF_MAX);
             if Instant::now() + wait > until {
                 let patience = self.patience;
-                return Err(self.error(&format!("{why}; nothing was taken within {patience:?}")));
+                let why = format!("{why}; nothing was taken within {patience:?}");
+                return Err(std::io::Error::other(why).into());
             }
-            waits(&format!("{}: {why}; again in {wait:?}", self.target.0.authority))?;
+            waits(&format!("{why}; again in {wait:?}"))?;
             sleep(wait).await;
         }
     }
 
-    fn error(&self, why: &str) -> anyhow::Error {
-        let error = std::io::Error::other(why.to_owned());
-        anyhow::Error::from(error).context(self.target.0.authority.clone())
-    }
-
-    async fn try_once(&mut self, signal: Signal, body: Bytes) -> Try {
-        let exchange = self.exchange(signal, body);
-        match timeout(EXCHANGE_MAX, exchange).await {
-            Ok(Ok((status, fields, body))) => verdict(status, &fields, &body),
-            Ok(Err(why)) => Try::Later { why, after: None },
-            Err(_) => Try::Later { why: format!("no answer in {EXCHANGE_MAX:?}"), after: None },
-        }
-    }
-
-    async fn exchange(
-        &mut self,
-        signal: Signal,
-        body: Bytes,
-    ) -> Result<(StatusCode, HeaderMap, Bytes), String> {
-        let mut connection = match self.connection.take() {
-            Some(connection) if !connection.is_closed() => connection,
-            _ => connect(&self.target.0.authority).await.map_err(|error| error.to_string())?,
-        };
+    async fn try_once(&self, signal: Signal, body: Bytes) -> Try {
         let mut request = Request::post(self.target.path(signal)).body(Full::new(body));
         if let Ok(request) = &mut request {
             request.headers_mut().clone_from(&self.fields);
         }
-        let request = request.map_err(|error| error.to_string())?;
-        let answer = connection.send_request(request).await.map_err(|error| error.to_string())?;
-        let (head, body) = answer.into_parts();
-        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-        let body = body.map_err(|error| format!("the answer broke off: {error}"))?.to_bytes();
-        self.connection = Some(connection);
-        Ok((head.status, head.headers, body))
+        let Ok(request) = request else { return Try::Never("its path is not valid".to_owned()) };
+        match self.client.send(request, EXCHANGE_MAX).await {
+            Ok(response) => verdict(&self.target.0.origin, &response),
+            Err(error) => Try::Later { why: error.to_string(), after: None },
+        }
     }
 }
 
-async fn connect(authority: &str) -> std::io::Result<SendRequest<Full<Bytes>>> {
-    let stream = TcpStream::connect(authority).await?;
-    stream.set_nodelay(true)?;
-    let made = handshake(TokioIo::new(stream)).await.map_err(std::io::Error::other)?;
-    // Its end is seen by who sends next.
-    drop(tokio::spawn(made.1));
-    Ok(made.0)
-}
-
-fn verdict(status: StatusCode, fields: &HeaderMap, body: &[u8]) -> Try {
-    match status {
+fn verdict(server: &Origin, response: &ClientResponse) -> Try {
+    let ClientResponse { status, headers, body, .. } = response;
+    match *status {
         StatusCode::OK => match left_out(body) {
             Ok((refused, why)) => Try::Told(Verdict::Taken { refused, why }),
-            Err(malformed) => Try::Never(format!("its answer is not OTLP's: {malformed}")),
+            Err(malformed) => {
+                Try::Never(format!("{server}: its response is not OTLP's: {malformed}"))
+            }
         },
         StatusCode::TOO_MANY_REQUESTS
         | StatusCode::BAD_GATEWAY
         | StatusCode::SERVICE_UNAVAILABLE
         | StatusCode::GATEWAY_TIMEOUT => {
-            let seconds = fields.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+            let seconds = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
             let seconds = seconds.and_then(|text| text.trim().parse().ok());
-            Try::Later { why: status.to_string(), after: seconds.map(Duration::from_secs) }
+            Try::Later {
+                why: format!("{server}: {status}"),
+                after: seconds.map(Duration::from_secs),
+            }
         }
         StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE => {
-            Try::Told(Verdict::Refused(said(status, body)))
+            Try::Told(Verdict::Refused(said(*status, body)))
         }
-        _ => Try::Never(said(status, body)),
+        status => Try::Never(format!("{server}: {}", said(status, body))),
     }
 }
 
@@ -228,7 +201,10 @@ mod tests {
             ("http://[::1]:4318/otlp/", "[::1]:4318", "/otlp/v1/logs"),
         ] {
             let target = url.parse::<Target>().expect("a URL");
-            assert_eq!((&*target.0.authority, &*target.path(Signal::Logs)), (authority, path));
+            assert_eq!(
+                (&*target.0.origin.authority(), &*target.path(Signal::Logs)),
+                (authority, path)
+            );
         }
         for wrong in ["127.0.0.1:4318", "https://127.0.0.1", "/v1", "", "http://a?b=c"] {
             assert_eq!(wrong.parse::<Target>().err().as_deref(), Some("expected http://HOST:PORT"));

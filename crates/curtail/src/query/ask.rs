@@ -1,18 +1,18 @@
 //! Asking a server over HTTP.
 
 use crate::server_url::ServerUrl;
-use anyhow::Context as _;
 use bytes::Bytes;
-use http::response::Parts;
+use curtail_http::client::{Client, ClientError, ClientLimits, ClientResponse};
+use curtail_http::connect::{ConnectConfig, Connector};
+use curtail_units::Duration;
 use http::{Request, StatusCode};
-use http_body_util::{BodyExt as _, Empty};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
-use std::time::Duration;
-use tokio::net::TcpStream;
+use http_body_util::Empty;
 
-/// Longer than a server takes to give a question up.
-const PATIENCE: Duration = Duration::from_secs(70);
+/// Longer than the time limit of a server for a query.
+const TIMEOUT: Duration = Duration::from_secs(70);
+
+/// A trace of any size is read whole.
+const LIMITS: ClientLimits = ClientLimits { body_bytes_max: usize::MAX, idle_max: 0 };
 
 const PORT: u16 = 3200;
 
@@ -56,16 +56,13 @@ pub(super) fn ask(
     question: &Question,
 ) -> anyhow::Result<Answered> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (head, body) = runtime.block_on(async {
-        let asking = exchange(server, tenant, question);
-        tokio::time::timeout(PATIENCE, asking).await.map_err(std::io::Error::from)?
-    })?;
-    let text = || String::from_utf8_lossy(&body).trim_end().to_owned();
-    match head.status {
+    let response = runtime.block_on(exchange(server, tenant, question))?;
+    let text = || String::from_utf8_lossy(&response.body).trim_end().to_owned();
+    match response.status {
         StatusCode::OK => {
-            let json = serde_json::from_slice(&body);
+            let json = serde_json::from_slice(&response.body);
             let json = json.map_err(|_| Refused(format!("{server} is no curtail server")))?;
-            let quantile_error = header(&head, "curtail-quantile-error");
+            let quantile_error = header(&response, "curtail-quantile-error");
             Ok(Answered::Json { json, quantile_error: quantile_error.and_then(|e| e.parse().ok()) })
         }
         StatusCode::NOT_FOUND => Ok(Answered::NotFound(text())),
@@ -77,37 +74,33 @@ async fn exchange(
     server: &str,
     tenant: Option<&str>,
     question: &Question,
-) -> anyhow::Result<(Parts, Bytes)> {
-    // What was found is not repeated: it may hold a password.
+) -> anyhow::Result<ClientResponse> {
+    // The message does not repeat the argument, which may hold a password.
     let wrong = || {
         Refused(
             "--server: expected http://HOST[:PORT][/PATH], without user name, query or fragment"
                 .into(),
         )
     };
-    let ServerUrl { authority, path } = ServerUrl::parse(server, PORT).ok_or_else(wrong)?;
-    let stream = TcpStream::connect(&authority)
-        .await
-        .with_context(|| format!("no server answers at {authority} (curtail server starts one)"))?;
-    let broke_off = |error: hyper::Error| std::io::Error::other(error);
-    let (mut sender, connection) =
-        http1::handshake(TokioIo::new(stream)).await.map_err(broke_off)?;
-    let driving = tokio::spawn(connection);
-    let mut request = Request::get(format!("{path}{}", question.0)).header("host", &authority);
+    let ServerUrl { origin, path } = ServerUrl::parse(server, PORT).ok_or_else(wrong)?;
+    let mut request = Request::get(format!("{path}{}", question.0));
     if let Some(tenant) = tenant {
         request = request.header("x-scope-orgid", tenant);
     }
     let request =
         request.body(Empty::<Bytes>::new()).map_err(|error| Refused(error.to_string()))?;
-    let (head, body) = sender.send_request(request).await.map_err(broke_off)?.into_parts();
-    if let Some(unread) = header(&head, "curtail-unread") {
+    let client = Client::new(Connector::load(&origin, &ConnectConfig::default())?, LIMITS);
+    let response = client.send(request, TIMEOUT).await.map_err(|error| {
+        let is_away = matches!(error, ClientError::Connect(_));
+        let error = anyhow::Error::from(error);
+        if is_away { error.context("no server answers (curtail server starts one)") } else { error }
+    })?;
+    if let Some(unread) = header(&response, "curtail-unread") {
         eprintln!("{unread} files cannot be read, and may have more: the server's log names them");
     }
-    let body = body.collect().await.map_err(broke_off)?.to_bytes();
-    driving.abort();
-    Ok((head, body))
+    Ok(response)
 }
 
-fn header<'a>(head: &'a Parts, name: &str) -> Option<&'a str> {
-    head.headers.get(name).and_then(|value| value.to_str().ok())
+fn header<'a>(response: &'a ClientResponse, name: &str) -> Option<&'a str> {
+    response.headers.get(name).and_then(|value| value.to_str().ok())
 }

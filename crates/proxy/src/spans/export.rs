@@ -14,14 +14,13 @@ use super::{Batch, Settled, SpanSink};
 use crate::StartError;
 use crate::config::SpansConfig;
 use crate::trace_context::entropy_rng;
-use curtail_http::clock::Clock;
 use curtail_units::{Duration, Rng};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 /// When things happen.
 #[derive(Clone, Copy, Debug)]
@@ -63,24 +62,19 @@ impl Exporter {
     ///
     /// # Errors
     /// When the TLS configuration towards the receiver cannot be used.
-    pub(crate) fn start(
-        config: &SpansConfig,
-        sink: Arc<SpanSink>,
-        clock: Clock,
-    ) -> Result<Self, StartError> {
-        Self::start_at_pace(config, sink, clock, PACE)
+    pub(crate) fn start(config: &SpansConfig, sink: Arc<SpanSink>) -> Result<Self, StartError> {
+        Self::start_at_pace(config, sink, PACE)
     }
 
     fn start_at_pace(
         config: &SpansConfig,
         sink: Arc<SpanSink>,
-        clock: Clock,
         pace: Pace,
     ) -> Result<Self, StartError> {
         let export = Export {
             sink,
             envelope: Envelope::new(config),
-            receiver: Receiver::new(config, clock)?,
+            receiver: Receiver::new(config)?,
             pace,
             rng: entropy_rng(),
             state: ReceiverState::Accepting,
@@ -166,13 +160,7 @@ impl Export {
         let body = self.envelope.wrap(batch);
         let mut backoff = self.pace.backoff;
         for nth in 1..=self.pace.tries_max {
-            let exchange = timeout(self.pace.timeout.into(), self.receiver.send(body.clone()));
-            let verdict = exchange.await.unwrap_or_else(|_| {
-                self.receiver.disconnect();
-                let why = format!("no answer within {}", self.pace.timeout);
-                Verdict::Later { why, after: None }
-            });
-            match verdict {
+            match self.receiver.send(body.clone(), self.pace.timeout).await {
                 Verdict::Taken { rejected } => {
                     self.note_accepted(rejected);
                     return Settled::Sent { rejected };

@@ -1,25 +1,20 @@
-//! The receiver of spans: one connection to it, one exchange at a time, and what its answers mean.
+//! The receiver of spans: one connection to it, one exchange at a time, and what its responses mean.
 //!
 //! **Source**: OTLP 1.x, sections "OTLP/gRPC Response", "OTLP/HTTP Response" and their retryable codes;
 //! "gRPC over HTTP2" for the framing.
-//! **Limits**: [`ANSWER_BYTES_MAX`] of an answer are read. Of the ways in which a receiver may ask for
-//! patience, `Retry-After` in seconds is understood; a date in its place, and gRPC's `RetryInfo`, are not.
+//! **Limits**: [`LIMITS`]. Of the ways in which a receiver may ask for patience, `Retry-After` in seconds is understood; a date in its place, and gRPC's `RetryInfo`, are not.
 
 use super::envelope::{self, Parts};
 use super::protobuf::{Fields, Value};
 use crate::StartError;
 use crate::config::{ConnectConfig, Protocol, SpansConfig, SpansProtocol};
-use curtail_http::clock::Clock;
-use curtail_http::connect::{Connector, Offer};
+use curtail_http::client::{Client, ClientError, ClientLimits, ClientResponse};
+use curtail_http::connect::Connector;
 use curtail_units::Duration;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
-use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
-use hyper::client::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
 
-/// An answer says a number and perhaps a sentence; what is longer is not from an OTLP receiver.
-const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// A response has a number and perhaps a sentence; a larger one is not from an OTLP receiver.
+const LIMITS: ClientLimits = ClientLimits { body_bytes_max: 64 << 10, idle_max: 1 };
 
 /// What a receiver made of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,45 +30,25 @@ pub(super) enum Verdict {
 /// The receiver as the exporter reaches it.
 #[derive(Debug)]
 pub(super) struct Receiver {
-    connector: Connector,
-    clock: Clock,
+    client: Client<Parts>,
     protocol: SpansProtocol,
-    /// The address in messages, and what is asked for.
+    /// The address in messages.
     endpoint: String,
-    uri: Uri,
-    host: HeaderValue,
-    /// The connection, once there is one.
-    sender: Option<Sender>,
-}
-
-#[derive(Debug)]
-enum Sender {
-    Http1(http1::SendRequest<Parts>),
-    Http2(http2::SendRequest<Parts>),
 }
 
 impl Receiver {
     /// # Errors
     /// When the TLS configuration towards the receiver cannot be used.
-    pub(super) fn new(config: &SpansConfig, clock: Clock) -> Result<Self, StartError> {
-        let authority = config.endpoint.authority();
-        let (protocol, uri) = match config.protocol {
-            SpansProtocol::Http => (Protocol::Http1, "/v1/traces".to_owned()),
-            SpansProtocol::Grpc => {
-                let scheme = if config.endpoint.tls { "https" } else { "http" };
-                let method = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
-                (Protocol::Http2, format!("{scheme}://{authority}{method}"))
-            }
+    pub(super) fn new(config: &SpansConfig) -> Result<Self, StartError> {
+        let protocol = match config.protocol {
+            SpansProtocol::Http => Protocol::Http1,
+            SpansProtocol::Grpc => Protocol::Http2,
         };
         let connect = ConnectConfig { protocol, ..ConnectConfig::default() };
         Ok(Self {
-            connector: Connector::load(&config.endpoint, &connect)?,
-            clock,
+            client: Client::new(Connector::load(&config.endpoint, &connect)?, LIMITS),
             protocol: config.protocol,
             endpoint: config.endpoint.to_string(),
-            uri: uri.parse().expect("an address and a path make a URI"),
-            host: HeaderValue::from_str(&authority).expect("an authority is visible ASCII"),
-            sender: None,
         })
     }
 
@@ -82,125 +57,55 @@ impl Receiver {
         &self.endpoint
     }
 
-    /// Sends a batch. A connection that was open before may have been closed by the receiver just now:
-    /// then a new one is tried at once.
-    pub(super) async fn send(&mut self, body: Parts) -> Verdict {
-        if self.sender.as_ref().is_some_and(|sender| !sender.is_closed())
-            && let Ok(verdict) = self.exchange(body.clone()).await
-        {
-            return verdict;
+    /// Sends a batch within `timeout`. If the receiver has just closed the idle connection, it is sent again at once.
+    pub(super) async fn send(&self, body: Parts, timeout: Duration) -> Verdict {
+        let is_reused = self.client.has_idle();
+        let mut sent = self.client.send(self.request(body.clone()), timeout).await;
+        if is_reused && matches!(sent, Err(ClientError::NoResponse { .. })) {
+            sent = self.client.send(self.request(body), timeout).await;
         }
-        match self.exchange_on_new(body).await {
-            Ok(verdict) => verdict,
-            Err(why) => Verdict::Later { why, after: None },
+        match sent {
+            Ok(response) => self.judge(&response),
+            Err(error) => Verdict::Later { why: error.to_string(), after: None },
         }
-    }
-
-    /// Gives the connection up: an exchange on it was left in the middle.
-    pub(super) fn disconnect(&mut self) {
-        self.sender = None;
-    }
-
-    async fn exchange_on_new(&mut self, body: Parts) -> Result<Verdict, String> {
-        self.sender = None;
-        let connected =
-            self.connector.connect(&self.clock, Offer::All).await.map_err(|e| e.to_string())?;
-        let io = TokioIo::new(connected.stream);
-        let sender = match self.protocol {
-            SpansProtocol::Http => {
-                let (sender, connection) =
-                    http1::handshake(io).await.map_err(|error| error.to_string())?;
-                tokio::spawn(connection);
-                Sender::Http1(sender)
-            }
-            SpansProtocol::Grpc => {
-                let (sender, connection) = http2::Builder::new(TokioExecutor::new())
-                    .timer(TokioTimer::new())
-                    .handshake(io)
-                    .await
-                    .map_err(|error| error.to_string())?;
-                tokio::spawn(connection);
-                Sender::Http2(sender)
-            }
-        };
-        self.sender = Some(sender);
-        self.exchange(body).await
-    }
-
-    async fn exchange(&mut self, body: Parts) -> Result<Verdict, String> {
-        let request = self.request(body);
-        let answered = match self.sender.as_mut().expect("the caller has connected") {
-            Sender::Http1(sender) => match sender.ready().await {
-                Ok(()) => sender.send_request(request).await,
-                Err(error) => Err(error),
-            },
-            Sender::Http2(sender) => match sender.ready().await {
-                Ok(()) => sender.send_request(request).await,
-                Err(error) => Err(error),
-            },
-        };
-        let response = answered.map_err(|error| format!("no answer: {error}"))?;
-        self.judge(response).await
     }
 
     fn request(&self, body: Parts) -> Request<Parts> {
         let mut request = Request::new(body);
         *request.method_mut() = http::Method::POST;
-        *request.uri_mut() = self.uri.clone();
         let headers = request.headers_mut();
         let agent = concat!("curtail-proxy/", env!("CARGO_PKG_VERSION"));
         headers.insert(header::USER_AGENT, HeaderValue::from_static(agent));
-        match self.protocol {
-            SpansProtocol::Http => {
-                headers.insert(header::HOST, self.host.clone());
-                let kind = HeaderValue::from_static("application/x-protobuf");
-                headers.insert(header::CONTENT_TYPE, kind);
-            }
+        let (path, kind) = match self.protocol {
+            SpansProtocol::Http => ("/v1/traces", "application/x-protobuf"),
             SpansProtocol::Grpc => {
-                *request.version_mut() = http::Version::HTTP_2;
-                let headers = request.headers_mut();
-                let kind = HeaderValue::from_static("application/grpc");
-                headers.insert(header::CONTENT_TYPE, kind);
                 headers.insert(header::TE, HeaderValue::from_static("trailers"));
+                let method = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+                (method, "application/grpc")
             }
-        }
+        };
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        *request.uri_mut() = Uri::from_static(path);
         request
     }
 
-    async fn judge(&self, response: Response<Incoming>) -> Result<Verdict, String> {
-        let (head, body) = response.into_parts();
-        let collected = Limited::new(body, ANSWER_BYTES_MAX)
-            .collect()
-            .await
-            .map_err(|error| format!("the answer broke off: {error}"))?;
-        let trailers = collected.trailers().cloned();
-        let body = collected.to_bytes();
-        if head.status != StatusCode::OK {
-            return Ok(verdict_on_status(head.status, &head.headers));
+    fn judge(&self, response: &ClientResponse) -> Verdict {
+        if response.status != StatusCode::OK {
+            return verdict_on_status(response.status, &response.headers);
         }
         if self.protocol == SpansProtocol::Grpc {
-            // An answer without a message has its status among the headers.
-            let headers = [trailers.as_ref(), Some(&head.headers)];
-            let (code, message) = headers
-                .into_iter()
-                .flatten()
-                .find_map(grpc_status)
-                .ok_or("the answer has no grpc-status")?;
-            if code != 0 {
-                return Ok(verdict_on_grpc(code, &message));
+            // A response without a message has its status among the headers.
+            let headers = [response.trailers.as_ref(), Some(&response.headers)];
+            match headers.into_iter().flatten().find_map(grpc_status) {
+                Some((0, _)) => {}
+                Some((code, message)) => return verdict_on_grpc(code, &message),
+                None => {
+                    let why = "the response has no grpc-status".to_owned();
+                    return Verdict::Later { why, after: None };
+                }
             }
         }
-        let rejected = rejected_spans(envelope::unwrap(self.protocol, &body));
-        Ok(Verdict::Taken { rejected })
-    }
-}
-
-impl Sender {
-    fn is_closed(&self) -> bool {
-        match self {
-            Self::Http1(sender) => sender.is_closed(),
-            Self::Http2(sender) => sender.is_closed(),
-        }
+        Verdict::Taken { rejected: rejected_spans(envelope::unwrap(self.protocol, &response.body)) }
     }
 }
 

@@ -1,34 +1,26 @@
-//! One of the other two, as the client reaches it: connections, one attempt, and how attempts went.
+//! One of the other two roles, as the client reaches it: connections, one attempt, and how attempts went.
 //!
-//! **Limits**: [`IDLE_MAX`] connections are kept for later; an answer has at most
-//! [`BODY_BYTES_MAX`]. An attempt that is given up takes its connection with it.
+//! **Limits**: [`LIMITS`]. An attempt that is given up takes its connection with it.
 
 use super::BODY_BYTES_MAX;
 use bytes::Bytes;
+use curtail_http::client::{Client, ClientError, ClientLimits};
+use curtail_http::connect::{ConnectConfig, Connector};
+use curtail_http::origin::Origin;
 use curtail_units::Duration;
-use http::header::HOST;
-use http::{HeaderValue, Method, Request, StatusCode};
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
+use http::{Method, Request, StatusCode};
+use http_body_util::Full;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use tokio::net::TcpStream;
-use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
-/// The most connections that are kept while nobody uses them.
-const IDLE_MAX: usize = 64;
+const LIMITS: ClientLimits = ClientLimits { body_bytes_max: BODY_BYTES_MAX, idle_max: 64 };
 
-/// One of the other two.
+/// One of the other two roles.
 #[derive(Debug)]
 pub(super) struct Peer {
     name: &'static str,
-    address: SocketAddr,
-    connect_timeout: Duration,
-    idle: Mutex<Vec<Connection>>,
+    client: Client<Full<Bytes>>,
     pub(super) tally: Tally,
 }
 
@@ -62,33 +54,22 @@ pub(super) enum Failed {
     Broken(String),
 }
 
-#[derive(Debug)]
-struct Connection {
-    sender: http1::SendRequest<Full<Bytes>>,
-    driver: JoinHandle<()>,
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        // Closes the socket at once, also when an answer is still to come.
-        self.driver.abort();
-    }
-}
-
 impl Peer {
     pub(super) fn new(name: &'static str, address: SocketAddr, connect_timeout: Duration) -> Self {
-        Self { name, address, connect_timeout, idle: Mutex::default(), tally: Tally::default() }
+        let connect = ConnectConfig { timeout: connect_timeout, ..ConnectConfig::default() };
+        let connector = Connector::load(&Origin::from(address), &connect);
+        let connector = connector.expect("clear text needs no certificate");
+        Self { name, client: Client::new(connector, LIMITS), tally: Tally::default() }
     }
 
     pub(super) const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// One attempt; its answer's body.
+    /// Sends a request once; returns the body of the response.
     pub(super) async fn attempt(&self, call: &Call<'_>) -> Result<Bytes, Failed> {
         self.tally.attempts.fetch_add(1, Relaxed);
-        let result = timeout(call.timeout.into(), self.exchange(call)).await;
-        let result = result.unwrap_or(Err(Failed::TimedOut));
+        let result = self.exchange(call).await;
         match &result {
             Err(Failed::TimedOut) => self.tally.timeouts.fetch_add(1, Relaxed),
             Err(Failed::Refused) => self.tally.refusals.fetch_add(1, Relaxed),
@@ -98,67 +79,24 @@ impl Peer {
     }
 
     async fn exchange(&self, call: &Call<'_>) -> Result<Bytes, Failed> {
-        let broken = |what: &str, error: &dyn std::error::Error| {
-            Failed::Broken(format!("{what} {}: {error}", self.address))
-        };
-        let mut connection = match self.idle().await {
-            Some(connection) => connection,
-            None => self.connect().await?,
-        };
-        let host = HeaderValue::try_from(self.address.to_string()).expect("an address is plain");
         let request = Request::builder()
             .method(&call.method)
             .uri(call.path)
-            .header(HOST, host)
             .body(Full::new(call.body.clone()))
             .expect("paths are our own");
-        let response = connection.sender.send_request(request).await;
-        let (head, body) = response.map_err(|error| broken("no answer from", &error))?.into_parts();
-        let body = Limited::new(body, BODY_BYTES_MAX).collect().await;
-        let body = body.map_err(|error| broken("no whole answer from", &*error))?.to_bytes();
-        self.keep(connection);
-        match head.status {
-            StatusCode::OK => Ok(body),
-            StatusCode::SERVICE_UNAVAILABLE => Err(Failed::Refused),
-            status => Err(Failed::Broken(format!("{} answered {status}", self.address))),
-        }
-    }
-
-    async fn connect(&self) -> Result<Connection, Failed> {
-        let broken = |error: &dyn std::error::Error| {
-            Failed::Broken(format!("no connection to {}: {error}", self.address))
-        };
-        let connecting = timeout(self.connect_timeout.into(), TcpStream::connect(self.address));
-        let stream = connecting.await.map_err(|_| Failed::TimedOut)?.map_err(|e| broken(&e))?;
-        stream.set_nodelay(true).map_err(|error| broken(&error))?;
-        let (sender, driver) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
-        let driver = tokio::spawn(async move {
-            // How it ends, its user learns from the request.
-            let _ended = driver.await;
-        });
-        Ok(Connection { sender, driver })
-    }
-
-    /// A connection that was kept, the last one first, if one is left that is open.
-    async fn idle(&self) -> Option<Connection> {
-        loop {
-            let mut connection = self.kept().pop()?;
-            if connection.sender.ready().await.is_ok() {
-                return Some(connection);
+        let failed = |error: ClientError| {
+            if error.is_timeout() {
+                Failed::TimedOut
+            } else {
+                Failed::Broken(format!("no response: {error}"))
             }
+        };
+        let response = self.client.send(request, call.timeout).await.map_err(failed)?;
+        match response.status {
+            StatusCode::OK => Ok(response.body),
+            StatusCode::SERVICE_UNAVAILABLE => Err(Failed::Refused),
+            status => Err(Failed::Broken(format!("the {} responded with {status}", self.name))),
         }
-    }
-
-    fn keep(&self, connection: Connection) {
-        let mut kept = self.kept();
-        if kept.len() < IDLE_MAX {
-            kept.push(connection);
-        }
-    }
-
-    fn kept(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
-        self.idle.lock().expect("nothing panics while the lock is held")
     }
 }
 

@@ -26,8 +26,7 @@ const EAGER: Pace =
 
 fn export(collector: &Collector, pace: Pace) -> (Arc<SpanSink>, Exporter) {
     let sink = Arc::new(SpanSink::new());
-    let started =
-        Exporter::start_at_pace(&collector.config, Arc::clone(&sink), Clock::start(), pace);
+    let started = Exporter::start_at_pace(&collector.config, Arc::clone(&sink), pace);
     (sink, started.expect("no TLS, no trouble"))
 }
 

@@ -1,0 +1,298 @@
+//! A small client for everything that is not the data path: queries, imports, exported spans, probes of a demo.
+//!
+//! A [`Client`] sends requests to one server and keeps its idle connections. A request that finds its connection
+//! closed, and of which the server has taken nothing, is sent again on a new one; no other request is sent twice.
+//!
+//! **Limits**: [`ClientLimits`]. A request that is given up takes its connection with it.
+
+use crate::clock::Clock;
+use crate::connect::{ConnectError, Connector, Offer};
+use bytes::Bytes;
+use curtail_units::Duration;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
+use http_body::Body;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::task::JoinHandle;
+
+/// Limits on each request.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientLimits {
+    /// Maximum size of a response body.
+    pub body_bytes_max: usize,
+    /// Maximum idle connections.
+    pub idle_max: usize,
+}
+
+/// Sends requests with bodies of this type to one server.
+#[derive(Debug)]
+pub struct Client<B> {
+    connector: Connector,
+    clock: Clock,
+    limits: ClientLimits,
+    authority: Authority,
+    /// The last one returned is the first one taken.
+    idle: Mutex<Vec<Connection<B>>>,
+}
+
+/// A complete response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientResponse {
+    /// The status.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Bytes,
+    /// The trailers, if there are any.
+    pub trailers: Option<HeaderMap>,
+}
+
+/// Why there is no complete response.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// No connection was made.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The connection ended before the response began.
+    #[error("{server}: no response: {source}")]
+    NoResponse {
+        /// The server.
+        server: String,
+        /// The error of the connection.
+        source: hyper::Error,
+    },
+    /// The response is incomplete.
+    #[error("{server}: the response broke off: {source}")]
+    BrokenOff {
+        /// The server.
+        server: String,
+        /// The error of the connection.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The response body is too large.
+    #[error("{server}: the response has more than {bytes_max} bytes")]
+    TooLarge {
+        /// The server.
+        server: String,
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// The response took too long.
+    #[error("{server}: no complete response within {timeout}")]
+    TimedOut {
+        /// The server.
+        server: String,
+        /// The time limit.
+        timeout: Duration,
+    },
+}
+
+impl ClientError {
+    /// Whether a time limit was exceeded, that of the connection attempt or that of the response.
+    #[must_use]
+    pub const fn is_timeout(&self) -> bool {
+        matches!(self, Self::TimedOut { .. } | Self::Connect(ConnectError::TimedOut { .. }))
+    }
+}
+
+/// A connection that carries one request at a time. It closes when this is dropped.
+#[derive(Debug)]
+struct Connection<B> {
+    sender: Sender<B>,
+    driver: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+enum Sender<B> {
+    Http1(http1::SendRequest<B>),
+    Http2(http2::SendRequest<B>),
+}
+
+impl<B> Drop for Connection<B> {
+    fn drop(&mut self) {
+        // The socket closes at once, even if a response is still to come.
+        self.driver.abort();
+    }
+}
+
+impl<B> Client<B>
+where
+    B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
+        + Send
+        + Unpin
+        + 'static,
+{
+    /// A client without connections.
+    ///
+    /// # Panics
+    /// Never: an origin has a valid authority.
+    #[must_use]
+    pub fn new(connector: Connector, limits: ClientLimits) -> Self {
+        let authority = connector.origin().authority();
+        let authority = Authority::try_from(authority).expect("an origin has a valid authority");
+        Self { connector, clock: Clock::start(), limits, authority, idle: Mutex::default() }
+    }
+
+    /// Sends a request, whose URI is path and query, and waits for its complete response for at most `timeout`,
+    /// connecting included. `host` is added.
+    ///
+    /// # Errors
+    /// [`ClientError`] with the step that failed.
+    pub async fn send(
+        &self,
+        request: Request<B>,
+        timeout: Duration,
+    ) -> Result<ClientResponse, ClientError> {
+        match tokio::time::timeout(timeout.into(), self.exchange(request)).await {
+            Ok(result) => result,
+            Err(_) => Err(ClientError::TimedOut { server: self.server(), timeout }),
+        }
+    }
+
+    async fn exchange(&self, mut request: Request<B>) -> Result<ClientResponse, ClientError> {
+        let (connection, response) = loop {
+            let (mut connection, is_new) = match self.take_idle() {
+                Some(connection) => (connection, false),
+                None => (self.connect().await?, true),
+            };
+            self.address(&mut request, connection.is_http2());
+            match connection.send(request).await {
+                Ok(response) => break (connection, response),
+                // The server closed the connection while it was idle.
+                Err((_, Some(unsent))) if !is_new => request = unsent,
+                Err((source, _)) => {
+                    return Err(ClientError::NoResponse { server: self.server(), source });
+                }
+            }
+        };
+        let response = self.read(response).await?;
+        let mut idle = self.idle();
+        if idle.len() < self.limits.idle_max {
+            idle.push(connection);
+        }
+        Ok(response)
+    }
+
+    async fn connect(&self) -> Result<Connection<B>, ClientError> {
+        let connected = self.connector.connect(&self.clock, Offer::All).await?;
+        let io = TokioIo::new(connected.stream);
+        let no_response = |source| ClientError::NoResponse { server: self.server(), source };
+        // The error of a connection is also the error of its request.
+        if connected.is_http2 {
+            let (sender, driver) = http2::Builder::new(TokioExecutor::new())
+                .timer(TokioTimer::new())
+                .handshake(io)
+                .await
+                .map_err(no_response)?;
+            let driver = tokio::spawn(async { drop(driver.await) });
+            return Ok(Connection { sender: Sender::Http2(sender), driver });
+        }
+        let (sender, driver) = http1::handshake(io).await.map_err(no_response)?;
+        let driver = tokio::spawn(async { drop(driver.await) });
+        Ok(Connection { sender: Sender::Http1(sender), driver })
+    }
+
+    /// Names the server in the form of the connection's protocol.
+    fn address(&self, request: &mut Request<B>, is_http2: bool) {
+        if is_http2 {
+            let scheme = if self.connector.origin().tls { Scheme::HTTPS } else { Scheme::HTTP };
+            let path = request.uri().path_and_query().cloned();
+            let uri = Uri::builder()
+                .scheme(scheme)
+                .authority(self.authority.clone())
+                .path_and_query(path.unwrap_or(PathAndQuery::from_static("/")))
+                .build();
+            *request.uri_mut() = uri.expect("scheme, authority and path are all there");
+            *request.version_mut() = http::Version::HTTP_2;
+        } else {
+            let host = || HeaderValue::from_str(self.authority.as_str()).expect("it is ASCII");
+            request.headers_mut().entry(header::HOST).or_insert_with(host);
+        }
+    }
+
+    async fn read(&self, response: Response<Incoming>) -> Result<ClientResponse, ClientError> {
+        let (head, body) = response.into_parts();
+        let bytes_max = self.limits.body_bytes_max;
+        let body = Limited::new(body, bytes_max).collect().await.map_err(|source| {
+            let server = self.server();
+            if source.is::<LengthLimitError>() {
+                ClientError::TooLarge { server, bytes_max }
+            } else {
+                ClientError::BrokenOff { server, source }
+            }
+        })?;
+        let trailers = body.trailers().cloned();
+        let (status, headers) = (head.status, head.headers);
+        Ok(ClientResponse { status, headers, body: body.to_bytes(), trailers })
+    }
+
+    /// Whether a connection is open and idle.
+    #[must_use]
+    pub fn has_idle(&self) -> bool {
+        let mut idle = self.idle();
+        idle.retain(|connection| !connection.is_closed());
+        !idle.is_empty()
+    }
+
+    fn take_idle(&self) -> Option<Connection<B>> {
+        let mut idle = self.idle();
+        while let Some(connection) = idle.pop() {
+            if !connection.is_closed() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Connection<B>>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn server(&self) -> String {
+        self.connector.origin().to_string()
+    }
+}
+
+impl<B: Body + 'static> Connection<B> {
+    /// The response, or the error with the request if the connection has taken nothing of it.
+    async fn send(
+        &mut self,
+        request: Request<B>,
+    ) -> Result<Response<Incoming>, (hyper::Error, Option<Request<B>>)> {
+        // An idle connection may not have noticed yet that it can take a request, or that it is closed.
+        let ready = match &mut self.sender {
+            Sender::Http1(sender) => sender.ready().await,
+            Sender::Http2(sender) => sender.ready().await,
+        };
+        if let Err(error) = ready {
+            return Err((error, Some(request)));
+        }
+        let sent = match &mut self.sender {
+            Sender::Http1(sender) => sender.try_send_request(request).await,
+            Sender::Http2(sender) => sender.try_send_request(request).await,
+        };
+        sent.map_err(|mut error| {
+            let unsent = error.take_message();
+            (error.into_error(), unsent)
+        })
+    }
+
+    const fn is_http2(&self) -> bool {
+        matches!(self.sender, Sender::Http2(_))
+    }
+
+    fn is_closed(&self) -> bool {
+        match &self.sender {
+            Sender::Http1(sender) => sender.is_closed(),
+            Sender::Http2(sender) => sender.is_closed(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
