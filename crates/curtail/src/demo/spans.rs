@@ -58,7 +58,8 @@ impl SpanStore {
 
     /// Waits until the spans of all requests of a trace have come; returns whether they have.
     pub(crate) async fn has(&self, trace: &Slowest, requests: usize) -> bool {
-        let connector = Connector::load(&Origin::from(self.server.api()), &ConnectConfig::default());
+        let connector =
+            Connector::load(&Origin::from(self.server.api()), &ConnectConfig::default());
         let Ok(connector) = connector else { return false };
         let client = Client::new(connector, LIMITS);
         for _ in 0..LOOKS_MAX {
