@@ -86,6 +86,9 @@ pub struct Point {
     pub value: Duration,
 }
 
+/// Draws of which [`Distribution::draw_rest`] chooses one.
+const REST_DRAWS: usize = 64;
+
 impl Distribution {
     /// No time at all.
     pub const ZERO: Self = Self::Constant { value: Duration::ZERO };
@@ -116,7 +119,7 @@ impl Distribution {
                 let tail = 1.0 - (1.0 - cut) * rng.unit();
                 shortest.as_ns_f64() * exp(-log(tail) / shape)
             }
-            Self::Mixture(parts) => draw_part(parts, rng).draw_ns(rng),
+            Self::Mixture(parts) => draw_part(parts, |part| part.weight, rng).draw_ns(rng),
             Self::Sum(terms) => terms.iter().map(|term| term.draw_ns(rng)).sum(),
             Self::Samples(samples) => samples[rng.below(samples.len())].as_ns_f64(),
             Self::Quantiles(points) => {
@@ -132,6 +135,32 @@ impl Distribution {
     /// A duration in whole nanoseconds.
     pub fn draw(&self, rng: &mut Rng) -> Duration {
         Duration::from_ns_f64(self.draw_ns(rng))
+    }
+
+    /// The rest of a duration that is met at a random instant, when durations follow each other.
+    ///
+    /// Long ones are met more often, so this is no share of an ordinary draw: the rest of an exponential one is as long
+    /// as a fresh one. Of several draws one is chosen by its length (Rubin's sampling/importance resampling, 1987).
+    pub(crate) fn draw_rest(&self, rng: &mut Rng) -> Duration {
+        if let Self::Exponential { .. } = self {
+            return self.draw(rng);
+        }
+        if let Self::Mixture(parts) = self
+            && self.mean_ns().is_finite()
+        {
+            let length = |part: &Part| part.weight * part.distribution.mean_ns();
+            return draw_part(parts, length, rng).draw_rest(rng);
+        }
+        let drawn: [f64; REST_DRAWS] = std::array::from_fn(|_| self.draw_ns(rng));
+        let mut left = drawn.iter().sum::<f64>() * rng.unit();
+        for length_ns in drawn {
+            if left < length_ns {
+                // What lies before the point within this one is as uniform as what lies after it.
+                return Duration::from_ns_f64(left);
+            }
+            left -= length_ns;
+        }
+        Duration::ZERO
     }
 
     /// The mean, in nanoseconds; infinite when the tail is that heavy.
@@ -169,14 +198,19 @@ fn between(low: Duration, high: Duration, share: f64) -> f64 {
     low.as_ns_f64() + (high.as_ns_f64() - low.as_ns_f64()) * share
 }
 
-fn draw_part<'p>(parts: &'p [Part], rng: &mut Rng) -> &'p Distribution {
-    let total: f64 = parts.iter().map(|part| part.weight).sum();
+fn draw_part<'p>(
+    parts: &'p [Part],
+    weight: impl Fn(&Part) -> f64,
+    rng: &mut Rng,
+) -> &'p Distribution {
+    let total: f64 = parts.iter().map(&weight).sum();
     let mut left = total * rng.unit();
     for part in parts {
-        if left < part.weight {
+        let weight = weight(part);
+        if left < weight {
             return &part.distribution;
         }
-        left -= part.weight;
+        left -= weight;
     }
     // Only rounding leads here: the sum of the weights was a hair more than their differences.
     &parts[parts.len() - 1].distribution

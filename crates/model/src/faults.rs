@@ -167,13 +167,13 @@ impl Faults {
         Self { sites, of_server, ..*self }
     }
 
-    /// Begins a site at [`Instant::ZERO`], somewhere within its period: a model has been running for a while when it
-    /// is first looked at.
+    /// Begins a site at [`Instant::ZERO`], somewhere within its period: a model has been running for long when it is
+    /// first looked at.
     pub fn begin(&mut self, site: u32) -> FaultStep {
         let Site { recipe, rng, is_on, executions_left, .. } = &mut self.sites[site as usize];
         let mut effect = FaultEffect::None;
         let next = match recipe {
-            Recipe::Stall { every, .. } => Some(every.draw(rng).mul_f64(rng.unit())),
+            Recipe::Stall { every, .. } => Some(every.draw_rest(rng)),
             Recipe::BackgroundJob { every, .. } => Some(every.mul_f64(rng.unit())),
             Recipe::SlowReplica { .. } => {
                 *is_on = true;

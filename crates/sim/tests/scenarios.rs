@@ -64,7 +64,7 @@ fn a_hedge_cuts_the_read_of_a_thousand_keys() {
 
 #[test]
 fn when_replicas_stall_p99_falls_and_lower_percentiles_stay_within_2_percent() {
-    let report = simulate("stalls.yaml", 200_000, &[""]);
+    let report = simulate("stalls.yaml", 1_000_000, &[""]);
     let plain = arm(&report, "", "plain");
     for name in ["default", "hedge", "retry"] {
         let remedied = arm(&report, "", name);

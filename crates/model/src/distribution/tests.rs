@@ -87,6 +87,30 @@ fn a_tail_that_is_cut_off_is_never_exceeded() {
 }
 
 #[test]
+fn the_rest_of_a_duration_met_at_random_has_the_mean_of_renewal_theory() {
+    const DRAWS: usize = 20_000;
+    let seed = 8;
+    let uniform = Distribution::Uniform { low: ms(2), high: ms(6) };
+    // Half of E[X²] / E[X].
+    for (distribution, expected_ms) in [
+        (Distribution::Constant { value: ms(10) }, 5.0),
+        (Distribution::Exponential { mean: ms(10) }, 10.0),
+        (uniform, (4.0 + 16.0 / 12.0 / 4.0) / 2.0),
+        (Distribution::hyperexponential(&[(0.9, ms(1)), (0.1, ms(11))]), 6.5),
+    ] {
+        let mut rng = Rng::new(seed);
+        let rests: Vec<f64> =
+            (0..DRAWS).map(|_| distribution.draw_rest(&mut rng).as_ms_f64()).collect();
+        let mean = rests.iter().sum::<f64>() / DRAWS as f64;
+        // Five standard errors of the widest; a choice among 64 is biased by less.
+        assert!(
+            (mean / expected_ms - 1.0).abs() < 0.05,
+            "seed {seed}, {distribution:?}: {mean}, expected {expected_ms}"
+        );
+    }
+}
+
+#[test]
 fn a_tail_without_a_mean_says_so() {
     let heavy = Distribution::Pareto { shortest: ms(1), shape: 1.0, longest: None };
     assert!(heavy.mean_ns().is_infinite());

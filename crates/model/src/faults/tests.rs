@@ -52,6 +52,24 @@ fn the_share_of_time_in_stalls_is_as_configured() {
 }
 
 #[test]
+fn stalls_are_as_frequent_in_the_first_seconds_as_later() {
+    let lasts = Duration::from_ms(1);
+    let every = Distribution::Exponential { mean: Duration::from_secs(1_800) };
+    let lasts = Distribution::Constant { value: lasts };
+    let stalls = [everywhere(Recipe::Stall { every, lasts })];
+    let servers = 20_000;
+    let faults = Faults::new(&stalls, servers, None, &Rng::new(SEED));
+    let first_minute = Instant::ZERO + Duration::from_secs(60);
+    let stalled = (0..servers).filter(|server| {
+        let first = FaultTimeline::new(&faults, *server).pace_changes().next();
+        first.expect("there always is one").at < first_minute
+    });
+    let share = stalled.count() as f64 / f64::from(servers);
+    // 1 − exp(−60 / 1800), give or take five standard errors.
+    assert!((share - 0.0328).abs() < 0.0065, "{share} in the first minute, seed {SEED}");
+}
+
+#[test]
 fn jobs_keep_their_rhythm_and_begin_at_once_on_all_servers_when_synchronized() {
     for synchronized in [true, false] {
         let of_server = |server| {
