@@ -17,11 +17,11 @@ mod load;
 mod plan;
 mod proxies;
 mod report;
-mod screen;
 mod spans;
 mod tally;
 
 use crate::stop::StopSignals;
+use crate::terminal::Progress;
 use crate::testbed::Format;
 use crate::{exit, open_files};
 use arm::Arm;
@@ -33,7 +33,6 @@ use load::{KEYS_PER_SHARD, Load};
 use plan::Plan;
 use proxies::Proxies;
 use report::{Circumstances, Report};
-use screen::Screen;
 use spans::SpanStore;
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -57,6 +56,9 @@ Your own service, in a minute (the first address is where your clients go):
   curtail proxy --listen 127.0.0.1:7300 \\
       --upstream http://127.0.0.1:8080 --upstream http://127.0.0.1:8081
   curl http://127.0.0.1:7301/state";
+
+/// The time between two lines that say how things stand, without a terminal.
+const LINE_EVERY: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Open files that the demo needs at most: listeners, and both ends of every connection.
 const FILES: u64 = 8_000;
@@ -130,23 +132,22 @@ struct Demo<'a> {
 impl Demo<'_> {
     async fn run(&self) -> anyhow::Result<ExitCode> {
         let mut signals = StopSignals::new()?;
-        let mut screen = Screen::for_stdout(self.args.format == Format::Json);
+        let mut progress = match self.args.format {
+            Format::Json => Progress::silent(),
+            Format::Text => Progress::on_stdout(Some(LINE_EVERY)),
+        };
         let (report, slowest) = tokio::select! {
             () = signals.received() => {
                 // With standard error gone there is nobody left to tell.
                 let _written = writeln!(std::io::stderr(), "interrupted before the result; nothing was saved");
                 return Ok(ExitCode::from(exit::INTERRUPTED));
             }
-            report = self.measure(&mut screen) => report?,
+            report = self.measure(&mut progress) => report?,
         };
+        progress.clear();
         match self.args.format {
-            Format::Json => {
-                let mut out = std::io::stdout().lock();
-                serde_json::to_writer(&mut out, &report)?;
-                writeln!(out)?;
-                out.flush()?;
-            }
-            Format::Text => screen.finish(&self.summary(&report))?,
+            Format::Json => print(&[serde_json::to_string(&report)?])?,
+            Format::Text => print(&self.summary(&report))?,
         }
         if self.args.exit {
             let code = if report.is_void() { exit::NO } else { 0 };
@@ -158,23 +159,19 @@ impl Demo<'_> {
                 () = signals.received() => return Ok(ExitCode::SUCCESS),
                 lines = self.still_up(slowest) => lines,
             };
-            let mut out = std::io::stdout().lock();
-            for line in lines {
-                writeln!(out, "{line}")?;
-            }
-            out.flush()?;
+            print(&lines)?;
         }
         signals.received().await;
         Ok(ExitCode::SUCCESS)
     }
 
     /// Measures all arms, and shows how things stand meanwhile. Returns the slowest read as well.
-    async fn measure(&self, screen: &mut Screen) -> anyhow::Result<(Report, Option<Slowest>)> {
+    async fn measure(&self, progress: &mut Progress) -> anyhow::Result<(Report, Option<Slowest>)> {
         let rng = Rng::new(self.args.seed).split("demo");
         let rate = f64::from(self.args.rate);
         let (plan, end) = (Plan::new(rate, &rng), Duration::from_secs(self.args.seconds));
         let load = Load::connect(self.testbed, self.proxies, rate).await?;
-        screen.show(0, || vec!["warming up".to_owned()], || "warming up".to_owned())?;
+        progress.begin("warming up");
         load.warm_up(&rng.split("warm-up")).await;
         let cpu = Cpu::start();
         let report = |measured| {
@@ -190,7 +187,7 @@ impl Demo<'_> {
                 () = &mut running => break,
                 _ = each_second.tick() => {
                     let so_far = || report(Duration::from_secs(second));
-                    screen.show(second, || self.live(&so_far(), second), || so_far().line())?;
+                    progress.show_lines(|| self.live(&so_far(), second), || so_far().line());
                 }
             }
         }
@@ -260,6 +257,15 @@ impl Demo<'_> {
         }
         lines
     }
+}
+
+/// Writes lines to standard output.
+fn print(lines: &[String]) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    for line in lines {
+        writeln!(out, "{line}")?;
+    }
+    out.flush()
 }
 
 /// The number of cores of this machine.

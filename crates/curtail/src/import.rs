@@ -15,6 +15,7 @@ mod read;
 mod send;
 mod tally;
 
+use crate::terminal::Progress;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use curtail_otlp::Signal;
@@ -25,7 +26,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use tally::{Screen, Tally};
+use tally::Tally;
 use tokio::sync::mpsc;
 
 /// Send files of the Collector's file exporter to a server
@@ -89,6 +90,9 @@ impl From<Of> for Signal {
     }
 }
 
+/// The time between two lines that say how far it has come, without a terminal.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
 /// So many batches are read ahead.
 const AHEAD: usize = 2;
 
@@ -123,53 +127,47 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<ExitCode> {
 
 /// Sends what the reader tells, to its end.
 async fn send_all(sender: Sender, mut telling: mpsc::Receiver<Told>) -> anyhow::Result<Tally> {
-    let (mut tally, mut screen) = (Tally::default(), Screen::new());
+    let (mut tally, mut progress) = (Tally::default(), Progress::on_stderr(Some(LINE_EVERY)));
     while let Some(told) = telling.recv().await {
         match told {
             Told::Piece => tally.lines += 1,
             Told::Bad(place, what) => {
                 tally.bad += 1;
-                screen.say(&format!("{place}: {what}"))?;
+                progress.say(&format!("{place}: {what}"));
             }
             Told::Batch(batch) => {
-                let mut waits = |why: &str| screen.say(why).map_err(anyhow::Error::from);
+                let mut waits = |why: &str| progress.say(why);
                 match sender.send(&batch, &mut waits).await {
-                    Ok(verdict) => take(&batch, verdict, &mut tally, &mut screen)?,
+                    Ok(verdict) => take(&batch, verdict, &mut tally, &mut progress),
                     Err(error) => {
-                        screen.say(&format!("{}: from here on nothing was taken", batch.from))?;
-                        screen.say(&tally.to_string())?;
+                        progress.say(&format!("{}: from here on nothing was taken", batch.from));
+                        progress.say(&tally.to_string());
                         return Err(error);
                     }
                 }
-                screen.show(&batch.to, &tally)?;
+                progress.show(|| format!("{}: {tally}", batch.to));
             }
         }
     }
-    screen.clear()?;
+    progress.clear();
     Ok(tally)
 }
 
 /// Counts what came of a batch.
-fn take(
-    batch: &Batch,
-    verdict: Verdict,
-    tally: &mut Tally,
-    screen: &mut Screen,
-) -> std::io::Result<()> {
+fn take(batch: &Batch, verdict: Verdict, tally: &mut Tally, progress: &mut Progress) {
     let (places, rows) = (batch.places(), batch.rows);
     match verdict {
         Verdict::Taken { refused: 0, .. } => tally.took(batch.signal, rows),
         Verdict::Taken { refused, why } => {
             tally.took(batch.signal, rows.saturating_sub(refused));
             tally.refused += refused;
-            screen.say(&format!("{places}: {why}"))?;
+            progress.say(&format!("{places}: {why}"));
         }
         Verdict::Refused(why) => {
             tally.refused += rows;
-            screen.say(&format!("{places}: {rows} rows refused by the server: {why}"))?;
+            progress.say(&format!("{places}: {rows} rows refused by the server: {why}"));
         }
     }
-    Ok(())
 }
 
 /// The token in a file.

@@ -3,7 +3,6 @@
 //! Standard output carries results, standard error everything else.
 
 mod bench;
-mod columns;
 mod config;
 mod demo;
 mod exit;
@@ -16,6 +15,7 @@ mod server_url;
 mod simulate;
 mod sql;
 mod stop;
+mod terminal;
 mod testbed;
 
 use clap::{Parser, Subcommand};

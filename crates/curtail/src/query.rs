@@ -9,7 +9,7 @@ mod waterfall;
 
 pub(crate) use ask::Refused;
 
-use crate::columns;
+use crate::terminal;
 use ask::{Answered, Question};
 use clap::{Args, Subcommand, ValueEnum};
 use std::collections::BTreeMap;
@@ -227,13 +227,13 @@ fn table(
     counts: &BTreeMap<measured::Group, u64>,
 ) -> String {
     match asked {
-        Asked::Trace { .. } => waterfall::of(&json["trace"], columns::of_stdout()),
+        Asked::Trace { .. } => waterfall::of(&json["trace"], terminal::width_of_stdout()),
         Asked::Slowest(_) | Asked::Newest(_) => found::traces(json),
         Asked::Quantiles { of, .. } => measured::quantiles(
             json,
             of.of == "duration",
             (quantile_error, counts),
-            columns::of_stdout(),
+            terminal::width_of_stdout(),
         ),
         Asked::Histogram { of } => measured::histogram(json, of.of == "duration"),
         Asked::Count { .. } => measured::counts(json),

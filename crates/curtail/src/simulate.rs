@@ -6,15 +6,15 @@
 //! | `simulate --replay JOURNAL` | tells fresh machines what a proxy's machines were told, and compares what they decide |
 //! | `simulate --keys` | prints every key of a scenario, in Markdown |
 
-use crate::input;
+use crate::{input, terminal};
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use curtail_sim::{Described, Difference, End, Progress, Replayed, Scenario, Unreadable};
 use serde_json::json;
-use std::io::{self, BufReader, IsTerminal as _, Write as _};
+use std::io::{self, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Simulate policies on a model of a service
 ///
@@ -110,9 +110,11 @@ fn simulate(file: &Path, args: &SimulateArgs) -> anyhow::Result<ExitCode> {
 
 fn simulate_policies(scenario: &Scenario, args: &SimulateArgs) -> io::Result<ExitCode> {
     let begun = Instant::now();
-    let mut screen = Screen::new(begun);
-    let report = curtail_sim::run(scenario, args.seed, |progress| screen.show(&progress));
-    screen.clear();
+    let mut shown = terminal::Progress::on_stderr(None);
+    let report = curtail_sim::run(scenario, args.seed, |progress| {
+        shown.show(|| progress_line(&progress));
+    });
+    shown.clear();
     let seconds = begun.elapsed().as_secs_f64();
     match args.format {
         Format::Json => print(&format!("{}\n", report.json(seconds)))?,
@@ -130,40 +132,12 @@ fn simulate_policies(scenario: &Scenario, args: &SimulateArgs) -> io::Result<Exi
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// One line on standard error that says how far a long run has come, when somebody may be looking.
-struct Screen {
-    is_seen: bool,
-    shown: Instant,
-    is_dirty: bool,
-}
-
-/// The time between two looks at the progress; a shorter run shows none.
-const SHOWN_EVERY: Duration = Duration::from_millis(500);
-
-impl Screen {
-    fn new(now: Instant) -> Self {
-        Self { is_seen: io::stderr().is_terminal(), shown: now, is_dirty: false }
-    }
-
-    fn show(&mut self, progress: &Progress<'_>) {
-        if !self.is_seen || self.shown.elapsed() < SHOWN_EVERY {
-            return;
-        }
-        let Progress { variant, arm, runs_done, runs, requests, requests_max, .. } = progress;
-        let name = if variant.is_empty() { (*arm).to_owned() } else { format!("{variant}, {arm}") };
-        let nth = runs_done + 1;
-        let line =
-            format!("{nth} of {runs}: {name}: {requests} of at most {requests_max} requests");
-        // Whoever does not read this does not miss it.
-        let _told = write!(io::stderr(), "\r\x1b[K{line:.78}");
-        (self.shown, self.is_dirty) = (Instant::now(), true);
-    }
-
-    fn clear(&self) {
-        if self.is_dirty {
-            let _told = write!(io::stderr(), "\r\x1b[K");
-        }
-    }
+/// How far a simulation has come, in a line.
+fn progress_line(progress: &Progress<'_>) -> String {
+    let Progress { variant, arm, runs_done, runs, requests, requests_max, .. } = progress;
+    let name = if variant.is_empty() { (*arm).to_owned() } else { format!("{variant}, {arm}") };
+    let nth = runs_done + 1;
+    format!("{nth} of {runs}: {name}: {requests} of at most {requests_max} requests")
 }
 
 fn replay(file: &Path, format: Format) -> anyhow::Result<ExitCode> {

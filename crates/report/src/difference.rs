@@ -10,6 +10,7 @@ use crate::Results;
 use crate::results::{Block, State};
 use curtail_load::compare::{self, Goal, Number, Numbers, Percentile, Rule};
 use curtail_load::{Clock, Latencies};
+use curtail_text::numbers::{self, percentile_name};
 use curtail_units::Quantile;
 
 /// One arm held against another.
@@ -157,14 +158,6 @@ fn sum(block: &Block, count: fn(&Latencies) -> u64) -> f64 {
     block.latencies.iter().map(count).sum::<u64>() as f64
 }
 
-/// How people call a quantile: `p99.9`.
-#[must_use]
-pub fn percentile_name(quantile: Quantile) -> String {
-    // Six digits take off what a float is more than the decimal that was meant.
-    let percent = format!("{:.6}", 100.0 * quantile.get());
-    format!("p{}", percent.trim_end_matches('0').trim_end_matches('.'))
-}
-
 /// A ratio as people say it: `-20.0 %`.
 #[must_use]
 pub fn change(ratio: f64) -> String {
@@ -173,7 +166,7 @@ pub fn change(ratio: f64) -> String {
     } else if ratio.is_infinite() || ratio > 100.0 {
         "> +9,900 %".to_owned()
     } else {
-        format!("{:+.1} %", 100.0 * (ratio - 1.0))
+        numbers::signed_percent(ratio - 1.0)
     }
 }
 

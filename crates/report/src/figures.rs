@@ -7,18 +7,26 @@
 //! **Inputs**: recordings on both clocks. A request that failed is longer than every answer, so a percentile among
 //! those that failed is "failed" and no number.
 
-use super::text;
 use crate::Results;
 pub use curtail_load::compare::PERCENTILES;
 use curtail_load::compare::{EXCEEDANCES_MIN, INDICATIVE_MIN};
 use curtail_load::{Clock, Failure, Failures, Latencies};
 use curtail_sketch::rank;
+use curtail_text::numbers;
 use curtail_units::{Duration, Quantile};
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use std::collections::BTreeMap;
 
 #[cfg(test)]
 mod tests;
+
+/// What the two clocks are.
+pub(super) const CLOCKS: &str = "response: from when a request was to be sent to the end of its answer, what a user \
+waits; service: from when it was sent. They part when the server holds requests back. lag: how late the generator was.";
+
+/// What the marks are.
+pub(super) const MARKS: &str = "~ fewer than 100 requests are longer; n/a fewer than 10 are; a request that failed is \
+longer than every answer.";
 
 /// Sending below this fraction of the planned rate is reported.
 const BEHIND_MAX: f64 = 0.95;
@@ -147,8 +155,8 @@ impl ArmFigures {
             format!(
                 "BEHIND THE PLAN: {} of {} requests/s were sent. The service did not accept more over \
                 these connections; the requests waited, and the wait is part of their response time.",
-                text::rate(self.rate()),
-                text::rate(wanted)
+                numbers::rate(self.rate()),
+                numbers::rate(wanted)
             )
         })
     }

@@ -8,8 +8,8 @@
 //! **Source**: `AbstractHistogram.outputPercentileDistribution` of `HdrHistogram` 2.2 (Java).
 
 use super::figures::quantile;
-use super::text::one_line;
 use curtail_load::{Clock, Latencies};
+use curtail_text::lines::one_line;
 use std::fmt::Write as _;
 
 #[cfg(test)]

@@ -8,10 +8,11 @@
 //! all.
 //! **Source**: `HistogramLogWriter` of `HdrHistogram` 2.2 (Java).
 
-use super::text::{one_line, utc};
 use super::{figures, hdr};
 use crate::Results;
 use curtail_load::Clock;
+use curtail_text::lines::one_line;
+use curtail_text::numbers::utc;
 use curtail_units::Instant;
 use std::fmt::Write as _;
 

@@ -21,16 +21,17 @@ mod tests;
 
 use super::difference::Comparison;
 use super::parts::By;
-use super::{figures, servers, text};
+use super::{figures, servers};
 use crate::Results;
 use crate::results::State;
+use curtail_text::numbers;
 use svg::{Picture, escaped};
 
 /// The arms that have a heatmap.
 const HEATMAPS_MAX: usize = 6;
 
 /// The style sheet of a page, with light and dark colors.
-pub const STYLE: &str = include_str!("html/style.css");
+const STYLE: &str = include_str!("html/style.css");
 
 /// The page.
 #[must_use]
@@ -81,13 +82,19 @@ pub fn render(results: &Results, comparisons: &[Comparison]) -> String {
         body += &tables::of_parts(by, results);
     }
     body += &about(results);
-    let title = escaped(&results.name);
+    page(&format!("{}: latencies", results.name), &body)
+}
+
+/// A page with light and dark colors, which asks for nothing else.
+#[must_use]
+pub fn page(title: &str, body: &str) -> String {
+    let title = escaped(title);
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>{title}: latencies</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n{body}</main>\n</body>\n</html>\n"
+         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n{body}</main>\n</body>\n</html>\n"
     )
 }
 
@@ -103,7 +110,7 @@ fn head(results: &Results) -> String {
         banner += &self::banner("partial", "", &why);
     }
     let load = escaped(&results.load);
-    let began = text::utc(results.began_unix_ns);
+    let began = numbers::utc(results.began_unix_ns);
     format!("{banner}<h1>{name}</h1>\n<p class=\"lead\">{load}; began {began}</p>\n")
 }
 
@@ -113,7 +120,8 @@ fn banner(class: &str, words: &str, why: &str) -> String {
 }
 
 /// A picture with its title above and its words below; nothing when there is nothing to draw.
-fn figure(title: &str, about: &str, picture: Option<Picture>, notes: &[String]) -> String {
+#[must_use]
+pub fn figure(title: &str, about: &str, picture: Option<Picture>, notes: &[String]) -> String {
     let Some(picture) = picture else { return String::new() };
     let title =
         if title.is_empty() { String::new() } else { format!("<h2>{}</h2>\n", escaped(title)) };

@@ -30,7 +30,6 @@ mod servers;
 pub mod table;
 #[cfg(test)]
 mod tests;
-pub mod text;
 
 pub use difference::Comparison;
 pub use merge::merge;

@@ -3,10 +3,10 @@
 //! **Decides** their order: queries as in the battery; tenants with the largest first, so that its tail does not hide in
 //! the mean of small ones; sizes likewise, each from one power of ten to the next.
 
-use super::text;
 use crate::Results;
 use crate::results::Series;
 use curtail_load::Latencies;
+use curtail_text::numbers;
 use std::cmp::Reverse;
 
 /// By what requests are told apart.
@@ -93,7 +93,7 @@ fn tenants(series: &[Series]) -> Vec<Part> {
         let name = match (name.is_empty(), size) {
             (true, _) => "(none)".to_owned(),
             (false, 0) => name.to_owned(),
-            (false, size) => format!("{name}, size {}", text::thousands(size)),
+            (false, size) => format!("{name}, size {}", numbers::thousands(size)),
         };
         Part { name, holds }
     };
@@ -116,7 +116,7 @@ fn sizes(series: &[Series]) -> Vec<Part> {
             Some(digits) => {
                 let from = 10_u64.pow(digits);
                 let to = from.saturating_mul(10).saturating_sub(1);
-                format!("{} to {}, {of}", text::thousands(from), text::thousands(to))
+                format!("{} to {}, {of}", numbers::thousands(from), numbers::thousands(to))
             }
         };
         Part { name, holds }

@@ -3,9 +3,9 @@
 //! **Limits**: a point of a measure belongs to the arm in whose block it was taken, so processor time is known to the
 //! interval of looks (a second) at the edges of blocks; what each request cost is in the costs of its arm.
 
-use super::text;
 use crate::Results;
 use crate::results::{Block, CPU_RATIO, GC_PAUSE_NS, RESIDENT_BYTES};
+use curtail_text::numbers;
 use curtail_units::{Duration, Instant};
 
 /// The columns of a table of servers, each with what it is; those of garbage collectors only where there is one.
@@ -94,12 +94,12 @@ impl Used {
     /// A text for each column; empty where nothing is known.
     pub(super) fn cells(&self) -> [String; 4] {
         let text = |text: Option<String>| text.unwrap_or_default();
-        let bytes = |bytes| text::bytes(Duration::from_ns_f64(bytes).as_ns());
+        let bytes = |bytes| numbers::bytes(Duration::from_ns_f64(bytes).as_ns());
         [
             text(self.cpu_ratio.map(|cpu| format!("{cpu:.2}"))),
             text(self.resident_bytes.map(bytes)),
-            text(self.paused.map(|(ratio, _)| text::percent(ratio))),
-            text(self.paused.map(|(_, longest)| text::ms(longest))),
+            text(self.paused.map(|(ratio, _)| numbers::percent(ratio))),
+            text(self.paused.map(|(_, longest)| numbers::ms(longest))),
         ]
     }
 }

@@ -6,25 +6,21 @@
 //! **Marks**: `~` before a figure says that fewer than 100 requests are longer, `n/a` that fewer than 10 are, `failed`
 //! that it lies among the requests that failed. Names that do not fit are cut, with `…`.
 
-use super::difference::{self, Comparison, change, percentile_name};
+use super::difference::{self, Comparison, change};
 use super::figures::{self, ArmFigures, Figure, PERCENTILES, Percentiles};
 use super::parts::{self, By};
 use super::servers::{self, Server};
-use super::text;
 use crate::Results;
 use crate::results::{Arm, State};
 use curtail_load::compare::{Difference, Verdict};
 use curtail_load::{Clock, Latencies};
+use curtail_text::numbers::{self, percentile_name};
+use curtail_text::{Columns, Left, Page, Rest, Right, WIDTH, cut};
 use curtail_units::Instant;
-use std::fmt::{self, Write as _};
+use std::iter;
 
 #[cfg(test)]
 pub(super) mod tests;
-
-/// The width of a terminal, which reports fit.
-pub const WIDTH: usize = 80;
-/// Before the percentiles of an arm.
-const LABEL: usize = 23;
 
 /// More events than this are only counted.
 const EVENTS_SHOWN_MAX: usize = 12;
@@ -35,7 +31,7 @@ const FEW: [usize; 3] = [0, 3, 4];
 /// The table.
 #[must_use]
 pub fn render(results: &Results, comparisons: &[Comparison]) -> String {
-    let mut table = Table { text: String::new() };
+    let mut table = Table { page: Page::default() };
     table.head(results);
     let figures = figures::of_arms(results);
     if results.is_sweep() {
@@ -57,13 +53,13 @@ pub fn render(results: &Results, comparisons: &[Comparison]) -> String {
         table.comparisons_of_parts(by, comparisons);
     }
     if let Some(why) = difference::no_verdict(results) {
-        table.line(format_args!(""));
-        table.wrapped("", &why);
+        table.page.blank();
+        table.page.wrapped("", &why);
     }
     for comparison in comparisons.iter().filter(|comparison| comparison.of.is_none()) {
         table.comparison(comparison);
     }
-    table.text
+    table.page.finish()
 }
 
 fn ratio_and_interval(difference: Option<Difference>) -> (String, String) {
@@ -75,94 +71,80 @@ fn ratio_and_interval(difference: Option<Difference>) -> (String, String) {
     }
 }
 
-/// `text` in at most `most` characters.
-fn cut(text: &str, most: usize) -> String {
-    if text::width(text) <= most {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(most.saturating_sub(1)).collect();
-    format!("{kept}…")
+/// The cells of the percentiles that are shown by query and by tenant.
+fn few_percentiles(latencies: &Latencies) -> [String; FEW.len()] {
+    FEW.map(|nth| {
+        let quantile = figures::quantile(PERCENTILES[nth].1);
+        cell(Figure::of(latencies, Clock::Response, quantile))
+    })
 }
 
 fn cell(figure: Figure) -> String {
     match figure {
-        Figure::Value(latency) => text::ms(latency),
-        Figure::Indicative(latency) => format!("~{}", text::ms(latency)),
+        Figure::Value(latency) => numbers::ms(latency),
+        Figure::Indicative(latency) => format!("~{}", numbers::ms(latency)),
         Figure::Failed => "failed".to_owned(),
         Figure::TooFew => "n/a".to_owned(),
     }
 }
 
+/// The columns of an arm: a label, all percentiles, and the longest.
+fn percentile_columns() -> Columns {
+    Columns::new(iter::once(Left(23)).chain(iter::repeat_n(Right(7), PERCENTILES.len() + 1)))
+}
+
+/// The columns of one arm against the other, after a name in `name` columns.
+fn difference_columns(name: usize) -> Columns {
+    Columns::new([Left(name), Right(8), Rest])
+}
+
 struct Table {
-    text: String,
+    page: Page,
 }
 
 impl Table {
-    fn line(&mut self, args: fmt::Arguments<'_>) {
-        let mut line = String::new();
-        line.write_fmt(args).expect("writing to a text cannot fail");
-        self.text.push_str(cut(line.trim_end(), WIDTH).as_str());
-        self.text.push('\n');
-    }
-
-    /// A long text over as many lines as it takes, the first one behind `indent`, the later ones further in.
-    fn wrapped(&mut self, indent: &str, text: &str) {
-        for line in text::wrapped(indent, text, WIDTH) {
-            self.line(format_args!("{line}"));
-        }
-    }
-
     fn head(&mut self, results: &Results) {
         match &results.state {
             State::Complete => {}
-            State::Partial { why } => self.wrapped("", &format!("PARTIAL RUN: {why}")),
-            State::Void { why } => self.wrapped("", &format!("VOID, DO NOT USE: {why}")),
+            State::Partial { why } => self.page.wrapped("", &format!("PARTIAL RUN: {why}")),
+            State::Void { why } => self.page.wrapped("", &format!("VOID, DO NOT USE: {why}")),
         }
         if let Some((_, why)) = difference::no_verdict_from(results) {
-            self.wrapped("", &why);
+            self.page.wrapped("", &why);
         }
         let Results { name, seed, load, machine, .. } = results;
-        let began = text::utc(results.began_unix_ns);
-        self.wrapped("", &format!("{name}, {began}, seed {seed}"));
-        self.wrapped("", &format!("load: {load}"));
-        self.wrapped(
+        let began = numbers::utc(results.began_unix_ns);
+        self.page.wrapped("", &format!("{name}, {began}, seed {seed}"));
+        self.page.wrapped("", &format!("load: {load}"));
+        self.page.wrapped(
             "",
             &format!("generator: {} cores, {}, {}", machine.cores, machine.cpu, machine.kernel),
         );
     }
 
     fn names_of_percentiles(&mut self) {
-        let names: String = PERCENTILES
-            .iter()
-            .map(|(name, _)| *name)
-            .chain(["max"])
-            .fold(String::new(), |row, name| row + &format!("{name:>8}"));
-        self.line(format_args!(""));
-        self.line(format_args!("{:LABEL$}{names}", "ms"));
+        let names = PERCENTILES.iter().map(|(name, _)| *name);
+        self.page.blank();
+        self.page.row(&percentile_columns(), iter::once("ms").chain(names).chain(["max"]));
     }
 
     /// A line for each rate of a sweep.
     fn by_rate(&mut self, arms: &[ArmFigures]) {
-        self.line(format_args!(""));
-        let names = FEW.map(|nth| PERCENTILES[nth].0);
-        let [p50, p99, p999] = names;
-        self.line(format_args!(
-            "{:>10}{:>12}{:>10}{p50:>10}{p99:>10}{p999:>10}  response in ms",
-            "requests/s", "answered/s", "failed"
-        ));
+        let columns =
+            Columns::new([Right(10), Right(11), Right(9), Right(9), Right(9), Right(9), Rest]);
+        let [p50, p99, p999] = FEW.map(|nth| PERCENTILES[nth].0);
+        self.page.blank();
+        let names = ["requests/s", "answered/s", "failed", p50, p99, p999, " response in ms"];
+        self.page.row(&columns, names);
         for arm in arms {
-            let [p50, p99, p999] = FEW.map(|nth| {
-                let quantile = figures::quantile(PERCENTILES[nth].1);
-                cell(Figure::of(&arm.latencies, Clock::Response, quantile))
-            });
             let answered =
                 arm.latencies.response.count() as f64 / arm.lasted.as_secs_f64().max(1e-9);
-            self.line(format_args!(
-                "{:>10}{:>12}{:>10}{p50:>10}{p99:>10}{p999:>10}",
-                text::rate(arm.rate_wanted.unwrap_or(0.0)),
-                text::rate(answered),
-                text::thousands(arm.latencies.failures.total()),
-            ));
+            let counts = [
+                numbers::rate(arm.rate_wanted.unwrap_or(0.0)),
+                numbers::rate(answered),
+                numbers::thousands(arm.latencies.failures.total()),
+            ];
+            self.page.row(&columns, counts.into_iter().chain(few_percentiles(&arm.latencies)));
         }
     }
 
@@ -171,56 +153,51 @@ impl Table {
         if results.events.is_empty() {
             return;
         }
-        self.line(format_args!(""));
+        self.page.blank();
         for event in results.events.iter().take(EVENTS_SHOWN_MAX) {
             let lasted = if event.lasted.as_ns() > 0 {
-                format!(" for {}", text::latency(event.lasted))
+                format!(" for {}", numbers::latency(event.lasted))
             } else {
                 String::new()
             };
             let at = event.at.since(Instant::ZERO).as_secs_f64();
-            self.wrapped("", &format!("at {at:.1} s: {}{lasted}", event.what));
+            self.page.wrapped("", &format!("at {at:.1} s: {}{lasted}", event.what));
         }
         if results.events.len() > EVENTS_SHOWN_MAX {
-            self.line(format_args!("and {} more events", results.events.len() - EVENTS_SHOWN_MAX));
+            self.page.line(format!("and {} more events", results.events.len() - EVENTS_SHOWN_MAX));
         }
     }
 
     /// The name and the rate of an arm, with its target if there are several arms.
     fn arm_heading(&mut self, arm: &Arm, figures: &ArmFigures, is_one_of_several: bool) {
-        let requests = text::thousands(figures.latencies.count());
-        let rate = text::rate(figures.rate());
-        let wanted =
-            figures.rate_wanted.map_or(String::new(), |rate| format!(" of {}", text::rate(rate)));
+        let requests = numbers::thousands(figures.latencies.count());
+        let rate = numbers::rate(figures.rate());
+        let wanted = figures
+            .rate_wanted
+            .map_or(String::new(), |rate| format!(" of {}", numbers::rate(rate)));
         let sent = format!("{requests} requests, {rate}{wanted} a second");
         let name = cut(&arm.name, WIDTH / 2);
         if is_one_of_several {
-            self.wrapped("", &format!("{name}: {}", arm.about));
-            self.line(format_args!("  {sent}"));
+            self.page.wrapped("", &format!("{name}: {}", arm.about));
+            self.page.line(format!("  {sent}"));
         } else {
-            self.line(format_args!("{name}: {sent}"));
+            self.page.line(format!("{name}: {sent}"));
         }
     }
 
     fn arm(&mut self, arm: &ArmFigures) {
-        for (label, clock) in [("response", Clock::Response), ("service", Clock::Service)] {
+        let columns = percentile_columns();
+        for (label, clock) in [("  response", Clock::Response), ("  service", Clock::Service)] {
             let percentiles = Percentiles::of(&arm.latencies, clock);
-            let cells = percentiles
-                .named()
-                .fold(String::new(), |row, (_, figure)| row + &format!("{:>8}", cell(figure)));
-            self.line(format_args!("  {label:<width$}{cells}", width = LABEL - 2));
+            let cells = percentiles.named().map(|(_, figure)| cell(figure));
+            self.page.row(&columns, iter::once(label.to_owned()).chain(cells));
         }
-        let lag = |q| arm.lag(q).map_or("n/a".to_owned(), text::ms);
-        self.line(format_args!(
-            "  {:<width$}{:>32}{:>8}",
-            "generator lag",
-            lag(0.99),
-            lag(0.999),
-            width = LABEL - 2
-        ));
+        let lag = |q| arm.lag(q).map_or("n/a".to_owned(), numbers::ms);
+        let (p99, p999) = (lag(0.99), lag(0.999));
+        self.page.row(&columns, ["  generator lag", "", "", "", &p99, &p999]);
         self.failures(&arm.latencies);
         if let Some(behind) = arm.behind_plan() {
-            self.wrapped("  ", &behind);
+            self.page.wrapped("  ", &behind);
         }
         self.costs(arm);
     }
@@ -230,18 +207,17 @@ impl Table {
             return;
         }
         let servers = arm.servers_cpu.filter(|cpu| cpu.as_ns() > 0);
-        let servers =
-            servers.map_or(String::new(), |cpu| format!(", servers {}", text::ms(arm.each(cpu))));
-        let generator = text::ms(arm.each(arm.generator_cpu));
-        self.line(format_args!("  CPU time in ms a request: generator {generator}{servers}"));
-        let connections = text::thousands(arm.connections);
-        let received = text::bytes(arm.received_bytes);
-        self.line(format_args!("  {received} received over {connections} connections"));
+        let servers = servers
+            .map_or(String::new(), |cpu| format!(", servers {}", numbers::ms(arm.each(cpu))));
+        let generator = numbers::ms(arm.each(arm.generator_cpu));
+        self.page.line(format!("  CPU time in ms a request: generator {generator}{servers}"));
+        let connections = numbers::thousands(arm.connections);
+        let received = numbers::bytes(arm.received_bytes);
+        self.page.line(format!("  {received} received over {connections} connections"));
         if arm.resent > 0 {
-            let resends = text::thousands(arm.resent);
-            self.line(format_args!(
-                "  {resends} resends of requests that the server did not process"
-            ));
+            let resends = numbers::thousands(arm.resent);
+            self.page
+                .line(format!("  {resends} resends of requests that the server did not process"));
         }
     }
 
@@ -250,14 +226,14 @@ impl Table {
         if failed == 0 {
             return;
         }
-        let share = text::percent(failed as f64 / latencies.count() as f64);
+        let share = numbers::percent(failed as f64 / latencies.count() as f64);
         let reasons: Vec<String> = figures::reasons(&latencies.failures)
-            .map(|(name, count)| format!("{name} {}", text::thousands(count)))
+            .map(|(name, count)| format!("{name} {}", numbers::thousands(count)))
             .collect();
-        let failed = text::thousands(failed);
-        self.wrapped("  ", &format!("FAILED: {failed} ({share}): {}", reasons.join(", ")));
+        let failed = numbers::thousands(failed);
+        self.page.wrapped("  ", &format!("FAILED: {failed} ({share}): {}", reasons.join(", ")));
         if let Some(longest) = latencies.response.max() {
-            self.line(format_args!("  the longest answer took {}", text::latency(longest)));
+            self.page.line(format!("  the longest answer took {}", numbers::latency(longest)));
         }
     }
 
@@ -268,35 +244,25 @@ impl Table {
             return;
         }
         let of_arms: Vec<_> = (0..results.arms.len()).map(|arm| results.of_arm(arm)).collect();
-        let names = FEW.map(|nth| PERCENTILES[nth].0);
-        self.line(format_args!(""));
-        self.line(format_args!(
-            "{:<36}{:>10}{:>8}{:>8}{:>8}{:>8}",
-            format!("by {}, response in ms", by.name()),
-            "requests",
-            "failed",
-            names[0],
-            names[1],
-            names[2]
-        ));
+        let columns = Columns::new([Left(35), Right(10), Right(7), Right(7), Right(7), Right(7)]);
+        let [p50, p99, p999] = FEW.map(|nth| PERCENTILES[nth].0);
+        let title = format!("by {}, response in ms", by.name());
+        self.page.blank();
+        self.page.row(&columns, [title.as_str(), "requests", "failed", p50, p99, p999]);
         for part in parts {
             let several = results.arms.len() > 1;
             if several {
-                self.line(format_args!("{}", part.name));
+                self.page.line(&part.name);
             }
             for (arm, of_arm) in results.arms.iter().zip(&of_arms) {
                 let latencies = part.of(of_arm);
                 let name = if several { format!("  {}", arm.name) } else { part.name.clone() };
-                let [p50, p99, p999] = FEW.map(|nth| {
-                    let quantile = figures::quantile(PERCENTILES[nth].1);
-                    cell(Figure::of(&latencies, Clock::Response, quantile))
-                });
-                self.line(format_args!(
-                    "{:<36}{:>10}{:>8}{p50:>8}{p99:>8}{p999:>8}",
-                    cut(&name, 35),
-                    text::thousands(latencies.count()),
-                    text::thousands(latencies.failures.total()),
-                ));
+                let counts = [
+                    name,
+                    numbers::thousands(latencies.count()),
+                    numbers::thousands(latencies.failures.total()),
+                ];
+                self.page.row(&columns, counts.into_iter().chain(few_percentiles(&latencies)));
             }
         }
     }
@@ -306,32 +272,29 @@ impl Table {
         if servers.is_empty() {
             return;
         }
-        let row = |name: &str, cells: [String; 4]| {
-            let [cpu, memory, paused, longest] = cells;
-            format!("{:<36}{cpu:>8}{memory:>12}{paused:>10}{longest:>10}", cut(name, 35))
-        };
-        let mut names = servers::columns(servers).iter().map(|(name, _)| (*name).to_owned());
-        let names = [(); 4].map(|()| names.next().unwrap_or_default());
-        self.line(format_args!(""));
-        self.line(format_args!("{}", row("servers", names)));
+        let columns = Columns::new([Left(35), Right(8), Right(11), Right(9), Right(9)]);
+        let row = |name: &str, cells: [String; 4]| iter::once(name.to_owned()).chain(cells);
+        let names = servers::columns(servers).iter().map(|(name, _)| *name);
+        self.page.blank();
+        self.page.row(&columns, iter::once("servers").chain(names));
         for Server { name, of_arms } in servers {
             if let [used] = of_arms.as_slice() {
-                self.line(format_args!("{}", row(name, used.cells())));
+                self.page.row(&columns, row(name, used.cells()));
                 continue;
             }
-            self.line(format_args!("{name}"));
+            self.page.line(name);
             for (arm, used) in results.arms.iter().zip(of_arms) {
-                self.line(format_args!("{}", row(&format!("  {}", arm.name), used.cells())));
+                self.page.row(&columns, row(&format!("  {}", arm.name), used.cells()));
             }
         }
-        self.wrapped("", &servers::about(servers));
+        self.page.wrapped("", &servers::about(servers));
     }
 
     /// One arm against the other: every percentile of all requests.
     fn comparison(&mut self, comparison: &Comparison) {
         let Comparison { base, other, percentiles, numbers, method, .. } = comparison;
-        self.line(format_args!(""));
-        self.wrapped("", &format!("{other} against {base}, response ({method})"));
+        self.page.blank();
+        self.page.wrapped("", &format!("{other} against {base}, response ({method})"));
         for percentile in percentiles {
             self.difference(percentile.name, percentile.difference, percentile.verdict);
         }
@@ -343,29 +306,32 @@ impl Table {
     /// The same of parts of the requests: the primary percentile of each.
     fn comparisons_of_parts(&mut self, by: By, comparisons: &[Comparison]) {
         let Some((_, first)) = difference::of_parts(comparisons, by).next() else { return };
-        self.line(format_args!(""));
+        self.page.blank();
         let Comparison { base, other, primary, method, .. } = first;
         let (name, kind) = (percentile_name(*primary), by.name());
-        self.wrapped("", &format!("{other} against {base} by {kind}, {name} alone ({method})"));
+        self.page
+            .wrapped("", &format!("{other} against {base} by {kind}, {name} alone ({method})"));
+        let columns = difference_columns(26);
         for (part, comparison) in difference::of_parts(comparisons, by) {
             let found =
                 comparison.percentiles.iter().find(|percentile| percentile.quantile == *primary);
             if let Some(percentile) = found {
                 let (ratio, interval) = ratio_and_interval(percentile.difference);
-                let (of, verdict) = (cut(part, 24), percentile.verdict.name());
-                self.line(format_args!("  {of:<24}{ratio:>9}  {interval:<22} {verdict}"));
+                let verdict = format!(" {interval:<22} {}", percentile.verdict.name());
+                self.page.row(&columns, [format!("  {part}"), ratio, verdict]);
             }
         }
     }
 
     fn difference(&mut self, name: &str, difference: Option<Difference>, verdict: Verdict) {
         let (ratio, interval) = ratio_and_interval(difference);
-        self.line(format_args!("  {name:<10}{ratio:>9}  {interval:<22} {verdict}"));
+        let verdict = format!(" {interval:<22} {verdict}");
+        self.page.row(&difference_columns(12), [format!("  {name}"), ratio, verdict]);
     }
 
     fn legend(&mut self) {
-        self.line(format_args!(""));
-        self.wrapped("", text::CLOCKS);
-        self.wrapped("", text::MARKS);
+        self.page.blank();
+        self.page.wrapped("", figures::CLOCKS);
+        self.page.wrapped("", figures::MARKS);
     }
 }

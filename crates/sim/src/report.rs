@@ -3,7 +3,7 @@
 mod json;
 mod table;
 
-pub(crate) use table::ms;
+pub(crate) use table::latency;
 
 use crate::batches::difference::Difference;
 use crate::batches::{Batches, Estimate};

@@ -9,6 +9,7 @@ mod recorded;
 
 pub(crate) use recorded::RecordedError;
 
+use crate::terminal::Progress;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use curtail_load::Clock;
@@ -16,22 +17,19 @@ use curtail_load::calibrate::{Calibration, Plan, Rate, Row, on_model, on_recorde
 use curtail_load::compare::BLOCKS_DEFAULT;
 use curtail_load::stalls::{REQUESTS, Stalls};
 use curtail_report::file;
+use curtail_text::numbers::{percent_to, short, thousands};
+use curtail_text::{Columns, Left, Page, Right};
 use recorded::Recorded;
 use serde_json::{Value, json};
-use std::fmt::Write as _;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
 /// More comparisons tell no more: the interval is then below a tenth of a percent.
 const COMPARISONS_MAX: i64 = 100_000;
 
 /// More blocks than anybody waits for: at 15 s each, more than eight hours.
 const BLOCKS_MAX: i64 = 1_000;
-
-/// The time between two looks at the progress.
-const SHOWN_EVERY: Duration = Duration::from_millis(500);
 
 const NOTHING: &str = "–";
 
@@ -115,15 +113,15 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
         Recorded::of(&results, args.arm.as_deref()).with_context(|| path.display().to_string())
     });
     let recorded = recorded.transpose()?;
-    let mut screen = Screen::new(plan.comparisons);
-    let told = |done| screen.show(done);
+    let mut progress = Progress::on_stderr(None);
+    let told = |done| progress.show(|| format!("{done} of {} comparisons", plan.comparisons));
     let (calibration, from) = match &recorded {
         None => (on_model(&Stalls::new(), &plan, told), Source::Model),
         Some(Recorded { arm, blocks }) => {
             (on_recorded(blocks, Clock::Response, &plan, told), Source::Arm(arm))
         }
     };
-    screen.clear();
+    progress.clear();
     let text = match args.format {
         Format::Table => table(&calibration, &from),
         Format::Json => format!("{}\n", json(&calibration, &from)),
@@ -142,60 +140,25 @@ enum Source<'a> {
     Arm(&'a str),
 }
 
-/// One line on standard error that says how far it has come, when somebody may be looking.
-struct Screen {
-    comparisons: u32,
-    is_seen: bool,
-    shown: Instant,
-    is_dirty: bool,
-}
-
-impl Screen {
-    fn new(comparisons: u32) -> Self {
-        let is_seen = io::stderr().is_terminal();
-        Self { comparisons, is_seen, shown: Instant::now(), is_dirty: false }
-    }
-
-    fn show(&mut self, done: u32) {
-        if !self.is_seen || self.shown.elapsed() < SHOWN_EVERY {
-            return;
-        }
-        // Whoever does not read this does not miss it.
-        let _told = write!(io::stderr(), "\r\x1b[K{done} of {} comparisons", self.comparisons);
-        (self.shown, self.is_dirty) = (Instant::now(), true);
-    }
-
-    fn clear(&self) {
-        if self.is_dirty {
-            let _told = write!(io::stderr(), "\r\x1b[K");
-        }
-    }
+/// The columns: a percentile, and how often its comparisons were wrong or right.
+fn columns() -> Columns {
+    Columns::new([Left(6), Right(23), Right(7), Right(9), Right(23), Right(7)])
 }
 
 fn table(calibration: &Calibration, from: &Source<'_>) -> String {
     let Calibration { plan, rows, any_alarm, alarms_mann_whitney } = calibration;
-    let mut text = String::new();
-    let mut line = |args: std::fmt::Arguments<'_>| {
-        text.write_fmt(args).expect("writing to a text cannot fail");
-        text.push('\n');
-    };
+    let mut page = Page::default();
     let Plan { comparisons, blocks, seed, .. } = plan;
     let what = match from {
-        Source::Model => format!("{},000 requests a block", REQUESTS / 1_000),
+        Source::Model => format!("{} requests a block", thousands(REQUESTS as u64)),
         Source::Arm(arm) => format!("all of arm {arm}"),
     };
-    line(format_args!("{comparisons} comparisons of {blocks} blocks an arm, {what}, seed {seed}"));
-    line(format_args!(""));
-    let head = |cells: [&str; 6]| {
-        let [name, alarms, alone, bootstrap, found, effect] = cells;
-        format!("{name:<7}{alarms:>23}{alone:>8}{bootstrap:>10}{found:>24}{effect:>8}")
-    };
-    let shifted = format!("found, all x {}", (plan.shift * 1e4).round() / 1e4);
-    line(format_args!("{}", head(["", "A/A false alarms", "", "", &shifted, "design"])));
-    line(format_args!(
-        "{}",
-        head(["", "verdicts (95 %)", "alone", "bootstrap", "(95 %)", "effect"])
-    ));
+    page.line(format!("{comparisons} comparisons of {blocks} blocks an arm, {what}, seed {seed}"));
+    page.blank();
+    let columns = columns();
+    let shifted = format!("found, all x {}", short(plan.shift, 4));
+    page.row(&columns, ["", "A/A false alarms", "", "", &shifted, "design"]);
+    page.row(&columns, ["", "verdicts (95 %)", "alone", "bootstrap", "(95 %)", "effect"]);
     for row in rows {
         let Row { name, alarms, alarms_alone, alarms_bootstrap, found, design_effect } = row;
         let effect = if alarms.of > 0 { format!("{design_effect:.0}") } else { NOTHING.to_owned() };
@@ -203,20 +166,20 @@ fn table(calibration: &Calibration, from: &Source<'_>) -> String {
         let bootstrap = percent(alarms_bootstrap.ratio());
         let cells =
             [*name, &with_interval(*alarms), &alone, &bootstrap, &with_interval(*found), &effect];
-        line(format_args!("{}", head(cells)));
+        page.row(&columns, cells);
     }
-    line(format_args!("{:<7}{:>23}", "any", with_interval(*any_alarm)));
-    line(format_args!(""));
-    line(format_args!("Mann-Whitney on all requests: {}", with_interval(*alarms_mann_whitney)));
-    if rows.iter().any(|row| row.alarms.of < plan.comparisons) {
-        let counted: Vec<String> = rows
-            .iter()
-            .filter(|row| row.alarms.of < plan.comparisons)
-            .map(|row| format!("{} in {}", row.name, row.alarms.of))
-            .collect();
-        line(format_args!("With enough requests for a verdict: {}", counted.join(", ")));
+    page.row(&columns, ["any", &with_interval(*any_alarm)]);
+    page.blank();
+    page.line(format!("Mann-Whitney on all requests: {}", with_interval(*alarms_mann_whitney)));
+    let counted: Vec<String> = rows
+        .iter()
+        .filter(|row| row.alarms.of < plan.comparisons)
+        .map(|row| format!("{} in {}", row.name, row.alarms.of))
+        .collect();
+    if !counted.is_empty() {
+        page.wrapped("", &format!("With enough requests for a verdict: {}", counted.join(", ")));
     }
-    text
+    page.finish()
 }
 
 fn with_interval(rate: Rate) -> String {
@@ -230,7 +193,7 @@ fn with_interval(rate: Rate) -> String {
 }
 
 fn percent(ratio: Option<f64>) -> String {
-    ratio.map_or_else(|| NOTHING.to_owned(), |ratio| format!("{:.1} %", ratio * 100.0))
+    ratio.map_or_else(|| NOTHING.to_owned(), |ratio| percent_to(ratio, 1))
 }
 
 fn json(calibration: &Calibration, from: &Source<'_>) -> Value {

@@ -10,7 +10,7 @@ use curtail_report::{Outputs, difference, file, table};
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use super::screen::Screen;
+use super::progress::RunProgress;
 use crate::stop::StopSignals;
 
 /// How a result is printed.
@@ -40,10 +40,9 @@ pub(super) fn run_session(session: &Session) -> anyhow::Result<Results> {
     // A name says something where there is another.
     let several = session.arms.len() > 1;
     let names = session.arms.iter().filter(|_| several).map(|(arm, _)| arm.name.clone());
-    let mut screen = Screen::new(names.collect());
-    let results =
-        until_told(|stop| session.run(stop, |progress, slot| screen.show(progress, slot)));
-    screen.clear();
+    let mut shown = RunProgress::new(names.collect());
+    let results = until_told(|stop| session.run(stop, |progress, slot| shown.show(progress, slot)));
+    shown.clear();
     Ok(results??)
 }
 

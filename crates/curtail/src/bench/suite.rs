@@ -1,7 +1,7 @@
 //! `curtail bench suite FILE`: a whole experiment as data, from starting a cluster to the verdict.
 
 use super::ended::{self, OutputArgs};
-use super::screen::Screen;
+use super::progress::RunProgress;
 use crate::input;
 use anyhow::Context as _;
 use clap::Args;
@@ -131,19 +131,17 @@ pub(crate) fn run(args: &SuiteArgs) -> anyhow::Result<ExitCode> {
 /// Runs a suite, and shows how it goes.
 fn watched(suite: &Suite) -> io::Result<Outcome> {
     let names = suite.config.arms.iter().map(|arm| arm.name.clone()).collect();
-    let screen = Mutex::new(Screen::new(names));
-    let screen = || screen.lock().unwrap_or_else(PoisonError::into_inner);
+    let shown = Mutex::new(RunProgress::new(names));
+    let shown = || shown.lock().unwrap_or_else(PoisonError::into_inner);
     let began = Instant::now();
     let step = |line: &str| {
-        screen().clear();
-        // Whoever does not read this does not miss it.
-        let _written = writeln!(io::stderr(), "{:7.1} s  {line}", began.elapsed().as_secs_f64());
+        shown().say(&format!("{:7.1} s  {line}", began.elapsed().as_secs_f64()));
     };
     let outcome = ended::until_told(|stop| {
-        let mut load = |progress, slot: &_| screen().show(progress, slot);
+        let mut load = |progress, slot: &_| shown().show(progress, slot);
         suite.run(stop, SuiteObserver { step: &step, load: &mut load })
     });
-    screen().clear();
+    shown().clear();
     outcome
 }
 

@@ -2,7 +2,7 @@
 
 use super::ended::{self, Format, OutputArgs};
 use super::load::warm_up;
-use super::screen::Screen;
+use super::progress::RunProgress;
 use super::workload::{WorkloadArgs, duration};
 use anyhow::bail;
 use clap::Args;
@@ -13,8 +13,7 @@ use curtail_generator::threads_for;
 use curtail_load::compare::Rule;
 use curtail_load::knee::{Bound, Knee, Search};
 use curtail_load::schedule::{RATE_MAX, Spacing};
-use curtail_report::table::WIDTH as COLUMNS;
-use curtail_report::text;
+use curtail_text::{WIDTH, wrapped};
 use curtail_units::{Duration, Quantile, Rng};
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -85,20 +84,20 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
         warm_up: args.warm_up,
     };
     let sweep = Sweep { session, load, lasts, spacing, threads: threads_for };
-    let mut screen = Screen::new(Vec::new());
+    let mut shown = RunProgress::new(Vec::new());
     let swept = ended::until_told(|stop| {
         sweep.run(search, stop, |rate, progress, slot| {
-            screen.named(&format!("{rate:.0}/s"));
-            screen.show(progress, slot);
+            shown.named(&format!("{rate:.0}/s"));
+            shown.show(progress, slot);
         })
     });
-    screen.clear();
+    shown.clear();
     let SweepOutcome { results, knee, cut_short } = swept??;
     let code = ended::show(&results, &Rule::default(), &args.shown)?;
     if args.shown.format == Format::Table {
         let mut out = std::io::stdout().lock();
         writeln!(out)?;
-        for line in text::wrapped("", &said(&knee, cut_short.as_deref()), COLUMNS) {
+        for line in wrapped("", &said(&knee, cut_short.as_deref()), WIDTH) {
             writeln!(out, "{line}")?;
         }
         out.flush()?;

@@ -3,7 +3,7 @@
 //! **Decides** which statements the measurements support. [`curtail_report::figures`] decides which percentiles
 //! are given, [`curtail_load::lag`] whether the client kept up, and [`curtail_load::compare`] how
 //! direct and hedged reads differ. The conclusion repeats their results and nothing else.
-//! Every line has at most [`COLUMNS`] columns.
+//! Every line has at most [`WIDTH`] columns.
 
 use super::arm::Arm;
 use super::cpu::CoresUsed;
@@ -12,16 +12,14 @@ use curtail_load::compare::{self, Difference, Rule};
 use curtail_load::lag;
 use curtail_load::{Clock, Latencies};
 use curtail_report::figures::Figure;
-use curtail_report::text::wrapped;
+use curtail_text::numbers::{percent_to, rounded_latency};
+use curtail_text::{Columns, Left, Right, WIDTH, wrapped};
 use curtail_units::{Duration, Quantile};
 use serde::Serialize;
 use std::fmt::Write as _;
 
 #[cfg(test)]
 mod tests;
-
-/// The width of a terminal.
-const COLUMNS: usize = 80;
 
 /// Above this share of its cores, the queueing of the demo itself adds to every latency.
 const BUSY: f64 = 0.7;
@@ -130,19 +128,24 @@ impl Report {
 
     /// A line for each arm, under a line that names the columns.
     pub(crate) fn table(&self) -> Vec<String> {
-        let header = format!(
-            "{:<8}{:>10}{:>10}{:>10}{:>10}{:>15}{:>8}{:>8}",
-            "", "p50", "p95", "p99", "p99.9", "more requests", "reads", "errors"
-        );
+        let columns = Columns::new([
+            Left(8),
+            Right(9),
+            Right(9),
+            Right(9),
+            Right(9),
+            Right(14),
+            Right(7),
+            Right(7),
+        ]);
+        let names = ["", "p50", "p95", "p99", "p99.9", "more requests", "reads", "errors"];
         let line = |arm: &ArmReport| {
-            let [p50, p95, p99, p999] = arm.figures.map(shown);
-            let extra = format!("{:.2} %", arm.extra_requests_ratio * 100.0);
-            format!(
-                "{:<8}{p50:>10}{p95:>10}{p99:>10}{p999:>10}{extra:>15}{:>8}{:>8}",
-                arm.name, arm.requests, arm.errors
-            )
+            let counts = [arm.requests, arm.errors].map(|count| count.to_string());
+            let extra = percent_to(arm.extra_requests_ratio, 2);
+            let figures = arm.figures.map(shown).into_iter().chain([extra]).chain(counts);
+            columns.row(std::iter::once(arm.name.to_owned()).chain(figures))
         };
-        std::iter::once(header).chain(self.arms.iter().map(line)).collect()
+        std::iter::once(columns.row(names)).chain(self.arms.iter().map(line)).collect()
     }
 
     /// One line for a log: the p95 of all arms, because in the first minute no arm has ten reads beyond its p99.
@@ -159,7 +162,7 @@ impl Report {
     /// The effect of hedging on p99, as far as the reads show it.
     pub(crate) fn conclusion(&self) -> Vec<String> {
         if let Some(why) = &self.void {
-            return wrapped("", &format!("VOID, DO NOT USE: {why}."), COLUMNS);
+            return wrapped("", &format!("VOID, DO NOT USE: {why}."), WIDTH);
         }
         let [direct, hedged] = [Arm::Direct, Arm::Hedged].map(|arm| &self.arms[arm.index()]);
         let Some(cut) = self.hedged_p99 else {
@@ -174,7 +177,7 @@ impl Report {
             Some(high) => format!("{percent:.0} % interval: {low} to {}", times(high)),
             None => format!("{percent:.0} % interval: {low} or more"),
         };
-        let extra = format!("{:.2} % more requests", hedged.extra_requests_ratio * 100.0);
+        let extra = format!("{} more requests", percent_to(hedged.extra_requests_ratio, 2));
         let text = if cut.interval_low > 1.0 {
             let factor = times(cut.factor);
             format!(
@@ -188,7 +191,7 @@ impl Report {
                  (direct over hedged, {interval})."
             )
         };
-        wrapped("", &text, COLUMNS)
+        wrapped("", &text, WIDTH)
     }
 
     /// Reasons not to trust the figures on a machine of `cores` cores.
@@ -197,7 +200,7 @@ impl Report {
         if let Some(others) = self.other_cpu_cores.filter(|others| *others > OTHERS_MAX) {
             let used = format!("Other programs use {others:.1} of {cores} cores");
             let text = format!("This machine is busy. {used}, and every latency includes that.");
-            warnings.extend(wrapped("", &text, COLUMNS));
+            warnings.extend(wrapped("", &text, WIDTH));
         }
         if self.cpu_cores.is_some_and(|used| used > BUSY * cores) {
             warnings.push("The demo keeps this machine busy: try a lower --rate.".to_owned());
@@ -254,22 +257,10 @@ fn extra_ratio(executions: u64, sent: u64) -> f64 {
 /// A figure of the table with its mark.
 fn shown(figure: Figure) -> String {
     match figure {
-        Figure::Value(latency) => shown_ms(latency.as_ms_f64()),
-        Figure::Indicative(latency) => format!("~{}", shown_ms(latency.as_ms_f64())),
+        Figure::Value(latency) => rounded_latency(latency),
+        Figure::Indicative(latency) => format!("~{}", rounded_latency(latency)),
         Figure::Failed => "failed".to_owned(),
         Figure::TooFew => "-".to_owned(),
-    }
-}
-
-/// Milliseconds to a tenth, from 100 on to a whole one, from 1,000 on with the thousands apart.
-fn shown_ms(ms: f64) -> String {
-    if ms < 99.95 {
-        format!("{ms:.1} ms")
-    } else if ms < 999.5 {
-        format!("{ms:.0} ms")
-    } else {
-        let whole = ms.round();
-        format!("{:.0},{:03.0} ms", (whole / 1_000.0).floor(), whole % 1_000.0)
     }
 }
 

@@ -117,7 +117,7 @@ impl Sender {
     pub(super) async fn send(
         &self,
         batch: &Batch,
-        waits: &mut impl FnMut(&str) -> anyhow::Result<()>,
+        waits: &mut impl FnMut(&str),
     ) -> anyhow::Result<Verdict> {
         let body = Bytes::from(batch.bytes.clone());
         let (until, mut backoff) = (Instant::now() + self.patience, BACKOFF);
@@ -134,7 +134,7 @@ impl Sender {
                 let why = format!("{why}; nothing was taken within {patience:?}");
                 return Err(std::io::Error::other(why).into());
             }
-            waits(&format!("{why}; again in {wait:?}"))?;
+            waits(&format!("{why}; again in {wait:?}"));
             sleep(wait).await;
         }
     }

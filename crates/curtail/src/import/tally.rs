@@ -1,14 +1,7 @@
-//! What came of it all, and how far it has come: results in words, progress on standard error.
+//! What came of it all, in words.
 
-use super::read::Place;
 use curtail_otlp::Signal;
 use std::fmt;
-use std::io::{self, IsTerminal as _, Write as _};
-use std::time::{Duration, Instant};
-
-/// So often the progress is shown on a terminal, and where there is none.
-const SHOWN_EVERY: Duration = Duration::from_millis(500);
-const SAID_EVERY: Duration = Duration::from_secs(10);
 
 /// What was read and sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,49 +40,5 @@ impl fmt::Display for Tally {
             f,
             "{lines} lines, {bad} of them bad; {spans} spans, {logs} logs and {points} points taken, {refused} refused"
         )
-    }
-}
-
-/// Standard error: a line that is drawn over itself on a terminal, and lines that stay.
-#[derive(Debug)]
-pub(super) struct Screen {
-    is_terminal: bool,
-    shown: Instant,
-    is_dirty: bool,
-}
-
-impl Screen {
-    pub(super) fn new() -> Self {
-        Self { is_terminal: io::stderr().is_terminal(), shown: Instant::now(), is_dirty: false }
-    }
-
-    /// Says something that stays.
-    pub(super) fn say(&mut self, line: &str) -> io::Result<()> {
-        self.clear()?;
-        writeln!(io::stderr(), "{line}")
-    }
-
-    /// Shows how far it has come, now and then.
-    pub(super) fn show(&mut self, at: &Place, tally: &Tally) -> io::Result<()> {
-        let every = if self.is_terminal { SHOWN_EVERY } else { SAID_EVERY };
-        if self.shown.elapsed() < every {
-            return Ok(());
-        }
-        self.shown = Instant::now();
-        let line = format!("{at}: {tally}");
-        if !self.is_terminal {
-            return self.say(&line);
-        }
-        self.clear()?;
-        self.is_dirty = true;
-        write!(io::stderr(), "{line}")
-    }
-
-    /// Takes the line away that does not stay.
-    pub(super) fn clear(&mut self) -> io::Result<()> {
-        if std::mem::take(&mut self.is_dirty) {
-            write!(io::stderr(), "\r\x1b[K")?;
-        }
-        Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! Traces, tags and values as tables.
 
-use crate::columns::shortened;
+use curtail_text::lines::one_line;
+use curtail_text::{Columns, Left, Page, Rest, Right, cut};
 use curtail_units::Duration;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -14,16 +15,17 @@ pub(super) fn traces(json: &Value) -> String {
     if traces.is_empty() {
         return "none\n".to_owned();
     }
-    let mut out = format!("{:<32} {:>10}  span (of a trace of)\n", "trace", "took");
+    let columns = Columns::new([Left(32), Right(10), Rest]);
+    let mut page = Page::default();
+    page.row(&columns, ["trace", "took", " span (of a trace of)"]);
     for trace in traces {
         let span = &trace["spanSets"][0]["spans"][0];
-        let name = shortened(&text(&span["name"]), NAME_LEN);
-        let root = shortened(&text(&trace["rootServiceName"]), NAME_LEN);
+        let name = cut(&text(&span["name"]), NAME_LEN);
+        let root = cut(&text(&trace["rootServiceName"]), NAME_LEN);
         let took = duration(ns(&span["durationNanos"]));
-        // A String takes everything.
-        writeln!(out, "{:<32} {took:>10}  {name} ({root})", text(&trace["traceID"])).ok();
+        page.row(&columns, [text(&trace["traceID"]), took, format!(" {name} ({root})")]);
     }
-    out
+    page.finish()
 }
 
 pub(super) fn tags(json: &Value) -> String {
@@ -52,8 +54,7 @@ pub(super) fn list(value: &Value) -> &[Value] {
 
 /// Control characters would do to a terminal what they say.
 pub(super) fn text(value: &Value) -> String {
-    let text = value.as_str().unwrap_or_default();
-    text.chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect()
+    one_line(value.as_str().unwrap_or_default())
 }
 
 /// A number of nanoseconds, which is a text in JSON.

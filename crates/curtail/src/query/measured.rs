@@ -1,20 +1,22 @@
 //! Quantiles, buckets and counts as tables.
 
 use super::found::{list, text};
-use crate::columns;
 use curtail_load::compare::{EXCEEDANCES_MIN, INDICATIVE_MIN};
 use curtail_sketch::rank;
+use curtail_text::lines::share_room;
+use curtail_text::numbers::percentile_name;
+use curtail_text::{Column, Columns, Left, Page, Rest, Right, cut_middle};
 use curtail_units::{Duration, Quantile};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::iter;
 
 /// The longest bar.
 const BAR_LEN: f64 = 40.0;
 
-/// The columns of a count and of a quantile, each with the space before it.
-const COUNT_LEN: usize = 10;
-const QUANTILE_LEN: usize = 11;
+/// The columns of a count and of a quantile, each without the space before it.
+const COUNT_LEN: usize = 9;
+const QUANTILE_LEN: usize = 10;
 
 /// A value of a group keeps at least this many columns, however many quantiles there are.
 const VALUE_LEN_MIN: usize = 6;
@@ -62,53 +64,50 @@ pub(super) fn quantiles(
     let Some(first) = groups.values().next() else { return "none\n".to_owned() };
     let keys: Group =
         labels_without(&list(&json["series"])[0], "p").map(|label| text(&label["key"])).collect();
-    let room = columns.saturating_sub(COUNT_LEN + QUANTILE_LEN * first.len());
-    let names = NameColumns::new(&keys, groups.keys(), room);
-    let mut out = format!("{} {:>9}", names.row(&keys), "values");
-    for (at, _) in first {
-        write!(out, " {:>10}", format!("p{}", percent(*at))).ok();
-    }
-    out.push('\n');
+    let numbers = iter::once(COUNT_LEN).chain(iter::repeat_n(QUANTILE_LEN, first.len()));
+    let numbers: Vec<Column> = numbers.map(Right).collect();
+    let of_numbers = 1 + COUNT_LEN + (1 + QUANTILE_LEN) * first.len();
+    let widths = name_widths(&keys, groups.keys(), columns.saturating_sub(of_numbers));
+    let names = |values: &Group| -> Group {
+        values.iter().zip(&widths).map(|(value, width)| cut_middle(value, *width)).collect()
+    };
+    let table = Columns::new(widths.iter().copied().map(Left).chain(numbers));
+    // Names keep a few columns each, so a table of many can be wider than the terminal.
+    let mut page = Page::new(usize::MAX);
+    let heads = first
+        .iter()
+        .map(|(at, _)| Quantile::new(*at).map_or_else(|_| at.to_string(), percentile_name));
+    page.row(&table, names(&keys).into_iter().chain(["values".to_owned()]).chain(heads));
     for (name, values) in &groups {
         let count = counts.get(name).copied().unwrap_or_default();
-        write!(out, "{} {count:>9}", names.row(name)).ok();
-        for (at, value) in values {
-            let value = marked(*at, count, shown(*value, is_duration));
-            write!(out, " {value:>10}").ok();
-        }
-        out.push('\n');
+        let cells = values.iter().map(|(at, value)| marked(*at, count, shown(*value, is_duration)));
+        page.row(&table, names(name).into_iter().chain([count.to_string()]).chain(cells));
     }
-    match error {
+    let error = match error {
         // An older server does not report the error.
-        None => {}
-        Some(0.0) => out += "exact; ",
-        Some(error) => write!(out, "error at most {:.2} %; ", 100.0 * error).unwrap_or_default(),
-    }
-    out + "~: fewer than 100 larger values; n/a: fewer than 10\n"
+        None => String::new(),
+        Some(0.0) => "exact; ".to_owned(),
+        Some(error) => format!("error at most {:.2} %; ", 100.0 * error),
+    };
+    page.line(format!("{error}~: fewer than 100 larger values; n/a: fewer than 10"));
+    page.finish()
 }
 
-/// The columns that tell groups apart, each as wide as its values or as the room allows.
-struct NameColumns(Vec<usize>);
-
-impl NameColumns {
-    fn new<'g>(keys: &[String], groups: impl Iterator<Item = &'g Group>, room: usize) -> Self {
-        let mut wanted: Vec<usize> = keys.iter().map(|key| key.chars().count()).collect();
-        for group in groups {
-            for (wanted, value) in wanted.iter_mut().zip(group) {
-                *wanted = value.chars().count().max(*wanted);
-            }
+/// The widths of the columns that tell groups apart: each as wide as its values or as the room allows.
+fn name_widths<'g>(
+    keys: &Group,
+    groups: impl Iterator<Item = &'g Group>,
+    room: usize,
+) -> Vec<usize> {
+    let mut wanted: Vec<usize> = keys.iter().map(|key| key.chars().count()).collect();
+    for group in groups {
+        for (wanted, value) in wanted.iter_mut().zip(group) {
+            *wanted = value.chars().count().max(*wanted);
         }
-        // A space between two columns.
-        let room = room.saturating_sub(keys.len().saturating_sub(1));
-        Self(columns::widths(&wanted, room.max(VALUE_LEN_MIN * keys.len())))
     }
-
-    fn row(&self, values: &[String]) -> String {
-        let cells = self.0.iter().zip(values).map(|(width, value)| {
-            format!("{:width$}", columns::shortened_inside(value, *width), width = *width)
-        });
-        cells.collect::<Vec<_>>().join(" ")
-    }
+    // A space between two columns.
+    let room = room.saturating_sub(keys.len().saturating_sub(1));
+    share_room(&wanted, room.max(VALUE_LEN_MIN * keys.len()))
 }
 
 /// A line for each bucket, with a bar; one table for each group.
@@ -127,19 +126,20 @@ pub(super) fn histogram(json: &Value, is_duration: bool) -> String {
     if groups.is_empty() {
         return "none\n".to_owned();
     }
-    let mut out = String::new();
+    let columns = Columns::new([Left(5), Right(10), Right(12), Rest]);
+    let mut page = Page::default();
     for (name, mut buckets) in groups {
         buckets.sort_by(|one, other| one.0.total_cmp(&other.0));
         if !name.is_empty() {
-            writeln!(out, "{}", name.join(" ")).ok();
+            page.line(name.join(" "));
         }
         let most = buckets.iter().map(|(_, count)| *count).fold(1.0, f64::max);
         for (upper, count) in buckets {
-            let bar = bar(count / most);
-            writeln!(out, "up to {:>10} {count:>12} {bar}", shown(upper, is_duration)).ok();
+            let (upper, bar) = (shown(upper, is_duration), bar(count / most));
+            page.row(&columns, ["up to", &upper, &count.to_string(), &bar]);
         }
     }
-    out
+    page.finish()
 }
 
 /// A line for each group, those of most spans first; a bare number without groups.
@@ -152,15 +152,16 @@ pub(super) fn counts(json: &Value) -> String {
     if all.is_empty() {
         all.push((0.0, Group::new()));
     }
-    let mut out = String::new();
+    let columns = Columns::new([Right(12), Rest]);
+    let mut page = Page::new(usize::MAX);
     for (count, name) in all {
         if name.is_empty() {
-            writeln!(out, "{count}").ok();
+            page.line(count.to_string());
         } else {
-            writeln!(out, "{count:>12} {}", name.join(" ")).ok();
+            page.row(&columns, [count.to_string(), name.join(" ")]);
         }
     }
-    out
+    page.finish()
 }
 
 /// What tells a series from others, but for one label.
@@ -170,11 +171,6 @@ fn group(series: &Value, without: &str) -> Group {
 
 fn labels_without<'v>(series: &'v Value, without: &str) -> impl Iterator<Item = &'v Value> {
     list(&series["labels"]).iter().filter(move |label| label["key"] != without)
-}
-
-fn percent(quantile: f64) -> String {
-    let percent = format!("{:.4}", 100.0 * quantile);
-    percent.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 fn shown(value: f64, is_duration: bool) -> String {

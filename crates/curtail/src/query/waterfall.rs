@@ -1,10 +1,9 @@
 //! A trace as a waterfall: a line a span, beneath its parent, with a bar where in the trace it was.
 
 use super::found::{duration, list, ns, text};
-use crate::columns::{shortened, shortened_inside};
+use curtail_text::{Columns, Left, Page, Rest, Right, cut, cut_middle};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 
 /// So many lines are written; who wants all asks for JSON.
 const LINES_MAX: usize = 1_000;
@@ -37,11 +36,11 @@ impl Span {
         let mark = if self.is_error { "! " } else { "" };
         let service = if has_service && !self.service.is_empty() {
             let room = len.saturating_sub(mark.len() + self.name.chars().count() + ": ".len());
-            shortened_inside(&self.service, room.max(SERVICE_LEN_MIN)) + ": "
+            cut_middle(&self.service, room.max(SERVICE_LEN_MIN)) + ": "
         } else {
             String::new()
         };
-        shortened(&format!("{mark}{service}{}", self.name), len)
+        cut(&format!("{mark}{service}{}", self.name), len)
     }
 }
 
@@ -66,7 +65,9 @@ pub(super) fn of(trace: &Value, columns: usize) -> String {
     spans.sort_by_key(|span| span.start_ns);
     let start = spans.iter().map(|span| span.start_ns).min().unwrap_or_default();
     let end = spans.iter().map(|span| span.end_ns).max().unwrap_or_default();
-    let mut out = format!("{} spans, {}\n", spans.len(), duration(end.saturating_sub(start)));
+    let table = Columns::new([Left(label_len), Right(10), Rest]);
+    let mut page = Page::new(columns);
+    page.line(format!("{} spans, {}", spans.len(), duration(end.saturating_sub(start))));
     let services: BTreeMap<&str, &str> =
         spans.iter().map(|span| (&*span.id, &*span.service)).collect();
     for (depth, span) in in_order(&spans).into_iter().take(LINES_MAX) {
@@ -77,13 +78,12 @@ pub(super) fn of(trace: &Value, columns: usize) -> String {
         let label = format!("{:indent$}{label}", "");
         let took = duration(span.end_ns.saturating_sub(span.start_ns));
         let bar = bar((span.start_ns, span.end_ns), (start, end));
-        // A String takes everything.
-        writeln!(out, "{label:<label_len$} {took:>10} |{bar}").ok();
+        page.row(&table, [label, took, format!("|{bar}")]);
     }
     if spans.len() > LINES_MAX {
-        writeln!(out, "and {} more: --format json has all", spans.len() - LINES_MAX).ok();
+        page.line(format!("and {} more: --format json has all", spans.len() - LINES_MAX));
     }
-    out
+    page.finish()
 }
 
 fn spans(trace: &Value) -> Vec<Span> {

@@ -52,7 +52,7 @@ fn a_small_distribution() {
     let mut failing = ms(1..=6);
     failing.failures.add_n(Failure::Timeout, 2);
     expect![[r#"
-        #[A, response]
+        #[A,\nresponse]
                Value     Percentile TotalCount 1/(1-Percentile)
 
             1.000000 0.000000000000          1           1.00

@@ -29,7 +29,7 @@ fn each_block_has_a_line_for_each_clock_that_gives_its_histogram_back() {
         assert_eq!(hdr::decode(histogram, answers.exact()).as_ref(), Ok(answers));
     }
     let head: Vec<&str> = text.lines().take(4).collect();
-    assert_eq!(head[0], "#[two lines, seed 1: 1,000 requests/s, Poisson, 8 blocks of 10 s]");
+    assert_eq!(head[0], "#[two\\nlines, seed 1: 1,000 requests/s, Poisson, 8 blocks of 10 s]");
     assert_eq!(head[1], "#[Histogram log format version 1.3]");
     assert_eq!(
         head[2],

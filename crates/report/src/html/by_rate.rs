@@ -4,8 +4,8 @@
 
 use super::svg::{Frame, LogScale, Picture, Svg, colour};
 use crate::figures::{ArmFigures, Figure, quantile};
-use crate::text;
 use curtail_load::Clock;
+use curtail_text::numbers;
 
 /// The percentiles that are drawn.
 const DRAWN: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)];
@@ -37,7 +37,7 @@ pub(super) fn draw(arms: &[ArmFigures]) -> Option<Picture> {
     for rate in &rates {
         let is_apart = |before: &f64| share(*rate) - share(*before) >= 1.0 / NAMES_MAX as f64;
         if named.last().is_none_or(is_apart) {
-            frame.tick_x(&mut svg, share(*rate), &text::rate(*rate));
+            frame.tick_x(&mut svg, share(*rate), &numbers::rate(*rate));
             named.push(*rate);
         }
     }

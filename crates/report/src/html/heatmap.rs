@@ -7,7 +7,7 @@
 use super::columns::{Columns, end};
 use super::svg::{Anchor, Frame, LinearScale, LogScale, Picture, Svg, WIDTH};
 use crate::Results;
-use crate::text;
+use curtail_text::numbers;
 use curtail_units::{Duration, Instant};
 use std::fmt::Write as _;
 
@@ -86,7 +86,7 @@ impl Map {
             frame.tick_x(
                 &mut svg,
                 time.share(tick),
-                &text::thousands(Duration::from_ns_f64(tick).as_ns()),
+                &numbers::thousands(Duration::from_ns_f64(tick).as_ns()),
             );
         }
         self.paint(&mut svg, columns, time);
@@ -129,7 +129,7 @@ impl Map {
 
     /// The steps, with the least and the most requests that they stand for.
     fn legend(&self, svg: &mut Svg) {
-        let most = text::thousands(self.most);
+        let most = numbers::thousands(self.most);
         let right = WIDTH - 16.0;
         let words = format!("{most} requests in a cell");
         let left = right - 6.4 * words.chars().count() as f64 - 8.0;

@@ -5,8 +5,8 @@ use super::columns::{Columns, at, end};
 use super::svg::{Anchor, COLOURS, Frame, LinearScale, LogScale, Picture, Svg, colour};
 use crate::Results;
 use crate::results::{Event, Measure};
-use crate::text;
 use curtail_load::Slot;
+use curtail_text::numbers;
 use curtail_units::{Duration, Instant, Quantile};
 
 const HEIGHT: f64 = 260.0;
@@ -287,7 +287,7 @@ fn draw_panel(svg: &mut Svg, frame: Frame, panel: &Panel<'_>, (time, is_last): (
 /// A number on an axis: as few digits as it takes.
 fn number(value: f64) -> String {
     if value >= 1_000.0 {
-        return text::thousands(Duration::from_ns_f64(value).as_ns());
+        return numbers::thousands(Duration::from_ns_f64(value).as_ns());
     }
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

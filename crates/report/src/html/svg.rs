@@ -30,21 +30,26 @@ pub fn escaped(text: &str) -> String {
 }
 
 /// Where a text stands: which of its points is at the place given.
-#[derive(Clone, Copy)]
-pub(super) enum Anchor {
+#[derive(Clone, Copy, Debug)]
+pub enum Anchor {
+    /// Its start.
     Start,
+    /// Its middle.
     Middle,
+    /// Its end.
     End,
 }
 
 /// A picture that is being drawn.
-pub(super) struct Svg {
+#[derive(Debug)]
+pub struct Svg {
     text: String,
 }
 
 impl Svg {
     /// An empty picture; `about` says what it shows to those who do not see it.
-    pub(super) fn new(height: f64, about: &str) -> Self {
+    #[must_use]
+    pub fn new(height: f64, about: &str) -> Self {
         let about = escaped(about);
         let text = format!(
             "<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{about}\">\n"
@@ -52,7 +57,9 @@ impl Svg {
         Self { text }
     }
 
-    pub(super) fn finish(mut self) -> String {
+    /// The text of the picture.
+    #[must_use]
+    pub fn finish(mut self) -> String {
         self.text.push_str("</svg>\n");
         self.text
     }
@@ -61,13 +68,15 @@ impl Svg {
         self.text.write_fmt(args).expect("writing to a text cannot fail");
     }
 
-    pub(super) fn line(&mut self, class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
+    /// A line between two points.
+    pub fn line(&mut self, class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
         self.push(format_args!(
             "<line class=\"{class}\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>\n"
         ));
     }
 
-    pub(super) fn rect(&mut self, class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) {
+    /// A rectangle from its upper left corner and its size.
+    pub fn rect(&mut self, class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) {
         self.push(format_args!(
             "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>\n",
             width.max(0.0),
@@ -75,13 +84,14 @@ impl Svg {
         ));
     }
 
-    pub(super) fn dot(&mut self, class: &str, (x, y): (f64, f64), about: &str) {
+    /// A point; `about` says what it is.
+    pub fn dot(&mut self, class: &str, (x, y): (f64, f64), about: &str) {
         self.push(format_args!("<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\">"));
         self.push(format_args!("<title>{}</title></circle>\n", escaped(about)));
     }
 
     /// A small cross: what failed.
-    pub(super) fn cross(&mut self, class: &str, (x, y): (f64, f64)) {
+    pub fn cross(&mut self, class: &str, (x, y): (f64, f64)) {
         self.push(format_args!(
             "<path class=\"{class}\" d=\"M{:.1} {:.1}l6 6m0 -6l-6 6\"/>\n",
             x - 3.0,
@@ -89,7 +99,8 @@ impl Svg {
         ));
     }
 
-    pub(super) fn text(&mut self, class: &str, (x, y): (f64, f64), anchor: Anchor, text: &str) {
+    /// A text at a point.
+    pub fn text(&mut self, class: &str, (x, y): (f64, f64), anchor: Anchor, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
             Anchor::Middle => "middle",
@@ -102,18 +113,14 @@ impl Svg {
     }
 
     /// A path from its commands.
-    pub(super) fn path(&mut self, class: &str, commands: &str) {
+    pub fn path(&mut self, class: &str, commands: &str) {
         if !commands.is_empty() {
             self.push(format_args!("<path class=\"{class}\" d=\"{commands}\"/>\n"));
         }
     }
 
     /// Lines through points; `None` interrupts them. A point with none beside it is drawn as a short dash.
-    pub(super) fn polyline(
-        &mut self,
-        class: &str,
-        points: impl IntoIterator<Item = Option<(f64, f64)>>,
-    ) {
+    pub fn polyline(&mut self, class: &str, points: impl IntoIterator<Item = Option<(f64, f64)>>) {
         let mut commands = String::new();
         let mut is_down = false;
         for point in points {
@@ -131,44 +138,52 @@ impl Svg {
 }
 
 /// The rectangle of a plot within its picture.
-#[derive(Clone, Copy)]
-pub(super) struct Frame {
-    pub(super) left: f64,
-    pub(super) right: f64,
-    pub(super) top: f64,
-    pub(super) bottom: f64,
+#[derive(Clone, Copy, Debug)]
+pub struct Frame {
+    /// Its left edge.
+    pub left: f64,
+    /// Its right edge.
+    pub right: f64,
+    /// Its upper edge.
+    pub top: f64,
+    /// Its lower edge.
+    pub bottom: f64,
 }
 
 impl Frame {
     /// A frame with room for the labels of both axes.
-    pub(super) const fn new(top: f64, height: f64) -> Self {
+    #[must_use]
+    pub const fn new(top: f64, height: f64) -> Self {
         Self { left: 74.0, right: WIDTH - 16.0, top, bottom: top + height }
     }
 
     /// From a share of the width to a place.
-    pub(super) fn x(&self, share: f64) -> f64 {
+    #[must_use]
+    pub fn x(&self, share: f64) -> f64 {
         self.left + share * (self.right - self.left)
     }
 
     /// From a share of the height, counted from below, to a place.
-    pub(super) fn y(&self, share: f64) -> f64 {
+    #[must_use]
+    pub fn y(&self, share: f64) -> f64 {
         self.bottom - share * (self.bottom - self.top)
     }
 
-    pub(super) fn outline(&self, svg: &mut Svg) {
+    /// Draws its edges.
+    pub fn outline(&self, svg: &mut Svg) {
         let size = (self.right - self.left, self.bottom - self.top);
         svg.rect("frame", (self.left, self.top), size);
     }
 
     /// A line of the grid at a share of the height, with its label to the left.
-    pub(super) fn tick_y(&self, svg: &mut Svg, share: f64, label: &str) {
+    pub fn tick_y(&self, svg: &mut Svg, share: f64, label: &str) {
         let y = self.y(share);
         svg.line("grid", (self.left, y), (self.right, y));
         svg.text("tick", (self.left - 6.0, y + 4.0), Anchor::End, label);
     }
 
     /// A line of the grid at a share of the width, with its label below; none when there is no label.
-    pub(super) fn tick_x(&self, svg: &mut Svg, share: f64, label: &str) {
+    pub fn tick_x(&self, svg: &mut Svg, share: f64, label: &str) {
         let x = self.x(share);
         svg.line("grid", (x, self.top), (x, self.bottom));
         if !label.is_empty() {
@@ -179,7 +194,7 @@ impl Frame {
     }
 
     /// What the axes show, with units: one in the corner above, one below.
-    pub(super) fn name_axes(&self, svg: &mut Svg, y: &str, x: &str) {
+    pub fn name_axes(&self, svg: &mut Svg, y: &str, x: &str) {
         svg.text("axis", (4.0, self.top - 8.0), Anchor::Start, y);
         svg.text("axis", (self.right, self.bottom + 32.0), Anchor::End, x);
     }
@@ -253,10 +268,12 @@ impl LinearScale {
 }
 
 /// A picture with the words that go with it.
-pub(super) struct Picture {
-    pub(super) svg: String,
+#[derive(Debug)]
+pub struct Picture {
+    /// The picture.
+    pub svg: String,
     /// The class of what is drawn, and what that is.
-    pub(super) legend: Vec<(String, String)>,
+    pub legend: Vec<(String, String)>,
 }
 
 /// The class of an arm's colour. Further arms have the colours of the first ones, dashed.

@@ -2,22 +2,22 @@
 
 use super::svg::{COLOURS, escaped};
 use crate::Results;
-use crate::difference::{self as compared, Comparison, change, percentile_name};
+use crate::difference::{self as compared, Comparison, change};
 use crate::figures::{self, ArmFigures, Figure, PERCENTILES, Percentiles};
 use crate::parts::{self, By};
 use crate::servers::{self, Server};
-use crate::text;
 use curtail_load::compare::{Difference, Verdict};
 use curtail_load::{Clock, Latencies};
+use curtail_text::numbers::{self, percentile_name};
 use std::fmt::Write as _;
 
 fn cell(figure: Figure) -> String {
     match figure {
-        Figure::Value(latency) => format!("<td>{}</td>", text::ms(latency)),
+        Figure::Value(latency) => format!("<td>{}</td>", numbers::ms(latency)),
         Figure::Indicative(latency) => {
             format!(
                 "<td class=\"indicative\" title=\"fewer than 100 requests are longer\">~{}</td>",
-                text::ms(latency)
+                numbers::ms(latency)
             )
         }
         Figure::Failed => {
@@ -62,8 +62,8 @@ pub(super) fn of_arms(arms: &[ArmFigures]) -> String {
                 .expect("writing to a text cannot fail");
         }
     }
-    let clocks = escaped(text::CLOCKS);
-    let marks = escaped(text::MARKS);
+    let clocks = escaped(figures::CLOCKS);
+    let marks = escaped(figures::MARKS);
     let tables = table(&head, &rows) + &loads(arms);
     format!("{tables}<p class=\"about\">{clocks} {marks}</p>\n")
 }
@@ -85,18 +85,18 @@ fn loads(arms: &[ArmFigures]) -> String {
     let mut rows = String::new();
     for arm in arms {
         let none = || "–".to_owned();
-        let lag = |q| arm.lag(q).map_or_else(none, text::latency);
+        let lag = |q| arm.lag(q).map_or_else(none, numbers::latency);
         let servers = arm.servers_cpu.filter(|cpu| cpu.as_ns() > 0);
         let cells = [
-            text::thousands(arm.latencies.count()),
-            text::rate(arm.rate()),
-            arm.rate_wanted.map_or_else(none, text::rate),
+            numbers::thousands(arm.latencies.count()),
+            numbers::rate(arm.rate()),
+            arm.rate_wanted.map_or_else(none, numbers::rate),
             failed(&arm.latencies),
             lag(0.99),
             lag(0.999),
-            arm.lag(0.5).map_or_else(none, |_| text::latency(arm.each(arm.generator_cpu))),
-            servers.map_or_else(none, |cpu| text::latency(arm.each(cpu))),
-            text::bytes(arm.received_bytes),
+            arm.lag(0.5).map_or_else(none, |_| numbers::latency(arm.each(arm.generator_cpu))),
+            servers.map_or_else(none, |cpu| numbers::latency(arm.each(cpu))),
+            numbers::bytes(arm.received_bytes),
         ];
         let cells: String =
             cells.iter().map(|cell| format!("<td>{}</td>", escaped(cell))).collect();
@@ -110,8 +110,8 @@ fn failed(latencies: &Latencies) -> String {
     match latencies.failures.total() {
         0 => "0".to_owned(),
         failed => {
-            let share = text::percent(failed as f64 / latencies.count() as f64);
-            format!("{} ({share})", text::thousands(failed))
+            let share = numbers::percent(failed as f64 / latencies.count() as f64);
+            format!("{} ({share})", numbers::thousands(failed))
         }
     }
 }
@@ -121,10 +121,10 @@ fn failures(arms: &[ArmFigures]) -> String {
     let mut lines = String::new();
     for arm in arms.iter().filter(|arm| arm.latencies.failures.total() > 0) {
         let reasons: Vec<String> = figures::reasons(&arm.latencies.failures)
-            .map(|(name, count)| format!("{name} {}", text::thousands(count)))
+            .map(|(name, count)| format!("{name} {}", numbers::thousands(count)))
             .collect();
         let longest = arm.latencies.response.max().map_or_else(String::new, |longest| {
-            format!("; the longest answer took {}", text::latency(longest))
+            format!("; the longest answer took {}", numbers::latency(longest))
         });
         writeln!(
             lines,
@@ -167,8 +167,8 @@ pub(super) fn of_parts(by: By, results: &Results) -> String {
                 rows,
                 "<tr>{name}<td class=\"word\"><span class=\"key fill{colour}\"></span>{}</td><td>{}</td><td>{}</td>{cells}</tr>",
                 escaped(&arm.name),
-                text::thousands(latencies.count()),
-                text::thousands(latencies.failures.total()),
+                numbers::thousands(latencies.count()),
+                numbers::thousands(latencies.failures.total()),
             )
             .expect("writing to a text cannot fail");
         }

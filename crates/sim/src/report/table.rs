@@ -3,11 +3,13 @@
 
 use super::{ArmReport, Comparison, Report};
 use crate::batches::Estimate;
-use curtail_units::Quantile;
-use std::fmt::Write as _;
+use curtail_text::numbers::{four_digits, ms, percent_to};
+use curtail_text::{Columns, Left, Page, Right};
+use curtail_units::{Duration, Quantile};
+use std::iter;
 
 /// A longer name stands on a line of its own.
-const NAME_LEN_MAX: usize = 23;
+const NAME_LEN_MAX: usize = 22;
 
 /// Extra work below this is the requests that were in service when counting began.
 const SHOWN_MIN: f64 = 0.0001;
@@ -26,90 +28,80 @@ const TO: &str = "  95 % to";
 pub(super) fn render(report: &Report) -> String {
     let names = report.arms.iter().map(|arm| arm.name().chars().count());
     let width = names.filter(|len| *len <= NAME_LEN_MAX).max().unwrap_or(0).max(FROM.len());
-    let mut table = Table { width, text: String::new() };
-    let head = COLUMNS.map(str::to_owned);
-    table.row("ms", &head, &format!("{:>9}{:>6}", "extra", "busy"));
+    let numbers = [7, 6, 6, 6, 6, 6, 8, 5].map(Right);
+    let columns = Columns::new(iter::once(Left(width)).chain(numbers));
+    let mut table = Table { width, columns, page: Page::default() };
+    table.row("ms", COLUMNS.into_iter().chain(["extra", "busy"]));
     for arm in &report.arms {
         table.arm(arm);
     }
-    table.text
+    table.page.finish()
 }
 
 /// The lines so far, and the width of the first column.
 struct Table {
     width: usize,
-    text: String,
+    columns: Columns,
+    page: Page,
 }
 
 impl Table {
-    fn line(&mut self, args: std::fmt::Arguments<'_>) {
-        self.text.write_fmt(args).expect("writing to a text cannot fail");
-        self.text.push('\n');
-    }
-
     /// Adds a name and its cells; a name that is too long has a line of its own.
-    fn row(&mut self, name: &str, cells: &[String], rest: &str) {
-        let width = self.width;
-        let name = if name.chars().count() > width {
-            self.line(format_args!("{name}"));
-            ""
+    fn row<C: AsRef<str>>(&mut self, name: &str, cells: impl IntoIterator<Item = C>) {
+        let cells: Vec<C> = cells.into_iter().collect();
+        let cells = cells.iter().map(AsRef::as_ref);
+        if name.chars().count() > self.width {
+            self.page.line(name);
+            self.page.row(&self.columns, iter::once("").chain(cells));
         } else {
-            name
-        };
-        let cells: String = cells.iter().map(|cell| format!("{cell:>7}")).collect();
-        self.line(format_args!("{name:width$} {cells}{rest}"));
+            self.page.row(&self.columns, iter::once(name).chain(cells));
+        }
     }
 
     fn arm(&mut self, arm: &ArmReport) {
         let none = if arm.stopped.is_some() { NOTHING } else { "failed" };
         let estimates = estimates(arm.mean_ns, &arm.quantiles_ns);
-        let values = estimates.map(|e| e.map_or_else(|| none.to_owned(), |e| ms(e.value)));
-        let (extra, busy) = (arm.extra_requests_ratio, arm.utilisation_ratio);
-        let rest = format!("{:>9}{:>6}", percent(extra, 2), percent(busy, 0));
-        self.row(&arm.name(), &values, &rest);
-        self.interval(&estimates, ms);
+        let values = estimates.map(|e| e.map_or_else(|| none.to_owned(), |e| latency(e.value)));
+        let shares =
+            [percent_to(arm.extra_requests_ratio, 2), percent_to(arm.utilisation_ratio, 0)];
+        self.row(&arm.name(), values.into_iter().chain(shares));
+        self.interval(&estimates, latency);
         if let Some(comparison) = &arm.comparison {
             self.comparison(comparison);
         }
         if let (None, Some(names)) = (arm.stopped, names_without_interval(&estimates)) {
-            self.line(format_args!(
-                "  no interval for {names}: too few requests ({})",
-                arm.requests
-            ));
+            self.page
+                .line(format!("  no interval for {names}: too few requests ({})", arm.requests));
         }
         for (threshold, share) in &arm.above {
             let share = share_with_interval(share, arm.requests);
-            self.line(format_args!("  above {threshold}: {share}"));
+            self.page.line(format!("  above {threshold}: {share}"));
         }
         if arm.extra_work_ratio >= SHOWN_MIN {
-            let extra = percent(arm.extra_work_ratio, 2);
-            self.line(format_args!(
-                "  executed more than once: {extra} of the requests to a shard"
-            ));
+            let extra = percent_to(arm.extra_work_ratio, 2);
+            self.page
+                .line(format!("  executed more than once: {extra} of the requests to a shard"));
         }
         if arm.errors > 0 {
-            self.line(format_args!("  {} of {} requests failed", arm.errors, arm.requests));
+            self.page.line(format!("  {} of {} requests failed", arm.errors, arm.requests));
         }
         if let Some(stopped) = arm.stopped {
-            self.line(format_args!("  stopped after {} requests:", arm.requests));
-            for text in wrapped(&stopped.to_string()) {
-                self.line(format_args!("    {text}"));
-            }
+            let requests = arm.requests;
+            self.page.wrapped("  ", &format!("stopped after {requests} requests: {stopped}"));
         }
         if !arm.settled {
-            self.line(format_args!(
-                "  the run never settled: its load may be more than it can take"
-            ));
+            self.page.line("  the run never settled: its load may be more than it can take");
         }
     }
 
     fn comparison(&mut self, comparison: &Comparison) {
         let estimates = estimates(comparison.mean, &comparison.quantiles);
-        let values = estimates.map(|e| e.map_or_else(|| NOTHING.to_owned(), |e| ratio(e.value)));
-        self.row(&format!("  × {}", comparison.against), &values, "");
-        self.interval(&estimates, ratio);
+        let values =
+            estimates.map(|e| e.map_or_else(|| NOTHING.to_owned(), |e| four_digits(e.value)));
+        self.row(&format!("  × {}", comparison.against), values);
+        self.interval(&estimates, four_digits);
         if let Some(names) = names_without_interval(&estimates) {
-            self.line(format_args!("  no ratio interval for {names}: too few paired requests"));
+            self.page.line(format!("  no ratio interval for {names}: too few paired requests"));
         }
     }
 
@@ -124,8 +116,8 @@ impl Table {
             Some(end) if end.is_finite() => format(end),
             Some(_) => OPEN.to_owned(),
         };
-        self.row(FROM, &intervals.map(|interval| end(interval.map(|(low, _)| low))), "");
-        self.row(TO, &intervals.map(|interval| end(interval.map(|(_, high)| high))), "");
+        self.row(FROM, intervals.map(|interval| end(interval.map(|(low, _)| low))));
+        self.row(TO, intervals.map(|interval| end(interval.map(|(_, high)| high))));
     }
 }
 
@@ -155,45 +147,15 @@ fn names_without_interval(estimates: &[Option<Estimate>; 6]) -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-fn ratio(ratio: f64) -> String {
-    // Four digits, as for milliseconds.
-    ms(ratio * 1e6)
-}
-
-/// Splits `text` into lines that fit the table.
-fn wrapped(text: &str) -> Vec<String> {
-    const WIDTH: usize = 74;
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last_mut().expect("it begins with one");
-        if line.is_empty() {
-            line.push_str(word);
-        } else if line.chars().count() + 1 + word.chars().count() <= WIDTH {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(word.to_owned());
-        }
-    }
-    lines
-}
-
-/// Nanoseconds in milliseconds, with four digits.
-pub(crate) fn ms(ns: f64) -> String {
-    let ms = ns / 1e6;
-    let decimals = match ms {
-        0.0..9.9995 => 3,
-        0.0..99.995 => 2,
-        0.0..999.95 => 1,
-        _ => 0,
-    };
-    format!("{ms:.decimals$}")
+/// A latency in nanoseconds, in milliseconds.
+pub(crate) fn latency(ns: f64) -> String {
+    ms(Duration::from_ns_f64(ns))
 }
 
 /// A share of `requests`. Where it is 0 or 1, only the count is known: the requests are alike, so nothing tells how much
 /// the share of another run may differ.
 fn share_with_interval(share: &Estimate, requests: u64) -> String {
-    let value = percent(share.value, 2);
+    let value = percent_to(share.value, 2);
     match share.interval {
         _ if share.value <= 0.0 => format!("none of {requests} requests"),
         _ if share.value >= 1.0 => format!("all of {requests} requests"),
@@ -201,10 +163,6 @@ fn share_with_interval(share: &Estimate, requests: u64) -> String {
         Some((low, high)) if low <= 0.0 && high >= 1.0 => {
             format!("{value} (no interval: in too few parts of the run)")
         }
-        Some((low, high)) => format!("{value} ({} to {})", percent(low, 2), percent(high, 2)),
+        Some((low, high)) => format!("{value} ({} to {})", percent_to(low, 2), percent_to(high, 2)),
     }
-}
-
-fn percent(ratio: f64, decimals: usize) -> String {
-    format!("{:.decimals$} %", ratio * 100.0)
 }

@@ -4,11 +4,8 @@
 //! [`SHOWN_MAX`] is drawn at the edge.
 
 use super::report::{self, Report, Row, SHOWN_MAX};
-use super::table::percent;
-use std::fmt::Write as _;
-
-/// What a line may have.
-const COLUMNS_MAX: usize = 80;
+use curtail_text::Page;
+use curtail_text::numbers::signed_percent;
 
 const WIDTH: usize = 66;
 const HEIGHT: usize = 17;
@@ -36,36 +33,30 @@ pub(super) fn render(report: &Report<'_>) -> String {
             *cell = if is_free { *letter } else { SEVERAL };
         }
     }
-    let mut text = legend(&rows);
+    let mut page = Page::default();
+    legend(&rows, &mut page);
     for (nth, line) in cells.iter().enumerate() {
         let label = match nth {
             _ if nth == line_of(0.0) => "0".to_owned(),
-            0 => percent(high),
-            _ if nth == HEIGHT - 1 => percent(low),
+            0 => signed_percent(high),
+            _ if nth == HEIGHT - 1 => signed_percent(low),
             _ => String::new(),
         };
         let line: String = line.iter().collect();
-        writeln!(text, "{label:>9} |{}", line.trim_end()).expect("a text takes everything");
+        page.line(format!("{label:>9} |{line}"));
     }
-    text + &ticks(nines_max)
+    ticks(nines_max, &mut page);
+    page.finish()
 }
 
-fn legend(rows: &[(char, &Row)]) -> String {
-    let mut lines = vec!["Error by quantile:".to_owned()];
-    let names = rows.iter().map(|(letter, row)| format!(" {letter} {},", row.layout));
-    for name in names.chain([format!(" {SEVERAL} several")]) {
-        let last = lines.last_mut().expect("there is one from the start");
-        if last.chars().count() + name.chars().count() > COLUMNS_MAX {
-            lines.push(name);
-        } else {
-            last.push_str(&name);
-        }
-    }
-    lines.join("\n") + "\n"
+fn legend(rows: &[(char, &Row)], page: &mut Page) {
+    let names: String =
+        rows.iter().map(|(letter, row)| format!("{letter} {}, ", row.layout)).collect();
+    page.wrapped("", &format!("Error by quantile: {names}{SEVERAL} several"));
 }
 
 /// The quantiles below the plot.
-fn ticks(nines_max: f64) -> String {
+fn ticks(nines_max: f64, page: &mut Page) {
     let mut line = [' '; WIDTH];
     for (nines, name) in report::ticks(nines_max) {
         let from = place(nines / nines_max, WIDTH).min(WIDTH - name.len());
@@ -74,7 +65,8 @@ fn ticks(nines_max: f64) -> String {
         }
     }
     let line: String = line.iter().collect();
-    format!("{:>9} +{}\n{:11}{}\n", "", "-".repeat(WIDTH), "", line.trim_end())
+    page.line(format!("{:>9} +{}", "", "-".repeat(WIDTH)));
+    page.line(format!("{:11}{line}", ""));
 }
 
 fn shown(error: f64) -> f64 {

@@ -2,73 +2,79 @@
 
 use super::report::{BEYOND_MIN, Figure, Report, Row, SAMPLES};
 use curtail_load::buckets::{Coarsest, Layout};
+use curtail_text::numbers::{four_digits, percentile_name, short, signed_percent};
+use curtail_text::{Columns, Left, Page, Right};
 use curtail_units::{Duration, Quantile};
-use std::fmt::Write as _;
 
 /// Quantiles side by side.
 const COLUMNS: usize = 4;
 
-const NAME_LEN: usize = 17;
-const CELL_LEN: usize = 14;
 const NOTHING: &str = "–";
 
 /// Most SDKs lower the scale until so many buckets are enough.
 const SDK_BUCKETS: u64 = 160;
 
 pub(super) fn render(report: &Report<'_>) -> String {
-    let mut text = head(report);
+    let mut page = Page::default();
+    head(report, &mut page);
     for (nth, quantiles) in report.wanted.quantiles.chunks(COLUMNS).enumerate() {
-        text.push('\n');
-        text.push_str(&table(report, nth * COLUMNS, quantiles));
+        page.blank();
+        table(report, nth * COLUMNS, quantiles, &mut page);
     }
-    text.push('\n');
+    page.blank();
     for note in notes(report) {
-        writeln!(text, "{note}").expect("a text takes everything");
+        page.line(note);
     }
-    text
+    page.finish()
 }
 
 /// What the data are.
-fn head(report: &Report<'_>) -> String {
+fn head(report: &Report<'_>, page: &mut Page) {
     let count = report.data.values.len();
     match (&report.data.name, &report.data.drawn) {
-        (_, Some((seed, _))) => format!(
-            "{SAMPLES} samples of {count} values of Beta(2, 5) × 70 ms, as in Google's lab:\n\
-             means, and ± two standard deviations of one sample; seed {seed}\n"
-        ),
-        (name, None) => format!("{}: {count} values\n", name.as_deref().unwrap_or("data")),
+        (_, Some((seed, _))) => {
+            page.line(format!(
+                "{SAMPLES} samples of {count} values of Beta(2, 5) × 70 ms, as in Google's lab:"
+            ));
+            page.line(format!("means, and ± two standard deviations of one sample; seed {seed}"));
+        }
+        (name, None) => {
+            page.line(format!("{}: {count} values", name.as_deref().unwrap_or("data")));
+        }
     }
 }
 
-fn table(report: &Report<'_>, first: usize, quantiles: &[Quantile]) -> String {
+fn table(report: &Report<'_>, first: usize, quantiles: &[Quantile], page: &mut Page) {
     let places = first..first + quantiles.len();
-    let mut text = line(unit(report).0, "buckets", quantiles.iter().map(|at| name(*at)));
-    text += &line("exact", "", report.exact[places.clone()].iter().map(|f| value(report, *f)));
+    let columns = Columns::new([Left(17), Right(6), Right(13), Right(13), Right(13), Right(13)]);
+    let mut row = |name: &str, buckets: &str, cells: Vec<String>| {
+        let names = [name.to_owned(), buckets.to_owned()];
+        page.row(&columns, names.into_iter().chain(cells));
+    };
+    let names = quantiles.iter().copied().map(percentile_name);
+    row(unit(report).0, "buckets", names.collect());
+    let exact = report.exact[places.clone()].iter();
+    row("exact", "", exact.map(|figure| value(report, *figure)).collect());
     for Row { layout, buckets, reads, .. } in &report.rows {
         let reads = &reads[places.clone()];
         let values = reads.iter().map(|(figure, _)| value(report, *figure));
-        text += &line(layout.name(), &buckets.to_string(), values);
-        text += &line("", "", reads.iter().map(|(_, error)| error.map_or(NOTHING.into(), percent)));
+        row(layout.name(), &buckets.to_string(), values.collect());
+        let errors = reads.iter().map(|(_, error)| error.map_or(NOTHING.into(), signed_percent));
+        row("", "", errors.collect());
     }
-    text
-}
-
-fn line(name: &str, buckets: &str, cells: impl Iterator<Item = String>) -> String {
-    let cells: String = cells.map(|cell| format!("{cell:>CELL_LEN$}")).collect();
-    format!("{name:NAME_LEN$}{buckets:>7}{cells}\n")
 }
 
 /// What follows from it.
 fn notes(report: &Report<'_>) -> Vec<String> {
     let enough = &report.enough;
-    let at = name(report.wanted.error_at);
+    let at = percentile_name(report.wanted.error_at);
     let mut notes = vec![format!(
         "The coarsest that keep {at} within {}, wherever their bounds fall:",
-        unsigned(report.wanted.error_max)
+        format_args!("{} %", short(100.0 * report.wanted.error_max, 4))
     )];
     let found = |found: &Option<Coarsest>| {
         found.as_ref().map_or(NOTHING.to_owned(), |Coarsest { layout, worst }| {
-            format!("{layout} ({})", percent(*worst))
+            format!("{layout} ({})", signed_percent(*worst))
         })
     };
     let always = |layout: &Option<Layout>| layout.as_ref().map_or(NOTHING, Layout::name).to_owned();
@@ -78,7 +84,7 @@ fn notes(report: &Report<'_>) -> Vec<String> {
         always(&enough.growth_always),
         always(&enough.scale_always)
     ));
-    let thin: Vec<String> = report.thin().into_iter().map(name).collect();
+    let thin: Vec<String> = report.thin().into_iter().map(percentile_name).collect();
     if !thin.is_empty() {
         let thin = thin.join(", ");
         notes.push(format!("Fewer than {BEYOND_MIN} values lie beyond {thin}: chance has a say."));
@@ -94,13 +100,6 @@ fn notes(report: &Report<'_>) -> Vec<String> {
     notes
 }
 
-/// As people call it: p99.9.
-pub(super) fn name(at: Quantile) -> String {
-    // Rounded, so that 0.999 is not 99.90000000000001.
-    let percent = (at.get() * 1e8).round() / 1e6;
-    format!("p{percent}")
-}
-
 /// The largest unit, and its worth, in which the first of the true quantiles is at least 1.
 fn unit(report: &Report<'_>) -> (&'static str, Duration) {
     let units =
@@ -114,31 +113,11 @@ fn value(report: &Report<'_>, figure: Figure) -> String {
     let Figure { ns, spread_ns } = figure;
     let (_, unit) = unit(report);
     let (value, spread) = (ns / unit.as_ns_f64(), spread_ns.map(|ns| ns / unit.as_ns_f64()));
-    let decimals = decimals(value);
-    spread.map_or_else(
-        || format!("{value:.decimals$}"),
-        |spread| format!("{value:.decimals$} ±{spread:.decimals$}"),
-    )
-}
-
-/// So many that four digits are left.
-fn decimals(value: f64) -> usize {
-    match value {
-        0.0..9.9995 => 3,
-        0.0..99.995 => 2,
-        0.0..999.95 => 1,
-        _ => 0,
+    let shown = four_digits(value);
+    // As many decimals as the value has.
+    let decimals = shown.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    match spread {
+        None => shown,
+        Some(spread) => format!("{shown} ±{spread:.decimals$}"),
     }
-}
-
-/// A share with its sign: +25.4 %.
-pub(super) fn percent(ratio: f64) -> String {
-    let percent = ratio * 100.0;
-    let decimals = usize::from(percent.abs() < 99.95);
-    // What rounds to nothing has no sign.
-    if percent.abs() < 0.05 { "0.0 %".to_owned() } else { format!("{percent:+.decimals$} %") }
-}
-
-fn unsigned(ratio: f64) -> String {
-    format!("{} %", (ratio * 1e6).round() / 1e4)
 }

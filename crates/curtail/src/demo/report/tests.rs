@@ -1,6 +1,6 @@
 //! The report as people and programs get it.
 
-use super::{Circumstances, P99Reduction, Report, shown_ms};
+use super::{Circumstances, P99Reduction, Report};
 use crate::demo::arm::Arm;
 use crate::demo::cpu::CoresUsed;
 use crate::demo::tally::Tallies;
@@ -187,21 +187,4 @@ fn an_interval_without_an_upper_end_says_so() {
     report.hedged_p99 = Some(cut);
     let conclusion = report.conclusion().join(" ");
     assert!(conclusion.contains("60 times (95 % interval: 9.0 or more)"), "{conclusion}");
-}
-
-#[test]
-fn milliseconds_are_shown_as_people_read_them() {
-    for (ms, shown) in [
-        (0.04, "0.0 ms"),
-        (14.26, "14.3 ms"),
-        (99.94, "99.9 ms"),
-        (99.96, "100 ms"),
-        (100.4, "100 ms"),
-        (999.4, "999 ms"),
-        (999.6, "1,000 ms"),
-        (1_799.6, "1,800 ms"),
-        (20_004.0, "20,004 ms"),
-    ] {
-        assert_eq!(shown_ms(ms), shown);
-    }
 }

@@ -1,5 +1,9 @@
-use super::{bytes, latency, ms, percent, rate, thousands, utc, wrapped};
-use curtail_units::Duration;
+use super::{
+    bytes, four_digits, latency, ms, percent, percentile_name, rate, rounded_latency, short,
+    signed_percent, thousands, utc,
+};
+use alloc::string::String;
+use curtail_units::{Duration, Quantile};
 
 #[test]
 fn latencies_have_four_digits() {
@@ -59,8 +63,32 @@ fn dates_are_those_of_the_calendar() {
 }
 
 #[test]
-fn long_texts_wrap_between_words_and_within_a_word_that_is_longer_than_a_line() {
-    assert_eq!(wrapped("", "", 8), [""]);
-    assert_eq!(wrapped("  ", "one two three", 12), ["  one two", "      three"]);
-    assert_eq!(wrapped("", "a: http://host/b c", 10), ["a: http:/", "    /host/", "    b c"]);
+fn differences_have_a_sign_and_no_more_digits_than_they_need() {
+    let shown = [0.000_4, -0.2, 0.999_4, 1.5, 98.0].map(signed_percent);
+    assert_eq!(shown, ["0.0 %", "-20.0 %", "+99.9 %", "+150 %", "+9800 %"]);
+}
+
+#[test]
+fn a_display_that_changes_has_three_digits() {
+    let cases = [
+        (0.04, "0.0 ms"),
+        (14.26, "14.3 ms"),
+        (99.94, "99.9 ms"),
+        (99.96, "100 ms"),
+        (999.4, "999 ms"),
+        (999.6, "1,000 ms"),
+        (20_004.0, "20,004 ms"),
+        (3_000_000.0, "3,000 s"),
+    ];
+    for (ms, shown) in cases {
+        assert_eq!(rounded_latency(Duration::from_ns_f64(ms * 1e6)), shown);
+    }
+}
+
+#[test]
+fn percentiles_and_short_numbers_have_no_needless_digits() {
+    let names = [0.5, 0.999, 0.999_999].map(|q| Quantile::new(q).map(percentile_name));
+    assert_eq!(names.map(Result::ok).map(Option::unwrap_or_default), ["p50", "p99.9", "p99.9999"]);
+    assert_eq!([short(100.0, 3), short(0.25, 3), short(7.0, 0)], ["100", "0.25", "7"]);
+    assert_eq!(four_digits(0.5), "0.500");
 }

@@ -1,73 +1,52 @@
-//! Figures in words: how reports write latencies, counts, shares and instants.
+//! Numbers with their units, as every report, table and page writes them.
 
-use curtail_units::Duration;
+use alloc::borrow::ToOwned as _;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use curtail_units::{Duration, Quantile};
 
 #[cfg(test)]
 mod tests;
 
-/// What the two clocks are.
-pub(super) const CLOCKS: &str = "response: from when a request was to be sent to the end of its answer, what a user \
-waits; service: from when it was sent. They part when the server holds requests back. lag: how late the generator was.";
-
-/// What the marks are.
-pub(super) const MARKS: &str = "~ fewer than 100 requests are longer; n/a fewer than 10 are; a request that failed is \
-longer than every answer.";
-
-/// Milliseconds with four digits; from 100 s on, seconds.
-pub(super) fn ms(latency: Duration) -> String {
-    let ms = latency.as_ms_f64();
-    match ms {
-        0.0..9.9995 => format!("{ms:.3}"),
-        0.0..99.995 => format!("{ms:.2}"),
-        0.0..999.95 => format!("{ms:.1}"),
-        0.0..99_999.5 => format!("{ms:.0}"),
-        _ => format!("{:.0} s", latency.as_secs_f64()),
+/// A number with four digits.
+#[must_use]
+pub fn four_digits(number: f64) -> String {
+    match number {
+        0.0..9.9995 => format!("{number:.3}"),
+        0.0..99.995 => format!("{number:.2}"),
+        0.0..999.95 => format!("{number:.1}"),
+        _ => format!("{number:.0}"),
     }
 }
 
+/// Milliseconds with four digits; from 100 s on, seconds.
+#[must_use]
+pub fn ms(latency: Duration) -> String {
+    let ms = latency.as_ms_f64();
+    if ms < 99_999.5 { four_digits(ms) } else { format!("{:.0} s", latency.as_secs_f64()) }
+}
+
 /// A latency with its unit.
-pub(super) fn latency(latency: Duration) -> String {
+#[must_use]
+pub fn latency(latency: Duration) -> String {
     let text = ms(latency);
     if text.ends_with('s') { text } else { format!("{text} ms") }
 }
 
-/// The number of columns of a text on the screen, for the letters of names.
-pub(super) fn width(text: &str) -> usize {
-    text.chars().count()
-}
-
-/// Wraps a long text between words into lines of at most `columns`: the first one after `indent`, the others indented
-/// further. A word that is longer than a line is cut into several lines.
+/// A latency with its unit for a display that changes: three digits, from 100 s on seconds.
 #[must_use]
-pub fn wrapped(indent: &str, text: &str, columns: usize) -> Vec<String> {
-    let further = format!("{indent}    ");
-    let word_max = columns.saturating_sub(further.len()).max(1);
-    let mut lines = Vec::new();
-    let mut line = indent.to_owned();
-    for word in text.split_whitespace() {
-        let letters: Vec<char> = word.chars().collect();
-        for (nth, part) in letters.chunks(word_max).enumerate() {
-            let is_first_of_line = line.trim().is_empty();
-            let space = usize::from(nth == 0 && !is_first_of_line);
-            if width(&line) + space + part.len() > columns && !is_first_of_line {
-                lines.push(std::mem::replace(&mut line, further.clone()));
-            } else if space > 0 {
-                line.push(' ');
-            }
-            line.extend(part);
-        }
+pub fn rounded_latency(latency: Duration) -> String {
+    let ms = latency.as_ms_f64();
+    match ms {
+        0.0..99.95 => format!("{ms:.1} ms"),
+        0.0..99_999.5 => format!("{} ms", thousands(whole(ms))),
+        _ => format!("{} s", thousands(whole(latency.as_secs_f64()))),
     }
-    lines.push(line);
-    lines
-}
-
-/// A text without what would end its line.
-pub(super) fn one_line(text: &str) -> String {
-    text.replace(['\n', '\r'], " ")
 }
 
 /// A count with its digits in groups of three.
-pub(super) fn thousands(count: u64) -> String {
+#[must_use]
+pub fn thousands(count: u64) -> String {
     let digits = count.to_string();
     let mut grouped = String::new();
     for (nth, digit) in digits.chars().enumerate() {
@@ -80,15 +59,17 @@ pub(super) fn thousands(count: u64) -> String {
 }
 
 /// Requests a second: whole ones from 100 on.
-pub(super) fn rate(rate: f64) -> String {
+#[must_use]
+pub fn rate(rate: f64) -> String {
     if rate < 99.95 {
         return format!("{rate:.1}");
     }
-    thousands(Duration::from_ns_f64(rate).as_ns())
+    thousands(whole(rate))
 }
 
 /// A share in percent, with so many decimals that a small one does not read as none.
-pub(super) fn percent(ratio: f64) -> String {
+#[must_use]
+pub fn percent(ratio: f64) -> String {
     let percent = 100.0 * ratio;
     match percent {
         0.0 => "0 %".to_owned(),
@@ -99,8 +80,43 @@ pub(super) fn percent(ratio: f64) -> String {
     }
 }
 
+/// A share in percent with `decimals` decimals, for a column of them.
+#[must_use]
+pub fn percent_to(ratio: f64, decimals: usize) -> String {
+    format!("{:.decimals$} %", 100.0 * ratio)
+}
+
+/// A difference in percent, with its sign; what rounds to nothing has none.
+#[must_use]
+pub fn signed_percent(difference: f64) -> String {
+    let percent = 100.0 * difference;
+    match percent {
+        -0.05..0.05 => "0.0 %".to_owned(),
+        -99.95..99.95 => format!("{percent:+.1} %"),
+        _ => format!("{percent:+.0} %"),
+    }
+}
+
+/// How people call a quantile: `p99.9`.
+#[must_use]
+pub fn percentile_name(quantile: Quantile) -> String {
+    // Six digits take off what a float is more than the decimal that was meant.
+    format!("p{}", short(100.0 * quantile.get(), 6))
+}
+
+/// A number with at most `decimals` decimals, and no zero at the end of them.
+#[must_use]
+pub fn short(number: f64, decimals: usize) -> String {
+    let text = format!("{number:.decimals$}");
+    if !text.contains('.') {
+        return text;
+    }
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 /// Bytes in the largest binary unit that leaves a whole part.
-pub(super) fn bytes(bytes: u64) -> String {
+#[must_use]
+pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if bytes < 1_024 {
         return format!("{bytes} bytes");
@@ -121,7 +137,8 @@ pub(super) fn bytes(bytes: u64) -> String {
 ///
 /// **Source** of the calendar: Hinnant, "chrono-compatible low-level date algorithms" (2013), `civil_from_days`; years
 /// begin in March there, so that the day that is only sometimes there is the last one.
-pub(super) fn utc(unix_ns: u64) -> String {
+#[must_use]
+pub fn utc(unix_ns: u64) -> String {
     let seconds = unix_ns / 1_000_000_000;
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let days = days + 719_468; // From the first of March of the year 0 to 1970.
@@ -134,4 +151,9 @@ pub(super) fn utc(unix_ns: u64) -> String {
     let year = year + era * 400 + next;
     let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+/// The nearest whole number from 0 on.
+fn whole(number: f64) -> u64 {
+    Duration::from_ns_f64(number).as_ns()
 }

@@ -1,0 +1,163 @@
+//! The terminal: its width, and the progress of a command.
+//!
+//! **Decides** how progress is shown: on a terminal lines that are drawn over themselves, elsewhere a line now and then
+//! or none. It goes to standard error, or to standard output where the result replaces it.
+//! A closed stream is no error: a command goes on without anybody who reads its progress.
+
+use curtail_text::{WIDTH, cut};
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+/// The shortest time between two changes of what is shown on a terminal.
+const REDRAWN_EVERY: Duration = Duration::from_millis(250);
+
+/// The columns of standard output: at least [`WIDTH`], which is assumed without a terminal.
+pub(crate) fn width_of_stdout() -> usize {
+    let size = terminal_size::terminal_size_of(io::stdout());
+    size.map_or(WIDTH, |(width, _)| usize::from(width.0).max(WIDTH))
+}
+
+/// How far a command has come.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    stream: Stream,
+    /// The lines that will be drawn over; nothing without a terminal.
+    drawn: Option<usize>,
+    /// The time between two lines without a terminal; nothing if there is none.
+    line_every: Option<Duration>,
+    shown: Instant,
+}
+
+/// Where it goes.
+#[derive(Clone, Copy, Debug)]
+enum Stream {
+    Stdout,
+    Stderr,
+}
+
+impl Stream {
+    fn is_terminal(self) -> bool {
+        match self {
+            Self::Stdout => io::stdout().is_terminal(),
+            Self::Stderr => io::stderr().is_terminal(),
+        }
+    }
+
+    /// Writes text; whoever does not read it does not miss it.
+    fn write(self, text: &str) {
+        let write = |mut out: Box<dyn Write>| {
+            out.write_all(text.as_bytes())?;
+            out.flush()
+        };
+        let _written: io::Result<()> = match self {
+            Self::Stdout => write(Box::new(io::stdout().lock())),
+            Self::Stderr => write(Box::new(io::stderr().lock())),
+        };
+    }
+}
+
+impl Progress {
+    /// On standard error; without a terminal a line in each `line_every`, or none.
+    pub(crate) fn on_stderr(line_every: Option<Duration>) -> Self {
+        Self::new(Stream::Stderr, line_every)
+    }
+
+    /// On standard output, where the result will replace it.
+    pub(crate) fn on_stdout(line_every: Option<Duration>) -> Self {
+        Self::new(Stream::Stdout, line_every)
+    }
+
+    fn new(stream: Stream, line_every: Option<Duration>) -> Self {
+        let drawn = stream.is_terminal().then_some(0);
+        Self { stream, drawn, line_every, shown: Instant::now() }
+    }
+
+    /// Nothing is shown.
+    pub(crate) fn silent() -> Self {
+        Self { stream: Stream::Stderr, drawn: None, line_every: None, shown: Instant::now() }
+    }
+
+    /// Shows a line at once.
+    pub(crate) fn begin(&mut self, line: &str) {
+        if self.drawn.is_some() {
+            self.draw(&[line.to_owned()]);
+        } else if self.line_every.is_some() {
+            self.stream.write(&format!("{line}\n"));
+        }
+    }
+
+    /// Shows a line, unless the last one is too recent.
+    pub(crate) fn show(&mut self, line: impl Fn() -> String) {
+        self.show_lines(|| vec![line()], &line);
+    }
+
+    /// Shows `lines` on a terminal, and `line` elsewhere, unless the last ones are too recent.
+    pub(crate) fn show_lines(
+        &mut self,
+        lines: impl FnOnce() -> Vec<String>,
+        line: impl FnOnce() -> String,
+    ) {
+        let every = if self.drawn.is_some() { Some(REDRAWN_EVERY) } else { self.line_every };
+        if every.is_none_or(|every| self.shown.elapsed() < every) {
+            return;
+        }
+        self.shown = Instant::now();
+        match self.drawn {
+            Some(_) => self.draw(&lines()),
+            None => self.stream.write(&format!("{}\n", line())),
+        }
+    }
+
+    /// Writes a line that stays.
+    pub(crate) fn say(&mut self, line: &str) {
+        self.clear();
+        self.stream.write(&format!("{line}\n"));
+    }
+
+    /// Takes away what is drawn.
+    pub(crate) fn clear(&mut self) {
+        if self.drawn.is_some_and(|drawn| drawn > 0) {
+            self.draw(&[]);
+        }
+    }
+
+    /// Draws `lines` over those that are drawn. Each is overwritten in place: clearing the screen first would flicker,
+    /// and terminals such as tmux would add each table to their scrollback.
+    fn draw(&mut self, lines: &[String]) {
+        let lines: Vec<String> = lines.iter().map(|line| cut(line, WIDTH)).collect();
+        self.stream.write(&render_redraw(self.drawn.unwrap_or(0), &lines));
+        self.drawn = Some(lines.len());
+    }
+}
+
+/// The bytes for a terminal.
+fn render_redraw(over: usize, lines: &[String]) -> String {
+    const ERASE_REST_OF_LINE: &str = "\x1b[K";
+    const ERASE_BELOW: &str = "\x1b[J";
+    if over == 0 {
+        return lines.iter().map(|line| format!("{line}\n")).collect();
+    }
+    let up = format!("\x1b[{over}A");
+    let lines_over = lines.iter().map(|line| format!("{line}{ERASE_REST_OF_LINE}\n"));
+    let below = if lines.len() < over { ERASE_BELOW } else { "" };
+    std::iter::once(up).chain(lines_over).chain([below.to_owned()]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::render_redraw;
+
+    #[test]
+    fn a_table_is_drawn_over_the_one_before_line_by_line() {
+        let lines =
+            |texts: &[&str]| -> Vec<String> { texts.iter().map(ToString::to_string).collect() };
+        assert_eq!(render_redraw(0, &lines(&["a", "b"])), "a\nb\n");
+        assert_eq!(render_redraw(2, &lines(&["c", "d"])), "\x1b[2Ac\x1b[K\nd\x1b[K\n");
+        assert_eq!(
+            render_redraw(2, &lines(&["e"])),
+            "\x1b[2Ae\x1b[K\n\x1b[J",
+            "an old line is erased"
+        );
+        assert_eq!(render_redraw(1, &[]), "\x1b[1A\x1b[J", "and so is the last one");
+    }
+}

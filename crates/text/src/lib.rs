@@ -1,0 +1,21 @@
+//! Text for people: numbers with their units, and lines and tables for a terminal.
+//!
+//! | to | look at |
+//! |---|---|
+//! | write a latency, a count, a rate, a share, a size, an instant | [`numbers`] |
+//! | wrap or cut a text | [`lines`] |
+//! | print a table | [`Columns`], [`Page`] |
+//!
+//! **Invariant**: no line of a [`Page`] is wider than its terminal, [`WIDTH`] columns by default.
+//! **Limits**: a letter counts as one column, which is true for the letters of names.
+#![no_std]
+
+extern crate alloc;
+
+pub mod lines;
+pub mod numbers;
+mod table;
+
+pub use lines::{WIDTH, cut, cut_middle, wrapped};
+pub use table::Column::{Left, Rest, Right};
+pub use table::{Column, Columns, Page};
