@@ -50,7 +50,7 @@ impl<'a> CasesField<'_, 'a> {
         CasesField { section, key, doc }
     }
 
-    /// The value of the case that is named; naming none is a mistake. `cases` names every case, at least one.
+    /// The value of the case that is named; naming none is an error. `cases` names every case, at least one.
     pub fn required<T>(self, cases: impl Fn(&mut Cases<'_, 'a, T>)) -> T {
         self.read(None, cases)
     }

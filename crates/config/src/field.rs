@@ -20,7 +20,7 @@ pub struct Field<'s, 'a, T> {
 enum Outcome<T> {
     Value(T),
     Absent,
-    /// A mistake was found, or there is nothing to look at.
+    /// An error was found, or there is nothing to look at.
     Placeholder,
 }
 
@@ -65,7 +65,7 @@ impl<'s, 'a, T: 's> Field<'s, 'a, T> {
         Self { alone: true, ..self }
     }
 
-    /// The value; its absence is a mistake.
+    /// The value; its absence is an error.
     #[must_use]
     pub fn required(mut self) -> T {
         match self.read(Presence::Required) {

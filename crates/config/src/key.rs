@@ -25,7 +25,7 @@ pub struct Key {
 /// What holds when a key is absent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// Its absence is a mistake.
+    /// Its absence is an error.
     Required,
     /// This value, as it would be written.
     Default(String),

@@ -1,4 +1,4 @@
-//! Configuration: YAML text into typed values, with every mistake named at once.
+//! Configuration: YAML text into typed values, with every error named at once.
 //!
 //! Whoever needs a configuration writes one function that takes a [`Section`] and returns its typed
 //! value. It names each key once, with its type, its meaning and its default:
@@ -19,9 +19,9 @@
 //!     }
 //! }
 //!
-//! let mistakes = read("curtail.yaml", "quantile: 99\ndelay_max: 5ms\n", hedge).err();
+//! let errors = read("curtail.yaml", "quantile: 99\ndelay_max: 5ms\n", hedge).err();
 //! assert_eq!(
-//!     mistakes.expect("99 is no quantile").to_string(),
+//!     errors.expect("99 is no quantile").to_string(),
 //!     "curtail.yaml:1:11: quantile: 99 is out of range: \
 //!      expected a quantile from 0 to 1 (0.99, not 99)\n\
 //!      curtail.yaml:2:1: delay_max: unknown key: did you mean delay_min?"
@@ -31,14 +31,14 @@
 //! From the same function come the reference page and the JSON Schema ([`describe`],
 //! [`reference_markdown`], [`json_schema`]), so a key cannot be documented in one way and read in another.
 //!
-//! There is no file access here: text comes in, values or [`Mistakes`] go out. When it hurts: the reader
-//! function runs with placeholders after a mistake, so it must have no effects and must not panic.
+//! There is no file access here: text comes in, values or [`ConfigErrors`] go out. When it hurts: the reader
+//! function runs with placeholders after an error, so it must have no effects and must not panic.
 
 mod cases;
+mod config_error;
 mod field;
 mod key;
 mod kind;
-mod mistake;
 mod parameters;
 pub mod policy;
 mod quantity;
@@ -54,9 +54,9 @@ mod tree;
 mod value;
 
 pub use cases::{Cases, CasesField};
+pub use config_error::{CONFIG_ERRORS_MAX, ConfigErrors};
 pub use field::Field;
 pub use key::{Key, Presence};
-pub use mistake::{MISTAKES_MAX, Mistakes};
 pub use parameters::FILLED_BYTES_MAX;
 pub use reference::reference_markdown;
 pub use scalar::{Meaning, Scalar};
@@ -66,32 +66,32 @@ pub use spelling::expectation;
 pub use tree::{NESTING_MAX, NODES_MAX, TEXT_BYTES_MAX};
 pub use value::{Value, Wrong};
 
-use mistake::Place;
+use config_error::Place;
 use section::Log;
 use std::cell::RefCell;
 
 /// What `read` makes of `text`, which was written in `file`.
 ///
 /// # Errors
-/// All mistakes of the text.
+/// All errors of the text.
 pub fn read<T>(
     file: &str,
     text: &str,
     read: impl FnOnce(&mut Section<'_>) -> T,
-) -> Result<T, Mistakes> {
+) -> Result<T, ConfigErrors> {
     read_with_sets(file, text, &[], read)
 }
 
 /// What `read` makes of `text` after each of `sets` (`section.key=value`) has been put into it.
 ///
 /// # Errors
-/// All mistakes of the text and of the sets.
+/// All errors of the text and of the sets.
 pub fn read_with_sets<T>(
     file: &str,
     text: &str,
     sets: &[String],
     read: impl FnOnce(&mut Section<'_>) -> T,
-) -> Result<T, Mistakes> {
+) -> Result<T, ConfigErrors> {
     read_tree(file, text, sets, None, read)
 }
 
@@ -102,14 +102,14 @@ pub type Parameters<'p> = (&'p str, &'p [(&'p str, String)]);
 /// that are given here. That key is read as every other.
 ///
 /// # Errors
-/// All mistakes of the text and of the sets.
+/// All errors of the text and of the sets.
 pub fn read_with_parameters<T>(
     file: &str,
     text: &str,
     sets: &[String],
     parameters: Parameters<'_>,
     read: impl FnOnce(&mut Section<'_>) -> T,
-) -> Result<T, Mistakes> {
+) -> Result<T, ConfigErrors> {
     read_tree(file, text, sets, Some(parameters), read)
 }
 
@@ -119,23 +119,23 @@ fn read_tree<T>(
     sets: &[String],
     parameters: Option<Parameters<'_>>,
     read: impl FnOnce(&mut Section<'_>) -> T,
-) -> Result<T, Mistakes> {
-    let mut mistakes = Mistakes::none(file, sets);
-    let mut root = tree::parse(text, tree::Origin::FILE, &mut mistakes);
-    set::apply(&mut root, sets, &mut mistakes);
+) -> Result<T, ConfigErrors> {
+    let mut errors = ConfigErrors::none(file, sets);
+    let mut root = tree::parse(text, tree::Origin::FILE, &mut errors);
+    set::apply(&mut root, sets, &mut errors);
     if let Some((key, given)) = parameters {
-        parameters::fill_in(&mut root, key, given, &mut mistakes);
+        parameters::fill_in(&mut root, key, given, &mut errors);
     }
-    let log = RefCell::new(Log { mistakes, keys: Vec::new() });
+    let log = RefCell::new(Log { errors, keys: Vec::new() });
     let value = Section::root(&log, &root).read(read);
-    log.into_inner().mistakes.or(value)
+    log.into_inner().errors.or(value)
 }
 
 /// The text of a file.
 ///
 /// # Errors
 /// When it is none: the first byte that is not UTF-8.
-pub fn text_of(file: &str, bytes: Vec<u8>) -> Result<String, Mistakes> {
+pub fn text_of(file: &str, bytes: Vec<u8>) -> Result<String, ConfigErrors> {
     String::from_utf8(bytes).map_err(|error| {
         let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
@@ -143,16 +143,16 @@ pub fn text_of(file: &str, bytes: Vec<u8>) -> Result<String, Mistakes> {
             before.rsplit(|byte| *byte == b'\n').next().unwrap_or_default(),
         );
         let place = Place::File { line, column: 1 + in_line.chars().count() };
-        let mut mistakes = Mistakes::none(file, &[]);
+        let mut errors = ConfigErrors::none(file, &[]);
         let text = format!("byte {} is not UTF-8: expected a text file", before.len());
-        mistakes.push(place, "", text);
-        mistakes
+        errors.push(place, "", text);
+        errors
     })
 }
 
 /// Every key that `read` asks for, in its order.
 pub fn describe<T>(read: impl FnOnce(&mut Section<'_>) -> T) -> Vec<Key> {
-    let log = RefCell::new(Log { mistakes: Mistakes::none("", &[]), keys: Vec::new() });
+    let log = RefCell::new(Log { errors: ConfigErrors::none("", &[]), keys: Vec::new() });
     Section::listing(&log).read(read);
     log.into_inner().keys
 }

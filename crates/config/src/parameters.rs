@@ -7,7 +7,7 @@
 //! `$${` is a `${` that stays; a `$` alone is a `$`. Keys are not filled in.
 //! **Limits**: a text has at most [`FILLED_BYTES_MAX`] when it is filled in.
 
-use crate::mistake::Mistakes;
+use crate::config_error::ConfigErrors;
 use crate::scalar::Scalar;
 use crate::spelling::expectation;
 use crate::tree::{Content, Entry, Node, join};
@@ -21,7 +21,7 @@ pub(crate) fn fill_in(
     root: &mut Node,
     key: &str,
     given: &[(&str, String)],
-    mistakes: &mut Mistakes,
+    errors: &mut ConfigErrors,
 ) {
     let Content::Mapping(entries) = &mut root.content else { return };
     let mut known: BTreeMap<String, String> =
@@ -33,16 +33,16 @@ pub(crate) fn fill_in(
             let path = join(key, name);
             if given.iter().any(|(given, _)| given == name) {
                 let text = "this name has a meaning already: expected another".to_owned();
-                mistakes.push(*key_place, &path, text);
+                errors.push(*key_place, &path, text);
             }
-            fill_node(value, &path, &known, mistakes);
+            fill_node(value, &path, &known, errors);
             if let Content::Scalar(scalar) = &value.content {
                 known.insert(name.clone(), scalar.word().to_owned());
             }
         }
     }
     for Entry { key: name, value, .. } in entries.iter_mut().filter(|entry| entry.key != key) {
-        fill_node(value, name, &known, mistakes);
+        fill_node(value, name, &known, errors);
     }
 }
 
@@ -50,25 +50,25 @@ fn fill_node(
     node: &mut Node,
     path: &str,
     known: &BTreeMap<String, String>,
-    mistakes: &mut Mistakes,
+    errors: &mut ConfigErrors,
 ) {
     match &mut node.content {
         Content::Refused => {}
         Content::List(items) => {
             for (index, item) in items.iter_mut().enumerate() {
-                fill_node(item, &format!("{path}[{index}]"), known, mistakes);
+                fill_node(item, &format!("{path}[{index}]"), known, errors);
             }
         }
         Content::Mapping(entries) => {
             for Entry { key, value, .. } in entries {
-                fill_node(value, &join(path, key), known, mistakes);
+                fill_node(value, &join(path, key), known, errors);
             }
         }
         Content::Scalar(scalar) if scalar.word().contains("${") => {
             match filled(scalar.word(), known) {
                 Ok(text) => *scalar = Scalar::filled_in(text),
                 Err(text) => {
-                    mistakes.push(node.place, path, text);
+                    errors.push(node.place, path, text);
                     // What it would have been is unknown, so nothing more can be said of it.
                     node.content = Content::Refused;
                 }
@@ -128,7 +128,7 @@ mod tests {
             )
         };
         read_with_parameters("s.yaml", text, &sets, ("parameters", &given), keys)
-            .map_err(|mistakes| mistakes.to_string())
+            .map_err(|errors| errors.to_string())
     }
 
     const FILE: &str = "\
@@ -141,19 +141,18 @@ run: [\"${docs}\", \"$HOME $${docs} $\"]
 
     #[test]
     fn a_parameter_is_what_is_expected_where_it_stands() {
-        let (text, count, rate, run) = read(FILE, &[]).expect("no mistakes");
+        let (text, count, rate, run) = read(FILE, &[]).expect("no errors");
         assert_eq!((text.as_str(), count, rate), ("/run/data/x-7", 7, 700.0));
         assert_eq!(run, ["7", "$HOME ${docs} $"]);
-        let (text, count, ..) = read(FILE, &["parameters.docs='9'"]).expect("no mistakes");
+        let (text, count, ..) = read(FILE, &["parameters.docs='9'"]).expect("no errors");
         assert_eq!((text.as_str(), count), ("/run/data/x-9", 9));
     }
 
     #[test]
     fn what_cannot_be_filled_in_is_named_with_its_place() {
-        let mistakes =
-            read("text: ${dri}\nrun: [\"${\"]\nparameters: {dir: a}\ncount: ${x}\n", &[]);
+        let errors = read("text: ${dri}\nrun: [\"${\"]\nparameters: {dir: a}\ncount: ${x}\n", &[]);
         assert_eq!(
-            mistakes.expect_err("four"),
+            errors.expect_err("four"),
             "s.yaml:1:7: text: ${dri} is not a parameter: did you mean dir?\n\
              s.yaml:2:7: run[0]: a ${ has no }: expected ${name}, or $${ for a ${ that stays\n\
              s.yaml:3:14: parameters.dir: this name has a meaning already: expected another\n\
@@ -161,7 +160,7 @@ run: [\"${docs}\", \"$HOME $${docs} $\"]
         );
         let doubling: String =
             (1..40).map(|n| format!("  p{n}: ${{p{0}}}${{p{0}}}\n", n - 1)).collect();
-        let mistakes = read(&format!("parameters:\n  p0: aa\n{doubling}"), &[]).expect_err("long");
-        assert!(mistakes.contains("longer than 1048576 bytes"), "{mistakes}");
+        let errors = read(&format!("parameters:\n  p0: aa\n{doubling}"), &[]).expect_err("long");
+        assert!(errors.contains("longer than 1048576 bytes"), "{errors}");
     }
 }

@@ -39,7 +39,7 @@ pub fn upstream(s: &mut Section<'_>) -> UpstreamConfig {
             "one request could become {attempts} attempts: expected hedges_max, retries_max and a tie \
              to make at most {ATTEMPTS_MAX} with the first"
         );
-        s.mistake("retry", text);
+        s.error("retry", text);
     }
     config
 }
@@ -235,7 +235,7 @@ const EXTRA_MAX: u8 = ATTEMPTS_MAX as u8 - 1;
 fn ordered(s: &mut Section<'_>, low: (&str, Duration), high: (&str, Duration)) {
     if low.1 > high.1 {
         let text = format!("{} is above {} ({}): expected at most that", low.1, high.0, high.1);
-        s.mistake(low.0, text);
+        s.error(low.0, text);
     }
 }
 

@@ -2,16 +2,16 @@
 //!
 //! A section hands out its keys by name; whoever reads it states for each key its type, its meaning and
 //! what holds when it is absent. The same code runs over a file (to get values), over nothing (after a
-//! mistake, to get placeholders and stay silent) and to list the keys (for the reference page). So it must
-//! have no effects and must not panic on placeholders; after a mistake its result is thrown away.
+//! error, to get placeholders and stay silent) and to list the keys (for the reference page). So it must
+//! have no effects and must not panic on placeholders; after an error its result is thrown away.
 //!
-//! A key that nobody asked for is a mistake: it is found when the whole section has been read.
+//! A key that nobody asked for is an error: it is found when the whole section has been read.
 
 use crate::cases::CasesField;
+use crate::config_error::{ConfigErrors, Place};
 use crate::field::Field;
 use crate::key::{Key, Presence};
 use crate::kind::Kind;
-use crate::mistake::{Mistakes, Place};
 use crate::scalar::Meaning;
 use crate::set::place_of;
 use crate::spelling::expectation;
@@ -28,7 +28,7 @@ const MAP: &str = "a section for each name";
 /// What one reading collects, over all its sections.
 #[derive(Debug)]
 pub(crate) struct Log {
-    pub(crate) mistakes: Mistakes,
+    pub(crate) errors: ConfigErrors,
     pub(crate) keys: Vec<Key>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) enum Source<'a> {
     Entries(&'a [Entry]),
     /// One value where a section was expected; it may stand for one of the section's keys.
     Alone(&'a Node),
-    /// Nothing, in silence: a mistake has been found before.
+    /// Nothing, in silence: an error has been found before.
     Placeholders,
     /// Nothing, to list the keys.
     Listing,
@@ -210,11 +210,11 @@ impl<'a> Section<'a> {
         };
         let mut open = |entry: &'a Entry| {
             let (key, inner) = (&entry.key, join(&path, &entry.key));
-            let before = self.log.borrow().mistakes.count();
+            let before = self.log.borrow().errors.count();
             let section = self.open(inner.clone(), entry.key_place, &entry.value);
             let value = section.read(|section| read(key, section));
             // A `--set` of one of its keys was meant for an existing section.
-            if entry.is_implied && self.log.borrow_mut().mistakes.forget_after(before) {
+            if entry.is_implied && self.log.borrow_mut().errors.forget_after(before) {
                 let written = entries.iter().filter(|entry| !entry.is_implied);
                 let names: Vec<&str> = written.map(|entry| entry.key.as_str()).collect();
                 let expected = expectation(key, &names, "there is no such section to change");
@@ -230,14 +230,14 @@ impl<'a> Section<'a> {
     ///
     /// It is dropped if a key of this section or the value at `path` could not be read, because the reader then
     /// compared placeholders.
-    pub fn mistake(&mut self, path: &str, text: impl Into<String>) {
+    pub fn error(&mut self, path: &str, text: impl Into<String>) {
         let full = join(&self.path, path);
-        let mistakes = &mut self.log.borrow_mut().mistakes;
+        let errors = &mut self.log.borrow_mut().errors;
         if let (Source::Entries(entries), false) = (self.source, self.broken)
-            && !(path.contains(['.', '[']) && mistakes.is_unread(&full))
+            && !(path.contains(['.', '[']) && errors.is_unread(&full))
         {
             let place = place_of(entries, path).unwrap_or(self.place);
-            mistakes.push_invalid(place, &full, text.into());
+            errors.push_invalid(place, &full, text.into());
         }
     }
 }
@@ -309,7 +309,7 @@ impl<'a> Section<'a> {
         Found::Value(place, node)
     }
 
-    /// The value of type `kind` in `node`; `None` after a mistake.
+    /// The value of type `kind` in `node`; `None` after an error.
     pub(crate) fn value<T>(&mut self, kind: &Kind<'_, T>, path: &str, node: &Node) -> Option<T> {
         let Content::Scalar(scalar) = &node.content else {
             self.refuse(path, node, &kind.expected());
@@ -414,6 +414,6 @@ impl<'a> Section<'a> {
     }
 
     fn push(&self, place: Place, path: &str, text: String) {
-        self.log.borrow_mut().mistakes.push(place, path, text);
+        self.log.borrow_mut().errors.push(place, path, text);
     }
 }

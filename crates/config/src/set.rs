@@ -6,22 +6,22 @@
 //! override earlier ones, and all of them override the file. Limit: a key that itself has a dot, a bracket or
 //! an equals sign can only be written in the file.
 
-use crate::mistake::{Mistakes, Place};
+use crate::config_error::{ConfigErrors, Place};
 use crate::scalar::Meaning;
 use crate::tree::{Content, Entry, Node, Origin, parse};
 
 /// Puts every one of `sets` into the tree under `root`.
-pub(crate) fn apply(root: &mut Node, sets: &[String], mistakes: &mut Mistakes) {
+pub(crate) fn apply(root: &mut Node, sets: &[String], errors: &mut ConfigErrors) {
     for (index, set) in sets.iter().enumerate() {
         let place = Place::Set(index);
         let Some((path, text)) = set.split_once('=') else {
-            mistakes.push(place, "", "expected section.key=value".to_owned());
+            errors.push(place, "", "expected section.key=value".to_owned());
             continue;
         };
-        let value = parse(text, Origin { path, set: Some(index) }, mistakes);
+        let value = parse(text, Origin { path, set: Some(index) }, errors);
         match slot(root, path, place) {
             Ok(slot) => *slot = value,
-            Err(text) => mistakes.push(place, "", text),
+            Err(text) => errors.push(place, "", text),
         }
     }
 }

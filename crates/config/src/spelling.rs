@@ -27,7 +27,7 @@ pub fn expectation(word: &str, known: &[&str], none: &str) -> String {
     }
 }
 
-/// How many insertions, deletions, replacements and swaps of neighbours lie between two words
+/// How many insertions, deletions, replacements and swaps of adjacent letters lie between two words
 /// (optimal string alignment; Damerau, CACM 1964).
 fn distance(a: &[char], b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();

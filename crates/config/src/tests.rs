@@ -1,8 +1,8 @@
 //! Reading as callers see it: texts in, values or messages out.
 
 use crate::{
-    MISTAKES_MAX, NESTING_MAX, NODES_MAX, Section, TEXT_BYTES_MAX, describe, json_schema, read,
-    read_with_sets, reference_markdown,
+    CONFIG_ERRORS_MAX, NESTING_MAX, NODES_MAX, Section, TEXT_BYTES_MAX, describe, json_schema,
+    read, read_with_sets, reference_markdown,
 };
 use curtail_units::{Bytes, Duration, Quantile, Ratio, Rng};
 use expect_test::{Expect, expect, expect_file};
@@ -56,7 +56,7 @@ fn hedge(s: &mut Section<'_>) -> (Quantile, Duration, Duration) {
     let delay_min = s.field("delay_min", "Never sooner.").default(Duration::from_ms(1));
     let delay_max = s.field("delay_max", "Never later.").default(Duration::from_secs(1));
     if delay_min > delay_max {
-        s.mistake("delay_min", format!("{delay_min} is above delay_max ({delay_max})"));
+        s.error("delay_min", format!("{delay_min} is above delay_max ({delay_max})"));
     }
     (quantile, delay_min, delay_max)
 }
@@ -116,14 +116,14 @@ fn check(text: &str, expect: Expect) {
 
 fn check_sets(text: &str, sets: &[&str], expect: Expect) {
     let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
-    let mistakes = read_with_sets("curtail.yaml", text, &sets, config);
-    expect.assert_eq(&mistakes.expect_err("the text has mistakes").to_string());
+    let errors = read_with_sets("curtail.yaml", text, &sets, config);
+    expect.assert_eq(&errors.expect_err("the text has errors").to_string());
 }
 
 /// What `yaml` is as a value of type `T`, or the message.
 fn one<T: crate::Value>(yaml: &str) -> Result<T, String> {
     read("f", &format!("key: {yaml}\n"), |s| s.field("key", "A key.").required())
-        .map_err(|mistakes| mistakes.to_string())
+        .map_err(|errors| errors.to_string())
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn a_whole_file_becomes_typed_values() {
 }
 
 #[test]
-fn every_mistake_of_a_file_is_named_at_its_place() {
+fn every_error_of_a_file_is_named_at_its_place() {
     check(
         "\
 body_max: 64
@@ -251,16 +251,16 @@ upstreams:
 }
 
 #[test]
-fn an_empty_file_is_one_mistake() {
+fn an_empty_file_is_one_error() {
     for text in ["", "\n# nothing\n", "---\n", "~\n"] {
-        let mistakes = read("f", text, config).expect_err("nothing is there");
+        let errors = read("f", text, config).expect_err("nothing is there");
         let expected = "f:1:1: the file is empty: expected a section of keys ({} for all defaults)";
-        assert_eq!(mistakes.to_string(), expected, "{text:?}");
+        assert_eq!(errors.to_string(), expected, "{text:?}");
     }
 }
 
 #[test]
-fn a_file_that_is_no_section_is_one_mistake() {
+fn a_file_that_is_no_section_is_one_error() {
     check("- listen\n", expect!["curtail.yaml:1:1: this is a list: expected a section of keys"]);
     check("listen\n", expect!["curtail.yaml:1:1: listen is text: expected a section of keys"]);
 }
@@ -296,7 +296,7 @@ upstreams:
 }
 
 #[test]
-fn text_that_is_not_yaml_is_one_mistake_at_its_place() {
+fn text_that_is_not_yaml_is_one_error_at_its_place() {
     check(
         "listen: [1, 2\n",
         expect![
@@ -413,7 +413,7 @@ fn sets_win_over_the_file_and_later_ones_over_earlier_ones() {
 }
 
 #[test]
-fn mistakes_in_sets_name_the_argument() {
+fn errors_in_sets_name_the_argument() {
     check_sets(
         WHOLE,
         &[
@@ -491,12 +491,12 @@ fn bounds_hold() {
         &" ".repeat(TEXT_BYTES_MAX + 1),
         expect!["curtail.yaml:1:1: 4194305 bytes of text: expected at most 4194304"],
     );
-    let many: String = (0..MISTAKES_MAX + 23).map(|n| format!("key{n}: 1\n")).collect();
-    let mistakes = read("f", &many, |_| ()).expect_err("no key is known");
-    assert_eq!(mistakes.count(), MISTAKES_MAX + 23);
-    let message = mistakes.to_string();
-    assert_eq!(message.lines().last(), Some("f: and 23 more mistakes"));
-    assert_eq!(message.lines().count(), MISTAKES_MAX + 1);
+    let many: String = (0..CONFIG_ERRORS_MAX + 23).map(|n| format!("key{n}: 1\n")).collect();
+    let errors = read("f", &many, |_| ()).expect_err("no key is known");
+    assert_eq!(errors.count(), CONFIG_ERRORS_MAX + 23);
+    let message = errors.to_string();
+    assert_eq!(message.lines().last(), Some("f: and 23 more errors"));
+    assert_eq!(message.lines().count(), CONFIG_ERRORS_MAX + 1);
 }
 
 #[test]
@@ -528,8 +528,8 @@ fn damaged_files_give_messages_and_no_panic() {
         }
         match read("f", &text.into_iter().collect::<String>(), config) {
             Ok(_) => right += 1,
-            Err(mistakes) => {
-                assert!(!mistakes.to_string().is_empty());
+            Err(errors) => {
+                assert!(!errors.to_string().is_empty());
                 wrong += 1;
             }
         }

@@ -3,15 +3,15 @@
 //! Decides which part of YAML a configuration may use: mappings with scalar keys, lists and scalars, in
 //! one document. Anchors, aliases, merge keys and tags are refused by name: with them, the place where a
 //! value is written is no longer the place where it holds, and messages would lie. A duplicate key is a
-//! mistake, not a race won by the last one.
+//! error, not a race won by the last one.
 //!
 //! Limits: [`TEXT_BYTES_MAX`] of text, [`NESTING_MAX`] levels, [`NODES_MAX`] values. Text that is not
-//! YAML at all gives one mistake, at the place where the scanner stopped.
+//! YAML at all gives one error, at the place where the scanner stopped.
 //!
 //! Source: YAML 1.2.2. Scanning is the `saphyr-parser` crate's; the tree is ours because a ready-made one
 //! loses the order of keys, their places, or duplicates.
 
-use crate::mistake::{Mistakes, Place};
+use crate::config_error::{ConfigErrors, Place};
 use crate::scalar::{Scalar, shorten};
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput, Tag};
 use std::collections::BTreeSet;
@@ -66,26 +66,26 @@ impl Origin<'_> {
     }
 }
 
-/// The tree of `text`; what is wrong with it as YAML goes to `mistakes`.
-pub(crate) fn parse(text: &str, origin: Origin<'_>, mistakes: &mut Mistakes) -> Node {
+/// The tree of `text`; what is wrong with it as YAML goes to `errors`.
+pub(crate) fn parse(text: &str, origin: Origin<'_>, errors: &mut ConfigErrors) -> Node {
     let refused = Node { place: origin.start(), content: Content::Refused };
     if text.len() > TEXT_BYTES_MAX {
         let text = format!("{} bytes of text: expected at most {TEXT_BYTES_MAX}", text.len());
-        mistakes.push(refused.place, origin.path, text);
+        errors.push(refused.place, origin.path, text);
         return refused;
     }
     let mut builder = Builder {
         parser: Parser::new_from_str(text),
         set: origin.set,
         path: origin.path.to_owned(),
-        mistakes,
+        errors,
         nodes: 0,
     };
     match builder.document() {
         Ok(Some(root)) => root,
         Ok(None) => Node { place: origin.start(), content: Content::Scalar(Scalar::plain("")) },
         Err(Stopped { place, text }) => {
-            mistakes.push(place, origin.path, text);
+            errors.push(place, origin.path, text);
             refused
         }
     }
@@ -102,7 +102,7 @@ struct Builder<'t, 'm> {
     set: Option<usize>,
     /// The full key of the value that is being read.
     path: String,
-    mistakes: &'m mut Mistakes,
+    errors: &'m mut ConfigErrors,
     nodes: usize,
 }
 
@@ -267,7 +267,7 @@ impl<'t> Builder<'t, '_> {
     }
 
     fn refuse(&mut self, place: Place, text: &str) {
-        self.mistakes.push(place, &self.path, text.to_owned());
+        self.errors.push(place, &self.path, text.to_owned());
     }
 }
 

@@ -50,7 +50,7 @@ pub trait Value: Sized {
     /// The value as it is written in YAML; what this gives, `read` takes.
     fn write(&self) -> String;
 
-    /// The value that reading goes on with after a mistake; it is never part of a result.
+    /// The value that reading goes on with after an error; it is never part of a result.
     fn placeholder() -> Self;
 
     /// The JSON Schema of what `read` takes, or of more than that.
@@ -143,7 +143,7 @@ macro_rules! whole_number {
             }
 
             fn placeholder() -> Self {
-                // Not 0: a caller that divides by a count must not be tripped by a mistake elsewhere.
+                // Not 0: a caller that divides by a count must not be tripped by an error elsewhere.
                 1
             }
 

@@ -3,7 +3,7 @@
 //! | command | does |
 //! |---|---|
 //! | [`load`] | sends load to one service, and prints what its requests took |
-//! | [`compare`] | sends the same load to two services by turns, and says whether they differ |
+//! | [`compare`] | sends the same load to two services in interleaved blocks, and says whether they differ |
 //! | [`sweep`] | latency against throughput, up to the knee |
 //! | [`report`] | makes reports of what a run has found, several generators of one run merged |
 //! | [`suite`] | starts what a file says, loads it, breaks it, compares, and takes it down again |

@@ -104,9 +104,9 @@ pub(crate) struct DemoArgs {
 /// When servers or proxies cannot be started, or the result cannot be printed.
 pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     open_files::allow(FILES)?;
-    // Not the user's file: a mistake in it is ours.
+    // Not the user's file: an error in it is ours.
     let config = TestbedConfig::from_yaml("bigtable.yaml", BIGTABLE)
-        .map_err(|mistakes| anyhow::anyhow!("{mistakes}"))?;
+        .map_err(|errors| anyhow::anyhow!("{errors}"))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let testbed = Testbed::start(&config, args.seed)?;
     let spans = SpanStore::start()?;

@@ -16,7 +16,7 @@ use crate::bench::RecordedError;
 use crate::config::ConfigCheckError;
 use crate::query::Refused;
 use curtail_api::NotStarted;
-use curtail_config::Mistakes;
+use curtail_config::ConfigErrors;
 use curtail_generator::arrivals::ArrivalsError;
 use curtail_generator::target::TargetError;
 use curtail_generator::trust::TrustError;
@@ -69,7 +69,7 @@ fn code_of(error: &anyhow::Error) -> u8 {
         if let Some(io) = cause.downcast_ref::<std::io::Error>() {
             return if io.kind() == ErrorKind::BrokenPipe { 0 } else { ENVIRONMENT };
         }
-        let is_of_usage = cause.is::<Mistakes>()
+        let is_of_usage = cause.is::<ConfigErrors>()
             || cause.is::<Refused>()
             || cause.is::<MergeError>()
             || cause.is::<RecordedError>()
@@ -120,8 +120,8 @@ mod tests {
 
     #[test]
     fn each_kind_of_error_has_its_code() {
-        let mistakes = curtail_config::read("f", "a: 1", |s| s.mistake("a", "no good"));
-        let config = anyhow::Error::new(mistakes.expect_err("there is one")).context("reading f");
+        let errors = curtail_config::read("f", "a: 1", |s| s.error("a", "no good"));
+        let config = anyhow::Error::new(errors.expect_err("there is one")).context("reading f");
         assert_eq!(code_of(&config), 2);
         let missing = Err::<(), _>(Error::from(ErrorKind::NotFound)).context("f");
         assert_eq!(code_of(&missing.expect_err("not found")), 3);

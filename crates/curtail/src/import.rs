@@ -2,7 +2,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | [`pieces`] | what stands in a file, one line or message after the other, unpacked |
+//! | [`pieces`] | what stands in a file, one line or message after the other, decompressed |
 //! | [`read`] | from pieces to batches, in a thread of its own, at most two batches ahead |
 //! | [`send`] | one batch after the other to the server, which may ask for patience |
 //! | [`tally`] | what came of it all |

@@ -105,7 +105,7 @@ struct Server {
 /// Runs the servers until told to stop.
 ///
 /// # Errors
-/// When the file cannot be read or has mistakes, an address cannot be listened on, or the addresses cannot
+/// When the file cannot be read or has errors, an address cannot be listened on, or the addresses cannot
 /// be printed.
 pub(crate) fn run(args: &TestbedArgs) -> anyhow::Result<ExitCode> {
     let (name, text) = input::text(&args.file)?;

@@ -89,7 +89,7 @@ impl Count {
         let pointer: String =
             s.field("pointer", "Where it is, as a JSON pointer: /response/numFound.").required();
         if !pointer.starts_with('/') {
-            s.mistake(
+            s.error(
                 "pointer",
                 format!("{pointer:?} does not begin with /: expected a JSON pointer"),
             );
@@ -98,7 +98,7 @@ impl Count {
         let at_least = s.field("at_least", "The least that it may be.").optional();
         let at_most = s.field("at_most", "The most that it may be.").optional();
         if equals.is_some() && (at_least.is_some() || at_most.is_some()) {
-            s.mistake("equals", "there are bounds as well: expected one or the other");
+            s.error("equals", "there are bounds as well: expected one or the other");
         }
         Self {
             pointer,
@@ -134,7 +134,7 @@ mod tests {
     use super::{Count, Expect};
 
     fn count(text: &str) -> Count {
-        curtail_config::read("c", text, Count::read).expect("no mistakes")
+        curtail_config::read("c", text, Count::read).expect("no errors")
     }
 
     #[test]
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_that_contradict_themselves_are_mistakes() {
+    fn counts_that_contradict_themselves_are_errors() {
         let read = |text| curtail_config::read("c", text, Count::read).map_err(|m| m.to_string());
         assert!(
             read("{pointer: /a, equals: 1, at_least: 1}")

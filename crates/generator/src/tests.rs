@@ -50,7 +50,7 @@ pub(super) fn load(address: SocketAddr, requests: f64) -> Load {
     let target = Target::look_up(&format!("http://{address}/")).expect("a target");
     let rng = Rng::new(SEED);
     let config = WorkloadConfig::of_one(RequestConfig::get("all"));
-    let workload = Workload::prepare(&config, &target, Path::new("."), &rng).expect("no mistakes");
+    let workload = Workload::prepare(&config, &target, Path::new("."), &rng).expect("no errors");
     let schedule = Schedule::constant(requests * 10.0, Duration::from_ms(100), Spacing::Even);
     Load {
         target,

@@ -215,7 +215,7 @@ impl Committer {
     }
 }
 
-/// Says what has failed, once a second at most: senders come again soon.
+/// Says what has failed, once a second at most: senders retry soon.
 #[derive(Debug, Default)]
 struct Failures {
     said: Option<Instant>,

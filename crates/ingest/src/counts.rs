@@ -70,7 +70,7 @@ impl Counts {
         self.duplicates.load(Ordering::Relaxed)
     }
 
-    /// Their bytes, unpacked.
+    /// Their bytes, decompressed.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -85,7 +85,7 @@ impl Counts {
         self.batches_refused.load(Ordering::Relaxed)
     }
 
-    /// Requests whose sender was told to come again.
+    /// Requests that the sender may retry later.
     pub fn delayed_batches(&self) -> u64 {
         self.delayed.load(Ordering::Relaxed)
     }

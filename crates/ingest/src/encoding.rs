@@ -41,9 +41,9 @@ impl Encoding {
     }
 
     /// What was packed, if it has at most so many bytes. What would have more is found out without being
-    /// unpacked whole.
+    /// decompressed whole.
     pub(crate) fn unpack(self, packed: Bytes, bytes_max: u32) -> Result<Bytes, Refusal> {
-        let unpacked = match self {
+        let decompressed = match self {
             Self::Identity if packed.len() > bytes_max as usize => return Err(too_long(bytes_max)),
             Self::Identity => return Ok(packed),
             Self::Gzip => read(flate2::read::MultiGzDecoder::new(&*packed), &packed, bytes_max),
@@ -64,13 +64,13 @@ impl Encoding {
             Self::Lz4 if !has_lz4_end(&packed) => Err(io::ErrorKind::UnexpectedEof.into()),
             Self::Lz4 => read(lz4_flex::frame::FrameDecoder::new(&*packed), &packed, bytes_max),
         };
-        let unpacked = unpacked.map_err(|error| {
-            Kind::Malformed.refuse(format!("the body cannot be unpacked ({self:?}): {error}"))
+        let decompressed = decompressed.map_err(|error| {
+            Kind::Malformed.refuse(format!("the body cannot be decompressed ({self:?}): {error}"))
         })?;
-        if unpacked.len() > bytes_max as usize {
+        if decompressed.len() > bytes_max as usize {
             return Err(too_long(bytes_max));
         }
-        Ok(unpacked.into())
+        Ok(decompressed.into())
     }
 }
 
@@ -91,9 +91,9 @@ fn has_lz4_end(packed: &[u8]) -> bool {
 /// At most one byte more than allowed.
 fn read(unpacking: impl Read, packed: &[u8], bytes_max: u32) -> io::Result<Vec<u8>> {
     // Spans pack to a fifth or less, and few batches grow so often then.
-    let mut unpacked = Vec::with_capacity((4 * packed.len()).min(bytes_max as usize));
-    unpacking.take(u64::from(bytes_max) + 1).read_to_end(&mut unpacked)?;
-    Ok(unpacked)
+    let mut decompressed = Vec::with_capacity((4 * packed.len()).min(bytes_max as usize));
+    unpacking.take(u64::from(bytes_max) + 1).read_to_end(&mut decompressed)?;
+    Ok(decompressed)
 }
 
 pub(crate) fn too_long(bytes_max: u32) -> Refusal {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_packed_is_unpacked_up_to_the_bound() {
+    fn bodies_are_decompressed_up_to_the_limit() {
         let bytes: Vec<u8> = (0..100_000_u32).map(|nth| (nth / 5_000).to_le_bytes()[0]).collect();
         for (name, packed) in all(&bytes) {
             let encoding = Encoding::named(name).expect("it is known");

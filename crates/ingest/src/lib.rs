@@ -6,7 +6,7 @@
 //! what became of it. Whatever goes wrong on the way is a [`refusal`], with who should do what.
 //!
 //! **Back-pressure**: batches that are being received take from one store of bytes. When it is empty, or the
-//! log cannot write, a sender is told to come again (`RESOURCE_EXHAUSTED` or `UNAVAILABLE`, 429 or 503, each
+//! log cannot write, a sender must retry later (`RESOURCE_EXHAUSTED` or `UNAVAILABLE`, 429 or 503, each
 //! with a time). Nothing that was taken is dropped.
 //!
 //! **Source**: the OTLP specification 1.x; gRPC over HTTP/2.

@@ -1,4 +1,4 @@
-//! From a request to an answer: read, unpacked, decoded, durable.
+//! From a request to an answer: read, decompressed, decoded, durable.
 
 use crate::answer::{self, AnswerBody};
 use crate::body::{read, unframe};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::Semaphore;
 
-/// Batches that are longer when unpacked are decoded beside the worker, so that others do not wait for them.
+/// Batches that are longer when decompressed are decoded beside the worker, so that others do not wait for them.
 const LONG_BYTES: u32 = 512 << 10;
 
 /// Bytes in memory for each byte of a batch: its own, and its rows, which take about as much.

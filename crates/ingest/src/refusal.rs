@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-/// Senders that may come again wait so long.
+/// The delay before a retry.
 pub(crate) const RETRY_AFTER_S: u64 = 1;
 
 /// A request that is not taken.
@@ -32,9 +32,9 @@ pub(crate) enum Kind {
     Method,
     /// It is written, or packed, in a way that is not understood.
     Unsupported,
-    /// Too much is being received. Come again.
+    /// Too much is being received; retry later.
     Exhausted,
-    /// It cannot be made durable now. Come again.
+    /// It cannot be made durable now; retry later.
     Unavailable,
 }
 
@@ -58,7 +58,7 @@ impl Kind {
         }
     }
 
-    /// The code of gRPC. Senders of OTLP come again after some of them: not after those of their own faults.
+    /// The code of gRPC. Senders of OTLP retry after some of them: not after those of their own faults.
     pub(crate) const fn grpc(self) -> u8 {
         match self {
             Self::Malformed | Self::TooLong | Self::Slow => 3,

@@ -1,7 +1,7 @@
 //! How often comparisons are wrong: A against A, and how often they find what is there: A against A shifted.
 //!
 //! Every comparison has two arms of blocks. Either all blocks are drawn anew from the model ([`on_model`]), or they are
-//! recorded blocks of one arm ([`on_recorded`]): neighbours in time are a pair, and a coin says which of them is A.
+//! recorded blocks of one arm ([`on_recorded`]): adjacent blocks are a pair, and a coin says which of them is A.
 //!
 //! | counted | where |
 //! |---|---|

@@ -1,6 +1,6 @@
 //! Whether arm B differs from arm A, and by how much: percentiles of latency, and plain numbers of blocks.
 //!
-//! A run is cut into **blocks** in time, A and B by turns (ABBA), and block `i` of A is compared with block `i` of B.
+//! A run is cut into **blocks** in time, A and B interleaved (ABBA), and block `i` of A is compared with block `i` of B.
 //! Requests of one block depend on each other: one stall slows dozens in a row. So the unit of chance is the block, never
 //! the request; what takes requests as independent finds differences where there are none in most comparisons
 //! (`curtail bench calibrate` measures it).
@@ -48,7 +48,7 @@ use std::fmt;
 /// The length that finds a shift of p99 by 10 % in four of five comparisons: blocks of one arm, when a block has some 15,000
 /// requests and half a dozen stalls.
 ///
-/// With blocks of 15 s at 1,000 requests a second two arms by turns take 40 minutes.
+/// With blocks of 15 s at 1,000 requests a second two interleaved arms take 40 minutes.
 pub const BLOCKS_DEFAULT: usize = 80;
 
 /// Fewer requests beyond a percentile, in one of the arms, give no verdict.

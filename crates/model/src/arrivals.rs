@@ -67,7 +67,7 @@ impl Arrivals {
             (None, Some(rate)) => Rate::PerSecond(rate),
             (None, None) if base.is_some() => base.map_or(Rate::Load(1.0), |base| base.rate),
             _ => {
-                s.mistake("load_ratio", "expected either this or requests_per_second");
+                s.error("load_ratio", "expected either this or requests_per_second");
                 Rate::Load(1.0)
             }
         };

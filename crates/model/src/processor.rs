@@ -44,7 +44,7 @@ impl Cores {
             .optional()
             .unwrap_or(allocated);
         if machine < allocated {
-            s.mistake("machine", format!("expected at least what is allocated ({allocated})"));
+            s.error("machine", format!("expected at least what is allocated ({allocated})"));
         }
         Self { allocated, machine }
     }

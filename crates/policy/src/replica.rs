@@ -1,8 +1,8 @@
 //! What the root knows of each replica of an upstream.
 //!
-//! Besides the attempts in flight this is *error aversion*: a replica that fails is left out for a
-//! while. Without it, the replica that refuses every connection has the fewest attempts in flight, looks
-//! the best to every balancing rule, and draws all requests (sinkholing).
+//! Besides the attempts in flight this is *outlier ejection*: after [`EJECTION_FAILURES`] failures in a row, a replica
+//! gets no attempts for [`EJECTION`], and longer each time. Without it, a replica that refuses every connection has the
+//! fewest attempts in flight, looks best to every balancing rule, and attracts all requests (sinkholing).
 //!
 //! For the same reason a replica is *suspect* after a later attempt overtook one of its own, until its next response
 //! begins. Rules that compare two replicas then prefer any other, unless that is busier.
@@ -14,13 +14,13 @@ use curtail_units::{Duration, Instant, Rng};
 pub const REPLICAS_MAX: usize = 4_096;
 
 /// A replica is left out after this many failures in a row.
-const FAILURES_AVERTED: u32 = 3;
+const EJECTION_FAILURES: u32 = 3;
 
 /// The first time that a failing replica is left out; it doubles with each further failure.
-const AVERSION: Duration = Duration::from_ms(100);
+const EJECTION: Duration = Duration::from_ms(100);
 
 /// The longest time that a failing replica is left out without being tried.
-const AVERSION_MAX: Duration = Duration::from_secs(10);
+const EJECTION_MAX: Duration = Duration::from_secs(10);
 
 /// A replica is suspect for this many times the age of the overtaken attempt, and for twice as long each further time in
 /// a row. A stall that has lasted for a time tends to last for several times as long.
@@ -34,7 +34,7 @@ pub(crate) struct Replica {
     /// The last failure.
     failed_at: Instant,
     /// Left out before this instant.
-    averted_until: Instant,
+    ejected_until: Instant,
     /// Overtaken attempts since it became suspect, including the first; they count as in flight for balancing.
     overtaken: u32,
     suspect_until: Instant,
@@ -50,13 +50,13 @@ impl Replica {
     pub(crate) fn succeeded(&mut self, sent: Instant) {
         if sent >= self.failed_at {
             self.failures = 0;
-            self.averted_until = Instant::ZERO;
+            self.ejected_until = Instant::ZERO;
         }
     }
 
     /// Whether its failures keep it from being chosen.
     pub(crate) fn is_ejected(&self, now: Instant) -> bool {
-        now < self.averted_until
+        now < self.ejected_until
     }
 
     /// Attempts in flight as balancing counts them.
@@ -77,7 +77,7 @@ impl Replica {
             return;
         }
         let factor = SUSPECT_AGES << self.suspected.min(16);
-        let suspect = Duration::from_ns(age.as_ns().saturating_mul(factor)).min(AVERSION_MAX);
+        let suspect = Duration::from_ns(age.as_ns().saturating_mul(factor)).min(EJECTION_MAX);
         self.suspected = self.suspected.saturating_add(1);
         (self.overtaken, self.suspect_until) = (1, now + suspect);
     }
@@ -90,10 +90,10 @@ impl Replica {
         }
         self.failures = self.failures.saturating_add(1);
         self.failed_at = now;
-        if let Some(beyond) = self.failures.checked_sub(FAILURES_AVERTED) {
+        if let Some(beyond) = self.failures.checked_sub(EJECTION_FAILURES) {
             let factor = 1_u64 << beyond.min(16);
-            let aversion = Duration::from_ns(AVERSION.as_ns() * factor).min(AVERSION_MAX);
-            self.averted_until = now + aversion;
+            let ejection = Duration::from_ns(EJECTION.as_ns() * factor).min(EJECTION_MAX);
+            self.ejected_until = now + ejection;
         }
     }
 }

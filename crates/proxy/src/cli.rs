@@ -6,7 +6,7 @@
 use crate::config::{Config, ReplicaUrl};
 use crate::running::{Options, Running};
 use clap::Args;
-use curtail_config::Mistakes;
+use curtail_config::ConfigErrors;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -99,7 +99,7 @@ pub fn run(args: &ProxyArgs) -> u8 {
 /// Reads the configuration that the arguments name, or makes the one they describe.
 ///
 /// # Errors
-/// The exit code, after the mistakes have been printed.
+/// The exit code, after the errors have been printed.
 pub fn configuration(args: &ProxyArgs) -> Result<Config, u8> {
     let read = match &args.config {
         None => Config::from_arguments(args.listen, &args.upstream, args.admin, &args.set),
@@ -111,13 +111,13 @@ pub fn configuration(args: &ProxyArgs) -> Result<Config, u8> {
             parse(file, text, &args.set)
         }
     };
-    read.map_err(|mistakes| {
-        tracing::error!("{mistakes}");
+    read.map_err(|errors| {
+        tracing::error!("{errors}");
         EXIT_CONFIG
     })
 }
 
-fn parse(file: &Path, bytes: Vec<u8>, set: &[String]) -> Result<Config, Mistakes> {
+fn parse(file: &Path, bytes: Vec<u8>, set: &[String]) -> Result<Config, ConfigErrors> {
     let name = file.display().to_string();
     let text = curtail_config::text_of(&name, bytes)?;
     curtail_config::read_with_sets(&name, &text, set, Config::read)
@@ -177,7 +177,7 @@ fn reload(args: &ProxyArgs, running: &Running) {
     };
     let config = std::fs::read(file)
         .map_err(|error| format!("{}: {error}", file.display()))
-        .and_then(|bytes| parse(file, bytes, &args.set).map_err(|mistakes| mistakes.to_string()));
+        .and_then(|bytes| parse(file, bytes, &args.set).map_err(|errors| errors.to_string()));
     let taken = config.and_then(|config| running.reload(config).map_err(|e| e.to_string()));
     match taken {
         Ok(()) => tracing::info!(file = %file.display(), "configuration reloaded"),

@@ -11,7 +11,7 @@ mod network;
 pub use limits::Limits;
 pub use network::Network;
 
-use curtail_config::{Mistakes, Section, Value, Wrong, policy};
+use curtail_config::{ConfigErrors, Section, Value, Wrong, policy};
 pub use curtail_http::connect::{ConnectConfig, Protocol};
 use curtail_http::origin::Origin;
 use curtail_http::tls::{self, TlsError};
@@ -205,8 +205,8 @@ impl Config {
     /// Reads the text of a configuration file; `file` names it in messages.
     ///
     /// # Errors
-    /// All mistakes of the text.
-    pub fn from_yaml(file: &str, text: &str) -> Result<Self, Mistakes> {
+    /// All errors of the text.
+    pub fn from_yaml(file: &str, text: &str) -> Result<Self, ConfigErrors> {
         curtail_config::read(file, text, Self::read)
     }
 
@@ -220,7 +220,7 @@ impl Config {
         replicas: &[ReplicaUrl],
         admin: SocketAddr,
         sets: &[String],
-    ) -> Result<Self, Mistakes> {
+    ) -> Result<Self, ConfigErrors> {
         let replicas: Vec<String> = replicas.iter().map(ToString::to_string).collect();
         // JSON is YAML: arguments get the same checks as a file.
         let text = serde_json::json!({
@@ -305,17 +305,17 @@ fn route(s: &mut Section<'_>) -> RouteConfig {
             .default(false),
     };
     if !route.path_prefix.starts_with('/') {
-        s.mistake("path_prefix", format!("{:?} does not begin with /", route.path_prefix));
+        s.error("path_prefix", format!("{:?} does not begin with /", route.path_prefix));
     } else if !route.path_prefix.bytes().all(is_path_byte) {
         let text = "contains a character that is not valid in a request path: expected a path such as /search or /a%20b";
-        s.mistake("path_prefix", format!("{:?} {text}", route.path_prefix));
+        s.error("path_prefix", format!("{:?} {text}", route.path_prefix));
     } else if !crate::route::path::is_prefix(&route.path_prefix) {
         let text = "is not normalized: expected a path without //, . or .. segments, ; and \\";
-        s.mistake("path_prefix", format!("{:?} {text}", route.path_prefix));
+        s.error("path_prefix", format!("{:?} {text}", route.path_prefix));
     }
     if let Some(host) = route.host.as_deref().filter(|host| !is_host(host)) {
         let text = "expected a name or an address without a port, such as search.example.org";
-        s.mistake("host", format!("{host:?} matches no request: {text}"));
+        s.error("host", format!("{host:?} matches no request: {text}"));
     }
     route
 }
@@ -335,11 +335,11 @@ fn upstream(name: &str, s: &mut Section<'_>) -> NamedUpstream {
     let replicas: Vec<ReplicaUrl> =
         s.values("replicas", "The servers that can answer the same requests.");
     if replicas.is_empty() {
-        s.mistake("replicas", "an upstream needs at least one: expected a list of addresses");
+        s.error("replicas", "an upstream needs at least one: expected a list of addresses");
     }
     if replicas.len() > curtail_policy::REPLICAS_MAX {
         let max = curtail_policy::REPLICAS_MAX;
-        s.mistake("replicas", format!("{} are too many: expected at most {max}", replicas.len()));
+        s.error("replicas", format!("{} are too many: expected at most {max}", replicas.len()));
     }
     NamedUpstream {
         name: name.to_owned(),

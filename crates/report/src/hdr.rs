@@ -7,7 +7,7 @@
 //! **Form**: a header and then the counts in order, as zigzag LEB128 numbers of at most 9 bytes; a negative number skips
 //! that many empty buckets. That is compressed by zlib, with a cookie and its length in front. All integers of the
 //! headers are big endian.
-//! **Limits**: what is read may be damaged. Text of at most [`TEXT_LEN_MAX`] bytes is looked at, and it is unpacked to
+//! **Limits**: what is read may be damaged. Text of at most [`TEXT_LEN_MAX`] bytes is looked at, and it is decompressed to
 //! no more than a full histogram takes.
 //! **Source**: `AbstractHistogram.encodeIntoCompressedByteBuffer` of `HdrHistogram` 2.2 (Java) defines the form.
 
@@ -151,7 +151,7 @@ pub(super) fn decode(text: &str, exact: Exact) -> Result<Histogram, Damaged> {
         return Err(damaged("a histogram of less than a mebibyte"));
     }
     let bytes = STANDARD.decode(text).map_err(|_| damaged("base64"))?;
-    let plain = unpacked(&bytes)?;
+    let plain = decompressed(&bytes)?;
     let (layout, mut rest) = header(&plain)?;
     let mut counts = Vec::new();
     let mut index = 0_u64;
@@ -171,7 +171,7 @@ pub(super) fn decode(text: &str, exact: Exact) -> Result<Histogram, Damaged> {
 }
 
 /// What was compressed, no longer than a full histogram.
-fn unpacked(bytes: &[u8]) -> Result<Vec<u8>, Damaged> {
+fn decompressed(bytes: &[u8]) -> Result<Vec<u8>, Damaged> {
     let (cookie, rest) = bytes.split_first_chunk().ok_or(damaged("a cookie of 4 bytes"))?;
     if u32::from_be_bytes(*cookie) != COOKIE_COMPRESSED {
         return Err(damaged("the cookie of a compressed HdrHistogram of version 2"));
@@ -183,7 +183,7 @@ fn unpacked(bytes: &[u8]) -> Result<Vec<u8>, Damaged> {
     let [fine, _] = Layout::ALL;
     let most = HEADER_LEN as u64 + fine.bucket_count() * NUMBER_LEN_MAX as u64;
     let most = usize::try_from(most).expect("less than a mebibyte");
-    // Memory is what bounds it: no more is unpacked than fits.
+    // Memory is what bounds it: no more is decompressed than fits.
     let mut plain = Vec::with_capacity(most + 1);
     let mut decoder = Decompress::new(true);
     let status = decoder.decompress_vec(packed, &mut plain, FlushDecompress::Finish);

@@ -3,7 +3,7 @@
 //! **Form**: a tag, when the interval began, how long it lasted, the longest latency in milliseconds, and the histogram
 //! of nanoseconds, compressed. The tag of an arm's response is its name, that of the service clock `NAME.service`; what
 //! would end a tag stands as `_` in it. Blocks for warming up have `.warm-up` at their end, so that nobody merges them by
-//! mistake.
+//! error.
 //! **Hurts when** requests failed: the form has no place for them. Comments say how many, and the results file has them
 //! all.
 //! **Source**: `HistogramLogWriter` of `HdrHistogram` 2.2 (Java).

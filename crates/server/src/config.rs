@@ -2,7 +2,7 @@
 
 use crate::origin::Origin;
 use crate::{StartError, tokens};
-use curtail_config::{Mistakes, Section};
+use curtail_config::{ConfigErrors, Section};
 use curtail_store::Retention;
 use curtail_store::tail::Tail;
 use curtail_units::{Bytes, Duration, Ratio};
@@ -57,7 +57,7 @@ impl Config {
     ///
     /// # Errors
     /// All errors of the text.
-    pub fn from_yaml(file: &str, text: &str, sets: &[String]) -> Result<Self, Mistakes> {
+    pub fn from_yaml(file: &str, text: &str, sets: &[String]) -> Result<Self, ConfigErrors> {
         curtail_config::read_with_sets(file, text, sets, Self::read)
     }
 
@@ -98,7 +98,7 @@ impl Config {
             .default(PathBuf::from("curtail-data"));
         if let Some(url) = data.to_str().filter(|data| data.contains("://")) {
             let text = format!("{url} is a URL: expected a folder; the key `tables` accepts a URL");
-            s.mistake("data", text);
+            s.error("data", text);
         }
         let config = Self {
             data,
@@ -132,7 +132,7 @@ impl Config {
         {
             let after = tail.after_days;
             let text = format!("{after} days, but rows are kept for {days} days: expected fewer");
-            s.mistake("tail.after_days", text);
+            s.error("tail.after_days", text);
         }
     }
 }
@@ -242,7 +242,7 @@ fn tail(s: &mut Section<'_>) -> Tail {
         .default(percent);
     let one_in = one_in(sample);
     if one_in.is_none() {
-        s.mistake(
+        s.error(
             "sample_ratio",
             format!("{sample} is too small: expected at least one in 4 billion"),
         );

@@ -45,7 +45,7 @@ fn hedged_fan_out() -> Scenario {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/bigtable-hedge.yaml");
     let text = std::fs::read_to_string(file).expect("the scenario is part of the repository");
     let sets = ["requests_max=1000".to_owned()];
-    let mut scenario = Scenario::read(file, &text, &sets).expect("it has no mistakes");
+    let mut scenario = Scenario::read(file, &text, &sets).expect("it has no errors");
     scenario.arms.retain(|arm| arm.name == "hedge after 10 ms");
     scenario
 }

@@ -1,6 +1,6 @@
 //! A scenario: which models are simulated with which policies, and for how long.
 //!
-//! It is written in YAML; [`Described::read`] names every mistake at once. The keys of the policies are those of
+//! It is written in YAML; [`Described::read`] names every error at once. The keys of the policies are those of
 //! the proxy's own file, so what was simulated can be copied there. A file with the key `sharding` is no such
 //! scenario but a [`Sharding`], and has no other key.
 //!
@@ -14,7 +14,7 @@ mod sharding;
 use crate::model::Model;
 use crate::sharding::Sharding;
 use crate::tally::{Precision, Stop};
-use curtail_config::{Key, Mistakes, Section};
+use curtail_config::{ConfigErrors, Key, Section};
 use curtail_policy::UpstreamConfig;
 use curtail_units::{Duration, Quantile};
 
@@ -93,12 +93,12 @@ pub enum Described {
 }
 
 impl Described {
-    /// What `text` describes, `sets` (`key=value`) in the place of what it says; `file` is what its mistakes are
+    /// What `text` describes, `sets` (`key=value`) in the place of what it says; `file` is what its errors are
     /// said to be in.
     ///
     /// # Errors
-    /// All mistakes of the text and the sets.
-    pub fn read(file: &str, text: &str, sets: &[String]) -> Result<Self, Mistakes> {
+    /// All errors of the text and the sets.
+    pub fn read(file: &str, text: &str, sets: &[String]) -> Result<Self, ConfigErrors> {
         curtail_config::read_with_sets(file, text, sets, |s| {
             let sharding = s.optional_section(sharding::KEY, sharding::DOC, sharding::sharding);
             sharding.map_or_else(|| Self::Policies(scenario(s)), Self::Sharding)
@@ -117,11 +117,11 @@ impl Described {
 
 impl Scenario {
     /// The scenario that `text` describes, `sets` (`key=value`) in the place of what it says; `file` is what
-    /// its mistakes are said to be in.
+    /// its errors are said to be in.
     ///
     /// # Errors
-    /// All mistakes of the text and the sets.
-    pub fn read(file: &str, text: &str, sets: &[String]) -> Result<Self, Mistakes> {
+    /// All errors of the text and the sets.
+    pub fn read(file: &str, text: &str, sets: &[String]) -> Result<Self, ConfigErrors> {
         curtail_config::read_with_sets(file, text, sets, scenario)
     }
 }
@@ -142,10 +142,10 @@ fn scenario(s: &mut Section<'_>) -> Scenario {
         policy: curtail_config::policy::upstream(s),
     });
     if arms.is_empty() {
-        s.mistake("arms", "there is nothing to simulate: expected at least one arm");
+        s.error("arms", "there is nothing to simulate: expected at least one arm");
     }
     if variants.len() * arms.len() > RUNS_MAX {
-        s.mistake("arms", format!("too many runs: expected at most {RUNS_MAX} variants × arms"));
+        s.error("arms", format!("too many runs: expected at most {RUNS_MAX} variants × arms"));
     }
     let above = s.values("above", "The share of requests above each of these is reported.");
     let stop = stop(s);
@@ -160,7 +160,7 @@ fn check_simulated_time(s: &mut Section<'_>, model: &Model, requests: u64) {
     let years = requests as f64 / rate / (365.25 * 86_400.0);
     if years > YEARS_MAX {
         let text = format!("{requests} requests last {years:.0} years at {rate} a second");
-        s.mistake("requests_max", format!("{text}: expected at most {YEARS_MAX} years"));
+        s.error("requests_max", format!("{text}: expected at most {YEARS_MAX} years"));
     }
 }
 
@@ -177,7 +177,7 @@ fn stop(s: &mut Section<'_>) -> Stop {
                 .optional();
             if let Some(quantile) = quantile.filter(|q| [0.0, 1.0].contains(&q.get())) {
                 let text = format!("{} has no interval", quantile.get());
-                s.mistake("quantile", format!("{text}: expected a quantile above 0 and below 1"));
+                s.error("quantile", format!("{text}: expected a quantile above 0 and below 1"));
             }
             let ratio = s
                 .field("ratio", "Half of the 95 % interval, as a share of the value.")
@@ -199,7 +199,7 @@ fn stop(s: &mut Section<'_>) -> Stop {
         .required();
     if let Some(min) = requests_min.filter(|min| *min > requests_max) {
         let text = format!("{min} exceeds requests_max: expected at most {requests_max}");
-        s.mistake("requests_min", text);
+        s.error("requests_min", text);
     }
     let requests_min = requests_min.unwrap_or(REQUESTS_MIN).min(requests_max);
     Stop { precision, requests_min, requests_max }

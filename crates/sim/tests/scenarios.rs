@@ -12,7 +12,7 @@ const SEED: u64 = 1;
 fn simulate(file: &str, requests_max: u64, variants: &[&str]) -> Report {
     let path = format!("{}/../../scenarios/{file}", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).expect("the scenario is part of the repository");
-    let mut scenario = Scenario::read(file, &text, &[]).expect("it has no mistakes");
+    let mut scenario = Scenario::read(file, &text, &[]).expect("it has no errors");
     let stop = &mut scenario.stop;
     (stop.requests_min, stop.requests_max) = (stop.requests_min.min(requests_max), requests_max);
     scenario.variants.retain(|variant| variants.contains(&variant.name.as_str()));
@@ -134,7 +134,7 @@ fn prequal_keeps_the_tail_where_others_lose_it() {
 fn shards_that_can_only_double_leave_servers_idle() {
     let path = format!("{}/../../scenarios/power-of-two.yaml", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).expect("the scenario is part of the repository");
-    let described = Described::read("power-of-two.yaml", &text, &[]).expect("it has no mistakes");
+    let described = Described::read("power-of-two.yaml", &text, &[]).expect("it has no errors");
     let Described::Sharding(sharding) = described else { panic!("it is a sharding") };
     let report = sharding.run(SEED);
     println!("seed {SEED}\n{}", report.table());

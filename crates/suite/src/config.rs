@@ -1,6 +1,6 @@
 //! The keys of a suite.
 //!
-//! **Decides** what a suite may say; all of its mistakes are found at once, before anything is started. Names that keys
+//! **Decides** what a suite may say; all of its errors are found at once, before anything is started. Names that keys
 //! refer to are checked here: a fault's process, a measure's.
 //! **Inputs**: YAML with parameters, filled in before it is read. Paths are those seen from the folder of the suite.
 
@@ -112,7 +112,7 @@ impl SuiteConfig {
         let name: String =
             s.field("name", "What it is called in reports and in its folder.").required();
         if !is_name(&name) {
-            s.mistake("name", format!("{name:?} is no name: {NAME}"));
+            s.error("name", format!("{name:?} is no name: {NAME}"));
         }
         let suite = Self {
             name,
@@ -143,7 +143,7 @@ impl SuiteConfig {
                 )
                 .default(WarmUp::Steady { at_most: WARM_UP_MAX }),
             blocks: s
-                .field("blocks", "How often each arm is measured, by turns.")
+                .field("blocks", "Number of blocks of each arm; the arms are interleaved.")
                 .range(1..=BLOCKS_MAX)
                 .default(20),
             restarts: s.optional_section(
@@ -181,7 +181,7 @@ impl SuiteConfig {
     fn check(&self, s: &mut Section<'_>) {
         if !(1..=2).contains(&self.arms.len()) {
             let text = format!("{} of them: expected one, or two to compare", self.arms.len());
-            s.mistake("arms", text);
+            s.error("arms", text);
         }
         for (key, len, most) in [
             ("processes", self.processes.len(), PROCESSES_MAX),
@@ -189,11 +189,11 @@ impl SuiteConfig {
             ("faults", self.faults.len(), FAULTS_MAX),
         ] {
             if len > most {
-                s.mistake(key, format!("{len} of them: expected at most {most}"));
+                s.error(key, format!("{len} of them: expected at most {most}"));
             }
         }
         for process in self.processes.iter().filter(|process| !is_name(&process.name)) {
-            s.mistake("processes", format!("{:?} is no name: {NAME}", process.name));
+            s.error("processes", format!("{:?} is no name: {NAME}", process.name));
         }
         let lasts = self.schedule.lasts();
         for fault in &self.faults {
@@ -210,7 +210,7 @@ impl SuiteConfig {
                     fault.at,
                     fault.ends()
                 );
-                s.mistake("faults", text);
+                s.error("faults", text);
             }
         }
         for name in self.restarts.iter().flat_map(|restarts| &restarts.processes) {
@@ -242,7 +242,7 @@ fn check_known<'a>(
             [] => "there is none".to_owned(),
             known => format!("expected one of {}", known.join(", ")),
         };
-        s.mistake(key, format!("{name:?} is no {noun}: {expected}"));
+        s.error(key, format!("{name:?} is no {noun}: {expected}"));
     }
 }
 
@@ -295,7 +295,7 @@ fn read_rule(s: &mut Section<'_>) -> Rule {
     };
     let known = curtail_load::compare::PERCENTILES.map(|(_, quantile)| quantile);
     if !known.iter().any(|quantile| Quantile::new(*quantile) == Ok(rule.primary)) {
-        s.mistake("primary", format!("expected one of {known:?}"));
+        s.error("primary", format!("expected one of {known:?}"));
     }
     rule
 }
@@ -304,7 +304,7 @@ fn read_rule(s: &mut Section<'_>) -> Rule {
 fn check_url(s: &mut Section<'_>, key: &str, url: &str) {
     let is_good = curtail_generator::target::parse_url(url).is_ok_and(|url| url.scheme() == "http");
     if !is_good {
-        s.mistake(
+        s.error(
             key,
             format!("{url:?} is no URL that can be asked: expected http://HOST[:PORT]/PATH"),
         );

@@ -1,7 +1,7 @@
 //! Suites: a whole experiment as data, from starting a cluster to the verdict and back to nothing.
 //!
-//! **Order**: setup, links, processes (each when the one before is ready), preparation, validation, warming up, blocks of
-//! load on the arms by turns with faults in each, validation, teardown.
+//! **Order**: setup, links, processes (each when the one before is ready), preparation, validation, warming up, interleaved
+//! blocks of load on the arms with faults in each, validation, teardown.
 
 mod ask;
 mod batches;
@@ -22,7 +22,7 @@ pub use config::SuiteConfig;
 pub use problem::{LogExcerpt, SuiteError};
 pub use run::{Outcome, Suite, SuiteObserver};
 
-use curtail_config::{Key, Mistakes};
+use curtail_config::{ConfigErrors, Key};
 
 /// What the names mean that a suite need not define.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,13 +41,13 @@ impl SuiteConfig {
     /// Reads the suite in `text`, which was written in `file`, after each of `sets` has been put into it.
     ///
     /// # Errors
-    /// All mistakes.
+    /// All errors.
     pub fn from_yaml(
         file: &str,
         text: &str,
         sets: &[String],
         given: &BuiltinParameters,
-    ) -> Result<Self, Mistakes> {
+    ) -> Result<Self, ConfigErrors> {
         let BuiltinParameters { curtail, dir, suite, seed } = given;
         let given = [
             ("curtail", curtail.clone()),

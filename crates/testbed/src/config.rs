@@ -2,7 +2,7 @@
 //!
 //! **Limits**: [`SERVERS_MAX`] servers; each needs a listener, and a process may have only so many files.
 
-use curtail_config::{Mistakes, Section};
+use curtail_config::{ConfigErrors, Section};
 use curtail_model::{Cores, Distribution, Fault, Recipe};
 use curtail_policy::LeafConfig;
 use curtail_units::Duration;
@@ -43,8 +43,8 @@ impl TestbedConfig {
     /// The testbed that `text` describes, which was written in the file `name`.
     ///
     /// # Errors
-    /// All mistakes of the text.
-    pub fn from_yaml(name: &str, text: &str) -> Result<Self, Mistakes> {
+    /// All errors of the text.
+    pub fn from_yaml(name: &str, text: &str) -> Result<Self, ConfigErrors> {
         curtail_config::read(name, text, Self::read)
     }
 
@@ -121,22 +121,22 @@ fn check_recipe(s: &mut Section<'_>, recipe: &Recipe, cores: Option<Cores>) {
         let period = Duration::from_ns_f64(period_ns);
         let text =
             format!("{name} would act every {period}, too often for the timers of a real server");
-        s.mistake(key, format!("{text}: expected at least {PERIOD_MIN} on average"));
+        s.error(key, format!("{text}: expected at least {PERIOD_MIN} on average"));
     }
     if recipe.needs_cores() && cores.is_none() {
         let text = format!("{name} takes cores, but the servers share none: expected server.cores");
-        s.mistake("recipe", text);
+        s.error("recipe", text);
     }
 }
 
 fn check_servers(s: &mut Section<'_>, servers: usize, listen: SocketAddr) {
     if servers > SERVERS_MAX {
         let text = format!("this makes {servers} servers: expected at most {SERVERS_MAX}");
-        s.mistake("replicas", text);
+        s.error("replicas", text);
     }
     let first = usize::from(listen.port());
     if first > 0 && first + servers > usize::from(u16::MAX) + 1 {
         let text = format!("{servers} ports from {first} on are not there: expected a lower port");
-        s.mistake("listen", text);
+        s.error("listen", text);
     }
 }

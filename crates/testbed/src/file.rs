@@ -2,7 +2,7 @@
 
 use crate::app::{self, Role};
 use crate::config::TestbedConfig;
-use curtail_config::{Mistakes, Section};
+use curtail_config::{ConfigErrors, Section};
 
 /// What a file describes.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,13 +18,13 @@ impl File {
     /// into it. With `roles`, it is for a process that has these roles of an app.
     ///
     /// # Errors
-    /// All mistakes of the text and of the sets.
+    /// All errors of the text and of the sets.
     pub fn from_yaml(
         name: &str,
         text: &str,
         sets: &[String],
         roles: Option<&[Role]>,
-    ) -> Result<Self, Mistakes> {
+    ) -> Result<Self, ConfigErrors> {
         curtail_config::read_with_sets(name, text, sets, |s| Self::read(s, roles))
     }
 
@@ -34,7 +34,7 @@ impl File {
             Some(()) => Self::App(app::Config::read(s, roles.unwrap_or(&Role::ALL))),
             None => {
                 if roles.is_some() {
-                    s.mistake("app", "there is none: only an app has roles");
+                    s.error("app", "there is none: only an app has roles");
                 }
                 Self::Servers(TestbedConfig::read(s))
             }

@@ -1,4 +1,5 @@
-//! `curtail bench compare A B`: sends the same load to two services by turns, and says whether they differ.
+//! `curtail bench compare A B`: sends the same load to two services in interleaved blocks, and
+//! says whether they differ.
 
 use super::ended::{self, OutputArgs};
 use super::load::warm_up;
@@ -60,7 +61,7 @@ pub(crate) struct CompareArgs {
 /// Runs `curtail bench compare`.
 ///
 /// # Errors
-/// When a URL is none, a file has mistakes, or results cannot be written.
+/// When a URL is none, a file has errors, or results cannot be written.
 pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<ExitCode> {
     let rng = Rng::new(args.workload.seed);
     let arm = |name: &str, url: &str| {

@@ -93,8 +93,8 @@ impl Proxies {
 }
 
 fn start(name: &str, yaml: &str, seed: u64) -> anyhow::Result<curtail_proxy::Running> {
-    // Mistakes here are ours, not the user's, so they must not look like a configuration error.
-    let config = Config::from_yaml(name, yaml).map_err(|mistakes| anyhow::anyhow!("{mistakes}"))?;
+    // Errors here are ours, not the user's, so they must not look like a configuration error.
+    let config = Config::from_yaml(name, yaml).map_err(|errors| anyhow::anyhow!("{errors}"))?;
     let options = Options { journal: None, seed };
     curtail_proxy::start(config, &options).with_context(|| format!("the proxy of {name}"))
 }

@@ -27,7 +27,7 @@ pub(super) struct Pieces {
     is_framed: bool,
     /// How many pieces there were, blank lines included.
     count: u64,
-    /// How many bytes, unpacked.
+    /// How many bytes, decompressed.
     at: u64,
     /// Whether nobody knows where the next piece would begin.
     is_lost: bool,
@@ -117,7 +117,7 @@ impl Pieces {
             return Ok(Some(Err(what)));
         }
         self.at += (LENGTH_BYTES + came) as u64;
-        Ok(Some(unpacked(message)))
+        Ok(Some(decompressed(message)))
     }
 }
 
@@ -173,18 +173,18 @@ fn skip_line(reader: &mut dyn BufRead) -> io::Result<u64> {
 }
 
 /// Messages may be packed one by one.
-fn unpacked(message: Vec<u8>) -> Result<Vec<u8>, String> {
+fn decompressed(message: Vec<u8>) -> Result<Vec<u8>, String> {
     if !message.starts_with(ZSTD) {
         return Ok(message);
     }
-    let mut unpacked = Vec::new();
-    let failed = |error: io::Error| format!("the message cannot be unpacked: {error}");
+    let mut decompressed = Vec::new();
+    let failed = |error: io::Error| format!("the message cannot be decompressed: {error}");
     let decoder = zstd::Decoder::with_buffer(&*message).map_err(failed)?;
-    decoder.take(PIECE_BYTES_MAX as u64 + 1).read_to_end(&mut unpacked).map_err(failed)?;
-    if unpacked.len() > PIECE_BYTES_MAX {
-        return Err(format!("the message has more than {PIECE_BYTES_MAX} bytes, unpacked"));
+    decoder.take(PIECE_BYTES_MAX as u64 + 1).read_to_end(&mut decompressed).map_err(failed)?;
+    if decompressed.len() > PIECE_BYTES_MAX {
+        return Err(format!("the message has more than {PIECE_BYTES_MAX} bytes, decompressed"));
     }
-    Ok(unpacked)
+    Ok(decompressed)
 }
 
 #[cfg(test)]

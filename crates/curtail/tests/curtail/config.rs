@@ -1,4 +1,4 @@
-//! `curtail config`: mistakes and what is understood, as people see them.
+//! `curtail config`: errors and what is understood, as people see them.
 
 use crate::command::{curtail, curtail_reading, written};
 use expect_test::expect;
@@ -11,9 +11,9 @@ upstreams: {search: {replicas: [\"http://127.0.0.1:8080\", \"http://127.0.0.1:80
 ";
 
 #[test]
-fn five_mistakes_are_all_named_with_line_key_and_expectation() {
+fn five_errors_are_all_named_with_line_key_and_expectation() {
     let file = written(
-        "five-mistakes.yaml",
+        "five-errors.yaml",
         "\
 listeners:
   - {name: in, address: localhost}
@@ -30,11 +30,11 @@ upstreams:
     let ended = curtail(&["config", "check", &file]);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
     expect![[r#"
-        five-mistakes.yaml:2:25: listeners[0].address: localhost is text: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)
-        five-mistakes.yaml:7:41: upstreams.search.replicas[1]: "127.0.0.1:8081" is text: expected the address of a server such as http://127.0.0.1:8080, without a path
-        five-mistakes.yaml:8:23: upstreams.search.hedge.quantile: 99 is out of range: expected a quantile from 0 to 1 (0.99, not 99)
-        five-mistakes.yaml:9:21: upstreams.search.budget.ratio: 2% is text: expected a ratio from 0 to 1 (0.02 for 2 %)
-        five-mistakes.yaml:10:5: upstreams.search.timout: unknown key: did you mean timeout?
+        five-errors.yaml:2:25: listeners[0].address: localhost is text: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)
+        five-errors.yaml:7:41: upstreams.search.replicas[1]: "127.0.0.1:8081" is text: expected the address of a server such as http://127.0.0.1:8080, without a path
+        five-errors.yaml:8:23: upstreams.search.hedge.quantile: 99 is out of range: expected a quantile from 0 to 1 (0.99, not 99)
+        five-errors.yaml:9:21: upstreams.search.budget.ratio: 2% is text: expected a ratio from 0 to 1 (0.02 for 2 %)
+        five-errors.yaml:10:5: upstreams.search.timout: unknown key: did you mean timeout?
     "#]]
     .assert_eq(&ended.stderr);
 }
@@ -239,7 +239,7 @@ fn a_file_that_cannot_be_read_is_the_environment_s_fault() {
 }
 
 #[test]
-fn a_file_that_is_no_text_is_a_mistake() {
+fn a_file_that_is_no_text_is_an_error() {
     let binary = written("binary.yaml", b"limits: {}\n# \xff\n");
     let ended = curtail(&["config", "check", &binary]);
     assert_eq!(ended.code, Some(2));

@@ -237,15 +237,15 @@ faults: [{{slow: far, by: 100ms, at: 0s}}]
 }
 
 #[test]
-fn all_mistakes_of_a_suite_are_named_and_nothing_is_left_of_it() {
+fn all_errors_of_a_suite_are_named_and_nothing_is_left_of_it() {
     let text = suite(1, "protocol: http9\nprocesses: {a: {ready: {}}}\nschedule: {}\nfault: []\n");
-    let (ended, dir) = run("suite-mistakes", &text);
+    let (ended, dir) = run("suite-errors", &text);
     expect![[r#"
-        suite-mistakes.yaml:8:11: protocol: http9 is not known: expected one of http1, http2, grpc
-        suite-mistakes.yaml:9:13: processes.a.run: there is no program: expected [PROGRAM, ARGUMENT, …]
-        suite-mistakes.yaml:9:17: processes.a.ready.http: 0 signs: expected one of http, tcp and line
-        suite-mistakes.yaml:10:1: schedule.phases: there is none: expected at least one phase
-        suite-mistakes.yaml:11:1: fault: unknown key: did you mean faults?
+        suite-errors.yaml:8:11: protocol: http9 is not known: expected one of http1, http2, grpc
+        suite-errors.yaml:9:13: processes.a.run: there is no program: expected [PROGRAM, ARGUMENT, …]
+        suite-errors.yaml:9:17: processes.a.ready.http: 0 signs: expected one of http, tcp and line
+        suite-errors.yaml:10:1: schedule.phases: there is none: expected at least one phase
+        suite-errors.yaml:11:1: fault: unknown key: did you mean faults?
     "#]].assert_eq(&ended.stderr);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
     assert!(!dir.exists());

@@ -92,7 +92,7 @@ impl WorkloadConfig {
             TenantConfig::read,
         );
         if requests.is_empty() {
-            s.mistake("requests", "there is none: expected at least one request");
+            s.error("requests", "there is none: expected at least one request");
         }
         for (key, len, most) in [
             ("requests", requests.len(), REQUESTS_MAX),
@@ -100,7 +100,7 @@ impl WorkloadConfig {
             ("tenants", tenants.len(), TENANTS_MAX),
         ] {
             if len > most {
-                s.mistake(key, format!("{len} of them: expected at most {most}"));
+                s.error(key, format!("{len} of them: expected at most {most}"));
             }
         }
         check_names(s, "requests", requests.iter().map(|request| request.name.as_str()));
@@ -114,7 +114,7 @@ impl WorkloadConfig {
                     step.request,
                     names.join(", ")
                 );
-                s.mistake("journeys", text);
+                s.error("journeys", text);
             }
         }
         Self { requests, journeys, tenants }
@@ -131,7 +131,7 @@ fn check_names<'n>(s: &mut Section<'_>, key: &str, names: impl Iterator<Item = &
     let mut seen = Vec::new();
     for name in names {
         if seen.contains(&name) {
-            s.mistake(key, format!("{name:?} is there twice: expected names that differ"));
+            s.error(key, format!("{name:?} is there twice: expected names that differ"));
         }
         seen.push(name);
     }
@@ -169,7 +169,7 @@ impl RequestConfig {
             s.field("body_file", "A file whose bytes are the body, as they are.").optional();
         let body = match (text, file) {
             (Some(_), Some(_)) => {
-                s.mistake("body_file", "there is a body as well: expected one of the two");
+                s.error("body_file", "there is a body as well: expected one of the two");
                 None
             }
             (Some(text), None) => Some(BodyConfig::Text(text)),
@@ -210,7 +210,7 @@ impl JourneyConfig {
             },
         );
         if steps.is_empty() {
-            s.mistake("steps", "there is none: expected at least one step");
+            s.error("steps", "there is none: expected at least one step");
         }
         Self { weight, steps }
     }

@@ -23,7 +23,7 @@ fn requests_and_tenants_are_chosen_by_weight_and_always_alike() {
     let text = "
 requests: [{name: term, weight: 3, path: '/{tenant}/select?n={nth}'}, {name: facet}]
 tenants: [{name: big, size: 1000, weight: 9}, {name: small, size: 10}]";
-    let workload = workload(text).expect("no mistakes");
+    let workload = workload(text).expect("no errors");
     let names: Vec<String> = workload
         .series()
         .iter()
@@ -51,7 +51,7 @@ fn a_journey_goes_through_its_steps_and_thinks() {
     let text = "
 requests: [{name: look}, {name: buy, path: /buy}]
 journeys: [{steps: [{request: look}, {request: buy, think: 100ms, think_shape: constant}, {request: look, think: 1s}]}]";
-    let workload = workload(text).expect("no mistakes");
+    let workload = workload(text).expect("no errors");
     let first = workload.choose(0);
     let (think, second) = workload.after(first).expect("a second step");
     assert_eq!((think.as_ms_f64(), workload.request(second).name.as_str()), (100.0, "buy"));
@@ -61,30 +61,30 @@ journeys: [{steps: [{request: look}, {request: buy, think: 100ms, think_shape: c
 }
 
 #[test]
-fn all_mistakes_are_named_at_once() {
+fn all_errors_are_named_at_once() {
     let text = "
 requests:
   - {name: a, weight: 0, pth: /x}
   - {name: a, headers: {accept: {value: x}}, body: x, body_file: y}
 journeys: [{steps: [{request: b}]}]";
-    let mistakes = workload(text).expect_err("mistakes");
+    let errors = workload(text).expect_err("errors");
     for says in ["weight: 0", "pth: unknown key", "body_file: there is a body as well"] {
-        assert!(mistakes.contains(says), "{says} is not in:\n{mistakes}");
+        assert!(errors.contains(says), "{says} is not in:\n{errors}");
     }
     let text = "
 requests:
   - {name: a, path: 'x{word}', headers: {'bad name': x}}
   - {name: b, data: words.csv, body_file: body.bin}
   - {name: c, body: '{open', body_file: body.bin}";
-    let mistakes = workload(text).expect_err("mistakes");
-    assert!(mistakes.contains("there is a body as well"), "{mistakes}");
+    let errors = workload(text).expect_err("errors");
+    assert!(errors.contains("there is a body as well"), "{errors}");
     let text = "
 requests:
   - {name: a, path: 'x{word}', headers: {'bad name': x}}
   - {name: b, path: '/a b', data: words.csv}
   - {name: c, path: /, body_file: body.bin}
   - {name: d, path: '/a?q=#{nth}'}";
-    let mistakes = workload(text).expect_err("mistakes");
+    let errors = workload(text).expect_err("errors");
     for says in [
         "request a: path: \"x{word}\" does not begin with /",
         "request a: path: {word} is unknown",
@@ -93,6 +93,6 @@ requests:
         "request c: body_file: /nowhere/body.bin: ",
         "request d: path: \"/a?q=#{nth}\" holds the byte 0x23: expected it escaped, as %23",
     ] {
-        assert!(mistakes.contains(says), "{says} is not in:\n{mistakes}");
+        assert!(errors.contains(says), "{says} is not in:\n{errors}");
     }
 }

@@ -34,7 +34,7 @@ fn what_is_no_batch_is_refused_in_the_form_in_which_it_came() {
         for (head, body, status, said) in [
             (protobuf(), cut_off, 400, "a length of"),
             (post(TRACES, "application/json"), b"{\"resourceSpans\":7}", 400, "expected a list"),
-            (protobuf().header("content-encoding", "gzip"), BATCH, 400, "cannot be unpacked"),
+            (protobuf().header("content-encoding", "gzip"), BATCH, 400, "cannot be decompressed"),
             (protobuf(), &*long, 413, "more than 100000 bytes"),
             (protobuf().header("content-encoding", "zstd"), &*bomb, 413, "more than 100000 bytes"),
             (
@@ -76,7 +76,7 @@ fn what_is_no_message_of_grpc_is_refused_in_its_words() {
                 grpc().header("grpc-encoding", "gzip"),
                 framed(BATCH, true),
                 "3",
-                "cannot be unpacked",
+                "cannot be decompressed",
             ),
             (grpc().header("grpc-encoding", "br"), framed(BATCH, true), "12", "grpc-encoding"),
             (
@@ -200,7 +200,7 @@ fn a_tenant_that_sends_too_much_leaves_room_for_others() {
 }
 
 #[test]
-fn when_too_much_is_being_received_senders_are_told_to_come_again() {
+fn when_too_much_is_being_received_senders_retry_later() {
     run(async {
         let bytes = 4 * BATCH.len();
         let receiver = Receiver::start(|config| {
@@ -219,7 +219,7 @@ fn when_too_much_is_being_received_senders_are_told_to_come_again() {
         let grpc = post(GRPC_TRACES, "application/grpc");
         let answer = send(receiver.address(), Version::HTTP_2, grpc, framed(BATCH, false)).await;
         assert_eq!(answer.get("grpc-status"), Some("8"), "{answer:?}");
-        let details = answer.get("grpc-status-details-bin").expect("when to come again");
+        let details = answer.get("grpc-status-details-bin").expect("the delay before a retry");
         let details = STANDARD_NO_PAD.decode(details).expect("base64");
         assert!(String::from_utf8_lossy(&details).contains("google.rpc.RetryInfo"), "{details:?}");
         receiver.disk.let_go();

@@ -45,7 +45,7 @@ fn nobody_is_answered_before_the_disk_has_it_and_who_waits_shares_a_sync() {
 }
 
 #[test]
-fn while_nothing_is_taken_senders_come_again_and_what_they_gave_up_is_not_kept() {
+fn while_nothing_is_accepted_senders_retry_and_abandoned_batches_are_not_kept() {
     run(async {
         let receiver = Receiver::start(|config| config.limits.full_for = Duration::ZERO);
         for (nth, why, said) in
@@ -79,7 +79,7 @@ fn while_nothing_is_taken_senders_come_again_and_what_they_gave_up_is_not_kept()
 }
 
 #[test]
-fn a_disk_that_is_full_is_said_and_senders_come_again() {
+fn a_full_disk_is_reported_and_senders_retry() {
     run(async {
         let receiver = Receiver::start(|_| {});
         for (nth, kind, said) in [

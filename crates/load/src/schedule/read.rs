@@ -20,7 +20,7 @@ impl Schedule {
             .default(Spacing::Poisson);
         let phases = s.list("phases", "Rates, one after the other.", Phase::read);
         if phases.is_empty() {
-            s.mistake("phases", "there is none: expected at least one phase");
+            s.error("phases", "there is none: expected at least one phase");
         }
         Self::Phases { phases, spacing }
     }

@@ -122,18 +122,18 @@ fn recorded_instants_come_as_they_were() {
 }
 
 #[test]
-fn a_schedule_is_read_and_every_mistake_is_named() {
+fn a_schedule_is_read_and_every_error_is_named() {
     let text = "spacing: even\nphases: [{rate: 10, lasts: 2s}, {shape: ramp, from: 10, to: 20, lasts: 4s}]";
-    let read = curtail_config::read("s.yaml", text, Schedule::read).expect("no mistakes");
+    let read = curtail_config::read("s.yaml", text, Schedule::read).expect("no errors");
     let (constant, ramp) = (Shape::Constant { rate: 10.0 }, Shape::Ramp { from: 10.0, to: 20.0 });
     assert_eq!(read, phases(Spacing::Even, &[(constant, 2), (ramp, 4)]));
     let text =
         "spacing: randomly\nphases: [{rate: 0, lasts: 2s}, {shape: ramp, from: 10, lasts: 4}]";
-    let mistakes =
-        curtail_config::read("s.yaml", text, Schedule::read).expect_err("mistakes").to_string();
+    let errors =
+        curtail_config::read("s.yaml", text, Schedule::read).expect_err("errors").to_string();
     for key in
         ["spacing: randomly", "phases[0].rate: 0", "phases[1].to: missing", "phases[1].lasts: 4"]
     {
-        assert!(mistakes.contains(key), "{key} is not in:\n{mistakes}");
+        assert!(errors.contains(key), "{key} is not in:\n{errors}");
     }
 }

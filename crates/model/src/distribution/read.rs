@@ -33,7 +33,7 @@ fn plain(cases: &mut Cases<'_, '_, Distribution>) {
         let low = s.field("low", "The shortest.").default(Duration::ZERO);
         let high = s.field("high", "The longest.").required();
         if low > high {
-            s.mistake("low", format!("{low} is above high ({high}): expected at most that"));
+            s.error("low", format!("{low} is above high ({high}): expected at most that"));
         }
         Distribution::Uniform { low, high }
     });
@@ -61,7 +61,7 @@ fn tails(cases: &mut Cases<'_, '_, Distribution>) {
             s.field("shortest", "Minimum duration.").at_least(Duration::from_ns(1)).required();
         let longest = s.field("longest", "Where the tail is cut off; absent: nowhere.").optional();
         if longest.is_some_and(|longest| longest <= shortest) {
-            s.mistake("longest", format!("expected more than shortest ({shortest})"));
+            s.error("longest", format!("expected more than shortest ({shortest})"));
         }
         Distribution::Pareto {
             shortest,
@@ -93,7 +93,7 @@ fn recorded(cases: &mut Cases<'_, '_, Distribution>) {
     cases.case("samples", "drawn from durations that were recorded.", |s| {
         let samples: Vec<Duration> = s.values("values", "The durations.");
         if samples.is_empty() {
-            s.mistake("values", "there is nothing to draw from: expected at least one duration");
+            s.error("values", "there is nothing to draw from: expected at least one duration");
         }
         Distribution::Samples(samples)
     });
@@ -109,7 +109,7 @@ fn recorded(cases: &mut Cases<'_, '_, Distribution>) {
             |pair: &[Point]| pair[0].quantile < pair[1].quantile && pair[0].value <= pair[1].value;
         let ends = (points.first().map(|p| p.quantile), points.last().map(|p| p.quantile));
         if ends != (Some(0.0), Some(1.0)) || !points.windows(2).all(rises) {
-            s.mistake(
+            s.error(
                 "points",
                 "expected quantiles that rise from 0 to 1, and values that do not fall",
             );
@@ -130,7 +130,7 @@ fn compound(cases: &mut Cases<'_, '_, Distribution>, depth: u8) {
     cases.case("sum", "all of several, one after the other.", |s| {
         let terms = s.list("terms", "The distributions.", |s| nested(s, depth));
         if terms.is_empty() {
-            s.mistake("terms", "the sum has no terms: expected at least one distribution");
+            s.error("terms", "the sum has no terms: expected at least one distribution");
         }
         Distribution::Sum(terms)
     });
@@ -142,6 +142,6 @@ fn weight(s: &mut Section<'_>) -> f64 {
 
 fn check_weights(s: &mut Section<'_>, key: &str, weights: impl Iterator<Item = f64>) {
     if weights.sum::<f64>() <= 0.0 {
-        s.mistake(key, "nothing has a weight: expected at least one above 0");
+        s.error(key, "nothing has a weight: expected at least one above 0");
     }
 }

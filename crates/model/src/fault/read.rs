@@ -23,7 +23,7 @@ impl Fault {
             .field("servers_ratio", "It affects this share of the servers, drawn once.")
             .optional();
         if first.is_some() && share.is_some() {
-            s.mistake("servers_first", "expected either this or servers_ratio");
+            s.error("servers_first", "expected either this or servers_ratio");
         }
         let servers = first.map_or(Affected::Share(share.unwrap_or(Ratio::ONE)), Affected::First);
         Self { servers, recipe }
@@ -74,7 +74,7 @@ fn errors(cases: &mut Cases<'_, '_, Recipe>) {
         let sum = broken.get() + bad.get() + silent.get();
         if sum <= 0.0 || sum > 1.0 {
             let text = "expected broken_ratio, bad_ratio and silent_ratio to have a sum above 0 and at most 1";
-            s.mistake("recipe", format!("the sum of the shares is {sum}: {text}"));
+            s.error("recipe", format!("the sum of the shares is {sum}: {text}"));
         }
         Recipe::Errors { broken, bad, silent }
     });
@@ -101,7 +101,7 @@ fn others(cases: &mut Cases<'_, '_, Recipe>) {
         if cores_min > cores_max {
             let text =
                 format!("{cores_min} is above cores_max ({cores_max}): expected at most that");
-            s.mistake("cores_min", text);
+            s.error("cores_min", text);
         }
         let every = period(s, "Time until the demand changes.");
         let cores_left_min = s
@@ -119,7 +119,7 @@ fn period(s: &mut Section<'_>, doc: &'static str) -> Distribution {
     if every.mean_ns() < PERIOD_MIN.as_ns_f64() {
         let mean = Duration::from_ns_f64(every.mean_ns());
         let text = format!("the mean {mean} is too short: expected at least {PERIOD_MIN}");
-        s.mistake("every", text);
+        s.error("every", text);
     }
     every
 }

@@ -1,4 +1,4 @@
-use super::{AVERSION, AVERSION_MAX, FAILURES_AVERTED, Replicas, SUSPECT_AGES};
+use super::{EJECTION, EJECTION_FAILURES, EJECTION_MAX, Replicas, SUSPECT_AGES};
 use crate::ReplicaId;
 use curtail_units::{Duration, Instant};
 
@@ -10,7 +10,7 @@ fn fails(replicas: &mut Replicas, now: Instant, times: u32) {
 
 /// How long the replica is left out from `now` on.
 fn left_out(replicas: &Replicas, now: Instant) -> Duration {
-    let until = replicas.get(ID).averted_until;
+    let until = replicas.get(ID).ejected_until;
     assert_eq!(replicas.is_eligible(ID, now, &[]), until <= now);
     assert!(replicas.is_eligible(ID, until, &[]));
     until.since(now)
@@ -20,16 +20,16 @@ fn left_out(replicas: &Replicas, now: Instant) -> Duration {
 fn failures_in_a_row_leave_a_replica_out_twice_as_long_each_time() {
     let mut replicas = Replicas::new(1);
     let mut now = Instant::from_ns(1);
-    fails(&mut replicas, now, FAILURES_AVERTED - 1);
+    fails(&mut replicas, now, EJECTION_FAILURES - 1);
     assert_eq!(left_out(&replicas, now), Duration::ZERO);
-    let mut expected = AVERSION;
+    let mut expected = EJECTION;
     for _ in 0..20 {
         fails(&mut replicas, now, 1);
         assert_eq!(left_out(&replicas, now), expected);
         now = now + expected;
-        expected = (expected + expected).min(AVERSION_MAX);
+        expected = (expected + expected).min(EJECTION_MAX);
     }
-    assert_eq!(expected, AVERSION_MAX);
+    assert_eq!(expected, EJECTION_MAX);
 }
 
 #[test]
@@ -37,17 +37,17 @@ fn attempts_that_break_off_together_count_once() {
     let mut replicas = Replicas::new(1);
     let now = Instant::from_ns(1);
     fails(&mut replicas, now, 1_000);
-    assert_eq!(left_out(&replicas, now), AVERSION);
+    assert_eq!(left_out(&replicas, now), EJECTION);
 }
 
 #[test]
 fn a_success_makes_good_for_all_failures() {
     let mut replicas = Replicas::new(1);
     let now = Instant::from_ns(1);
-    fails(&mut replicas, now, FAILURES_AVERTED);
+    fails(&mut replicas, now, EJECTION_FAILURES);
     replicas.get_mut(ID).succeeded(now);
     assert_eq!(left_out(&replicas, now), Duration::ZERO);
-    fails(&mut replicas, now, FAILURES_AVERTED - 1);
+    fails(&mut replicas, now, EJECTION_FAILURES - 1);
     assert_eq!(left_out(&replicas, now), Duration::ZERO);
 }
 
@@ -55,9 +55,9 @@ fn a_success_makes_good_for_all_failures() {
 fn a_success_of_an_attempt_sent_before_a_failure_does_not_make_good_for_it() {
     let mut replicas = Replicas::new(1);
     let (sent, now) = (Instant::from_ns(1), Instant::from_ns(2));
-    fails(&mut replicas, now, FAILURES_AVERTED);
+    fails(&mut replicas, now, EJECTION_FAILURES);
     replicas.get_mut(ID).succeeded(sent);
-    assert_eq!(left_out(&replicas, now), AVERSION);
+    assert_eq!(left_out(&replicas, now), EJECTION);
 }
 
 #[test]
@@ -76,9 +76,9 @@ fn an_overtaken_attempt_makes_its_replica_suspect_twice_as_long_each_time_until_
             assert!(!replicas.is_suspect(ID, last));
             assert_eq!(replicas.get(ID).in_flight(last), 0);
             now = last;
-            expected = (expected + expected).min(AVERSION_MAX);
+            expected = (expected + expected).min(EJECTION_MAX);
         }
-        assert_eq!(expected, AVERSION_MAX);
+        assert_eq!(expected, EJECTION_MAX);
         replicas.overtaken(ID, now, age);
         replicas.get_mut(ID).responded();
         assert!(!replicas.is_suspect(ID, now));

@@ -72,6 +72,6 @@ pub(super) fn check_window(s: &mut Section<'_>, window: &str, streams: &str, all
     if all.get() > u64::from(WINDOW_BYTES_MAX) {
         let text =
             format!("times {streams} is {all}: expected less than 2GiB, the limit of HTTP/2");
-        s.mistake(window, text);
+        s.error(window, text);
     }
 }

@@ -15,10 +15,10 @@ use std::net::{IpAddr, SocketAddr};
 /// Records an error for each contradiction in `config`, which was read from `s`.
 pub(super) fn check(config: &Config, s: &mut Section<'_>) {
     if config.listeners.is_empty() && config.leaves.is_empty() {
-        s.mistake("listeners", "nothing to listen on: expected at least one listener or leaf");
+        s.error("listeners", "nothing to listen on: expected at least one listener or leaf");
     }
     if !config.listeners.is_empty() && config.routes.is_empty() {
-        s.mistake("routes", "listeners without routes: expected at least one route");
+        s.error("routes", "listeners without routes: expected at least one route");
     }
     check_ports(config, s);
     check_routes(config, s);
@@ -27,7 +27,7 @@ pub(super) fn check(config: &Config, s: &mut Section<'_>) {
         for (index, replica) in upstream.replicas.iter().enumerate() {
             let before = &upstream.replicas[..index];
             if let Some(first) = before.iter().position(|other| is_same_server(other, replica)) {
-                s.mistake(
+                s.error(
                     &format!("upstreams.{}.replicas[{index}]", upstream.name),
                     format!(
                         "{replica} is a duplicate of replicas[{first}]: expected each replica once"
@@ -64,18 +64,18 @@ fn check_ports(config: &Config, s: &mut Section<'_>) {
                 "{:?} is also the name of {}: expected a unique name, because it labels the metrics",
                 port.name, other.section
             );
-            s.mistake(&format!("{}.name", port.section), text);
+            s.error(&format!("{}.name", port.section), text);
         }
         let mut before = ports[..index].iter();
         if let Some(other) = before.find(|other| are_one_port(other.address, port.address)) {
             let text = format!("same address as {}: expected another port", other.section);
-            s.mistake(&format!("{}.address", port.section), text);
+            s.error(&format!("{}.address", port.section), text);
         }
     }
     let is_admin = |port: &&Port<'_>| config.admin.is_some_and(|a| are_one_port(port.address, a));
     if let Some(other) = ports.iter().find(is_admin) {
         let text = format!("same address as {}: expected another port", other.section);
-        s.mistake("admin.address", text);
+        s.error("admin.address", text);
     }
 }
 
@@ -94,12 +94,12 @@ fn check_routes(config: &Config, s: &mut Section<'_>) {
         if !names.contains(&&*route.upstream) {
             let expected = expectation(&route.upstream, &names, "no upstreams are defined");
             let text = format!("{:?} is not defined: {expected}", route.upstream);
-            s.mistake(&format!("routes[{index}].upstream"), text);
+            s.error(&format!("routes[{index}].upstream"), text);
         }
         let mut before = config.routes[..index].iter();
         if let Some(first) = before.position(|other| match_the_same_requests(other, route)) {
             let text = format!("matches no request: routes[{first}] matches the same requests");
-            s.mistake(&format!("routes[{index}]"), text);
+            s.error(&format!("routes[{index}]"), text);
         }
     }
 }
@@ -117,7 +117,7 @@ fn check_groups(config: &Config, s: &mut Section<'_>) {
                 {shared}",
                 first.name
             );
-            s.mistake(&format!("upstreams.{}.group", upstream.name), text);
+            s.error(&format!("upstreams.{}.group", upstream.name), text);
         }
     }
 }

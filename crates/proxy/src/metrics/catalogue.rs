@@ -210,7 +210,7 @@ pub(super) static JOURNAL_LOST: Metric = counter(
 pub(super) static CONFIG_RELOADS: Metric = counter(
     "curtail_config_reloads",
     &["result"],
-    "New configurations read; failed: it had mistakes, and the old one stays.",
+    "New configurations read; failed: it had errors, and the old one stays.",
 );
 pub(super) static INVARIANTS_BROKEN: Metric = counter(
     "curtail_policy_invariants_broken",

@@ -29,7 +29,7 @@ impl ProcessMetrics {
         self.reloads_ok.fetch_add(1, Relaxed);
     }
 
-    /// A new configuration had mistakes; the old one stays.
+    /// A new configuration had errors; the old one stays.
     pub(crate) fn reload_failed(&self) {
         self.reloads_failed.fetch_add(1, Relaxed);
     }

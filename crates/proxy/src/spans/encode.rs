@@ -224,7 +224,7 @@ fn describe_reason(attributes: &mut Attributes<'_>, scratch: &mut String, reason
     }
 }
 
-/// Returns whether the request counts as failed: a client's own mistake does not.
+/// Returns whether the request counts as failed: a client's own error does not.
 fn describe_request_end(attributes: &mut Attributes<'_>, end: &RequestEnd) -> bool {
     if let Some(status) = end.status {
         attributes.int(b"http.response.status_code", status.as_u16().into());

@@ -180,7 +180,7 @@ impl Proxy {
 }
 
 fn config(yaml: &str) -> Config {
-    Config::from_yaml("test.yaml", yaml).unwrap_or_else(|mistakes| panic!("{mistakes}\n{yaml}"))
+    Config::from_yaml("test.yaml", yaml).unwrap_or_else(|errors| panic!("{errors}\n{yaml}"))
 }
 
 /// Asks the admin port; [`None`] when nobody listens there.

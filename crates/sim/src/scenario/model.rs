@@ -156,7 +156,7 @@ fn check_rate(s: &mut Section<'_>, model: &Model, base: Option<&Model>) {
         requests_per_second"
             .to_owned()
     };
-    s.mistake("arrivals", text);
+    s.error("arrivals", text);
 }
 
 fn check_antagonists(s: &mut Section<'_>, model: &Model, base: Option<&Model>) {
@@ -165,30 +165,30 @@ fn check_antagonists(s: &mut Section<'_>, model: &Model, base: Option<&Model>) {
     let antagonist = model.faults[own..].iter().position(is_antagonist);
     if let (None, Some(nth)) = (model.cores, antagonist) {
         let text = format!("the antagonist of faults[{nth}] takes cores, but the model has none");
-        s.mistake("faults", format!("{text}: expected cores"));
+        s.error("faults", format!("{text}: expected cores"));
     }
 }
 
 fn check_size(s: &mut Section<'_>, model: &Model) {
     let Model { clients, shards, replicas, servers, .. } = *model;
     if replicas as usize > REPLICAS_MAX {
-        s.mistake("replicas", format!("expected at most {REPLICAS_MAX}"));
+        s.error("replicas", format!("expected at most {REPLICAS_MAX}"));
     }
     if replicas > servers {
         let text = format!("a shard's {replicas} replicas cannot share {servers} servers");
-        s.mistake("servers", format!("{text}: expected at least as many servers as replicas"));
+        s.error("servers", format!("{text}: expected at least as many servers as replicas"));
     }
     if u64::from(clients) * u64::from(shards) > MACHINES_MAX || u64::from(servers) > MACHINES_MAX {
         let text = format!("expected at most {MACHINES_MAX} clients × shards, and servers");
-        s.mistake("shards", format!("too large: {text}"));
+        s.error("shards", format!("too large: {text}"));
     }
     let views = u64::from(clients) * u64::from(shards).saturating_mul(u64::from(replicas));
     if views > REPLICA_VIEWS_MAX {
         let text = format!("expected at most {REPLICA_VIEWS_MAX} clients × shards × replicas");
-        s.mistake("replicas", format!("too large: {text}"));
+        s.error("replicas", format!("too large: {text}"));
     }
     if model.faults.len() as u64 * u64::from(servers) > FAULT_PLACES_MAX {
         let text = format!("expected at most {FAULT_PLACES_MAX} faults × servers");
-        s.mistake("faults", format!("too many: {text}"));
+        s.error("faults", format!("too many: {text}"));
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn sharding(s: &mut Section<'_>) -> Sharding {
     let rules =
         s.map("rules", "How many shards there are, by name.", |name, s| (name.to_owned(), rule(s)));
     if rules.is_empty() {
-        s.mistake("rules", "there is nothing to compare: expected at least one rule");
+        s.error("rules", "there is nothing to compare: expected at least one rule");
     }
     let requests = s
         .field("requests", "Requests that are simulated for each row and rule.")
@@ -38,12 +38,12 @@ pub(super) fn sharding(s: &mut Section<'_>) -> Sharding {
     if servers.len() * rules.len() > PLACEMENTS_MAX {
         let text =
             format!("too many: expected at most {PLACEMENTS_MAX} numbers of servers × rules");
-        s.mistake("servers", text);
+        s.error("servers", text);
     }
     let per_request: u64 = servers.iter().map(|servers| u64::from(*servers)).sum();
     if per_request * rules.len() as u64 * u64::from(requests) > DRAWS_MAX {
         let text = format!("too many: expected at most {DRAWS_MAX} requests × servers in all");
-        s.mistake("requests", text);
+        s.error("requests", text);
     }
     Sharding { servers, whole, per_shard, per_answer, rules, requests }
 }
@@ -53,7 +53,7 @@ fn servers(s: &mut Section<'_>) -> Vec<u32> {
     let to = s.field("to", "The last.").range(1..=SERVERS_MAX).required();
     let step = s.field("step", "From one to the next.").at_least(1).default(1_u32);
     if from > to {
-        s.mistake("from", format!("{from} is above to ({to}): expected at most that"));
+        s.error("from", format!("{from} is above to ({to}): expected at most that"));
     }
     (from..=to).step_by(usize::try_from(step.max(1)).unwrap_or(usize::MAX)).collect()
 }

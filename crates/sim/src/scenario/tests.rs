@@ -7,11 +7,11 @@ use expect_test::expect;
 mod extremes;
 
 fn read(text: &str) -> Scenario {
-    Scenario::read("test.yaml", text, &[]).expect("no mistakes")
+    Scenario::read("test.yaml", text, &[]).expect("no errors")
 }
 
-fn mistakes(text: &str) -> String {
-    Scenario::read("test.yaml", text, &[]).expect_err("there are mistakes").to_string()
+fn errors(text: &str) -> String {
+    Scenario::read("test.yaml", text, &[]).expect_err("there are errors").to_string()
 }
 
 const SMALL: &str = "\
@@ -24,7 +24,7 @@ requests_max: 1000
 ";
 
 #[test]
-fn every_mistake_is_named_with_its_line_and_key() {
+fn every_error_is_named_with_its_line_and_key() {
     let text = "\
 model:
   service: {shape: exponental, mean: 1ms}
@@ -57,11 +57,11 @@ precision: {ratio: 2}
         test.yaml:13:29: arms.plain.hedge.quantile: 98 is out of range: expected a quantile from 0 to 1 (0.99, not 99)
         test.yaml:14:9: above[0]: 1 is a number: expected a duration such as 10ms or 1.5s
         test.yaml:15:20: precision.ratio: 2 is out of range: expected a number from 0.0001 to 1"#]]
-    .assert_eq(&mistakes(text));
+    .assert_eq(&errors(text));
 }
 
 #[test]
-fn a_scenario_without_arms_or_without_a_rate_is_a_mistake() {
+fn a_scenario_without_arms_or_without_a_rate_is_an_error() {
     let text = "\
 model:
   service: {shape: constant, value: 0ms}
@@ -71,7 +71,7 @@ requests_max: 1000
     expect![[r#"
         test.yaml:1:1: arms: there is nothing to simulate: expected at least one arm
         test.yaml:3:13: model.arrivals: the load needs a service time with a mean above zero: expected such a service time, or requests_per_second"#]]
-    .assert_eq(&mistakes(text));
+    .assert_eq(&errors(text));
 }
 
 #[test]
@@ -114,7 +114,7 @@ arms:",
 #[test]
 fn sets_take_the_place_of_what_the_file_says() {
     let sets = ["model.arrivals.load_ratio=0.5".to_owned(), "requests_max=2000".to_owned()];
-    let scenario = Scenario::read("test.yaml", SMALL, &sets).expect("no mistakes");
+    let scenario = Scenario::read("test.yaml", SMALL, &sets).expect("no errors");
     assert_eq!(scenario.variants[0].model.arrivals.rate, Rate::Load(0.5));
     assert_eq!(scenario.stop.requests_max, 2_000);
 }
@@ -173,7 +173,7 @@ sharding:
 }
 
 #[test]
-fn mistakes_of_a_sharding_are_named_together() {
+fn errors_of_a_sharding_are_named_together() {
     let text = "\
 sharding:
   servers: {from: 9, to: 2}
@@ -184,15 +184,15 @@ sharding:
   requests: 10
 model: {fan_out: 1}
 ";
-    let mistakes =
-        |text| Described::read("test.yaml", text, &[]).expect_err("there are mistakes").to_string();
+    let errors =
+        |text| Described::read("test.yaml", text, &[]).expect_err("there are errors").to_string();
     expect![[r#"
         test.yaml:2:19: sharding.servers.from: 9 is above to (2): expected at most that
         test.yaml:3:3: sharding.whole.value: missing: expected a duration such as 10ms or 1.5s
         test.yaml:5:33: sharding.rules.none.shards: 0 is out of range: expected a whole number from 1 to 1000000
         test.yaml:6:18: sharding.rules.half.rule: halved is not known: expected one of doubled, one_each, fixed
         test.yaml:7:13: sharding.requests: 10 is out of range: expected a whole number from 1000 to 1000000
-        test.yaml:8:1: model: unknown key: expected only sharding"#]].assert_eq(&mistakes(text));
+        test.yaml:8:1: model: unknown key: expected only sharding"#]].assert_eq(&errors(text));
     let large = "\
 sharding:
   servers: {from: 1, to: 10000}
@@ -201,10 +201,10 @@ sharding:
 ";
     expect![[r#"
         test.yaml:1:1: sharding.requests: too many: expected at most 200000000 requests × servers in all
-        test.yaml:2:12: sharding.servers: too many: expected at most 10000 numbers of servers × rules"#]].assert_eq(&mistakes(large));
+        test.yaml:2:12: sharding.servers: too many: expected at most 10000 numbers of servers × rules"#]].assert_eq(&errors(large));
     let empty = "sharding: {servers: {from: 1, to: 1}, whole: {shape: constant, value: 1s}}";
     expect![
         "test.yaml:1:1: sharding.rules: there is nothing to compare: expected at least one rule"
     ]
-    .assert_eq(&mistakes(empty));
+    .assert_eq(&errors(empty));
 }

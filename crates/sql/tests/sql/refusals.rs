@@ -70,8 +70,8 @@ fn no_file_is_read_but_those_of_the_tables() {
 }
 
 #[test]
-fn mistakes_are_named_with_what_there_is() {
-    let data = run(async { Writer::new("sql-mistakes").await.data });
+fn errors_are_named_with_what_there_is() {
+    let data = run(async { Writer::new("sql-errors").await.data });
     let said = refused(&data, "SELECT * FROM spanz");
     assert_eq!(said, "there is no table spanz: there are logs, points, spans, traces\n");
     let said = refused(&data, "SELECT servis FROM spans");

@@ -92,13 +92,13 @@ impl FaultConfig {
             .range(Duration::from_ms(1)..=WITHIN_MAX)
             .optional();
         if lasts.is_none() && pause.is_some() {
-            s.mistake("lasts", "missing: expected how long the pause lasts");
+            s.error("lasts", "missing: expected how long the pause lasts");
         }
         if lasts.is_some() && (restart.is_some() || command.is_some()) {
-            s.mistake("lasts", "only pause, kill and slow last: expected none");
+            s.error("lasts", "only pause, kill and slow last: expected none");
         }
         if by.is_some() != slow.is_some() {
-            s.mistake("by", "slow and by go together: expected both or neither");
+            s.error("by", "slow and by go together: expected both or neither");
         }
         let pause =
             pause.map(|process| FaultAction::Pause { process, lasts: lasts.unwrap_or_default() });
@@ -113,9 +113,9 @@ impl FaultConfig {
         if said.len() != 1 {
             let text =
                 format!("{} deeds: expected one of pause, restart, kill, slow and run", said.len());
-            s.mistake("at", text);
+            s.error("at", text);
         }
-        // Without any there is a mistake, and nobody sees what this is.
+        // Without any there is an error, and nobody sees what this is.
         let deed = said.pop().unwrap_or(FaultAction::Restart { process: String::new() });
         Self { at, deed }
     }

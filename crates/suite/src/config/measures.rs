@@ -48,7 +48,7 @@ impl MeasuresConfig {
         let http =
             s.list("http", "Numbers that servers say of themselves, in JSON.", GaugeConfig::read);
         if http.len() > GAUGES_MAX {
-            s.mistake("http", format!("{} of them: expected at most {GAUGES_MAX}", http.len()));
+            s.error("http", format!("{} of them: expected at most {GAUGES_MAX}", http.len()));
         }
         Self { every, gc_logs, http }
     }
@@ -68,7 +68,7 @@ impl GaugeConfig {
         if !gauge.pointer.starts_with('/') {
             let text =
                 format!("{:?} does not begin with /: expected a JSON pointer", gauge.pointer);
-            s.mistake("pointer", text);
+            s.error("pointer", text);
         }
         gauge
     }

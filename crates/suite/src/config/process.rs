@@ -83,7 +83,7 @@ impl ProcessConfig {
     fn read(name: &str, s: &mut Section<'_>) -> Self {
         let run = read_program(s);
         if run.is_none() {
-            s.mistake("run", "there is no program: expected [PROGRAM, ARGUMENT, …]");
+            s.error("run", "there is no program: expected [PROGRAM, ARGUMENT, …]");
         }
         Self {
             name: name.to_owned(),
@@ -139,13 +139,13 @@ impl ReadyConfig {
             .chain(line.map(Sign::Line))
             .collect();
         if signs.len() != 1 {
-            s.mistake("http", format!("{} signs: expected one of http, tcp and line", signs.len()));
+            s.error("http", format!("{} signs: expected one of http, tcp and line", signs.len()));
         }
         let within = s
             .field("within", "How long that may take.")
             .range(Duration::from_ms(1)..=WITHIN_MAX)
             .default(Duration::from_secs(60));
-        // Without any there is a mistake, and nobody sees what this is.
+        // Without any there is an error, and nobody sees what this is.
         Self { sign: signs.pop().unwrap_or(Sign::Line(String::new())), within }
     }
 }
@@ -166,7 +166,7 @@ impl RestartsConfig {
             .default(1);
         let processes = s.values("processes", "The names of those that are started anew.");
         if processes.is_empty() {
-            s.mistake("processes", "there is none: expected the name of at least one process");
+            s.error("processes", "there is none: expected the name of at least one process");
         }
         Self { every, processes }
     }

@@ -101,7 +101,7 @@ impl CommandConfig {
     pub(super) fn read(s: &mut Section<'_>) -> Self {
         let command = Self::read_optional(s);
         if command.is_none() {
-            s.mistake("run", "there is no program: expected [PROGRAM, ARGUMENT, …]");
+            s.error("run", "there is no program: expected [PROGRAM, ARGUMENT, …]");
         }
         Self {
             within: within(s, COMMAND_WITHIN),
@@ -158,7 +158,7 @@ impl StepConfig {
             }
             (command, _) => {
                 let many = if command.is_some() { "both" } else { "none" };
-                s.mistake("run", format!("{many} of run and load: expected one"));
+                s.error("run", format!("{many} of run and load: expected one"));
                 Self::Run(CommandConfig::of(Vec::new()))
             }
         }
@@ -176,7 +176,7 @@ impl LoadConfig {
             (None, Some(Some(command))) => Source::Command(command),
             (file, _) => {
                 let many = if file.is_some() { "both" } else { "none" };
-                s.mistake("file", format!("{many} of file and generator: expected one"));
+                s.error("file", format!("{many} of file and generator: expected one"));
                 Source::File(PathBuf::new())
             }
         };

@@ -13,7 +13,7 @@ fn read(text: &str, sets: &[&str]) -> Result<SuiteConfig, String> {
         seed: 7,
     };
     let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
-    SuiteConfig::from_yaml("s.yaml", text, &sets, &given).map_err(|mistakes| mistakes.to_string())
+    SuiteConfig::from_yaml("s.yaml", text, &sets, &given).map_err(|errors| errors.to_string())
 }
 
 const FULL: &str = r#"
@@ -59,7 +59,7 @@ teardown: [{run: [solr/clean]}]
 
 #[test]
 fn a_suite_is_read_with_its_parameters() {
-    let suite = read(FULL, &["parameters.docs=7"]).expect("no mistakes");
+    let suite = read(FULL, &["parameters.docs=7"]).expect("no errors");
     assert_eq!(suite.parameters[0], ("docs".to_owned(), "7".to_owned()));
     assert_eq!(suite.setup[0].within, Duration::from_secs(600));
     let node = &suite.processes[0];
@@ -79,8 +79,8 @@ fn a_suite_is_read_with_its_parameters() {
 }
 
 #[test]
-fn all_mistakes_are_named_at_once() {
-    let mistakes = read(
+fn all_errors_are_named_at_once() {
+    let errors = read(
         r#"
 name: a/b
 parameters: {dir: x}
@@ -116,7 +116,7 @@ pause: 1
         s.yaml:14:20: verdict.primary: expected one of [0.5, 0.9, 0.95, 0.99, 0.999, 0.9999]
         s.yaml:15:1: pause: unknown key: expected one of name, parameters, setup, links, processes, prepare, arms, requests, journeys, tenants, protocol, connections, keep_alive, timeout, threads, ca_file, insecure, schedule, warm_up, blocks, restarts, verdict, faults, measures, validate, teardown
         --set blocks=0: 0 is out of range: expected a whole number from 1 to 10000"#]]
-    .assert_eq(&mistakes.expect_err("many"));
+    .assert_eq(&errors.expect_err("many"));
 }
 
 #[test]
@@ -151,15 +151,15 @@ fn the_suites_that_come_with_curtail_are_right() {
 }
 
 #[test]
-fn the_suites_of_this_repository_have_no_mistakes() {
+fn the_suites_of_this_repository_have_no_errors() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../suites");
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder).expect("it is there") {
         let path = entry.expect("it can be listed").path();
         if path.extension().is_some_and(|extension| extension == "yaml") {
             let text = std::fs::read_to_string(&path).expect("text");
-            let suite = read(&text, &[])
-                .unwrap_or_else(|mistakes| panic!("{}: {mistakes}", path.display()));
+            let suite =
+                read(&text, &[]).unwrap_or_else(|errors| panic!("{}: {errors}", path.display()));
             names.push(suite.name);
         }
     }

@@ -117,7 +117,7 @@ impl Config {
             let is_elsewhere = roles.contains(&Role::Client) && !roles.contains(&role);
             if is_elsewhere && config.address(role).port() == 0 {
                 let text = "port 0 is any: expected the port on which the client finds it";
-                s.mistake(role.name(), text);
+                s.error(role.name(), text);
             }
         }
         config

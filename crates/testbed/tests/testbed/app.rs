@@ -279,11 +279,11 @@ fn one_request_more_than_there_is_room_for_is_refused() {
 }
 
 #[test]
-fn mistakes_are_all_named() {
+fn errors_are_all_named() {
     let read = |yaml: &str, sets: &[&str], roles: Option<&[Role]>| {
         let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
-        let mistakes = File::from_yaml("app.yaml", yaml, &sets, roles).expect_err("mistakes");
-        mistakes.to_string()
+        let errors = File::from_yaml("app.yaml", yaml, &sets, roles).expect_err("errors");
+        errors.to_string()
     };
     let sets = ["cpu_load=all", "retries=often", "client.backoff=0ms", "server.refused=5%"];
     expect![[r#"

@@ -127,7 +127,7 @@ pub(crate) fn request(method: &str, path: &str) -> Request<Empty<Bytes>> {
 
 /// Starts what `yaml` describes.
 pub(crate) fn start(yaml: &str, seed: u64) -> Arc<Running> {
-    let config = TestbedConfig::from_yaml("test.yaml", yaml).expect("no mistakes");
+    let config = TestbedConfig::from_yaml("test.yaml", yaml).expect("no errors");
     Arc::new(Running::start(&config, seed).expect("loopback and threads"))
 }
 

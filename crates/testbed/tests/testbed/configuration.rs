@@ -1,11 +1,11 @@
-//! What the file may say, and what is said about its mistakes.
+//! What the file may say, and what is said about its errors.
 
 use curtail_model::Recipe;
 use curtail_testbed::{File, TestbedConfig};
 use expect_test::expect;
 
 #[test]
-fn every_mistake_is_named_at_once() {
+fn every_error_is_named_at_once() {
     let yaml = "
 shards: 0
 replicas: 5000
@@ -24,7 +24,7 @@ faults:
   - {recipe: slow_replica, servers_ratio: 2, slowdown: 3}
 colour: red
 ";
-    let mistakes = TestbedConfig::from_yaml("bad.yaml", yaml).expect_err("nearly all is wrong");
+    let errors = TestbedConfig::from_yaml("bad.yaml", yaml).expect_err("nearly all is wrong");
     expect![[r#"
         bad.yaml:1:1: name: missing: expected text (in quotes if it looks like a number)
         bad.yaml:2:9: shards: 0 is out of range: expected a whole number from 1 to 4096
@@ -37,7 +37,7 @@ colour: red
         bad.yaml:14:5: faults[2].lasts.value: missing: expected a duration such as 10ms or 1.5s
         bad.yaml:15:15: faults[2].slowdown: 0.5 is out of range: expected a number from 1 to 1000000
         bad.yaml:16:43: faults[3].servers_ratio: 2 is out of range: expected a ratio from 0 to 1 (0.02 for 2 %)
-        bad.yaml:17:1: colour: unknown key: expected one of name, shards, replicas, listen, server, faults"#]].assert_eq(&mistakes.to_string());
+        bad.yaml:17:1: colour: unknown key: expected one of name, shards, replicas, listen, server, faults"#]].assert_eq(&errors.to_string());
 }
 
 #[test]
@@ -66,15 +66,15 @@ replicas: 2
 listen: 127.0.0.1:65000
 server: {service: {shape: constant, value: 1ms}}
 ";
-    let mistakes = TestbedConfig::from_yaml("large.yaml", yaml).expect_err("too many servers");
+    let errors = TestbedConfig::from_yaml("large.yaml", yaml).expect_err("too many servers");
     expect![[r#"
         large.yaml:4:11: replicas: this makes 8000 servers: expected at most 4096
         large.yaml:5:9: listen: 8000 ports from 65000 on are not there: expected a lower port"#]]
-    .assert_eq(&mistakes.to_string());
+    .assert_eq(&errors.to_string());
 }
 
 #[test]
-fn the_files_in_testbeds_have_no_mistakes() {
+fn the_files_in_testbeds_have_no_errors() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testbeds");
     let mut files: Vec<_> = std::fs::read_dir(folder)
         .expect("the folder is part of the repository")
@@ -88,7 +88,7 @@ fn the_files_in_testbeds_have_no_mistakes() {
         let named = match File::from_yaml(&name, &text, &[], None) {
             Ok(File::Servers(config)) => config.name,
             Ok(File::App(config)) => config.name,
-            Err(mistakes) => panic!("{mistakes}"),
+            Err(errors) => panic!("{errors}"),
         };
         let stem = file.file_stem().and_then(|stem| stem.to_str()).expect("a plain name");
         assert_eq!(named, stem, "a testbed is called like its file");
@@ -98,7 +98,7 @@ fn the_files_in_testbeds_have_no_mistakes() {
 #[test]
 fn the_bigtable_testbed_is_the_one_of_the_paper() {
     let text = include_str!("../../../../testbeds/bigtable.yaml");
-    let config = TestbedConfig::from_yaml("bigtable.yaml", text).expect("no mistakes");
+    let config = TestbedConfig::from_yaml("bigtable.yaml", text).expect("no errors");
     assert_eq!((config.shards, config.replicas), (100, 3));
     assert!(
         matches!(config.faults[..], [ref fault] if matches!(fault.recipe, Recipe::Stall { .. }))

@@ -1,6 +1,6 @@
 //! Values from a file: a number a line, or a column of a CSV (RFC 4180, without fields over several lines).
 //!
-//! **Limits**: [`VALUES_MAX`] values, [`LINE_BYTES_MAX`] bytes in a line, unpacked. Blank lines are passed over.
+//! **Limits**: [`VALUES_MAX`] values, [`LINE_BYTES_MAX`] bytes in a line, decompressed. Blank lines are passed over.
 //! The first line that is wrong ends it: a figure of half a file would be the figure of something else.
 
 use super::Unit;
@@ -30,9 +30,9 @@ const ZSTD: &[u8] = &[0x28, 0xB5, 0x2F, 0xFD];
 pub(super) fn read(file: &Path, column: Option<&str>, unit: Unit) -> anyhow::Result<Values> {
     let open = || {
         if file == Path::new(STDIN) {
-            return read_lines(unpacked(io::stdin().lock())?, column, unit);
+            return read_lines(decompressed(io::stdin().lock())?, column, unit);
         }
-        read_lines(unpacked(File::open(file)?)?, column, unit)
+        read_lines(decompressed(File::open(file)?)?, column, unit)
     };
     open().with_context(|| name(file))
 }
@@ -46,7 +46,7 @@ pub(super) fn name(file: &Path) -> String {
 }
 
 /// The lines of something that may be packed, which its first bytes tell.
-fn unpacked<'r>(mut raw: impl Read + 'r) -> io::Result<Box<dyn BufRead + 'r>> {
+fn decompressed<'r>(mut raw: impl Read + 'r) -> io::Result<Box<dyn BufRead + 'r>> {
     let mut first = Vec::new();
     raw.by_ref().take(ZSTD.len() as u64).read_to_end(&mut first)?;
     let whole = Cursor::new(first.clone()).chain(raw);

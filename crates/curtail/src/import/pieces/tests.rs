@@ -85,7 +85,7 @@ fn what_is_cut_off_or_too_long_is_named_with_its_byte() {
     let [Err(first), second] = &*pieces(&[framed(&damaged), framed(b"{2}")].concat()) else {
         panic!("two");
     };
-    assert!(first.what.starts_with("the message cannot be unpacked: "));
+    assert!(first.what.starts_with("the message cannot be decompressed: "));
     assert_eq!(*second, good(2, b"{2}", true));
     // A packed file that is damaged ends there.
     let packed = gzip(&b"{1}\n".repeat(100_000));

@@ -5,7 +5,7 @@ use expect_test::{Expect, expect};
 
 fn check(text: &str, expect: Expect) {
     let read = Config::from_yaml("f", text);
-    expect.assert_eq(&read.err().map_or_else(String::new, |mistakes| mistakes.to_string()));
+    expect.assert_eq(&read.err().map_or_else(String::new, |errors| errors.to_string()));
 }
 
 #[test]
@@ -151,5 +151,5 @@ fn arguments_are_judged_as_a_file_is_and_sets_change_them() {
         --set upstreams.servce.retry=false: upstreams.servce: not defined: did you mean service?
         --set limts.drain=1s: limts: unknown key: did you mean limits?
         --set upstreams.service.hegde=false: unknown key: did you mean hedge?"#]]
-    .assert_eq(&wrong.expect_err("mistakes"));
+    .assert_eq(&wrong.expect_err("errors"));
 }

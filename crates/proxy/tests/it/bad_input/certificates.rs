@@ -144,7 +144,7 @@ fn a_certificate_that_cannot_be_used_is_named_before_anything_listens() {
         )
     };
     let start = |yaml: &str| {
-        let config = curtail_proxy::Config::from_yaml("test.yaml", yaml).expect("no mistakes");
+        let config = curtail_proxy::Config::from_yaml("test.yaml", yaml).expect("no errors");
         let checked = curtail_proxy::check(&config);
         let started = curtail_proxy::start(config, &curtail_proxy::Options::default());
         let error = started.expect_err("it cannot start").to_string();

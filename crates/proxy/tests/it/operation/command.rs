@@ -159,7 +159,7 @@ fn sets_override_the_arguments_and_an_error_in_one_prevents_the_start() {
 }
 
 #[test]
-fn mistakes_and_a_port_in_use_end_it_with_codes_of_their_own() {
+fn errors_and_a_port_in_use_end_it_with_codes_of_their_own() {
     run(async {
         let replica = RawReplica::answering("good").await;
         let directory = Directory::new();

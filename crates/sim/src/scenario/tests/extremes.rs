@@ -1,6 +1,6 @@
 //! Numbers at the ends of their ranges: each is an error that names its key, or a run that ends.
 
-use super::{SMALL, mistakes};
+use super::{SMALL, errors};
 use crate::scenario::Scenario;
 use crate::world::{Limits, World};
 use expect_test::expect;
@@ -17,13 +17,13 @@ fn faults_without_time_or_cores_are_errors() {
     expect![
         "test.yaml:4:35: model.faults[0].every: the mean 0 ns is too short: expected at least 1 us"
     ]
-    .assert_eq(&mistakes(&with_model_line(&stall)));
+    .assert_eq(&errors(&with_model_line(&stall)));
     let antagonist =
         format!("faults: [{{recipe: antagonist, cores_max: 2, cores_left_min: 1, every: {zero}}}]");
     expect![[r#"
         test.yaml:4:11: model.faults: the antagonist of faults[0] takes cores, but the model has none: expected cores
         test.yaml:4:73: model.faults[0].every: the mean 0 ns is too short: expected at least 1 us"#]]
-    .assert_eq(&mistakes(&with_model_line(&antagonist)));
+    .assert_eq(&errors(&with_model_line(&antagonist)));
     let with_cores = antagonist.replace(zero, "{shape: constant, value: 1s}");
     let with_cores = format!("cores: {{allocated: 1}}\n  {with_cores}");
     Scenario::read("test.yaml", &with_model_line(&with_cores), &[]).expect("it has cores");
@@ -33,23 +33,23 @@ fn faults_without_time_or_cores_are_errors() {
 fn shapes_without_time_or_parts_are_errors() {
     let text = with_model_line("message_delay: {shape: sum, terms: []}");
     expect!["test.yaml:4:38: model.message_delay.terms: the sum has no terms: expected at least one distribution"]
-        .assert_eq(&mistakes(&text));
+        .assert_eq(&errors(&text));
     let text = with_model_line("message_delay: {shape: pareto, shortest: 0ms, exponent: 1}");
     expect!["test.yaml:4:44: model.message_delay.shortest: 0ms is out of range: expected a duration of at least 1ns"]
-        .assert_eq(&mistakes(&text));
+        .assert_eq(&errors(&text));
 }
 
 #[test]
 fn lengths_of_a_run_that_contradict_each_other_are_errors() {
     let text = format!("{SMALL}requests_min: 2000\n");
     expect!["test.yaml:7:15: requests_min: 2000 exceeds requests_max: expected at most 1000"]
-        .assert_eq(&mistakes(&text));
+        .assert_eq(&errors(&text));
     let text = format!("{SMALL}precision: {{quantile: 1, ratio: 0.1}}\n");
     expect!["test.yaml:7:23: precision.quantile: 1 has no interval: expected a quantile above 0 and below 1"]
-        .assert_eq(&mistakes(&text));
+        .assert_eq(&errors(&text));
     let slow = SMALL.replace("load_ratio: 0.8", "requests_per_second: 0.000001");
     expect!["test.yaml:6:15: requests_max: 1000000 requests last 31688 years at 0.000001 a second: expected at most 100 years"]
-        .assert_eq(&mistakes(&slow.replace("requests_max: 1000", "requests_max: 1000000")));
+        .assert_eq(&errors(&slow.replace("requests_max: 1000", "requests_max: 1000000")));
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn more_memory_than_a_machine_has_is_an_error() {
             "faults × servers",
         ),
     ] {
-        let text = mistakes(&with_model_line(line));
+        let text = errors(&with_model_line(line));
         assert!(text.contains(said), "{text}");
     }
 }
@@ -153,7 +153,7 @@ fn with_value(path: &str, value: &str) -> Result<Scenario, String> {
         }
         None => (EVERYTHING.to_owned(), vec![format!("{path}={value}")]),
     };
-    Scenario::read("test.yaml", &text, &sets).map_err(|mistakes| mistakes.to_string())
+    Scenario::read("test.yaml", &text, &sets).map_err(|errors| errors.to_string())
 }
 
 #[test]

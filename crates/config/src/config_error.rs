@@ -1,12 +1,12 @@
-//! Mistakes of a configuration: where, in which key, what was found and what was expected.
+//! Errors of a configuration: where, in which key, what was found and what was expected.
 //!
-//! Reading never stops at the first mistake. All are kept up to [`MISTAKES_MAX`], shown in the order of
+//! Reading never stops at the first error. All are kept up to [`CONFIG_ERRORS_MAX`], shown in the order of
 //! the file, and the ones beyond the bound are counted.
 
 use std::fmt;
 
-/// How many mistakes are kept; a file with more is not a configuration, and its writer knows by then.
-pub const MISTAKES_MAX: usize = 100;
+/// How many errors are kept; a file with more is not a configuration, and its writer knows by then.
+pub const CONFIG_ERRORS_MAX: usize = 100;
 
 /// Where a value was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,9 +22,9 @@ impl Place {
 }
 
 #[derive(Clone, Debug)]
-struct Mistake {
+struct ConfigError {
     place: Place,
-    /// The full key, empty when the mistake is not about one.
+    /// The full key, empty when the error is not about one.
     path: String,
     text: String,
     /// Whether the value could not be read; otherwise it was read but is not valid.
@@ -33,31 +33,31 @@ struct Mistake {
 
 /// All errors of one configuration, one per line. Without a file (`file` is empty), lines and columns are omitted.
 #[derive(Clone, Debug)]
-pub struct Mistakes {
+pub struct ConfigErrors {
     file: String,
     sets: Vec<String>,
-    kept: Vec<Mistake>,
+    kept: Vec<ConfigError>,
     not_kept: usize,
 }
 
-impl Mistakes {
+impl ConfigErrors {
     pub(crate) fn none(file: &str, sets: &[String]) -> Self {
         Self { file: file.to_owned(), sets: sets.to_vec(), kept: Vec::new(), not_kept: 0 }
     }
 
     /// Adds a value that could not be read.
     pub(crate) fn push(&mut self, place: Place, path: &str, text: String) {
-        self.keep(Mistake { place, path: path.to_owned(), text, is_unreadable: true });
+        self.keep(ConfigError { place, path: path.to_owned(), text, is_unreadable: true });
     }
 
     /// Adds a value that is not valid.
     pub(crate) fn push_invalid(&mut self, place: Place, path: &str, text: String) {
-        self.keep(Mistake { place, path: path.to_owned(), text, is_unreadable: false });
+        self.keep(ConfigError { place, path: path.to_owned(), text, is_unreadable: false });
     }
 
-    fn keep(&mut self, mistake: Mistake) {
-        if self.kept.len() < MISTAKES_MAX {
-            self.kept.push(mistake);
+    fn keep(&mut self, error: ConfigError) {
+        if self.kept.len() < CONFIG_ERRORS_MAX {
+            self.kept.push(error);
         } else {
             self.not_kept += 1;
         }
@@ -67,7 +67,7 @@ impl Mistakes {
     pub(crate) fn forget_after(&mut self, count: usize) -> bool {
         let has_more = self.count() > count;
         self.kept.truncate(count);
-        self.not_kept = count.saturating_sub(MISTAKES_MAX);
+        self.not_kept = count.saturating_sub(CONFIG_ERRORS_MAX);
         has_more
     }
 
@@ -85,24 +85,24 @@ impl Mistakes {
         self.kept.is_empty()
     }
 
-    /// `value`, or all the mistakes that were made on the way to it.
+    /// `value`, or all the errors that were made on the way to it.
     pub(crate) fn or<T>(mut self, value: T) -> Result<T, Self> {
         if self.is_empty() {
             return Ok(value);
         }
-        self.kept.sort_by_key(|mistake| mistake.place);
+        self.kept.sort_by_key(|error| error.place);
         Err(self)
     }
 
-    /// How many mistakes there are.
+    /// How many errors there are.
     #[must_use]
     pub fn count(&self) -> usize {
         self.kept.len() + self.not_kept
     }
 
-    fn line(&self, mistake: &Mistake, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = mistake.path.as_str();
-        match mistake.place {
+    fn line(&self, error: &ConfigError, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = error.path.as_str();
+        match error.place {
             Place::File { line, column } => {
                 if !self.file.is_empty() {
                     write!(f, "{}:{line}:{column}: ", self.file)?;
@@ -120,23 +120,23 @@ impl Mistakes {
                 }
             }
         }
-        f.write_str(&mistake.text)
+        f.write_str(&error.text)
     }
 }
 
-impl fmt::Display for Mistakes {
+impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, mistake) in self.kept.iter().enumerate() {
+        for (index, error) in self.kept.iter().enumerate() {
             if index > 0 {
                 f.write_str("\n")?;
             }
-            self.line(mistake, f)?;
+            self.line(error, f)?;
         }
         match self.not_kept {
             0 => Ok(()),
-            more => write!(f, "\n{}: and {more} more mistakes", self.file),
+            more => write!(f, "\n{}: and {more} more errors", self.file),
         }
     }
 }
 
-impl std::error::Error for Mistakes {}
+impl std::error::Error for ConfigErrors {}
