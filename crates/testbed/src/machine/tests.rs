@@ -1,8 +1,12 @@
 use super::{ServerEffect, ServerMachine, Times};
 use crate::config::TestbedConfig;
-use curtail_model::{ExecutionOutcome, FaultTimeline, Faults, PaceChange};
+use curtail_model::{ExecutionOutcome, FaultTimeline, Faults, PaceChange, Process};
 use curtail_policy::Class;
 use curtail_units::{Duration, Instant, Rng};
+use std::collections::BTreeSet;
+
+#[path = "../../benches/recipes/rows.rs"]
+mod rows;
 
 const SEED: u64 = 9;
 
@@ -130,4 +134,53 @@ fn executions_fail_as_configured() {
         matches!(effect, ServerEffect::Ended { outcome: ExecutionOutcome::BrokenConnection, .. })
     };
     assert!(effects(&mut machine).iter().any(is_broken));
+}
+
+/// The latencies of `count` requests to the servers of a row, in virtual time.
+fn latencies_ms(config: &TestbedConfig, count: u32) -> Vec<f64> {
+    let root = Rng::new(SEED);
+    let servers = u32::try_from(rows::SERVERS).expect("a few");
+    let faults = Faults::new(&config.faults, servers, config.server.cores, &root);
+    let machine = |server: u32| {
+        let rng = root.split("server").split_index(u64::from(server));
+        ServerMachine::new(&config.server, FaultTimeline::new(&faults, server), &rng)
+    };
+    let mut machines: Vec<ServerMachine> = (0..servers).map(machine).collect();
+    let (mut arrivals, mut choice) = (root.split("arrivals"), root.split("choice"));
+    let mut now = Instant::ZERO;
+    let mut requests = BTreeSet::new();
+    for _ in 0..count {
+        now = now + Process::Poisson.gap(1e9 / rows::REQUESTS_PER_SECOND, &mut arrivals);
+        let server = choice.below(rows::SERVERS);
+        requests.insert((server, machines[server].arrive(now, Class::Interactive)));
+    }
+    let mut latencies_ms = Vec::new();
+    for (server, machine) in machines.iter_mut().enumerate() {
+        machine.advance(now + Duration::from_secs(10));
+        for effect in effects(machine) {
+            let ServerEffect::Ended { request, outcome, times } = effect else { continue };
+            if !requests.contains(&(server, request)) {
+                // A noisy neighbor's.
+                continue;
+            }
+            let is_good = outcome == ExecutionOutcome::Success;
+            let latency = times.queue + times.service + times.fault;
+            latencies_ms.push(if is_good { latency.as_ms_f64() } else { f64::INFINITY });
+        }
+    }
+    latencies_ms
+}
+
+#[test]
+fn every_recipe_has_the_percentiles_of_its_simulation() {
+    for (name, keys, fault) in rows::ROWS {
+        let simulated = rows::simulate(keys, fault, SEED, 60_000);
+        let yaml = rows::testbed_yaml(keys, fault);
+        let config = TestbedConfig::from_yaml("recipes", &yaml).expect("no errors");
+        let measured = rows::percentiles(latencies_ms(&config, 60_000));
+        assert!(
+            rows::is_within(&simulated, &measured),
+            "{name}: simulated {simulated:?}, servers {measured:?}, seed {SEED}"
+        );
+    }
 }
