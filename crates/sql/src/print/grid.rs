@@ -2,6 +2,8 @@
 
 use super::cells::Cells;
 use crate::error::AskError;
+use curtail_text::lines::{one_line, width};
+use curtail_text::{Columns, Left, Right};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::execution::memory_pool::MemoryReservation;
@@ -26,7 +28,7 @@ impl Grid {
     pub(super) fn new(columns: &Schema, reservation: MemoryReservation) -> Self {
         let fields = columns.fields().iter();
         let column = |(name, is_number): (&String, bool)| Column { width: width(name), is_number };
-        let cells: Vec<_> = fields.clone().map(|field| on_one_line(field.name())).collect();
+        let cells: Vec<_> = fields.clone().map(|field| one_line(field.name())).collect();
         let are_numbers = fields.map(|field| field.data_type().is_numeric());
         let columns = cells.iter().zip(are_numbers).map(column).collect();
         Self { columns, cells, reservation }
@@ -39,7 +41,7 @@ impl Grid {
             for (nth, column) in self.columns.iter_mut().enumerate() {
                 let mut cell = String::new();
                 cells.put(row, nth, &mut cell).map_err(unprintable)?;
-                let cell = on_one_line(&cell);
+                let cell = one_line(&cell);
                 self.reservation
                     .try_grow(cell.len() + size_of::<String>())
                     .map_err(AskError::of)?;
@@ -51,33 +53,16 @@ impl Grid {
     }
 
     pub(super) fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        let columns =
+            self.columns.iter().map(
+                |Column { width, is_number }| {
+                    if *is_number { Right(*width) } else { Left(*width) }
+                },
+            );
+        let columns = Columns::new(columns).apart(2);
         for row in self.cells.chunks(self.columns.len().max(1)) {
-            let mut line = String::new();
-            for (cell, column) in row.iter().zip(&self.columns) {
-                let padding = " ".repeat(column.width - width(cell));
-                let (before, after) =
-                    if column.is_number { (&*padding, "") } else { ("", &*padding) };
-                line.extend([before, cell, after, "  "]);
-            }
-            writeln!(out, "{}", line.trim_end())?;
+            writeln!(out, "{}", columns.row(row))?;
         }
         Ok(())
     }
-}
-
-fn width(cell: &str) -> usize {
-    cell.chars().count()
-}
-
-/// What a sender wrote must not move the cursor of whoever reads it.
-fn on_one_line(cell: &str) -> String {
-    let mut line = String::with_capacity(cell.len());
-    for letter in cell.chars() {
-        if letter.is_control() {
-            line.extend(letter.escape_default());
-        } else {
-            line.push(letter);
-        }
-    }
-    line
 }
