@@ -13,8 +13,8 @@
 mod buckets;
 mod calibrate;
 mod compare;
-mod ended;
 mod load;
+mod outcome;
 mod progress;
 mod report;
 mod suite;

@@ -1,6 +1,6 @@
 //! The connections of one thread, and which of them have nothing to do.
 
-use super::flight::Due;
+use super::flight::DueRequest;
 use curtail_units::Instant;
 use slab::Slab;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -12,7 +12,7 @@ use tokio::task::AbortHandle;
 #[derive(Debug, Default)]
 pub(super) struct Connection {
     /// A request that it is to send next.
-    given: Cell<Option<Due>>,
+    given: Cell<Option<DueRequest>>,
     waker: RefCell<Option<Waker>>,
     is_idle: Cell<bool>,
     /// Since when it is being made; nothing once it is there.
@@ -94,7 +94,7 @@ impl Connections {
     }
 
     /// Gives `due` to the connection that was used last of those that have nothing to do, if there is any.
-    pub(super) fn give(&mut self, due: Due) -> Result<(), Due> {
+    pub(super) fn give(&mut self, due: DueRequest) -> Result<(), DueRequest> {
         let Some(connection) = self.idle.pop() else { return Err(due) };
         connection.is_idle.set(false);
         connection.given.set(Some(due));
@@ -106,7 +106,7 @@ impl Connections {
     }
 
     /// The request that it was given.
-    pub(super) fn take_given(&mut self, connection: &Connection) -> Option<Due> {
+    pub(super) fn take_given(&mut self, connection: &Connection) -> Option<DueRequest> {
         let due = connection.given.take()?;
         self.given -= 1;
         Some(due)

@@ -44,7 +44,7 @@ impl RequestFailure {
 
 /// A request that is to be sent.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Due {
+pub(super) struct DueRequest {
     pub(super) choice: Choice,
     intended: Instant,
     /// When the generator turned to it, if it could not be sent then, or was sent in vain.
@@ -53,7 +53,7 @@ pub(super) struct Due {
     resends: u8,
 }
 
-impl Due {
+impl DueRequest {
     /// When the generator turned to it: when it was sent, unless it had to wait.
     fn ready(&self, sent: Instant) -> Instant {
         self.waits_since.unwrap_or(sent)
@@ -68,7 +68,7 @@ impl Due {
 /// A request that was sent.
 #[derive(Debug)]
 struct Flight {
-    due: Due,
+    due: DueRequest,
     sent: Instant,
     abort: AbortHandle,
 }
@@ -102,7 +102,7 @@ pub(super) struct Flights {
     /// The next of the plan that is ours.
     next: Option<(u64, Instant)>,
     later: BinaryHeap<Reverse<Later>>,
-    backlog: VecDeque<Due>,
+    backlog: VecDeque<DueRequest>,
     flying: Slab<Flight>,
     seen: Recording,
     recent: Slot,
@@ -147,11 +147,11 @@ impl Flights {
     }
 
     /// The next request that should be sent by now: one that waits, or else one that has come due.
-    pub(super) fn next_due(&mut self, now: Instant) -> Option<Due> {
+    pub(super) fn next_due(&mut self, now: Instant) -> Option<DueRequest> {
         self.backlog.pop_front().or_else(|| self.come_due(now))
     }
 
-    fn come_due(&mut self, now: Instant) -> Option<Due> {
+    fn come_due(&mut self, now: Instant) -> Option<DueRequest> {
         let at = self.next_at().filter(|at| *at <= now)?;
         let choice = match self.next {
             Some((nth, planned)) if planned == at => {
@@ -160,11 +160,15 @@ impl Flights {
             }
             _ => self.later.pop()?.0.choice,
         };
-        Some(Due { choice, intended: at, waits_since: None, resends: 0 })
+        Some(DueRequest { choice, intended: at, waits_since: None, resends: 0 })
     }
 
     /// Takes all that has come due by now: `take` has it sent, or gives it back to wait.
-    pub(super) fn hand_out(&mut self, now: Instant, mut take: impl FnMut(Due) -> Result<(), Due>) {
+    pub(super) fn hand_out(
+        &mut self,
+        now: Instant,
+        mut take: impl FnMut(DueRequest) -> Result<(), DueRequest>,
+    ) {
         while self.backlog.len() < BACKLOG_MAX {
             let Some(due) = self.come_due(now) else { return };
             if let Err(due) = take(due) {
@@ -174,20 +178,20 @@ impl Flights {
     }
 
     /// Queues an unsent request again, before those that were scheduled later.
-    pub(super) fn give_back(&mut self, due: Due) {
+    pub(super) fn give_back(&mut self, due: DueRequest) {
         let place = self.backlog.partition_point(|waiting| waiting.intended <= due.intended);
         self.backlog.insert(place, due);
     }
 
     /// Takes back a request that was sent and not processed, to be sent again. Returns [`None`] after [`RESENDS_MAX`]
     /// resends.
-    pub(super) fn take_back(&mut self, key: usize) -> Option<Due> {
+    pub(super) fn take_back(&mut self, key: usize) -> Option<DueRequest> {
         let Flight { due, sent, .. } = &self.flying[key];
         if due.resends == RESENDS_MAX {
             return None;
         }
         let waits_since = Some(due.ready(*sent));
-        let due = Due { waits_since, resends: due.resends + 1, ..*due };
+        let due = DueRequest { waits_since, resends: due.resends + 1, ..*due };
         self.flying.remove(key);
         self.seen.resent += 1;
         Some(due)
@@ -214,7 +218,7 @@ impl Flights {
     }
 
     /// A request is sent now; `abort` ends whatever waits for its answer.
-    pub(super) fn begin(&mut self, due: Due, now: Instant, abort: AbortHandle) -> usize {
+    pub(super) fn begin(&mut self, due: DueRequest, now: Instant, abort: AbortHandle) -> usize {
         self.flying.insert(Flight { due, sent: now, abort })
     }
 
@@ -228,7 +232,7 @@ impl Flights {
                 self.later.push(Reverse(Later { at: now + think, choice }));
             } else {
                 let text = format!("more than {THINKING_MAX} journeys of a thread are thinking");
-                let due = Due { choice, intended: now, waits_since: None, resends: 0 };
+                let due = DueRequest { choice, intended: now, waits_since: None, resends: 0 };
                 self.fail(due, now, RequestFailure::new(Failure::Ended, text));
             }
         }
@@ -242,7 +246,7 @@ impl Flights {
     }
 
     /// A request fails without having been sent.
-    pub(super) fn fail(&mut self, due: Due, now: Instant, failed: RequestFailure) {
+    pub(super) fn fail(&mut self, due: DueRequest, now: Instant, failed: RequestFailure) {
         self.record(due, now, now, Err(failed));
     }
 
@@ -282,7 +286,7 @@ impl Flights {
 
     fn record(
         &mut self,
-        due: Due,
+        due: DueRequest,
         sent: Instant,
         now: Instant,
         result: Result<(), RequestFailure>,

@@ -1,6 +1,6 @@
 //! Requests over HTTP/1.1, one after the other on a connection.
 
-use super::flight::{Due, RequestFailure};
+use super::flight::{DueRequest, RequestFailure};
 use super::response::ResponseReader;
 use super::stream::Stream;
 use super::worker::ConnectionTask;
@@ -43,7 +43,7 @@ fn next(
     stream: &mut Stream,
     buffer: &mut Buffer,
     cx: &mut Context<'_>,
-) -> Poll<Option<Due>> {
+) -> Poll<Option<DueRequest>> {
     // A server that says something without being asked is about to close, or is no server of HTTP.
     let mut unasked = ReadBuf::new(&mut buffer.bytes[..1]);
     match Pin::new(stream).poll_read(cx, &mut unasked) {
@@ -76,7 +76,12 @@ async fn exchange(
     }
 }
 
-fn write_head_and_body(held: &ConnectionTask, request: &Request, due: Due, out: &mut Vec<u8>) {
+fn write_head_and_body(
+    held: &ConnectionTask,
+    request: &Request,
+    due: DueRequest,
+    out: &mut Vec<u8>,
+) {
     let load = &held.worker.load;
     let filling = load.workload.filling(due.choice);
     out.extend_from_slice(request.method.as_str().as_bytes());

@@ -6,7 +6,7 @@
 //! of a request.
 //! **Source**: RFC 9113; for gRPC, "gRPC over HTTP2" in its repository.
 
-use super::flight::{Due, RESENDS_MAX, RequestFailure};
+use super::flight::{DueRequest, RESENDS_MAX, RequestFailure};
 use super::stream::Stream;
 use super::worker::ConnectionTask;
 use crate::expect::Expect;
@@ -72,7 +72,7 @@ pub(super) async fn serve(held: ConnectionTask, stream: Stream) {
 fn send(
     held: &Rc<ConnectionTask>,
     sender: &mut SendRequest<Bytes>,
-    due: Due,
+    due: DueRequest,
     permit: OwnedSemaphorePermit,
 ) {
     let sent = request(held, due).and_then(|(request, body)| {
@@ -105,7 +105,10 @@ fn send(
 }
 
 /// What is sent: the head, and the body with what gRPC puts before it.
-fn request(held: &ConnectionTask, due: Due) -> Result<(http::Request<()>, Bytes), RequestFailure> {
+fn request(
+    held: &ConnectionTask,
+    due: DueRequest,
+) -> Result<(http::Request<()>, Bytes), RequestFailure> {
     let load = &held.worker.load;
     let (request, filling) = (load.workload.request(due.choice), load.workload.filling(due.choice));
     let is_grpc = load.protocol == Protocol::Grpc;

@@ -106,7 +106,7 @@ const WAITED_MAX: f64 = 0.01;
 /// Load for warming up is sent in pieces of this length, and looked at after each.
 const PIECE: Duration = Duration::from_secs(3);
 
-struct Running<'a> {
+struct RunningSession<'a> {
     session: &'a Session,
     clock: Clock,
     stop: &'a Stop,
@@ -152,7 +152,7 @@ impl Session {
             measures: Vec::new(),
             events: Vec::new(),
         };
-        let mut running = Running { session: self, clock, stop, results };
+        let mut running = RunningSession { session: self, clock, stop, results };
         for round in 0..self.blocks {
             let are_new = round == 0 || (!stop.is_stopped() && hooks.begin_round(round));
             for arm in (0..self.arms.len()).filter(|_| are_new) {
@@ -172,7 +172,7 @@ fn planned(arm: &Arm, load: &Load) -> Arm {
     Arm { rate: arm.rate.or(rate), ..arm.clone() }
 }
 
-impl Running<'_> {
+impl RunningSession<'_> {
     /// Sends load to an arm until it counts; `done` blocks are over.
     fn warm_up(
         &mut self,

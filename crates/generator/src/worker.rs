@@ -1,7 +1,7 @@
 //! One thread of the generator: hands requests that have come due to connections, and looks after those.
 
 use super::connections::{Connection, Connections};
-use super::flight::{Due, Flights, RequestFailure};
+use super::flight::{DueRequest, Flights, RequestFailure};
 use super::pace::Pace;
 use super::recording::Recording;
 use super::stream::{Stream, Tls};
@@ -147,7 +147,7 @@ impl Worker {
     }
 
     /// Gives an unsent request to an idle connection, or queues it and opens connections.
-    fn hand_back(self: &Rc<Self>, state: &mut State, due: Option<Due>) {
+    fn hand_back(self: &Rc<Self>, state: &mut State, due: Option<DueRequest>) {
         let State { flights, connections, is_over } = state;
         let now = self.clock.now();
         if let Some(due) = due.map(|due| due.waiting_since(now)) {
@@ -216,7 +216,7 @@ impl ConnectionTask {
     }
 
     /// The next request to send; nothing when the run is over.
-    pub(super) fn poll_due(&self, cx: &Context<'_>) -> Poll<Option<Due>> {
+    pub(super) fn poll_due(&self, cx: &Context<'_>) -> Poll<Option<DueRequest>> {
         let worker = &self.worker;
         let State { flights, connections, is_over } = &mut *worker.state.borrow_mut();
         if let Some(due) = connections.take_given(&self.connection) {
@@ -252,7 +252,7 @@ impl ConnectionTask {
     }
 
     /// A request fails without having been sent.
-    pub(super) fn fail(&self, due: Due, failed: RequestFailure) {
+    pub(super) fn fail(&self, due: DueRequest, failed: RequestFailure) {
         self.with_flights(|flights, now| flights.fail(due, now, failed));
     }
 

@@ -33,12 +33,12 @@ pub(super) struct Server {
     /// Its name.
     pub name: String,
     /// What it used while each arm was measured, in their order.
-    pub of_arms: Vec<Used>,
+    pub of_arms: Vec<ServerUsage>,
 }
 
 /// What it used.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Used {
+pub(super) struct ServerUsage {
     /// Processors in use, the mean.
     pub cpu_ratio: Option<f64>,
     /// The most bytes that were resident.
@@ -63,7 +63,7 @@ pub(super) fn of(results: &Results) -> Vec<Server> {
     names.into_iter().map(server).collect()
 }
 
-fn used(results: &Results, server: &str, arm: usize) -> Used {
+fn used(results: &Results, server: &str, arm: usize) -> ServerUsage {
     // In the order of their time, one after the other.
     let blocks: Vec<&Block> = results.measured().filter(|block| block.arm == arm).collect();
     let counts = |at: Instant| {
@@ -83,14 +83,14 @@ fn used(results: &Results, server: &str, arm: usize) -> Used {
         let longest = pauses.iter().copied().fold(0.0, f64::max);
         (pauses.iter().sum::<f64>() / time.max(1.0), Duration::from_ns_f64(longest))
     };
-    Used {
+    ServerUsage {
         cpu_ratio: values(CPU_RATIO).and_then(mean),
         resident_bytes: values(RESIDENT_BYTES).and_then(|all| all.into_iter().reduce(f64::max)),
         paused: values(GC_PAUSE_NS).map(paused),
     }
 }
 
-impl Used {
+impl ServerUsage {
     /// A text for each column; empty where nothing is known.
     pub(super) fn cells(&self) -> [String; 4] {
         let text = |text: Option<String>| text.unwrap_or_default();
@@ -106,7 +106,7 @@ impl Used {
 
 #[cfg(test)]
 mod tests {
-    use super::{Used, of};
+    use super::{ServerUsage, of};
     use crate::sample;
     use curtail_units::{Duration, Instant};
 
@@ -123,10 +123,11 @@ mod tests {
         results.measures[2].points = points(1e9, 9e12);
         let [server] = of(&results).try_into().expect("one of them");
         assert_eq!((server.name.as_str(), server.of_arms.len()), ("node 1", 2));
-        let nothing_seen = Used { paused: Some((0.0, Duration::ZERO)), ..Used::default() };
+        let nothing_seen =
+            ServerUsage { paused: Some((0.0, Duration::ZERO)), ..ServerUsage::default() };
         assert_eq!(server.of_arms[0], nothing_seen);
         let lasted = blocks.iter().fold(Duration::ZERO, |sum, block| sum + block.lasted);
-        let Used { cpu_ratio, resident_bytes, paused } = &server.of_arms[1];
+        let ServerUsage { cpu_ratio, resident_bytes, paused } = &server.of_arms[1];
         assert_eq!((*cpu_ratio, *resident_bytes), (Some(1.0), Some(3e9)));
         assert_eq!(*paused, Some((4e6 / lasted.as_ns_f64(), Duration::from_ms(3))));
     }

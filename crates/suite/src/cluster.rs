@@ -4,7 +4,7 @@
 //! **Invariant**: one that ends by itself ends the suite, and is named with the end of its log.
 
 use super::ask::Ask;
-use super::config::{ProcessConfig, ReadyConfig, Sign};
+use super::config::{ProcessConfig, ReadyConfig, ReadySign};
 use super::group::{Group, LOOK_EVERY, Program, Spawner, pause};
 use super::problem::Halt;
 use super::usage::{self, Usage};
@@ -126,17 +126,17 @@ impl Cluster {
     }
 
     /// Whether a process shows that it is ready; what it shows instead.
-    fn sign(&self, nth: usize, sign: &Sign) -> Result<(), String> {
+    fn sign(&self, nth: usize, sign: &ReadySign) -> Result<(), String> {
         match sign {
-            Sign::Http(url) => {
+            ReadySign::Http(url) => {
                 let expect = Expect::default();
                 let answer = Ask::get(url, &expect, ASKED_WITHIN).send(&self.stop);
                 answer.map(|_| ()).map_err(|problem| format!("GET {url}: {problem}"))
             }
-            Sign::Tcp(address) => TcpStream::connect_timeout(address, ASKED_WITHIN)
+            ReadySign::Tcp(address) => TcpStream::connect_timeout(address, ASKED_WITHIN)
                 .map(|_| ())
                 .map_err(|error| format!("{address}: {error}")),
-            Sign::Line(text) => {
+            ReadySign::Line(text) => {
                 let from = self.locked()[nth].log_from;
                 let log = self.spawner.log(&self.configs[nth].name);
                 match holds(&log, from, text) {

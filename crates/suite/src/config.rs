@@ -7,17 +7,17 @@
 mod fault;
 mod measures;
 mod process;
+mod scalar_text;
 mod step;
 #[cfg(test)]
 mod tests;
-mod word;
 
 pub use fault::{FaultAction, FaultConfig};
 pub use measures::{GaugeConfig, MeasuresConfig};
-pub use process::{LinkConfig, ProcessConfig, ReadyConfig, RestartsConfig, Sign};
+pub use process::{LinkConfig, ProcessConfig, ReadyConfig, ReadySign, RestartsConfig};
 use process::{read_env, read_program};
+use scalar_text::ScalarText;
 pub use step::{BatchFrame, CommandConfig, LoadConfig, Source, StepConfig, ValidateConfig};
-use word::Word;
 
 use curtail_config::Section;
 use curtail_generator::session::{WARM_UP_MAX, WarmUp};
@@ -263,7 +263,9 @@ fn read_parameters(s: &mut Section<'_>) -> Vec<(String, String)> {
             parameters.name=…` gives another. `${curtail}` is this very program, \
             `${dir}` the folder of this run, `${suite}` the folder of this file, \
             `${seed}` the seed.",
-        |name, s| (name.to_owned(), s.field::<Word>("value", "The value.").alone().required().0),
+        |name, s| {
+            (name.to_owned(), s.field::<ScalarText>("value", "The value.").alone().required().0)
+        },
     )
 }
 

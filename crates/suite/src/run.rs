@@ -92,7 +92,7 @@ impl Suite {
     pub fn run(&self, stop: &Stop, told: SuiteObserver<'_>) -> Outcome {
         let clock = Clock::start();
         let results = self.nothing_yet(clock);
-        let mut running = Running { suite: self, clock, stop, step: told.step, results };
+        let mut running = RunningSuite { suite: self, clock, stop, step: told.step, results };
         let ended = running.run(told.load);
         let mut results = running.results;
         let error = match ended {
@@ -198,7 +198,7 @@ impl Suite {
 }
 
 /// A suite that is running.
-struct Running<'a> {
+struct RunningSuite<'a> {
     suite: &'a Suite,
     clock: Clock,
     stop: &'a Stop,
@@ -208,7 +208,7 @@ struct Running<'a> {
 
 type LoadTold<'a> = &'a mut (dyn FnMut(Progress, &Slot) + Send);
 
-impl Running<'_> {
+impl RunningSuite<'_> {
     fn run(&mut self, load: LoadTold<'_>) -> Result<(), Halt> {
         let watchdog = Watchdog::start().map_err(|error| Halt::io("watchdog", "sh", &error))?;
         let spawner = Spawner {

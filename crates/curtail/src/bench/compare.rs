@@ -1,8 +1,8 @@
 //! `curtail bench compare A B`: sends the same load to two services in interleaved blocks, and
 //! says whether they differ.
 
-use super::ended::{self, OutputArgs};
 use super::load::warm_up;
+use super::outcome::{self, OutputArgs};
 use super::workload::WorkloadArgs;
 use clap::Args;
 use curtail_generator::Session;
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<ExitCode> {
     let (a, b) = (arm("A", &args.a)?, arm("B", &args.b)?);
     let session = Session {
         name: format!("{} and {}", args.a, args.b),
-        command: ended::command_line(),
+        command: outcome::command_line(),
         seed: args.workload.seed,
         about_load: format!("{}, {} blocks each", args.workload.about(&a.1), args.blocks),
         arms: vec![a, b],
@@ -80,7 +80,7 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<ExitCode> {
         turns: if args.mirrored { Turns::Mirrored } else { Turns::Alternate },
         warm_up: args.warm_up,
     };
-    ended::show(&ended::run_session(&session)?, &Rule::default(), &args.shown)
+    outcome::show(&outcome::run_session(&session)?, &Rule::default(), &args.shown)
 }
 
 fn blocks(text: &str) -> Result<usize, String> {

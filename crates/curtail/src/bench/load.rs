@@ -1,6 +1,6 @@
 //! `curtail bench load URL`: sends load to one service, and prints what its requests took.
 
-use super::ended::{self, OutputArgs};
+use super::outcome::{self, OutputArgs};
 use super::workload::{WorkloadArgs, duration};
 use clap::Args;
 use curtail_generator::Session;
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &LoadArgs) -> anyhow::Result<ExitCode> {
     let about_load = args.workload.about(&load);
     let session = Session {
         name: args.url.clone(),
-        command: ended::command_line(),
+        command: outcome::command_line(),
         seed: args.workload.seed,
         about_load,
         arms: vec![(Arm { name: args.url.clone(), about, rate: None }, load)],
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &LoadArgs) -> anyhow::Result<ExitCode> {
         turns: Turns::Alternate,
         warm_up: args.warm_up,
     };
-    ended::show(&ended::run_session(&session)?, &Rule::default(), &args.shown)
+    outcome::show(&outcome::run_session(&session)?, &Rule::default(), &args.shown)
 }
 
 /// Reads how long to warm up.

@@ -1,6 +1,6 @@
 //! `curtail bench report`: reports of what a run has found.
 
-use super::ended::{self, OutputArgs};
+use super::outcome::{self, OutputArgs};
 use clap::Args;
 use curtail_load::compare::Rule;
 use curtail_report::file;
@@ -35,5 +35,5 @@ pub(crate) struct ReportArgs {
 pub(super) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let parts = args.results.iter().map(|path| file::read(path));
     let results = curtail_report::merge(parts.collect::<Result<_, _>>()?)?;
-    ended::show(&results, &Rule::default(), &args.shown)
+    outcome::show(&results, &Rule::default(), &args.shown)
 }

@@ -1,6 +1,6 @@
 //! `curtail bench suite FILE`: a whole experiment as data, from starting a cluster to the verdict.
 
-use super::ended::{self, OutputArgs};
+use super::outcome::{self, OutputArgs};
 use super::progress::RunProgress;
 use crate::input;
 use anyhow::Context as _;
@@ -100,7 +100,7 @@ pub(crate) fn run(args: &SuiteArgs) -> anyhow::Result<ExitCode> {
     };
     let suite = |config: SuiteConfig, dir: &Path| Suite {
         config,
-        command: ended::command_line(),
+        command: outcome::command_line(),
         seed: args.seed,
         folder: folder.clone(),
         dir: dir.to_owned(),
@@ -117,7 +117,7 @@ pub(crate) fn run(args: &SuiteArgs) -> anyhow::Result<ExitCode> {
     };
     let shown = OutputArgs { outputs, format: args.shown.format };
     let ended = match error {
-        None => ended::show(&results, &suite.config.rule, &shown),
+        None => outcome::show(&results, &suite.config.rule, &shown),
         Some(error) => {
             curtail_report::write(&results, &[], &shown.outputs)?;
             Err(anyhow::Error::new(error).context(name))
@@ -137,7 +137,7 @@ fn watched(suite: &Suite) -> io::Result<Outcome> {
     let step = |line: &str| {
         shown().say(&format!("{:7.1} s  {line}", began.elapsed().as_secs_f64()));
     };
-    let outcome = ended::until_told(|stop| {
+    let outcome = outcome::until_stopped(|stop| {
         let mut load = |progress, slot: &_| shown().show(progress, slot);
         suite.run(stop, SuiteObserver { step: &step, load: &mut load })
     });

@@ -1,7 +1,7 @@
 //! `curtail bench sweep URL`: latency against throughput, up to the knee.
 
-use super::ended::{self, Format, OutputArgs};
 use super::load::warm_up;
+use super::outcome::{self, Format, OutputArgs};
 use super::progress::RunProgress;
 use super::workload::{WorkloadArgs, duration};
 use anyhow::bail;
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
     check_duration(&search, (rate, lasts), spacing)?;
     let session = Session {
         name: args.url.clone(),
-        command: ended::command_line(),
+        command: outcome::command_line(),
         seed: args.workload.seed,
         about_load: format!("a sweep from {}", args.workload.about(&load)),
         arms: Vec::new(),
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
     };
     let sweep = Sweep { session, load, lasts, spacing, threads: threads_for };
     let mut shown = RunProgress::new(Vec::new());
-    let swept = ended::until_told(|stop| {
+    let swept = outcome::until_stopped(|stop| {
         sweep.run(search, stop, |rate, progress, slot| {
             shown.named(&format!("{rate:.0}/s"));
             shown.show(progress, slot);
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
     });
     shown.clear();
     let SweepOutcome { results, knee, cut_short } = swept??;
-    let code = ended::show(&results, &Rule::default(), &args.shown)?;
+    let code = outcome::show(&results, &Rule::default(), &args.shown)?;
     if args.shown.format == Format::Table {
         let mut out = std::io::stdout().lock();
         writeln!(out)?;

@@ -12,14 +12,14 @@ use curtail_units::{Duration, Instant, Quantile};
 pub(super) const COLUMNS_MAX: usize = 240;
 
 /// One arm over time.
-pub(super) struct Columns {
+pub(super) struct TimeColumns {
     /// How long a column is.
     pub(super) width: Duration,
     /// From the start of the run on.
     pub(super) columns: Vec<Slot>,
 }
 
-impl Columns {
+impl TimeColumns {
     /// The columns of an arm, those of warming up included.
     pub(super) fn of_arm(results: &Results, arm: usize) -> Option<Self> {
         // So that the columns of all arms are equally wide, what counts is the run and not the arm.

@@ -4,7 +4,7 @@
 //! logarithmic, so that a single slow request is still seen beside thousands of quick ones. What failed is above the
 //! plot: it is longer than any latency.
 
-use super::columns::{Columns, end};
+use super::columns::{TimeColumns, end};
 use super::svg::{Anchor, Frame, LinearScale, LogScale, Picture, Svg, WIDTH};
 use crate::Results;
 use curtail_text::numbers;
@@ -19,10 +19,10 @@ const ROWS: usize = 34;
 const LEVELS: usize = 7;
 
 pub(super) fn draw(results: &Results, arm: usize) -> Option<Picture> {
-    let columns = Columns::of_arm(results, arm)?;
+    let columns = TimeColumns::of_arm(results, arm)?;
     // The same axis for all arms, so that they can be compared by eye.
-    let all: Vec<Columns> =
-        (0..results.arms.len()).filter_map(|arm| Columns::of_arm(results, arm)).collect();
+    let all: Vec<TimeColumns> =
+        (0..results.arms.len()).filter_map(|arm| TimeColumns::of_arm(results, arm)).collect();
     let slots = || all.iter().flat_map(|columns| &columns.columns);
     let low = slots().filter_map(|slot| slot.response.min()).min()?;
     let high = slots().filter_map(|slot| slot.response.max()).max()?;
@@ -39,7 +39,7 @@ pub(super) fn draw(results: &Results, arm: usize) -> Option<Picture> {
 }
 
 /// For each column, how many requests there are in each row.
-fn cells(columns: &Columns, scale: LogScale) -> Vec<[u64; ROWS]> {
+fn cells(columns: &TimeColumns, scale: LogScale) -> Vec<[u64; ROWS]> {
     let of_slot = |slot: &curtail_load::Slot| {
         let mut rows = [0; ROWS];
         for bucket in slot.response.buckets() {
@@ -70,7 +70,7 @@ struct Map {
 }
 
 impl Map {
-    fn draw(&self, columns: &Columns, name: &str) -> String {
+    fn draw(&self, columns: &TimeColumns, name: &str) -> String {
         let frame = &self.frame;
         let time = LinearScale::new(self.seconds);
         let mut svg = Svg::new(
@@ -95,7 +95,7 @@ impl Map {
         svg.finish()
     }
 
-    fn paint(&self, svg: &mut Svg, columns: &Columns, time: LinearScale) {
+    fn paint(&self, svg: &mut Svg, columns: &TimeColumns, time: LinearScale) {
         let mut levels = [const { String::new() }; LEVELS];
         let mut failed = String::new();
         let width = columns.width.as_secs_f64();

@@ -1,7 +1,7 @@
 //! The plot of latency over time, with what was done to the servers, and what they say of themselves, below it on the
 //! same axis: a pause of the garbage collector stands under the spike that it made.
 
-use super::columns::{Columns, at, end};
+use super::columns::{TimeColumns, at, end};
 use super::svg::{Anchor, COLOURS, Frame, LinearScale, LogScale, Picture, Svg, colour};
 use crate::Results;
 use crate::results::{Event, Measure};
@@ -21,8 +21,8 @@ const ROWS: f64 = 3.0;
 const PANELS_MAX: usize = 8;
 
 pub(super) fn draw(results: &Results) -> Option<Picture> {
-    let arms: Vec<Option<Columns>> =
-        (0..results.arms.len()).map(|arm| Columns::of_arm(results, arm)).collect();
+    let arms: Vec<Option<TimeColumns>> =
+        (0..results.arms.len()).map(|arm| TimeColumns::of_arm(results, arm)).collect();
     let seen = || arms.iter().flatten().flat_map(|columns| &columns.columns);
     let low = seen().filter_map(|slot| slot.response.min()).min()?;
     let high = seen().filter_map(|slot| slot.response.max()).max()?;
@@ -176,7 +176,7 @@ struct Plot<'a> {
     frame: Frame,
     scale: LogScale,
     time: Time,
-    columns: &'a Columns,
+    columns: &'a TimeColumns,
 }
 
 impl Plot<'_> {
@@ -289,6 +289,5 @@ fn number(value: f64) -> String {
     if value >= 1_000.0 {
         return numbers::thousands(Duration::from_ns_f64(value).as_ns());
     }
-    let text = format!("{value:.3}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    numbers::short(value, 3)
 }

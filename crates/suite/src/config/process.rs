@@ -1,6 +1,6 @@
 //! What runs while a suite is measured: processes, links between them, and when they are started anew.
 
-use super::word::Word;
+use super::scalar_text::ScalarText;
 use super::{WITHIN_MAX, check_url};
 use curtail_config::Section;
 use curtail_units::Duration;
@@ -25,14 +25,14 @@ pub struct ProcessConfig {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReadyConfig {
     /// What is looked at.
-    pub sign: Sign,
+    pub sign: ReadySign,
     /// How long that may take.
     pub within: Duration,
 }
 
 /// By what a process shows that it is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sign {
+pub enum ReadySign {
     /// A good answer (200 to 399) from this URL.
     Http(String),
     /// A connection to this address.
@@ -107,7 +107,7 @@ impl ProcessConfig {
 }
 
 pub(super) fn read_program(s: &mut Section<'_>) -> Option<Vec<String>> {
-    let run: Vec<Word> = s.values(
+    let run: Vec<ScalarText> = s.values(
         "run",
         "The program and its arguments. A relative path is seen from the folder \
             of the suite, which is also where it runs; a name without `/` is looked \
@@ -119,7 +119,7 @@ pub(super) fn read_program(s: &mut Section<'_>) -> Option<Vec<String>> {
 
 pub(super) fn read_env(s: &mut Section<'_>) -> Vec<(String, String)> {
     s.map("env", "Variables of its environment, beside those of ours.", |name, s| {
-        (name.to_owned(), s.field::<Word>("value", "The value.").alone().required().0)
+        (name.to_owned(), s.field::<ScalarText>("value", "The value.").alone().required().0)
     })
 }
 
@@ -132,11 +132,11 @@ impl ReadyConfig {
         }
         let tcp = s.field("tcp", "An address that takes a connection.").optional();
         let line: Option<String> = s.field("line", "A text somewhere in its output.").optional();
-        let mut signs: Vec<Sign> = http
-            .map(Sign::Http)
+        let mut signs: Vec<ReadySign> = http
+            .map(ReadySign::Http)
             .into_iter()
-            .chain(tcp.map(Sign::Tcp))
-            .chain(line.map(Sign::Line))
+            .chain(tcp.map(ReadySign::Tcp))
+            .chain(line.map(ReadySign::Line))
             .collect();
         if signs.len() != 1 {
             s.error("http", format!("{} signs: expected one of http, tcp and line", signs.len()));
@@ -146,7 +146,7 @@ impl ReadyConfig {
             .range(Duration::from_ms(1)..=WITHIN_MAX)
             .default(Duration::from_secs(60));
         // Without any there is an error, and nobody sees what this is.
-        Self { sign: signs.pop().unwrap_or(Sign::Line(String::new())), within }
+        Self { sign: signs.pop().unwrap_or(ReadySign::Line(String::new())), within }
     }
 }
 

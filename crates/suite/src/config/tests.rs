@@ -1,6 +1,6 @@
 //! Tests of the keys of a suite.
 
-use super::{FaultAction, Sign, SuiteConfig};
+use super::{FaultAction, ReadySign, SuiteConfig};
 use crate::BuiltinParameters;
 use curtail_generator::session::WarmUp;
 use curtail_units::Duration;
@@ -66,7 +66,7 @@ fn a_suite_is_read_with_its_parameters() {
     assert_eq!(node.run, ["solr/node", "1"]);
     assert_eq!(node.env[1], ("LOGS".to_owned(), "/run/logs".to_owned()));
     let ready = node.ready.as_ref().expect("it says when");
-    assert_eq!(ready.sign, Sign::Http("http://127.0.0.1:8983/info".to_owned()));
+    assert_eq!(ready.sign, ReadySign::Http("http://127.0.0.1:8983/info".to_owned()));
     assert_eq!(suite.processes[1].run, ["/bin/curtail", "proxy"]);
     assert_eq!(suite.arms[0].url, "http://127.0.0.1:8983");
     assert_eq!(suite.warm_up, WarmUp::Lasts(Duration::from_secs(30)));

@@ -41,7 +41,8 @@ pub(super) fn run_session(session: &Session) -> anyhow::Result<Results> {
     let several = session.arms.len() > 1;
     let names = session.arms.iter().filter(|_| several).map(|(arm, _)| arm.name.clone());
     let mut shown = RunProgress::new(names.collect());
-    let results = until_told(|stop| session.run(stop, |progress, slot| shown.show(progress, slot)));
+    let results =
+        until_stopped(|stop| session.run(stop, |progress, slot| shown.show(progress, slot)));
     shown.clear();
     Ok(results??)
 }
@@ -50,7 +51,7 @@ pub(super) fn run_session(session: &Session) -> anyhow::Result<Results> {
 ///
 /// # Errors
 /// When the system gives no signals.
-pub(super) fn until_told<T: Send>(run: impl FnOnce(&Stop) -> T + Send) -> io::Result<T> {
+pub(super) fn until_stopped<T: Send>(run: impl FnOnce(&Stop) -> T + Send) -> io::Result<T> {
     let stop = Stop::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let mut signals = {

@@ -5,9 +5,9 @@ use serde_json::{Value as Json, json};
 
 /// A text; numbers and truth values are taken as they are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Word(pub(super) String);
+pub(super) struct ScalarText(pub(super) String);
 
-impl Value for Word {
+impl Value for ScalarText {
     const NOUN: &'static str = "text or a number";
     const DETAIL: &'static str = "";
 
