@@ -54,10 +54,10 @@ pub fn group(s: &mut Section<'_>) -> Option<String> {
 pub fn leaf(s: &mut Section<'_>) -> LeafConfig {
     let default = LeafConfig::default();
     LeafConfig {
-        slots: s
-            .field("slots", "Requests that the server works on at once.")
+        concurrency: s
+            .field("concurrency", "Maximum number of requests that the server executes at once.")
             .at_least(1)
-            .default(default.slots),
+            .default(default.concurrency),
         queue_len_max: s
             .field("queue_len_max", "Requests that may wait; one more is refused.")
             .default(default.queue_len_max),

@@ -31,7 +31,7 @@ pub(crate) struct TestbedArgs {
     /// File of servers and faults (YAML); `-` is standard input.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Change a key of the file, by its path: `server.slots=4`. Repeatable.
+    /// Change a key of the file, by its path: `server.concurrency=4`. Repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Start only this part of an app; the file has the addresses of the others. Repeatable.

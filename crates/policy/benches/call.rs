@@ -3,7 +3,7 @@
 //! A root has 64 requests in flight over 100 replicas, one more every 10 µs; each goes through `Arrived`,
 //! `Answered` and `Ended`, its effects are drained and its timer is polled, as a driver does. Where hedges
 //! are on, one request in fifty is woken and hedged. Where probes are asked for, they are answered, and
-//! their answers are part of the figure. A leaf has all slots taken and requests waiting.
+//! their answers are part of the figure. A leaf is at its concurrency limit and has requests waiting.
 //!
 //! ```sh
 //! cargo bench -p curtail-policy              # all
@@ -139,7 +139,7 @@ fn root_of(what: &str, config: UpstreamConfig, group: Option<Mutex<Group>>) {
 }
 
 fn leaf(what: &str, marks: impl Fn(u64) -> (Class, Option<TieId>)) {
-    let config = LeafConfig { slots: 16, queue_len_max: 1_024 };
+    let config = LeafConfig { concurrency: 16, queue_len_max: 1_024 };
     let mut leaf = Leaf::new(config);
     let mut working = VecDeque::new();
     let (mut now, mut nth) = (Instant::ZERO, 0);
@@ -151,7 +151,7 @@ fn leaf(what: &str, marks: impl Fn(u64) -> (Class, Option<TieId>)) {
             leaf.handle(now, LeafEvent::Arrived { request, class, tie });
             start(&mut leaf, &mut working);
             if leaf.queue_len() > 32 {
-                let request = working.pop_front().expect("all slots are taken");
+                let request = working.pop_front().expect("the leaf is at its limit");
                 leaf.handle(now, LeafEvent::Finished { request });
                 start(&mut leaf, &mut working);
             }

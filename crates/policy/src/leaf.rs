@@ -2,10 +2,10 @@
 //!
 //! **Decides** which waiting request starts next, which is refused, and which copy of a tie is dropped.
 //! **Inputs**: arrivals with class and tie, ends of service, and what the leaf of a twin says.
-//! **Limits**: [`LeafConfig::slots`] requests in service and [`LeafConfig::queue_len_max`] waiting, over all
-//! classes; [`started::TIES_MAX`] ties remembered. Each event costs O(log(slots + queue)).
+//! **Limits**: [`LeafConfig::concurrency`] requests in service and [`LeafConfig::queue_len_max`] waiting, over all
+//! classes; [`started::TIES_MAX`] ties remembered. Each event costs O(log(concurrency + queue)).
 //! **Invariants**
-//! - `leaf-slots-bounded`, `leaf-queue-bounded`: neither bound is ever exceeded, and nothing waits while a slot
+//! - `leaf-concurrency-bounded`, `leaf-queue-bounded`: neither bound is ever exceeded, and nothing waits while a slot
 //!   is free.
 //! - `started-once-dropped-or-refused`: each request that arrives gets exactly one of `Start`, `Drop` and
 //!   `Refuse`, unless its root goes away while it waits: then none.
@@ -18,7 +18,7 @@
 //! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013: service classes and shallow server
 //! queues, page 76; tied requests, pages 77–78.
 //! **Hurts when** urgent requests alone fill the server: less urgent ones then wait without end and are
-//! pushed out first. That is what a class means; a share for the others is a matter of slots.
+//! pushed out first. That is what a class means; a share for the others is a matter of the concurrency limit.
 
 mod reason;
 mod started;
@@ -34,14 +34,14 @@ use started::StartedTwins;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeafConfig {
     /// Requests that the server works on at once; at least 1 (0 counts as 1).
-    pub slots: u32,
+    pub concurrency: u32,
     /// Requests that may wait; one more is refused.
     pub queue_len_max: u32,
 }
 
 impl Default for LeafConfig {
     fn default() -> Self {
-        Self { slots: 64, queue_len_max: 1024 }
+        Self { concurrency: 64, queue_len_max: 1024 }
     }
 }
 
@@ -151,7 +151,7 @@ impl Leaf {
     #[must_use]
     pub fn new(config: LeafConfig) -> Self {
         Self {
-            config: LeafConfig { slots: config.slots.max(1), ..config },
+            config: LeafConfig { concurrency: config.concurrency.max(1), ..config },
             present: BTreeMap::new(),
             queue: BTreeSet::new(),
             in_service: 0,
@@ -212,7 +212,7 @@ impl Leaf {
             self.decide(LeafEffect::Drop { request }, why);
             return;
         }
-        let free = self.in_service < self.config.slots;
+        let free = self.in_service < self.config.concurrency;
         if !free && self.queue_len() >= self.config.queue_len_max && !self.make_room(now, class) {
             let (len, max) = (self.queue_len(), self.config.queue_len_max);
             self.decide(LeafEffect::Refuse { request }, LeafReason::QueueFull { len, max });
@@ -227,7 +227,10 @@ impl Leaf {
         }
         if free {
             let in_service = self.in_service + 1;
-            self.start(request, LeafReason::SlotFree { in_service, slots: self.config.slots });
+            self.start(
+                request,
+                LeafReason::SlotFree { in_service, concurrency: self.config.concurrency },
+            );
         } else {
             self.queue.insert((class, nth, request));
         }

@@ -229,7 +229,7 @@ fn state(worker: &Worker) -> Value {
                 "server": leaf.config.server.to_string(),
                 "queued": queued,
                 "in_service": in_service,
-                "slots": leaf.config.queue.slots,
+                "concurrency": leaf.config.queue.concurrency,
             })
         })
         .collect();

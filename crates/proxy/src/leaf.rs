@@ -2,7 +2,7 @@
 //!
 //! A fresh machine replaces one that panics ([`crate::guard`]). If the panic was at a request's arrival, that request
 //! goes to the server without queueing. All other requests arrive again at the fresh machine, those in service first,
-//! so that its count of slots is right and no queued request is lost.
+//! so that its count in service is right and no queued request is lost.
 //!
 //! **Limits**: the queue's own; [`PEERS_MAX`] other leaves to tell of started twins.
 

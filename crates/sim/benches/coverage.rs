@@ -99,7 +99,7 @@ fn stalls() -> Truth {
     let exponential = |ms: f64| Distribution::Exponential { mean: Duration::from_ns_f64(ms * 1e6) };
     let service = Duration::from_ns_f64(SERVICE_MS * 1e6);
     let mut model = Model::queue(1, 0.5, Distribution::Constant { value: service });
-    model.leaf.slots = u32::MAX;
+    model.leaf.concurrency = u32::MAX;
     model.arrivals.rate = Rate::PerSecond(1_000.0);
     model.faults.push(Fault {
         servers: Affected::First(1),

@@ -74,7 +74,7 @@ impl Model {
             shards: 1,
             replicas: servers,
             servers,
-            leaf: LeafConfig { slots: 1, queue_len_max: u32::MAX },
+            leaf: LeafConfig { concurrency: 1, queue_len_max: u32::MAX },
             cores: None,
             service,
             copies_alike: Ratio::ZERO,
@@ -97,8 +97,8 @@ impl Model {
     /// Executions that all servers together can work on at full speed, by their allocation.
     #[must_use]
     pub fn capacity(&self) -> f64 {
-        let slots = f64::from(self.leaf.slots);
-        let each = self.cores.map_or(slots, |cores| cores.allocated.min(slots));
+        let concurrency = f64::from(self.leaf.concurrency);
+        let each = self.cores.map_or(concurrency, |cores| cores.allocated.min(concurrency));
         each * f64::from(self.servers)
     }
 

@@ -107,14 +107,14 @@ fn one_server_waits_as_pollaczek_and_khinchine_say() {
 }
 
 #[test]
-fn many_slots_wait_as_erlang_says() {
-    let (slots, load) = (10_u32, 0.8);
+fn many_servers_wait_as_erlang_says() {
+    let (concurrency, load) = (10_u32, 0.8);
     let mut model = Model::queue(1, load, Distribution::Exponential { mean: SERVICE });
-    model.leaf.slots = slots;
-    let offered = f64::from(slots) * load;
-    let blocked = (1..=slots).fold(1.0, |b, i| offered * b / (f64::from(i) + offered * b));
+    model.leaf.concurrency = concurrency;
+    let offered = f64::from(concurrency) * load;
+    let blocked = (1..=concurrency).fold(1.0, |b, i| offered * b / (f64::from(i) + offered * b));
     let waits = blocked / (1.0 - load * (1.0 - blocked));
-    let wait = waits / (f64::from(slots) * (1.0 - load));
+    let wait = waits / (f64::from(concurrency) * (1.0 - load));
     assert!((wait - 0.2046).abs() < 0.0001, "Erlang C for 10 servers at 0.8");
     let reports = simulate(&model, plain());
     assert_hits("M/M/10", &reports, |report| report.mean_ns, 1.0 + wait);
@@ -122,11 +122,11 @@ fn many_slots_wait_as_erlang_says() {
 
 #[test]
 fn a_server_without_a_queue_refuses_as_many_as_erlang_says() {
-    let (slots, offered) = (5_u32, 4.0);
+    let (concurrency, offered) = (5_u32, 4.0);
     let mut model = Model::queue(1, 1.0, Distribution::Exponential { mean: SERVICE });
-    (model.leaf.slots, model.leaf.queue_len_max) = (slots, 0);
+    (model.leaf.concurrency, model.leaf.queue_len_max) = (concurrency, 0);
     model.arrivals.rate = Rate::PerSecond(offered * 1_000.0);
-    let blocked = (1..=slots).fold(1.0, |b, i| offered * b / (f64::from(i) + offered * b));
+    let blocked = (1..=concurrency).fold(1.0, |b, i| offered * b / (f64::from(i) + offered * b));
     let reports = simulate(&model, plain());
     let refused: u64 = reports.iter().map(|report| report.errors).sum();
     let requests: u64 = reports.iter().map(|report| report.requests).sum();
@@ -141,7 +141,7 @@ fn a_shared_core_is_insensitive_to_the_shape_of_service() {
     let load = 0.7;
     for service in [Distribution::Constant { value: SERVICE }, hyperexponential()] {
         let mut model = Model::queue(1, load, service);
-        model.leaf.slots = u32::MAX;
+        model.leaf.concurrency = u32::MAX;
         model.cores = Some(Cores { allocated: 1.0, machine: 1.0 });
         let reports = simulate(&model, plain());
         assert_hits("M/G/1-PS", &reports, |report| report.mean_ns, 1.0 / (1.0 - load));
@@ -196,7 +196,7 @@ fn a_fan_out_is_as_slow_as_its_slowest_leaf() {
     let mut model = Model::queue(1, 0.1, Distribution::Exponential { mean: SERVICE });
     (model.shards, model.servers, model.fan_out) = (LEAVES, LEAVES, LEAVES);
     // Nobody waits: only the order statistics of independent leaves are left.
-    model.leaf.slots = u32::MAX;
+    model.leaf.concurrency = u32::MAX;
     model.arrivals.rate = Rate::PerSecond(100.0);
     let reports = simulate_for(50_000, &model, plain());
     let harmonic: f64 = (1..=LEAVES).map(|n| 1.0 / f64::from(n)).sum();
@@ -216,7 +216,7 @@ fn a_hedge_of_independent_copies_multiplies_their_tails() {
     let hedged = |ms: f64| if ms < DELAY_MS { tail(ms) } else { tail(ms) * tail(ms - DELAY_MS) };
     let mut model = Model::queue(2, 0.1, hyperexponential());
     // Without waiting, hedges add no load that could be felt.
-    model.leaf.slots = u32::MAX;
+    model.leaf.concurrency = u32::MAX;
     model.arrivals.rate = Rate::PerSecond(1_000.0);
     let delay = Duration::from_ns_f64(DELAY_MS * 1e6);
     let policy = UpstreamConfig {

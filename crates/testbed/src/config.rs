@@ -77,8 +77,8 @@ impl TestbedConfig {
 impl ServerConfig {
     fn read(s: &mut Section<'_>) -> Self {
         let leaf = LeafConfig {
-            slots: s
-                .field("slots", "Requests that a server works on at once.")
+            concurrency: s
+                .field("concurrency", "Maximum number of requests that a server executes at once.")
                 .range(1..=100_000)
                 .default(8),
             queue_len_max: s

@@ -34,7 +34,7 @@ fn write(text: &mut String, config: &Config) -> std::fmt::Result {
         writeln!(
             text,
             "leaf {}: {} -> {}, {} at once, {} may wait",
-            leaf.name, leaf.address, leaf.server, queue.slots, queue.queue_len_max
+            leaf.name, leaf.address, leaf.server, queue.concurrency, queue.queue_len_max
         )?;
     }
     if !config.trusted_proxies.is_empty() {

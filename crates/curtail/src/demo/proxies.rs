@@ -106,14 +106,14 @@ fn places(testbed: &Testbed) -> impl Iterator<Item = (usize, usize)> + use<> {
 
 fn leaves_yaml(testbed: &Testbed) -> String {
     let server = &testbed.config().server;
-    let (slots, queue_len_max) = (server.leaf.slots, server.leaf.queue_len_max);
+    let (concurrency, queue_len_max) = (server.leaf.concurrency, server.leaf.queue_len_max);
     let mut yaml = "workers: 1\nleaves:\n".to_owned();
     for (shard, replica) in places(testbed) {
         let address = testbed.address(shard, replica);
         writeln!(
             yaml,
             "  - {{name: leaf-{shard}-{replica}, address: \"127.0.0.1:0\", server: \"http://{address}\", \
-             slots: {slots}, queue_len_max: {queue_len_max}}}"
+             concurrency: {concurrency}, queue_len_max: {queue_len_max}}}"
         )
         .expect("a String takes everything");
     }

@@ -14,7 +14,7 @@ use std::path::Path;
 const SERVER: &str = "
 name: one
 replicas: 1
-server: {slots: 64, service: {shape: constant, value: 1ms}}
+server: {concurrency: 64, service: {shape: constant, value: 1ms}}
 ";
 
 /// A server of the testbed, and where it is.
@@ -230,13 +230,13 @@ fn a_service_compared_with_itself_sends_both_the_same() {
 
 #[test]
 fn a_sweep_names_the_rate_that_is_too_much() {
-    let slow = SERVER.replace("slots: 64", "slots: 15").replace("1ms", "10ms");
+    let slow = SERVER.replace("concurrency: 64", "concurrency: 15").replace("1ms", "10ms");
     let file = format!("{}/{}", env!("CARGO_TARGET_TMPDIR"), written("sweep.yaml", slow));
     let mut testbed = Running::start(&["testbed", &file]);
     testbed.line();
     let address = testbed.line().strip_prefix("shard 0: ").expect("an address").to_owned();
     let url = format!("http://{address}/shard/0/keys?k=a");
-    // 15 slots of 10 ms bear 1,500 a second; at 2,000 each request waits longer than the one before.
+    // 15 requests of 10 ms at once bear 1,500 a second; at 2,000 each request waits longer than the one before.
     let arguments = ["bench", "sweep", &url, "--rate", "1000", "--for", "1s", "--warm-up", "none"];
     let bounds = ["--spacing", "even", "--rate-max", "2000", "--p99-max", "200ms"];
     let printed = done(&[&arguments[..], &bounds].concat()).stdout;

@@ -115,7 +115,7 @@ upstreams:
     budget: {ratio: 0, reserve: 3}
   spare: {replicas: [\"http://10.0.2.1:80\", \"http://10.0.2.2:80\"], hedge: false, timeout: 500ms}
 leaves:
-  - {name: near, address: \"10.0.0.9:7310\", server: \"http://127.0.0.1:80\", slots: 4}
+  - {name: near, address: \"10.0.0.9:7310\", server: \"http://127.0.0.1:80\", concurrency: 4}
 ";
 
 #[test]

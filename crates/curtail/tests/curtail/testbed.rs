@@ -100,13 +100,14 @@ fn an_app_is_there_whole_or_a_part_that_finds_the_others() {
 
 #[test]
 fn all_errors_of_a_file_are_named_and_the_end_is_2() {
-    let file = written("errors.yaml", "shards: 0\nserver: {slots: many, service: {shape: flat}}\n");
+    let file =
+        written("errors.yaml", "shards: 0\nserver: {concurrency: many, service: {shape: flat}}\n");
     let ended = curtail(&["testbed", &file]);
     expect![[r#"
         errors.yaml:1:1: name: missing: expected text (in quotes if it looks like a number)
         errors.yaml:1:9: shards: 0 is out of range: expected a whole number from 1 to 4096
-        errors.yaml:2:17: server.slots: many is text: expected a whole number from 1 to 100000
-        errors.yaml:2:40: server.service.shape: flat is not known: expected one of constant, uniform, exponential, normal, lognormal, pareto, bimodal, hyperexponential, samples, quantiles, mixture, sum
+        errors.yaml:2:23: server.concurrency: many is text: expected a whole number from 1 to 100000
+        errors.yaml:2:46: server.service.shape: flat is not known: expected one of constant, uniform, exponential, normal, lognormal, pareto, bimodal, hyperexponential, samples, quantiles, mixture, sum
     "#]]
     .assert_eq(&ended.stderr);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));

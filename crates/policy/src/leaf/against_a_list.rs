@@ -31,7 +31,7 @@ impl List {
                     self.effects.push(LeafEffect::Drop { request });
                 } else {
                     self.all.push(Listed { request, class, tie, in_service: false });
-                    self.fill_slots();
+                    self.start_queued();
                     self.refuse_one_too_many();
                 }
             }
@@ -47,11 +47,11 @@ impl List {
             }
             LeafEvent::Finished { request } => {
                 self.all.retain(|listed| listed.request != request || !listed.in_service);
-                self.fill_slots();
+                self.start_queued();
             }
             LeafEvent::Gone { request } => {
                 self.all.retain(|listed| listed.request != request);
-                self.fill_slots();
+                self.start_queued();
             }
             LeafEvent::Woke => {}
         }
@@ -69,8 +69,8 @@ impl List {
         queue
     }
 
-    fn fill_slots(&mut self) {
-        while self.in_service() < self.config.slots as usize {
+    fn start_queued(&mut self) {
+        while self.in_service() < self.config.concurrency as usize {
             let Some(&first) = self.queue().first() else { return };
             let Listed { request, tie, .. } = self.all[first];
             self.all[first].in_service = true;
@@ -124,9 +124,9 @@ fn it_decides_as_the_list_does() {
     let mut counts = [0_u32; 4];
     for seed in 0..300 {
         let mut rng = Rng::new(seed);
-        let slots = u32::try_from(1 + rng.below(3)).expect("at most 3");
+        let concurrency = u32::try_from(1 + rng.below(3)).expect("at most 3");
         let queue_len_max = u32::try_from(rng.below(5)).expect("at most 4");
-        let config = LeafConfig { slots, queue_len_max };
+        let config = LeafConfig { concurrency, queue_len_max };
         let (all, started, effects) = (Vec::new(), Vec::new(), Vec::new());
         let mut list = List { config, all, started, effects };
         let mut leaf = Leaf::new(config);
@@ -149,7 +149,10 @@ fn it_decides_as_the_list_does() {
             let once = ends.values().all(|count| *count == 1);
             assert!(once, "started-once-dropped-or-refused: seed {seed}, step {step}, {event:?}");
             let (in_service, len) = (leaf.in_service(), leaf.queue_len());
-            assert!(in_service <= slots, "leaf-slots-bounded: seed {seed}, step {step}");
+            assert!(
+                in_service <= concurrency,
+                "leaf-concurrency-bounded: seed {seed}, step {step}"
+            );
             assert!(len <= queue_len_max, "leaf-queue-bounded: seed {seed}, step {step}");
             assert_eq!(
                 (in_service as usize, len as usize),

@@ -13,7 +13,7 @@ pub enum LeafReason {
         /// Requests the server works on, this one included.
         in_service: u32,
         /// The most it works on.
-        slots: u32,
+        concurrency: u32,
     },
     /// The server has room again, and of the most urgent class that waits this request waited longest.
     NextInClass {
@@ -70,8 +70,8 @@ impl core::fmt::Display for LeafReason {
     /// One line for people: the name's meaning with its numbers.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Self::SlotFree { in_service, slots } => {
-                write!(f, "the server has room: {in_service} of {slots} in service")
+            Self::SlotFree { in_service, concurrency } => {
+                write!(f, "the server has room: {in_service} of {concurrency} in service")
             }
             Self::NextInClass { class, waited } => {
                 write!(f, "next of class {} after waiting {waited}", class.name())

@@ -14,8 +14,8 @@ struct Told {
 }
 
 impl Told {
-    fn new(slots: u32, queue_len_max: u32) -> Self {
-        let leaf = Leaf::new(LeafConfig { slots, queue_len_max });
+    fn new(concurrency: u32, queue_len_max: u32) -> Self {
+        let leaf = Leaf::new(LeafConfig { concurrency, queue_len_max });
         Self { leaf, now: Instant::ZERO, text: String::new() }
     }
 

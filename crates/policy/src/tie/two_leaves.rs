@@ -92,7 +92,8 @@ impl World {
             upstream: Upstream::new(config, 2, &Rng::new(1)),
             call: Call::new(Request { class: Class::Interactive, repeatable: true }),
             now: Instant::ZERO,
-            leaves: [(); 2].map(|()| Some(Leaf::new(LeafConfig { slots: 1, queue_len_max: 8 }))),
+            leaves: [(); 2]
+                .map(|()| Some(Leaf::new(LeafConfig { concurrency: 1, queue_len_max: 8 }))),
             in_service: [None; 2],
             messages: Vec::new(),
             attempts: Vec::new(),
@@ -271,7 +272,11 @@ impl World {
         while let Some(decided) = machine.poll_effect() {
             match decided.effect {
                 LeafEffect::Start { request } => {
-                    assert_eq!(self.in_service[leaf], None, "leaf-slots-bounded: {:?}", self.path);
+                    assert_eq!(
+                        self.in_service[leaf], None,
+                        "leaf-concurrency-bounded: {:?}",
+                        self.path
+                    );
                     self.in_service[leaf] = Some(request);
                     self.executions += u32::from(request != BUSY);
                 }

@@ -234,7 +234,7 @@ async fn the_journal_has_the_event_of_a_panic_and_then_a_machine_of_its_own() {
 /// A leaf with one slot in front of a server, and its listener.
 fn leaf(name: &str, server: &Server) -> (Running, SocketAddr) {
     let proxy = start(&format!(
-        "leaves: [{{name: {name}, address: \"127.0.0.1:0\", server: \"http://{}\", slots: 1}}]",
+        "leaves: [{{name: {name}, address: \"127.0.0.1:0\", server: \"http://{}\", concurrency: 1}}]",
         server.address
     ));
     let address = proxy.listeners()[0].1;
@@ -249,7 +249,7 @@ async fn until_state(proxy: &Running, wanted: &str) {
 }
 
 #[tokio::test]
-async fn a_leaf_that_panics_on_an_arrival_keeps_its_requests_and_its_slots() {
+async fn a_leaf_that_panics_on_an_arrival_keeps_its_requests_in_service_and_queued() {
     let server = Server::start(0).await;
     let (proxy, address) = leaf("arrivals", &server);
     let mut waiting = tokio::task::JoinSet::new();

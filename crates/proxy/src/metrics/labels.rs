@@ -257,7 +257,7 @@ mod tests {
     fn every_reason_of_a_leaf_is_counted_under_its_own_name() {
         let class = Class::Batch;
         let reasons = [
-            LeafReason::SlotFree { in_service: 1, slots: 1 },
+            LeafReason::SlotFree { in_service: 1, concurrency: 1 },
             LeafReason::NextInClass { class, waited: TIME },
             LeafReason::TieStarted,
             LeafReason::TwinStarted { waited: TIME },

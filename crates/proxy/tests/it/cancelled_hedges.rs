@@ -42,7 +42,7 @@ fn fifty_thousand_cancelled_hedges_cost_no_live_request() {
         let leaf = |name: &str, server: &Replica| {
             let server = server.address();
             format!(
-                "{{name: {name}, address: \"127.0.0.1:0\", server: \"http://{server}\", slots: 1000, \
+                "{{name: {name}, address: \"127.0.0.1:0\", server: \"http://{server}\", concurrency: 1000, \
                  connect: {{protocol: http2}}}}"
             )
         };

@@ -35,7 +35,7 @@ impl Gated {
         })
         .await;
         let leaf = Proxy::of_leaves(&[format!(
-            "{{name: leaf, address: \"127.0.0.1:0\", server: \"http://{}\", slots: 1{keys}}}",
+            "{{name: leaf, address: \"127.0.0.1:0\", server: \"http://{}\", concurrency: 1{keys}}}",
             server.address()
         )]);
         Self { leaf, server, gate }

@@ -26,7 +26,7 @@ impl Writer {
     fn new(seed: u64, config: UpstreamConfig) -> Self {
         let rng = Rng::new(seed);
         let machine = rng.split("machine");
-        let leaf = LeafConfig { slots: 2, queue_len_max: 3 };
+        let leaf = LeafConfig { concurrency: 2, queue_len_max: 3 };
         let mut writer = Self {
             text: String::new(),
             upstream: Upstream::new(config, usize::from(REPLICAS), &machine),

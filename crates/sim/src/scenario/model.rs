@@ -114,14 +114,14 @@ fn servers(s: &mut Section<'_>, (shards, replicas): (u32, u32), base: Option<&Mo
 
 /// The keys of a leaf, by default with one slot and all the room to wait.
 fn leaf(s: &mut Section<'_>, defaults: LeafConfig) -> LeafConfig {
-    let slots = s
-        .field("slots", "Requests that a server works on at once.")
+    let concurrency = s
+        .field("concurrency", "Maximum number of requests that a server executes at once.")
         .at_least(1)
-        .default(defaults.slots);
+        .default(defaults.concurrency);
     let queue_len_max = s
         .field("queue_len_max", "Requests that may wait at a leaf; one more is refused.")
         .default(defaults.queue_len_max);
-    LeafConfig { slots, queue_len_max }
+    LeafConfig { concurrency, queue_len_max }
 }
 
 /// A key for a class.

@@ -42,7 +42,7 @@ fn run(model: &Model, policy: &UpstreamConfig, requests_max: u64) -> ArmReport {
 /// Servers with room for everything, so that nobody waits for others; each request takes 10 ms.
 fn roomy(servers: u32) -> Model {
     let mut model = Model::queue(servers, 0.5, constant(10));
-    model.leaf.slots = u32::MAX;
+    model.leaf.concurrency = u32::MAX;
     model.arrivals.rate = Rate::PerSecond(100.0);
     model
 }
@@ -61,7 +61,7 @@ fn everything() -> (Model, UpstreamConfig) {
         shards: 5,
         replicas: 4,
         servers: 12,
-        leaf: LeafConfig { slots: 6, queue_len_max: 20 },
+        leaf: LeafConfig { concurrency: 6, queue_len_max: 20 },
         cores: Some(Cores { allocated: 2.0, machine: 4.0 }),
         copies_alike: Ratio::new(0.3).expect("a ratio"),
         message_delay: lognormal(1, 0.5),
@@ -264,7 +264,7 @@ fn an_execution_that_was_cancelled_stops_or_runs_on() {
             Part { weight: 0.9, distribution: constant(10) },
             Part { weight: 0.1, distribution: constant(1_000) },
         ]);
-        model.leaf.slots = 1_000;
+        model.leaf.concurrency = 1_000;
         let delay = ms(20);
         let hedge = HedgeConfig { delay_min: delay, delay_max: delay, ..HedgeConfig::default() };
         let budget = BudgetConfig { ratio: Ratio::ONE, ..BudgetConfig::default() };

@@ -75,7 +75,7 @@ fn an_execution_counts_from_when_it_progresses() {
 
 #[test]
 fn a_machine_that_is_asked_seldom_does_the_same_as_one_that_is_asked_often() {
-    let keys = "slots: 2, cores: {allocated: 1}, service: {shape: exponential, mean: 8ms}";
+    let keys = "concurrency: 2, cores: {allocated: 1}, service: {shape: exponential, mean: 8ms}";
     let faults = "
         {recipe: stall, every: {shape: exponential, mean: 100ms}, lasts: {shape: constant, value: 20ms}},
         {recipe: background_job, every: 200ms, lasts: {shape: constant, value: 50ms}, slowdown: 3},
@@ -114,7 +114,7 @@ fn executions_share_the_cores() {
 
 #[test]
 fn the_most_urgent_class_starts_first_and_a_full_queue_rejects_the_least_urgent() {
-    let keys = "slots: 1, queue_len_max: 1, service: {shape: constant, value: 10ms}";
+    let keys = "concurrency: 1, queue_len_max: 1, service: {shape: constant, value: 10ms}";
     let (mut machine, _) = server(keys, "");
     let running = machine.arrive(at(0), Class::Batch);
     let batch = machine.arrive(at(1), Class::Batch);

@@ -11,7 +11,7 @@ shards: 0
 replicas: 5000
 listen: 127.0.0.1
 server:
-  slots: 0
+  concurrency: 0
   service: {shape: lognormal, median: 1, sigma: 9}
 faults:
   - recipe: stalls
@@ -30,7 +30,7 @@ colour: red
         bad.yaml:2:9: shards: 0 is out of range: expected a whole number from 1 to 4096
         bad.yaml:3:11: replicas: 5000 is out of range: expected a whole number from 1 to 4096
         bad.yaml:4:9: listen: 127.0.0.1 is text: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)
-        bad.yaml:6:10: server.slots: 0 is out of range: expected a whole number from 1 to 100000
+        bad.yaml:6:16: server.concurrency: 0 is out of range: expected a whole number from 1 to 100000
         bad.yaml:7:39: server.service.median: 1 is a number: expected a duration such as 10ms or 1.5s
         bad.yaml:9:13: faults[0].recipe: stalls is not known: expected one of stall, garbage_collection, background_job, slow_replica, errors, noisy_neighbor, antagonist
         bad.yaml:10:5: faults[1].lasts.shape: missing: expected one of constant, uniform, exponential, normal, lognormal, pareto, bimodal, hyperexponential, samples, quantiles, mixture, sum

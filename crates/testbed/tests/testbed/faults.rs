@@ -196,7 +196,7 @@ async fn noisy_neighbors_fill_the_queue_and_are_not_counted() {
     let yaml = "
 name: shared
 replicas: 1
-server: {slots: 1, service: {shape: constant, value: 1ms}}
+server: {concurrency: 1, service: {shape: constant, value: 1ms}}
 faults:
   - {recipe: noisy_neighbor, requests_per_second: 150, service: {shape: constant, value: 6ms}}
 ";

@@ -1,4 +1,4 @@
-//! Slots and the queue before them.
+//! The concurrency limit and the queue before it.
 
 use crate::client::{Client, Version, start};
 use curtail_units::Duration;
@@ -10,7 +10,7 @@ async fn one_slot_works_on_one_request_after_the_other() {
     let yaml = "
 name: narrow
 replicas: 1
-server: {slots: 1, service: {shape: constant, value: 2ms}}
+server: {concurrency: 1, service: {shape: constant, value: 2ms}}
 ";
     let testbed = start(yaml, 1);
     let began = testbed.now();
@@ -39,7 +39,7 @@ async fn who_finds_the_queue_full_is_turned_away_and_all_others_are_served() {
     let yaml = "
 name: full
 replicas: 1
-server: {slots: 1, queue_len_max: 5, service: {shape: constant, value: 100ms}}
+server: {concurrency: 1, queue_len_max: 5, service: {shape: constant, value: 100ms}}
 ";
     let testbed = start(yaml, 1);
     let mut clients = Vec::new();
@@ -63,7 +63,7 @@ async fn who_goes_away_while_waiting_is_not_executed() {
     let yaml = "
 name: left
 replicas: 1
-server: {slots: 1, service: {shape: constant, value: 300ms}}
+server: {concurrency: 1, service: {shape: constant, value: 300ms}}
 ";
     let testbed = start(yaml, 1);
     let mut first = Client::connect(testbed.address(0, 0), Version::Http1).await;

@@ -19,7 +19,7 @@ async fn latencies_follow_the_configured_distribution() {
     let yaml = "
 name: slow reads
 replicas: 1
-server: {slots: 40, service: {shape: lognormal, median: 20ms, sigma: 0.98}}
+server: {concurrency: 40, service: {shape: lognormal, median: 20ms, sigma: 0.98}}
 ";
     let seed = 31;
     let testbed = start(yaml, seed);

@@ -67,7 +67,7 @@ fn leaf() -> LeafSnapshot {
     let metrics = LeafMetrics::default();
     let request = LeafRequestId(1);
     let decide = |effect, reason| metrics.decided(&Decided { effect, reason });
-    decide(LeafEffect::Start { request }, LeafReason::SlotFree { in_service: 1, slots: 1 });
+    decide(LeafEffect::Start { request }, LeafReason::SlotFree { in_service: 1, concurrency: 1 });
     let waited = Duration::from_ms(20);
     let next = LeafReason::NextInClass { class: Class::Batch, waited };
     decide(LeafEffect::Start { request }, next);

@@ -175,7 +175,7 @@ fn a_lost_message_costs_at_most_one_execution_and_no_answer() {
         let asked = ask(root.address(), "tied", &[]).await;
         both[0].until_queued(1).await;
         both[1].until_queued(1).await;
-        // Both slots become free, and neither leaf hears of the other's start.
+        // Both servers become free, and neither leaf hears of the other's start.
         for gated in &both {
             gated.answer_one();
             gated.server.record().until(|record| record.executions("tied") == 1).await;

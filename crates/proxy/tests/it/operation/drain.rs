@@ -167,7 +167,7 @@ fn a_leaf_lets_what_is_queued_be_served() {
     run(async {
         let gated = Gated::start(Speaks::Http1, "served").await;
         let leaf = crate::proxy::Proxy::of_leaves(&[format!(
-            "{{name: leaf, address: \"127.0.0.1:0\", server: \"http://{}\", slots: 1}}",
+            "{{name: leaf, address: \"127.0.0.1:0\", server: \"http://{}\", concurrency: 1}}",
             gated.replica.address()
         )]);
         let address = leaf.listener("leaf");

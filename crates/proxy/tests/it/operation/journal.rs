@@ -75,7 +75,7 @@ async fn journal(directory: &Directory, policy: &str, requests: usize) -> PathBu
     let servers = [moody(seed).await, moody(seed + 1).await, moody(seed + 2).await];
     let leaf = |(name, server): (usize, &Replica)| {
         format!(
-            "{{name: leaf-{name}, address: \"127.0.0.1:0\", server: \"http://{}\", slots: 8, \
+            "{{name: leaf-{name}, address: \"127.0.0.1:0\", server: \"http://{}\", concurrency: 8, \
              connect: {{protocol: http2}}}}",
             server.address()
         )

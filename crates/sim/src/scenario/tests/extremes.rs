@@ -79,7 +79,7 @@ model:
   shards: 3
   replicas: 3
   servers: 6
-  slots: 2
+  concurrency: 2
   queue_len_max: 100
   cores: {allocated: 2, machine: 4}
   copies_alike_ratio: 0.5
@@ -121,7 +121,7 @@ const NUMBERS: [&str; 19] = [
     "model.shards",
     "model.replicas",
     "model.servers",
-    "model.slots",
+    "model.concurrency",
     "model.queue_len_max",
     "model.cores.allocated",
     "model.cores.machine",
