@@ -16,8 +16,8 @@ pub(crate) const QUANTILES: [(&str, Quantile); 4] = [
     ("p99", Quantile::P99),
 ];
 
-/// The server of all rows: of its 6 slots 2.2 are busy on average.
-const SERVER: &str = "slots: 6, service: {shape: lognormal, median: 20ms, sigma: 0.4}";
+/// The server of all rows: of at most 6 requests, 2.2 are in service on average.
+const SERVER: &str = "concurrency: 6, service: {shape: lognormal, median: 20ms, sigma: 0.4}";
 
 /// Name, keys of the server beside [`SERVER`], and fault.
 pub(crate) const ROWS: [(&str, &str, &str); 9] = [
