@@ -11,6 +11,7 @@
 //! **Source**: Çinlar, "Introduction to stochastic processes" (1975), chapter 4.7, for the change of time.
 //! **Hurts when** recorded arrivals are replayed faster than they came: what was slow to answer then also came bunched.
 
+pub use curtail_model::Spacing;
 use curtail_units::{Duration, Rng};
 use std::sync::Arc;
 
@@ -57,15 +58,6 @@ pub struct Phase {
     pub shape: Shape,
     /// How long it lasts.
     pub lasts: Duration,
-}
-
-/// How requests of one rate are spaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spacing {
-    /// At random, independently of each other, as those of many users.
-    Poisson,
-    /// At equal distances.
-    Even,
 }
 
 /// When requests are to be sent.
@@ -237,10 +229,9 @@ impl Instants {
     /// The distance from one request to the next, where one request a unit is wanted.
     fn distance(&mut self, spacing: Spacing) -> f64 {
         match spacing {
-            Spacing::Poisson => self.rng.exponential(),
             // The very first is at the start.
             Spacing::Even if self.nth == 0 => 0.0,
-            Spacing::Even => 1.0,
+            Spacing::Poisson | Spacing::Even => spacing.distance(&mut self.rng),
         }
     }
 

@@ -7,8 +7,8 @@ use std::ops::RangeInclusive;
 /// When requests arrive, over all clients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arrivals {
-    /// The process.
-    pub process: Process,
+    /// How they are spaced.
+    pub spacing: Spacing,
     /// How many there are.
     pub rate: Rate,
 }
@@ -22,38 +22,47 @@ pub enum Rate {
     Load(f64),
 }
 
-/// How the times between arrivals are distributed.
+/// How requests of one rate are spaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Process {
-    /// Independently of each other.
+pub enum Spacing {
+    /// At random, independently of each other, as those of many users.
     Poisson,
-    /// All alike.
-    Constant,
+    /// At equal distances.
+    Even,
 }
 
 /// Requests per second: from one in eleven days to one in each nanosecond, the clock's resolution.
 pub const RATES: RangeInclusive<f64> = 1e-6..=1e9;
 
-impl Process {
+impl Spacing {
+    /// Reads the key `spacing`.
+    pub fn read(s: &mut Section<'_>, default: Self) -> Self {
+        s.choice(
+            "spacing",
+            "Whether requests come at random, as those of many users, or at equal distances.",
+            &[("poisson", Self::Poisson), ("even", Self::Even)],
+        )
+        .default(default)
+    }
+
+    /// The distance to the next arrival, where the mean distance is 1.
+    pub fn distance(self, rng: &mut Rng) -> f64 {
+        match self {
+            Self::Poisson => rng.exponential(),
+            Self::Even => 1.0,
+        }
+    }
+
     /// The time until the next arrival.
     pub fn gap(self, mean_ns: f64, rng: &mut Rng) -> Duration {
-        Duration::from_ns_f64(match self {
-            Self::Poisson => mean_ns * rng.exponential(),
-            Self::Constant => mean_ns,
-        })
+        Duration::from_ns_f64(mean_ns * self.distance(rng))
     }
 }
 
 impl Arrivals {
     /// Reads the keys of arrivals; what is absent is as in `base`, if there is one.
     pub fn read(s: &mut Section<'_>, base: Option<Self>) -> Self {
-        let process = s
-            .choice(
-                "process",
-                "The times between arrivals.",
-                &[("poisson", Process::Poisson), ("constant", Process::Constant)],
-            )
-            .default(base.map_or(Process::Poisson, |base| base.process));
+        let spacing = Spacing::read(s, base.map_or(Spacing::Poisson, |base| base.spacing));
         let load = s
             .field("load_ratio", "As many requests as use this share of the servers; may exceed 1.")
             .range(0.0001..=100.0)
@@ -71,6 +80,6 @@ impl Arrivals {
                 Rate::Load(1.0)
             }
         };
-        Self { process, rate }
+        Self { spacing, rate }
     }
 }

@@ -11,7 +11,7 @@
 //!   collection, which is the consequence of work.
 //! - Each site has its own random numbers, so one more fault leaves the others as they were.
 
-use crate::arrivals::Process;
+use crate::arrivals::Spacing;
 use crate::fault::{Fault, Recipe};
 use crate::processor::{Cores, Pace};
 use curtail_policy::Class;
@@ -183,7 +183,7 @@ impl Faults {
             Recipe::Errors { .. } => None,
             Recipe::Antagonist { .. } => return self.wake(site, Instant::ZERO),
             Recipe::NoisyNeighbor { per_second, .. } => {
-                Some(Process::Poisson.gap(1e9 / *per_second, rng))
+                Some(Spacing::Poisson.gap(1e9 / *per_second, rng))
             }
             Recipe::GarbageCollection { executions, .. } => {
                 let left = u32::try_from(rng.below(*executions as usize));
@@ -216,7 +216,7 @@ impl Faults {
                 Some(every.draw(rng))
             }
             Recipe::NoisyNeighbor { per_second, service, class } => {
-                let next = Process::Poisson.gap(1e9 / *per_second, rng);
+                let next = Spacing::Poisson.gap(1e9 / *per_second, rng);
                 let service_ns = service.draw_ns(rng);
                 effect = FaultEffect::RequestArrives { service_ns, class: *class };
                 Some(next)

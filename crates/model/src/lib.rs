@@ -21,7 +21,7 @@ pub mod faults;
 pub mod processor;
 pub mod timeline;
 
-pub use arrivals::{Arrivals, Process, Rate};
+pub use arrivals::{Arrivals, Rate, Spacing};
 pub use distribution::{Distribution, Part, Point};
 pub use fault::{Affected, Fault, Recipe};
 pub use faults::{ExecutionOutcome, FaultEffect, FaultStep, Faults};

@@ -4,7 +4,7 @@
 //! times, spread over the **shards**, and is finished when all are answered. Each shard is an upstream
 //! of `replicas`, and each replica lives on a **server** behind its leaf.
 
-use curtail_model::{Arrivals, Cores, Distribution, Fault, Process, Rate};
+use curtail_model::{Arrivals, Cores, Distribution, Fault, Rate, Spacing};
 use curtail_policy::{Class, LeafConfig};
 use curtail_units::{Duration, Ratio};
 
@@ -69,7 +69,7 @@ impl Model {
     pub fn queue(servers: u32, load: f64, service: Distribution) -> Self {
         Self {
             clients: 1,
-            arrivals: Arrivals { process: Process::Poisson, rate: Rate::Load(load) },
+            arrivals: Arrivals { spacing: Spacing::Poisson, rate: Rate::Load(load) },
             fan_out: 1,
             shards: 1,
             replicas: servers,

@@ -10,14 +10,7 @@ const RATE_MIN: f64 = 1e-5;
 impl Schedule {
     /// Reads a schedule of phases.
     pub fn read(s: &mut Section<'_>) -> Self {
-        let words = [("poisson", Spacing::Poisson), ("even", Spacing::Even)];
-        let spacing = s
-            .choice(
-                "spacing",
-                "Whether requests come at random, as those of many users, or at equal distances.",
-                &words,
-            )
-            .default(Spacing::Poisson);
+        let spacing = Spacing::read(s, Spacing::Poisson);
         let phases = s.list("phases", "Rates, one after the other.", Phase::read);
         if phases.is_empty() {
             s.error("phases", "there is none: expected at least one phase");

@@ -114,7 +114,7 @@ pub(super) const fn probe_timeout(policy: &UpstreamConfig) -> Duration {
 /// Requests and their calls.
 impl World<'_> {
     pub(super) fn schedule_request(&mut self) {
-        let gap = self.model.arrivals.process.gap(self.gap_ns, &mut self.draws.arrivals);
+        let gap = self.model.arrivals.spacing.gap(self.gap_ns, &mut self.draws.arrivals);
         self.queue.push(self.now + gap, Step::RequestArrives);
     }
 

@@ -5,7 +5,7 @@ use crate::scenario::Arm;
 use crate::tally::Stop;
 use curtail_model::{
     Affected, Arrivals, Cores, Distribution, Fault, FaultTimeline, Faults, Pace, PaceChange, Part,
-    Process, Rate, Recipe,
+    Rate, Recipe, Spacing,
 };
 use curtail_policy::{
     BalanceConfig, BudgetConfig, HedgeConfig, LeafConfig, PrequalConfig, RetryConfig, TieConfig,
@@ -194,7 +194,7 @@ fn messages_and_the_overhead_of_a_root_take_their_time() {
 #[test]
 fn constant_arrivals_come_at_equal_intervals() {
     let mut model = Model::queue(1, 0.999, constant(10));
-    model.arrivals = Arrivals { process: Process::Constant, ..model.arrivals };
+    model.arrivals = Arrivals { spacing: Spacing::Even, ..model.arrivals };
     let report = run(&model, &plain(), 5_000);
     let p999 = report.quantile_ns(Quantile::P999).expect("latencies").value;
     assert!((p999 / 10e6 - 1.0).abs() < 0.001, "nobody waits: {p999}");
@@ -217,7 +217,7 @@ fn a_stall_delays_those_who_come_during_it() {
 fn garbage_is_collected_after_so_many_executions() {
     let mut model = roomy(1);
     model.arrivals.rate = Rate::PerSecond(10.0);
-    model.arrivals.process = Process::Constant;
+    model.arrivals.spacing = Spacing::Even;
     model.faults = vec![fault(Recipe::GarbageCollection { executions: 50, lasts: constant(160) })];
     let report = run(&model, &plain(), 20_000);
     // The pause begins with the end of the 50th: of the next two, 100 and 200 ms later, one is late.
@@ -291,7 +291,7 @@ fn in_step(message_delay: Distribution) -> Model {
         Part { weight: 0.2, distribution: constant(30) },
     ]);
     model.copies_alike = Ratio::ONE;
-    model.arrivals = Arrivals { process: Process::Constant, rate: Rate::PerSecond(1_000.0 / 9.0) };
+    model.arrivals = Arrivals { spacing: Spacing::Even, rate: Rate::PerSecond(1_000.0 / 9.0) };
     // Gaps of 9 ms exactly: a rate would be rounded.
     model.message_delay = message_delay;
     model

@@ -14,7 +14,7 @@
 //! Ends with exit code 1 when a percentile is off by more.
 
 use bytes::Bytes;
-use curtail_model::Process;
+use curtail_model::Spacing;
 use curtail_testbed::{Alarm, Running, TestbedConfig};
 use curtail_units::{Duration, Instant, Rng};
 use http::{Request, StatusCode};
@@ -96,7 +96,7 @@ async fn measure(keys: &str, fault: &str, seed: u64) -> Percentiles {
     let end = intended + LASTS;
     let mut requests = JoinSet::new();
     loop {
-        intended = intended + Process::Poisson.gap(1e9 / REQUESTS_PER_SECOND, &mut arrivals);
+        intended = intended + Spacing::Poisson.gap(1e9 / REQUESTS_PER_SECOND, &mut arrivals);
         if intended > end {
             break;
         }

@@ -1,6 +1,6 @@
 use super::{ServerEffect, ServerMachine, Times};
 use crate::config::TestbedConfig;
-use curtail_model::{ExecutionOutcome, FaultTimeline, Faults, PaceChange, Process};
+use curtail_model::{ExecutionOutcome, FaultTimeline, Faults, PaceChange, Spacing};
 use curtail_policy::Class;
 use curtail_units::{Duration, Instant, Rng};
 use std::collections::BTreeSet;
@@ -150,7 +150,7 @@ fn latencies_ms(config: &TestbedConfig, count: u32) -> Vec<f64> {
     let mut now = Instant::ZERO;
     let mut requests = BTreeSet::new();
     for _ in 0..count {
-        now = now + Process::Poisson.gap(1e9 / rows::REQUESTS_PER_SECOND, &mut arrivals);
+        now = now + Spacing::Poisson.gap(1e9 / rows::REQUESTS_PER_SECOND, &mut arrivals);
         let server = choice.below(rows::SERVERS);
         requests.insert((server, machines[server].arrive(now, Class::Interactive)));
     }
