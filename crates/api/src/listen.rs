@@ -6,6 +6,7 @@
 use crate::Limits;
 use crate::answer::{Answering, PATIENCE};
 use crate::sql::Sql;
+use curtail_http::accept::{Acceptor, bind};
 use curtail_store::Store;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -15,7 +16,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
@@ -27,9 +28,6 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Extra time to send the end of a response.
 const GRACE: Duration = Duration::from_secs(1);
-
-/// After a failure to accept (no more files, usually) the next try waits so long.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
 /// An API that answers until it is stopped, or this is dropped.
 #[derive(Debug)]
@@ -50,11 +48,13 @@ pub async fn start(
     sql: Sql,
     limits: Limits,
 ) -> io::Result<Running> {
-    let listener = TcpListener::bind(address).await?;
-    let address = listener.local_addr()?;
-    let answering = Arc::new(Answering::new(store, sql, limits));
+    let socket = bind(address)?;
+    let address = socket.local_addr()?;
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let (until, stopped) = oneshot::channel();
-    let accepting = tokio::spawn(serve_all(listener, answering, stopped));
+    let acceptor = Acceptor::new("api", socket, places, async { drop(stopped.await) })?;
+    let answering = Arc::new(Answering::new(store, sql, limits));
+    let accepting = tokio::spawn(serve_all(acceptor, answering));
     Ok(Running { address, accepting, until })
 }
 
@@ -73,41 +73,19 @@ impl Running {
     }
 }
 
-/// Serves until it is stopped: then nobody is waited for, and what is looked for, or runs, for a question ends.
-async fn serve_all(
-    listener: TcpListener,
-    answering: Arc<Answering>,
-    stopped: oneshot::Receiver<()>,
-) {
+/// Serves until it is stopped. Then it waits for no client, and the queries that run for them end.
+async fn serve_all(mut acceptor: Acceptor<impl Future<Output = ()>>, answering: Arc<Answering>) {
     let mut connections = JoinSet::new();
-    tokio::select! {
-        _ = stopped => {}
-        () = accept(&listener, &answering, &mut connections) => {}
+    while let Some(accepted) = acceptor.next(|| ()).await {
+        // Connections that have ended are forgotten.
+        while connections.try_join_next().is_some() {}
+        let answering = Arc::clone(&answering);
+        connections.spawn(async move {
+            serve(accepted.stream, &answering).await;
+            drop(accepted.place);
+        });
     }
     connections.shutdown().await;
-}
-
-async fn accept(listener: &TcpListener, answering: &Arc<Answering>, connections: &mut JoinSet<()>) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    loop {
-        // Whoever comes beyond waits to be accepted.
-        let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
-        // Those that have ended are forgotten.
-        while connections.try_join_next().is_some() {}
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let answering = Arc::clone(answering);
-                connections.spawn(async move {
-                    serve(stream, &answering).await;
-                    drop(place);
-                });
-            }
-            Err(error) => {
-                tracing::warn!(%error, "a connection cannot be accepted");
-                tokio::time::sleep(ACCEPT_AGAIN).await;
-            }
-        }
-    }
 }
 
 async fn serve(stream: TcpStream, answering: &Answering) {

@@ -37,7 +37,6 @@ mod tests;
 pub use clock::Clock;
 pub use flight::{BACKLOG_MAX, RequestFailure};
 pub use recording::{FailureExample, Recording};
-pub use response::ResponseReader;
 pub use session::Session;
 
 use crate::target::{Protocol, Target};

@@ -14,7 +14,7 @@ const FIELDS_MAX: usize = 128;
 
 /// A response that is being read.
 #[derive(Debug)]
-pub struct ResponseReader<'e> {
+pub(super) struct ResponseReader<'e> {
     expect: &'e Expect,
     /// An answer to `HEAD` has no body, whatever its fields say.
     is_to_head: bool,
@@ -38,7 +38,7 @@ enum State {
 impl<'e> ResponseReader<'e> {
     /// A response that is checked against `expect`.
     #[must_use]
-    pub const fn new(expect: &'e Expect, is_to_head: bool) -> Self {
+    pub(super) const fn new(expect: &'e Expect, is_to_head: bool) -> Self {
         Self {
             expect,
             is_to_head,
@@ -52,7 +52,7 @@ impl<'e> ResponseReader<'e> {
 
     /// Whether all of it was read.
     #[must_use]
-    pub const fn is_done(&self) -> bool {
+    pub(super) const fn is_done(&self) -> bool {
         matches!(self.state, State::Done)
     }
 
@@ -65,7 +65,7 @@ impl<'e> ResponseReader<'e> {
     ///
     /// # Errors
     /// When it is malformed, or longer than allowed.
-    pub fn feed(&mut self, input: &[u8]) -> Result<usize, RequestFailure> {
+    pub(super) fn feed(&mut self, input: &[u8]) -> Result<usize, RequestFailure> {
         let mut used = 0;
         loop {
             let rest = &input[used..];
@@ -114,7 +114,7 @@ impl<'e> ResponseReader<'e> {
     ///
     /// # Errors
     /// When it was not the end of the response.
-    pub fn closed(&mut self) -> Result<(), RequestFailure> {
+    pub(super) fn closed(&mut self) -> Result<(), RequestFailure> {
         match self.state {
             State::UntilClosed | State::Done => {
                 self.state = State::Done;
@@ -134,7 +134,7 @@ impl<'e> ResponseReader<'e> {
     ///
     /// # Errors
     /// When the status or the body is another.
-    pub fn judge(&self) -> Result<(), RequestFailure> {
+    pub(super) fn judge(&self) -> Result<(), RequestFailure> {
         if !self.expect.allows(self.status) {
             return Err(RequestFailure::new(Failure::Status, format!("status {}", self.status)));
         }
@@ -142,12 +142,6 @@ impl<'e> ResponseReader<'e> {
             return Ok(());
         }
         self.expect.check(&self.body).map_err(|text| RequestFailure::new(Failure::Check, text))
-    }
-
-    /// The body, where it was looked at.
-    #[must_use]
-    pub fn into_body(self) -> Vec<u8> {
-        self.body
     }
 
     /// Reads the head, if it is all there, and gives its length; otherwise 0.

@@ -8,12 +8,12 @@ use crate::commit::Committer;
 use crate::config::Config;
 use crate::counts::Counts;
 use crate::receive::Receiver;
+use curtail_http::accept::{Acceptor, Handed, WorkerInbox, bind};
 use http::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use socket2::{Domain, Protocol, Socket, Type};
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -22,22 +22,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
-
-/// Connections that wait to be accepted.
-const BACKLOG: i32 = 1_024;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::JoinSet;
 
 /// Flow control: a long batch comes without waiting for us.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
-
-/// Maximum accepted connections that wait for their worker.
-const HANDED_MAX: usize = 64;
-
-/// After a failure to accept (no more files, usually) the next try waits so long.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
 /// Receivers that run. They stop when they are told, or dropped.
 #[derive(Debug)]
@@ -76,24 +68,20 @@ pub fn start(config: &Config, committer: &Committer) -> Result<Running, StartErr
     let mut listeners = Vec::new();
     for address in &mut addresses {
         let failed = |source| StartError::Listen { address: *address, source };
-        let listener = listen(*address).map_err(failed)?;
+        let listener = bind(*address).map_err(failed)?;
         // The system has chosen a port for port 0.
         *address = listener.local_addr().unwrap_or(*address);
         listeners.push(listener);
     }
     let (stop, _) = watch::channel(None);
-    let (handovers, inboxes): (Vec<_>, Vec<_>) = (0..config.workers.max(1))
-        .map(|_| {
-            let (sender, inbox) = mpsc::channel(HANDED_MAX);
-            let room = Arc::new(Semaphore::new(config.limits.connections));
-            (Handover { sender, room: Arc::clone(&room) }, (inbox, room))
-        })
-        .unzip();
-    let mut accepting = Some((listeners, handovers));
+    let workers = config.workers.max(1);
+    let places = Arc::new(Semaphore::new(workers.saturating_mul(config.limits.connections)));
+    let (inboxes, handed): (Vec<_>, Vec<_>) = (0..workers).map(|_| WorkerInbox::new()).unzip();
+    let mut accepting = Some((listeners, places, inboxes));
     let mut running = Running { addresses, counts, stop, threads: Vec::new() };
-    for (nth, (inbox, room)) in inboxes.into_iter().enumerate() {
-        let worker =
-            Worker { receiver: Arc::clone(&receiver), inbox, room, told: running.stop.subscribe() };
+    for (nth, handed) in handed.into_iter().enumerate() {
+        let told = running.stop.subscribe();
+        let worker = Worker { receiver: Arc::clone(&receiver), handed, told };
         let accepting = accepting.take();
         // Created here, where failure is still an error: connections of a worker without a runtime would be lost.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -141,44 +129,23 @@ impl Drop for Running {
     }
 }
 
-fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    // Allows a restart while old connections are in TIME_WAIT; a port with a listener is still rejected.
-    socket.set_reuse_address(true)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
-}
-
-/// A connection for a worker, with its share of that worker's limit.
-type HandedConnection = (std::net::TcpStream, OwnedSemaphorePermit);
-
-/// A worker, as the accept loop sees it.
-#[derive(Clone, Debug)]
-struct Handover {
-    sender: mpsc::Sender<HandedConnection>,
-    /// One permit for each connection that it may still get.
-    room: Arc<Semaphore>,
-}
-
-/// The listening sockets, and the workers for their connections.
-type AcceptLoopParts = (Vec<std::net::TcpListener>, Vec<Handover>);
+/// The listening sockets, the places of their connections, and the workers for them.
+type AcceptLoopParts = (Vec<std::net::TcpListener>, Arc<Semaphore>, Vec<WorkerInbox<()>>);
 
 /// A thread that serves connections.
 struct Worker {
     receiver: Arc<Receiver>,
-    inbox: mpsc::Receiver<HandedConnection>,
-    room: Arc<Semaphore>,
+    handed: mpsc::Receiver<Handed<()>>,
     told: watch::Receiver<Option<Duration>>,
 }
 
 impl Worker {
     fn run(mut self, runtime: Runtime, accepting: Option<AcceptLoopParts>) {
         runtime.block_on(async {
-            if let Some((listeners, handovers)) = accepting {
+            if let Some((listeners, places, workers)) = accepting {
                 for listener in listeners {
-                    tokio::spawn(accept(listener, handovers.clone(), self.told.clone()));
+                    let places = Arc::clone(&places);
+                    tokio::spawn(accept(listener, places, workers.clone(), self.told.clone()));
                 }
             }
             self.serve().await;
@@ -189,16 +156,19 @@ impl Worker {
 
     /// Serves connections until all listeners are closed, then waits for the remaining connections.
     async fn serve(&mut self) {
-        while let Some((stream, permit)) = self.inbox.recv().await {
+        let mut connections = JoinSet::new();
+        while let Some(Handed { stream, place, .. }) = self.handed.recv().await {
+            // Connections that have ended are forgotten.
+            while connections.try_join_next().is_some() {}
             let (receiver, told) = (Arc::clone(&self.receiver), self.told.clone());
-            tokio::spawn(async move {
+            connections.spawn(async move {
                 match TcpStream::from_std(stream) {
                     Ok(stream) => serve(stream, receiver, told).await,
                     Err(error) => {
                         tracing::warn!(%error, "failed to register a connection with the runtime")
                     }
                 }
-                drop(permit);
+                drop(place);
             });
         }
         let Ok(grace) =
@@ -206,8 +176,8 @@ impl Worker {
         else {
             return;
         };
-        let all = u32::try_from(self.receiver.limits().connections).unwrap_or(u32::MAX);
-        if tokio::time::timeout(grace, self.room.acquire_many(all)).await.is_err() {
+        let all_ended = async { while connections.join_next().await.is_some() {} };
+        if tokio::time::timeout(grace, all_ended).await.is_err() {
             tracing::warn!("connections did not end within {grace:?} and are cut off");
         }
     }
@@ -215,45 +185,20 @@ impl Worker {
 
 /// Accepts connections until the receivers stop.
 async fn accept(
-    listener: std::net::TcpListener,
-    workers: Vec<Handover>,
+    socket: std::net::TcpListener,
+    places: Arc<Semaphore>,
+    workers: Vec<WorkerInbox<()>>,
     mut told: watch::Receiver<Option<Duration>>,
 ) {
-    let listener = match TcpListener::from_std(listener) {
-        Ok(listener) => listener,
+    let acceptor = Acceptor::new("otlp", socket, places, until_told(&mut told));
+    let mut acceptor = match acceptor {
+        Ok(acceptor) => acceptor,
         Err(error) => {
             return tracing::error!(%error, "failed to register a listener with the runtime");
         }
     };
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            () = until_told(&mut told) => return,
-            accepted = listener.accept() => accepted,
-        };
-        match accepted.and_then(|(stream, _)| stream.into_std()) {
-            Ok(stream) => tokio::select! {
-                biased;
-                () = until_told(&mut told) => return,
-                () = hand_over(stream, &workers) => {}
-            },
-            Err(error) => {
-                tracing::warn!(%error, "a connection was not accepted");
-                tokio::time::sleep(ACCEPT_AGAIN).await;
-            }
-        }
-    }
-}
-
-/// Hands a connection to the worker with the fewest. While all workers are full, it waits, and further connections
-/// wait in the kernel's queue.
-async fn hand_over(stream: std::net::TcpStream, workers: &[Handover]) {
-    let freest = workers.iter().max_by_key(|worker| worker.room.available_permits());
-    let Some(Handover { sender, room }) = freest else { return };
-    if let Ok(permit) = Arc::clone(room).acquire_owned().await
-        && sender.send((stream, permit)).await.is_err()
-    {
-        tracing::error!("a worker thread ended unexpectedly; its connections are lost");
+    while let Some(accepted) = acceptor.next(|| ()).await {
+        WorkerInbox::hand_over(&workers, accepted, ()).await;
     }
 }
 
@@ -262,9 +207,6 @@ async fn serve(
     receiver: Arc<Receiver>,
     mut told: watch::Receiver<Option<Duration>>,
 ) {
-    if stream.set_nodelay(true).is_err() {
-        return;
-    }
     let limits = receiver.limits();
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder

@@ -14,6 +14,7 @@ use crate::metrics::{
 };
 use crate::worker::Worker;
 use bytes::Bytes;
+use curtail_http::accept::{Accepted, Acceptor};
 use curtail_http::progress::ProgressTimer;
 use curtail_http::stream::Stream;
 use curtail_http::write_timeout::WriteTimeoutStream;
@@ -29,7 +30,6 @@ use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 /// Connections at once; scrapers need one each.
@@ -41,46 +41,36 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// A scraper that does not read the response for this long is cut off.
 const WRITE_TIMEOUT: curtail_units::Duration = curtail_units::Duration::from_secs(10);
 
-/// Serves the admin port until the worker stops; it answers during a drain too.
+/// Serves the admin port until the worker stops; it responds during a drain too.
 pub(crate) async fn serve(socket: std::net::TcpListener, worker: Arc<Worker>) {
-    let socket = match TcpListener::from_std(socket) {
-        Ok(socket) => socket,
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut acceptor = match Acceptor::new("admin", socket, places, std::future::pending()) {
+        Ok(acceptor) => acceptor,
         Err(error) => {
             tracing::error!(%error, "admin port not registered");
             return;
         }
     };
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    loop {
-        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
-        let stream = match socket.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::warn!(%error, "admin connection not accepted");
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                continue;
-            }
-        };
-        let worker = Arc::clone(&worker);
-        let shared = &worker.shared;
-        let timer = ProgressTimer::new(&worker.timers, shared.lasting.clock, WRITE_TIMEOUT);
-        // Not counted in the listener metrics, which are about clients.
-        let stream = WriteTimeoutStream::new(Stream::Plain(stream), timer, || ());
-        tokio::spawn(async move {
-            let service = service_fn(move |request| {
-                let response = answer(&worker, &request);
-                async move { Ok::<_, Infallible>(response) }
-            });
-            let served = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEADER_TIMEOUT)
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
-            if let Err(error) = served {
-                tracing::debug!(%error, "admin connection ended");
-            }
-            drop(permit);
-        });
+    while let Some(accepted) = acceptor.next(|| ()).await {
+        tokio::spawn(serve_one(accepted, Arc::clone(&worker)));
+    }
+}
+
+async fn serve_one(accepted: Accepted, worker: Arc<Worker>) {
+    let timer = ProgressTimer::new(&worker.timers, worker.shared.lasting.clock, WRITE_TIMEOUT);
+    // Not counted in the listener metrics, which are about clients.
+    let stream = WriteTimeoutStream::new(Stream::Plain(accepted.stream), timer, || ());
+    let service = service_fn(move |request| {
+        let response = answer(&worker, &request);
+        async move { Ok::<_, Infallible>(response) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+    if let Err(error) = served {
+        tracing::debug!(%error, "admin connection ended");
     }
 }
 

@@ -4,7 +4,7 @@ use crate::admin;
 use crate::config::{Config, ListenerConfig, ServerTls, SpansConfig};
 use crate::driver::Upstream;
 use crate::journal::Journal;
-use crate::listen::{self, HANDED_MAX, Handover, Listener};
+use crate::listen::{self, Inbox, Listener};
 use crate::metrics::{ListenerMetrics, ProcessMetrics};
 use crate::site::{Lasting, Site};
 use crate::spans::SpanSink;
@@ -268,23 +268,22 @@ impl Running {
         sockets: Vec<(std::net::TcpListener, Listener)>,
         admin_socket: Option<std::net::TcpListener>,
     ) -> Result<(), StartError> {
-        let mut handovers = Vec::new();
-        let mut receivers = Vec::new();
+        let mut inboxes = Vec::new();
+        let mut workers = Vec::new();
         for index in 0..count {
-            let (sender, receiver) = mpsc::channel(HANDED_MAX);
-            let worker = Arc::new(Worker::new(index, Arc::clone(&self.shared)));
-            handovers.push(Handover { worker, sender });
-            receivers.push(receiver);
+            let (inbox, handed) = Inbox::new();
+            inboxes.push(inbox);
+            workers.push((Arc::new(Worker::new(index, Arc::clone(&self.shared))), handed));
         }
         let drained = Arc::new(Barrier::new(count));
-        let mut first = Some((sockets, admin_socket, handovers.clone()));
-        for (index, handed) in receivers.into_iter().enumerate() {
+        let mut first = Some((sockets, admin_socket, inboxes));
+        for (worker, handed) in workers {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            let worker = Arc::clone(&handovers[index].worker);
             let mut stop = self.stop.subscribe();
             let (first, drained) = (first.take(), Arc::clone(&drained));
-            let thread =
-                std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
+            let thread = std::thread::Builder::new()
+                .name(format!("worker-{}", worker.index))
+                .spawn(move || {
                     runtime.block_on(async {
                         let work = run(worker, handed, first, drained);
                         tokio::select! {
@@ -330,7 +329,7 @@ impl ExporterThread {
     }
 }
 
-type Front = (Vec<(std::net::TcpListener, Listener)>, Option<std::net::TcpListener>, Vec<Handover>);
+type Front = (Vec<(std::net::TcpListener, Listener)>, Option<std::net::TcpListener>, Vec<Inbox>);
 
 /// Serves what is handed to a worker until the proxy is drained; the first worker also accepts.
 async fn run(
@@ -343,10 +342,10 @@ async fn run(
     let clock = worker.shared.lasting.clock;
     tokio::spawn(async move { timers.run(clock).await });
     tokio::spawn(tick(Arc::clone(&worker)));
-    if let Some((sockets, admin_socket, handovers)) = front {
+    if let Some((sockets, admin_socket, inboxes)) = front {
         for (socket, listener) in sockets {
-            let handovers = handovers.clone();
-            tokio::spawn(listen::accept(socket, Arc::new(listener), handovers));
+            let (listener, drain) = (Arc::new(listener), Arc::clone(&worker.shared.drain));
+            tokio::spawn(listen::accept(socket, listener, drain, inboxes.clone()));
         }
         if let Some(socket) = admin_socket {
             tokio::spawn(admin::serve(socket, Arc::clone(&worker)));

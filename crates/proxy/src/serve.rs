@@ -30,8 +30,8 @@ const LAST_MOMENT: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// Serves one connection to its end.
 pub(crate) async fn serve(worker: Arc<Worker>, handed: Handed) {
-    let Handed { stream, peer, listener, permit } = handed;
-    let _counted = (ConnectionCount::new(&worker, &listener.metrics), permit);
+    let Handed { stream, peer, listener, place } = handed;
+    let _counted = (ConnectionCount::new(&listener.metrics), place);
     // A reload applies to connections that are accepted after it.
     let site = worker.shared.site.load_full();
     let limits = site.config.limits.clone();

@@ -11,7 +11,6 @@ use curtail_http::drain::DrainSignal;
 use curtail_http::head::Fields;
 use curtail_http::timers::Timers;
 use curtail_units::Rng;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What all workers share.
@@ -28,8 +27,6 @@ pub(crate) struct Shared {
 pub(crate) struct Worker {
     pub(crate) index: usize,
     pub(crate) shared: Arc<Shared>,
-    /// Client connections that it serves.
-    connections: AtomicUsize,
     pub(crate) timers: Arc<Timers>,
     rng: Mutex<Rng>,
 }
@@ -37,7 +34,7 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) fn new(index: usize, shared: Arc<Shared>) -> Self {
         let rng = Mutex::new(trace_context::entropy_rng());
-        Self { index, shared, connections: AtomicUsize::new(0), timers: Arc::default(), rng }
+        Self { index, shared, timers: Arc::default(), rng }
     }
 
     pub(crate) fn new_span_id(&self) -> SpanId {
@@ -48,10 +45,6 @@ impl Worker {
         TraceContext::from_fields(fields, &mut self.rng())
     }
 
-    pub(crate) fn connections(&self) -> usize {
-        self.connections.load(Ordering::Relaxed)
-    }
-
     fn rng(&self) -> MutexGuard<'_, Rng> {
         self.rng.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -59,22 +52,17 @@ impl Worker {
 
 /// A client connection; counted until dropped.
 #[derive(Debug)]
-pub(crate) struct ConnectionCount {
-    worker: Arc<Worker>,
-    listener: Arc<ListenerMetrics>,
-}
+pub(crate) struct ConnectionCount(Arc<ListenerMetrics>);
 
 impl ConnectionCount {
-    pub(crate) fn new(worker: &Arc<Worker>, listener: &Arc<ListenerMetrics>) -> Self {
-        worker.connections.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn new(listener: &Arc<ListenerMetrics>) -> Self {
         listener.accepted();
-        Self { worker: Arc::clone(worker), listener: Arc::clone(listener) }
+        Self(Arc::clone(listener))
     }
 }
 
 impl Drop for ConnectionCount {
     fn drop(&mut self) {
-        self.worker.connections.fetch_sub(1, Ordering::Relaxed);
-        self.listener.closed();
+        self.0.closed();
     }
 }

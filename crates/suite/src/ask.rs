@@ -1,14 +1,18 @@
 //! One request and its answer, beside the load: for readiness, validation, measures and data.
 //!
-//! A connection for each, in HTTP/1.1 and clear text; names are looked up each time. Bounded in time, and it ends
-//! early when the suite does.
+//! A connection for each, in HTTP/1.1; names are looked up each time. Bounded in time, and it ends early when the suite
+//! does.
 
+use bytes::Bytes;
+use curtail_generator::Stop;
 use curtail_generator::expect::Expect;
-use curtail_generator::target::Target;
-use curtail_generator::{ResponseReader, Stop};
-use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use curtail_generator::target::parse_url;
+use curtail_http::client::{Client, ClientLimits, ClientResponse};
+use curtail_http::connect::{ConnectConfig, Connector};
+use curtail_http::origin::Origin;
+use http::{Request, header};
+use http_body_util::Full;
+use std::time::Duration;
 
 /// From one look at whether the suite ends to the next.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -33,82 +37,65 @@ impl<'a> Ask<'a> {
         Self { method: "GET", url, headers: &[], body: &[], expect, within }
     }
 
-    /// The body of a good answer, where `expect` looks at it.
+    /// The body of a good response.
     ///
     /// # Errors
     /// What went wrong, in words.
     pub(super) fn send(&self, stop: &Stop) -> Result<Vec<u8>, String> {
-        let patience = Patience { stop, until: Instant::now() + self.within, within: self.within };
-        let target = Target::look_up(self.url).map_err(|error| error.to_string())?;
-        let address = target.addresses[0];
-        let said = |error: io::Error| format!("{address}: {error}");
-        let mut stream = TcpStream::connect_timeout(&address, self.within.min(CONNECTED_WITHIN))
-            .map_err(said)?;
-        stream.set_write_timeout(Some(LOOK_EVERY)).map_err(said)?;
-        stream.set_read_timeout(Some(LOOK_EVERY)).map_err(said)?;
-        let head = self.head(&target);
-        for mut bytes in [head.as_slice(), self.body] {
-            while !bytes.is_empty() {
-                let written = patience.wait(|| stream.write(bytes))?;
-                bytes = &bytes[written..];
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| error.to_string())?;
+        let response = runtime.block_on(async {
+            tokio::select! {
+                biased;
+                sent = self.exchange() => sent,
+                () = wait_for(stop) => Err("the suite ends".to_owned()),
             }
+        })?;
+        if !self.expect.allows(response.status.as_u16()) {
+            return Err(format!("status {}", response.status.as_u16()));
         }
-        let mut answer = ResponseReader::new(self.expect, false);
-        let (mut input, mut piece) = (Vec::new(), vec![0; 64 << 10]);
-        while !answer.is_done() {
-            match patience.wait(|| stream.read(&mut piece))? {
-                0 => answer.closed().map_err(|failed| failed.text)?,
-                n => {
-                    input.extend_from_slice(&piece[..n]);
-                    let used = answer.feed(&input).map_err(|failed| failed.text)?;
-                    input.drain(..used);
-                }
-            }
-        }
-        answer.judge().map_err(|failed| failed.text)?;
-        Ok(answer.into_body())
+        self.expect.check(&response.body)?;
+        Ok(response.body.into())
     }
 
-    fn head(&self, target: &Target) -> Vec<u8> {
-        let Self { method, headers, body, .. } = self;
-        let Target { path, authority, .. } = target;
-        let mut head =
-            format!("{method} {path} HTTP/1.1\r\nhost: {authority}\r\nconnection: close\r\n");
-        if !body.is_empty() || *method != "GET" {
-            head.push_str(&format!("content-length: {}\r\n", body.len()));
+    async fn exchange(&self) -> Result<ClientResponse, String> {
+        let url = parse_url(self.url).map_err(|error| error.to_string())?;
+        let origin = Origin::parse(&url.origin().ascii_serialization());
+        let origin = origin.ok_or_else(|| format!("{:?} names no server", self.url))?;
+        let connect = ConnectConfig {
+            timeout: self.within.min(CONNECTED_WITHIN).into(),
+            ..ConnectConfig::default()
+        };
+        let connector = Connector::load(&origin, &connect).map_err(|error| error.to_string())?;
+        let path = match url.query() {
+            Some(query) => format!("{}?{query}", url.path()),
+            None => url.path().to_owned(),
+        };
+        let request = Request::builder().method(self.method).uri(path);
+        let mut request = request.header(header::HOST, url.authority());
+        for (name, value) in self.headers {
+            request = request.header(name, value);
         }
-        for (name, value) in *headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
-        }
-        head.push_str("\r\n");
-        head.into_bytes()
+        let request = request.header(header::CONNECTION, "close");
+        let request = request.body(Full::new(Bytes::copy_from_slice(self.body)));
+        let request = request.map_err(|error| error.to_string())?;
+        let body_bytes_max = self.expect.bytes_max.as_len();
+        let client = Client::new(connector, ClientLimits { body_bytes_max, idle_max: 0 });
+        client.send(request, self.within.into()).await.map_err(|error| {
+            if error.is_timeout() {
+                format!("no answer within {:?}", self.within)
+            } else {
+                error.to_string()
+            }
+        })
     }
 }
 
-/// How long something is waited for.
-struct Patience<'a> {
-    stop: &'a Stop,
-    until: Instant,
-    within: Duration,
-}
-
-impl Patience<'_> {
-    /// How many bytes there were, once there were any, or the end.
-    fn wait(&self, mut attempt: impl FnMut() -> io::Result<usize>) -> Result<usize, String> {
-        loop {
-            match attempt() {
-                Ok(n) => return Ok(n),
-                Err(error)
-                    if [ErrorKind::WouldBlock, ErrorKind::TimedOut, ErrorKind::Interrupted]
-                        .contains(&error.kind()) => {}
-                Err(error) => return Err(error.to_string()),
-            }
-            if self.stop.is_stopped() {
-                return Err("the suite ends".to_owned());
-            }
-            if Instant::now() >= self.until {
-                return Err(format!("no answer within {:?}", self.within));
-            }
+async fn wait_for(stop: &Stop) {
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        if stop.is_stopped() {
+            return;
         }
     }
 }
@@ -159,7 +146,7 @@ mod tests {
         let lacks = asked(Some(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\na"), long, &stop);
         assert!(lacks.expect_err("no x").contains("does not contain \"x\""));
         let cut = asked(Some(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nax"), long, &stop);
-        assert!(cut.expect_err("cut").contains("closed before the end"));
+        assert!(cut.expect_err("cut").contains("the response broke off"));
         let none = asked(None, Duration::from_millis(200), &stop);
         assert_eq!(none, Err("no answer within 200ms".to_owned()));
         stop.stop();

@@ -9,24 +9,23 @@
 
 use super::config::LinkConfig;
 use super::problem::Halt;
+use curtail_http::accept::{Accepted, Acceptor};
 use curtail_units::Duration;
+use std::future::{Pending, pending};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
 
 const PIECE_BYTES: usize = 16 << 10;
 const PIECES_MAX: usize = 64;
 const CONNECTIONS_MAX: usize = 4_096;
-
-/// After an error of the listener, such as too many open files, the next connection is looked for so much later.
-const LOOK_AGAIN_AFTER: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// The links of a suite; closed when this is dropped.
 #[derive(Debug)]
@@ -66,19 +65,21 @@ impl Links {
             return Ok(Self { delays: Vec::new(), running: None });
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (mut delays, mut listeners) = (Vec::new(), Vec::new());
+        let (mut delays, mut acceptors) = (Vec::new(), Vec::new());
         for (name, listener, to) in links {
             listener.set_nonblocking(true)?;
             let _reactor = runtime.enter();
             let delay = Delay::default();
+            let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+            let acceptor = Acceptor::new(format!("link {name}"), listener, places, pending())?;
             delays.push((name, delay.clone()));
-            listeners.push((TcpListener::from_std(listener)?, to, delay));
+            acceptors.push((acceptor, to, delay));
         }
         let (over, is_over) = oneshot::channel();
         let thread = std::thread::spawn(move || {
             runtime.block_on(async {
-                for (listener, to, delay) in listeners {
-                    tokio::spawn(accept(listener, to, delay));
+                for (acceptor, to, delay) in acceptors {
+                    tokio::spawn(accept(acceptor, to, delay));
                 }
                 // Ended by the sender's end; connections are closed with the runtime.
                 let _told = is_over.await;
@@ -114,18 +115,12 @@ impl Drop for Links {
     }
 }
 
-async fn accept(listener: TcpListener, to: SocketAddr, delay: Delay) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        let Ok((near, _)) = listener.accept().await else {
-            sleep(LOOK_AGAIN_AFTER).await;
-            continue;
-        };
+async fn accept(mut acceptor: Acceptor<Pending<()>>, to: SocketAddr, delay: Delay) {
+    while let Some(Accepted { stream, place, .. }) = acceptor.next(|| ()).await {
         let delay = delay.clone();
         tokio::spawn(async move {
             // A side that goes away takes the other with it: both streams are dropped here.
-            let _gone = connection(near, to, &delay).await;
+            let _gone = connection(stream, to, &delay).await;
             drop(place);
         });
     }
@@ -134,7 +129,6 @@ async fn accept(listener: TcpListener, to: SocketAddr, delay: Delay) {
 async fn connection(near: TcpStream, to: SocketAddr, delay: &Delay) -> io::Result<()> {
     sleep(2 * delay.now()).await;
     let far = TcpStream::connect(to).await?;
-    near.set_nodelay(true)?;
     far.set_nodelay(true)?;
     let ((from_near, to_near), (from_far, to_far)) = (near.into_split(), far.into_split());
     let (there, back) = (pass(from_near, to_far, delay), pass(from_far, to_near, delay));

@@ -61,6 +61,9 @@ pub struct SuiteObserver<'a> {
     pub load: &'a mut (dyn FnMut(Progress, &Slot) + Send),
 }
 
+/// The last question of a validation is given this time.
+const ASKED_FOR_MIN: Duration = Duration::from_ms(100);
+
 /// Before validation is asked again.
 const ASKED_AGAIN_AFTER: std::time::Duration = std::time::Duration::from_millis(200);
 
@@ -307,7 +310,8 @@ impl RunningSuite<'_> {
         let began = self.clock.now();
         loop {
             let left = *within - self.clock.now().since(began);
-            let ask = Ask::get(url, expect, left.max(Duration::from_ms(1)).into());
+            // Enough for a response, so that the last problem is not the end of the time.
+            let ask = Ask::get(url, expect, left.max(ASKED_FOR_MIN).into());
             let Err(problem) = ask.send(self.stop) else { return Ok("as expected".to_owned()) };
             if self.stop.is_stopped() {
                 return Err(Halt::Stopped);

@@ -71,7 +71,7 @@ impl Running {
         let listeners = listeners(config)?;
         let addresses: Vec<SocketAddr> = listeners.iter().map(|(address, _)| *address).collect();
         let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
+            .enable_all()
             .build()
             .map_err(StartError::of("no runtime"))?;
         let alarm = Arc::new(Alarm::start().map_err(StartError::of("no thread for its alarm"))?);
@@ -89,13 +89,12 @@ impl Running {
         };
         let servers: Vec<Arc<Server>> = timelines.iter().enumerate().map(server).collect();
         let (stop, stopped) = oneshot::channel::<()>();
-        let of_thread = Arc::clone(&alarm);
         let thread = std::thread::Builder::new()
             .name("testbed".to_owned())
             .spawn(move || {
                 runtime.block_on(async move {
                     for (server, (_, listener)) in servers.iter().zip(listeners) {
-                        run(server, listener, &of_thread);
+                        run(server, listener);
                     }
                     // Told to stop, or whoever could tell is gone: the same.
                     let _told = stopped.await;
@@ -209,13 +208,13 @@ fn listeners(config: &TestbedConfig) -> Result<Vec<(SocketAddr, TcpListener)>, S
 }
 
 /// Runs one server on the present thread's runtime.
-fn run(server: &Arc<Server>, listener: TcpListener, alarm: &Arc<Alarm>) {
+fn run(server: &Arc<Server>, listener: TcpListener) {
     let of_answers = Arc::clone(server);
     let answer = move |request: hyper::Request<Incoming>| {
         let server = Arc::clone(&of_answers);
         async move { answer(&server, request).await }
     };
-    tokio::spawn(listener::accept(listener, Arc::clone(alarm), answer));
+    tokio::spawn(listener::accept(listener, answer));
     let server = Arc::clone(server);
     tokio::spawn(async move { server.run().await });
 }

@@ -141,7 +141,7 @@ impl Starting {
                     let client = Arc::clone(&client);
                     async move { Ok(client.answer(request).await) }
                 };
-                listener::accept(listener, alarm, answer).await;
+                listener::accept(listener, answer).await;
             }
             Role::Storage => {
                 let storage = Arc::new(Storage::new(&config, &rng, &alarm));
@@ -149,7 +149,7 @@ impl Starting {
                     let storage = Arc::clone(&storage);
                     async move { Ok(storage.answer(request).await) }
                 };
-                listener::accept(listener, alarm, answer).await;
+                listener::accept(listener, answer).await;
             }
             Role::Server => {
                 let server = Arc::new(Server::new(&config, &rng, &alarm));
@@ -157,7 +157,7 @@ impl Starting {
                     let server = Arc::clone(&server);
                     async move { Ok(server.answer(request).await) }
                 };
-                listener::accept(listener, alarm, answer).await;
+                listener::accept(listener, answer).await;
             }
         }
     }

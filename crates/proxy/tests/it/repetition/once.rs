@@ -254,13 +254,18 @@ fn a_slow_post_is_not_hedged_and_a_slow_read_is() {
         let proxy = Setup::before(&[slow.address(), fast.address()])
             .upstream(
                 "balance: round_robin\nretry: false\nbudget: {ratio: 1.0}\n\
-                 hedge: {delay_min: 5ms, delay_max: 5ms}",
+                 hedge: {delay_min: 50ms, delay_max: 50ms}",
             )
             .start();
         let mut asking = tokio::task::JoinSet::new();
-        for method in ["POST", "POST", "GET", "GET"] {
+        for (sent, method) in ["POST", "POST", "GET", "GET"].into_iter().enumerate() {
             let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
             asking.spawn(async move { (method, send(&mut client, method, method, "").await) });
+            // They are balanced in the order in which they arrive.
+            let arrived = || ["POST", "GET"].map(|method| executions(&[&slow, &fast], method));
+            while arrived().iter().sum::<usize>() <= sent {
+                tokio::task::yield_now().await;
+            }
         }
         // One POST and both GETs are answered; the other POST waits for the slow one.
         for _ in 0..3 {

@@ -1,0 +1,252 @@
+//! The accept loop of every server.
+//!
+//! **Limits**: a connection has a place among those of its server; clients beyond wait in the kernel's queue. After a
+//! failure to accept, usually for lack of file descriptors, the loop pauses ([`PAUSE`]).
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 4_096;
+
+/// The pause after a failure to accept.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The time between two warnings about such failures, for all loops of the process.
+const WARN_EVERY: Duration = Duration::from_secs(10);
+
+/// Maximum accepted connections that wait for their worker.
+const HANDED_MAX: usize = 1_024;
+
+/// Opens a listening socket.
+///
+/// # Errors
+/// The system's error; [`io::ErrorKind::AddrInUse`] when another process uses the port.
+pub fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let domain = socket2::Domain::for_address(address);
+    let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
+    // Allows a restart while old connections are in TIME_WAIT; a port with a listener is still rejected.
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// A connection of a client; `TCP_NODELAY` is set.
+#[derive(Debug)]
+pub struct Accepted {
+    /// Its bytes.
+    pub stream: TcpStream,
+    /// The address of the client.
+    pub peer: SocketAddr,
+    /// Its place among the connections of the server; free when this is dropped.
+    pub place: OwnedSemaphorePermit,
+}
+
+/// Accepts the connections of one listening socket.
+#[derive(Debug)]
+pub struct Acceptor<D> {
+    /// The server in messages.
+    name: String,
+    socket: TcpListener,
+    places: Arc<Semaphore>,
+    drain: Pin<Box<D>>,
+}
+
+impl<D: Future<Output = ()>> Acceptor<D> {
+    /// Accepts on the runtime of the caller until `drain` is ready. `places` is the maximum number of connections;
+    /// several acceptors may share it.
+    ///
+    /// # Errors
+    /// When the runtime cannot register the socket.
+    pub fn new(
+        name: impl Into<String>,
+        socket: std::net::TcpListener,
+        places: Arc<Semaphore>,
+        drain: D,
+    ) -> io::Result<Self> {
+        let socket = TcpListener::from_std(socket)?;
+        Ok(Self { name: name.into(), socket, places, drain: Box::pin(drain) })
+    }
+
+    /// The next connection; [`None`] when the drain has begun, and no further call is allowed then. Calls `on_full` when
+    /// clients have to wait for a place.
+    pub async fn next(&mut self, on_full: impl Fn()) -> Option<Accepted> {
+        loop {
+            if self.places.available_permits() == 0 {
+                on_full();
+            }
+            let accepted = tokio::select! {
+                biased;
+                () = self.drain.as_mut() => return None,
+                accepted = accept(&self.socket, &self.places) => accepted,
+            };
+            match accepted {
+                // A connection that has broken already is not served.
+                Ok(accepted) if accepted.stream.set_nodelay(true).is_err() => {}
+                Ok(accepted) => return Some(accepted),
+                Err(error) => {
+                    self.warn(&error);
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn warn(&self, error: &io::Error) {
+        static WARNED: Mutex<Option<Instant>> = Mutex::new(None);
+        let mut warned = WARNED.lock().unwrap_or_else(PoisonError::into_inner);
+        if warned.is_none_or(|at| at.elapsed() >= WARN_EVERY) {
+            *warned = Some(Instant::now());
+            tracing::warn!(listener = self.name, %error, "connection not accepted");
+        }
+    }
+}
+
+async fn accept(socket: &TcpListener, places: &Arc<Semaphore>) -> io::Result<Accepted> {
+    let place = Arc::clone(places).acquire_owned().await.expect("the semaphore is never closed");
+    let (stream, peer) = socket.accept().await?;
+    Ok(Accepted { stream, peer, place })
+}
+
+/// A worker thread with a runtime of its own, as accept loops see it.
+#[derive(Debug)]
+pub struct WorkerInbox<T> {
+    sender: mpsc::Sender<Handed<T>>,
+    /// Connections handed to it that have not ended.
+    connections: Arc<AtomicUsize>,
+}
+
+/// A connection on its way to its worker.
+#[derive(Debug)]
+pub struct Handed<T> {
+    /// Its bytes, for the runtime of the worker.
+    pub stream: std::net::TcpStream,
+    /// The address of the client.
+    pub peer: SocketAddr,
+    /// The listener that has accepted it.
+    pub listener: T,
+    /// Its place among the connections of the listener and of the worker; free when this is dropped.
+    pub place: WorkerPlace,
+}
+
+/// The place of a connection; free when this is dropped.
+#[derive(Debug)]
+pub struct WorkerPlace {
+    connections: Arc<AtomicUsize>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Drop for WorkerPlace {
+    fn drop(&mut self) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl<T> Clone for WorkerInbox<T> {
+    fn clone(&self) -> Self {
+        Self { sender: self.sender.clone(), connections: Arc::clone(&self.connections) }
+    }
+}
+
+impl<T> WorkerInbox<T> {
+    /// An inbox, and the connections that the worker takes from it. They end when all clones of the inbox are dropped.
+    #[must_use]
+    pub fn new() -> (Self, mpsc::Receiver<Handed<T>>) {
+        let (sender, connections) = mpsc::channel(HANDED_MAX);
+        (Self { sender, connections: Arc::default() }, connections)
+    }
+
+    /// Hands a connection to the worker with the fewest. Sockets that the kernel spreads by hash would leave some
+    /// workers with twice the work of others.
+    pub async fn hand_over(workers: &[Self], accepted: Accepted, listener: T) {
+        let load = |worker: &&Self| worker.connections.load(Ordering::Relaxed);
+        let Some(freest) = workers.iter().min_by_key(load) else { return };
+        let Accepted { stream, peer, place } = accepted;
+        let stream = match stream.into_std() {
+            Ok(stream) => stream,
+            Err(error) => return tracing::debug!(%peer, %error, "connection was gone at once"),
+        };
+        freest.connections.fetch_add(1, Ordering::Relaxed);
+        let place = WorkerPlace { connections: Arc::clone(&freest.connections), _place: place };
+        if freest.sender.send(Handed { stream, peer, listener, place }).await.is_err() {
+            tracing::debug!(%peer, "connection came as its worker stopped");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+    use std::task::Poll;
+    use tokio::io::AsyncReadExt as _;
+
+    fn listen() -> (std::net::TcpListener, SocketAddr) {
+        let socket = bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a free port");
+        let address = socket.local_addr().expect("it is bound");
+        (socket, address)
+    }
+
+    fn places(max: usize) -> Arc<Semaphore> {
+        Arc::new(Semaphore::new(max))
+    }
+
+    #[tokio::test]
+    async fn a_client_beyond_the_limit_waits_until_another_one_has_gone() {
+        let (socket, address) = listen();
+        let never = std::future::pending();
+        let mut acceptor = Acceptor::new("in", socket, places(1), never).expect("a runtime");
+        let clients = [TcpStream::connect(address).await, TcpStream::connect(address).await];
+        let first = acceptor.next(|| panic!("there is a place")).await.expect("the first client");
+        let is_full = AtomicBool::new(false);
+        let mut second = Box::pin(acceptor.next(|| is_full.store(true, Ordering::Relaxed)));
+        let polled = std::future::poll_fn(|cx| Poll::Ready(second.as_mut().poll(cx))).await;
+        assert!(polled.is_pending() && is_full.load(Ordering::Relaxed), "it has no place");
+        drop(first);
+        let second = second.await.expect("the second client");
+        let clients = clients.map(|client| client.expect("connected").local_addr().expect("it is"));
+        assert_eq!(second.peer, clients[1]);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_accepted_once_the_drain_begins() {
+        let (socket, address) = listen();
+        let mut acceptor = Acceptor::new("in", socket, places(1), async {}).expect("a runtime");
+        let _client = TcpStream::connect(address).await.expect("the kernel accepts it");
+        assert!(acceptor.next(|| ()).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn each_connection_goes_to_the_worker_with_the_fewest() {
+        let (socket, address) = listen();
+        let socket = TcpListener::from_std(socket).expect("a runtime");
+        let ((first, mut of_first), (second, mut of_second)) =
+            (WorkerInbox::new(), WorkerInbox::new());
+        let workers = [first, second];
+        let places = places(3);
+        let connect = async || {
+            let (client, accepted) = tokio::join!(TcpStream::connect(address), socket.accept());
+            let (stream, peer) = accepted.expect("a client");
+            let place = Arc::clone(&places).acquire_owned().await.expect("a place");
+            WorkerInbox::hand_over(&workers, Accepted { stream, peer, place }, "in").await;
+            client.expect("connected")
+        };
+        let _clients = [connect().await, connect().await];
+        let kept = of_first.try_recv().expect("the first worker has one");
+        drop(of_second.try_recv().expect("the second worker has the other"));
+        let mut client = connect().await;
+        assert!(of_first.try_recv().is_err());
+        drop(of_second.try_recv().expect("its only connection had ended"));
+        assert_eq!(client.read(&mut [0]).await.expect("it was closed"), 0);
+        assert_eq!((kept.listener, places.available_permits()), ("in", 2));
+    }
+}
