@@ -13,6 +13,7 @@ mod rings;
 mod size;
 mod sources;
 mod tree;
+mod words;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -59,6 +60,7 @@ pub(crate) fn run() -> ExitCode {
     problems.extend(sources::check(&tree));
     problems.extend(size::check(&tree));
     problems.extend(documents::check(&tree));
+    problems.extend(words::check(&tree));
     for problem in &problems {
         println!("{problem}");
     }

@@ -1,7 +1,6 @@
 //! What Rust files must say, what they must not, and what they must not be called.
 //!
-//! Every module opens with `//!` prose. Names that say nothing are refused, and so are second words for
-//! what already has one. Tests neither sleep nor are ignored; a lint is only switched off where it is
+//! Every module opens with `//!` prose. Names that say nothing are rejected. Tests neither sleep nor are ignored; a lint is only switched off where it is
 //! expected to fire (`expect`, with a reason); work that is left is in the tracker, not in a comment.
 
 use super::Problem;
@@ -11,18 +10,6 @@ use super::tree::{Tree, is_test};
 const EMPTY_NAMES: [&str; 12] = [
     "utils", "util", "helpers", "helper", "common", "misc", "manager", "handler", "data", "info",
     "stuff", "shared",
-];
-
-/// Second words for things of ours, each with the one word that we use.
-const SYNONYMS: [(&str, &str); 8] = [
-    ("backend", "replica"),
-    ("upstream host", "replica"),
-    ("upstream server", "replica"),
-    ("endpoint replica", "replica"),
-    ("subrequest", "attempt"),
-    ("speculative", "hedge"),
-    ("backup request", "hedge"),
-    ("sidecar queue", "leaf"),
 ];
 
 // Put together from halves, so that this file does not break its own rules.
@@ -40,9 +27,6 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
             check_opening(path, text, &mut problems);
         }
         check_lines(path, text, &mut problems);
-        if path.starts_with("crates/") && path.contains("/src/") {
-            check_words(path, text, &mut problems);
-        }
     }
     for (path, text) in tree.texts(is_maintained) {
         check_left_over(path, text, &mut problems);
@@ -103,16 +87,6 @@ fn check_lines(path: &str, text: &str, problems: &mut Vec<Problem>) {
     }
 }
 
-fn check_words(path: &str, text: &str, problems: &mut Vec<Problem>) {
-    for (index, line) in text.lines().enumerate() {
-        let line = line.to_lowercase();
-        for (synonym, word) in SYNONYMS.iter().filter(|(synonym, _)| has_word(&line, synonym)) {
-            let text = format!("{synonym:?} is a second word: expected {word:?}");
-            problems.push(Problem::new(path, index + 1, text));
-        }
-    }
-}
-
 fn check_left_over(path: &str, text: &str, problems: &mut Vec<Problem>) {
     for (index, line) in text.lines().enumerate() {
         for mark in LEFT_OVER.iter().filter(|mark| has_word(line, mark)) {
@@ -122,12 +96,11 @@ fn check_left_over(path: &str, text: &str, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Whether `word`, or its plural, stands in `line` with no letter around it.
+/// Whether `word` stands in `line` with no letter around it.
 fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();
-        let after = &line[at + word.len()..];
-        let after = after.strip_prefix('s').unwrap_or(after).chars().next();
+        let after = line[at + word.len()..].chars().next();
         !before.is_some_and(char::is_alphanumeric) && !after.is_some_and(char::is_alphanumeric)
     })
 }

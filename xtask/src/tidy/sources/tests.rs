@@ -1,6 +1,6 @@
 //! Small files, each with one broken rule.
 
-use super::{ALLOW, IGNORE, LEFT_OVER, SLEEP, check, has_word};
+use super::{ALLOW, IGNORE, LEFT_OVER, SLEEP, check};
 use crate::tidy::tree::Tree;
 
 const OPENING: &str = "//! What this file holds.\n";
@@ -77,24 +77,4 @@ fn notes_to_oneself_are_refused_in_every_kind_of_source() {
     }
     let inside_a_word = format!("// {}LIST\n", LEFT_OVER[0]);
     assert_eq!(messages("crates/a/src/b.rs", &inside_a_word), [""; 0]);
-}
-
-#[test]
-fn second_words_are_refused_in_crates_only() {
-    let text = "/// Picks one of the Backends.\n";
-    assert_eq!(
-        messages("crates/a/src/b.rs", text),
-        ["crates/a/src/b.rs:2: \"backend\" is a second word: expected \"replica\""]
-    );
-    assert_eq!(messages("xtask/src/b.rs", text), [""; 0]);
-}
-
-#[test]
-fn words_end_where_letters_end() {
-    for line in ["backend", "a backend.", "backends", "`backend_of`", "x-backend"] {
-        assert!(has_word(line, "backend"), "{line}");
-    }
-    for line in ["backending", "mybackend", "backen d", "backendss"] {
-        assert!(!has_word(line, "backend"), "{line}");
-    }
 }
