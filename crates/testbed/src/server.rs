@@ -94,7 +94,7 @@ impl Server {
             request
         };
         let _cancels_on_drop = CancelOnDrop { server: self, request };
-        ended.await.expect("a request is rejected or ends, or nobody polls this")
+        ended.await.expect("the machine ends or rejects each request that is not cancelled")
     }
 
     /// Waits until the server is not stopped.

@@ -16,13 +16,25 @@ fn at(ms: u64) -> Instant {
 
 /// One server with these keys and faults, and when its pace changes.
 fn server(keys: &str, faults: &str) -> (ServerMachine, Vec<PaceChange>) {
-    let yaml = format!("name: test\nreplicas: 1\nserver: {{{keys}}}\nfaults: [{faults}]\n");
+    let [server] = servers(keys, faults);
+    server
+}
+
+/// The replicas of a shard with these keys and faults, and when the pace of each changes.
+fn servers<const COUNT: usize>(
+    keys: &str,
+    faults: &str,
+) -> [(ServerMachine, Vec<PaceChange>); COUNT] {
+    let yaml = format!("name: test\nreplicas: {COUNT}\nserver: {{{keys}}}\nfaults: [{faults}]\n");
     let config = TestbedConfig::from_yaml("test.yaml", &yaml).expect("no errors");
     let rng = Rng::new(SEED);
-    let faults = Faults::new(&config.faults, 1, config.server.cores, &rng);
-    let timeline = FaultTimeline::new(&faults, 0);
-    let changes = timeline.clone().pace_changes().take(50).collect();
-    (ServerMachine::new(&config.server, timeline, &rng), changes)
+    let count = u32::try_from(COUNT).expect("a few");
+    let faults = Faults::new(&config.faults, count, config.server.cores, &rng);
+    std::array::from_fn(|server| {
+        let timeline = FaultTimeline::new(&faults, u32::try_from(server).expect("a few"));
+        let changes = timeline.clone().pace_changes().take(50).collect();
+        (ServerMachine::new(&config.server, timeline, &rng), changes)
+    })
 }
 
 fn effects(machine: &mut ServerMachine) -> Vec<ServerEffect> {
@@ -36,6 +48,35 @@ fn ended(machine: &mut ServerMachine) -> Vec<(u64, Times)> {
         ServerEffect::Began { .. } | ServerEffect::Rejected { .. } | ServerEffect::Resumed => None,
     });
     ended.collect()
+}
+
+/// Sends a request at `sent` and waits for its end.
+fn read(machine: &mut ServerMachine, sent: Instant) -> Times {
+    let request = machine.arrive(sent, Class::Interactive);
+    loop {
+        let due = machine.poll_timeout().expect("the request is in flight");
+        machine.advance(due);
+        // Requests of noisy neighbors end as well.
+        if let Some((_, times)) = ended(machine).into_iter().find(|(ended, _)| *ended == request) {
+            return times;
+        }
+    }
+}
+
+/// Sends `count` requests, each when the one before has ended; returns when each was sent, and its times.
+fn read_in_turn(machine: &mut ServerMachine, count: usize) -> Vec<(Instant, Times)> {
+    let mut now = Instant::ZERO;
+    let reads = (0..count).map(|_| {
+        let sent = now;
+        let times = read(machine, sent);
+        now = sent + latency(times);
+        (sent, times)
+    });
+    reads.collect()
+}
+
+fn latency(times: Times) -> Duration {
+    times.queue + times.service + times.fault
 }
 
 const STALLS: &str = "{recipe: stall, every: {shape: constant, value: 100ms}, lasts: {shape: constant, value: 30ms}}";
@@ -57,6 +98,23 @@ fn a_stall_delays_what_is_half_done_by_its_length() {
 }
 
 #[test]
+fn nothing_gets_done_in_a_stall_and_everything_after_it() {
+    let stalls = "{recipe: stall, every: {shape: exponential, mean: 150ms}, lasts: {shape: uniform, low: 20ms, high: 100ms}}";
+    let (mut machine, changes) = server("service: {shape: constant, value: 1ms}", stalls);
+    let mut delayed = 0;
+    for (sent, times) in read_in_turn(&mut machine, 2_000) {
+        let ended = sent + latency(times);
+        let is_stall = |stall: &&[PaceChange]| stall[0].at < ended && stall[1].at > sent;
+        let stalls = changes.chunks_exact(2).filter(is_stall);
+        let stopped = stalls
+            .fold(Duration::ZERO, |sum, stall| sum + stall[1].at.since(stall[0].at.max(sent)));
+        assert_eq!(times.fault, stopped, "sent at {sent:?}, seed {SEED}");
+        delayed += usize::from(stopped > Duration::ZERO);
+    }
+    assert!(delayed >= 10, "{delayed} requests met a stall, seed {SEED}");
+}
+
+#[test]
 fn an_execution_counts_from_when_it_progresses() {
     let (mut machine, changes) = server("service: {shape: constant, value: 10ms}", STALLS);
     let stall = changes[0].at;
@@ -71,6 +129,61 @@ fn an_execution_counts_from_when_it_progresses() {
         effects(&mut machine),
         [ServerEffect::Resumed, ServerEffect::Began { request: patient }]
     );
+}
+
+#[test]
+fn garbage_is_collected_every_so_many_executions() {
+    let collections =
+        "{recipe: garbage_collection, executions: 10, lasts: {shape: constant, value: 100ms}}";
+    let (mut machine, _) = server("service: {shape: constant, value: 1ms}", collections);
+    let reads = read_in_turn(&mut machine, 40);
+    let faults: Vec<Duration> = reads.into_iter().map(|(_, times)| times.fault).collect();
+    // The seed decides the first collection.
+    let first = faults.iter().position(|fault| *fault > Duration::ZERO).expect("a collection");
+    assert!((1..=10).contains(&first), "the first collection is before read {first}, seed {SEED}");
+    for (nth, fault) in faults.into_iter().enumerate() {
+        let is_after_collection = nth >= first && (nth - first).is_multiple_of(10);
+        let expected = Duration::from_ms(if is_after_collection { 100 } else { 0 });
+        assert_eq!(fault, expected, "read {nth}, seed {SEED}");
+    }
+}
+
+#[test]
+fn a_background_job_slows_all_servers_at_once_when_synchronized() {
+    let jobs = "{recipe: background_job, every: 100ms, lasts: {shape: constant, value: 50ms}, slowdown: 5, synchronized: true}";
+    let servers: [_; 2] = servers("service: {shape: constant, value: 1ms}", jobs);
+    let of_first = servers[0].1.clone();
+    for (mut machine, changes) in servers {
+        assert_eq!(changes, of_first);
+        for job in changes.chunks_exact(2) {
+            let during = read(&mut machine, job[0].at + Duration::from_ms(1)).fault;
+            let after = read(&mut machine, job[1].at + Duration::from_ms(1)).fault;
+            assert_eq!([during, after], [4, 0].map(Duration::from_ms), "{job:?}, seed {SEED}");
+        }
+    }
+}
+
+#[test]
+fn noisy_neighbors_fill_the_queue() {
+    // 150 a second of 6 ms each keep the only slot busy nine tenths of the time.
+    let keys = "concurrency: 1, service: {shape: constant, value: 1ms}";
+    let neighbors = "{recipe: noisy_neighbor, requests_per_second: 150, service: {shape: constant, value: 6ms}}";
+    let (mut machine, _) = server(keys, neighbors);
+    let reads = read_in_turn(&mut machine, 10_000);
+    let of_all = |part: fn(Times) -> Duration| {
+        reads.iter().map(|(_, times)| part(*times)).fold(Duration::ZERO, |sum, time| sum + time)
+    };
+    let waited = of_all(|times| times.queue).as_secs_f64() / of_all(latency).as_secs_f64();
+    assert!((waited - 0.9).abs() < 0.03, "waited {waited} of the time, seed {SEED}");
+}
+
+#[test]
+fn a_slow_replica_is_slower_by_its_factor_and_the_others_are_not() {
+    let slow = "{recipe: slow_replica, servers_ratio: 0.25, slowdown: 4}";
+    let servers: [_; 4] = servers("service: {shape: constant, value: 5ms}", slow);
+    let mut faults = servers.map(|(mut machine, _)| read(&mut machine, at(1)).fault);
+    faults.sort_unstable();
+    assert_eq!(faults, [0, 0, 0, 15].map(Duration::from_ms), "seed {SEED}");
 }
 
 #[test]
@@ -164,8 +277,7 @@ fn latencies_ms(config: &TestbedConfig, count: u32) -> Vec<f64> {
                 continue;
             }
             let is_good = outcome == ExecutionOutcome::Success;
-            let latency = times.queue + times.service + times.fault;
-            latencies_ms.push(if is_good { latency.as_ms_f64() } else { f64::INFINITY });
+            latencies_ms.push(if is_good { latency(times).as_ms_f64() } else { f64::INFINITY });
         }
     }
     latencies_ms
