@@ -130,9 +130,3 @@ pub(crate) fn start(yaml: &str, seed: u64) -> Arc<Running> {
     let config = TestbedConfig::from_yaml("test.yaml", yaml).expect("no errors");
     Arc::new(Running::start(&config, seed).expect("loopback and threads"))
 }
-
-/// The middle one of `durations`.
-pub(crate) fn median(mut durations: Vec<Duration>) -> Duration {
-    durations.sort_unstable();
-    durations[durations.len() / 2]
-}
