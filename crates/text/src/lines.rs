@@ -21,7 +21,8 @@ pub fn cut(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
     }
-    text.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
+    let Some(kept) = columns.checked_sub(1) else { return String::new() };
+    text.chars().take(kept).chain(['…']).collect()
 }
 
 /// `text` in at most `columns` columns, cut in its middle: names often differ only at their end.
@@ -31,7 +32,7 @@ pub fn cut_middle(text: &str, columns: usize) -> String {
     if count <= columns {
         return text.to_owned();
     }
-    let kept = columns.saturating_sub(1);
+    let Some(kept) = columns.checked_sub(1) else { return String::new() };
     let end = kept / 2;
     text.chars().take(kept - end).chain(['…']).chain(text.chars().skip(count - end)).collect()
 }
@@ -99,6 +100,12 @@ mod tests {
         assert_eq!(cut("checkout", 5), "chec…");
         assert_eq!(cut_middle("checkout", 8), "checkout");
         assert_eq!(cut_middle("checkout-1", 6), "che…-1");
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_text_without_columns() {
+        assert_eq!(cut("checkout", 0), "");
+        assert_eq!(cut_middle("checkout", 0), "");
     }
 
     #[test]

@@ -9,9 +9,9 @@ use alloc::vec::Vec;
 /// One column of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
-    /// Names, in so many columns of the terminal.
+    /// Names, exactly this many columns wide.
     Left(usize),
-    /// Numbers, in at least so many.
+    /// Numbers, at least this many columns wide.
     Right(usize),
     /// The last one: all that is left of the line.
     Rest,
@@ -50,7 +50,7 @@ impl Columns {
                 Column::Left(columns) => {
                     let cell = cut(cell, columns);
                     line.push_str(&cell);
-                    pad(&mut line, columns - width(&cell));
+                    pad(&mut line, columns.saturating_sub(width(&cell)));
                 }
                 Column::Right(columns) => {
                     pad(&mut line, columns.saturating_sub(width(cell)));
@@ -135,6 +135,11 @@ mod tests {
     fn a_wide_name_is_cut_and_a_wide_number_is_not() {
         let columns = Columns::new([Left(6), Right(4)]);
         assert_eq!(columns.row(["a-long-name", "123456"]), "a-lon… 123456");
+    }
+
+    #[test]
+    fn a_column_without_width_is_empty() {
+        assert_eq!(Columns::new([Left(0), Right(4)]).row(["a-name", "12"]), "   12");
     }
 
     #[test]

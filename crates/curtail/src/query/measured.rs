@@ -127,7 +127,7 @@ pub(super) fn histogram(json: &Value, is_duration: bool) -> String {
         return "none\n".to_owned();
     }
     let columns = Columns::new([Left(5), Right(10), Right(12), Rest]);
-    let mut page = Page::default();
+    let mut page = Page::new(usize::MAX);
     for (name, mut buckets) in groups {
         buckets.sort_by(|one, other| one.0.total_cmp(&other.0));
         if !name.is_empty() {
@@ -189,7 +189,7 @@ fn bar(share: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{counts, quantiles};
+    use super::{counts, histogram, quantiles};
     use serde_json::{Value, json};
     use std::collections::BTreeMap;
 
@@ -220,6 +220,17 @@ mod tests {
             rows.dedup();
             assert_eq!(rows.len(), 4, "{table}");
         }
+    }
+
+    #[test]
+    fn names_of_groups_are_whole_in_a_histogram() {
+        let name = "a".repeat(100);
+        let json = json!({ "series": [{ "value": 3.0, "labels": [
+            { "key": "name", "value": { "stringValue": name } },
+            { "key": "__bucket", "value": { "doubleValue": 0.1 } },
+        ] }] });
+        let table = histogram(&json, true);
+        assert_eq!(table.lines().next(), Some(&*name));
     }
 
     #[test]
