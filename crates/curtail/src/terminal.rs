@@ -43,7 +43,7 @@ impl Stream {
         }
     }
 
-    /// Writes text; whoever does not read it does not miss it.
+    /// Writes text; ignores errors: progress is not a result.
     fn write(self, text: &str) {
         let write = |mut out: Box<dyn Write>| {
             out.write_all(text.as_bytes())?;
@@ -72,7 +72,7 @@ impl Progress {
         Self { stream, drawn, line_every, shown: Instant::now() }
     }
 
-    /// Nothing is shown.
+    /// Shows no progress; `say` still writes.
     pub(crate) fn silent() -> Self {
         Self { stream: Stream::Stderr, drawn: None, line_every: None, shown: Instant::now() }
     }

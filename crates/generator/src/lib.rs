@@ -7,7 +7,7 @@
 //! ones are turned to late, which their lag says), answers as long as [`Expect`](crate::expect::Expect) allows.
 //! **Invariant**: every request of the plan counts once. Those that were not answered when the run was ended count as
 //! failed.
-//! **Hurts when** the machine is short of processors: then the generator is late, which its lag shows ([`curtail_load::lag`]).
+//! **Hurts when** the machine is short of CPU time: then the generator is late, which its lag shows ([`curtail_load::lag`]).
 
 pub mod arrivals;
 mod chunked;

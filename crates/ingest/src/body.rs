@@ -11,7 +11,7 @@ use std::time::Duration;
 /// No more is set aside for a body because somebody says that it will be long.
 const SET_ASIDE_MAX: u64 = 1 << 20;
 
-/// Before the message in gRPC's frame: whether it is packed, and its length.
+/// Before the message in gRPC's frame: whether it is compressed, and its length.
 const FRAME_BYTES: usize = 5;
 
 /// Reads a body of at most so many bytes, if there is room for it and it comes in time.
@@ -74,10 +74,10 @@ fn framed(first: &[u8]) -> u64 {
     }
 }
 
-/// Takes the message out of gRPC's frame; returns it, and whether it is packed.
+/// Takes the message out of gRPC's frame; returns it, and whether it is compressed.
 pub(crate) fn unframe(mut body: Bytes) -> Result<(Bytes, bool), Refusal> {
     let malformed = |message: &str| Kind::Malformed.refuse(message);
-    let Some(&[packed, a, b, c, d]) = body.first_chunk::<FRAME_BYTES>() else {
+    let Some(&[compressed, a, b, c, d]) = body.first_chunk::<FRAME_BYTES>() else {
         return Err(malformed("no message came in the frame of gRPC"));
     };
     body.advance(FRAME_BYTES);
@@ -86,7 +86,7 @@ pub(crate) fn unframe(mut body: Bytes) -> Result<(Bytes, bool), Refusal> {
             "the message is not as long as its frame says, or there are several",
         ));
     }
-    match packed {
+    match compressed {
         0 => Ok((body, false)),
         1 => Ok((body, true)),
         _ => Err(malformed("the first byte of the frame of gRPC is neither 0 nor 1")),

@@ -6,7 +6,7 @@ use crate::refusal::{Kind, Refusal};
 use bytes::Bytes;
 use std::io::{self, Read};
 
-/// A way to pack.
+/// A way to compress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Identity,
@@ -40,29 +40,39 @@ impl Encoding {
         }
     }
 
-    /// What was packed, if it has at most so many bytes. What would have more is found out without being
-    /// decompressed whole.
-    pub(crate) fn unpack(self, packed: Bytes, bytes_max: u32) -> Result<Bytes, Refusal> {
+    /// Decompresses a body to at most `bytes_max` bytes. One that would have more is rejected without being decompressed
+    /// whole.
+    pub(crate) fn decompress(self, compressed: Bytes, bytes_max: u32) -> Result<Bytes, Refusal> {
         let decompressed = match self {
-            Self::Identity if packed.len() > bytes_max as usize => return Err(too_long(bytes_max)),
-            Self::Identity => return Ok(packed),
-            Self::Gzip => read(flate2::read::MultiGzDecoder::new(&*packed), &packed, bytes_max),
-            Self::Zstd => zstd::Decoder::with_buffer(&*packed)
-                .and_then(|decoder| read(decoder, &packed, bytes_max)),
-            Self::Deflate if is_zlib(&packed) => {
-                read(flate2::read::ZlibDecoder::new(&*packed), &packed, bytes_max)
+            Self::Identity if compressed.len() > bytes_max as usize => {
+                return Err(too_long(bytes_max));
             }
-            Self::Deflate => read(flate2::read::DeflateDecoder::new(&*packed), &packed, bytes_max),
-            Self::Snappy if packed.starts_with(SNAPPY_FRAMED) => {
-                read(snap::read::FrameDecoder::new(&*packed), &packed, bytes_max)
+            Self::Identity => return Ok(compressed),
+            Self::Gzip => {
+                read(flate2::read::MultiGzDecoder::new(&*compressed), &compressed, bytes_max)
             }
-            Self::Snappy => match snap::raw::decompress_len(&packed) {
+            Self::Zstd => zstd::Decoder::with_buffer(&*compressed)
+                .and_then(|decoder| read(decoder, &compressed, bytes_max)),
+            Self::Deflate if is_zlib(&compressed) => {
+                read(flate2::read::ZlibDecoder::new(&*compressed), &compressed, bytes_max)
+            }
+            Self::Deflate => {
+                read(flate2::read::DeflateDecoder::new(&*compressed), &compressed, bytes_max)
+            }
+            Self::Snappy if compressed.starts_with(SNAPPY_FRAMED) => {
+                read(snap::read::FrameDecoder::new(&*compressed), &compressed, bytes_max)
+            }
+            Self::Snappy => match snap::raw::decompress_len(&compressed) {
                 Ok(len) if len > bytes_max as usize => return Err(too_long(bytes_max)),
-                Ok(_) => snap::raw::Decoder::new().decompress_vec(&packed).map_err(io::Error::from),
+                Ok(_) => {
+                    snap::raw::Decoder::new().decompress_vec(&compressed).map_err(io::Error::from)
+                }
                 Err(error) => Err(error.into()),
             },
-            Self::Lz4 if !has_lz4_end(&packed) => Err(io::ErrorKind::UnexpectedEof.into()),
-            Self::Lz4 => read(lz4_flex::frame::FrameDecoder::new(&*packed), &packed, bytes_max),
+            Self::Lz4 if !has_lz4_end(&compressed) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Self::Lz4 => {
+                read(lz4_flex::frame::FrameDecoder::new(&*compressed), &compressed, bytes_max)
+            }
         };
         let decompressed = decompressed.map_err(|error| {
             Kind::Malformed.refuse(format!("the body cannot be decompressed ({self:?}): {error}"))
@@ -75,24 +85,24 @@ impl Encoding {
 }
 
 /// Whether it begins with a zlib header (RFC 1950, section 2.2).
-fn is_zlib(packed: &[u8]) -> bool {
-    matches!(packed, [method, flags, ..]
+fn is_zlib(compressed: &[u8]) -> bool {
+    matches!(compressed, [method, flags, ..]
         if method & 0x0F == 8 && u16::from_be_bytes([*method, *flags]).is_multiple_of(31))
 }
 
 /// Whether it ends like an LZ4 frame: with an empty block, then a checksum if the frame has one. The decoder itself
 /// accepts a truncated frame.
-fn has_lz4_end(packed: &[u8]) -> bool {
+fn has_lz4_end(compressed: &[u8]) -> bool {
     const HAS_CHECKSUM: u8 = 1 << 2;
-    let checksum = packed.get(4).map_or(0, |flags| usize::from(flags & HAS_CHECKSUM));
-    packed.len().checked_sub(checksum).is_some_and(|end| packed[..end].ends_with(&[0; 4]))
+    let checksum = compressed.get(4).map_or(0, |flags| usize::from(flags & HAS_CHECKSUM));
+    compressed.len().checked_sub(checksum).is_some_and(|end| compressed[..end].ends_with(&[0; 4]))
 }
 
 /// At most one byte more than allowed.
-fn read(unpacking: impl Read, packed: &[u8], bytes_max: u32) -> io::Result<Vec<u8>> {
-    // Spans pack to a fifth or less, and few batches grow so often then.
-    let mut decompressed = Vec::with_capacity((4 * packed.len()).min(bytes_max as usize));
-    unpacking.take(u64::from(bytes_max) + 1).read_to_end(&mut decompressed)?;
+fn read(decoder: impl Read, compressed: &[u8], bytes_max: u32) -> io::Result<Vec<u8>> {
+    // Spans compress to a fifth or less, and few batches grow so often then.
+    let mut decompressed = Vec::with_capacity((4 * compressed.len()).min(bytes_max as usize));
+    decoder.take(u64::from(bytes_max) + 1).read_to_end(&mut decompressed)?;
     Ok(decompressed)
 }
 
@@ -104,9 +114,9 @@ pub(crate) fn too_long(bytes_max: u32) -> Refusal {
 mod tests {
     use super::*;
 
-    fn write<W: io::Write>(mut packing: W, bytes: &[u8]) -> W {
-        packing.write_all(bytes).expect("packed");
-        packing
+    fn write<W: io::Write>(mut encoder: W, bytes: &[u8]) -> W {
+        encoder.write_all(bytes).expect("compressed");
+        encoder
     }
 
     /// The same bytes in every format, with its name.
@@ -114,49 +124,54 @@ mod tests {
         let fast = flate2::Compression::fast();
         let gzip = flate2::write::GzEncoder::new(Vec::new(), fast);
         let zlib = flate2::write::ZlibEncoder::new(Vec::new(), fast);
-        let zlib = write(zlib, bytes).finish().expect("packed");
+        let zlib = write(zlib, bytes).finish().expect("compressed");
         let deflate = flate2::write::DeflateEncoder::new(Vec::new(), fast);
         let snappy = snap::write::FrameEncoder::new(Vec::new());
-        let snappy = write(snappy, bytes).into_inner().expect("packed");
+        let snappy = write(snappy, bytes).into_inner().expect("compressed");
         let lz4 = lz4_flex::frame::FrameEncoder::new(Vec::new());
         vec![
-            ("gzip", write(gzip, bytes).finish().expect("packed")),
-            ("zstd", zstd::encode_all(bytes, 1).expect("packed")),
+            ("gzip", write(gzip, bytes).finish().expect("compressed")),
+            ("zstd", zstd::encode_all(bytes, 1).expect("compressed")),
             ("zlib", zlib.clone()),
             ("deflate", zlib),
-            ("deflate", write(deflate, bytes).finish().expect("packed")),
+            ("deflate", write(deflate, bytes).finish().expect("compressed")),
             ("snappy", snappy.clone()),
             ("x-snappy-framed", snappy),
-            ("snappy", snap::raw::Encoder::new().compress_vec(bytes).expect("packed")),
-            ("lz4", write(lz4, bytes).finish().expect("packed")),
+            ("snappy", snap::raw::Encoder::new().compress_vec(bytes).expect("compressed")),
+            ("lz4", write(lz4, bytes).finish().expect("compressed")),
         ]
     }
 
     #[test]
     fn bodies_are_decompressed_up_to_the_limit() {
         let bytes: Vec<u8> = (0..100_000_u32).map(|nth| (nth / 5_000).to_le_bytes()[0]).collect();
-        for (name, packed) in all(&bytes) {
+        for (name, compressed) in all(&bytes) {
             let encoding = Encoding::named(name).expect("it is known");
-            let packed = Bytes::from(packed);
-            assert!(packed.len() < 10_000, "{name}");
-            assert_eq!(encoding.unpack(packed.clone(), 100_000).expect(name), bytes, "{name}");
-            let refusal = encoding.unpack(packed.clone(), 99_999).expect_err(name);
+            let compressed = Bytes::from(compressed);
+            assert!(compressed.len() < 10_000, "{name}");
+            assert_eq!(
+                encoding.decompress(compressed.clone(), 100_000).expect(name),
+                bytes,
+                "{name}"
+            );
+            let refusal = encoding.decompress(compressed.clone(), 99_999).expect_err(name);
             assert_eq!(refusal.kind, Kind::TooLong, "{name}");
-            for len in [1, packed.len() / 2, packed.len() - 1] {
-                let refusal = encoding.unpack(packed.slice(..len), 200_000).expect_err(name);
+            for len in [1, compressed.len() / 2, compressed.len() - 1] {
+                let refusal =
+                    encoding.decompress(compressed.slice(..len), 200_000).expect_err(name);
                 assert_eq!(refusal.kind, Kind::Malformed, "{name}, {len}");
             }
-            let noise = encoding.unpack(Bytes::from_static(b"\x07not packed at all"), 100);
+            let noise = encoding.decompress(Bytes::from_static(b"\x07not compressed at all"), 100);
             assert_eq!(noise.expect_err(name).kind, Kind::Malformed, "{name}");
         }
     }
 
     #[test]
     fn several_members_in_a_row_are_one_body() {
-        for (name, packed) in all(&[7; 1_000]).into_iter().take(2) {
+        for (name, compressed) in all(&[7; 1_000]).into_iter().take(2) {
             let encoding = Encoding::named(name).expect("it is known");
-            let twice = Bytes::from(packed.repeat(2));
-            assert_eq!(encoding.unpack(twice, 2_000).expect(name).len(), 2_000);
+            let twice = Bytes::from(compressed.repeat(2));
+            assert_eq!(encoding.decompress(twice, 2_000).expect(name).len(), 2_000);
         }
     }
 

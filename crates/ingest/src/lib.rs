@@ -1,7 +1,7 @@
 //! OTLP receivers: what OpenTelemetry sends, over gRPC and HTTP, acknowledged when it is durable.
 //!
 //! A request's way through the files: [`listen`] accepts its connection, [`request`] finds out what it is of
-//! and how it is written, [`body`] reads it and [`encoding`] unpacks it, [`receive`] has it decoded and
+//! and how it is written, [`body`] reads it and [`encoding`] decompresses it, [`receive`] has it decoded and
 //! waits for [`commit`], which writes it to the log together with others and syncs them once; [`answer`] says
 //! what became of it. Whatever goes wrong on the way is a [`refusal`], with who should do what.
 //!

@@ -109,13 +109,13 @@ impl Receiver {
         let bytes_max = self.limits.batch.batch_bytes;
         let tenant: Arc<str> = Arc::from(&*asked.tenant);
         let mut held = self.room.begin(Arc::clone(&tenant));
-        let packed = read(body, &mut held, bytes_max, self.limits.body_timeout).await?;
-        let (packed, encoding) = match asked.form {
-            Form::Grpc => match unframe(packed)? {
+        let body = read(body, &mut held, bytes_max, self.limits.body_timeout).await?;
+        let (body, encoding) = match asked.form {
+            Form::Grpc => match unframe(body)? {
                 (message, true) => (message, asked.encoding),
                 (message, false) => (message, Encoding::Identity),
             },
-            Form::Protobuf | Form::Json => (packed, asked.encoding),
+            Form::Protobuf | Form::Json => (body, asked.encoding),
         };
         let limits = self.limits.batch;
         let reading = Reading {
@@ -126,14 +126,14 @@ impl Receiver {
             limits,
         };
         let DecodedBatch { batch, id, rows, refused } =
-            match encoding.unpack(packed.clone(), bytes_max.min(LONG_BYTES)) {
+            match encoding.decompress(body.clone(), bytes_max.min(LONG_BYTES)) {
                 Ok(batch) => {
                     held.take(BYTES_OF_ONE * batch.len())?;
                     reading.read(batch)?
                 }
                 Err(refusal) if refusal.kind == Kind::TooLong => {
                     let _turn = self.long_ones.acquire().await.map_err(|_| stopping())?;
-                    let batch = beside(move || encoding.unpack(packed, bytes_max)).await?;
+                    let batch = beside(move || encoding.decompress(body, bytes_max)).await?;
                     held.take(BYTES_OF_ONE * batch.len())?;
                     beside(move || reading.read(batch)).await?
                 }

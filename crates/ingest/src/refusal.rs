@@ -30,7 +30,7 @@ pub(crate) enum Kind {
     NotFound,
     /// It must be a `POST`.
     Method,
-    /// It is written, or packed, in a way that is not understood.
+    /// It is written, or compressed, in a way that is not understood.
     Unsupported,
     /// Too much is being received; retry later.
     Exhausted,

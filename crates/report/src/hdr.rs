@@ -151,7 +151,7 @@ pub(super) fn decode(text: &str, exact: Exact) -> Result<Histogram, Damaged> {
         return Err(damaged("a histogram of less than a mebibyte"));
     }
     let bytes = STANDARD.decode(text).map_err(|_| damaged("base64"))?;
-    let plain = decompressed(&bytes)?;
+    let plain = decompress(&bytes)?;
     let (layout, mut rest) = header(&plain)?;
     let mut counts = Vec::new();
     let mut index = 0_u64;
@@ -171,7 +171,7 @@ pub(super) fn decode(text: &str, exact: Exact) -> Result<Histogram, Damaged> {
 }
 
 /// What was compressed, no longer than a full histogram.
-fn decompressed(bytes: &[u8]) -> Result<Vec<u8>, Damaged> {
+fn decompress(bytes: &[u8]) -> Result<Vec<u8>, Damaged> {
     let (cookie, rest) = bytes.split_first_chunk().ok_or(damaged("a cookie of 4 bytes"))?;
     if u32::from_be_bytes(*cookie) != COOKIE_COMPRESSED {
         return Err(damaged("the cookie of a compressed HdrHistogram of version 2"));

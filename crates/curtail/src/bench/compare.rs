@@ -61,7 +61,7 @@ pub(crate) struct CompareArgs {
 /// Runs `curtail bench compare`.
 ///
 /// # Errors
-/// When a URL is none, a file has errors, or results cannot be written.
+/// When a URL is invalid, a file has errors, or results cannot be written.
 pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<ExitCode> {
     let rng = Rng::new(args.workload.seed);
     let arm = |name: &str, url: &str| {

@@ -43,7 +43,7 @@ pub(crate) struct LoadArgs {
 /// Runs `curtail bench load`.
 ///
 /// # Errors
-/// When the URL is none, a file has errors, or results cannot be written.
+/// When the URL is invalid, a file has errors, or results cannot be written.
 pub(crate) fn run(args: &LoadArgs) -> anyhow::Result<ExitCode> {
     let load = args.workload.load(&args.url, &Rng::new(args.workload.seed))?;
     let about = load.target.to_string();

@@ -8,7 +8,7 @@ use curtail_text::{WIDTH, cut};
 use curtail_units::{Duration, Quantile};
 use std::collections::VecDeque;
 
-/// Of how many times something was told live percentiles are made: five seconds of one thread.
+/// Reports that the live percentiles cover: five seconds of one thread.
 const RECENT: usize = 10;
 
 /// How wide the bar is.

@@ -61,7 +61,7 @@ const REQUESTS_ADVISED: f64 = 1_200.0;
 /// Runs `curtail bench sweep`.
 ///
 /// # Errors
-/// When the URL is none, a file has errors, or results cannot be written.
+/// When the URL is invalid, a file has errors, or results cannot be written.
 pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
     let load = args.workload.load(&args.url, &Rng::new(args.workload.seed))?;
     let Some((rate, lasts, spacing)) = args.workload.constant_rate(&load) else {

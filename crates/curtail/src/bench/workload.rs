@@ -131,7 +131,7 @@ impl WorkloadArgs {
     /// The load on the service at `url`.
     ///
     /// # Errors
-    /// When the URL is none, or a file cannot be read or has errors.
+    /// When the URL is invalid, or a file cannot be read or has errors.
     pub(super) fn load(&self, url: &str, rng: &Rng) -> anyhow::Result<Load> {
         let target = Target {
             trust: Trust::new(self.ca_file.as_deref(), self.insecure)?,

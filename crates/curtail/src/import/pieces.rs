@@ -66,8 +66,8 @@ impl Pieces {
         let reader: Box<dyn BufRead> = if packed.starts_with(GZIP) {
             Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(reader)))
         } else if packed.starts_with(ZSTD) {
-            let unpacking = zstd::Decoder::with_buffer(reader)?;
-            Box::new(BufReader::with_capacity(BUFFER_BYTES, unpacking))
+            let decoder = zstd::Decoder::with_buffer(reader)?;
+            Box::new(BufReader::with_capacity(BUFFER_BYTES, decoder))
         } else {
             Box::new(reader)
         };
@@ -117,7 +117,7 @@ impl Pieces {
             return Ok(Some(Err(what)));
         }
         self.at += (LENGTH_BYTES + came) as u64;
-        Ok(Some(decompressed(message)))
+        Ok(Some(decompress(message)))
     }
 }
 
@@ -172,8 +172,8 @@ fn skip_line(reader: &mut dyn BufRead) -> io::Result<u64> {
     }
 }
 
-/// Messages may be packed one by one.
-fn decompressed(message: Vec<u8>) -> Result<Vec<u8>, String> {
+/// Each message may be compressed.
+fn decompress(message: Vec<u8>) -> Result<Vec<u8>, String> {
     if !message.starts_with(ZSTD) {
         return Ok(message);
     }

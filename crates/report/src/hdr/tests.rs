@@ -1,4 +1,4 @@
-use super::{Damaged, Layout, decode, decompressed, encode};
+use super::{Damaged, Layout, decode, decompress, encode};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use curtail_sketch::{Exact, Histogram, Precision};
@@ -60,8 +60,7 @@ fn what_another_implementation_has_written_is_read_and_written_alike() {
         let mut expected = Histogram::new(layout.precision);
         foreign_values(|value, n| expected.record_n(Duration::from_ns(value), n));
         assert_eq!(decode(text, expected.exact()), Ok(expected.clone()));
-        let plain =
-            |text: &str| decompressed(&STANDARD.decode(text).expect("base64")).expect("zlib");
+        let plain = |text: &str| decompress(&STANDARD.decode(text).expect("base64")).expect("zlib");
         assert_eq!(plain(text), plain(&encode(&expected)), "byte for byte, before compression");
     }
 }

@@ -30,9 +30,9 @@ const ZSTD: &[u8] = &[0x28, 0xB5, 0x2F, 0xFD];
 pub(super) fn read(file: &Path, column: Option<&str>, unit: Unit) -> anyhow::Result<Values> {
     let open = || {
         if file == Path::new(STDIN) {
-            return read_lines(decompressed(io::stdin().lock())?, column, unit);
+            return read_lines(decompress(io::stdin().lock())?, column, unit);
         }
-        read_lines(decompressed(File::open(file)?)?, column, unit)
+        read_lines(decompress(File::open(file)?)?, column, unit)
     };
     open().with_context(|| name(file))
 }
@@ -45,8 +45,8 @@ pub(super) fn name(file: &Path) -> String {
     file.display().to_string()
 }
 
-/// The lines of something that may be packed, which its first bytes tell.
-fn decompressed<'r>(mut raw: impl Read + 'r) -> io::Result<Box<dyn BufRead + 'r>> {
+/// The lines of something that may be compressed, which its first bytes show.
+fn decompress<'r>(mut raw: impl Read + 'r) -> io::Result<Box<dyn BufRead + 'r>> {
     let mut first = Vec::new();
     raw.by_ref().take(ZSTD.len() as u64).read_to_end(&mut first)?;
     let whole = Cursor::new(first.clone()).chain(raw);

@@ -1,4 +1,4 @@
-use super::{LINE_BYTES_MAX, decompressed, fields, read_lines};
+use super::{LINE_BYTES_MAX, decompress, fields, read_lines};
 use crate::bench::buckets::Unit;
 use curtail_units::Duration;
 use flate2::Compression;
@@ -74,13 +74,13 @@ fn packed_files_are_known_by_their_first_bytes() {
     let gzip = gzip().expect("writing to memory");
     let zstd = zstd::encode_all(&*plain, 1).expect("writing to memory");
     for packed in [&plain, &gzip, &zstd] {
-        let lines = decompressed(&**packed).expect("reading from memory");
+        let lines = decompress(&**packed).expect("reading from memory");
         let values = read_lines(lines, None, Unit::Ns).expect("two numbers");
         assert_eq!(values.as_slice(), [1, 2].map(Duration::from_ns));
     }
     // A packed file that ends early is not a shorter file.
     let cut = &gzip[..gzip.len() - 6];
-    let lines = decompressed(cut).expect("reading from memory");
+    let lines = decompress(cut).expect("reading from memory");
     let error = read_lines(lines, None, Unit::Ns).expect_err("its end is missing");
     assert!(error.to_string().starts_with("line "), "{error}");
 }
