@@ -80,6 +80,9 @@ fn code_of(error: &anyhow::Error) -> u8 {
             || cause.is::<TrustError>();
         let is_missing = matches!(cause.downcast_ref(), Some(NotStarted::Missing(_)));
         let is_url = matches!(cause.downcast_ref(), Some(OpenError::Url(_)));
+        if matches!(cause.downcast_ref(), Some(curtail_server::StartError::Panicked(_))) {
+            return OURS;
+        }
         if is_of_usage || is_missing || cause.is::<clap::Error>() || is_url {
             return CONFIG;
         }

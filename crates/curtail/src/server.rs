@@ -18,8 +18,9 @@ use std::process::ExitCode;
 #[command(
     verbatim_doc_comment,
     after_help = "\
-Each option is a key of the configuration, and takes precedence over the file.
-`curtail config --kind server reference` lists all keys.
+--data, --tables, --otlp and --api set keys of the configuration. They take
+precedence over the file, and --set over them. All keys are listed by
+`curtail config --kind server reference`.
 
 Tables may be in an object store: s3://bucket/prefix, gs://bucket/prefix or
 az://container/prefix. Credentials and endpoints are those of the environment
@@ -39,7 +40,7 @@ pub(crate) struct ServerArgs {
     /// Change a key of the configuration, by its path: `retention.days=7`. Repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Data folder (data) [default: curtail-data]. A URL is --tables instead.
+    /// Data folder (data) [default: curtail-data]. A URL sets --tables instead.
     #[arg(long, value_name = "DIR|URL")]
     data: Option<String>,
     /// Folder or object store of the tables (tables) [default: in the data folder].
@@ -66,7 +67,9 @@ impl ServerArgs {
 
     /// The options as `key=value`, `--set` last.
     fn sets(&self) -> Vec<String> {
-        let is_url = |data: &&String| data.contains("://") && self.tables.is_none();
+        let is_url = |data: &&String| {
+            self.tables.is_none() && matches!(curtail_objects::folder(data), Ok(None))
+        };
         let (tables, data) = match self.data.as_ref().filter(is_url) {
             Some(url) => (Some(url), None),
             None => (self.tables.as_ref(), self.data.as_ref()),

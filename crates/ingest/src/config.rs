@@ -33,7 +33,7 @@ pub struct Limits {
     pub header_timeout: Duration,
     /// The same between requests, over HTTP/1.1; over HTTP/2 who does not answer a ping for so long is gone.
     pub idle_timeout: Duration,
-    /// Connections at once, for each worker.
+    /// Maximum number of connections per worker, on average: all workers share the sum.
     pub connections: usize,
     /// Streams at once on one connection.
     pub streams: u32,

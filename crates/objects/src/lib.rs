@@ -17,4 +17,4 @@ mod open;
 #[cfg(test)]
 mod server;
 
-pub use open::{Objects, OpenError, folder, open};
+pub use open::{Objects, OpenError, check, folder, open};

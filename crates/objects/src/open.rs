@@ -159,21 +159,43 @@ impl Scheme {
 /// # Errors
 /// When it means nothing, or the environment does not say enough.
 pub fn open(url: &str) -> Result<Objects, OpenError> {
-    let unknown = || OpenError::Url(url.to_owned());
-    let url_of = || url.to_owned();
-    let of = |scheme, store, root| Objects { store, root, url: url_of(), scheme, folder: None };
     if let Some(folder) = folder(url)? {
         return Objects::folder(&folder);
     }
+    let (scheme, root) = parse(url)?;
+    let store = match scheme {
+        Scheme::S3 => s3(url)?,
+        Scheme::Google => google(url)?,
+        Scheme::Azure => azure(url)?,
+        Scheme::Folder => return Err(OpenError::Url(url.to_owned())),
+    };
+    Ok(Objects { store, root, url: url.to_owned(), scheme, folder: None })
+}
+
+/// Checks the form of a path or URL, without access to what it names.
+///
+/// # Errors
+/// When it is neither a folder nor the URL of a known kind of object store.
+pub fn check(url: &str) -> Result<(), OpenError> {
+    if folder(url)?.is_none() {
+        parse(url)?;
+    }
+    Ok(())
+}
+
+/// The kind of an object store, and the path in it.
+fn parse(url: &str) -> Result<(Scheme, Path), OpenError> {
+    let unknown = || OpenError::Url(url.to_owned());
     let parsed = Url::parse(url).map_err(|_| unknown())?;
     let (scheme, root) = ObjectStoreScheme::parse(&parsed).map_err(|_| unknown())?;
-    // Whoever writes http: means the endpoint, which the environment says.
-    match (parsed.scheme(), scheme) {
-        ("s3", ObjectStoreScheme::AmazonS3) => Ok(of(Scheme::S3, s3(url)?, root)),
-        ("gs", ObjectStoreScheme::GoogleCloudStorage) => Ok(of(Scheme::Google, google(url)?, root)),
-        ("az", ObjectStoreScheme::MicrosoftAzure) => Ok(of(Scheme::Azure, azure(url)?, root)),
-        _ => Err(unknown()),
-    }
+    // A URL with http: would be the endpoint, which the environment sets.
+    let scheme = match (parsed.scheme(), scheme) {
+        ("s3", ObjectStoreScheme::AmazonS3) => Scheme::S3,
+        ("gs", ObjectStoreScheme::GoogleCloudStorage) => Scheme::Google,
+        ("az", ObjectStoreScheme::MicrosoftAzure) => Scheme::Azure,
+        _ => return Err(unknown()),
+    };
+    Ok((scheme, root))
 }
 
 /// The folder of this machine that a path or a URL means; [`None`] where that is elsewhere.

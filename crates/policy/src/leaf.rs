@@ -5,8 +5,8 @@
 //! **Limits**: [`LeafConfig::concurrency`] requests in service and [`LeafConfig::queue_len_max`] waiting, over all
 //! classes; [`started::TIES_MAX`] ties remembered. Each event costs O(log(concurrency + queue)).
 //! **Invariants**
-//! - `leaf-concurrency-bounded`, `leaf-queue-bounded`: neither bound is ever exceeded, and nothing waits while a slot
-//!   is free.
+//! - `leaf-concurrency-bounded`, `leaf-queue-bounded`: neither bound is ever exceeded, and nothing waits while
+//!   fewer requests than the limit are in service.
 //! - `started-once-dropped-or-refused`: each request that arrives gets exactly one of `Start`, `Drop` and
 //!   `Refuse`, unless its root goes away while it waits: then none.
 //! - `class-order`: a request starts only when no more urgent one waits, and within its class first come,
@@ -229,7 +229,7 @@ impl Leaf {
             let in_service = self.in_service + 1;
             self.start(
                 request,
-                LeafReason::SlotFree { in_service, concurrency: self.config.concurrency },
+                LeafReason::BelowLimit { in_service, concurrency: self.config.concurrency },
             );
         } else {
             self.queue.insert((class, nth, request));
@@ -292,7 +292,7 @@ impl Leaf {
         }
     }
 
-    /// A slot has become free: starts the next request that waits.
+    /// A request has left service: starts the next one.
     fn start_next(&mut self, now: Instant) {
         let Some((class, _, request)) = self.queue.pop_first() else { return };
         let waited = now.since(self.present[&request].arrived);

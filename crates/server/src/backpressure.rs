@@ -50,3 +50,30 @@ impl FlushBacklog {
         self.changed.notify_all();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::FlushBacklog;
+    use curtail_ingest::Why;
+    use std::cell::Cell;
+
+    #[test]
+    fn a_full_backlog_reports_its_reason_until_a_flush_makes_room() {
+        let backlog = FlushBacklog::new(10);
+        let waiting_bytes = Cell::new(10);
+        let mut reports = Vec::new();
+        backlog.flushed(true);
+        backlog.wait(|| waiting_bytes.get(), &mut |why| {
+            reports.push(why == Why::DiskFull);
+            waiting_bytes.set(9);
+        });
+        assert_eq!(reports, [true]);
+    }
+
+    #[test]
+    fn a_lifted_limit_blocks_nobody() {
+        let backlog = FlushBacklog::new(0);
+        backlog.lift();
+        backlog.wait(|| usize::MAX, &mut |_| panic!("there is no limit"));
+    }
+}

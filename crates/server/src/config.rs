@@ -1,10 +1,11 @@
 //! The configuration of a server: keys, meanings and defaults, each named once.
 
-use crate::origin::Origin;
+use crate::origin::WebOrigin;
 use crate::{StartError, tokens};
 use curtail_config::{ConfigErrors, Section};
 use curtail_store::Retention;
 use curtail_store::tail::Tail;
+use curtail_text::numbers::percent;
 use curtail_units::{Bytes, Duration, Ratio};
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -40,7 +41,7 @@ pub struct OtlpConfig {
     /// A file of tokens, of which senders must present one.
     pub tokens_file: Option<PathBuf>,
     /// The origins of web pages that may send.
-    pub allow_origins: Vec<Origin>,
+    pub allow_origins: Vec<WebOrigin>,
 }
 
 /// The query API.
@@ -96,10 +97,19 @@ impl Config {
                 "Folder of the log, and of the tables unless `tables` names another place.",
             )
             .default(PathBuf::from("curtail-data"));
-        if let Some(url) = data.to_str().filter(|data| data.contains("://")) {
-            let text = format!("{url} is a URL: expected a folder; the key `tables` accepts a URL");
-            s.error("data", text);
-        }
+        // `file:///var/lib/curtail` is a folder as well.
+        let data = match data.to_str().map(curtail_objects::folder) {
+            None => data,
+            Some(Ok(Some(folder))) => folder,
+            Some(Ok(None) | Err(_)) => {
+                let text = format!(
+                    "{} is a URL: expected a folder; the key `tables` accepts a URL",
+                    data.display()
+                );
+                s.error("data", text);
+                data
+            }
+        };
         let config = Self {
             data,
             tables: s
@@ -127,6 +137,9 @@ impl Config {
     }
 
     fn check(&self, s: &mut Section<'_>) {
+        if let Some(Err(error)) = self.tables.as_deref().map(curtail_objects::check) {
+            s.error("tables", error.to_string());
+        }
         if let (Some(days), Some(tail)) = (self.retention.days, self.tail)
             && days <= tail.after_days
         {
@@ -140,16 +153,22 @@ impl Config {
 impl fmt::Display for Config {
     /// What the server does, in a few lines.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let data = self.data.display();
-        writeln!(f, "data: {data}; tables: {}", self.tables.as_deref().unwrap_or("there as well"))?;
+        writeln!(f, "data folder: {}", self.data.display())?;
+        writeln!(f, "tables: {}", self.tables.as_deref().unwrap_or("in the data folder"))?;
         for address in &self.otlp.addresses {
             writeln!(f, "OTLP receiver: {address}, gRPC and HTTP")?;
         }
         match &self.otlp.tokens_file {
-            Some(file) => writeln!(f, "senders present a token of {}", file.display())?,
-            None => writeln!(f, "senders need no token")?,
+            Some(file) => writeln!(f, "senders: with a token of {}", file.display())?,
+            None => writeln!(f, "senders: without a token")?,
         }
-        writeln!(f, "query API: {}", self.api.address)?;
+        for origin in &self.otlp.allow_origins {
+            writeln!(f, "web pages may send from {}", origin.as_str())?;
+        }
+        let limits = &self.api.limits;
+        let response = Bytes::new(limits.response_bytes as u64);
+        write!(f, "query API: {}, at most {} spans ", self.api.address, limits.trace_spans)?;
+        writeln!(f, "of a trace and {response} a response")?;
         writeln!(f, "flush: after {} or {}", self.memtable, self.flush_every)?;
         match self.retention.days {
             Some(days) => write!(f, "retention: {days} days")?,
@@ -160,11 +179,9 @@ impl fmt::Display for Config {
             None => writeln!(f, ", of any size")?,
         }
         let Some(Tail { after_days, slowest, sample }) = self.tail else { return Ok(()) };
-        let slowest = 100.0 * slowest.get();
-        writeln!(
-            f,
-            "after {after_days} days: errors, the slowest {slowest} % and one in {sample} of the others"
-        )
+        let slowest = percent(slowest.get());
+        write!(f, "tail: after {after_days} days, traces with errors, the slowest {slowest} ")?;
+        writeln!(f, "and one in {sample} of the others")
     }
 }
 
@@ -239,26 +256,23 @@ fn tail(s: &mut Section<'_>) -> Tail {
             "sample_ratio",
             "Share of the other traces to keep, rounded to one in a whole number.",
         )
+        .range(Ratio::new(SAMPLE_MIN).expect("a ratio")..=Ratio::ONE)
         .default(percent);
-    let one_in = one_in(sample);
-    if one_in.is_none() {
-        s.error(
-            "sample_ratio",
-            format!("{sample} is too small: expected at least one in 4 billion"),
-        );
-    }
-    Tail { after_days, slowest, sample: one_in.unwrap_or(NonZeroU32::MAX) }
+    Tail { after_days, slowest, sample: one_in(sample) }
 }
 
+/// The smallest sample: one in a billion.
+const SAMPLE_MIN: f64 = 1e-9;
+
 /// `N` of the sample that keeps one in `N`.
-fn one_in(ratio: Ratio) -> Option<NonZeroU32> {
-    let one_in = (1.0 / ratio.get()).round();
+fn one_in(ratio: Ratio) -> NonZeroU32 {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "a cast from float to integer saturates"
     )]
-    NonZeroU32::new(one_in as u32).filter(|_| one_in <= f64::from(u32::MAX))
+    let one_in = (1.0 / ratio.get().max(SAMPLE_MIN)).round() as u32;
+    NonZeroU32::new(one_in).unwrap_or(NonZeroU32::MIN)
 }
 
 #[cfg(test)]
@@ -308,9 +322,20 @@ mod tests {
             [(0.01, 100), (0.03, 33), (1.0, 1), (0.6, 2), (0.000_001, 1_000_000)]
         {
             let ratio = Ratio::new(ratio).expect("a ratio");
-            assert_eq!(one_in(ratio).map(u32::from), Some(expected));
+            assert_eq!(u32::from(one_in(ratio)), expected);
         }
-        assert_eq!(one_in(Ratio::new(0.0).expect("a ratio")), None);
-        assert_eq!(one_in(Ratio::new(1e-12).expect("a ratio")), None);
+        let errors = errors("tail: {after_days: 1, sample_ratio: 0}");
+        assert!(errors.contains("tail.sample_ratio: 0 is out of range"), "{errors}");
+    }
+
+    #[test]
+    fn a_folder_may_be_a_url_and_the_tables_must_be_known() {
+        let config = Config::from_yaml("f", "data: file:///var/lib/curtail", &[]).expect("valid");
+        assert_eq!(config.data, std::path::Path::new("/var/lib/curtail"));
+        let errors = errors("tables: s4://bucket");
+        assert!(
+            errors.contains("f:1:9: tables: s4://bucket: expected a folder or a URL"),
+            "{errors}"
+        );
     }
 }

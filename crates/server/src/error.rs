@@ -22,7 +22,7 @@ pub enum StartError {
     #[error(transparent)]
     Objects(#[from] OpenError),
     /// A table or the log.
-    #[error("{tables}")]
+    #[error("cannot open the tables {tables}")]
     Store {
         /// The folder or URL of the tables.
         tables: String,
@@ -30,7 +30,7 @@ pub enum StartError {
         source: Box<curtail_store::OpenError>,
     },
     /// An address of a listener.
-    #[error("{}; choose another one with {key}", describe_listen(*.address, .source))]
+    #[error("{}; choose another address with {key}", describe_listen(*.address, .source))]
     Listen {
         /// The key of the address in the configuration, and its option.
         key: &'static str,
@@ -39,9 +39,12 @@ pub enum StartError {
         /// The cause.
         source: io::Error,
     },
-    /// The system refuses a thread, a runtime or open files.
+    /// The system refuses a thread or a runtime.
     #[error("cannot start a thread")]
     Thread(#[from] io::Error),
+    /// A thread has panicked during the start.
+    #[error(transparent)]
+    Panicked(#[from] ServerPanicked),
 }
 
 fn describe_listen(address: SocketAddr, error: &io::Error) -> String {

@@ -8,7 +8,7 @@
 //! | `server` | serves the query API, ends log segments, watches the other threads |
 //!
 //! **Invariant**: [`start`] returns after all addresses are bound. [`Running::stop`] first waits for batches in
-//! flight, then flushes all acknowledged rows.
+//! flight, then flushes all acknowledged rows; rows whose flush fails stay in the log. No thread outlives a failed start.
 //! **Limits**: those of receivers ([`curtail_ingest::Limits`]) and queries ([`curtail_api::Limits`]); at most four full
 //! memtables wait for a flush, then senders wait.
 
@@ -21,6 +21,7 @@ mod origin;
 mod running;
 mod tokens;
 
-pub use config::Config;
+pub use config::{ApiConfig, Config, OtlpConfig};
 pub use error::{ServerPanicked, StartError, describe_error};
+pub use origin::WebOrigin;
 pub use running::{Running, start};

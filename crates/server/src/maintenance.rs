@@ -8,7 +8,7 @@
 
 use crate::backpressure::FlushBacklog;
 use crate::data_folder::{now_ms, uuid};
-use crate::error::describe_error;
+use crate::error::{ServerPanicked, describe_error};
 use curtail_objects::Objects;
 use curtail_store::tail::Tail;
 use curtail_store::{Expired, Keeper, Retention, TailKept};
@@ -38,7 +38,8 @@ const EXPIRE_EVERY: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct MaintenanceThread {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
+    /// Taken when it is joined.
+    thread: Option<JoinHandle<()>>,
 }
 
 impl MaintenanceThread {
@@ -65,20 +66,30 @@ impl MaintenanceThread {
         let thread = std::thread::Builder::new()
             .name("maintenance".to_owned())
             .spawn(move || runtime.block_on(maintenance.run()))?;
-        Ok(Self { stop, thread })
+        Ok(Self { stop, thread: Some(thread) })
     }
 
     /// Whether it has ended without [`stop`](Self::stop), which is a bug.
     pub(crate) fn is_finished(&self) -> bool {
-        self.thread.is_finished()
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     /// Flushes all sealed memtables and ends the thread.
-    pub(crate) fn stop(self) {
+    pub(crate) fn stop(mut self) -> Result<(), ServerPanicked> {
+        self.join()
+    }
+
+    fn join(&mut self) -> Result<(), ServerPanicked> {
         self.stop.store(true, Ordering::Release);
-        if self.thread.join().is_err() {
-            tracing::error!("the maintenance thread has panicked");
-        }
+        self.thread.take().map_or(Ok(()), |thread| thread.join().map_err(|_| ServerPanicked))
+    }
+}
+
+impl Drop for MaintenanceThread {
+    /// Without this, a server that does not start would keep the thread, and with it the lock of the data folder.
+    fn drop(&mut self) {
+        // A panic has been printed.
+        self.join().ok();
     }
 }
 

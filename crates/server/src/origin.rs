@@ -4,9 +4,9 @@ use curtail_config::{Scalar, Value, Wrong};
 
 /// An origin as browsers send it: scheme, host, and the port unless it is the default. `*` stands for all.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin(String);
+pub struct WebOrigin(String);
 
-impl Origin {
+impl WebOrigin {
     fn parse(text: &str) -> Option<Self> {
         let is_host = |host: &str| {
             !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/')
@@ -24,7 +24,7 @@ impl Origin {
     }
 }
 
-impl Value for Origin {
+impl Value for WebOrigin {
     const NOUN: &'static str = "an origin";
     const DETAIL: &'static str = "such as https://shop.example or http://localhost:3000, or *";
 
@@ -47,11 +47,11 @@ impl Value for Origin {
 
 #[cfg(test)]
 mod tests {
-    use super::Origin;
+    use super::WebOrigin;
 
     #[test]
     fn an_origin_has_the_form_that_browsers_send() {
-        let parse = |text| Origin::parse(text).map(|origin| origin.0);
+        let parse = |text| WebOrigin::parse(text).map(|origin| origin.0);
         for text in ["*", "https://shop.example", "http://localhost:3000", "app://x"] {
             assert_eq!(parse(text).as_deref(), Some(text));
         }

@@ -11,7 +11,7 @@ use curtail_store::recent::RecentBatches;
 use curtail_store::tree::Unread;
 use curtail_store::{Found, Store};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -69,7 +69,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     })?;
     match starting.recv() {
         Ok(addresses) => Ok(Running { addresses: addresses?, stop, ended, thread }),
-        Err(_) => Err(std::io::Error::other(ServerPanicked).into()),
+        Err(_) => Err(ServerPanicked.into()),
     }
 }
 
@@ -88,11 +88,13 @@ impl Running {
 
     /// Waits until the server fails; [`stop`](Self::stop) returns the error then.
     pub async fn failed(&mut self) {
-        // Nothing is ever sent.
-        let _closed = (&mut self.ended).await;
+        if !self.ended.is_terminated() {
+            // Nothing is ever sent.
+            let _closed = (&mut self.ended).await;
+        }
     }
 
-    /// Stops the receivers, flushes all acknowledged rows, and waits for the end.
+    /// Stops the receivers, flushes all acknowledged rows, and waits for the end. Rows whose flush fails stay in the log.
     ///
     /// # Errors
     /// When a thread has panicked.
@@ -102,29 +104,34 @@ impl Running {
     }
 }
 
-/// The parts of a server, each on its own threads.
+/// A server that listens.
 struct Parts {
     receivers: curtail_ingest::Running,
+    api: curtail_api::Running,
+    counts: BatchCounts,
+    storage: Storage,
+}
+
+/// The parts of a server that store: the log, the memtables and the tables.
+struct Storage {
+    store: Arc<Store>,
     committer: Committer,
     log: JoinHandle<()>,
     backlog: Arc<FlushBacklog>,
     maintenance: MaintenanceThread,
-    api: curtail_api::Running,
-    counts: BatchCounts,
+    /// The folder of the tables, unless they are in an object store.
+    tables_folder: Option<PathBuf>,
 }
 
-impl Parts {
+impl Storage {
     async fn start(config: &Config) -> Result<Self, StartError> {
-        let tokens = config.tokens()?;
         let folder = DataFolder::open(&config.data, config.tables.as_deref()).await?;
         let memtable_bytes = config.memtable.as_len();
         let settings = folder.settings(memtable_bytes);
         let (keeper, found) =
             Store::open(&settings, now_ms(), &uuid()).await.map_err(|source| {
-                StartError::Store {
-                    tables: folder.objects().url().to_owned(),
-                    source: Box::new(source),
-                }
+                let tables = folder.objects().url().to_owned();
+                StartError::Store { tables, source: Box::new(source) }
             })?;
         log_recovery(&found);
         let store = Arc::clone(keeper.store());
@@ -137,28 +144,50 @@ impl Parts {
             (config.retention, config.tail),
         )?;
         let sink = MemtableSink { store: Arc::clone(&store), backlog: Arc::clone(&backlog) };
-        let recent = Arc::clone(store.recent());
-        let (committer, log) = Committer::start(log, Arc::clone(&recent), sink)?;
-        let receivers = start_receivers(config, tokens, &committer)?;
-        let counts =
-            BatchCounts { counts: Arc::clone(receivers.counts()), recent, logged: (0, 0, 0) };
-        let program = SqlProgram::beside(&std::env::current_exe()?);
-        let sql = Sql::new(program, folder.tables_folder().map(Path::to_path_buf));
-        let address = config.api.address;
-        let api = curtail_api::start(address, store, sql, config.api.limits).await;
-        let api = api.map_err(|source| StartError::Listen {
-            key: "api.address (--api)",
-            address,
-            source,
-        })?;
-        Ok(Self { receivers, committer, log, backlog, maintenance, api, counts })
+        let (committer, log) = Committer::start(log, Arc::clone(store.recent()), sink)?;
+        let tables_folder = folder.tables_folder().map(Path::to_path_buf);
+        Ok(Self { store, committer, log, backlog, maintenance, tables_folder })
+    }
+
+    fn has_panicked(&self) -> bool {
+        self.log.is_finished() || self.maintenance.is_finished()
+    }
+
+    /// Ends the log thread, which writes what it has accepted, then flushes.
+    fn stop(self) -> Result<(), ServerPanicked> {
+        drop(self.committer);
+        self.backlog.lift();
+        let log = self.log.join().map_err(|_| ServerPanicked);
+        self.maintenance.stop().and(log)
+    }
+}
+
+impl Parts {
+    async fn start(config: &Config) -> Result<Self, StartError> {
+        let tokens = config.tokens()?;
+        let storage = Storage::start(config).await?;
+        match listen(config, tokens, &storage).await {
+            Ok((receivers, api)) => {
+                let counts = BatchCounts {
+                    counts: Arc::clone(receivers.counts()),
+                    recent: Arc::clone(storage.store.recent()),
+                    logged: (0, 0, 0),
+                };
+                Ok(Self { receivers, api, counts, storage })
+            }
+            Err(error) => {
+                // The error of the address is the one to mend first.
+                storage.stop().ok();
+                Err(error)
+            }
+        }
     }
 
     fn addresses(&self) -> Addresses {
         Addresses { otlp: self.receivers.addresses().to_vec(), api: self.api.address() }
     }
 
-    /// Runs until `stopped`, then ends all parts in the order of the data's way.
+    /// Runs until `stopped` or a panic; then stops the query API, the receivers, the log and maintenance, in this order.
     async fn run(
         mut self,
         config: &Config,
@@ -170,24 +199,36 @@ impl Parts {
             tokio::select! {
                 _ = &mut stopped => break,
                 _ = flush.tick() => {
-                    self.committer.end_segment();
+                    self.storage.committer.end_segment();
                     self.counts.log();
                 }
-                _ = watch.tick() => if self.log.is_finished() || self.maintenance.is_finished() {
-                    return Err(ServerPanicked);
-                },
+                _ = watch.tick() => if self.storage.has_panicked() { break },
             }
         }
         tracing::info!("stopping: batches in flight are stored, and all rows flushed");
         self.api.stop().await;
         self.receivers.stop(GRACE);
         self.counts.log();
-        drop(self.committer);
-        self.backlog.lift();
-        let joined = self.log.join();
-        self.maintenance.stop();
-        joined.map_err(|_| ServerPanicked)
+        self.storage.stop()
     }
+}
+
+/// Opens the addresses of the receivers and of the query API.
+async fn listen(
+    config: &Config,
+    tokens: Vec<String>,
+    storage: &Storage,
+) -> Result<(curtail_ingest::Running, curtail_api::Running), StartError> {
+    let receivers = start_receivers(config, tokens, &storage.committer)?;
+    let program = PathBuf::from("/proc/self/exe");
+    let program = std::env::current_exe()
+        .map(|program| SqlProgram::beside(&program))
+        .map_err(|source| StartError::File { path: program, source })?;
+    let sql = Sql::new(program, storage.tables_folder.clone());
+    let address = config.api.address;
+    let api = curtail_api::start(address, Arc::clone(&storage.store), sql, config.api.limits).await;
+    let failed = |source| StartError::Listen { key: "api.address (--api)", address, source };
+    Ok((receivers, api.map_err(failed)?))
 }
 
 fn start_receivers(
@@ -289,5 +330,27 @@ fn log_recovery(found: &Found) {
     }
     for Unread { path, error } in unread {
         tracing::error!(%path, error = describe_error(&**error), "a run cannot be read");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::start;
+    use crate::{Config, StartError};
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_server_that_could_not_listen_starts_again_in_the_same_process() {
+        let data = std::env::temp_dir().join(format!("curtail-server-{}", std::process::id()));
+        let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let free = Config::on_loopback(data.clone());
+        let mut blocked = free.clone();
+        blocked.api.address = taken.local_addr().expect("it is bound");
+        let error = start(blocked).expect_err("the port is in use");
+        assert!(matches!(error, StartError::Listen { key: "api.address (--api)", .. }), "{error}");
+        let server = start(free).expect("the lock of the folder is released");
+        assert_ne!(server.api(), taken.local_addr().expect("it is bound"));
+        server.stop().expect("no thread has panicked");
+        std::fs::remove_dir_all(&data).expect("it is ours");
     }
 }

@@ -63,8 +63,8 @@ pub enum Cancelled {
 }
 
 impl Model {
-    /// The plainest model, to start from: one upstream of so many servers with one slot each and all the
-    /// room to wait, Poisson arrivals that load them to `load`, and messages that take no time.
+    /// The plainest model, to start from: one upstream of that many servers, each with concurrency 1 and an
+    /// unlimited queue, Poisson arrivals that load them to `load`, and messages that take no time.
     #[must_use]
     pub fn queue(servers: u32, load: f64, service: Distribution) -> Self {
         Self {

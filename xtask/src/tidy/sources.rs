@@ -1,7 +1,7 @@
 //! What Rust files must say, what they must not, and what they must not be called.
 //!
-//! Every module opens with `//!` prose. Names that say nothing are rejected. Tests neither sleep nor are ignored; a lint is only switched off where it is
-//! expected to fire (`expect`, with a reason); work that is left is in the tracker, not in a comment.
+//! Every module opens with `//!` prose. Names that say nothing are rejected. Tests neither sleep nor are ignored; a lint
+//! is only switched off where it is expected to fire (`expect`, with a reason); work that is left is in the tracker, not in a comment.
 
 use super::Problem;
 use super::tree::{Tree, is_test};
@@ -96,11 +96,12 @@ fn check_left_over(path: &str, text: &str, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Whether `word` stands in `line` with no letter around it.
+/// Whether `word`, or its plural, stands in `line` with no letter around it.
 fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();
-        let after = line[at + word.len()..].chars().next();
+        let after = &line[at + word.len()..];
+        let after = after.strip_prefix('s').unwrap_or(after).chars().next();
         !before.is_some_and(char::is_alphanumeric) && !after.is_some_and(char::is_alphanumeric)
     })
 }

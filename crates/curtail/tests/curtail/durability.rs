@@ -39,13 +39,13 @@ fn a_second_server_on_the_same_port_is_refused() {
     let said = refused(&folder("port-second"), &server.otlp.to_string(), None);
     assert!(
         said.contains(&format!(
-            "port {port} is already in use; choose another one with otlp.addresses (--otlp)"
+            "port {port} is already in use; choose another address with otlp.addresses (--otlp)"
         )),
         "{said}"
     );
     let said = refused(&folder("port-third"), "127.0.0.1:0", None);
     assert!(
-        said.contains("is already in use; choose another one with api.address (--api)"),
+        said.contains("is already in use; choose another address with api.address (--api)"),
         "{said}"
     );
     server.ended("TERM");

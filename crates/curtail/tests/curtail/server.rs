@@ -211,3 +211,16 @@ fn a_file_without_tokens_lets_nobody_in() {
     assert_eq!(ended.code, Some(3), "{}", ended.stderr);
     assert!(ended.stderr.contains("expected at least one token"), "{}", ended.stderr);
 }
+
+#[test]
+fn urls_of_no_known_kind_are_errors_of_usage() {
+    for arguments in [["--tables", "s4://bucket"], ["--data", "s4://bucket"]] {
+        let ended = curtail(&[&["server"][..], &arguments].concat());
+        assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+        assert!(
+            ended.stderr.contains("s4://bucket: expected a folder or a URL"),
+            "{}",
+            ended.stderr
+        );
+    }
+}

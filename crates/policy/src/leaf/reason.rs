@@ -9,7 +9,7 @@ use serde::Serialize;
 #[serde(rename_all = "snake_case")]
 pub enum LeafReason {
     /// The server had room when the request arrived.
-    SlotFree {
+    BelowLimit {
         /// Requests the server works on, this one included.
         in_service: u32,
         /// The most it works on.
@@ -54,7 +54,7 @@ impl LeafReason {
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
-            Self::SlotFree { .. } => "slot_free",
+            Self::BelowLimit { .. } => "below_limit",
             Self::NextInClass { .. } => "next_in_class",
             Self::TieStarted => "tie_started",
             Self::TwinStarted { .. } => "twin_started",
@@ -70,7 +70,7 @@ impl core::fmt::Display for LeafReason {
     /// One line for people: the name's meaning with its numbers.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Self::SlotFree { in_service, concurrency } => {
+            Self::BelowLimit { in_service, concurrency } => {
                 write!(f, "the server has room: {in_service} of {concurrency} in service")
             }
             Self::NextInClass { class, waited } => {

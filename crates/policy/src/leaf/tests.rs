@@ -66,7 +66,7 @@ fn class_order_and_first_come_first_served_within_a_class() {
     [1, 4, 5, 3, 2].into_iter().for_each(|number| told.finishes(number));
     told.check(&expect![[r#"
         1 arrives, background
-            Start { request: LeafRequestId(1) }: slot_free (the server has room: 1 of 1 in service)
+            Start { request: LeafRequestId(1) }: below_limit (the server has room: 1 of 1 in service)
         2 arrives, background
         3 arrives, batch
         4 arrives, interactive
@@ -95,7 +95,7 @@ fn a_full_queue_refuses_the_newcomer_or_pushes_out_the_youngest_less_urgent() {
     told.finishes(1);
     told.check(&expect![[r#"
         1 arrives, interactive
-            Start { request: LeafRequestId(1) }: slot_free (the server has room: 1 of 1 in service)
+            Start { request: LeafRequestId(1) }: below_limit (the server has room: 1 of 1 in service)
         2 arrives, batch
         3 arrives, batch
         4 arrives, batch
@@ -119,7 +119,7 @@ fn a_copy_that_starts_tells_its_twin_and_one_that_waits_is_dropped() {
     told.finishes(1);
     told.check(&expect![[r#"
         1 arrives, interactive
-            Start { request: LeafRequestId(1) }: slot_free (the server has room: 1 of 1 in service)
+            Start { request: LeafRequestId(1) }: below_limit (the server has room: 1 of 1 in service)
             TellTwin { request: LeafRequestId(1), tie: TieId(100) }: tie_started (a copy of a tie starts)
         2 arrives, interactive
         the twin of tie 200 has started
@@ -143,7 +143,7 @@ fn news_that_overtakes_its_copy_drops_it_on_arrival() {
         1 arrives, interactive
             Drop { request: LeafRequestId(1) }: twin_started_before (the twin had started before)
         2 arrives, interactive
-            Start { request: LeafRequestId(2) }: slot_free (the server has room: 1 of 1 in service)
+            Start { request: LeafRequestId(2) }: below_limit (the server has room: 1 of 1 in service)
             TellTwin { request: LeafRequestId(2), tie: TieId(200) }: tie_started (a copy of a tie starts)
         3 arrives, interactive
             Drop { request: LeafRequestId(3) }: twin_is_here (the twin is at this leaf)
@@ -151,7 +151,7 @@ fn news_that_overtakes_its_copy_drops_it_on_arrival() {
 }
 
 #[test]
-fn a_root_that_goes_away_frees_its_place_in_the_queue_or_the_slot() {
+fn a_root_that_goes_away_frees_its_place_in_the_queue_or_in_service() {
     let mut told = Told::new(1, 8);
     told.arrives(1, Interactive, None);
     told.arrives(2, Interactive, None);
@@ -163,7 +163,7 @@ fn a_root_that_goes_away_frees_its_place_in_the_queue_or_the_slot() {
     told.goes(3);
     told.check(&expect![[r#"
         1 arrives, interactive
-            Start { request: LeafRequestId(1) }: slot_free (the server has room: 1 of 1 in service)
+            Start { request: LeafRequestId(1) }: below_limit (the server has room: 1 of 1 in service)
         2 arrives, interactive
         3 arrives, interactive
         2 is gone

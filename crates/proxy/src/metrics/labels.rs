@@ -111,7 +111,7 @@ impl Label for Reason {
 
 impl Label for LeafReason {
     const NAMES: &'static [&'static str] = &[
-        "slot_free",
+        "below_limit",
         "next_in_class",
         "tie_started",
         "twin_started",
@@ -123,7 +123,7 @@ impl Label for LeafReason {
 
     fn index(&self) -> usize {
         match self {
-            Self::SlotFree { .. } => 0,
+            Self::BelowLimit { .. } => 0,
             Self::NextInClass { .. } => 1,
             Self::TieStarted => 2,
             Self::TwinStarted { .. } => 3,
@@ -257,7 +257,7 @@ mod tests {
     fn every_reason_of_a_leaf_is_counted_under_its_own_name() {
         let class = Class::Batch;
         let reasons = [
-            LeafReason::SlotFree { in_service: 1, concurrency: 1 },
+            LeafReason::BelowLimit { in_service: 1, concurrency: 1 },
             LeafReason::NextInClass { class, waited: TIME },
             LeafReason::TieStarted,
             LeafReason::TwinStarted { waited: TIME },

@@ -28,7 +28,7 @@ pub(crate) struct LeafCounts {
 impl Default for LeafMetrics {
     fn default() -> Self {
         Self {
-            started: CountBy::usually(&["slot_free", "next_in_class"]),
+            started: CountBy::usually(&["below_limit", "next_in_class"]),
             dropped: CountBy::usually(&["twin_started", "twin_started_before", "twin_is_here"]),
             refused: CountBy::usually(&["queue_full", "pushed_out"]),
             twins_told: CountBy::usually(&["tie_started"]),
@@ -68,7 +68,7 @@ impl LeafMetrics {
 const fn wait(reason: &LeafReason) -> Duration {
     match reason {
         LeafReason::NextInClass { waited, .. } => *waited,
-        LeafReason::SlotFree { .. }
+        LeafReason::BelowLimit { .. }
         | LeafReason::TieStarted
         | LeafReason::TwinStarted { .. }
         | LeafReason::TwinStartedBefore

@@ -112,7 +112,7 @@ fn servers(s: &mut Section<'_>, (shards, replicas): (u32, u32), base: Option<&Mo
         .unwrap_or_else(|| unchanged.map_or(all, |base| base.servers))
 }
 
-/// The keys of a leaf, by default with one slot and all the room to wait.
+/// The keys of a leaf, by default with concurrency 1 and an unlimited queue.
 fn leaf(s: &mut Section<'_>, defaults: LeafConfig) -> LeafConfig {
     let concurrency = s
         .field("concurrency", "Maximum number of requests that a server executes at once.")

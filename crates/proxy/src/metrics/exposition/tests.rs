@@ -67,7 +67,7 @@ fn leaf() -> LeafSnapshot {
     let metrics = LeafMetrics::default();
     let request = LeafRequestId(1);
     let decide = |effect, reason| metrics.decided(&Decided { effect, reason });
-    decide(LeafEffect::Start { request }, LeafReason::SlotFree { in_service: 1, concurrency: 1 });
+    decide(LeafEffect::Start { request }, LeafReason::BelowLimit { in_service: 1, concurrency: 1 });
     let waited = Duration::from_ms(20);
     let next = LeafReason::NextInClass { class: Class::Batch, waited };
     decide(LeafEffect::Start { request }, next);
@@ -186,7 +186,7 @@ fn what_was_counted_of_leaves_listeners_and_the_process_is_shown() {
         r#"
         curtail_leaf_queue_len{leaf="db"} 5
         curtail_leaf_in_service{leaf="db"} 2
-        curtail_leaf_started_total{leaf="db",reason="slot_free"} 1
+        curtail_leaf_started_total{leaf="db",reason="below_limit"} 1
         curtail_leaf_started_total{leaf="db",reason="next_in_class"} 1
         curtail_leaf_refused_total{leaf="db",reason="queue_full"} 1
         curtail_leaf_refused_total{leaf="db",reason="pushed_out"} 0
