@@ -3,12 +3,13 @@
 //! A [`Client`] sends requests to one server and keeps its idle connections. A request that finds its connection
 //! closed, and of which the server has taken nothing, is sent again on a new one; no other request is sent twice.
 //!
-//! **Limits**: [`ClientLimits`]. A request that is given up takes its connection with it.
+//! **Limits**: [`ClientLimits`], and the timeouts of its [`Connector`]. A request that is given up closes its connection;
+//! so does a response that rejects a request with a body, because the server may not have read the body.
 
 use crate::clock::Clock;
 use crate::connect::{ConnectError, Connector, Offer};
 use bytes::Bytes;
-use curtail_units::Duration;
+use curtail_units::{Duration, Instant};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
 use http_body::Body;
@@ -19,7 +20,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::task::JoinHandle;
 
-/// Limits on each request.
+/// Limits of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientLimits {
     /// Maximum size of a response body.
@@ -36,7 +37,13 @@ pub struct Client<B> {
     limits: ClientLimits,
     authority: Authority,
     /// The last one returned is the first one taken.
-    idle: Mutex<Vec<Connection<B>>>,
+    idle: Mutex<Vec<IdleConnection<B>>>,
+}
+
+#[derive(Debug)]
+struct IdleConnection<B> {
+    connection: Connection<B>,
+    idle_since: Instant,
 }
 
 /// A complete response.
@@ -155,8 +162,10 @@ where
     }
 
     async fn exchange(&self, mut request: Request<B>) -> Result<ClientResponse, ClientError> {
+        let has_body = !request.body().is_end_stream();
         let (connection, response) = loop {
-            let (mut connection, is_new) = match self.take_idle() {
+            let idle = self.idle().pop();
+            let (mut connection, is_new) = match idle.map(|idle| idle.connection) {
                 Some(connection) => (connection, false),
                 None => (self.connect().await?, true),
             };
@@ -171,9 +180,10 @@ where
             }
         };
         let response = self.read(response).await?;
+        let is_rejected = response.status.is_client_error() || response.status.is_server_error();
         let mut idle = self.idle();
-        if idle.len() < self.limits.idle_max {
-            idle.push(connection);
+        if idle.len() < self.limits.idle_max && !(has_body && is_rejected) {
+            idle.push(IdleConnection { connection, idle_since: self.clock.now() });
         }
         Ok(response)
     }
@@ -199,17 +209,20 @@ where
 
     /// Names the server in the form of the connection's protocol.
     fn address(&self, request: &mut Request<B>, is_http2: bool) {
+        let path = request.uri().path_and_query().cloned();
+        let path = path.unwrap_or(PathAndQuery::from_static("/"));
         if is_http2 {
             let scheme = if self.connector.origin().tls { Scheme::HTTPS } else { Scheme::HTTP };
-            let path = request.uri().path_and_query().cloned();
             let uri = Uri::builder()
                 .scheme(scheme)
                 .authority(self.authority.clone())
-                .path_and_query(path.unwrap_or(PathAndQuery::from_static("/")))
+                .path_and_query(path)
                 .build();
             *request.uri_mut() = uri.expect("scheme, authority and path are all there");
             *request.version_mut() = http::Version::HTTP_2;
         } else {
+            *request.uri_mut() = path.into();
+            *request.version_mut() = http::Version::HTTP_11;
             let host = || HeaderValue::from_str(self.authority.as_str()).expect("it is ASCII");
             request.headers_mut().entry(header::HOST).or_insert_with(host);
         }
@@ -234,23 +247,18 @@ where
     /// Whether a connection is open and idle.
     #[must_use]
     pub fn has_idle(&self) -> bool {
-        let mut idle = self.idle();
-        idle.retain(|connection| !connection.is_closed());
-        !idle.is_empty()
+        !self.idle().is_empty()
     }
 
-    fn take_idle(&self) -> Option<Connection<B>> {
-        let mut idle = self.idle();
-        while let Some(connection) = idle.pop() {
-            if !connection.is_closed() {
-                return Some(connection);
-            }
-        }
-        None
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<Connection<B>>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The idle connections, without those that are closed or have been idle for too long.
+    fn idle(&self) -> MutexGuard<'_, Vec<IdleConnection<B>>> {
+        let now = self.clock.now();
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.retain(|idle| {
+            !idle.connection.is_closed()
+                && now.since(idle.idle_since) < self.connector.idle_timeout()
+        });
+        idle
     }
 
     fn server(&self) -> String {

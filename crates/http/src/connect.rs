@@ -144,6 +144,7 @@ pub struct Connector {
     tls: Option<Arc<ArcSwap<TlsTo>>>,
     protocol: Protocol,
     timeout: Duration,
+    idle_timeout: Duration,
     keepalive: Duration,
 }
 
@@ -182,6 +183,11 @@ impl Connector {
         &self.origin
     }
 
+    /// Idle time after which a connection is closed.
+    pub(crate) const fn idle_timeout(&self) -> Duration {
+        self.idle_timeout
+    }
+
     /// Prepares connections to a server; nothing is sent.
     ///
     /// # Errors
@@ -198,6 +204,7 @@ impl Connector {
             tls: tls.map(ArcSwap::from_pointee).map(Arc::new),
             protocol: config.protocol,
             timeout: config.timeout,
+            idle_timeout: config.idle_timeout,
             keepalive: config.tcp_keepalive,
         })
     }

@@ -48,12 +48,12 @@ impl ConnectionCounters {
         self.tls_ns.fetch_add(phases.tls.as_ns(), Relaxed);
     }
 
-    /// A connection was not made.
+    /// A connection attempt failed.
     pub fn connect_failed(&self) {
         self.failed.fetch_add(1, Relaxed);
     }
 
-    /// So many connections are no longer there.
+    /// `connections` have closed.
     pub fn closed(&self, connections: usize) {
         self.closed.fetch_add(connections as u64, Relaxed);
     }
@@ -99,15 +99,15 @@ impl Drop for OpenCount {
 #[derive(Debug)]
 pub struct CountedConnection {
     pub(crate) counters: Arc<ConnectionCounters>,
-    /// Among the HTTP/1.1 connections.
-    pub(crate) place: Option<OpenCount>,
+    /// Its count among the HTTP/1.1 connections.
+    pub(crate) open_count: Option<OpenCount>,
 }
 
 #[cfg(test)]
 impl CountedConnection {
     /// One that no pool knows of.
     pub fn of_no_pool() -> Self {
-        Self { counters: Arc::default(), place: None }
+        Self { counters: Arc::default(), open_count: None }
     }
 }
 

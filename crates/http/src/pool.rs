@@ -133,7 +133,7 @@ pub struct Exchanged {
     pub head: ResponseHead,
     /// Its body.
     pub body: ResponseBody,
-    /// How long attempt the connection took; [`None`] when there was one.
+    /// How long each phase of the connection attempt took; [`None`] if an open connection was used.
     pub phases: Option<ConnectPhases>,
 }
 
@@ -376,7 +376,7 @@ impl Pool {
             let connection = Http1::new(connected.stream, clock.now(), counted);
             return Ok((NewConnection::Http1(Box::new(connection)), phases));
         }
-        counted.place = None;
+        counted.open_count = None;
         let (lent, connection) =
             attempt.handshake(connected.stream).await.map_err(|_| self.not_sent())?;
         tokio::spawn(async move {
@@ -396,7 +396,7 @@ impl Pool {
         offer: Offer,
     ) -> Result<(Connected, CountedConnection), ExchangeError> {
         let max = self.config.connections_max;
-        let place = OpenCount::new(&self.open, max)
+        let open_count = OpenCount::new(&self.open, max)
             .ok_or_else(|| ExchangeError::Full { server: self.server(), max })?;
         match self.connector.connect(clock, offer).await {
             Ok(connected) => {
@@ -404,8 +404,8 @@ impl Pool {
                     tracing::info!(replica = %self.connector.origin(), "connected again");
                 }
                 self.counters.connected(&connected.phases);
-                let counted =
-                    CountedConnection { counters: Arc::clone(&self.counters), place: Some(place) };
+                let counters = Arc::clone(&self.counters);
+                let counted = CountedConnection { counters, open_count: Some(open_count) };
                 Ok((connected, counted))
             }
             Err(error) => {

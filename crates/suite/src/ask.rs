@@ -8,9 +8,9 @@ use curtail_generator::Stop;
 use curtail_generator::expect::Expect;
 use curtail_generator::target::parse_url;
 use curtail_http::client::{Client, ClientLimits, ClientResponse};
-use curtail_http::connect::{ConnectConfig, Connector};
+use curtail_http::connect::{ConnectConfig, Connector, Protocol};
 use curtail_http::origin::Origin;
-use http::{Request, header};
+use http::{HeaderValue, Request, header};
 use http_body_util::Full;
 use std::time::Duration;
 
@@ -63,6 +63,8 @@ impl<'a> Ask<'a> {
         let origin = Origin::parse(&url.origin().ascii_serialization());
         let origin = origin.ok_or_else(|| format!("{:?} names no server", self.url))?;
         let connect = ConnectConfig {
+            // `connection: close` exists only there.
+            protocol: Protocol::Http1,
             timeout: self.within.min(CONNECTED_WITHIN).into(),
             ..ConnectConfig::default()
         };
@@ -78,7 +80,11 @@ impl<'a> Ask<'a> {
         }
         let request = request.header(header::CONNECTION, "close");
         let request = request.body(Full::new(Bytes::copy_from_slice(self.body)));
-        let request = request.map_err(|error| error.to_string())?;
+        let mut request = request.map_err(|error| error.to_string())?;
+        if self.method != "GET" && self.body.is_empty() {
+            // A server may insist on it (411).
+            request.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+        }
         let body_bytes_max = self.expect.bytes_max.as_len();
         let client = Client::new(connector, ClientLimits { body_bytes_max, idle_max: 0 });
         client.send(request, self.within.into()).await.map_err(|error| {
@@ -109,12 +115,13 @@ mod tests {
     use std::net::TcpListener;
     use std::time::Duration;
 
-    /// What comes of a `GET` that is answered by these bytes; without any, by silence.
-    fn asked(
+    /// The result of a request, and its text, when the response is these bytes; without any, there is none.
+    fn exchange(
+        method: &str,
         answer: Option<&'static [u8]>,
         within: Duration,
         stop: &Stop,
-    ) -> Result<Vec<u8>, String> {
+    ) -> (Result<Vec<u8>, String>, String) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let url = format!("http://{}/a?b=c", listener.local_addr().expect("it listens"));
         let server = std::thread::spawn(move || {
@@ -130,10 +137,30 @@ mod tests {
             String::from_utf8_lossy(&head[..n]).into_owned()
         });
         let expect = Expect { contains: vec!["x".to_owned()], ..Expect::default() };
-        let result = Ask::get(&url, &expect, within).send(stop);
-        let head = server.join().expect("it serves");
+        let result = Ask { method, ..Ask::get(&url, &expect, within) }.send(stop);
+        (result, server.join().expect("it serves"))
+    }
+
+    /// The result of a `GET`.
+    fn asked(
+        answer: Option<&'static [u8]>,
+        within: Duration,
+        stop: &Stop,
+    ) -> Result<Vec<u8>, String> {
+        let (result, head) = exchange("GET", answer, within, stop);
         assert!(head.starts_with("GET /a?b=c HTTP/1.1\r\nhost: 127.0.0.1:"), "{head}");
         result
+    }
+
+    #[test]
+    fn a_request_with_an_empty_body_has_its_length_unless_it_is_a_get() {
+        let ok = Some(&b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nx"[..]);
+        for (method, has_length) in [("GET", false), ("POST", true)] {
+            let (result, head) = exchange(method, ok, Duration::from_secs(60), &Stop::default());
+            assert_eq!(result, Ok(b"x".to_vec()));
+            assert_eq!(head.contains("content-length: 0\r\n"), has_length, "{head}");
+            assert!(head.contains("connection: close\r\n"), "{head}");
+        }
     }
 
     #[test]

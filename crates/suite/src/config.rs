@@ -343,10 +343,13 @@ impl SendingConfig {
             ca_file: s
                 .field(
                     "ca_file",
-                    "Trust the certificates in this file (PEM) instead of the system's.",
+                    "Trust the certificates in this file (PEM) instead of the system's, for the load; requests \
+                     beside the load (`ready`, `prepare`, `measures`, `validate`) trust only the system's.",
                 )
                 .optional(),
-            insecure: s.field("insecure", "Accept any certificate: for tests only.").default(false),
+            insecure: s
+                .field("insecure", "Accept any certificate, for the load: for tests only.")
+                .default(false),
         }
     }
 }

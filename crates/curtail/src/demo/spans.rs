@@ -15,13 +15,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Proxies send their spans each second; whoever waits for them is patient for so many looks.
+/// Proxies send their spans each second; the demo looks for them at most `LOOK_MAX`.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-const LOOKS_MAX: u32 = 50;
+const LOOK_MAX: Duration = Duration::from_secs(5);
 
 /// A trace of the demo is far smaller.
 const LIMITS: ClientLimits = ClientLimits { body_bytes_max: 16 << 20, idle_max: 1 };
-const TIMEOUT: curtail_units::Duration = curtail_units::Duration::from_secs(20);
+const TIMEOUT: curtail_units::Duration = curtail_units::Duration::from_secs(1);
 
 /// What a span of a request to a proxy has in Tempo's JSON, and no other.
 const OF_A_REQUEST: &[u8] = b"\"kind\":\"SPAN_KIND_SERVER\",";
@@ -62,20 +62,12 @@ impl SpanStore {
             Connector::load(&Origin::from(self.server.api()), &ConnectConfig::default());
         let Ok(connector) = connector else { return false };
         let client = Client::new(connector, LIMITS);
-        for _ in 0..LOOKS_MAX {
-            let get = http::Request::get(format!("/api/traces/{:032x}", trace.trace_id));
-            let get = get.body(Empty::<Bytes>::new()).expect("a valid path");
-            let response = client.send(get, TIMEOUT).await;
-            let is_of_a_request = |bytes: &&[u8]| *bytes == OF_A_REQUEST;
-            let came = response.map_or(0, |response| {
-                response.body.windows(OF_A_REQUEST.len()).filter(is_of_a_request).count()
-            });
-            if came >= requests {
-                return true;
+        let looking = async {
+            while count_requests(&client, trace).await < requests {
+                tokio::time::sleep(LOOK_EVERY).await;
             }
-            tokio::time::sleep(LOOK_EVERY).await;
-        }
-        false
+        };
+        tokio::time::timeout(LOOK_MAX, looking).await.is_ok()
     }
 
     /// Stops it and deletes its folder.
@@ -87,6 +79,16 @@ impl SpanStore {
             tracing::warn!("{} is left: {error}", self.folder.display());
         }
     }
+}
+
+/// The spans of requests that the server has of a trace; none if it does not respond.
+async fn count_requests(client: &Client<Empty<Bytes>>, trace: &Slowest) -> usize {
+    let get = http::Request::get(format!("/api/traces/{:032x}", trace.trace_id));
+    let get = get.body(Empty::new()).expect("a valid path");
+    let is_of_a_request = |bytes: &&[u8]| *bytes == OF_A_REQUEST;
+    client.send(get, TIMEOUT).await.map_or(0, |response| {
+        response.body.windows(OF_A_REQUEST.len()).filter(is_of_a_request).count()
+    })
 }
 
 /// This program's path as it was called, so that the command works without an installation.

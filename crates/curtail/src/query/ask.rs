@@ -11,8 +11,8 @@ use http_body_util::Empty;
 /// Longer than the time limit of a server for a query.
 const TIMEOUT: Duration = Duration::from_secs(70);
 
-/// A trace of any size is read whole.
-const LIMITS: ClientLimits = ClientLimits { body_bytes_max: usize::MAX, idle_max: 0 };
+/// The maximum size of a response.
+const LIMITS: ClientLimits = ClientLimits { body_bytes_max: 64 << 30, idle_max: 0 };
 
 const PORT: u16 = 3200;
 
@@ -89,11 +89,16 @@ async fn exchange(
     }
     let request =
         request.body(Empty::<Bytes>::new()).map_err(|error| Refused(error.to_string()))?;
-    let client = Client::new(Connector::load(&origin, &ConnectConfig::default())?, LIMITS);
+    let connect = ConnectConfig { timeout: TIMEOUT, ..ConnectConfig::default() };
+    let client = Client::new(Connector::load(&origin, &connect)?, LIMITS);
     let response = client.send(request, TIMEOUT).await.map_err(|error| {
         let is_away = matches!(error, ClientError::Connect(_));
         let error = anyhow::Error::from(error);
-        if is_away { error.context("no server answers (curtail server starts one)") } else { error }
+        if is_away {
+            error.context("no server responds; start one with: curtail server")
+        } else {
+            error
+        }
     })?;
     if let Some(unread) = header(&response, "curtail-unread") {
         eprintln!("{unread} files cannot be read, and may have more: the server's log names them");

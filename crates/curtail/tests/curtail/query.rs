@@ -94,6 +94,6 @@ fn who_can_mend_it_is_told_by_the_exit_code() {
     // Nobody listens on a port below 1024 that no service has.
     let ended = curtail(&["query", "slowest", "--server", "http://127.0.0.1:1"]);
     assert_eq!(ended.code, Some(3), "{}", ended.stderr);
-    assert!(ended.stderr.contains("curtail server starts one"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("start one with: curtail server"), "{}", ended.stderr);
     server.ended("TERM");
 }

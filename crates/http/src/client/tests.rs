@@ -1,5 +1,5 @@
 use super::*;
-use crate::connect::ConnectConfig;
+use crate::connect::{ConnectConfig, Protocol};
 use crate::origin::Origin;
 use http_body_util::Full;
 use std::net::SocketAddr;
@@ -18,7 +18,11 @@ async fn listen() -> (TcpListener, SocketAddr) {
 }
 
 fn client(address: SocketAddr) -> Client<Full<Bytes>> {
-    let connector = Connector::load(&Origin::from(address), &ConnectConfig::default());
+    client_with(address, &ConnectConfig::default())
+}
+
+fn client_with(address: SocketAddr, config: &ConnectConfig) -> Client<Full<Bytes>> {
+    let connector = Connector::load(&Origin::from(address), config);
     Client::new(connector.expect("it needs no certificate"), LIMITS)
 }
 
@@ -62,6 +66,67 @@ async fn a_connection_is_used_again_until_the_server_closes_it() {
         assert!(request.starts_with("POST /a?b=c HTTP/1.1\r\n"), "{request}");
         assert!(request.contains(&format!("host: {address}\r\n")), "{request}");
         assert!(request.ends_with(body), "{request}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_over_http2_is_used_again() {
+    let (listener, address) = listen().await;
+    let config = ConnectConfig { protocol: Protocol::Http2, ..ConnectConfig::default() };
+    let client = client_with(address, &config);
+    let serving = async {
+        let stream = listener.accept().await.expect("a client").0;
+        let mut connection = h2::server::handshake(stream).await.expect("HTTP/2");
+        let mut requests = Vec::new();
+        // Until the client has gone.
+        while let Some(Ok((request, mut response))) = connection.accept().await {
+            requests.push((request.method().to_string(), request.uri().to_string()));
+            let mut body = response.send_response(Response::new(()), false).expect("it is open");
+            body.send_data(Bytes::from("ok"), true).expect("it is open");
+        }
+        requests
+    };
+    let sending = async move {
+        for body in ["1", "2"] {
+            let response = client.send(post(body), LONG).await.expect("a response");
+            assert_eq!((response.status, &response.body[..]), (StatusCode::OK, &b"ok"[..]));
+        }
+    };
+    let (requests, ()) = tokio::join!(serving, sending);
+    let request = ("POST".to_owned(), format!("http://{address}/a?b=c"));
+    assert_eq!(requests, [request.clone(), request]);
+}
+
+#[test]
+fn a_request_that_comes_back_from_http2_is_addressed_for_http1() {
+    let client = client(([127, 0, 0, 1], 1).into());
+    let mut request = post("1");
+    for (is_http2, uri, version) in [
+        (true, "http://127.0.0.1:1/a?b=c", http::Version::HTTP_2),
+        (false, "/a?b=c", http::Version::HTTP_11),
+    ] {
+        client.address(&mut request, is_http2);
+        assert_eq!((&*request.uri().to_string(), request.version()), (uri, version));
+    }
+}
+
+#[tokio::test]
+async fn a_connection_is_kept_for_the_idle_timeout_unless_a_body_was_rejected() {
+    const REJECTED: &str = "HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\n\r\n";
+    for (idle_timeout, response, is_kept) in
+        [(LONG, OK, true), (Duration::ZERO, OK, false), (LONG, REJECTED, false)]
+    {
+        let (listener, address) = listen().await;
+        let config = ConnectConfig { idle_timeout, ..ConnectConfig::default() };
+        let client = client_with(address, &config);
+        let serving = async {
+            let mut stream = listener.accept().await.expect("a client").0;
+            respond(&mut stream, response).await;
+            stream
+        };
+        let (sent, _stream) = tokio::join!(client.send(post("1"), LONG), serving);
+        sent.expect("a response");
+        assert_eq!(client.has_idle(), is_kept, "{idle_timeout} {response:?}");
     }
 }
 

@@ -161,15 +161,15 @@ impl Export {
         let mut backoff = self.pace.backoff;
         for nth in 1..=self.pace.tries_max {
             match self.receiver.send(body.clone(), self.pace.timeout).await {
-                Verdict::Taken { rejected } => {
+                Verdict::Accepted { rejected } => {
                     self.note_accepted(rejected);
                     return Settled::Sent { rejected };
                 }
-                Verdict::Never { why } => {
+                Verdict::Rejected { why } => {
                     self.note_failed(ReceiverState::Rejecting, &why);
                     return Settled::Sent { rejected: batch.spans };
                 }
-                Verdict::Later { why, after } => {
+                Verdict::RetryLater { why, after } => {
                     self.note_failed(ReceiverState::Unavailable, &why);
                     if nth < self.pace.tries_max {
                         let jittered = backoff.mul_f64(0.5 + self.rng.unit());

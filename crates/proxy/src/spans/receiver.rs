@@ -2,7 +2,8 @@
 //!
 //! **Source**: OTLP 1.x, sections "OTLP/gRPC Response", "OTLP/HTTP Response" and their retryable codes;
 //! "gRPC over HTTP2" for the framing.
-//! **Limits**: [`LIMITS`]. Of the ways in which a receiver may ask for patience, `Retry-After` in seconds is understood; a date in its place, and gRPC's `RetryInfo`, are not.
+//! **Limits**: [`LIMITS`]. A wait that the receiver asks for is read from `Retry-After` in seconds; a date there, and
+//! gRPC's `RetryInfo`, are ignored.
 
 use super::envelope::{self, Parts};
 use super::protobuf::{Fields, Value};
@@ -19,12 +20,12 @@ const LIMITS: ClientLimits = ClientLimits { body_bytes_max: 64 << 10, idle_max: 
 /// What a receiver made of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It has the batch, but for so many spans that it would not have.
-    Taken { rejected: u64 },
-    /// Not now: the same batch may be sent again, after this time if it says so.
-    Later { why: String, after: Option<Duration> },
-    /// It will never take this batch.
-    Never { why: String },
+    /// It has stored the batch except `rejected` spans.
+    Accepted { rejected: u64 },
+    /// The same batch may be sent again, after this time if the receiver names one.
+    RetryLater { why: String, after: Option<Duration> },
+    /// It will never store this batch.
+    Rejected { why: String },
 }
 
 /// The receiver as the exporter reaches it.
@@ -57,16 +58,23 @@ impl Receiver {
         &self.endpoint
     }
 
-    /// Sends a batch within `timeout`. If the receiver has just closed the idle connection, it is sent again at once.
+    /// Sends a batch within `timeout`. A receiver that closes a reused connection may have stored the batch; the proxy
+    /// sends it again.
     pub(super) async fn send(&self, body: Parts, timeout: Duration) -> Verdict {
         let is_reused = self.client.has_idle();
-        let mut sent = self.client.send(self.request(body.clone()), timeout).await;
-        if is_reused && matches!(sent, Err(ClientError::NoResponse { .. })) {
-            sent = self.client.send(self.request(body), timeout).await;
-        }
-        match sent {
+        let send = || self.client.send(self.request(body.clone()), timeout);
+        let sending = async {
+            match send().await {
+                Err(ClientError::NoResponse { .. }) if is_reused => send().await,
+                sent => sent,
+            }
+        };
+        // Both attempts together.
+        let sent = tokio::time::timeout(timeout.into(), sending).await;
+        let timed_out = |_| Err(ClientError::TimedOut { server: self.endpoint.clone(), timeout });
+        match sent.unwrap_or_else(timed_out) {
             Ok(response) => self.judge(&response),
-            Err(error) => Verdict::Later { why: error.to_string(), after: None },
+            Err(error) => Verdict::RetryLater { why: error.to_string(), after: None },
         }
     }
 
@@ -101,16 +109,18 @@ impl Receiver {
                 Some((code, message)) => return verdict_on_grpc(code, &message),
                 None => {
                     let why = "the response has no grpc-status".to_owned();
-                    return Verdict::Later { why, after: None };
+                    return Verdict::RetryLater { why, after: None };
                 }
             }
         }
-        Verdict::Taken { rejected: rejected_spans(envelope::unwrap(self.protocol, &response.body)) }
+        Verdict::Accepted {
+            rejected: rejected_spans(envelope::unwrap(self.protocol, &response.body)),
+        }
     }
 }
 
 fn verdict_on_status(status: StatusCode, headers: &HeaderMap) -> Verdict {
-    let why = format!("it answers {status}");
+    let why = format!("the receiver responds {status}");
     match status {
         StatusCode::TOO_MANY_REQUESTS
         | StatusCode::BAD_GATEWAY
@@ -118,9 +128,9 @@ fn verdict_on_status(status: StatusCode, headers: &HeaderMap) -> Verdict {
         | StatusCode::GATEWAY_TIMEOUT => {
             let after = headers.get(header::RETRY_AFTER).and_then(|v| v.to_str().ok());
             let after = after.and_then(|seconds| seconds.trim().parse().ok());
-            Verdict::Later { why, after: after.map(Duration::from_secs) }
+            Verdict::RetryLater { why, after: after.map(Duration::from_secs) }
         }
-        _ => Verdict::Never { why },
+        _ => Verdict::Rejected { why },
     }
 }
 
@@ -132,11 +142,11 @@ fn grpc_status(headers: &HeaderMap) -> Option<(u16, String)> {
 }
 
 fn verdict_on_grpc(code: u16, message: &str) -> Verdict {
-    let why = format!("it answers gRPC status {code}: {message}");
+    let why = format!("the receiver responds gRPC status {code}: {message}");
     match code {
         // CANCELLED, DEADLINE_EXCEEDED, ABORTED, OUT_OF_RANGE, UNAVAILABLE, DATA_LOSS.
-        1 | 4 | 10 | 11 | 14 | 15 => Verdict::Later { why, after: None },
-        _ => Verdict::Never { why },
+        1 | 4 | 10 | 11 | 14 | 15 => Verdict::RetryLater { why, after: None },
+        _ => Verdict::Rejected { why },
     }
 }
 
@@ -191,7 +201,7 @@ mod tests {
             let value = HeaderValue::from_static(retry_after);
             let headers = HeaderMap::from_iter([(header::RETRY_AFTER, value)]);
             let verdict = verdict_on_status(StatusCode::TOO_MANY_REQUESTS, &headers);
-            let Verdict::Later { after: read, .. } = verdict else { panic!("{verdict:?}") };
+            let Verdict::RetryLater { after: read, .. } = verdict else { panic!("{verdict:?}") };
             assert_eq!(read, after, "{retry_after:?}");
         }
     }
