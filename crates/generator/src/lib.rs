@@ -11,7 +11,6 @@
 
 pub mod arrivals;
 mod chunked;
-mod clock;
 mod connections;
 mod cpu;
 pub mod expect;
@@ -34,7 +33,7 @@ pub mod workload;
 #[cfg(test)]
 mod tests;
 
-pub use clock::Clock;
+pub use curtail_http::clock::Clock;
 pub use flight::{BACKLOG_MAX, RequestFailure};
 pub use recording::{FailureExample, Recording};
 pub use session::Session;

@@ -6,7 +6,7 @@
 //! **Hurts when** many threads pace on few processors: the part that is awake costs [`AWAKE`] of processor time for
 //! each wait, at most all of one processor.
 
-use crate::clock::Clock;
+use curtail_http::clock::Clock;
 use curtail_units::{Duration, Instant};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,

@@ -12,8 +12,8 @@ mod warm_up;
 
 pub use warm_up::{WARM_UP_MAX, WarmUp};
 
-use crate::clock::Clock;
 use crate::{FailureExample, Load, Recording, Stop};
+use curtail_http::clock::Clock;
 use curtail_load::lag::ExcessiveLag;
 use curtail_load::{Slot, steady};
 use curtail_report::results::{Arm, Block, Event, Machine, Results, Shares, State};
@@ -141,7 +141,7 @@ impl Session {
             name: self.name.clone(),
             command: self.command.clone(),
             seed: self.seed,
-            began_unix_ns: clock.start_unix_ns(),
+            began_unix_ns: clock.unix_ns(Instant::ZERO),
             machine: Machine::this(),
             shares: self.arms.first().map_or_else(Shares::all, |(_, load)| load.share.into()),
             state: State::Complete,

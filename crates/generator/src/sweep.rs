@@ -3,9 +3,9 @@
 //! Each rate is an arm of the results. The search for the knee is [`curtail_load::knee`]'s. A rate at which the generator
 //! could not keep up ends the sweep: it says nothing of the service.
 
-use crate::clock::Clock;
 use crate::session::{NoHooks, Progress, Session};
 use crate::{Load, Stop};
+use curtail_http::clock::Clock;
 use curtail_load::knee::{Knee, Search};
 use curtail_load::schedule::Spacing;
 use curtail_load::{Latencies, Schedule, Slot, lag};

@@ -1,7 +1,7 @@
 //! A small client for everything that is not the data path: queries, imports, exported spans, probes of a demo.
 //!
-//! A [`Client`] sends requests to one server and keeps its idle connections. A request that finds its connection
-//! closed, and of which the server has taken nothing, is sent again on a new one; no other request is sent twice.
+//! A [`Client`] sends requests to one server and keeps its idle connections. It sends a request again, on a new
+//! connection, only if its connection closed before the server read any of it.
 //!
 //! **Limits**: [`ClientLimits`], and the timeouts of its [`Connector`]. A request that is given up closes its connection;
 //! so does a response that rejects a request with a body, because the server may not have read the body.

@@ -130,7 +130,7 @@ pub enum ConnectError {
 /// The versions of HTTP that are offered in the TLS handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
-    /// Those that the configuration allows.
+    /// The protocols that the configuration allows.
     All,
     /// HTTP/1.1 alone, for a request that asks to change the protocol.
     Http1,

@@ -1,4 +1,4 @@
-//! Draining: no further request on a connection, once the server is told to stop.
+//! Draining: a server that stops accepts no further request on a connection.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -18,7 +18,7 @@ pub struct Lingering<S> {
 }
 
 impl<S> Lingering<S> {
-    /// A connection of which `begun` has been read already.
+    /// A connection whose first bytes, `begun`, were read before.
     pub fn new(stream: S, begun: BytesMut) -> Self {
         Self { stream, begun, linger: Linger::default() }
     }

@@ -3,7 +3,7 @@
 //! | recipe | what it does to a server | what helps against it |
 //! |---|---|---|
 //! | `stall` | stops it now and then | hedges |
-//! | `garbage_collection` | stops it after so many executions, so the busier the more often | hedges |
+//! | `garbage_collection` | stops it after a number of executions, so a busier server more often | hedges |
 //! | `background_job` | slows it down for a while, alone or together with the others | hedges, balancing |
 //! | `slow_replica` | slows it down for good | balancing |
 //! | `errors` | fails a share of its executions | retries |

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) struct Shared {
     pub(crate) site: ArcSwap<Site>,
     pub(crate) lasting: Lasting,
-    /// Begins when the proxy is told to stop.
+    /// Begins when the proxy stops.
     pub(crate) drain: Arc<DrainSignal>,
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// How often a waiting thread looks again: a flush in the middle of a compaction wakes nobody.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The memtables that wait to be flushed, of which at most `bytes_max` may wait.
+/// The memtables that wait for a flush: at most `bytes_max`.
 #[derive(Debug)]
 pub(crate) struct FlushBacklog {
     bytes_max: usize,

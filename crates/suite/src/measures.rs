@@ -212,7 +212,7 @@ impl Log {
             let ended = match pause.ended {
                 Ended::Uptime(uptime) => started + uptime,
                 Ended::Unix(ns) => {
-                    Instant::from_ns(ns.saturating_sub(cluster.clock().start_unix_ns()))
+                    Instant::from_ns(ns.saturating_sub(cluster.clock().unix_ns(Instant::ZERO)))
                 }
             };
             // The last lines of a JVM that has ended, counted from the start of the one that follows it.

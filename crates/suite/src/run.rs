@@ -121,7 +121,7 @@ impl Suite {
             name: self.config.name.clone(),
             command: self.command.clone(),
             seed: self.seed,
-            began_unix_ns: clock.start_unix_ns(),
+            began_unix_ns: clock.unix_ns(Instant::ZERO),
             machine: Machine::this(),
             shares: Shares::all(),
             state: State::Complete,

@@ -60,7 +60,7 @@ pub(super) fn take_trailers(read: &mut BytesMut) -> Result<Option<HeaderMap>, Er
         return Ok(Some(HeaderMap::new()));
     }
     if read.starts_with(b"\n") {
-        // Whoever takes it for the end of the response takes what follows for the next one.
+        // A reader that takes it for the end of the response takes the rest for the next response.
         return Err(bad(httparse::Error::NewLine));
     }
     let end = end_of_fields(read, 0);

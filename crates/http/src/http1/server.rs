@@ -116,7 +116,7 @@ enum Sent {
 }
 
 impl Server {
-    /// A connection of which `begun` has been read already.
+    /// A connection whose first bytes, `begun`, were read before.
     #[must_use]
     pub fn new(
         (stream, begun): (Stream, BytesMut),

@@ -15,9 +15,9 @@ type Versioned = (Version, ResponseHead);
 /// What has been seen of a response's head.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HeadReader {
-    /// So many bytes of what was read have no end of a head.
+    /// The bytes at the start of the buffer that contain no end of a head.
     searched: usize,
-    /// So many bytes were interim responses.
+    /// The number of bytes of interim responses.
     interim_bytes: usize,
 }
 

@@ -163,7 +163,7 @@ fn a_head_may_have_so_many_fields() {
     }
 }
 
-/// A last response with a head of so many bytes, after these.
+/// A last response with a head of `bytes` bytes, after `before`.
 fn head_of_bytes(before: &str, bytes: usize) -> Vec<u8> {
     let (begin, end) = (format!("{before}HTTP/1.1 200 OK\r\na: "), "\r\n\r\n");
     let value = "x".repeat(bytes - begin.len() - end.len());
