@@ -5,10 +5,10 @@ import org.apache.solr.embedded.JettySolrRunner;
 /**
  * One node of a SolrCloud: Solr in a Jetty on 127.0.0.1, as Solr's own tests start it.
  *
- * <p>Solr's archive with its start script is not on Maven Central; its jars are, and with them {@link
- * JettySolrRunner}. Where ZooKeeper is, the node learns from the system property {@code zkHost}.
+ * <p>Maven Central has Solr's jars with {@link JettySolrRunner}, but not its archive with the start script. The system
+ * property {@code zkHost} has the address of ZooKeeper.
  *
- * <p>Arguments: the node's folder, with a {@code solr.xml}; the port. Ends on SIGTERM, after it has told the cluster.
+ * <p>Arguments: the node's folder, with a {@code solr.xml}; the port. On SIGTERM the node leaves the cluster and exits.
  */
 public final class SolrNode {
   private SolrNode() {}
@@ -19,14 +19,14 @@ public final class SolrNode {
       System.exit(2);
     }
     int port = Integer.parseInt(args[1]);
-    // solr.xml fills these in: under this address the node is known to the others.
+    // solr.xml uses these properties: the address by which the other nodes know this one.
     System.setProperty("host", "127.0.0.1");
     System.setProperty("hostPort", args[1]);
     JettyConfig config = JettyConfig.builder().setContext("/solr").setPort(port).stopAtShutdown(false).build();
     JettySolrRunner node = new JettySolrRunner(args[0], new Properties(), config);
     Thread stop = new Thread(() -> stop(node), "stop");
     Runtime.getRuntime().addShutdownHook(stop);
-    // The same port or none: a proxy and the other nodes look for it there.
+    // No other port: a proxy and the other nodes expect this one.
     node.start(true);
     System.out.println("node ready: http://127.0.0.1:" + port + "/solr");
     Thread.currentThread().join();
@@ -36,7 +36,7 @@ public final class SolrNode {
     try {
       node.stop();
     } catch (Exception error) {
-      // Nobody is left who could do something about it; the exit code is that of the signal in any case.
+      // Nothing can handle the error any more; the exit code is that of the signal anyway.
       System.err.println("the node did not stop in good order: " + error);
     }
   }

@@ -1,17 +1,17 @@
-"""What is indexed and what is asked: goods of a shop, made from a seed.
+"""The documents and the queries: goods of a shop, made from a seed.
 
-The same seed gives the same documents and the same questions, byte for byte, whatever the order in which batches are
-made; so any process may make any of them, and how many documents hold a word can be counted beside the server.
+The same seed gives the same documents and queries, byte for byte, in whatever order batches are made. Any process may
+therefore make any batch, and count the documents with a word without the server.
 
-Words. A vocabulary of 20,000 made-up words; the word of rank r is drawn in proportion to 1 / r (Zipf's law), as in
+Words. A vocabulary of 20,000 made-up words. The word of rank r is drawn in proportion to 1 / r (Zipf's law), as in
 written language: some words are in most documents, most words in few. Titles have 3 to 9 words, bodies 20 to 80.
 
-Categories are 24, by the same law. Prices (cents) are lognormal with a median of 20.00; times (UTC) are uniform over
-two years.
+There are 24 categories, by the same law. Prices (cents) are lognormal with a median of 20.00. Times (UTC) are uniform
+over two years.
 
-Tenants. One collection each, of very different size, as customers have: what a question costs follows from the
-documents of that tenant, and so do the shards: two for a large one, one for a small. (A field `tenant` in one large
-collection would be the other way: there all pay for the largest, and a report by size would show nothing.)
+Tenants. Each has its own collection, and sizes differ widely, as for real customers. The cost of a query depends on the
+documents of its tenant alone. Large tenants have two shards, small ones one. With a field `tenant` in one large
+collection, all tenants would pay for the largest, and a report by size would show nothing.
 """
 
 import bisect
@@ -31,10 +31,10 @@ PRICE_MEDIAN = 2_000
 PRICE_SIGMA = 1.1
 FIRST_OFFER = datetime(2023, 1, 1, tzinfo=timezone.utc)
 OFFERS_LAST = timedelta(days=730)
-# How many questions of each kind are written.
+# Number of queries of each kind.
 QUESTIONS = 2_000
-# A word is asked for when the smallest tenant should have this many documents with it: with fewer, chance alone could
-# leave it none (e to the power of -30), and an empty answer is one that the suite calls wrong.
+# Queries use a word only if the smallest tenant is expected to have this many documents with it. With fewer, it could
+# have none by chance, and the suite treats an empty result as an error. Here that chance is e to the power of -30.
 DOCUMENTS_WITH_WORD_MIN = 30
 
 
@@ -43,12 +43,12 @@ class Tenant:
     """A customer with a collection of its own."""
 
     name: str
-    # Of all documents.
+    # Share of all documents.
     percent: int
     shards: int
 
     def documents(self, total):
-        """How many of `total` documents are its."""
+        """The number of its documents, of `total`."""
         return total * self.percent // 100
 
 
@@ -61,10 +61,10 @@ TENANTS = (
 
 
 class Corpus:
-    """The documents and the questions of one seed."""
+    """The documents and the queries of one seed."""
 
     def __init__(self, seed, documents):
-        """`documents` of all tenants together."""
+        """`documents`: their number, of all tenants together."""
         self.seed = seed
         self.documents = documents
         self.words = vocabulary(random.Random(f"{seed}/words"))
@@ -73,7 +73,7 @@ class Corpus:
         self._category_weights = zipf(CATEGORIES)
 
     def batches(self):
-        """All batches as (tenant, its nth document, how many), the tenants mixed."""
+        """All batches as (tenant, its first document, number of documents), the tenants mixed."""
         of_tenants = [
             [(tenant, first, min(BATCH, len_ - first)) for first in range(0, len_, BATCH)]
             for tenant, len_ in ((tenant, tenant.documents(self.documents)) for tenant in TENANTS)
@@ -103,25 +103,25 @@ class Corpus:
         return rng.choices(self.words, cum_weights=self._word_weights, k=len_)
 
     def known_words(self):
-        """The words that every tenant has often enough to be asked for, the most frequent first."""
+        """The words that every tenant has often enough for queries, the most frequent first."""
         smallest = min(tenant.documents(self.documents) for tenant in TENANTS)
         total = self._word_weights[-1]
         mean_len = sum(BODY_WORDS) / 2
-        # Of the words of rank r there are 1 / (r · total) of all; nearly all of them in documents of their own.
+        # The word of rank r has the share 1 / (r · total) of all words. Nearly each occurrence is in another document.
         ranks = math.floor(smallest * mean_len / total / DOCUMENTS_WITH_WORD_MIN)
         if ranks < 1:
             raise ValueError(f"{self.documents} documents are too few: the smallest tenant has {smallest} of them")
         return self.words[: min(ranks, VOCABULARY)]
 
     def questions(self):
-        """Rows of values by the name of the CSV file; each row fills in one request."""
+        """Rows of values, by the name of the CSV file; each row is for one request."""
         rng = random.Random(f"{self.seed}/questions")
         words = self.known_words()
-        # Users ask for frequent and for rare words alike, more than texts use them.
+        # Users search for rare words more often than texts use them.
         terms = [{"word": rng.choice(words)} for _ in range(QUESTIONS)]
         ranges = []
         for _ in range(QUESTIONS):
-            # From a third to three times the median, wide and narrow: each holds some 5 % of the documents at least.
+            # From a third to three times the median, wide and narrow: each has at least some 5 % of the documents.
             least = round(PRICE_MEDIAN * math.exp(rng.uniform(-1.1, 0.5)))
             ranges.append({"least": least, "most": round(least * math.exp(rng.uniform(0.3, 1.5)))})
         return {"words.csv": terms, "prices.csv": ranges}
@@ -137,7 +137,7 @@ class Corpus:
 
 
 def zipf(len_):
-    """Cumulative weights 1 + 1/2 + … of that many ranks."""
+    """Cumulative weights 1 + 1/2 + … of `len_` ranks."""
     return list(itertools.accumulate(1.0 / rank for rank in range(1, len_ + 1)))
 
 

@@ -1,8 +1,8 @@
-"""Fills the cluster: collections, documents in batches from several processes, one commit, and a check.
+"""Indexes the documents: collections, batches from several processes, one commit, and a check.
 
-The check asks each node by itself, and each answers from its own replicas: so it finds a replica that lacks
-something, which a question to the cluster would find only by luck. Counts are exact: how many documents each tenant
-has, and how many of them hold each of some words, counted while they were made.
+The check queries each node separately, and each node uses its own replicas. It therefore finds an incomplete replica,
+which a query to the cluster would find only by luck. Counts are exact: the documents of each tenant, and those with
+each of some words.
 """
 
 import argparse
@@ -24,35 +24,35 @@ from pathlib import Path
 from corpus import TENANTS, Corpus
 
 CONFIGSET = "goods"
-# Of both nodes: a question is answered by either, and a second attempt has somewhere to go.
+# One on each node: either can serve a query, so a second attempt has another node to go to.
 REPLICAS = 2
-# An answer to anything, indexing behind a full heap included.
+# Limit for any response, even while a node with a full heap indexes.
 ANSWER_LIMIT_S = 120.0
-# A commit waits for all that was sent to be searchable, millions of documents perhaps.
+# A commit waits until all documents are searchable, possibly millions.
 COMMIT_LIMIT_S = 600.0
 PROGRESS_EVERY_S = 5.0
-# Words of each tenant whose count is checked.
+# Number of words of each tenant whose count is checked.
 WORDS_CHECKED = 25
 
 
 class SolrError(Exception):
-    """A node refused, or answered wrongly; the message says which one, what was asked and what it said."""
+    """A node is unreachable or its response is wrong; the message names the node, the request and the response."""
 
 
 class Node:
-    """A node, by one connection that is made when it is first needed."""
+    """A node, over one connection that opens on first use."""
 
     def __init__(self, address):
         self.address = address
         self._connection = None
 
     def ask(self, path, parameters=(), body=None, content_type="application/json", limit_s=ANSWER_LIMIT_S):
-        """The answer, as JSON; a body is posted."""
+        """Sends a request, as a POST if it has a body, and returns the response as JSON."""
         url = f"/solr/{path}?" + urllib.parse.urlencode(parameters)
         if self._connection is None:
             self._connection = http.client.HTTPConnection(self.address)
         try:
-            # Kept for the next question as well, when there is a connection already.
+            # An open connection keeps its old timeout otherwise.
             self._connection.timeout = limit_s
             if self._connection.sock is not None:
                 self._connection.sock.settimeout(limit_s)
@@ -62,20 +62,20 @@ class Node:
             text = answer.read()
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
-            raise SolrError(f"node {self.address} did not answer {url}: {error!r}") from error
+            raise SolrError(f"node {self.address} sent no response to {url}: {error!r}") from error
         if answer.status != 200:
             said = text[:500].decode(errors="replace")
-            raise SolrError(f"node {self.address} answered {url} with {answer.status}: {said}")
+            raise SolrError(f"node {self.address} responded to {url} with {answer.status}: {said}")
         return json.loads(text)
 
     def found(self, tenant, query):
-        """How many documents answer a query."""
+        """The number of documents that match a query."""
         answer = self.ask(f"{tenant}/select", {"q": query, "rows": 0})
         return answer["response"]["numFound"]
 
 
 def upload_configset(node, folder):
-    """Gives the cluster the configuration of the collections."""
+    """Uploads the configuration of the collections to the cluster."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for file in sorted(folder.iterdir()):
@@ -85,7 +85,7 @@ def upload_configset(node, folder):
 
 
 def make_collections(node):
-    """Makes each tenant's collection anew."""
+    """Deletes and creates the collection of each tenant."""
     there = node.ask("admin/collections", {"action": "LIST"})["collections"]
     for tenant in TENANTS:
         if tenant.name in there:
@@ -101,21 +101,21 @@ def make_collections(node):
         node.ask("admin/collections", parameters)
 
 
-# What each sending process keeps: made once, by `begin_sending`.
+# State of each sending process, set once by `begin_sending`.
 sending = {}
 
 
 def begin_sending(seed, documents, addresses, words):
-    """Readies a process of the pool."""
+    """Initializes a process of the pool."""
     nodes = [Node(address) for address in addresses]
-    # Processes begin at different nodes.
+    # Processes start at different nodes.
     start = os.getpid() % len(nodes)
     turns = itertools.cycle(nodes[start:] + nodes[:start])
     sending.update(corpus=Corpus(seed, documents), nodes=turns, words=words)
 
 
 def send(batch):
-    """Makes one batch and sends it. Returns the tenant, how many documents, and how many hold each checked word."""
+    """Makes and sends one batch. Returns the tenant, its number of documents, and that with each checked word."""
     tenant, first, len_ = batch
     made = sending["corpus"].batch(tenant, first, len_)
     next(sending["nodes"]).ask(f"{tenant.name}/update", body=json.dumps(made).encode())
@@ -126,7 +126,7 @@ def send(batch):
 
 
 def index(corpus, addresses, processes, say):
-    """Sends everything and commits. Returns, by tenant, how many documents hold each checked word."""
+    """Sends everything and commits. Returns, by tenant, the number of documents with each checked word."""
     batches = corpus.batches()
     total = sum(len_ for _, _, len_ in batches)
     checked = checked_words(corpus)
@@ -135,7 +135,7 @@ def index(corpus, addresses, processes, say):
     sent = 0
     arguments = (corpus.seed, corpus.documents, addresses, checked)
     with concurrent.futures.ProcessPoolExecutor(processes, initializer=begin_sending, initargs=arguments) as pool:
-        # Executor.map would keep all answers in order; these are few and small, so what is first done is counted first.
+        # Executor.map would keep the order of the results, which does not matter here.
         waiting = {pool.submit(send, batch) for batch in batches}
         try:
             for done in concurrent.futures.as_completed(waiting):
@@ -158,13 +158,13 @@ def index(corpus, addresses, processes, say):
 
 
 def checked_words(corpus):
-    """The words that are counted: frequent and rare ones of those that are asked for."""
+    """The words to count: frequent and rare ones among the words in queries."""
     words = corpus.known_words()
     return frozenset(random.Random(f"{corpus.seed}/checked").sample(words, min(WORDS_CHECKED, len(words))))
 
 
 def check(corpus, addresses, held):
-    """Asks each node for counts; `held` as `index` returns it, or empty. Raises SolrError with all that differ."""
+    """Compares the counts of each node with `held` (of `index`, or empty). Raises SolrError with all differences."""
     wrong = []
     for node, tenant in itertools.product(map(Node, addresses), TENANTS):
         expected = {"*:*": tenant.documents(corpus.documents)}
@@ -178,17 +178,17 @@ def check(corpus, addresses, held):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(prog="index", description="Fill the running SolrCloud; check that all is found.")
+    parser = argparse.ArgumentParser(prog="index", description="Index documents in the SolrCloud, and check them.")
     add = parser.add_argument
-    add("--node", action="append", required=True, metavar="HOST:PORT", help="the nodes; suites/solr/index gives them")
-    add("--documents", type=int, default=200_000, help="of all tenants together (%(default)s)")
-    add("--seed", type=int, default=1, help="of documents and questions (%(default)s)")
-    add("--processes", type=int, default=2, help="that make and send documents (%(default)s)")
-    add("--questions", type=Path, metavar="FOLDER", help="only write the CSV files of the battery there")
-    add("--check", action="store_true", help="only ask each node whether it has all documents")
+    add("--node", action="append", required=True, metavar="HOST:PORT", help="a node; suites/solr/index passes all")
+    add("--documents", type=int, default=200_000, help="number of documents of all tenants together (%(default)s)")
+    add("--seed", type=int, default=1, help="seed of documents and queries (%(default)s)")
+    add("--processes", type=int, default=2, help="number of processes that make and send documents (%(default)s)")
+    add("--questions", type=Path, metavar="FOLDER", help="only write the CSV files of the queries to this folder")
+    add("--check", action="store_true", help="only check that each node has all documents")
     given = parser.parse_args()
     if given.documents < 100 or given.documents % 100:
-        parser.error(f"--documents {given.documents}: expected a multiple of 100, for tenants have whole per cents")
+        parser.error(f"--documents {given.documents}: expected a multiple of 100, because tenants have whole percents")
     if given.processes < 1:
         parser.error("--processes must be at least 1")
     return given

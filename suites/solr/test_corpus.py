@@ -1,4 +1,4 @@
-"""Tests of what is indexed and asked: that it is the same everywhere, and that no question is without an answer."""
+"""Tests of documents and queries: a seed always gives the same ones, and every query finds something."""
 
 import collections
 import math

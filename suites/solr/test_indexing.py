@@ -1,4 +1,4 @@
-"""Tests of the check: against nodes that answer with too few documents, refuse, or are not there."""
+"""Tests of the check against nodes with too few documents, nodes with errors, and missing nodes."""
 
 import http.server
 import json
@@ -14,7 +14,7 @@ CORPUS = Corpus(seed=3, documents=20_000)
 
 
 class FakeNode(http.server.ThreadingHTTPServer):
-    """Answers counts by (tenant, query): all documents, and 7 with any word, but for what `wrong` says."""
+    """Responds with counts by (tenant, query): all documents, 7 with any word, and the exceptions in `wrong`."""
 
     def __init__(self, wrong=None):
         super().__init__(("127.0.0.1", 0), Answers)
@@ -75,7 +75,7 @@ class Check(unittest.TestCase):
 
     def test_a_node_that_refuses_is_named_with_what_it_said(self):
         bad = self.node({("amber", "*:*"): None})
-        with self.assertRaisesRegex(indexing.SolrError, f"node {bad} answered /solr/amber/select.* with 503: .*null"):
+        with self.assertRaisesRegex(indexing.SolrError, f"node {bad} responded to /solr/amber/select.* with 503: .*null"):
             indexing.check(CORPUS, [bad], {})
 
     def test_a_node_that_is_not_there_is_named(self):
@@ -83,7 +83,7 @@ class Check(unittest.TestCase):
         with socket.socket() as bound:
             bound.bind(("127.0.0.1", 0))
             address = f"127.0.0.1:{bound.getsockname()[1]}"
-            with self.assertRaisesRegex(indexing.SolrError, f"node {address} did not answer /solr/amber/select"):
+            with self.assertRaisesRegex(indexing.SolrError, f"node {address} sent no response to /solr/amber/select"):
                 indexing.check(CORPUS, [address], {})
 
 
