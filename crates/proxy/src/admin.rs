@@ -1,9 +1,9 @@
 //! The admin port: health, metrics and the live state, on an address of its own.
 //!
-//! | path | answer |
+//! | path | response |
 //! |---|---|
 //! | `/healthz` | 200 as long as the process serves at all |
-//! | `/readyz` | 200, or 503 from the moment the proxy is told to stop |
+//! | `/readyz` | 200, or 503 as soon as the proxy stops |
 //! | `/metrics` | metrics for Prometheus: protobuf with native histograms for a scraper that asks for it, else text |
 //! | `/state` | JSON: every upstream, replica and leaf as the policies see them now |
 
@@ -61,7 +61,7 @@ async fn serve_one(accepted: Accepted, worker: Arc<Worker>) {
     // Not counted in the listener metrics, which are about clients.
     let stream = WriteTimeoutStream::new(Stream::Plain(accepted.stream), timer, || ());
     let service = service_fn(move |request| {
-        let response = answer(&worker, &request);
+        let response = respond(&worker, &request);
         async move { Ok::<_, Infallible>(response) }
     });
     let served = http1::Builder::new()
@@ -74,9 +74,9 @@ async fn serve_one(accepted: Accepted, worker: Arc<Worker>) {
     }
 }
 
-fn answer(worker: &Worker, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+fn respond(worker: &Worker, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     if request.method() != Method::GET && request.method() != Method::HEAD {
-        return text(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n");
+        return text(StatusCode::METHOD_NOT_ALLOWED, "this port accepts only GET\n");
     }
     match request.uri().path() {
         "/healthz" => text(StatusCode::OK, "ok\n"),

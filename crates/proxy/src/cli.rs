@@ -49,7 +49,7 @@ pub struct ProxyArgs {
     /// Where metrics, health and state are served, without a configuration file.
     #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 7301)))]
     pub admin: SocketAddr,
-    /// Record everything the policies are told and decide; `curtail simulate --replay` checks it.
+    /// Record all events and decisions of the policies; `curtail simulate --replay` checks it.
     #[arg(long, value_name = "FILE")]
     pub journal: Option<PathBuf>,
     /// The seed of the policies' randomness; drawn and printed when absent.
@@ -57,14 +57,14 @@ pub struct ProxyArgs {
     pub seed: Option<u64>,
 }
 
-/// Runs a proxy until it is told to stop; returns the exit code.
+/// Runs a proxy until a signal stops it; returns the exit code.
 #[must_use]
 pub fn run(args: &ProxyArgs) -> u8 {
     let config = match configuration(args) {
         Ok(config) => config,
         Err(code) => return code,
     };
-    // Before anybody is told that we are ready: a hangup that nobody waits for would end the process.
+    // Before the line that reports readiness: an unhandled SIGHUP would end the process.
     let signals = match Signals::new() {
         Ok(signals) => signals,
         Err(error) => {
@@ -88,7 +88,7 @@ pub fn run(args: &ProxyArgs) -> u8 {
         tracing::info!(%address, "metrics, health and state");
     }
     tracing::info!(seed, "ready");
-    signals.serve_until_told(args, &running);
+    signals.serve_until_stopped(args, &running);
     let drain = running.drain();
     tracing::info!(?drain, "stopping: no new connections, requests in progress may end");
     running.stop(drain);
@@ -123,7 +123,7 @@ fn parse(file: &Path, bytes: Vec<u8>, set: &[String]) -> Result<Config, ConfigEr
     curtail_config::read_with_sets(&name, &text, set, Config::read)
 }
 
-/// What the proxy is told while it runs.
+/// The signals that the proxy handles.
 struct Signals {
     runtime: tokio::runtime::Runtime,
     terminate: Signal,
@@ -142,7 +142,7 @@ impl Signals {
     }
 
     /// Waits for SIGTERM or Ctrl-C; meanwhile reloads on SIGHUP and when the file changes.
-    fn serve_until_told(mut self, args: &ProxyArgs, running: &Running) {
+    fn serve_until_stopped(mut self, args: &ProxyArgs, running: &Running) {
         self.runtime.block_on(async {
             let mut look = tokio::time::interval(WATCH);
             let mut seen = args.config.as_deref().and_then(stamp);

@@ -1,4 +1,4 @@
-//! The proxy's configuration: what the YAML file says, as typed values.
+//! The proxy's configuration: the YAML file as typed values.
 //!
 //! The keys, their meanings and their defaults are named here once; `curtail_config` makes the messages,
 //! the reference page and the JSON Schema of them.
@@ -23,7 +23,7 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What a proxy is told to do.
+/// The configuration of a proxy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Threads that serve; each has its own connections to the replicas.
@@ -32,7 +32,7 @@ pub struct Config {
     pub listeners: Vec<ListenerConfig>,
     /// Proxies in front of this one; their `X-Forwarded-*` headers are kept.
     pub trusted_proxies: Vec<Network>,
-    /// Which upstream answers which requests.
+    /// Which upstream serves which requests.
     pub routes: Vec<RouteConfig>,
     /// The upstreams by name.
     pub upstreams: Vec<NamedUpstream>,
@@ -98,7 +98,7 @@ pub struct RouteConfig {
 pub struct NamedUpstream {
     /// Its name.
     pub name: String,
-    /// The replicas that can answer the same requests.
+    /// The replicas that can serve the same requests.
     pub replicas: Vec<ReplicaUrl>,
     /// The group with which it shares budget and recent latencies, if any.
     pub group: Option<String>,
@@ -246,10 +246,10 @@ impl Config {
                 "Addresses of proxies in front of this one: their X-Forwarded-* headers are kept, \
                 those of other clients are replaced.",
             ),
-            routes: s.list("routes", "Which upstream answers which requests.", route),
+            routes: s.list("routes", "Which upstream serves which requests.", route),
             upstreams: s.map(
                 "upstreams",
-                "Sets of replicas that can answer the same requests.",
+                "Sets of replicas that can serve the same requests.",
                 upstream,
             ),
             leaves: s.list("leaves", "Queues in front of one server each.", leaf),
@@ -299,7 +299,7 @@ fn route(s: &mut Section<'_>) -> RouteConfig {
                  matches /api/x only.",
             )
             .default("/".to_owned()),
-        upstream: s.field("upstream", "The name of the upstream that answers.").required(),
+        upstream: s.field("upstream", "The name of the upstream that serves them.").required(),
         idempotent: s
             .field("idempotent", "Whether they may be sent twice whatever their method.")
             .default(false),
@@ -333,7 +333,7 @@ fn is_host(host: &str) -> bool {
 
 fn upstream(name: &str, s: &mut Section<'_>) -> NamedUpstream {
     let replicas: Vec<ReplicaUrl> =
-        s.values("replicas", "The servers that can answer the same requests.");
+        s.values("replicas", "The servers that can serve the same requests.");
     if replicas.is_empty() {
         s.error("replicas", "an upstream needs at least one: expected a list of addresses");
     }

@@ -304,7 +304,7 @@ impl Driver {
         if self.is_broken {
             return now;
         }
-        self.upstream.metrics.told(&event);
+        self.upstream.metrics.handled(&event);
         let (call, guard) = (&mut self.call, &self.upstream.guard);
         let handled = root.machine.in_group(group.as_deref_mut(), |machine| {
             guard.run(now, Step::Request, || call.handle(machine, now, event))

@@ -1,9 +1,9 @@
-//! Writing the journal: what the machines were told and what they decided, one JSON line each.
+//! Writes the journal: the events and decisions of the machines, one JSON line each.
 //!
 //! Lines are made under the lock of their machine, so their order is the order of events; a thread of its
 //! own writes them to the file.
 //!
-//! The last line says that no entry is missing; a proxy that is killed writes no such line.
+//! The last line states that no entry is missing; a proxy that is killed does not write it.
 //!
 //! **Limits**: [`LINES_MAX`] lines wait for the file. When the file cannot keep up, the last line has the number of
 //! missing entries, and requests are not delayed.

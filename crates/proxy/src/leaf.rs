@@ -30,7 +30,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
-/// Where a leaf is told that a twin has started; the tie's name follows, 16 hex digits.
+/// The path of a message that a twin has started; the tie's ID follows, 16 hex digits.
 pub(crate) const TWIN_STARTED_PATH: &str = "/.curtail/twin-started/";
 
 /// Other leaves that a worker keeps connections to.
@@ -154,7 +154,7 @@ impl Leaf {
             self.send(worker, messages);
             request
         };
-        // From here on, going away must be told.
+        // From here on, the leaf must know when the client disconnects.
         let place =
             Place { leaf: Arc::clone(self), worker: Arc::clone(worker), request, ends: true };
         match receiver.await {
@@ -170,7 +170,7 @@ impl Leaf {
         }
     }
 
-    /// Another leaf says that a twin has started there.
+    /// A twin has started at another leaf.
     pub(crate) fn twin_started(&self, worker: &Arc<Worker>, tie: TieId) {
         let mut gate = self.lock();
         let messages = self.handle(&mut gate, LeafEvent::TwinStarted { tie });
@@ -178,7 +178,7 @@ impl Leaf {
         self.send(worker, messages);
     }
 
-    /// What a probe is answered with.
+    /// The load that a probe reports.
     pub(crate) fn load(&self) -> Load {
         let now = self.clock.now();
         self.look(|machine| machine.load(now))
@@ -257,7 +257,7 @@ impl Leaf {
             // A request in service when its machine panicked is only counted again, not sent again.
             if let Some(sender) = present.and_then(|present| present.waiting.take()) {
                 self.metrics.decided(&decided);
-                // A request that has gone away meanwhile says so itself.
+                // A request whose client has disconnected meanwhile reports that itself.
                 sender.send(verdict).ok();
             }
             if verdict != Verdict::Start {
@@ -299,7 +299,7 @@ impl Leaf {
                 // A message that is lost costs at most one execution that was not needed.
                 match pool.exchange(request, &clock, false).await {
                     Ok(exchanged) => drop(exchanged),
-                    Err(error) => tracing::debug!(%error, "twin's leaf was not told"),
+                    Err(error) => tracing::debug!(%error, "cannot cancel the twin at its leaf"),
                 }
             });
         }
@@ -314,7 +314,7 @@ impl Leaf {
         }
         let url = ReplicaUrl::parse(&format!("http://{authority}"))?;
         if peers.len() >= PEERS_MAX {
-            tracing::warn!(peers = peers.len(), "too many other leaves: a twin is not told");
+            tracing::warn!(peers = peers.len(), "too many other leaves: a twin is not cancelled");
             return None;
         }
         let connect = ConnectConfig::default();

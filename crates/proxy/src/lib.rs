@@ -5,11 +5,10 @@
 //!
 //! A request's way through the files: [`listen`] accepts its connection, [`serve`] reads it from there,
 //! [`request`] routes and classifies it, at a leaf [`leaf`] admits it, [`root`] sends its attempts over
-//! [pools](curtail_http::pool) as the machines decide ([`driver`]), and [`answer`] passes the answer on. What happened is kept
+//! [pools](curtail_http::pool) as the machines decide ([`driver`]), and [`response`] passes the response on. What happened is kept
 //! in a [`trail`] and becomes [`spans`]; counts go to [`metrics`], which [`admin`] shows.
 
 mod admin;
-mod answer;
 mod check;
 pub mod cli;
 mod config;
@@ -24,6 +23,7 @@ pub mod log;
 mod metrics;
 mod probe;
 mod request;
+mod response;
 mod root;
 mod route;
 mod running;

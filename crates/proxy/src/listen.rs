@@ -39,7 +39,7 @@ pub(crate) fn bind(name: &str, address: SocketAddr) -> Result<std::net::TcpListe
     accept::bind(address).map_err(failed)
 }
 
-/// Accepts connections until the proxy is told to stop.
+/// Accepts connections until the proxy stops.
 pub(crate) async fn accept(
     socket: std::net::TcpListener,
     listener: Arc<Listener>,

@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     let args = Cli::parse().proxy;
     if let Err(error) = log_service() {
         // With standard error gone there is nobody left to tell.
-        let _told = writeln!(std::io::stderr(), "{error}");
+        let _written = writeln!(std::io::stderr(), "{error}");
         return ExitCode::from(EXIT_CONFIG);
     }
     ExitCode::from(run(&args))

@@ -10,7 +10,7 @@ use curtail_units::Duration;
 use http::StatusCode;
 use std::sync::Arc;
 
-/// What a leaf answers with its load.
+/// The path at which a leaf reports its load.
 pub(crate) const PATH: &str = "/.curtail/load";
 
 /// Sends a probe in a task of its own and tells the machine what came of it.
@@ -21,7 +21,7 @@ pub(crate) fn send(worker: &Arc<Worker>, upstream: &Arc<Upstream>, replica: Repl
         let event = probe(&worker, &upstream, replica).await;
         let mut effects = Effects::new();
         if matches!(event, UpstreamEvent::ProbeAnswered { .. }) {
-            // A probe and its answer are two of the shortest messages there are.
+            // A probe and its response are two of the shortest messages there are.
             let round_trip = upstream.clock.now().since(begun);
             let one_way = Duration::from_ns(round_trip.as_ns() / 2);
             upstream.handle(UpstreamEvent::MessageTimed { one_way }, &mut effects);
@@ -58,7 +58,7 @@ async fn probe(worker: &Worker, upstream: &Upstream, replica: ReplicaId) -> Upst
     let load = exchanged.head.fields.get_text(Known::CurtailLoad).and_then(leaf_headers::read_load);
     match load {
         Some(load) => UpstreamEvent::ProbeAnswered { replica, load },
-        // Whatever else answers is no leaf; one that is in trouble may be one.
+        // Another success is not from a leaf; an error may be from one.
         None if exchanged.head.status != StatusCode::SERVICE_UNAVAILABLE => {
             UpstreamEvent::ProbeUnknown { replica }
         }

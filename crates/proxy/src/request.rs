@@ -1,10 +1,10 @@
-//! One request of a client: routed, classified, admitted, sent, answered.
+//! One request of a client: its route, class, admission, upstream and response.
 
-use crate::answer::{Answer, AnswerBody, HeldBody, IdleTimeout};
 use crate::driver::Upstream;
 use crate::leaf::{Admission, Leaf, Place, TWIN_STARTED_PATH};
 use crate::metrics::{ClientTimeout, ListenerMetrics, ResponseClass};
-use crate::root::{self, NoAnswer, Outgoing};
+use crate::response::{BufferedBody, IdleTimeout, RelayedBody, WinningResponse};
+use crate::root::{self, NoResponse, Outgoing};
 use crate::site::Site;
 use crate::trail::{Destination, RequestEnd, Trail};
 use crate::tunnel::Tunnel;
@@ -22,7 +22,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 /// What a client is given.
-type Given = (ResponseHead, AnswerBody);
+type Given = (ResponseHead, RelayedBody);
 
 /// What is known of the connection that a request came on.
 #[derive(Debug)]
@@ -38,8 +38,8 @@ pub(crate) struct Client {
     pub(crate) metrics: Arc<ListenerMetrics>,
 }
 
-/// Answers a request; an error of ours is an answer too.
-pub(crate) async fn answer(
+/// Responds to a request, with the replica's response or with an error of the proxy.
+pub(crate) async fn respond(
     worker: Arc<Worker>,
     client: Arc<Client>,
     mut head: RequestHead,
@@ -47,7 +47,7 @@ pub(crate) async fn answer(
 ) -> Given {
     let site = worker.shared.site.load_full();
     if let Some(leaf) = &client.leaf
-        && let Some(given) = answer_for_leaf(&worker, leaf, head.target.path())
+        && let Some(given) = respond_as_leaf(&worker, leaf, head.target.path())
     {
         return given;
     }
@@ -92,7 +92,7 @@ pub(crate) async fn answer(
     outgoing.interim = interim;
     let body = outgoing.body.clone();
     match root::exchange(&worker, Arc::clone(&upstream), outgoing, trail).await {
-        Ok(answer) => {
+        Ok(response) => {
             if let Some(body) = &body {
                 body.response_begun();
             }
@@ -102,14 +102,14 @@ pub(crate) async fn answer(
                 body,
                 metrics: Arc::clone(&client.metrics),
             });
-            give(&worker, &client, answer, (place, idle))
+            give(&worker, &client, response, (place, idle))
         }
-        Err((no_answer, trail)) => {
+        Err((no_response, trail)) => {
             drop((place, body));
-            if no_answer == NoAnswer::Client(ClientFault::Slow) {
+            if no_response == NoResponse::Client(ClientFault::Slow) {
                 client.metrics.timed_out(ClientTimeout::Body);
             }
-            no_answer_given(&worker, &upstream, no_answer, *trail)
+            respond_without_replica(&worker, &upstream, no_response, *trail)
         }
     }
 }
@@ -117,7 +117,7 @@ pub(crate) async fn answer(
 /// Makes the head that attempts repeat: without what concerns the client's connection alone.
 fn prepare(head: &mut RequestHead, client: &Client) {
     forwarding::remove_hop_by_hop(&mut head.fields);
-    // Who is to go on has been told, as soon as the body is read.
+    // The 100 (Continue) is sent as soon as the body is read.
     head.fields.remove(Known::Expect.bit() | Known::CurtailTie.bit());
     if !client.is_trusted {
         // A client may claim any address.
@@ -164,19 +164,19 @@ fn outgoing(
         request: curtail_policy::Request { class, repeatable },
         upgrade,
         is_traced: site.config.spans.is_some(),
-        answer_held_bytes: limits.answer_held.get(),
+        response_buffer_bytes: limits.response_buffer.get(),
         interim: None,
     }
 }
 
-/// Passes the answer on to the client.
+/// Forwards the response to the client.
 fn give(
     worker: &Worker,
     client: &Client,
-    answer: Answer,
+    response: WinningResponse,
     (place, idle): (Option<Place>, Option<IdleTimeout>),
 ) -> Given {
-    let Answer { held, mut ending } = answer;
+    let WinningResponse { held, mut ending } = response;
     ending.spans_to(worker.shared.lasting.spans.clone());
     let mut head = held.head;
     if client.leaf.is_none() {
@@ -189,22 +189,22 @@ fn give(
     }
     if head.status == StatusCode::SWITCHING_PROTOCOLS
         && let Some(protocol) = forwarding::upgrade(&head.fields)
-        && let HeldBody::Open(body) = held.body
+        && let BufferedBody::Open(body) = held.body
     {
         forwarding::remove_hop_by_hop(&mut head.fields);
         forwarding::ask_upgrade(&mut head.fields, &protocol);
         let body = match body.into_upgrade() {
-            Some(replica) => AnswerBody::Tunnel(Box::new(Tunnel::new(replica, ending, place))),
-            None => AnswerBody::Whole(Bytes::new()),
+            Some(replica) => RelayedBody::Tunnel(Box::new(Tunnel::new(replica, ending, place))),
+            None => RelayedBody::Whole(Bytes::new()),
         };
         return (head, body);
     }
     forwarding::remove_hop_by_hop(&mut head.fields);
-    (head, AnswerBody::new(held.body, ending, (place, idle)))
+    (head, RelayedBody::new(held.body, ending, (place, idle)))
 }
 
-/// What a leaf answers by itself: its load, and the news of started twins.
-fn answer_for_leaf(worker: &Arc<Worker>, leaf: &Arc<Leaf>, path: &str) -> Option<Given> {
+/// Responds to messages for the leaf itself: probes and started twins.
+fn respond_as_leaf(worker: &Arc<Worker>, leaf: &Arc<Leaf>, path: &str) -> Option<Given> {
     if path == probe::PATH {
         let (mut head, body) = empty(StatusCode::NO_CONTENT);
         head.fields.push(Known::CurtailLoad, leaf_headers::write_load(leaf.load()).as_bytes());
@@ -241,7 +241,7 @@ fn leaf_says(what: &'static str) -> Given {
     (head, body)
 }
 
-/// An answer of our own to a request that went nowhere.
+/// Rejects a request that is sent to no upstream.
 fn refuse(worker: &Worker, trail: Trail, fault: Fault) -> Given {
     let Fault { status, error, why } = fault;
     record_own(worker, None, trail, (status, Some(error)));
@@ -266,11 +266,16 @@ fn record_own(
     }
 }
 
-fn no_answer_given(worker: &Worker, upstream: &Upstream, why: NoAnswer, trail: Trail) -> Given {
+fn respond_without_replica(
+    worker: &Worker,
+    upstream: &Upstream,
+    why: NoResponse,
+    trail: Trail,
+) -> Given {
     let (status, error) = match why {
-        NoAnswer::Client(ClientFault::Slow) => (StatusCode::REQUEST_TIMEOUT, "client_slow"),
-        NoAnswer::Client(ClientFault::Broken) => (StatusCode::BAD_REQUEST, "client_broken"),
-        NoAnswer::Unanswered(why) => {
+        NoResponse::Client(ClientFault::Slow) => (StatusCode::REQUEST_TIMEOUT, "client_slow"),
+        NoResponse::Client(ClientFault::Broken) => (StatusCode::BAD_REQUEST, "client_broken"),
+        NoResponse::Unanswered(why) => {
             let status = match why {
                 Unanswered::NoReplica | Unanswered::Failed(Failure::NotSent | Failure::Refused) => {
                     StatusCode::SERVICE_UNAVAILABLE
@@ -287,15 +292,15 @@ fn no_answer_given(worker: &Worker, upstream: &Upstream, why: NoAnswer, trail: T
     own(status, error, "")
 }
 
-/// An answer that the proxy makes itself: a line of text, and the error's constant name in a header.
+/// A response that the proxy makes itself: a line of text, and the error's constant name in a header.
 pub(crate) fn own(status: StatusCode, error: &'static str, why: &'static str) -> Given {
     let separator = if why.is_empty() { "" } else { ": " };
     let text = format!("curtail: {error}{separator}{why}\n");
     let mut head = ResponseHead::new(status);
     head.fields.push(Known::CurtailError, error.as_bytes());
-    (head, AnswerBody::Whole(Bytes::from(text)))
+    (head, RelayedBody::Whole(Bytes::from(text)))
 }
 
 fn empty(status: StatusCode) -> Given {
-    (ResponseHead::new(status), AnswerBody::Whole(Bytes::new()))
+    (ResponseHead::new(status), RelayedBody::Whole(Bytes::new()))
 }

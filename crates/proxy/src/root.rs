@@ -1,13 +1,13 @@
-//! The root side: one request, from its arrival to the head of its answer.
+//! The root side: one request, from its arrival to the response head.
 //!
 //! The machines decide ([`crate::driver`]); here their effects are carried out: attempts are futures that
 //! are polled side by side in the request's own task, and cancelling one is dropping it.
 
 mod straight;
 
-use crate::answer::{Answer, Held, take_small};
 use crate::driver::{Driver, Effects, Replica, Upstream};
 use crate::metrics::ResponseClass;
+use crate::response::{BufferedResponse, WinningResponse, take_small};
 use crate::trace_context::TraceContext;
 use crate::trail::{AttemptEnd, AttemptTrail, RequestEnd, Trail};
 use crate::worker::Worker;
@@ -44,33 +44,33 @@ pub(crate) struct Outgoing {
     pub(crate) upgrade: Option<Box<[u8]>>,
     /// Whether the attempts get spans.
     pub(crate) is_traced: bool,
-    /// An answer up to this size is taken whole before it is given.
-    pub(crate) answer_held_bytes: u64,
+    /// A response up to this size is buffered before it is forwarded.
+    pub(crate) response_buffer_bytes: u64,
     /// Receives the interim responses, if the client understands them.
     pub(crate) interim: Option<InterimSink>,
 }
 
-/// Why the client gets an answer of the proxy's own.
+/// Why the proxy responds in place of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoAnswer {
-    /// The upstream gave none.
+pub(crate) enum NoResponse {
+    /// No attempt succeeded.
     Unanswered(Unanswered),
-    /// The client did not send its request to the end.
+    /// The client did not finish its request.
     Client(ClientFault),
 }
 
-type OnItsWay = Pin<Box<dyn Future<Output = AttemptResult> + Send>>;
+type AttemptFuture = Pin<Box<dyn Future<Output = AttemptResult> + Send>>;
 
 /// One attempt.
 enum Attempt {
-    Waiting(OnItsWay),
-    Held(Box<Held>),
+    Waiting(AttemptFuture),
+    Held(Box<BufferedResponse>),
     Gone,
 }
 
 /// What came of an attempt.
 struct AttemptResult {
-    answer: Result<Held, ExchangeError>,
+    response: Result<BufferedResponse, ExchangeError>,
     phases: Option<ConnectPhases>,
 }
 
@@ -83,7 +83,7 @@ struct Exchange {
     /// By [`AttemptId`]; the machine sends at most `ATTEMPTS_MAX`.
     attempts: Vec<Attempt>,
     effects: Effects,
-    /// When the machine was last told something.
+    /// When the machine last handled an event.
     now: Instant,
     timer: Timer,
     /// Whether the request was sent without its panicked machine, or must not be.
@@ -91,16 +91,16 @@ struct Exchange {
     replay_lost: bool,
 }
 
-/// Sends a request to an upstream and waits for the head of its answer.
+/// Sends a request to an upstream and waits for the response head.
 ///
 /// # Errors
-/// [`NoAnswer`] with the trail, whose end is still to be written.
+/// [`NoResponse`] with the trail, whose end is still to be written.
 pub(crate) async fn exchange(
     worker: &Arc<Worker>,
     upstream: Arc<Upstream>,
     outgoing: Outgoing,
     trail: Box<Trail>,
-) -> Result<Answer, (NoAnswer, Box<Trail>)> {
+) -> Result<WinningResponse, (NoResponse, Box<Trail>)> {
     let mut effects = Effects::with_capacity(4);
     let (driver, now) = Driver::arrive(upstream, outgoing.request, &mut effects);
     let mut exchange = InProgress(Some(Exchange {
@@ -123,8 +123,10 @@ pub(crate) async fn exchange(
     .await;
     let exchange = exchange.0.take().expect("nobody else takes it");
     match ended {
-        Ok((attempt, held)) => Ok(Answer::new(exchange.driver, exchange.trail, attempt, held)),
-        Err(no_answer) => Err((no_answer, exchange.trail)),
+        Ok((attempt, held)) => {
+            Ok(WinningResponse::new(exchange.driver, exchange.trail, attempt, held))
+        }
+        Err(no_response) => Err((no_response, exchange.trail)),
     }
 }
 
@@ -145,7 +147,7 @@ impl Drop for InProgress {
     }
 }
 
-type Ended = Result<(AttemptId, Held), NoAnswer>;
+type Ended = Result<(AttemptId, BufferedResponse), NoResponse>;
 
 impl Exchange {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
@@ -161,9 +163,9 @@ impl Exchange {
                 },
             };
             if let Some(fault) = self.outgoing.body.as_ref().and_then(|body| body.fault()) {
-                // There is somebody to answer still, but nothing to send on.
+                // The client still waits for a response, but there is no complete request to send.
                 self.tell(Event::Abandoned);
-                return Poll::Ready(Err(NoAnswer::Client(fault)));
+                return Poll::Ready(Err(NoResponse::Client(fault)));
             }
             if let Some(ended) = self.tell(event) {
                 return Poll::Ready(ended);
@@ -171,8 +173,8 @@ impl Exchange {
         }
     }
 
-    /// The client has gone before it was answered: that counts, and is worth its spans, for those who go
-    /// away are often those who have waited longest.
+    /// The client has disconnected before a response. It is counted and traced, because the clients that leave
+    /// are often those that have waited longest.
     fn abandoned(mut self) {
         self.tell(Event::Abandoned);
         let upstream = &self.driver.upstream;
@@ -216,15 +218,15 @@ impl Exchange {
         if let Some(phases) = result.phases {
             self.trail.connected(attempt, phases);
         }
-        match result.answer {
+        match result.response {
             Ok(held) => {
-                self.trail.answered(attempt, now, held.head.status);
+                self.trail.responded(attempt, now, held.head.status);
                 let outcome = held.outcome();
                 self.attempts[index] = Attempt::Held(Box::new(held));
                 Event::Answered { attempt, outcome }
             }
             Err(error) => {
-                tracing::debug!(%error, "attempt without an answer");
+                tracing::debug!(%error, "attempt failed");
                 let failure = if error.is_not_sent() { Failure::NotSent } else { Failure::Broken };
                 self.trail.attempt_ended(attempt, now, AttemptEnd::Failed(failure));
                 self.attempts[index] = Attempt::Gone;
@@ -260,7 +262,7 @@ impl Exchange {
                 }
                 Effect::Fail { why } => {
                     self.note_end(now, None, Some(name(why)), reason);
-                    ended = Some(Err(NoAnswer::Unanswered(why)));
+                    ended = Some(Err(NoResponse::Unanswered(why)));
                 }
                 Effect::Hold => self.trail.held(now, reason),
                 Effect::Probe { probe: _, replica } => {
@@ -272,10 +274,10 @@ impl Exchange {
     }
 
     /// Takes the response of the winning attempt.
-    fn take_held(&mut self, attempt: AttemptId) -> Held {
+    fn take_held(&mut self, attempt: AttemptId) -> BufferedResponse {
         let taken = std::mem::replace(&mut self.attempts[attempt.index()], Attempt::Gone);
         let Attempt::Held(held) = taken else {
-            unreachable!("only an attempt that was answered gives an answer");
+            unreachable!("only an attempt with a response can win");
         };
         self.trail.won(attempt);
         *held
@@ -314,23 +316,28 @@ impl Exchange {
         // The attempt before may have used one of a pool of dead connections.
         let fresh =
             matches!(reason, Reason::Retry { failure: Failure::NotSent | Failure::Broken, .. });
-        let on_its_way = self.on_its_way(replica, request, fresh);
-        self.attempts.push(Attempt::Waiting(on_its_way));
+        let attempt_future = self.attempt_future(replica, request, fresh);
+        self.attempts.push(Attempt::Waiting(attempt_future));
     }
 
-    fn on_its_way(&self, replica: &Replica, request: OutboundRequest, fresh: bool) -> OnItsWay {
+    fn attempt_future(
+        &self,
+        replica: &Replica,
+        request: OutboundRequest,
+        fresh: bool,
+    ) -> AttemptFuture {
         let pool = Arc::clone(replica.pool(self.worker.index));
         let clock = self.driver.upstream.clock;
-        let small_bytes = self.outgoing.answer_held_bytes;
+        let small_bytes = self.outgoing.response_buffer_bytes;
         Box::pin(async move {
             match pool.exchange(request, &clock, fresh).await {
                 Ok(exchanged) => AttemptResult {
-                    answer: take_small(exchanged.head, exchanged.body, small_bytes)
+                    response: take_small(exchanged.head, exchanged.body, small_bytes)
                         .await
                         .map_err(|source| pool.broken(source)),
                     phases: exchanged.phases,
                 },
-                Err(error) => AttemptResult { answer: Err(error), phases: None },
+                Err(error) => AttemptResult { response: Err(error), phases: None },
             }
         })
     }
@@ -349,7 +356,7 @@ impl Outgoing {
         };
         let mut request = OutboundRequest::new(Arc::clone(&self.head), body);
         request.interim.clone_from(&self.interim);
-        // Without spans of our own, those behind us belong to whoever called us.
+        // Without spans of our own, those behind us belong to the caller.
         if self.is_traced {
             request.set_traceparent(context.child_header(span_id));
         }
@@ -377,8 +384,8 @@ pub(crate) const fn name(why: Unanswered) -> &'static str {
     }
 }
 
-impl Held {
-    /// What the policies make of an answer.
+impl BufferedResponse {
+    /// The outcome of a response for the policies.
     fn outcome(&self) -> Outcome {
         if let Some(leaf) = self.head.fields.get(Known::CurtailLeaf) {
             return if leaf == b"twin-started" { Outcome::TwinStarted } else { Outcome::Refused };

@@ -1,4 +1,4 @@
-//! Routes: which upstream answers which requests.
+//! Routes: which upstream serves which requests.
 //!
 //! A path prefix is a boundary: a server behind one route never gets a path that it may read as a path of another
 //! route ([`path`]).

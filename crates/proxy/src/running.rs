@@ -33,7 +33,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// What is asked of a proxy besides its configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Record everything the policies are told and decide in this file.
+    /// Record all events and decisions of the policies in this file.
     pub journal: Option<PathBuf>,
     /// The seed of all the policies' randomness.
     pub seed: u64,
@@ -190,7 +190,7 @@ impl Running {
         self.admin
     }
 
-    /// How long requests in progress are given when the proxy is told to stop.
+    /// How long requests in progress are given when the proxy stops.
     #[must_use]
     pub fn drain(&self) -> Duration {
         self.shared.site.load().config.limits.drain.into()
@@ -313,7 +313,7 @@ impl ExporterThread {
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let thread = std::thread::Builder::new().name("spans".to_owned()).spawn(move || {
             runtime.block_on(async {
-                // Told to stop, or left behind: both end it.
+                // Stopped, or its owner is gone: both end it.
                 stopped.await.ok();
                 exporter.flush(tokio::time::Instant::now() + FLUSH).await;
             });

@@ -5,11 +5,11 @@
 mod http2;
 mod stream_tasks;
 
-use crate::answer::AnswerBody;
 use crate::config::{Limits, Network};
 use crate::listen::Handed;
 use crate::metrics::ClientTimeout;
-use crate::request::{Client, answer, own};
+use crate::request::{Client, own, respond};
+use crate::response::RelayedBody;
 use crate::watch::Watch;
 use crate::worker::{ConnectionCount, Worker};
 use bytes::BytesMut;
@@ -24,7 +24,7 @@ use std::future::Future;
 use std::sync::Arc;
 use tokio::net::TcpStream;
 
-/// A connection on which nothing was asked when the proxy is told to stop has this long for a request that
+/// When the proxy stops, a connection without a request has this long for a request that
 /// may be on its way.
 const LAST_MOMENT: std::time::Duration = std::time::Duration::from_millis(100);
 
@@ -115,7 +115,7 @@ impl Serving {
         };
         let server = http1::Server::new((stream, begun), &terms, drain, clock);
         if let Some(upgraded) = server.serve(self).await
-            && let AnswerBody::Tunnel(tunnel) = upgraded.body
+            && let RelayedBody::Tunnel(tunnel) = upgraded.body
         {
             let client = watch.stream(upgraded.stream, limits.write_timeout);
             let idle = limits.stream_idle_timeout.map(|timeout| watch.timer(timeout));
@@ -134,19 +134,19 @@ impl Serving {
 }
 
 impl Service for Serving {
-    type Body = AnswerBody;
+    type Body = RelayedBody;
 
     fn respond(
         &self,
         head: RequestHead,
         body: Option<http1::RequestBody>,
         interim: Option<InterimSink>,
-    ) -> impl Future<Output = (ResponseHead, AnswerBody)> {
+    ) -> impl Future<Output = (ResponseHead, RelayedBody)> {
         let body = body.map(ClientBody::Http1);
-        answer(Arc::clone(&self.worker), Arc::clone(&self.client), head, (body, interim))
+        respond(Arc::clone(&self.worker), Arc::clone(&self.client), head, (body, interim))
     }
 
-    fn reject(&self, fault: Fault) -> (ResponseHead, AnswerBody) {
+    fn reject(&self, fault: Fault) -> (ResponseHead, RelayedBody) {
         reject(&self.client, fault)
     }
 
@@ -156,7 +156,7 @@ impl Service for Serving {
 }
 
 /// Responds to a malformed request.
-fn reject(client: &Client, fault: Fault) -> (ResponseHead, AnswerBody) {
+fn reject(client: &Client, fault: Fault) -> (ResponseHead, RelayedBody) {
     tracing::debug!(error = fault.error, why = fault.why, "rejected a malformed request");
     if fault.status == StatusCode::REQUEST_TIMEOUT {
         client.metrics.timed_out(ClientTimeout::Header);

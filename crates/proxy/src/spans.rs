@@ -1,4 +1,4 @@
-//! Spans: what the proxy did for a request, told to whoever collects traces (OTLP).
+//! Spans: what the proxy did for a request, exported over OTLP.
 //!
 //! **Holds** the spans of requests that are over as the very bytes that go over the wire, until the
 //! exporter ([`export`]) takes them. Each thread appends to a buffer of its own, under a lock that only

@@ -1,4 +1,4 @@
-//! Which trace a request belongs to, and how that is told to the replicas.
+//! The trace that a request belongs to, and the headers that pass it to the replicas.
 //!
 //! **Decides** whether the `traceparent` of a client is one, and what is sent on in its place: the same
 //! trace, with the span of the attempt as parent. `tracestate` belongs to others: it is sent on as it
@@ -42,7 +42,7 @@ pub(crate) struct TraceContext {
     pub(crate) random: bool,
 }
 
-/// What a valid `traceparent` says.
+/// The content of a valid `traceparent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Parsed {
     trace_id: TraceId,

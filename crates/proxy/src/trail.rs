@@ -44,7 +44,7 @@ pub(crate) struct Trail {
     pub(crate) end: Option<RequestEnd>,
 }
 
-/// What the route says of a request.
+/// What the route decides for a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Destination {
     /// The route, its upstream, and the replicas of that.
@@ -56,13 +56,13 @@ pub(crate) struct Destination {
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct RequestEnd {
-    /// When the last byte of the answer was handed over, or the client had gone.
+    /// When the last byte of the response was written, or the client had disconnected.
     pub(crate) at: Instant,
     /// The status that the client was given; absent: it went away before.
     pub(crate) status: Option<StatusCode>,
     /// The constant name of what went wrong on our side of the client; absent: nothing did.
     pub(crate) error: Option<&'static str>,
-    /// Why it was this answer, or none.
+    /// The reason for this response, or for none.
     pub(crate) reason: Option<Reason>,
 }
 
@@ -85,19 +85,19 @@ pub(crate) struct AttemptTrail {
     pub(crate) tie: Option<TieRole>,
     /// What making a connection took; absent: an open one was used.
     pub(crate) connect: Option<ConnectPhases>,
-    /// When the header of the answer was there, and its status.
-    pub(crate) answered: Option<(Instant, StatusCode)>,
+    /// When the response head arrived, and its status.
+    pub(crate) responded: Option<(Instant, StatusCode)>,
     /// When and how it ended; absent while it goes on.
     pub(crate) end: Option<(Instant, AttemptEnd)>,
-    /// Whether its answer was given to the client.
+    /// Whether the client got its response.
     pub(crate) won: bool,
 }
 
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum AttemptEnd {
-    /// Its answer came through, whole.
-    Answered,
+    /// Its response was complete.
+    Responded,
     /// It came to nothing.
     Failed(Failure),
     /// It was stopped, which is no error.
@@ -136,10 +136,10 @@ impl Trail {
         }
     }
 
-    /// The header of an answer is there.
-    pub(crate) fn answered(&mut self, attempt: AttemptId, now: Instant, status: StatusCode) {
+    /// A response head has arrived.
+    pub(crate) fn responded(&mut self, attempt: AttemptId, now: Instant, status: StatusCode) {
         if let Some(attempt) = self.attempt(attempt) {
-            attempt.answered = Some((now, status));
+            attempt.responded = Some((now, status));
         }
     }
 
@@ -150,14 +150,14 @@ impl Trail {
         }
     }
 
-    /// An attempt's answer is given to the client.
+    /// The client gets this attempt's response.
     pub(crate) fn won(&mut self, attempt: AttemptId) {
         if let Some(attempt) = self.attempt(attempt) {
             attempt.won = true;
         }
     }
 
-    /// An attempt is over. What is said first counts: an attempt that failed is not cancelled later.
+    /// An attempt has ended. Its first end counts: an attempt that failed is not cancelled later.
     pub(crate) fn attempt_ended(&mut self, attempt: AttemptId, now: Instant, end: AttemptEnd) {
         if let Some(attempt) = self.attempt(attempt) {
             attempt.end.get_or_insert((now, end));
@@ -172,7 +172,7 @@ impl Trail {
 }
 
 impl AttemptTrail {
-    /// An attempt that is sent now, over an open connection unless [`Trail::connected`] says otherwise.
+    /// An attempt that is sent now, over an open connection unless [`Trail::connected`] follows.
     pub(crate) const fn new(
         span_id: SpanId,
         sent: Instant,
@@ -189,7 +189,7 @@ impl AttemptTrail {
             class,
             tie,
             connect: None,
-            answered: None,
+            responded: None,
             end: None,
             won: false,
         }

@@ -1,8 +1,8 @@
 //! A client and a replica that have agreed to speak something else than HTTP: their bytes pass as they are.
 
-use crate::answer::Ending;
 use crate::leaf::Place;
 use crate::metrics::{ClientTimeout, ListenerMetrics};
+use crate::response::Completion;
 use bytes::Bytes;
 use curtail_http::progress::ProgressTimer;
 use curtail_http::write_timeout::{WriteTimeoutStream, is_write_timeout};
@@ -13,17 +13,17 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use tokio::io::AsyncWriteExt;
 
-/// What is known of the replica's side, until the client has been told.
+/// The replica's side of an upgraded connection, until the client has the response.
 #[derive(Debug)]
 pub(crate) struct Tunnel {
     replica: OnUpgrade,
-    ending: Ending,
+    ending: Completion,
     /// At a leaf: in service until the tunnel is closed.
     _place: Option<Place>,
 }
 
 impl Tunnel {
-    pub(crate) const fn new(replica: OnUpgrade, ending: Ending, place: Option<Place>) -> Self {
+    pub(crate) const fn new(replica: OnUpgrade, ending: Completion, place: Option<Place>) -> Self {
         Self { replica, ending, _place: place }
     }
 

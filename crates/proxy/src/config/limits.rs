@@ -28,7 +28,7 @@ pub struct Limits {
     pub replay: Bytes,
     /// Maximum size of the response buffer. A response whose `content-length` fits and that breaks off can still be
     /// replaced by that of another attempt.
-    pub answer_held: Bytes,
+    pub response_buffer: Bytes,
     /// Maximum client connections per listener.
     pub connections_max: usize,
     /// Maximum time for requests in progress to end when the proxy stops.
@@ -59,7 +59,7 @@ impl Default for Limits {
             http2_streams_max: 256,
             http2_stream_window: Bytes::from_kib(256),
             replay: Bytes::from_kib(64),
-            answer_held: Bytes::from_kib(64),
+            response_buffer: Bytes::from_kib(64),
             connections_max: 16_384,
             drain: Duration::from_secs(10),
         }
@@ -121,9 +121,9 @@ pub(super) fn read(s: &mut Section<'_>) -> Limits {
         replay: s
             .field("replay", "Maximum size of a buffered request body; a larger one is sent only once.")
             .default(default.replay),
-        answer_held: s
-            .field("answer_held", "Maximum size of a buffered response; one whose content-length is at most this is read whole before the client gets it.")
-            .default(default.answer_held),
+        response_buffer: s
+            .field("response_buffer", "Maximum size of a buffered response; one whose content-length is at most this is read whole before the client gets it.")
+            .default(default.response_buffer),
         connections_max: s
             .field("connections_max", "Maximum client connections per listener.")
             .at_least(1)

@@ -97,13 +97,13 @@ async fn ask(address: SocketAddr, method: &str, path: &str) -> String {
         "{method} {path} HTTP/1.1\r\nhost: test\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
     );
     stream.write_all(request.as_bytes()).await.expect("the proxy reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.expect("an answer");
-    answer
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.expect("a response");
+    response
 }
 
-fn is_good(answer: &str) -> bool {
-    answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("good")
+fn is_good(response: &str) -> bool {
+    response.starts_with("HTTP/1.1 200 ") && response.ends_with("good")
 }
 
 fn config(yaml: &str) -> Config {
@@ -169,8 +169,8 @@ async fn attempts_that_are_open_when_the_machine_panics_go_on() {
     plant("open", Step::Request);
     assert!(is_good(&ask(address, "GET", "/now").await));
     server.permits.add_permits(2);
-    for answer in waiting.join_all().await {
-        assert!(is_good(&answer), "{answer}");
+    for response in waiting.join_all().await {
+        assert!(is_good(&response), "{response}");
     }
     assert_eq!((panics(&proxy).await, server.executed()), ("1".to_owned(), 3));
 }
@@ -264,8 +264,8 @@ async fn a_leaf_that_panics_on_an_arrival_keeps_its_requests_in_service_and_queu
     until_state(&proxy, "\"in_service\": 1").await;
     until_state(&proxy, "\"queued\": 3").await;
     server.permits.add_permits(4);
-    for answer in waiting.join_all().await {
-        assert!(is_good(&answer), "{answer}");
+    for response in waiting.join_all().await {
+        assert!(is_good(&response), "{response}");
     }
     until_state(&proxy, "\"in_service\": 0").await;
     assert_eq!((panics(&proxy).await, server.executed()), ("1".to_owned(), 5));
@@ -284,8 +284,8 @@ async fn a_leaf_that_panics_at_the_end_of_a_request_starts_the_next_one() {
     server.until_in_service(1).await;
     plant("ends", Step::Leaf);
     server.permits.add_permits(3);
-    for answer in waiting.join_all().await {
-        assert!(is_good(&answer), "{answer}");
+    for response in waiting.join_all().await {
+        assert!(is_good(&response), "{response}");
     }
     until_state(&proxy, "\"in_service\": 0").await;
     assert_eq!((panics(&proxy).await, server.executed()), ("1".to_owned(), 3));
@@ -306,8 +306,8 @@ async fn a_leaf_that_panics_again_while_it_restarts_lets_all_requests_pass() {
     assert!(is_good(&ask(address, "GET", "/now").await));
     server.until_in_service(3).await;
     server.permits.add_permits(3);
-    for answer in waiting.join_all().await {
-        assert!(is_good(&answer), "{answer}");
+    for response in waiting.join_all().await {
+        assert!(is_good(&response), "{response}");
     }
     until_state(&proxy, "\"in_service\": 0").await;
     assert_eq!((panics(&proxy).await, server.executed()), ("2".to_owned(), 4));

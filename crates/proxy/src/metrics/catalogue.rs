@@ -66,25 +66,25 @@ pub(super) static REQUESTS: Metric = counter(
 pub(super) static REQUEST_DURATION: Metric = histogram_seconds(
     "curtail_request_duration",
     UPSTREAM,
-    "Time from a request's header to the end of its answer.",
+    "Time from a request's header to the end of its response.",
 );
-pub(super) static ANSWERS: Metric = counter(
-    "curtail_answers",
+pub(super) static RESPONSES: Metric = counter(
+    "curtail_responses",
     UPSTREAM_REASON,
-    "Answers given to clients, by why it was this one.",
+    "Responses forwarded to clients, by the reason for the choice.",
 );
 pub(super) static REQUESTS_FAILED: Metric = counter(
     "curtail_requests_failed",
     UPSTREAM_REASON,
-    "Requests that no replica answered, by why no more was tried.",
+    "Requests without a response from a replica, by the reason that no further attempt was sent.",
 );
 pub(super) static ATTEMPTS: Metric = counter(
     "curtail_attempts",
     UPSTREAM_REASON,
     "Attempts sent, by reason: first attempt, hedge (slower_than_quantile, slower_than_cap), copy of a tie, retry after a failure, further attempt after an overdue one.",
 );
-pub(super) static ATTEMPTS_ANSWERED: Metric = counter(
-    "curtail_attempts_answered",
+pub(super) static ATTEMPTS_RESPONDED: Metric = counter(
+    "curtail_attempts_responded",
     &["upstream", "outcome"],
     "Attempts whose response began, by outcome; a response that breaks off later counts in curtail_attempts_failed as well.",
 );
@@ -96,15 +96,15 @@ pub(super) static ATTEMPTS_FAILED: Metric = counter(
 pub(super) static ATTEMPTS_CANCELLED: Metric = counter(
     "curtail_attempts_cancelled",
     UPSTREAM_REASON,
-    "Attempts that were stopped, by why; lost: another attempt answered first.",
+    "Cancelled attempts, by reason; lost: another attempt responded first.",
 );
-pub(super) static DECISIONS_AGAINST: Metric = counter(
-    "curtail_decisions_against",
+pub(super) static REMEDIES_SKIPPED: Metric = counter(
+    "curtail_remedies_skipped",
     UPSTREAM_REASON,
-    "Remedies that were due and decided against, by why.",
+    "Remedies that were due and skipped, by reason.",
 );
 pub(super) static PROBES: Metric =
-    counter("curtail_probes", UPSTREAM_REASON, "Probes sent to leaves, by why.");
+    counter("curtail_probes", UPSTREAM_REASON, "Probes sent to leaves, by reason.");
 pub(super) static HEDGE_DELAY: Metric = Metric {
     base: "curtail_hedge_delay",
     unit: Some(Unit::Seconds),
@@ -154,8 +154,8 @@ pub(super) static LEAF_DROPPED: Metric = counter(
     LEAF_REASON,
     "Copies of a tie that never reached the server, because their twin had started.",
 );
-pub(super) static LEAF_TWINS_TOLD: Metric = counter(
-    "curtail_leaf_twins_told",
+pub(super) static LEAF_TWIN_CANCELS: Metric = counter(
+    "curtail_leaf_twin_cancels",
     LEAF_REASON,
     "Messages to the leaf of a twin that this copy has started.",
 );
@@ -250,13 +250,13 @@ pub(super) static PROCESS_START: Metric = Metric {
 pub(super) static ALL: &[&Metric] = &[
     &REQUESTS,
     &REQUEST_DURATION,
-    &ANSWERS,
+    &RESPONSES,
     &REQUESTS_FAILED,
     &ATTEMPTS,
-    &ATTEMPTS_ANSWERED,
+    &ATTEMPTS_RESPONDED,
     &ATTEMPTS_FAILED,
     &ATTEMPTS_CANCELLED,
-    &DECISIONS_AGAINST,
+    &REMEDIES_SKIPPED,
     &PROBES,
     &HEDGE_DELAY,
     &BUDGET_REQUESTS,
@@ -273,7 +273,7 @@ pub(super) static ALL: &[&Metric] = &[
     &LEAF_STARTED,
     &LEAF_REFUSED,
     &LEAF_DROPPED,
-    &LEAF_TWINS_TOLD,
+    &LEAF_TWIN_CANCELS,
     &LEAF_WAIT,
     &CLIENTS_OPEN,
     &CLIENTS_ACCEPTED,

@@ -87,7 +87,7 @@ fn encode_number(
 }
 
 /// How many durations lie between each of [`BOUNDS`] (in seconds) and the one before; the last entry is
-/// without bound. What cannot be told from a bound counts as longer, so speed is never overstated.
+/// without bound. A duration that may equal a bound counts as longer, so speed is never overstated.
 pub(super) fn count_by_bound(durations: &Histogram) -> Vec<(f64, u64)> {
     let bounds = BOUNDS.iter().map(|bound| bound.as_secs_f64()).chain([f64::INFINITY]);
     let mut buckets: Vec<_> = bounds.map(|bound| (bound, 0)).collect();

@@ -82,21 +82,21 @@ impl Snapshot {
             &table::REQUEST_DURATION,
             self.upstreams.iter().map(|u| (("upstream", &*u.name), &u.counts.latency)),
         );
-        out.counts(&table::ANSWERS, self.by_upstream("reason", |u| &u.answers));
+        out.counts(&table::RESPONSES, self.by_upstream("reason", |u| &u.responses));
         out.counts(&table::REQUESTS_FAILED, self.by_upstream("reason", |u| &u.failed));
     }
 
     fn attempts<'a>(&'a self, out: &mut FamilyCollector<'a>) {
         out.counts(&table::ATTEMPTS, self.by_upstream("reason", |u| &u.sent));
-        let answered = self.by_upstream("outcome", |u| &u.attempts_answered);
-        out.counts(&table::ATTEMPTS_ANSWERED, answered);
+        let responded = self.by_upstream("outcome", |u| &u.attempts_responded);
+        out.counts(&table::ATTEMPTS_RESPONDED, responded);
         let failed = self.by_upstream("failure", |u| &u.attempts_failed);
         out.counts(&table::ATTEMPTS_FAILED, failed);
         out.counts(&table::ATTEMPTS_CANCELLED, self.by_upstream("reason", |u| &u.cancelled));
     }
 
     fn remedies<'a>(&'a self, out: &mut FamilyCollector<'a>) {
-        out.counts(&table::DECISIONS_AGAINST, self.by_upstream("reason", |u| &u.held));
+        out.counts(&table::REMEDIES_SKIPPED, self.by_upstream("reason", |u| &u.held));
         out.counts(&table::PROBES, self.by_upstream("reason", |u| &u.probes));
         let upstreams = || self.upstreams.iter().map(|u| ([("upstream", &*u.name)], u));
         let delays = upstreams().filter_map(|(labels, u)| Some((labels, u.hedge_delay?)));
@@ -142,7 +142,7 @@ impl Snapshot {
         out.counts(&table::LEAF_STARTED, by_reason(|counts| &counts.started));
         out.counts(&table::LEAF_REFUSED, by_reason(|counts| &counts.refused));
         out.counts(&table::LEAF_DROPPED, by_reason(|counts| &counts.dropped));
-        out.counts(&table::LEAF_TWINS_TOLD, by_reason(|counts| &counts.twins_told));
+        out.counts(&table::LEAF_TWIN_CANCELS, by_reason(|counts| &counts.twin_cancels));
         out.histograms(&table::LEAF_WAIT, each().map(|(name, leaf)| (name, &leaf.counts.waited)));
     }
 

@@ -11,7 +11,7 @@ pub(crate) struct LeafMetrics {
     started: CountBy<LeafReason>,
     dropped: CountBy<LeafReason>,
     refused: CountBy<LeafReason>,
-    twins_told: CountBy<LeafReason>,
+    twin_cancels: CountBy<LeafReason>,
     waited: AtomicHistogram,
 }
 
@@ -21,7 +21,7 @@ pub(crate) struct LeafCounts {
     pub(super) started: Counts,
     pub(super) dropped: Counts,
     pub(super) refused: Counts,
-    pub(super) twins_told: Counts,
+    pub(super) twin_cancels: Counts,
     pub(super) waited: Histogram,
 }
 
@@ -31,7 +31,7 @@ impl Default for LeafMetrics {
             started: CountBy::usually(&["below_limit", "next_in_class"]),
             dropped: CountBy::usually(&["twin_started", "twin_started_before", "twin_is_here"]),
             refused: CountBy::usually(&["queue_full", "pushed_out"]),
-            twins_told: CountBy::usually(&["tie_started"]),
+            twin_cancels: CountBy::usually(&["tie_started"]),
             waited: AtomicHistogram::new(Precision::COARSE),
         }
     }
@@ -48,7 +48,7 @@ impl LeafMetrics {
             }
             LeafEffect::Drop { .. } => self.dropped.add(reason),
             LeafEffect::Refuse { .. } => self.refused.add(reason),
-            LeafEffect::TellTwin { .. } => self.twins_told.add(reason),
+            LeafEffect::TellTwin { .. } => self.twin_cancels.add(reason),
         }
     }
 
@@ -58,7 +58,7 @@ impl LeafMetrics {
             started: self.started.read(),
             dropped: self.dropped.read(),
             refused: self.refused.read(),
-            twins_told: self.twins_told.read(),
+            twin_cancels: self.twin_cancels.read(),
             waited: self.waited.snapshot(),
         }
     }

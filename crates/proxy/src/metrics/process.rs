@@ -1,4 +1,4 @@
-//! What is counted of the whole process, and what the system says of it.
+//! Metrics of the whole process: its own counters, and the resources that the system reports.
 
 use super::labels::{ClientTimeout, CountBy, Counts};
 use curtail_units::{Bytes, Duration};
@@ -117,7 +117,7 @@ impl ListenerMetrics {
     }
 }
 
-/// What the system says that the process has used; parts that it does not say are absent.
+/// The resources that the process has used, as far as the system reports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     /// CPU time of all threads, in the program and in the kernel.
@@ -127,7 +127,7 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// What the system says now; nothing where there is no `/proc`.
+    /// Reads the resources; none where there is no `/proc`.
     pub(crate) fn now() -> Self {
         let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
         Self {
@@ -179,7 +179,7 @@ mod tests {
     fn this_very_process_uses_memory_and_cpu_time_never_falls() {
         let before = Usage::now();
         let after = Usage::now();
-        assert!(before.resident.expect("Linux says it") > Bytes::from_kib(100), "{before:?}");
-        assert!(after.cpu.expect("Linux says it") >= before.cpu.expect("as before"));
+        assert!(before.resident.expect("Linux reports it") > Bytes::from_kib(100), "{before:?}");
+        assert!(after.cpu.expect("Linux reports it") >= before.cpu.expect("as before"));
     }
 }

@@ -1,6 +1,6 @@
 //! Everything that one scrape shows, as plain numbers.
 //!
-//! Whoever answers a scrape reads the counters and asks the machines once, and hands the numbers over:
+//! Each scrape reads the counters and the machines once, and passes the numbers on:
 //! no lock is held, and nothing of a request's way is touched, while text is written.
 
 use super::leaf::LeafCounts;

@@ -5,7 +5,7 @@ use curtail_policy::{Decided, Effect, Event, Failure, Outcome, Reason};
 use curtail_sketch::{AtomicHistogram, Histogram, Precision};
 use curtail_units::Duration;
 
-/// The counters of one upstream: what its machines were told, and what they decided.
+/// The counters of one upstream: the events that its machines handled, and their decisions.
 ///
 /// Some 310 KB with its histogram, of which nothing grows.
 #[derive(Debug)]
@@ -14,11 +14,11 @@ pub(crate) struct UpstreamMetrics {
     latency: AtomicHistogram,
     sent: CountBy<Reason>,
     cancelled: CountBy<Reason>,
-    answers: CountBy<Reason>,
+    responses: CountBy<Reason>,
     failed: CountBy<Reason>,
     held: CountBy<Reason>,
     probes: CountBy<Reason>,
-    attempts_answered: CountBy<Outcome>,
+    attempts_responded: CountBy<Outcome>,
     attempts_failed: CountBy<Failure>,
 }
 
@@ -29,11 +29,11 @@ pub(crate) struct UpstreamCounts {
     pub(super) latency: Histogram,
     pub(super) sent: Counts,
     pub(super) cancelled: Counts,
-    pub(super) answers: Counts,
+    pub(super) responses: Counts,
     pub(super) failed: Counts,
     pub(super) held: Counts,
     pub(super) probes: Counts,
-    pub(super) attempts_answered: Counts,
+    pub(super) attempts_responded: Counts,
     pub(super) attempts_failed: Counts,
 }
 
@@ -54,7 +54,7 @@ impl Default for UpstreamMetrics {
                 "retry",
             ]),
             cancelled: CountBy::usually(&["lost", "request_timeout", "client_gone"]),
-            answers: CountBy::usually(&["first_good", "nothing_better"]),
+            responses: CountBy::usually(&["first_good", "nothing_better"]),
             failed: CountBy::usually(&[
                 "request_timeout",
                 "may_not_repeat",
@@ -69,18 +69,18 @@ impl Default for UpstreamMetrics {
                 "attempts_spent",
             ]),
             probes: CountBy::usually(&["probe_for_request", "probe_when_idle"]),
-            attempts_answered: CountBy::default(),
-            // The others are what the machine makes of answers.
+            attempts_responded: CountBy::default(),
+            // The others are what the machine makes of responses.
             attempts_failed: CountBy::usually(&["not_sent", "broken"]),
         }
     }
 }
 
 impl UpstreamMetrics {
-    /// A machine was told of an event: counts how attempts come out.
-    pub(crate) fn told(&self, event: &Event) {
+    /// Counts an event that a machine has handled.
+    pub(crate) fn handled(&self, event: &Event) {
         match event {
-            Event::Answered { outcome, .. } => self.attempts_answered.add(outcome),
+            Event::Answered { outcome, .. } => self.attempts_responded.add(outcome),
             Event::Failed { failure, .. } => self.attempts_failed.add(failure),
             Event::Ended { whole: false, .. } => self.attempts_failed.add(&Failure::Broken),
             Event::Arrived
@@ -96,7 +96,7 @@ impl UpstreamMetrics {
         let counts = match decided.effect {
             Effect::Send { .. } => &self.sent,
             Effect::Cancel { .. } => &self.cancelled,
-            Effect::Answer { .. } => &self.answers,
+            Effect::Answer { .. } => &self.responses,
             Effect::Fail { .. } => &self.failed,
             Effect::Hold => &self.held,
             Effect::Probe { .. } => &self.probes,
@@ -117,11 +117,11 @@ impl UpstreamMetrics {
             latency: self.latency.snapshot(),
             sent: self.sent.read(),
             cancelled: self.cancelled.read(),
-            answers: self.answers.read(),
+            responses: self.responses.read(),
             failed: self.failed.read(),
             held: self.held.read(),
             probes: self.probes.read(),
-            attempts_answered: self.attempts_answered.read(),
+            attempts_responded: self.attempts_responded.read(),
             attempts_failed: self.attempts_failed.read(),
         }
     }

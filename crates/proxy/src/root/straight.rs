@@ -4,7 +4,7 @@
 //! request that no server can have executed is sent to the next replica, round robin. No request is executed twice.
 //! **Limits**: one attempt more than the machine sent, and the upstream's `timeout`.
 
-use super::{Attempt, Ended, Exchange, NoAnswer};
+use super::{Attempt, Ended, Exchange, NoResponse};
 use crate::trail::AttemptEnd;
 use curtail_policy::{AttemptId, Choice, Failure, Outcome, Reason, Unanswered};
 use std::task::{Context, Poll};
@@ -13,7 +13,7 @@ impl Exchange {
     pub(super) fn poll_straight(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
         loop {
             if let Some(fault) = self.outgoing.body.as_ref().and_then(|body| body.fault()) {
-                return Poll::Ready(Err(NoAnswer::Client(fault)));
+                return Poll::Ready(Err(NoResponse::Client(fault)));
             }
             if let Some(good) = self.last_held(|outcome| outcome == Outcome::Good) {
                 return Poll::Ready(self.respond_straight(good, Reason::FirstGood));
@@ -56,7 +56,7 @@ impl Exchange {
         if let Some(held) = self.last_held(|outcome| outcome != Outcome::TwinStarted) {
             return self.respond_straight(held, Reason::NothingBetter);
         }
-        Err(NoAnswer::Unanswered(why))
+        Err(NoResponse::Unanswered(why))
     }
 
     fn respond_straight(&mut self, id: AttemptId, reason: Reason) -> Ended {
@@ -77,7 +77,7 @@ impl Exchange {
     fn last_failure(&self) -> Failure {
         let failures = self.trail.attempts.iter().rev().filter_map(|attempt| match attempt.end {
             Some((_, AttemptEnd::Failed(failure))) => Some(failure),
-            Some((_, AttemptEnd::Answered | AttemptEnd::Cancelled(_))) | None => None,
+            Some((_, AttemptEnd::Responded | AttemptEnd::Cancelled(_))) | None => None,
         });
         failures.into_iter().next().unwrap_or(Failure::Broken)
     }

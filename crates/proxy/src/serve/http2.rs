@@ -2,9 +2,9 @@
 
 use super::stream_tasks::{PacedBody, StreamExecutor};
 use super::{Serving, reject};
-use crate::answer::AnswerBody;
 use crate::metrics::ClientTimeout;
-use crate::request::answer;
+use crate::request::respond;
+use crate::response::RelayedBody;
 use bytes::BytesMut;
 use curtail_http::drain::Drain;
 use curtail_http::head::{RequestHead, ResponseHead};
@@ -45,7 +45,7 @@ impl Serving {
             async move {
                 let given = match RequestHead::from_http2(head) {
                     // hyper's server cannot send interim responses over HTTP/2.
-                    Ok(head) => answer(worker, client, head, (body, None)).await,
+                    Ok(head) => respond(worker, client, head, (body, None)).await,
                     Err(fault) => reject(&client, fault),
                 };
                 Ok::<Response<PacedBody>, Infallible>(as_response(given))
@@ -67,10 +67,10 @@ impl Serving {
             .initial_connection_window_size(flow_control_window(limits.http2_connection_window()))
             .serve_connection(TokioIo::new(Lingering::new(stream, begun)), service);
         let mut connection = pin!(connection);
-        let mut is_told = false;
+        let mut is_draining = false;
         let ended = std::future::poll_fn(|cx| {
-            if !is_told && drain.poll(cx).is_ready() {
-                is_told = true;
+            if !is_draining && drain.poll(cx).is_ready() {
+                is_draining = true;
                 connection.as_mut().graceful_shutdown();
             }
             connection.as_mut().poll(cx)
@@ -96,7 +96,7 @@ impl Serving {
 }
 
 /// The response in hyper's types.
-fn as_response((head, body): (ResponseHead, AnswerBody)) -> Response<PacedBody> {
+fn as_response((head, body): (ResponseHead, RelayedBody)) -> Response<PacedBody> {
     let mut response = Response::new(PacedBody::new(body));
     *response.status_mut() = head.status;
     *response.headers_mut() = HeaderMap::from(&head.fields);

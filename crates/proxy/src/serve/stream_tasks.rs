@@ -8,8 +8,8 @@
 //! **Limits**: a client reads [`PIECE_BYTES_MAX`], or the rest, of each response within
 //! [`Limits::write_timeout`](crate::config::Limits::write_timeout).
 
-use crate::answer::{AnswerBody, BrokenOff};
 use crate::metrics::ClientTimeout;
+use crate::response::{BodyError, RelayedBody};
 use crate::watch::Watch;
 use bytes::Bytes;
 use curtail_units::Duration;
@@ -74,20 +74,20 @@ where
 /// The body of a response, which reports its progress to the stream's task.
 #[derive(Debug)]
 pub(super) struct PacedBody {
-    body: AnswerBody,
+    body: RelayedBody,
     /// The rest of a large piece.
     rest: Bytes,
 }
 
 impl PacedBody {
-    pub(super) const fn new(body: AnswerBody) -> Self {
+    pub(super) const fn new(body: RelayedBody) -> Self {
         Self { body, rest: Bytes::new() }
     }
 
     fn poll_piece(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         if self.rest.is_empty() {
             match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
                 Some(Ok(frame)) => match frame.into_data() {
@@ -104,12 +104,12 @@ impl PacedBody {
 
 impl Body for PacedBody {
     type Data = Bytes;
-    type Error = BrokenOff;
+    type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let piece = self.poll_piece(cx);
         let is_waiting = matches!(piece, Poll::Ready(Some(Ok(_))));
         // hyper polls a body only in the task of its stream.

@@ -146,11 +146,11 @@ impl Encoder<'_> {
     }
 }
 
-/// When nothing more happened to an attempt. One whose answer was held and then thrown away was over when
-/// it had answered: the time after that was spent on others.
+/// The end of an attempt. One whose response was buffered and then discarded ended when it responded: the
+/// time after that was spent on others.
 fn over_at(attempt: &AttemptTrail) -> Option<Instant> {
-    match (attempt.end?, attempt.answered) {
-        ((_, AttemptEnd::Cancelled(_)), Some((answered_at, _))) => Some(answered_at),
+    match (attempt.end?, attempt.responded) {
+        ((_, AttemptEnd::Cancelled(_)), Some((responded_at, _))) => Some(responded_at),
         ((at, _), _) => Some(at),
     }
 }
@@ -313,9 +313,9 @@ fn describe_attempt_end(
         attributes.int(b"curtail.connect.tcp_ns", phases.tcp.as_ns());
         attributes.int(b"curtail.connect.tls_ns", phases.tls.as_ns());
     }
-    if let Some((at, status)) = attempt.answered {
+    if let Some((at, status)) = attempt.responded {
         attributes.int(b"http.response.status_code", status.as_u16().into());
-        attributes.int(b"curtail.answered_after_ns", at.since(attempt.sent).as_ns());
+        attributes.int(b"curtail.response_after_ns", at.since(attempt.sent).as_ns());
     }
     attributes.flag(b"curtail.won", attempt.won);
     let end = attempt.end.map(|(_, end)| end);
@@ -323,12 +323,12 @@ fn describe_attempt_end(
         attributes.text(b"curtail.cancelled", reason.name());
         attributes.text(b"curtail.cancelled.detail", display(scratch, reason));
     }
-    let status = attempt.answered.map(|(_, status)| status);
+    let status = attempt.responded.map(|(_, status)| status);
     let bad_status = status.filter(|s| s.is_client_error() || s.is_server_error());
     let error = match &end {
         Some(AttemptEnd::Failed(failure)) => Some(failure.name()),
         Some(AttemptEnd::Cancelled(reason @ Reason::RequestTimeout { .. })) => Some(reason.name()),
-        Some(AttemptEnd::Answered | AttemptEnd::Cancelled(_)) | None => {
+        Some(AttemptEnd::Responded | AttemptEnd::Cancelled(_)) | None => {
             bad_status.as_ref().map(StatusCode::as_str)
         }
     };

@@ -108,7 +108,7 @@ impl Body for Parts {
     }
 }
 
-/// The message in the body of an answer.
+/// The message in the body of a response.
 pub(super) fn unwrap(protocol: SpansProtocol, body: &[u8]) -> &[u8] {
     match protocol {
         SpansProtocol::Http => body,

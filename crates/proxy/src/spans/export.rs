@@ -5,7 +5,7 @@
 //! doubles, with jitter, or that the receiver asked for; given up after some tries. A batch that the receiver rejects is
 //! dropped at once.
 //! **Limits**: one batch on its way at a time; the rest waits in the buffers, which are bounded
-//! ([`super::SpanSink`]). Sending the same batch twice can happen, when an answer is lost.
+//! ([`super::SpanSink`]). Sending the same batch twice can happen, when a response is lost.
 //! **Source**: OTLP 1.x, sections "OTLP/gRPC Throttling" and "OTLP/HTTP Throttling".
 
 use super::envelope::Envelope;
@@ -32,7 +32,7 @@ struct Pace {
     batch_bytes: usize,
     /// An exchange that takes longer, connecting included, has failed.
     timeout: Duration,
-    /// A batch is given up after so many.
+    /// Maximum attempts to send a batch.
     tries_max: u32,
     /// The time before the second try, on average; it doubles with each further one.
     backoff: Duration,

@@ -29,7 +29,7 @@ pub(crate) fn varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value.to_le_bytes()[0]);
 }
 
-/// An integer in so many bytes, the unused high ones padded with continuation bits: protobuf's encoding of
+/// An integer in a fixed number of bytes, the unused high ones padded with continuation bits: protobuf's encoding of
 /// integers allows leading zeros.
 pub(crate) fn padded_varint<const BYTES: usize>(value: u64) -> [u8; BYTES] {
     debug_assert!(value < 1 << (7 * BYTES), "{value} does not fit {BYTES} bytes");

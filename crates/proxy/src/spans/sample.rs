@@ -18,7 +18,7 @@ pub(crate) const CONTEXT: TraceContext = TraceContext {
     random: false,
 };
 
-/// The instant so many milliseconds after the proxy's start.
+/// The instant this number of milliseconds after the proxy's start.
 pub(crate) const fn ms(ms: u64) -> Instant {
     Instant::from_ns(ms * 1_000_000)
 }
@@ -55,14 +55,14 @@ pub(crate) const fn attempt(id: u8, replica: u16, sent: Instant, reason: Reason)
     AttemptTrail::new([id; 8], sent, to, (Class::Interactive, None), reason)
 }
 
-/// The usual: one attempt, answered well.
+/// The usual request: one attempt, successful.
 pub(crate) fn usual() -> Trail {
     let mut trail = trail(get("/api/users/7?token=secret"));
     let (first, choice) = (AttemptId(0), Choice::FewerInFlight { in_flight: 2, other: 5 });
     trail.sent(AttemptTrail { choice, ..attempt(1, 0, ms(11), Reason::First) });
-    trail.answered(first, ms(13), StatusCode::OK);
+    trail.responded(first, ms(13), StatusCode::OK);
     trail.won(first);
-    trail.attempt_ended(first, ms(14), AttemptEnd::Answered);
+    trail.attempt_ended(first, ms(14), AttemptEnd::Responded);
     trail.end = Some(RequestEnd {
         at: ms(15),
         status: Some(StatusCode::OK),

@@ -108,12 +108,12 @@ fn what_is_abandoned_is_counted_wherever_it_was() {
     let (sink, clock) = (SpanSink::new(), Clock::start());
     sink.record(&usual(), &clock);
     sink.hand_over_all();
-    let on_its_way = sink.take(usize::MAX).expect("what was recorded");
+    let batch = sink.take(usize::MAX).expect("what was recorded");
     sink.record(&usual(), &clock);
     sink.hand_over_all();
     sink.record(&trail(get("/")), &clock);
     sink.abandon();
-    assert_eq!(on_its_way.spans, 2);
+    assert_eq!(batch.spans, 2);
     let counts = sink.counts();
     assert_eq!((counts.recorded, counts.undelivered, counts.sent), (5, 5, 0));
 }

@@ -128,7 +128,7 @@ fn the_state_of_a_trace_is_kept_and_that_of_another_is_not() {
 }
 
 #[test]
-fn a_new_trace_is_continued_by_whoever_reads_our_header() {
+fn a_new_trace_is_continued_by_the_receiver_of_our_header() {
     let mut rng = Rng::new(SEED);
     let ours = TraceContext::from_fields(&Fields::default(), &mut rng);
     let attempt = new_span_id(&mut rng);

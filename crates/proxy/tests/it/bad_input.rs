@@ -1,10 +1,10 @@
 //! What is refused, how, and that it costs nobody else anything: a steady client asks beside each bad one.
 
-mod answers;
 mod certificates;
 mod http2;
 mod limits;
 mod requests;
+mod responses;
 mod targets;
 
 use crate::proxy::Proxy;

@@ -18,10 +18,10 @@ const CANCELS: usize = 50_000;
 /// Requests at once whose first attempt is cancelled.
 const HEDGED_AT_ONCE: usize = 48;
 
-/// Requests at once that are never hedged, and so must be answered by the one attempt they have.
+/// Requests at once that are never hedged, and must succeed with their only attempt.
 const LIVE_AT_ONCE: usize = 4;
 
-/// A hedge is of a lower class than its first attempt: only hedges are answered.
+/// A hedge is of a lower class than its first attempt: only hedges get a response.
 fn hangs(uri: &Uri, headers: &HeaderMap) -> bool {
     uri.path() == "/hedged" && !headers.contains_key("curtail-class")
 }
@@ -63,8 +63,8 @@ fn fifty_thousand_cancelled_hedges_cost_no_live_request() {
                     .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1))
                     .is_ok()
                 {
-                    let answer = client.get("/hedged").await;
-                    assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+                    let response = client.get("/hedged").await;
+                    assert_eq!(response.status, StatusCode::OK, "{response:?}");
                 }
             });
         }
@@ -73,13 +73,13 @@ fn fifty_thousand_cancelled_hedges_cost_no_live_request() {
             asking.spawn(async move {
                 while left.load(Ordering::Relaxed) > 0 {
                     let request = client.request("POST", "/live");
-                    let answer = client.send(request).await;
-                    assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+                    let response = client.send(request).await;
+                    assert_eq!(response.status, StatusCode::OK, "{response:?}");
                 }
             });
         }
         while let Some(ended) = asking.join_next().await {
-            ended.expect("every request is answered well");
+            ended.expect("every request succeeds");
         }
         let metrics = root.metrics().await;
         assert_eq!(metrics.cancelled("lost"), CANCELS as u64, "{metrics}");

@@ -23,9 +23,9 @@ pub(crate) enum Client {
     Http2(http2::SendRequest<Body>),
 }
 
-/// An answer, read to its end.
+/// A response, read to its end.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct FullResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
@@ -84,7 +84,7 @@ impl Client {
         }
     }
 
-    /// Sends a request and waits for the head of its answer.
+    /// Sends a request and waits for the head of its response.
     pub(crate) async fn try_send(
         &mut self,
         request: Request<Body>,
@@ -101,13 +101,13 @@ impl Client {
         }
     }
 
-    /// Sends a request and reads its answer to the end, which must come.
-    pub(crate) async fn send(&mut self, request: Request<Body>) -> Answer {
-        let response = self.try_send(request).await.expect("an answer");
-        Answer::read(response).await.expect("a whole answer")
+    /// Sends a request and reads its response to the end, which must come.
+    pub(crate) async fn send(&mut self, request: Request<Body>) -> FullResponse {
+        let response = self.try_send(request).await.expect("a response");
+        FullResponse::read(response).await.expect("a whole response")
     }
 
-    pub(crate) async fn get(&mut self, path: &str) -> Answer {
+    pub(crate) async fn get(&mut self, path: &str) -> FullResponse {
         let request = self.request("GET", path);
         self.send(request).await
     }
@@ -128,7 +128,7 @@ impl Client {
     }
 }
 
-impl Answer {
+impl FullResponse {
     pub(crate) async fn read(response: Response<Incoming>) -> hyper::Result<Self> {
         let (head, body) = response.into_parts();
         let body = body.collect().await?;

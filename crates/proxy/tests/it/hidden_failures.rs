@@ -1,10 +1,10 @@
-//! Failures of replicas that no client notices: a read finds its answer as long as one replica can give it.
+//! Failures of replicas that no client notices: a read succeeds as long as one replica can serve it.
 
 use crate::body;
-use crate::client::{Answer, Client};
+use crate::client::{Client, FullResponse};
 use crate::deadline::run;
 use crate::proxy::{Proxy, Setup};
-use crate::raw_replica::{RawReplica, Refusing, answer, serve};
+use crate::raw_replica::{RawReplica, Refusing, response, serve};
 use crate::replica::{Replica, Speaks, abort, status};
 use crate::wire::Wire;
 use http::{Response, StatusCode, Version};
@@ -14,27 +14,27 @@ use std::net::SocketAddr;
 const CLIENTS: usize = 4;
 const REQUESTS_EACH: usize = 30;
 
-/// Sends many reads; every one of them must be answered well.
+/// Sends many reads; every one of them must succeed.
 async fn nobody_notices(proxy: &Proxy) {
     let mut asking = tokio::task::JoinSet::new();
     for _ in 0..CLIENTS {
         let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
         asking.spawn(async move {
             for nth in 0..REQUESTS_EACH {
-                let answer = client.get("/").await;
-                assert_eq!(answer.status, StatusCode::OK, "request {nth}: {answer:?}");
-                assert_eq!(answer.body, "good", "request {nth}");
+                let response = client.get("/").await;
+                assert_eq!(response.status, StatusCode::OK, "request {nth}: {response:?}");
+                assert_eq!(response.body, "good", "request {nth}");
             }
         });
     }
     while let Some(ended) = asking.join_next().await {
-        ended.expect("every read is answered well");
+        ended.expect("every read succeeds");
     }
 }
 
 /// A bad replica among three, with the proxy's own defaults except for how long silence is borne.
 async fn one_of_three(bad: SocketAddr) {
-    let (one, two) = (RawReplica::answering("good").await, RawReplica::answering("good").await);
+    let (one, two) = (RawReplica::responding("good").await, RawReplica::responding("good").await);
     let proxy = Setup::before(&[one.address(), bad, two.address()])
         .upstream("retry: {overdue: {delay_min: 20ms, delay_max: 100ms}}")
         .start();
@@ -48,7 +48,7 @@ async fn one_of_three(bad: SocketAddr) {
 #[test]
 fn an_ejected_replica_is_visible_in_the_metrics_and_the_state() {
     run(async {
-        let (good, bad) = (RawReplica::answering("good").await, Refusing::new());
+        let (good, bad) = (RawReplica::responding("good").await, Refusing::new());
         let proxy = Setup::before(&[good.address(), bad.address()]).start();
         let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
         // Each further failure ejects it for longer.
@@ -106,7 +106,7 @@ fn a_replica_that_resets_when_it_has_been_asked() {
 }
 
 #[test]
-fn a_replica_that_never_answers() {
+fn a_replica_that_never_responses() {
     run(async { one_of_three(RawReplica::silent().await.address()).await });
 }
 
@@ -123,7 +123,7 @@ fn a_replica_that_closes_its_half_and_says_nothing() {
 }
 
 #[test]
-fn a_replica_that_answers_garbage() {
+fn a_replica_that_responses_garbage() {
     run(async {
         let bad = RawReplica::start(|mut wire, record, _| async move {
             while record.read(&mut wire).await.is_some() {
@@ -180,7 +180,7 @@ fn a_replica_that_cannot_do_it() {
 }
 
 #[test]
-fn a_replica_that_breaks_off_a_small_answer() {
+fn a_replica_that_breaks_off_a_small_response() {
     run(async {
         let bad = RawReplica::start(|mut wire, record, _| async move {
             record.read(&mut wire).await;
@@ -192,11 +192,11 @@ fn a_replica_that_breaks_off_a_small_answer() {
 }
 
 #[test]
-fn replicas_that_close_every_connection_after_its_first_answer() {
+fn replicas_that_close_every_connection_after_its_first_response() {
     run(async {
         let close = |mut wire: Wire, record: std::sync::Arc<crate::raw_replica::Record>, _| async move {
             if record.read(&mut wire).await.is_some() {
-                wire.send(answer("good")).await;
+                wire.send(response("good")).await;
             }
         };
         let (one, two) = (RawReplica::start(close).await, RawReplica::start(close).await);
@@ -209,7 +209,7 @@ fn replicas_that_close_every_connection_after_its_first_answer() {
 fn a_replica_over_http_2_that_resets_its_streams() {
     run(async {
         let bad = Replica::start(Speaks::Http2, |_| std::future::ready(abort())).await;
-        let good = Replica::answering(Speaks::Http2, "good").await;
+        let good = Replica::responding(Speaks::Http2, "good").await;
         let proxy = Setup::before(&[good.address(), bad.address()])
             .upstream("connect: {protocol: http2}")
             .start();
@@ -226,7 +226,7 @@ fn a_replica_over_http_2_that_speaks_http_1() {
             wire.read_to_close().await;
         })
         .await;
-        let good = Replica::answering(Speaks::Http2, "good").await;
+        let good = Replica::responding(Speaks::Http2, "good").await;
         let proxy = Setup::before(&[good.address(), bad.address()])
             .upstream("connect: {protocol: http2}")
             .start();
@@ -244,7 +244,7 @@ fn a_replica_that_comes_back_is_used_again() {
             }
         })
         .await;
-        let other = RawReplica::answering("good").await;
+        let other = RawReplica::responding("good").await;
         let proxy =
             Setup::before(&[flaky.address(), other.address()]).upstream("balance: random").start();
         let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
@@ -261,7 +261,7 @@ async fn breaking_off(part: &'static str) -> (Proxy, [RawReplica; 2]) {
         wire.send(part).await;
     })
     .await;
-    let good = RawReplica::answering("good").await;
+    let good = RawReplica::responding("good").await;
     let proxy = Setup::before(&[bad.address(), good.address()])
         .upstream("balance: round_robin\nhedge: false")
         .start();
@@ -270,20 +270,20 @@ async fn breaking_off(part: &'static str) -> (Proxy, [RawReplica; 2]) {
 
 /// Reads the response of a replica that breaks off in the middle of a long one. There is a good replica, but the client
 /// has part of the response already.
-async fn broken_off(version: Version, part: &'static str) -> Result<Answer, hyper::Error> {
+async fn broken_off(version: Version, part: &'static str) -> Result<FullResponse, hyper::Error> {
     let (proxy, _replicas) = breaking_off(part).await;
     let mut client = Client::connect(proxy.address(), version).await;
     loop {
         let request = client.request("GET", "/");
         let response: Response<_> = client.try_send(request).await?;
-        let answer = Answer::read(response).await?;
+        let response = FullResponse::read(response).await?;
         // The other one's turn.
-        assert_eq!(answer.body, "good", "a part was given for the whole");
+        assert_eq!(response.body, "good", "a part was given for the whole");
     }
 }
 
 #[test]
-fn a_long_answer_that_breaks_off_is_never_given_for_a_whole_one() {
+fn a_long_response_that_breaks_off_is_never_given_for_a_whole_one() {
     run(async {
         for version in [Version::HTTP_11, Version::HTTP_2] {
             for head in [
@@ -312,7 +312,7 @@ fn a_replica_whose_responses_break_off_is_counted_and_ejected() {
                 let mut client = Client::connect(proxy.address(), Version::HTTP_2).await;
                 let request = client.request("GET", "/");
                 let whole = match client.try_send(request).await {
-                    Ok(response) => Answer::read(response).await.is_ok(),
+                    Ok(response) => FullResponse::read(response).await.is_ok(),
                     Err(_) => false,
                 };
                 broken += u64::from(!whole);
@@ -351,7 +351,7 @@ fn a_client_of_http_1_0_that_waits_for_the_end_is_not_given_a_false_one() {
 }
 
 #[test]
-fn a_client_that_breaks_off_its_body_is_not_answered_for_it() {
+fn a_client_that_breaks_off_its_body_is_not_responded_to_for_it() {
     run(async {
         for speaks in [Speaks::Http1, Speaks::Http2] {
             let connect =
@@ -367,12 +367,12 @@ fn a_client_that_breaks_off_its_body_is_not_answered_for_it() {
             let (sender, body) = body::channel();
             let request = client.request_with("POST", "/", body);
             let record = std::sync::Arc::clone(replica.record());
-            let (answer, ()) = tokio::join!(client.try_send(request), async {
+            let (response, ()) = tokio::join!(client.try_send(request), async {
                 assert!(sender.data("half").await);
                 record.until(|record| record.count() == 1).await;
                 sender.break_off().await;
             });
-            assert!(answer.is_err(), "{answer:?}");
+            assert!(response.is_err(), "{response:?}");
             proxy.until(|metrics| metrics.in_flight() == 0).await;
             assert_eq!(replica.record().count(), 1);
         }

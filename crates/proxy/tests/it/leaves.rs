@@ -3,7 +3,7 @@
 mod queue;
 mod ties;
 
-use crate::client::{Answer, Client};
+use crate::client::{Client, FullResponse};
 use crate::metrics::Metrics;
 use crate::proxy::Proxy;
 use crate::replica::{Replica, Speaks, ok};
@@ -13,16 +13,16 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-/// A leaf with one slot, in a proxy of its own, before a server that answers when the test lets it.
+/// A leaf with one slot, in a proxy of its own, before a server that responds when the test lets it.
 struct Gated {
     leaf: Proxy,
     server: Replica,
-    /// One permit for each answer.
+    /// One permit for each response.
     gate: Arc<Semaphore>,
 }
 
 impl Gated {
-    /// `keys` are further keys of the leaf; the server answers with its name.
+    /// `keys` are further keys of the leaf; the server responds with its name.
     async fn start(name: &'static str, keys: &str) -> Self {
         let gate = Arc::new(Semaphore::new(0));
         let opens = Arc::clone(&gate);
@@ -45,8 +45,8 @@ impl Gated {
         self.leaf.listener("leaf")
     }
 
-    /// Lets the server answer once more.
-    fn answer_one(&self) {
+    /// Lets the server respond once more.
+    fn respond_once(&self) {
         self.gate.add_permits(1);
     }
 
@@ -60,8 +60,8 @@ impl Gated {
         self.until(|metrics| metrics.sum("curtail_leaf_queue_len", &[]) == len).await;
     }
 
-    /// Keeps the one slot busy until the next [`Self::answer_one`].
-    async fn keep_busy(&self) -> JoinHandle<Answer> {
+    /// Keeps the one slot busy until the next [`Self::respond_once`].
+    async fn keep_busy(&self) -> JoinHandle<FullResponse> {
         let before = self.server.record().count();
         let busy = ask(self.address(), "blocker", &[]).await;
         self.server.record().until(|record| record.count() == before + 1).await;
@@ -70,7 +70,11 @@ impl Gated {
 }
 
 /// Sends a read under an id on a connection of its own.
-async fn ask(address: SocketAddr, id: &str, fields: &[(&'static str, &str)]) -> JoinHandle<Answer> {
+async fn ask(
+    address: SocketAddr,
+    id: &str,
+    fields: &[(&'static str, &str)],
+) -> JoinHandle<FullResponse> {
     let mut client = Client::connect(address, Version::HTTP_11).await;
     let mut request = client.request("GET", "/");
     for (name, value) in fields.iter().chain(&[("x-request-id", id)]) {

@@ -4,7 +4,7 @@
 use crate::client::Client;
 use crate::deadline::run;
 use crate::proxy::Setup;
-use crate::raw_replica::{RawReplica, answer};
+use crate::raw_replica::{RawReplica, response};
 use crate::repetition::{executions, send};
 use http::{StatusCode, Version};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 /// response.
 async fn closing_when_reused() -> RawReplica {
     RawReplica::start(|mut wire, record, _| async move {
-        if record.read(&mut wire).await.is_some() && wire.write(answer("good")).await.is_ok() {
+        if record.read(&mut wire).await.is_some() && wire.write(response("good")).await.is_ok() {
             record.read(&mut wire).await;
         }
     })
@@ -85,7 +85,7 @@ async fn slow_and_silent() -> [RawReplica; 2] {
                 }
                 if asked.fetch_add(1, Ordering::SeqCst) == 0 {
                     other_asked.notified().await;
-                    wire.write(answer("slow")).await.ok();
+                    wire.write(response("slow")).await.ok();
                 } else {
                     other_asked.notify_one();
                 }
@@ -115,7 +115,7 @@ fn a_slow_read_is_raced_and_not_restarted() {
 #[test]
 fn a_hung_replica_is_not_waited_for_where_traffic_is_thin() {
     run(async {
-        let (hung, good) = (RawReplica::silent().await, RawReplica::answering("good").await);
+        let (hung, good) = (RawReplica::silent().await, RawReplica::responding("good").await);
         let proxy = Setup::before(&[hung.address(), good.address()])
             .upstream("balance: round_robin\nretry: {overdue: {delay_min: 10ms, delay_max: 50ms}}")
             .start();

@@ -7,7 +7,7 @@ mod drain;
 mod journal;
 mod reload;
 
-use crate::client::{Answer, Client};
+use crate::client::{Client, FullResponse};
 use crate::replica::{Replica, Speaks, ok};
 use http::Version;
 use std::net::SocketAddr;
@@ -15,10 +15,10 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-/// A replica that answers with `name` when the test lets it.
+/// A replica that responds with `name` when the test lets it.
 struct Gated {
     replica: Replica,
-    /// One permit for each answer.
+    /// One permit for each response.
     gate: Arc<Semaphore>,
 }
 
@@ -38,7 +38,7 @@ impl Gated {
     }
 
     /// Sends a request that stays in flight until the gate opens.
-    async fn ask(&self, proxy: SocketAddr, version: Version) -> JoinHandle<Answer> {
+    async fn ask(&self, proxy: SocketAddr, version: Version) -> JoinHandle<FullResponse> {
         let before = self.replica.record().count();
         let mut client = Client::connect(proxy, version).await;
         let asking = tokio::spawn(async move { client.get("/").await });

@@ -33,7 +33,7 @@ const PAIRS: [(Version, Version); 4] = [
 ];
 
 impl Chain {
-    async fn start<A, F>((before, behind): (Version, Version), answer: A) -> Self
+    async fn start<A, F>((before, behind): (Version, Version), response: A) -> Self
     where
         A: Fn(Request<Incoming>) -> F + Send + Sync + 'static,
         F: Future<Output = Response<Body>> + Send + 'static,
@@ -43,7 +43,7 @@ impl Chain {
             Version::HTTP_2 => (Speaks::Http2, "connect: {protocol: http2}"),
             _ => (Speaks::Http1, ""),
         };
-        let replica = Replica::start(speaks, answer).await;
+        let replica = Replica::start(speaks, response).await;
         let proxy = Setup::before(&[replica.address()]).upstream(connect).start();
         let client = Client::connect(proxy.address(), before).await;
         Self { client, proxy, replica }

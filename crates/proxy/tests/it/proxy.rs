@@ -147,9 +147,9 @@ impl Proxy {
         self.running.reload(config(&setup.yaml()))
     }
 
-    /// What the admin port answers; fails when nobody listens there any more.
+    /// The response of the admin port; fails when it is closed.
     pub(crate) async fn admin(&self, path: &str) -> Message {
-        ask_admin(self.admin, path).await.expect("the admin port answers")
+        ask_admin(self.admin, path).await.expect("the admin port responds")
     }
 
     /// Where the admin port listens.

@@ -93,12 +93,12 @@ impl RawReplica {
         Self { address, record, accepting }
     }
 
-    /// Answers every request with 200 and `body`, over connections that are kept alive.
-    pub(crate) async fn answering(body: &'static str) -> Self {
+    /// Responds to every request with 200 and `body`, over connections that are kept alive.
+    pub(crate) async fn responding(body: &'static str) -> Self {
         Self::start(move |wire, record, _| serve(wire, record, body)).await
     }
 
-    /// Reads requests and never answers.
+    /// Reads requests and never responds.
     pub(crate) async fn silent() -> Self {
         Self::start(
             |mut wire, record, _| async move { while record.read(&mut wire).await.is_some() {} },
@@ -123,18 +123,18 @@ impl Drop for RawReplica {
     }
 }
 
-/// Answers requests on one connection until the proxy closes it.
+/// Responds to requests on one connection until the proxy closes it.
 pub(crate) async fn serve(mut wire: Wire, record: Arc<Record>, body: &'static str) {
     while let Some(request) = record.read(&mut wire).await {
         let body = if request.head.request().0 == "HEAD" { "" } else { body };
-        if wire.write(answer(body)).await.is_err() {
+        if wire.write(response(body)).await.is_err() {
             return;
         }
     }
 }
 
-/// The bytes of a good answer.
-pub(crate) fn answer(body: &str) -> String {
+/// The bytes of a good response.
+pub(crate) fn response(body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len())
 }
 

@@ -4,7 +4,7 @@ mod hedged_bodies;
 mod once;
 mod replayed;
 
-use crate::client::{Answer, Client};
+use crate::client::{Client, FullResponse};
 use crate::raw_replica::{RawReplica, Record};
 use http::HeaderValue;
 
@@ -23,7 +23,7 @@ pub(crate) async fn send(
     method: &str,
     id: &str,
     body: &'static str,
-) -> Answer {
+) -> FullResponse {
     let mut request = client.request_with(method, "/", crate::body::whole(body));
     let id = HeaderValue::from_str(id).expect("plain text");
     request.headers_mut().insert("x-request-id", id);

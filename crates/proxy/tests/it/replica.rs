@@ -1,4 +1,4 @@
-//! Replicas that answer as a function says, over HTTP/1.1 and HTTP/2, in clear text and under TLS.
+//! Replicas that respond as a function says, over HTTP/1.1 and HTTP/2, in clear text and under TLS.
 
 use crate::body::{self, Body};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
@@ -60,7 +60,7 @@ pub(crate) struct Replica {
 pub(crate) struct Record {
     seen: Mutex<Vec<Seen>>,
     connections: AtomicUsize,
-    /// Requests whose answer was not given to the end, because the proxy reset them.
+    /// Requests whose response was not given to the end, because the proxy reset them.
     reset: AtomicUsize,
     failed: AtomicBool,
     changed: Notify,
@@ -113,10 +113,10 @@ impl Record {
     }
 }
 
-/// Counts an answer that is dropped before it was made.
+/// Counts a response that is dropped before it was made.
 struct InService<'a> {
     record: &'a Record,
-    is_answered: bool,
+    has_responded: bool,
 }
 
 impl Drop for InService<'_> {
@@ -124,7 +124,7 @@ impl Drop for InService<'_> {
         if std::thread::panicking() {
             self.record.failed.store(true, Ordering::SeqCst);
         }
-        if !self.is_answered {
+        if !self.has_responded {
             self.record.reset.fetch_add(1, Ordering::SeqCst);
             self.record.changed.notify_waiters();
         }
@@ -132,8 +132,8 @@ impl Drop for InService<'_> {
 }
 
 impl Replica {
-    /// Answers every request as `answer` says.
-    pub(crate) async fn start<A, F>(speaks: Speaks, answer: A) -> Self
+    /// Responds to every request as `response` says.
+    pub(crate) async fn start<A, F>(speaks: Speaks, response: A) -> Self
     where
         A: Fn(Request<Incoming>) -> F + Send + Sync + 'static,
         F: Future<Output = Response<Body>> + Send + 'static,
@@ -142,7 +142,7 @@ impl Replica {
         let address = listener.local_addr().expect("it is bound");
         let record = Arc::new(Record::default());
         let (alive, _) = watch::channel(true);
-        let (shared, answer) = (Arc::clone(&record), Arc::new(answer));
+        let (shared, response) = (Arc::clone(&record), Arc::new(response));
         let lives = alive.subscribe();
         let accepting = tokio::spawn(async move {
             loop {
@@ -151,9 +151,9 @@ impl Replica {
                 shared.connections.fetch_add(1, Ordering::SeqCst);
                 shared.changed.notify_waiters();
                 let (speaks, mut lives) = (speaks.clone(), lives.clone());
-                let (record, answer) = (Arc::clone(&shared), Arc::clone(&answer));
+                let (record, response) = (Arc::clone(&shared), Arc::clone(&response));
                 tokio::spawn(async move {
-                    let serving = serve(stream, speaks, record, answer);
+                    let serving = serve(stream, speaks, record, response);
                     tokio::select! {
                         () = serving => {}
                         _ = lives.changed() => {}
@@ -164,8 +164,8 @@ impl Replica {
         Self { address, record, accepting, alive }
     }
 
-    /// Answers every request with 200 and `text`.
-    pub(crate) async fn answering(speaks: Speaks, text: &'static str) -> Self {
+    /// Responds to every request with 200 and `text`.
+    pub(crate) async fn responding(speaks: Speaks, text: &'static str) -> Self {
         Self::start(speaks, move |_| std::future::ready(ok(text))).await
     }
 
@@ -188,7 +188,7 @@ impl Drop for Replica {
         self.accepting.abort();
         self.alive.send_replace(false);
         let failed = self.record.failed.load(Ordering::SeqCst);
-        assert!(!failed || std::thread::panicking(), "a replica's answer failed: see above");
+        assert!(!failed || std::thread::panicking(), "a replica's response failed: see above");
     }
 }
 
@@ -200,19 +200,19 @@ fn listen() -> TcpListener {
     socket.listen(4_096).expect("loopback")
 }
 
-/// A good answer with a text.
+/// A good response with a text.
 pub(crate) fn ok(text: &'static str) -> Response<Body> {
     Response::new(body::whole(text))
 }
 
-/// An answer with this status and no body.
+/// A response with this status and no body.
 pub(crate) fn status(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(body::empty());
     *response.status_mut() = status;
     response
 }
 
-/// No answer at all: the stream is reset, or the connection closed.
+/// No response at all: the stream is reset, or the connection closed.
 pub(crate) fn abort() -> Response<Body> {
     let mut response = Response::new(body::empty());
     response.extensions_mut().insert(Abort);
@@ -227,20 +227,20 @@ async fn serve<A, F>(
     stream: tokio::net::TcpStream,
     speaks: Speaks,
     record: Arc<Record>,
-    answer: Arc<A>,
+    response: Arc<A>,
 ) where
     A: Fn(Request<Incoming>) -> F + Send + Sync + 'static,
     F: Future<Output = Response<Body>> + Send + 'static,
 {
     match speaks {
-        Speaks::Http1 => serve_http(stream, None, record, answer).await,
-        Speaks::Http2 => serve_http(stream, Some(STREAMS_MAX), record, answer).await,
-        Speaks::Http2Streams(max) => serve_http(stream, Some(max), record, answer).await,
+        Speaks::Http1 => serve_http(stream, None, record, response).await,
+        Speaks::Http2 => serve_http(stream, Some(STREAMS_MAX), record, response).await,
+        Speaks::Http2Streams(max) => serve_http(stream, Some(max), record, response).await,
         Speaks::Tls(config) => {
             // A client that does not like our certificate goes away: that is its right.
             let Ok(stream) = TlsAcceptor::from(config).accept(stream).await else { return };
             let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-            serve_http(stream, is_http2.then_some(STREAMS_MAX), record, answer).await;
+            serve_http(stream, is_http2.then_some(STREAMS_MAX), record, response).await;
         }
     }
 }
@@ -249,14 +249,14 @@ async fn serve<A, F>(
 const STREAMS_MAX: u32 = 1_000;
 
 /// Serves a connection over HTTP/2 with this maximum of concurrent requests, or over HTTP/1.1.
-async fn serve_http<S, A, F>(stream: S, http2: Option<u32>, record: Arc<Record>, answer: Arc<A>)
+async fn serve_http<S, A, F>(stream: S, http2: Option<u32>, record: Arc<Record>, response: Arc<A>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     A: Fn(Request<Incoming>) -> F + Send + Sync + 'static,
     F: Future<Output = Response<Body>> + Send + 'static,
 {
     let service = service_fn(move |request: Request<Incoming>| {
-        let (record, answer) = (Arc::clone(&record), Arc::clone(&answer));
+        let (record, response) = (Arc::clone(&record), Arc::clone(&response));
         async move {
             record.seen.lock().unwrap_or_else(PoisonError::into_inner).push(Seen {
                 method: request.method().clone(),
@@ -266,9 +266,9 @@ where
             });
             record.changed.notify_waiters();
             let is_head = request.method() == Method::HEAD;
-            let mut in_service = InService { record: &record, is_answered: false };
-            let response = answer(request).await;
-            in_service.is_answered = true;
+            let mut in_service = InService { record: &record, has_responded: false };
+            let response = response(request).await;
+            in_service.has_responded = true;
             drop(in_service);
             if response.extensions().get::<Abort>().is_some() {
                 return Err(io::Error::other("broken off by the test"));
@@ -293,7 +293,7 @@ where
     }
 }
 
-/// The answer to HEAD: the length is said, and nothing follows.
+/// The response to HEAD: the length is said, and nothing follows.
 fn without_body(response: Response<Body>) -> Response<Body> {
     let (mut head, body) = response.into_parts();
     if let Some(len) = http_body::Body::size_hint(&body).exact() {
@@ -302,7 +302,7 @@ fn without_body(response: Response<Body>) -> Response<Body> {
     Response::from_parts(head, body::empty())
 }
 
-/// The path that was asked, as the answer's body.
+/// The path that was asked, as the response's body.
 pub(crate) fn echo_path(request: &Request<Incoming>) -> Response<Body> {
     Response::new(body::whole(request.uri().path().to_owned()))
 }

@@ -14,7 +14,7 @@ async fn before(routes: &[(&'static str, &str)]) -> (Vec<RawReplica>, Proxy) {
     let mut replicas = Vec::new();
     let (mut paths, mut upstreams) = (String::new(), String::new());
     for (name, keys) in routes {
-        let replica = RawReplica::answering(name).await;
+        let replica = RawReplica::responding(name).await;
         paths += &format!("  - {{{keys}, upstream: {name}}}\n");
         upstreams += &format!("  {name}: {{replicas: [\"http://{}\"]}}\n", replica.address());
         replicas.push(replica);
@@ -27,13 +27,13 @@ async fn before(routes: &[(&'static str, &str)]) -> (Vec<RawReplica>, Proxy) {
 }
 
 /// The route that responded, or the name of the error.
-async fn answered_by(proxy: &Proxy, host: &str, path: &str) -> String {
+async fn body_from(proxy: &Proxy, host: &str, path: &str) -> String {
     let mut wire = Wire::connect(proxy.address()).await;
     wire.send(format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n")).await;
-    let answer = wire.answer().await;
-    match answer.head.get("curtail-error") {
-        Some(error) => format!("{} {error}", answer.head.status()),
-        None => String::from_utf8(answer.body.to_vec()).expect("text"),
+    let response = wire.response().await;
+    match response.head.get("curtail-error") {
+        Some(error) => format!("{} {error}", response.head.status()),
+        None => String::from_utf8(response.body.to_vec()).expect("text"),
     }
 }
 
@@ -122,7 +122,7 @@ fn a_prefix_ends_at_a_segment_in_every_spelling() {
         .await;
         let mut wrong = Vec::new();
         for &(path, want) in PATHS {
-            let got = answered_by(&proxy, "h", path).await;
+            let got = body_from(&proxy, "h", path).await;
             if got != want {
                 wrong.push(format!("{path}: wanted {want}, got {got}"));
             }
@@ -144,7 +144,7 @@ fn with_one_route_every_path_is_forwarded_unchanged() {
         let (replicas, proxy) = before(&[("all", "path_prefix: /")]).await;
         let paths = ["/a/../b", "/%2e%2e/", "//", "/..;/x", "/a%2f%5c\\", "/../../x", "/%", "/."];
         for path in paths {
-            assert_eq!(answered_by(&proxy, "h", path).await, "all", "{path}");
+            assert_eq!(body_from(&proxy, "h", path).await, "all", "{path}");
         }
         let seen = replicas[0].record().requests();
         let seen: Vec<_> = seen.iter().map(|seen| seen.head.request().1).collect();
@@ -164,7 +164,7 @@ fn a_path_without_a_route_cannot_be_reached_through_another_route() {
             ("/api/%2e%2e/secret", AMBIGUOUS),
             ("/api/../.curtail/load", AMBIGUOUS),
         ] {
-            assert_eq!(answered_by(&proxy, "h", path).await, want, "{path}");
+            assert_eq!(body_from(&proxy, "h", path).await, want, "{path}");
         }
         assert_eq!(replicas[0].record().requests().len(), 0);
     });
@@ -177,12 +177,12 @@ fn paths_of_leaves_match_no_route() {
         for path in
             ["/.curtail/load", "/.curtail/twin-started/1", "/.curtail/x", "/%2ecurtail/load"]
         {
-            assert_eq!(answered_by(&proxy, "h", path).await, "404 no_route", "{path}");
+            assert_eq!(body_from(&proxy, "h", path).await, "404 no_route", "{path}");
         }
         for path in
             ["/x/../.curtail/load", "//.curtail/load", "/.curtail%2fload", "/.;/.curtail/load"]
         {
-            assert_eq!(answered_by(&proxy, "h", path).await, AMBIGUOUS, "{path}");
+            assert_eq!(body_from(&proxy, "h", path).await, AMBIGUOUS, "{path}");
         }
         assert_eq!(replicas[0].record().requests().len(), 0);
     });
@@ -209,7 +209,7 @@ fn a_host_matches_with_a_port_in_any_case_and_with_a_trailing_dot() {
             ("b.test", "/bx", "404 no_route"),
             ("a.test", "/b/../x", AMBIGUOUS),
         ] {
-            assert_eq!(answered_by(&proxy, host, path).await, want, "{host} {path}");
+            assert_eq!(body_from(&proxy, host, path).await, want, "{host} {path}");
         }
     });
 }

@@ -17,21 +17,21 @@ impl Steady {
         let mut client = Client::connect(proxy.address(), version).await;
         let (stop, mut stopped) = oneshot::channel();
         let running = tokio::spawn(async move {
-            let mut answered = 0;
+            let mut responded = 0;
             while stopped.try_recv().is_err() {
-                let answer = client.get("/steady").await;
-                assert_eq!(answer.status, StatusCode::OK, "after {answered}: {answer:?}");
-                answered += 1;
+                let response = client.get("/steady").await;
+                assert_eq!(response.status, StatusCode::OK, "after {responded}: {response:?}");
+                responded += 1;
             }
-            answered
+            responded
         });
         Self { stop, running }
     }
 
-    /// Stops; every request must have been answered well, and there must have been some.
+    /// Stops; every request must have succeeded, and there must have been some.
     pub(crate) async fn stop(self) {
         self.stop.send(()).expect("no request has failed so far");
-        let answered = self.running.await.expect("no request has failed");
-        assert!(answered > 0, "nothing was asked meanwhile");
+        let responded = self.running.await.expect("no request has failed");
+        assert!(responded > 0, "nothing was asked meanwhile");
     }
 }

@@ -40,7 +40,7 @@ impl Head {
         self.fields.iter().filter(named).map(|(_, value)| value.as_str()).collect()
     }
 
-    /// The status of an answer.
+    /// The status of a response.
     pub(crate) fn status(&self) -> u16 {
         let status = self.start.split(' ').nth(1).and_then(|status| status.parse().ok());
         status.unwrap_or_else(|| panic!("{:?} is not a status line", self.start))
@@ -145,11 +145,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     }
 
     /// The next whole message; [`None`] when the connection is closed before it begins. A body without a
-    /// length is taken for one that ends with the connection when this is an answer, for none otherwise.
+    /// length is taken for one that ends with the connection when this is a response, for none otherwise.
     pub(crate) async fn read_message(&mut self) -> io::Result<Option<Message>> {
         let Some(head) = self.read_head().await? else { return Ok(None) };
         let mut body = BytesMut::new();
-        let is_answer = head.start.starts_with("HTTP/");
+        let is_response = head.start.starts_with("HTTP/");
         if head.get("transfer-encoding").is_some_and(|te| te.eq_ignore_ascii_case("chunked")) {
             loop {
                 let chunk = self.read_chunk().await?;
@@ -163,16 +163,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         } else if let Some(len) = head.get("content-length") {
             let len = len.parse().expect("a number of bytes");
             body.extend_from_slice(&self.read_exact(len).await?);
-        } else if is_answer && !matches!(head.status(), 204 | 304) {
+        } else if is_response && !matches!(head.status(), 204 | 304) {
             while self.more().await? {}
             body = self.unread.split();
         }
         Ok(Some(Message { head, body: body.freeze() }))
     }
 
-    /// The next answer, which must come.
-    pub(crate) async fn answer(&mut self) -> Message {
-        self.read_message().await.expect("the connection holds").expect("an answer")
+    /// The next response, which must come.
+    pub(crate) async fn response(&mut self) -> Message {
+        self.read_message().await.expect("the connection holds").expect("a response")
     }
 
     /// Reads until the other side closes, well or by a reset; returns what came before.

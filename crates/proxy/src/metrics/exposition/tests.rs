@@ -31,9 +31,9 @@ fn upstream() -> UpstreamSnapshot {
     decide(&metrics, Effect::Fail { why: Unanswered::NoReplica }, Reason::NoReplica);
     // Not expected of a hold, yet never hidden.
     decide(&metrics, Effect::Hold, Reason::ClientGone);
-    metrics.told(&Event::Answered { attempt, outcome: Outcome::Refused });
-    metrics.told(&Event::Failed { attempt, failure: Failure::Broken });
-    metrics.told(&Event::Woke);
+    metrics.handled(&Event::Answered { attempt, outcome: Outcome::Refused });
+    metrics.handled(&Event::Failed { attempt, failure: Failure::Broken });
+    metrics.handled(&Event::Woke);
     metrics.ended(ResponseClass::Status(StatusCode::OK), Duration::from_ms(3));
     metrics.ended(ResponseClass::Status(StatusCode::BAD_GATEWAY), Duration::from_secs(100));
     metrics.ended(ResponseClass::None, Duration::from_us(50));
@@ -137,15 +137,15 @@ fn what_was_counted_of_an_upstream_is_shown() {
         curtail_requests_total{upstream="the \"api\"",status="2xx"} 1
         curtail_requests_total{upstream="the \"api\"",status="4xx"} 0
         curtail_requests_total{upstream="the \"api\"",status="5xx"} 1
-        curtail_answers_total{upstream="the \"api\"",reason="first_good"} 1
+        curtail_responses_total{upstream="the \"api\"",reason="first_good"} 1
         curtail_requests_failed_total{upstream="the \"api\"",reason="no_replica"} 1
         curtail_attempts_total{upstream="the \"api\"",reason="retry"} 0
-        curtail_attempts_answered_total{upstream="the \"api\"",outcome="refused"} 1
+        curtail_attempts_responded_total{upstream="the \"api\"",outcome="refused"} 1
         curtail_attempts_failed_total{upstream="the \"api\"",failure="broken"} 1
         curtail_attempts_cancelled_total{upstream="the \"api\"",reason="lost"} 1
-        curtail_decisions_against_total{upstream="the \"api\"",reason="budget_spent"} 2
-        curtail_decisions_against_total{upstream="the \"api\"",reason="no_other_replica"} 1
-        curtail_decisions_against_total{upstream="the \"api\"",reason="client_gone"} 1
+        curtail_remedies_skipped_total{upstream="the \"api\"",reason="budget_spent"} 2
+        curtail_remedies_skipped_total{upstream="the \"api\"",reason="no_other_replica"} 1
+        curtail_remedies_skipped_total{upstream="the \"api\"",reason="client_gone"} 1
         curtail_hedge_delay_seconds{upstream="the \"api\""} 0.0125
         curtail_budget_requests{upstream="the \"api\""} 100
         curtail_budget_extra{upstream="the \"api\""} 3
@@ -191,7 +191,7 @@ fn what_was_counted_of_leaves_listeners_and_the_process_is_shown() {
         curtail_leaf_refused_total{leaf="db",reason="queue_full"} 1
         curtail_leaf_refused_total{leaf="db",reason="pushed_out"} 0
         curtail_leaf_dropped_total{leaf="db",reason="twin_started"} 1
-        curtail_leaf_twins_told_total{leaf="db",reason="tie_started"} 1
+        curtail_leaf_twin_cancels_total{leaf="db",reason="tie_started"} 1
         curtail_leaf_wait_seconds_count{leaf="db"} 2
         curtail_leaf_wait_seconds_bucket{le="0.017",leaf="db"} 1
         curtail_leaf_wait_seconds_bucket{le="0.0242",leaf="db"} 2

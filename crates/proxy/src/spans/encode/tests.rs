@@ -72,7 +72,7 @@ fn a_request_is_a_span_of_kind_server_and_its_attempt_a_child_of_kind_client() {
          curtail.choice.in_flight: 2\n\
          curtail.choice.other_in_flight: 5\n\
          http.response.status_code: 200\n\
-         curtail.answered_after_ns: 2000000\n\
+         curtail.response_after_ns: 2000000\n\
          curtail.won: true\n"
     );
 }
@@ -89,10 +89,10 @@ fn hedged() -> Trail {
     trail.sent(attempt(2, 1, ms(40), reason));
     let (lookup, tls) = (Duration::ZERO, Duration::from_us(700));
     trail.connected(hedge, ConnectPhases { lookup, tcp: Duration::from_us(90), tls });
-    trail.answered(hedge, ms(44), StatusCode::OK);
+    trail.responded(hedge, ms(44), StatusCode::OK);
     trail.attempt_ended(first, ms(44), AttemptEnd::Cancelled(Reason::Lost { winner: hedge }));
     trail.won(hedge);
-    trail.attempt_ended(hedge, ms(46), AttemptEnd::Answered);
+    trail.attempt_ended(hedge, ms(46), AttemptEnd::Responded);
     trail.end = end(200, None);
     trail
 }
@@ -117,7 +117,7 @@ fn a_hedge_tells_why_it_was_sent_and_the_loser_is_marked_but_no_error() {
             "curtail.choice: turn",
             "curtail.won: false",
             "curtail.cancelled: lost",
-            "curtail.cancelled.detail: attempt 1 answered first",
+            "curtail.cancelled.detail: attempt 1 responded first",
         ]
     );
     assert_eq!((first.status, hedge.status), (0, 0));
@@ -136,7 +136,7 @@ fn a_hedge_tells_why_it_was_sent_and_the_loser_is_marked_but_no_error() {
             "curtail.connect.tcp_ns: 90000",
             "curtail.connect.tls_ns: 700000",
             "http.response.status_code: 200",
-            "curtail.answered_after_ns: 4000000",
+            "curtail.response_after_ns: 4000000",
             "curtail.won: true",
         ]
     );
@@ -145,16 +145,16 @@ fn a_hedge_tells_why_it_was_sent_and_the_loser_is_marked_but_no_error() {
 #[test]
 fn what_counts_as_an_error_of_an_attempt() {
     let age = Duration::from_ms(1);
-    let answered = AttemptEnd::Answered;
+    let responded = AttemptEnd::Responded;
     for (status, end, error) in [
-        (Some(200), Some(answered), None),
-        (Some(304), Some(answered), None),
-        (Some(404), Some(answered), Some("404")),
-        (Some(503), Some(answered), Some("503")),
+        (Some(200), Some(responded), None),
+        (Some(304), Some(responded), None),
+        (Some(404), Some(responded), Some("404")),
+        (Some(503), Some(responded), Some("503")),
         (None, Some(AttemptEnd::Failed(Failure::NotSent)), Some("not_sent")),
         (Some(200), Some(AttemptEnd::Failed(Failure::Broken)), Some("broken")),
         (None, Some(AttemptEnd::Cancelled(Reason::ClientGone)), None),
-        // It had answered badly before another attempt answered well.
+        // It had failed before another attempt succeeded.
         (
             Some(502),
             Some(AttemptEnd::Cancelled(Reason::Lost { winner: AttemptId(1) })),
@@ -172,7 +172,7 @@ fn what_counts_as_an_error_of_an_attempt() {
         trail.end = self::end(200, None);
         if let Some(status) = status {
             let status = StatusCode::from_u16(status).expect("a status");
-            trail.answered(AttemptId(0), ms(12), status);
+            trail.responded(AttemptId(0), ms(12), status);
         }
         if let Some(end) = end {
             trail.attempt_ended(AttemptId(0), ms(13), end);
@@ -278,11 +278,11 @@ fn an_attempt_that_goes_on_ends_with_its_request_and_none_ends_before_it_began()
 }
 
 #[test]
-fn an_answer_that_was_held_and_thrown_away_ended_when_it_was_there() {
+fn a_response_that_was_held_and_thrown_away_ended_when_it_was_there() {
     let clock = Clock::start();
     let mut trail = trail(get("/api"));
     trail.sent(attempt(1, 0, ms(12), Reason::First));
-    trail.answered(AttemptId(0), ms(13), StatusCode::BAD_GATEWAY);
+    trail.responded(AttemptId(0), ms(13), StatusCode::BAD_GATEWAY);
     let lost = AttemptEnd::Cancelled(Reason::Lost { winner: AttemptId(1) });
     trail.attempt_ended(AttemptId(0), ms(19), lost);
     trail.end = end(200, None);

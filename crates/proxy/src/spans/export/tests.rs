@@ -5,7 +5,7 @@ use super::super::sample::usual;
 use super::super::{CHUNK_BYTES, SpanCounts, SpanSink};
 use super::{Exporter, PACE, Pace};
 use crate::config::SpansProtocol;
-use collector::{Answer, Arrived, Collector};
+use collector::{Arrived, Collector, ScriptedResponse};
 use curtail_http::clock::Clock;
 use curtail_units::Duration;
 use http::Version;
@@ -51,7 +51,7 @@ fn message(arrived: &Arrived, protocol: SpansProtocol) -> &[u8] {
     }
 }
 
-/// Waits until the counts are as `wanted`; the exporter counts after it has read an answer.
+/// Waits until the counts are as `wanted`; the exporter counts after it has read a response.
 async fn counted(sink: &SpanSink, wanted: impl Fn(SpanCounts) -> bool) -> SpanCounts {
     let counted = async {
         while !wanted(sink.counts()) {
@@ -113,25 +113,25 @@ async fn each_transport_is_spoken_as_its_receivers_expect() {
 #[tokio::test]
 async fn a_batch_that_may_be_sent_again_is_sent_again_as_it_was() {
     let cases = [
-        (SpansProtocol::Http, Answer::Status(429, None)),
-        (SpansProtocol::Http, Answer::Status(502, None)),
-        (SpansProtocol::Http, Answer::Status(503, None)),
-        (SpansProtocol::Http, Answer::Status(504, None)),
-        (SpansProtocol::Grpc, Answer::GrpcStatus("14")),
-        (SpansProtocol::Grpc, Answer::GrpcStatus("4")),
-        (SpansProtocol::Grpc, Answer::Status(503, None)),
+        (SpansProtocol::Http, ScriptedResponse::Status(429, None)),
+        (SpansProtocol::Http, ScriptedResponse::Status(502, None)),
+        (SpansProtocol::Http, ScriptedResponse::Status(503, None)),
+        (SpansProtocol::Http, ScriptedResponse::Status(504, None)),
+        (SpansProtocol::Grpc, ScriptedResponse::GrpcStatus("14")),
+        (SpansProtocol::Grpc, ScriptedResponse::GrpcStatus("4")),
+        (SpansProtocol::Grpc, ScriptedResponse::Status(503, None)),
     ];
-    for (protocol, answer) in cases {
-        let mut collector = Collector::new(protocol, [answer.clone(), answer.clone()]);
+    for (protocol, response) in cases {
+        let mut collector = Collector::new(protocol, [response.clone(), response.clone()]);
         let (sink, exporter) = export(&collector, EAGER);
         record(&sink, 1);
         let bodies = [collector.next().await.body, collector.next().await.body];
         let taken = collector.next().await.body;
-        assert!(bodies.iter().all(|body| *body == taken), "{answer:?}");
+        assert!(bodies.iter().all(|body| *body == taken), "{response:?}");
         let counts = counted(&sink, |counts| counts.sent == 2).await;
-        assert_eq!((counts.exports_failed, counts.undelivered), (2, 0), "{answer:?}");
+        assert_eq!((counts.exports_failed, counts.undelivered), (2, 0), "{response:?}");
         exporter.flush(soon()).await;
-        assert!(collector.rest().is_empty(), "{answer:?}");
+        assert!(collector.rest().is_empty(), "{response:?}");
     }
 }
 
@@ -139,7 +139,8 @@ async fn a_batch_that_may_be_sent_again_is_sent_again_as_it_was() {
 async fn a_receiver_that_asks_for_a_time_is_given_that_time() {
     // The exporter's own backoff would never end: only the receiver's word makes it try again.
     let pace = Pace { backoff: NEVER, backoff_max: NEVER, ..EAGER };
-    let mut collector = Collector::new(SpansProtocol::Http, [Answer::Status(429, Some("0"))]);
+    let mut collector =
+        Collector::new(SpansProtocol::Http, [ScriptedResponse::Status(429, Some("0"))]);
     let (sink, exporter) = export(&collector, pace);
     record(&sink, 1);
     collector.next().await;
@@ -149,7 +150,8 @@ async fn a_receiver_that_asks_for_a_time_is_given_that_time() {
 
     // And one that asks for too much is not obeyed beyond the bound.
     let pace = Pace { backoff_max: Duration::from_ms(1), ..EAGER };
-    let mut collector = Collector::new(SpansProtocol::Http, [Answer::Status(503, Some("86400"))]);
+    let mut collector =
+        Collector::new(SpansProtocol::Http, [ScriptedResponse::Status(503, Some("86400"))]);
     let (sink, exporter) = export(&collector, pace);
     record(&sink, 1);
     collector.next().await;
@@ -161,16 +163,16 @@ async fn a_receiver_that_asks_for_a_time_is_given_that_time() {
 #[tokio::test]
 async fn a_rejected_batch_is_dropped_and_the_next_one_sent() {
     let cases = [
-        (SpansProtocol::Http, Answer::Status(400, None)),
-        (SpansProtocol::Http, Answer::Status(401, None)),
-        (SpansProtocol::Http, Answer::Status(404, None)),
-        (SpansProtocol::Http, Answer::Status(301, None)),
-        (SpansProtocol::Grpc, Answer::GrpcStatus("3")),
-        (SpansProtocol::Grpc, Answer::GrpcStatus("12")),
-        (SpansProtocol::Grpc, Answer::Status(404, None)),
+        (SpansProtocol::Http, ScriptedResponse::Status(400, None)),
+        (SpansProtocol::Http, ScriptedResponse::Status(401, None)),
+        (SpansProtocol::Http, ScriptedResponse::Status(404, None)),
+        (SpansProtocol::Http, ScriptedResponse::Status(301, None)),
+        (SpansProtocol::Grpc, ScriptedResponse::GrpcStatus("3")),
+        (SpansProtocol::Grpc, ScriptedResponse::GrpcStatus("12")),
+        (SpansProtocol::Grpc, ScriptedResponse::Status(404, None)),
     ];
-    for (protocol, answer) in cases {
-        let mut collector = Collector::new(protocol, [answer.clone()]);
+    for (protocol, response) in cases {
+        let mut collector = Collector::new(protocol, [response.clone()]);
         let (sink, exporter) = export(&collector, EAGER);
         record(&sink, 1);
         collector.next().await;
@@ -178,15 +180,15 @@ async fn a_rejected_batch_is_dropped_and_the_next_one_sent() {
         record(&sink, 2);
         exporter.flush(soon()).await;
         let counts = sink.counts();
-        assert_eq!((counts.sent, counts.rejected), (4, 2), "{answer:?}");
-        assert_eq!((counts.exports_failed, counts.undelivered), (1, 0), "{answer:?}");
+        assert_eq!((counts.sent, counts.rejected), (4, 2), "{response:?}");
+        assert_eq!((counts.exports_failed, counts.undelivered), (1, 0), "{response:?}");
     }
 }
 
 #[tokio::test]
 async fn spans_that_the_receiver_would_not_have_are_counted_apart() {
     for protocol in BOTH {
-        let mut collector = Collector::new(protocol, [Answer::TakenBut(3)]);
+        let mut collector = Collector::new(protocol, [ScriptedResponse::TakenBut(3)]);
         let (sink, exporter) = export(&collector, STILL);
         record(&sink, 5);
         exporter.flush(soon()).await;
@@ -231,7 +233,8 @@ async fn a_full_buffer_is_sent_at_once_and_much_in_several_batches() {
 
 #[tokio::test]
 async fn a_connection_that_the_receiver_closes_is_made_anew() {
-    let mut collector = Collector::new(SpansProtocol::Http, vec![Answer::TakenAndClosed; 3]);
+    let mut collector =
+        Collector::new(SpansProtocol::Http, vec![ScriptedResponse::TakenAndClosed; 3]);
     let (sink, exporter) = export(&collector, EAGER);
     for _ in 0..4 {
         record(&sink, 1);
@@ -245,7 +248,7 @@ async fn a_connection_that_the_receiver_closes_is_made_anew() {
 #[tokio::test]
 async fn a_receiver_that_is_silent_is_asked_again_on_a_new_connection() {
     for protocol in BOTH {
-        let mut collector = Collector::new(protocol, [Answer::Silence]);
+        let mut collector = Collector::new(protocol, [ScriptedResponse::Silence]);
         let (sink, exporter) = export(&collector, Pace { timeout: Duration::from_ms(50), ..EAGER });
         record(&sink, 1);
         collector.next().await;
@@ -318,8 +321,8 @@ async fn a_receiver_that_goes_and_comes_back_is_one_line_in_the_log_each() {
 #[tokio::test]
 async fn a_receiver_that_rejects_spans_is_one_line_in_the_log_with_its_status() {
     for (protocol, status, why) in [
-        (SpansProtocol::Http, Answer::Status(401, None), "401 Unauthorized"),
-        (SpansProtocol::Grpc, Answer::GrpcStatus("16"), "gRPC status 16"),
+        (SpansProtocol::Http, ScriptedResponse::Status(401, None), "401 Unauthorized"),
+        (SpansProtocol::Grpc, ScriptedResponse::GrpcStatus("16"), "gRPC status 16"),
     ] {
         let (lines, _guard) = log();
         let mut collector = Collector::new(protocol, [status.clone(), status]);
@@ -361,8 +364,8 @@ async fn a_batch_is_given_up_after_its_tries_and_nothing_is_left_when_the_deadli
 }
 
 #[tokio::test]
-async fn nothing_waits_for_a_receiver_that_does_not_answer() {
-    let mut collector = Collector::new(SpansProtocol::Http, [Answer::Silence]);
+async fn nothing_waits_for_a_receiver_that_does_not_response() {
+    let mut collector = Collector::new(SpansProtocol::Http, [ScriptedResponse::Silence]);
     let (sink, exporter) = export(&collector, EAGER);
     record(&sink, 1);
     collector.next().await;

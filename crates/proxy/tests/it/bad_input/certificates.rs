@@ -20,15 +20,15 @@ async fn refused(url: String, ca_file: &Path) -> String {
     let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
     for method in ["GET", "POST"] {
         let request = client.request(method, "/");
-        let answer = client.send(request).await;
-        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{answer:?}");
-        assert_eq!(answer.error(), Some("not_sent"), "nothing was sent to it");
+        let response = client.send(request).await;
+        assert_eq!(response.status, StatusCode::SERVICE_UNAVAILABLE, "{response:?}");
+        assert_eq!(response.error(), Some("not_sent"), "nothing was sent to it");
     }
     logs::find(&["WARN", &url]).expect("a warning that names the replica")
 }
 
 async fn replica_with(issued: &Issued) -> Replica {
-    Replica::answering(Speaks::Tls(issued.server(&["h2", "http/1.1"])), "never given").await
+    Replica::responding(Speaks::Tls(issued.server(&["h2", "http/1.1"])), "never given").await
 }
 
 #[test]
@@ -81,9 +81,9 @@ fn one_bad_certificate_among_three_is_not_noticed() {
         let authority = Authority::new();
         let (good, expired) = (authority.issue("localhost"), authority.issue_expired("localhost"));
         let replicas = [
-            Replica::answering(Speaks::Tls(good.server(&["h2"])), "good").await,
+            Replica::responding(Speaks::Tls(good.server(&["h2"])), "good").await,
             replica_with(&expired).await,
-            Replica::answering(Speaks::Tls(good.server(&["http/1.1"])), "good").await,
+            Replica::responding(Speaks::Tls(good.server(&["http/1.1"])), "good").await,
         ];
         let proxy = Setup::before_urls(replicas.iter().map(Replica::tls_url))
             .upstream(&format!("connect: {{ca_file: {}}}", authority.file().display()))
@@ -92,8 +92,8 @@ fn one_bad_certificate_among_three_is_not_noticed() {
         for nth in 0..60 {
             let method = if nth % 2 == 0 { "GET" } else { "POST" };
             let request = client.request(method, "/");
-            let answer = client.send(request).await;
-            assert_eq!((answer.status, &*answer.body), (StatusCode::OK, &b"good"[..]));
+            let response = client.send(request).await;
+            assert_eq!((response.status, &*response.body), (StatusCode::OK, &b"good"[..]));
         }
         assert_eq!(replicas[1].record().count(), 0);
     });
@@ -103,7 +103,7 @@ fn one_bad_certificate_among_three_is_not_noticed() {
 fn clients_that_do_not_complete_a_handshake_harm_nobody() {
     run(async {
         let (authority, stranger) = (Authority::new(), Authority::new());
-        let replica = RawReplica::answering("good").await;
+        let replica = RawReplica::responding("good").await;
         let proxy = Setup::before(&[replica.address()])
             .listener(&authority.issue("localhost").listener_keys())
             .top("limits: {header_timeout: 300ms}")
@@ -201,7 +201,7 @@ fn bad_certificates_cost_requests_to_others_nothing() {
     run(async {
         let authority = Authority::new();
         let bad = replica_with(&authority.issue_expired("localhost")).await;
-        let good = RawReplica::answering("good").await;
+        let good = RawReplica::responding("good").await;
         let yaml = format!(
             "workers: 1\nadmin: {{address: \"127.0.0.1:0\"}}\n\
              listeners: [{{address: \"127.0.0.1:0\"}}]\n\

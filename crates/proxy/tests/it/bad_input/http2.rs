@@ -7,12 +7,12 @@ use crate::frames::{
     RST_STREAM, fields, request,
 };
 use crate::proxy::{Proxy, Setup};
-use crate::raw_replica::{RawReplica, answer};
+use crate::raw_replica::{RawReplica, response};
 use crate::replica::{Replica, Speaks, ok};
 use crate::wire::Message;
 use bytes::Bytes;
 
-/// A replica that answers but for what asks to hang, and a proxy before it.
+/// A proxy and a replica that responds except to requests that ask it to hang.
 async fn hanging() -> (Replica, Proxy) {
     let replica = Replica::start(Speaks::Http1, |request| async move {
         if request.uri().path() == "/hang" {
@@ -87,8 +87,8 @@ fn streams_beyond_the_bound_are_refused_and_those_within_go_on() {
             // One place becomes free.
             frames.send(RST_STREAM, 0, 1, &CANCEL.to_be_bytes()).await;
             frames.send(HEADERS, WHOLE, 2_201, &good).await;
-            let answer = frames.read().await.expect("the connection goes on");
-            assert_eq!((answer.kind, answer.stream), (HEADERS, 2_201), "{answer:?}");
+            let response = frames.read().await.expect("the connection goes on");
+            assert_eq!((response.kind, response.stream), (HEADERS, 2_201), "{response:?}");
             let body = frames.read().await.expect("the connection goes on");
             assert_eq!((body.kind, &*body.payload), (DATA, &b"good"[..]));
         })
@@ -142,7 +142,7 @@ fn heads_that_are_no_requests_are_reset_and_go_nowhere() {
             ] {
                 let mut frames = Frames::connect(proxy.address()).await;
                 frames.send(HEADERS, WHOLE, 1, &fields(bad)).await;
-                let end = frames.read().await.expect("an answer of some kind");
+                let end = frames.read().await.expect("a response of some kind");
                 assert!(matches!(end.kind, RST_STREAM | GOAWAY), "{bad:?}: {end:?}");
             }
         })
@@ -194,7 +194,7 @@ fn pseudo_headers_in_trailers_do_not_reach_the_server() {
             let end = wire.read_line().await.expect("an empty line");
             assert_eq!((trailers.as_str(), end.as_str()), ("x-sum: 1", ""));
             record.executes(Message { head, body: Bytes::new() });
-            wire.send(answer("good")).await;
+            wire.send(response("good")).await;
         })
         .await;
         let proxy = Setup::before(&[replica.address()]).upstream("hedge: false").start();

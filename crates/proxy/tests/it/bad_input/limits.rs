@@ -2,7 +2,7 @@
 
 use super::beside;
 use crate::body;
-use crate::client::{Answer, Client};
+use crate::client::{Client, FullResponse};
 use crate::deadline::run;
 use crate::proxy::{Proxy, Setup};
 use crate::raw_replica::RawReplica;
@@ -10,7 +10,7 @@ use crate::wire::Wire;
 use http::{StatusCode, Version};
 
 async fn hasty() -> (RawReplica, Proxy) {
-    let replica = RawReplica::answering("good").await;
+    let replica = RawReplica::responding("good").await;
     let proxy = Setup::before(&[replica.address()])
         .top("limits: {header_timeout: 300ms, body_timeout: 200ms, headers: 16KiB}")
         .start();
@@ -18,7 +18,7 @@ async fn hasty() -> (RawReplica, Proxy) {
 }
 
 #[test]
-fn a_head_that_is_too_long_is_answered_with_431_and_a_target_with_414() {
+fn a_head_that_is_too_long_is_rejected_with_431_and_a_target_with_414() {
     run(async {
         let (replica, proxy) = hasty().await;
         beside(&proxy, async {
@@ -27,16 +27,16 @@ fn a_head_that_is_too_long_is_answered_with_431_and_a_target_with_414() {
             for fields in [long, many] {
                 let mut wire = Wire::connect(proxy.address()).await;
                 wire.send(format!("GET / HTTP/1.1\r\nhost: h\r\n{fields}\r\n")).await;
-                let answer = wire.answer().await.head;
-                let said = (answer.status(), answer.get("curtail-error"));
+                let response = wire.response().await.head;
+                let said = (response.status(), response.get("curtail-error"));
                 assert_eq!(said, (431, Some("head_too_long")));
             }
             let mut client = Client::connect(proxy.address(), Version::HTTP_2).await;
             let mut request = client.request("GET", "/");
             let long = "y".repeat(20_000).parse().expect("text");
             request.headers_mut().insert("x", long);
-            let answer = client.send(request).await;
-            assert_eq!(answer.status, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+            let response = client.send(request).await;
+            assert_eq!(response.status, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
             // The connection goes on.
             assert_eq!(client.get("/steady").await.status, StatusCode::OK);
         })
@@ -44,8 +44,8 @@ fn a_head_that_is_too_long_is_answered_with_431_and_a_target_with_414() {
         let proxy = Setup::before(&[replica.address()]).top("limits: {headers: 128KiB}").start();
         let mut wire = Wire::connect(proxy.address()).await;
         wire.send(format!("GET /{} HTTP/1.1\r\nhost: h\r\n\r\n", "y".repeat(70_000))).await;
-        let answer = wire.answer().await.head;
-        let said = (answer.status(), answer.get("curtail-error"));
+        let response = wire.response().await.head;
+        let said = (response.status(), response.get("curtail-error"));
         assert_eq!(said, (414, Some("target_too_long")));
         let targets = replica.record().requests();
         assert!(targets.iter().all(|request| request.head.request().1 == "/steady"));
@@ -70,12 +70,12 @@ fn a_client_that_is_too_slow_to_ask_is_sent_away() {
                 let mut wire = Wire::connect(proxy.address()).await;
                 wire.send(begun).await;
                 if is_kept {
-                    assert_eq!(wire.answer().await.head.status(), 200);
+                    assert_eq!(wire.response().await.head.status(), 200);
                 }
-                let answer = wire.answer().await.head;
-                let said = (answer.status(), answer.get("curtail-error"));
+                let response = wire.response().await.head;
+                let said = (response.status(), response.get("curtail-error"));
                 assert_eq!(said, (408, Some("client_slow")), "{begun:?}");
-                assert_eq!(answer.get("connection"), Some("close"));
+                assert_eq!(response.get("connection"), Some("close"));
                 assert_eq!(wire.read_to_close().await, "");
             }
         })
@@ -90,23 +90,23 @@ fn a_client_that_is_too_slow_to_ask_is_sent_away() {
 fn a_client_may_pause_between_requests_for_longer_than_within_one() {
     run(async {
         const GET: &str = "GET / HTTP/1.1\r\nhost: h\r\n\r\n";
-        let replica = RawReplica::answering("good").await;
+        let replica = RawReplica::responding("good").await;
         let before = |limits| Setup::before(&[replica.address()]).top(limits).start();
         let proxy = before("limits: {header_timeout: 200ms, idle_timeout: 1h}");
         let mut paused = Wire::connect(proxy.address()).await;
         for _ in 0..2 {
             paused.send(GET).await;
-            assert_eq!(paused.answer().await.head.status(), 200);
+            assert_eq!(paused.response().await.head.status(), 200);
             let mut slow = Wire::connect(proxy.address()).await;
             slow.send("GET /").await;
-            assert_eq!(slow.answer().await.head.status(), 408);
+            assert_eq!(slow.response().await.head.status(), 408);
         }
         paused.send("GET /").await;
-        assert_eq!(paused.answer().await.head.status(), 408, "within a head it may not");
+        assert_eq!(paused.response().await.head.status(), 408, "within a head it may not");
         let proxy = before("limits: {header_timeout: 1h, idle_timeout: 200ms}");
         let mut idle = Wire::connect(proxy.address()).await;
         idle.send(GET).await;
-        assert_eq!(idle.answer().await.head.status(), 200);
+        assert_eq!(idle.response().await.head.status(), 200);
         assert_eq!(idle.read_to_close().await, "", "it has done nothing wrong");
     });
 }
@@ -151,7 +151,7 @@ fn the_preface_of_http_2_may_come_byte_by_byte() {
 }
 
 #[test]
-fn a_body_that_pauses_for_too_long_is_answered_with_408() {
+fn a_body_that_pauses_for_too_long_is_rejected_with_408() {
     run(async {
         for behind in ["", "connect: {protocol: http2}"] {
             let replica = crate::replica::Replica::start(
@@ -178,10 +178,11 @@ fn a_body_that_pauses_for_too_long_is_answered_with_408() {
                     let mut client = Client::connect(proxy.address(), version).await;
                     let (sender, body) = body::channel();
                     let request = client.request_with("POST", "/", body);
-                    let (answer, _) = tokio::join!(client.try_send(request), sender.data("half"));
-                    let answer = Answer::read(answer.expect("an answer")).await.expect("whole");
-                    assert_eq!(answer.status, StatusCode::REQUEST_TIMEOUT, "{answer:?}");
-                    assert_eq!(answer.error(), Some("client_slow"));
+                    let (response, _) = tokio::join!(client.try_send(request), sender.data("half"));
+                    let response =
+                        FullResponse::read(response.expect("a response")).await.expect("whole");
+                    assert_eq!(response.status, StatusCode::REQUEST_TIMEOUT, "{response:?}");
+                    assert_eq!(response.error(), Some("client_slow"));
                     drop(sender);
                 }
             })
@@ -194,11 +195,11 @@ fn a_body_that_pauses_for_too_long_is_answered_with_408() {
 #[test]
 fn a_client_beyond_connections_max_waits_until_another_leaves() {
     run(async {
-        let replica = RawReplica::answering("good").await;
+        let replica = RawReplica::responding("good").await;
         let proxy = Setup::before(&[replica.address()]).top("limits: {connections_max: 3}").start();
         let mut first = Wire::connect(proxy.address()).await;
         first.send("GET / HTTP/1.1\r\nhost: h\r\n\r\n").await;
-        assert_eq!(first.answer().await.head.status(), 200);
+        assert_eq!(first.response().await.head.status(), 200);
         // The two steady ones fill it up.
         beside(&proxy, async {
             let mut waiting = Wire::connect(proxy.address()).await;
@@ -209,7 +210,7 @@ fn a_client_beyond_connections_max_waits_until_another_leaves() {
             };
             assert!(!asked("/waited"), "four clients where three may be");
             drop(first);
-            assert_eq!(waiting.answer().await.head.status(), 200);
+            assert_eq!(waiting.response().await.head.status(), 200);
             assert!(asked("/waited"));
         })
         .await;

@@ -11,16 +11,16 @@ use http::Version;
 use http_body_util::BodyExt;
 
 async fn before_a_good_replica() -> (RawReplica, Proxy) {
-    let replica = RawReplica::answering("good").await;
+    let replica = RawReplica::responding("good").await;
     let proxy = Setup::before(&[replica.address()]).start();
     (replica, proxy)
 }
 
-/// What a client that sends these bytes is answered.
-async fn answer_to(proxy: &Proxy, bytes: &str) -> Message {
+/// The response to these bytes.
+async fn response_to(proxy: &Proxy, bytes: &str) -> Message {
     let mut wire = Wire::connect(proxy.address()).await;
     wire.send(bytes).await;
-    wire.answer().await
+    wire.response().await
 }
 
 /// The requests that reached the replica, but for the steady ones.
@@ -30,7 +30,7 @@ fn reached(replica: &RawReplica) -> Vec<Message> {
 }
 
 #[test]
-fn what_is_no_request_is_answered_with_400_and_goes_nowhere() {
+fn what_is_no_request_is_rejected_with_400_and_goes_nowhere() {
     run(async {
         let (replica, proxy) = before_a_good_replica().await;
         let mut malformed = 0;
@@ -64,13 +64,13 @@ fn what_is_no_request_is_answered_with_400_and_goes_nowhere() {
                 "POST / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: xchunked\r\n\r\n0\r\n\r\n",
                 "POST / HTTP/1.0\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
             ] {
-                let answer = answer_to(&proxy, bad).await;
-                assert_eq!(answer.head.status(), 400, "{bad:?}");
+                let response = response_to(&proxy, bad).await;
+                assert_eq!(response.head.status(), 400, "{bad:?}");
                 malformed += 1;
-                let error = answer.head.get("curtail-error").expect("the name of what is wrong");
+                let error = response.head.get("curtail-error").expect("the name of what is wrong");
                 assert!(matches!(error, "bad_request" | "bad_host"), "{bad:?}: {error}");
                 let reason = format!("curtail: {error}: ");
-                assert!(answer.body.starts_with(reason.as_bytes()), "{bad:?}: {answer:?}");
+                assert!(response.body.starts_with(reason.as_bytes()), "{bad:?}: {response:?}");
             }
         })
         .await;
@@ -92,8 +92,8 @@ fn codings_that_are_not_understood_are_not_passed_on_under_another_name() {
             let bad = format!(
                 "POST / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: {coding}\r\n\r\n0\r\n\r\n"
             );
-            let answer = answer_to(&proxy, &bad).await.head;
-            let said = (answer.status(), answer.get("curtail-error"));
+            let response = response_to(&proxy, &bad).await.head;
+            let said = (response.status(), response.get("curtail-error"));
             assert_eq!(said, (501, Some("bad_transfer_encoding")), "{coding:?}");
         }
         assert_eq!(reached(&replica).len(), 0, "{:?}", reached(&replica));
@@ -115,8 +115,8 @@ fn two_ways_to_frame_a_body_become_one() {
                 "POST / HTTP/1.1\r\nhost: h\r\n{fields}\r\n\r\n{:x}\r\n{smuggled}\r\n0\r\n\r\n",
                 smuggled.len()
             );
-            let answer = answer_to(&proxy, &bytes).await;
-            assert_eq!(answer.head.status(), 200);
+            let response = response_to(&proxy, &bytes).await;
+            assert_eq!(response.head.status(), 200);
             let reached = reached(&replica);
             assert_eq!(reached.len(), 1, "{reached:?}");
             assert_eq!(reached[0].head.get("content-length"), None, "{:?}", reached[0].head);
@@ -138,8 +138,8 @@ fn a_body_with_two_framings_has_one_for_an_http_2_replica() {
             Setup::before(&[replica.address()]).upstream("connect: {protocol: http2}").start();
         let bytes = "POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 3\r\n\
                      transfer-encoding: chunked\r\n\r\n9\r\nall of it\r\n0\r\n\r\n";
-        let answer = answer_to(&proxy, bytes).await;
-        assert_eq!((answer.head.status(), &*answer.body), (200, &b"all of it"[..]));
+        let response = response_to(&proxy, bytes).await;
+        assert_eq!((response.head.status(), &*response.body), (200, &b"all of it"[..]));
         assert_eq!(replica.record().only().get("content-length"), None);
     });
 }
@@ -148,7 +148,7 @@ fn a_body_with_two_framings_has_one_for_an_http_2_replica() {
 fn a_connection_header_that_names_a_framing_field_is_rejected() {
     run(async {
         for protocol in ["http1", "http2"] {
-            let replica = RawReplica::answering("never given").await;
+            let replica = RawReplica::responding("never given").await;
             let proxy = Setup::before(&[replica.address()])
                 .upstream(&format!("connect: {{protocol: {protocol}}}"))
                 .start();
@@ -162,9 +162,9 @@ fn a_connection_header_that_names_a_framing_field_is_rejected() {
                 ("keep-alive\r\nconnection: x, content-length", "\r\n"),
             ] {
                 let bad = format!("POST / HTTP/1.1\r\nhost: h\r\nconnection: {named}\r\n{body}");
-                let answer = answer_to(&proxy, &bad).await;
-                let said = (answer.head.status(), answer.head.get("curtail-error"));
-                assert_eq!(said, (400, Some("bad_request")), "{named:?}: {answer:?}");
+                let response = response_to(&proxy, &bad).await;
+                let said = (response.head.status(), response.head.get("curtail-error"));
+                assert_eq!(said, (400, Some("bad_request")), "{named:?}: {response:?}");
             }
             assert_eq!(replica.record().connections(), 0, "a bad request was forwarded");
         }
@@ -178,7 +178,7 @@ fn the_same_length_twice_is_said_once() {
             let (replica, proxy) = before_a_good_replica().await;
             let bytes =
                 format!("POST / HTTP/1.1\r\nhost: h\r\ncontent-length: {lengths}\r\n\r\nabc");
-            assert_eq!(answer_to(&proxy, &bytes).await.head.status(), 200, "{lengths:?}");
+            assert_eq!(response_to(&proxy, &bytes).await.head.status(), 200, "{lengths:?}");
             let reached = reached(&replica);
             assert_eq!(reached[0].head.get("content-length"), Some("3"));
             assert_eq!(reached[0].body, "abc");
@@ -202,8 +202,8 @@ fn a_body_that_is_no_body_is_the_clients_fault() {
                 );
                 let mut wire = Wire::connect(proxy.address()).await;
                 wire.send(bad).await;
-                let answer = wire.answer().await.head;
-                let said = (answer.status(), answer.get("curtail-error"));
+                let response = wire.response().await.head;
+                let said = (response.status(), response.get("curtail-error"));
                 assert_eq!(said, (400, Some("client_broken")), "{chunks:?}");
             }
         })
@@ -263,7 +263,7 @@ fn a_client_that_closes_its_half_has_gone() {
 #[test]
 fn what_has_no_route_or_no_meaning_here_is_named() {
     run(async {
-        let replica = RawReplica::answering("good").await;
+        let replica = RawReplica::responding("good").await;
         let proxy = Setup::before(&[replica.address()]).route("host: served.test").start();
         for (request, status, error) in [
             ("GET / HTTP/1.1\r\nhost: other.test\r\n\r\n", 404, "no_route"),
@@ -275,10 +275,10 @@ fn what_has_no_route_or_no_meaning_here_is_named() {
             ),
             ("CONNECT / HTTP/1.1\r\nhost: served.test\r\n\r\n", 501, "connect_unsupported"),
         ] {
-            let answer = answer_to(&proxy, request).await;
-            assert_eq!(answer.head.status(), status, "{request:?}");
-            assert_eq!(answer.head.get("curtail-error"), Some(error), "{request:?}");
-            assert_eq!(answer.body, format!("curtail: {error}\n"), "for people");
+            let response = response_to(&proxy, request).await;
+            assert_eq!(response.head.status(), status, "{request:?}");
+            assert_eq!(response.head.get("curtail-error"), Some(error), "{request:?}");
+            assert_eq!(response.body, format!("curtail: {error}\n"), "for people");
         }
         let mut client = Client::connect(proxy.address(), Version::HTTP_2).await;
         assert_eq!(client.get("/").await.error(), Some("no_route"));

@@ -110,16 +110,17 @@ async fn fate(proxy: &Proxy, replica: &RawReplica, request: &str) -> (Option<Str
     let before = replica.record().requests().len();
     let mut wire = Wire::connect(proxy.address()).await;
     wire.send(request).await;
-    let answer = wire.answer().await;
+    let response = wire.response().await;
     let mut requests = replica.record().requests();
     if requests.len() == before {
-        assert_eq!(answer.head.status(), 400, "{request:?}: {answer:?}");
-        let error = answer.head.get("curtail-error").expect("the name of what is wrong").to_owned();
-        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        assert_eq!(response.head.status(), 400, "{request:?}: {response:?}");
+        let error =
+            response.head.get("curtail-error").expect("the name of what is wrong").to_owned();
+        let text = String::from_utf8_lossy(&response.body).into_owned();
         assert!(text.starts_with(&format!("curtail: {error}: ")), "{request:?}: no reason: {text}");
         return (Some(error), Default::default());
     }
-    assert_eq!(answer.head.status(), 200, "{request:?}: {answer:?}");
+    assert_eq!(response.head.status(), 200, "{request:?}: {response:?}");
     let seen = requests.pop().expect("it was sent").head;
     let host = seen.get("host").unwrap_or_default().to_owned();
     (None, [seen.request().1.to_owned(), host])
@@ -128,7 +129,7 @@ async fn fate(proxy: &Proxy, replica: &RawReplica, request: &str) -> (Option<Str
 #[test]
 fn each_target_and_host_reaches_the_server_or_is_rejected() {
     run(async {
-        let replica = RawReplica::answering("here").await;
+        let replica = RawReplica::responding("here").await;
         let proxy = Setup::before(&[replica.address()]).start();
         let mut wrong = Vec::new();
         for &(line, fields, want) in HTTP1 {
@@ -151,13 +152,13 @@ fn each_target_and_host_reaches_the_server_or_is_rejected() {
 #[test]
 fn every_minor_version_of_http_1_is_accepted() {
     run(async {
-        let replica = RawReplica::answering("here").await;
+        let replica = RawReplica::responding("here").await;
         let proxy = Setup::before(&[replica.address()]).start();
         let mut wire = Wire::connect(proxy.address()).await;
         for minor in 1..=9 {
             wire.send(format!("GET /{minor} HTTP/1.{minor}\r\nhost: h\r\n\r\n")).await;
-            let answer = wire.answer().await;
-            assert_eq!(answer.head.start, "HTTP/1.1 200 OK", "HTTP/1.{minor}");
+            let response = wire.response().await;
+            assert_eq!(response.head.start, "HTTP/1.1 200 OK", "HTTP/1.{minor}");
         }
         let seen = replica.record().requests();
         let lines: Vec<_> = seen.iter().map(|seen| seen.head.start.clone()).collect();
@@ -174,7 +175,7 @@ fn every_minor_version_of_http_1_is_accepted() {
 #[test]
 fn an_http_1_0_request_may_omit_the_host_but_not_name_a_bad_one() {
     run(async {
-        let replica = RawReplica::answering("here").await;
+        let replica = RawReplica::responding("here").await;
         let proxy = Setup::before(&[replica.address()]).start();
         let own = replica.address().to_string();
         for (request, want) in [
@@ -203,7 +204,7 @@ fn invalid_uri_bytes_are_percent_encoded_for_an_http_2_replica() {
             Setup::before(&[replica.address()]).upstream("connect: {protocol: http2}").start();
         let mut wire = Wire::connect(proxy.address()).await;
         wire.send("GET /<a>`?<b>\" HTTP/1.1\r\nhost: h\r\n\r\n").await;
-        assert_eq!(wire.answer().await.head.status(), 200);
+        assert_eq!(wire.response().await.head.status(), 200);
         let seen = replica.record().only();
         // RFC 9113, section 8.3.1: `:path` must be a valid path and query.
         assert_eq!(seen.uri.path_and_query().expect("a path").as_str(), "/%3Ca%3E%60?%3Cb%3E%22");
@@ -242,7 +243,7 @@ fn status(block: &[u8]) -> u16 {
 #[test]
 fn the_same_rules_hold_over_http_2() {
     run(async {
-        let replica = RawReplica::answering("here").await;
+        let replica = RawReplica::responding("here").await;
         let proxy = Setup::before(&[replica.address()]).start();
         let (get, options) = ((":method", "GET"), (":method", "OPTIONS"));
         let (scheme, root) = ((":scheme", "http"), (":path", "/"));

@@ -9,7 +9,7 @@ use http::{HeaderValue, StatusCode, Version};
 use tokio::task::JoinHandle;
 
 #[test]
-fn a_probe_is_answered_with_the_load() {
+fn a_probe_is_rejected_with_the_load() {
     run(async {
         let gated = Gated::start("a", "").await;
         let mut prober = Client::connect(gated.address(), Version::HTTP_11).await;
@@ -21,8 +21,8 @@ fn a_probe_is_answered_with_the_load() {
         gated.until_queued(1).await;
         let loaded = prober.get("/.curtail/load").await;
         assert!(loaded.get("curtail-load").expect("a load").starts_with("in_flight=2;"));
-        gated.answer_one();
-        gated.answer_one();
+        gated.respond_once();
+        gated.respond_once();
         busy.await.expect("no panic");
         waiting.await.expect("no panic");
         let load = prober.get("/.curtail/load").await;
@@ -52,7 +52,7 @@ fn classes_are_served_in_their_order_and_first_come_first_served_within() {
             gated.until_queued(len).await;
         }
         for _ in &asking {
-            gated.answer_one();
+            gated.respond_once();
         }
         for asked in asking {
             assert_eq!(asked.await.expect("no panic").status, StatusCode::OK);
@@ -86,8 +86,8 @@ fn a_full_queue_refuses_and_says_so() {
         let urgent = ask(gated.address(), "urgent", &[]).await;
         let pushed_out = waiting.await.expect("no panic");
         assert_eq!(pushed_out.error(), Some("queue_full"));
-        gated.answer_one();
-        gated.answer_one();
+        gated.respond_once();
+        gated.respond_once();
         for asked in [busy, urgent] {
             assert_eq!(asked.await.expect("no panic").status, StatusCode::OK);
         }
@@ -108,29 +108,29 @@ fn what_one_leaf_refuses_another_takes() {
             .upstream("balance: round_robin\nhedge: false")
             .start();
         for nth in 0..6 {
-            free.answer_one();
+            free.respond_once();
             let id = nth.to_string();
             let mut client = Client::connect(root.address(), Version::HTTP_11).await;
             // A POST too: a leaf that refuses has not let the server see it.
             let mut request = client.request("POST", "/");
             request.headers_mut().insert("x-request-id", id.parse().expect("plain text"));
-            let answer = client.send(request).await;
+            let response = client.send(request).await;
             assert_eq!(
-                (answer.status, &*answer.body),
+                (response.status, &*response.body),
                 (StatusCode::OK, &b"free"[..]),
-                "{answer:?}"
+                "{response:?}"
             );
             assert_eq!(free.server.record().executions(&id), 1);
         }
         assert_eq!(order(&full.server), ["blocker"]);
         let metrics = root.metrics().await;
-        let refused = metrics.sum("curtail_attempts_answered_total", &[("outcome", "refused")]);
+        let refused = metrics.sum("curtail_attempts_responded_total", &[("outcome", "refused")]);
         assert!(refused > 0, "the full one was never asked: {metrics}");
     });
 }
 
 #[test]
-fn when_every_leaf_refuses_the_client_is_told_why() {
+fn when_every_leaf_refuses_the_client_is_draining_why() {
     run(async {
         let (a, b) = (
             Gated::start("a", ", queue_len_max: 0").await,
@@ -140,9 +140,9 @@ fn when_every_leaf_refuses_the_client_is_told_why() {
         let root = Setup::before(&[a.address(), b.address()])
             .upstream("hedge: false\nretry: {backoff: 1ms}")
             .start();
-        let answer = ask(root.address(), "x", &[]).await.await.expect("no panic");
-        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!((answer.error(), answer.get("curtail-leaf")), (Some("queue_full"), None));
+        let response = ask(root.address(), "x", &[]).await.await.expect("no panic");
+        assert_eq!(response.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!((response.error(), response.get("curtail-leaf")), (Some("queue_full"), None));
     });
 }
 
@@ -170,7 +170,7 @@ fn a_root_that_goes_away_leaves_the_queue_and_frees_the_slot() {
             in_service.abort();
             // The one that is left gets the slot, and the one that was queued never reached the server.
             gated.server.record().until(|record| record.executions("last") == 1).await;
-            gated.answer_one();
+            gated.respond_once();
             assert_eq!(last.await.expect("no panic").status, StatusCode::OK);
             assert_eq!(order(&gated.server), ["in service", "last"]);
             gated.until(|metrics| metrics.sum("curtail_leaf_in_service", &[]) == 0).await;
@@ -186,18 +186,18 @@ fn what_roots_and_leaves_say_to_each_other_is_not_taken_from_clients() {
         let mut wire = Wire::connect(root.address()).await;
         for path in ["/.curtail/load", "/.curtail/twin-started/00000000000000aa"] {
             wire.send(format!("GET {path} HTTP/1.1\r\nhost: h\r\n\r\n")).await;
-            let answer = wire.answer().await.head;
-            assert_eq!((answer.status(), answer.get("curtail-error")), (404, Some("no_route")));
+            let response = wire.response().await.head;
+            assert_eq!((response.status(), response.get("curtail-error")), (404, Some("no_route")));
         }
-        gated.answer_one();
+        gated.respond_once();
         wire.send(
             "GET / HTTP/1.1\r\nhost: h\r\ncurtail-tie: 00000000000000aa;first;127.0.0.1:1\r\n\r\n",
         )
         .await;
-        assert_eq!(wire.answer().await.head.status(), 200);
+        assert_eq!(wire.response().await.head.status(), 200);
         let metrics = gated.leaf.metrics().await;
         assert_eq!(
-            metrics.sum("curtail_leaf_twins_told_total", &[]),
+            metrics.sum("curtail_leaf_twin_cancels_total", &[]),
             0,
             "a client's tie was taken"
         );

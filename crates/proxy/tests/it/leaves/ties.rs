@@ -45,13 +45,13 @@ fn one_copy_is_executed_and_the_other_dropped_whichever_starts_first() {
             both[1].until_queued(1).await;
             let (first, other) = if rng.chance(0.5) { (0, 1) } else { (1, 0) };
             // One slot becomes free; the copy there starts and its twin is dropped.
-            both[first].answer_one();
+            both[first].respond_once();
             both[first].server.record().until(|record| record.executions(&id) == 1).await;
             both[other].until_queued(0).await;
-            both[first].answer_one();
-            let answer = asked.await.expect("no panic");
-            assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
-            assert_eq!(answer.body, if first == 0 { "a" } else { "b" });
+            both[first].respond_once();
+            let response = asked.await.expect("no panic");
+            assert_eq!(response.status, StatusCode::OK, "{response:?}");
+            assert_eq!(response.body, if first == 0 { "a" } else { "b" });
             assert_eq!(executions(&both, &id), 1, "{id}");
             drop(both[first].keep_busy().await);
         }
@@ -63,15 +63,15 @@ fn one_copy_is_executed_and_the_other_dropped_whichever_starts_first() {
             30
         );
         let metrics = root.metrics().await;
-        let answered =
-            metrics.sum("curtail_attempts_answered_total", &[("outcome", "twin_started")]);
+        let responded =
+            metrics.sum("curtail_attempts_responded_total", &[("outcome", "twin_started")]);
         let cancelled = metrics.cancelled("lost");
-        assert_eq!(answered + cancelled, 30, "{metrics}");
+        assert_eq!(responded + cancelled, 30, "{metrics}");
     });
 }
 
 #[test]
-fn a_leaf_answers_for_the_copy_that_it_drops() {
+fn a_leaf_responses_for_the_copy_that_it_drops() {
     run(async {
         let gated = Gated::start("a", "").await;
         let busy = gated.keep_busy().await;
@@ -82,7 +82,7 @@ fn a_leaf_answers_for_the_copy_that_it_drops() {
         let mut tell = async |tie: &str| {
             let request = format!("GET /.curtail/twin-started/{tie} HTTP/1.1\r\nhost: h\r\n\r\n");
             twin.send(request).await;
-            twin.answer().await.head
+            twin.response().await.head
         };
         assert_eq!(tell("00000000000000aa").await.status(), 204);
         let dropped = queued.await.expect("no panic");
@@ -95,50 +95,50 @@ fn a_leaf_answers_for_the_copy_that_it_drops() {
         let late = ask(gated.address(), "late", &[("curtail-tie", tie)]).await;
         assert_eq!(late.await.expect("no panic").get("curtail-leaf"), Some("twin-started"));
         assert_eq!(tell("not-a-tie").await.status(), 400);
-        gated.answer_one();
+        gated.respond_once();
         busy.await.expect("no panic");
         assert_eq!(order(&gated.server), ["blocker"]);
     });
 }
 
 #[test]
-fn a_leaf_that_crashes_after_its_twin_was_dropped_costs_no_answer() {
+fn a_leaf_that_crashes_after_its_twin_was_dropped_costs_no_response() {
     run(async {
         let [a, b] = both_busy().await;
         let root = tying([a.address(), b.address()]);
         let asked = ask(root.address(), "tied", &[]).await;
         a.until_queued(1).await;
         b.until_queued(1).await;
-        a.answer_one();
+        a.respond_once();
         a.server.record().until(|record| record.executions("tied") == 1).await;
         b.until_queued(0).await;
         // The copy at `a` is being worked on, the one at `b` is gone: now `a` goes as well.
         a.leaf.stop(Duration::ZERO).await.expect("it stops");
-        b.answer_one();
+        b.respond_once();
         b.server.record().until(|record| record.executions("tied") == 1).await;
-        b.answer_one();
-        let answer = asked.await.expect("no panic");
-        assert_eq!((answer.status, &*answer.body), (StatusCode::OK, &b"b"[..]), "{answer:?}");
+        b.respond_once();
+        let response = asked.await.expect("no panic");
+        assert_eq!((response.status, &*response.body), (StatusCode::OK, &b"b"[..]), "{response:?}");
         assert_eq!(root.metrics().await.attempts("tie_started_lost"), 1);
     });
 }
 
 #[test]
-fn a_server_that_fails_after_the_twin_was_dropped_costs_no_answer() {
+fn a_server_that_fails_after_the_twin_was_dropped_costs_no_response() {
     run(async {
         let [a, b] = both_busy().await;
         let root = tying([a.address(), b.address()]);
         let asked = ask(root.address(), "tied", &[]).await;
         a.until_queued(1).await;
         b.until_queued(1).await;
-        a.answer_one();
+        a.respond_once();
         a.server.record().until(|record| record.executions("tied") == 1).await;
         b.until_queued(0).await;
         drop(a.server);
-        b.answer_one();
-        b.answer_one();
-        let answer = asked.await.expect("no panic");
-        assert_eq!((answer.status, &*answer.body), (StatusCode::OK, &b"b"[..]), "{answer:?}");
+        b.respond_once();
+        b.respond_once();
+        let response = asked.await.expect("no panic");
+        assert_eq!((response.status, &*response.body), (StatusCode::OK, &b"b"[..]), "{response:?}");
     });
 }
 
@@ -166,7 +166,7 @@ async fn losing_messages(to: SocketAddr) -> SocketAddr {
 }
 
 #[test]
-fn a_lost_message_costs_at_most_one_execution_and_no_answer() {
+fn a_lost_message_costs_at_most_one_execution_and_no_response() {
     run(async {
         let both = both_busy().await;
         let relays =
@@ -177,17 +177,17 @@ fn a_lost_message_costs_at_most_one_execution_and_no_answer() {
         both[1].until_queued(1).await;
         // Both servers become free, and neither leaf hears of the other's start.
         for gated in &both {
-            gated.answer_one();
+            gated.respond_once();
             gated.server.record().until(|record| record.executions("tied") == 1).await;
         }
-        both[1].answer_one();
-        let answer = asked.await.expect("no panic");
-        assert_eq!((answer.status, &*answer.body), (StatusCode::OK, &b"b"[..]), "{answer:?}");
+        both[1].respond_once();
+        let response = asked.await.expect("no panic");
+        assert_eq!((response.status, &*response.body), (StatusCode::OK, &b"b"[..]), "{response:?}");
         assert_eq!(executions(&both, "tied"), 2);
         // The other execution is stopped, and its slot is free again.
         both[0].server.record().until(|record| record.reset() == 1).await;
         both[0].until(|metrics| metrics.sum("curtail_leaf_in_service", &[]) == 0).await;
-        let told = both[1].leaf.metrics().await.sum("curtail_leaf_twins_told_total", &[]);
+        let told = both[1].leaf.metrics().await.sum("curtail_leaf_twin_cancels_total", &[]);
         assert_eq!(told, 1, "the message was sent, and lost");
     });
 }
@@ -200,13 +200,13 @@ fn on_idle_leaves_the_copy_that_starts_at_once_is_the_only_one() {
             .upstream("hedge: false\nbalance: round_robin\ntie: {delay: 50ms}")
             .start();
         for nth in 0..10 {
-            both[0].answer_one();
-            both[1].answer_one();
+            both[0].respond_once();
+            both[1].respond_once();
             let id = nth.to_string();
-            let answer = ask(root.address(), &id, &[]).await.await.expect("no panic");
-            assert_eq!(answer.status, StatusCode::OK);
+            let response = ask(root.address(), &id, &[]).await.await.expect("no panic");
+            assert_eq!(response.status, StatusCode::OK);
             assert_eq!(executions(&both, &id), 1);
-            both[usize::from(answer.body == "a")].gate.forget_permits(1);
+            both[usize::from(response.body == "a")].gate.forget_permits(1);
         }
     });
 }

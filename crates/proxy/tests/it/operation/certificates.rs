@@ -34,7 +34,7 @@ fn a_renewed_certificate_is_used_after_a_reload_and_old_connections_stay_open() 
     run(async {
         let (first, second) = (Authority::new(), Authority::new());
         let issued = first.issue("localhost");
-        let replica = RawReplica::answering("good").await;
+        let replica = RawReplica::responding("good").await;
         let setup = Setup::before(&[replica.address()]).listener(&issued.listener_keys());
         let proxy = setup.start();
         let mut old = Client::connect_tls(proxy.address(), first.client(&["h2"]))
@@ -61,7 +61,7 @@ fn a_reload_with_an_unreadable_certificate_changes_nothing() {
     run(async {
         let authority = Authority::new();
         let issued = authority.issue("localhost");
-        let (old, new) = (RawReplica::answering("old").await, RawReplica::answering("new").await);
+        let (old, new) = (RawReplica::responding("old").await, RawReplica::responding("new").await);
         let proxy = Setup::before(&[old.address()]).listener(&issued.listener_keys()).start();
         let elsewhere = Setup::before(&[new.address()]).listener(&issued.listener_keys());
         let other = authority.issue("localhost");
@@ -96,7 +96,7 @@ fn clear_text_does_not_become_tls_without_a_restart() {
     run(async {
         let authority = Authority::new();
         let issued = authority.issue("localhost");
-        let replica = RawReplica::answering("good").await;
+        let replica = RawReplica::responding("good").await;
         let clear = Setup::before(&[replica.address()]);
         let tls = clear.clone().listener(&issued.listener_keys());
         for (before, after) in [(&clear, &tls), (&tls, &clear)] {
@@ -112,8 +112,8 @@ fn renewed_authorities_of_replicas_are_trusted_after_a_reload() {
         let (first, second) = (Authority::new(), Authority::new());
         let (one, two) = (first.issue("localhost"), second.issue("localhost"));
         let replicas = [
-            Replica::answering(Speaks::Tls(one.server(&["http/1.1"])), "good").await,
-            Replica::answering(Speaks::Tls(two.server(&["http/1.1"])), "good").await,
+            Replica::responding(Speaks::Tls(one.server(&["http/1.1"])), "good").await,
+            Replica::responding(Speaks::Tls(two.server(&["http/1.1"])), "good").await,
         ];
         let ca_file = first.file();
         let setup = |replica: &Replica| {

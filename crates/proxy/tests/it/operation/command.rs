@@ -111,7 +111,7 @@ async fn ask(address: SocketAddr) -> String {
 #[test]
 fn it_serves_reloads_on_a_hangup_keeps_the_old_when_the_new_is_broken_and_stops_in_order() {
     run(async {
-        let (old, new) = (RawReplica::answering("old").await, RawReplica::answering("new").await);
+        let (old, new) = (RawReplica::responding("old").await, RawReplica::responding("new").await);
         let directory = Directory::new();
         let file = directory.write("proxy.yaml", &yaml(&old));
         let program = Program::start(&["--config", &file.display().to_string()]);
@@ -137,7 +137,7 @@ fn it_serves_reloads_on_a_hangup_keeps_the_old_when_the_new_is_broken_and_stops_
 #[test]
 fn sets_override_the_arguments_and_an_error_in_one_prevents_the_start() {
     run(async {
-        let replica = RawReplica::answering("good").await;
+        let replica = RawReplica::responding("good").await;
         let upstream = format!("http://{}", replica.address());
         let given = ["--upstream", &upstream, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
         let with = |more: &[&str]| Program::start(&[&given, more].concat());
@@ -161,7 +161,7 @@ fn sets_override_the_arguments_and_an_error_in_one_prevents_the_start() {
 #[test]
 fn errors_and_a_port_in_use_end_it_with_codes_of_their_own() {
     run(async {
-        let replica = RawReplica::answering("good").await;
+        let replica = RawReplica::responding("good").await;
         let directory = Directory::new();
         let code = async |path: &Path| {
             let program = Program::start(&["--config", &path.display().to_string()]);

@@ -20,11 +20,12 @@ const GRACE: Duration = Duration::from_secs(300);
 #[test]
 fn requests_in_progress_end_and_nothing_new_begins() {
     run(async {
-        let gated = Gated::start(Speaks::Http1, "answered").await;
+        let gated = Gated::start(Speaks::Http1, "responded").await;
         let setup = Setup::before(&[gated.replica.address()]).on_own_address();
         let proxy = setup.upstream("hedge: false").start();
         let (address, admin) = (proxy.address(), proxy.admin_address());
-        let ready = async || ask_admin(admin, "/readyz").await.map(|answer| answer.head.status());
+        let ready =
+            async || ask_admin(admin, "/readyz").await.map(|response| response.head.status());
         assert_eq!(ready().await, Some(200));
         let mut kept = Client::connect(address, Version::HTTP_11).await;
         gated.gate.add_permits(1);
@@ -46,8 +47,8 @@ fn requests_in_progress_end_and_nothing_new_begins() {
         for asked in asking {
             assert_eq!(ready().await, Some(503), "it says so to the end");
             gated.gate.add_permits(1);
-            let answer = asked.await.expect("no panic");
-            assert_eq!((answer.status, &*answer.body), (StatusCode::OK, &b"answered"[..]));
+            let response = asked.await.expect("no panic");
+            assert_eq!((response.status, &*response.body), (StatusCode::OK, &b"responded"[..]));
         }
         drop(idle);
         stopping.await.expect("it stops");
@@ -58,14 +59,14 @@ fn requests_in_progress_end_and_nothing_new_begins() {
 #[test]
 fn who_has_asked_nothing_does_not_hold_it_up() {
     run(async {
-        let replica = RawReplica::answering("good").await;
+        let replica = RawReplica::responding("good").await;
         let proxy = Setup::before(&[replica.address()]).top("limits: {header_timeout: 1h}").start();
         let silent = Wire::connect(proxy.address()).await;
         let mut begun = Wire::connect(proxy.address()).await;
         begun.send("P").await;
         let mut idle = Wire::connect(proxy.address()).await;
         idle.send("GET / HTTP/1.1\r\nhost: h\r\n\r\n").await;
-        assert_eq!(idle.answer().await.body, "good");
+        assert_eq!(idle.response().await.body, "good");
         let mut http2 = Client::connect(proxy.address(), Version::HTTP_2).await;
         assert_eq!(http2.get("/").await.body, "good");
         proxy.until(|m| m.sum("curtail_client_connections_open", &[]) == 4).await;
@@ -79,7 +80,7 @@ fn who_has_asked_nothing_does_not_hold_it_up() {
 #[test]
 fn a_client_whose_connection_the_drain_closes_is_not_counted_as_slow() {
     run(async {
-        let gated = Gated::start(Speaks::Http1, "answered").await;
+        let gated = Gated::start(Speaks::Http1, "responded").await;
         let proxy = Setup::before(&[gated.replica.address()])
             .upstream("hedge: false")
             .top("limits: {header_timeout: 1h}")
@@ -145,13 +146,13 @@ fn what_streams_and_what_has_changed_its_protocol_ends_by_itself() {
         tunnel
             .send("GET /t HTTP/1.1\r\nhost: h\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n")
             .await;
-        assert_eq!(tunnel.read_head().await.expect("held").expect("an answer").status(), 101);
+        assert_eq!(tunnel.read_head().await.expect("held").expect("a response").status(), 101);
         let mut long = Wire::connect(proxy.address()).await;
         long.send("GET /l HTTP/1.1\r\nhost: h\r\n\r\n").await;
-        assert_eq!(long.read_head().await.expect("held").expect("an answer").status(), 200);
+        assert_eq!(long.read_head().await.expect("held").expect("a response").status(), 200);
         let admin = proxy.admin_address();
         let stopping = proxy.stop(GRACE);
-        while ask_admin(admin, "/readyz").await.expect("it answers").head.status() != 503 {}
+        while ask_admin(admin, "/readyz").await.expect("it responds").head.status() != 503 {}
         tunnel.send("still here").await;
         assert_eq!(tunnel.read_exact(10).await.expect("an echo"), "still here");
         assert!(!stopping.is_finished());

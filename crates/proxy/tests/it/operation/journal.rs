@@ -39,7 +39,7 @@ async fn moody(seed: u64) -> Replica {
     .await
 }
 
-/// Sends requests, some of which may not be repeated; returns how many were answered well.
+/// Sends requests, some of which may not be repeated; returns how many succeeded.
 async fn load(proxy: &Proxy, requests: usize) -> usize {
     let client = Client::connect(proxy.address(), Version::HTTP_2).await;
     let mut asking = tokio::task::JoinSet::new();
@@ -50,15 +50,15 @@ async fn load(proxy: &Proxy, requests: usize) -> usize {
             for turn in 0..requests / CLIENTS {
                 let method = if (nth + turn) % 10 == 0 { "POST" } else { "GET" };
                 let request = client.request(method, &format!("/{}", nth % 2));
-                let answer = client.send(request).await;
-                good += usize::from(answer.status == StatusCode::OK);
+                let response = client.send(request).await;
+                good += usize::from(response.status == StatusCode::OK);
             }
             good
         });
     }
     let mut good = 0;
-    while let Some(answered) = asking.join_next().await {
-        good += answered.expect("no panic");
+    while let Some(responded) = asking.join_next().await {
+        good += responded.expect("no panic");
     }
     good
 }
@@ -103,7 +103,7 @@ async fn journal(directory: &Directory, policy: &str, requests: usize) -> PathBu
         () = look => unreachable!("it never ends"),
     };
     // POSTs fail as often as their servers do.
-    assert!(good > requests * 98 / 100, "{good} of {requests} were answered well");
+    assert!(good > requests * 98 / 100, "{good} of {requests} succeeded");
     let metrics = proxy.metrics().await;
     for (what, count) in
         [("retries", metrics.attempts("retry")), ("cancelled attempts", metrics.cancelled("lost"))]
@@ -133,7 +133,7 @@ fn ten_thousand_requests_are_replayed_effect_by_effect() {
             println!("{replayed:?}");
             assert_eq!(replayed.end, End::Complete);
             assert_eq!(replayed.requests, requests as u64);
-            assert!(replayed.effects >= 2 * requests as u64, "each is sent and answered");
+            assert!(replayed.effects >= 2 * requests as u64, "each is sent and gets a response");
             tampered(&directory, &file);
         }
     });

@@ -12,16 +12,16 @@ use http::{StatusCode, Version};
 
 async fn ask(proxy: &Proxy) -> String {
     let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
-    let answer = client.get("/").await;
-    assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
-    String::from_utf8(answer.body.to_vec()).expect("text")
+    let response = client.get("/").await;
+    assert_eq!(response.status, StatusCode::OK, "{response:?}");
+    String::from_utf8(response.body.to_vec()).expect("text")
 }
 
 #[test]
 fn new_requests_go_where_the_new_configuration_says_and_old_ones_end_where_they_are() {
     run(async {
         let gated = Gated::start(Speaks::Http1, "old").await;
-        let new = RawReplica::answering("new").await;
+        let new = RawReplica::responding("new").await;
         let before = Setup::before(&[gated.replica.address()]).upstream("hedge: false");
         let proxy = before.start();
         let mut kept = Client::connect(proxy.address(), Version::HTTP_11).await;
@@ -46,7 +46,7 @@ fn new_requests_go_where_the_new_configuration_says_and_old_ones_end_where_they_
 #[test]
 fn an_upstream_that_stays_as_it_is_keeps_what_it_has_learned() {
     run(async {
-        let replica = RawReplica::answering("good").await;
+        let replica = RawReplica::responding("good").await;
         let setup = Setup::before(&[replica.address()]);
         let proxy = setup.start();
         assert_eq!(ask(&proxy).await, "good");
@@ -64,7 +64,7 @@ fn an_upstream_that_stays_as_it_is_keeps_what_it_has_learned() {
 #[test]
 fn what_cannot_be_taken_is_not_taken_in_part() {
     run(async {
-        let (old, new) = (RawReplica::answering("old").await, RawReplica::answering("new").await);
+        let (old, new) = (RawReplica::responding("old").await, RawReplica::responding("new").await);
         let setup = Setup::before(&[old.address()]);
         let proxy = setup.start();
         let elsewhere = Setup::before(&[new.address()]);
@@ -100,7 +100,7 @@ fn what_cannot_be_taken_is_not_taken_in_part() {
 #[test]
 fn limits_are_for_the_connections_that_follow() {
     run(async {
-        let replica = RawReplica::answering("good").await;
+        let replica = RawReplica::responding("good").await;
         let setup = Setup::before(&[replica.address()]);
         let proxy = setup.start();
         let mut old = Client::connect(proxy.address(), Version::HTTP_11).await;
@@ -120,7 +120,7 @@ fn limits_are_for_the_connections_that_follow() {
 #[test]
 fn a_hundred_reloads_under_load_cost_no_request() {
     run(async {
-        let (one, two) = (RawReplica::answering("1").await, RawReplica::answering("2").await);
+        let (one, two) = (RawReplica::responding("1").await, RawReplica::responding("2").await);
         let setups = [
             Setup::before(&[one.address()]),
             Setup::before(&[two.address()]).upstream("connect: {idle_max: 1}"),

@@ -2,7 +2,7 @@
 
 use super::{Chain, PAIRS};
 use crate::body::{self, Progress};
-use crate::client::{Answer, Client};
+use crate::client::{Client, FullResponse};
 use crate::deadline::run;
 use crate::proxy::Setup;
 use crate::raw_replica::{RawReplica, Refusing};
@@ -24,25 +24,25 @@ fn two_hundred_megabytes_each_way_are_streamed_and_never_held() {
     run(async {
         for pair in [PAIRS[0], PAIRS[3]] {
             let (up, down) = (Arc::new(Progress::default()), Arc::new(Progress::default()));
-            let (handed, answers) = (Arc::clone(&up), Arc::clone(&down));
+            let (handed, responses) = (Arc::clone(&up), Arc::clone(&down));
             let mut chain = Chain::start(pair, move |request| {
-                let (handed, answers) = (Arc::clone(&handed), Arc::clone(&answers));
+                let (handed, responses) = (Arc::clone(&handed), Arc::clone(&responses));
                 async move {
                     // Nothing is read until nothing moves any more: all that was handed is somewhere between.
                     let between = handed.until_still().await;
                     assert!(between < BETWEEN_BYTES_MAX, "{between} bytes are held on the way up");
                     let read = body::check_long(request.into_body()).await;
                     assert_eq!(read.expect("a whole body"), LONG_BYTES);
-                    Response::new(body::long(LONG_BYTES, &answers))
+                    Response::new(body::long(LONG_BYTES, &responses))
                 }
             })
             .await;
             let request = chain.client.request_with("POST", "/", body::long(LONG_BYTES, &up));
-            let answer = chain.client.try_send(request).await.expect("an answer");
-            assert_eq!(answer.status(), StatusCode::OK);
+            let response = chain.client.try_send(request).await.expect("a response");
+            assert_eq!(response.status(), StatusCode::OK);
             let between = down.until_still().await;
             assert!(between < BETWEEN_BYTES_MAX, "{between} bytes are held on the way down");
-            let read = body::check_long(answer.into_body()).await;
+            let read = body::check_long(response.into_body()).await;
             assert_eq!(read.expect("a whole body"), LONG_BYTES);
         }
     });
@@ -86,11 +86,11 @@ fn bodies_of_unknown_length_and_trailers_pass_both_ways() {
             let mut request = chain.client.request_with("POST", "/", body);
             request.headers_mut().insert("trailer", HeaderValue::from_static("x-sum"));
             request.headers_mut().insert("te", HeaderValue::from_static("trailers"));
-            let answer = chain.client.send(request).await;
+            let response = chain.client.send(request).await;
             feeding.await.expect("fed");
-            assert_eq!(answer.get("x-body"), Some("123456"));
-            assert_eq!(answer.body, "abcdef");
-            let trailers = answer.trailers.expect("trailers");
+            assert_eq!(response.get("x-body"), Some("123456"));
+            assert_eq!(response.body, "abcdef");
+            let trailers = response.trailers.expect("trailers");
             assert_eq!(trailers.get("x-seen").expect("named"), "21");
         }
     });
@@ -110,7 +110,7 @@ fn trailers_go_to_clients_that_understand_them() {
         let mut wire = Wire::connect(proxy.address()).await;
         for (te, trailers) in [("te: trailers\r\n", "x-seen: 1\r\n\r\n"), ("", "\r\n")] {
             wire.send(format!("GET / HTTP/1.1\r\nhost: h\r\n{te}\r\n")).await;
-            wire.read_head().await.expect("held").expect("an answer");
+            wire.read_head().await.expect("held").expect("a response");
             assert_eq!(wire.read_chunk().await.expect("held"), "body");
             assert_eq!(wire.read_chunk().await.expect("held"), "");
             assert_eq!(wire.read_exact(trailers.len()).await.expect("held"), trailers);
@@ -134,7 +134,7 @@ fn forbidden_trailers_are_removed_and_others_forwarded_over_any_version() {
             let mut wire = Wire::connect(chain.proxy.address()).await;
             let head = "POST / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n";
             wire.send(format!("{head}4\r\nbody\r\n{TRAILERS}")).await;
-            let response = wire.answer().await;
+            let response = wire.response().await;
             assert_eq!((response.head.status(), &*response.body), (200, &b"taken"[..]));
         }
         let replica = RawReplica::start(|mut wire, record, _| async move {
@@ -169,9 +169,9 @@ fn a_body_of_known_length_keeps_it() {
                 let mut request = chain.client.request_with("PUT", "/", body::whole(text));
                 let len = HeaderValue::from(text.len());
                 request.headers_mut().insert("content-length", len.clone());
-                let answer = chain.client.send(request).await;
-                assert_eq!(answer.body, text);
-                assert_eq!(answer.headers.get("content-length"), Some(&len));
+                let response = chain.client.send(request).await;
+                assert_eq!(response.body, text);
+                assert_eq!(response.headers.get("content-length"), Some(&len));
                 let seen = chain.replica.record().seen().pop().expect("it was asked");
                 assert_eq!(seen.headers.get("content-length"), Some(&len), "{seen:?}");
                 assert_eq!(seen.get("transfer-encoding"), None, "{seen:?}");
@@ -186,10 +186,10 @@ fn pieces_are_passed_on_as_they_come_in_both_directions() {
         for pair in PAIRS {
             // Each side sends its next piece only after the other has got the one before.
             let (got, mut heard) = mpsc::channel::<bytes::Bytes>(1);
-            let (answer_with, answers) = oneshot::channel::<body::Body>();
-            let answers = Mutex::new(Some(answers));
+            let (respond_with, responses) = oneshot::channel::<body::Body>();
+            let responses = Mutex::new(Some(responses));
             let mut chain = Chain::start(pair, move |request| {
-                let answers = answers.lock().expect("no panic").take().expect("asked once");
+                let responses = responses.lock().expect("no panic").take().expect("asked once");
                 let got = got.clone();
                 async move {
                     let mut body = request.into_body();
@@ -200,31 +200,31 @@ fn pieces_are_passed_on_as_they_come_in_both_directions() {
                         }
                         got.send(bytes::Bytes::new()).await.expect("the test listens");
                     });
-                    Response::new(answers.await.expect("a body"))
+                    Response::new(responses.await.expect("a body"))
                 }
             })
             .await;
             let (up, body) = body::channel();
             let request = chain.client.request_with("POST", "/", body);
-            let (down, answer) = body::channel();
-            assert!(answer_with.send(answer).is_ok(), "the replica waits");
+            let (down, response) = body::channel();
+            assert!(respond_with.send(response).is_ok(), "the replica waits");
             let asking = chain.client.try_send(request);
-            let (answer, ()) = tokio::join!(asking, async {
+            let (response, ()) = tokio::join!(asking, async {
                 assert!(up.data("up 0").await);
                 assert_eq!(heard.recv().await.expect("a piece"), "up 0");
             });
-            let mut answer = answer.expect("an answer").into_body();
+            let mut response = response.expect("a response").into_body();
             for nth in 1..10 {
                 let piece = format!("down {nth}");
                 assert!(down.data(piece.clone()).await);
-                let frame = answer.frame().await.expect("a frame").expect("a good one");
+                let frame = response.frame().await.expect("a frame").expect("a good one");
                 assert_eq!(frame.into_data().expect("data"), piece);
                 let piece = format!("up {nth}");
                 assert!(up.data(piece.clone()).await);
                 assert_eq!(heard.recv().await.expect("a piece"), piece);
             }
             drop((up, down));
-            let rest = answer.collect().await.expect("a good end").to_bytes();
+            let rest = response.collect().await.expect("a good end").to_bytes();
             assert_eq!(rest, "");
             assert_eq!(heard.recv().await.expect("the end"), "");
         }
@@ -232,28 +232,28 @@ fn pieces_are_passed_on_as_they_come_in_both_directions() {
 }
 
 #[test]
-fn a_client_that_expects_to_be_told_to_go_on_is_told() {
+fn a_client_that_expects_to_be_told_to_go_on_is_draining() {
     run(async {
-        let replica = RawReplica::answering("done").await;
+        let replica = RawReplica::responding("done").await;
         let proxy = Setup::before(&[replica.address()]).start();
         let mut wire = Wire::connect(proxy.address()).await;
         wire.send("PUT / HTTP/1.1\r\nhost: h\r\ncontent-length: 4\r\nexpect: 100-continue\r\n\r\n")
             .await;
-        let go_on = wire.read_head().await.expect("held").expect("an interim answer");
+        let go_on = wire.read_head().await.expect("held").expect("an interim response");
         assert_eq!(go_on.status(), 100);
         wire.send("body").await;
-        assert_eq!(wire.answer().await.body, "done");
+        assert_eq!(wire.response().await.body, "done");
         let seen = &replica.record().requests()[0];
         assert_eq!((seen.head.get("expect"), &*seen.body), (None, &b"body"[..]));
     });
 }
 
 #[test]
-fn an_answer_that_comes_before_the_body_was_read_is_the_answer() {
+fn a_response_that_comes_before_the_body_was_read_is_the_response() {
     run(async {
         for pair in PAIRS {
             let mut chain = Chain::start(pair, |request| async move {
-                // RFC 9112, section 9.6: who answers early reads on, or its answer may be lost.
+                // RFC 9112, section 9.6: a server that responds early keeps reading, or its response may be lost.
                 tokio::spawn(body::check_long(request.into_body()));
                 let mut response = ok("too much");
                 *response.status_mut() = StatusCode::PAYLOAD_TOO_LARGE;
@@ -262,16 +262,16 @@ fn an_answer_that_comes_before_the_body_was_read_is_the_answer() {
             .await;
             let handed = Arc::new(Progress::default());
             let request = chain.client.request_with("POST", "/", body::long(8 << 20, &handed));
-            let answer = chain.client.try_send(request).await.expect("an answer");
-            let answer = Answer::read(answer).await.expect("a whole answer");
-            assert_eq!((answer.status.as_u16(), &*answer.body), (413, &b"too much"[..]));
+            let response = chain.client.try_send(request).await.expect("a response");
+            let response = FullResponse::read(response).await.expect("a whole response");
+            assert_eq!((response.status.as_u16(), &*response.body), (413, &b"too much"[..]));
             assert_eq!(chain.replica.record().count(), 1);
         }
     });
 }
 
 #[test]
-fn who_is_answered_early_may_finish_its_upload_before_it_reads_the_answer() {
+fn who_has_responded_early_may_finish_its_upload_before_it_reads_the_response() {
     run(async {
         let refusing = Refusing::new();
         let proxy = Setup::before(&[refusing.address()]).start();
@@ -279,25 +279,25 @@ fn who_is_answered_early_may_finish_its_upload_before_it_reads_the_answer() {
         let body = vec![b'x'; 1 << 20];
         wire.send(format!("POST / HTTP/1.1\r\nhost: h\r\ncontent-length: {}\r\n\r\n", body.len()))
             .await;
-        // The proxy has answered, and would close.
+        // The proxy has responded, and would close.
         proxy
             .until(|metrics| metrics.sum("curtail_requests_total", &[("status", "5xx")]) == 1)
             .await;
         wire.send(body).await;
-        assert_eq!(wire.answer().await.head.status(), 503);
+        assert_eq!(wire.response().await.head.status(), 503);
         wire.close_write().await;
         assert!(wire.read_head().await.expect("closed in order, not reset").is_none());
     });
 }
 
 #[test]
-fn interim_answers_of_a_replica_are_not_the_answer() {
+fn interim_responses_of_a_replica_are_not_the_response() {
     run(async {
         let replica = RawReplica::start(|mut wire, record, _| async move {
             while record.read(&mut wire).await.is_some() {
                 wire.send("HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\n\r\n").await;
                 wire.send("HTTP/1.1 100 Continue\r\n\r\n").await;
-                wire.send(crate::raw_replica::answer("final")).await;
+                wire.send(crate::raw_replica::response("final")).await;
             }
         })
         .await;
@@ -307,9 +307,9 @@ fn interim_answers_of_a_replica_are_not_the_answer() {
             wire.send("GET / HTTP/1.1\r\nhost: h\r\n\r\n").await;
             let interim = wire.read_head().await.expect("the connection holds").expect("a head");
             assert_eq!(interim.status(), 103);
-            let answer = wire.answer().await;
-            assert_eq!((answer.head.status(), &*answer.body), (200, &b"final"[..]));
-            assert_eq!(answer.head.get("link"), None);
+            let response = wire.response().await;
+            assert_eq!((response.head.status(), &*response.body), (200, &b"final"[..]));
+            assert_eq!(response.head.get("link"), None);
         }
     });
 }

@@ -41,8 +41,8 @@ fn set_cookie_fields_stay_separate() {
                 std::future::ready(response)
             })
             .await;
-            let answer = chain.client.get("/").await;
-            assert_eq!(answer.headers.get_all("set-cookie").iter().count(), 2, "{pair:?}");
+            let response = chain.client.get("/").await;
+            assert_eq!(response.headers.get_all("set-cookie").iter().count(), 2, "{pair:?}");
         }
     });
 }

@@ -30,7 +30,7 @@ async fn seen(replica: &RawReplica, proxy: &Proxy, fields: &[(&str, &str)]) -> H
     let fields: String =
         fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     wire.send(format!("GET / HTTP/1.1\r\nhost: h\r\n{fields}x-end: 1\r\n\r\n")).await;
-    assert_eq!(wire.answer().await.head.status(), 200);
+    assert_eq!(wire.response().await.head.status(), 200);
     replica.record().requests().pop().expect("it was asked").head
 }
 
@@ -46,7 +46,7 @@ fn forwarded(head: &Head) -> Vec<(&str, &str)> {
 #[test]
 fn forwarded_headers_of_a_client_are_replaced() {
     run(async {
-        let replica = RawReplica::answering("").await;
+        let replica = RawReplica::responding("").await;
         let other = "trusted_proxies: [10.0.0.0/8, \"::1\", 127.0.0.2]";
         for top in ["", "trusted_proxies: []", other] {
             let proxy = Setup::before(&[replica.address()]).top(top).start();
@@ -91,7 +91,7 @@ fn forwarded_headers_are_replaced_over_every_version() {
 #[test]
 fn headers_of_a_trusted_proxy_are_kept_and_its_address_is_appended() {
     run(async {
-        let replica = RawReplica::answering("").await;
+        let replica = RawReplica::responding("").await;
         for trusted in ["127.0.0.0/8", "127.0.0.1", "\"::/0\", 0.0.0.0/0"] {
             let proxy = Setup::before(&[replica.address()])
                 .top(&format!("trusted_proxies: [{trusted}]"))
@@ -120,7 +120,7 @@ fn headers_of_a_trusted_proxy_are_kept_and_its_address_is_appended() {
 #[test]
 fn a_leaf_trusts_its_roots() {
     run(async {
-        let replica = RawReplica::answering("").await;
+        let replica = RawReplica::responding("").await;
         let leaf = Proxy::of_leaves(&[format!(
             "{{name: l, address: \"127.0.0.1:0\", server: \"http://{}\"}}",
             replica.address()
@@ -135,7 +135,7 @@ fn a_leaf_trusts_its_roots() {
 #[test]
 fn trusted_proxies_can_be_reloaded() {
     run(async {
-        let replica = RawReplica::answering("").await;
+        let replica = RawReplica::responding("").await;
         let setup = Setup::before(&[replica.address()]);
         let proxy = setup.start();
         let claims = &[("x-forwarded-for", "10.0.0.1")];

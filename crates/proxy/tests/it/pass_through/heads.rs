@@ -22,11 +22,11 @@ fn every_method_path_and_query_arrives_as_it_was_asked() {
             let sent = path.trim_end_matches('#');
             for method in METHODS {
                 let request = chain.client.request(method, sent);
-                let answer = chain.client.send(request).await;
-                assert_eq!(answer.status, StatusCode::OK, "{method}");
+                let response = chain.client.send(request).await;
+                assert_eq!(response.status, StatusCode::OK, "{method}");
                 let want = if method == "HEAD" { "" } else { "here" };
-                assert_eq!(answer.body, want, "{method}");
-                assert_eq!(answer.get("content-length"), Some("4"), "{method}");
+                assert_eq!(response.body, want, "{method}");
+                assert_eq!(response.get("content-length"), Some("4"), "{method}");
             }
             let seen = chain.replica.record().seen();
             let methods: Vec<_> = seen.iter().map(|seen| seen.method.as_str()).collect();
@@ -64,11 +64,11 @@ fn the_host_that_was_asked_arrives_in_the_form_of_each_version() {
 #[test]
 fn an_absolute_target_goes_before_the_host_field() {
     run(async {
-        let replica = RawReplica::answering("here").await;
+        let replica = RawReplica::responding("here").await;
         let proxy = Setup::before(&[replica.address()]).start();
         let mut wire = Wire::connect(proxy.address()).await;
         wire.send("GET http://asked.test:81/p?q HTTP/1.1\r\nhost: other.test\r\n\r\n").await;
-        assert_eq!(wire.answer().await.head.status(), 200);
+        assert_eq!(wire.response().await.head.status(), 200);
         let seen = &replica.record().requests()[0].head;
         assert_eq!(seen.start, "GET /p?q HTTP/1.1");
         assert_eq!(seen.get("host"), Some("asked.test:81"));
@@ -78,17 +78,17 @@ fn an_absolute_target_goes_before_the_host_field() {
 #[test]
 fn options_of_the_server_as_a_whole() {
     run(async {
-        let replica = RawReplica::answering("").await;
+        let replica = RawReplica::responding("").await;
         let proxy = Setup::before(&[replica.address()]).start();
         let mut wire = Wire::connect(proxy.address()).await;
         wire.send("OPTIONS * HTTP/1.1\r\nhost: service.test\r\n\r\n").await;
-        assert_eq!(wire.answer().await.head.status(), 200);
+        assert_eq!(wire.response().await.head.status(), 200);
         assert_eq!(replica.record().requests()[0].head.start, "OPTIONS * HTTP/1.1");
     });
 }
 
 #[test]
-fn answers_without_a_body_keep_their_fields_and_get_none() {
+fn responses_without_a_body_keep_their_fields_and_get_none() {
     run(async {
         for pair in PAIRS {
             for code in [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED] {
@@ -100,10 +100,10 @@ fn answers_without_a_body_keep_their_fields_and_get_none() {
                 })
                 .await;
                 for _ in 0..2 {
-                    let answer = chain.client.get("/").await;
-                    assert_eq!((answer.status, answer.body.len()), (code, 0));
-                    assert_eq!(answer.get("etag"), Some("\"v1\""));
-                    assert_eq!(answer.get("transfer-encoding"), None);
+                    let response = chain.client.get("/").await;
+                    assert_eq!((response.status, response.body.len()), (code, 0));
+                    assert_eq!(response.get("etag"), Some("\"v1\""));
+                    assert_eq!(response.get("transfer-encoding"), None);
                 }
                 assert_eq!(chain.replica.record().count(), 2, "a 304 is no failure");
             }
@@ -142,8 +142,8 @@ fn a_response_that_can_have_no_content_has_a_length_only_where_that_means_someth
                 let proxy = setup.start();
                 let mut client = Client::connect(proxy.address(), pair.0).await;
                 let request = client.request(method, "/");
-                let answer = client.send(request).await;
-                let seen = (answer.status.as_u16(), answer.get("content-length"));
+                let response = client.send(request).await;
+                let seen = (response.status.as_u16(), response.get("content-length"));
                 assert_eq!(seen, (code, want), "{pair:?}: {method}");
             }
         }
@@ -161,8 +161,8 @@ fn every_status_arrives_and_only_those_of_an_unable_server_are_tried_again() {
         for code in [200, 201, 206, 301, 308, 400, 401, 404, 409, 418, 429, 499, 500, 501, 505, 599]
         {
             let before = chain.replica.record().count();
-            let answer = chain.client.get(&format!("/{code}")).await;
-            assert_eq!(answer.status.as_u16(), code);
+            let response = chain.client.get(&format!("/{code}")).await;
+            assert_eq!(response.status.as_u16(), code);
             assert_eq!(chain.replica.record().count(), before + 1, "{code} was tried again");
         }
     });
@@ -190,9 +190,9 @@ fn fields_of_one_connection_stop_here() {
              upgrade: websocket\r\nx-end: 1\r\n\r\n",
         )
         .await;
-        let answer = wire.answer().await.head;
+        let response = wire.response().await.head;
         let seen = &replica.record().requests()[0].head;
-        for head in [&answer, seen] {
+        for head in [&response, seen] {
             assert_eq!(head.get("x-end"), Some("1"), "{head:?}");
             for gone in ["x-hop", "x-mine", "keep-alive", "proxy-connection", "upgrade"] {
                 assert_eq!(head.get(gone), None, "{head:?}");
@@ -214,9 +214,12 @@ fn whitespace_around_a_value_is_no_part_of_it() {
                 std::future::ready(response)
             })
             .await;
-            let answer = chain.client.get("/").await;
-            assert_eq!((answer.get("x-padded"), answer.get("x-blank")), (Some("a b"), Some("")));
-            assert_eq!(answer.body, "here");
+            let response = chain.client.get("/").await;
+            assert_eq!(
+                (response.get("x-padded"), response.get("x-blank")),
+                (Some("a b"), Some(""))
+            );
+            assert_eq!(response.body, "here");
         }
     });
 }
@@ -246,8 +249,12 @@ fn the_last_hop_that_max_forwards_allows_responds_itself() {
             {
                 let mut request = chain.client.request(method, "/");
                 request.headers_mut().insert("max-forwards", HeaderValue::from_static("0"));
-                let answer = chain.client.send(request).await;
-                assert_eq!((answer.status.as_u16(), answer.error()), (status, error), "{method}");
+                let response = chain.client.send(request).await;
+                assert_eq!(
+                    (response.status.as_u16(), response.error()),
+                    (status, error),
+                    "{method}"
+                );
             }
             let seen = chain.replica.record().seen();
             let seen: Vec<_> = seen.iter().map(|seen| seen.get("max-forwards")).collect();
@@ -289,9 +296,9 @@ fn repeated_many_and_odd_fields_arrive_unchanged_in_both_directions() {
             fields.insert("x-long", HeaderValue::try_from("l".repeat(8_000)).expect("text"));
             let mut request = chain.client.request("GET", "/");
             request.headers_mut().extend(fields.clone());
-            let answer = chain.client.send(request).await;
+            let response = chain.client.send(request).await;
             let seen = chain.replica.record().only();
-            for headers in [&answer.headers, &seen.headers] {
+            for headers in [&response.headers, &seen.headers] {
                 for name in fields.keys() {
                     let all = |headers: &HeaderMap| {
                         headers.get_all(name).iter().cloned().collect::<Vec<_>>()
@@ -304,7 +311,7 @@ fn repeated_many_and_odd_fields_arrive_unchanged_in_both_directions() {
 }
 
 #[test]
-fn a_long_head_of_an_answer_arrives_over_both_versions() {
+fn a_long_head_of_a_response_arrives_over_both_versions() {
     run(async {
         for pair in PAIRS {
             let mut chain = Chain::start(pair, |_| {
@@ -319,11 +326,11 @@ fn a_long_head_of_an_answer_arrives_over_both_versions() {
             let mut request = chain.client.request("GET", "/");
             request.headers_mut().insert("x-request-id", HeaderValue::from_static("long"));
             // The client's own limit is 16 KiB over HTTP/2: what the proxy itself took is in its metrics.
-            let answer = chain.client.try_send(request).await;
+            let response = chain.client.try_send(request).await;
             if pair.0 == Version::HTTP_11 {
-                let answer = answer.expect("an answer");
-                assert_eq!(answer.status(), StatusCode::OK, "{pair:?}");
-                assert_eq!(answer.headers().get_all("set-cookie").iter().count(), 4);
+                let response = response.expect("a response");
+                assert_eq!(response.status(), StatusCode::OK, "{pair:?}");
+                assert_eq!(response.headers().get_all("set-cookie").iter().count(), 4);
             }
             assert_eq!(chain.replica.record().executions("long"), 1, "{pair:?}: tried again");
         }
@@ -331,7 +338,7 @@ fn a_long_head_of_an_answer_arrives_over_both_versions() {
 }
 
 #[test]
-fn pipelined_requests_are_answered_in_their_order() {
+fn pipelined_requests_are_responded_to_in_their_order() {
     run(async {
         let replica =
             Replica::start(
@@ -348,23 +355,23 @@ fn pipelined_requests_are_answered_in_their_order() {
         }
         wire.send(all).await;
         for nth in 0..20 {
-            assert_eq!(wire.answer().await.body, format!("/{nth}"));
-            assert_eq!(wire.answer().await.body, format!("/p{nth}"));
+            assert_eq!(wire.response().await.body, format!("/{nth}"));
+            assert_eq!(wire.response().await.body, format!("/p{nth}"));
         }
     });
 }
 
 #[test]
-fn a_client_of_http_1_0_is_answered_in_its_own_version() {
+fn a_client_of_http_1_0_has_responded_in_its_own_version() {
     run(async {
-        let replica = RawReplica::answering("here").await;
+        let replica = RawReplica::responding("here").await;
         let proxy = Setup::before(&[replica.address()]).start();
         let mut wire = Wire::connect(proxy.address()).await;
         wire.send("GET / HTTP/1.0\r\n\r\n").await;
-        let answer = wire.answer().await;
-        assert_eq!((answer.head.status(), &*answer.body), (200, &b"here"[..]));
-        assert!(answer.head.start.starts_with("HTTP/1.0"), "{:?}", answer.head);
-        assert_eq!(wire.read_to_close().await, "", "HTTP/1.0 closes after its answer");
+        let response = wire.response().await;
+        assert_eq!((response.head.status(), &*response.body), (200, &b"here"[..]));
+        assert!(response.head.start.starts_with("HTTP/1.0"), "{:?}", response.head);
+        assert_eq!(wire.read_to_close().await, "", "HTTP/1.0 closes after its response");
         let seen = &replica.record().requests()[0].head;
         assert_eq!(seen.start, "GET / HTTP/1.1");
         // It named no host, and HTTP/1.1 must.
@@ -375,14 +382,14 @@ fn a_client_of_http_1_0_is_answered_in_its_own_version() {
 #[test]
 fn a_client_of_http_1_0_that_wants_to_go_on_may() {
     run(async {
-        let replica = RawReplica::answering("here").await;
+        let replica = RawReplica::responding("here").await;
         let proxy = Setup::before(&[replica.address()]).start();
         let mut wire = Wire::connect(proxy.address()).await;
         for _ in 0..2 {
             wire.send("GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\n").await;
-            let answer = wire.answer().await;
-            assert_eq!(&*answer.body, b"here");
-            assert_eq!(answer.head.get("connection"), Some("keep-alive"));
+            let response = wire.response().await;
+            assert_eq!(&*response.body, b"here");
+            assert_eq!(response.head.get("connection"), Some("keep-alive"));
         }
     });
 }

@@ -4,7 +4,7 @@ use crate::client::Client;
 use crate::deadline::run;
 use crate::frames::{self, DATA, END_HEADERS, END_STREAM, Frames, HEADERS, RST_STREAM};
 use crate::proxy::{Proxy, Setup};
-use crate::raw_replica::{RawReplica, answer};
+use crate::raw_replica::{RawReplica, response};
 use crate::wire::Wire;
 use http::{StatusCode, Version};
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ async fn hinting(interim: &'static str) -> (RawReplica, Proxy) {
     let replica = RawReplica::start(move |mut wire, record, _| async move {
         while record.read(&mut wire).await.is_some() {
             wire.send(interim).await;
-            wire.send(answer("here")).await;
+            wire.send(response("here")).await;
         }
     })
     .await;
@@ -39,7 +39,7 @@ fn early_hints_reach_the_client_before_the_response() {
                 while record.read(&mut wire).await.is_some() {
                     wire.send(HINTS).await;
                     waits.notified().await;
-                    wire.send(answer("here")).await;
+                    wire.send(response("here")).await;
                 }
             }
         })
@@ -53,8 +53,8 @@ fn early_hints_reach_the_client_before_the_response() {
             let link = ("link".to_owned(), "</style.css>; rel=preload".to_owned());
             assert_eq!(hints.fields, [link], "no hop-by-hop header and no content-length");
             go_on.notify_one();
-            let answer = wire.answer().await;
-            assert_eq!((answer.head.status(), &*answer.body), (200, &b"here"[..]));
+            let response = wire.response().await;
+            assert_eq!((response.head.status(), &*response.body), (200, &b"here"[..]));
         }
     });
 }
@@ -101,7 +101,7 @@ fn a_client_that_waits_to_send_its_body_gets_continue_before_the_hints() {
         wire.send("abc").await;
         let head = wire.read_head().await.expect("the connection holds").expect("a head");
         assert_eq!(head.status(), 103);
-        assert_eq!(wire.answer().await.body, "here");
+        assert_eq!(wire.response().await.body, "here");
         assert_eq!(replica.record().requests()[0].body, "abc");
     });
 }
@@ -112,8 +112,8 @@ fn clients_without_interim_responses_get_none() {
         let (_replica, proxy) = hinting(HINTS).await;
         let mut wire = Wire::connect(proxy.address()).await;
         wire.send("GET / HTTP/1.0\r\n\r\n").await;
-        let answer = wire.answer().await;
-        assert_eq!((answer.head.status(), &*answer.body), (200, &b"here"[..]));
+        let response = wire.response().await;
+        assert_eq!((response.head.status(), &*response.body), (200, &b"here"[..]));
         // hyper's server cannot send one over HTTP/2.
         let mut client = Client::connect(proxy.address(), Version::HTTP_2).await;
         assert_eq!(client.get("/").await.status, StatusCode::OK);
@@ -129,7 +129,7 @@ fn a_failed_attempt_is_replaced_even_after_its_hints() {
                 if nth == 0 {
                     return;
                 }
-                wire.send(answer("here")).await;
+                wire.send(response("here")).await;
             }
         })
         .await;
@@ -142,7 +142,7 @@ fn a_failed_attempt_is_replaced_even_after_its_hints() {
             let head = wire.read_head().await.expect("the connection holds").expect("hints");
             assert_eq!(head.status(), 103);
         }
-        assert_eq!(wire.answer().await.body, "here");
+        assert_eq!(wire.response().await.body, "here");
     });
 }
 
@@ -209,8 +209,8 @@ fn interim_responses_of_an_http2_replica_reach_the_client() {
                 let hints = wire.read_head().await.expect("the connection holds").expect("hints");
                 assert_eq!((hints.status(), hints.get("link")), (103, Some(link)));
             }
-            let answer = wire.answer().await;
-            assert_eq!((answer.head.status(), &*answer.body), (200, &b"here"[..]));
+            let response = wire.response().await;
+            assert_eq!((response.head.status(), &*response.body), (200, &b"here"[..]));
         }
         let mut client = Client::connect(proxy.address(), Version::HTTP_2).await;
         assert_eq!(client.get("/").await.body, "here");
@@ -240,8 +240,11 @@ fn a_replica_that_switches_protocols_over_http2_fails_at_once() {
             .start();
         let mut wire = Wire::connect(proxy.address()).await;
         wire.send("GET / HTTP/1.1\r\nhost: h\r\n\r\n").await;
-        let answer = wire.answer().await;
-        assert_eq!((answer.head.status(), answer.head.get("curtail-error")), (502, Some("broken")));
+        let response = wire.response().await;
+        assert_eq!(
+            (response.head.status(), response.head.get("curtail-error")),
+            (502, Some("broken"))
+        );
         assert_eq!(resets.recv().await, Some(PROTOCOL_ERROR));
     });
 }
@@ -257,8 +260,11 @@ fn endless_interim_responses_over_http2_fail_their_attempt() {
             .start();
         let mut wire = Wire::connect(proxy.address()).await;
         wire.send("GET / HTTP/1.0\r\n\r\n").await;
-        let answer = wire.answer().await;
-        assert_eq!((answer.head.status(), answer.head.get("curtail-error")), (502, Some("broken")));
+        let response = wire.response().await;
+        assert_eq!(
+            (response.head.status(), response.head.get("curtail-error")),
+            (502, Some("broken"))
+        );
         assert_eq!(resets.recv().await, Some(ENHANCE_YOUR_CALM));
     });
 }

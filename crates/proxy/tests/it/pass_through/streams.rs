@@ -52,19 +52,19 @@ fn messages_go_to_and_fro_and_the_status_comes_in_trailers() {
         let mut chain = Chain::start(GRPC, echo).await;
         let (sender, body) = body::channel();
         let request = call(&chain.client, body);
-        let answer = chain.client.try_send(request).await.expect("an answer");
-        assert_eq!(answer.headers()["content-type"], "application/grpc");
-        let mut answer = answer.into_body();
+        let response = chain.client.try_send(request).await.expect("a response");
+        assert_eq!(response.headers()["content-type"], "application/grpc");
+        let mut response = response.into_body();
         for nth in 0..100 {
             let message = format!("message {nth}");
             assert!(sender.data(message.clone()).await);
-            let frame = answer.frame().await.expect("a frame").expect("a good one");
+            let frame = response.frame().await.expect("a frame").expect("a good one");
             assert_eq!(frame.into_data().expect("data"), message);
         }
         drop(sender);
-        let frame = answer.frame().await.expect("a frame").expect("a good one");
+        let frame = response.frame().await.expect("a frame").expect("a good one");
         assert_eq!(frame.into_trailers().expect("trailers"), grpc_status("0"));
-        assert!(answer.frame().await.is_none());
+        assert!(response.frame().await.is_none());
     });
 }
 
@@ -78,8 +78,8 @@ fn an_outcome_without_a_body_comes_in_the_head() {
         })
         .await;
         let request = call(&chain.client, body::whole("question"));
-        let answer = chain.client.send(request).await;
-        assert_eq!((answer.status, answer.get("grpc-status")), (StatusCode::OK, Some("5")));
+        let response = chain.client.send(request).await;
+        assert_eq!((response.status, response.get("grpc-status")), (StatusCode::OK, Some("5")));
     });
 }
 
@@ -105,10 +105,11 @@ fn a_client_that_goes_away_stops_the_replica() {
         for pair in super::PAIRS {
             let (mut chain, mut unread) = streaming(pair).await;
             let request = chain.client.request("GET", "/");
-            let mut answer = chain.client.try_send(request).await.expect("an answer").into_body();
-            answer.frame().await.expect("a frame").expect("a good one");
-            drop(answer);
-            // HTTP/1.1 has no other way to stop an answer than to close the connection.
+            let mut response =
+                chain.client.try_send(request).await.expect("a response").into_body();
+            response.frame().await.expect("a frame").expect("a good one");
+            drop(response);
+            // HTTP/1.1 has no other way to stop a response than to close the connection.
             drop(chain.client);
             unread.recv().await.expect("the replica is told");
             chain.proxy.until(|metrics| metrics.in_flight() == 0).await;
@@ -117,14 +118,14 @@ fn a_client_that_goes_away_stops_the_replica() {
 }
 
 #[test]
-fn a_client_that_goes_away_before_the_answer_stops_the_replica() {
+fn a_client_that_goes_away_before_the_response_stops_the_replica() {
     run(async {
         for pair in super::PAIRS {
             let mut chain = Chain::start(pair, |_| std::future::pending()).await;
             let request = chain.client.request("GET", "/");
             let record = Arc::clone(chain.replica.record());
             tokio::select! {
-                answer = chain.client.try_send(request) => panic!("an answer: {answer:?}"),
+                response = chain.client.try_send(request) => panic!("a response: {response:?}"),
                 () = record.until(|record| record.count() == 1) => {}
             }
             drop(chain.client);
@@ -148,13 +149,13 @@ fn many_streams_share_few_connections() {
             let (sender, body) = body::channel();
             let mut client = chain.client.share();
             let request = call(&client, body);
-            let answer = client.try_send(request).await.expect("an answer");
-            streams.push((nth, sender, answer.into_body()));
+            let response = client.try_send(request).await.expect("a response");
+            streams.push((nth, sender, response.into_body()));
         }
-        for (nth, sender, answer) in &mut streams {
+        for (nth, sender, response) in &mut streams {
             let message = format!("stream {nth}");
             assert!(sender.data(message.clone()).await);
-            let frame = answer.frame().await.expect("a frame").expect("a good one");
+            let frame = response.frame().await.expect("a frame").expect("a good one");
             assert_eq!(frame.into_data().expect("data"), message);
         }
         let replica: &Replica = &chain.replica;

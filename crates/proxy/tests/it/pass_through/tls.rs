@@ -42,9 +42,9 @@ fn each_side_speaks_what_it_negotiates() {
                 let mut client = client.expect("a good certificate");
                 assert_eq!(client.version(), before_version);
                 let request = client.request_with("POST", "/p?q", body::whole("there and back"));
-                let answer = client.send(request).await;
+                let response = client.send(request).await;
                 assert_eq!(
-                    (answer.status, &*answer.body),
+                    (response.status, &*response.body),
                     (StatusCode::OK, &b"there and back"[..])
                 );
                 let seen = replica.record().seen().pop().expect("it was asked");
@@ -64,7 +64,7 @@ fn a_replica_that_must_speak_http_2_and_does_not_is_no_replica() {
         let authority = Authority::new();
         let issued = authority.issue("localhost");
         let replica =
-            Replica::answering(Speaks::Tls(issued.server(&["http/1.1"])), "never given").await;
+            Replica::responding(Speaks::Tls(issued.server(&["http/1.1"])), "never given").await;
         let proxy = Setup::before_urls([replica.tls_url()])
             .upstream(&format!(
                 "connect: {{protocol: http2, ca_file: {}}}",
@@ -72,9 +72,9 @@ fn a_replica_that_must_speak_http_2_and_does_not_is_no_replica() {
             ))
             .start();
         let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
-        let answer = client.get("/").await;
-        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{answer:?}");
-        assert_eq!(answer.error(), Some("not_sent"));
+        let response = client.get("/").await;
+        assert_eq!(response.status, StatusCode::SERVICE_UNAVAILABLE, "{response:?}");
+        assert_eq!(response.error(), Some("not_sent"));
         assert_eq!(replica.record().count(), 0);
     });
 }

@@ -39,7 +39,7 @@ fn bytes_pass_both_ways_and_each_side_ends_by_itself() {
         let mut wire = Wire::connect(proxy.address()).await;
         // The first bytes of the new protocol may come with the request.
         wire.send(format!("{ASK}early ")).await;
-        let agreed = wire.read_head().await.expect("held").expect("an answer");
+        let agreed = wire.read_head().await.expect("held").expect("a response");
         assert_eq!(agreed.status(), 101);
         assert_eq!(agreed.get("upgrade"), Some("websocket"));
         assert_eq!(agreed.get("sec-websocket-accept"), Some("a"));
@@ -60,7 +60,7 @@ fn a_connection_counts_for_as_long_as_it_is_open_whatever_it_speaks() {
         let (_replica, proxy) = echoing().await;
         let mut wire = Wire::connect(proxy.address()).await;
         wire.send(ASK).await;
-        assert_eq!(wire.read_head().await.expect("held").expect("an answer").status(), 101);
+        assert_eq!(wire.read_head().await.expect("held").expect("a response").status(), 101);
         wire.send("x").await;
         assert_eq!(wire.read_exact(1).await.expect("an echo"), "x");
         let open = proxy.metrics().await.sum("curtail_client_connections_open", &[]);
@@ -88,7 +88,7 @@ fn a_reset_counts_against_the_replica_only_if_it_is_the_replicas() {
             let proxy = Setup::before(&[replica.address()]).start();
             let mut wire = Wire::connect(proxy.address()).await;
             wire.send(ASK).await;
-            assert_eq!(wire.read_head().await.expect("held").expect("an answer").status(), 101);
+            assert_eq!(wire.read_head().await.expect("held").expect("a response").status(), 101);
             if by_replica {
                 wire.send("x").await;
             } else {
@@ -105,13 +105,13 @@ fn a_reset_counts_against_the_replica_only_if_it_is_the_replicas() {
 #[test]
 fn a_replica_may_decline_and_the_connection_goes_on_as_it_was() {
     run(async {
-        let replica = RawReplica::answering("not today").await;
+        let replica = RawReplica::responding("not today").await;
         let proxy = Setup::before(&[replica.address()]).start();
         let mut wire = Wire::connect(proxy.address()).await;
         for _ in 0..2 {
             wire.send(ASK).await;
-            let answer = wire.answer().await;
-            assert_eq!((answer.head.status(), &*answer.body), (200, &b"not today"[..]));
+            let response = wire.response().await;
+            assert_eq!((response.head.status(), &*response.body), (200, &b"not today"[..]));
         }
     });
 }
@@ -128,8 +128,8 @@ fn nobody_changes_the_protocol_unasked() {
         let proxy = Setup::before(&[replica.address()]).upstream("retry: false").start();
         let mut wire = Wire::connect(proxy.address()).await;
         wire.send("GET / HTTP/1.1\r\nhost: h\r\n\r\n").await;
-        let answer = wire.answer().await.head;
-        assert_eq!((answer.status(), answer.get("curtail-error")), (502, Some("broken")));
+        let response = wire.response().await.head;
+        assert_eq!((response.status(), response.get("curtail-error")), (502, Some("broken")));
     });
 }
 
@@ -138,7 +138,7 @@ fn http_2_in_clear_text_is_not_negotiated_past_the_proxy() {
     run(async {
         // A replica that agreed would then be spoken to by the client directly: every route and every limit
         // would be passed by.
-        let replica = RawReplica::answering("over HTTP/1.1").await;
+        let replica = RawReplica::responding("over HTTP/1.1").await;
         let proxy = Setup::before(&[replica.address()]).start();
         let mut wire = Wire::connect(proxy.address()).await;
         wire.send(
@@ -146,7 +146,7 @@ fn http_2_in_clear_text_is_not_negotiated_past_the_proxy() {
              http2-settings: AAMAAABkAAQAAP__\r\n\r\n",
         )
         .await;
-        assert_eq!(wire.answer().await.body, "over HTTP/1.1");
+        assert_eq!(wire.response().await.body, "over HTTP/1.1");
         let seen = &replica.record().requests()[0].head;
         for gone in ["upgrade", "http2-settings"] {
             assert_eq!(seen.get(gone), None, "{seen:?}");
@@ -157,12 +157,12 @@ fn http_2_in_clear_text_is_not_negotiated_past_the_proxy() {
 #[test]
 fn over_http_2_no_change_is_asked_for() {
     run(async {
-        let replica = Replica::answering(Speaks::Http2, "as it was").await;
+        let replica = Replica::responding(Speaks::Http2, "as it was").await;
         let proxy =
             Setup::before(&[replica.address()]).upstream("connect: {protocol: http2}").start();
         let mut wire = Wire::connect(proxy.address()).await;
         wire.send(ASK).await;
-        assert_eq!(wire.answer().await.body, "as it was");
+        assert_eq!(wire.response().await.body, "as it was");
         let seen = replica.record().only();
         assert_eq!((seen.get("upgrade"), seen.get("connection")), (None, None));
         assert_eq!(seen.get("sec-websocket-key"), Some("k"));
@@ -198,9 +198,9 @@ fn under_tls_http_1_1_is_negotiated_for_a_change() {
             .start();
         let mut wire = Wire::connect(proxy.address()).await;
         wire.send("GET / HTTP/1.1\r\nhost: h\r\n\r\n").await;
-        assert_eq!(wire.answer().await.body, "over HTTP/2");
+        assert_eq!(wire.response().await.body, "over HTTP/2");
         wire.send(ASK).await;
-        assert_eq!(wire.read_head().await.expect("held").expect("an answer").status(), 101);
+        assert_eq!(wire.read_head().await.expect("held").expect("a response").status(), 101);
         wire.close_write().await;
         assert_eq!(wire.read_to_close().await, "hello");
         let versions: Vec<_> = replica.record().seen().iter().map(|seen| seen.version).collect();

@@ -2,7 +2,7 @@
 //! others.
 
 use crate::body;
-use crate::client::{Answer, Client};
+use crate::client::{Client, FullResponse};
 use crate::deadline::run;
 use crate::proxy::Setup;
 use crate::replica::{Replica, Speaks, abort, ok};
@@ -15,8 +15,8 @@ use tokio::sync::{Notify, mpsc};
 /// What a replica does when it has got the first piece of a body.
 #[derive(Clone, Copy, Debug)]
 enum Then {
-    /// Reads all of it and answers with it.
-    Answer,
+    /// Reads all of it and responds with it.
+    Respond,
     /// Reads all of it and says nothing.
     Hold,
     /// Resets the stream when it is told to.
@@ -37,7 +37,7 @@ async fn telling(speaks: Speaks, then: Then) -> (Replica, mpsc::Receiver<String>
             let mut all = piece(&mut body).await.expect("a first piece");
             tells.send(all.clone()).await.expect("the test listens");
             match then {
-                Then::Answer | Then::Hold => {
+                Then::Respond | Then::Hold => {
                     while let Some(piece) = piece(&mut body).await {
                         all += &piece;
                         tells.send(piece).await.expect("the test listens");
@@ -105,22 +105,22 @@ async fn upload(behind: Version, first: Then, second: Then) {
     for next in ["two ", "three"] {
         assert!(sender.data(next).await);
         for (then, told) in [(first, &mut a_told), (second, &mut b_told)] {
-            if matches!(then, Then::Answer | Then::Hold) {
+            if matches!(then, Then::Respond | Then::Hold) {
                 assert_eq!(told.recv().await.expect("a piece"), next);
             }
         }
     }
     drop(sender);
-    let answer: Answer = asking.await.expect("no panic");
-    assert_eq!((answer.status, &*answer.body), (StatusCode::OK, &b"one two three"[..]));
+    let response: FullResponse = asking.await.expect("no panic");
+    assert_eq!((response.status, &*response.body), (StatusCode::OK, &b"one two three"[..]));
 }
 
 #[test]
 fn both_attempts_get_every_piece_as_it_comes() {
     run(async {
         for behind in [Version::HTTP_11, Version::HTTP_2] {
-            upload(behind, Then::Answer, Then::Hold).await;
-            upload(behind, Then::Hold, Then::Answer).await;
+            upload(behind, Then::Respond, Then::Hold).await;
+            upload(behind, Then::Hold, Then::Respond).await;
         }
     });
 }
@@ -129,8 +129,8 @@ fn both_attempts_get_every_piece_as_it_comes() {
 fn an_attempt_that_is_lost_takes_nothing_from_the_other() {
     run(async {
         for behind in [Version::HTTP_11, Version::HTTP_2] {
-            upload(behind, Then::Answer, Then::Reset).await;
-            upload(behind, Then::Reset, Then::Answer).await;
+            upload(behind, Then::Respond, Then::Reset).await;
+            upload(behind, Then::Reset, Then::Respond).await;
         }
     });
 }
@@ -139,8 +139,8 @@ fn an_attempt_that_is_lost_takes_nothing_from_the_other() {
 fn an_attempt_that_is_not_read_does_not_hold_up_the_other() {
     run(async {
         for behind in [Version::HTTP_11, Version::HTTP_2] {
-            upload(behind, Then::Answer, Then::ReadNoMore).await;
-            upload(behind, Then::ReadNoMore, Then::Answer).await;
+            upload(behind, Then::Respond, Then::ReadNoMore).await;
+            upload(behind, Then::ReadNoMore, Then::Respond).await;
         }
     });
 }
@@ -176,9 +176,9 @@ fn an_attempt_whose_window_is_full_does_not_hold_up_the_other() {
         let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
         for _ in 0..4 {
             let request = client.request_with("PUT", "/", body::whole(vec![7; BYTES]));
-            let answer = client.send(request).await;
+            let response = client.send(request).await;
             assert_eq!(
-                (answer.status, &*answer.body),
+                (response.status, &*response.body),
                 (StatusCode::OK, BYTES.to_string().as_bytes())
             );
         }

@@ -7,7 +7,7 @@ use crate::frames::{
     CANCEL, DATA, END_STREAM, Frames, GOAWAY, HEADERS, REFUSED_STREAM, RST_STREAM,
 };
 use crate::proxy::Setup;
-use crate::raw_replica::{RawReplica, Refusing, answer, serve};
+use crate::raw_replica::{RawReplica, Refusing, response, serve};
 use crate::replica::{Replica, Speaks};
 use http::{StatusCode, Version};
 
@@ -37,12 +37,12 @@ const ALL: [Then; 9] = [
     Then::SayNothing,
 ];
 
-/// A replica that answers `good` requests of a connection before it fails.
+/// A replica that serves `good` requests of a connection before it fails.
 async fn failing(then: Then, good: usize) -> RawReplica {
     RawReplica::start(move |mut wire, record, _| async move {
         for _ in 0..good {
             let Some(_) = record.read(&mut wire).await else { return };
-            wire.send(answer("good")).await;
+            wire.send(response("good")).await;
         }
         let Some(_) = record.read(&mut wire).await else { return };
         let say = match then {
@@ -77,10 +77,10 @@ const EAGER: &str = "timeout: 400ms\nbalance: round_robin\nbudget: {ratio: 1.0}\
                      hedge: {delay_min: 1ms, delay_max: 1ms, hedges_max: 3}\n\
                      retry: {retries_max: 4, backoff: 1ms, overdue: {delay_max: 100ms}}";
 
-/// Two replicas that fail alike after `good` answers on each connection are asked by `methods`; each request
+/// Two replicas that fail alike after `good` responses on each connection are asked by `methods`; each request
 /// must be executed once.
 async fn fails_once(then: Then, good: usize, methods: &[&str]) {
-    println!("{then:?} after {good} good answers");
+    println!("{then:?} after {good} good responses");
     let replicas = [failing(then, good).await, failing(then, good).await];
     let addresses = [replicas[0].address(), replicas[1].address()];
     let proxy = Setup::before(&addresses).upstream(EAGER).start();
@@ -89,7 +89,7 @@ async fn fails_once(then: Then, good: usize, methods: &[&str]) {
         assert_eq!(send(&mut client, "POST", "good", "").await.status, StatusCode::OK);
     }
     for method in methods {
-        let answer = send(&mut client, method, method, "data").await;
+        let response = send(&mut client, method, method, "data").await;
         assert_eq!(executions(&[&replicas[0], &replicas[1]], method), 1, "{method}");
         let want = match then {
             Then::SayUnavailable => 503,
@@ -102,7 +102,7 @@ async fn fails_once(then: Then, good: usize, methods: &[&str]) {
             | Then::BreakOffTheHead
             | Then::BreakOffTheBody => 502,
         };
-        assert_eq!(answer.status, want, "{method}: {answer:?}");
+        assert_eq!(response.status, want, "{method}: {response:?}");
     }
 }
 
@@ -122,7 +122,7 @@ fn a_read_is_repeated_however_it_fails() {
     run(async {
         for then in ALL {
             println!("{then:?}");
-            let (bad, good) = (failing(then, 0).await, RawReplica::answering("good").await);
+            let (bad, good) = (failing(then, 0).await, RawReplica::responding("good").await);
             let proxy = Setup::before(&[bad.address(), good.address()])
                 .upstream(
                     "balance: round_robin\nhedge: false\n\
@@ -131,8 +131,8 @@ fn a_read_is_repeated_however_it_fails() {
                 .start();
             let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
             for method in ["GET", "HEAD", "OPTIONS", "GET", "HEAD", "OPTIONS"] {
-                let answer = send(&mut client, method, method, "").await;
-                assert_eq!(answer.status, StatusCode::OK, "{method}: {answer:?}");
+                let response = send(&mut client, method, method, "").await;
+                assert_eq!(response.status, StatusCode::OK, "{method}: {response:?}");
             }
             let executed: usize = bad.record().requests().len();
             assert!(executed > 0, "the bad one was never asked");
@@ -143,15 +143,15 @@ fn a_read_is_repeated_however_it_fails() {
 #[test]
 fn a_post_goes_elsewhere_when_nothing_was_sent() {
     run(async {
-        let (refusing, good) = (Refusing::new(), RawReplica::answering("good").await);
+        let (refusing, good) = (Refusing::new(), RawReplica::responding("good").await);
         let proxy = Setup::before(&[refusing.address(), good.address()])
             .upstream("balance: round_robin")
             .start();
         let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
         for nth in 0..20 {
             let id = nth.to_string();
-            let answer = send(&mut client, "POST", &id, "data").await;
-            assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+            let response = send(&mut client, "POST", &id, "data").await;
+            assert_eq!(response.status, StatusCode::OK, "{response:?}");
             assert_eq!(executions(&[&good], &id), 1);
         }
         let metrics = proxy.metrics().await;
@@ -170,20 +170,20 @@ fn a_post_goes_elsewhere_when_a_leaf_refused_it() {
             }
         })
         .await;
-        let good = RawReplica::answering("good").await;
+        let good = RawReplica::responding("good").await;
         let proxy = Setup::before(&[refusing.address(), good.address()])
             .upstream("balance: round_robin")
             .start();
         let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
         for nth in 0..10 {
             let id = nth.to_string();
-            let answer = send(&mut client, "POST", &id, "data").await;
-            assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
-            assert_eq!(answer.get("curtail-leaf"), None);
+            let response = send(&mut client, "POST", &id, "data").await;
+            assert_eq!(response.status, StatusCode::OK, "{response:?}");
+            assert_eq!(response.get("curtail-leaf"), None);
             assert_eq!(executions(&[&good], &id), 1);
         }
         let metrics = proxy.metrics().await;
-        let refused = metrics.sum("curtail_attempts_answered_total", &[("outcome", "refused")]);
+        let refused = metrics.sum("curtail_attempts_responded_total", &[("outcome", "refused")]);
         assert!(refused > 0, "nothing was refused: {metrics}");
     });
 }
@@ -213,7 +213,7 @@ async fn posted_over_http2(
             });
         }
     });
-    let good = Replica::answering(Speaks::Http2, "good").await;
+    let good = Replica::responding(Speaks::Http2, "good").await;
     let proxy = Setup::before(&[address, good.address()])
         .upstream("balance: round_robin\nconnect: {protocol: http2}")
         .start();
@@ -250,7 +250,7 @@ fn a_post_goes_elsewhere_when_a_stream_was_not_begun_with() {
 fn a_slow_post_is_not_hedged_and_a_slow_read_is() {
     run(async {
         let slow = RawReplica::silent().await;
-        let fast = RawReplica::answering("fast").await;
+        let fast = RawReplica::responding("fast").await;
         let proxy = Setup::before(&[slow.address(), fast.address()])
             .upstream(
                 "balance: round_robin\nretry: false\nbudget: {ratio: 1.0}\n\
@@ -267,10 +267,10 @@ fn a_slow_post_is_not_hedged_and_a_slow_read_is() {
                 tokio::task::yield_now().await;
             }
         }
-        // One POST and both GETs are answered; the other POST waits for the slow one.
+        // One POST and both GETs get a response; the other POST waits for the slow one.
         for _ in 0..3 {
-            let (_, answer) = asking.join_next().await.expect("three").expect("no panic");
-            assert_eq!((answer.status, &*answer.body), (StatusCode::OK, &b"fast"[..]));
+            let (_, response) = asking.join_next().await.expect("three").expect("no panic");
+            assert_eq!((response.status, &*response.body), (StatusCode::OK, &b"fast"[..]));
         }
         assert_eq!(executions(&[&slow, &fast], "POST"), 2);
         assert_eq!(executions(&[&slow, &fast], "GET"), 3, "the slow one of two was not hedged");
@@ -285,7 +285,7 @@ fn an_idle_connection_that_the_replica_closes_costs_no_request() {
             let closed = closed.clone();
             async move {
                 let Some(_) = record.read(&mut wire).await else { return };
-                wire.send(answer("good")).await;
+                wire.send(response("good")).await;
                 drop(wire);
                 closed.send(()).await.expect("the test listens");
             }
@@ -296,8 +296,8 @@ fn an_idle_connection_that_the_replica_closes_costs_no_request() {
         for nth in 0..50 {
             // A POST too: nothing is written to a connection that is known to be closed.
             let method = if nth % 2 == 0 { "POST" } else { "GET" };
-            let answer = send(&mut client, method, "any", "data").await;
-            assert_eq!(answer.status, StatusCode::OK, "{method} {nth}: {answer:?}");
+            let response = send(&mut client, method, "any", "data").await;
+            assert_eq!(response.status, StatusCode::OK, "{method} {nth}: {response:?}");
             hears.recv().await.expect("it closes each");
         }
         assert_eq!(replica.record().connections(), 50);
@@ -307,13 +307,13 @@ fn an_idle_connection_that_the_replica_closes_costs_no_request() {
 #[test]
 fn a_kept_connection_that_closes_as_a_read_is_written_is_replaced() {
     run(async {
-        // The second request of each connection is read, and the connection closed instead of an answer.
+        // The second request of each connection is read, and the connection closed instead of a response.
         let replica = RawReplica::start(|mut wire, record, nth| async move {
             if nth > 0 {
                 return serve(wire, record, "good").await;
             }
             let Some(_) = record.read(&mut wire).await else { return };
-            wire.send(answer("good")).await;
+            wire.send(response("good")).await;
             record.read(&mut wire).await;
         })
         .await;

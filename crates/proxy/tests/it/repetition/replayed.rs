@@ -2,7 +2,7 @@
 
 use super::executions;
 use crate::body;
-use crate::client::{Answer, Client};
+use crate::client::{Client, FullResponse};
 use crate::deadline::run;
 use crate::proxy::{Proxy, Setup};
 use crate::raw_replica::RawReplica;
@@ -19,7 +19,7 @@ async fn resetting() -> RawReplica {
 
 /// A proxy before a bad replica and a good one, on a route that is declared idempotent.
 async fn idempotent(replay_bytes: usize) -> (Proxy, RawReplica, RawReplica) {
-    let (bad, good) = (resetting().await, RawReplica::answering("good").await);
+    let (bad, good) = (resetting().await, RawReplica::responding("good").await);
     let proxy = Setup::before(&[bad.address(), good.address()])
         .route("idempotent: true")
         .upstream("balance: round_robin\nhedge: false\nretry: {backoff: 1ms}")
@@ -29,7 +29,7 @@ async fn idempotent(replay_bytes: usize) -> (Proxy, RawReplica, RawReplica) {
 }
 
 /// Sends `pieces` as a body of unknown length.
-async fn put(client: &mut Client, id: &str, pieces: &[&'static str]) -> Answer {
+async fn put(client: &mut Client, id: &str, pieces: &[&'static str]) -> FullResponse {
     let (sender, body) = body::channel();
     let pieces = pieces.to_vec();
     tokio::spawn(async move {
@@ -49,8 +49,8 @@ fn a_body_within_the_bound_is_repeated_byte_for_byte() {
             let (proxy, bad, good) = idempotent(1 << 16).await;
             let mut client = Client::connect(proxy.address(), version).await;
             for id in ["a", "b", "c", "d"] {
-                let answer = put(&mut client, id, &["one ", "two ", "three"]).await;
-                assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+                let response = put(&mut client, id, &["one ", "two ", "three"]).await;
+                assert_eq!(response.status, StatusCode::OK, "{response:?}");
                 assert!(matches!(executions(&[&bad, &good], id), 1 | 2));
             }
             let repeated: Vec<_> = bad.record().requests();
@@ -70,12 +70,12 @@ fn a_body_beyond_the_bound_is_sent_once() {
             let mut client = Client::connect(proxy.address(), version).await;
             for nth in 0..4 {
                 let id = nth.to_string();
-                let answer = put(&mut client, &id, &["eleven byte", "s"]).await;
+                let response = put(&mut client, &id, &["eleven byte", "s"]).await;
                 assert_eq!(executions(&[&bad, &good], &id), 1);
                 if executions(&[&bad], &id) == 1 {
-                    assert_eq!((answer.status.as_u16(), answer.error()), (502, Some("broken")));
+                    assert_eq!((response.status.as_u16(), response.error()), (502, Some("broken")));
                 } else {
-                    assert_eq!(answer.status, StatusCode::OK);
+                    assert_eq!(response.status, StatusCode::OK);
                 }
             }
             assert!(!bad.record().requests().is_empty(), "the bad one was never asked");
@@ -86,7 +86,7 @@ fn a_body_beyond_the_bound_is_sent_once() {
 #[test]
 fn without_the_declaration_a_put_is_sent_once() {
     run(async {
-        let (bad, good) = (resetting().await, RawReplica::answering("good").await);
+        let (bad, good) = (resetting().await, RawReplica::responding("good").await);
         let proxy = Setup::before(&[bad.address(), good.address()])
             .upstream("balance: round_robin")
             .start();

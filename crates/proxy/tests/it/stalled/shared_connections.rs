@@ -95,7 +95,7 @@ fn uploads_that_no_replica_reads_starve_no_other_stream_of_their_client() {
                 return std::future::pending().await;
             }
             wire.read_exact(4).await.expect("a body");
-            wire.send(raw_replica::answer("fast")).await;
+            wire.send(raw_replica::response("fast")).await;
             raw_replica::serve(wire, record, "fast").await;
         })
         .await;

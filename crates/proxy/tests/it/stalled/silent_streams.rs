@@ -35,7 +35,7 @@ async fn echoing(speaks: Speaks) -> Replica {
 async fn body_timeout_passes(proxy: &Proxy) {
     let mut wire = Wire::connect(proxy.address()).await;
     wire.send("POST /slow HTTP/1.1\r\nhost: h\r\ncontent-length: 4\r\n\r\nb").await;
-    let refused = wire.answer().await.head;
+    let refused = wire.response().await.head;
     assert_eq!((refused.status(), refused.get("curtail-error")), (408, Some("client_slow")));
 }
 

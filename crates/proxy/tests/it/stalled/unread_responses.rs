@@ -17,7 +17,7 @@ async fn endless() -> RawReplica {
     RawReplica::start(|mut wire, record, _| async move {
         while let Some(request) = record.read(&mut wire).await {
             if request.head.request().1 == "/fast" {
-                wire.send(raw_replica::answer("fast")).await;
+                wire.send(raw_replica::response("fast")).await;
                 continue;
             }
             let upgrades = request.head.get("upgrade").is_some();

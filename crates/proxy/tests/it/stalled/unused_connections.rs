@@ -27,7 +27,7 @@ async fn closing(close: &Arc<Notify>) -> (RawReplica, mpsc::Receiver<()>) {
             let response = if request.head.request().1.starts_with("/.curtail/") {
                 "HTTP/1.1 204 No Content\r\n\r\n".to_owned()
             } else {
-                raw_replica::answer("once")
+                raw_replica::response("once")
             };
             wire.send(response).await;
             close.notified().await;
@@ -45,7 +45,7 @@ fn a_leaf_closes_connections_that_other_leaves_have_closed() {
     run(async {
         let close = Arc::new(Notify::new());
         let (twin, mut closed) = closing(&close).await;
-        let server = RawReplica::answering("good").await;
+        let server = RawReplica::responding("good").await;
         let leaf = Proxy::of_leaves(&[format!(
             "{{name: leaf, address: \"127.0.0.1:0\", server: \"http://{}\"}}",
             server.address()
@@ -53,7 +53,7 @@ fn a_leaf_closes_connections_that_other_leaves_have_closed() {
         let mut wire = Wire::connect(leaf.listener("leaf")).await;
         let tie = format!("00000000000000aa;first;{}", twin.address());
         wire.send(format!("GET / HTTP/1.1\r\nhost: h\r\ncurtail-tie: {tie}\r\n\r\n")).await;
-        assert_eq!(wire.answer().await.head.status(), 200);
+        assert_eq!(wire.response().await.head.status(), 200);
         twin.record().until(|record| record.requests().len() == 1).await;
         close.notify_one();
         closed.recv().await.expect("the leaf closes its side as well");
@@ -65,7 +65,7 @@ fn a_replaced_upstream_closes_its_unused_connections() {
     run(async {
         let close = Arc::new(Notify::new());
         let (old, mut closed) = closing(&close).await;
-        let new = RawReplica::answering("new").await;
+        let new = RawReplica::responding("new").await;
         let proxy = Setup::before(&[old.address()]).upstream("hedge: false").start();
         // Both requests run on one worker, which owns the connections.
         let mut streaming = Client::connect(proxy.address(), Version::HTTP_2).await;
@@ -83,7 +83,7 @@ fn a_replaced_upstream_closes_its_unused_connections() {
 #[test]
 fn an_idle_http_2_connection_is_closed() {
     run(async {
-        let replica = Replica::answering(Speaks::Http2, "good").await;
+        let replica = Replica::responding(Speaks::Http2, "good").await;
         let proxy = Setup::before(&[replica.address()])
             .upstream("connect: {protocol: http2, idle_timeout: 100ms}")
             .start();

@@ -1,4 +1,4 @@
-//! A receiver of spans on a real socket, which answers as it is told.
+//! A receiver of spans on a real socket, with scripted responses.
 
 use crate::config::{ReplicaUrl, SpansConfig, SpansProtocol};
 use bytes::Bytes;
@@ -16,12 +16,12 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-/// How a request for export is answered.
+/// The response to an export request.
 #[derive(Clone, Debug)]
-pub(super) enum Answer {
+pub(super) enum ScriptedResponse {
     /// Everything is taken.
     Taken,
-    /// All but so many spans are taken.
+    /// All spans but this number are accepted.
     TakenBut(u8),
     /// An HTTP status, with `retry-after` if there is one.
     Status(u16, Option<&'static str>),
@@ -29,7 +29,7 @@ pub(super) enum Answer {
     GrpcStatus(&'static str),
     /// Taken, and the connection is closed after it.
     TakenAndClosed,
-    /// No answer at all.
+    /// No response at all.
     Silence,
 }
 
@@ -46,21 +46,27 @@ pub(super) struct Arrived {
 pub(super) struct Collector {
     pub(super) config: SpansConfig,
     socket: Option<socket2::Socket>,
-    script: Arc<Mutex<VecDeque<Answer>>>,
+    script: Arc<Mutex<VecDeque<ScriptedResponse>>>,
     arrived: mpsc::Receiver<Arrived>,
     arriving: mpsc::Sender<Arrived>,
 }
 
 impl Collector {
-    /// A receiver that gives these answers in turn, and then takes everything.
-    pub(super) fn new(protocol: SpansProtocol, script: impl IntoIterator<Item = Answer>) -> Self {
+    /// A receiver that sends these responses in order, and then accepts everything.
+    pub(super) fn new(
+        protocol: SpansProtocol,
+        script: impl IntoIterator<Item = ScriptedResponse>,
+    ) -> Self {
         let mut collector = Self::away(protocol, script);
         collector.come_back();
         collector
     }
 
     /// A receiver that is not there: it has a port to itself, on which nobody listens.
-    pub(super) fn away(protocol: SpansProtocol, script: impl IntoIterator<Item = Answer>) -> Self {
+    pub(super) fn away(
+        protocol: SpansProtocol,
+        script: impl IntoIterator<Item = ScriptedResponse>,
+    ) -> Self {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)
             .expect("a socket");
         let any = std::net::SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -89,7 +95,7 @@ impl Collector {
             while let Ok((stream, _)) = listener.accept().await {
                 let (script, arriving) = (Arc::clone(&script), arriving.clone());
                 let service = service_fn(move |request| {
-                    answer(protocol, request, Arc::clone(&script), arriving.clone())
+                    respond(protocol, request, Arc::clone(&script), arriving.clone())
                 });
                 let io = TokioIo::new(stream);
                 match protocol {
@@ -105,7 +111,7 @@ impl Collector {
         });
     }
 
-    /// The next thing that arrives, however it is answered.
+    /// The next arrival, whatever its response.
     pub(super) async fn next(&mut self) -> Arrived {
         let next = tokio::time::timeout(Duration::from_secs(60), self.arrived.recv());
         next.await.expect("something arrives within a minute").expect("the sender is kept")
@@ -119,10 +125,10 @@ impl Collector {
 
 type Body = BoxBody<Bytes, Infallible>;
 
-async fn answer(
+async fn respond(
     protocol: SpansProtocol,
     request: Request<Incoming>,
-    script: Arc<Mutex<VecDeque<Answer>>>,
+    script: Arc<Mutex<VecDeque<ScriptedResponse>>>,
     arriving: mpsc::Sender<Arrived>,
 ) -> Result<Response<Body>, Infallible> {
     let (head, body) = request.into_parts();
@@ -133,13 +139,16 @@ async fn answer(
     };
     let (body, headers) = (body.to_bytes(), head.headers);
     let (uri, version) = (head.uri.to_string(), head.version);
-    let answer = script.lock().expect("unpoisoned").pop_front().unwrap_or(Answer::Taken);
+    let response =
+        script.lock().expect("unpoisoned").pop_front().unwrap_or(ScriptedResponse::Taken);
     arriving.send(Arrived { uri, version, headers, body }).await.ok();
-    Ok(match answer {
-        Answer::Taken => taken(protocol, &[]),
+    Ok(match response {
+        ScriptedResponse::Taken => taken(protocol, &[]),
         // partial_success { rejected_spans, error_message: "no" }.
-        Answer::TakenBut(spans) => taken(protocol, &[0x0a, 6, 0x08, spans, 0x12, 2, b'n', b'o']),
-        Answer::Status(status, retry_after) => {
+        ScriptedResponse::TakenBut(spans) => {
+            taken(protocol, &[0x0a, 6, 0x08, spans, 0x12, 2, b'n', b'o'])
+        }
+        ScriptedResponse::Status(status, retry_after) => {
             let mut response = Response::new(Full::default().boxed());
             *response.status_mut() = StatusCode::from_u16(status).expect("a status");
             if let Some(after) = retry_after {
@@ -148,21 +157,21 @@ async fn answer(
             }
             response
         }
-        Answer::GrpcStatus(status) => {
+        ScriptedResponse::GrpcStatus(status) => {
             let mut response = Response::new(Full::default().boxed());
             let headers = response.headers_mut();
             headers.insert("content-type", HeaderValue::from_static("application/grpc"));
             headers.insert("grpc-status", HeaderValue::from_static(status));
-            headers.insert("grpc-message", HeaderValue::from_static("told to"));
+            headers.insert("grpc-message", HeaderValue::from_static("scripted"));
             response
         }
-        Answer::TakenAndClosed => {
+        ScriptedResponse::TakenAndClosed => {
             let mut response = taken(protocol, &[]);
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert("connection", close);
             response
         }
-        Answer::Silence => {
+        ScriptedResponse::Silence => {
             std::future::pending::<()>().await;
             unreachable!("pending never ends")
         }

@@ -1,8 +1,8 @@
-//! Answers on their way back to the client.
+//! Responses on their way from the replica to the client.
 //!
-//! A small answer is taken whole before it is given: it costs no time, because it comes in one piece with
-//! its head, and one that breaks off can still be replaced by another attempt's. A large or unbounded one
-//! is streamed; when it breaks off, so does the client's.
+//! A small response is buffered before it is forwarded. That costs no time, because it comes in one piece with
+//! its head; and if it breaks off, another attempt can still replace it. A large or unbounded response
+//! is streamed: when it breaks off, so does the client's.
 
 use crate::driver::{Driver, Effects};
 use crate::leaf::Place;
@@ -26,23 +26,23 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// An answer that the driver holds until the policies have decided.
+/// A response that the driver buffers until the policies have decided.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct BufferedResponse {
     pub(crate) head: ResponseHead,
-    pub(crate) body: HeldBody,
+    pub(crate) body: BufferedBody,
 }
 
-/// The body of an answer that is held.
+/// The body of a buffered response.
 #[derive(Debug)]
-pub(crate) enum HeldBody {
+pub(crate) enum BufferedBody {
     /// All of it.
     Whole(Bytes, Option<HeaderMap>),
-    /// It is still to be read.
+    /// A stream, not read yet.
     Open(ResponseBody),
 }
 
-/// Takes the body of an answer if it is known to be of at most `bytes_max`.
+/// Reads the body of a response if its length is known and at most `bytes_max`.
 ///
 /// # Errors
 /// When it breaks off.
@@ -50,10 +50,10 @@ pub(crate) async fn take_small(
     head: ResponseHead,
     mut body: ResponseBody,
     bytes_max: u64,
-) -> Result<Held, pool::ResponseError> {
+) -> Result<BufferedResponse, pool::ResponseError> {
     let is_small = body.size_hint().exact().is_some_and(|bytes| bytes <= bytes_max);
     if !is_small || head.status == http::StatusCode::SWITCHING_PROTOCOLS {
-        return Ok(Held { head, body: HeldBody::Open(body) });
+        return Ok(BufferedResponse { head, body: BufferedBody::Open(body) });
     }
     let (mut data, mut trailers) = (Pieces::None, None);
     while let Some(frame) = next_frame(&mut body).await {
@@ -62,7 +62,7 @@ pub(crate) async fn take_small(
             Err(frame) => trailers = Some(trailers_of(frame)),
         }
     }
-    Ok(Held { head, body: HeldBody::Whole(data.into(), trailers) })
+    Ok(BufferedResponse { head, body: BufferedBody::Whole(data.into(), trailers) })
 }
 
 /// The trailers of a frame without data, without fields that must not be trailers.
@@ -78,7 +78,7 @@ fn next_frame(
     std::future::poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx))
 }
 
-/// What has been read of a small body: nearly always one piece, which then needs no copy.
+/// The pieces of a small body. There is nearly always one, which needs no copy.
 enum Pieces {
     None,
     One(Bytes),
@@ -112,16 +112,16 @@ impl From<Pieces> for Bytes {
     }
 }
 
-/// The answer that was decided on.
+/// The response that the client gets.
 #[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) held: Held,
-    pub(crate) ending: Ending,
+pub(crate) struct WinningResponse {
+    pub(crate) held: BufferedResponse,
+    pub(crate) ending: Completion,
 }
 
-/// What is to be done when an answer is through: tell the machine, and write the spans.
+/// The end of a forwarded response: reports it to the machine and writes the spans.
 #[derive(Debug)]
-pub(crate) struct Ending {
+pub(crate) struct Completion {
     driver: Driver,
     trail: Box<Trail>,
     attempt: AttemptId,
@@ -129,20 +129,25 @@ pub(crate) struct Ending {
     is_over: bool,
 }
 
-impl Answer {
-    pub(crate) fn new(driver: Driver, trail: Box<Trail>, attempt: AttemptId, held: Held) -> Self {
-        let ending = Ending { driver, trail, attempt, sink: None, is_over: false };
+impl WinningResponse {
+    pub(crate) fn new(
+        driver: Driver,
+        trail: Box<Trail>,
+        attempt: AttemptId,
+        held: BufferedResponse,
+    ) -> Self {
+        let ending = Completion { driver, trail, attempt, sink: None, is_over: false };
         Self { held, ending }
     }
 }
 
-impl Ending {
-    /// Where the spans go.
+impl Completion {
+    /// Sends the spans to `sink`.
     pub(crate) fn spans_to(&mut self, sink: Option<Arc<SpanSink>>) {
         self.sink = sink;
     }
 
-    /// The answer is through: whole, or broken off by the replica.
+    /// The response has ended: complete, or broken off by the replica.
     pub(crate) fn end(&mut self, whole: bool) {
         if self.is_over {
             return;
@@ -150,7 +155,7 @@ impl Ending {
         let attempt = self.attempt;
         let now = self.driver.handle(Event::Ended { attempt, whole }, &mut Effects::new());
         if whole {
-            self.finish(now, AttemptEnd::Answered, None, self.status());
+            self.finish(now, AttemptEnd::Responded, None, self.status());
         } else {
             let (end, error) = (AttemptEnd::Failed(Failure::Broken), Failure::Broken.name());
             self.finish(now, end, Some(error), ResponseClass::Incomplete);
@@ -183,7 +188,7 @@ impl Ending {
     }
 }
 
-impl Ending {
+impl Completion {
     /// Abandons the request: the client no longer reads the response.
     pub(crate) fn abandon(&mut self, error: &'static str) {
         self.stop(error, self.status());
@@ -203,7 +208,7 @@ impl Ending {
     }
 }
 
-impl Drop for Ending {
+impl Drop for Completion {
     fn drop(&mut self) {
         self.abandon("client_gone");
     }
@@ -211,23 +216,23 @@ impl Drop for Ending {
 
 /// The body that the client gets.
 #[derive(Debug)]
-pub(crate) enum AnswerBody {
+pub(crate) enum RelayedBody {
     /// All of it at once.
     Whole(Bytes),
     /// All of it, and trailers.
     WithTrailers(Option<Bytes>, Option<Box<HeaderMap>>),
     /// As it comes.
     Stream(Box<Streamed>),
-    /// None: from here on something else is spoken.
+    /// None: the connection is upgraded.
     Tunnel(Box<Tunnel>),
 }
 
-/// An answer that is passed on as it comes.
+/// A response that is streamed to the client.
 #[derive(Debug)]
 pub(crate) struct Streamed {
     body: ResponseBody,
-    ending: Ending,
-    /// At a leaf: in service until the answer is through.
+    ending: Completion,
+    /// At a leaf: in service until the response has ended.
     place: Option<Place>,
     idle: Option<IdleTimeout>,
     frames: u64,
@@ -244,35 +249,35 @@ pub(crate) struct IdleTimeout {
 
 /// A response body that ends before it is complete.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum BrokenOff {
+pub(crate) enum BodyError {
     #[error("the replica closed the connection in the middle of its response: {0}")]
     Replica(#[from] pool::ResponseError),
     #[error("no byte passed in either direction for limits.stream_idle_timeout")]
     Idle,
 }
 
-impl From<BrokenOff> for http1::Error {
-    fn from(error: BrokenOff) -> Self {
+impl From<BodyError> for http1::Error {
+    fn from(error: BodyError) -> Self {
         Self::Response(Box::new(error))
     }
 }
 
-impl AnswerBody {
-    /// The body of a held answer; the ending comes when it is through, and a leaf's place is free then.
+impl RelayedBody {
+    /// The body of a buffered response. When it has ended, `completion` is, and the leaf's place is free.
     pub(crate) fn new(
-        body: HeldBody,
-        mut ending: Ending,
+        body: BufferedBody,
+        mut ending: Completion,
         (place, idle): (Option<Place>, Option<IdleTimeout>),
     ) -> Self {
         match body {
-            HeldBody::Whole(data, trailers) => {
+            BufferedBody::Whole(data, trailers) => {
                 ending.end(true);
                 match trailers {
                     None => Self::Whole(data),
                     Some(trailers) => Self::WithTrailers(Some(data), Some(Box::new(trailers))),
                 }
             }
-            HeldBody::Open(body) => {
+            BufferedBody::Open(body) => {
                 Self::Stream(Box::new(Streamed { body, ending, place, idle, frames: 0 }))
             }
         }
@@ -283,9 +288,9 @@ impl Streamed {
     fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
-            return self.poll_idle(cx).map(|()| Some(Err(BrokenOff::Idle)));
+            return self.poll_idle(cx).map(|()| Some(Err(BodyError::Idle)));
         };
         self.frames += 1;
         let through = match &frame {
@@ -297,7 +302,7 @@ impl Streamed {
             self.ending.end(whole);
             self.place = None;
         }
-        let frame = frame.map(|frame| match frame.map_err(BrokenOff::Replica)?.into_data() {
+        let frame = frame.map(|frame| match frame.map_err(BodyError::Replica)?.into_data() {
             Ok(data) => Ok(Frame::data(data)),
             Err(frame) => Ok(Frame::trailers(trailers_of(frame))),
         });
@@ -317,14 +322,14 @@ impl Streamed {
     }
 }
 
-impl Body for AnswerBody {
+impl Body for RelayedBody {
     type Data = Bytes;
-    type Error = BrokenOff;
+    type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match &mut *self {
             Self::Whole(data) => {
                 let data = std::mem::take(data);

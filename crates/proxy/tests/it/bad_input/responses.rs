@@ -1,4 +1,4 @@
-//! Answers of replicas that could be read in two ways: a client gets one meaning, or an error, never less
+//! Responses of replicas that could be read in two ways: a client gets one meaning, or an error, never less
 //! than the replica meant.
 
 use crate::body;
@@ -10,7 +10,7 @@ use crate::replica::{Replica, Speaks, ok};
 use crate::wire::Wire;
 use http::{HeaderName, HeaderValue, Response, StatusCode, Version};
 
-/// What clients of each version get from a replica that answers with these bytes, and then closes.
+/// What clients of each version get from a replica that responds with these bytes, and then closes.
 async fn given(bytes: &'static str) -> [Option<(StatusCode, String)>; 2] {
     let replica = RawReplica::start(move |mut wire, record, _| async move {
         record.read(&mut wire).await;
@@ -22,12 +22,12 @@ async fn given(bytes: &'static str) -> [Option<(StatusCode, String)>; 2] {
     for (given, version) in given.iter_mut().zip([Version::HTTP_11, Version::HTTP_2]) {
         let mut client = Client::connect(proxy.address(), version).await;
         let request = client.request("GET", "/");
-        let response = client.try_send(request).await.expect("an answer");
+        let response = client.try_send(request).await.expect("a response");
         let lengths = response.headers().get_all("content-length").iter().count();
         assert!(lengths <= 1, "{bytes:?}: {response:?}");
-        let Ok(answer) = crate::client::Answer::read(response).await else { continue };
-        let text = String::from_utf8(answer.body.to_vec()).expect("text");
-        *given = Some((answer.status, text));
+        let Ok(response) = crate::client::FullResponse::read(response).await else { continue };
+        let text = String::from_utf8(response.body.to_vec()).expect("text");
+        *given = Some((response.status, text));
     }
     given
 }
@@ -88,7 +88,7 @@ fn lengths_that_contradict_each_other_are_an_error() {
 }
 
 #[test]
-fn an_answer_that_ends_with_its_connection_is_whole() {
+fn a_response_that_ends_with_its_connection_is_whole() {
     run(async {
         let want = Some((StatusCode::OK, "all of it".to_owned()));
         for bytes in ["HTTP/1.1 200 OK\r\n\r\nall of it", "HTTP/1.0 200 OK\r\n\r\nall of it"] {
@@ -98,7 +98,7 @@ fn an_answer_that_ends_with_its_connection_is_whole() {
 }
 
 #[test]
-fn more_than_was_announced_is_not_the_next_answer() {
+fn more_than_was_announced_is_not_the_next_response() {
     run(async {
         let replica = RawReplica::start(|mut wire, record, _| async move {
             while let Some(request) = record.read(&mut wire).await {
