@@ -10,8 +10,8 @@
 //! [`crate::hedge`], [`crate::tie`] and [`crate::retry`].
 //! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, pages 77–78.
 //!
-//! Later techniques plug in around it: fan-out, gathering and canaries drive several calls; probation
-//! narrows what the upstream's balance may choose; quorum writes are a call with more than one winner.
+//! A request that needs several calls is a [`crate::Gather`]. Probation will narrow what the upstream's balance may
+//! choose.
 
 mod attempts;
 mod event;

@@ -22,6 +22,8 @@
 //! - [`Group`] holds the recent latencies and the budget of one upstream, or of several that share them.
 //! - [`Call`] is one request at the root: it composes [`hedge`], [`tie`] and [`retry`], and sees to it
 //!   that there is exactly one answer and that every other attempt is cancelled.
+//! - [`Gather`] is one request that needs several calls, such as one to each shard. It owns none of them: their
+//!   driver starts and abandons them, and reports their ends.
 //! - [`Leaf`] stands in front of one server: its queue, its classes, its side of a tie, its load.
 #![no_std]
 
@@ -32,6 +34,7 @@ pub mod budget;
 mod call;
 mod class;
 mod decided;
+mod gather;
 mod group;
 pub mod hedge;
 pub mod journal;
@@ -48,6 +51,10 @@ pub use budget::BudgetConfig;
 pub use call::{ATTEMPTS_MAX, Call, Event, Failure, Outcome, Request};
 pub use class::Class;
 pub use decided::{AttemptId, Decided, Effect, ProbeId, ReplicaId, Unanswered};
+pub use gather::{
+    CALLS_MAX, CallId, Gather, GatherConfig, GatherEffect, GatherEvent, GatherOutcome,
+    GatherReason, RestMode,
+};
 pub use group::{Group, GroupConfig, SAMPLES_MIN};
 pub use hedge::HedgeConfig;
 pub use leaf::{Leaf, LeafConfig, LeafEffect, LeafEvent, LeafReason, LeafRequestId};

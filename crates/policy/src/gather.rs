@@ -1,0 +1,283 @@
+//! One request that needs several calls: k of n, in order, until a deadline.
+//!
+//! **Decides** which calls start and when, when the request is done, and whether the open calls are then abandoned.
+//! **Inputs**: the ends of calls, the passing of time, a client that leaves. The driver owns the calls: it alone knows
+//! which shard a call goes to, which replicas are eligible for it, and how responses are merged.
+//! **Limits**: [`CALLS_MAX`] calls, one bit of memory each, and one timer. Each event costs O(1), whatever is open;
+//! an effect costs O(1), amortized over the request.
+//! **Invariants**
+//! - `exactly-one-done`: a request that is not abandoned is done once, and no call starts afterwards.
+//! - `started-once`: calls start in order, each at most once, never more than [`GatherConfig::calls`].
+//! - `canaries-first`: no other call starts until every canary has succeeded.
+//! - `abandoned-are-open`: if the rest is cancelled, or the client leaves, exactly the open calls are abandoned.
+//!
+//! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, page 79: "good enough" results and canary
+//! requests.
+//! **Hurts when** few calls are needed and `rest` is [`RestMode::Finish`]: servers do work that nobody waits for.
+
+mod open_calls;
+mod reason;
+
+use crate::Decided;
+use curtail_units::{Duration, Instant};
+use open_calls::OpenCalls;
+pub use reason::GatherReason;
+use serde::{Deserialize, Serialize};
+
+/// The most calls of one request.
+pub const CALLS_MAX: u32 = 100_000;
+
+/// A call, by its place in the order in which calls start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CallId(pub u32);
+
+/// What becomes of the open calls when the request is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RestMode {
+    /// They are abandoned.
+    Cancel,
+    /// They run to their end, even if the client leaves after the request is done: writes to a quorum.
+    Finish,
+}
+
+/// How many calls a request makes, and how many it needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GatherConfig {
+    /// The number of calls, at most [`CALLS_MAX`].
+    pub calls: u32,
+    /// The calls that must succeed, from 1 to `calls`.
+    pub needed: u32,
+    /// The first calls, which must succeed before the others start; 0: all calls start at once.
+    pub canaries: u32,
+    /// The time after which the request is done with the responses that it has.
+    pub deadline: Option<Duration>,
+    /// What becomes of the open calls when the request is done.
+    pub rest: RestMode,
+}
+
+impl GatherConfig {
+    /// All calls start at once and all must succeed. The first failure ends the request.
+    #[must_use]
+    pub const fn all_of(calls: u32) -> Self {
+        Self { calls, needed: calls, canaries: 0, deadline: None, rest: RestMode::Cancel }
+    }
+}
+
+/// Something happened to the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GatherEvent {
+    /// It arrived. The first event, once.
+    Arrived,
+    /// A call ended by itself.
+    CallEnded {
+        /// Which one.
+        call: CallId,
+        /// Whether it has a response that counts.
+        success: bool,
+    },
+    /// The client left.
+    Abandoned,
+    /// The polled instant has come.
+    Woke,
+}
+
+/// What the driver is asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GatherEffect {
+    /// Start a call.
+    StartCall {
+        /// Which one.
+        call: CallId,
+    },
+    /// Abandon an open call.
+    AbandonCall {
+        /// Which one.
+        call: CallId,
+    },
+    /// Respond to the client.
+    Done {
+        /// With what.
+        outcome: GatherOutcome,
+    },
+}
+
+/// How a request ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GatherOutcome {
+    /// As many calls as needed have succeeded.
+    Complete,
+    /// The deadline passed before that: the response is marked as partial.
+    Partial,
+    /// Fewer calls than needed can succeed.
+    Failed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    New,
+    Waiting,
+    Done,
+    Abandoned,
+}
+
+/// The machine of one request with several calls.
+#[derive(Clone, Debug)]
+pub struct Gather {
+    config: GatherConfig,
+    state: State,
+    arrived: Instant,
+    /// Calls below this number may start.
+    startable: u32,
+    start_reason: GatherReason,
+    started: u32,
+    succeeded: u32,
+    failed: u32,
+    open: OpenCalls,
+    /// The end of the request, until it is polled.
+    done: Option<Decided<GatherOutcome, GatherReason>>,
+    /// Why the open calls are abandoned, until all of them are.
+    abandon_reason: Option<GatherReason>,
+}
+
+impl Gather {
+    /// A request that has not arrived yet.
+    #[must_use]
+    pub fn new(config: GatherConfig) -> Self {
+        let calls = config.calls.min(CALLS_MAX);
+        let needed = config.needed.clamp(calls.min(1), calls);
+        Self {
+            config: GatherConfig { calls, needed, ..config },
+            state: State::New,
+            arrived: Instant::ZERO,
+            startable: 0,
+            start_reason: GatherReason::FirstWave,
+            started: 0,
+            succeeded: 0,
+            failed: 0,
+            open: OpenCalls::new(calls),
+            done: None,
+            abandon_reason: None,
+        }
+    }
+
+    /// Takes note of an event.
+    pub fn handle(&mut self, now: Instant, event: GatherEvent) {
+        debug_assert!(self.is_drained(), "effects are drained before the next event");
+        match (self.state, event) {
+            (State::New, GatherEvent::Arrived) => self.arrive(now),
+            (State::Waiting, GatherEvent::CallEnded { call, success }) => {
+                if self.open.remove(call) {
+                    *(if success { &mut self.succeeded } else { &mut self.failed }) += 1;
+                    self.check_counts();
+                }
+            }
+            (State::Done, GatherEvent::CallEnded { call, .. }) => {
+                self.open.remove(call);
+            }
+            (State::Waiting, GatherEvent::Abandoned) => {
+                self.state = State::Abandoned;
+                self.abandon_reason = Some(GatherReason::ClientGone);
+            }
+            (State::Waiting, GatherEvent::Woke) => self.check_deadline(now),
+            // News of a call or a request that is over, on its way while that was decided.
+            (State::New | State::Waiting | State::Done | State::Abandoned, _) => {}
+        }
+    }
+
+    /// What to do next, and why; drained before the next event.
+    pub fn poll_effect(&mut self) -> Option<Decided<GatherEffect, GatherReason>> {
+        if self.started < self.startable {
+            let call = CallId(self.started);
+            self.started += 1;
+            self.open.insert(call);
+            let effect = GatherEffect::StartCall { call };
+            return Some(Decided { effect, reason: self.start_reason });
+        }
+        if let Some(Decided { effect: outcome, reason }) = self.done.take() {
+            return Some(Decided { effect: GatherEffect::Done { outcome }, reason });
+        }
+        let reason = self.abandon_reason?;
+        let Some(call) = self.open.pop() else {
+            self.abandon_reason = None;
+            return None;
+        };
+        Some(Decided { effect: GatherEffect::AbandonCall { call }, reason })
+    }
+
+    /// When to send [`GatherEvent::Woke`].
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let deadline = self.config.deadline.filter(|_| self.state == State::Waiting)?;
+        Some(self.arrived + deadline)
+    }
+
+    /// The calls that succeeded before the request was done.
+    #[must_use]
+    pub const fn succeeded(&self) -> u32 {
+        self.succeeded
+    }
+
+    /// Whether the request has ended and no call is open: with [`RestMode::Finish`], later than it is done.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        matches!(self.state, State::Done | State::Abandoned) && self.open.is_empty()
+    }
+
+    fn is_drained(&self) -> bool {
+        self.started == self.startable && self.done.is_none() && self.abandon_reason.is_none()
+    }
+
+    fn arrive(&mut self, now: Instant) {
+        let GatherConfig { calls, canaries, .. } = self.config;
+        self.state = State::Waiting;
+        self.arrived = now;
+        self.startable = if canaries == 0 { calls } else { calls.min(canaries) };
+        self.check_counts();
+    }
+
+    /// Ends the request when enough calls have succeeded, or too many have failed; starts the others after the canaries.
+    fn check_counts(&mut self) {
+        let GatherConfig { calls, needed, .. } = self.config;
+        let (succeeded, failed) = (self.succeeded, self.failed);
+        if succeeded >= needed {
+            self.end(GatherOutcome::Complete, GatherReason::Enough { succeeded, needed });
+        } else if failed > calls - needed {
+            let reason = GatherReason::TooManyFailed { failed, calls, needed };
+            self.end(GatherOutcome::Failed, reason);
+        } else if self.startable < calls {
+            let canaries = self.startable;
+            if failed > 0 {
+                self.end(GatherOutcome::Failed, GatherReason::CanaryFailed { canaries });
+            } else if succeeded == canaries {
+                self.startable = calls;
+                self.start_reason = GatherReason::CanariesSucceeded { canaries };
+            }
+        }
+    }
+
+    fn check_deadline(&mut self, now: Instant) {
+        let Some(deadline) = self.config.deadline else { return };
+        let waited = now.since(self.arrived);
+        if waited >= deadline {
+            let (succeeded, needed) = (self.succeeded, self.config.needed);
+            let reason = GatherReason::Deadline { waited, deadline, succeeded, needed };
+            self.end(GatherOutcome::Partial, reason);
+        }
+    }
+
+    fn end(&mut self, effect: GatherOutcome, reason: GatherReason) {
+        self.state = State::Done;
+        self.done = Some(Decided { effect, reason });
+        self.abandon_reason = (self.config.rest == RestMode::Cancel).then_some(reason);
+    }
+}
+
+#[cfg(test)]
+mod small_worlds;
+#[cfg(test)]
+mod tests;
