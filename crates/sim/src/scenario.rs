@@ -4,8 +4,8 @@
 //! the proxy's own file, so what was simulated can be copied there. A file with the key `sharding` is no such
 //! scenario but a [`Sharding`], and has no other key.
 //!
-//! **Limits**: [`RUNS_MAX`] models × arms, [`MACHINES_MAX`] machines in a model, [`FAN_OUT_MAX`] calls of one
-//! request, [`REPLICA_VIEWS_MAX`] replicas as their roots see them, [`FAULT_PLACES_MAX`] faults of servers,
+//! **Limits**: [`RUNS_MAX`] models × arms, [`MACHINES_MAX`] machines in a model, [`CALLS_MAX`](curtail_policy::CALLS_MAX)
+//! calls of one request, [`REPLICA_VIEWS_MAX`] replicas as their roots see them, [`FAULT_PLACES_MAX`] faults of servers,
 //! [`REQUESTS_MAX`] requests and [`YEARS_MAX`] simulated years of a run.
 
 mod model;
@@ -38,9 +38,6 @@ const REQUESTS_MAX: u64 = 10_000_000_000;
 
 /// Maximum simulated time of a run; the clock counts nanoseconds up to 584 years.
 const YEARS_MAX: f64 = 100.0;
-
-/// Calls of one request.
-const FAN_OUT_MAX: u32 = 100_000;
 
 /// What one run of the simulator compares.
 #[derive(Clone, Debug, PartialEq)]

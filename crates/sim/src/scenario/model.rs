@@ -1,12 +1,12 @@
 //! The model as it is written: every key is read once, for the base and for its variants alike. In a variant,
 //! the default of each key is what the base says.
 
-use super::{FAN_OUT_MAX, FAULT_PLACES_MAX, MACHINES_MAX, REPLICA_VIEWS_MAX};
+use super::{FAULT_PLACES_MAX, MACHINES_MAX, REPLICA_VIEWS_MAX};
 use crate::model::{Cancelled, Model};
 use curtail_config::Section;
 use curtail_model::arrivals::RATES;
 use curtail_model::{Arrivals, Cores, Distribution, Fault};
-use curtail_policy::{Class, LeafConfig, REPLICAS_MAX};
+use curtail_policy::{CALLS_MAX, Class, LeafConfig, REPLICAS_MAX};
 use curtail_units::Duration;
 
 /// The model that variants differ from.
@@ -47,7 +47,7 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
             .default(defaults.clients),
         fan_out: s
             .field("fan_out", "How often a request asks, over all shards.")
-            .range(1..=FAN_OUT_MAX)
+            .range(1..=CALLS_MAX)
             .default(defaults.fan_out),
         shards,
         replicas,

@@ -4,21 +4,24 @@ use super::{Step, World};
 use crate::queue::Lane;
 use crate::slab::Key;
 use curtail_policy::{
-    ATTEMPTS_MAX, AttemptId, BalanceConfig, Call, Class, Decided, Effect, Event, Failure, Load,
-    Outcome, ReplicaId, Request, Tie, TieId, UpstreamConfig, UpstreamEvent,
+    ATTEMPTS_MAX, AttemptId, BalanceConfig, Call, CallId, Class, Decided, Effect, Event, Failure,
+    Gather, GatherConfig, GatherEffect, GatherEvent, GatherOutcome, Load, Outcome, ReplicaId,
+    Request, RestMode, Tie, TieId, UpstreamConfig, UpstreamEvent,
 };
 use curtail_units::{Duration, Instant};
 
 /// A request that has arrived and is not finished.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct RequestPlace {
     /// Its number in order of arrival.
     number: u64,
     arrived: Instant,
     overhead: Duration,
-    /// Calls without an end.
-    pending: u32,
-    failed: bool,
+    client: u32,
+    /// The shard of the first call; the others follow in order.
+    first_shard: u32,
+    gather: Gather,
+    is_complete: bool,
 }
 
 /// A request to one shard.
@@ -26,6 +29,8 @@ pub(super) struct RequestPlace {
 pub(super) struct CallPlace {
     machine: Call,
     request: Key,
+    /// Its number among the calls of the request.
+    id: CallId,
     upstream: u32,
     shard: u32,
     attempts: [Key; ATTEMPTS_MAX],
@@ -122,40 +127,71 @@ impl World<'_> {
         self.schedule_request();
         self.check_in_flight();
         let model = self.model;
+        let small = |number: usize| u32::try_from(number).expect("counts of the model are u32");
         let client = match model.clients {
             1 => 0,
-            clients => self.draws.clients.below(clients as usize),
+            clients => small(self.draws.clients.below(clients as usize)),
         };
         let first_shard = if model.fan_out < model.shards {
-            self.draws.shards.below(model.shards as usize)
+            small(self.draws.shards.below(model.shards as usize))
         } else {
             0
         };
+        // The servers execute the rest of a failed request as well: that is load too.
+        let config = GatherConfig { rest: RestMode::Finish, ..GatherConfig::all_of(model.fan_out) };
         let request = self.requests.insert(RequestPlace {
             number: self.tally.arrived(),
             arrived: self.now,
             overhead: model.overhead.draw(&mut self.draws.overhead),
-            pending: model.fan_out,
-            failed: false,
+            client,
+            first_shard,
+            gather: Gather::new(config),
+            is_complete: false,
         });
-        let shards = model.shards as usize;
-        for nth in 0..model.fan_out as usize {
-            let shard = (first_shard + nth) % shards;
-            self.begin_call(request, client * shards + shard, shard);
+        self.request_event(request, GatherEvent::Arrived);
+    }
+
+    /// Hands an event to the gather of a request, and carries out what it decides.
+    fn request_event(&mut self, key: Key, event: GatherEvent) {
+        let now = self.now;
+        self.request_mut(key).gather.handle(now, event);
+        while let Some(Decided { effect, .. }) = self.request_mut(key).gather.poll_effect() {
+            match effect {
+                GatherEffect::StartCall { call } => self.begin_call(key, call),
+                GatherEffect::AbandonCall { .. } => unreachable!("the rest finishes"),
+                GatherEffect::Done { outcome } => {
+                    self.request_mut(key).is_complete = outcome == GatherOutcome::Complete;
+                }
+            }
+        }
+        let request = self.request_mut(key);
+        if request.gather.is_over() {
+            let age = now.since(request.arrived) + request.overhead;
+            let (number, is_complete) = (request.number, request.is_complete);
+            self.requests.free(key);
+            self.tally_request(number, age, is_complete);
         }
     }
 
-    fn begin_call(&mut self, request: Key, upstream: usize, shard: usize) {
-        let small = |number: usize| u32::try_from(number).expect("counts of the model are u32");
+    fn request_mut(&mut self, key: Key) -> &mut RequestPlace {
+        self.requests.get_mut(key).expect("a request is known until its last call has ended")
+    }
+
+    fn begin_call(&mut self, request_key: Key, id: CallId) {
+        let shards = self.model.shards;
+        let request = self.request_mut(request_key);
+        let shard = (request.first_shard + id.0) % shards;
+        let upstream = request.client * shards + shard;
         let copies_alike = self.model.copies_alike.get();
         let key = self.calls.insert(CallPlace {
             machine: Call::new(Request {
                 class: self.model.class,
                 repeatable: self.model.repeatable,
             }),
-            request,
-            upstream: small(upstream),
-            shard: small(shard),
+            request: request_key,
+            id,
+            upstream,
+            shard,
             attempts: [Key::NONE; ATTEMPTS_MAX],
             service_ns: self.model.service.draw_ns(&mut self.draws.service),
             copies_alike: copies_alike > 0.0 && self.draws.service.chance(copies_alike),
@@ -229,16 +265,9 @@ impl World<'_> {
 
     fn finish_call(&mut self, key: Key) {
         let call = self.calls.get_mut(key).expect("a call is finished once");
-        let (request_key, failed) = (call.request, call.good.is_none());
+        let (request, call, success) = (call.request, call.id, call.good.is_some());
         self.calls.free(key);
-        let request = self.requests.get_mut(request_key).expect("it waits for this call");
-        request.pending -= 1;
-        request.failed |= failed;
-        let RequestPlace { number, arrived, overhead, pending, failed } = *request;
-        if pending == 0 {
-            self.requests.remove(request_key);
-            self.tally_request(number, self.now.since(arrived) + overhead, !failed);
-        }
+        self.request_event(request, GatherEvent::CallEnded { call, success });
     }
 }
 
