@@ -65,7 +65,7 @@ pub fn leaf(s: &mut Section<'_>) -> LeafConfig {
 }
 
 fn balance(s: &mut Section<'_>) -> BalanceConfig {
-    let default = word(&BalanceConfig::default());
+    let default = BalanceConfig::default().name();
     s.cases("policy", "The rule.").default(default, |cases| {
         cases.case("round_robin", "each in turn.", |_| BalanceConfig::RoundRobin);
         cases.case("random", "uniformly at random.", |_| BalanceConfig::Random);
@@ -84,17 +84,6 @@ fn balance(s: &mut Section<'_>) -> BalanceConfig {
             BalanceConfig::Prequal(prequal(s))
         });
     })
-}
-
-/// The word of a balance policy in the file.
-fn word(balance: &BalanceConfig) -> &'static str {
-    match balance {
-        BalanceConfig::RoundRobin => "round_robin",
-        BalanceConfig::Random => "random",
-        BalanceConfig::LeastRequest => "least_request",
-        BalanceConfig::PeakEwma { .. } => "peak_ewma",
-        BalanceConfig::Prequal(_) => "prequal",
-    }
 }
 
 fn prequal(s: &mut Section<'_>) -> PrequalConfig {

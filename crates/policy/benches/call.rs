@@ -87,7 +87,7 @@ impl Root {
             let in_flight = self.upstream.in_flight(replica);
             let latency = Duration::from_us(600 + u64::from(in_flight) * 100);
             let load = Load { in_flight, latency };
-            self.upstream.handle(self.now, UpstreamEvent::ProbeAnswered { replica, load });
+            self.upstream.handle(self.now, UpstreamEvent::ProbeSucceeded { replica, load });
         }
     }
 

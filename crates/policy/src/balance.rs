@@ -1,7 +1,9 @@
 //! Balancing: which replica gets an attempt.
 //!
+//! A rule is one file: it implements [`Rule`], and only [`BalanceConfig`] knows its name.
+//!
 //! **Decides** the replica, among those that are neither excluded (they have an attempt of this request
-//! already) nor left out for their failures.
+//! already) nor ejected.
 //! **Inputs**: attempts in flight and latencies as this root sees them; for [`prequal`] also the load that
 //! leaves report.
 //! **Limits**: O(1) a choice but for the pool walk of Prequal (16 entries).
@@ -10,16 +12,24 @@
 //! **Source**: each rule names its own.
 //! **Hurts when** the signal is stale or shared: many roots then choose the same replica (herding).
 
+mod least_request;
 mod peak_ewma;
 pub mod prequal;
+mod random;
+mod round_robin;
 
-use crate::ReplicaId;
 use crate::replica::Replicas;
+use crate::upstream::Sent;
+use crate::{Load, Reason, ReplicaId};
 use alloc::boxed::Box;
+use core::fmt::{self, Debug, Display};
 use curtail_units::{Duration, Instant, Rng};
+use least_request::LeastRequest;
 use peak_ewma::PeakEwma;
 use prequal::Prequal;
 pub use prequal::PrequalConfig;
+use random::Random;
+use round_robin::RoundRobin;
 use serde::{Deserialize, Serialize};
 
 /// The rule by which an upstream's attempts are spread over its replicas.
@@ -42,6 +52,60 @@ pub enum BalanceConfig {
     },
     /// Probes for requests in flight and latency (Wydrowski et al., NSDI 2024).
     Prequal(PrequalConfig),
+}
+
+impl BalanceConfig {
+    /// The name of the rule in a configuration.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::RoundRobin => "round_robin",
+            Self::Random => "random",
+            Self::LeastRequest => "least_request",
+            Self::PeakEwma { .. } => "peak_ewma",
+            Self::Prequal(_) => "prequal",
+        }
+    }
+
+    /// The timeout of the rule's probes, if it sends probes.
+    #[must_use]
+    pub const fn probe_timeout(&self) -> Option<Duration> {
+        if let Self::Prequal(prequal) = self { Some(prequal.probe_timeout) } else { None }
+    }
+
+    /// The rule for `replicas` replicas. `rng` is for randomness of the rule's own.
+    pub(crate) fn rule(&self, replicas: usize, rng: &Rng) -> Box<dyn Rule> {
+        match self {
+            Self::RoundRobin => Box::new(RoundRobin::new(replicas, &mut rng.split("round robin"))),
+            Self::Random => Box::new(Random),
+            Self::LeastRequest => Box::new(LeastRequest),
+            Self::PeakEwma { decay } => Box::new(PeakEwma::new(*decay, replicas)),
+            Self::Prequal(config) => {
+                Box::new(Prequal::new(*config, replicas, &rng.split("prequal")))
+            }
+        }
+    }
+}
+
+impl Display for BalanceConfig {
+    /// One line for people: the name, the rule, its main parameters.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.name())?;
+        match self {
+            Self::RoundRobin => f.write_str(": each in turn"),
+            Self::Random => Ok(()),
+            Self::LeastRequest => f.write_str(": of two at random, fewer in flight"),
+            Self::PeakEwma { decay } => {
+                write!(f, ": of two at random, lower peak latency × in flight; decay {decay}")
+            }
+            Self::Prequal(PrequalConfig { probes_per_request, hot_quantile, .. }) => {
+                write!(
+                    f,
+                    ": {probes_per_request} probes a request, hot from quantile {hot_quantile}"
+                )
+            }
+        }
+    }
 }
 
 /// Why a replica was chosen, with the numbers that were compared.
@@ -108,72 +172,57 @@ impl Choice {
     }
 }
 
-/// The state of a balancing rule.
-#[derive(Clone, Debug)]
-pub(crate) enum Balance {
-    RoundRobin { next: usize },
-    Random,
-    LeastRequest,
-    PeakEwma(PeakEwma),
-    Prequal(Box<Prequal>),
-}
-
-impl Balance {
-    /// The state of `config` for `replicas` replicas; `rng` is Prequal's own.
-    pub(crate) fn new(config: &BalanceConfig, replicas: usize, rng: &Rng) -> Self {
-        match config {
-            // Roots that start together must not walk in step.
-            BalanceConfig::RoundRobin => {
-                Self::RoundRobin { next: rng.split("round robin").below(replicas.max(1)) }
-            }
-            BalanceConfig::Random => Self::Random,
-            BalanceConfig::LeastRequest => Self::LeastRequest,
-            BalanceConfig::PeakEwma { decay } => Self::PeakEwma(PeakEwma::new(*decay, replicas)),
-            BalanceConfig::Prequal(config) => {
-                let prequal = Prequal::new(*config, replicas, &rng.split("prequal"));
-                Self::Prequal(Box::new(prequal))
-            }
-        }
-    }
-
-    /// A replica that is not in `exclude`, if there is one.
-    pub(crate) fn choose(
+/// A balancing rule and its state. Every hook but [`Self::choose`] does nothing by default.
+pub(crate) trait Rule: Debug + Send + CloneRule {
+    /// Chooses one of two or more replicas that is not in `exclude`, if there is one.
+    fn choose(
         &mut self,
         replicas: &Replicas,
         rng: &mut Rng,
         now: Instant,
         exclude: &[ReplicaId],
-    ) -> Option<(ReplicaId, Choice)> {
-        if replicas.len() == 1 {
-            let only = ReplicaId::at(0);
-            return (!exclude.contains(&only)).then_some((only, Choice::Only));
-        }
-        match self {
-            Self::RoundRobin { next } => {
-                let id = replicas.next_eligible(*next, now, exclude)?;
-                *next = (id.index() + 1) % replicas.len();
-                Some((id, Choice::Turn))
-            }
-            Self::Random => Some((replicas.draw(rng, now, exclude)?, Choice::Chance)),
-            Self::LeastRequest => {
-                let in_flight = |id: ReplicaId| replicas.get(id).in_flight(now);
-                let choice = |in_flight, other| Choice::FewerInFlight { in_flight, other };
-                lower_of_two(replicas, rng, (now, exclude), in_flight, choice)
-            }
-            Self::PeakEwma(ewma) => {
-                let cost = |id: ReplicaId| ewma.cost(id, now, replicas.get(id).in_flight(now));
-                let choice = |cost, other| Choice::LowerPeakEwma { cost, other };
-                lower_of_two(replicas, rng, (now, exclude), cost, choice)
-            }
-            Self::Prequal(prequal) => prequal.choose(replicas, rng, now, exclude),
-        }
+    ) -> Option<(ReplicaId, Choice)>;
+
+    /// The first attempt of a request was sent.
+    fn request_sent(&mut self, _replicas: &Replicas, _now: Instant) {}
+
+    /// The latency of an attempt, or its age when it was cancelled, is known.
+    fn attempt_observed(&mut self, _replicas: &mut Replicas, _sent: Sent, _now: Instant) {}
+
+    /// The leaf of a replica reported its load.
+    fn probe_succeeded(&mut self, _replica: ReplicaId, _load: Load, _now: Instant) {}
+
+    /// A replica responded to a probe, but not as a leaf.
+    fn probe_unsupported(&mut self, _replicas: &Replicas, _replica: ReplicaId, _now: Instant) {}
+
+    /// The instant of [`Self::poll_timeout`] has come.
+    fn woke(&mut self, _replicas: &Replicas, _now: Instant) {}
+
+    /// The next probe to send.
+    fn poll_probe(&mut self) -> Option<(ReplicaId, Reason)> {
+        None
     }
 
-    /// An attempt on `id` was answered, or had lasted that long when it was cancelled.
-    pub(crate) fn observed(&mut self, id: ReplicaId, now: Instant, latency: Duration) {
-        if let Self::PeakEwma(ewma) = self {
-            ewma.observe(id, now, latency);
-        }
+    /// When to call [`Self::woke`].
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+}
+
+/// Lets a boxed rule be cloned.
+pub(crate) trait CloneRule {
+    fn clone_rule(&self) -> Box<dyn Rule>;
+}
+
+impl<R: Rule + Clone + 'static> CloneRule for R {
+    fn clone_rule(&self) -> Box<dyn Rule> {
+        Box::new(self.clone())
+    }
+}
+
+impl Clone for Box<dyn Rule> {
+    fn clone(&self) -> Self {
+        (**self).clone_rule()
     }
 }
 

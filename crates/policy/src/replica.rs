@@ -116,6 +116,11 @@ impl Replicas {
         self.all.len()
     }
 
+    /// The replica, if there is only one.
+    pub(crate) fn only(&self) -> Option<ReplicaId> {
+        (self.len() == 1).then(|| ReplicaId::at(0))
+    }
+
     pub(crate) fn get(&self, id: ReplicaId) -> &Replica {
         &self.all[id.index()]
     }

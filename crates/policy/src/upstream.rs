@@ -7,7 +7,7 @@
 //!
 //! **Limits**: [`crate::REPLICAS_MAX`] replicas; the window of latencies takes some 60 KB.
 
-use crate::balance::{Balance, BalanceConfig, Choice};
+use crate::balance::{BalanceConfig, Choice, Rule};
 use crate::budget::{Budget, BudgetConfig};
 use crate::group::{Group, GroupConfig};
 use crate::hedge::{self, HedgeConfig};
@@ -15,6 +15,7 @@ use crate::replica::Replicas;
 use crate::retry::{self, Amplification, RetryConfig};
 use crate::tie::{MessageDelay, TieConfig, TieId};
 use crate::{ATTEMPTS_MAX, Decided, Effect, Load, ProbeId, Reason, ReplicaId};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use curtail_units::{Duration, Instant, Quantile, Rng};
 use serde::{Deserialize, Serialize};
@@ -75,21 +76,21 @@ impl UpstreamConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UpstreamEvent {
-    /// A leaf answered a probe.
-    ProbeAnswered {
-        /// Who.
+    /// A leaf responded to a probe.
+    ProbeSucceeded {
+        /// The replica behind the leaf.
         replica: ReplicaId,
-        /// What it said.
+        /// The load that the leaf reported.
         load: Load,
     },
-    /// A probe was not answered in time.
+    /// No response to a probe came in time.
     ProbeTimedOut {
-        /// By whom.
+        /// The replica that was probed.
         replica: ReplicaId,
     },
-    /// The replica answered that it knows no probes: there is no leaf in front of it.
-    ProbeUnknown {
-        /// Who.
+    /// The replica does not support probes: there is no leaf in front of it.
+    ProbeUnsupported {
+        /// The replica that was probed.
         replica: ReplicaId,
     },
     /// A message between root and leaf was timed.
@@ -106,15 +107,14 @@ pub enum UpstreamEvent {
 pub(crate) struct Sent {
     pub(crate) replica: ReplicaId,
     pub(crate) at: Instant,
-    /// Attempts in flight there that it met.
-    met: u32,
+    pub(crate) in_flight_on_arrival: u32,
 }
 
 /// What the requests to one upstream share.
 #[derive(Clone, Debug)]
 pub struct Upstream {
     config: UpstreamConfig,
-    balance: Balance,
+    rule: Box<dyn Rule>,
     replicas: Replicas,
     group: Group,
     message_delay: Option<MessageDelay>,
@@ -133,7 +133,7 @@ impl Upstream {
     #[must_use]
     pub fn new(config: UpstreamConfig, replicas: usize, rng: &Rng) -> Self {
         Self {
-            balance: Balance::new(&config.balance, replicas, rng),
+            rule: config.balance.rule(replicas, rng),
             replicas: Replicas::new(replicas),
             group: Group::new(GroupConfig::from(&config)),
             message_delay: config.tie.map(MessageDelay::new),
@@ -204,23 +204,15 @@ impl Upstream {
                     delay.observe(one_way);
                 }
             }
-            UpstreamEvent::ProbeAnswered { replica, load } => {
-                if let Balance::Prequal(prequal) = &mut self.balance {
-                    prequal.answered(replica, load, now);
-                }
+            UpstreamEvent::ProbeSucceeded { replica, load } => {
+                self.rule.probe_succeeded(replica, load, now);
             }
-            UpstreamEvent::ProbeUnknown { replica } => {
-                if let Balance::Prequal(prequal) = &mut self.balance {
-                    prequal.has_no_leaf(&self.replicas, replica, now);
-                }
+            UpstreamEvent::ProbeUnsupported { replica } => {
+                self.rule.probe_unsupported(&self.replicas, replica, now);
             }
-            // An entry that is not refreshed grows old and leaves the pool: nothing to do.
+            // What is known of the replica grows old: nothing to do.
             UpstreamEvent::ProbeTimedOut { .. } => {}
-            UpstreamEvent::Woke => {
-                if let Balance::Prequal(prequal) = &mut self.balance {
-                    prequal.woke(&self.replicas, now);
-                }
-            }
+            UpstreamEvent::Woke => self.rule.woke(&self.replicas, now),
         }
         self.drain_probes();
     }
@@ -233,18 +225,11 @@ impl Upstream {
     /// When to send [`UpstreamEvent::Woke`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        match &self.balance {
-            Balance::Prequal(prequal) => prequal.poll_timeout(),
-            Balance::RoundRobin { .. }
-            | Balance::Random
-            | Balance::LeastRequest
-            | Balance::PeakEwma(_) => None,
-        }
+        self.rule.poll_timeout()
     }
 
     fn drain_probes(&mut self) {
-        let Balance::Prequal(prequal) = &mut self.balance else { return };
-        while let Some((replica, reason)) = prequal.poll_probe() {
+        while let Some((replica, reason)) = self.rule.poll_probe() {
             let effect = Effect::Probe { probe: ProbeId(self.probes_sent), replica };
             self.probes_sent += 1;
             self.effects.push_back(Decided { effect, reason });
@@ -271,7 +256,10 @@ impl Upstream {
         now: Instant,
         exclude: &[ReplicaId],
     ) -> Option<(ReplicaId, Choice)> {
-        self.balance.choose(&self.replicas, &mut self.balance_rng, now, exclude)
+        if let Some(only) = self.replicas.only() {
+            return (!exclude.contains(&only)).then_some((only, Choice::Only));
+        }
+        self.rule.choose(&self.replicas, &mut self.balance_rng, now, exclude)
     }
 
     /// Whether there is a replica that is not in `exclude`.
@@ -281,14 +269,13 @@ impl Upstream {
 
     /// A request has arrived and its first attempt is decided.
     pub(crate) fn request_sent(&mut self, now: Instant) {
-        if let Balance::Prequal(prequal) = &mut self.balance {
-            prequal.request_sent(&self.replicas, now);
-            self.drain_probes();
-        }
+        self.rule.request_sent(&self.replicas, now);
+        self.drain_probes();
     }
 
     pub(crate) fn attempt_sent(&mut self, replica: ReplicaId, now: Instant) -> Sent {
-        Sent { replica, at: now, met: self.replicas.get_mut(replica).load.arrived() }
+        let in_flight_on_arrival = self.replicas.get_mut(replica).load.arrived();
+        Sent { replica, at: now, in_flight_on_arrival }
     }
 
     /// A good response has come to its end, or as far as the client wanted it.
@@ -298,15 +285,8 @@ impl Upstream {
 
     /// An attempt was answered, or given up for being slow: its latency, or what it had lasted, counts.
     pub(crate) fn attempt_observed(&mut self, sent: Sent, now: Instant) {
-        let Sent { replica, at, met } = sent;
-        let latency = now.since(at);
-        self.group.record(now, latency);
-        self.balance.observed(replica, now, latency);
-        if let Balance::Prequal(prequal) = &self.balance
-            && prequal.is_without_leaf(replica)
-        {
-            self.replicas.get_mut(replica).load.observe(now, met, latency);
-        }
+        self.group.record(now, now.since(sent.at));
+        self.rule.attempt_observed(&mut self.replicas, sent, now);
     }
 
     /// A response to an attempt has begun.

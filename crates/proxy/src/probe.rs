@@ -5,7 +5,7 @@ use crate::leaf_headers;
 use crate::worker::Worker;
 use curtail_http::head::Known;
 use curtail_http::outbound_request::OutboundRequest;
-use curtail_policy::{BalanceConfig, Effect, PrequalConfig, ReplicaId, UpstreamEvent};
+use curtail_policy::{Effect, ReplicaId, UpstreamEvent};
 use curtail_units::Duration;
 use http::StatusCode;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) fn send(worker: &Arc<Worker>, upstream: &Arc<Upstream>, replica: Repl
         let begun = upstream.clock.now();
         let event = probe(&worker, &upstream, replica).await;
         let mut effects = Effects::new();
-        if matches!(event, UpstreamEvent::ProbeAnswered { .. }) {
+        if matches!(event, UpstreamEvent::ProbeSucceeded { .. }) {
             // A probe and its response are two of the shortest messages there are.
             let round_trip = upstream.clock.now().since(begun);
             let one_way = Duration::from_ns(round_trip.as_ns() / 2);
@@ -42,13 +42,8 @@ pub(crate) fn carry_out(worker: &Arc<Worker>, upstream: &Arc<Upstream>, effects:
 }
 
 async fn probe(worker: &Worker, upstream: &Upstream, replica: ReplicaId) -> UpstreamEvent {
-    let timeout = match upstream.config.policy.balance {
-        BalanceConfig::Prequal(prequal) => prequal.probe_timeout,
-        BalanceConfig::RoundRobin
-        | BalanceConfig::Random
-        | BalanceConfig::LeastRequest
-        | BalanceConfig::PeakEwma { .. } => PrequalConfig::default().probe_timeout,
-    };
+    let balance = &upstream.config.policy.balance;
+    let timeout = balance.probe_timeout().expect("a rule that sends probes has a timeout for them");
     let target = upstream.replica(replica);
     let request = OutboundRequest::get(PATH, &target.authority);
     let exchange = target.pool(worker.index).exchange(request, &upstream.clock, false);
@@ -57,10 +52,10 @@ async fn probe(worker: &Worker, upstream: &Upstream, replica: ReplicaId) -> Upst
     };
     let load = exchanged.head.fields.get_text(Known::CurtailLoad).and_then(leaf_headers::read_load);
     match load {
-        Some(load) => UpstreamEvent::ProbeAnswered { replica, load },
+        Some(load) => UpstreamEvent::ProbeSucceeded { replica, load },
         // Another success is not from a leaf; an error may be from one.
         None if exchanged.head.status != StatusCode::SERVICE_UNAVAILABLE => {
-            UpstreamEvent::ProbeUnknown { replica }
+            UpstreamEvent::ProbeUnsupported { replica }
         }
         None => UpstreamEvent::ProbeTimedOut { replica },
     }

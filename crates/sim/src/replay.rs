@@ -344,9 +344,9 @@ impl Replay {
         let &Entry::UpstreamEvent { machine, now, event, .. } = entry else { return Ok(None) };
         let root = root(&mut self.roots, lines, machine)?;
         root.clock.advance(lines, now)?;
-        if let UpstreamEvent::ProbeAnswered { replica, .. }
+        if let UpstreamEvent::ProbeSucceeded { replica, .. }
         | UpstreamEvent::ProbeTimedOut { replica }
-        | UpstreamEvent::ProbeUnknown { replica } = event
+        | UpstreamEvent::ProbeUnsupported { replica } = event
             && replica.0 >= root.replicas
         {
             let text = format!("replica {} of {}", replica.0, root.replicas);

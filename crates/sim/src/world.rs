@@ -246,7 +246,7 @@ impl<'m> World<'m> {
             attempts: Slab::new(),
             twin_news: Slab::new(),
             probes: Slab::new(),
-            probe_timeout: request::probe_timeout(policy),
+            probe_timeout: policy.balance.probe_timeout().unwrap_or(Duration::MAX),
             leaves: (0..model.servers).map(|_| LeafPlace::new(model)).collect(),
             faults: Faults::new(&model.faults, model.servers, model.cores, &rng),
             counts: Counts::default(),

@@ -103,7 +103,7 @@ fn every_balance_policy_is_known_by_its_word_alone() {
     ] {
         let config = read("f", &format!("balance: {word}"), upstream).expect("a known word");
         assert_eq!(config.balance, balance);
-        assert_eq!(super::word(&balance), word);
+        assert_eq!(balance.name(), word);
     }
 }
 

@@ -5,7 +5,7 @@
 //! What is allowed but has no effect (a hedge without a second replica), or is dear where something outside the
 //! file is missing (a tie without leaves), is noted.
 
-use curtail_policy::{BalanceConfig, SAMPLES_MIN, UpstreamConfig};
+use curtail_policy::{SAMPLES_MIN, UpstreamConfig};
 use curtail_proxy::{Config, NamedUpstream, RouteConfig};
 use curtail_units::{Duration, Quantile, Ratio};
 use std::fmt::Write as _;
@@ -68,7 +68,7 @@ fn write_upstream(text: &mut String, upstream: &NamedUpstream, is_used: bool) ->
     };
     writeln!(text, "\nupstream {}: {count}: {}", upstream.name, replicas.join(", "))?;
     let policy = &upstream.policy;
-    writeln!(text, "  balance   {}", balance(&policy.balance))?;
+    writeln!(text, "  balance   {}", policy.balance)?;
     writeln!(text, "  hedge     {}", hedge(policy))?;
     writeln!(text, "  tie       {}", tie(policy))?;
     writeln!(text, "  retry     {}", retry(policy))?;
@@ -134,25 +134,6 @@ fn delay_note(timeout: Duration, key: &str, delay_max: Duration, effect: &str) -
              {effect} while fewer than {SAMPLES_MIN} latencies are known"
         )
     })
-}
-
-fn balance(balance: &BalanceConfig) -> String {
-    match balance {
-        BalanceConfig::RoundRobin => "round_robin: each in turn".to_owned(),
-        BalanceConfig::Random => "random".to_owned(),
-        BalanceConfig::LeastRequest => {
-            "least_request: of two at random, fewer in flight".to_owned()
-        }
-        BalanceConfig::PeakEwma { decay } => {
-            format!("peak_ewma: of two at random, lower peak latency × in flight; decay {decay}")
-        }
-        BalanceConfig::Prequal(prequal) => {
-            format!(
-                "prequal: {} probes a request, hot from quantile {}",
-                prequal.probes_per_request, prequal.hot_quantile
-            )
-        }
-    }
 }
 
 fn hedge(policy: &UpstreamConfig) -> String {

@@ -7,9 +7,12 @@
 //! **Source**: the rule of Finagle's `PeakEwma` balancer, after its description.
 //! **Hurts when** one odd request makes a good replica look bad for a while: the price of reacting at once.
 
+use super::{Choice, Rule, lower_of_two};
 use crate::ReplicaId;
+use crate::replica::Replicas;
+use crate::upstream::Sent;
 use alloc::vec::Vec;
-use curtail_units::{Duration, Instant};
+use curtail_units::{Duration, Instant, Rng};
 
 /// The cost of a replica that has attempts in flight and has answered none.
 const UNSEEN: Duration = Duration::from_secs(1);
@@ -22,24 +25,24 @@ struct Peak {
 
 /// The latencies of all replicas of an upstream.
 #[derive(Clone, Debug)]
-pub(crate) struct PeakEwma {
+pub(super) struct PeakEwma {
     decay: Duration,
     peaks: Vec<Peak>,
 }
 
 impl PeakEwma {
-    pub(crate) fn new(decay: Duration, replicas: usize) -> Self {
+    pub(super) fn new(decay: Duration, replicas: usize) -> Self {
         Self { decay, peaks: alloc::vec![Peak::default(); replicas] }
     }
 
-    pub(crate) fn observe(&mut self, id: ReplicaId, now: Instant, latency: Duration) {
+    fn observe(&mut self, id: ReplicaId, now: Instant, latency: Duration) {
         let weight = self.weight(id, now);
         let peak = &mut self.peaks[id.index()];
         let mean = peak.latency.mul_f64(weight) + latency.mul_f64(1.0 - weight);
         *peak = Peak { latency: mean.max(latency), at: now };
     }
 
-    pub(crate) fn cost(&self, id: ReplicaId, now: Instant, in_flight: u32) -> Duration {
+    fn cost(&self, id: ReplicaId, now: Instant, in_flight: u32) -> Duration {
         let peak = &self.peaks[id.index()];
         if peak.latency == Duration::ZERO {
             return UNSEEN.mul_f64(f64::from(in_flight));
@@ -51,6 +54,24 @@ impl PeakEwma {
     fn weight(&self, id: ReplicaId, now: Instant) -> f64 {
         let age = now.since(self.peaks[id.index()].at);
         libm::exp(-age.as_ns_f64() / self.decay.as_ns_f64().max(1.0))
+    }
+}
+
+impl Rule for PeakEwma {
+    fn choose(
+        &mut self,
+        replicas: &Replicas,
+        rng: &mut Rng,
+        now: Instant,
+        exclude: &[ReplicaId],
+    ) -> Option<(ReplicaId, Choice)> {
+        let cost = |id: ReplicaId| self.cost(id, now, replicas.get(id).in_flight(now));
+        let choice = |cost, other| Choice::LowerPeakEwma { cost, other };
+        lower_of_two(replicas, rng, (now, exclude), cost, choice)
+    }
+
+    fn attempt_observed(&mut self, _: &mut Replicas, sent: Sent, now: Instant) {
+        self.observe(sent.replica, now, now.since(sent.at));
     }
 }
 

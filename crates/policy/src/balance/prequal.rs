@@ -26,8 +26,10 @@
 mod pool;
 mod threshold;
 
+use super::{Choice, Rule};
 use crate::replica::Replicas;
-use crate::{Choice, Load, Reason, ReplicaId};
+use crate::upstream::Sent;
+use crate::{Load, Reason, ReplicaId};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use curtail_units::{Duration, Instant, Quantile, Rng};
@@ -126,7 +128,7 @@ impl Rate {
 
 /// The pool of probes and what is decided by it.
 #[derive(Clone, Debug)]
-pub(crate) struct Prequal {
+pub(super) struct Prequal {
     config: PrequalConfig,
     reuse_budget: Option<f64>,
     probes: Rate,
@@ -146,7 +148,7 @@ pub(crate) struct Prequal {
 }
 
 impl Prequal {
-    pub(crate) fn new(config: PrequalConfig, replicas: usize, rng: &Rng) -> Self {
+    pub(super) fn new(config: PrequalConfig, replicas: usize, rng: &Rng) -> Self {
         // Removal keeps the worst from filling the pool when the best are used up. Where all replicas have
         // room in it and reuse is unbounded, there is nothing to keep out.
         let all_fit = replicas <= usize::from(config.pool_len_max);
@@ -169,79 +171,9 @@ impl Prequal {
         }
     }
 
-    /// The best entry of the pool that is not in `exclude`; a random replica when the pool is too small.
-    pub(crate) fn choose(
-        &mut self,
-        replicas: &Replicas,
-        rng: &mut Rng,
-        now: Instant,
-        exclude: &[ReplicaId],
-    ) -> Option<(ReplicaId, Choice)> {
-        self.pool.expire(now, self.config.age_max);
-        let hot_from = self.threshold.get();
-        let eligible = |id: ReplicaId| replicas.is_eligible(id, now, exclude);
-        let (best, candidates) = self.pool.best(hot_from, eligible);
-        let Some(best) = best.filter(|_| candidates >= POOL_LEN_MIN) else {
-            let id = replicas.draw(rng, now, exclude)?;
-            self.pool.sent_to(id);
-            let len = u32::try_from(candidates).expect("at most pool_len_max");
-            return Some((id, Choice::PoolTooSmall { len }));
-        };
-        let Entry { replica, load, .. } = self.pool.use_entry(best);
-        let Load { in_flight, latency } = load;
-        let choice = match hot_from {
-            Some(threshold) if in_flight >= threshold => {
-                Choice::AllHotFewestInFlight { in_flight, threshold }
-            }
-            _ => {
-                let threshold = hot_from.unwrap_or(u32::MAX);
-                Choice::ColdLowestLatency { latency, in_flight, threshold }
-            }
-        };
-        Some((replica, choice))
-    }
-
-    /// A request was sent: removes entries and asks for probes.
-    pub(crate) fn request_sent(&mut self, replicas: &Replicas, now: Instant) {
-        for _ in 0..self.removals.take() {
-            self.remove_one();
-        }
-        let count = self.probes.take();
-        self.probe(replicas, now, count, Reason::ProbeForRequest);
-    }
-
-    /// A leaf answered a probe.
-    pub(crate) fn answered(&mut self, replica: ReplicaId, load: Load, now: Instant) {
-        self.leaf_asked_again[replica.index()] = None;
-        self.add(replica, load, now);
-    }
-
-    /// A replica has no leaf that answers probes; from now on the root's own view stands in.
-    pub(crate) fn has_no_leaf(&mut self, replicas: &Replicas, replica: ReplicaId, now: Instant) {
-        self.leaf_asked_again[replica.index()] = Some(now + LEAF_ASKED_AGAIN_AFTER);
-        self.add(replica, replicas.get(replica).load.load(now), now);
-    }
-
-    /// Whether the root has to keep the latencies of this replica itself.
-    pub(crate) fn is_without_leaf(&self, replica: ReplicaId) -> bool {
+    /// Whether the root keeps the latencies of this replica itself.
+    fn is_without_leaf(&self, replica: ReplicaId) -> bool {
         self.leaf_asked_again[replica.index()].is_some()
-    }
-
-    /// The polled instant has come: probes when idle.
-    pub(crate) fn woke(&mut self, replicas: &Replicas, now: Instant) {
-        if self.poll_timeout().is_some_and(|at| now >= at) {
-            self.probe(replicas, now, 1, Reason::ProbeWhenIdle);
-        }
-    }
-
-    /// The next probe to send.
-    pub(crate) fn poll_probe(&mut self) -> Option<(ReplicaId, Reason)> {
-        self.to_send.pop_front()
-    }
-
-    /// When to call [`Self::woke`].
-    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        (self.targets.len() > 1).then_some(self.idle_probe)
     }
 
     /// Probes `count` replicas, drawn uniformly without replacement.
@@ -278,6 +210,82 @@ impl Prequal {
             self.pool.remove_oldest();
         }
         self.worst_is_next = !self.worst_is_next;
+    }
+}
+
+impl Rule for Prequal {
+    /// The best entry of the pool that is not in `exclude`; a random replica when the pool is too small.
+    fn choose(
+        &mut self,
+        replicas: &Replicas,
+        rng: &mut Rng,
+        now: Instant,
+        exclude: &[ReplicaId],
+    ) -> Option<(ReplicaId, Choice)> {
+        self.pool.expire(now, self.config.age_max);
+        let hot_from = self.threshold.get();
+        let eligible = |id: ReplicaId| replicas.is_eligible(id, now, exclude);
+        let (best, candidates) = self.pool.best(hot_from, eligible);
+        let Some(best) = best.filter(|_| candidates >= POOL_LEN_MIN) else {
+            let id = replicas.draw(rng, now, exclude)?;
+            self.pool.sent_to(id);
+            let len = u32::try_from(candidates).expect("at most pool_len_max");
+            return Some((id, Choice::PoolTooSmall { len }));
+        };
+        let Entry { replica, load, .. } = self.pool.use_entry(best);
+        let Load { in_flight, latency } = load;
+        let choice = match hot_from {
+            Some(threshold) if in_flight >= threshold => {
+                Choice::AllHotFewestInFlight { in_flight, threshold }
+            }
+            _ => {
+                let threshold = hot_from.unwrap_or(u32::MAX);
+                Choice::ColdLowestLatency { latency, in_flight, threshold }
+            }
+        };
+        Some((replica, choice))
+    }
+
+    /// Removes entries and asks for probes.
+    fn request_sent(&mut self, replicas: &Replicas, now: Instant) {
+        for _ in 0..self.removals.take() {
+            self.remove_one();
+        }
+        let count = self.probes.take();
+        self.probe(replicas, now, count, Reason::ProbeForRequest);
+    }
+
+    fn probe_succeeded(&mut self, replica: ReplicaId, load: Load, now: Instant) {
+        self.leaf_asked_again[replica.index()] = None;
+        self.add(replica, load, now);
+    }
+
+    /// From now on, the root's own view of the replica stands in for its leaf's.
+    fn probe_unsupported(&mut self, replicas: &Replicas, replica: ReplicaId, now: Instant) {
+        self.leaf_asked_again[replica.index()] = Some(now + LEAF_ASKED_AGAIN_AFTER);
+        self.add(replica, replicas.get(replica).load.load(now), now);
+    }
+
+    fn attempt_observed(&mut self, replicas: &mut Replicas, sent: Sent, now: Instant) {
+        if self.is_without_leaf(sent.replica) {
+            let latency = now.since(sent.at);
+            replicas.get_mut(sent.replica).load.observe(now, sent.in_flight_on_arrival, latency);
+        }
+    }
+
+    /// Probes when idle.
+    fn woke(&mut self, replicas: &Replicas, now: Instant) {
+        if self.poll_timeout().is_some_and(|at| now >= at) {
+            self.probe(replicas, now, 1, Reason::ProbeWhenIdle);
+        }
+    }
+
+    fn poll_probe(&mut self) -> Option<(ReplicaId, Reason)> {
+        self.to_send.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        (self.targets.len() > 1).then_some(self.idle_probe)
     }
 }
 

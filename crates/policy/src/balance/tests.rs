@@ -1,6 +1,7 @@
-use super::{Balance, BalanceConfig, Choice, PrequalConfig};
+use super::{BalanceConfig, Choice, PrequalConfig};
 use crate::ReplicaId;
 use crate::replica::Replicas;
+use crate::upstream::Sent;
 use alloc::vec::Vec;
 use curtail_units::{Duration, Instant, Rng};
 
@@ -18,7 +19,7 @@ fn rules() -> impl Iterator<Item = BalanceConfig> {
 /// How often each of `replicas` replicas is chosen in `n` choices.
 fn counts(config: &BalanceConfig, replicas: &Replicas, n: u32, seed: u64) -> Vec<u32> {
     let mut rng = Rng::new(seed);
-    let mut balance = Balance::new(config, replicas.len(), &rng);
+    let mut balance = config.rule(replicas.len(), &rng);
     let mut counts = alloc::vec![0; replicas.len()];
     for _ in 0..n {
         let chosen = balance.choose(replicas, &mut rng, Instant::ZERO, &[]);
@@ -47,7 +48,7 @@ fn excluded_is_never_chosen_and_there_is_some_replica_when_there_is_one() {
             (0..failures).for_each(|_| replicas.get_mut(id).failed(now));
         }
         let exclude: Vec<ReplicaId> = replicas.ids().filter(|_| rng.chance(0.4)).collect();
-        let mut balance = Balance::new(&rule, len, &rng);
+        let mut balance = rule.rule(len, &rng);
         let chosen = balance.choose(&replicas, &mut rng, now, &exclude).map(|(id, _)| id);
 
         let case = alloc::format!("seed {seed}, round {round}, {rule:?}, {len}, {exclude:?}");
@@ -67,7 +68,7 @@ fn round_robin_takes_each_in_turn_and_steps_over_failing_ones() {
     let now = Instant::from_ns(1);
     (0..3).for_each(|_| replicas.get_mut(ReplicaId(2)).failed(now));
     let mut rng = Rng::new(1);
-    let mut balance = Balance::new(&BalanceConfig::RoundRobin, 4, &rng);
+    let mut balance = BalanceConfig::RoundRobin.rule(4, &rng);
     let mut chosen = (0..7).map(|_| {
         let (id, choice) = balance.choose(&replicas, &mut rng, now, &[]).expect("three work");
         assert_eq!(choice, Choice::Turn);
@@ -139,14 +140,16 @@ fn a_suspect_replica_is_chosen_only_if_it_is_less_loaded_than_the_better_of_two(
 #[test]
 fn of_two_drawn_the_one_with_the_lower_peak_ewma_is_taken() {
     let rule = BalanceConfig::PeakEwma { decay: Duration::from_secs(10) };
-    let (replicas, mut rng) = (Replicas::new(2), Rng::new(34));
-    let mut balance = Balance::new(&rule, 2, &rng);
-    let now = Instant::from_ns(1);
-    balance.observed(ReplicaId(0), now, Duration::from_ms(50));
-    balance.observed(ReplicaId(1), now, Duration::from_ms(5));
+    let (mut replicas, mut rng) = (Replicas::new(2), Rng::new(34));
+    let mut balance = rule.rule(2, &rng);
+    for (id, ms) in [(0, 50), (1, 5)] {
+        let sent = Sent { replica: ReplicaId(id), at: Instant::ZERO, in_flight_on_arrival: 0 };
+        balance.attempt_observed(&mut replicas, sent, Instant::ZERO + Duration::from_ms(ms));
+    }
     for _ in 0..100 {
         let (cost, other) = (Duration::from_ms(5), Duration::from_ms(50));
         let expected = (ReplicaId(1), Choice::LowerPeakEwma { cost, other });
+        let now = Instant::ZERO + Duration::from_ms(5);
         assert_eq!(balance.choose(&replicas, &mut rng, now, &[]), Some(expected));
     }
 }

@@ -87,7 +87,7 @@ fn prequal_probes_for_a_request_and_chooses_by_the_answers() {
     for replica in probed {
         let latency = Duration::from_ms(30 - 10 * u64::from(replica.0));
         let load = Load { in_flight: u32::from(replica.0), latency };
-        upstream.handle(at(2), UpstreamEvent::ProbeAnswered { replica, load });
+        upstream.handle(at(2), UpstreamEvent::ProbeSucceeded { replica, load });
     }
     let (_, replica, choice, _) = arrive(&mut upstream, at(3));
     let latency = Duration::from_ms(20);
@@ -104,7 +104,7 @@ fn a_replica_without_a_leaf_is_judged_by_what_its_calls_see() {
     let config = PrequalConfig { probes_per_request: 2.0, ..PrequalConfig::default() };
     let mut upstream = upstream(UpstreamConfig::plain(BalanceConfig::Prequal(config)), 2);
     for replica in arrive(&mut upstream, at(1)).3 {
-        upstream.handle(at(1), UpstreamEvent::ProbeUnknown { replica });
+        upstream.handle(at(1), UpstreamEvent::ProbeUnsupported { replica });
     }
     // One after another, so that nothing but the latency tells the two apart.
     let slow = ReplicaId(1);

@@ -114,7 +114,7 @@ impl Writer {
             0 => UpstreamEvent::ProbeTimedOut { replica },
             1 => UpstreamEvent::MessageTimed { one_way: latency },
             2 => UpstreamEvent::Woke,
-            _ => UpstreamEvent::ProbeAnswered { replica, load: Load { in_flight: 3, latency } },
+            _ => UpstreamEvent::ProbeSucceeded { replica, load: Load { in_flight: 3, latency } },
         };
         let now = self.now;
         self.upstream.handle(now, event);

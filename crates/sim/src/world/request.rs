@@ -4,9 +4,9 @@ use super::{Step, World};
 use crate::queue::Lane;
 use crate::slab::Key;
 use curtail_policy::{
-    ATTEMPTS_MAX, AttemptId, BalanceConfig, Call, CallId, Class, Decided, Effect, Event, Failure,
+    ATTEMPTS_MAX, AttemptId, Call, CallId, Class, Decided, Effect, Event, Failure,
     Gather, GatherConfig, GatherEffect, GatherEvent, GatherOutcome, Load, Outcome, ReplicaId,
-    Request, RestMode, Tie, TieId, UpstreamConfig, UpstreamEvent,
+    Request, RestMode, Tie, TieId, UpstreamEvent,
 };
 use curtail_units::{Duration, Instant};
 
@@ -103,17 +103,6 @@ pub(super) struct Probe {
 pub(super) struct TwinNews {
     pub(super) server: u32,
     pub(super) tie: TieId,
-}
-
-/// When a root gives up a probe.
-pub(super) const fn probe_timeout(policy: &UpstreamConfig) -> Duration {
-    match policy.balance {
-        BalanceConfig::Prequal(prequal) => prequal.probe_timeout,
-        BalanceConfig::RoundRobin
-        | BalanceConfig::Random
-        | BalanceConfig::LeastRequest
-        | BalanceConfig::PeakEwma { .. } => Duration::MAX,
-    }
 }
 
 /// Requests and their calls.
@@ -254,9 +243,9 @@ impl World<'_> {
                     self.send(key, (attempt, replica), (class, tie));
                 }
                 Effect::Cancel { attempt } => self.cancel(key, attempt),
-                Effect::Answer { attempt } => answer = Some(attempt),
+                Effect::Respond { attempt } => answer = Some(attempt),
                 // A call that has failed is over, and finished as such.
-                Effect::Fail { .. } | Effect::Hold => {}
+                Effect::Fail { .. } | Effect::Skip => {}
                 Effect::Probe { replica, .. } => self.send_probe(upstream, replica),
             }
         }
@@ -322,7 +311,7 @@ impl World<'_> {
                 if outcome == Outcome::Good {
                     call.good = Some(id);
                 }
-                Event::Answered { attempt: id, outcome }
+                Event::Responded { attempt: id, outcome }
             }
             Ending::Failed(failure) => Event::Failed { attempt: id, failure },
         };
@@ -389,7 +378,7 @@ impl World<'_> {
         let one_way = Duration::from_ns(self.now.since(sent).as_ns() / 2);
         self.upstream_event(upstream, UpstreamEvent::MessageTimed { one_way });
         let load = load.expect("a probe that is answered was at its leaf");
-        self.upstream_event(upstream, UpstreamEvent::ProbeAnswered { replica, load });
+        self.upstream_event(upstream, UpstreamEvent::ProbeSucceeded { replica, load });
     }
 
     /// Gives a probe up; false when it was answered in time.

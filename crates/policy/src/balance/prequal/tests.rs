@@ -1,4 +1,5 @@
 use super::{LEAF_ASKED_AGAIN_AFTER, POOL_LEN_MIN, Prequal, PrequalConfig, Rate};
+use crate::balance::Rule;
 use crate::replica::Replicas;
 use crate::{Choice, Load, Reason, ReplicaId};
 use alloc::vec::Vec;
@@ -21,7 +22,7 @@ impl World {
 
     fn answer(&mut self, replica: u16, in_flight: u32, latency_ms: u64) {
         let load = Load { in_flight, latency: Duration::from_ms(latency_ms) };
-        self.prequal.answered(ReplicaId(replica), load, self.now);
+        self.prequal.probe_succeeded(ReplicaId(replica), load, self.now);
     }
 
     fn choose(&mut self, exclude: &[ReplicaId]) -> (u16, Choice) {
@@ -290,7 +291,7 @@ fn a_replica_without_a_leaf_is_judged_from_the_root_and_asked_again_later() {
     let (with, without) = (ReplicaId(0), ReplicaId(1));
     assert_eq!(world.request_sent().len(), 2, "both are asked");
     let begin = world.now;
-    world.prequal.has_no_leaf(&world.replicas, without, begin);
+    world.prequal.probe_unsupported(&world.replicas, without, begin);
     assert!(world.prequal.is_without_leaf(without) && !world.prequal.is_without_leaf(with));
 
     let load = &mut world.replicas.get_mut(without).load;
