@@ -1,9 +1,9 @@
 //! What the policies cost a request, in nanoseconds: the median of many rounds.
 //!
 //! A root has 64 requests in flight over 100 replicas, one more every 10 µs; each goes through `Arrived`,
-//! `Answered` and `Ended`, its effects are drained and its timer is polled, as a driver does. Where hedges
-//! are on, one request in fifty is woken and hedged. Where probes are asked for, they are answered, and
-//! their answers are part of the figure. A leaf is at its concurrency limit and has requests waiting.
+//! `Responded` and `Ended`, its effects are drained and its timer is polled, as a driver does. Where hedges
+//! are on, one request in fifty is woken and hedged. Where probes are asked for, they get results, and
+//! these are part of the figure. A leaf is at its concurrency limit and has requests waiting.
 //!
 //! ```sh
 //! cargo bench -p curtail-policy              # all
@@ -99,7 +99,7 @@ impl Root {
             self.handle(place, Event::Woke);
         }
         let attempt = AttemptId(0);
-        self.handle(place, Event::Answered { attempt, outcome: Outcome::Good });
+        self.handle(place, Event::Responded { attempt, outcome: Outcome::Good });
         self.handle(place, Event::Ended { attempt, whole: true });
     }
 
@@ -183,7 +183,7 @@ fn probe() {
             start(&mut leaf, &mut working);
         }
     }
-    report("leaf, answer to a probe", REQUESTS, || {
+    report("leaf, load for a probe", REQUESTS, || {
         (0..REQUESTS).for_each(|_| {
             black_box(black_box(&leaf).load(now));
         });

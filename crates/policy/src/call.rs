@@ -1,12 +1,12 @@
 //! One request at the root: hedges, ties and retries composed.
 //!
-//! **Decides** which attempts are sent, which answer is given, and when to stop.
+//! **Decides** which attempts are sent, which response the client gets, and when to stop.
 //! **Inputs**: what happens to the request and its attempts; the shared state of its [`Upstream`].
 //! **Limits**: [`ATTEMPTS_MAX`] attempts; at most one timer is needed, for [`Call::poll_timeout`].
-//! **Invariants** `exactly-one-answer`: a request that is not abandoned ends in exactly one
-//! [`Effect::Answer`] or [`Effect::Fail`]; `every-other-cancelled`: every attempt that was sent and did not
-//! end by itself is cancelled; `good-beats-fast-error`: an answer that is not good is held while another
-//! attempt may still do better, and given when no better one came in time; besides those of
+//! **Invariants** `exactly-one-response`: a request that is not abandoned ends in exactly one
+//! [`Effect::Respond`] or [`Effect::Fail`]; `every-other-cancelled`: every attempt that was sent and did not
+//! end by itself is cancelled; `good-beats-fast-error`: a response that is not good is kept while another
+//! attempt may still do better, and used when no better one came in time; besides those of
 //! [`crate::hedge`], [`crate::tie`] and [`crate::retry`].
 //! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, pages 77–78.
 //!
@@ -17,7 +17,7 @@ mod attempts;
 mod event;
 mod sending;
 
-use crate::{AttemptId, Effect, Reason, Unanswered, Upstream};
+use crate::{AttemptId, Effect, Reason, RequestFailure, Upstream};
 use attempts::{Attempt, AttemptState, Attempts};
 use curtail_units::Instant;
 pub use event::{Event, Failure, Outcome, Request};
@@ -30,8 +30,8 @@ pub const ATTEMPTS_MAX: usize = 8;
 enum State {
     New,
     Trying,
-    /// The answer is being given.
-    Answered,
+    /// The client is receiving the response.
+    Responding,
     Over,
 }
 
@@ -41,7 +41,7 @@ pub struct Call {
     request: Request,
     state: State,
     arrived: Instant,
-    gives_up: Instant,
+    deadline: Instant,
     attempts: Attempts,
     /// When the next hedge is due.
     hedge: Option<AttemptTimer>,
@@ -52,7 +52,7 @@ pub struct Call {
     hedges: u8,
     retries: u8,
     replayable: bool,
-    /// Whether an attempt came to nothing that a server may have executed.
+    /// Whether an attempt failed that a server may have executed.
     outcome_unknown: bool,
 }
 
@@ -64,7 +64,7 @@ impl Call {
             request,
             state: State::New,
             arrived: Instant::ZERO,
-            gives_up: Instant::MAX,
+            deadline: Instant::MAX,
             attempts: Attempts::default(),
             hedge: None,
             overdue: None,
@@ -82,9 +82,9 @@ impl Call {
         upstream.assert_drained();
         match (self.state, event) {
             (State::New, Event::Arrived) => self.arrived(upstream, now),
-            (State::Trying, Event::Answered { attempt, outcome }) => {
+            (State::Trying, Event::Responded { attempt, outcome }) => {
                 if self.attempts.is_open(attempt) {
-                    self.answered(upstream, now, attempt, outcome);
+                    self.responded(upstream, now, attempt, outcome);
                 }
             }
             (State::Trying, Event::Failed { attempt, failure }) => {
@@ -92,19 +92,19 @@ impl Call {
                     self.failed(upstream, now, attempt, failure);
                 }
             }
-            (State::Answered, Event::Ended { attempt, whole }) => {
+            (State::Responding, Event::Ended { attempt, whole }) => {
                 if self.attempts.is(attempt, AttemptState::Won) {
                     self.ended(upstream, now, attempt, whole);
                 }
             }
             (_, Event::ReplayLost) => self.replay_lost(upstream, now),
-            (State::Trying | State::Answered, Event::Abandoned) => self.abandoned(upstream, now),
+            (State::Trying | State::Responding, Event::Abandoned) => self.abandoned(upstream, now),
             (State::Trying, Event::Woke) => self.woke(upstream, now),
             // News of an attempt or a request that is over, on its way while that was decided.
             (
-                State::New | State::Trying | State::Answered | State::Over,
+                State::New | State::Trying | State::Responding | State::Over,
                 Event::Arrived
-                | Event::Answered { .. }
+                | Event::Responded { .. }
                 | Event::Failed { .. }
                 | Event::Ended { .. }
                 | Event::Abandoned
@@ -124,7 +124,7 @@ impl Call {
             self.overdue.map(|overdue| overdue.at),
             self.twin.map(|twin| twin.at),
             self.retry.map(|retry| retry.at),
-            Some(self.gives_up),
+            Some(self.deadline),
         ];
         times.into_iter().flatten().min()
     }
@@ -144,30 +144,36 @@ impl Call {
     fn arrived(&mut self, upstream: &mut Upstream, now: Instant) {
         self.state = State::Trying;
         self.arrived = now;
-        self.gives_up = now + upstream.config().timeout;
+        self.deadline = now + upstream.config().timeout;
         upstream.budget().request(now);
         if !self.send_first(upstream, now) {
             self.state = State::Over;
-            upstream.decide(Effect::Fail { why: Unanswered::NoReplica }, Reason::NoReplica);
+            upstream.decide(Effect::Fail { why: RequestFailure::NoReplica }, Reason::NoReplica);
         }
     }
 
-    fn answered(&mut self, upstream: &mut Upstream, now: Instant, id: AttemptId, outcome: Outcome) {
+    fn responded(
+        &mut self,
+        upstream: &mut Upstream,
+        now: Instant,
+        id: AttemptId,
+        outcome: Outcome,
+    ) {
         let Attempt { sent, .. } = self.attempts.get(id);
         upstream.response_begun(sent);
         match outcome {
             Outcome::Good => {
                 upstream.attempt_observed(sent, now);
-                self.answer(upstream, now, id, Reason::FirstGood);
+                self.respond(upstream, now, id, Reason::FirstGood);
             }
             Outcome::Bad => {
-                self.attempts.get_mut(id).state = AttemptState::Held;
+                self.attempts.get_mut(id).state = AttemptState::Kept;
                 upstream.attempt_failed(sent, now);
                 upstream.attempt_ended(sent);
-                self.lost(upstream, now, Failure::BadAnswer);
+                self.lost(upstream, now, Failure::BadResponse);
             }
             Outcome::Refused => {
-                self.attempts.get_mut(id).state = AttemptState::Held;
+                self.attempts.get_mut(id).state = AttemptState::Kept;
                 upstream.attempt_ended(sent);
                 self.lost(upstream, now, Failure::Refused);
             }
@@ -188,7 +194,7 @@ impl Call {
         self.lost(upstream, now, failure);
     }
 
-    /// An attempt came to nothing: waits for another, plans a further one, or ends the request.
+    /// An attempt failed: waits for another, plans a further one, or ends the request.
     fn lost(&mut self, upstream: &mut Upstream, now: Instant, failure: Failure) {
         if self.attempts.any_open() || self.retry.is_some() {
             return;
@@ -198,13 +204,13 @@ impl Call {
         } else if !self.resend_dropped(upstream, now, failure)
             && let Err(reason) = self.plan_retry(upstream, now, failure)
         {
-            self.end_without_good(upstream, now, Unanswered::Failed(failure), reason);
+            self.end_without_good(upstream, now, RequestFailure::Failed(failure), reason);
         }
     }
 
     fn woke(&mut self, upstream: &mut Upstream, now: Instant) {
-        if now >= self.gives_up {
-            self.give_up(upstream, now);
+        if now >= self.deadline {
+            self.time_out(upstream, now);
             return;
         }
         if let Some(twin) = self.twin.take_if(|twin| now >= twin.at) {
@@ -228,34 +234,34 @@ impl Call {
         if let Some(retry) = self.retry.take()
             && !self.attempts.any_open()
         {
-            let why = Unanswered::Failed(retry.failure);
+            let why = RequestFailure::Failed(retry.failure);
             self.end_without_good(upstream, now, why, Reason::MayNotRepeat);
         }
     }
 
-    /// The request's own time is over.
-    fn give_up(&mut self, upstream: &mut Upstream, now: Instant) {
+    /// The request's deadline has passed.
+    fn time_out(&mut self, upstream: &mut Upstream, now: Instant) {
         let reason = Reason::RequestTimeout { age: now.since(self.arrived) };
         for id in self.attempts.ids().filter(|id| self.attempts.is_open(*id)) {
             upstream.attempt_failed(self.attempts.get(id).sent, now);
         }
-        self.end_without_good(upstream, now, Unanswered::TimedOut, reason);
+        self.end_without_good(upstream, now, RequestFailure::TimedOut, reason);
     }
 
-    /// Nothing better will come: the last answer held, or none.
+    /// No better response can come: uses the last one that was kept, or fails.
     fn end_without_good(
         &mut self,
         upstream: &mut Upstream,
         now: Instant,
-        why: Unanswered,
+        why: RequestFailure,
         reason: Reason,
     ) {
         // A refusal says that nothing was executed. Of what may be executed only once that must be true.
         let unknown = self.outcome_unknown || self.attempts.any_open();
-        let may_give = self.request.repeatable || !unknown;
-        if let Some(winner) = self.attempts.last(AttemptState::Held).filter(|_| may_give) {
-            upstream.decide(Effect::Hold, reason);
-            self.answer(upstream, now, winner, Reason::NothingBetter);
+        let may_respond = self.request.repeatable || !unknown;
+        if let Some(winner) = self.attempts.last(AttemptState::Kept).filter(|_| may_respond) {
+            upstream.decide(Effect::Skip, reason);
+            self.respond(upstream, now, winner, Reason::NothingBetter);
         } else {
             self.cancel_all(upstream, now, reason);
             self.state = State::Over;
@@ -263,17 +269,23 @@ impl Call {
         }
     }
 
-    /// Gives the answer of `winner` and cancels everything else.
-    fn answer(&mut self, upstream: &mut Upstream, now: Instant, winner: AttemptId, reason: Reason) {
-        let held = self.attempts.is(winner, AttemptState::Held);
-        if !held {
+    /// Passes on the response to `winner` and cancels everything else.
+    fn respond(
+        &mut self,
+        upstream: &mut Upstream,
+        now: Instant,
+        winner: AttemptId,
+        reason: Reason,
+    ) {
+        let was_kept = self.attempts.is(winner, AttemptState::Kept);
+        if !was_kept {
             self.report_overtaken(upstream, now, winner);
         }
         self.attempts.get_mut(winner).state = AttemptState::Won;
         self.cancel_all(upstream, now, Reason::Lost { winner });
-        // The replica of an answer that was held is no longer in flight.
-        self.state = if held { State::Over } else { State::Answered };
-        upstream.decide(Effect::Answer { attempt: winner }, reason);
+        // An attempt whose response was kept is no longer in flight.
+        self.state = if was_kept { State::Over } else { State::Responding };
+        upstream.decide(Effect::Respond { attempt: winner }, reason);
     }
 
     /// Tells the replicas of open attempts that the winner overtook them. Without this a stalled or hung replica would
@@ -293,7 +305,7 @@ impl Call {
         }
     }
 
-    /// Cancels every attempt that is open or held, and everything that was planned.
+    /// Cancels every attempt that is open or has its response kept, and everything planned.
     fn cancel_all(&mut self, upstream: &mut Upstream, now: Instant, reason: Reason) {
         (self.hedge, self.overdue, self.twin, self.retry) = (None, None, None, None);
         for id in self.attempts.ids() {
@@ -303,7 +315,7 @@ impl Call {
                     upstream.attempt_observed(sent, now);
                     upstream.attempt_ended(sent);
                 }
-                AttemptState::Held => {}
+                AttemptState::Kept => {}
                 AttemptState::Dropped | AttemptState::Gone | AttemptState::Won => continue,
             }
             self.attempts.get_mut(id).state = AttemptState::Gone;
@@ -323,7 +335,7 @@ impl Call {
         upstream.attempt_ended(sent);
     }
 
-    /// The client has gone. An answer that was being given ends with it; the driver needs no effect for that.
+    /// The client has gone. A response on its way to it ends too; the driver needs no effect for that.
     fn abandoned(&mut self, upstream: &mut Upstream, now: Instant) {
         if let Some(won) = self.attempts.first(AttemptState::Won) {
             let Attempt { sent, .. } = self.attempts.get(won);

@@ -68,36 +68,36 @@ pub enum Effect {
         /// What the leaf must know when this is one copy of a tie.
         tie: Option<Tie>,
     },
-    /// Stop an attempt, or throw away the answer that is held for it.
+    /// Stop an attempt, or discard its response.
     Cancel {
         /// Which one.
         attempt: AttemptId,
     },
-    /// Give the client this attempt's answer.
-    Answer {
-        /// Whose answer.
+    /// Pass the response to this attempt on to the client.
+    Respond {
+        /// The attempt.
         attempt: AttemptId,
     },
-    /// Tell the client that there is no answer.
+    /// Report to the client that there is no response.
     Fail {
         /// What stood in the way last.
-        why: Unanswered,
+        why: RequestFailure,
     },
-    /// Do nothing: a remedy was due and decided against. The reason says why, so that it can be counted.
-    Hold,
+    /// Do nothing: an extra attempt was due and is skipped. The reason says why, so that it can be counted.
+    Skip,
     /// Ask a replica's leaf for its load.
     Probe {
         /// The new probe.
         probe: ProbeId,
-        /// Whom to ask.
+        /// The replica to probe.
         replica: ReplicaId,
     },
 }
 
-/// Why a request ends without an answer.
+/// Why a request ends without a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Unanswered {
+pub enum RequestFailure {
     /// The upstream has no replica.
     NoReplica,
     /// The request's own time ran out.

@@ -1,8 +1,8 @@
-//! The journal: everything a machine was told and what it decided, in order.
+//! The journal: every event of every machine and every decision, in order.
 //!
 //! A driver writes one [`Entry`] for each machine it makes and one for each event it hands to it, with
 //! the effects that came out. Replaying the events into a new machine must give the same effects, byte for
-//! byte: that is how the proxy is held to the simulator.
+//! byte: this proves that the proxy decides as the simulator does.
 //!
 //! The entries are written as JSON, one a line, by the driver. `F` is the form of the effects: a list when
 //! written, the raw bytes when read, so that a comparison sees the bytes of the file. Each line begins with a
@@ -16,7 +16,7 @@ use curtail_units::{Instant, Rng};
 use serde::{Deserialize, Serialize};
 
 /// The `schema` of the first entry.
-pub const SCHEMA: &str = "curtail.journal/2";
+pub const SCHEMA: &str = "curtail.journal/3";
 
 /// One line of a journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

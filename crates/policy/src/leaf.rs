@@ -98,12 +98,12 @@ pub enum LeafEffect {
         /// The tie.
         tie: TieId,
     },
-    /// Answer that the twin has started; the server never sees this copy.
+    /// Respond that the twin has started; the server never sees this copy.
     Drop {
         /// Which one.
         request: LeafRequestId,
     },
-    /// Answer that there is no room; the server never sees the request.
+    /// Respond that there is no room; the server never sees the request.
     Refuse {
         /// Which one.
         request: LeafRequestId,
@@ -126,8 +126,7 @@ struct Present {
     arrived: Instant,
     /// Its number in the order of arrival.
     nth: u64,
-    /// Requests in flight that it met on arrival.
-    met: u32,
+    in_flight_on_arrival: u32,
 }
 
 /// The machine of one leaf.
@@ -187,7 +186,7 @@ impl Leaf {
         None
     }
 
-    /// What a probe is answered with.
+    /// The load to report to a probe.
     #[must_use]
     pub fn load(&self, now: Instant) -> Load {
         self.load.load(now)
@@ -218,10 +217,13 @@ impl Leaf {
             self.decide(LeafEffect::Refuse { request }, LeafReason::QueueFull { len, max });
             return;
         }
-        let (nth, met) = (self.arrivals, self.load.arrived());
+        let (nth, in_flight_on_arrival) = (self.arrivals, self.load.arrived());
         self.arrivals += 1;
         let place = Place::Queue;
-        self.present.insert(request, Present { place, class, tie, arrived: now, nth, met });
+        self.present.insert(
+            request,
+            Present { place, class, tie, arrived: now, nth, in_flight_on_arrival },
+        );
         if let Some(tie) = tie {
             self.ties.insert(tie, request);
         }
@@ -263,7 +265,7 @@ impl Leaf {
             self.started_twins.note(now, tie);
             return;
         };
-        // When both have started, to stop one is for the root: it alone knows which is answered first.
+        // When both have started, to stop one is for the root: it alone knows which responds first.
         if self.place(request) == Some(Place::Queue) {
             let waited = now.since(self.leave(request).arrived);
             self.decide(LeafEffect::Drop { request }, LeafReason::TwinStarted { waited });
@@ -271,21 +273,21 @@ impl Leaf {
     }
 
     fn finished(&mut self, now: Instant, request: LeafRequestId) {
-        // A request that its root gave up is no longer known when the server is done with it.
+        // A request that its root cancelled is no longer known when the server is done with it.
         if self.place(request) == Some(Place::Server) {
-            let Present { arrived, met, .. } = self.leave(request);
-            self.load.observe(now, met, now.since(arrived));
+            let Present { arrived, in_flight_on_arrival, .. } = self.leave(request);
+            self.load.observe(now, in_flight_on_arrival, now.since(arrived));
             self.start_next(now);
         }
     }
 
     fn gone(&mut self, now: Instant, request: LeafRequestId) {
         let Some(place) = self.place(request) else { return };
-        let Present { arrived, met, .. } = self.leave(request);
+        let Present { arrived, in_flight_on_arrival, .. } = self.leave(request);
         // It would have taken longer still: that says something when it has outlasted what is expected.
         let lasted = now.since(arrived);
         if lasted > self.load.load(now).latency {
-            self.load.observe(now, met, lasted);
+            self.load.observe(now, in_flight_on_arrival, lasted);
         }
         if place == Place::Server {
             self.start_next(now);

@@ -21,7 +21,7 @@
 //!   one for each upstream.
 //! - [`Group`] holds the recent latencies and the budget of one upstream, or of several that share them.
 //! - [`Call`] is one request at the root: it composes [`hedge`], [`tie`] and [`retry`], and sees to it
-//!   that there is exactly one answer and that every other attempt is cancelled.
+//!   that there is exactly one response and that every other attempt is cancelled.
 //! - [`Gather`] is one request that needs several calls, such as one to each shard. It owns none of them: their
 //!   driver starts and abandons them, and reports their ends.
 //! - [`Leaf`] stands in front of one server: its queue, its classes, its side of a tie, its load.
@@ -50,7 +50,7 @@ pub use balance::{BalanceConfig, Choice, PrequalConfig};
 pub use budget::BudgetConfig;
 pub use call::{ATTEMPTS_MAX, Call, Event, Failure, Outcome, Request};
 pub use class::Class;
-pub use decided::{AttemptId, Decided, Effect, ProbeId, ReplicaId, Unanswered};
+pub use decided::{AttemptId, Decided, Effect, ProbeId, ReplicaId, RequestFailure};
 pub use gather::{
     CALLS_MAX, CallId, Gather, GatherConfig, GatherEffect, GatherEvent, GatherOutcome,
     GatherReason, RestMode,

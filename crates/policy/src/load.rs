@@ -1,7 +1,7 @@
 //! The load of a replica, as its leaf reports it to probes.
 //!
 //! **Decides** nothing: it keeps two signals, the requests in flight and the latency to expect.
-//! **Inputs**: arrivals; at the end of a request, its latency and the number in flight that it met on
+//! **Inputs**: arrivals; at the end of a request, its latency and the number in flight on its
 //! arrival (which the caller keeps with the request).
 //! **Limits**: O(1) a request. A replica is remembered by *levels* of requests in flight: each number below 8
 //! is a level of its own, above it an octave has four. Of each level seen the last [`LATENCIES_KEPT`]
@@ -26,7 +26,7 @@ const LATENCIES_KEPT: usize = 16;
 /// The last level; it also holds whatever is above it.
 const LEVEL_MAX: u32 = u64::BITS - 1;
 
-/// A replica's answer to a probe.
+/// The load that a leaf reports to a probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Load {
     /// Requests that have arrived and not finished, the queue included.
@@ -79,12 +79,12 @@ impl LoadTracker {
     /// A request arrived. Returns how many were in flight before it: the caller keeps the number and
     /// hands it back to [`Self::observe`].
     pub fn arrived(&mut self) -> u32 {
-        let met = self.in_flight;
-        self.in_flight = met.saturating_add(1);
-        met
+        let in_flight_on_arrival = self.in_flight;
+        self.in_flight = in_flight_on_arrival.saturating_add(1);
+        in_flight_on_arrival
     }
 
-    /// A request that had met `in_flight` others on arrival took `latency`.
+    /// A request took `latency`; `in_flight` others were in flight on its arrival.
     pub fn observe(&mut self, now: Instant, in_flight: u32, latency: Duration) {
         let level = level(in_flight);
         let place = self.place(level);
@@ -107,7 +107,7 @@ impl LoadTracker {
         self.in_flight
     }
 
-    /// What a probe is answered with: of the levels with recent latencies the one nearest to the present,
+    /// The load to report to a probe: of the levels with recent latencies the one nearest to the present,
     /// and when nothing is recent, of all levels.
     #[must_use]
     pub fn load(&self, now: Instant) -> Load {

@@ -73,14 +73,14 @@ pub enum Reason {
         /// The delay after which the attempt is overdue.
         delay: Duration,
     },
-    /// The first good answer is the answer.
+    /// It is the first good response.
     FirstGood,
-    /// Another attempt answered first.
+    /// The response to another attempt came first.
     Lost {
         /// The one that won.
         winner: AttemptId,
     },
-    /// The answer is not good, and there will be no better one.
+    /// The response is not good, and no better one can come.
     NothingBetter,
     /// The attempt failed, and the request may not be sent twice.
     MayNotRepeat,
@@ -89,7 +89,7 @@ pub enum Reason {
         /// How many it had.
         attempts: u8,
     },
-    /// Nobody answered within the request's own time.
+    /// No response came within the request's timeout.
     RequestTimeout {
         /// How long it has waited.
         age: Duration,
@@ -181,12 +181,12 @@ impl core::fmt::Display for Reason {
             Self::Overdue { waited, delay } => {
                 write!(f, "no response for {waited}; overdue after {delay}")
             }
-            Self::FirstGood => f.write_str("first good answer"),
-            Self::Lost { winner } => write!(f, "attempt {} answered first", winner.0),
-            Self::NothingBetter => f.write_str("no better answer will come"),
+            Self::FirstGood => f.write_str("first good response"),
+            Self::Lost { winner } => write!(f, "attempt {} was faster", winner.0),
+            Self::NothingBetter => f.write_str("no better response can come"),
             Self::MayNotRepeat => f.write_str("the request may not be sent twice"),
             Self::AttemptsSpent { attempts } => write!(f, "all {attempts} attempts spent"),
-            Self::RequestTimeout { age } => write!(f, "no answer within {age}"),
+            Self::RequestTimeout { age } => write!(f, "no response within {age}"),
             Self::ClientGone => f.write_str("the client has gone"),
             Self::NoReplica => f.write_str("the upstream has no replica"),
             Self::ProbeForRequest => f.write_str("probe for a request"),

@@ -13,13 +13,13 @@ use curtail_units::{Duration, Instant, Rng};
 /// The most replicas of one upstream.
 pub const REPLICAS_MAX: usize = 4_096;
 
-/// A replica is left out after this many failures in a row.
+/// A replica is ejected after this many failures in a row.
 const EJECTION_FAILURES: u32 = 3;
 
-/// The first time that a failing replica is left out; it doubles with each further failure.
+/// Duration of the first ejection; it doubles with each further failure.
 const EJECTION: Duration = Duration::from_ms(100);
 
-/// The longest time that a failing replica is left out without being tried.
+/// Maximum duration of an ejection.
 const EJECTION_MAX: Duration = Duration::from_secs(10);
 
 /// A replica is suspect for this many times the age of the overtaken attempt, and for twice as long each further time in
@@ -33,7 +33,6 @@ pub(crate) struct Replica {
     failures: u32,
     /// The last failure.
     failed_at: Instant,
-    /// Left out before this instant.
     ejected_until: Instant,
     /// Overtaken attempts since it became suspect, including the first; they count as in flight for balancing.
     overtaken: u32,
@@ -83,7 +82,7 @@ impl Replica {
     }
 
     pub(crate) fn failed(&mut self, now: Instant) {
-        // What fails while the replica is left out was sent before, by and large: a hundred attempts that
+        // What fails while the replica is ejected was sent before, by and large: a hundred attempts that
         // break off together are one piece of news, not a hundred.
         if self.is_ejected(now) {
             return;
@@ -140,7 +139,7 @@ impl Replicas {
         (0..self.len()).map(ReplicaId::at)
     }
 
-    /// Whether a replica may be chosen: not excluded, and not left out for its failures.
+    /// Whether a replica may be chosen: not excluded and not ejected.
     pub(crate) fn is_eligible(&self, id: ReplicaId, now: Instant, exclude: &[ReplicaId]) -> bool {
         !exclude.contains(&id) && !self.get(id).is_ejected(now)
     }

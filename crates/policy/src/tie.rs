@@ -6,7 +6,7 @@
 //! **Limits**: two copies, on two replicas. The second leaves [`MESSAGES`] mean message delays after the
 //! first, so that the news of a first copy that starts at once can overtake it.
 //! **Invariants** `tie-at-most-one-duplicate`: a crash or a lost message costs at most one execution that
-//! was not needed; it never costs the answer, because a copy that was dropped in favour of a twin that
+//! was not needed; it never costs the response, because a copy that was dropped in favour of a twin that
 //! then failed is sent again.
 //! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, pages 77–78 and table 2.
 //! **Hurts when** queues are empty (then both copies start, or the second is wasted on the wire), or when

@@ -33,7 +33,7 @@ pub struct UpstreamConfig {
     pub retry: Option<RetryConfig>,
     /// What bounds hedges and retries together.
     pub budget: BudgetConfig,
-    /// A request without an answer after this time fails.
+    /// The timeout of a request.
     pub timeout: Duration,
 }
 
@@ -283,7 +283,7 @@ impl Upstream {
         self.replicas.get_mut(sent.replica).succeeded(sent.at);
     }
 
-    /// An attempt was answered, or given up for being slow: its latency, or what it had lasted, counts.
+    /// The latency of an attempt is known, or its age when it was cancelled.
     pub(crate) fn attempt_observed(&mut self, sent: Sent, now: Instant) {
         self.group.record(now, now.since(sent.at));
         self.rule.attempt_observed(&mut self.replicas, sent, now);

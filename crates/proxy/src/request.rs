@@ -16,7 +16,7 @@ use curtail_http::head::{Fault, Known, RequestHead, ResponseHead};
 use curtail_http::http1::InterimSink;
 use curtail_http::progress::ProgressTimer;
 use curtail_http::replay::{ClientBody, ClientFault, Replay};
-use curtail_policy::{Class, Failure, TieId, Unanswered};
+use curtail_policy::{Class, Failure, RequestFailure, TieId};
 use http::{Method, StatusCode};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -275,15 +275,16 @@ fn respond_without_replica(
     let (status, error) = match why {
         NoResponse::Client(ClientFault::Slow) => (StatusCode::REQUEST_TIMEOUT, "client_slow"),
         NoResponse::Client(ClientFault::Broken) => (StatusCode::BAD_REQUEST, "client_broken"),
-        NoResponse::Unanswered(why) => {
+        NoResponse::RequestFailure(why) => {
             let status = match why {
-                Unanswered::NoReplica | Unanswered::Failed(Failure::NotSent | Failure::Refused) => {
+                RequestFailure::NoReplica
+                | RequestFailure::Failed(Failure::NotSent | Failure::Refused) => {
                     StatusCode::SERVICE_UNAVAILABLE
                 }
-                Unanswered::TimedOut => StatusCode::GATEWAY_TIMEOUT,
-                Unanswered::Failed(Failure::Broken | Failure::BadAnswer | Failure::TwinLost) => {
-                    StatusCode::BAD_GATEWAY
-                }
+                RequestFailure::TimedOut => StatusCode::GATEWAY_TIMEOUT,
+                RequestFailure::Failed(
+                    Failure::Broken | Failure::BadResponse | Failure::TwinLost,
+                ) => StatusCode::BAD_GATEWAY,
             };
             (status, root::name(why))
         }

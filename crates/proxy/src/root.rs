@@ -20,7 +20,8 @@ use curtail_http::pool::ExchangeError;
 use curtail_http::replay::{ClientFault, OutboundBody, Replay};
 use curtail_http::timers::Timer;
 use curtail_policy::{
-    AttemptId, Class, Effect, Event, Failure, Outcome, Reason, ReplicaId, Request, Tie, Unanswered,
+    AttemptId, Class, Effect, Event, Failure, Outcome, Reason, ReplicaId, Request, RequestFailure,
+    Tie,
 };
 use curtail_units::Instant;
 use http::StatusCode;
@@ -54,7 +55,7 @@ pub(crate) struct Outgoing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoResponse {
     /// No attempt succeeded.
-    Unanswered(Unanswered),
+    RequestFailure(RequestFailure),
     /// The client did not finish its request.
     Client(ClientFault),
 }
@@ -223,7 +224,7 @@ impl Exchange {
                 self.trail.responded(attempt, now, held.head.status);
                 let outcome = held.outcome();
                 self.attempts[index] = Attempt::Held(Box::new(held));
-                Event::Answered { attempt, outcome }
+                Event::Responded { attempt, outcome }
             }
             Err(error) => {
                 tracing::debug!(%error, "attempt failed");
@@ -255,16 +256,16 @@ impl Exchange {
                     self.attempts[attempt.index()] = Attempt::Gone;
                     self.trail.attempt_ended(attempt, now, AttemptEnd::Cancelled(reason));
                 }
-                Effect::Answer { attempt } => {
+                Effect::Respond { attempt } => {
                     let held = self.take_held(attempt);
                     self.note_end(now, Some(held.head.status), None, reason);
                     ended = Some(Ok((attempt, held)));
                 }
                 Effect::Fail { why } => {
                     self.note_end(now, None, Some(name(why)), reason);
-                    ended = Some(Err(NoResponse::Unanswered(why)));
+                    ended = Some(Err(NoResponse::RequestFailure(why)));
                 }
-                Effect::Hold => self.trail.held(now, reason),
+                Effect::Skip => self.trail.skipped(now, reason),
                 Effect::Probe { probe: _, replica } => {
                     probe::send(&self.worker, &self.driver.upstream, replica);
                 }
@@ -376,11 +377,11 @@ fn attempt_id(index: usize) -> AttemptId {
 }
 
 /// The constant name of a failure: a metric label, a trace attribute, the `curtail-error` header.
-pub(crate) const fn name(why: Unanswered) -> &'static str {
+pub(crate) const fn name(why: RequestFailure) -> &'static str {
     match why {
-        Unanswered::NoReplica => "no_replica",
-        Unanswered::TimedOut => "timed_out",
-        Unanswered::Failed(failure) => failure.name(),
+        RequestFailure::NoReplica => "no_replica",
+        RequestFailure::TimedOut => "timed_out",
+        RequestFailure::Failed(failure) => failure.name(),
     }
 }
 

@@ -2,9 +2,9 @@
 //!
 //! **Holds** the facts that spans are written from ([`crate::spans`]), put down by the driver in the
 //! order in which they happen. Instants are those of the proxy's own clock.
-//! **Limits**: at most [`curtail_policy::ATTEMPTS_MAX`] attempts and [`HELD_MAX`] decisions against, so
-//! a trail is bounded. It costs one allocation for the attempts, and a second one only when a remedy was
-//! decided against; the head is shared with the request, never copied.
+//! **Limits**: at most [`curtail_policy::ATTEMPTS_MAX`] attempts and [`SKIPPED_MAX`] skipped attempts, so
+//! a trail is bounded. It costs one allocation for the attempts, and a second one only when an extra
+//! attempt was skipped; the head is shared with the request, never copied.
 //! **Hurts when** nobody wants spans: then the driver keeps none (see [`TraceContext`] for what is
 //! passed on all the same).
 
@@ -17,8 +17,8 @@ use curtail_units::Instant;
 use http::StatusCode;
 use std::sync::Arc;
 
-/// Decisions against a remedy that are kept of one request; further ones are counted in metrics only.
-pub(crate) const HELD_MAX: usize = 8;
+/// Skipped extra attempts that are kept of one request; further ones are counted in metrics only.
+pub(crate) const SKIPPED_MAX: usize = 8;
 
 /// Nearly every request has one attempt, and nearly every other one two.
 const ATTEMPTS_USUAL: usize = 2;
@@ -38,8 +38,8 @@ pub(crate) struct Trail {
     pub(crate) destination: Option<Destination>,
     /// Its attempts, by [`AttemptId`].
     pub(crate) attempts: Vec<AttemptTrail>,
-    /// Remedies that were due and decided against, in order.
-    pub(crate) held: Vec<(Instant, Reason)>,
+    /// Extra attempts that were due and skipped, in order.
+    pub(crate) skipped: Vec<(Instant, Reason)>,
     /// How it ended; absent while it goes on.
     pub(crate) end: Option<RequestEnd>,
 }
@@ -119,7 +119,7 @@ impl Trail {
             tls,
             destination: None,
             attempts: Vec::with_capacity(ATTEMPTS_USUAL),
-            held: Vec::new(),
+            skipped: Vec::new(),
             end: None,
         }
     }
@@ -129,10 +129,10 @@ impl Trail {
         self.attempts.push(attempt);
     }
 
-    /// A remedy was due and decided against.
-    pub(crate) fn held(&mut self, now: Instant, reason: Reason) {
-        if self.held.len() < HELD_MAX {
-            self.held.push((now, reason));
+    /// An extra attempt was due and skipped.
+    pub(crate) fn skipped(&mut self, now: Instant, reason: Reason) {
+        if self.skipped.len() < SKIPPED_MAX {
+            self.skipped.push((now, reason));
         }
     }
 

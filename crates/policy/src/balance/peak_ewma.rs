@@ -1,7 +1,7 @@
 //! Peak EWMA: the latency of each replica as a mean that jumps up at once and decays slowly.
 //!
 //! **Decides** the cost of sending to a replica: latency × (attempts in flight + 1).
-//! **Inputs**: latencies of answered attempts, and the time that cancelled ones had lasted.
+//! **Inputs**: latencies of attempts, and the ages at which attempts were cancelled.
 //! **Limits**: 16 bytes a replica. A replica that was never seen costs nothing while it has no attempt in
 //! flight, so each is tried; with one in flight it costs [`UNSEEN`].
 //! **Source**: the rule of Finagle's `PeakEwma` balancer, after its description.
@@ -14,7 +14,7 @@ use crate::upstream::Sent;
 use alloc::vec::Vec;
 use curtail_units::{Duration, Instant, Rng};
 
-/// The cost of a replica that has attempts in flight and has answered none.
+/// The cost of a replica that has attempts in flight and no known latency.
 const UNSEEN: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, Default)]

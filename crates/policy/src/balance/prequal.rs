@@ -1,12 +1,12 @@
 //! Prequal: probing for requests in flight and latency.
 //!
-//! **Decides** which replicas are probed, which answers are kept, and by them which replica gets an attempt:
+//! **Decides** which replicas are probed, which results are kept, and by them which replica gets an attempt:
 //! the *cold* one (few requests in flight) with the lowest latency, or when all are *hot* the one with the
 //! fewest in flight. Probes run ahead of requests, so none waits for one (the paper's asynchronous mode).
-//! **Inputs**: what leaves answer to probes. A replica without a leaf is not probed but judged by what this
+//! **Inputs**: the load that leaves report to probes. A replica without a leaf is not probed but judged by what this
 //! root sees of it (its own attempts in flight and their latencies), and asked again every 10 s.
-//! **Limits**: a pool of [`PrequalConfig::pool_len_max`] answers, one a replica; a choice walks it once. An
-//! answer leaves the pool when a newer one comes, when it is the oldest and there is no room, when it is
+//! **Limits**: a pool of [`PrequalConfig::pool_len_max`] results, one a replica; a choice walks it once. A
+//! result leaves the pool when a newer one comes, when it is the oldest and there is no room, when it is
 //! older than [`PrequalConfig::age_max`], when it was used as often as its reuse budget says, or by
 //! removal (for each request, the oldest and the worst in turn).
 //! **Invariants** `removal-leaves-two`: removal never makes the pool too small to choose from;
@@ -14,7 +14,7 @@
 //! `one-entry-a-replica`; `never-probed-alone`: an upstream of one replica has nothing to choose and is not
 //! probed.
 //! **Source**: Wydrowski et al., "Load is not what you should balance: Introducing Prequal", NSDI 2024,
-//! section 4. Ours: what happens where its formula has no answer (see `reuse_budget`), the floor under
+//! section 4. Ours: what happens where its formula is undefined (see `reuse_budget`), the floor under
 //! removal, and the view from the root.
 //! **Hurts when** there are many roots with few requests each: then probes outnumber requests; and when some
 //! replicas have leaves and others not: a root sees only its own share of what is in flight, so
@@ -37,7 +37,7 @@ use pool::{Entry, Pool};
 use serde::{Deserialize, Serialize};
 use threshold::Threshold;
 
-/// The smallest pool that is chosen from: one answer leaves no choice (the paper's bound).
+/// The smallest pool that is chosen from: one result leaves no choice (the paper's bound).
 const POOL_LEN_MIN: usize = 2;
 
 /// A replica that had no leaf is asked again after this time: leaves are deployed and removed.
@@ -65,7 +65,7 @@ pub struct PrequalConfig {
     pub reuse_slack: f64,
     /// Some replica is probed at least this often even when no request comes; at least a millisecond.
     pub idle_interval: Duration,
-    /// A probe without an answer is given up after this.
+    /// The timeout of a probe.
     pub probe_timeout: Duration,
 }
 
@@ -85,13 +85,13 @@ impl Default for PrequalConfig {
 }
 
 impl PrequalConfig {
-    /// How often an answer may be used before it leaves the pool, on average over answers; absent: without
+    /// How often a result may be used before it leaves the pool, on average; absent: without
     /// bound.
     ///
     /// The paper's b = max(1, (1 + δ) / ((1 − m/n) × probes − removals)) for a pool of m and n replicas. The
-    /// divisor is the number of answers that a request adds to the pool. Where it is not positive,
-    /// answers come more slowly than the pool forgets them and the formula means nothing: then any
-    /// bound would only empty the pool, and age and removal are left to end an answer.
+    /// divisor is the number of results that a request adds to the pool. Where it is not positive,
+    /// results come more slowly than the pool forgets them and the formula means nothing: then any
+    /// bound would only empty the pool, and age and removal are left to remove a result.
     fn reuse_budget(&self, replicas: usize) -> Option<f64> {
         let pooled = f64::from(self.pool_len_max) / replicas as f64;
         let growth = (1.0 - pooled) * self.probes_per_request - self.removals_per_request;

@@ -10,13 +10,13 @@ use arrayvec::ArrayVec;
 pub(super) enum AttemptState {
     /// Sent; nothing heard yet.
     Waiting,
-    /// Answered badly; the driver holds the answer.
-    Held,
+    /// The driver keeps its response, which is not good.
+    Kept,
     /// Dropped by its leaf because its twin has started.
     Dropped,
     /// Failed, cancelled, or not chosen: nothing is left of it.
     Gone,
-    /// Its answer is the answer.
+    /// The client gets its response.
     Won,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    /// Whether an answer may still come of it.
+    /// Whether a response may still come.
     const fn is_open(&self) -> bool {
         matches!(self.state, AttemptState::Waiting)
     }
@@ -74,12 +74,12 @@ impl Attempts {
         self.all.get(id.index()).is_some_and(|attempt| attempt.state == state)
     }
 
-    /// Whether `id` names an attempt of which an answer may still come.
+    /// Whether `id` names an attempt whose response may still come.
     pub(super) fn is_open(&self, id: AttemptId) -> bool {
         self.all.get(id.index()).is_some_and(Attempt::is_open)
     }
 
-    /// Whether an answer may still come of any.
+    /// Whether a response to any may still come.
     pub(super) fn any_open(&self) -> bool {
         self.all.iter().any(Attempt::is_open)
     }

@@ -12,7 +12,7 @@ pub struct Request {
     pub repeatable: bool,
 }
 
-/// How an attempt was answered.
+/// What an attempt's response says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -26,7 +26,7 @@ pub enum Outcome {
     TwinStarted,
 }
 
-/// How an attempt came to nothing.
+/// Why an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Failure {
@@ -35,11 +35,11 @@ pub enum Failure {
     NotSent,
     /// The server may have executed the attempt, but sent no response or only a part of one.
     Broken,
-    /// The answer was not good.
-    BadAnswer,
+    /// The response was not good.
+    BadResponse,
     /// The leaf had no room.
     Refused,
-    /// Its twin started, and then came to nothing.
+    /// Its twin started, and then failed.
     TwinLost,
 }
 
@@ -50,7 +50,7 @@ impl Failure {
         match self {
             Self::NotSent => "not_sent",
             Self::Broken => "broken",
-            Self::BadAnswer => "bad_answer",
+            Self::BadResponse => "bad_response",
             Self::Refused => "refused",
             Self::TwinLost => "twin_lost",
         }
@@ -60,7 +60,7 @@ impl Failure {
     pub(super) const fn is_unexecuted(self) -> bool {
         match self {
             Self::NotSent | Self::Refused => true,
-            Self::Broken | Self::BadAnswer | Self::TwinLost => false,
+            Self::Broken | Self::BadResponse | Self::TwinLost => false,
         }
     }
 }
@@ -69,10 +69,10 @@ impl core::fmt::Display for Failure {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Self::NotSent => "was not executed",
-            Self::Broken => "broke off without an answer",
-            Self::BadAnswer => "was answered badly",
+            Self::Broken => "broke off without a response",
+            Self::BadResponse => "got a bad response",
             Self::Refused => "was refused for lack of room",
-            Self::TwinLost => "was dropped for a twin that came to nothing",
+            Self::TwinLost => "was dropped for a twin that failed",
         })
     }
 }
@@ -83,23 +83,23 @@ impl core::fmt::Display for Failure {
 pub enum Event {
     /// It is there. The first event, once.
     Arrived,
-    /// An attempt was answered. The driver holds the answer until told to give or to cancel it.
-    Answered {
+    /// The response to an attempt has begun. The driver keeps it until an effect says to pass it on or to cancel it.
+    Responded {
         /// Which attempt.
         attempt: AttemptId,
         /// How.
         outcome: Outcome,
     },
-    /// An attempt came to nothing.
+    /// An attempt failed.
     Failed {
         /// Which attempt.
         attempt: AttemptId,
         /// How.
         failure: Failure,
     },
-    /// The answer that was given is through, whole or broken off.
+    /// The response to the client has ended, whole or broken off.
     Ended {
-        /// Whose answer.
+        /// The attempt that it is the response to.
         attempt: AttemptId,
         /// Whether the client got all of it from the replica.
         whole: bool,

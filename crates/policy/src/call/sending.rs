@@ -88,7 +88,7 @@ impl Call {
         self.send(upstream, now, (twin.replica, twin.choice), mark);
     }
 
-    /// Sends a copy again that was dropped for a twin that then came to nothing; false when there is none. No
+    /// Sends a copy again that was dropped for a twin that then failed; false when there is none. No
     /// server has seen it, so the two executions of the tie are not used up: neither the budget nor the
     /// retries are asked.
     pub(super) fn resend_dropped(
@@ -103,7 +103,7 @@ impl Call {
         while let Some(copy) = self.attempts.first(AttemptState::Dropped) {
             self.attempts.get_mut(copy).state = AttemptState::Gone;
         }
-        // Its own leaf has answered a moment ago: it is the one replica known to be there.
+        // Its own leaf has responded a moment ago: it is the one replica known to be there.
         let others = self.attempts.ids().filter(|other| *other != id);
         let others: ArrayVec<ReplicaId, ATTEMPTS_MAX> =
             others.map(|other| self.attempts.get(other).sent.replica).collect();
@@ -158,7 +158,7 @@ impl Call {
         refusal: Reason,
     ) -> Option<AttemptTimer> {
         if !due.is_refused {
-            upstream.decide(Effect::Hold, refusal);
+            upstream.decide(Effect::Skip, refusal);
         }
         let at = now + self.waited(now).max(ASK_AGAIN_MIN);
         let is_by_budget = matches!(refusal, Reason::BudgetSpent { .. });

@@ -86,7 +86,7 @@ impl World {
                     let outcomes = [Outcome::Good, Outcome::Bad, Outcome::Refused];
                     let dropped = tried.tied.then_some(Outcome::TwinStarted);
                     let answers = outcomes.into_iter().chain(dropped);
-                    moves.extend(answers.map(|outcome| Event::Answered { attempt, outcome }));
+                    moves.extend(answers.map(|outcome| Event::Responded { attempt, outcome }));
                     let failures = [Failure::NotSent, Failure::Broken];
                     moves.extend(failures.map(|failure| Event::Failed { attempt, failure }));
                 }
@@ -99,7 +99,7 @@ impl World {
         // News of what was cancelled, on its way while that was decided.
         if let Some(late) = self.tries.iter().position(|tried| tried.seen == Seen::Cancelled) {
             let (attempt, outcome) = (AttemptId::at(late), Outcome::Good);
-            moves.push(Event::Answered { attempt, outcome });
+            moves.push(Event::Responded { attempt, outcome });
         }
         if !self.call.is_over() {
             moves.extend(self.call.poll_timeout().map(|_| Event::Woke));
@@ -126,7 +126,7 @@ impl World {
     /// What the onlooker learns from an event.
     fn note(&mut self, event: Event) {
         match event {
-            Event::Answered { attempt, outcome } => {
+            Event::Responded { attempt, outcome } => {
                 let tried = &mut self.tries[attempt.index()];
                 if tried.seen == Seen::Open {
                     (tried.seen, tried.executed) = match outcome {
@@ -162,7 +162,7 @@ impl World {
         match effect {
             Effect::Send { attempt, replica, tie, .. } => {
                 assert_eq!(attempt.index(), self.tries.len(), "{path:?}");
-                assert!(self.endings == 0 && !self.abandoned, "exactly-one-answer: {path:?}");
+                assert!(self.endings == 0 && !self.abandoned, "exactly-one-response: {path:?}");
                 self.check_sent(replica, reason);
                 let (tied, seen) = (tie.is_some(), Seen::Open);
                 self.tries.push(Try { replica, tied, seen, executed: true });
@@ -173,7 +173,7 @@ impl World {
                 assert!(can_be, "every-other-cancelled, and once: {path:?}");
                 tried.seen = Seen::Cancelled;
             }
-            Effect::Answer { attempt } => {
+            Effect::Respond { attempt } => {
                 self.endings += 1;
                 match self.tries[attempt.index()].seen {
                     Seen::Winner(true) => assert_eq!(reason, Reason::FirstGood, "{path:?}"),
@@ -191,7 +191,7 @@ impl World {
                     "an answer was held and not given: {path:?}"
                 );
             }
-            Effect::Hold => {}
+            Effect::Skip => {}
             Effect::Probe { .. } => panic!("nothing is probed here: {path:?}"),
         }
     }
@@ -253,7 +253,7 @@ impl World {
         let mut tries = self.tries.iter();
         let any_cancelled = tries.any(|tried| tried.seen == Seen::Cancelled);
         assert!(!trying || !any_cancelled, "slow-is-not-cancelled: {path:?}");
-        assert!(self.endings <= 1, "exactly-one-answer: {path:?}");
+        assert!(self.endings <= 1, "exactly-one-response: {path:?}");
         if self.call.is_over() {
             assert_eq!(self.endings + usize::from(self.abandoned && self.endings == 0), 1);
             let left = self.tries.iter().any(|t| matches!(t.seen, Seen::Open | Seen::Held));
@@ -281,7 +281,7 @@ impl World {
             let ended = winner.map(|w| Event::Ended { attempt: AttemptId::at(w), whole: true });
             self.step(ended.unwrap_or(Event::Woke));
         }
-        panic!("exactly-one-answer: it never ends: {:?}", self.path);
+        panic!("exactly-one-response: it never ends: {:?}", self.path);
     }
 }
 

@@ -54,8 +54,8 @@ impl Told {
         self.tell(Event::Woke);
     }
 
-    fn answered(&mut self, attempt: u8, outcome: Outcome) {
-        self.after(1, Event::Answered { attempt: AttemptId(attempt), outcome });
+    fn responded(&mut self, attempt: u8, outcome: Outcome) {
+        self.after(1, Event::Responded { attempt: AttemptId(attempt), outcome });
     }
 
     fn failed(&mut self, attempt: u8, failure: Failure) {
@@ -106,15 +106,15 @@ fn broke(config: UpstreamConfig) -> UpstreamConfig {
 fn a_quick_answer_is_the_answer() {
     let mut told = Told::new(hedged(), 3, READ);
     told.tell(Event::Arrived);
-    told.answered(0, Outcome::Good);
+    told.responded(0, Outcome::Good);
     told.ended(0);
     told.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
                 first (first attempt)
-        1 ms: Answered { attempt: AttemptId(0), outcome: Good }
-            Answer { attempt: AttemptId(0) }
-                first_good (first good answer)
+        1 ms: Responded { attempt: AttemptId(0), outcome: Good }
+            Respond { attempt: AttemptId(0) }
+                first_good (first good response)
         2 ms: Ended { attempt: AttemptId(0), whole: true }
     "#]]);
 }
@@ -124,7 +124,7 @@ fn a_slow_request_is_hedged_and_the_hedge_wins() {
     let mut told = Told::new(hedged(), 3, READ);
     told.tell(Event::Arrived);
     told.wakes();
-    told.answered(1, Outcome::Good);
+    told.responded(1, Outcome::Good);
     told.ended(1);
     told.check(&expect![[r#"
         0 ns: Arrived
@@ -133,11 +133,11 @@ fn a_slow_request_is_hedged_and_the_hedge_wins() {
         991.952 ms: Woke
             Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Batch, tie: None }
                 slower_than_quantile (waited 991.952 ms, longer than 991.952 ms (quantile 0.99))
-        992.952 ms: Answered { attempt: AttemptId(1), outcome: Good }
+        992.952 ms: Responded { attempt: AttemptId(1), outcome: Good }
             Cancel { attempt: AttemptId(0) }
-                lost (attempt 1 answered first)
-            Answer { attempt: AttemptId(1) }
-                first_good (first good answer)
+                lost (attempt 1 was faster)
+            Respond { attempt: AttemptId(1) }
+                first_good (first good response)
         993.952 ms: Ended { attempt: AttemptId(1), whole: true }
     "#]]);
 }
@@ -147,17 +147,17 @@ fn a_hedge_that_the_budget_does_not_grant_is_held_back() {
     let mut told = Told::new(broke(hedged()), 3, READ);
     told.tell(Event::Arrived);
     told.wakes();
-    told.answered(0, Outcome::Good);
+    told.responded(0, Outcome::Good);
     told.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
                 first (first attempt)
         991.952 ms: Woke
-            Hold
+            Skip
                 budget_spent (budget spent: 0 extra of 1001 requests, allowed 0)
-        992.952 ms: Answered { attempt: AttemptId(0), outcome: Good }
-            Answer { attempt: AttemptId(0) }
-                first_good (first good answer)
+        992.952 ms: Responded { attempt: AttemptId(0), outcome: Good }
+            Respond { attempt: AttemptId(0) }
+                first_good (first good response)
     "#]]);
 }
 
@@ -166,17 +166,17 @@ fn there_is_no_hedge_without_another_replica_nor_of_what_may_not_be_repeated() {
     let mut told = Told::new(hedged(), 1, READ);
     told.tell(Event::Arrived);
     told.wakes();
-    told.answered(0, Outcome::Good);
+    told.responded(0, Outcome::Good);
     told.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Only, class: Interactive, tie: None }
                 first (first attempt)
         991.952 ms: Woke
-            Hold
+            Skip
                 no_other_replica (no other replica)
-        992.952 ms: Answered { attempt: AttemptId(0), outcome: Good }
-            Answer { attempt: AttemptId(0) }
-                first_good (first good answer)
+        992.952 ms: Responded { attempt: AttemptId(0), outcome: Good }
+            Respond { attempt: AttemptId(0) }
+                first_good (first good response)
     "#]]);
     let mut write = Told::new(hedged(), 3, Request { repeatable: false, ..READ });
     write.tell(Event::Arrived);
@@ -187,9 +187,9 @@ fn there_is_no_hedge_without_another_replica_nor_of_what_may_not_be_repeated() {
                 first (first attempt)
         60 s: Woke
             Cancel { attempt: AttemptId(0) }
-                request_timeout (no answer within 60 s)
+                request_timeout (no response within 60 s)
             Fail { why: TimedOut }
-                request_timeout (no answer within 60 s)
+                request_timeout (no response within 60 s)
     "#]]);
 }
 
@@ -198,8 +198,8 @@ fn good_beats_fast_error() {
     let mut told = Told::new(hedged(), 3, READ);
     told.tell(Event::Arrived);
     told.wakes();
-    told.answered(1, Outcome::Bad);
-    told.answered(0, Outcome::Good);
+    told.responded(1, Outcome::Bad);
+    told.responded(0, Outcome::Good);
     told.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
@@ -207,12 +207,12 @@ fn good_beats_fast_error() {
         991.952 ms: Woke
             Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Batch, tie: None }
                 slower_than_quantile (waited 991.952 ms, longer than 991.952 ms (quantile 0.99))
-        992.952 ms: Answered { attempt: AttemptId(1), outcome: Bad }
-        993.952 ms: Answered { attempt: AttemptId(0), outcome: Good }
+        992.952 ms: Responded { attempt: AttemptId(1), outcome: Bad }
+        993.952 ms: Responded { attempt: AttemptId(0), outcome: Good }
             Cancel { attempt: AttemptId(1) }
-                lost (attempt 0 answered first)
-            Answer { attempt: AttemptId(0) }
-                first_good (first good answer)
+                lost (attempt 0 was faster)
+            Respond { attempt: AttemptId(0) }
+                first_good (first good response)
     "#]]);
 }
 
@@ -224,23 +224,23 @@ fn failures_are_retried_until_the_retries_are_spent() {
     // Backoff starts only after both replicas were tried.
     told.failed(1, Failure::NotSent);
     told.wakes();
-    told.answered(2, Outcome::Bad);
+    told.responded(2, Outcome::Bad);
     told.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
                 first (first attempt)
         1 ms: Failed { attempt: AttemptId(0), failure: Broken }
             Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Interactive, tie: None }
-                retry (retry 1 after 0 ns: broke off without an answer)
+                retry (retry 1 after 0 ns: broke off without a response)
         2 ms: Failed { attempt: AttemptId(1), failure: NotSent }
         9.661 ms: Woke
             Send { attempt: AttemptId(2), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
                 retry (retry 2 after 7.661 ms: was not executed)
-        10.661 ms: Answered { attempt: AttemptId(2), outcome: Bad }
-            Hold
+        10.661 ms: Responded { attempt: AttemptId(2), outcome: Bad }
+            Skip
                 attempts_spent (all 3 attempts spent)
-            Answer { attempt: AttemptId(2) }
-                nothing_better (no better answer will come)
+            Respond { attempt: AttemptId(2) }
+                nothing_better (no better response can come)
     "#]]);
 }
 
@@ -248,13 +248,13 @@ fn failures_are_retried_until_the_retries_are_spent() {
 fn what_a_server_may_have_executed_is_not_sent_twice_unless_that_is_safe() {
     let mut told = Told::new(retried(), 3, Request { repeatable: false, ..READ });
     told.tell(Event::Arrived);
-    told.answered(0, Outcome::Refused);
+    told.responded(0, Outcome::Refused);
     told.failed(1, Failure::Broken);
     told.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
                 first (first attempt)
-        1 ms: Answered { attempt: AttemptId(0), outcome: Refused }
+        1 ms: Responded { attempt: AttemptId(0), outcome: Refused }
             Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Interactive, tie: None }
                 retry (retry 1 after 0 ns: was refused for lack of room)
         2 ms: Failed { attempt: AttemptId(1), failure: Broken }
@@ -270,7 +270,7 @@ fn an_overdue_attempt_stays_in_the_race_with_the_next_one() {
     let mut told = Told::new(retried(), 3, READ);
     told.tell(Event::Arrived);
     told.wakes();
-    told.answered(0, Outcome::Good);
+    told.responded(0, Outcome::Good);
     told.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
@@ -278,11 +278,11 @@ fn an_overdue_attempt_stays_in_the_race_with_the_next_one() {
         899.678 ms: Woke
             Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Batch, tie: None }
                 overdue (no response for 899.678 ms; overdue after 899.678 ms)
-        900.678 ms: Answered { attempt: AttemptId(0), outcome: Good }
+        900.678 ms: Responded { attempt: AttemptId(0), outcome: Good }
             Cancel { attempt: AttemptId(1) }
-                lost (attempt 0 answered first)
-            Answer { attempt: AttemptId(0) }
-                first_good (first good answer)
+                lost (attempt 0 was faster)
+            Respond { attempt: AttemptId(0) }
+                first_good (first good response)
     "#]]);
 }
 
@@ -292,7 +292,7 @@ fn with_two_replicas_a_slow_read_runs_twice_at_most() {
     told.tell(Event::Arrived);
     told.wakes();
     told.wakes();
-    told.answered(0, Outcome::Good);
+    told.responded(0, Outcome::Good);
     told.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
@@ -301,13 +301,13 @@ fn with_two_replicas_a_slow_read_runs_twice_at_most() {
             Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Batch, tie: None }
                 overdue (no response for 899.678 ms; overdue after 899.678 ms)
         1.799 s: Woke
-            Hold
+            Skip
                 no_other_replica (no other replica)
-        1.8 s: Answered { attempt: AttemptId(0), outcome: Good }
+        1.8 s: Responded { attempt: AttemptId(0), outcome: Good }
             Cancel { attempt: AttemptId(1) }
-                lost (attempt 0 answered first)
-            Answer { attempt: AttemptId(0) }
-                first_good (first good answer)
+                lost (attempt 0 was faster)
+            Respond { attempt: AttemptId(0) }
+                first_good (first good response)
     "#]]);
 }
 
@@ -317,22 +317,22 @@ fn an_overdue_attempt_is_followed_by_one_to_a_replica_that_failed_before() {
     told.tell(Event::Arrived);
     told.failed(0, Failure::Broken);
     told.wakes();
-    told.answered(2, Outcome::Good);
+    told.responded(2, Outcome::Good);
     told.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
                 first (first attempt)
         1 ms: Failed { attempt: AttemptId(0), failure: Broken }
             Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Interactive, tie: None }
-                retry (retry 1 after 0 ns: broke off without an answer)
+                retry (retry 1 after 0 ns: broke off without a response)
         900.678 ms: Woke
             Send { attempt: AttemptId(2), replica: ReplicaId(0), choice: Turn, class: Batch, tie: None }
                 overdue (no response for 899.678 ms; overdue after 899.678 ms)
-        901.678 ms: Answered { attempt: AttemptId(2), outcome: Good }
+        901.678 ms: Responded { attempt: AttemptId(2), outcome: Good }
             Cancel { attempt: AttemptId(1) }
-                lost (attempt 2 answered first)
-            Answer { attempt: AttemptId(2) }
-                first_good (first good answer)
+                lost (attempt 2 was faster)
+            Respond { attempt: AttemptId(2) }
+                first_good (first good response)
     "#]]);
 }
 
@@ -350,7 +350,7 @@ fn a_replica_whose_attempt_was_overtaken_is_suspect_if_replicas_are_compared() {
 /// What comes of a request to the first replica when that hangs.
 fn hang(told: &mut Told) {
     told.wakes();
-    told.answered(1, Outcome::Good);
+    told.responded(1, Outcome::Good);
     told.ended(1);
 }
 
@@ -367,7 +367,7 @@ fn requests_each(balance: BalanceConfig, first: impl Fn(&mut Told)) -> [u32; 2] 
         if is_first {
             first(&mut told);
         } else {
-            told.answered(0, Outcome::Good);
+            told.responded(0, Outcome::Good);
             told.ended(0);
         }
     }
@@ -377,7 +377,7 @@ fn requests_each(balance: BalanceConfig, first: impl Fn(&mut Told)) -> [u32; 2] 
 #[test]
 fn a_replica_whose_responses_break_off_is_ejected() {
     let break_off = |told: &mut Told| {
-        told.answered(0, Outcome::Good);
+        told.responded(0, Outcome::Good);
         told.broken_off(0);
     };
     // After three in a row, for longer than the other requests take.
@@ -387,7 +387,7 @@ fn a_replica_whose_responses_break_off_is_ejected() {
 #[test]
 fn a_client_that_stops_reading_does_not_count_against_the_replica() {
     let leave = |told: &mut Told| {
-        told.answered(0, Outcome::Good);
+        told.responded(0, Outcome::Good);
         told.after(1, Event::Abandoned);
     };
     assert_eq!(requests_each(BalanceConfig::RoundRobin, leave), [10, 10]);
@@ -398,7 +398,7 @@ fn a_client_that_stops_reading_does_not_count_against_the_replica() {
         if nth.get() % 2 == 0 {
             leave(told);
         } else {
-            told.answered(0, Outcome::Good);
+            told.responded(0, Outcome::Good);
             told.broken_off(0);
         }
     };
@@ -417,7 +417,7 @@ fn without_budget_an_overdue_attempt_waits_alone() {
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
                 first (first attempt)
         899.678 ms: Woke
-            Hold
+            Skip
                 budget_spent (budget spent: 0 extra of 1001 requests, allowed 0)
         1.799 s: Woke
         3.598 s: Woke
@@ -427,9 +427,9 @@ fn without_budget_an_overdue_attempt_waits_alone() {
         57.579 s: Woke
         60 s: Woke
             Cancel { attempt: AttemptId(0) }
-                request_timeout (no answer within 60 s)
+                request_timeout (no response within 60 s)
             Fail { why: TimedOut }
-                request_timeout (no answer within 60 s)
+                request_timeout (no response within 60 s)
     "#]]);
 }
 
@@ -454,8 +454,8 @@ fn a_tie_is_two_copies_and_the_one_that_is_dropped_is_not_missed() {
     let mut told = Told::new(tied(), 3, READ);
     told.tell(Event::Arrived);
     told.wakes();
-    told.answered(1, Outcome::TwinStarted);
-    told.answered(0, Outcome::Good);
+    told.responded(1, Outcome::TwinStarted);
+    told.responded(0, Outcome::Good);
     told.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: Some(Tie { id: TieId(18406247986336626055), twin: ReplicaId(1), role: First }) }
@@ -463,10 +463,10 @@ fn a_tie_is_two_copies_and_the_one_that_is_dropped_is_not_missed() {
         1 ms: Woke
             Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Interactive, tie: Some(Tie { id: TieId(18406247986336626055), twin: ReplicaId(0), role: Second }) }
                 tie_second (second copy of a tie after 1 ms)
-        2 ms: Answered { attempt: AttemptId(1), outcome: TwinStarted }
-        3 ms: Answered { attempt: AttemptId(0), outcome: Good }
-            Answer { attempt: AttemptId(0) }
-                first_good (first good answer)
+        2 ms: Responded { attempt: AttemptId(1), outcome: TwinStarted }
+        3 ms: Responded { attempt: AttemptId(0), outcome: Good }
+            Respond { attempt: AttemptId(0) }
+                first_good (first good response)
     "#]]);
 }
 
@@ -475,9 +475,9 @@ fn a_dropped_copy_is_sent_again_when_the_twin_that_started_is_lost() {
     let mut told = Told::new(broke(tied()), 3, READ);
     told.tell(Event::Arrived);
     told.wakes();
-    told.answered(1, Outcome::TwinStarted);
+    told.responded(1, Outcome::TwinStarted);
     told.failed(0, Failure::Broken);
-    told.answered(2, Outcome::Good);
+    told.responded(2, Outcome::Good);
     told.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: Some(Tie { id: TieId(18406247986336626055), twin: ReplicaId(1), role: First }) }
@@ -485,13 +485,13 @@ fn a_dropped_copy_is_sent_again_when_the_twin_that_started_is_lost() {
         1 ms: Woke
             Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Interactive, tie: Some(Tie { id: TieId(18406247986336626055), twin: ReplicaId(0), role: Second }) }
                 tie_second (second copy of a tie after 1 ms)
-        2 ms: Answered { attempt: AttemptId(1), outcome: TwinStarted }
+        2 ms: Responded { attempt: AttemptId(1), outcome: TwinStarted }
         3 ms: Failed { attempt: AttemptId(0), failure: Broken }
             Send { attempt: AttemptId(2), replica: ReplicaId(2), choice: Turn, class: Interactive, tie: None }
-                tie_started_lost (dropped copy again: its twin broke off without an answer)
-        4 ms: Answered { attempt: AttemptId(2), outcome: Good }
-            Answer { attempt: AttemptId(2) }
-                first_good (first good answer)
+                tie_started_lost (dropped copy again: its twin broke off without a response)
+        4 ms: Responded { attempt: AttemptId(2), outcome: Good }
+            Respond { attempt: AttemptId(2) }
+                first_good (first good response)
     "#]]);
 }
 
@@ -501,7 +501,7 @@ fn the_second_copy_goes_out_at_once_and_untied_when_the_first_is_lost() {
     told.tell(Event::Arrived);
     told.now = told.begin;
     told.tell(Event::Failed { attempt: AttemptId(0), failure: Failure::NotSent });
-    told.answered(1, Outcome::Good);
+    told.responded(1, Outcome::Good);
     told.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: Some(Tie { id: TieId(18406247986336626055), twin: ReplicaId(1), role: First }) }
@@ -509,9 +509,9 @@ fn the_second_copy_goes_out_at_once_and_untied_when_the_first_is_lost() {
         0 ns: Failed { attempt: AttemptId(0), failure: NotSent }
             Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Interactive, tie: None }
                 tie_first_lost (second copy at once: first was not executed)
-        1 ms: Answered { attempt: AttemptId(1), outcome: Good }
-            Answer { attempt: AttemptId(1) }
-                first_good (first good answer)
+        1 ms: Responded { attempt: AttemptId(1), outcome: Good }
+            Respond { attempt: AttemptId(1) }
+                first_good (first good response)
     "#]]);
 }
 
@@ -519,18 +519,18 @@ fn the_second_copy_goes_out_at_once_and_untied_when_the_first_is_lost() {
 fn a_body_that_cannot_be_kept_ends_what_was_planned() {
     let mut told = Told::new(retried(), 1, READ);
     told.tell(Event::Arrived);
-    told.answered(0, Outcome::Bad);
+    told.responded(0, Outcome::Bad);
     told.tell(Event::ReplayLost);
     told.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Only, class: Interactive, tie: None }
                 first (first attempt)
-        1 ms: Answered { attempt: AttemptId(0), outcome: Bad }
+        1 ms: Responded { attempt: AttemptId(0), outcome: Bad }
         1 ms: ReplayLost
-            Hold
+            Skip
                 may_not_repeat (the request may not be sent twice)
-            Answer { attempt: AttemptId(0) }
-                nothing_better (no better answer will come)
+            Respond { attempt: AttemptId(0) }
+                nothing_better (no better response can come)
     "#]]);
 }
 
@@ -540,7 +540,7 @@ fn when_the_time_is_over_an_answer_that_is_held_is_given() {
     let mut told = Told::new(config, 3, READ);
     told.tell(Event::Arrived);
     told.wakes();
-    told.answered(1, Outcome::Refused);
+    told.responded(1, Outcome::Refused);
     told.wakes();
     told.check(&expect![[r#"
         0 ns: Arrived
@@ -549,14 +549,14 @@ fn when_the_time_is_over_an_answer_that_is_held_is_given() {
         991.952 ms: Woke
             Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Batch, tie: None }
                 slower_than_quantile (waited 991.952 ms, longer than 991.952 ms (quantile 0.99))
-        992.952 ms: Answered { attempt: AttemptId(1), outcome: Refused }
+        992.952 ms: Responded { attempt: AttemptId(1), outcome: Refused }
         995 ms: Woke
-            Hold
-                request_timeout (no answer within 995 ms)
+            Skip
+                request_timeout (no response within 995 ms)
             Cancel { attempt: AttemptId(0) }
-                lost (attempt 1 answered first)
-            Answer { attempt: AttemptId(1) }
-                nothing_better (no better answer will come)
+                lost (attempt 1 was faster)
+            Respond { attempt: AttemptId(1) }
+                nothing_better (no better response can come)
     "#]]);
 }
 

@@ -38,7 +38,7 @@ fn usual(shard: &mut Upstream, mut group: Option<&mut Group>, requests: u64) -> 
         tell(shard, group.as_deref_mut(), (&mut call, now, Event::Arrived));
         now = now + USUAL;
         let attempt = AttemptId(0);
-        let answered = Event::Answered { attempt, outcome: Outcome::Good };
+        let answered = Event::Responded { attempt, outcome: Outcome::Good };
         tell(shard, group.as_deref_mut(), (&mut call, now, answered));
         let ended = Event::Ended { attempt, whole: true };
         tell(shard, group.as_deref_mut(), (&mut call, now, ended));
@@ -79,7 +79,7 @@ fn without_a_group_a_shard_has_its_own_latencies_and_budget() {
     assert_eq!(due.since(now), HedgeConfig::default().delay_max, "the shard has no latencies");
     let woke = tell(&mut quiet, None, (&mut call, due, Event::Woke));
     assert!(
-        matches!(woke[..], [(Effect::Hold, Reason::BudgetSpent { requests: 1, .. })]),
+        matches!(woke[..], [(Effect::Skip, Reason::BudgetSpent { requests: 1, .. })]),
         "{woke:?}"
     );
 }

@@ -4,7 +4,7 @@
 //! delays after the first, and a message may be late. What is remembered here drops that copy on arrival.
 //!
 //! **Limits**: [`TIES_MAX`] ties, each for [`AGE_MAX`]; the oldest is forgotten first. A forgotten tie costs
-//! an execution that was not needed, never an answer.
+//! an execution that was not needed, never a response.
 
 use crate::TieId;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -14,7 +14,7 @@ use curtail_units::{Duration, Instant};
 /// still reaches back 100 ms, two hundred times a usual message delay. They take some 150 KB.
 pub(super) const TIES_MAX: usize = 4_096;
 
-/// A tie is remembered for this long: a copy that is later than this was lost, or its root has given up.
+/// A tie is remembered for this long: a copy that is later than this was lost, or its root has stopped waiting.
 pub(super) const AGE_MAX: Duration = Duration::from_secs(10);
 
 /// The ties whose twin has started and whose copy has not arrived.

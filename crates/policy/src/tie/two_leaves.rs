@@ -210,7 +210,9 @@ impl World {
                 self.told[leaf] = true;
                 self.leaf(leaf, LeafEvent::TwinStarted { tie });
             }
-            Message::Answer { attempt, outcome } => self.root(Event::Answered { attempt, outcome }),
+            Message::Answer { attempt, outcome } => {
+                self.root(Event::Responded { attempt, outcome })
+            }
             Message::Failure { attempt, failure } => self.root(Event::Failed { attempt, failure }),
         }
     }
@@ -237,7 +239,7 @@ impl World {
 
     /// Hands an event to the root and sends what it decides.
     fn root(&mut self, event: Event) {
-        if let Event::Answered { attempt, .. } | Event::Failed { attempt, .. } = event {
+        if let Event::Responded { attempt, .. } | Event::Failed { attempt, .. } = event {
             self.attempts[attempt.index()].1 = true;
         }
         self.call.handle(&mut self.upstream, self.now, event);
@@ -253,14 +255,14 @@ impl World {
                     *over = true;
                     self.messages.push(Message::Cancel { leaf: *leaf, attempt });
                 }
-                Effect::Answer { attempt } => {
+                Effect::Respond { attempt } => {
                     self.answered = true;
                     let ended = Event::Ended { attempt, whole: true };
                     let nothing_left = self.upstream.poll_effect().is_none();
                     assert!(nothing_left, "the answer is the last word: {:?}", self.path);
                     self.call.handle(&mut self.upstream, self.now, ended);
                 }
-                Effect::Fail { .. } | Effect::Hold | Effect::Probe { .. } => {}
+                Effect::Fail { .. } | Effect::Skip | Effect::Probe { .. } => {}
             }
         }
     }
@@ -310,7 +312,7 @@ impl World {
     /// Nothing more can happen.
     fn check_end(&self) {
         let path = &self.path;
-        assert!(self.answered && self.call.is_over(), "exactly-one-answer: {path:?}");
+        assert!(self.answered && self.call.is_over(), "exactly-one-response: {path:?}");
         let needless = self.executions - 1;
         assert!(needless <= self.excused, "tie-at-most-one-duplicate: {needless}, {path:?}");
         assert!(needless <= 1, "tie-at-most-one-duplicate: {needless}, {path:?}");

@@ -116,7 +116,7 @@ fn a_replica_without_a_leaf_is_judged_by_what_its_calls_see() {
         chosen[replica.index()] += 1;
         now = now + Duration::from_ms(if replica == slow { 20 } else { 1 });
         let attempt = AttemptId(0);
-        call.handle(&mut upstream, now, Event::Answered { attempt, outcome: Outcome::Good });
+        call.handle(&mut upstream, now, Event::Responded { attempt, outcome: Outcome::Good });
         drain(&mut upstream);
         call.handle(&mut upstream, now, Event::Ended { attempt, whole: true });
     }

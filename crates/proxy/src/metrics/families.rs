@@ -96,7 +96,7 @@ impl Snapshot {
     }
 
     fn remedies<'a>(&'a self, out: &mut FamilyCollector<'a>) {
-        out.counts(&table::REMEDIES_SKIPPED, self.by_upstream("reason", |u| &u.held));
+        out.counts(&table::REMEDIES_SKIPPED, self.by_upstream("reason", |u| &u.skipped));
         out.counts(&table::PROBES, self.by_upstream("reason", |u| &u.probes));
         let upstreams = || self.upstreams.iter().map(|u| ([("upstream", &*u.name)], u));
         let delays = upstreams().filter_map(|(labels, u)| Some((labels, u.hedge_delay?)));

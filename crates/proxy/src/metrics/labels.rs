@@ -150,13 +150,13 @@ impl Label for Outcome {
 
 impl Label for Failure {
     const NAMES: &'static [&'static str] =
-        &["not_sent", "broken", "bad_answer", "refused", "twin_lost"];
+        &["not_sent", "broken", "bad_response", "refused", "twin_lost"];
 
     fn index(&self) -> usize {
         match self {
             Self::NotSent => 0,
             Self::Broken => 1,
-            Self::BadAnswer => 2,
+            Self::BadResponse => 2,
             Self::Refused => 3,
             Self::TwinLost => 4,
         }
@@ -274,7 +274,7 @@ mod tests {
         let failures = [
             Failure::NotSent,
             Failure::Broken,
-            Failure::BadAnswer,
+            Failure::BadResponse,
             Failure::Refused,
             Failure::TwinLost,
         ];

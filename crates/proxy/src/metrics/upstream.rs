@@ -16,7 +16,7 @@ pub(crate) struct UpstreamMetrics {
     cancelled: CountBy<Reason>,
     responses: CountBy<Reason>,
     failed: CountBy<Reason>,
-    held: CountBy<Reason>,
+    skipped: CountBy<Reason>,
     probes: CountBy<Reason>,
     attempts_responded: CountBy<Outcome>,
     attempts_failed: CountBy<Failure>,
@@ -31,7 +31,7 @@ pub(crate) struct UpstreamCounts {
     pub(super) cancelled: Counts,
     pub(super) responses: Counts,
     pub(super) failed: Counts,
-    pub(super) held: Counts,
+    pub(super) skipped: Counts,
     pub(super) probes: Counts,
     pub(super) attempts_responded: Counts,
     pub(super) attempts_failed: Counts,
@@ -62,7 +62,7 @@ impl Default for UpstreamMetrics {
                 "budget_spent",
                 "no_replica",
             ]),
-            held: CountBy::usually(&[
+            skipped: CountBy::usually(&[
                 "budget_spent",
                 "no_other_replica",
                 "may_not_repeat",
@@ -80,7 +80,7 @@ impl UpstreamMetrics {
     /// Counts an event that a machine has handled.
     pub(crate) fn handled(&self, event: &Event) {
         match event {
-            Event::Answered { outcome, .. } => self.attempts_responded.add(outcome),
+            Event::Responded { outcome, .. } => self.attempts_responded.add(outcome),
             Event::Failed { failure, .. } => self.attempts_failed.add(failure),
             Event::Ended { whole: false, .. } => self.attempts_failed.add(&Failure::Broken),
             Event::Arrived
@@ -96,9 +96,9 @@ impl UpstreamMetrics {
         let counts = match decided.effect {
             Effect::Send { .. } => &self.sent,
             Effect::Cancel { .. } => &self.cancelled,
-            Effect::Answer { .. } => &self.responses,
+            Effect::Respond { .. } => &self.responses,
             Effect::Fail { .. } => &self.failed,
-            Effect::Hold => &self.held,
+            Effect::Skip => &self.skipped,
             Effect::Probe { .. } => &self.probes,
         };
         counts.add(&decided.reason);
@@ -119,7 +119,7 @@ impl UpstreamMetrics {
             cancelled: self.cancelled.read(),
             responses: self.responses.read(),
             failed: self.failed.read(),
-            held: self.held.read(),
+            skipped: self.skipped.read(),
             probes: self.probes.read(),
             attempts_responded: self.attempts_responded.read(),
             attempts_failed: self.attempts_failed.read(),

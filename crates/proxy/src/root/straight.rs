@@ -6,7 +6,7 @@
 
 use super::{Attempt, Ended, Exchange, NoResponse};
 use crate::trail::AttemptEnd;
-use curtail_policy::{AttemptId, Choice, Failure, Outcome, Reason, Unanswered};
+use curtail_policy::{AttemptId, Choice, Failure, Outcome, Reason, RequestFailure};
 use std::task::{Context, Poll};
 
 impl Exchange {
@@ -27,14 +27,14 @@ impl Exchange {
                 if self.send_straight() {
                     continue;
                 }
-                return Poll::Ready(self.end_straight(Unanswered::Failed(self.last_failure())));
+                return Poll::Ready(self.end_straight(RequestFailure::Failed(self.last_failure())));
             }
             let gives_up = self.trail.started + self.driver.upstream.config.policy.timeout;
             self.now = self.driver.upstream.clock.now();
             if self.now < gives_up && self.timer.poll_until(cx, gives_up, self.now).is_pending() {
                 return Poll::Pending;
             }
-            return Poll::Ready(self.end_straight(Unanswered::TimedOut));
+            return Poll::Ready(self.end_straight(RequestFailure::TimedOut));
         }
     }
 
@@ -51,12 +51,12 @@ impl Exchange {
     }
 
     /// Ends the request with the last response, or with an error if there is none.
-    fn end_straight(&mut self, why: Unanswered) -> Ended {
+    fn end_straight(&mut self, why: RequestFailure) -> Ended {
         // A leaf's response that the twin has started is not for the client.
         if let Some(held) = self.last_held(|outcome| outcome != Outcome::TwinStarted) {
             return self.respond_straight(held, Reason::NothingBetter);
         }
-        Err(NoResponse::Unanswered(why))
+        Err(NoResponse::RequestFailure(why))
     }
 
     fn respond_straight(&mut self, id: AttemptId, reason: Reason) -> Ended {

@@ -114,7 +114,7 @@ impl Encoder<'_> {
                 describe_reason(&mut attributes, scratch, reason);
             }
             let failed = describe_request_end(&mut attributes, end);
-            for (at, reason) in &trail.held {
+            for (at, reason) in &trail.skipped {
                 write_held(out, scratch, clock.unix_ns(*at), reason);
             }
             write_status(out, failed);
@@ -174,7 +174,7 @@ fn write_head(out: &mut Vec<u8>, trail: &Trail, head: &Head<'_>, clock: &Clock) 
 fn write_held(out: &mut Vec<u8>, scratch: &mut String, unix_ns: u64, reason: &Reason) {
     message_field(out, EVENTS, |out| {
         fixed64_field(out, EVENT_UNIX_NS, unix_ns);
-        bytes_field(out, EVENT_NAME, b"curtail.decided_against");
+        bytes_field(out, EVENT_NAME, b"curtail.skipped");
         describe_reason(&mut Attributes::new(out, EVENT_ATTRIBUTES), scratch, reason);
     });
 }

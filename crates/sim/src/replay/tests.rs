@@ -84,12 +84,12 @@ impl Writer {
     fn call_event(&mut self) -> Event {
         let attempt = AttemptId(u8::try_from(self.rng.below(3)).expect("small"));
         match self.rng.below(8) {
-            0 => Event::Answered { attempt, outcome: Outcome::Bad },
-            1 => Event::Answered { attempt, outcome: Outcome::Refused },
+            0 => Event::Responded { attempt, outcome: Outcome::Bad },
+            1 => Event::Responded { attempt, outcome: Outcome::Refused },
             2 => Event::Failed { attempt, failure: Failure::Broken },
             3 => Event::Ended { attempt, whole: true },
             4 => Event::Abandoned,
-            5 => Event::Answered { attempt, outcome: Outcome::Good },
+            5 => Event::Responded { attempt, outcome: Outcome::Good },
             _ => Event::Woke,
         }
     }
@@ -303,12 +303,12 @@ fn what_is_no_journal_is_said_with_its_line() {
     let said = |entries: &str| unreadable(&sealed(entries));
     assert_eq!(said(""), "line 1 is not of a journal: the journal is empty");
     assert_eq!(said(lines[1]), "line 1 is not of a journal: expected the schema first");
-    let newer = lines[0].replace("/2", "/3");
+    let newer = lines[0].replace("/3", "/4");
     let expected =
-        "line 1 is not of a journal: schema is curtail.journal/3: expected curtail.journal/2";
+        "line 1 is not of a journal: schema is curtail.journal/4: expected curtail.journal/3";
     assert_eq!(said(&newer), expected);
-    let older = format!("{}\n", lines[0].replace("/2", "/1"));
-    assert_eq!(unreadable(&older), expected.replace("journal/3", "journal/1"), "without checksums");
+    let older = format!("{}\n", lines[0].replace("/3", "/2"));
+    assert_eq!(unreadable(&older), expected.replace("journal/4", "journal/2"), "without checksums");
     let short = [lines[0], "{\"entry\":\"end\",\"entries\":7}"].join("\n");
     assert_eq!(said(&short), "line 2 is not of a journal: expected 7 entries before this line");
     let twice = [lines[0], lines[1], lines[1]].join("\n");

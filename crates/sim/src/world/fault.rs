@@ -50,7 +50,7 @@ impl World<'_> {
             service_ns,
             stage: Stage::Queued,
             is_cancelled: false,
-            ending: Ending::Answered(Outcome::Good),
+            ending: Ending::Responded(Outcome::Good),
         });
         let request = LeafRequestId(key.as_u64());
         self.leaf_event(server, LeafEvent::Arrived { request, class, tie: None });
@@ -68,8 +68,8 @@ impl World<'_> {
     /// The ending of an execution; [`None`] when the root never gets a response.
     pub(super) fn ending(&mut self, server: u32) -> Option<Ending> {
         match self.faults.execution_outcome(server) {
-            ExecutionOutcome::Success => Some(Ending::Answered(Outcome::Good)),
-            ExecutionOutcome::BadResponse => Some(Ending::Answered(Outcome::Bad)),
+            ExecutionOutcome::Success => Some(Ending::Responded(Outcome::Good)),
+            ExecutionOutcome::BadResponse => Some(Ending::Responded(Outcome::Bad)),
             ExecutionOutcome::BrokenConnection => Some(Ending::Failed(Failure::Broken)),
             ExecutionOutcome::NoResponse => None,
         }

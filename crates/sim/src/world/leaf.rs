@@ -107,10 +107,10 @@ impl World<'_> {
                     self.post(Step::TwinNewsArrives(news));
                 }
                 LeafEffect::Drop { request } => {
-                    self.end(Key::from_u64(request.0), Ending::Answered(Outcome::TwinStarted));
+                    self.end(Key::from_u64(request.0), Ending::Responded(Outcome::TwinStarted));
                 }
                 LeafEffect::Refuse { request } => {
-                    self.end(Key::from_u64(request.0), Ending::Answered(Outcome::Refused));
+                    self.end(Key::from_u64(request.0), Ending::Responded(Outcome::Refused));
                 }
             }
         }

@@ -4,9 +4,9 @@ use super::{Step, World};
 use crate::queue::Lane;
 use crate::slab::Key;
 use curtail_policy::{
-    ATTEMPTS_MAX, AttemptId, Call, CallId, Class, Decided, Effect, Event, Failure,
-    Gather, GatherConfig, GatherEffect, GatherEvent, GatherOutcome, Load, Outcome, ReplicaId,
-    Request, RestMode, Tie, TieId, UpstreamEvent,
+    ATTEMPTS_MAX, AttemptId, Call, CallId, Class, Decided, Effect, Event, Failure, Gather,
+    GatherConfig, GatherEffect, GatherEvent, GatherOutcome, Load, Outcome, ReplicaId, Request,
+    RestMode, Tie, TieId, UpstreamEvent,
 };
 use curtail_units::{Duration, Instant};
 
@@ -84,7 +84,7 @@ pub(super) struct Attempt {
 /// The ending of an attempt, as its root sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    Answered(Outcome),
+    Responded(Outcome),
     Failed(Failure),
 }
 
@@ -285,7 +285,7 @@ impl World<'_> {
             service_ns,
             stage: Stage::Outward,
             is_cancelled: false,
-            ending: Ending::Answered(Outcome::Good),
+            ending: Ending::Responded(Outcome::Good),
         });
         call.attempts[id.index()] = key;
         self.counts.attempts += 1;
@@ -307,7 +307,7 @@ impl World<'_> {
         let Some(call) = self.calls.get_mut(call_key) else { return };
         let id = attempt.id;
         let event = match attempt.ending {
-            Ending::Answered(outcome) => {
+            Ending::Responded(outcome) => {
                 if outcome == Outcome::Good {
                     call.good = Some(id);
                 }

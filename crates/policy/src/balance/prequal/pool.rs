@@ -1,14 +1,14 @@
-//! The pool: the answers to recent probes that may still be chosen by.
+//! The pool: the results of recent probes that may still be used for a choice.
 
 use crate::{Load, ReplicaId};
 use alloc::vec::Vec;
 use curtail_units::{Duration, Instant};
 
-/// The answer to a probe.
+/// The result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) replica: ReplicaId,
-    /// When the answer came.
+    /// When the result arrived.
     pub(super) received: Instant,
     /// What the leaf reported; the requests in flight go up with each attempt that is sent there.
     pub(super) load: Load,

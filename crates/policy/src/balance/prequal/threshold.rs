@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 use curtail_units::Quantile;
 
 /// Probes that are remembered: at quantile 0.84 some twenty lie above, so the threshold does not hang on one
-/// answer, and at three probes a request it follows a change within some forty requests.
+/// result, and at three probes a request it follows a change within some forty requests.
 const PROBES_KEPT: usize = 128;
 
 /// Where hot begins.

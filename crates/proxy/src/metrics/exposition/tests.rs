@@ -8,7 +8,7 @@ use crate::spans::SpanCounts;
 use curtail_http::connection_counts::{ConnectPhases, ConnectionCounters};
 use curtail_policy::{
     AttemptId, Class, Decided, Effect, Event, Failure, LeafEffect, LeafReason, LeafRequestId,
-    Outcome, Reason, Unanswered,
+    Outcome, Reason, RequestFailure,
 };
 use curtail_sketch::{Histogram, Precision};
 use curtail_units::{Bytes, Duration, Ratio, Rng};
@@ -22,16 +22,16 @@ fn decide(metrics: &UpstreamMetrics, effect: Effect, reason: Reason) {
 fn upstream() -> UpstreamSnapshot {
     let metrics = UpstreamMetrics::default();
     let attempt = AttemptId(0);
-    decide(&metrics, Effect::Hold, Reason::NoOtherReplica);
+    decide(&metrics, Effect::Skip, Reason::NoOtherReplica);
     let spent = Reason::BudgetSpent { extra: 3, requests: 100, ratio: Ratio::ZERO };
-    decide(&metrics, Effect::Hold, spent);
-    decide(&metrics, Effect::Hold, spent);
-    decide(&metrics, Effect::Answer { attempt }, Reason::FirstGood);
+    decide(&metrics, Effect::Skip, spent);
+    decide(&metrics, Effect::Skip, spent);
+    decide(&metrics, Effect::Respond { attempt }, Reason::FirstGood);
     decide(&metrics, Effect::Cancel { attempt }, Reason::Lost { winner: attempt });
-    decide(&metrics, Effect::Fail { why: Unanswered::NoReplica }, Reason::NoReplica);
+    decide(&metrics, Effect::Fail { why: RequestFailure::NoReplica }, Reason::NoReplica);
     // Not expected of a hold, yet never hidden.
-    decide(&metrics, Effect::Hold, Reason::ClientGone);
-    metrics.handled(&Event::Answered { attempt, outcome: Outcome::Refused });
+    decide(&metrics, Effect::Skip, Reason::ClientGone);
+    metrics.handled(&Event::Responded { attempt, outcome: Outcome::Refused });
     metrics.handled(&Event::Failed { attempt, failure: Failure::Broken });
     metrics.handled(&Event::Woke);
     metrics.ended(ResponseClass::Status(StatusCode::OK), Duration::from_ms(3));

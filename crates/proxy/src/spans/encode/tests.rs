@@ -83,7 +83,7 @@ fn hedged() -> Trail {
     let (first, hedge) = (AttemptId(0), AttemptId(1));
     let ratio = Ratio::new(0.02).expect("a ratio");
     trail.sent(attempt(1, 0, ms(10), Reason::First));
-    trail.held(ms(30), Reason::BudgetSpent { extra: 2, requests: 99, ratio });
+    trail.skipped(ms(30), Reason::BudgetSpent { extra: 2, requests: 99, ratio });
     let (age, delay) = (Duration::from_ms(30), Duration::from_us(12_500));
     let reason = Reason::SlowerThanQuantile { age, delay, quantile: Quantile::P99 };
     trail.sent(attempt(2, 1, ms(40), reason));
@@ -103,7 +103,7 @@ fn a_hedge_tells_why_it_was_sent_and_the_loser_is_marked_but_no_error() {
     let [request, first, hedge] = &encode_by(&hedged(), &clock)[..] else { panic!("three spans") };
     assert_eq!(request.int("curtail.attempts"), Some(2));
     let [held] = &request.events[..] else { panic!("one event") };
-    assert_eq!((&*held.name, held.unix_ns), ("curtail.decided_against", clock.unix_ns(ms(30))));
+    assert_eq!((&*held.name, held.unix_ns), ("curtail.skipped", clock.unix_ns(ms(30))));
     assert_eq!(
         decoded::lines(&held.attributes),
         "curtail.reason: budget_spent\n\
