@@ -19,7 +19,6 @@ use curtail_api::NotStarted;
 use curtail_config::ConfigErrors;
 use curtail_generator::arrivals::ArrivalsError;
 use curtail_generator::target::TargetError;
-use curtail_generator::trust::TrustError;
 use curtail_generator::workload::PrepareError;
 use curtail_http::client::ClientError;
 use curtail_http::tls::TlsError;
@@ -76,8 +75,7 @@ fn code_of(error: &anyhow::Error) -> u8 {
             || cause.is::<LogLevelsError>()
             || cause.is::<ArrivalsError>()
             || cause.is::<PrepareError>()
-            || cause.is::<TargetError>()
-            || cause.is::<TrustError>();
+            || cause.is::<TargetError>();
         let is_missing = matches!(cause.downcast_ref(), Some(NotStarted::Missing(_)));
         let is_url = matches!(cause.downcast_ref(), Some(OpenError::Url(_)));
         if matches!(cause.downcast_ref(), Some(curtail_server::StartError::Panicked(_))) {

@@ -2,9 +2,9 @@
 
 use super::flight::{DueRequest, RequestFailure};
 use super::response::ResponseReader;
-use super::stream::Stream;
 use super::worker::ConnectionTask;
 use crate::workload::Request;
+use curtail_http::stream::Stream;
 use curtail_load::Failure;
 use std::future::poll_fn;
 use std::io::Write as _;

@@ -7,11 +7,11 @@
 //! **Source**: RFC 9113; for gRPC, "gRPC over HTTP2" in its repository.
 
 use super::flight::{DueRequest, RESENDS_MAX, RequestFailure};
-use super::stream::Stream;
 use super::worker::ConnectionTask;
 use crate::expect::Expect;
 use crate::target::Protocol;
 use bytes::{BufMut as _, Bytes};
+use curtail_http::stream::Stream;
 use curtail_load::Failure;
 use h2::RecvStream;
 use h2::client::{ResponseFuture, SendRequest};
@@ -117,7 +117,7 @@ fn request(
         RequestFailure::malformed(format!("the request, as filled in: {error}"))
     };
     let uri = Uri::builder()
-        .scheme(if load.target.tls { "https" } else { "http" })
+        .scheme(if load.target.origin.tls { "https" } else { "http" })
         .authority(load.target.authority.as_str())
         .path_and_query(request.path.filled(&filling).as_slice())
         .build()

@@ -22,11 +22,9 @@ mod recording;
 mod response;
 pub mod rows;
 pub mod session;
-mod stream;
 pub mod sweep;
 pub mod target;
 pub mod template;
-pub mod trust;
 mod worker;
 pub mod workload;
 
@@ -40,6 +38,7 @@ pub use session::Session;
 
 use crate::target::{Protocol, Target};
 use crate::workload::Workload;
+use curtail_http::connect::Connector;
 use curtail_load::{Schedule, Share, Slot};
 use curtail_units::{Duration, Instant, Rng};
 use std::io;
@@ -54,6 +53,8 @@ use worker::{Run, Worker};
 pub struct Load {
     /// Where requests go.
     pub target: Target,
+    /// Makes the connections.
+    pub connector: Connector,
     /// In which protocol.
     pub protocol: Protocol,
     /// Whether a connection is used again.

@@ -1,9 +1,12 @@
 //! Where requests go: a URL, taken apart and looked up once.
 
-use crate::trust::Trust;
+use curtail_http::connect::{self, ConnectConfig, Connector};
+use curtail_http::origin::Origin;
+use curtail_http::tls::{TlsError, Trust};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::Path;
 use url::Url;
 
 /// Which protocol is spoken.
@@ -34,12 +37,8 @@ impl Protocol {
 pub struct Target {
     /// `host` or `host:port`, as it stands in requests.
     pub authority: String,
-    /// The name that a certificate must have.
-    pub host: String,
-    /// Whether TLS is spoken.
-    pub tls: bool,
-    /// Which certificates are trusted for TLS.
-    pub trust: Trust,
+    /// The server, whose host is the name that a certificate must have.
+    pub origin: Origin,
     /// The path of the URL and its query, which requests without a path of their own ask for.
     pub path: String,
     /// The addresses of the host's name, at least one. Connections use them in turn, or the next one if one fails.
@@ -95,7 +94,29 @@ impl Target {
             Some(query) => format!("{}?{query}", parsed.path()),
             None => parsed.path().to_owned(),
         };
-        Ok(Self { authority, host: name, tls, trust: Trust::System, path, addresses })
+        Ok(Self { authority, origin: Origin { tls, host: name, port }, path, addresses })
+    }
+
+    /// Prepares connections that trust the certificates of `ca_file`, any when `is_insecure`, or else the system's.
+    ///
+    /// # Errors
+    /// When `ca_file` cannot be read or has no certificate, the system has none, or no certificate can have the host's
+    /// name.
+    pub fn connector(
+        &self,
+        protocol: Protocol,
+        ca_file: Option<&Path>,
+        is_insecure: bool,
+    ) -> Result<Connector, TlsError> {
+        let trust = match ca_file {
+            None if is_insecure => Trust::AnyCertificate,
+            _ => Trust::load(ca_file, self.origin.tls)?,
+        };
+        let protocol = match protocol {
+            Protocol::Http1 => connect::Protocol::Http1,
+            Protocol::Http2 | Protocol::Grpc => connect::Protocol::Http2,
+        };
+        Connector::new(&self.origin, &ConnectConfig { protocol, ..Default::default() }, &trust)
     }
 }
 
@@ -124,7 +145,7 @@ pub fn parse_url(url: &str) -> Result<Url, TargetError> {
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.tls { "https" } else { "http" };
+        let scheme = if self.origin.tls { "https" } else { "http" };
         write!(f, "{scheme}://{}{}", self.authority, self.path)
     }
 }
@@ -142,7 +163,7 @@ mod tests {
         assert_eq!(target.to_string(), "http://127.0.0.1:8983/solr/select?q=a");
         let target = Target::look_up("https://[::1]").expect("a target");
         assert_eq!(
-            (target.authority.as_str(), target.host.as_str(), target.tls),
+            (target.authority.as_str(), target.origin.host.as_str(), target.origin.tls),
             ("[::1]", "::1", true)
         );
         assert_eq!(target.addresses[0].port(), 443);

@@ -52,8 +52,10 @@ pub(super) fn load(address: SocketAddr, requests: f64) -> Load {
     let config = WorkloadConfig::of_one(RequestConfig::get("all"));
     let workload = Workload::prepare(&config, &target, Path::new("."), &rng).expect("no errors");
     let schedule = Schedule::constant(requests * 10.0, Duration::from_ms(100), Spacing::Even);
+    let connector = target.connector(Protocol::Http1, None, false).expect("clear text");
     Load {
         target,
+        connector,
         protocol: Protocol::Http1,
         keep_alive: true,
         connections_max: 8,

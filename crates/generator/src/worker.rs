@@ -4,11 +4,10 @@ use super::connections::{Connection, Connections};
 use super::flight::{DueRequest, Flights, RequestFailure};
 use super::pace::Pace;
 use super::recording::Recording;
-use super::stream::{Stream, Tls};
 use super::{Load, PROGRESS_EVERY, Stop, http1, http2};
 use crate::target::Protocol;
-use crate::trust;
 use curtail_http::clock::Clock;
+use curtail_http::connect::Connected;
 use curtail_load::{Failure, Slot};
 use curtail_units::{Duration, Instant};
 use std::cell::{Cell, RefCell};
@@ -36,7 +35,6 @@ pub(super) struct Run {
 pub(super) struct Worker {
     pub(super) load: Arc<Load>,
     clock: Clock,
-    tls: Option<Tls>,
     connections_max: usize,
     state: RefCell<State>,
     /// How many addresses were used so far; they take turns.
@@ -54,7 +52,6 @@ impl Worker {
     pub(super) fn run(load: Arc<Load>, nth: usize, run: &Run) -> io::Result<Recording> {
         let flights = Flights::new(Arc::clone(&load), nth, run.began);
         let worker = Rc::new(Self {
-            tls: Tls::to(&load.target, load.protocol)?,
             connections_max: load.connections_max.div_ceil(load.threads.max(1)).max(1),
             state: RefCell::new(State {
                 flights,
@@ -192,22 +189,22 @@ impl Drop for ConnectionTask {
 impl ConnectionTask {
     /// Connects, and sends requests until the connection closes or nothing is left to send.
     async fn serve(self) {
-        let addresses = &self.worker.load.target.addresses;
+        let Load { target, connector, protocol, .. } = &*self.worker.load;
         let nth = self.worker.connected.get();
         self.worker.connected.set(nth + 1);
-        match Stream::connect(addresses, nth, self.worker.tls.as_ref()).await {
-            Err((address, error)) => {
-                let advice = trust::advice(&error).map(|advice| format!(": {advice}"));
-                let text = format!("{address}: {error}{}", advice.unwrap_or_default());
-                self.fail_waiting(RequestFailure::new(Failure::Connect, text));
+        let mut addresses = target.addresses.clone();
+        addresses.rotate_left(nth % target.addresses.len());
+        match connector.connect_to(&addresses, &self.worker.clock).await {
+            Err(error) => {
+                self.fail_waiting(RequestFailure::new(Failure::Connect, error.to_string()));
             }
-            Ok(stream) => {
+            Ok(Connected { stream, .. }) => {
                 {
                     let State { flights, connections, .. } = &mut *self.worker.state.borrow_mut();
                     connections.opened(&self.connection);
                     flights.seen().connections += 1;
                 }
-                match self.worker.load.protocol {
+                match protocol {
                     Protocol::Http1 => http1::serve(self, stream).await,
                     Protocol::Http2 | Protocol::Grpc => http2::serve(self, stream).await,
                 }

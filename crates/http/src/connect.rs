@@ -7,17 +7,14 @@ use crate::clock::Clock;
 use crate::connection_counts::ConnectPhases;
 use crate::origin::Origin;
 use crate::stream::{self, Stream};
-use crate::tls::TlsError;
+use crate::tls::{self, TlsError, TlsTo, Trust};
 use arc_swap::ArcSwap;
 use curtail_units::{Bytes, Duration};
-use rustls::RootCertStore;
-use rustls_pki_types::ServerName;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
 /// How connections to servers are opened and kept.
 #[derive(Clone, Debug, PartialEq)]
@@ -108,7 +105,7 @@ pub enum ConnectError {
         source: io::Error,
     },
     /// The TLS handshake failed.
-    #[error("{server}: TLS failed: {source}")]
+    #[error("{server}: TLS failed: {source}{}", tls::advice(source))]
     Tls {
         /// The server.
         server: String,
@@ -154,17 +151,6 @@ impl std::fmt::Debug for Connector {
     }
 }
 
-/// What TLS needs to know of a server.
-#[derive(Clone)]
-pub(crate) struct TlsTo {
-    /// The name that its certificate must have.
-    pub(crate) name: ServerName<'static>,
-    /// Offers what the configuration allows.
-    pub(crate) all: TlsConnector,
-    /// Offers HTTP/1.1 alone.
-    pub(crate) http1: TlsConnector,
-}
-
 /// A connection that is ready for HTTP.
 #[derive(Debug)]
 pub struct Connected {
@@ -192,13 +178,8 @@ impl Connector {
     ///
     /// # Errors
     /// When the host name is not a valid TLS server name.
-    pub fn new(
-        origin: &Origin,
-        config: &ConnectConfig,
-        authorities: &Arc<RootCertStore>,
-    ) -> Result<Self, TlsError> {
-        let tls = origin.tls.then(|| crate::tls::connector(origin, config.protocol, authorities));
-        let tls = tls.transpose()?;
+    pub fn new(origin: &Origin, config: &ConnectConfig, trust: &Trust) -> Result<Self, TlsError> {
+        let tls = origin.tls.then(|| TlsTo::new(origin, config.protocol, trust)).transpose()?;
         Ok(Self {
             origin: origin.clone(),
             tls: tls.map(ArcSwap::from_pointee).map(Arc::new),
@@ -214,18 +195,16 @@ impl Connector {
     /// # Errors
     /// When the authorities cannot be read, or the host name is not a valid TLS server name.
     pub fn load(origin: &Origin, config: &ConnectConfig) -> Result<Self, TlsError> {
-        let authorities = crate::tls::authorities(config.ca_file.as_deref(), origin.tls)?;
-        Self::new(origin, config, &authorities)
+        Self::new(origin, config, &Trust::load(config.ca_file.as_deref(), origin.tls)?)
     }
 
-    /// Trusts these authorities from the next connection attempt on.
+    /// Replaces the trusted certificates, from the next connection attempt on.
     ///
     /// # Errors
     /// When the host name is not a valid TLS server name, which `new` has already rejected.
-    pub fn trust(&self, authorities: &Arc<RootCertStore>) -> Result<(), TlsError> {
+    pub fn replace_trust(&self, trust: &Trust) -> Result<(), TlsError> {
         if let Some(current) = &self.tls {
-            let tls = crate::tls::connector(&self.origin, self.protocol, authorities)?;
-            current.store(Arc::new(tls));
+            current.store(Arc::new(TlsTo::new(&self.origin, self.protocol, trust)?));
         }
         Ok(())
     }
@@ -236,7 +215,19 @@ impl Connector {
     /// [`ConnectError`] with the phase that failed; nothing of a request was sent.
     pub async fn connect(&self, clock: &Clock, offer: Offer) -> Result<Connected, ConnectError> {
         let mut phase = "name lookup";
-        let connecting = self.connect_by_phases(clock, offer, &mut phase);
+        let connecting = async {
+            let begun = clock.now();
+            let addresses = self.look_up().await.map_err(|source| ConnectError::Lookup {
+                server: self.origin.to_string(),
+                host: self.origin.host.clone(),
+                source,
+            })?;
+            let lookup = clock.now().since(begun);
+            let mut connected =
+                self.connect_by_phases(&addresses, clock, offer, &mut phase).await?;
+            connected.phases.lookup = lookup;
+            Ok(connected)
+        };
         match tokio::time::timeout(self.timeout.into(), connecting).await {
             Ok(result) => result,
             Err(_) => Err(ConnectError::TimedOut {
@@ -247,22 +238,29 @@ impl Connector {
         }
     }
 
+    /// Makes a connection to the first of these addresses that accepts one. The caller limits its time.
+    ///
+    /// # Errors
+    /// [`ConnectError`] with the phase that failed; nothing of a request was sent.
+    pub async fn connect_to(
+        &self,
+        addresses: &[SocketAddr],
+        clock: &Clock,
+    ) -> Result<Connected, ConnectError> {
+        self.connect_by_phases(addresses, clock, Offer::All, &mut "").await
+    }
+
     async fn connect_by_phases(
         &self,
+        addresses: &[SocketAddr],
         clock: &Clock,
         offer: Offer,
         phase: &mut &'static str,
     ) -> Result<Connected, ConnectError> {
         let server = || self.origin.to_string();
         let begun = clock.now();
-        let addresses = self.look_up().await.map_err(|source| ConnectError::Lookup {
-            server: server(),
-            host: self.origin.host.clone(),
-            source,
-        })?;
-        let looked_up = clock.now();
         *phase = "the TCP handshake";
-        let tcp = connect_to_any(&addresses)
+        let tcp = connect_to_any(addresses)
             .await
             .map_err(|source| ConnectError::Connect { server: server(), source })?;
         stream::keep_alive(&tcp, self.keepalive);
@@ -290,8 +288,8 @@ impl Connector {
             Protocol::Http2 => true,
         };
         let phases = ConnectPhases {
-            lookup: looked_up.since(begun),
-            tcp: connected.since(looked_up),
+            lookup: Duration::ZERO,
+            tcp: connected.since(begun),
             tls: if self.tls.is_some() { clock.now().since(connected) } else { Duration::ZERO },
         };
         Ok(Connected { stream, phases, is_http2 })

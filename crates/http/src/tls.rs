@@ -1,19 +1,19 @@
-//! TLS: the certificate that clients see, and the authorities that are trusted for servers.
+//! TLS: the certificate that clients see, and the trusted certificates of servers ([`Trust`]).
 
-use crate::connect::{Protocol, TlsTo};
-use crate::origin::Origin;
+mod trust;
+
+pub use trust::Trust;
+pub(crate) use trust::{TlsTo, advice};
+
 use arc_swap::ArcSwap;
+use rustls::ServerConfig;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use rustls_pki_types::pem::{self, PemObject};
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokio_rustls::{TlsAcceptor, TlsConnector};
-
-/// Sessions that can be resumed with a server; a name and its tickets take some hundred bytes each.
-const SESSIONS_MAX: usize = 1_024;
+use tokio_rustls::TlsAcceptor;
 
 /// Why TLS cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +26,11 @@ pub enum TlsError {
         /// What is wrong with it.
         why: String,
     },
+    /// The system has no certificate authorities.
+    #[error(
+        "no trusted certificates are installed: install the package ca-certificates, or name a CA file"
+    )]
+    NoAuthorities,
     /// A server cannot be named in TLS.
     #[error("{server}: not a name that a certificate can have: {why}")]
     Name {
@@ -119,52 +124,6 @@ fn describe_key_error(error: &rustls::Error, key_file: &Path) -> String {
     } else {
         format!("not usable with the key in {key_file}: {error}")
     }
-}
-
-/// The trusted certificate authorities: those of `ca_file`, or else the system's if there is TLS at all. The file is
-/// read in any case.
-///
-/// # Errors
-/// [`TlsError::File`], when the file cannot be read or holds no authority.
-pub fn authorities(ca_file: Option<&Path>, has_tls: bool) -> Result<Arc<RootCertStore>, TlsError> {
-    let mut roots = RootCertStore::empty();
-    if let Some(path) = ca_file {
-        for certificate in certificates(path)? {
-            roots.add(certificate).map_err(|error| unusable(path, error))?;
-        }
-    } else if has_tls {
-        for certificate in rustls_native_certs::load_native_certs().certs {
-            // A system store may hold certificates that are too old to be understood; the others count.
-            if let Err(error) = roots.add(certificate) {
-                tracing::debug!(%error, "system certificate left out");
-            }
-        }
-    }
-    Ok(Arc::new(roots))
-}
-
-/// The TLS connector of a server.
-pub(crate) fn connector(
-    origin: &Origin,
-    protocol: Protocol,
-    authorities: &Arc<RootCertStore>,
-) -> Result<TlsTo, TlsError> {
-    let mut tls = ClientConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| TlsError::Name { server: origin.to_string(), why: error.to_string() })?
-        .with_root_certificates(Arc::clone(authorities))
-        .with_no_client_auth();
-    tls.resumption = rustls::client::Resumption::in_memory_sessions(SESSIONS_MAX);
-    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-    let http1 = TlsConnector::from(Arc::new(tls.clone()));
-    tls.alpn_protocols = match protocol {
-        Protocol::Auto => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
-        Protocol::Http1 => vec![b"http/1.1".to_vec()],
-        Protocol::Http2 => vec![b"h2".to_vec()],
-    };
-    let name = ServerName::try_from(origin.host.clone())
-        .map_err(|error| TlsError::Name { server: origin.to_string(), why: error.to_string() })?;
-    Ok(TlsTo { name, all: TlsConnector::from(Arc::new(tls)), http1 })
 }
 
 fn provider() -> Arc<rustls::crypto::CryptoProvider> {

@@ -5,7 +5,7 @@
 //! after a failure. It does not bind addresses, because on a machine where the proxy runs they are in use.
 
 use crate::StartError;
-use crate::config::{Config, ConnectConfig, ReplicaUrl, ServerTls, authorities};
+use crate::config::{Config, ConnectConfig, ReplicaUrl, ServerTls, load_trust};
 use curtail_http::connect::Connector;
 
 /// All errors with which a start with `config` would fail, except addresses that cannot be bound.
@@ -35,12 +35,12 @@ pub fn check(config: &Config) -> Vec<StartError> {
 }
 
 fn check_connections(replicas: &[ReplicaUrl], connect: &ConnectConfig) -> Vec<StartError> {
-    let authorities = match authorities(connect, replicas) {
-        Ok(authorities) => authorities,
+    let trust = match load_trust(connect, replicas) {
+        Ok(trust) => trust,
         Err(error) => return vec![error.into()],
     };
     let connector =
-        |replica: &ReplicaUrl| Connector::new(replica, connect, &authorities).err().map(Into::into);
+        |replica: &ReplicaUrl| Connector::new(replica, connect, &trust).err().map(Into::into);
     replicas.iter().filter_map(connector).collect()
 }
 

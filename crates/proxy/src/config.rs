@@ -14,14 +14,12 @@ pub use network::Network;
 use curtail_config::{ConfigErrors, Section, Value, Wrong, policy};
 pub use curtail_http::connect::{ConnectConfig, Protocol};
 use curtail_http::origin::Origin;
-use curtail_http::tls::{self, TlsError};
+use curtail_http::tls::{self, TlsError, Trust};
 use curtail_policy::{LeafConfig, UpstreamConfig};
-use rustls::RootCertStore;
 use rustls::sign::CertifiedKey;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Deref;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// The configuration of a proxy.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,12 +70,12 @@ impl ServerTls {
     }
 }
 
-/// The authorities that connections to `replicas` trust.
-pub(crate) fn authorities(
+/// The certificates that connections to `replicas` trust.
+pub(crate) fn load_trust(
     connect: &ConnectConfig,
     replicas: &[ReplicaUrl],
-) -> Result<Arc<RootCertStore>, TlsError> {
-    tls::authorities(connect.ca_file.as_deref(), replicas.iter().any(|replica| replica.tls))
+) -> Result<Trust, TlsError> {
+    Trust::load(connect.ca_file.as_deref(), replicas.iter().any(|replica| replica.tls))
 }
 
 /// Requests that go to one upstream.

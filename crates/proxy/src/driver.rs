@@ -10,7 +10,7 @@
 //! their attempts.
 
 use crate::StartError;
-use crate::config::{NamedUpstream, ReplicaUrl, authorities};
+use crate::config::{NamedUpstream, ReplicaUrl, load_trust};
 use crate::group::Group;
 use crate::guard::{Guard, Step};
 use crate::journal::Journal;
@@ -21,13 +21,13 @@ use curtail_http::clock::Clock;
 use curtail_http::connect::Connector;
 use curtail_http::connection_counts::ConnectionCounters;
 use curtail_http::pool::Pool;
+use curtail_http::tls::Trust;
 use curtail_policy::journal::Entry;
 use curtail_policy::{
     Call, Decided, Effect, Event, Group as GroupMachine, Reason, ReplicaId, Request,
     Upstream as Machine, UpstreamEvent,
 };
 use curtail_units::{Instant, Rng};
-use rustls::RootCertStore;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Effects with their reasons, in the order in which they were decided.
@@ -91,12 +91,12 @@ impl Upstream {
         lasting: &Lasting,
         group: Option<Arc<Group>>,
     ) -> Result<Self, StartError> {
-        let authorities = authorities(&config.connect, &config.replicas)?;
+        let trust = load_trust(&config.connect, &config.replicas)?;
         let replicas: Box<[Replica]> = config
             .replicas
             .iter()
             .map(|url| {
-                let connector = Connector::new(url, &config.connect, &authorities)?;
+                let connector = Connector::new(url, &config.connect, &trust)?;
                 let metrics = Arc::new(ConnectionCounters::default());
                 let pool = |_| {
                     let (connector, metrics) = (connector.clone(), Arc::clone(&metrics));
@@ -133,18 +133,18 @@ impl Upstream {
         &self.replicas[id.index()]
     }
 
-    /// Reads the certificate authorities for the replicas again.
+    /// Reads the trusted certificates of the replicas again.
     ///
     /// # Errors
     /// When they cannot be read; the old ones stay in use.
-    pub(crate) fn read_authorities(&self) -> Result<Arc<RootCertStore>, StartError> {
-        Ok(authorities(&self.config.connect, &self.config.replicas)?)
+    pub(crate) fn load_trust(&self) -> Result<Trust, StartError> {
+        Ok(load_trust(&self.config.connect, &self.config.replicas)?)
     }
 
-    /// Trusts these authorities from the next connection attempt on.
-    pub(crate) fn trust(&self, authorities: &Arc<RootCertStore>) {
+    /// Replaces the trusted certificates, from the next connection attempt on.
+    pub(crate) fn replace_trust(&self, trust: &Trust) {
         for replica in &self.replicas {
-            if let Err(error) = replica.connector.trust(authorities) {
+            if let Err(error) = replica.connector.replace_trust(trust) {
                 tracing::error!("{error}");
             }
         }

@@ -13,9 +13,8 @@ use crate::worker::{Shared, Worker};
 use crate::{StartError, check, probe, serve};
 use arc_swap::ArcSwap;
 use curtail_http::clock::Clock;
-use curtail_http::tls::ListenerCertificate;
+use curtail_http::tls::{ListenerCertificate, Trust};
 use curtail_units::Rng;
-use rustls::RootCertStore;
 use rustls::sign::CertifiedKey;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -154,17 +153,17 @@ fn certified_keys(listeners: &[ListenerConfig]) -> Result<Vec<Option<CertifiedKe
     listeners.iter().enumerate().map(read).collect()
 }
 
-type Authorities = Vec<(Arc<Upstream>, Arc<RootCertStore>)>;
+type Trusts = Vec<(Arc<Upstream>, Trust)>;
 
-/// Reads the certificate authorities of all upstreams, including those of the leaves.
-fn read_authorities(site: &Site) -> Result<Authorities, StartError> {
+/// Reads the trusted certificates of all upstreams, including those of the leaves.
+fn load_trusts(site: &Site) -> Result<Trusts, StartError> {
     let upstreams = site.upstreams.iter();
     let upstreams = upstreams.map(|one| (one, check::upstream_section(&one.config.name)));
     let leaves = site.leaves.iter();
     let leaves = leaves.map(|leaf| (&leaf.server, check::leaf_section(&leaf.config.name)));
     let read = |(upstream, section): (&Arc<Upstream>, String)| {
-        let authorities = upstream.read_authorities().map_err(|error| error.within(section))?;
-        Ok((Arc::clone(upstream), authorities))
+        let trust = upstream.load_trust().map_err(|error| error.within(section))?;
+        Ok((Arc::clone(upstream), trust))
     };
     upstreams.chain(leaves).map(read).collect()
 }
@@ -220,14 +219,14 @@ impl Running {
         }
         let keys = certified_keys(&config.listeners)?;
         let site = Site::new(config, &self.shared.lasting, Some(&before))?;
-        let authorities = read_authorities(&site)?;
+        let trusts = load_trusts(&site)?;
         for (certificate, key) in self.certificates.iter().zip(keys) {
             if let (Some(certificate), Some(key)) = (certificate, key) {
                 certificate.replace(key);
             }
         }
-        for (upstream, authorities) in authorities {
-            upstream.trust(&authorities);
+        for (upstream, trust) in trusts {
+            upstream.replace_trust(&trust);
         }
         self.shared.site.store(Arc::new(site));
         self.shared.lasting.process.reloaded();

@@ -19,9 +19,9 @@ use super::watchdog::Watchdog;
 use curtail_generator::Clock;
 use curtail_generator::session::{EVENTS_MAX, Progress, Session, SessionHooks, Turns};
 use curtail_generator::target::Target;
-use curtail_generator::trust::Trust;
 use curtail_generator::workload::{BodyConfig, PrepareError, Workload};
 use curtail_generator::{Load, Stop, threads_for};
+use curtail_http::connect::Connector;
 use curtail_load::{Share, Slot};
 use curtail_report::results::{Arm, Event, Machine, Results, Shares, State};
 use curtail_units::{Duration, Instant, Rng};
@@ -151,17 +151,17 @@ impl Suite {
         )
     }
 
-    fn workload(&self, url: &str) -> Result<(Target, Workload), PrepareError> {
+    fn workload(&self, url: &str) -> Result<(Target, Connector, Workload), PrepareError> {
         let wrong = |problem: String| PrepareError { problems: vec![problem] };
-        let SendingConfig { ca_file, insecure, .. } = &self.config.sending;
+        let SendingConfig { protocol, ca_file, insecure, .. } = &self.config.sending;
         let ca_file = ca_file.as_ref().map(|file| self.folder.join(file));
-        let trust =
-            Trust::new(ca_file.as_deref(), *insecure).map_err(|error| wrong(error.to_string()))?;
         let target = Target::look_up(url).map_err(|error| wrong(error.to_string()))?;
-        let target = Target { trust, ..target };
+        let connector = target
+            .connector(*protocol, ca_file.as_deref(), *insecure)
+            .map_err(|error| wrong(error.to_string()))?;
         let rng = Rng::new(self.seed);
         let workload = Workload::prepare(&self.config.workload, &target, &self.folder, &rng)?;
-        Ok((target, workload))
+        Ok((target, connector, workload))
     }
 
     fn session(&self) -> Result<Session, Halt> {
@@ -170,11 +170,12 @@ impl Suite {
         let schedule = Arc::new(schedule.clone());
         let mut loads = Vec::new();
         for arm in arms {
-            let (target, workload) = self
+            let (target, connector, workload) = self
                 .workload(&arm.url)
                 .map_err(|error| Halt::wrong("requests", error.to_string()))?;
             let load = Load {
                 target,
+                connector,
                 protocol: sending.protocol,
                 keep_alive: sending.keep_alive,
                 connections_max: sending.connections,

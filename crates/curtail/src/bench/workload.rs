@@ -5,7 +5,6 @@ use clap::{Args, ValueEnum};
 use curtail_generator::arrivals;
 use curtail_generator::expect::Expect;
 use curtail_generator::target::{Protocol, Target};
-use curtail_generator::trust::Trust;
 use curtail_generator::workload::{BodyConfig, RequestConfig, Workload, WorkloadConfig};
 use curtail_generator::{Load, threads_for};
 use curtail_load::schedule::{RATE_MAX, Spacing};
@@ -133,10 +132,9 @@ impl WorkloadArgs {
     /// # Errors
     /// When the URL is invalid, or a file cannot be read or has errors.
     pub(super) fn load(&self, url: &str, rng: &Rng) -> anyhow::Result<Load> {
-        let target = Target {
-            trust: Trust::new(self.ca_file.as_deref(), self.insecure)?,
-            ..Target::look_up(url)?
-        };
+        let target = Target::look_up(url)?;
+        let protocol = self.protocol.protocol();
+        let connector = target.connector(protocol, self.ca_file.as_deref(), self.insecure)?;
         let (config, schedule, folder) = match &self.file {
             None => (self.workload(), self.schedule(), PathBuf::new()),
             Some(file) => {
@@ -159,7 +157,8 @@ impl WorkloadArgs {
         let threads = self.threads.map_or_else(needed, usize::from);
         Ok(Load {
             target,
-            protocol: self.protocol.protocol(),
+            connector,
+            protocol,
             keep_alive: !self.no_keep_alive,
             connections_max: self.connections as usize,
             timeout: self.timeout,

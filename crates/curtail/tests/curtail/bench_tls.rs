@@ -64,7 +64,7 @@ fn a_self_signed_certificate_needs_ca_file_or_insecure() {
     }
     let (code, text) = load(&url, &[]);
     assert_eq!(code, Some(1), "{text}");
-    assert!(text.replace("\n    ", " ").contains("pass --ca-file with that authority's"), "{text}");
+    assert!(text.replace("\n    ", " ").contains("name a CA file with its authority"), "{text}");
 }
 
 #[test]
@@ -84,9 +84,9 @@ fn an_authority_certificate_of_a_server_gets_advice_and_passes_as_insecure() {
 fn a_file_without_certificates_is_rejected() {
     let file = written("no-certificate.pem", "nothing\n");
     let (code, text) = load("https://127.0.0.1:1/", &["--ca-file", &file]);
-    assert_eq!(code, Some(2), "{text}");
-    assert!(text.starts_with("no-certificate.pem: no certificate found: expected"), "{text}");
+    assert_eq!(code, Some(3), "{text}");
+    assert!(text.starts_with("no-certificate.pem: no certificate found: the file has"), "{text}");
     let (code, text) = load("https://127.0.0.1:1/", &["--ca-file", "/nowhere.pem"]);
-    assert_eq!(code, Some(2), "{text}");
+    assert_eq!(code, Some(3), "{text}");
     assert!(text.starts_with("/nowhere.pem: "), "{text}");
 }

@@ -1,0 +1,157 @@
+//! The trusted certificates of servers: those of the system's authorities, those of a file, or any.
+
+use super::{TlsError, certificates, provider, unusable};
+use crate::connect::Protocol;
+use crate::origin::Origin;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use tokio_rustls::TlsConnector;
+
+/// Sessions that can be resumed with a server; a name and its tickets take some hundred bytes each.
+const SESSIONS_MAX: usize = 1_024;
+
+/// Which certificates of servers are trusted.
+#[derive(Clone, Debug)]
+pub enum Trust {
+    /// Those that these authorities have signed.
+    Authorities(Arc<RootCertStore>),
+    /// Any certificate, without proof of the server's identity.
+    AnyCertificate,
+}
+
+impl Trust {
+    /// Trusts the authorities of `ca_file`, or else the system's if there is TLS at all. The file is read in any case.
+    ///
+    /// # Errors
+    /// When the file cannot be read or holds no authority, or the system has none.
+    pub fn load(ca_file: Option<&Path>, has_tls: bool) -> Result<Self, TlsError> {
+        let mut roots = RootCertStore::empty();
+        if let Some(path) = ca_file {
+            for certificate in certificates(path)? {
+                roots.add(certificate).map_err(|error| unusable(path, error))?;
+            }
+        } else if has_tls {
+            // A system store may hold certificates that are too old to be understood; the others count.
+            let system = rustls_native_certs::load_native_certs().certs;
+            if roots.add_parsable_certificates(system).0 == 0 {
+                return Err(TlsError::NoAuthorities);
+            }
+        }
+        Ok(Self::Authorities(Arc::new(roots)))
+    }
+
+    fn client_config(&self) -> ClientConfig {
+        let provider = provider();
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .expect("the provider has the suites of its own versions");
+        let builder = match self {
+            Self::Authorities(roots) => builder.with_root_certificates(Arc::clone(roots)),
+            Self::AnyCertificate => {
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAny(provider)))
+            }
+        };
+        let mut config = builder.with_no_client_auth();
+        config.resumption = rustls::client::Resumption::in_memory_sessions(SESSIONS_MAX);
+        config
+    }
+}
+
+/// TLS towards one server.
+#[derive(Clone)]
+pub(crate) struct TlsTo {
+    /// The name that its certificate must have.
+    pub(crate) name: ServerName<'static>,
+    /// Offers what the configuration allows.
+    pub(crate) all: TlsConnector,
+    /// Offers HTTP/1.1 alone.
+    pub(crate) http1: TlsConnector,
+}
+
+impl TlsTo {
+    pub(crate) fn new(
+        origin: &Origin,
+        protocol: Protocol,
+        trust: &Trust,
+    ) -> Result<Self, TlsError> {
+        let name = ServerName::try_from(origin.host.clone()).map_err(|error| TlsError::Name {
+            server: origin.to_string(),
+            why: error.to_string(),
+        })?;
+        let config = trust.client_config();
+        let offering = |protocols: &[&[u8]]| {
+            let mut config = config.clone();
+            config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+            TlsConnector::from(Arc::new(config))
+        };
+        let all = match protocol {
+            Protocol::Auto => offering(&[b"h2", b"http/1.1"]),
+            Protocol::Http1 => offering(&[b"http/1.1"]),
+            Protocol::Http2 => offering(&[b"h2"]),
+        };
+        Ok(Self { name, all, http1: offering(&[b"http/1.1"]) })
+    }
+}
+
+/// The advice after a handshake that failed because of the server's certificate; empty for other errors.
+pub(crate) fn advice(error: &io::Error) -> &'static str {
+    let error = error.get_ref().and_then(|error| error.downcast_ref::<Error>());
+    let Some(Error::InvalidCertificate(cause)) = error else { return "" };
+    if *cause == CertificateError::UnknownIssuer {
+        return ": no trusted authority has signed the certificate; name a CA file with its authority";
+    }
+    // This error has no type of its own.
+    if cause.to_string().contains("CaUsedAsEndEntity") {
+        return ": the server uses the certificate of an authority (`openssl req -x509` makes such); make it with \
+                `-addext basicConstraints=critical,CA:FALSE`";
+    }
+    ""
+}
+
+/// Accepts every certificate, but still checks that the handshake's signature belongs to its key.
+#[derive(Debug)]
+struct AcceptAny(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AcceptAny {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let supported = &self.0.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, supported)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let supported = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, supported)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
