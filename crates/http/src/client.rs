@@ -12,12 +12,14 @@ use bytes::Bytes;
 use curtail_units::{Duration, Instant};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
-use http_body::Body;
+use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
 use tokio::task::JoinHandle;
 
 /// Limits of a client.
@@ -65,6 +67,14 @@ pub enum ClientError {
     /// No connection was made.
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    /// The connection ended before it took any of the request.
+    #[error("{server}: the request was not sent: {source}")]
+    NotSent {
+        /// The server.
+        server: String,
+        /// The error of the connection.
+        source: hyper::Error,
+    },
     /// The connection ended before the response began.
     #[error("{server}: no response: {source}")]
     NoResponse {
@@ -112,6 +122,8 @@ impl ClientError {
 struct Connection<B> {
     sender: Sender<B>,
     driver: JoinHandle<()>,
+    /// Whether it takes another request after this one.
+    is_reusable: bool,
 }
 
 #[derive(Debug)]
@@ -155,56 +167,96 @@ where
         request: Request<B>,
         timeout: Duration,
     ) -> Result<ClientResponse, ClientError> {
-        match tokio::time::timeout(timeout.into(), self.exchange(request)).await {
+        let exchange = async {
+            let (connection, response) = self.exchange(request, timeout).await?;
+            let response = self.read(response).await?;
+            self.put_idle(connection);
+            Ok(response)
+        };
+        match tokio::time::timeout(timeout.into(), exchange).await {
             Ok(result) => result,
-            Err(_) => Err(ClientError::TimedOut { server: self.server(), timeout }),
+            Err(_) => Err(self.timed_out(timeout)),
         }
     }
 
-    async fn exchange(&self, mut request: Request<B>) -> Result<ClientResponse, ClientError> {
+    /// Sends a request, whose URI is path and query, and waits for the head of its response for at most `timeout`,
+    /// connecting not included. `host` is added. The caller limits size and time of the body.
+    ///
+    /// # Errors
+    /// [`ClientError`] with the step that failed.
+    pub async fn send_streaming(
+        self: &Arc<Self>,
+        request: Request<B>,
+        timeout: Duration,
+    ) -> Result<Response<StreamedBody<B>>, ClientError> {
+        let (connection, response) = self.exchange(request, timeout).await?;
+        let lease = Some((Arc::clone(self), connection));
+        let mut response = response.map(|body| StreamedBody { body, lease });
+        if response.body().is_end_stream() {
+            response.body_mut().return_connection();
+        }
+        Ok(response)
+    }
+
+    /// The head of the response, and its connection.
+    async fn exchange(
+        &self,
+        mut request: Request<B>,
+        timeout: Duration,
+    ) -> Result<(Connection<B>, Response<Incoming>), ClientError> {
         let has_body = !request.body().is_end_stream();
-        let (connection, response) = loop {
+        loop {
             let idle = self.idle().pop();
             let (mut connection, is_new) = match idle.map(|idle| idle.connection) {
                 Some(connection) => (connection, false),
                 None => (self.connect().await?, true),
             };
             self.address(&mut request, connection.is_http2());
-            match connection.send(request).await {
-                Ok(response) => break (connection, response),
+            let sent = tokio::time::timeout(timeout.into(), connection.send(request)).await;
+            let server = || self.server();
+            match sent.map_err(|_| self.timed_out(timeout))? {
+                Ok(response) => {
+                    let status = response.status();
+                    let is_rejected = status.is_client_error() || status.is_server_error();
+                    connection.is_reusable = !(has_body && is_rejected);
+                    return Ok((connection, response));
+                }
                 // The server closed the connection while it was idle.
                 Err((_, Some(unsent))) if !is_new => request = unsent,
-                Err((source, _)) => {
-                    return Err(ClientError::NoResponse { server: self.server(), source });
+                Err((source, Some(_))) => {
+                    return Err(ClientError::NotSent { server: server(), source });
+                }
+                Err((source, None)) => {
+                    return Err(ClientError::NoResponse { server: server(), source });
                 }
             }
-        };
-        let response = self.read(response).await?;
-        let is_rejected = response.status.is_client_error() || response.status.is_server_error();
+        }
+    }
+
+    fn put_idle(&self, connection: Connection<B>) {
         let mut idle = self.idle();
-        if idle.len() < self.limits.idle_max && !(has_body && is_rejected) {
+        if idle.len() < self.limits.idle_max && connection.is_reusable {
             idle.push(IdleConnection { connection, idle_since: self.clock.now() });
         }
-        Ok(response)
     }
 
     async fn connect(&self) -> Result<Connection<B>, ClientError> {
         let connected = self.connector.connect(&self.clock, Offer::All).await?;
         let io = TokioIo::new(connected.stream);
-        let no_response = |source| ClientError::NoResponse { server: self.server(), source };
-        // The error of a connection is also the error of its request.
+        let not_sent = |source| ClientError::NotSent { server: self.server(), source };
+        // The later error of a connection is also the error of its request.
         if connected.is_http2 {
             let (sender, driver) = http2::Builder::new(TokioExecutor::new())
                 .timer(TokioTimer::new())
                 .handshake(io)
                 .await
-                .map_err(no_response)?;
+                .map_err(not_sent)?;
             let driver = tokio::spawn(async { drop(driver.await) });
-            return Ok(Connection { sender: Sender::Http2(sender), driver });
+            return Ok(Connection::new(Sender::Http2(sender), driver));
         }
-        let (sender, driver) = http1::handshake(io).await.map_err(no_response)?;
+        let (sender, driver) = http1::handshake(io).await.map_err(not_sent)?;
         let driver = tokio::spawn(async { drop(driver.await) });
-        Ok(Connection { sender: Sender::Http1(sender), driver })
+        Ok(Connection::new(Sender::Http1(sender), driver))
     }
 
     /// Names the server in the form of the connection's protocol.
@@ -261,8 +313,69 @@ where
         idle
     }
 
+    fn timed_out(&self, timeout: Duration) -> ClientError {
+        ClientError::TimedOut { server: self.server(), timeout }
+    }
+
     fn server(&self) -> String {
         self.connector.origin().to_string()
+    }
+}
+
+/// A response body. At its end, its connection is idle again. Dropping it earlier closes the connection.
+#[derive(Debug)]
+pub struct StreamedBody<B> {
+    body: Incoming,
+    lease: Option<(Arc<Client<B>>, Connection<B>)>,
+}
+
+impl<B> StreamedBody<B>
+where
+    B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
+        + Send
+        + Unpin
+        + 'static,
+{
+    fn return_connection(&mut self) {
+        if let Some((client, connection)) = self.lease.take() {
+            client.put_idle(connection);
+        }
+    }
+}
+
+impl<B> Body for StreamedBody<B>
+where
+    B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
+        + Send
+        + Unpin
+        + 'static,
+{
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if frame.is_none() || self.body.is_end_stream() {
+            self.return_connection();
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl<B> Connection<B> {
+    const fn new(sender: Sender<B>, driver: JoinHandle<()>) -> Self {
+        Self { sender, driver, is_reusable: true }
     }
 }
 

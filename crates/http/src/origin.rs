@@ -1,5 +1,6 @@
 //! The address of a server: scheme, host and port (RFC 6454).
 
+use http::Uri;
 use std::net::SocketAddr;
 
 /// `http://host:port` or `https://host:port`.
@@ -18,23 +19,25 @@ impl Origin {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         // A parsed URI has lost its fragment.
-        let uri: http::Uri = text.parse().ok().filter(|_| !text.contains('#'))?;
+        let uri: Uri = text.parse().ok().filter(|_| !text.contains('#'))?;
+        let has_no_path = uri.path_and_query().is_none_or(|p| p.as_str() == "/");
+        Self::of_uri(&uri).filter(|_| has_no_path)
+    }
+
+    /// The server of a URI, which names no user.
+    #[must_use]
+    pub fn of_uri(uri: &Uri) -> Option<Self> {
         let tls = match uri.scheme_str()? {
             "http" => false,
             "https" => true,
             _ => return None,
         };
-        let bare = uri.path_and_query().is_none_or(|p| p.as_str() == "/");
         let authority = uri.authority().filter(|a| !a.as_str().contains('@'))?;
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
         let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
-        let host_only = authority.as_str().len() == authority.host().len();
-        let port_said = authority.port().is_some();
-        (bare && !host.is_empty() && (port_said || host_only)).then(|| Self {
-            tls,
-            host: host.to_owned(),
-            port,
-        })
+        let is_host_only = authority.as_str().len() == authority.host().len();
+        let is_valid = !host.is_empty() && (authority.port().is_some() || is_host_only);
+        is_valid.then(|| Self { tls, host: host.to_owned(), port })
     }
 
     /// `host:port`, with brackets around an IPv6 address.

@@ -1,64 +1,76 @@
-//! HTTP for `object_store`: requests in, answers out.
+//! HTTP for `object_store`: requests in, responses out.
 //!
-//! Everything is read and written by one thread, `objects`, whoever asks. So a thread that merges for seconds
-//! delays no answer that another one waits for on the same connection, and no time is up because of it.
+//! One thread, `objects`, reads and writes everything. A thread that merges for seconds therefore delays no response of
+//! another thread's request, and causes no timeout.
 //!
-//! **In time**, by [`TIMES`]: a connection; from then on the head of the answer, for which there is a second
-//! more for each [`SLOWEST_BYTES_PER_S`] that are sent; each next piece of its body.
+//! **Timeouts** ([`TIMEOUTS`]): of a connection attempt; then of the head of the response, one second longer for each
+//! [`UPLOAD_BYTES_PER_S_MIN`] of the request; then of each piece of the body.
 //!
-//! **Again**: `object_store` sends a request again when it was not sent (a connection was not made, or closed
-//! before), and also after it was sent where that changes nothing. A put that may only be done once is never
-//! sent twice here; whoever sent it looks whether it was done.
+//! **Retries**: `object_store` sends a request again if it was not sent (no connection was made, or it closed before).
+//! It sends an idempotent request again even if it was sent. A conditional put is never sent twice here; its caller
+//! checks whether it took effect.
 //!
-//! **Limits**: [`REQUESTS_MAX`] at once, for each store; further ones wait.
+//! **Limits**: [`REQUESTS_MAX`] requests at once for each store; further ones wait. Each server has [`IDLE_MAX`] idle
+//! connections at most.
 
-use crate::address::{Address, NoAddress, host_field};
-use crate::connections::{Connection, Connections};
 use bytes::Bytes;
+use curtail_http::client::{Client, ClientError, ClientLimits, StreamedBody};
+use curtail_http::connect::{ConnectConfig, Connector, Protocol};
+use curtail_http::origin::Origin;
+use curtail_http::tls::TlsError;
+use curtail_units::Duration;
+use http::Uri;
 use http::header::{HOST, HeaderValue, USER_AGENT};
-use http::{Response, Uri};
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use object_store::client::{
     ClientConfigKey, ClientOptions, HttpClient, HttpConnector, HttpError, HttpErrorKind,
-    HttpRequest, HttpResponse, HttpResponseBody, HttpService,
+    HttpRequest, HttpRequestBody, HttpResponse, HttpResponseBody, HttpService,
 };
+use std::collections::HashMap;
+use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::{Sleep, timeout};
+use tokio::time::Sleep;
 
-/// How long is waited for what.
+/// The time limits of a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Times {
-    /// A connection, with TLS.
+pub(crate) struct Timeouts {
+    /// Of a connection attempt, including TLS.
     pub(crate) connect: Duration,
-    /// The head of an answer.
-    pub(crate) answer: Duration,
-    /// The next piece of a body.
+    /// Of the head of a response.
+    pub(crate) response: Duration,
+    /// Of the next piece of a body.
     pub(crate) read: Duration,
 }
 
-const TIMES: Times = Times {
+const TIMEOUTS: Timeouts = Timeouts {
     connect: Duration::from_secs(3),
-    answer: Duration::from_secs(15),
+    response: Duration::from_secs(15),
     read: Duration::from_secs(15),
 };
 
-/// Who takes less is too slow.
-const SLOWEST_BYTES_PER_S: u64 = 1 << 20;
+/// A server that takes less is too slow.
+const UPLOAD_BYTES_PER_S_MIN: u64 = 1 << 20;
 
-/// So many requests are under way at once.
+/// Requests in flight, for each store.
 const REQUESTS_MAX: usize = 64;
 
-/// Who we are.
-const AGENT: HeaderValue = HeaderValue::from_static(concat!("curtail/", env!("CARGO_PKG_VERSION")));
+/// Idle time after which a connection is closed. It is short: a server that closes an idle connection may or may not
+/// have read the request that arrives at the same time.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Makes the HTTP below one store.
+/// Idle connections to each server.
+const IDLE_MAX: usize = 32;
+
+const USER_AGENT_VALUE: HeaderValue =
+    HeaderValue::from_static(concat!("curtail/", env!("CARGO_PKG_VERSION")));
+
+/// Makes the HTTP client of one store.
 #[derive(Debug)]
 pub(crate) struct Http;
 
@@ -73,7 +85,7 @@ impl HttpConnector for Http {
             return Err(unsupported("certificates are always checked; SSL_CERT_FILE adds to them"));
         }
         let allows_http = is(ClientConfigKey::AllowHttp).as_deref() == Some("true");
-        let client = Client::start(allows_http, TIMES, Connections::default());
+        let client = StoreClient::start(allows_http, TIMEOUTS, None);
         let client = client.map_err(|error| object_store::Error::Generic {
             store: "HTTP",
             source: Box::new(error),
@@ -82,37 +94,38 @@ impl HttpConnector for Http {
     }
 }
 
-/// The requests of one store.
+/// Sends the requests of one store.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct StoreClient {
     allows_http: bool,
     free: Arc<Semaphore>,
-    thread: Arc<Thread>,
+    thread: Arc<IoThread>,
 }
 
-/// The thread that reads and writes; it ends when nobody has this any more.
+/// The thread that reads and writes; it ends when this is dropped.
 #[derive(Debug)]
-struct Thread {
-    times: Times,
-    connections: Arc<Connections>,
+struct IoThread {
+    timeouts: Timeouts,
+    connect: ConnectConfig,
+    clients: Mutex<HashMap<Origin, Arc<Client<HttpRequestBody>>>>,
     runtime: Handle,
     _ends: oneshot::Sender<()>,
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug, thiserror::Error)]
-enum NoAnswer {
-    #[error(transparent)]
-    Nowhere(#[from] NoAddress),
+enum StoreClientError {
+    #[error("{0}: expected https://host/… or http://host/…")]
+    Url(Uri),
     #[error(
-        "{0} is asked over https only, unless AWS_ALLOW_HTTP, GOOGLE_ALLOW_HTTP or AZURE_ALLOW_HTTP is true"
+        "{0}: expected https, unless AWS_ALLOW_HTTP, GOOGLE_ALLOW_HTTP or AZURE_ALLOW_HTTP is true"
     )]
-    Plain(Address),
-    #[error("{address}: no {what} within {} s", after.as_secs())]
-    Late { address: Address, what: &'static str, after: Duration },
-    #[error("{address}: {source}")]
-    Broken {
-        address: Address,
+    ClearText(Origin),
+    #[error("{server}: the rest of the response paused for more than {timeout}")]
+    Paused { server: Origin, timeout: Duration },
+    #[error("{server}: the response broke off: {source}")]
+    BrokenOff {
+        server: Origin,
         #[source]
         source: hyper::Error,
     },
@@ -120,16 +133,23 @@ enum NoAnswer {
     Ended,
 }
 
-impl Client {
+impl StoreClient {
     pub(crate) fn start(
         allows_http: bool,
-        times: Times,
-        connections: Connections,
+        timeouts: Timeouts,
+        ca_file: Option<PathBuf>,
     ) -> std::io::Result<Self> {
         let own = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (ends, ended) = oneshot::channel();
-        let (runtime, connections) = (own.handle().clone(), Arc::new(connections));
-        let thread = Arc::new(Thread { times, connections, runtime, _ends: ends });
+        let connect = ConnectConfig {
+            protocol: Protocol::Http1,
+            timeout: timeouts.connect,
+            idle_timeout: IDLE_TIMEOUT,
+            ca_file,
+            ..ConnectConfig::default()
+        };
+        let (runtime, clients) = (own.handle().clone(), Mutex::default());
+        let thread = Arc::new(IoThread { timeouts, connect, clients, runtime, _ends: ends });
         let run = move || drop(own.block_on(ended));
         std::thread::Builder::new().name("objects".to_owned()).spawn(run)?;
         let free = Arc::new(Semaphore::new(REQUESTS_MAX));
@@ -137,116 +157,84 @@ impl Client {
     }
 }
 
-impl Thread {
+impl IoThread {
     /// Sends a request. This runs on the thread.
     async fn send(
         self: Arc<Self>,
         request: HttpRequest,
-        address: Address,
-        turn: OwnedSemaphorePermit,
+        server: Origin,
+        permit: OwnedSemaphorePermit,
     ) -> Result<HttpResponse, HttpError> {
-        let (connection, answer) = self.answer(request, &address).await?;
-        let connections = Arc::clone(&self.connections);
-        tokio::spawn(keep(connections, address.clone(), connection, turn));
-        let (head, body) = answer.into_parts();
-        let late = Box::pin(tokio::time::sleep(self.times.read));
-        let body = Patient { body, late, is_waiting: false, address, thread: self };
-        Ok(Response::from_parts(head, HttpResponseBody::new(body)))
+        let seconds = request.body().content_length() as u64 / UPLOAD_BYTES_PER_S_MIN;
+        let timeout = self.timeouts.response + Duration::from_secs(seconds);
+        let client = self.client(&server);
+        let client = client.map_err(|error| HttpError::new(HttpErrorKind::Connect, error))?;
+        let response = client.send_streaming(request, timeout).await.map_err(|error| {
+            let kind = match &error {
+                ClientError::Connect(_) => HttpErrorKind::Connect,
+                ClientError::NotSent { .. } => HttpErrorKind::Request,
+                ClientError::TimedOut { .. } => HttpErrorKind::Timeout,
+                ClientError::NoResponse { .. }
+                | ClientError::BrokenOff { .. }
+                | ClientError::TooLarge { .. } => HttpErrorKind::Interrupted,
+            };
+            HttpError::new(kind, error)
+        })?;
+        let pause = Box::pin(tokio::time::sleep(self.timeouts.read.into()));
+        Ok(response.map(|body| {
+            let is_waiting = false;
+            HttpResponseBody::new(TimedBody {
+                body,
+                pause,
+                is_waiting,
+                server,
+                thread: self,
+                _permit: permit,
+            })
+        }))
     }
 
-    /// The head of an answer, and the connection on which the rest comes.
-    async fn answer(
-        &self,
-        mut request: HttpRequest,
-        address: &Address,
-    ) -> Result<(Connection, Response<Incoming>), HttpError> {
-        let seconds = request.body().content_length() as u64 / SLOWEST_BYTES_PER_S;
-        let after = self.times.answer + Duration::from_secs(seconds);
-        loop {
-            let (mut connection, is_new) = match self.connections.take(address) {
-                Some(connection) => (connection, false),
-                None => (self.connect(address).await?, true),
-            };
-            let sent = timeout(after, connection.try_send_request(request)).await;
-            let mut error = match sent {
-                Ok(Ok(answer)) => return Ok((connection, answer)),
-                Ok(Err(error)) => error,
-                Err(_) => {
-                    let late = NoAnswer::Late { address: address.clone(), what: "answer", after };
-                    return Err(HttpError::new(HttpErrorKind::Timeout, late));
-                }
-            };
-            let kind = match error.take_message() {
-                // It had been closed while nobody used it.
-                Some(unsent) if !is_new => {
-                    request = unsent;
-                    continue;
-                }
-                Some(_) => HttpErrorKind::Request,
-                None => HttpErrorKind::Interrupted,
-            };
-            let broken = NoAnswer::Broken { address: address.clone(), source: error.into_error() };
-            return Err(HttpError::new(kind, broken));
+    fn client(&self, server: &Origin) -> Result<Arc<Client<HttpRequestBody>>, TlsError> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get(server) {
+            return Ok(Arc::clone(client));
         }
+        let limits = ClientLimits { body_bytes_max: 0, idle_max: IDLE_MAX };
+        let client = Arc::new(Client::new(Connector::load(server, &self.connect)?, limits));
+        clients.insert(server.clone(), Arc::clone(&client));
+        Ok(client)
     }
-
-    async fn connect(&self, address: &Address) -> Result<Connection, HttpError> {
-        let after = self.times.connect;
-        let connected = timeout(after, self.connections.connect(address)).await;
-        // Either way nothing was sent.
-        let unsent = match connected {
-            Ok(Ok(connection)) => return Ok(connection),
-            Ok(Err(error)) => HttpError::new(HttpErrorKind::Connect, error),
-            Err(_) => {
-                let late = NoAnswer::Late { address: address.clone(), what: "connection", after };
-                HttpError::new(HttpErrorKind::Connect, late)
-            }
-        };
-        Err(unsent)
-    }
-}
-
-/// Keeps a connection for the next request, when the answer has been read to its end.
-async fn keep(
-    connections: Arc<Connections>,
-    address: Address,
-    mut connection: Connection,
-    turn: OwnedSemaphorePermit,
-) {
-    if connection.ready().await.is_ok() {
-        connections.keep(address, connection);
-    }
-    drop(turn);
 }
 
 #[async_trait::async_trait]
-impl HttpService for Client {
+impl HttpService for StoreClient {
     async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let begun = Instant::now();
         let unknown = |error| HttpError::new(HttpErrorKind::Unknown, error);
-        let ended = || unknown(NoAnswer::Ended);
-        let address = Address::of(request.uri()).map_err(|error| unknown(error.into()))?;
-        if !address.is_tls && !self.allows_http {
-            return Err(unknown(NoAnswer::Plain(address)));
+        let ended = || unknown(StoreClientError::Ended);
+        let server = Origin::of_uri(request.uri())
+            .ok_or_else(|| unknown(StoreClientError::Url(request.uri().clone())))?;
+        if !server.tls && !self.allows_http {
+            return Err(unknown(StoreClientError::ClearText(server)));
         }
-        prepare(&mut request);
-        let (method, path) = (request.method().clone(), shown(request.uri()));
+        set_headers(&mut request);
+        let (method, path) = (request.method().clone(), loggable(request.uri()));
         let sent_bytes = request.body().content_length();
-        let turn = Arc::clone(&self.free).acquire_owned().await.map_err(|_| ended())?;
-        // Dropped with this future, so that nobody waits on for a caller that has gone.
+        let permit = Arc::clone(&self.free).acquire_owned().await.map_err(|_| ended())?;
+        // Dropped with this future, so a request whose caller has gone is cancelled.
         let mut sending = JoinSet::new();
-        let send = Arc::clone(&self.thread).send(request, address, turn);
+        let send = Arc::clone(&self.thread).send(request, server, permit);
         sending.spawn_on(send, &self.thread.runtime);
-        let answer = sending.join_next().await.ok_or_else(ended)?.map_err(|_| ended())?;
-        let status = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
+        let response = sending.join_next().await.ok_or_else(ended)?.map_err(|_| ended())?;
+        let status = response.as_ref().map_or(0, |response| response.status().as_u16());
         let us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
-        tracing::debug!(%method, %path, sent_bytes, status, us, "asked");
-        answer
+        tracing::debug!(%method, %path, sent_bytes, status, us, "request to the store");
+        response
     }
 }
 
-/// Path and query, but for what would let whoever reads it in: the signature of a shared access token.
-fn shown(uri: &Uri) -> String {
+/// Path and query without the signature of a shared access token, which grants access.
+fn loggable(uri: &Uri) -> String {
     let mut shown = uri.path().to_owned();
     let pairs = uri.query().into_iter().flat_map(|query| query.split('&'));
     for (nth, pair) in pairs.filter(|pair| !pair.starts_with("sig=")).enumerate() {
@@ -256,31 +244,30 @@ fn shown(uri: &Uri) -> String {
     shown
 }
 
-/// What a request of HTTP/1.1 says besides.
-fn prepare(request: &mut HttpRequest) {
-    if !request.headers().contains_key(HOST)
-        && let Some(host) = host_field(request.uri())
-    {
-        request.headers_mut().insert(HOST, host);
+/// Sets `host` as the request was signed with it, without a default port, and `user-agent`.
+fn set_headers(request: &mut HttpRequest) {
+    let authority = request.uri().authority().map(|authority| authority.as_str());
+    let host = authority.and_then(|authority| HeaderValue::from_str(authority).ok());
+    if let Some(host) = host {
+        request.headers_mut().entry(HOST).or_insert(host);
     }
-    request.headers_mut().entry(USER_AGENT).or_insert(AGENT);
-    let path = request.uri().path_and_query().cloned();
-    *request.uri_mut() = path.map_or_else(Uri::default, Uri::from);
+    request.headers_mut().entry(USER_AGENT).or_insert(USER_AGENT_VALUE);
 }
 
-/// A body, each piece of which must come in time.
+/// A body, each piece of which must arrive in time.
 #[derive(Debug)]
-struct Patient {
-    body: Incoming,
-    late: Pin<Box<Sleep>>,
-    /// Whether somebody waits for the next piece; the time that its reader takes does not count.
+struct TimedBody {
+    body: StreamedBody<HttpRequestBody>,
+    pause: Pin<Box<Sleep>>,
+    /// Whether the reader waits for the next piece; the reader's own time does not count.
     is_waiting: bool,
-    address: Address,
-    /// It is read there.
-    thread: Arc<Thread>,
+    server: Origin,
+    /// Reads the body.
+    thread: Arc<IoThread>,
+    _permit: OwnedSemaphorePermit,
 }
 
-impl Body for Patient {
+impl Body for TimedBody {
     type Data = Bytes;
     type Error = HttpError;
 
@@ -291,21 +278,21 @@ impl Body for Patient {
         let frame = Pin::new(&mut self.body).poll_frame(context);
         if let Poll::Ready(frame) = frame {
             self.is_waiting = false;
-            let address = self.address.clone();
-            let broken = |source| {
-                HttpError::new(HttpErrorKind::Interrupted, NoAnswer::Broken { address, source })
+            let broken_off = |source| {
+                let error = StoreClientError::BrokenOff { server: self.server.clone(), source };
+                HttpError::new(HttpErrorKind::Interrupted, error)
             };
-            return Poll::Ready(frame.map(|frame| frame.map_err(broken)));
+            return Poll::Ready(frame.map(|frame| frame.map_err(broken_off)));
         }
-        let after = self.thread.times.read;
+        let timeout = self.thread.timeouts.read;
         if !self.is_waiting {
             self.is_waiting = true;
-            self.late.as_mut().reset(tokio::time::Instant::now() + after);
+            let deadline = tokio::time::Instant::now() + timeout.into();
+            self.pause.as_mut().reset(deadline);
         }
-        self.late.as_mut().poll(context).map(|()| {
-            let (address, what) = (self.address.clone(), "rest of the answer");
-            let late = NoAnswer::Late { address, what, after };
-            Some(Err(HttpError::new(HttpErrorKind::Timeout, late)))
+        self.pause.as_mut().poll(context).map(|()| {
+            let error = StoreClientError::Paused { server: self.server.clone(), timeout };
+            Some(Err(HttpError::new(HttpErrorKind::Timeout, error)))
         })
     }
 

@@ -9,8 +9,6 @@
 //! [`http`].
 
 mod abandoned;
-mod address;
-mod connections;
 mod folder;
 mod http;
 mod open;

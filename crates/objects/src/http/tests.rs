@@ -1,18 +1,16 @@
 use super::*;
 use crate::server::{Asked, Does, serving, start};
-use object_store::client::HttpRequestBody;
-use rustls::RootCertStore;
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use std::net::SocketAddr;
 use std::sync::mpsc::Receiver;
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi";
-const SOON: Duration = Duration::from_millis(50);
+const SOON: Duration = Duration::from_ms(50);
 const LATE: Duration = Duration::from_secs(60);
-const PATIENT: Times = Times { connect: LATE, answer: LATE, read: LATE };
+const PATIENT: Timeouts = Timeouts { connect: LATE, response: LATE, read: LATE };
 
-fn client(times: Times) -> Client {
-    Client::start(true, times, Connections::default()).expect("a thread")
+fn client(timeouts: Timeouts) -> StoreClient {
+    StoreClient::start(true, timeouts, None).expect("a thread")
 }
 
 fn put(scheme: &str, address: SocketAddr) -> HttpRequest {
@@ -26,7 +24,7 @@ fn run<T>(test: impl Future<Output = T>) -> T {
 }
 
 /// The body of an answer.
-async fn said(client: &Client, address: SocketAddr) -> Result<Bytes, HttpError> {
+async fn said(client: &StoreClient, address: SocketAddr) -> Result<Bytes, HttpError> {
     client.call(put("http", address)).await?.into_body().bytes().await
 }
 
@@ -54,7 +52,7 @@ fn a_connection_is_kept_for_the_next_request() {
 }
 
 /// Waits until a connection waits for its next request.
-async fn kept(client: &Client) {
+async fn kept(client: &StoreClient) {
     let free = &client.free;
     // Whoever has all turns knows that nobody has one.
     let all = u32::try_from(REQUESTS_MAX).expect("few");
@@ -99,14 +97,14 @@ fn silence_is_an_error_after_a_time() {
     let part = "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhi";
     let (address, _asked, server) = start(vec![Does::Waits, Does::Says(part)]);
     run(async {
-        let client = client(Times { answer: SOON, read: SOON, ..PATIENT });
+        let client = client(Timeouts { response: SOON, read: SOON, ..PATIENT });
         let error = said(&client, address).await.expect_err("nothing is said");
         assert_eq!(error.kind(), HttpErrorKind::Timeout);
-        assert!(error.to_string().contains("no answer within"), "{error}");
-        let client = self::client(Times { read: SOON, ..PATIENT });
+        assert!(error.to_string().contains("no complete response within"), "{error}");
+        let client = self::client(Timeouts { read: SOON, ..PATIENT });
         let error = said(&client, address).await.expect_err("not all is said");
         assert_eq!(error.kind(), HttpErrorKind::Timeout);
-        assert!(error.to_string().contains("no rest of the answer"), "{error}");
+        assert!(error.to_string().contains("the rest of the response paused"), "{error}");
     });
     server.join().expect("it ends well");
 }
@@ -114,8 +112,8 @@ fn silence_is_an_error_after_a_time() {
 #[test]
 fn what_is_logged_lets_nobody_in() {
     let uri = "/traces/spans?comp=block&sig=c2VjcmV0&sv=2020".parse().expect("a URI");
-    assert_eq!(shown(&uri), "/traces/spans?comp=block&sv=2020");
-    assert_eq!(shown(&"/traces".parse().expect("a URI")), "/traces");
+    assert_eq!(loggable(&uri), "/traces/spans?comp=block&sv=2020");
+    assert_eq!(loggable(&"/traces".parse().expect("a URI")), "/traces");
 }
 
 #[test]
@@ -149,17 +147,21 @@ fn over_tls_only_who_is_trusted_is_asked() {
         let session = rustls::ServerConnection::new(Arc::clone(&config)).expect("a session");
         rustls::StreamOwned::new(session, stream)
     });
-    let mut trusted = RootCertStore::empty();
-    trusted.add(made.cert.der().clone()).expect("a certificate");
-    let trusting = |roots| Client::start(false, PATIENT, Connections::trusting(roots));
+    let other =
+        rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    let trusting = |name: &str, pem: String| {
+        let file = std::env::temp_dir().join(format!("curtail-{}-{name}.pem", std::process::id()));
+        std::fs::write(&file, pem).expect("written");
+        StoreClient::start(false, PATIENT, Some(file)).expect("a thread")
+    };
     run(async {
-        let stranger = trusting(RootCertStore::empty()).expect("a thread");
-        let error = stranger.call(put("https", address)).await.expect_err("nobody is trusted");
+        let stranger = trusting("other", other.cert.pem());
+        let error = stranger.call(put("https", address)).await.expect_err("it is not trusted");
         assert_eq!(error.kind(), HttpErrorKind::Connect);
-        assert!(error.to_string().contains("no TLS that we trust"), "{error}");
-        let client = trusting(trusted).expect("a thread");
-        let answer = client.call(put("https", address)).await.expect("an answer");
-        assert_eq!(answer.into_body().bytes().await.expect("all of it"), "hi");
+        assert!(error.to_string().contains("TLS failed"), "{error}");
+        let client = trusting("server", made.cert.pem());
+        let response = client.call(put("https", address)).await.expect("a response");
+        assert_eq!(response.into_body().bytes().await.expect("all of it"), "hi");
     });
     server.join().expect("it ends well");
     assert_eq!(connections(&asked), [1]);
