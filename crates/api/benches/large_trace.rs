@@ -8,7 +8,7 @@
 //! cargo bench -p curtail-api --bench large_trace -- 1000
 //! ```
 
-use curtail_api::{Limits, Sql, SqlProgram};
+use curtail_api::{Api, Limits, MetricsPage, Sql, SqlProgram};
 use curtail_otlp::{Decoded, PlainValue, ResourceText, ScopeText, Signal, SpanRow, TracesWriter};
 use curtail_store::log::Record;
 use curtail_store::{Directory, NOBODY, Settings, Store, tree};
@@ -23,6 +23,16 @@ const BATCH_SPANS: u64 = 10_000;
 const SERVICES: u64 = 50;
 const TARGETS: [&str; 3] = ["/api/v2/traces/77", "/api/traces/77", "/jaeger/api/traces/77"];
 
+/// No page of metrics.
+#[derive(Debug)]
+struct NoMetrics;
+
+impl MetricsPage for NoMetrics {
+    fn render(&self, _: curtail_metrics::MetricsForm) -> (&'static str, Vec<u8>) {
+        ("text/plain", Vec::new())
+    }
+}
+
 fn main() {
     let thousands = std::env::args().filter_map(|word| word.parse().ok()).next().unwrap_or(1_000);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -33,7 +43,9 @@ async fn questions(thousands: u64) {
     let store = filled(thousands * 1_000).await;
     let sql = Sql::new(SqlProgram::beside(Path::new("curtail")), None);
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    let api = curtail_api::start(any, store, sql, Limits::default()).await.expect("a port");
+    let (limits, metrics, page) = (Limits::default(), Arc::default(), Arc::new(NoMetrics));
+    let api = Api { store, sql, limits, metrics, page };
+    let api = curtail_api::start(any, api).await.expect("a port");
     let address = api.address();
     println!("{} spans", thousands * 1_000);
     println!(
@@ -58,7 +70,7 @@ async fn questions(thousands: u64) {
             );
         }
     }
-    api.stop().await;
+    api.stop(std::time::Duration::ZERO).await;
 }
 
 /// Reads a whole response; returns its length in bytes.

@@ -1,16 +1,19 @@
 //! From a request to its answer.
 
-use crate::Limits;
 use crate::asked::Asked;
 use crate::body::{self, Part, ResponseBody};
+use crate::listen::Api;
+use crate::metrics::{MetricsPage, QueryMetrics};
 use crate::pieces::Pieces;
 use crate::refusal::{Refusal, RefusalForm};
-use crate::sql::{self, Sql};
-use crate::{jaeger, tempo};
+use crate::sql;
+use crate::{Limits, jaeger, tempo};
 use bytes::Bytes;
+use curtail_http::drain::DrainSignal;
+use curtail_metrics::form_for;
 use curtail_store::Store;
 use curtail_store::tree::Unread;
-use http::header::{CONTENT_TYPE, HeaderValue};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, VARY};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Body;
@@ -108,10 +111,14 @@ pub(crate) struct Answering {
     large: Arc<Semaphore>,
     sql: sql::Asking,
     patience: Duration,
+    metrics: Arc<QueryMetrics>,
+    page: Arc<dyn MetricsPage>,
+    draining: Arc<DrainSignal>,
 }
 
 impl Answering {
-    pub(crate) fn new(store: Arc<Store>, sql: Sql, limits: Limits) -> Self {
+    pub(crate) fn new(api: Api, draining: Arc<DrainSignal>) -> Self {
+        let Api { store, sql, limits, metrics, page } = api;
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
             store,
@@ -120,20 +127,56 @@ impl Answering {
             large: Arc::new(Semaphore::new(LARGE_RESPONSES_MAX)),
             sql: sql::Asking::new(sql),
             patience: PATIENCE,
+            metrics,
+            page,
+            draining,
         }
     }
 
-    /// Answers a question. Who does not wait for the answer makes nobody look for it.
+    pub(crate) fn metrics(&self) -> &QueryMetrics {
+        &self.metrics
+    }
+
+    /// Responds to a request. Its query ends when this is dropped.
     pub(crate) async fn answer<B>(&self, request: Request<B>) -> Response<ResponseBody>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let (head, body) = request.into_parts();
+        if let Some(response) = self.operations(&head) {
+            return response;
+        }
+        let timer = self.metrics.begin(head.uri.path());
+        let response = if head.uri.path() == sql::PATH {
+            written(self.sql(&head, body).await, RefusalForm::Text)
+        } else {
+            self.run_query(head).await
+        };
+        timer.end(response.status(), response.headers().contains_key(UNREAD));
+        response
+    }
+
+    /// Responds to requests about the server itself.
+    fn operations(&self, head: &Parts) -> Option<Response<ResponseBody>> {
         match head.uri.path() {
-            "/ready" => written(Ok(Answer::text("ready")), RefusalForm::Text),
-            sql::PATH => written(self.sql(&head, body).await, RefusalForm::Text),
-            _ => self.run_query(head).await,
+            "/healthz" => Some(written(Ok(Answer::text("ok")), RefusalForm::Text)),
+            // Grafana's data source for Tempo asks at `/ready`.
+            "/readyz" | "/ready" => {
+                let is_draining = self.draining.is_begun();
+                let ready =
+                    if is_draining { Err(Refusal::draining()) } else { Ok(Answer::text("ready")) };
+                Some(written(ready, RefusalForm::Text))
+            }
+            "/metrics" => {
+                let accept = head.headers.get_all(ACCEPT).iter();
+                let form = form_for(accept.filter_map(|field| field.to_str().ok()));
+                let (content_type, page) = self.page.render(form);
+                let mut response = written(Ok(Answer::of(content_type, page)), RefusalForm::Text);
+                response.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
+                Some(response)
+            }
+            _ => None,
         }
     }
 

@@ -2,7 +2,9 @@
 //!
 //! | request | answer |
 //! |---|---|
-//! | `GET /ready`, `GET /api/echo`, `GET /api/status/buildinfo` | that it answers, and which version |
+//! | `GET /healthz`, `GET /readyz`, `GET /ready` | 200; 503 from `readyz` and `ready` during a drain |
+//! | `GET /metrics` | metrics for Prometheus |
+//! | `GET /api/echo`, `GET /api/status/buildinfo` | that it answers, and which version |
 //! | `GET /api/traces/{id}`, `GET /api/v2/traces/{id}` | a trace, with what came a moment ago: OTLP in protobuf if that is accepted, in Tempo's JSON else (IDs in base64) |
 //! | `GET /api/traces/{id}/logs` | the log records that name a trace: OTLP in protobuf if that is accepted, in its own JSON else |
 //! | `GET /api/search` | traces, the newest or the slowest first: truly those of all |
@@ -29,6 +31,7 @@ mod body;
 mod jaeger;
 mod limits;
 mod listen;
+mod metrics;
 mod pieces;
 mod question;
 mod refusal;
@@ -38,5 +41,6 @@ mod tempo;
 
 pub use asked::duration_ns;
 pub use limits::Limits;
-pub use listen::{Running, start};
+pub use listen::{Api, Running, start};
+pub use metrics::{MetricsPage, QueryCounts, QueryMetrics};
 pub use sql::{NotStarted, Sql, SqlProgram};

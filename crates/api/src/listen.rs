@@ -1,12 +1,14 @@
-//! Listening, and the connections of those who ask.
+//! The listener of the query API, and its connections.
 //!
 //! **Limits**: [`CONNECTIONS_MAX`] connections; [`HEADER_TIMEOUT`] for a head. A connection is closed when the client
 //! has not read the response within the time of its request, so a client that reads nothing holds nothing for long.
 
 use crate::Limits;
 use crate::answer::{Answering, PATIENCE};
+use crate::metrics::{MetricsPage, QueryMetrics};
 use crate::sql::Sql;
 use curtail_http::accept::{Acceptor, bind};
+use curtail_http::drain::DrainSignal;
 use curtail_store::Store;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -14,10 +16,11 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
@@ -29,33 +32,45 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Extra time to send the end of a response.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// An API that answers until it is stopped, or this is dropped.
+/// The parts of a query API.
+#[derive(Debug)]
+pub struct Api {
+    /// The store that it queries.
+    pub store: Arc<Store>,
+    /// The program for SQL.
+    pub sql: Sql,
+    /// The limits of a request.
+    pub limits: Limits,
+    /// Its counters.
+    pub metrics: Arc<QueryMetrics>,
+    /// The page of `/metrics`.
+    pub page: Arc<dyn MetricsPage>,
+}
+
+/// A running API. Without [`stop`](Self::stop), it stops in the background when this is dropped.
 #[derive(Debug)]
 pub struct Running {
     address: SocketAddr,
     accepting: JoinHandle<()>,
-    /// Nothing is said by it: it ends when this does.
-    until: oneshot::Sender<()>,
+    draining: Arc<DrainSignal>,
+    /// The time that requests in progress have to end, once it stops.
+    stop: watch::Sender<Option<Duration>>,
 }
 
-/// Starts to answer, on the runtime of whoever calls.
+/// Starts the API on the runtime of the caller.
 ///
 /// # Errors
-/// When the address cannot be listened on.
-pub async fn start(
-    address: SocketAddr,
-    store: Arc<Store>,
-    sql: Sql,
-    limits: Limits,
-) -> io::Result<Running> {
+/// When the address cannot be bound.
+pub async fn start(address: SocketAddr, api: Api) -> io::Result<Running> {
     let socket = bind(address)?;
     let address = socket.local_addr()?;
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let (until, stopped) = oneshot::channel();
-    let acceptor = Acceptor::new("api", socket, places, async { drop(stopped.await) })?;
-    let answering = Arc::new(Answering::new(store, sql, limits));
-    let accepting = tokio::spawn(serve_all(acceptor, answering));
-    Ok(Running { address, accepting, until })
+    let (stop, stopped) = watch::channel(None);
+    let acceptor = Acceptor::new("api", socket, places, until_stopped(stopped.clone()))?;
+    let draining = Arc::<DrainSignal>::default();
+    let answering = Arc::new(Answering::new(api, Arc::clone(&draining)));
+    let accepting = tokio::spawn(serve_all(acceptor, answering, stopped));
+    Ok(Running { address, accepting, draining, stop })
 }
 
 impl Running {
@@ -65,40 +80,77 @@ impl Running {
         self.address
     }
 
-    /// Stops, and waits until nothing runs any more for those who have asked.
-    pub async fn stop(self) {
-        drop(self.until);
+    /// Begins the drain: `/readyz` responds 503, and queries are still served.
+    pub fn begin_drain(&self) {
+        self.draining.begin();
+    }
+
+    /// Accepts no further connection and no further request, gives requests in progress `grace` to end, and aborts the
+    /// rest.
+    pub async fn stop(self, grace: Duration) {
+        self.draining.begin();
+        self.stop.send_replace(Some(grace));
         // It has panicked, or it has ended.
         let _ended = self.accepting.await;
     }
 }
 
-/// Serves until it is stopped. Then it waits for no client, and the queries that run for them end.
-async fn serve_all(mut acceptor: Acceptor<impl Future<Output = ()>>, answering: Arc<Answering>) {
+/// Serves until it is stopped. Queries of aborted requests end.
+async fn serve_all(
+    mut acceptor: Acceptor<impl Future<Output = ()>>,
+    answering: Arc<Answering>,
+    stopped: watch::Receiver<Option<Duration>>,
+) {
     let mut connections = JoinSet::new();
     while let Some(accepted) = acceptor.next(|| ()).await {
         // Connections that have ended are forgotten.
         while connections.try_join_next().is_some() {}
-        let answering = Arc::clone(&answering);
+        let (answering, stopped) = (Arc::clone(&answering), stopped.clone());
         connections.spawn(async move {
-            serve(accepted.stream, &answering).await;
-            drop(accepted.place);
+            let counted = answering.metrics().connections().enter();
+            serve(accepted.stream, &answering, stopped).await;
+            drop((counted, accepted.place));
         });
+    }
+    let grace = stopped.borrow().unwrap_or_default();
+    let all_ended = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(grace, all_ended).await.is_err() {
+        tracing::warn!("queries did not end within {grace:?} and are aborted");
     }
     connections.shutdown().await;
 }
 
-async fn serve(stream: TcpStream, answering: &Answering) {
+/// Waits for the stop; the end of the sender is one as well.
+async fn until_stopped(mut stopped: watch::Receiver<Option<Duration>>) {
+    drop(stopped.wait_for(Option::is_some).await);
+}
+
+async fn serve(
+    stream: TcpStream,
+    answering: &Answering,
+    stopped: watch::Receiver<Option<Duration>>,
+) {
     // The deadline of the current request.
     let until = watch::Sender::new(None);
     let service = service_fn(async |request| {
         until.send_replace(Some(Instant::now() + PATIENCE + GRACE));
         Ok::<_, Infallible>(answering.answer(request).await)
     });
-    let serving = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT)
-        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(
+        hyper::server::conn::http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEADER_TIMEOUT)
+            .serve_connection(TokioIo::new(stream), service)
+    );
+    let serving = async {
+        tokio::select! {
+            served = connection.as_mut() => served,
+            () = until_stopped(stopped) => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        }
+    };
     tokio::select! {
         // The client knows why it closed the connection.
         served = serving => if let Err(error) = served {

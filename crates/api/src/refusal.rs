@@ -80,6 +80,11 @@ impl Refusal {
         Self { status: StatusCode::SERVICE_UNAVAILABLE, message }
     }
 
+    /// The server is stopping.
+    pub(crate) fn draining() -> Self {
+        Self { status: StatusCode::SERVICE_UNAVAILABLE, message: "draining".to_owned() }
+    }
+
     /// It takes too long.
     pub(crate) fn late(patience: Duration) -> Self {
         let message = format!("it was not answered within {patience:?}: ask for a shorter time");

@@ -10,6 +10,7 @@
 //! **Limits**: [`GROUP_BYTES_MAX`] a group; what waits is bounded by what may be received at once. While the sink
 //! takes nothing, nothing is written, and who waits for too long gives up: what nobody waits for is not written.
 
+use crate::metrics::LogMetrics;
 use crate::turns::Turns;
 use curtail_otlp::Decoded;
 use curtail_store::log::{Log, Record};
@@ -74,6 +75,7 @@ pub struct Committer {
     waiting: mpsc::Sender<Message>,
     full: Arc<Full>,
     recent: Arc<RecentBatches>,
+    metrics: Arc<LogMetrics>,
 }
 
 /// Since when the sink takes nothing, and why, if it does not.
@@ -158,7 +160,7 @@ impl Committer {
     ) -> io::Result<(Self, JoinHandle<()>)> {
         let (waiting, receiver) = mpsc::channel(WAITING_MAX);
         let full = Arc::<Full>::default();
-        let failures = Failures::default();
+        let metrics = Arc::<LogMetrics>::default();
         let committing = Committing {
             log,
             sink,
@@ -166,12 +168,19 @@ impl Committer {
             turns: Turns::default(),
             joined: HashMap::new(),
             full: Arc::clone(&full),
-            failures,
+            failures: Failures::default(),
+            metrics: Arc::clone(&metrics),
         };
         let thread = std::thread::Builder::new()
             .name("log".to_owned())
             .spawn(move || committing.run(receiver))?;
-        Ok((Self { waiting, full, recent }, thread))
+        Ok((Self { waiting, full, recent, metrics }, thread))
+    }
+
+    /// The counters of the log.
+    #[must_use]
+    pub const fn metrics(&self) -> &Arc<LogMetrics> {
+        &self.metrics
     }
 
     /// The recent durable batches.
@@ -245,6 +254,7 @@ struct Committing<S> {
     joined: HashMap<BatchId, Vec<Reply>>,
     full: Arc<Full>,
     failures: Failures,
+    metrics: Arc<LogMetrics>,
 }
 
 impl<S: Sink> Committing<S> {
@@ -321,7 +331,13 @@ impl<S: Sink> Committing<S> {
     /// Writes a group and replies to its senders; returns whether the segment should end.
     fn write(&mut self, Group { waiting: group, bytes }: Group) -> bool {
         let records: Vec<_> = group.iter().map(|waiting| waiting.taken.record.clone()).collect();
-        let written = self.log.append(&records).map_err(|error| {
+        let began = Instant::now();
+        let written = self.log.append(&records);
+        match &written {
+            Ok(_) => self.metrics.written(bytes, began.elapsed()),
+            Err(_) => self.metrics.failed(),
+        }
+        let written = written.map_err(|error| {
             self.failures.add(&error, group.len(), bytes);
             let is_full = error.kind() == io::ErrorKind::StorageFull;
             if is_full { NotWritten::Full } else { NotWritten::Failed }

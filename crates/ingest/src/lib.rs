@@ -15,9 +15,9 @@ mod answer;
 mod body;
 mod commit;
 mod config;
-mod counts;
 mod encoding;
 mod listen;
+mod metrics;
 mod origin;
 mod receive;
 mod refusal;
@@ -27,5 +27,5 @@ mod turns;
 
 pub use commit::{Committer, Sink, Taken, Why};
 pub use config::{Config, Limits};
-pub use counts::Counts;
 pub use listen::{Running, StartError, start};
+pub use metrics::{IngestCounts, IngestMetrics, LogCounts, LogMetrics};

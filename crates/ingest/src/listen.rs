@@ -6,7 +6,7 @@
 
 use crate::commit::Committer;
 use crate::config::Config;
-use crate::counts::Counts;
+use crate::metrics::IngestMetrics;
 use crate::receive::Receiver;
 use curtail_http::accept::{Acceptor, Handed, WorkerInbox, bind};
 use http::Request;
@@ -35,7 +35,7 @@ const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
 #[derive(Debug)]
 pub struct Running {
     addresses: Vec<SocketAddr>,
-    counts: Arc<Counts>,
+    metrics: Arc<IngestMetrics>,
     /// How long connections have to end, once it is said.
     stop: watch::Sender<Option<Duration>>,
     threads: Vec<JoinHandle<()>>,
@@ -62,8 +62,8 @@ pub enum StartError {
 /// # Errors
 /// When an address is in use or not local, or the system refuses a thread.
 pub fn start(config: &Config, committer: &Committer) -> Result<Running, StartError> {
-    let counts = Arc::new(Counts::default());
-    let receiver = Arc::new(Receiver::new(config, committer.clone(), Arc::clone(&counts)));
+    let metrics = Arc::new(IngestMetrics::default());
+    let receiver = Arc::new(Receiver::new(config, committer.clone(), Arc::clone(&metrics)));
     let mut addresses = config.addresses.clone();
     let mut listeners = Vec::new();
     for address in &mut addresses {
@@ -78,7 +78,7 @@ pub fn start(config: &Config, committer: &Committer) -> Result<Running, StartErr
     let places = Arc::new(Semaphore::new(workers.saturating_mul(config.limits.connections)));
     let (inboxes, handed): (Vec<_>, Vec<_>) = (0..workers).map(|_| WorkerInbox::new()).unzip();
     let mut accepting = Some((listeners, places, inboxes));
-    let mut running = Running { addresses, counts, stop, threads: Vec::new() };
+    let mut running = Running { addresses, metrics, stop, threads: Vec::new() };
     for (nth, handed) in handed.into_iter().enumerate() {
         let told = running.stop.subscribe();
         let worker = Worker { receiver: Arc::clone(&receiver), handed, told };
@@ -102,10 +102,10 @@ impl Running {
         &self.addresses
     }
 
-    /// What it has counted.
+    /// The counters.
     #[must_use]
-    pub fn counts(&self) -> &Arc<Counts> {
-        &self.counts
+    pub const fn metrics(&self) -> &Arc<IngestMetrics> {
+        &self.metrics
     }
 
     /// Takes no more connections, gives those that there are so long to end, and waits for that.
@@ -161,6 +161,7 @@ impl Worker {
             // Connections that have ended are forgotten.
             while connections.try_join_next().is_some() {}
             let (receiver, told) = (Arc::clone(&self.receiver), self.told.clone());
+            let counted = receiver.metrics().connections().enter();
             connections.spawn(async move {
                 match TcpStream::from_std(stream) {
                     Ok(stream) => serve(stream, receiver, told).await,
@@ -168,7 +169,7 @@ impl Worker {
                         tracing::warn!(%error, "failed to register a connection with the runtime")
                     }
                 }
-                drop(place);
+                drop((counted, place));
             });
         }
         let Ok(grace) =

@@ -4,8 +4,8 @@ use crate::answer::{self, AnswerBody};
 use crate::body::{read, unframe};
 use crate::commit::{Committer, NotWritten, Outcome, Taken};
 use crate::config::{Config, Limits};
-use crate::counts::Counts;
 use crate::encoding::Encoding;
+use crate::metrics::IngestMetrics;
 use crate::origin::{self, Origins};
 use crate::refusal::{Kind, Refusal};
 use crate::request::{Asked, Form, asked};
@@ -17,7 +17,7 @@ use curtail_store::recent::{BatchId, BatchKey};
 use http::{Request, Response, request};
 use http_body::Body;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::Semaphore;
 
 /// Batches that are longer when decompressed are decoded beside the worker, so that others do not wait for them.
@@ -33,20 +33,20 @@ pub(crate) struct Receiver {
     origins: Origins,
     limits: Limits,
     committer: Committer,
-    counts: Arc<Counts>,
+    metrics: Arc<IngestMetrics>,
     room: Room,
     /// So many long batches are decoded at once.
     long_ones: Semaphore,
 }
 
 impl Receiver {
-    pub(crate) fn new(config: &Config, committer: Committer, counts: Arc<Counts>) -> Self {
+    pub(crate) fn new(config: &Config, committer: Committer, metrics: Arc<IngestMetrics>) -> Self {
         Self {
             tokens: config.tokens.clone(),
             origins: Origins(config.origins.clone()),
             limits: config.limits.clone(),
             committer,
-            counts,
+            metrics,
             room: Room::new(config.limits.receiving_bytes),
             long_ones: Semaphore::new(config.workers.max(1)),
         }
@@ -54,6 +54,10 @@ impl Receiver {
 
     pub(crate) const fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    pub(crate) fn metrics(&self) -> &IngestMetrics {
+        &self.metrics
     }
 
     /// Answers a request.
@@ -75,6 +79,7 @@ impl Receiver {
     where
         B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
     {
+        let began = Instant::now();
         let form = Form::of(&head.headers).unwrap_or(Form::Protobuf);
         if origin::is_preflight(&head) {
             return match self.origins.check(&head.headers) {
@@ -88,11 +93,11 @@ impl Receiver {
         };
         match taken {
             Ok((signal, refused)) => {
-                self.counts.rows_refused(refused.count);
+                self.metrics.acknowledged(began.elapsed(), refused.count);
                 answer::taken(form, signal, refused)
             }
             Err(refusal) => {
-                self.counts.refused(refusal.kind.comes_again());
+                self.metrics.rejected(refusal.kind);
                 tracing::debug!(kind = ?refusal.kind, message = refusal.message, "refused");
                 answer::refused(form, &refusal)
             }
@@ -145,12 +150,12 @@ impl Receiver {
         let (count, bytes) = (rows.len(), batch.len());
         let received_ns = unix_ns();
         let record = Record { signal: asked.signal, tenant, received_ns, batch };
-        let _waiting = self.counts.begin_to_wait();
+        let _waiting = self.metrics.waiting().enter();
         let taken = Taken { record, rows };
         let committed = self.committer.commit(taken, id, self.limits.full_for).await;
         match committed.map_err(refusal)? {
-            Outcome::Written => self.counts.taken(count, bytes),
-            Outcome::Duplicate => self.counts.duplicate(),
+            Outcome::Written => self.metrics.stored(asked.signal, count, bytes),
+            Outcome::Duplicate => self.metrics.duplicate(),
         }
         Ok(refused)
     }

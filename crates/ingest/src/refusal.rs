@@ -39,6 +39,20 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// The names in metrics, in the order of the variants.
+    pub(crate) const NAMES: &[&str] = &[
+        "malformed",
+        "too_long",
+        "slow",
+        "unauthenticated",
+        "forbidden",
+        "not_found",
+        "method",
+        "unsupported",
+        "exhausted",
+        "unavailable",
+    ];
+
     pub(crate) fn refuse(self, message: impl Into<String>) -> Refusal {
         Refusal { kind: self, message: message.into() }
     }

@@ -10,7 +10,7 @@
 use crate::driver::{Replica, Upstream};
 use crate::leaf::Leaf;
 use crate::metrics::{
-    self, ConnectionsSnapshot, LeafSnapshot, ReplicaSnapshot, Snapshot, UpstreamSnapshot, Usage,
+    ConnectionsSnapshot, LeafSnapshot, ReplicaSnapshot, Snapshot, UpstreamSnapshot,
 };
 use crate::worker::Worker;
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use curtail_http::accept::{Accepted, Acceptor};
 use curtail_http::progress::ProgressTimer;
 use curtail_http::stream::Stream;
 use curtail_http::write_timeout::WriteTimeoutStream;
+use curtail_metrics::process::Usage;
 use curtail_policy::ReplicaId;
 use curtail_units::Quantile;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
@@ -86,8 +87,8 @@ fn respond(worker: &Worker, request: &Request<Incoming>) -> Response<Full<Bytes>
         "/readyz" => text(StatusCode::OK, "ready\n"),
         "/metrics" => {
             let accept = request.headers().get_all(header::ACCEPT).iter();
-            let form = metrics::form_for(accept.filter_map(|field| field.to_str().ok()));
-            let (kind, bytes) = metrics::render_as(form, snapshot(worker));
+            let form = curtail_metrics::form_for(accept.filter_map(|field| field.to_str().ok()));
+            let (kind, bytes) = curtail_metrics::render(form, snapshot(worker));
             let mut response = text(StatusCode::OK, bytes);
             response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
             response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));

@@ -229,13 +229,13 @@ impl Running {
             upstream.replace_trust(&trust);
         }
         self.shared.site.store(Arc::new(site));
-        self.shared.lasting.process.reloaded();
+        self.shared.lasting.process.reloads.count(true);
         Ok(())
     }
 
     /// Counts a configuration that was not taken.
     pub(crate) fn reload_failed(&self) {
-        self.shared.lasting.process.reload_failed();
+        self.shared.lasting.process.reloads.count(false);
     }
 
     /// Stops accepting, lets requests in progress end for up to `grace`, then stops.

@@ -12,7 +12,6 @@ mod encode;
 mod envelope;
 pub(crate) mod export;
 pub(crate) mod prepared;
-pub(crate) mod protobuf;
 mod receiver;
 
 use crate::trail::Trail;

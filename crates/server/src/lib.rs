@@ -17,11 +17,13 @@ mod config;
 mod data_folder;
 mod error;
 mod maintenance;
+mod metrics;
 mod origin;
 mod running;
 mod tokens;
 
 pub use config::{ApiConfig, Config, OtlpConfig};
 pub use error::{ServerPanicked, StartError, describe_error};
+pub use metrics::metrics_reference;
 pub use origin::WebOrigin;
 pub use running::{Running, start};

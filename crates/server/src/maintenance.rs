@@ -9,6 +9,7 @@
 use crate::backpressure::FlushBacklog;
 use crate::data_folder::{now_ms, uuid};
 use crate::error::{ServerPanicked, describe_error};
+use crate::metrics::{MaintenanceMetrics, MaintenanceTask};
 use curtail_objects::Objects;
 use curtail_store::tail::Tail;
 use curtail_store::{Expired, Keeper, Retention, TailKept};
@@ -46,7 +47,7 @@ impl MaintenanceThread {
     /// Starts it.
     pub(crate) fn start(
         (keeper, objects): (Keeper, Objects),
-        backlog: Arc<FlushBacklog>,
+        (backlog, metrics): (Arc<FlushBacklog>, Arc<MaintenanceMetrics>),
         (retention, tail): (Retention, Option<Tail>),
     ) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -57,6 +58,7 @@ impl MaintenanceThread {
             retention,
             tail,
             backlog,
+            metrics,
             stop: Arc::clone(&stop),
             refreshed: Instant::now(),
             expired: None,
@@ -99,6 +101,7 @@ struct Maintenance {
     retention: Retention,
     tail: Option<Tail>,
     backlog: Arc<FlushBacklog>,
+    metrics: Arc<MaintenanceMetrics>,
     stop: Arc<AtomicBool>,
     /// The time of the last refresh.
     refreshed: Instant,
@@ -150,7 +153,10 @@ impl Maintenance {
             if stops || flush.is_over() {
                 match self.flush().await {
                     Ok(is_done) => (is_idle, flush) = (is_done, Backoff::new()),
-                    Err(error) => flush.failed("flush failed; the rows stay in the log", &error),
+                    Err(error) => {
+                        self.metrics.failed(MaintenanceTask::Flush);
+                        flush.failed("flush failed; the rows stay in the log", &error);
+                    }
                 }
             }
             if stops && is_idle {
@@ -159,7 +165,10 @@ impl Maintenance {
             if !stops && is_idle && upkeep.is_over() {
                 match self.upkeep().await {
                     Ok(is_done) => (is_idle, upkeep) = (is_done, Backoff::new()),
-                    Err(error) => upkeep.failed("maintenance of the tables failed", &error),
+                    Err(error) => {
+                        self.metrics.failed(MaintenanceTask::Upkeep);
+                        upkeep.failed("maintenance of the tables failed", &error);
+                    }
                 }
             }
             if is_idle {
@@ -170,9 +179,13 @@ impl Maintenance {
 
     /// Flushes the oldest sealed memtable of each table; returns whether there was none.
     async fn flush(&mut self) -> Result<bool, Failure> {
+        let began = Instant::now();
         let flushed = self.keeper.flush(now_ms()).await;
         self.backlog.flushed(flushed.as_ref().is_err_and(|error| is_disk_full(error)));
         let flushed = flushed?;
+        if !flushed.is_empty() {
+            self.metrics.flushed(began.elapsed());
+        }
         for run in &flushed {
             tracing::info!(path = %run.path, rows = run.rows, bytes = run.bytes, "flushed");
         }
@@ -202,6 +215,7 @@ impl Maintenance {
         match self.keeper.compact(now_ms(), &name).await {
             Ok(false) => {}
             Ok(true) => {
+                self.metrics.compacted(began.elapsed());
                 tracing::info!(name, took_s = began.elapsed().as_secs_f64(), "compacted");
                 self.is_compacted = false;
                 return Ok(false);

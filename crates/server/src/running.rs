@@ -3,9 +3,10 @@
 use crate::backpressure::FlushBacklog;
 use crate::data_folder::{DataFolder, entropy, now_ms, uuid};
 use crate::maintenance::MaintenanceThread;
+use crate::metrics::{MaintenanceMetrics, ServerMetrics};
 use crate::{Config, ServerPanicked, StartError, describe_error};
-use curtail_api::{Sql, SqlProgram};
-use curtail_ingest::{Committer, Counts, Sink, Taken, Why};
+use curtail_api::{Api, QueryMetrics, Sql, SqlProgram};
+use curtail_ingest::{Committer, IngestMetrics, Sink, Taken, Why};
 use curtail_store::log::{self, Damage, Log};
 use curtail_store::recent::RecentBatches;
 use curtail_store::tree::Unread;
@@ -119,6 +120,7 @@ struct Storage {
     log: JoinHandle<()>,
     backlog: Arc<FlushBacklog>,
     maintenance: MaintenanceThread,
+    maintenance_metrics: Arc<MaintenanceMetrics>,
     /// The folder of the tables, unless they are in an object store.
     tables_folder: Option<PathBuf>,
 }
@@ -138,15 +140,16 @@ impl Storage {
         let backlog = Arc::new(FlushBacklog::new(memtable_bytes * WAITING_MEMTABLES_MAX));
         let log = Log::open(Arc::clone(&settings.files), keeper.last_segment(), entropy())
             .map_err(|source| StartError::File { path: config.data.join("log"), source })?;
+        let maintenance_metrics = Arc::<MaintenanceMetrics>::default();
         let maintenance = MaintenanceThread::start(
             (keeper, folder.objects().clone()),
-            Arc::clone(&backlog),
+            (Arc::clone(&backlog), Arc::clone(&maintenance_metrics)),
             (config.retention, config.tail),
         )?;
         let sink = MemtableSink { store: Arc::clone(&store), backlog: Arc::clone(&backlog) };
         let (committer, log) = Committer::start(log, Arc::clone(store.recent()), sink)?;
         let tables_folder = folder.tables_folder().map(Path::to_path_buf);
-        Ok(Self { store, committer, log, backlog, maintenance, tables_folder })
+        Ok(Self { store, committer, log, backlog, maintenance, maintenance_metrics, tables_folder })
     }
 
     fn has_panicked(&self) -> bool {
@@ -169,7 +172,7 @@ impl Parts {
         match listen(config, tokens, &storage).await {
             Ok((receivers, api)) => {
                 let counts = BatchCounts {
-                    counts: Arc::clone(receivers.counts()),
+                    metrics: Arc::clone(receivers.metrics()),
                     recent: Arc::clone(storage.store.recent()),
                     logged: (0, 0, 0),
                 };
@@ -187,7 +190,7 @@ impl Parts {
         Addresses { otlp: self.receivers.addresses().to_vec(), api: self.api.address() }
     }
 
-    /// Runs until `stopped` or a panic; then stops the query API, the receivers, the log and maintenance, in this order.
+    /// Runs until `stopped` or a panic; then stops the receivers, the query API, the log and maintenance, in this order.
     async fn run(
         mut self,
         config: &Config,
@@ -206,10 +209,13 @@ impl Parts {
             }
         }
         tracing::info!("stopping: batches in flight are stored, and all rows flushed");
-        self.api.stop().await;
-        self.receivers.stop(GRACE);
+        self.api.begin_drain();
+        let receivers = self.receivers;
+        // Health, metrics and queries are served meanwhile.
+        let stopped = tokio::task::spawn_blocking(move || receivers.stop(GRACE)).await;
+        self.api.stop(GRACE).await;
         self.counts.log();
-        self.storage.stop()
+        self.storage.stop().and(stopped.map_err(|_| ServerPanicked))
     }
 }
 
@@ -226,7 +232,23 @@ async fn listen(
         .map_err(|source| StartError::File { path: program, source })?;
     let sql = Sql::new(program, storage.tables_folder.clone());
     let address = config.api.address;
-    let api = curtail_api::start(address, Arc::clone(&storage.store), sql, config.api.limits).await;
+    let queries = Arc::<QueryMetrics>::default();
+    let page = ServerMetrics {
+        store: Arc::clone(&storage.store),
+        ingest: Arc::clone(receivers.metrics()),
+        log: Arc::clone(storage.committer.metrics()),
+        queries: Arc::clone(&queries),
+        maintenance: Arc::clone(&storage.maintenance_metrics),
+        started: ServerMetrics::now(),
+    };
+    let api = Api {
+        store: Arc::clone(&storage.store),
+        sql,
+        limits: config.api.limits,
+        metrics: queries,
+        page: Arc::new(page),
+    };
+    let api = curtail_api::start(address, api).await;
     let failed = |source| StartError::Listen { key: "api.address (--api)", address, source };
     Ok((receivers, api.map_err(failed)?))
 }
@@ -281,7 +303,7 @@ impl Sink for MemtableSink {
 
 /// The batch counts of the log messages.
 struct BatchCounts {
-    counts: Arc<Counts>,
+    metrics: Arc<IngestMetrics>,
     recent: Arc<RecentBatches>,
     logged: (u64, u64, u64),
 }
@@ -290,7 +312,7 @@ impl BatchCounts {
     /// Logs the batches since the start if they have changed: stored ones, duplicates, and those that were evicted
     /// before ten minutes were over.
     fn log(&mut self) {
-        let (batches, duplicates) = (self.counts.batches(), self.counts.duplicate_batches());
+        let (batches, duplicates) = self.metrics.batches();
         let forgotten_early = self.recent.forgotten_early();
         let now = (batches, duplicates, forgotten_early);
         if std::mem::replace(&mut self.logged, now) != now {

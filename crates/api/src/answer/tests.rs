@@ -107,6 +107,16 @@ fn log(of: &Sent) -> Vec<u8> {
     writer.finish()
 }
 
+/// Metrics of nothing.
+#[derive(Debug)]
+struct Page;
+
+impl MetricsPage for Page {
+    fn render(&self, _: curtail_metrics::MetricsForm) -> (&'static str, Vec<u8>) {
+        ("text/plain", b"# EOF\n".to_vec())
+    }
+}
+
 /// Asks of a store that has half of them in a run, and half in memory.
 struct Asking(Answering);
 
@@ -148,11 +158,14 @@ impl Asking {
                 }
             }
             std::fs::remove_dir_all(&log).expect("it is ours");
-            Self(Answering::new(
+            let api = Api {
                 store,
-                by_stand_in(Some(PathBuf::from("the tables"))),
-                Limits::default(),
-            ))
+                sql: by_stand_in(Some(PathBuf::from("the tables"))),
+                limits: Limits::default(),
+                metrics: Arc::default(),
+                page: Arc::new(Page),
+            };
+            Self(Answering::new(api, Arc::default()))
         })
     }
 
@@ -197,7 +210,14 @@ fn encoded(text: &str) -> String {
 #[test]
 fn it_says_that_it_answers_and_what_it_does_not() {
     let asking = Asking::of(&all()[..2]);
-    assert_eq!(asking.get("/ready"), (StatusCode::OK, "ready\n".to_owned()));
+    for (path, body) in [
+        ("/healthz", "ok\n"),
+        ("/readyz", "ready\n"),
+        ("/ready", "ready\n"),
+        ("/metrics", "# EOF\n"),
+    ] {
+        assert_eq!(asking.get(path), (StatusCode::OK, body.to_owned()));
+    }
     assert_eq!(asking.get("/api/echo"), (StatusCode::OK, "echo".to_owned()));
     assert_eq!(asking.json("/api/status/buildinfo")["version"], env!("CARGO_PKG_VERSION"));
     for (target, status, said) in [
@@ -226,6 +246,17 @@ fn it_says_that_it_answers_and_what_it_does_not() {
     }
     let (status, _) = asking.asked(Request::get("/api/search"), "POST");
     assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED);
+}
+
+#[test]
+fn a_draining_server_is_healthy_and_not_ready_and_serves_queries() {
+    let asking = Asking::of(&all()[..2]);
+    asking.0.draining.begin();
+    for path in ["/readyz", "/ready"] {
+        assert_eq!(asking.get(path), (StatusCode::SERVICE_UNAVAILABLE, "draining\n".to_owned()));
+    }
+    assert_eq!(asking.get("/healthz").0, StatusCode::OK);
+    assert_eq!(asking.get("/api/search").0, StatusCode::OK);
 }
 
 #[test]

@@ -29,11 +29,26 @@ Standard output carries results, standard error everything else. `CURTAIL_LOG` s
 const METRICS_HEAD: &str = "\
 # Metrics
 
-Generated from the table that the exposition is written from; a test keeps it fresh.
+Generated from the tables that the expositions are written from; a test keeps it fresh.
 
-`GET /metrics` on the admin address answers in the text of OpenMetrics 1.0. How many series there are follows
-from the configuration, never from what clients send. The values of `reason` are those of the policies: each
-page of docs/concepts names the ones that matter to it.
+`GET /metrics` returns text in OpenMetrics 1.0, or protobuf with native histograms to a scraper that prefers it. How many
+series there are follows from the configuration, never from what clients send.
+
+";
+
+const PROXY_METRICS_HEAD: &str = "\
+## The proxy
+
+On the admin address. The values of `reason` are those of the policies: each page of docs/concepts names the ones that
+matter to it.
+
+";
+
+const SERVER_METRICS_HEAD: &str = "\
+
+## The server
+
+On the address of the query API.
 
 ";
 
@@ -78,7 +93,11 @@ fn the_page_of_suites_is_fresh() {
 
 #[test]
 fn the_page_of_the_metrics_is_fresh() {
-    let page = format!("{METRICS_HEAD}{}", curtail_proxy::metrics_reference());
+    let page = format!(
+        "{METRICS_HEAD}{PROXY_METRICS_HEAD}{}{SERVER_METRICS_HEAD}{}",
+        curtail_proxy::metrics_reference(),
+        curtail_server::metrics_reference()
+    );
     expect_file!["../../../../docs/reference/metrics.md"].assert_eq(&page);
 }
 

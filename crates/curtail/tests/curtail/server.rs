@@ -157,9 +157,19 @@ fn segments(folder: &Path) -> usize {
 fn a_trace_is_answered_at_once_and_after_every_end() {
     let data = folder("server-ends");
     let server = Server::start(&data);
-    assert!(server.get("/ready").starts_with("HTTP/1.1 200"));
+    for path in ["/ready", "/readyz", "/healthz"] {
+        assert!(server.get(path).starts_with("HTTP/1.1 200"), "{path}");
+    }
     assert!(server.get(&format!("/api/traces/{TRACE}")).starts_with("HTTP/1.1 404"));
     assert!(server.sends(BATCH));
+    let metrics = server.get("/metrics");
+    for line in [
+        "curtail_ingest_batches_total{signal=\"traces\"} 1",
+        "curtail_log_write_duration_seconds_count 1",
+        "curtail_queries_total{kind=\"trace\",outcome=\"rejected\"} 1",
+    ] {
+        assert!(metrics.lines().any(|shown| shown == line), "no line {line} in {metrics}");
+    }
     let at_once = server.trace();
     assert!(at_once.contains("\"batches\"") && at_once.contains(TRACE_BASE64), "{at_once}");
     // From the log.

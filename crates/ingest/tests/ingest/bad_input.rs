@@ -1,7 +1,7 @@
 //! What is refused, with which words, and that others are served beside it.
 
 use crate::client::{Answer, GRPC_TRACES, TRACES, framed, packed, post, send};
-use crate::receiver::Receiver;
+use crate::receiver::{Receiver, total};
 use crate::run;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -54,7 +54,7 @@ fn what_is_no_batch_is_refused_in_the_form_in_which_it_came() {
             assert_eq!(answer.get("retry-after"), None, "it would be as bad again");
             is_good(&receiver).await;
         }
-        assert_eq!(receiver.counts().refused_batches(), 9);
+        assert_eq!(total(&receiver.counts().rejected), 9);
         let head = post(TRACES, "application/json");
         let answer = sent(&receiver, head, b"[]").await;
         let said: serde_json::Value = serde_json::from_slice(&answer.body).expect("JSON");
@@ -182,13 +182,13 @@ fn a_tenant_that_sends_too_much_leaves_room_for_others() {
         let held: Vec<_> = (0..4)
             .map(|_| tokio::spawn(send(receiver.address(), Version::HTTP_11, much(), BATCH)))
             .collect();
-        while receiver.counts().waiting() < 4 {
+        while receiver.counts().waiting < 4 {
             tokio::task::yield_now().await;
         }
         assert_eq!(sent(&receiver, much(), BATCH).await.status, StatusCode::TOO_MANY_REQUESTS);
         let other = post(TRACES, "application/x-protobuf").header("x-scope-orgid", "other");
         let other = tokio::spawn(send(receiver.address(), Version::HTTP_11, other, BATCH));
-        while receiver.counts().waiting() < 5 {
+        while receiver.counts().waiting < 5 {
             tokio::task::yield_now().await;
         }
         receiver.disk.let_go();

@@ -1,7 +1,9 @@
 //! A receiver with a log on a disk in memory.
 
 use crate::disk::Disk;
-use curtail_ingest::{Committer, Config, Counts, Running, Sink, Taken, Why, start};
+use curtail_ingest::{
+    Committer, Config, IngestCounts, IngestMetrics, Running, Sink, Taken, Why, start,
+};
 use curtail_store::log::{self, Log, Record};
 use curtail_store::recent::{BatchKey, RecentBatches};
 use curtail_units::Rng;
@@ -53,12 +55,17 @@ impl Sink for Into {
     fn ended(&mut self, _: u64) {}
 }
 
+/// The sum of counts with a label.
+pub(crate) fn total(counts: &[(&str, u64)]) -> u64 {
+    counts.iter().map(|(_, count)| count).sum()
+}
+
 pub(crate) struct Receiver {
     pub(crate) disk: Disk,
     pub(crate) room: Arc<Room>,
     running: Option<Running>,
     address: SocketAddr,
-    counts: Arc<Counts>,
+    metrics: Arc<IngestMetrics>,
     taken: Arc<Mutex<Vec<Taken>>>,
     log: Option<JoinHandle<()>>,
 }
@@ -79,16 +86,21 @@ impl Receiver {
         };
         change(&mut config);
         let running = start(&config, &committer).expect("it starts");
-        let (address, counts) = (running.addresses()[0], Arc::clone(running.counts()));
-        Self { disk, room, running: Some(running), address, counts, taken, log: Some(log) }
+        let (address, metrics) = (running.addresses()[0], Arc::clone(running.metrics()));
+        Self { disk, room, running: Some(running), address, metrics, taken, log: Some(log) }
     }
 
     pub(crate) const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    pub(crate) fn counts(&self) -> &Counts {
-        &self.counts
+    pub(crate) fn counts(&self) -> IngestCounts {
+        self.metrics.read()
+    }
+
+    /// The number of durable batches, and of duplicates.
+    pub(crate) fn batches(&self) -> (u64, u64) {
+        self.metrics.batches()
     }
 
     /// What was handed on since.

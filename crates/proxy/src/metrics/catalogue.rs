@@ -1,55 +1,11 @@
 //! The one table of all metrics: name, unit, labels and meaning of each.
 //!
-//! The exposition writes from it and the reference page is made of it, so the two agree. Names follow
-//! Prometheus: the base name, then the unit, then `_total` for a counter.
+//! The exposition writes from it and the reference page is made of it, so the two agree.
 
-use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::Unit;
-
-/// One metric.
-#[derive(Debug)]
-pub(super) struct Metric {
-    /// The name without unit and without `_total`.
-    pub(super) base: &'static str,
-    pub(super) unit: Option<Unit>,
-    pub(super) kind: MetricType,
-    pub(super) labels: &'static [&'static str],
-    /// What it counts, with a full stop.
-    pub(super) help: &'static str,
-}
-
-impl Metric {
-    /// The name under which it is queried.
-    pub(super) fn name(&self) -> String {
-        let unit = self.unit.as_ref().map(|unit| format!("_{}", unit.as_str()));
-        let suffix = match self.kind {
-            MetricType::Counter => "_total",
-            MetricType::Info => "_info",
-            MetricType::Gauge | MetricType::Histogram | MetricType::Unknown => "",
-        };
-        format!("{}{}{suffix}", self.base, unit.unwrap_or_default())
-    }
-}
-
-const fn counter(
-    base: &'static str,
-    labels: &'static [&'static str],
-    help: &'static str,
-) -> Metric {
-    Metric { base, unit: None, kind: MetricType::Counter, labels, help }
-}
-
-const fn gauge(base: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
-    Metric { base, unit: None, kind: MetricType::Gauge, labels, help }
-}
-
-const fn histogram_seconds(
-    base: &'static str,
-    labels: &'static [&'static str],
-    help: &'static str,
-) -> Metric {
-    Metric { base, unit: Some(Unit::Seconds), kind: MetricType::Histogram, labels, help }
-}
+use curtail_metrics::process::{BUILD, PROCESS_CPU, PROCESS_MEMORY, PROCESS_START};
+use curtail_metrics::{
+    CONFIG_RELOADS, Metric, MetricType, Unit, counter, gauge, histogram_seconds,
+};
 
 const UPSTREAM: &[&str] = &["upstream"];
 const UPSTREAM_REASON: &[&str] = &["upstream", "reason"];
@@ -207,44 +163,11 @@ pub(super) static JOURNAL_LOST: Metric = counter(
     &[],
     "Entries that the journal's writer could not keep up with.",
 );
-pub(super) static CONFIG_RELOADS: Metric = counter(
-    "curtail_config_reloads",
-    &["result"],
-    "New configurations read; failed: it had errors, and the old one stays.",
-);
 pub(super) static INVARIANTS_BROKEN: Metric = counter(
     "curtail_policy_invariants_broken",
     &[],
     "Panics of a policy's state machine (a defect of Curtail); the policy is reset, and its requests pass straight through.",
 );
-pub(super) static BUILD: Metric = Metric {
-    base: "curtail_build",
-    unit: None,
-    kind: MetricType::Info,
-    labels: &["version"],
-    help: "The version that runs.",
-};
-pub(super) static PROCESS_CPU: Metric = Metric {
-    base: "process_cpu",
-    unit: Some(Unit::Seconds),
-    kind: MetricType::Counter,
-    labels: &[],
-    help: "CPU time of the process, in the program and in the kernel; to 10 ms, on Linux.",
-};
-pub(super) static PROCESS_MEMORY: Metric = Metric {
-    base: "process_resident_memory",
-    unit: Some(Unit::Bytes),
-    kind: MetricType::Gauge,
-    labels: &[],
-    help: "Memory of the process that is really there; on Linux.",
-};
-pub(super) static PROCESS_START: Metric = Metric {
-    base: "process_start_time",
-    unit: Some(Unit::Seconds),
-    kind: MetricType::Gauge,
-    labels: &[],
-    help: "When the process started, in seconds since 1970.",
-};
 
 /// All metrics, in the order of the exposition.
 pub(super) static ALL: &[&Metric] = &[

@@ -1,70 +1,17 @@
 //! A snapshot as families of series, the input of every exposition format.
 
-use super::catalogue::{self as table, Metric};
-use super::labels::Counts;
+use super::catalogue as table;
 use super::leaf::LeafCounts;
 use super::snapshot::{ConnectionsSnapshot, Snapshot};
 use super::upstream::UpstreamCounts;
 use curtail_http::connection_counts::ConnectPhases;
-use curtail_sketch::Histogram;
+use curtail_metrics::{Counts, Family, FamilyCollector, MetricsSnapshot, process};
 use curtail_units::Duration;
 
-/// The name and value of a label.
-pub(super) type Label<'a> = (&'a str, &'a str);
-
-/// A metric and all its series.
-#[derive(Debug)]
-pub(super) struct Family<'a> {
-    pub(super) metric: &'static Metric,
-    pub(super) series: Vec<Series<'a>>,
-}
-
-/// One series of a metric.
-#[derive(Debug)]
-pub(super) struct Series<'a> {
-    pub(super) labels: Vec<Label<'a>>,
-    pub(super) value: SeriesValue<'a>,
-}
-
-/// The value of a series.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum SeriesValue<'a> {
-    Int(u64),
-    Float(f64),
-    Histogram(&'a Histogram),
-    /// A constant 1: the information is in the labels.
-    Info,
-}
-
-impl From<u64> for SeriesValue<'_> {
-    fn from(value: u64) -> Self {
-        Self::Int(value)
-    }
-}
-
-impl From<u32> for SeriesValue<'_> {
-    fn from(value: u32) -> Self {
-        Self::Int(value.into())
-    }
-}
-
-impl From<usize> for SeriesValue<'_> {
-    fn from(value: usize) -> Self {
-        Self::Int(value as u64)
-    }
-}
-
-impl From<f64> for SeriesValue<'_> {
-    fn from(value: f64) -> Self {
-        Self::Float(value)
-    }
-}
-
 /// One function for each part of the proxy, in the order of the catalogue.
-impl Snapshot {
-    /// Every metric with at least one series, in the order of the catalogue.
-    pub(super) fn families(&self) -> Vec<Family<'_>> {
-        let mut out = FamilyCollector { families: Vec::new() };
+impl MetricsSnapshot for Snapshot {
+    fn families(&self) -> Vec<Family<'_>> {
+        let mut out = FamilyCollector::default();
         self.requests(&mut out);
         self.attempts(&mut out);
         self.remedies(&mut out);
@@ -73,9 +20,11 @@ impl Snapshot {
         self.listeners(&mut out);
         self.telemetry(&mut out);
         self.process(&mut out);
-        out.families
+        out.into_families()
     }
+}
 
+impl Snapshot {
     fn requests<'a>(&'a self, out: &mut FamilyCollector<'a>) {
         out.counts(&table::REQUESTS, self.by_upstream("status", |u| &u.requests));
         out.histograms(
@@ -177,17 +126,10 @@ impl Snapshot {
     }
 
     fn process<'a>(&'a self, out: &mut FamilyCollector<'a>) {
-        let results = [("ok", self.process.reloads_ok), ("failed", self.process.reloads_failed)];
-        let reloads = results.map(|(result, count)| ([("result", result)], count));
-        out.add(&table::CONFIG_RELOADS, reloads);
+        out.reloads(self.process.reloads);
         out.add(&table::INVARIANTS_BROKEN, [([], self.process.invariants_broken)]);
-        out.info(&table::BUILD, ("version", env!("CARGO_PKG_VERSION")));
-        let cpu = self.usage.cpu.map(|cpu| ([], cpu.as_secs_f64()));
-        out.add(&table::PROCESS_CPU, cpu);
-        let resident = self.usage.resident.map(|resident| ([], resident.get()));
-        out.add(&table::PROCESS_MEMORY, resident);
-        let started = Duration::from_ns(self.started_unix_ns).as_secs_f64();
-        out.add(&table::PROCESS_START, [([], started)]);
+        let started = Duration::from_ns(self.started_unix_ns);
+        process::add_families(out, &self.usage, started);
     }
 
     /// A count per upstream and value of a second label.
@@ -208,49 +150,5 @@ impl Snapshot {
         });
         let servers = self.leaves.iter().map(|leaf| (("leaf", &*leaf.name), &leaf.server));
         replicas.chain(servers).map(|(owner, to)| ([owner, ("replica", &*to.authority)], to))
-    }
-}
-
-/// Collects the families, one metric with all its series at a time.
-struct FamilyCollector<'a> {
-    families: Vec<Family<'a>>,
-}
-
-impl<'a> FamilyCollector<'a> {
-    fn add<const N: usize, V: Into<SeriesValue<'a>>>(
-        &mut self,
-        metric: &'static Metric,
-        series: impl IntoIterator<Item = ([Label<'a>; N], V)>,
-    ) {
-        let series = series.into_iter();
-        let series = series
-            .map(|(labels, value)| Series { labels: labels.to_vec(), value: value.into() })
-            .collect();
-        self.families.push(Family { metric, series });
-    }
-
-    /// Adds counters with one more label: its name, and its values with their counts.
-    fn counts(
-        &mut self,
-        metric: &'static Metric,
-        series: impl Iterator<Item = (Label<'a>, &'a str, &'a Counts)>,
-    ) {
-        let split = series.flat_map(|(owner, label, counts)| {
-            counts.iter().map(move |&(value, count)| ([owner, (label, value)], count))
-        });
-        self.add(metric, split);
-    }
-
-    fn histograms(
-        &mut self,
-        metric: &'static Metric,
-        series: impl Iterator<Item = (Label<'a>, &'a Histogram)>,
-    ) {
-        let series = series.map(|(label, durations)| ([label], SeriesValue::Histogram(durations)));
-        self.add(metric, series);
-    }
-
-    fn info(&mut self, metric: &'static Metric, label: Label<'a>) {
-        self.add(metric, [([label], SeriesValue::Info)]);
     }
 }

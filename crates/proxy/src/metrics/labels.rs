@@ -3,10 +3,10 @@
 //! A label here is a small enumeration, so a counter by label is an array with one place for each of
 //! its values: counting is one addition, with no map and no text on the way of a request.
 
+use curtail_metrics::{CounterVec, Counts};
 use curtail_policy::{Failure, LeafReason, Outcome, Reason};
 use http::StatusCode;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// An enumeration that labels a metric.
 pub(crate) trait Label: 'static {
@@ -20,33 +20,24 @@ pub(crate) trait Label: 'static {
 /// One counter for each value of a label.
 #[derive(Debug)]
 pub(crate) struct CountBy<L> {
-    counts: Box<[AtomicU64]>,
-    /// The values that occur, shown from the start so that their first increase is seen; any other is
-    /// shown once it has been counted.
-    usual: &'static [&'static str],
+    counts: CounterVec,
     label: PhantomData<fn(&L)>,
 }
-
-/// The values of a label and their counts.
-pub(crate) type Counts = Vec<(&'static str, u64)>;
 
 impl<L: Label> CountBy<L> {
     /// Counters for a label of which only the values named in `usual` are expected.
     pub(super) fn usually(usual: &'static [&'static str]) -> Self {
-        let counts = L::NAMES.iter().map(|_| AtomicU64::new(0)).collect();
-        Self { counts, usual, label: PhantomData }
+        Self { counts: CounterVec::new(L::NAMES, usual), label: PhantomData }
     }
 
     /// Counts one more of `label`.
     pub(super) fn add(&self, label: &L) {
-        self.counts[label.index()].fetch_add(1, Relaxed);
+        self.counts.add(label.index(), 1);
     }
 
     /// The counts so far.
     pub(super) fn read(&self) -> Counts {
-        let counts = self.counts.iter().map(|count| count.load(Relaxed));
-        let named = L::NAMES.iter().copied().zip(counts);
-        named.filter(|(name, count)| *count > 0 || self.usual.contains(name)).collect()
+        self.counts.read()
     }
 }
 
@@ -210,7 +201,7 @@ impl Label for ResponseClass {
 
 #[cfg(test)]
 mod tests {
-    use super::{CountBy, Label, ResponseClass};
+    use super::{Label, ResponseClass};
     use curtail_policy::{AttemptId, Class, Failure, LeafReason, Outcome, Reason};
     use curtail_units::{Duration, Quantile, Ratio};
     use http::StatusCode;
@@ -298,15 +289,5 @@ mod tests {
             [ResponseClass::None, ResponseClass::Incomplete].map(name),
             ["none", "incomplete"]
         );
-    }
-
-    #[test]
-    fn usual_values_are_shown_from_the_start_and_others_once_counted() {
-        let counts = CountBy::<Outcome>::usually(&["good", "bad"]);
-        assert_eq!(counts.read(), [("good", 0), ("bad", 0)]);
-        counts.add(&Outcome::TwinStarted);
-        counts.add(&Outcome::Good);
-        counts.add(&Outcome::Good);
-        assert_eq!(counts.read(), [("good", 2), ("bad", 0), ("twin_started", 1)]);
     }
 }

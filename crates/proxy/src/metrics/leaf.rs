@@ -1,6 +1,7 @@
 //! What is counted of a leaf.
 
-use super::labels::{CountBy, Counts};
+use super::labels::CountBy;
+use curtail_metrics::Counts;
 use curtail_policy::{Decided, LeafEffect, LeafReason};
 use curtail_sketch::{AtomicHistogram, Histogram, Precision};
 use curtail_units::Duration;

@@ -4,10 +4,11 @@
 //! no lock is held, and nothing of a request's way is touched, while text is written.
 
 use super::leaf::LeafCounts;
-use super::process::{ListenerCounts, ProcessCounts, Usage};
+use super::process::{ListenerCounts, ProcessCounts};
 use super::upstream::UpstreamCounts;
 use crate::spans::SpanCounts;
 use curtail_http::connection_counts::ConnectionCounts;
+use curtail_metrics::process::Usage;
 use curtail_units::Duration;
 
 /// The state of the proxy at one moment.

@@ -1,6 +1,7 @@
 //! What is counted of an upstream and of each of its replicas.
 
-use super::labels::{CountBy, Counts, ResponseClass};
+use super::labels::{CountBy, ResponseClass};
+use curtail_metrics::Counts;
 use curtail_policy::{Decided, Effect, Event, Failure, Outcome, Reason};
 use curtail_sketch::{AtomicHistogram, Histogram, Precision};
 use curtail_units::Duration;

@@ -3,7 +3,7 @@
 //! There are some twenty for each request, so they cost what the compiler leaves of them: the length of a
 //! name is part of its type, and a short attribute is put together on the stack and appended at once.
 
-use super::protobuf::{bytes_field, length_field, length_tag, padded_varint, varint_len};
+use curtail_protobuf::{bytes_field, length_field, length_tag, padded_varint, varint_len};
 
 /// A text longer than this is cut, in bytes: a path may be as long as all header fields together.
 pub(super) const TEXT_MAX: usize = 2_048;

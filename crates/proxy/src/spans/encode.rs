@@ -7,11 +7,11 @@
 //! An attempt that was cancelled is no error, unless it was cancelled for its age.
 
 use super::attributes::{Attributes, SPAN_ATTRIBUTES};
-use super::protobuf::{bytes_field, fixed32_field, fixed64_field, message_field, varint_field};
 use crate::trace_context::SpanId;
 use crate::trail::{AttemptEnd, AttemptTrail, Destination, RequestEnd, Trail};
 use curtail_http::clock::Clock;
 use curtail_policy::{Choice, Reason, TieRole};
+use curtail_protobuf::{bytes_field, fixed32_field, fixed64_field, message_field, varint_field};
 use curtail_units::Instant;
 use http::{Method, StatusCode, Version};
 use std::fmt::Write as _;

@@ -5,10 +5,10 @@
 
 use super::Batch;
 use super::attributes::Attributes;
-use super::protobuf::{bytes_field, length_field, message_field};
 use crate::config::{SpansConfig, SpansProtocol};
 use crate::trace_context::entropy_rng;
 use bytes::Bytes;
+use curtail_protobuf::{bytes_field, length_field, message_field};
 use http_body::{Body, Frame, SizeHint};
 use std::collections::VecDeque;
 use std::convert::Infallible;

@@ -6,11 +6,11 @@
 //! gRPC's `RetryInfo`, are ignored.
 
 use super::envelope::{self, Parts};
-use super::protobuf::{Fields, Value};
 use crate::StartError;
 use crate::config::{ConnectConfig, Protocol, SpansConfig, SpansProtocol};
 use curtail_http::client::{Client, ClientError, ClientLimits, ClientResponse};
 use curtail_http::connect::Connector;
+use curtail_protobuf::{Fields, Value};
 use curtail_units::Duration;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
 

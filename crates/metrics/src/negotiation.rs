@@ -6,7 +6,7 @@
 
 /// A form of the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MetricsForm {
+pub enum MetricsForm {
     /// `OpenMetrics`, with classic histograms.
     Text,
     /// Prometheus's protobuf, with native histograms.
@@ -14,7 +14,8 @@ pub(crate) enum MetricsForm {
 }
 
 /// The form for a request with these `Accept` fields.
-pub(crate) fn form_for<'a>(accept: impl Iterator<Item = &'a str>) -> MetricsForm {
+#[must_use]
+pub fn form_for<'a>(accept: impl Iterator<Item = &'a str>) -> MetricsForm {
     let (mut text, mut protobuf) = (0.0_f64, 0.0_f64);
     for range in accept.flat_map(|field| field.split(',')) {
         let mut parts = range.split(';').map(str::trim);

@@ -1,8 +1,13 @@
-//! Protobuf fields, appended to a buffer in one pass.
+//! Protobuf's wire format: fields appended to a buffer in one pass, and read back one by one.
 //!
-//! Covers only OTLP and Prometheus's metrics, and the little reading that responses and tests need. A length that is
-//! known only afterwards takes [`LENGTH_BYTES`] bytes, see [`padded_varint`].
+//! Covers OTLP and Prometheus's metrics. A message field takes [`LENGTH_BYTES`] bytes for its length, see
+//! [`padded_varint`].
 //! **Source**: Protocol Buffers documentation, "Encoding", sections "Base 128 Varints" and "Submessages".
+#![no_std]
+
+extern crate alloc;
+
+use alloc::vec::Vec;
 
 /// Bytes reserved for the length of a message: enough for 2 MiB - 1, and spans are bounded far below.
 const LENGTH_BYTES: usize = 3;
@@ -21,7 +26,7 @@ fn tag(out: &mut Vec<u8>, field: u32, wire: Wire) {
 }
 
 /// An integer, seven bits a byte, the lowest first.
-pub(crate) fn varint(out: &mut Vec<u8>, mut value: u64) {
+pub fn varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value.to_le_bytes()[0] | 0x80);
         value >>= 7;
@@ -29,66 +34,73 @@ pub(crate) fn varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value.to_le_bytes()[0]);
 }
 
-/// An integer in a fixed number of bytes, the unused high ones padded with continuation bits: protobuf's encoding of
-/// integers allows leading zeros.
-pub(crate) fn padded_varint<const BYTES: usize>(value: u64) -> [u8; BYTES] {
+/// An integer in `BYTES` bytes, the unused high ones padded with continuation bits: protobuf's encoding of integers
+/// allows leading zeros.
+#[must_use]
+pub fn padded_varint<const BYTES: usize>(value: u64) -> [u8; BYTES] {
     debug_assert!(value < 1 << (7 * BYTES), "{value} does not fit {BYTES} bytes");
-    std::array::from_fn(|place| {
+    core::array::from_fn(|place| {
         let more = if place + 1 < BYTES { 0x80 } else { 0 };
         (value >> (7 * place)).to_le_bytes()[0] & 0x7f | more
     })
 }
 
 /// The bytes that [`varint`] takes for a length.
-pub(crate) const fn varint_len(value: usize) -> usize {
+#[must_use]
+pub const fn varint_len(value: usize) -> usize {
     (usize::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
 }
 
-pub(crate) fn varint_field(out: &mut Vec<u8>, field: u32, value: u64) {
+/// A field that is an integer.
+pub fn varint_field(out: &mut Vec<u8>, field: u32, value: u64) {
     tag(out, field, Wire::Varint);
     varint(out, value);
 }
 
-pub(crate) fn fixed64_field(out: &mut Vec<u8>, field: u32, value: u64) {
+/// A field of eight bytes.
+pub fn fixed64_field(out: &mut Vec<u8>, field: u32, value: u64) {
     tag(out, field, Wire::Fixed64);
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-pub(crate) fn fixed32_field(out: &mut Vec<u8>, field: u32, value: u32) {
+/// A field of four bytes.
+pub fn fixed32_field(out: &mut Vec<u8>, field: u32, value: u32) {
     tag(out, field, Wire::Fixed32);
     out.extend_from_slice(&value.to_le_bytes());
 }
 
 /// Bytes, or a text.
-pub(crate) fn bytes_field(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
+pub fn bytes_field(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
     length_field(out, field, bytes.len());
     out.extend_from_slice(bytes);
 }
 
 /// Encodes a signed integer with the sign in its lowest bit.
-pub(crate) const fn zigzag(value: i64) -> u64 {
+#[must_use]
+pub const fn zigzag(value: i64) -> u64 {
     (value << 1 ^ value >> 63).cast_unsigned()
 }
 
 /// Decodes an integer that [`zigzag`] encoded.
-#[cfg(test)]
-pub(crate) const fn unzigzag(value: u64) -> i64 {
+#[must_use]
+pub const fn unzigzag(value: u64) -> i64 {
     (value >> 1).cast_signed() ^ -(value & 1).cast_signed()
 }
 
 /// The beginning of a field of which `len` bytes follow.
-pub(crate) fn length_field(out: &mut Vec<u8>, field: u32, len: usize) {
+pub fn length_field(out: &mut Vec<u8>, field: u32, len: usize) {
     tag(out, field, Wire::Length);
     varint(out, len as u64);
 }
 
 /// The first byte of a [`length_field`] whose number is below 16.
-pub(crate) fn length_tag(field: u32) -> u8 {
+#[must_use]
+pub fn length_tag(field: u32) -> u8 {
     (field << 3 | Wire::Length as u32).to_le_bytes()[0]
 }
 
 /// A message within the message, made of what `write` appends.
-pub(crate) fn message_field(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
+pub fn message_field(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
     tag(out, field, Wire::Length);
     let length_at = out.len();
     out.extend_from_slice(&[0; LENGTH_BYTES]);
@@ -99,12 +111,14 @@ pub(crate) fn message_field(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&m
 
 /// The fields of a message, in the order in which they stand; ends where the bytes make no sense.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
+pub struct Fields<'a>(pub &'a [u8]);
 
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Value<'a> {
+pub enum Value<'a> {
+    /// An integer of variable length.
     Int(u64),
+    /// Bytes, a message or a number of fixed length.
     Bytes(&'a [u8]),
 }
 
@@ -129,8 +143,7 @@ impl<'a> Iterator for Fields<'a> {
 
 impl<'a> Fields<'a> {
     /// The next of several length-delimited messages.
-    #[cfg(test)]
-    pub(crate) fn delimited(&mut self) -> Option<&'a [u8]> {
+    pub fn delimited(&mut self) -> Option<&'a [u8]> {
         let len = self.varint()?;
         self.take(usize::try_from(len).ok()?)
     }

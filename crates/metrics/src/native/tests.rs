@@ -1,19 +1,22 @@
-use super::super::{ResponseClass, Snapshot, UpstreamMetrics, UpstreamSnapshot};
 use super::{SCHEMA, render};
-use crate::spans::protobuf::{Fields, Value, unzigzag};
+use crate::{Family, FamilyCollector, Metric, MetricsSnapshot, SeriesValue, histogram_seconds};
+use curtail_protobuf::{Fields, Value, unzigzag};
+use curtail_sketch::{Histogram, Precision};
 use curtail_units::{Duration, Rng};
-use http::StatusCode;
 use std::collections::BTreeMap;
 
-fn snapshot(metrics: &UpstreamMetrics) -> Snapshot {
-    let upstream = UpstreamSnapshot {
-        name: "s".to_owned(),
-        counts: metrics.read(),
-        hedge_delay: None,
-        budget: (0, 0),
-        replicas: Vec::new(),
-    };
-    Snapshot { upstreams: vec![upstream], ..Snapshot::default() }
+static DURATION: Metric = histogram_seconds("curtail_request_duration", &["upstream"], "Time.");
+
+/// A scrape with one histogram.
+#[derive(Debug)]
+struct Snapshot(Histogram);
+
+impl MetricsSnapshot for Snapshot {
+    fn families(&self) -> Vec<Family<'_>> {
+        let mut out = FamilyCollector::default();
+        out.add(&DURATION, [([("upstream", "s")], SeriesValue::Histogram(&self.0))]);
+        out.into_families()
+    }
 }
 
 fn bytes(message: &[u8], field: u64) -> Vec<&[u8]> {
@@ -61,14 +64,14 @@ fn buckets(histogram: &[u8]) -> BTreeMap<i64, u64> {
 
 #[test]
 fn native_buckets_hold_every_duration_within_the_error_of_the_schema() {
-    let metrics = UpstreamMetrics::default();
+    let mut snapshot = Snapshot(Histogram::new(Precision::FINE));
     let mut rng = Rng::new(7);
     let mut durations: Vec<f64> = (0..5_000).map(|_| 1e-4 * (rng.unit() * 12.0).exp()).collect();
     for seconds in &durations {
-        metrics.ended(ResponseClass::Status(StatusCode::OK), Duration::from_secs_f64(*seconds));
+        snapshot.0.record(Duration::from_secs_f64(*seconds));
     }
-    metrics.ended(ResponseClass::Status(StatusCode::OK), Duration::ZERO);
-    let histogram = histogram(&render(&snapshot(&metrics)));
+    snapshot.0.record(Duration::ZERO);
+    let histogram = histogram(&render(&snapshot));
     assert_eq!(ints(&histogram, 1), [5_001]);
     assert_eq!(
         ints(&histogram, 5).into_iter().map(unzigzag).collect::<Vec<_>>(),
@@ -91,15 +94,15 @@ fn native_buckets_hold_every_duration_within_the_error_of_the_schema() {
 
 #[test]
 fn counts_of_buckets_never_fall_from_scrape_to_scrape() {
-    let metrics = UpstreamMetrics::default();
+    let mut snapshot = Snapshot(Histogram::new(Precision::FINE));
     let mut rng = Rng::new(8);
     let mut before = BTreeMap::new();
     for _ in 0..50 {
         for _ in 0..20 {
             let seconds = 1e-6 * (rng.unit() * 20.0).exp();
-            metrics.ended(ResponseClass::Status(StatusCode::OK), Duration::from_secs_f64(seconds));
+            snapshot.0.record(Duration::from_secs_f64(seconds));
         }
-        let now = buckets(&histogram(&render(&snapshot(&metrics))));
+        let now = buckets(&histogram(&render(&snapshot)));
         for (index, count) in before {
             assert!(now.get(&index).is_some_and(|now| *now >= count), "bucket {index}");
         }
@@ -109,7 +112,7 @@ fn counts_of_buckets_never_fall_from_scrape_to_scrape() {
 
 #[test]
 fn a_histogram_without_values_is_native_too() {
-    let histogram = histogram(&render(&snapshot(&UpstreamMetrics::default())));
+    let histogram = histogram(&render(&Snapshot(Histogram::new(Precision::FINE))));
     assert!(buckets(&histogram).is_empty());
     assert_eq!(bytes(&histogram, 6).len(), 1, "a zero threshold marks it as native");
 }

@@ -1,17 +1,17 @@
-use super::super::{
+use super::{
     ConnectionsSnapshot, LeafMetrics, LeafSnapshot, ListenerMetrics, ProcessMetrics,
-    ReplicaSnapshot, ResponseClass, Snapshot, UpstreamMetrics, UpstreamSnapshot, Usage, catalogue,
-    reference, render,
+    ReplicaSnapshot, ResponseClass, Snapshot, UpstreamMetrics, UpstreamSnapshot, catalogue,
+    reference,
 };
-use super::{BOUNDS, count_by_bound};
 use crate::spans::SpanCounts;
 use curtail_http::connection_counts::{ConnectPhases, ConnectionCounters};
+use curtail_metrics::process::Usage;
+use curtail_metrics::render_text;
 use curtail_policy::{
     AttemptId, Class, Decided, Effect, Event, Failure, LeafEffect, LeafReason, LeafRequestId,
     Outcome, Reason, RequestFailure,
 };
-use curtail_sketch::{Histogram, Precision};
-use curtail_units::{Bytes, Duration, Ratio, Rng};
+use curtail_units::{Bytes, Duration, Ratio};
 use http::StatusCode;
 
 fn decide(metrics: &UpstreamMetrics, effect: Effect, reason: Reason) {
@@ -98,8 +98,8 @@ fn snapshot() -> Snapshot {
     listener.unrouted();
     listener.malformed();
     let process = ProcessMetrics::default();
-    process.reloaded();
-    process.reload_failed();
+    process.reloads.count(true);
+    process.reloads.count(false);
     process.invariant_broken();
     Snapshot {
         upstreams: vec![upstream()],
@@ -130,7 +130,7 @@ fn assert_lines(text: &str, lines: &str) {
 #[test]
 fn what_was_counted_of_an_upstream_is_shown() {
     assert_lines(
-        &render(snapshot()),
+        &render_text(snapshot()),
         r#"
         # TYPE curtail_requests counter
         curtail_requests_total{upstream="the \"api\"",status="none"} 1
@@ -163,7 +163,7 @@ fn what_was_counted_of_an_upstream_is_shown() {
 
 #[test]
 fn latencies_are_shown_as_a_cumulative_histogram() {
-    let text = render(snapshot());
+    let text = render_text(snapshot());
     assert_lines(
         &text,
         r#"
@@ -182,7 +182,7 @@ fn latencies_are_shown_as_a_cumulative_histogram() {
 #[test]
 fn what_was_counted_of_leaves_listeners_and_the_process_is_shown() {
     assert_lines(
-        &render(snapshot()),
+        &render_text(snapshot()),
         r#"
         curtail_leaf_queue_len{leaf="db"} 5
         curtail_leaf_in_service{leaf="db"} 2
@@ -227,7 +227,7 @@ fn families(text: &str) -> Vec<&str> {
 
 #[test]
 fn the_table_and_the_exposition_name_the_same_metrics_in_the_same_order() {
-    let text = render(snapshot());
+    let text = render_text(snapshot());
     let expected: Vec<_> = catalogue::ALL.iter().map(|metric| metric.name()).collect();
     let expected = expected
         .iter()
@@ -249,7 +249,7 @@ fn labels_of<'a>(line: &'a str, name: &str) -> Option<Vec<&'a str>> {
 
 #[test]
 fn every_metric_carries_the_labels_that_the_table_says() {
-    let text = render(snapshot());
+    let text = render_text(snapshot());
     for metric in catalogue::ALL {
         let name = metric.name();
         let series: Vec<_> = text.lines().filter_map(|line| labels_of(line, &name)).collect();
@@ -274,43 +274,4 @@ fn the_reference_names_every_metric_with_its_meaning() {
         assert!(page.lines().any(|line| line.starts_with(&row)), "{row}");
         assert!(metric.help.ends_with('.') && !metric.help.contains('|'), "{}", metric.help);
     }
-}
-
-#[test]
-fn bounds_rise_by_about_the_same_ratio() {
-    assert_eq!(BOUNDS[0], Duration::from_us(100));
-    assert_eq!(BOUNDS.last(), Some(&Duration::from_secs(100)));
-    for pair in BOUNDS.windows(2) {
-        let ratio = pair[1].as_ns_f64() / pair[0].as_ns_f64();
-        assert!((1.18..=1.2).contains(&ratio), "{pair:?}: {ratio}");
-    }
-}
-
-#[test]
-fn counts_below_a_bound_are_never_more_than_there_are() {
-    const SEED: u64 = 7;
-    println!("seed {SEED}");
-    let mut rng = Rng::new(SEED);
-    let mut histogram = Histogram::new(Precision::FINE);
-    let near = Precision::FINE.error() * 2.0;
-    // Half of them lie on or right beside a bound, where a bucket straddles it.
-    let durations: Vec<_> = (0..20_000)
-        .map(|index| match index % 2 {
-            0 => Duration::from_ns_f64(rng.exponential() * 1e7),
-            _ => BOUNDS[rng.below(BOUNDS.len())].mul_f64(1.0 + near * (rng.unit() - 0.5)),
-        })
-        .collect();
-    durations.iter().for_each(|&duration| histogram.record(duration));
-    let buckets = count_by_bound(&histogram);
-    let mut below = 0;
-    for (index, (bound, count)) in buckets.iter().enumerate() {
-        below += count;
-        let Some(exact) = BOUNDS.get(index) else { break };
-        assert_eq!(exact.as_secs_f64(), *bound);
-        let really = durations.iter().filter(|d| *d <= exact).count() as u64;
-        let surely = exact.mul_f64(1.0 - near);
-        let surely = durations.iter().filter(|d| **d <= surely).count() as u64;
-        assert!((surely..=really).contains(&below), "{exact}: {surely} <= {below} <= {really}");
-    }
-    assert_eq!(below, durations.len() as u64);
 }

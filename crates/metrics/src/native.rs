@@ -7,12 +7,9 @@
 //! fills at most 160.
 //! **Source**: `io.prometheus.client.MetricFamily` (metrics.proto of `prometheus/client_model`), length-delimited.
 
-use super::exposition::count_by_bound;
-use super::families::{Family, Label, SeriesValue};
-use super::snapshot::Snapshot;
-use crate::spans::protobuf::{
-    bytes_field, fixed64_field, message_field, varint, varint_field, zigzag,
-};
+use crate::text::count_by_bound;
+use crate::{Family, Label, MetricsSnapshot, SeriesValue};
+use curtail_protobuf::{bytes_field, fixed64_field, message_field, varint, varint_field, zigzag};
 use curtail_sketch::Histogram;
 use curtail_sketch::exponential::{Exponential, Scale};
 use prometheus_client::metrics::MetricType;
@@ -32,7 +29,7 @@ const BUCKETS_MAX: usize = 2_048;
 const ZERO_THRESHOLD: f64 = 2.938_735_877_055_719e-39;
 
 /// The bytes of one scrape.
-pub(crate) fn render(snapshot: &Snapshot) -> Vec<u8> {
+pub(crate) fn render(snapshot: &impl MetricsSnapshot) -> Vec<u8> {
     let mut out = Vec::new();
     let mut message = Vec::new();
     for family in snapshot.families() {

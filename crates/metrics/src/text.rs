@@ -4,17 +4,21 @@
 //! **Error**: a bucket is at most 1.2 times as wide as the one before, so a quantile from the buckets is off by less than
 //! a fifth.
 
-use super::families::{Family, SeriesValue};
-use super::snapshot::Snapshot;
+use crate::{Family, MetricsSnapshot, SeriesValue};
 use curtail_sketch::Histogram;
 use curtail_units::Duration;
 use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text;
 use prometheus_client::encoding::{
     DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, MetricEncoder, NoLabelSet,
 };
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
+use prometheus_client::registry::Registry;
 use std::fmt;
+
+/// The media type of the text format.
+pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Bounds per decade: each is 1.19 times the one before.
 const PER_DECADE: usize = 13;
@@ -35,9 +39,25 @@ const BOUNDS: [Duration; 6 * PER_DECADE + 1] = {
     bounds
 };
 
-impl Collector for Snapshot {
+/// The text of one scrape.
+///
+/// # Panics
+/// Never: a string takes everything.
+#[must_use]
+pub fn render_text(snapshot: impl MetricsSnapshot) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(FamilyEncoder(snapshot)));
+    let mut text = String::new();
+    text::encode(&mut text, &registry).expect("a string takes everything");
+    text
+}
+
+#[derive(Debug)]
+struct FamilyEncoder<S>(S);
+
+impl<S: MetricsSnapshot> Collector for FamilyEncoder<S> {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        self.families().iter().try_for_each(|family| encode(&mut encoder, family))
+        self.0.families().iter().try_for_each(|family| encode(&mut encoder, family))
     }
 }
 
@@ -88,7 +108,7 @@ fn encode_number(
 
 /// How many durations lie between each of [`BOUNDS`] (in seconds) and the one before; the last entry is
 /// without bound. A duration that may equal a bound counts as longer, so speed is never overstated.
-pub(super) fn count_by_bound(durations: &Histogram) -> Vec<(f64, u64)> {
+pub(crate) fn count_by_bound(durations: &Histogram) -> Vec<(f64, u64)> {
     let bounds = BOUNDS.iter().map(|bound| bound.as_secs_f64()).chain([f64::INFINITY]);
     let mut buckets: Vec<_> = bounds.map(|bound| (bound, 0)).collect();
     for bucket in durations.buckets() {

@@ -1,0 +1,194 @@
+//! Counters of queries, by kind and outcome.
+
+use curtail_metrics::{CounterVec, Counts, Gauge, MetricsForm};
+use curtail_sketch::{AtomicHistogram, Histogram, Precision};
+use http::StatusCode;
+use std::fmt::Debug;
+use std::time::Instant;
+
+/// The page of `/metrics`, which the server renders.
+pub trait MetricsPage: Debug + Send + Sync {
+    /// The media type and the bytes of one scrape.
+    fn render(&self, form: MetricsForm) -> (&'static str, Vec<u8>);
+}
+
+/// A kind of query: Tempo's and Jaeger's requests for the same thing are of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QueryKind {
+    Trace,
+    Logs,
+    Search,
+    Tags,
+    Metrics,
+    Sql,
+    Other,
+}
+
+impl QueryKind {
+    /// The names in metrics, in the order of the variants.
+    const NAMES: [&str; 7] = ["trace", "logs", "search", "tags", "metrics", "sql", "other"];
+
+    /// The kind of a request with this path.
+    fn of_path(path: &str) -> Self {
+        let under = |prefixes: &[&str]| prefixes.iter().any(|prefix| path.starts_with(prefix));
+        match path {
+            "/api/sql" => Self::Sql,
+            "/api/search" | "/jaeger/api/traces" | "/jaeger/api/v3/trace-summaries" => Self::Search,
+            "/jaeger/api/services" | "/jaeger/api/v3/services" => Self::Tags,
+            "/jaeger/api/operations" | "/jaeger/api/v3/operations" => Self::Tags,
+            _ if under(&["/api/metrics/"]) => Self::Metrics,
+            _ if under(&["/api/search/", "/api/v2/search/", "/jaeger/api/services/"]) => Self::Tags,
+            _ if under(&["/api/traces/"]) && path.ends_with("/logs") => Self::Logs,
+            _ if under(&["/api/traces/", "/api/v2/traces/"]) => Self::Trace,
+            _ if under(&["/jaeger/api/traces/", "/jaeger/api/v3/traces/"]) => Self::Trace,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// The outcomes: `ok`, `rejected` (4xx), `failed` (5xx), `timed_out` (504), `cancelled` (the client disconnected).
+const OUTCOMES: &[&str] = &["ok", "rejected", "failed", "timed_out", "cancelled"];
+const CANCELLED: usize = 4;
+
+fn outcome(status: StatusCode) -> usize {
+    match status {
+        StatusCode::GATEWAY_TIMEOUT => 3,
+        status if status.is_server_error() => 2,
+        status if status.is_client_error() => 1,
+        _ => 0,
+    }
+}
+
+/// Counters of the query API since the start.
+#[derive(Debug)]
+pub struct QueryMetrics {
+    /// By [`QueryKind`].
+    kinds: [KindMetrics; QueryKind::NAMES.len()],
+    incomplete: CounterVec,
+    connections: Gauge,
+}
+
+#[derive(Debug)]
+struct KindMetrics {
+    outcomes: CounterVec,
+    durations: AtomicHistogram,
+}
+
+/// The counters of the query API at one moment.
+#[derive(Clone, Debug)]
+pub struct QueryCounts {
+    /// Each kind with its outcomes and with the times until its responses began.
+    pub kinds: Vec<(&'static str, Counts, Histogram)>,
+    /// Results that lack the rows of unreadable runs, by kind.
+    pub incomplete: Counts,
+    /// Open connections.
+    pub connections: u64,
+}
+
+impl Default for QueryMetrics {
+    fn default() -> Self {
+        let kind = || KindMetrics {
+            outcomes: CounterVec::new(OUTCOMES, OUTCOMES),
+            durations: AtomicHistogram::new(Precision::COARSE),
+        };
+        Self {
+            kinds: std::array::from_fn(|_| kind()),
+            incomplete: CounterVec::new(&QueryKind::NAMES, &QueryKind::NAMES),
+            connections: Gauge::default(),
+        }
+    }
+}
+
+impl QueryMetrics {
+    /// Begins to measure a request.
+    pub(crate) fn begin(&self, path: &str) -> QueryTimer<'_> {
+        let kind = QueryKind::of_path(path);
+        QueryTimer { metrics: self, kind, began: Instant::now(), outcome: CANCELLED }
+    }
+
+    pub(crate) const fn connections(&self) -> &Gauge {
+        &self.connections
+    }
+
+    /// The counters now.
+    pub fn read(&self) -> QueryCounts {
+        let kinds = QueryKind::NAMES.into_iter().zip(&self.kinds);
+        let read = |(name, kind): (_, &KindMetrics)| {
+            (name, kind.outcomes.read(), kind.durations.snapshot())
+        };
+        QueryCounts {
+            kinds: kinds.map(read).collect(),
+            incomplete: self.incomplete.read(),
+            connections: self.connections.get(),
+        }
+    }
+}
+
+/// A request in progress; counted when this is dropped.
+#[derive(Debug)]
+pub(crate) struct QueryTimer<'a> {
+    metrics: &'a QueryMetrics,
+    kind: QueryKind,
+    began: Instant,
+    outcome: usize,
+}
+
+impl QueryTimer<'_> {
+    /// The response begins.
+    pub(crate) fn end(mut self, status: StatusCode, is_incomplete: bool) {
+        self.outcome = outcome(status);
+        if is_incomplete {
+            self.metrics.incomplete.add(self.kind as usize, 1);
+        }
+    }
+}
+
+impl Drop for QueryTimer<'_> {
+    fn drop(&mut self) {
+        let kind = &self.metrics.kinds[self.kind as usize];
+        kind.outcomes.add(self.outcome, 1);
+        kind.durations.record(self.began.elapsed().into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{QueryKind, QueryMetrics};
+    use http::StatusCode;
+
+    #[test]
+    fn requests_of_tempo_and_of_jaeger_for_the_same_are_of_one_kind() {
+        for (path, kind) in [
+            ("/api/traces/1", QueryKind::Trace),
+            ("/api/v2/traces/1", QueryKind::Trace),
+            ("/jaeger/api/v3/traces/1", QueryKind::Trace),
+            ("/jaeger/api/traces/1", QueryKind::Trace),
+            ("/api/traces/1/logs", QueryKind::Logs),
+            ("/api/search", QueryKind::Search),
+            ("/jaeger/api/traces", QueryKind::Search),
+            ("/api/search/tags", QueryKind::Tags),
+            ("/jaeger/api/services/cart/operations", QueryKind::Tags),
+            ("/api/metrics/query_range", QueryKind::Metrics),
+            ("/api/sql", QueryKind::Sql),
+            ("/", QueryKind::Other),
+        ] {
+            assert_eq!(QueryKind::of_path(path), kind, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_request_counts_once_with_its_outcome() {
+        let metrics = QueryMetrics::default();
+        for (status, is_incomplete) in [(200, true), (400, false), (500, false), (504, false)] {
+            let status = StatusCode::from_u16(status).expect("a status");
+            metrics.begin("/api/search").end(status, is_incomplete);
+        }
+        drop(metrics.begin("/api/search"));
+        let counts = metrics.read();
+        let (_, outcomes, durations) =
+            counts.kinds.iter().find(|(name, ..)| *name == "search").expect("it is listed");
+        assert!(outcomes.iter().all(|(_, count)| *count == 1), "{outcomes:?}");
+        assert_eq!(durations.count(), 5);
+        assert_eq!(counts.incomplete.iter().map(|(_, count)| count).sum::<u64>(), 1);
+    }
+}

@@ -1,0 +1,135 @@
+//! Counters that many threads add to.
+
+use crate::{FamilyCollector, Metric, counter};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// The values of a label and their counts.
+pub type Counts = Vec<(&'static str, u64)>;
+
+/// One counter for each value of a label.
+#[derive(Debug)]
+pub struct CounterVec {
+    names: &'static [&'static str],
+    counts: Box<[AtomicU64]>,
+    /// The values that occur. They are shown from the start, so that their first increase is seen; any other is shown
+    /// once it has been counted.
+    usual: &'static [&'static str],
+}
+
+impl CounterVec {
+    /// Counters for the values `names`, of which those in `usual` are expected.
+    #[must_use]
+    pub fn new(names: &'static [&'static str], usual: &'static [&'static str]) -> Self {
+        let counts = names.iter().map(|_| AtomicU64::new(0)).collect();
+        Self { names, counts, usual }
+    }
+
+    /// Adds to the count of the value with this index among the names.
+    pub fn add(&self, index: usize, more: u64) {
+        self.counts[index].fetch_add(more, Relaxed);
+    }
+
+    /// The sum of all counts.
+    #[must_use]
+    pub fn sum(&self) -> u64 {
+        self.counts.iter().map(|count| count.load(Relaxed)).sum()
+    }
+
+    /// The counts so far.
+    #[must_use]
+    pub fn read(&self) -> Counts {
+        let counts = self.counts.iter().map(|count| count.load(Relaxed));
+        let named = self.names.iter().copied().zip(counts);
+        named.filter(|(name, count)| *count > 0 || self.usual.contains(name)).collect()
+    }
+}
+
+/// The number of things that exist now: each counts until its guard is dropped.
+#[derive(Clone, Debug, Default)]
+pub struct Gauge(Arc<AtomicU64>);
+
+/// One thing that a [`Gauge`] counts.
+#[derive(Debug)]
+pub struct GaugeGuard(Gauge);
+
+impl Gauge {
+    /// Counts one more.
+    #[must_use]
+    pub fn enter(&self) -> GaugeGuard {
+        self.0.fetch_add(1, Relaxed);
+        GaugeGuard(self.clone())
+    }
+
+    /// The number now.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+impl Drop for GaugeGuard {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Reloads of the configuration, by result.
+pub static CONFIG_RELOADS: Metric = counter(
+    "curtail_config_reloads",
+    &["result"],
+    "New configurations read; failed: it had errors, and the old one stays.",
+);
+
+/// The counters of [`CONFIG_RELOADS`].
+#[derive(Debug, Default)]
+pub struct ReloadCounters {
+    ok: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl ReloadCounters {
+    /// Counts a configuration that took effect, or one that was rejected.
+    pub fn count(&self, is_ok: bool) {
+        if is_ok { &self.ok } else { &self.failed }.fetch_add(1, Relaxed);
+    }
+
+    /// The counts so far.
+    #[must_use]
+    pub fn read(&self) -> [(&'static str, u64); 2] {
+        [("ok", self.ok.load(Relaxed)), ("failed", self.failed.load(Relaxed))]
+    }
+}
+
+impl<'a> FamilyCollector<'a> {
+    /// Adds [`CONFIG_RELOADS`].
+    pub fn reloads(&mut self, counts: [(&'a str, u64); 2]) {
+        self.add(&CONFIG_RELOADS, counts.map(|(result, count)| ([("result", result)], count)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CounterVec, Gauge};
+
+    #[test]
+    fn usual_values_are_shown_from_the_start_and_others_once_counted() {
+        let counts = CounterVec::new(&["good", "bad", "rare", "never"], &["good", "bad"]);
+        assert_eq!(counts.read(), [("good", 0), ("bad", 0)]);
+        counts.add(2, 1);
+        counts.add(0, 2);
+        assert_eq!(counts.read(), [("good", 2), ("bad", 0), ("rare", 1)]);
+        assert_eq!(counts.sum(), 3);
+    }
+
+    #[test]
+    fn a_gauge_counts_what_has_not_ended() {
+        let gauge = Gauge::default();
+        let (first, second) = (gauge.enter(), gauge.clone().enter());
+        assert_eq!(gauge.get(), 2);
+        drop(first);
+        assert_eq!(gauge.get(), 1);
+        drop(second);
+        assert_eq!(gauge.get(), 0);
+    }
+}

@@ -1,0 +1,122 @@
+//! Families of series: the input of every exposition format.
+
+use crate::{Counts, Metric};
+use curtail_sketch::Histogram;
+
+/// Everything that a scrape shows.
+pub trait MetricsSnapshot: std::fmt::Debug + Send + Sync + 'static {
+    /// Every metric with at least one series, in the order of the exposition.
+    fn families(&self) -> Vec<Family<'_>>;
+}
+
+/// The name and value of a label.
+pub type Label<'a> = (&'a str, &'a str);
+
+/// A metric and all its series.
+#[derive(Debug)]
+pub struct Family<'a> {
+    /// The metric.
+    pub metric: &'static Metric,
+    /// Its series.
+    pub series: Vec<Series<'a>>,
+}
+
+/// One series of a metric.
+#[derive(Debug)]
+pub struct Series<'a> {
+    /// Its labels.
+    pub labels: Vec<Label<'a>>,
+    /// Its value.
+    pub value: SeriesValue<'a>,
+}
+
+/// The value of a series.
+#[derive(Clone, Copy, Debug)]
+pub enum SeriesValue<'a> {
+    /// A count.
+    Int(u64),
+    /// A number.
+    Float(f64),
+    /// Durations.
+    Histogram(&'a Histogram),
+    /// A constant 1: the information is in the labels.
+    Info,
+}
+
+impl From<u64> for SeriesValue<'_> {
+    fn from(value: u64) -> Self {
+        Self::Int(value)
+    }
+}
+
+impl From<u32> for SeriesValue<'_> {
+    fn from(value: u32) -> Self {
+        Self::Int(value.into())
+    }
+}
+
+impl From<usize> for SeriesValue<'_> {
+    fn from(value: usize) -> Self {
+        Self::Int(value as u64)
+    }
+}
+
+impl From<f64> for SeriesValue<'_> {
+    fn from(value: f64) -> Self {
+        Self::Float(value)
+    }
+}
+
+/// Collects the families, one metric with all its series at a time.
+#[derive(Debug, Default)]
+pub struct FamilyCollector<'a> {
+    families: Vec<Family<'a>>,
+}
+
+impl<'a> FamilyCollector<'a> {
+    /// Adds a metric with all its series.
+    pub fn add<const N: usize, V: Into<SeriesValue<'a>>>(
+        &mut self,
+        metric: &'static Metric,
+        series: impl IntoIterator<Item = ([Label<'a>; N], V)>,
+    ) {
+        let series = series.into_iter();
+        let series = series
+            .map(|(labels, value)| Series { labels: labels.to_vec(), value: value.into() })
+            .collect();
+        self.families.push(Family { metric, series });
+    }
+
+    /// Adds counters with one more label: its name, and its values with their counts.
+    pub fn counts(
+        &mut self,
+        metric: &'static Metric,
+        series: impl Iterator<Item = (Label<'a>, &'a str, &'a Counts)>,
+    ) {
+        let split = series.flat_map(|(owner, label, counts)| {
+            counts.iter().map(move |&(value, count)| ([owner, (label, value)], count))
+        });
+        self.add(metric, split);
+    }
+
+    /// Adds histograms with one label.
+    pub fn histograms(
+        &mut self,
+        metric: &'static Metric,
+        series: impl Iterator<Item = (Label<'a>, &'a Histogram)>,
+    ) {
+        let series = series.map(|(label, durations)| ([label], SeriesValue::Histogram(durations)));
+        self.add(metric, series);
+    }
+
+    /// Adds information: a label with its value.
+    pub fn info(&mut self, metric: &'static Metric, label: Label<'a>) {
+        self.add(metric, [([label], SeriesValue::Info)]);
+    }
+
+    /// All families, in the order in which they were added.
+    #[must_use]
+    pub fn into_families(self) -> Vec<Family<'a>> {
+        self.families
+    }
+}

@@ -1,0 +1,138 @@
+//! The one table of all metrics of the server: name, unit, labels and meaning of each.
+
+use curtail_metrics::process::{
+    BUILD, PROCESS_CPU, PROCESS_MAX_FDS, PROCESS_MEMORY, PROCESS_OPEN_FDS, PROCESS_START,
+};
+use curtail_metrics::{Metric, MetricType, Unit, counter, gauge, histogram_seconds};
+
+const SIGNAL: &[&str] = &["signal"];
+const TABLE: &[&str] = &["table"];
+const KIND: &[&str] = &["kind"];
+
+pub(super) static INGEST_BATCHES: Metric =
+    counter("curtail_ingest_batches", SIGNAL, "Batches that became durable, without duplicates.");
+pub(super) static INGEST_ROWS: Metric = counter(
+    "curtail_ingest_rows",
+    SIGNAL,
+    "Spans (traces), log records (logs) and points (metrics) in those batches.",
+);
+pub(super) static INGEST_BYTES: Metric =
+    counter_bytes("curtail_ingest", SIGNAL, "Size of those batches, decompressed.");
+pub(super) static INGEST_DUPLICATES: Metric = counter(
+    "curtail_ingest_duplicate_batches",
+    &[],
+    "Batches that were sent again within ten minutes: acknowledged, not stored again.",
+);
+pub(super) static INGEST_REJECTED: Metric = counter(
+    "curtail_ingest_batches_rejected",
+    &["reason"],
+    "Requests that were rejected; exhausted and unavailable: the sender may retry later.",
+);
+pub(super) static INGEST_ROWS_REJECTED: Metric = counter(
+    "curtail_ingest_rows_rejected",
+    &[],
+    "Rows left out of accepted batches; the response to the sender gives the reason.",
+);
+pub(super) static INGEST_ACKNOWLEDGED: Metric = histogram_seconds(
+    "curtail_ingest_acknowledge_duration",
+    &[],
+    "Time from the head of a request to the acknowledgement of its batch.",
+);
+pub(super) static INGEST_WAITING: Metric =
+    gauge("curtail_ingest_batches_waiting", &[], "Batches that wait for the log.");
+pub(super) static LOG_BYTES: Metric =
+    counter_bytes("curtail_log_written", &[], "Size of the batches written to the log.");
+pub(super) static LOG_WRITES: Metric = histogram_seconds(
+    "curtail_log_write_duration",
+    &[],
+    "Time to write and sync one group of batches.",
+);
+pub(super) static LOG_FAILURES: Metric = counter(
+    "curtail_log_write_failures",
+    &[],
+    "Groups of batches that could not be written; their senders retry.",
+);
+pub(super) static MEMTABLE_BYTES: Metric = gauge_bytes(
+    "curtail_memtable",
+    TABLE,
+    "Size of the rows in memory, including those that wait for a flush.",
+);
+pub(super) static FLUSH_BACKLOG: Metric = gauge_bytes(
+    "curtail_flush_backlog",
+    &[],
+    "Size of the full memtables that wait for a flush; senders wait while there are four.",
+);
+pub(super) static RUNS: Metric = gauge("curtail_runs", TABLE, "Sorted runs of a table.");
+pub(super) static FLUSHES: Metric =
+    histogram_seconds("curtail_flush_duration", &[], "Time to flush memtables to runs.");
+pub(super) static COMPACTIONS: Metric =
+    histogram_seconds("curtail_compaction_duration", &[], "Time of one compaction.");
+pub(super) static MAINTENANCE_FAILURES: Metric = counter(
+    "curtail_maintenance_failures",
+    &["task"],
+    "Failed flushes, and failures of all other maintenance; both are retried.",
+);
+pub(super) static QUERIES: Metric = counter(
+    "curtail_queries",
+    &["kind", "outcome"],
+    "Queries; rejected: status 4xx, failed: 5xx, timed_out: 504, cancelled: the client disconnected.",
+);
+pub(super) static QUERY_DURATION: Metric = histogram_seconds(
+    "curtail_query_duration",
+    KIND,
+    "Time from the head of a query to the head of its response.",
+);
+pub(super) static QUERIES_INCOMPLETE: Metric =
+    counter("curtail_queries_incomplete", KIND, "Results without the rows of unreadable runs.");
+pub(super) static CONNECTIONS_OPEN: Metric = gauge(
+    "curtail_client_connections_open",
+    &["listener"],
+    "Connections of clients that are open.",
+);
+
+const fn counter_bytes(
+    base: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Metric {
+    Metric { base, unit: Some(Unit::Bytes), kind: MetricType::Counter, labels, help }
+}
+
+const fn gauge_bytes(
+    base: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Metric {
+    Metric { base, unit: Some(Unit::Bytes), kind: MetricType::Gauge, labels, help }
+}
+
+/// All metrics, in the order of the exposition.
+pub(super) static ALL: &[&Metric] = &[
+    &INGEST_BATCHES,
+    &INGEST_ROWS,
+    &INGEST_BYTES,
+    &INGEST_DUPLICATES,
+    &INGEST_REJECTED,
+    &INGEST_ROWS_REJECTED,
+    &INGEST_ACKNOWLEDGED,
+    &INGEST_WAITING,
+    &LOG_BYTES,
+    &LOG_WRITES,
+    &LOG_FAILURES,
+    &MEMTABLE_BYTES,
+    &FLUSH_BACKLOG,
+    &RUNS,
+    &FLUSHES,
+    &COMPACTIONS,
+    &MAINTENANCE_FAILURES,
+    &QUERIES,
+    &QUERY_DURATION,
+    &QUERIES_INCOMPLETE,
+    &CONNECTIONS_OPEN,
+    &BUILD,
+    &PROCESS_CPU,
+    &PROCESS_MEMORY,
+    &PROCESS_START,
+    &PROCESS_OPEN_FDS,
+    &PROCESS_MAX_FDS,
+];
