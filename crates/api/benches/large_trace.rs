@@ -44,7 +44,7 @@ async fn questions(thousands: u64) {
     let sql = Sql::new(SqlProgram::beside(Path::new("curtail")), None);
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let (limits, metrics, page) = (Limits::default(), Arc::default(), Arc::new(NoMetrics));
-    let api = Api { store, sql, limits, metrics, page };
+    let api = Api { certificate: None, access: Arc::default(), store, sql, limits, metrics, page };
     let api = curtail_api::start(any, api).await.expect("a port");
     let address = api.address();
     println!("{} spans", thousands * 1_000);

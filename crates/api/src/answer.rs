@@ -9,11 +9,12 @@ use crate::refusal::{Refusal, RefusalForm};
 use crate::sql;
 use crate::{Limits, jaeger, tempo};
 use bytes::Bytes;
+use curtail_http::access::{Access, TENANT};
 use curtail_http::drain::DrainSignal;
 use curtail_metrics::form_for;
 use curtail_store::Store;
 use curtail_store::tree::Unread;
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, VARY};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, VARY, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Body;
@@ -103,6 +104,7 @@ impl Answer {
 /// Answers questions, some at once.
 #[derive(Debug)]
 pub(crate) struct Answering {
+    access: Arc<Access>,
     store: Arc<Store>,
     limits: Limits,
     /// One permit per core; a request without a permit waits.
@@ -118,9 +120,10 @@ pub(crate) struct Answering {
 
 impl Answering {
     pub(crate) fn new(api: Api, draining: Arc<DrainSignal>) -> Self {
-        let Api { store, sql, limits, metrics, page } = api;
+        let Api { access, store, sql, limits, metrics, page, .. } = api;
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
+            access,
             store,
             limits,
             turns: Arc::new(Semaphore::new(cores)),
@@ -143,9 +146,22 @@ impl Answering {
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        let (head, body) = request.into_parts();
-        if let Some(response) = self.operations(&head) {
+        let (mut head, body) = request.into_parts();
+        if let Some(response) = self.health(head.uri.path()) {
             return response;
+        }
+        let form = RefusalForm::of(head.uri.path());
+        match self.access.check(&head.headers) {
+            Err(error) => return written(Err(error.into()), form),
+            // A token may be bound to a tenant, which the request need not name.
+            Ok(Some(tenant)) => {
+                let tenant = HeaderValue::try_from(tenant).expect("a tenant is ASCII");
+                head.headers.insert(TENANT, tenant);
+            }
+            Ok(None) => {}
+        }
+        if head.uri.path() == "/metrics" {
+            return self.metrics_page(&head);
         }
         let timer = self.metrics.begin(head.uri.path());
         let response = if head.uri.path() == sql::PATH {
@@ -157,27 +173,26 @@ impl Answering {
         response
     }
 
-    /// Responds to requests about the server itself.
-    fn operations(&self, head: &Parts) -> Option<Response<ResponseBody>> {
-        match head.uri.path() {
-            "/healthz" => Some(written(Ok(Answer::text("ok")), RefusalForm::Text)),
+    /// Responds to a health check, which needs no token.
+    fn health(&self, path: &str) -> Option<Response<ResponseBody>> {
+        let health = match path {
+            "/healthz" => Ok(Answer::text("ok")),
             // Grafana's data source for Tempo asks at `/ready`.
-            "/readyz" | "/ready" => {
-                let is_draining = self.draining.is_begun();
-                let ready =
-                    if is_draining { Err(Refusal::draining()) } else { Ok(Answer::text("ready")) };
-                Some(written(ready, RefusalForm::Text))
-            }
-            "/metrics" => {
-                let accept = head.headers.get_all(ACCEPT).iter();
-                let form = form_for(accept.filter_map(|field| field.to_str().ok()));
-                let (content_type, page) = self.page.render(form);
-                let mut response = written(Ok(Answer::of(content_type, page)), RefusalForm::Text);
-                response.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
-                Some(response)
-            }
-            _ => None,
-        }
+            "/readyz" | "/ready" if self.draining.is_begun() => Err(Refusal::draining()),
+            "/readyz" | "/ready" => Ok(Answer::text("ready")),
+            _ => return None,
+        };
+        Some(written(health, RefusalForm::Text))
+    }
+
+    /// Responds to a scrape of the metrics.
+    fn metrics_page(&self, head: &Parts) -> Response<ResponseBody> {
+        let accept = head.headers.get_all(ACCEPT).iter();
+        let form = form_for(accept.filter_map(|field| field.to_str().ok()));
+        let (content_type, page) = self.page.render(form);
+        let mut response = written(Ok(Answer::of(content_type, page)), RefusalForm::Text);
+        response.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
+        response
     }
 
     /// Has a question in SQL answered by its program.
@@ -328,6 +343,9 @@ fn written(answered: Result<Answer, Refusal>, form: RefusalForm) -> Response<Res
     let mut response = Response::new(ResponseBody::Whole(Some(answer.body.into())));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(answer.of));
+    if status == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
     if answer.unread > 0 {
         response.headers_mut().insert(UNREAD, answer.unread.into());
     }

@@ -6,6 +6,7 @@
 //! | a length of time | `1h30m`, `500ms`, `1.5s`; seconds where there is no unit |
 
 use crate::refusal::Refusal;
+use curtail_http::access::TENANT;
 use curtail_store::NOBODY;
 use http::header::HeaderValue;
 use http::{HeaderMap, Uri};
@@ -13,9 +14,6 @@ use percent_encoding::percent_decode_str;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::time::SystemTime;
-
-/// Says whose spans are asked for.
-const TENANT: &str = "x-scope-orgid";
 
 const SECOND_NS: f64 = 1e9;
 

@@ -1,17 +1,22 @@
 //! The listener of the query API, and its connections.
 //!
-//! **Limits**: [`CONNECTIONS_MAX`] connections; [`HEADER_TIMEOUT`] for a head. A connection is closed when the client
-//! has not read the response within the time of its request, so a client that reads nothing holds nothing for long.
+//! **Limits**: [`CONNECTIONS_MAX`] connections; [`HEADER_TIMEOUT`] for a TLS handshake, for the first request and for a
+//! head. A connection is closed when the client has not read the response within the time of its last request, so a
+//! client that reads nothing holds nothing for long.
 
 use crate::Limits;
 use crate::answer::{Answering, PATIENCE};
 use crate::metrics::{MetricsPage, QueryMetrics};
 use crate::sql::Sql;
 use curtail_http::accept::{Acceptor, bind};
+use curtail_http::access::Access;
 use curtail_http::drain::DrainSignal;
+use curtail_http::stream::Stream;
+use curtail_http::tls::{ListenerCertificate, TlsAcceptor};
 use curtail_store::Store;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
 use std::convert::Infallible;
 use std::future::pending;
 use std::io;
@@ -19,7 +24,6 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
@@ -29,12 +33,19 @@ const CONNECTIONS_MAX: usize = 256;
 
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Maximum number of concurrent requests on an HTTP/2 connection.
+const STREAMS_MAX: u32 = 64;
+
 /// Extra time to send the end of a response.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// The parts of a query API.
 #[derive(Debug)]
 pub struct Api {
+    /// Its certificate; absent: clear text.
+    pub certificate: Option<Arc<ListenerCertificate>>,
+    /// The tokens of its clients.
+    pub access: Arc<Access>,
     /// The store that it queries.
     pub store: Arc<Store>,
     /// The program for SQL.
@@ -68,8 +79,9 @@ pub async fn start(address: SocketAddr, api: Api) -> io::Result<Running> {
     let (stop, stopped) = watch::channel(None);
     let acceptor = Acceptor::new("api", socket, places, until_stopped(stopped.clone()))?;
     let draining = Arc::<DrainSignal>::default();
+    let tls = api.certificate.as_ref().map(ListenerCertificate::acceptor);
     let answering = Arc::new(Answering::new(api, Arc::clone(&draining)));
-    let accepting = tokio::spawn(serve_all(acceptor, answering, stopped));
+    let accepting = tokio::spawn(serve_all(acceptor, tls, answering, stopped));
     Ok(Running { address, accepting, draining, stop })
 }
 
@@ -98,6 +110,7 @@ impl Running {
 /// Serves until it is stopped. Queries of aborted requests end.
 async fn serve_all(
     mut acceptor: Acceptor<impl Future<Output = ()>>,
+    tls: Option<TlsAcceptor>,
     answering: Arc<Answering>,
     stopped: watch::Receiver<Option<Duration>>,
 ) {
@@ -106,9 +119,13 @@ async fn serve_all(
         // Connections that have ended are forgotten.
         while connections.try_join_next().is_some() {}
         let (answering, stopped) = (Arc::clone(&answering), stopped.clone());
+        let tls = tls.clone();
         connections.spawn(async move {
             let counted = answering.metrics().connections().enter();
-            serve(accepted.stream, &answering, stopped).await;
+            match Stream::begin(accepted.stream, tls.as_ref(), HEADER_TIMEOUT).await {
+                Ok(stream) => serve(stream, &answering, stopped).await,
+                Err(error) => tracing::debug!(%error, "TLS handshake failed"),
+            }
             drop((counted, accepted.place));
         });
     }
@@ -126,22 +143,22 @@ async fn until_stopped(mut stopped: watch::Receiver<Option<Duration>>) {
 }
 
 async fn serve(
-    stream: TcpStream,
-    answering: &Answering,
+    stream: Stream,
+    answering: &Arc<Answering>,
     stopped: watch::Receiver<Option<Duration>>,
 ) {
-    // The deadline of the current request.
-    let until = watch::Sender::new(None);
-    let service = service_fn(async |request| {
-        until.send_replace(Some(Instant::now() + PATIENCE + GRACE));
-        Ok::<_, Infallible>(answering.answer(request).await)
+    // The deadline of the first request's head, then of the last request.
+    let until = watch::Sender::new(Instant::now() + HEADER_TIMEOUT);
+    let deadline = until.subscribe();
+    let service = service_fn(move |request| {
+        until.send_replace(Instant::now() + PATIENCE + GRACE);
+        let answering = Arc::clone(answering);
+        async move { Ok::<_, Infallible>(answering.answer(request).await) }
     });
-    let mut connection = pin!(
-        hyper::server::conn::http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEADER_TIMEOUT)
-            .serve_connection(TokioIo::new(stream), service)
-    );
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    builder.http2().max_concurrent_streams(STREAMS_MAX);
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let serving = async {
         tokio::select! {
             served = connection.as_mut() => served,
@@ -154,26 +171,20 @@ async fn serve(
     tokio::select! {
         // The client knows why it closed the connection.
         served = serving => if let Err(error) = served {
-            tracing::debug!(%error, "connection ended with an error");
+            tracing::debug!(error, "connection ended with an error");
         },
-        () = is_over(until.subscribe()) => {
+        () = is_over(deadline) => {
             tracing::debug!("connection closed: its last request exceeded its time limit");
         }
     }
 }
 
-/// Waits until the deadline of the last request.
-async fn is_over(mut until: watch::Receiver<Option<Instant>>) {
+/// Waits until the deadline has passed.
+async fn is_over(mut until: watch::Receiver<Instant>) {
     loop {
         let at = *until.borrow_and_update();
-        let over = async {
-            match at {
-                Some(at) => tokio::time::sleep_until(at).await,
-                None => pending().await,
-            }
-        };
         tokio::select! {
-            () = over => return,
+            () = tokio::time::sleep_until(at) => return,
             changed = until.changed() => if changed.is_err() { pending::<()>().await },
         }
     }

@@ -1,6 +1,7 @@
 //! Why a question is not answered, in the terms of HTTP.
 
 use crate::answer::Answer;
+use curtail_http::access::AccessError;
 use curtail_store::query::NotMeasured;
 use curtail_traceql::{Fault, NotAnswered};
 use http::StatusCode;
@@ -101,6 +102,17 @@ impl Refusal {
     pub(crate) fn damaged() -> Self {
         let message = "the trace is damaged".to_owned();
         Self { status: StatusCode::INTERNAL_SERVER_ERROR, message }
+    }
+}
+
+impl From<AccessError> for Refusal {
+    fn from(error: AccessError) -> Self {
+        let status = match error {
+            AccessError::NoToken | AccessError::UnknownToken => StatusCode::UNAUTHORIZED,
+            AccessError::OtherTenant(_) => StatusCode::FORBIDDEN,
+            AccessError::BadTenant => StatusCode::BAD_REQUEST,
+        };
+        Self { status, message: error.to_string() }
     }
 }
 

@@ -50,6 +50,7 @@ mod set;
 mod spelling;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod tree;
 mod value;
 
@@ -63,6 +64,7 @@ pub use scalar::{Meaning, Scalar};
 pub use schema::json_schema;
 pub use section::Section;
 pub use spelling::expectation;
+pub use tls::ServerTls;
 pub use tree::{NESTING_MAX, NODES_MAX, TEXT_BYTES_MAX};
 pub use value::{Value, Wrong};
 

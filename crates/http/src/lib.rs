@@ -6,6 +6,7 @@
 //! servers ([`replay`]). Nothing here decides which server gets a request, or when it gets it.
 
 pub mod accept;
+pub mod access;
 pub mod client;
 pub mod clock;
 pub mod connect;

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsStream;
+use tokio_rustls::{TlsAcceptor, TlsStream};
 
 /// The idle times that [`keep_alive`] accepts: the kernel takes whole seconds; Linux takes at most 32,767.
 pub const TCP_KEEPALIVE: RangeInclusive<Duration> =
@@ -42,6 +42,20 @@ pub enum Stream {
 }
 
 impl Stream {
+    /// Begins a client's connection: under TLS with its handshake, which may take `timeout`.
+    ///
+    /// # Errors
+    /// When the handshake fails or takes too long.
+    pub async fn begin(
+        tcp: TcpStream,
+        tls: Option<&TlsAcceptor>,
+        timeout: std::time::Duration,
+    ) -> io::Result<Self> {
+        let Some(tls) = tls else { return Ok(Self::Plain(tcp)) };
+        let handshake = tokio::time::timeout(timeout, tls.accept(tcp)).await;
+        Ok(Self::Tls(Box::new(handshake.map_err(|_| io::ErrorKind::TimedOut)??.into())))
+    }
+
     /// Makes the connection be reset when it is dropped, so that the other side sees an incomplete message.
     pub fn reset_at_drop(&self) {
         let tcp = match self {

@@ -1,17 +1,22 @@
-//! What receivers are told.
+//! The configuration of the receivers.
 
+use curtail_http::access::Access;
+use curtail_http::tls::ListenerCertificate;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
-/// Where to listen, and to whom.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The configuration of the receivers.
+#[derive(Clone, Debug)]
 pub struct Config {
-    /// Addresses. Each takes both gRPC and HTTP, whatever their number says.
+    /// Addresses; each accepts gRPC and HTTP.
     pub addresses: Vec<SocketAddr>,
+    /// The certificate of all addresses; absent: clear text.
+    pub certificate: Option<Arc<ListenerCertificate>>,
     /// Threads that receive and decode.
     pub workers: usize,
-    /// If there are any, a sender must show one as `authorization: Bearer …`.
-    pub tokens: Vec<String>,
+    /// The tokens of senders.
+    pub access: Arc<Access>,
     /// Origins whose pages may send from a browser, such as `https://shop.example`; `*` allows all.
     pub origins: Vec<String>,
     /// What a sender may do.
@@ -44,8 +49,9 @@ impl Default for Config {
         let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         Self {
             addresses: vec![loopback(4317), loopback(4318)],
+            certificate: None,
             workers: std::thread::available_parallelism().map_or(1, |cores| cores.get().min(4)),
-            tokens: Vec::new(),
+            access: Arc::default(),
             origins: Vec::new(),
             limits: Limits::default(),
         }

@@ -9,6 +9,8 @@ use crate::config::Config;
 use crate::metrics::IngestMetrics;
 use crate::receive::Receiver;
 use curtail_http::accept::{Acceptor, Handed, WorkerInbox, bind};
+use curtail_http::stream::Stream;
+use curtail_http::tls::{ListenerCertificate, TlsAcceptor};
 use http::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -81,7 +83,8 @@ pub fn start(config: &Config, committer: &Committer) -> Result<Running, StartErr
     let mut running = Running { addresses, metrics, stop, threads: Vec::new() };
     for (nth, handed) in handed.into_iter().enumerate() {
         let told = running.stop.subscribe();
-        let worker = Worker { receiver: Arc::clone(&receiver), handed, told };
+        let tls = config.certificate.as_ref().map(ListenerCertificate::acceptor);
+        let worker = Worker { receiver: Arc::clone(&receiver), tls, handed, told };
         let accepting = accepting.take();
         // Created here, where failure is still an error: connections of a worker without a runtime would be lost.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -135,6 +138,7 @@ type AcceptLoopParts = (Vec<std::net::TcpListener>, Arc<Semaphore>, Vec<WorkerIn
 /// A thread that serves connections.
 struct Worker {
     receiver: Arc<Receiver>,
+    tls: Option<TlsAcceptor>,
     handed: mpsc::Receiver<Handed<()>>,
     told: watch::Receiver<Option<Duration>>,
 }
@@ -161,13 +165,11 @@ impl Worker {
             // Connections that have ended are forgotten.
             while connections.try_join_next().is_some() {}
             let (receiver, told) = (Arc::clone(&self.receiver), self.told.clone());
+            let tls = self.tls.clone();
             let counted = receiver.metrics().connections().enter();
             connections.spawn(async move {
-                match TcpStream::from_std(stream) {
-                    Ok(stream) => serve(stream, receiver, told).await,
-                    Err(error) => {
-                        tracing::warn!(%error, "failed to register a connection with the runtime")
-                    }
+                if let Err(error) = begin(stream, tls, receiver, told).await {
+                    tracing::debug!(%error, "connection not begun");
                 }
                 drop((counted, place));
             });
@@ -203,8 +205,21 @@ async fn accept(
     }
 }
 
+/// Serves a connection, after the TLS handshake if there is one.
+async fn begin(
+    stream: std::net::TcpStream,
+    tls: Option<TlsAcceptor>,
+    receiver: Arc<Receiver>,
+    told: watch::Receiver<Option<Duration>>,
+) -> io::Result<()> {
+    let stream = TcpStream::from_std(stream)?;
+    let stream = Stream::begin(stream, tls.as_ref(), receiver.limits().header_timeout).await?;
+    serve(stream, receiver, told).await;
+    Ok(())
+}
+
 async fn serve(
-    stream: TcpStream,
+    stream: Stream,
     receiver: Arc<Receiver>,
     mut told: watch::Receiver<Option<Duration>>,
 ) {

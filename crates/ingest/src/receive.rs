@@ -11,6 +11,7 @@ use crate::refusal::{Kind, Refusal};
 use crate::request::{Asked, Form, asked};
 use crate::room::Room;
 use bytes::Bytes;
+use curtail_http::access::Access;
 use curtail_otlp::{Decoded, Malformed, Refused, Signal, json};
 use curtail_store::log::Record;
 use curtail_store::recent::{BatchId, BatchKey};
@@ -29,7 +30,7 @@ const BYTES_OF_ONE: usize = 2;
 /// What all requests share.
 #[derive(Debug)]
 pub(crate) struct Receiver {
-    tokens: Vec<String>,
+    access: Arc<Access>,
     origins: Origins,
     limits: Limits,
     committer: Committer,
@@ -42,7 +43,7 @@ pub(crate) struct Receiver {
 impl Receiver {
     pub(crate) fn new(config: &Config, committer: Committer, metrics: Arc<IngestMetrics>) -> Self {
         Self {
-            tokens: config.tokens.clone(),
+            access: Arc::clone(&config.access),
             origins: Origins(config.origins.clone()),
             limits: config.limits.clone(),
             committer,
@@ -87,7 +88,7 @@ impl Receiver {
                 Err(refusal) => answer::refused(form, &refusal),
             };
         }
-        let taken = match asked(&head, &self.tokens) {
+        let taken = match asked(&head, &self.access) {
             Ok(asked) => self.take(&asked, body).await.map(|refused| (asked.signal, refused)),
             Err(refusal) => Err(refusal),
         };

@@ -24,7 +24,7 @@ pub(crate) enum Kind {
     Slow,
     /// No token that is known.
     Unauthenticated,
-    /// The origin is not allowed.
+    /// The origin, or the tenant of the token, is not allowed.
     Forbidden,
     /// Nothing is received there.
     NotFound,

@@ -2,6 +2,7 @@
 
 use crate::encoding::Encoding;
 use crate::refusal::{Kind, Refusal};
+use curtail_http::access::{Access, AccessError};
 use curtail_otlp::Signal;
 use curtail_store::NOBODY;
 use http::{HeaderMap, Method, header, request};
@@ -39,8 +40,8 @@ impl Form {
 }
 
 /// Reads the head of a request.
-pub(crate) fn asked(head: &request::Parts, tokens: &[String]) -> Result<Asked, Refusal> {
-    authenticate(&head.headers, tokens)?;
+pub(crate) fn asked(head: &request::Parts, access: &Access) -> Result<Asked, Refusal> {
+    let tenant = access.check(&head.headers)?.unwrap_or_else(|| NOBODY.to_owned());
     let path = head.uri.path();
     let Some((signal, is_grpc)) = signal(path) else {
         let message =
@@ -64,7 +65,7 @@ pub(crate) fn asked(head: &request::Parts, tokens: &[String]) -> Result<Asked, R
         Encoding::named(text(&head.headers, name).unwrap_or("identity")).ok_or_else(|| {
             Kind::Unsupported.refuse(format!("{name} is not one of {}", Encoding::ALL))
         })?;
-    Ok(Asked { signal, form, encoding, tenant: tenant(&head.headers)? })
+    Ok(Asked { signal, form, encoding, tenant })
 }
 
 /// What a path is of, and whether it is one of gRPC.
@@ -82,43 +83,15 @@ fn signal(path: &str) -> Option<(Signal, bool)> {
     })
 }
 
-fn authenticate(headers: &HeaderMap, tokens: &[String]) -> Result<(), Refusal> {
-    if tokens.is_empty() {
-        return Ok(());
+impl From<AccessError> for Refusal {
+    fn from(error: AccessError) -> Self {
+        let kind = match error {
+            AccessError::NoToken | AccessError::UnknownToken => Kind::Unauthenticated,
+            AccessError::OtherTenant(_) => Kind::Forbidden,
+            AccessError::BadTenant => Kind::Malformed,
+        };
+        kind.refuse(error.to_string())
     }
-    let shown = text(headers, header::AUTHORIZATION.as_str())
-        .and_then(|value| value.split_once(' '))
-        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
-        .map(|(_, token)| token.trim().as_bytes());
-    // All of them are looked at, to their ends: how long it takes tells nothing of them.
-    let is_known = shown.is_some_and(|shown| {
-        tokens.iter().fold(false, |known, token| known | is_same(token.as_bytes(), shown))
-    });
-    if is_known {
-        return Ok(());
-    }
-    let message = if shown.is_some() {
-        "the bearer token is not one that is known here"
-    } else {
-        "expected authorization: Bearer <token>"
-    };
-    Err(Kind::Unauthenticated.refuse(message))
-}
-
-fn is_same(one: &[u8], other: &[u8]) -> bool {
-    let differ = one.iter().zip(other).fold(0, |differ, (a, b)| differ | (a ^ b));
-    one.len() == other.len() && differ == 0
-}
-
-fn tenant(headers: &HeaderMap) -> Result<String, Refusal> {
-    let Some(value) = headers.get("x-scope-orgid") else { return Ok(NOBODY.to_owned()) };
-    let is_named = |tenant: &&str| !tenant.is_empty() && tenant.len() <= usize::from(u8::MAX);
-    value
-        .to_str()
-        .ok()
-        .filter(is_named)
-        .map(str::to_owned)
-        .ok_or_else(|| Kind::Malformed.refuse("x-scope-orgid is not 1 to 255 characters of ASCII"))
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {

@@ -5,7 +5,7 @@
 //! after a failure. It does not bind addresses, because on a machine where the proxy runs they are in use.
 
 use crate::StartError;
-use crate::config::{Config, ConnectConfig, ReplicaUrl, ServerTls, load_trust};
+use crate::config::{Config, ConnectConfig, ReplicaUrl, certified_key, load_trust};
 use curtail_http::connect::Connector;
 
 /// All errors with which a start with `config` would fail, except addresses that cannot be bound.
@@ -13,7 +13,7 @@ use curtail_http::connect::Connector;
 pub fn check(config: &Config) -> Vec<StartError> {
     let mut refused = Vec::new();
     for (index, listener) in config.listeners.iter().enumerate() {
-        let key = listener.tls.as_ref().map(ServerTls::certified_key).transpose();
+        let key = listener.tls.as_ref().map(certified_key).transpose();
         refused
             .extend(key.err().map(|error| StartError::from(error).within(listener_section(index))));
     }

@@ -11,6 +11,7 @@ mod network;
 pub use limits::Limits;
 pub use network::Network;
 
+pub use curtail_config::ServerTls;
 use curtail_config::{ConfigErrors, Section, Value, Wrong, policy};
 pub use curtail_http::connect::{ConnectConfig, Protocol};
 use curtail_http::origin::Origin;
@@ -19,7 +20,6 @@ use curtail_policy::{LeafConfig, UpstreamConfig};
 use rustls::sign::CertifiedKey;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Deref;
-use std::path::PathBuf;
 
 /// The configuration of a proxy.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,19 +55,9 @@ pub struct ListenerConfig {
     pub tls: Option<ServerTls>,
 }
 
-/// The certificate of a listener.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ServerTls {
-    /// The chain, PEM, the server's own certificate first.
-    pub certificate_file: PathBuf,
-    /// The private key, PEM.
-    pub key_file: PathBuf,
-}
-
-impl ServerTls {
-    pub(crate) fn certified_key(&self) -> Result<CertifiedKey, TlsError> {
-        tls::certified_key(&self.certificate_file, &self.key_file)
-    }
+/// Reads the certificate of a listener and its key.
+pub(crate) fn certified_key(tls: &ServerTls) -> Result<CertifiedKey, TlsError> {
+    tls::certified_key(&tls.certificate_file, &tls.key_file)
 }
 
 /// The certificates that connections to `replicas` trust.
@@ -278,12 +268,7 @@ fn listener(s: &mut Section<'_>) -> ListenerConfig {
     ListenerConfig {
         name: s.field("name", "Its name in metrics and messages.").default("in".to_owned()),
         address: s.field("address", "The address to listen on.").required(),
-        tls: s.optional_section("tls", "Its certificate; absent: clear text.", |s| ServerTls {
-            certificate_file: s
-                .field("certificate_file", "The certificate chain, PEM, the server's own first.")
-                .required(),
-            key_file: s.field("key_file", "The private key, PEM.").required(),
-        }),
+        tls: ServerTls::read(s),
     }
 }
 

@@ -1,7 +1,7 @@
 //! A proxy that runs: its threads, its reloads, its end.
 
 use crate::admin;
-use crate::config::{Config, ListenerConfig, ServerTls, SpansConfig};
+use crate::config::{self, Config, ListenerConfig, SpansConfig};
 use crate::driver::Upstream;
 use crate::journal::Journal;
 use crate::listen::{self, Inbox, Listener};
@@ -147,7 +147,7 @@ fn open_listeners(
 /// Reads the certificates of the listeners with TLS.
 fn certified_keys(listeners: &[ListenerConfig]) -> Result<Vec<Option<CertifiedKey>>, StartError> {
     let read = |(index, listener): (usize, &ListenerConfig)| {
-        let key = listener.tls.as_ref().map(ServerTls::certified_key).transpose();
+        let key = listener.tls.as_ref().map(config::certified_key).transpose();
         key.map_err(|error| StartError::from(error).within(check::listener_section(index)))
     };
     listeners.iter().enumerate().map(read).collect()

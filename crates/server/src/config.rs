@@ -1,8 +1,9 @@
 //! The configuration of a server: keys, meanings and defaults, each named once.
 
+use crate::StartError;
+use crate::listener_security::SecurityFiles;
 use crate::origin::WebOrigin;
-use crate::{StartError, tokens};
-use curtail_config::{ConfigErrors, Section};
+use curtail_config::{ConfigErrors, Section, ServerTls};
 use curtail_store::Retention;
 use curtail_store::tail::Tail;
 use curtail_text::numbers::percent;
@@ -38,6 +39,8 @@ pub struct Config {
 pub struct OtlpConfig {
     /// Their addresses; each accepts gRPC and HTTP.
     pub addresses: Vec<SocketAddr>,
+    /// Their certificate; absent: clear text.
+    pub tls: Option<ServerTls>,
     /// A file of tokens, of which senders must present one.
     pub tokens_file: Option<PathBuf>,
     /// The origins of web pages that may send.
@@ -49,6 +52,10 @@ pub struct OtlpConfig {
 pub struct ApiConfig {
     /// Its address.
     pub address: SocketAddr,
+    /// Its certificate; absent: clear text.
+    pub tls: Option<ServerTls>,
+    /// A file of tokens, of which clients must present one.
+    pub tokens_file: Option<PathBuf>,
     /// The limits of its responses.
     pub limits: curtail_api::Limits,
 }
@@ -81,12 +88,16 @@ impl Config {
     /// # Errors
     /// When a file cannot be read or has errors.
     pub fn check_files(&self) -> Result<(), StartError> {
-        self.tokens().map(|_tokens| ())
+        self.security_files().map(|_files| ())
     }
 
-    /// The tokens of senders; empty if they need none.
-    pub(crate) fn tokens(&self) -> Result<Vec<String>, StartError> {
-        self.otlp.tokens_file.as_deref().map_or(Ok(Vec::new()), tokens::read)
+    /// Reads the certificates and the tokens of the receivers and of the query API.
+    pub(crate) fn security_files(&self) -> Result<[SecurityFiles; 2], StartError> {
+        let Self { otlp, api, .. } = self;
+        Ok([
+            SecurityFiles::read(otlp.tls.as_ref(), otlp.tokens_file.as_deref())?,
+            SecurityFiles::read(api.tls.as_ref(), api.tokens_file.as_deref())?,
+        ])
     }
 
     /// Reads a configuration section by section.
@@ -156,7 +167,8 @@ impl fmt::Display for Config {
         writeln!(f, "data folder: {}", self.data.display())?;
         writeln!(f, "tables: {}", self.tables.as_deref().unwrap_or("in the data folder"))?;
         for address in &self.otlp.addresses {
-            writeln!(f, "OTLP receiver: {address}, gRPC and HTTP")?;
+            let tls = if self.otlp.tls.is_some() { ", under TLS" } else { "" };
+            writeln!(f, "OTLP receiver: {address}, gRPC and HTTP{tls}")?;
         }
         match &self.otlp.tokens_file {
             Some(file) => writeln!(f, "senders: with a token of {}", file.display())?,
@@ -167,8 +179,13 @@ impl fmt::Display for Config {
         }
         let limits = &self.api.limits;
         let response = Bytes::new(limits.response_bytes as u64);
-        write!(f, "query API: {}, at most {} spans ", self.api.address, limits.trace_spans)?;
+        let tls = if self.api.tls.is_some() { " under TLS" } else { "" };
+        write!(f, "query API: {}{tls}, at most {} spans ", self.api.address, limits.trace_spans)?;
         writeln!(f, "of a trace and {response} a response")?;
+        match &self.api.tokens_file {
+            Some(file) => writeln!(f, "queries: with a token of {}", file.display())?,
+            None => writeln!(f, "queries: without a token")?,
+        }
         writeln!(f, "flush: after {} or {}", self.memtable, self.flush_every)?;
         match self.retention.days {
             Some(days) => write!(f, "retention: {days} days")?,
@@ -195,12 +212,8 @@ fn otlp(s: &mut Section<'_>) -> OtlpConfig {
     }
     OtlpConfig {
         addresses,
-        tokens_file: s
-            .field(
-                "tokens_file",
-                "File of tokens, one a line; # begins a comment line. Senders must present one of them.",
-            )
-            .optional(),
+        tls: ServerTls::read(s),
+        tokens_file: s.field("tokens_file", TOKENS_FILE).optional(),
         allow_origins: s.values(
             "allow_origins",
             "Origins whose web pages may send: scheme, host and port, or * for all.",
@@ -213,6 +226,8 @@ fn api(s: &mut Section<'_>) -> ApiConfig {
         address: s
             .field("address", "Address to listen on.")
             .default(SocketAddr::from((Ipv4Addr::LOCALHOST, 3200))),
+        tls: ServerTls::read(s),
+        tokens_file: s.field("tokens_file", TOKENS_FILE).optional(),
         limits: curtail_api::Limits {
             trace_spans: s
                 .field("trace_spans_max", "Maximum number of spans of a trace in a response.")
@@ -260,6 +275,9 @@ fn tail(s: &mut Section<'_>) -> Tail {
         .default(percent);
     Tail { after_days, slowest, sample: one_in(sample) }
 }
+
+const TOKENS_FILE: &str = "File of bearer tokens, of which clients must present one: one a line, and after a space the tenant \
+     to which it is bound, if it is; # begins a comment line. Absent: no token is needed.";
 
 /// The smallest sample: one in a billion.
 const SAMPLE_MIN: f64 = 1e-9;

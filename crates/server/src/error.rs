@@ -1,5 +1,6 @@
 //! Why a server does not start, or stops.
 
+use curtail_http::tls::TlsError;
 use curtail_objects::OpenError;
 use std::error::Error;
 use std::io;
@@ -18,6 +19,9 @@ pub enum StartError {
         /// The cause.
         source: io::Error,
     },
+    /// A certificate or its key.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The object store of the tables.
     #[error(transparent)]
     Objects(#[from] OpenError),

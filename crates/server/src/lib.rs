@@ -16,11 +16,11 @@ mod backpressure;
 mod config;
 mod data_folder;
 mod error;
+mod listener_security;
 mod maintenance;
 mod metrics;
 mod origin;
 mod running;
-mod tokens;
 
 pub use config::{ApiConfig, Config, OtlpConfig};
 pub use error::{ServerPanicked, StartError, describe_error};

@@ -2,6 +2,7 @@
 
 use crate::backpressure::FlushBacklog;
 use crate::data_folder::{DataFolder, entropy, now_ms, uuid};
+use crate::listener_security::ListenerSecurity;
 use crate::maintenance::MaintenanceThread;
 use crate::metrics::{MaintenanceMetrics, ServerMetrics};
 use crate::{Config, ServerPanicked, StartError, describe_error};
@@ -167,9 +168,9 @@ impl Storage {
 
 impl Parts {
     async fn start(config: &Config) -> Result<Self, StartError> {
-        let tokens = config.tokens()?;
+        let security = config.security_files()?.map(ListenerSecurity::new);
         let storage = Storage::start(config).await?;
-        match listen(config, tokens, &storage).await {
+        match listen(config, &security, &storage).await {
             Ok((receivers, api)) => {
                 let counts = BatchCounts {
                     metrics: Arc::clone(receivers.metrics()),
@@ -222,10 +223,10 @@ impl Parts {
 /// Opens the addresses of the receivers and of the query API.
 async fn listen(
     config: &Config,
-    tokens: Vec<String>,
+    [otlp, query]: &[ListenerSecurity; 2],
     storage: &Storage,
 ) -> Result<(curtail_ingest::Running, curtail_api::Running), StartError> {
-    let receivers = start_receivers(config, tokens, &storage.committer)?;
+    let receivers = start_receivers(config, otlp, &storage.committer)?;
     let program = PathBuf::from("/proc/self/exe");
     let program = std::env::current_exe()
         .map(|program| SqlProgram::beside(&program))
@@ -242,6 +243,8 @@ async fn listen(
         started: ServerMetrics::now(),
     };
     let api = Api {
+        certificate: query.certificate.clone(),
+        access: Arc::clone(&query.access),
         store: Arc::clone(&storage.store),
         sql,
         limits: config.api.limits,
@@ -255,13 +258,14 @@ async fn listen(
 
 fn start_receivers(
     config: &Config,
-    tokens: Vec<String>,
+    security: &ListenerSecurity,
     committer: &Committer,
 ) -> Result<curtail_ingest::Running, StartError> {
     use curtail_ingest::StartError::{Listen, Thread};
     let receivers = curtail_ingest::Config {
         addresses: config.otlp.addresses.clone(),
-        tokens,
+        certificate: security.certificate.clone(),
+        access: Arc::clone(&security.access),
         origins: config
             .otlp
             .allow_origins

@@ -8,6 +8,7 @@ mod values;
 
 use super::*;
 use crate::SqlProgram;
+use curtail_http::access::Tokens;
 use curtail_otlp::{
     Decoded, EventRow, LogRow, LogsWriter, PlainValue, ResourceText, ScopeText, Signal, SpanRow,
     TracesWriter,
@@ -159,6 +160,8 @@ impl Asking {
             }
             std::fs::remove_dir_all(&log).expect("it is ours");
             let api = Api {
+                certificate: None,
+                access: Arc::default(),
                 store,
                 sql: by_stand_in(Some(PathBuf::from("the tables"))),
                 limits: Limits::default(),
@@ -251,12 +254,51 @@ fn it_says_that_it_answers_and_what_it_does_not() {
 #[test]
 fn a_draining_server_is_healthy_and_not_ready_and_serves_queries() {
     let asking = Asking::of(&all()[..2]);
+    asking.0.access.replace(Tokens::parse("secret").expect("a token"));
     asking.0.draining.begin();
     for path in ["/readyz", "/ready"] {
         assert_eq!(asking.get(path), (StatusCode::SERVICE_UNAVAILABLE, "draining\n".to_owned()));
     }
     assert_eq!(asking.get("/healthz").0, StatusCode::OK);
-    assert_eq!(asking.get("/api/search").0, StatusCode::OK);
+    let head = Request::get("/api/search").header("authorization", "Bearer secret");
+    assert_eq!(asking.asked(head, "GET").0, StatusCode::OK);
+}
+
+#[test]
+fn with_tokens_every_request_but_health_checks_needs_one_and_errors_have_the_form_of_their_api() {
+    let asking = Asking::of(&all()[..2]);
+    let tokens = Tokens::parse("all\nbound other").expect("two tokens");
+    asking.0.access.replace(tokens);
+    assert_eq!(asking.get("/healthz").0, StatusCode::OK);
+    for (path, body) in [
+        ("/metrics", "expected authorization"),
+        ("/api/search", "expected authorization"),
+        (
+            "/jaeger/api/services",
+            "{\"data\":null,\"errors\":[{\"code\":401,\"msg\":\"expected auth",
+        ),
+        ("/jaeger/api/v3/services", "{\"error\":{\"httpCode\":401,\"message\":\"expected auth"),
+        ("/api/sql", "expected authorization"),
+    ] {
+        let request = Request::get(path).body(String::new()).expect("a request");
+        let response = run(asking.0.answer(request));
+        assert_eq!(response.status(), StatusCode::UNAUTHORIZED, "{path}");
+        assert_eq!(response.headers()["www-authenticate"], "Bearer", "{path}");
+        assert!(asking.get(path).1.starts_with(body), "{path}: {}", asking.get(path).1);
+    }
+    let search = |token: &str, tenant: Option<&str>| {
+        let head = Request::get("/api/search").header("authorization", format!("Bearer {token}"));
+        let head = match tenant {
+            Some(tenant) => head.header("x-scope-orgid", tenant),
+            None => head,
+        };
+        let (status, body) = asking.asked(head, "GET");
+        (status.as_u16(), body.contains("\"traceID\""))
+    };
+    assert_eq!(search("wrong", None), (401, false));
+    assert_eq!(search("all", None), (200, true));
+    assert_eq!(search("bound", None), (200, false), "the other tenant has no traces");
+    assert_eq!(search("bound", Some("shop")), (403, false));
 }
 
 #[test]

@@ -1,9 +1,10 @@
 use super::*;
+use curtail_http::access::Tokens;
 use http::Request;
 
-fn read(head: request::Builder, tokens: &[&str]) -> Result<Asked, Refusal> {
+fn read(head: request::Builder, tokens: Tokens) -> Result<Asked, Refusal> {
     let (parts, ()) = head.body(()).expect("a request").into_parts();
-    asked(&parts, &tokens.iter().map(|token| (*token).to_owned()).collect::<Vec<_>>())
+    asked(&parts, &Access::new(tokens))
 }
 
 fn post(path: &str) -> request::Builder {
@@ -12,7 +13,7 @@ fn post(path: &str) -> request::Builder {
 
 #[test]
 fn what_a_request_is_of_is_read() {
-    let of = |head| read(head, &[]).expect("it is one");
+    let of = |head| read(head, Tokens::default()).expect("it is one");
     let logs = of(Request::post("/v1/logs")
         .header("content-type", "Application/JSON; charset=utf-8")
         .header("content-encoding", "gzip")
@@ -59,34 +60,32 @@ fn what_is_not_received_is_refused_with_what_was_expected() {
         (post("/v1/traces").header("x-scope-orgid", ""), Kind::Malformed, "x-scope-orgid"),
         (post("/v1/traces").header("x-scope-orgid", "a".repeat(256)), Kind::Malformed, "1 to 255"),
     ] {
-        let refusal = read(head, &[]).expect_err(said);
+        let refusal = read(head, Tokens::default()).expect_err(said);
         assert_eq!(refusal.kind, kind, "{refusal:?}");
         assert!(refusal.message.contains(said), "{refusal:?}");
     }
 }
 
 #[test]
-fn a_token_must_be_known_where_there_are_any() {
-    let tokens = ["secret", "other"];
-    for (shown, is_known) in [
-        (Some("Bearer secret"), true),
-        (Some("bearer  other"), true),
-        (Some("Bearer secre"), false),
-        (Some("Bearer secrets"), false),
-        (Some("Bearer "), false),
-        (Some("Basic secret"), false),
-        (Some("secret"), false),
-        (None, false),
+fn a_token_must_be_known_and_gives_its_tenant() {
+    let tokens = || Tokens::parse("secret\nbound shop").expect("two tokens");
+    for (token, tenant, expected) in [
+        (Some("Bearer secret"), "cart", Ok("cart")),
+        (Some("Bearer bound"), "shop", Ok("shop")),
+        (Some("Bearer bound"), "cart", Err(Kind::Forbidden)),
+        (Some("Bearer secre"), "cart", Err(Kind::Unauthenticated)),
+        (None, "cart", Err(Kind::Unauthenticated)),
     ] {
-        let mut head = post("/v1/traces");
-        if let Some(shown) = shown {
-            head = head.header("authorization", shown);
+        let mut head = post("/v1/traces").header("x-scope-orgid", tenant);
+        if let Some(token) = token {
+            head = head.header("authorization", token);
         }
-        let read = read(head, &tokens);
-        assert_eq!(read.is_ok(), is_known, "{shown:?}");
-        if let Err(refusal) = read {
-            assert_eq!(refusal.kind, Kind::Unauthenticated);
-            assert!(!refusal.message.contains("secre"), "{refusal:?}");
+        match read(head, tokens()) {
+            Ok(asked) => assert_eq!(Ok(&*asked.tenant), expected),
+            Err(refusal) => {
+                assert_eq!(Err(refusal.kind), expected, "{token:?} {tenant}");
+                assert!(!refusal.message.contains("secre"), "{refusal:?}");
+            }
         }
     }
 }

@@ -5,7 +5,9 @@ use crate::receiver::{Receiver, total};
 use crate::run;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
+use curtail_http::access::{Access, Tokens};
 use http::{Request, StatusCode, Version};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -99,7 +101,10 @@ fn what_is_no_message_of_grpc_is_refused_in_its_words() {
 #[test]
 fn who_shows_no_token_is_not_listened_to() {
     run(async {
-        let receiver = Receiver::start(|config| config.tokens = vec!["secret".to_owned()]);
+        let receiver = Receiver::start(|config| {
+            let tokens = Tokens::parse("secret").expect("a token");
+            config.access = Arc::new(Access::new(tokens));
+        });
         let head = || post(TRACES, "application/x-protobuf");
         let answer = sent(&receiver, head(), BATCH).await;
         assert_eq!((answer.status.as_u16(), answer.get("www-authenticate")), (401, Some("Bearer")));

@@ -1,0 +1,221 @@
+//! Access to a server: bearer tokens, and the tenant whose data a request is about.
+//!
+//! A file of tokens has one token a line, and after it the tenant to which the token is bound, if it is. Empty lines and
+//! lines that begin with `#` are ignored.
+//!
+//! | token | requests |
+//! |---|---|
+//! | not bound | any tenant: that of `X-Scope-OrgID`, or the default tenant |
+//! | bound | only its tenant, with or without `X-Scope-OrgID` |
+//!
+//! **Invariant**: a check takes as long for a wrong token as for a right one of the same length, and no message repeats a
+//! token.
+//! **Source**: RFC 6750.
+
+use arc_swap::ArcSwap;
+use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use std::sync::Arc;
+
+/// The tenant of a request, as in Tempo, Loki and Mimir.
+pub const TENANT: HeaderName = HeaderName::from_static("x-scope-orgid");
+
+/// Maximum length of the name of a tenant.
+const TENANT_BYTES_MAX: usize = 255;
+
+/// The tokens that a server accepts; without any it accepts all requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tokens(Vec<Token>);
+
+#[derive(Clone, PartialEq, Eq)]
+struct Token {
+    secret: String,
+    /// The tenant to which it is bound.
+    tenant: Option<String>,
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Token").field("tenant", &self.tenant).finish_non_exhaustive()
+    }
+}
+
+/// Why a request is not allowed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AccessError {
+    /// It has no bearer token.
+    #[error("expected authorization: Bearer <token>")]
+    NoToken,
+    /// Its token is not known.
+    #[error("the bearer token is not known")]
+    UnknownToken,
+    /// Its token is bound to another tenant.
+    #[error("the bearer token is bound to the tenant {0}")]
+    OtherTenant(String),
+    /// Its tenant is no name.
+    #[error("x-scope-orgid: expected 1 to 255 characters of ASCII")]
+    BadTenant,
+}
+
+impl Tokens {
+    /// Parses a file of tokens, which must have at least one: otherwise everybody would be allowed.
+    ///
+    /// # Errors
+    /// A text that names the line and what was expected.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut tokens = Vec::new();
+        for (number, line) in (1..).zip(text.trim_start_matches('\u{feff}').lines().map(str::trim))
+        {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let mut words = line.split_ascii_whitespace();
+            let (secret, tenant) = (words.next().unwrap_or_default(), words.next());
+            // A header has no other characters, so no client could send them. The token is secret, so it is not printed.
+            let is_visible = |word: &str| word.bytes().all(|byte| byte.is_ascii_graphic());
+            let is_tenant = |tenant: &str| is_visible(tenant) && !tenant.starts_with('#');
+            if !is_visible(secret) || !tenant.is_none_or(is_tenant) || words.next().is_some() {
+                return Err(format!(
+                    "line {number}: expected a token of visible ASCII characters, and after a space the tenant to \
+                     which it is bound, if it is; a comment is a line of its own that begins with #"
+                ));
+            }
+            tokens.push(Token { secret: secret.to_owned(), tenant: tenant.map(str::to_owned) });
+        }
+        if tokens.is_empty() {
+            return Err(
+                "expected at least one token, but found only comments and empty lines".to_owned()
+            );
+        }
+        Ok(Self(tokens))
+    }
+
+    fn check<'a>(&'a self, headers: &'a HeaderMap) -> Result<Option<&'a str>, AccessError> {
+        let token = if self.0.is_empty() { None } else { Some(self.token_of(headers)?) };
+        let asked = headers.get(TENANT).map(tenant_of).transpose()?;
+        match (token.and_then(|token| token.tenant.as_deref()), asked) {
+            (Some(bound), Some(asked)) if bound != asked => {
+                Err(AccessError::OtherTenant(bound.to_owned()))
+            }
+            (Some(bound), _) => Ok(Some(bound)),
+            (None, asked) => Ok(asked),
+        }
+    }
+
+    fn token_of(&self, headers: &HeaderMap) -> Result<&Token, AccessError> {
+        let sent = headers
+            .get(AUTHORIZATION)
+            .and_then(|value| value.to_str().ok()?.split_once(' '))
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+            .map(|(_, token)| token.trim().as_bytes())
+            .ok_or(AccessError::NoToken)?;
+        // All tokens are compared to their ends, so the time tells nothing about them.
+        let known = self
+            .0
+            .iter()
+            .fold(None, |known, token| is_same(token, sent).then_some(token).or(known));
+        known.ok_or(AccessError::UnknownToken)
+    }
+}
+
+/// The tokens of a listener; a reload replaces them.
+#[derive(Debug, Default)]
+pub struct Access(ArcSwap<Tokens>);
+
+impl Access {
+    /// The first tokens.
+    #[must_use]
+    pub fn new(tokens: Tokens) -> Self {
+        Self(ArcSwap::from_pointee(tokens))
+    }
+
+    /// Replaces the tokens for further requests.
+    pub fn replace(&self, tokens: Tokens) {
+        self.0.store(Arc::new(tokens));
+    }
+
+    /// Checks the token of a request; returns the tenant that the request is about, [`None`] for the default tenant.
+    ///
+    /// # Errors
+    /// When the token or the tenant is not allowed.
+    pub fn check(&self, headers: &HeaderMap) -> Result<Option<String>, AccessError> {
+        self.0.load().check(headers).map(|tenant| tenant.map(str::to_owned))
+    }
+}
+
+fn is_same(token: &Token, sent: &[u8]) -> bool {
+    let token = token.secret.as_bytes();
+    let difference = token.iter().zip(sent).fold(0, |difference, (a, b)| difference | (a ^ b));
+    token.len() == sent.len() && difference == 0
+}
+
+fn tenant_of(value: &HeaderValue) -> Result<&str, AccessError> {
+    let is_name = |tenant: &&str| !tenant.is_empty() && tenant.len() <= TENANT_BYTES_MAX;
+    value.to_str().ok().filter(is_name).ok_or(AccessError::BadTenant)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AccessError, TENANT, Tokens};
+    use http::header::{AUTHORIZATION, HeaderMap};
+
+    fn headers(token: Option<&str>, tenant: Option<&str>) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        if let Some(token) = token {
+            headers.insert(AUTHORIZATION, token.parse().expect("a value"));
+        }
+        if let Some(tenant) = tenant {
+            headers.insert(TENANT, tenant.parse().expect("a value"));
+        }
+        headers
+    }
+
+    #[test]
+    fn comments_and_empty_lines_of_a_file_are_ignored() {
+        let text = "\u{feff}# senders of the shop\r\n\r\nsecret\r\n  # c\n other#  shop \n#last";
+        let tokens = Tokens::parse(text).expect("two tokens");
+        let tenants: Vec<_> = tokens.0.iter().map(|token| token.tenant.as_deref()).collect();
+        assert_eq!(tenants, [None, Some("shop")]);
+        for text in ["", "\n  \n", "# c\n", "#\n\n#"] {
+            let error = Tokens::parse(text).expect_err("no token");
+            assert!(error.contains("only comments and empty lines"), "{error}");
+        }
+        for text in ["a\nsecret # shop", "a\ngröße", "a\nse\u{7}cret", "a\nsecret shop b", "a\ns ö"]
+        {
+            let error = Tokens::parse(text).expect_err("no such token");
+            assert!(error.starts_with("line 2: expected a token"), "{error}");
+            assert!(!error.contains("cret"), "a secret is repeated: {error}");
+        }
+        assert!(!format!("{tokens:?}").contains("secret"));
+    }
+
+    #[test]
+    fn a_token_allows_all_tenants_or_the_one_to_which_it_is_bound() {
+        let tokens = Tokens::parse("all\nbound shop").expect("two tokens");
+        for (token, tenant, expected) in [
+            (None, None, Err(AccessError::NoToken)),
+            (Some("Basic all"), None, Err(AccessError::NoToken)),
+            (Some("Bearer al"), None, Err(AccessError::UnknownToken)),
+            (Some("Bearer alla"), None, Err(AccessError::UnknownToken)),
+            (Some("Bearer all"), None, Ok(None)),
+            (Some("bearer  all "), Some("cart"), Ok(Some("cart"))),
+            (Some("Bearer bound"), None, Ok(Some("shop"))),
+            (Some("Bearer bound"), Some("shop"), Ok(Some("shop"))),
+            (Some("Bearer bound"), Some("cart"), Err(AccessError::OtherTenant("shop".to_owned()))),
+            (Some("Bearer all"), Some(""), Err(AccessError::BadTenant)),
+        ] {
+            let headers = headers(token, tenant);
+            assert_eq!(tokens.check(&headers), expected, "{token:?} {tenant:?}");
+        }
+    }
+
+    #[test]
+    fn without_tokens_every_request_is_allowed() {
+        let tokens = Tokens::default();
+        assert_eq!(tokens.check(&headers(None, None)), Ok(None));
+        assert_eq!(tokens.check(&headers(Some("Bearer x"), Some("shop"))), Ok(Some("shop")));
+        assert_eq!(
+            tokens.check(&headers(None, Some(&"x".repeat(256)))),
+            Err(AccessError::BadTenant)
+        );
+    }
+}
