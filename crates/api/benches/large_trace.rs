@@ -8,7 +8,7 @@
 //! cargo bench -p curtail-api --bench large_trace -- 1000
 //! ```
 
-use curtail_api::{Api, Limits, MetricsPage, Sql, SqlProgram};
+use curtail_api::{Api, MetricsPage, Sql, SqlProgram};
 use curtail_otlp::{Decoded, PlainValue, ResourceText, ScopeText, Signal, SpanRow, TracesWriter};
 use curtail_store::log::Record;
 use curtail_store::{Directory, NOBODY, Settings, Store, tree};
@@ -43,7 +43,7 @@ async fn questions(thousands: u64) {
     let store = filled(thousands * 1_000).await;
     let sql = Sql::new(SqlProgram::beside(Path::new("curtail")), None);
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    let (limits, metrics, page) = (Limits::default(), Arc::default(), Arc::new(NoMetrics));
+    let (limits, metrics, page) = (Arc::default(), Arc::default(), Arc::new(NoMetrics));
     let api = Api { certificate: None, access: Arc::default(), store, sql, limits, metrics, page };
     let api = curtail_api::start(any, api).await.expect("a port");
     let address = api.address();

@@ -8,6 +8,7 @@ use crate::pieces::Pieces;
 use crate::refusal::{Refusal, RefusalForm};
 use crate::sql;
 use crate::{Limits, jaeger, tempo};
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use curtail_http::access::{Access, TENANT};
 use curtail_http::drain::DrainSignal;
@@ -106,7 +107,7 @@ impl Answer {
 pub(crate) struct Answering {
     access: Arc<Access>,
     store: Arc<Store>,
-    limits: Limits,
+    limits: Arc<ArcSwap<Limits>>,
     /// One permit per core; a request without a permit waits.
     turns: Arc<Semaphore>,
     /// One permit per large response in flight; at the maximum, a request is rejected.
@@ -218,7 +219,7 @@ impl Answering {
         let Ok(turn) = turn else { return written(Err(Refusal::late(patience)), form) };
         let task = QueryTask {
             store: Arc::clone(&self.store),
-            limits: self.limits,
+            limits: **self.limits.load(),
             turns: Arc::clone(&self.turns),
             large: Arc::clone(&self.large),
             turn: turn.ok(),

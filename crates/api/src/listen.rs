@@ -8,6 +8,7 @@ use crate::Limits;
 use crate::answer::{Answering, PATIENCE};
 use crate::metrics::{MetricsPage, QueryMetrics};
 use crate::sql::Sql;
+use arc_swap::ArcSwap;
 use curtail_http::accept::{Acceptor, bind};
 use curtail_http::access::Access;
 use curtail_http::drain::DrainSignal;
@@ -50,8 +51,8 @@ pub struct Api {
     pub store: Arc<Store>,
     /// The program for SQL.
     pub sql: Sql,
-    /// The limits of a request.
-    pub limits: Limits,
+    /// The limits of a request; a reload replaces them.
+    pub limits: Arc<ArcSwap<Limits>>,
     /// Its counters.
     pub metrics: Arc<QueryMetrics>,
     /// The page of `/metrics`.

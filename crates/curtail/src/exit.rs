@@ -14,7 +14,7 @@
 
 use crate::bench::RecordedError;
 use crate::config::ConfigCheckError;
-use crate::query::Refused;
+use crate::query::QueryRejected;
 use curtail_api::NotStarted;
 use curtail_config::ConfigErrors;
 use curtail_generator::arrivals::ArrivalsError;
@@ -69,7 +69,7 @@ fn code_of(error: &anyhow::Error) -> u8 {
             return if io.kind() == ErrorKind::BrokenPipe { 0 } else { ENVIRONMENT };
         }
         let is_of_usage = cause.is::<ConfigErrors>()
-            || cause.is::<Refused>()
+            || cause.is::<QueryRejected>()
             || cause.is::<MergeError>()
             || cause.is::<RecordedError>()
             || cause.is::<LogLevelsError>()

@@ -15,12 +15,13 @@ mod read;
 mod send;
 mod tally;
 
+use crate::server_access::ServerAccessArgs;
 use crate::terminal::Progress;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use curtail_otlp::Signal;
 use read::{Batch, Told};
-use send::{Sender, Sending, Target, Verdict};
+use send::{Sender, Target, Verdict};
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -58,12 +59,8 @@ pub(crate) struct ImportArgs {
     /// URL of the OTLP receiver, without /v1/traces.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:4318")]
     to: Target,
-    /// Tenant to send (X-Scope-OrgID) [default: the server's default tenant].
-    #[arg(long, value_name = "NAME")]
-    tenant: Option<String>,
-    /// File with the token to send, as authorization: Bearer.
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    access: ServerAccessArgs,
     /// Signal of protobuf messages; JSON lines name their own.
     #[arg(long, value_enum, value_name = "SIGNAL")]
     of: Option<Of>,
@@ -105,10 +102,8 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<ExitCode> {
         // One that is not there is found before anything is sent.
         drop(File::open(file).with_context(|| file.display().to_string())?);
     }
-    let token = args.token_file.as_deref().map(token).transpose()?;
     let patience = Duration::from_secs(args.patience.into());
-    let sending = Sending { tenant: args.tenant.clone(), token, patience };
-    let sender = Sender::new(&args.to, &sending)?;
+    let sender = Sender::new(&args.to, &args.access, patience)?;
     let (told, telling) = mpsc::channel(AHEAD);
     let (files, of) = (args.files.clone(), args.of.map(Signal::from));
     let reading = std::thread::Builder::new()
@@ -168,15 +163,4 @@ fn take(batch: &Batch, verdict: Verdict, tally: &mut Tally, progress: &mut Progr
             progress.say(&format!("{places}: {rows} rows refused by the server: {why}"));
         }
     }
-}
-
-/// The token in a file.
-fn token(file: &Path) -> anyhow::Result<String> {
-    let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
-    let token = text.trim();
-    if token.is_empty() {
-        let none = std::io::Error::other("expected a token, and found nothing");
-        return Err(none).with_context(|| file.display().to_string());
-    }
-    Ok(token.to_owned())
 }

@@ -11,6 +11,7 @@ mod input;
 mod open_files;
 mod query;
 mod server;
+mod server_access;
 mod server_url;
 mod simulate;
 mod sql;

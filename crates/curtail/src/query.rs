@@ -1,17 +1,18 @@
-//! `curtail query`: questions to a server, and their answers as tables.
+//! `curtail query`: sends queries to a server and prints the results as tables.
 //!
-//! It asks what Grafana asks, over HTTP; what a server answers is in `curtail_api`.
+//! It sends the requests that Grafana sends; `curtail_api` serves them.
 
-mod ask;
 mod found;
 mod measured;
+mod request;
 mod waterfall;
 
-pub(crate) use ask::Refused;
+pub(crate) use request::QueryRejected;
 
+use crate::server_access::ServerAccessArgs;
 use crate::terminal;
-use ask::{Answered, Question};
 use clap::{Args, Subcommand, ValueEnum};
+use request::{QueryRequest, QueryResult};
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -33,13 +34,12 @@ Examples:
 )]
 pub(crate) struct QueryArgs {
     #[command(subcommand)]
-    question: Asked,
+    query: Query,
     /// URL of the query API.
     #[arg(long, global = true, value_name = "URL", default_value = "http://127.0.0.1:3200")]
     server: String,
-    /// Tenant to query (X-Scope-OrgID).
-    #[arg(long, global = true, value_name = "NAME")]
-    tenant: Option<String>,
+    #[command(flatten)]
+    access: ServerAccessArgs,
     /// Output format.
     #[arg(long, global = true, value_enum, default_value_t = Format::Table)]
     format: Format,
@@ -54,7 +54,7 @@ enum Format {
 }
 
 #[derive(Clone, Debug, Subcommand)]
-enum Asked {
+enum Query {
     /// Show a trace as a waterfall
     Trace {
         /// Hexadecimal digits.
@@ -128,30 +128,30 @@ struct Measured {
     of: String,
 }
 
-/// Asks, and prints what is answered.
+/// Sends a query and prints its result.
 ///
 /// # Errors
-/// When there is no server, or it does not answer this.
+/// When no server responds, or it rejects the query.
 pub(crate) fn run(args: &QueryArgs) -> anyhow::Result<ExitCode> {
-    let ask = |question| ask::ask(&args.server, args.tenant.as_deref(), &question);
-    let (json, quantile_error) = match ask(question(&args.question)?)? {
-        Answered::Json { json, quantile_error } => (json, quantile_error),
-        Answered::NotFound(why) => {
+    let send = |request| request::send(&args.server, &args.access, &request);
+    let (json, quantile_error) = match send(request_of(&args.query)?)? {
+        QueryResult::Json { json, quantile_error } => (json, quantile_error),
+        QueryResult::NotFound(why) => {
             eprintln!("{why}");
             return Ok(ExitCode::FAILURE);
         }
     };
     // The number of values tells how reliable a quantile is.
-    let counts = match (&args.question, args.format) {
-        (Asked::Quantiles { of, .. }, Format::Table) => match ask(of.histogram()?)? {
-            Answered::Json { json, .. } => measured::value_counts(&json),
-            Answered::NotFound(_) => BTreeMap::new(),
+    let counts = match (&args.query, args.format) {
+        (Query::Quantiles { of, .. }, Format::Table) => match send(of.histogram()?)? {
+            QueryResult::Json { json, .. } => measured::value_counts(&json),
+            QueryResult::NotFound(_) => BTreeMap::new(),
         },
         _ => BTreeMap::new(),
     };
     let text = match args.format {
         Format::Json => format!("{json}\n"),
-        Format::Table => table(&args.question, &json, quantile_error, &counts),
+        Format::Table => table(&args.query, &json, quantile_error, &counts),
     };
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())?;
@@ -159,23 +159,23 @@ pub(crate) fn run(args: &QueryArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn question(asked: &Asked) -> anyhow::Result<Question> {
-    let of = |path: &str| Question::of(path);
+fn request_of(query: &Query) -> anyhow::Result<QueryRequest> {
+    let of = |path: &str| QueryRequest::new(path);
     let found = |found: &Found, order: &str| {
         let limit = found.limit.to_string();
         found.spans.of(of("/api/search").with("limit", &limit).with("order", order))
     };
-    Ok(match asked {
-        Asked::Trace { id } => of(&format!("/api/v2/traces/{id}")),
-        Asked::Slowest(spans) => found(spans, "slowest")?,
-        Asked::Newest(spans) => found(spans, "newest")?,
-        Asked::Quantiles { of, quantile } => {
-            of.question(&format!("quantile_over_time({}, {})", of.of, quantile.join(", ")))?
+    Ok(match query {
+        Query::Trace { id } => of(&format!("/api/v2/traces/{id}")),
+        Query::Slowest(spans) => found(spans, "slowest")?,
+        Query::Newest(spans) => found(spans, "newest")?,
+        Query::Quantiles { of, quantile } => {
+            of.request(&format!("quantile_over_time({}, {})", of.of, quantile.join(", ")))?
         }
-        Asked::Histogram { of } => of.histogram()?,
-        Asked::Count { of } => of.question("count_over_time()")?,
-        Asked::Tags { spans } => spans.of(of("/api/v2/search/tags"))?,
-        Asked::Values { tag, spans } => {
+        Query::Histogram { of } => of.histogram()?,
+        Query::Count { of } => of.request("count_over_time()")?,
+        Query::Tags { spans } => spans.of(of("/api/v2/search/tags"))?,
+        Query::Values { tag, spans } => {
             let tag: String = form_urlencoded::byte_serialize(tag.as_bytes()).collect();
             spans.of(of(&format!("/api/v2/search/tag/{tag}/values")))?
         }
@@ -183,61 +183,63 @@ fn question(asked: &Asked) -> anyhow::Result<Question> {
 }
 
 impl Spans {
-    fn of(&self, question: Question) -> anyhow::Result<Question> {
-        self.since(question.with("q", &self.q))
+    fn of(&self, request: QueryRequest) -> anyhow::Result<QueryRequest> {
+        self.since(request.with("q", &self.q))
     }
 
-    fn since(&self, question: Question) -> anyhow::Result<Question> {
-        let Some(since) = &self.since else { return Ok(question) };
+    fn since(&self, request: QueryRequest) -> anyhow::Result<QueryRequest> {
+        let Some(since) = &self.since else { return Ok(request) };
         let wrong = || {
-            Refused(format!("--since: expected a length of time, as 90s or 1h, found {since:?}"))
+            QueryRejected(format!(
+                "--since: expected a length of time, as 90s or 1h, found {since:?}"
+            ))
         };
         let ns = curtail_api::duration_ns(since).ok_or_else(wrong)?;
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
         let now_ns = i64::try_from(now.as_nanos())?;
         let (start, end) = (now_ns.saturating_sub(ns).to_string(), now_ns.to_string());
-        Ok(question.with("start", &start).with("end", &end))
+        Ok(request.with("start", &start).with("end", &end))
     }
 }
 
 impl Measured {
-    fn histogram(&self) -> anyhow::Result<Question> {
-        self.question(&format!("histogram_over_time({})", self.of))
+    fn histogram(&self) -> anyhow::Result<QueryRequest> {
+        self.request(&format!("histogram_over_time({})", self.of))
     }
 
-    fn question(&self, function: &str) -> anyhow::Result<Question> {
+    fn request(&self, function: &str) -> anyhow::Result<QueryRequest> {
         let by = match &*self.by {
             [] => String::new(),
             by => format!(" by ({})", by.join(", ")),
         };
         let q = format!("{} | {function}{by}", self.spans.q);
-        let question = Question::of("/api/metrics/query").with("q", &q);
+        let request = QueryRequest::new("/api/metrics/query").with("q", &q);
         if self.spans.since.is_some() {
-            return self.spans.since(question);
+            return self.spans.since(request);
         }
         // Without times, the server's default range is the last hour.
-        Ok(question.with("start", "0").with("end", &i64::MAX.to_string()))
+        Ok(request.with("start", "0").with("end", &i64::MAX.to_string()))
     }
 }
 
 fn table(
-    asked: &Asked,
+    query: &Query,
     json: &serde_json::Value,
     quantile_error: Option<f64>,
     counts: &BTreeMap<measured::Group, u64>,
 ) -> String {
-    match asked {
-        Asked::Trace { .. } => waterfall::of(&json["trace"], terminal::width_of_stdout()),
-        Asked::Slowest(_) | Asked::Newest(_) => found::traces(json),
-        Asked::Quantiles { of, .. } => measured::quantiles(
+    match query {
+        Query::Trace { .. } => waterfall::of(&json["trace"], terminal::width_of_stdout()),
+        Query::Slowest(_) | Query::Newest(_) => found::traces(json),
+        Query::Quantiles { of, .. } => measured::quantiles(
             json,
             of.of == "duration",
             (quantile_error, counts),
             terminal::width_of_stdout(),
         ),
-        Asked::Histogram { of } => measured::histogram(json, of.of == "duration"),
-        Asked::Count { .. } => measured::counts(json),
-        Asked::Tags { .. } => found::tags(json),
-        Asked::Values { .. } => found::values(json),
+        Query::Histogram { of } => measured::histogram(json, of.of == "duration"),
+        Query::Count { .. } => measured::counts(json),
+        Query::Tags { .. } => found::tags(json),
+        Query::Values { .. } => found::values(json),
     }
 }

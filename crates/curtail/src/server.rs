@@ -3,11 +3,12 @@
 use crate::stop::StopSignals;
 use crate::{input, open_files};
 use clap::Args;
-use curtail_server::Config;
+use curtail_server::{Config, Running, describe_error};
 use std::io::Write as _;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Receive OpenTelemetry, store every span, and serve queries
 ///
@@ -34,7 +35,7 @@ Examples:
   curl -s localhost:3200/api/traces/4bf92f3577b34da6a3ce929d0e0e4736"
 )]
 pub(crate) struct ServerArgs {
-    /// Configuration file (YAML); `-` is standard input.
+    /// Configuration file (YAML), read again on SIGHUP; `-` is standard input.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Change a key of the configuration, by its path: `retention.days=7`. Repeatable.
@@ -94,7 +95,7 @@ impl ServerArgs {
     }
 }
 
-/// Runs the server until SIGINT or SIGTERM.
+/// Runs the server until SIGINT or SIGTERM; SIGHUP reloads the configuration.
 ///
 /// # Errors
 /// When the configuration has errors, or the server does not start.
@@ -105,22 +106,47 @@ pub(crate) fn run(args: &ServerArgs) -> anyhow::Result<ExitCode> {
     runtime.block_on(async {
         // Registered before the addresses are printed: their reader may send a signal at once.
         let mut signals = StopSignals::new()?;
+        let mut hang_up = signal(SignalKind::hangup())?;
         let mut server = curtail_server::start(config)?;
-        print(server.otlp(), server.api())?;
-        tokio::select! {
-            () = signals.received() => {}
-            () = server.failed() => {}
+        print(&server)?;
+        loop {
+            tokio::select! {
+                () = signals.received() => break,
+                () = server.failed() => break,
+                _ = hang_up.recv() => reload(args, &server),
+            }
         }
         server.stop()?;
         Ok(ExitCode::SUCCESS)
     })
 }
 
-fn print(otlp: &[SocketAddr], api: SocketAddr) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
-    for address in otlp {
-        writeln!(out, "otlp http://{address} (gRPC and HTTP)")?;
+/// Applies the configuration as its file is now.
+fn reload(args: &ServerArgs, server: &Running) {
+    if args.config.as_deref() == Some(Path::new("-")) {
+        return tracing::warn!("not reloaded: standard input can be read only once");
     }
-    writeln!(out, "api  http://{api}")?;
+    let applied = match args.config() {
+        Ok(config) => server.reload(config).map_err(|error| describe_error(&error)),
+        Err(error) => {
+            server.reload_failed();
+            Err(describe_error(error.as_ref()))
+        }
+    };
+    match applied {
+        Ok(()) => tracing::info!("configuration, certificates and tokens reloaded"),
+        Err(error) => tracing::error!("not reloaded, the old configuration stays: {error}"),
+    }
+}
+
+/// Prints the URLs of the listeners.
+fn print(server: &Running) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    let scheme = |has_tls| if has_tls { "https" } else { "http" };
+    let [otlp_tls, api_tls] = server.has_tls();
+    for address in server.otlp() {
+        writeln!(out, "otlp {}://{address} (gRPC and HTTP)", scheme(otlp_tls))?;
+    }
+    writeln!(out, "api  {}://{}", scheme(api_tls), server.api())?;
     out.flush()
 }

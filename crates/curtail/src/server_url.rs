@@ -1,4 +1,4 @@
-//! The address of a server as commands take it: `http://HOST[:PORT][/PATH]`.
+//! The URL of a server as commands take it: `http://HOST[:PORT][/PATH]`, or `https`.
 
 use curtail_http::origin::Origin;
 use http::Uri;
@@ -13,16 +13,21 @@ pub(crate) struct ServerUrl {
 }
 
 impl ServerUrl {
-    /// Parses `text`; without a port in it, the port is `port`.
-    pub(crate) fn parse(text: &str, port: u16) -> Option<Self> {
+    /// Parses `text`; without a port in it, the port is `port`, or that of the scheme.
+    pub(crate) fn parse(text: &str, port: Option<u16>) -> Option<Self> {
         let uri: Uri = text.parse().ok().filter(|_| !text.contains(['@', '?', '#']))?;
-        let authority = uri.authority().filter(|_| uri.scheme_str() == Some("http"))?;
+        let (tls, scheme_port) = match uri.scheme_str()? {
+            "http" => (false, 80),
+            "https" => (true, 443),
+            _ => return None,
+        };
+        let authority = uri.authority()?;
         let host = Some(authority.host()).filter(|host| !host.is_empty())?;
         let has_port = authority.as_str().len() > host.len();
-        let port = if has_port { authority.port_u16()? } else { port };
+        let port = if has_port { authority.port_u16()? } else { port.unwrap_or(scheme_port) };
         let path = uri.path().trim_end_matches('/').to_owned();
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        Some(Self { origin: Origin { tls: false, host, port }, path })
+        Some(Self { origin: Origin { tls, host, port }, path })
     }
 }
 
@@ -32,21 +37,24 @@ mod tests {
 
     #[test]
     fn an_address_has_a_host_and_may_have_a_port_and_a_path() {
-        for (text, authority, path) in [
-            ("http://a", "a:80", ""),
-            ("http://a:3200/", "a:3200", ""),
-            ("http://[::1]:3200/base/", "[::1]:3200", "/base"),
+        for (text, origin, path) in [
+            ("http://a", "http://a:80", ""),
+            ("https://a", "https://a:443", ""),
+            ("http://a:3200/", "http://a:3200", ""),
+            ("https://[::1]:3200/base/", "https://[::1]:3200", "/base"),
         ] {
-            let parsed = ServerUrl::parse(text, 80).expect(text);
-            assert_eq!((&*parsed.origin.authority(), &*parsed.path), (authority, path));
+            let parsed = ServerUrl::parse(text, None).expect(text);
+            assert_eq!((parsed.origin.to_string(), &*parsed.path), (origin.to_owned(), path));
         }
+        let parsed = ServerUrl::parse("https://a", Some(3200)).expect("a URL");
+        assert_eq!(parsed.origin.port, 3200);
     }
 
     #[test]
     fn an_address_with_a_part_that_would_not_be_used_is_rejected() {
         for text in [
             "a:80",
-            "https://a",
+            "ftp://a",
             "http://",
             "http://:80",
             "http://a:",
@@ -56,7 +64,7 @@ mod tests {
             "http://a/#x",
             "http://a:80#x",
         ] {
-            assert_eq!(ServerUrl::parse(text, 80), None, "{text}");
+            assert_eq!(ServerUrl::parse(text, None), None, "{text}");
         }
     }
 }

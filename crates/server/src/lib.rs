@@ -20,10 +20,12 @@ mod listener_security;
 mod maintenance;
 mod metrics;
 mod origin;
+mod reload;
 mod running;
 
 pub use config::{ApiConfig, Config, OtlpConfig};
 pub use error::{ServerPanicked, StartError, describe_error};
 pub use metrics::metrics_reference;
 pub use origin::WebOrigin;
+pub use reload::ReloadError;
 pub use running::{Running, start};

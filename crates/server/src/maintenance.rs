@@ -6,13 +6,14 @@
 //! **Decides** the order: flush first; then, at most one step at a time, checkpoint, refresh, expiry, tail retention,
 //! compaction, summaries, cleaning. After a failure it waits 1 s, then twice as long each time, up to 30 s.
 
+use crate::Config;
 use crate::backpressure::FlushBacklog;
 use crate::data_folder::{now_ms, uuid};
 use crate::error::{ServerPanicked, describe_error};
 use crate::metrics::{MaintenanceMetrics, MaintenanceTask};
+use arc_swap::ArcSwap;
 use curtail_objects::Objects;
-use curtail_store::tail::Tail;
-use curtail_store::{Expired, Keeper, Retention, TailKept};
+use curtail_store::{Expired, Keeper, TailKept};
 use std::error::Error;
 use std::io;
 use std::iter::successors;
@@ -48,15 +49,14 @@ impl MaintenanceThread {
     pub(crate) fn start(
         (keeper, objects): (Keeper, Objects),
         (backlog, metrics): (Arc<FlushBacklog>, Arc<MaintenanceMetrics>),
-        (retention, tail): (Retention, Option<Tail>),
+        config: Arc<ArcSwap<Config>>,
     ) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let stop = Arc::new(AtomicBool::new(false));
         let maintenance = Maintenance {
             keeper,
             objects,
-            retention,
-            tail,
+            config,
             backlog,
             metrics,
             stop: Arc::clone(&stop),
@@ -98,8 +98,8 @@ impl Drop for MaintenanceThread {
 struct Maintenance {
     keeper: Keeper,
     objects: Objects,
-    retention: Retention,
-    tail: Option<Tail>,
+    /// A reload replaces it.
+    config: Arc<ArcSwap<Config>>,
     backlog: Arc<FlushBacklog>,
     metrics: Arc<MaintenanceMetrics>,
     stop: Arc<AtomicBool>,
@@ -202,8 +202,9 @@ impl Maintenance {
         }
         if self.expired.is_none_or(|at| at.elapsed() >= EXPIRE_EVERY) {
             self.expired = Some(Instant::now());
+            let retention = self.config.load().retention;
             for Expired { table, runs, bytes, first, last } in
-                self.keeper.expire(&self.retention, now_ms()).await?
+                self.keeper.expire(&retention, now_ms()).await?
             {
                 tracing::info!(table, runs, bytes, %first, %last, "expired");
             }
@@ -245,7 +246,7 @@ impl Maintenance {
 
     /// Reduces one old day to its tail; returns whether there was such a day.
     async fn keep_tail(&mut self) -> Result<bool, Failure> {
-        let Some(tail) = self.tail else { return Ok(false) };
+        let Some(tail) = self.config.load().tail else { return Ok(false) };
         let name = format!("tail-{}", uuid());
         let kept = self.keeper.keep_tail(&tail, now_ms(), &name).await?;
         if let Some(TailKept { day, before, after }) = kept {

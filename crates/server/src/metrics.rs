@@ -9,7 +9,8 @@ use curtail_api::{MetricsPage, QueryCounts, QueryMetrics};
 use curtail_ingest::{IngestCounts, IngestMetrics, LogCounts, LogMetrics};
 use curtail_metrics::process::{self, Usage};
 use curtail_metrics::{
-    CounterVec, Counts, Family, FamilyCollector, MetricsForm, MetricsSnapshot, SeriesValue, render,
+    CounterVec, Counts, Family, FamilyCollector, MetricsForm, MetricsSnapshot, ReloadCounters,
+    SeriesValue, render,
 };
 use curtail_sketch::{AtomicHistogram, Histogram, Precision};
 use curtail_store::Store;
@@ -72,6 +73,7 @@ pub(crate) struct ServerMetrics {
     pub(crate) log: Arc<LogMetrics>,
     pub(crate) queries: Arc<QueryMetrics>,
     pub(crate) maintenance: Arc<MaintenanceMetrics>,
+    pub(crate) reloads: Arc<ReloadCounters>,
     /// Since 1970.
     pub(crate) started: Duration,
 }
@@ -100,6 +102,7 @@ impl ServerMetrics {
             compactions: self.maintenance.compactions.snapshot(),
             maintenance_failures: self.maintenance.failures.read(),
             queries: self.queries.read(),
+            reloads: self.reloads.read(),
             usage: Usage::now(),
             started: self.started,
         }
@@ -125,6 +128,7 @@ struct Snapshot {
     compactions: Histogram,
     maintenance_failures: Counts,
     queries: QueryCounts,
+    reloads: [(&'static str, u64); 2],
     usage: Usage,
     started: Duration,
 }
@@ -151,6 +155,7 @@ impl MetricsSnapshot for Snapshot {
         let connections = [("otlp", self.ingest.connections), ("api", self.queries.connections)];
         let connections = connections.map(|(listener, open)| ([("listener", listener)], open));
         out.add(&table::CONNECTIONS_OPEN, connections);
+        out.reloads(self.reloads);
         process::add_families(&mut out, &self.usage, self.started);
         process::add_file_families(&mut out);
         out.into_families()

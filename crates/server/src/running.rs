@@ -5,7 +5,9 @@ use crate::data_folder::{DataFolder, entropy, now_ms, uuid};
 use crate::listener_security::ListenerSecurity;
 use crate::maintenance::MaintenanceThread;
 use crate::metrics::{MaintenanceMetrics, ServerMetrics};
+use crate::reload::{ReloadError, ReloadableParts};
 use crate::{Config, ServerPanicked, StartError, describe_error};
+use arc_swap::ArcSwap;
 use curtail_api::{Api, QueryMetrics, Sql, SqlProgram};
 use curtail_ingest::{Committer, IngestMetrics, Sink, Taken, Why};
 use curtail_store::log::{self, Damage, Log};
@@ -16,14 +18,14 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// The time that senders have to end their batches after the stop.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The interval of looking whether all threads are alive.
-const WATCH_EVERY: Duration = Duration::from_secs(1);
+/// The interval of looking whether all threads are alive, and whether the segment of the log is old enough for a flush.
+const WATCH_EVERY: Duration = Duration::from_millis(250);
 
 /// Maximum number of full memtables that wait for a flush.
 const WAITING_MEMTABLES_MAX: usize = 4;
@@ -32,6 +34,7 @@ const WAITING_MEMTABLES_MAX: usize = 4;
 #[derive(Debug)]
 pub struct Running {
     addresses: Addresses,
+    reloadable: ReloadableParts,
     stop: oneshot::Sender<()>,
     /// Closed when the server has ended.
     ended: oneshot::Receiver<()>,
@@ -49,6 +52,8 @@ struct Addresses {
 /// # Errors
 /// When the data cannot be opened, an address cannot be bound, or the system refuses a thread.
 pub fn start(config: Config) -> Result<Running, StartError> {
+    let reloadable = ReloadableParts::new(config)?;
+    let parts = reloadable.clone();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (stop, stopped) = oneshot::channel();
     let (end, ended) = oneshot::channel();
@@ -56,11 +61,11 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let thread = std::thread::Builder::new().name("server".to_owned()).spawn(move || {
         let _end: oneshot::Sender<()> = end;
         runtime.block_on(async {
-            match Parts::start(&config).await {
+            match Parts::start(parts).await {
                 Ok(parts) => {
                     // A caller that is gone has dropped `stop` as well.
                     started.send(Ok(parts.addresses())).ok();
-                    parts.run(&config, stopped).await
+                    parts.run(stopped).await
                 }
                 Err(error) => {
                     started.send(Err(error)).ok();
@@ -70,7 +75,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         })
     })?;
     match starting.recv() {
-        Ok(addresses) => Ok(Running { addresses: addresses?, stop, ended, thread }),
+        Ok(addresses) => Ok(Running { addresses: addresses?, reloadable, stop, ended, thread }),
         Err(_) => Err(ServerPanicked.into()),
     }
 }
@@ -86,6 +91,27 @@ impl Running {
     #[must_use]
     pub const fn api(&self) -> SocketAddr {
         self.addresses.api
+    }
+
+    /// Whether the receivers and the query API are under TLS.
+    #[must_use]
+    pub fn has_tls(&self) -> [bool; 2] {
+        self.reloadable.security.each_ref().map(|security| security.certificate.is_some())
+    }
+
+    /// Applies a new configuration, whole or not at all. Also reads certificates and tokens again.
+    ///
+    /// # Errors
+    /// When it changes a key that needs a restart, or a file cannot be used; the old one stays.
+    pub fn reload(&self, config: Config) -> Result<(), ReloadError> {
+        let applied = self.reloadable.apply(config);
+        self.reloadable.counters.count(applied.is_ok());
+        applied
+    }
+
+    /// Counts a configuration with errors, which was not applied.
+    pub fn reload_failed(&self) {
+        self.reloadable.counters.count(false);
     }
 
     /// Waits until the server fails; [`stop`](Self::stop) returns the error then.
@@ -112,6 +138,7 @@ struct Parts {
     api: curtail_api::Running,
     counts: BatchCounts,
     storage: Storage,
+    config: Arc<ArcSwap<Config>>,
 }
 
 /// The parts of a server that store: the log, the memtables and the tables.
@@ -127,7 +154,8 @@ struct Storage {
 }
 
 impl Storage {
-    async fn start(config: &Config) -> Result<Self, StartError> {
+    async fn start(live_config: &Arc<ArcSwap<Config>>) -> Result<Self, StartError> {
+        let config = live_config.load();
         let folder = DataFolder::open(&config.data, config.tables.as_deref()).await?;
         let memtable_bytes = config.memtable.as_len();
         let settings = folder.settings(memtable_bytes);
@@ -145,7 +173,7 @@ impl Storage {
         let maintenance = MaintenanceThread::start(
             (keeper, folder.objects().clone()),
             (Arc::clone(&backlog), Arc::clone(&maintenance_metrics)),
-            (config.retention, config.tail),
+            Arc::clone(live_config),
         )?;
         let sink = MemtableSink { store: Arc::clone(&store), backlog: Arc::clone(&backlog) };
         let (committer, log) = Committer::start(log, Arc::clone(store.recent()), sink)?;
@@ -167,17 +195,16 @@ impl Storage {
 }
 
 impl Parts {
-    async fn start(config: &Config) -> Result<Self, StartError> {
-        let security = config.security_files()?.map(ListenerSecurity::new);
-        let storage = Storage::start(config).await?;
-        match listen(config, &security, &storage).await {
+    async fn start(parts: ReloadableParts) -> Result<Self, StartError> {
+        let storage = Storage::start(&parts.config).await?;
+        match listen(&parts, &storage).await {
             Ok((receivers, api)) => {
                 let counts = BatchCounts {
                     metrics: Arc::clone(receivers.metrics()),
                     recent: Arc::clone(storage.store.recent()),
                     logged: (0, 0, 0),
                 };
-                Ok(Self { receivers, api, counts, storage })
+                Ok(Self { receivers, api, counts, storage, config: parts.config })
             }
             Err(error) => {
                 // The error of the address is the one to mend first.
@@ -192,21 +219,21 @@ impl Parts {
     }
 
     /// Runs until `stopped` or a panic; then stops the receivers, the query API, the log and maintenance, in this order.
-    async fn run(
-        mut self,
-        config: &Config,
-        mut stopped: oneshot::Receiver<()>,
-    ) -> Result<(), ServerPanicked> {
-        let mut flush = tokio::time::interval(config.flush_every.into());
+    async fn run(mut self, mut stopped: oneshot::Receiver<()>) -> Result<(), ServerPanicked> {
+        let mut flushed = Instant::now();
         let mut watch = tokio::time::interval(WATCH_EVERY);
         loop {
             tokio::select! {
                 _ = &mut stopped => break,
-                _ = flush.tick() => {
-                    self.storage.committer.end_segment();
-                    self.counts.log();
-                }
-                _ = watch.tick() => if self.storage.has_panicked() { break },
+                _ = watch.tick() => {}
+            }
+            if self.storage.has_panicked() {
+                break;
+            }
+            if flushed.elapsed() >= self.config.load().flush_every.into() {
+                flushed = Instant::now();
+                self.storage.committer.end_segment();
+                self.counts.log();
             }
         }
         tracing::info!("stopping: batches in flight are stored, and all rows flushed");
@@ -222,11 +249,12 @@ impl Parts {
 
 /// Opens the addresses of the receivers and of the query API.
 async fn listen(
-    config: &Config,
-    [otlp, query]: &[ListenerSecurity; 2],
+    parts: &ReloadableParts,
     storage: &Storage,
 ) -> Result<(curtail_ingest::Running, curtail_api::Running), StartError> {
-    let receivers = start_receivers(config, otlp, &storage.committer)?;
+    let config = parts.config.load();
+    let [otlp, query] = &parts.security;
+    let receivers = start_receivers(&config, otlp, &storage.committer)?;
     let program = PathBuf::from("/proc/self/exe");
     let program = std::env::current_exe()
         .map(|program| SqlProgram::beside(&program))
@@ -240,6 +268,7 @@ async fn listen(
         log: Arc::clone(storage.committer.metrics()),
         queries: Arc::clone(&queries),
         maintenance: Arc::clone(&storage.maintenance_metrics),
+        reloads: Arc::clone(&parts.counters),
         started: ServerMetrics::now(),
     };
     let api = Api {
@@ -247,7 +276,7 @@ async fn listen(
         access: Arc::clone(&query.access),
         store: Arc::clone(&storage.store),
         sql,
-        limits: config.api.limits,
+        limits: Arc::clone(&parts.limits),
         metrics: queries,
         page: Arc::new(page),
     };

@@ -7,7 +7,7 @@ mod tempo;
 mod values;
 
 use super::*;
-use crate::SqlProgram;
+use crate::{Sql, SqlProgram};
 use curtail_http::access::Tokens;
 use curtail_otlp::{
     Decoded, EventRow, LogRow, LogsWriter, PlainValue, ResourceText, ScopeText, Signal, SpanRow,
@@ -164,7 +164,7 @@ impl Asking {
                 access: Arc::default(),
                 store,
                 sql: by_stand_in(Some(PathBuf::from("the tables"))),
-                limits: Limits::default(),
+                limits: Arc::default(),
                 metrics: Arc::default(),
                 page: Arc::new(Page),
             };

@@ -13,7 +13,7 @@ mod report;
 mod table;
 mod values;
 
-use crate::query::Refused;
+use crate::query::QueryRejected;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use curtail_load::buckets::Layout;
@@ -238,7 +238,7 @@ fn listed(list: &str, unit: Unit) -> anyhow::Result<Layout> {
 }
 
 fn refused(what: &str) -> anyhow::Error {
-    Refused(what.to_owned()).into()
+    QueryRejected(what.to_owned()).into()
 }
 
 fn quantile(text: &str) -> Result<Quantile, String> {

@@ -7,11 +7,11 @@
 //! **Source**: the OTLP specification 1.x, "OTLP/HTTP Response" and "OTLP/HTTP Throttling".
 
 use super::read::Batch;
+use crate::server_access::ServerAccessArgs;
 use crate::server_url::ServerUrl;
-use anyhow::Context as _;
 use bytes::Bytes;
-use curtail_http::client::{Client, ClientLimits, ClientResponse};
-use curtail_http::connect::{ConnectConfig, Connector};
+use curtail_http::client::{Client, ClientError, ClientLimits, ClientResponse};
+use curtail_http::connect::ConnectError;
 use curtail_http::origin::Origin;
 use curtail_otlp::{Signal, left_out};
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
@@ -32,14 +32,6 @@ const LIMITS: ClientLimits = ClientLimits { body_bytes_max: 64 << 10, idle_max: 
 /// Where to send.
 #[derive(Clone, Debug)]
 pub(super) struct Target(ServerUrl);
-
-/// How to send.
-#[derive(Clone, Debug)]
-pub(super) struct Sending {
-    pub(super) tenant: Option<String>,
-    pub(super) token: Option<String>,
-    pub(super) patience: Duration,
-}
 
 /// The way to a server.
 #[derive(Debug)]
@@ -75,8 +67,8 @@ impl FromStr for Target {
     type Err = String;
 
     fn from_str(url: &str) -> Result<Self, String> {
-        let parsed = ServerUrl::parse(url, 80).map(Self);
-        parsed.ok_or_else(|| "expected http://HOST:PORT".to_owned())
+        let parsed = ServerUrl::parse(url, None).map(Self);
+        parsed.ok_or_else(|| "expected http://HOST:PORT or https://HOST:PORT".to_owned())
     }
 }
 
@@ -92,22 +84,17 @@ impl Target {
 }
 
 impl Sender {
-    /// The way to `target`; it is connected to when there is something to send.
-    pub(super) fn new(target: &Target, sending: &Sending) -> anyhow::Result<Self> {
-        let mut fields = HeaderMap::new();
-        let value = |text: String| HeaderValue::try_from(text).map_err(std::io::Error::other);
+    /// A sender to `target`, which connects when there is something to send.
+    pub(super) fn new(
+        target: &Target,
+        access: &ServerAccessArgs,
+        patience: Duration,
+    ) -> anyhow::Result<Self> {
+        let mut fields = access.headers()?;
         let protobuf = HeaderValue::from_static("application/x-protobuf");
         fields.insert(header::CONTENT_TYPE, protobuf);
-        if let Some(tenant) = &sending.tenant {
-            fields.insert("x-scope-orgid", value(tenant.clone()).context("--tenant")?);
-        }
-        if let Some(token) = &sending.token {
-            let token = value(format!("Bearer {token}")).context("--token-file")?;
-            fields.insert(header::AUTHORIZATION, token);
-        }
-        let connect = ConnectConfig { timeout: EXCHANGE_MAX, ..ConnectConfig::default() };
-        let client = Client::new(Connector::load(&target.0.origin, &connect)?, LIMITS);
-        Ok(Self { target: target.clone(), fields, patience: sending.patience, client })
+        let client = access.client(&target.0, EXCHANGE_MAX, LIMITS)?;
+        Ok(Self { target: target.clone(), fields, patience, client })
     }
 
     /// Sends a batch until the server says what becomes of it. Whenever that takes patience, `waits` is told why.
@@ -147,6 +134,10 @@ impl Sender {
         let Ok(request) = request else { return Try::Never("its path is not valid".to_owned()) };
         match self.client.send(request, EXCHANGE_MAX).await {
             Ok(response) => verdict(&self.target.0.origin, &response),
+            // An untrusted certificate stays untrusted.
+            Err(error @ ClientError::Connect(ConnectError::Tls { .. })) => {
+                Try::Never(error.to_string())
+            }
             Err(error) => Try::Later { why: error.to_string(), after: None },
         }
     }
@@ -206,8 +197,11 @@ mod tests {
                 (authority, path)
             );
         }
-        for wrong in ["127.0.0.1:4318", "https://127.0.0.1", "/v1", "", "http://a?b=c"] {
-            assert_eq!(wrong.parse::<Target>().err().as_deref(), Some("expected http://HOST:PORT"));
+        for wrong in ["127.0.0.1:4318", "ftp://127.0.0.1", "/v1", "", "http://a?b=c"] {
+            assert_eq!(
+                wrong.parse::<Target>().err().as_deref(),
+                Some("expected http://HOST:PORT or https://HOST:PORT")
+            );
         }
     }
 }

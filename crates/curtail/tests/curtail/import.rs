@@ -195,7 +195,7 @@ fn what_will_never_be_taken_ends_it() {
     let ended = import(address, &["import-that-is-not-there.jsonl"]);
     assert_eq!(ended.code, Some(3), "{}", ended.stderr);
     assert!(ended.stderr.contains("import-that-is-not-there.jsonl"), "{}", ended.stderr);
-    for url in ["https://127.0.0.1:4318", "http://a:b@127.0.0.1:4318", "http://127.0.0.1:4318#x"] {
+    for url in ["ftp://127.0.0.1:4318", "http://a:b@127.0.0.1:4318", "http://127.0.0.1:4318#x"] {
         let ended = curtail(&["import", "--to", url, "-"]);
         assert_eq!(ended.code, Some(2), "{url}");
         assert!(ended.stderr.contains("expected http://HOST:PORT"), "{}", ended.stderr);

@@ -16,6 +16,7 @@ mod query;
 mod reference;
 mod running;
 mod server;
+mod server_tls;
 mod sql;
 mod suite;
 mod testbed;

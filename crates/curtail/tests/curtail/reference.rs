@@ -44,8 +44,7 @@ matter to it.
 
 ";
 
-const SERVER_METRICS_HEAD: &str = "\
-
+const SERVER_METRICS_HEAD: &str = "
 ## The server
 
 On the address of the query API.

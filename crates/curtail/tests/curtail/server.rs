@@ -48,10 +48,11 @@ impl Server {
         let mut running = Running::run(command);
         let mut address = |prefix: &str| {
             let line = running.line();
-            let rest = line.strip_prefix(prefix).and_then(|rest| rest.split(' ').next());
+            let url = line.strip_prefix(prefix).and_then(|url| url.split(' ').next());
+            let rest = url.and_then(|url| url.split_once("://")).map(|(_, address)| address);
             rest.and_then(|address| address.parse().ok()).unwrap_or_else(|| panic!("{line}"))
         };
-        let (otlp, api) = (address("otlp http://"), address("api  http://"));
+        let (otlp, api) = (address("otlp "), address("api  "));
         Self { running, otlp, api }
     }
 
@@ -120,6 +121,10 @@ impl Server {
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
         assert!(head.starts_with("HTTP/1.1 200"), "{answer}");
         body.to_owned()
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        self.running.signal(name);
     }
 
     pub(crate) fn ended(self, signal: &str) {

@@ -3,7 +3,9 @@
 use curtail_metrics::process::{
     BUILD, PROCESS_CPU, PROCESS_MAX_FDS, PROCESS_MEMORY, PROCESS_OPEN_FDS, PROCESS_START,
 };
-use curtail_metrics::{Metric, MetricType, Unit, counter, gauge, histogram_seconds};
+use curtail_metrics::{
+    CONFIG_RELOADS, Metric, MetricType, Unit, counter, gauge, histogram_seconds,
+};
 
 const SIGNAL: &[&str] = &["signal"];
 const TABLE: &[&str] = &["table"];
@@ -129,6 +131,7 @@ pub(super) static ALL: &[&Metric] = &[
     &QUERY_DURATION,
     &QUERIES_INCOMPLETE,
     &CONNECTIONS_OPEN,
+    &CONFIG_RELOADS,
     &BUILD,
     &PROCESS_CPU,
     &PROCESS_MEMORY,

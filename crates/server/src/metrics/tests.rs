@@ -17,6 +17,7 @@ fn snapshot() -> Snapshot {
         compactions: Histogram::new(Precision::COARSE),
         maintenance_failures: vec![("flush", 1), ("upkeep", 0)],
         queries: QueryMetrics::default().read(),
+        reloads: [("ok", 1), ("failed", 0)],
         usage: Usage { cpu: Some(Duration::from_ms(1_250)), resident: Some(Bytes::from_kib(64)) },
         started: ServerMetrics::now(),
     }

@@ -1,0 +1,115 @@
+//! One request to the query API of a server, and its response.
+
+use crate::server_access::ServerAccessArgs;
+use crate::server_url::ServerUrl;
+use curtail_http::client::{ClientError, ClientLimits, ClientResponse};
+use curtail_http::connect::ConnectError;
+use curtail_units::Duration;
+use http::{Request, StatusCode};
+use http_body_util::Full;
+
+/// Longer than the time limit of a server for a query.
+const TIMEOUT: Duration = Duration::from_secs(70);
+
+/// The maximum size of a response.
+const LIMITS: ClientLimits = ClientLimits { body_bytes_max: 64 << 30, idle_max: 0 };
+
+/// The default port of the query API.
+const PORT: u16 = 3200;
+
+/// A path with parameters.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct QueryRequest(String);
+
+/// The result of a query.
+#[derive(Debug)]
+pub(crate) enum QueryResult {
+    Json {
+        json: serde_json::Value,
+        /// The relative error of the quantiles in it, if the server names one.
+        quantile_error: Option<f64>,
+    },
+    NotFound(String),
+}
+
+/// The server rejects the query, and the caller can correct it.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct QueryRejected(pub(crate) String);
+
+impl QueryRequest {
+    pub(super) fn new(path: &str) -> Self {
+        Self(path.to_owned())
+    }
+
+    pub(super) fn with(mut self, name: &str, value: &str) -> Self {
+        let value: String = form_urlencoded::byte_serialize(value.as_bytes()).collect();
+        let sign = if self.0.contains('?') { '&' } else { '?' };
+        self.0.push_str(&format!("{sign}{name}={value}"));
+        self
+    }
+}
+
+/// Sends a query and waits for its result.
+pub(super) fn send(
+    server: &str,
+    access: &ServerAccessArgs,
+    query: &QueryRequest,
+) -> anyhow::Result<QueryResult> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let response = runtime.block_on(exchange(server, access, query))?;
+    let text = || String::from_utf8_lossy(&response.body).trim_end().to_owned();
+    match response.status {
+        StatusCode::OK => {
+            let json = serde_json::from_slice(&response.body);
+            let json = json.map_err(|_| QueryRejected(format!("{server} is no curtail server")))?;
+            let error = header(&response, "curtail-quantile-error");
+            let quantile_error = error.and_then(|error| error.parse().ok());
+            Ok(QueryResult::Json { json, quantile_error })
+        }
+        StatusCode::NOT_FOUND => Ok(QueryResult::NotFound(text())),
+        StatusCode::UNAUTHORIZED => {
+            Err(QueryRejected(format!("{}; pass --token-file", text())).into())
+        }
+        _ => Err(QueryRejected(text()).into()),
+    }
+}
+
+async fn exchange(
+    server: &str,
+    access: &ServerAccessArgs,
+    query: &QueryRequest,
+) -> anyhow::Result<ClientResponse> {
+    // The message does not repeat the argument, which may hold a password.
+    let wrong = || {
+        let text = "--server: expected http://HOST[:PORT][/PATH] or https://…, without user name, query or fragment";
+        QueryRejected(text.to_owned())
+    };
+    let url = ServerUrl::parse(server, Some(PORT)).ok_or_else(wrong)?;
+    let mut request = Request::get(format!("{}{}", url.path, query.0))
+        .body(Full::default())
+        .map_err(|error| QueryRejected(error.to_string()))?;
+    *request.headers_mut() = access.headers()?;
+    let client = access.client(&url, TIMEOUT, LIMITS)?;
+    let response = client.send(request, TIMEOUT).await.map_err(|error| {
+        let is_away = matches!(&error, ClientError::Connect(error) if !is_tls(error));
+        let error = anyhow::Error::from(error);
+        if is_away {
+            error.context("no server responds; start one with: curtail server")
+        } else {
+            error
+        }
+    })?;
+    if let Some(unread) = header(&response, "curtail-unread") {
+        eprintln!("{unread} files cannot be read, and may have more: the server's log names them");
+    }
+    Ok(response)
+}
+
+const fn is_tls(error: &ConnectError) -> bool {
+    matches!(error, ConnectError::Tls { .. })
+}
+
+fn header<'a>(response: &'a ClientResponse, name: &str) -> Option<&'a str> {
+    response.headers.get(name).and_then(|value| value.to_str().ok())
+}

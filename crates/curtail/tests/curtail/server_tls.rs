@@ -1,0 +1,80 @@
+//! `curtail server` under TLS and with tokens, and its clients; a reload replaces both.
+
+use crate::command::{curtail, written};
+use crate::server::{BATCH, Server, folder};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+
+/// Writes a certificate for 127.0.0.1 that is its own authority, and its key, to these files.
+fn issue(certificate: &str, key: &str) {
+    let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("an address");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let pair = KeyPair::generate().expect("a key");
+    written(certificate, params.self_signed(&pair).expect("its own key signs").pem());
+    written(key, pair.serialize_pem());
+}
+
+#[test]
+fn clients_need_the_authority_and_a_token_and_a_reload_replaces_both() {
+    let path = |name: &str| format!("{}/{name}", env!("CARGO_TARGET_TMPDIR"));
+    issue("server-tls.pem", "server-tls.key");
+    written("server-tls.tokens", "first\nbound shop\n");
+    let keys = format!(
+        "tls: {{certificate_file: '{}', key_file: '{}'}}, tokens_file: '{}'",
+        path("server-tls.pem"),
+        path("server-tls.key"),
+        path("server-tls.tokens")
+    );
+    let config = written("server-tls.yaml", format!("otlp: {{{keys}}}\napi: {{{keys}}}\n"));
+    let config = path(&config);
+    let server = Server::with(&folder("server-tls"), &["--config", &config]);
+    let (otlp, api) = (format!("https://{}", server.otlp), format!("https://{}", server.api));
+    let ca = path("server-tls.pem");
+    let query = |token: Option<&str>, trust: &[&str]| {
+        let token = token.map(|token| path(&written("server-tls.token", token)));
+        let token = token.iter().flat_map(|token| ["--token-file", token]);
+        let base = ["query", "slowest", "--server", &api];
+        curtail(&base.into_iter().chain(trust.iter().copied()).chain(token).collect::<Vec<_>>())
+    };
+    let trust = ["--ca-file", &*ca];
+    let batch = path(&written("server-tls.binpb", framed(BATCH)));
+    let token = path(&written("server-tls.sender", "bound"));
+    let sent = curtail(&[
+        "import",
+        "--to",
+        &otlp,
+        "--ca-file",
+        &ca,
+        "--token-file",
+        &token,
+        "--of",
+        "traces",
+        &batch,
+    ]);
+    assert_eq!(sent.code, Some(0), "{}", sent.stderr);
+    let untrusted = query(Some("first"), &[]);
+    assert_eq!(untrusted.code, Some(3), "{}", untrusted.stderr);
+    assert!(untrusted.stderr.contains("TLS failed"), "{}", untrusted.stderr);
+    let without = query(None, &trust);
+    assert_eq!(without.code, Some(2), "{}", without.stderr);
+    assert!(without.stderr.contains("pass --token-file"), "{}", without.stderr);
+    let traces = |token: &str| {
+        let ended = query(Some(token), &trust);
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        ended.stdout.contains("GET /")
+    };
+    assert!(traces("bound"), "the token is bound to the tenant that sent the batch");
+    assert!(!traces("first"), "the default tenant has no traces");
+    issue("server-tls.pem", "server-tls.key");
+    written("server-tls.tokens", "second\n");
+    server.signal("HUP");
+    // The new authority is trusted once the new certificate is in use.
+    while query(Some("second"), &trust).code != Some(0) {}
+    assert_eq!(query(Some("first"), &trust).code, Some(2), "the old token is unknown");
+    server.ended("TERM");
+}
+
+/// A message with its length before it, as the Collector writes files of protobuf.
+fn framed(message: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(message.len()).expect("it is short");
+    [&len.to_be_bytes(), message].concat()
+}
