@@ -2,21 +2,27 @@
 
 use crate::command::{curtail, written};
 use crate::server::{BATCH, Server, folder};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
-/// Writes a certificate for 127.0.0.1 that is its own authority, and its key, to these files.
-fn issue(certificate: &str, key: &str) {
-    let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("an address");
+/// Writes a certificate for 127.0.0.1 with its key, and that of a new authority with this name.
+fn issue(authority: &str) {
+    let key = || KeyPair::generate().expect("a key");
+    let mut params = CertificateParams::new(Vec::new()).expect("no names");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let pair = KeyPair::generate().expect("a key");
-    written(certificate, params.self_signed(&pair).expect("its own key signs").pem());
-    written(key, pair.serialize_pem());
+    params.distinguished_name.push(DnType::CommonName, authority);
+    let issuer = CertifiedIssuer::self_signed(params, key()).expect("its own key signs");
+    let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("an address");
+    let own = key();
+    let certificate = params.signed_by(&own, &issuer).expect("the authority signs");
+    written("server-tls.ca", issuer.pem());
+    written("server-tls.pem", certificate.pem());
+    written("server-tls.key", own.serialize_pem());
 }
 
 #[test]
 fn clients_need_the_authority_and_a_token_and_a_reload_replaces_both() {
     let path = |name: &str| format!("{}/{name}", env!("CARGO_TARGET_TMPDIR"));
-    issue("server-tls.pem", "server-tls.key");
+    issue("first authority");
     written("server-tls.tokens", "first\nbound shop\n");
     let keys = format!(
         "tls: {{certificate_file: '{}', key_file: '{}'}}, tokens_file: '{}'",
@@ -28,7 +34,7 @@ fn clients_need_the_authority_and_a_token_and_a_reload_replaces_both() {
     let config = path(&config);
     let server = Server::with(&folder("server-tls"), &["--config", &config]);
     let (otlp, api) = (format!("https://{}", server.otlp), format!("https://{}", server.api));
-    let ca = path("server-tls.pem");
+    let ca = path("server-tls.ca");
     let query = |token: Option<&str>, trust: &[&str]| {
         let token = token.map(|token| path(&written("server-tls.token", token)));
         let token = token.iter().flat_map(|token| ["--token-file", token]);
@@ -64,7 +70,7 @@ fn clients_need_the_authority_and_a_token_and_a_reload_replaces_both() {
     };
     assert!(traces("bound"), "the token is bound to the tenant that sent the batch");
     assert!(!traces("first"), "the default tenant has no traces");
-    issue("server-tls.pem", "server-tls.key");
+    issue("second authority");
     written("server-tls.tokens", "second\n");
     server.signal("HUP");
     // The new authority is trusted once the new certificate is in use.

@@ -34,8 +34,8 @@ fn trace(spans: u64, text_bytes: usize) -> Vec<(Signal, Vec<u8>)> {
 }
 
 fn asking(spans: u64, text_bytes: usize, limits: Limits) -> Asking {
-    let mut asking = Asking::with(&trace(spans, text_bytes));
-    asking.0.limits = limits;
+    let asking = Asking::with(&trace(spans, text_bytes));
+    asking.0.limits.store(Arc::new(limits));
     asking
 }
 
