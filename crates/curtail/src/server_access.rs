@@ -7,6 +7,7 @@ use clap::Args;
 use curtail_http::access::TENANT;
 use curtail_http::client::{Client, ClientLimits};
 use curtail_http::connect::{ConnectConfig, Connector};
+use curtail_http::tls::Trust;
 use curtail_units::Duration;
 use http::{HeaderMap, HeaderValue, header};
 use http_body_util::Full;
@@ -27,6 +28,9 @@ pub(crate) struct ServerAccessArgs {
     /// [default: the system's].
     #[arg(long, global = true, value_name = "FILE")]
     ca_file: Option<PathBuf>,
+    /// Accept any certificate.
+    #[arg(long, global = true, conflicts_with = "ca_file")]
+    insecure: bool,
 }
 
 impl ServerAccessArgs {
@@ -56,8 +60,12 @@ impl ServerAccessArgs {
         timeout: Duration,
         limits: ClientLimits,
     ) -> anyhow::Result<Client<Full<Bytes>>> {
-        let ca_file = self.ca_file.clone();
-        let connect = ConnectConfig { timeout, ca_file, ..ConnectConfig::default() };
-        Ok(Client::new(Connector::load(&url.origin, &connect)?, limits))
+        let trust = if self.insecure {
+            Trust::AnyCertificate
+        } else {
+            Trust::load(self.ca_file.as_deref(), url.origin.tls)?
+        };
+        let connect = ConnectConfig { timeout, ..ConnectConfig::default() };
+        Ok(Client::new(Connector::new(&url.origin, &connect, &trust)?, limits))
     }
 }
