@@ -104,7 +104,7 @@ impl Answer {
 
 /// Answers questions, some at once.
 #[derive(Debug)]
-pub(crate) struct Answering {
+pub(crate) struct QueryService {
     access: Arc<Access>,
     store: Arc<Store>,
     limits: Arc<ArcSwap<Limits>>,
@@ -119,7 +119,7 @@ pub(crate) struct Answering {
     draining: Arc<DrainSignal>,
 }
 
-impl Answering {
+impl QueryService {
     pub(crate) fn new(api: Api, draining: Arc<DrainSignal>) -> Self {
         let Api { access, store, sql, limits, metrics, page, .. } = api;
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

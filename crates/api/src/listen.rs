@@ -5,7 +5,7 @@
 //! client that reads nothing holds nothing for long.
 
 use crate::Limits;
-use crate::answer::{Answering, PATIENCE};
+use crate::answer::{PATIENCE, QueryService};
 use crate::metrics::{MetricsPage, QueryMetrics};
 use crate::sql::Sql;
 use arc_swap::ArcSwap;
@@ -81,8 +81,8 @@ pub async fn start(address: SocketAddr, api: Api) -> io::Result<Running> {
     let acceptor = Acceptor::new("api", socket, places, until_stopped(stopped.clone()))?;
     let draining = Arc::<DrainSignal>::default();
     let tls = api.certificate.as_ref().map(ListenerCertificate::acceptor);
-    let answering = Arc::new(Answering::new(api, Arc::clone(&draining)));
-    let accepting = tokio::spawn(serve_all(acceptor, tls, answering, stopped));
+    let query_service = Arc::new(QueryService::new(api, Arc::clone(&draining)));
+    let accepting = tokio::spawn(serve_all(acceptor, tls, query_service, stopped));
     Ok(Running { address, accepting, draining, stop })
 }
 
@@ -112,19 +112,19 @@ impl Running {
 async fn serve_all(
     mut acceptor: Acceptor<impl Future<Output = ()>>,
     tls: Option<TlsAcceptor>,
-    answering: Arc<Answering>,
+    query_service: Arc<QueryService>,
     stopped: watch::Receiver<Option<Duration>>,
 ) {
     let mut connections = JoinSet::new();
     while let Some(accepted) = acceptor.next(|| ()).await {
         // Connections that have ended are forgotten.
         while connections.try_join_next().is_some() {}
-        let (answering, stopped) = (Arc::clone(&answering), stopped.clone());
+        let (query_service, stopped) = (Arc::clone(&query_service), stopped.clone());
         let tls = tls.clone();
         connections.spawn(async move {
-            let counted = answering.metrics().connections().enter();
+            let counted = query_service.metrics().connections().enter();
             match Stream::begin(accepted.stream, tls.as_ref(), HEADER_TIMEOUT).await {
-                Ok(stream) => serve(stream, &answering, stopped).await,
+                Ok(stream) => serve(stream, &query_service, stopped).await,
                 Err(error) => tracing::debug!(%error, "TLS handshake failed"),
             }
             drop((counted, accepted.place));
@@ -145,7 +145,7 @@ async fn until_stopped(mut stopped: watch::Receiver<Option<Duration>>) {
 
 async fn serve(
     stream: Stream,
-    answering: &Arc<Answering>,
+    query_service: &Arc<QueryService>,
     stopped: watch::Receiver<Option<Duration>>,
 ) {
     // The deadline of the first request's head, then of the last request.
@@ -153,8 +153,8 @@ async fn serve(
     let deadline = until.subscribe();
     let service = service_fn(move |request| {
         until.send_replace(Instant::now() + PATIENCE + GRACE);
-        let answering = Arc::clone(answering);
-        async move { Ok::<_, Infallible>(answering.answer(request).await) }
+        let query_service = Arc::clone(query_service);
+        async move { Ok::<_, Infallible>(query_service.answer(request).await) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);

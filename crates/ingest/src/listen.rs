@@ -33,7 +33,7 @@ use tokio::task::JoinSet;
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
 
-/// Receivers that run. They stop when they are told, or dropped.
+/// Running receivers. Without [`stop`](Self::stop), they stop when this is dropped.
 #[derive(Debug)]
 pub struct Running {
     addresses: Vec<SocketAddr>,
@@ -82,9 +82,9 @@ pub fn start(config: &Config, committer: &Committer) -> Result<Running, StartErr
     let mut accepting = Some((listeners, places, inboxes));
     let mut running = Running { addresses, metrics, stop, threads: Vec::new() };
     for (nth, handed) in handed.into_iter().enumerate() {
-        let told = running.stop.subscribe();
+        let stopped = running.stop.subscribe();
         let tls = config.certificate.as_ref().map(ListenerCertificate::acceptor);
-        let worker = Worker { receiver: Arc::clone(&receiver), tls, handed, told };
+        let worker = Worker { receiver: Arc::clone(&receiver), tls, handed, stopped };
         let accepting = accepting.take();
         // Created here, where failure is still an error: connections of a worker without a runtime would be lost.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -140,7 +140,7 @@ struct Worker {
     receiver: Arc<Receiver>,
     tls: Option<TlsAcceptor>,
     handed: mpsc::Receiver<Handed<()>>,
-    told: watch::Receiver<Option<Duration>>,
+    stopped: watch::Receiver<Option<Duration>>,
 }
 
 impl Worker {
@@ -149,7 +149,7 @@ impl Worker {
             if let Some((listeners, places, workers)) = accepting {
                 for listener in listeners {
                     let places = Arc::clone(&places);
-                    tokio::spawn(accept(listener, places, workers.clone(), self.told.clone()));
+                    tokio::spawn(accept(listener, places, workers.clone(), self.stopped.clone()));
                 }
             }
             self.serve().await;
@@ -164,18 +164,18 @@ impl Worker {
         while let Some(Handed { stream, place, .. }) = self.handed.recv().await {
             // Connections that have ended are forgotten.
             while connections.try_join_next().is_some() {}
-            let (receiver, told) = (Arc::clone(&self.receiver), self.told.clone());
+            let (receiver, stopped) = (Arc::clone(&self.receiver), self.stopped.clone());
             let tls = self.tls.clone();
             let counted = receiver.metrics().connections().enter();
             connections.spawn(async move {
-                if let Err(error) = begin(stream, tls, receiver, told).await {
+                if let Err(error) = begin(stream, tls, receiver, stopped).await {
                     tracing::debug!(%error, "connection not begun");
                 }
                 drop((counted, place));
             });
         }
         let Ok(grace) =
-            self.told.wait_for(Option::is_some).await.map(|grace| grace.unwrap_or_default())
+            self.stopped.wait_for(Option::is_some).await.map(|grace| grace.unwrap_or_default())
         else {
             return;
         };
@@ -191,9 +191,9 @@ async fn accept(
     socket: std::net::TcpListener,
     places: Arc<Semaphore>,
     workers: Vec<WorkerInbox<()>>,
-    mut told: watch::Receiver<Option<Duration>>,
+    mut stopped: watch::Receiver<Option<Duration>>,
 ) {
-    let acceptor = Acceptor::new("otlp", socket, places, until_told(&mut told));
+    let acceptor = Acceptor::new("otlp", socket, places, until_stopped(&mut stopped));
     let mut acceptor = match acceptor {
         Ok(acceptor) => acceptor,
         Err(error) => {
@@ -210,18 +210,18 @@ async fn begin(
     stream: std::net::TcpStream,
     tls: Option<TlsAcceptor>,
     receiver: Arc<Receiver>,
-    told: watch::Receiver<Option<Duration>>,
+    stopped: watch::Receiver<Option<Duration>>,
 ) -> io::Result<()> {
     let stream = TcpStream::from_std(stream)?;
     let stream = Stream::begin(stream, tls.as_ref(), receiver.limits().header_timeout).await?;
-    serve(stream, receiver, told).await;
+    serve(stream, receiver, stopped).await;
     Ok(())
 }
 
 async fn serve(
     stream: Stream,
     receiver: Arc<Receiver>,
-    mut told: watch::Receiver<Option<Duration>>,
+    mut stopped: watch::Receiver<Option<Duration>>,
 ) {
     let limits = receiver.limits();
     let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -254,7 +254,7 @@ async fn serve(
         biased;
         ended = connection.as_mut() => ended,
         () = never_asked => return tracing::debug!("nothing was asked in time"),
-        () = until_told(&mut told) => {
+        () = until_stopped(&mut stopped) => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -264,7 +264,7 @@ async fn serve(
     }
 }
 
-/// Told to stop, or whoever could tell is gone: the same.
-async fn until_told(told: &mut watch::Receiver<Option<Duration>>) {
-    drop(told.wait_for(Option::is_some).await);
+/// Waits for the stop; the end of the sender is one as well.
+async fn until_stopped(stopped: &mut watch::Receiver<Option<Duration>>) {
+    drop(stopped.wait_for(Option::is_some).await);
 }

@@ -119,7 +119,7 @@ impl MetricsPage for Page {
 }
 
 /// Asks of a store that has half of them in a run, and half in memory.
-struct Asking(Answering);
+struct Asking(QueryService);
 
 impl Asking {
     fn of(all: &[Sent]) -> Self {
@@ -168,7 +168,7 @@ impl Asking {
                 metrics: Arc::default(),
                 page: Arc::new(Page),
             };
-            Self(Answering::new(api, Arc::default()))
+            Self(QueryService::new(api, Arc::default()))
         })
     }
 
