@@ -154,19 +154,19 @@ pub fn on_recorded(
     calibrate(&plan, draw, clock, progress)
 }
 
-/// The same requests on both clocks, every answer `shift` times as long as on `clock`, to a bucket: so every quantile is,
+/// The same requests on both clocks, every response `shift` times as long as on `clock`, to a bucket: so every quantile is,
 /// too.
 pub(crate) fn planted(block: &Latencies, clock: Clock, shift: f64) -> Latencies {
-    let answers = block.answers(clock);
-    let mut longer = Histogram::new(answers.precision());
-    for bucket in answers.buckets() {
+    let responses = block.responses(clock);
+    let mut longer = Histogram::new(responses.precision());
+    for bucket in responses.buckets() {
         let middle = f64::midpoint(bucket.lower.as_ns_f64(), bucket.upper.as_ns_f64());
         longer.record_n(Duration::from_ns_f64(middle * shift), bucket.count);
     }
     Latencies {
         response: longer.clone(),
         service: longer,
-        lag: Histogram::new(answers.precision()),
+        lag: Histogram::new(responses.precision()),
         failures: block.failures,
     }
 }

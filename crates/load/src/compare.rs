@@ -22,7 +22,7 @@
 //! `shares_find_more_than_percentiles_of_blocks`). And nothing has to be merged first when a block has less than one
 //! request beyond the percentile.
 //!
-//! **Invariant**: failed requests count as longer than every answer. No percentile is averaged or extrapolated: below
+//! **Invariant**: failed requests count as longer than every response. No percentile is averaged or extrapolated: below
 //! [`EXCEEDANCES_MIN`] requests beyond it, or [`BLOCKS_MIN`] blocks that hold one, there is no verdict.
 //! **Source**: Woodruff, "Confidence intervals for medians and other position measures" (1952); Fieller, "Some problems
 //! in interval estimation" (1954); Schuirmann (1987) for equivalence; benchstat for interleaving and a fixed length.

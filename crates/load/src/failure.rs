@@ -1,26 +1,26 @@
-//! Why a request has no good answer, and how many have none for each reason.
+//! Failures of requests: their reasons, and the number for each reason.
 //!
-//! A request that failed is as slow as can be: in every quantile it counts as longer than all answers. So none is
+//! A request that failed is as slow as can be: in every quantile it counts as longer than all responses. So none is
 //! ever left out, and a service that fails fast does not look quick.
 
 use serde::{Deserialize, Serialize};
 
-/// Why a request has no good answer.
+/// The reason that a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Failure {
     /// No connection could be made.
     Connect,
-    /// The connection closed before the answer was complete.
+    /// The connection closed before the response was complete.
     Closed,
-    /// The answer was not complete in time.
+    /// The response was not complete in time.
     Timeout,
     /// What came is not of the protocol.
     Malformed,
-    /// The answer was longer than what is allowed.
+    /// The response was longer than what is allowed.
     TooLong,
-    /// The answer's status is one of failure.
+    /// The response's status is one of failure.
     Status,
-    /// The answer came, and is not what it should be.
+    /// The response came, and is not what it should be.
     Check,
     /// The run was ended while the request was waited for.
     Ended,

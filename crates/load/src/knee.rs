@@ -27,7 +27,7 @@ pub const FAILED_MAX: f64 = 0.01;
 /// What a service must keep to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
-    /// The quantile may be so many times that at the first rate.
+    /// The maximum ratio of the quantile to that at the first rate.
     Times(f64),
     /// The quantile may be so long.
     Latency(Duration),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_bears_all_or_nothing_is_told() {
+    fn a_service_that_bears_all_or_nothing_is_reported() {
         let (knee, rates) = of_queue(1e9, Bound::Times(3.0), 100.0, 1_000.0);
         assert_eq!((knee.borne, knee.refused), (Some(1_000.0), None));
         assert_eq!(rates, [100.0, 200.0, 400.0, 800.0, 1_000.0]);

@@ -14,7 +14,7 @@ use curtail_units::{Duration, Quantile};
 /// The largest part of the response time at a quantile that the lag there may be.
 pub const LAG_RATIO_MAX: f64 = 0.5;
 
-/// Whoever is less late than this is not late: it is what a kernel takes to wake a thread.
+/// A lag below this is not late: a kernel takes as long to wake a thread.
 pub const LAG_MIN: Duration = Duration::from_us(100);
 
 /// Fewer requests beyond a quantile say nothing of it.

@@ -1,7 +1,7 @@
 //! What was seen of many requests: their latencies on both clocks, how late the generator was, and what failed.
 //!
 //! A request has three instants: when it was **intended** to be sent, which a plan says ahead of the run; when it was
-//! **sent**; and when its answer had **ended**. Who counts from the sending alone does not see the requests that a
+//! **sent**; and when its response had **ended**. Who counts from the sending alone does not see the requests that a
 //! slow server held back from being sent, and finds the server quick (coordinated omission).
 //!
 //! | clock | from | to | says |
@@ -12,7 +12,7 @@
 //!
 //! A request that waits for a free connection is ready and not sent: that wait is part of its response time and no
 //! fault of the generator's.
-//! **Invariant**: every request counts once, as an answer or as a failure; merging loses nothing.
+//! **Invariant**: every request counts once, as a response or as a failure; merging loses nothing.
 //! **Source**: Tene, "How not to measure latency" (2013), for the two clocks; wrk2's README.
 
 use crate::{Failure, Failures};
@@ -37,20 +37,20 @@ pub struct Timing {
     pub ready: Instant,
     /// When its first byte was handed to the system.
     pub sent: Instant,
-    /// When its answer, or the failure, was complete.
+    /// When its response, or the failure, was complete.
     pub ended: Instant,
 }
 
 /// What was seen of many requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Latencies {
-    /// From intended to ended, of those that were answered well.
+    /// From intended to ended, of those successful ones.
     pub response: Histogram,
-    /// From sent to ended, of those that were answered well.
+    /// From sent to ended, of those successful ones.
     pub service: Histogram,
     /// From intended to ready, of all. Coarse: it is held against bounds, not compared.
     pub lag: Histogram,
-    /// Those that were not answered well.
+    /// Those that failed.
     pub failures: Failures,
 }
 
@@ -86,9 +86,9 @@ impl Latencies {
         self.service.record(timing.ended.since(timing.sent));
     }
 
-    /// The answers on one of the clocks.
+    /// The responses on one of the clocks.
     #[must_use]
-    pub const fn answers(&self, clock: Clock) -> &Histogram {
+    pub const fn responses(&self, clock: Clock) -> &Histogram {
         match clock {
             Clock::Response => &self.response,
             Clock::Service => &self.service,
@@ -105,12 +105,12 @@ impl Latencies {
     /// among those that failed, or there is no request.
     #[must_use]
     pub fn quantile(&self, clock: Clock, quantile: Quantile) -> Option<Duration> {
-        let answers = self.answers(clock);
+        let responses = self.responses(clock);
         let rank = rank(quantile, self.count());
-        if rank == 0 || rank > answers.count() {
+        if rank == 0 || rank > responses.count() {
             return None;
         }
-        answers.at_rank(rank)
+        responses.at_rank(rank)
     }
 
     /// Adds all of `other`.
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_longer_than_every_answer() {
+    fn failures_are_longer_than_every_response() {
         let mut latencies = Latencies::new();
         for ms in 1..=98 {
             latencies.record(&timing(0, 0, 0, ms), None);

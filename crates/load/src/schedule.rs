@@ -1,7 +1,7 @@
-//! When requests are to be sent: fixed ahead, and never by when answers come.
+//! When requests are to be sent: fixed ahead, and never by when responses come.
 //!
 //! **Decides** the instants at which requests are intended, from the start of a run on. Users do not wait for each
-//! other, so the next request comes when it comes; a plan that waits for answers asks a slow server less.
+//! other, so the next request comes when it comes; a plan that waits for responses asks a slow server less.
 //! **Inputs**: a list of phases, each a rate over time (requests a second) and how long it lasts; and whether requests
 //! are evenly spaced or come at random (a Poisson process). Or instants that were recorded.
 //! **How**: a phase has its cumulative rate, how many requests it wants up to an instant. Requests that come one after
@@ -9,7 +9,7 @@
 //! ramps and bursts are exact, and random ones are Poisson processes with that rate.
 //! **Limits**: rates of at most [`RATE_MAX`], phases of at most [`LASTS_MAX`].
 //! **Source**: Çinlar, "Introduction to stochastic processes" (1975), chapter 4.7, for the change of time.
-//! **Hurts when** recorded arrivals are replayed faster than they came: what was slow to answer then also came bunched.
+//! **Hurts when** recorded arrivals are replayed faster than they came: responses that were slow then also arrive in bursts.
 
 pub use curtail_model::Spacing;
 use curtail_units::{Duration, Rng};

@@ -24,7 +24,7 @@ pub const LEVEL: f64 = 0.1;
 /// A change by this share at most does not matter.
 pub const DIFFERENCE_MAX: f64 = 0.02;
 
-/// Whether the last of these slots are steady; not while there are too few, or slots without an answer.
+/// Whether the last of these slots are steady; not while there are too few, or slots without a response.
 #[must_use]
 pub fn is_steady(slots: &[Slot]) -> bool {
     let Some(from) = slots.len().checked_sub(SLOTS) else { return false };

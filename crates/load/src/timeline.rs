@@ -14,9 +14,9 @@ pub const SLOTS_MAX: usize = 1_024;
 /// What was seen of the requests that were intended in one slot of time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slot {
-    /// From intended to ended, of those that were answered well.
+    /// From intended to ended, of those successful ones.
     pub response: Histogram,
-    /// How many were not answered well.
+    /// How many failed.
     pub failed: u64,
 }
 
@@ -148,9 +148,9 @@ mod tests {
         }
         assert_eq!(timeline.width(), Duration::from_secs(8));
         assert!(timeline.slots().len() <= SLOTS_MAX);
-        let answered: u64 = timeline.slots().iter().map(|slot| slot.response.count()).sum();
+        let responded: u64 = timeline.slots().iter().map(|slot| slot.response.count()).sum();
         let failed: u64 = timeline.slots().iter().map(|slot| slot.failed).sum();
-        assert_eq!((answered, failed), (seconds - seconds / 10, seconds / 10));
+        assert_eq!((responded, failed), (seconds - seconds / 10, seconds / 10));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Rows as a batch again: what a table has kept is answered in OTLP.
+//! Encodes the rows of a table as OTLP batches again.
 //!
 //! Rows come with the texts of their resource and scope, as columns hold them. Rows whose texts are all equal
 //! stand together in the batch, in the order in which each resource, each of its scopes and each row first
@@ -10,7 +10,7 @@
 //! own, as [plain JSON](crate::plain).
 //!
 //! **Limits**: the batch is held in memory, and the texts of each different resource and scope besides. A
-//! writer takes whatever it is given: whoever feeds it looks at [`TracesWriter::bytes`] and stops.
+//! writer has no limit of its own: the caller checks [`TracesWriter::bytes`] and stops.
 //!
 //! **Source**: opentelemetry-proto 1.9, for the numbers of fields.
 

@@ -55,7 +55,7 @@ pub(crate) trait ReadRow: Sized {
     /// The message that a batch of them is.
     const BATCH: &'static Message;
 
-    /// None yet, of a batch of so many bytes.
+    /// The counts of a batch of this size, all zero.
     fn of_bytes(bytes: usize) -> Self;
 
     /// Reads what a scope has: a span, a record, or a metric with its points.

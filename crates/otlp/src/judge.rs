@@ -9,7 +9,7 @@ use crate::wire::Reader;
 #[derive(Debug)]
 pub(crate) struct Judge<'a> {
     pub(crate) limits: &'a Limits,
-    /// So many may still come.
+    /// The number that may still come.
     parts_left: u32,
     /// Of what is being read.
     fault: Option<RowFault>,
@@ -69,7 +69,7 @@ impl<'a> Judge<'a> {
         Ok(ns)
     }
 
-    /// What stands around rows has been read, and they follow. Whoever begins gets what to end with.
+    /// What stands around rows has been read, and they follow. The caller gets what to end with.
     pub(crate) fn begin_rows(&mut self) -> Option<RowFault> {
         let outer = self.around;
         self.around = outer.or(self.fault.take().map(|_| RowFault::Around));

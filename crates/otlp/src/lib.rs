@@ -15,7 +15,7 @@
 //! The way back begins at a table, which keeps texts and not places: attributes that it keeps as text are
 //! [`plain`] JSON there, which people can query and which becomes protobuf again without a loss.
 //!
-//! **What is wrong** with a batch is told apart by whose loss it is. Bytes that are no message of OTLP make
+//! **Errors** of a batch are of two kinds. Bytes that are no message of OTLP make
 //! the whole batch [`Malformed`], with the byte and the message; a row that is one and cannot be kept (no
 //! trace ID, text that is not UTF-8, more attributes or deeper values than [`Limits`] allow) is left out and
 //! counted, and the first one named with its reason ([`Refused`]).

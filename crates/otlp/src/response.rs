@@ -1,4 +1,4 @@
-//! What a sender is answered.
+//! The response to an export request.
 
 use crate::error::{Broken, Malformed, Refused};
 use crate::schema::Message;
@@ -17,7 +17,7 @@ pub enum Signal {
 }
 
 impl Signal {
-    /// What the answer calls the rows that it counts.
+    /// The name of the rows in the response.
     const fn rejected(self) -> &'static str {
         match self {
             Self::Traces => "rejectedSpans",
@@ -27,7 +27,7 @@ impl Signal {
     }
 }
 
-/// The answer to a batch that was taken, in protobuf: with a `partial_success` when rows were left out.
+/// The response to an accepted batch, in protobuf: with a `partial_success` when rows were rejected.
 #[must_use]
 pub fn response(refused: Refused) -> Vec<u8> {
     let mut out = Vec::new();
@@ -53,7 +53,7 @@ pub fn json_response(signal: Signal, refused: Refused) -> String {
         .to_string()
 }
 
-/// What an answer in protobuf says of rows that were left out: how many, and why.
+/// The `partial_success` of a response: the number of rejected rows, and the reason.
 ///
 /// # Errors
 /// When it is no message.
@@ -63,16 +63,16 @@ pub fn left_out(response: &[u8]) -> Result<(u64, String), Malformed> {
 
 fn read_left_out(response: &[u8]) -> Result<(u64, String), Broken> {
     // The messages of all signals have these fields.
-    static ANSWER: Message = Message { name: "ExportTraceServiceResponse", fields: &[] };
+    static RESPONSE: Message = Message { name: "ExportTraceServiceResponse", fields: &[] };
     static PARTIAL: Message = Message { name: "ExportTracePartialSuccess", fields: &[] };
     let (mut count, mut why) = (0, String::new());
-    let mut answer = Reader::new(response, &ANSWER);
-    while let Some(tag) = answer.tag()? {
+    let mut response = Reader::new(response, &RESPONSE);
+    while let Some(tag) = response.tag()? {
         if (tag.field, tag.wire_type) != (1, LEN) {
-            answer.skip(tag)?;
+            response.skip(tag)?;
             continue;
         }
-        let mut partial = answer.message(&PARTIAL)?;
+        let mut partial = response.message(&PARTIAL)?;
         while let Some(tag) = partial.tag()? {
             match (tag.field, tag.wire_type) {
                 (1, VARINT) => count = partial.varint()?,

@@ -137,7 +137,7 @@ impl<'a> Reader<'a> {
         Ok(Self { bytes: &self.bytes[..self.at], at: slice.at as usize, message })
     }
 
-    /// How many of something there are; more than 32 bits hold is as good as so many.
+    /// How many of something there are; saturates at 32 bits.
     #[inline(always)]
     pub(crate) fn count(&mut self) -> Result<u32, Broken> {
         Ok(u32::try_from(self.varint()?).unwrap_or(u32::MAX))

@@ -20,7 +20,7 @@ pub struct Comparison {
     pub base: String,
     /// The arm that is compared.
     pub other: String,
-    /// Which requests: by what they are told apart, and in words; nothing for all.
+    /// Which requests: the kind of group, and its name; none for all.
     pub of: Option<(By, String)>,
     /// Response times.
     pub percentiles: Vec<Percentile>,
@@ -117,7 +117,7 @@ type OfBlock = fn(&Block) -> Option<f64>;
 
 /// The numbers that are compared, each with the way that is better.
 const NUMBERS: [(&str, OfBlock, Goal); 3] = [
-    ("answers/s", answers_per_second, Goal::More),
+    ("responses/s", responses_per_second, Goal::More),
     ("failed", failed_ratio, Goal::Less),
     ("CPU each", servers_cpu, Goal::Less),
 ];
@@ -139,9 +139,9 @@ fn numbers(a: &[&Block], b: &[&Block], rule: &Rule) -> Vec<(&'static str, Number
     names.into_iter().zip(compare::numbers(&asked, rule).unwrap_or_default()).collect()
 }
 
-fn answers_per_second(block: &Block) -> Option<f64> {
-    let answered = sum(block, |latencies| latencies.response.count());
-    Some(answered / block.lasted.as_secs_f64().max(1e-9))
+fn responses_per_second(block: &Block) -> Option<f64> {
+    let responded = sum(block, |latencies| latencies.response.count());
+    Some(responded / block.lasted.as_secs_f64().max(1e-9))
 }
 
 fn failed_ratio(block: &Block) -> Option<f64> {
@@ -199,7 +199,7 @@ mod tests {
         };
         assert_eq!((whole.percentiles[0].a, whole.percentiles[0].b), (of_arm(0), of_arm(1)));
         let numbers: Vec<&str> = whole.numbers.iter().map(|(name, _)| *name).collect();
-        assert_eq!(numbers, ["answers/s", "failed", "CPU each"]);
+        assert_eq!(numbers, ["responses/s", "failed", "CPU each"]);
 
         // Of one arm 1 request in 500 was sent 10 s late.
         let mut late = run.clone();

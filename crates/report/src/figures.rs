@@ -4,7 +4,7 @@
 //! another run may well give another. Fewer: it is not given, because it would be chance. These are requests, not
 //! stalls: requests that one stall made slow are one observation, so a percentile between two runs is judged by blocks
 //! (`curtail bench compare`), not by this mark.
-//! **Inputs**: recordings on both clocks. A request that failed is longer than every answer, so a percentile among
+//! **Inputs**: recordings on both clocks. A request that failed is longer than every response, so a percentile among
 //! those that failed is "failed" and no number.
 
 use crate::Results;
@@ -21,12 +21,12 @@ use std::collections::BTreeMap;
 mod tests;
 
 /// What the two clocks are.
-pub(super) const CLOCKS: &str = "response: from when a request was to be sent to the end of its answer, what a user \
+pub(super) const CLOCKS: &str = "response: from when a request was to be sent to the end of its response, what a user \
 waits; service: from when it was sent. They part when the server holds requests back. lag: how late the generator was.";
 
 /// What the marks are.
 pub(super) const MARKS: &str = "~ fewer than 100 requests are longer; n/a fewer than 10 are; a request that failed is \
-longer than every answer.";
+longer than every response.";
 
 /// Sending below this fraction of the planned rate is reported.
 const BEHIND_MAX: f64 = 0.95;
@@ -50,7 +50,7 @@ impl Figure {
     pub fn of(latencies: &Latencies, clock: Clock, quantile: Quantile) -> Self {
         let above = latencies.count() - rank(quantile, latencies.count());
         match latencies.quantile(clock, quantile) {
-            // So many failed that it would lie among them in the next run as well.
+            // The failures alone decide it: it would lie among them in the next run as well.
             None if latencies.failures.total() >= INDICATIVE_MIN => Self::Failed,
             None => Self::TooFew,
             Some(_) if above < INDICATIVE_MIN => Self::TooFew,
@@ -62,7 +62,7 @@ impl Figure {
     /// The longest request; it is known however few there are.
     #[must_use]
     pub fn longest(latencies: &Latencies, clock: Clock) -> Self {
-        match latencies.answers(clock).max() {
+        match latencies.responses(clock).max() {
             _ if latencies.failures.total() > 0 => Self::Failed,
             None => Self::TooFew,
             Some(longest) => Self::Value(longest),
@@ -123,7 +123,7 @@ pub struct ArmFigures {
     pub blocks: usize,
     /// How long its blocks lasted together.
     pub lasted: Duration,
-    /// Bytes of answers that were received.
+    /// Bytes of responses that were received.
     pub received_bytes: u64,
     /// Connections that were made.
     pub connections: u64,

@@ -28,9 +28,9 @@ pub(super) const TEXT_LEN_MAX: usize = 1 << 20;
 const COOKIE: u32 = 0x1c84_9313;
 const COOKIE_COMPRESSED: u32 = 0x1c84_9314;
 const HEADER_LEN: usize = 40;
-/// A number takes at most so many bytes; the last of them has 8 bits of it, the others 7.
+/// Maximum bytes of a number; the last of them has 8 bits of it, the others 7.
 const NUMBER_LEN_MAX: usize = 9;
-/// The lowest duration that is told from zero, in nanoseconds.
+/// The lowest duration above zero, in nanoseconds.
 const LOWEST: u64 = 1;
 /// The longest duration with a bucket of its own, in nanoseconds.
 const HIGHEST: u64 = Precision::END.as_ns() - 1;

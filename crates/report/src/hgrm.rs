@@ -3,7 +3,7 @@
 //! **Form**: four columns: the latency in milliseconds, the quantile, how many requests are no longer, and
 //! 1/(1 - quantile); five lines for each time that the share of longer requests halves. Lines that begin with `#` are
 //! not read by the plotter.
-//! **Invariant**: a request that failed is longer than every answer here too: quantiles are those of all requests, and
+//! **Invariant**: a request that failed is longer than every response here too: quantiles are those of all requests, and
 //! the lines end where the failures begin.
 //! **Source**: `AbstractHistogram.outputPercentileDistribution` of `HdrHistogram` 2.2 (Java).
 
@@ -31,7 +31,7 @@ pub fn render(latencies: &Latencies, clock: Clock, about: &str) -> String {
         text.write_fmt(args).expect("writing to a text cannot fail");
         text.push('\n');
     };
-    let answers = latencies.answers(clock);
+    let responses = latencies.responses(clock);
     let count = latencies.count();
     line(format_args!("#[{}]", one_line(about)));
     line(format_args!(
@@ -54,15 +54,15 @@ pub fn render(latencies: &Latencies, clock: Clock, about: &str) -> String {
     let ms = |duration: Option<curtail_units::Duration>| duration.map_or(0.0, |d| d.as_ms_f64());
     let failed = latencies.failures.total();
     if failed == 0 && count > 0 {
-        line(format_args!("{:>12.6} {:>2.12} {count:>10}", ms(answers.max()), 1.0));
+        line(format_args!("{:>12.6} {:>2.12} {count:>10}", ms(responses.max()), 1.0));
     }
     line(format_args!(
-        "#[Mean    = {:>12.3}, Answers        = {:>12}]",
-        ms(answers.mean()),
-        answers.count()
+        "#[Mean    = {:>12.3}, Responses        = {:>12}]",
+        ms(responses.mean()),
+        responses.count()
     ));
-    line(format_args!("#[Max     = {:>12.3}, Total count    = {count:>12}]", ms(answers.max())));
-    line(format_args!("#[Failed  = {failed:>12}, longer than every answer]"));
+    line(format_args!("#[Max     = {:>12.3}, Total count    = {count:>12}]", ms(responses.max())));
+    line(format_args!("#[Failed  = {failed:>12}, longer than every response]"));
     text
 }
 
@@ -77,9 +77,9 @@ fn shares() -> impl Iterator<Item = f64> {
 
 /// How many requests are longer than the bucket that the quantile lies in.
 fn above(latencies: &Latencies, clock: Clock, share: f64) -> u64 {
-    let answers = latencies.answers(clock);
+    let responses = latencies.responses(clock);
     let longer = latencies
         .quantile(clock, quantile(share))
-        .map_or(0, |latency| answers.count_above(latency));
+        .map_or(0, |latency| responses.count_above(latency));
     longer + latencies.failures.total()
 }

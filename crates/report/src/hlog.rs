@@ -60,15 +60,15 @@ pub fn render(results: &Results) -> String {
         }
         let name = results.arms.get(block.arm).map_or("", |arm| arm.name.as_str());
         for (clock, ending) in [(Clock::Response, ""), (Clock::Service, ".service")] {
-            let answers = merged.answers(clock);
+            let responses = merged.responses(clock);
             let began = block.began.since(Instant::ZERO).as_secs_f64();
             let lasted = block.lasted.as_secs_f64();
-            let max = answers.max().map_or(0.0, |max| max.as_ms_f64());
+            let max = responses.max().map_or(0.0, |max| max.as_ms_f64());
             let warm_up = if block.is_warm_up { ".warm-up" } else { "" };
             let tag = format!("{}{ending}{warm_up}", tag(name));
             line(format_args!(
                 "Tag={tag},{began:.3},{lasted:.3},{max:.3},{}",
-                hdr::encode(answers)
+                hdr::encode(responses)
             ));
         }
     }

@@ -3,7 +3,7 @@
 //! **Decides** the order, from what is asked first: whether the run can be believed, the figures, the comparison; then
 //! the pictures; then the same by query and by tenant, and what was run.
 //! **Invariant**: the page asks for nothing: no script, no font, no picture from elsewhere, and its policy forbids it.
-//! Every text that comes from a run is escaped. Colours can be told apart by those who do not see red or green (Okabe &
+//! Every text that comes from a run is escaped. Colors can be distinguished without seeing red or green (Okabe &
 //! Ito, "Color universal design", 2008), and follow light and dark.
 //! **Limits**: heatmaps of the first six arms. A page grows with its pictures, not with its requests.
 

@@ -9,7 +9,7 @@ use curtail_load::Latencies;
 use curtail_text::numbers;
 use std::cmp::Reverse;
 
-/// By what requests are told apart.
+/// How requests are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// Which request of the battery.

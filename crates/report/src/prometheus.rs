@@ -1,7 +1,7 @@
 //! The final figures as Prometheus text, for a push gateway or the node exporter's folder of text files.
 //!
 //! **Decides** the buckets of the histograms: each at most 5 % longer than the one before, between the shortest and the
-//! longest answer, so that a percentile that is interpolated from them is off by less than 5 %. Each bound is the end of
+//! longest response, so that a percentile that is interpolated from them is off by less than 5 %. Each bound is the end of
 //! a bucket of ours, so counts are exact.
 //! **Invariant**: requests that failed count in the last bucket only: a percentile among them is `+Inf`, as in the
 //! gauges. Percentiles that would be chance are left out.
@@ -133,7 +133,7 @@ impl Page {
                 }
                 let count = arm.latencies.count() as f64;
                 self.sample(&format!("{name}_bucket"), &format!("{labels},le=\"+Inf\""), count);
-                let sum = arm.latencies.answers(clock).sum_secs_f64();
+                let sum = arm.latencies.responses(clock).sum_secs_f64();
                 self.sample(&format!("{name}_sum"), &labels, sum);
                 self.sample(&format!("{name}_count"), &labels, count);
             }
@@ -145,12 +145,12 @@ fn number(value: f64) -> String {
     if value == f64::INFINITY { "+Inf".to_owned() } else { value.to_string() }
 }
 
-/// Bounds, rising, and how many answers are no longer than each.
+/// Bounds, rising, and how many responses are no longer than each.
 fn buckets(latencies: &Latencies, clock: Clock) -> Vec<(Duration, u64)> {
     let mut bounds = Vec::new();
-    // Where the bucket that is being filled begins, what it holds up to now, and how many answers there were.
+    // Where the bucket that is being filled begins, what it holds up to now, and how many responses there were.
     let (mut low, mut high, mut count) = (Duration::ZERO, None, 0);
-    for bucket in latencies.answers(clock).buckets() {
+    for bucket in latencies.responses(clock).buckets() {
         let end = bucket.upper - Duration::from_ns(1);
         if high.is_none() || end > low.mul_f64(GROWTH) {
             bounds.extend(high.map(|high| (high, count)));

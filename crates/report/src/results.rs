@@ -29,7 +29,7 @@ pub struct Results {
     pub load: String,
     /// What is compared, in order.
     pub arms: Vec<Arm>,
-    /// The kinds of requests that are told apart.
+    /// The groups of requests.
     pub series: Vec<Series>,
     /// In the order in which they were run.
     pub blocks: Vec<Block>,
@@ -157,7 +157,7 @@ pub struct Block {
     pub latencies: Vec<Latencies>,
     /// All series together; its slots count from the start of the block.
     pub timeline: Timeline,
-    /// Bytes of answers that were received.
+    /// Bytes of responses that were received.
     pub received_bytes: u64,
     /// Connections that were made.
     pub connections: u64,

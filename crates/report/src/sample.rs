@@ -1,9 +1,9 @@
 //! Results for tests: what a run might have found, from a model with a seed.
 //!
 //! **Model**: Poisson arrivals; lognormal service times; garbage collections that hold all requests back for a while,
-//! and one pause of a server for a second, during which nothing is answered. A request that comes in a pause ends when
+//! and one pause of a server for a second, during which no response comes. A request that comes in a pause ends when
 //! the pause is over and its own service time after that. On the service clock a part of that wait is not seen, because
-//! at most so many requests are under way at once as there are connections.
+//! the connections bound the requests in flight.
 
 use crate::Results;
 use crate::results::{

@@ -134,14 +134,14 @@ impl Table {
             Columns::new([Right(10), Right(11), Right(9), Right(9), Right(9), Right(9), Rest]);
         let [p50, p99, p999] = FEW.map(|nth| PERCENTILES[nth].0);
         self.page.blank();
-        let names = ["requests/s", "answered/s", "failed", p50, p99, p999, " response in ms"];
+        let names = ["requests/s", "responses/s", "failed", p50, p99, p999, " response in ms"];
         self.page.row(&columns, names);
         for arm in arms {
-            let answered =
+            let responded =
                 arm.latencies.response.count() as f64 / arm.lasted.as_secs_f64().max(1e-9);
             let counts = [
                 numbers::rate(arm.rate_wanted.unwrap_or(0.0)),
-                numbers::rate(answered),
+                numbers::rate(responded),
                 numbers::thousands(arm.latencies.failures.total()),
             ];
             self.page.row(&columns, counts.into_iter().chain(few_percentiles(&arm.latencies)));
@@ -233,7 +233,7 @@ impl Table {
         let failed = numbers::thousands(failed);
         self.page.wrapped("  ", &format!("FAILED: {failed} ({share}): {}", reasons.join(", ")));
         if let Some(longest) = latencies.response.max() {
-            self.page.line(format!("  the longest answer took {}", numbers::latency(longest)));
+            self.page.line(format!("  the longest response took {}", numbers::latency(longest)));
         }
     }
 

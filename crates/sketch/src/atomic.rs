@@ -39,7 +39,7 @@ impl AtomicHistogram {
     pub fn record(&self, duration: Duration) {
         self.counts[self.precision.index(duration.as_ns())].fetch_add(1, Relaxed);
         if duration >= Precision::END {
-            // Whoever sees this sees the count above too: no more overflow than the last bucket holds.
+            // A reader that sees this sees the count above too: no more overflow than the last bucket holds.
             self.overflowed.fetch_add(1, Release);
         }
     }

@@ -5,7 +5,7 @@
 //! upstream span a dozen octaves of forty, so this takes a third of the full array, and adding stays a
 //! subtraction, a comparison and an increment. It grows by whole octaves and never shrinks.
 //!
-//! **Why `u64`**: a `u32` would halve the memory, but a server that answers 100,000 requests a second
+//! **Why `u64`**: a `u32` would halve the memory, but a server with 100,000 responses a second
 //! fills it within 12 hours when most fall into one bucket.
 //!
 //! **Invariant**: the counts add up to `total`, which fits a `u64`. What would exceed it (only adding

@@ -9,8 +9,8 @@
 //! **Invariant**: merging is exact. Histograms of many places, merged in any order, equal one that
 //! recorded everything, bucket for bucket.
 //! **Source**: Tene's `HdrHistogram` (2012) for the layout; the rule of ranks is in [`rank()`].
-//! **Hurts when** a quantile is asked often of a fine histogram: the answer walks all buckets of the
-//! octaves seen. Ask once, keep the answer for a while.
+//! **Hurts when** a quantile is asked often of a fine histogram: it walks all buckets of the
+//! octaves seen. Compute it once and keep it for a while.
 
 use crate::{Precision, counts::Counts, rank};
 use curtail_units::{Duration, Quantile};
@@ -70,7 +70,7 @@ impl Histogram {
         }
     }
 
-    /// How finely durations are told apart.
+    /// The relative width of a bucket.
     #[must_use]
     pub const fn precision(&self) -> Precision {
         self.counts.precision()
@@ -133,7 +133,7 @@ impl Histogram {
         Some(Duration::from_ns(ns.clamp(self.min_ns, self.max_ns)))
     }
 
-    /// How many values were longer than `limit`. Values in the same bucket as `limit` cannot be told
+    /// How many values were longer than `limit`. Values in the same bucket as `limit` cannot be distinguished
     /// from it and are not counted.
     #[must_use]
     pub fn count_above(&self, limit: Duration) -> u64 {

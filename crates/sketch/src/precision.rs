@@ -14,7 +14,7 @@ use curtail_units::{Duration, OutOfRange};
 
 /// How finely an octave of durations is split: into 2^bits buckets.
 ///
-/// A bucket answers with its middle, so a duration read back is off by at most 2^-(bits + 1) of itself.
+/// The value of a bucket is its middle, so a duration read back is off by at most 2^-(bits + 1) of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Precision {
     bits: u8,

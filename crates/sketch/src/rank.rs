@@ -5,9 +5,9 @@ use curtail_units::Quantile;
 /// The rank, from 1 to `count`, of the value at `quantile` among `count` sorted values: `ceil(q · n)`.
 ///
 /// This is the smallest value that at least a share `q` of all values does not exceed; there is no
-/// interpolation, so the answer is a value that was seen. The product is taken down by its own
+/// interpolation, so the result is a recorded value. The product is taken down by its own
 /// rounding error first: 0.07 of 100 values is the 7th, although 0.07 as a float is a hair more.
-/// A `count` of 0 has no ranks; the answer is then 0. Above 2^52 values the rank is right to 2^-52 of it.
+/// A `count` of 0 has no ranks; the result is then 0. Above 2^52 values the rank is right to 2^-52 of it.
 #[must_use]
 #[expect(
     clippy::cast_possible_truncation,

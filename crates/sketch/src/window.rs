@@ -92,7 +92,7 @@ impl Window {
     }
 
     /// How many values of the window were longer than `limit`; those in the same bucket as `limit`
-    /// cannot be told from it and are not counted.
+    /// cannot be distinguished from it and are not counted.
     pub fn count_above(&mut self, now: Instant, limit: Duration) -> u64 {
         self.forget_before(now);
         self.total.total_after(self.total.precision().index(limit.as_ns()))

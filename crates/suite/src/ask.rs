@@ -1,4 +1,4 @@
-//! One request and its answer, beside the load: for readiness, validation, measures and data.
+//! One request and its response, beside the load: for readiness, validation, measures and data.
 //!
 //! A connection for each, in HTTP/1.1; names are looked up each time. Bounded in time, and it ends early when the suite
 //! does.
@@ -89,7 +89,7 @@ impl<'a> Ask<'a> {
         let client = Client::new(connector, ClientLimits { body_bytes_max, idle_max: 0 });
         client.send(request, self.within.into()).await.map_err(|error| {
             if error.is_timeout() {
-                format!("no answer within {:?}", self.within)
+                format!("no response within {:?}", self.within)
             } else {
                 error.to_string()
             }
@@ -118,7 +118,7 @@ mod tests {
     /// The result of a request, and its text, when the response is these bytes; without any, there is none.
     fn exchange(
         method: &str,
-        answer: Option<&'static [u8]>,
+        response: Option<&'static [u8]>,
         within: Duration,
         stop: &Stop,
     ) -> (Result<Vec<u8>, String>, String) {
@@ -128,8 +128,8 @@ mod tests {
             let (mut stream, _) = listener.accept().expect("a client");
             let mut head = [0; 4_096];
             let n = stream.read(&mut head).expect("a request");
-            if let Some(answer) = answer {
-                stream.write_all(answer).expect("it reads");
+            if let Some(response) = response {
+                stream.write_all(response).expect("it reads");
             } else {
                 // Until the client has given up.
                 let _end = stream.read(&mut [0; 1]);
@@ -143,11 +143,11 @@ mod tests {
 
     /// The result of a `GET`.
     fn asked(
-        answer: Option<&'static [u8]>,
+        response: Option<&'static [u8]>,
         within: Duration,
         stop: &Stop,
     ) -> Result<Vec<u8>, String> {
-        let (result, head) = exchange("GET", answer, within, stop);
+        let (result, head) = exchange("GET", response, within, stop);
         assert!(head.starts_with("GET /a?b=c HTTP/1.1\r\nhost: 127.0.0.1:"), "{head}");
         result
     }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_good_bad_or_none() {
+    fn a_response_is_good_bad_or_absent() {
         let (long, stop) = (Duration::from_secs(60), Stop::default());
         let good = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nax\r\n0\r\n\r\n";
         assert_eq!(asked(Some(good), long, &stop), Ok(b"ax".to_vec()));
@@ -175,7 +175,7 @@ mod tests {
         let cut = asked(Some(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nax"), long, &stop);
         assert!(cut.expect_err("cut").contains("the response broke off"));
         let none = asked(None, Duration::from_millis(200), &stop);
-        assert_eq!(none, Err("no answer within 200ms".to_owned()));
+        assert_eq!(none, Err("no response within 200ms".to_owned()));
         stop.stop();
         assert_eq!(asked(None, long, &stop), Err("the suite ends".to_owned()));
     }

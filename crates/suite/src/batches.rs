@@ -2,8 +2,8 @@
 //!
 //! **Limits**: lines of at most [`LINE_BYTES_MAX`], batches of at most [`BATCH_BYTES_MAX`] (a batch that would be longer
 //! is sent earlier), as many batches in memory as are on their way, and one more.
-//! **Invariant**: every line is sent once, in a batch whose answer was good, or the suite ends: nothing is sent again,
-//! for nobody knows what a server did with a batch that it did not answer.
+//! **Invariant**: every line is sent once, in a batch whose response was good, or the suite ends: nothing is sent again,
+//! because a batch without a response may or may not be stored.
 
 use super::ask::Ask;
 use super::config::{LoadConfig, Source};
@@ -23,7 +23,7 @@ const LINE_BYTES_MAX: u64 = 16 << 20;
 /// The longest batch.
 const BATCH_BYTES_MAX: usize = 64 << 20;
 
-/// How often progress is told.
+/// The interval of progress lines.
 const TOLD_EVERY: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// From one look at how it goes to the next.
@@ -41,7 +41,7 @@ pub(super) fn load(
     config: &LoadConfig,
     spawner: &Spawner,
     stop: &Stop,
-    told: &(dyn Fn(&str) + Sync),
+    progress: &(dyn Fn(&str) + Sync),
 ) -> Result<u64, Halt> {
     let name = &config.name;
     let mut generator = None;
@@ -66,7 +66,7 @@ pub(super) fn load(
         sent: AtomicU64::new(0),
         failed: Mutex::new(None),
     };
-    let lines = loading.run(input, told, || generator = None)?;
+    let lines = loading.run(input, progress, || generator = None)?;
     if let (Some(mut group), Source::Command(command)) = (generator, &config.source) {
         let log = spawner.log(&command.name);
         match group.wait(command.within, stop) {
@@ -89,7 +89,7 @@ struct Loading<'a> {
     config: &'a LoadConfig,
     stop: &'a Stop,
     began: Instant,
-    /// Lines whose batch was answered well.
+    /// Lines whose batch succeeded.
     sent: AtomicU64,
     failed: Mutex<Option<Halt>>,
 }
@@ -99,7 +99,7 @@ impl Loading<'_> {
     fn run(
         &self,
         input: Box<dyn BufRead + Send>,
-        told: &(dyn Fn(&str) + Sync),
+        progress: &(dyn Fn(&str) + Sync),
         give_up: impl FnOnce(),
     ) -> Result<u64, Halt> {
         // Those that send hold one batch each; one more is ready.
@@ -128,7 +128,7 @@ impl Loading<'_> {
                 }
                 if told_at.elapsed() >= TOLD_EVERY {
                     told_at = Instant::now();
-                    told(&self.progress());
+                    progress(&self.progress());
                 }
             }
         });

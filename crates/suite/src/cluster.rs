@@ -17,7 +17,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A process that is asked whether it is ready answers within this time, or is asked again.
+/// The timeout of one readiness check; after it the process is checked again.
 const ASKED_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// The most of its output that is looked at for a sign of readiness.
@@ -110,7 +110,7 @@ impl Cluster {
         let began = self.clock.now();
         loop {
             let found = self.sign(nth, sign);
-            // Whoever else answers in its place, it is not the one that was started.
+            // Another process may respond on that port: it is not the one that was started.
             self.check_alive(nth)?;
             let Err(problem) = found else { return Ok(()) };
             if self.stop.is_stopped() {
@@ -130,8 +130,8 @@ impl Cluster {
         match sign {
             ReadySign::Http(url) => {
                 let expect = Expect::default();
-                let answer = Ask::get(url, &expect, ASKED_WITHIN).send(&self.stop);
-                answer.map(|_| ()).map_err(|problem| format!("GET {url}: {problem}"))
+                let response = Ask::get(url, &expect, ASKED_WITHIN).send(&self.stop);
+                response.map(|_| ()).map_err(|problem| format!("GET {url}: {problem}"))
             }
             ReadySign::Tcp(address) => TcpStream::connect_timeout(address, ASKED_WITHIN)
                 .map(|_| ())
@@ -189,11 +189,11 @@ impl Cluster {
     }
 
     /// Ends all of them, the last first; tells of each that had to be killed.
-    pub(super) fn end_all(&self, told: impl Fn(&str)) {
+    pub(super) fn end_all(&self, report: impl Fn(&str)) {
         for nth in (0..self.configs.len()).rev() {
             if self.end(nth, false) {
                 let ProcessConfig { name, stop_within, .. } = &self.configs[nth];
-                told(&format!("{name}: it had not ended after {stop_within}, and was killed"));
+                report(&format!("{name}: it had not ended after {stop_within}, and was killed"));
             }
         }
     }
@@ -234,7 +234,7 @@ impl Cluster {
         self.stop.stop();
     }
 
-    /// Why the suite ends, which it was told to.
+    /// The reason for which the suite is stopped.
     pub(super) fn halt(&self) -> Halt {
         let halted = self.halted.lock().unwrap_or_else(PoisonError::into_inner);
         halted.clone().unwrap_or(Halt::Stopped)

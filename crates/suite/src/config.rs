@@ -96,7 +96,7 @@ pub struct SendingConfig {
     pub connections: usize,
     /// Whether a connection is used again.
     pub keep_alive: bool,
-    /// A request without an answer for so long has failed.
+    /// A request without a response after this time has failed.
     pub timeout: Duration,
     /// How many threads send; as many as the rate needs when absent.
     pub threads: Option<usize>,
@@ -330,7 +330,7 @@ impl SendingConfig {
                 .default(128),
             keep_alive: s.field("keep_alive", "Whether a connection is used again.").default(true),
             timeout: s
-                .field("timeout", "A request without an answer after this time has failed.")
+                .field("timeout", "A request without a response after this time has failed.")
                 .range(Duration::from_ms(1)..=Duration::from_secs(3_600))
                 .default(Duration::from_secs(30)),
             threads: s

@@ -76,7 +76,7 @@ impl Fault {
         let done = clock.now();
         let what = match &self.config.deed {
             _ if self.cluster.stop_sign().is_stopped() => return Err(self.cluster.halt()),
-            // Its last request came early, and was answered.
+            // Its last request came early, and got its response.
             _ if done < at => {
                 format!("the fault at {} was left out: the block was over", self.config.at)
             }

@@ -1,8 +1,8 @@
 //! A program of a suite in a process group of its own, so that all that it starts can be stopped, paused and killed
 //! with it.
 //!
-//! **Invariant**: nothing of a group stays behind. It is told to end (SIGTERM), after a bounded time killed (SIGKILL),
-//! and killed when it is dropped; what is paused goes on before it is told. What leaves the group (`setsid`, daemons)
+//! **Invariant**: nothing of a group stays behind. It gets SIGTERM, after a bounded time SIGKILL,
+//! and killed when it is dropped; a paused process continues before its SIGTERM. What leaves the group (`setsid`, daemons)
 //! is not seen here.
 
 use super::problem::Halt;
@@ -31,7 +31,7 @@ pub(super) fn pause(lasts: std::time::Duration) {
     std::thread::sleep(lasts);
 }
 
-/// What was killed has to be gone within this time; what is not hangs in the kernel, and is told.
+/// What was killed has to be gone within this time; one that still exists hangs in the kernel, and is reported.
 const KILLED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Where programs of a suite run, and who kills them when this process cannot.
@@ -132,7 +132,7 @@ impl Group {
     /// Whether nothing of it is left.
     fn is_gone(&mut self) -> bool {
         if !self.is_gone && self.ended().is_some() {
-            // Those that have ended and were not waited for (by whoever took them over) can still be signalled.
+            // Those that have ended and were not waited for (by the process that adopted them) can still be signalled.
             self.is_gone = test_kill_process_group(self.pid).is_err()
                 || usage::of_groups(&[self.pid])[0].alive == 0;
             if self.is_gone {
@@ -164,9 +164,9 @@ impl Group {
     pub(super) fn stop(&mut self, within: Duration) -> bool {
         self.signal(Signal::CONT);
         self.signal(Signal::TERM);
-        let is_told_enough = self.is_gone_within(within);
+        let is_gone_by_sigterm = self.is_gone_within(within);
         self.kill();
-        !is_told_enough
+        !is_gone_by_sigterm
     }
 
     /// Kills all of it, and waits until it is gone.
@@ -198,7 +198,7 @@ impl Drop for Group {
 /// Why a program has not ended by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unended {
-    /// The suite was told to end.
+    /// The suite was stopped.
     Stopped,
     /// Its time is over.
     ExcessiveLag,

@@ -1,9 +1,9 @@
 //! Links: TCP connections that pass through this process, so that a fault can make their network slow.
 //!
 //! **Mechanism**: bytes are passed on in pieces, each `by` after it came ([`Links::slow`]), in their order, in both
-//! directions; so a request and its answer take twice `by` longer, and a new connection as much again, which is its
+//! directions; so a request and its response take twice `by` longer, and a new connection as much again, which is its
 //! handshake. Delays of several faults add up; without any, bytes are passed on at once.
-//! **Limits**: [`PIECES_MAX`] pieces of [`PIECE_BYTES`] wait in a direction; whoever sends more has to wait, as with a
+//! **Limits**: [`PIECES_MAX`] pieces of [`PIECE_BYTES`] wait in a direction; a faster sender has to wait, as with a
 //! full window. [`CONNECTIONS_MAX`] connections a link; those beyond wait to be accepted. Delays are kept to a
 //! millisecond. The work is this process's, and is counted with that of the generator.
 
@@ -82,7 +82,7 @@ impl Links {
                     tokio::spawn(accept(acceptor, to, delay));
                 }
                 // Ended by the sender's end; connections are closed with the runtime.
-                let _told = is_over.await;
+                let _stopped = is_over.await;
             });
         });
         Ok(Self { delays, running: Some((over, thread)) })
@@ -194,9 +194,9 @@ mod tests {
     fn asked(stream: &mut TcpStream, text: &[u8]) -> std::time::Duration {
         let began = Instant::now();
         stream.write_all(text).expect("sent");
-        let mut answer = vec![0; text.len()];
-        stream.read_exact(&mut answer).expect("an answer");
-        assert_eq!(answer, text);
+        let mut response = vec![0; text.len()];
+        stream.read_exact(&mut response).expect("a response");
+        assert_eq!(response, text);
         began.elapsed()
     }
 
@@ -239,8 +239,8 @@ mod tests {
         let (_links, address) = link(to);
         let mut stream = TcpStream::connect(address).expect("it listens");
         // The end, or a reset when it is closed before this arrives.
-        let answer = stream.write_all(b"hello").and_then(|()| stream.read(&mut [0; 8]));
-        assert!(matches!(answer, Ok(0) | Err(_)), "{answer:?}");
+        let response = stream.write_all(b"hello").and_then(|()| stream.read(&mut [0; 8]));
+        assert!(matches!(response, Ok(0) | Err(_)), "{response:?}");
     }
 
     #[test]
@@ -249,7 +249,7 @@ mod tests {
         let mut stream = TcpStream::connect(address).expect("it listens");
         asked(&mut stream, b"there");
         drop(links);
-        let answer = stream.read(&mut [0; 8]);
-        assert!(matches!(answer, Ok(0) | Err(_)), "{answer:?}");
+        let response = stream.read(&mut [0; 8]);
+        assert!(matches!(response, Ok(0) | Err(_)), "{response:?}");
     }
 }

@@ -4,7 +4,7 @@
 //! `resident_bytes`; `gc_pause_ns` of JVMs, from their logs; and numbers that servers give in JSON. Also looks, more often,
 //! whether every process still runs.
 //! **Limits**: [`POINTS_MAX`] points of a measure; what comes later is left out, and the results say so. A server that
-//! does not answer in time has no point there: a gap, not a zero.
+//! does not respond in time has no point there: a gap, not a zero.
 
 use super::ask::Ask;
 use super::cluster::Cluster;

@@ -1,4 +1,4 @@
-//! Why a suite ends before its end: it was told to, or something is not as it should be.
+//! Why a suite ends early: it was stopped, or something failed.
 
 use std::fmt;
 use std::io;
@@ -50,7 +50,7 @@ impl fmt::Display for SuiteError {
 /// Why a suite ends before its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Halt {
-    /// It was told to.
+    /// It was stopped.
     Stopped,
     /// Something is wrong.
     Wrong(Box<SuiteError>),

@@ -48,7 +48,7 @@ pub struct Suite {
 pub struct Outcome {
     /// What was measured; partial when it did not come to its end.
     pub results: Results,
-    /// Why it did not, unless it was told to end.
+    /// The failure, unless the suite was stopped.
     pub error: Option<SuiteError>,
 }
 
@@ -92,11 +92,11 @@ impl Suite {
     }
 
     /// Runs it.
-    pub fn run(&self, stop: &Stop, told: SuiteObserver<'_>) -> Outcome {
+    pub fn run(&self, stop: &Stop, observer: SuiteObserver<'_>) -> Outcome {
         let clock = Clock::start();
         let results = self.nothing_yet(clock);
-        let mut running = RunningSuite { suite: self, clock, stop, step: told.step, results };
-        let ended = running.run(told.load);
+        let mut running = RunningSuite { suite: self, clock, stop, step: observer.step, results };
+        let ended = running.run(observer.load);
         let mut results = running.results;
         let error = match ended {
             Ok(()) => None,
@@ -243,7 +243,7 @@ impl RunningSuite<'_> {
         self.results.measures = watch.end(&mut self.results.events);
         self.results.events.sort_by_key(|event| event.at);
         cluster.end_all(self.step);
-        // Why it was told to end, when it was by what has happened to a process.
+        // The reason of the stop, if a process caused it.
         ended.map_err(|halt| if halt == Halt::Stopped { cluster.halt() } else { halt })
     }
 

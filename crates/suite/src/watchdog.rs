@@ -17,11 +17,11 @@ while read -r line; do groups=$line; done
 for group in $groups; do kill -s KILL -- \"-$group\" 2>/dev/null; done
 ";
 
-/// The shell, and what it was told.
+/// The shell, and the process groups that it knows.
 #[derive(Debug)]
 pub(super) struct Watchdog {
     child: Child,
-    told: Mutex<WatchedGroups>,
+    groups: Mutex<WatchedGroups>,
 }
 
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl Watchdog {
             .stderr(Stdio::null())
             .spawn()?;
         let pipe = child.stdin.take();
-        Ok(Self { child, told: Mutex::new(WatchedGroups { pipe, groups: Vec::new() }) })
+        Ok(Self { child, groups: Mutex::new(WatchedGroups { pipe, groups: Vec::new() }) })
     }
 
     pub(super) fn add(&self, group: Pid) {
@@ -53,20 +53,20 @@ impl Watchdog {
     }
 
     fn change(&self, change: impl FnOnce(&mut Vec<Pid>)) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        change(&mut told.groups);
+        let mut watched = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut watched.groups);
         let pids: Vec<String> =
-            told.groups.iter().map(|pid| pid.as_raw_nonzero().to_string()).collect();
-        if let Some(pipe) = &mut told.pipe {
+            watched.groups.iter().map(|pid| pid.as_raw_nonzero().to_string()).collect();
+        if let Some(pipe) = &mut watched.pipe {
             // It may have been killed by somebody; then there is no such guard any more, and nothing else is worse.
-            let _told = writeln!(pipe, "{}", pids.join(" ")).and_then(|()| pipe.flush());
+            let _written = writeln!(pipe, "{}", pids.join(" ")).and_then(|()| pipe.flush());
         }
     }
 }
 
 impl Drop for Watchdog {
     fn drop(&mut self) {
-        self.told.get_mut().unwrap_or_else(PoisonError::into_inner).pipe = None;
+        self.groups.get_mut().unwrap_or_else(PoisonError::into_inner).pipe = None;
         let _status = self.child.wait();
     }
 }

@@ -1,7 +1,7 @@
 //! A timer that is exact to some hundred microseconds.
 //!
 //! **Holds** the instants that tasks wait for, in a heap, and a thread that sleeps until the next one and
-//! wakes whoever waits.
+//! wakes all waiters.
 //! **Why** not the runtime's own timer: it counts in whole milliseconds, and a read that takes 1 ms in the
 //! median would take two.
 //! **Inputs**: instants on the alarm's own clock, nanoseconds since it was started.
@@ -163,7 +163,7 @@ impl Shared {
                 // Waking takes a system call at times: not with the lock in hand.
                 drop(state);
                 for wait in due.drain(..) {
-                    // Whoever waited may have gone away.
+                    // The waiter may be gone.
                     let _gone = wait.wake.send(());
                 }
                 state = self.state();

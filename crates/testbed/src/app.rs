@@ -2,9 +2,9 @@
 //!
 //! | role | does |
 //! |---|---|
-//! | `client` | `GET /work`: fetches a payload from storage, posts it to the server, answers how that went |
+//! | `client` | `GET /work`: fetches a payload from storage, posts it to the server, reports the result |
 //! | `storage` | `GET /payload/small` and `/payload/large`: arrays of numbers, in JSON |
-//! | `server` | `POST /test`: reads the JSON number by number and answers it; `GET /test`: 999 numbers |
+//! | `server` | `POST /test`: reads the JSON number by number and returns it; `GET /test`: 999 numbers |
 //!
 //! The client is the app whose latency is looked at; load goes to it. Four causes can be switched on, each by
 //! one key: payloads of which 1 in 20 is large, a timeout that is too short, a server that refuses requests,
@@ -30,7 +30,7 @@ mod storage;
 pub use config::{Causes, ClientConfig, Config, Role, ServerConfig, StorageConfig};
 pub use running::Running;
 
-use crate::answer::text;
+use crate::respond::text;
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::Full;
@@ -44,7 +44,7 @@ const SMALL_LEN: usize = 500;
 /// The numbers of a large payload.
 const LARGE_LEN: usize = 100_000;
 
-/// An answer in JSON.
+/// A response in JSON.
 fn json(body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(body.into()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

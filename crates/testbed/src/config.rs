@@ -1,6 +1,6 @@
 //! The testbed's configuration: what the YAML file says, as typed values.
 //!
-//! **Limits**: [`SERVERS_MAX`] servers; each needs a listener, and a process may have only so many files.
+//! **Limits**: [`SERVERS_MAX`] servers; each needs a listener, and the open files of a process are limited.
 
 use curtail_config::{ConfigErrors, Section};
 use curtail_model::{Cores, Distribution, Fault, Recipe};

@@ -12,7 +12,7 @@
 //! | `machine` | one server: its queue, its executions, its faults |
 //! | `server` | drives one machine in real time |
 //! | `executions` | how often servers worked, and for whom |
-//! | `answer` | the HTTP that they speak |
+//! | `respond` | the HTTP that they speak |
 //! | `alarm` | a timer that is exact to some hundred microseconds |
 //! | `listener` | connections, accepted and served |
 //! | `running` | the servers, and the thread that serves them |
@@ -24,13 +24,13 @@
 //! **Hurts when** the machine is busy with something else: that adds a tail of its own to every server.
 
 mod alarm;
-mod answer;
 pub mod app;
 mod config;
 mod executions;
 mod file;
 mod listener;
 mod machine;
+mod respond;
 mod running;
 mod server;
 

@@ -1,10 +1,10 @@
-//! The connections of one listener: accepted, and every request on them answered.
+//! The connections of one listener: accepts them and serves their requests.
 //!
 //! Every server speaks HTTP/1.1 with keep-alive and HTTP/2 with prior knowledge on its one port; the first
 //! bytes of a connection tell which.
-//! **Limits**: every connection is accepted; what answers bounds what it works on at once.
+//! **Limits**: every connection is accepted; the servers bound the requests in service.
 
-use crate::answer::BrokenOff;
+use crate::respond::BrokenOff;
 use bytes::Bytes;
 use curtail_http::accept::{Accepted, Acceptor};
 use http_body_util::Full;
@@ -25,7 +25,7 @@ const PENDING_RESETS_MAX: usize = 1_024;
 const STREAMS_MAX: u32 = 4_096;
 
 /// Accepts connections as long as it is polled, on the present runtime, which does I/O and has timers.
-pub(crate) async fn accept<A, F>(socket: TcpListener, answer: A)
+pub(crate) async fn accept<A, F>(socket: TcpListener, respond: A)
 where
     A: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
     F: Future<Output = Result<Response<Full<Bytes>>, BrokenOff>> + Send + 'static,
@@ -35,11 +35,11 @@ where
     let acceptor = Acceptor::new("testbed", socket, places, never);
     let mut acceptor = acceptor.expect("a runtime that does I/O");
     while let Some(accepted) = acceptor.next(|| ()).await {
-        tokio::spawn(serve(accepted, answer.clone()));
+        tokio::spawn(serve(accepted, respond.clone()));
     }
 }
 
-async fn serve<A, F>(accepted: Accepted, answer: A)
+async fn serve<A, F>(accepted: Accepted, respond: A)
 where
     A: Fn(Request<Incoming>) -> F,
     F: Future<Output = Result<Response<Full<Bytes>>, BrokenOff>> + Send + 'static,
@@ -50,7 +50,7 @@ where
         .max_concurrent_streams(STREAMS_MAX)
         .max_pending_accept_reset_streams(PENDING_RESETS_MAX)
         .max_local_error_reset_streams(None);
-    let served = builder.serve_connection(TokioIo::new(accepted.stream), service_fn(answer));
+    let served = builder.serve_connection(TokioIo::new(accepted.stream), service_fn(respond));
     if let Err(error) = served.await {
         tracing::debug!(error, "connection broken off");
     }

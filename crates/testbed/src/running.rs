@@ -4,11 +4,11 @@
 //! **Hurts when** the process may not open enough files: starting then fails and says so.
 
 use crate::alarm::Alarm;
-use crate::answer::answer;
 use crate::config::TestbedConfig;
 use crate::executions::Executions;
 use crate::listener;
 use crate::machine::ServerMachine;
+use crate::respond::respond;
 use crate::server::{Server, ServerId};
 use curtail_model::{FaultTimeline, Faults, PaceChange};
 use curtail_units::{Instant, Rng};
@@ -96,8 +96,8 @@ impl Running {
                     for (server, (_, listener)) in servers.iter().zip(listeners) {
                         run(server, listener);
                     }
-                    // Told to stop, or whoever could tell is gone: the same.
-                    let _told = stopped.await;
+                    // Stopped, or its owner is gone: the same.
+                    let _stopped = stopped.await;
                 });
             })
             .map_err(StartError::of("no thread"))?;
@@ -209,12 +209,12 @@ fn listeners(config: &TestbedConfig) -> Result<Vec<(SocketAddr, TcpListener)>, S
 
 /// Runs one server on the present thread's runtime.
 fn run(server: &Arc<Server>, listener: TcpListener) {
-    let of_answers = Arc::clone(server);
-    let answer = move |request: hyper::Request<Incoming>| {
-        let server = Arc::clone(&of_answers);
-        async move { answer(&server, request).await }
+    let of_responses = Arc::clone(server);
+    let response = move |request: hyper::Request<Incoming>| {
+        let server = Arc::clone(&of_responses);
+        async move { respond(&server, request).await }
     };
-    tokio::spawn(listener::accept(listener, answer));
+    tokio::spawn(listener::accept(listener, response));
     let server = Arc::clone(server);
     tokio::spawn(async move { server.run().await });
 }

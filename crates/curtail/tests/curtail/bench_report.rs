@@ -23,7 +23,7 @@ fn a_run_is_shown_as_a_table() {
           service                 9.023   24.80   32.27   51.07  ~83.79     n/a  failed
           generator lag                                   0.093   0.139
           FAILED: 3 (0.030 %): closed 2, timeout 1
-          the longest answer took 125.7 ms
+          the longest response took 125.7 ms
           CPU time in ms a request: generator 0.012, servers 0.892
           19.1 MiB received over 64 connections
 

@@ -131,7 +131,7 @@ fn retries_are_a_second_group_of_requests_one_backoff_later() {
     assert_eq!(all.failures.total(), 0);
     let retried = run.last("server_retries");
     assert!(retried >= 3.0, "{retried} of {}", all.count());
-    let later = all.answers(Clock::Response).count_above(BACKOFF);
+    let later = all.responses(Clock::Response).count_above(BACKOFF);
     // 5 in 100 are refused: those, and few more, are later by a backoff.
     assert!(later >= 3, "{later} of {}", all.count());
     assert!(at(&all, 0.99) >= BACKOFF && at(&all, 0.5) < BACKOFF, "{:?}", at(&all, 0.99));

@@ -7,7 +7,7 @@ use super::{Layout, Values};
 use curtail_sketch::exponential::Scale;
 use curtail_units::{Duration, Quantile};
 
-/// So many places for the bounds are tried, at equal shares of a step.
+/// The number of positions of the bounds that are tried, at equal shares of a step.
 const PLACES: u8 = 32;
 
 /// A layout that keeps a quantile within an error that was wanted.

@@ -288,7 +288,7 @@ impl Bounds {
 }
 
 impl Powers {
-    /// The bound so many steps above the first.
+    /// The bound this number of steps above the first.
     fn bound_ns(self, steps: f64) -> f64 {
         // Divided, not multiplied by an inverse: so 1 ms over 10^5 is 10 ns, to the last bit.
         if steps < 0.0 {
@@ -313,7 +313,7 @@ impl Powers {
 }
 
 impl Step {
-    /// What so many steps multiply by.
+    /// The factor of this number of steps.
     fn times(self, steps: f64) -> f64 {
         match self {
             Self::Factor(factor) => pow(factor, steps),

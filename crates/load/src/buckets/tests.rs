@@ -38,7 +38,7 @@ fn share_up_to(ms: f64) -> f64 {
     1.0 - (1.0 - x).powi(6) - 6.0 * x * (1.0 - x).powi(5)
 }
 
-/// What is read when there are so many values that nothing is left to chance.
+/// The quantile of so large a number of values that chance plays no part.
 fn limit(factor: Option<f64>, q: f64) -> f64 {
     let (mut low, mut high) = (0.0, 70.0);
     for _ in 0..100 {

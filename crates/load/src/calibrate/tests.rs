@@ -27,9 +27,9 @@ fn false_alarms_are_rare_and_a_shift_of_a_tenth_is_found() {
 #[test]
 fn the_same_seed_gives_the_same_figures() {
     let plan = Plan { comparisons: 3, blocks: 10, seed: 5, ..Plan::default() };
-    let mut told = Vec::new();
-    let first = on_model(&Stalls::new(), &plan, |done| told.push(done));
-    assert_eq!(told, [1, 2, 3]);
+    let mut progress = Vec::new();
+    let first = on_model(&Stalls::new(), &plan, |done| progress.push(done));
+    assert_eq!(progress, [1, 2, 3]);
     assert_eq!(first, on_model(&Stalls::new(), &plan, |_| {}));
     let other = on_model(&Stalls::new(), &Plan { seed: 6, ..plan }, |_| {});
     let effects = |of: &Calibration| of.rows.iter().map(|row| row.design_effect).sum::<f64>();

@@ -58,10 +58,10 @@ fn gamma(rng: &mut Rng, shape: f64) -> f64 {
 /// The two-sided probability that neither arm is mostly longer, were all requests independent.
 pub(super) fn mann_whitney((a, b): (&Arm<'_>, &Arm<'_>)) -> f64 {
     let mut counts: Vec<(u64, f64, f64)> = Vec::new();
-    for bucket in a.answers().buckets() {
+    for bucket in a.responses().buckets() {
         counts.push((bucket.lower.as_ns(), bucket.count as f64, 0.0));
     }
-    for bucket in b.answers().buckets() {
+    for bucket in b.responses().buckets() {
         counts.push((bucket.lower.as_ns(), 0.0, bucket.count as f64));
     }
     counts.push((u64::MAX, a.failed() as f64, b.failed() as f64));
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_longer_than_every_answer() {
+    fn a_failure_is_longer_than_every_response() {
         let (mut a, mut b) = (arm(&[1; 50]), arm(&[1; 50]));
         a.failures.add_n(Failure::Timeout, 1);
         b.failures.add_n(Failure::Timeout, 40);

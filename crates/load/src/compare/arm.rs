@@ -1,7 +1,7 @@
 //! One arm of a comparison: its blocks, and all of them merged, as shares of requests beyond a latency.
 //!
 //! Requests that failed stand behind all latencies, as if in one last bucket beyond [`FAILED_FROM`]: so they count as
-//! longer than every answer, and no quantile needs a case of its own for them.
+//! longer than every response, and no quantile needs a case of its own for them.
 //! **Inputs**: latencies in nanoseconds; within a bucket the merged requests are taken as evenly spread.
 
 use crate::{Clock, Latencies};
@@ -26,17 +26,17 @@ struct Step {
 pub(crate) struct Arm<'a> {
     blocks: &'a [Latencies],
     clock: Clock,
-    answers: Histogram,
+    responses: Histogram,
     failed: u64,
     steps: Vec<Step>,
 }
 
 impl<'a> Arm<'a> {
     pub(crate) fn new(blocks: &'a [Latencies], clock: Clock) -> Self {
-        let mut answers = Histogram::new(Precision::FINE);
+        let mut responses = Histogram::new(Precision::FINE);
         let mut failed = 0;
         for block in blocks {
-            answers.merge(block.answers(clock));
+            responses.merge(block.responses(clock));
             failed += block.failures.total();
         }
         let step = |bucket: Bucket| Step {
@@ -45,7 +45,7 @@ impl<'a> Arm<'a> {
             count: bucket.count as f64,
             beyond: 0.0,
         };
-        let mut steps: Vec<Step> = answers.buckets().map(step).collect();
+        let mut steps: Vec<Step> = responses.buckets().map(step).collect();
         if failed > 0 {
             let upper = 2.0 * FAILED_FROM;
             steps.push(Step { lower: FAILED_FROM, upper, count: failed as f64, beyond: 0.0 });
@@ -55,20 +55,20 @@ impl<'a> Arm<'a> {
             step.beyond = beyond;
             beyond += step.count;
         }
-        Self { blocks, clock, answers, failed, steps }
+        Self { blocks, clock, responses, failed, steps }
     }
 
     pub(crate) fn requests(&self) -> u64 {
-        self.answers.count() + self.failed
+        self.responses.count() + self.failed
     }
 
     pub(crate) const fn blocks(&self) -> &'a [Latencies] {
         self.blocks
     }
 
-    /// The answers of all blocks.
-    pub(crate) const fn answers(&self) -> &Histogram {
-        &self.answers
+    /// The responses of all blocks.
+    pub(crate) const fn responses(&self) -> &Histogram {
+        &self.responses
     }
 
     /// Requests of all blocks that failed.
@@ -79,8 +79,8 @@ impl<'a> Arm<'a> {
     /// The quantile as it is reported: of all requests together; nothing among the failures.
     pub(crate) fn quantile(&self, quantile: Quantile) -> Option<Duration> {
         let rank = rank(quantile, self.requests());
-        // Behind the answers are the failures.
-        self.answers.at_rank(rank)
+        // Behind the responses are the failures.
+        self.responses.at_rank(rank)
     }
 
     /// How many requests there are beyond the quantile's own.
@@ -123,15 +123,15 @@ impl<'a> Arm<'a> {
         let nth = self.steps.partition_point(|step| step.upper <= place);
         let from = self.steps.get(nth).map_or(FAILED_FROM, |step| step.lower);
         let reaching = |block: &Latencies| {
-            let answers = block.answers(self.clock);
-            let answered = if from >= FAILED_FROM {
+            let responses = block.responses(self.clock);
+            let responded = if from >= FAILED_FROM {
                 0
             } else if from < 1.0 {
-                answers.count()
+                responses.count()
             } else {
-                answers.count_above(Duration::from_ns_f64(from - 1.0))
+                responses.count_above(Duration::from_ns_f64(from - 1.0))
             };
-            answered + block.failures.total()
+            responded + block.failures.total()
         };
         self.blocks.iter().map(reaching).collect()
     }
@@ -155,7 +155,7 @@ mod tests {
     use crate::{Clock, Failure, Latencies};
     use curtail_units::{Duration, Quantile};
 
-    /// Blocks of answers of 1 ms to `count` ms, one each, and `failed` failures.
+    /// Blocks of responses of 1 ms to `count` ms, one each, and `failed` failures.
     fn blocks(count: u64, failed: u64) -> Vec<Latencies> {
         let mut block = Latencies::new();
         for ms in 1..=count {
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_longer_than_every_answer() {
+    fn failures_are_longer_than_every_response() {
         let blocks = blocks(900, 100);
         let arm = Arm::new(&blocks, Clock::Response);
         assert_eq!(arm.requests(), 3_000);
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(arm.latency_at(0.09), f64::INFINITY);
         assert_eq!(arm.reaching(arm.place_of(0.09)), [100; 3]);
         assert_eq!(arm.exceedances(Quantile::P99), 30);
-        // A block answers like all: nothing differs.
+        // Every block is alike: nothing differs.
         assert!(arm.residuals(&arm.reaching(arm.place_of(0.3))).iter().all(|r| r.abs() < 1e-12));
     }
 }

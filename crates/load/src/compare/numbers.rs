@@ -2,7 +2,7 @@
 //!
 //! **Holds** the ratio of the means B/A. The numbers of a pair are compared with each other: the test is the paired t, and
 //! the interval holds every ratio `r` for which the paired t of `b − r · a` finds nothing (Fieller). Numbers may be 0;
-//! when A's mean cannot be told from 0 the interval has no upper end.
+//! when A's mean cannot be distinguished from 0 the interval has no upper end.
 //! **Inputs**: numbers that are not negative, of any one unit; each block weighs the same.
 //! **Many numbers**: all that are given at once share the level equally, by Holm's procedure.
 
@@ -80,11 +80,11 @@ pub fn numbers(asked: &[Numbers<'_>], rule: &Rule) -> Result<Vec<Number>, NotCom
     let tests: Vec<Option<Test>> = asked.iter().map(test).collect();
     let p_values: Vec<f64> = tests.iter().flatten().map(Test::p_value).collect();
     let mut levels = holm::levels(&p_values, &vec![1.0; p_values.len()], rule.level).into_iter();
-    let told = asked.iter().zip(&tests).map(|(numbers, test)| {
+    let verdicts = asked.iter().zip(&tests).map(|(numbers, test)| {
         let tested = test.as_ref().zip(test.and_then(|_| levels.next()));
         tell(numbers, tested, rule)
     });
-    Ok(told.collect())
+    Ok(verdicts.collect())
 }
 
 fn check(numbers: &Numbers<'_>) -> Result<(), NotComparable> {

@@ -100,11 +100,11 @@ pub(crate) fn percentiles_of(arms: (&Arm<'_>, &Arm<'_>), rule: &Rule) -> Vec<Per
         look(arms, name, Quantile::new(q).expect("each of the list is a quantile"))
     });
     let mut levels = levels(&seen, rule).into_iter();
-    let told = seen.iter().map(|seen| {
+    let verdicts = seen.iter().map(|seen| {
         let level = if seen.is_enough() { levels.next() } else { None };
         tell(arms, seen, level, rule)
     });
-    told.collect()
+    verdicts.collect()
 }
 
 /// The level of each percentile that there is enough of.

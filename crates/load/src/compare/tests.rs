@@ -30,7 +30,7 @@ fn independent(rng: &mut Rng, count: usize, requests: usize, factor: f64) -> Vec
 }
 
 #[test]
-fn arms_that_answer_alike_are_equivalent() {
+fn arms_that_are_alike_are_equivalent() {
     let blocks = Stalls::new().blocks(&mut Rng::new(SEED), 20);
     let found = compared(&blocks, &blocks);
     assert_eq!(found.len(), 6);
@@ -176,7 +176,7 @@ fn slow_requests_of_few_blocks_are_no_evidence() {
 }
 
 #[test]
-fn failures_are_longer_than_every_answer() {
+fn failures_are_longer_than_every_response() {
     let (model, mut rng) = (Stalls::new(), Rng::new(SEED));
     let (mut a, mut b) = (model.blocks(&mut rng, 20), model.blocks(&mut rng, 20));
     for block in &mut b {
@@ -290,7 +290,7 @@ fn errors_may_be_none_at_all() {
     let unclear = one(&none, &few, Goal::Less);
     assert!(matches!(unclear.verdict, Verdict::Undecided { .. }), "{unclear:?}");
     assert_eq!(unclear.difference.map(|d| d.interval), Some((0.0, f64::INFINITY)));
-    // A's mean cannot be told from 0, B's can: the ratio has a lower end and no upper one.
+    // A's mean cannot be distinguished from 0, B's can: the ratio has a lower end and no upper one.
     let grown = one(&few, &many, Goal::Less);
     assert_eq!(grown.verdict, Verdict::Worse);
     let (low, high) = grown.difference.expect("enough pairs").interval;

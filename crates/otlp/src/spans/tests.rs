@@ -199,7 +199,7 @@ fn times_before_and_after_each_other_are_kept_as_they_came() {
     assert_eq!((read.spans[0].start_ns, read.spans[0].end_ns), (u64::MAX >> 1, 0));
 }
 
-/// A value with so many lists in each other.
+/// A value of this number of nested lists.
 fn deep(out: &mut Vec<u8>, lists: u32) {
     if lists > 0 {
         message(out, 5, |out| message(out, 1, |out| deep(out, lists - 1)));

@@ -3,10 +3,10 @@ use crate::sample;
 use curtail_load::{Clock, Failure, Latencies};
 use curtail_units::{Duration, Quantile};
 
-/// Answers of 1 ms, 2 ms, …, and then failures.
-fn latencies(answers: u64, failed: u64) -> Latencies {
+/// Responses of 1 ms, 2 ms, …, and then failures.
+fn latencies(responses: u64, failed: u64) -> Latencies {
     let mut latencies = Latencies::new();
-    for ms in 1..=answers {
+    for ms in 1..=responses {
         latencies.response.record(Duration::from_ms(ms));
         latencies.service.record(Duration::from_ms(ms));
     }
@@ -14,8 +14,8 @@ fn latencies(answers: u64, failed: u64) -> Latencies {
     latencies
 }
 
-fn p99(answers: u64, failed: u64) -> Figure {
-    Figure::of(&latencies(answers, failed), Clock::Response, Quantile::P99)
+fn p99(responses: u64, failed: u64) -> Figure {
+    Figure::of(&latencies(responses, failed), Clock::Response, Quantile::P99)
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn the_marks_follow_from_how_many_requests_are_longer() {
 #[test]
 fn failures_push_every_percentile_up_and_are_no_number() {
     assert_eq!(p99(9_899, 101), Figure::Failed);
-    let Figure::Value(latency) = p99(9_900, 100) else { panic!("it is the longest answer") };
+    let Figure::Value(latency) = p99(9_900, 100) else { panic!("it is the longest response") };
     assert_eq!(latency, Duration::from_ms(9_900));
     assert_eq!(p99(100, 10), Figure::Failed, "one in ten failed: it is known where p99 lies");
     assert_eq!(p99(100, 9), Figure::TooFew, "chance may have put it there");

@@ -44,9 +44,9 @@ fn a_small_distribution() {
             6.998016 0.875000000000          7           8.00
             8.000000 0.887500000000          8           8.89
             8.000000 1.000000000000          8
-        #[Mean    =        4.500, Answers        =            8]
+        #[Mean    =        4.500, Responses        =            8]
         #[Max     =        8.000, Total count    =            8]
-        #[Failed  =            0, longer than every answer]
+        #[Failed  =            0, longer than every response]
     "#]]
     .assert_eq(&render(&ms(1..=8), Clock::Response, "A, response"));
     let mut failing = ms(1..=6);
@@ -66,18 +66,18 @@ fn a_small_distribution() {
             6.000000 0.650000000000          6           2.86
             6.000000 0.700000000000          6           3.33
             6.000000 0.750000000000          6           4.00
-        #[Mean    =        3.500, Answers        =            6]
+        #[Mean    =        3.500, Responses        =            6]
         #[Max     =        6.000, Total count    =            8]
-        #[Failed  =            2, longer than every answer]
+        #[Failed  =            2, longer than every response]
     "#]]
     .assert_eq(&render(&failing, Clock::Response, "A,\nresponse"));
     expect![[r#"
         #[nothing]
                Value     Percentile TotalCount 1/(1-Percentile)
 
-        #[Mean    =        0.000, Answers        =            0]
+        #[Mean    =        0.000, Responses        =            0]
         #[Max     =        0.000, Total count    =            0]
-        #[Failed  =            0, longer than every answer]
+        #[Failed  =            0, longer than every response]
     "#]]
     .assert_eq(&render(&Latencies::new(), Clock::Response, "nothing"));
 }

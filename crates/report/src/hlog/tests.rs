@@ -14,7 +14,7 @@ fn each_block_has_a_line_for_each_clock_that_gives_its_histogram_back() {
     for (nth, line) in lines.iter().enumerate() {
         let block = &run.blocks[nth / 2];
         let merged = block.merged();
-        let (answers, ending) =
+        let (responses, ending) =
             if nth % 2 == 0 { (&merged.response, "") } else { (&merged.service, ".service") };
         let [tag, began, lasted, max, histogram] = line.split(',').collect::<Vec<_>>()[..] else {
             panic!("five fields: {line}")
@@ -25,8 +25,8 @@ fn each_block_has_a_line_for_each_clock_that_gives_its_histogram_back() {
         let number = |text: &str| text.parse::<f64>().expect("a number");
         assert_eq!(number(began), 10.0 * (nth / 2) as f64);
         assert!((number(lasted) - block.lasted.as_secs_f64()).abs() < 0.001);
-        assert!((number(max) - answers.max().expect("answers").as_ms_f64()).abs() < 0.001);
-        assert_eq!(hdr::decode(histogram, answers.exact()).as_ref(), Ok(answers));
+        assert!((number(max) - responses.max().expect("responses").as_ms_f64()).abs() < 0.001);
+        assert_eq!(hdr::decode(histogram, responses.exact()).as_ref(), Ok(responses));
     }
     let head: Vec<&str> = text.lines().take(4).collect();
     assert_eq!(head[0], "#[two\\nlines, seed 1: 1,000 requests/s, Poisson, 8 blocks of 10 s]");

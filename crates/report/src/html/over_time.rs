@@ -73,7 +73,7 @@ fn legend(results: &Results) -> Vec<(String, String)> {
     let mut kinds = vec![
         ("neutral thick", "p99"),
         ("neutral dotted", "p50"),
-        ("neutral hair", "longest answer"),
+        ("neutral hair", "longest response"),
     ];
     if results.blocks.iter().any(|block| block.is_warm_up) {
         kinds.push(("area warm-up", "warming up, part of no percentile"));
@@ -198,7 +198,7 @@ impl Plot<'_> {
         svg.polyline(class, points);
     }
 
-    /// The longest answer of each column, and a cross where requests failed.
+    /// The longest response of each column, and a cross where requests failed.
     fn longest(&self, svg: &mut Svg, class: &str) {
         let points = self.columns().map(|(x, slot)| {
             let longest = slot.response.max()?;

@@ -72,12 +72,12 @@ impl Plot {
     }
 
     fn curve(&self, svg: &mut Svg, class: &str, latencies: &Latencies, clock: Clock) {
-        let answers = latencies.answers(clock);
+        let responses = latencies.responses(clock);
         let count = latencies.count();
         let (mut sure, mut faint) = (Vec::new(), Vec::new());
         let mut above = count;
         let mut last = None;
-        for bucket in answers.buckets() {
+        for bucket in responses.buckets() {
             above -= bucket.count;
             let middle = Duration::from_ns(bucket.lower.as_ns().midpoint(bucket.upper.as_ns()));
             // The longest of all has nothing above it: it stands for the last one in `count`.

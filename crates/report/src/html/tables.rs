@@ -124,7 +124,7 @@ fn failures(arms: &[ArmFigures]) -> String {
             .map(|(name, count)| format!("{name} {}", numbers::thousands(count)))
             .collect();
         let longest = arm.latencies.response.max().map_or_else(String::new, |longest| {
-            format!("; the longest answer took {}", numbers::latency(longest))
+            format!("; the longest response took {}", numbers::latency(longest))
         });
         writeln!(
             lines,

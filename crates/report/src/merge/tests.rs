@@ -127,7 +127,7 @@ fn two_runs_are_not_merged_like_two_generators_of_one() {
 
 #[test]
 fn what_differs_is_named() {
-    let told = [
+    let errors = [
         (refused(|run| run.seed = 2), "the seed is 1 in the first of them and 2 in number 3"),
         (
             refused(|run| run.shares.of = 4),
@@ -159,7 +159,7 @@ fn what_differs_is_named() {
             "the width of slots in block 2 is 500 ms in the first of them and 750 ms in number 3",
         ),
     ];
-    for (said, expected) in told {
+    for (said, expected) in errors {
         assert_eq!(said, format!("the results are not of one run: {expected}"));
     }
 }

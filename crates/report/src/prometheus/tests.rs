@@ -11,14 +11,17 @@ fn of_sample(seed: u64) -> Latencies {
 }
 
 #[test]
-fn every_bucket_that_holds_something_is_narrow_and_no_answer_is_lost() {
+fn every_bucket_that_holds_something_is_narrow_and_no_response_is_lost() {
     let mut latencies = of_sample(1);
     for duration in [Duration::ZERO, Duration::from_ns(1), Duration::from_secs(60)] {
         latencies.response.record(duration);
     }
     for clock in [Clock::Response, Clock::Service] {
         let bounds = buckets(&latencies, clock);
-        assert_eq!(bounds.last().map(|(_, count)| *count), Some(latencies.answers(clock).count()));
+        assert_eq!(
+            bounds.last().map(|(_, count)| *count),
+            Some(latencies.responses(clock).count())
+        );
         for pair in bounds.windows(2) {
             let [(low, below), (high, upto)] = pair else { unreachable!("windows of two") };
             assert!(low < high && below <= upto);
@@ -28,8 +31,8 @@ fn every_bucket_that_holds_something_is_narrow_and_no_answer_is_lost() {
         // Counts are exact: as many are longer than a bound as the histogram says.
         for (bound, count) in &bounds {
             assert_eq!(
-                latencies.answers(clock).count_above(*bound) + count,
-                latencies.answers(clock).count()
+                latencies.responses(clock).count_above(*bound) + count,
+                latencies.responses(clock).count()
             );
         }
     }
@@ -43,10 +46,10 @@ fn percentiles_interpolated_from_the_buckets_are_within_five_percent() {
         let latencies = of_sample(seed);
         let bounds = buckets(&latencies, Clock::Response);
         for q in [0.5, 0.9, 0.99, 0.999] {
-            let answers = &latencies.response;
-            let exact = answers.quantile(quantile(q)).expect("there are answers").as_ns_f64();
+            let responses = &latencies.response;
+            let exact = responses.quantile(quantile(q)).expect("there are responses").as_ns_f64();
             // As histogram_quantile does it: evenly within the bucket.
-            let rank = rank(quantile(q), answers.count());
+            let rank = rank(quantile(q), responses.count());
             let nth = bounds.iter().position(|(_, count)| *count >= rank).expect("it is in one");
             let (low, below) = bounds[nth - 1];
             let (high, upto) = bounds[nth];

@@ -49,7 +49,7 @@ pub(crate) fn comparison() -> Comparison {
 }
 
 #[test]
-fn long_urls_that_end_differently_can_be_told_apart() {
+fn long_urls_that_end_differently_stay_different() {
     let mut results = sample::compared(1);
     let base = format!("http://{}.example:8080/search", "a".repeat(60));
     for (arm, end) in results.arms.iter_mut().zip(["first", "second"]) {
@@ -76,7 +76,7 @@ fn two_arms_by_query_and_tenant_with_a_comparison() {
           service                 8.933   24.63   32.15   51.59  ~78.15     n/a  failed
           generator lag                                   0.091   0.135
           FAILED: 9 (0.023 %): closed 3, timeout 6
-          the longest answer took 125.7 ms
+          the longest response took 125.7 ms
           CPU time in ms a request: generator 0.012, servers 0.901
           76.3 MiB received over 256 connections
         hedged: through the proxy
@@ -85,7 +85,7 @@ fn two_arms_by_query_and_tenant_with_a_comparison() {
           service                 9.384   25.34   32.51   52.05  ~180.0     n/a  failed
           generator lag                                   0.091   0.139
           FAILED: 9 (0.023 %): closed 6, timeout 3
-          the longest answer took 1030 ms
+          the longest response took 1030 ms
           CPU time in ms a request: generator 0.012, servers 0.907
           76.3 MiB received over 256 connections
 
@@ -118,11 +118,11 @@ fn two_arms_by_query_and_tenant_with_a_comparison() {
 
         at 43.5 s: node 2 paused for 1000 ms
 
-        response: from when a request was to be sent to the end of its answer, what a
+        response: from when a request was to be sent to the end of its response, what a
             user waits; service: from when it was sent. They part when the server holds
             requests back. lag: how late the generator was.
         ~ fewer than 100 requests are longer; n/a fewer than 10 are; a request that
-            failed is longer than every answer.
+            failed is longer than every response.
 
         hedged against direct, response (4 pairs of blocks; at most 5.00 % false alarms)
           p50          +4.9 %  +4.1 % to +5.7 %       worse
@@ -163,16 +163,16 @@ fn a_partial_run_with_failures_says_so_first() {
           generator lag                                   0.100   0.162
           FAILED: 321 (16.1 %): connect 40, closed 41, timeout 40, malformed 40,
               too_long 40, status 40, check 40, ended 40
-          the longest answer took 67.39 ms
+          the longest response took 67.39 ms
           CPU time in ms a request: generator 0.060
           19.1 MiB received over 64 connections
           1,204 resends of requests that the server did not process
 
-        response: from when a request was to be sent to the end of its answer, what a
+        response: from when a request was to be sent to the end of its response, what a
             user waits; service: from when it was sent. They part when the server holds
             requests back. lag: how late the generator was.
         ~ fewer than 100 requests are longer; n/a fewer than 10 are; a request that
-            failed is longer than every answer.
+            failed is longer than every response.
     "#]];
     check(&run, &[], &expected);
 }
@@ -206,7 +206,7 @@ fn a_void_run_says_so_first_and_extremes_stay_in_their_columns() {
           service                  3000    3000    3000   ~3000     n/a     n/a  failed
           generator lag                                   0.095   0.183
           FAILED: 2 (0.024 %): closed 1, timeout 1
-          the longest answer took 4000 s
+          the longest response took 4000 s
           CPU time in ms a request: generator 0.014, servers 1.077
           19.1 MiB received over 64 connections
 
@@ -214,11 +214,11 @@ fn a_void_run_says_so_first_and_extremes_stay_in_their_columns() {
         qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq…      1,673       1   8.051  ~24.72     n/a
         slow                                     6,682       1  4000 s ~4000 s     n/a
 
-        response: from when a request was to be sent to the end of its answer, what a
+        response: from when a request was to be sent to the end of its response, what a
             user waits; service: from when it was sent. They part when the server holds
             requests back. lag: how late the generator was.
         ~ fewer than 100 requests are longer; n/a fewer than 10 are; a request that
-            failed is longer than every answer.
+            failed is longer than every response.
     "#]];
     check(&run, &[], &expected);
 }
@@ -247,11 +247,11 @@ fn a_run_that_found_nothing_has_a_table() {
         medium, size 50,000                          0       0     n/a     n/a     n/a
         small, size 1,000                            0       0     n/a     n/a     n/a
 
-        response: from when a request was to be sent to the end of its answer, what a
+        response: from when a request was to be sent to the end of its response, what a
             user waits; service: from when it was sent. They part when the server holds
             requests back. lag: how late the generator was.
         ~ fewer than 100 requests are longer; n/a fewer than 10 are; a request that
-            failed is longer than every answer.
+            failed is longer than every response.
     "#]];
     check(&run, &[], &expected);
 }

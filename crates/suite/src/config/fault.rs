@@ -63,7 +63,7 @@ impl FaultConfig {
         let restart = name(
             s,
             "restart",
-            "The name of a process that is told to end (SIGTERM) and started again at once.",
+            "The name of a process that gets SIGTERM and is started again at once.",
         );
         let kill = name(
             s,

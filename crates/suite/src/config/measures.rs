@@ -25,7 +25,7 @@ pub struct GaugeConfig {
     pub name: String,
     /// Who says it.
     pub url: String,
-    /// Where in the answer, as a JSON pointer.
+    /// Where in the response, as a JSON pointer.
     pub pointer: String,
 }
 
@@ -61,7 +61,7 @@ impl GaugeConfig {
             name: s.field("name", "What it is called, with its unit: heap_used_bytes.").required(),
             url: s.field("url", "Who says it: http://….").required(),
             pointer: s
-                .field("pointer", "Where in the answer, as a JSON pointer: /jvm/memory/raw/used.")
+                .field("pointer", "Where in the response, as a JSON pointer: /jvm/memory/raw/used.")
                 .required(),
         };
         check_url(s, "url", &gauge.url);

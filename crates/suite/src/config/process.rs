@@ -17,7 +17,7 @@ pub struct ProcessConfig {
     pub env: Vec<(String, String)>,
     /// When it is ready; at once when absent.
     pub ready: Option<ReadyConfig>,
-    /// It is killed when it has not ended this long after it was told to.
+    /// Time between SIGTERM and SIGKILL.
     pub stop_within: Duration,
 }
 
@@ -33,7 +33,7 @@ pub struct ReadyConfig {
 /// By what a process shows that it is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadySign {
-    /// A good answer (200 to 399) from this URL.
+    /// A good response (200 to 399) from this URL.
     Http(String),
     /// A connection to this address.
     Tcp(SocketAddr),
@@ -55,7 +55,7 @@ pub struct LinkConfig {
 /// When processes are started anew.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestartsConfig {
-    /// After so many rounds: blocks of every arm.
+    /// Interval in rounds, each a block of every arm.
     pub every: usize,
     /// Their names.
     pub processes: Vec<String>,
@@ -65,7 +65,7 @@ pub(super) fn read_links(s: &mut Section<'_>) -> Vec<LinkConfig> {
     s.map(
         "links",
         "TCP connections that pass through the bench, under a name, so that a fault can make them \
-            slow: whoever shall feel it is told to connect to `listen`.",
+            slow: configure the client to connect to `listen`.",
         LinkConfig::read,
     )
 }
@@ -97,8 +97,8 @@ impl ProcessConfig {
             stop_within: s
                 .field(
                     "stop_within",
-                    "It is told to end by SIGTERM; when it has not ended after this time, it \
-            is killed.",
+                    "Maximum time from SIGTERM to the end of the process; after it the process is \
+            killed.",
                 )
                 .range(Duration::from_ms(1)..=WITHIN_MAX)
                 .default(Duration::from_secs(10)),
@@ -126,7 +126,7 @@ pub(super) fn read_env(s: &mut Section<'_>) -> Vec<(String, String)> {
 impl ReadyConfig {
     fn read(s: &mut Section<'_>) -> Self {
         let http: Option<String> =
-            s.field("http", "A URL (http://…) that gives a good answer (200 to 399).").optional();
+            s.field("http", "A URL (http://…) that gives a good response (200 to 399).").optional();
         if let Some(url) = &http {
             check_url(s, "http", url);
         }
@@ -161,7 +161,7 @@ impl LinkConfig {
 impl RestartsConfig {
     pub(super) fn read(s: &mut Section<'_>) -> Self {
         let every = s
-            .field("every", "After so many rounds, each a block of every arm.")
+            .field("every", "Interval in rounds, each a block of every arm.")
             .range(1..=super::BLOCKS_MAX)
             .default(1);
         let processes = s.values("processes", "The names of those that are started anew.");

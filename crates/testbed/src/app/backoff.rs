@@ -4,7 +4,7 @@
 //! the one before, up to [`WAIT_MAX`], and each is between half and one and a half times that, at random, so
 //! that requests that failed together do not come back together.
 //! **Source**: the retries of Google's storage clients, 500 ms × 2 ± 50 %, as the test app had them.
-//! **Hurts** by itself: whoever is refused once is half a second late, however quick the server is by then.
+//! **Hurts** by itself: a request that is refused once is half a second late, however quick the server is by then.
 
 use curtail_units::{Duration, Rng};
 

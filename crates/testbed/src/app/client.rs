@@ -1,6 +1,6 @@
 //! The client: the app whose latency is looked at.
 //!
-//! | request | answer |
+//! | request | response |
 //! |---|---|
 //! | `GET /work?payload=small`, `…=large` | fetches that payload from storage, posts it to the server, says how that went |
 //! | `GET /work` | the same, with 1 payload in 20 the large one |
@@ -10,7 +10,7 @@
 //! **Decides** when an attempt is given up, and whether a request is sent again: to storage after every
 //! failure, as reading may be done twice; to the server only when that has refused it, since what has timed
 //! out there may have been executed.
-//! An answer says in `server-timing` (W3C) how long, in milliseconds, `storage`, `server` and the waits
+//! A response says in `server-timing` (W3C) how long, in milliseconds, `storage`, `server` and the waits
 //! between attempts (`backoff`) took, and in `x-retries` how often it sent a request again.
 //! **Failures**: 504 when the last attempt timed out, 503 when it was refused, 502 for all else.
 
@@ -18,7 +18,7 @@ use super::backoff;
 use super::peer::{Call, Failed, Peer};
 use super::{ClientConfig, Config, json, ok};
 use crate::alarm::Alarm;
-use crate::answer::{SERVER_TIMING, expected_method, text};
+use crate::respond::{SERVER_TIMING, expected_method, text};
 use bytes::Bytes;
 use curtail_units::{Duration, Rng};
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
@@ -31,7 +31,7 @@ use tokio::sync::Semaphore;
 /// Requests that are worked on at once; each has a connection to one of the other two.
 pub(super) const WORK_MAX: usize = 256;
 
-/// Of so many payloads one is the large one, when nobody says which.
+/// One payload of this number is the large one, unless a request names the size.
 const LARGE_ONE_IN: f64 = 20.0;
 
 const X_RETRIES: HeaderName = HeaderName::from_static("x-retries");
@@ -59,7 +59,7 @@ struct Spent {
     retries: u32,
 }
 
-/// A request that got no good answer: from whom, and why.
+/// A request that got no good response: from whom, and why.
 #[derive(Debug)]
 struct Failure {
     of: &'static str,
@@ -93,7 +93,7 @@ impl Client {
         }
     }
 
-    pub(super) async fn answer<B>(&self, request: Request<B>) -> Response<Full<Bytes>> {
+    pub(super) async fn respond<B>(&self, request: Request<B>) -> Response<Full<Bytes>> {
         if request.method() != Method::GET {
             return expected_method("GET");
         }
@@ -136,7 +136,7 @@ impl Client {
             }
             Err(failure) => {
                 self.failures.fetch_add(1, Relaxed);
-                failure.answer()
+                failure.response()
             }
         };
         let headers = response.headers_mut();
@@ -172,7 +172,7 @@ impl Client {
         Ok(echo)
     }
 
-    /// Sends a request until it is answered, or may not be sent again; also gives how long attempts took.
+    /// Sends a request until it has a response, or may not be sent again; also returns the time of the attempts.
     async fn call(
         &self,
         peer: &Peer,
@@ -216,7 +216,7 @@ impl Client {
 }
 
 impl Failure {
-    fn answer(&self) -> Response<Full<Bytes>> {
+    fn response(&self) -> Response<Full<Bytes>> {
         let (status, what) = match &self.why {
             Failed::TimedOut => (StatusCode::GATEWAY_TIMEOUT, "it took too long"),
             Failed::Refused => (StatusCode::SERVICE_UNAVAILABLE, "it refused every attempt"),

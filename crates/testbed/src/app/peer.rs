@@ -43,7 +43,7 @@ pub(super) struct Call<'c> {
     pub(super) timeout: Duration,
 }
 
-/// Why an attempt gave no answer.
+/// Why an attempt has no response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Failed {
     /// It took too long; it may have been executed.

@@ -107,8 +107,8 @@ impl Thread {
                 runtime.block_on(async move {
                     tokio::select! {
                         () = starting.serve(listener) => {}
-                        // Told to stop, or whoever could tell is gone: the same.
-                        _told = stopped => {}
+                        // Stopped, or its owner is gone: the same.
+                        _stopped = stopped => {}
                     }
                 });
             })
@@ -137,27 +137,27 @@ impl Starting {
         match role {
             Role::Client => {
                 let client = Arc::new(Client::new(&config, others, &rng, &alarm));
-                let answer = move |request: Request<Incoming>| {
+                let response = move |request: Request<Incoming>| {
                     let client = Arc::clone(&client);
-                    async move { Ok(client.answer(request).await) }
+                    async move { Ok(client.respond(request).await) }
                 };
-                listener::accept(listener, answer).await;
+                listener::accept(listener, response).await;
             }
             Role::Storage => {
                 let storage = Arc::new(Storage::new(&config, &rng, &alarm));
-                let answer = move |request: Request<Incoming>| {
+                let response = move |request: Request<Incoming>| {
                     let storage = Arc::clone(&storage);
-                    async move { Ok(storage.answer(request).await) }
+                    async move { Ok(storage.respond(request).await) }
                 };
-                listener::accept(listener, answer).await;
+                listener::accept(listener, response).await;
             }
             Role::Server => {
                 let server = Arc::new(Server::new(&config, &rng, &alarm));
-                let answer = move |request: Request<Incoming>| {
+                let response = move |request: Request<Incoming>| {
                     let server = Arc::clone(&server);
-                    async move { Ok(server.answer(request).await) }
+                    async move { Ok(server.respond(request).await) }
                 };
-                listener::accept(listener, answer).await;
+                listener::accept(listener, response).await;
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The server: works on payloads.
 //!
-//! | request | answer |
+//! | request | response |
 //! |---|---|
 //! | `POST /test` with an array of numbers | the same array, read and written number by number |
 //! | `GET /test` | an array of 999 numbers |
@@ -11,7 +11,7 @@
 
 use super::{BODY_BYTES_MAX, Config, ServerConfig, json, ok};
 use crate::alarm::Alarm;
-use crate::answer::{expected_method, text};
+use crate::respond::{expected_method, text};
 use bytes::Bytes;
 use curtail_units::Rng;
 use http::{Method, Request, Response, StatusCode};
@@ -20,7 +20,7 @@ use hyper::body::Body;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What `GET /test` answers.
+/// The response to `GET /test`.
 const NUMBERS: u64 = 999;
 
 /// The server as it runs.
@@ -44,7 +44,7 @@ impl Server {
         }
     }
 
-    pub(super) async fn answer<B>(&self, request: Request<B>) -> Response<Full<Bytes>>
+    pub(super) async fn respond<B>(&self, request: Request<B>) -> Response<Full<Bytes>>
     where
         B: Body,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,

@@ -1,17 +1,17 @@
 //! The storage: where payloads come from.
 //!
-//! | request | answer |
+//! | request | response |
 //! |---|---|
 //! | `GET /payload/small` | an array of 500 numbers, 3.5 kB |
 //! | `GET /payload/large` | the same; with the cause `large_payloads` 100,000 numbers, 0.7 MB |
 //! | `GET /healthz` | `ok` |
 //!
 //! A payload takes as long as finding it takes, which is drawn, and its bytes at `bytes_per_second`: what a
-//! connection to a storage service carries. It is waited for, as a whole, before the answer begins.
+//! connection to a storage service carries. It is waited for, as a whole, before the response begins.
 
 use super::{BODY_BYTES_MAX, Config, LARGE_LEN, SMALL_LEN, StorageConfig, json, ok};
 use crate::alarm::Alarm;
-use crate::answer::{expected_method, text};
+use crate::respond::{expected_method, text};
 use bytes::Bytes;
 use curtail_units::{Duration, Rng};
 use http::{Method, Request, Response, StatusCode};
@@ -48,7 +48,7 @@ impl Storage {
         }
     }
 
-    pub(super) async fn answer<B>(&self, request: Request<B>) -> Response<Full<Bytes>> {
+    pub(super) async fn respond<B>(&self, request: Request<B>) -> Response<Full<Bytes>> {
         if request.method() != Method::GET {
             return expected_method("GET");
         }
@@ -73,7 +73,7 @@ impl Storage {
     }
 }
 
-/// So many numbers of six digits, as an array in JSON.
+/// This number of six-digit numbers, as an array in JSON.
 fn numbers(len: usize, rng: &Rng) -> Bytes {
     let mut rng = rng.clone();
     let numbers: Vec<usize> = (0..len).map(|_| 100_000 + rng.below(900_000)).collect();

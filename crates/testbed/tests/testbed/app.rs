@@ -38,7 +38,7 @@ impl App {
         self.running.address(role).expect("it is here")
     }
 
-    fn work(&self, query: &str) -> Answer {
+    fn work(&self, query: &str) -> Response {
         get(self.address(Role::Client), &format!("/work{query}"))
     }
 
@@ -51,17 +51,17 @@ impl App {
 }
 
 #[derive(Debug)]
-struct Answer {
+struct Response {
     status: u16,
     head: String,
     body: String,
 }
 
-impl Answer {
+impl Response {
     fn read(mut stream: TcpStream) -> Self {
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("it answers in text");
-        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("it responds in text");
+        let (head, body) = response.split_once("\r\n\r\n").expect("a head");
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
         let status = status.expect("a status");
         Self { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
@@ -97,19 +97,19 @@ fn send(address: SocketAddr, request: &str, body: &str) -> TcpStream {
     stream
 }
 
-fn get(address: SocketAddr, path: &str) -> Answer {
-    Answer::read(send(address, &format!("GET {path}"), ""))
+fn get(address: SocketAddr, path: &str) -> Response {
+    Response::read(send(address, &format!("GET {path}"), ""))
 }
 
 #[test]
 fn with_no_cause_both_payloads_are_small_and_nothing_is_sent_again() {
     let app = App::start("");
     for query in ["?payload=small", "?payload=large", ""] {
-        let answer = app.work(query);
-        assert_eq!((answer.status, answer.retries()), (200, 0), "{answer:?}");
-        assert_eq!(answer.body, "{\"numbers\":500,\"retries\":0}\n");
-        assert!(answer.ms("storage") >= 1.0 && answer.ms("server") >= 1.0, "{answer:?}");
-        assert!(answer.after("backoff;dur=") == "0.000", "{answer:?}");
+        let response = app.work(query);
+        assert_eq!((response.status, response.retries()), (200, 0), "{response:?}");
+        assert_eq!(response.body, "{\"numbers\":500,\"retries\":0}\n");
+        assert!(response.ms("storage") >= 1.0 && response.ms("server") >= 1.0, "{response:?}");
+        assert!(response.after("backoff;dur=") == "0.000", "{response:?}");
     }
     let stats = get(app.address(Role::Client), "/stats");
     expect![[r#"
@@ -121,10 +121,10 @@ fn with_no_cause_both_payloads_are_small_and_nothing_is_sent_again() {
 #[test]
 fn a_large_payload_takes_as_long_as_its_bytes_and_is_1_in_20_of_those_that_nobody_chose() {
     let app = App::start("large_payloads: true\n");
-    let answer = app.work("?payload=large");
-    assert_eq!(answer.json()["numbers"], 100_000, "{answer:?}");
+    let response = app.work("?payload=large");
+    assert_eq!(response.json()["numbers"], 100_000, "{response:?}");
     // 700,001 bytes at 8 MiB a second, and 1 ms to find them.
-    assert!(answer.ms("storage") >= 84.4, "{answer:?}");
+    assert!(response.ms("storage") >= 84.4, "{response:?}");
     assert_eq!(app.work("?payload=small").json()["numbers"], 500);
     let quick = "storage: {bytes_per_second: 10GiB, service: {shape: constant, value: 0ms}}\n\
         server: {service: {shape: constant, value: 0ms}}\n";
@@ -139,10 +139,10 @@ fn a_short_timeout_fails_at_once_and_what_may_have_been_executed_is_not_sent_aga
     let slow = "server: {service: {shape: constant, value: 60s}}\n";
     let app = App::start(&format!("short_timeouts: true\n{slow}"));
     for _ in 0..3 {
-        let answer = app.work("");
-        assert_eq!((answer.status, answer.body.as_str()), (504, "server: it took too long\n"));
-        assert_eq!(answer.retries(), 0);
-        assert!(answer.ms("server") >= 20.0, "{answer:?}");
+        let response = app.work("");
+        assert_eq!((response.status, response.body.as_str()), (504, "server: it took too long\n"));
+        assert_eq!(response.retries(), 0);
+        assert!(response.ms("server") >= 20.0, "{response:?}");
     }
     let server = ["/server/attempts", "/server/timeouts", "/server/retries", "/failures"];
     assert_eq!(server.map(|pointer| app.stat(pointer)), [3, 3, 0, 3]);
@@ -154,11 +154,11 @@ fn what_is_only_read_is_sent_again_after_a_timeout() {
         "client: {storage_timeout: 5ms, backoff: 2ms, attempts_max: 3}\n\
          storage: {service: {shape: constant, value: 60s}}\n",
     );
-    let answer = app.work("");
-    assert_eq!((answer.status, answer.body.as_str()), (504, "storage: it took too long\n"));
-    assert_eq!(answer.retries(), 2);
+    let response = app.work("");
+    assert_eq!((response.status, response.body.as_str()), (504, "storage: it took too long\n"));
+    assert_eq!(response.retries(), 2);
     // Three timeouts, and two waits of at least half of 2 ms and half of 4 ms.
-    assert!(answer.ms("storage") >= 15.0 && answer.ms("backoff") >= 3.0, "{answer:?}");
+    assert!(response.ms("storage") >= 15.0 && response.ms("backoff") >= 3.0, "{response:?}");
     assert_eq!(app.stat("/storage/timeouts"), 3);
     assert_eq!(app.stat("/server/attempts"), 0);
 }
@@ -170,21 +170,21 @@ fn what_was_refused_is_sent_again_after_a_backoff() {
         format!("server: {{refused: {refused}, service: {{shape: constant, value: 1ms}}}}\n")
     };
     let app = App::start(&format!("retries: true\n{client}{}", server("1.0")));
-    let answer = app.work("");
-    assert_eq!((answer.status, answer.retries()), (503, 2), "{answer:?}");
-    assert_eq!(answer.body, "server: it refused every attempt\n");
+    let response = app.work("");
+    assert_eq!((response.status, response.retries()), (503, 2), "{response:?}");
+    assert_eq!(response.body, "server: it refused every attempt\n");
     assert_eq!(app.stat("/server/refusals"), 3);
 
     let client = "client: {backoff: 2ms, attempts_max: 16}\n";
     let app = App::start(&format!("retries: true\n{client}{}", server("0.5")));
-    let answers: Vec<Answer> = (0..20).map(|_| app.work("?payload=small")).collect();
-    for answer in &answers {
-        let retries = answer.retries();
-        assert_eq!(answer.status, 200, "{answer:?}, seed {SEED}");
-        let waited = answer.ms("backoff");
-        assert!((waited > 0.0) == (retries > 0) && (retries == 0 || waited >= 1.0), "{answer:?}");
+    let responses: Vec<Response> = (0..20).map(|_| app.work("?payload=small")).collect();
+    for response in &responses {
+        let retries = response.retries();
+        assert_eq!(response.status, 200, "{response:?}, seed {SEED}");
+        let waited = response.ms("backoff");
+        assert!((waited > 0.0) == (retries > 0) && (retries == 0 || waited >= 1.0), "{response:?}");
     }
-    let counted: u64 = answers.iter().map(Answer::retries).sum();
+    let counted: u64 = responses.iter().map(Response::retries).sum();
     // 20 expected, fixed by the seed.
     assert!((3..=80).contains(&counted), "{counted}, seed {SEED}");
     assert_eq!(app.stat("/server/retries"), counted);
@@ -194,17 +194,17 @@ fn what_was_refused_is_sent_again_after_a_backoff() {
 }
 
 #[test]
-fn whoever_shares_its_core_waits_for_the_other_at_every_turn() {
+fn a_process_that_shares_its_core_waits_for_the_other_at_every_turn() {
     let app = App::start("cpu_load: client\n");
     let mut ms: Vec<f64> = (0..9)
         .map(|_| {
-            let answer = app.work("");
-            assert_eq!(answer.status, 200, "{answer:?}");
-            answer.ms("storage") + answer.ms("server")
+            let response = app.work("");
+            assert_eq!(response.status, 200, "{response:?}");
+            response.ms("storage") + response.ms("server")
         })
         .collect();
     ms.sort_by(f64::total_cmp);
-    // The client sends, and a slice of 10 ms has begun before the answer can be there; twice.
+    // The client sends, and a slice of 10 ms has begun before the response can be there; twice.
     assert!(ms[4] >= 19.0, "{ms:?}");
 }
 
@@ -225,9 +225,9 @@ fn roles_that_are_apart_find_each_other_where_the_file_says() {
     let client_at = client.address(Role::Client).expect("it is here");
     assert_eq!(get(client_at, "/work").status, 200);
     drop(server);
-    let answer = get(client_at, "/work");
-    assert_eq!((answer.status, answer.retries()), (502, 0), "{answer:?}");
-    assert!(answer.body.starts_with("server: no "), "{answer:?}");
+    let response = get(client_at, "/work");
+    assert_eq!((response.status, response.retries()), (502, 0), "{response:?}");
+    assert!(response.body.starts_with("server: no "), "{response:?}");
 }
 
 #[test]
@@ -238,17 +238,17 @@ fn what_it_does_not_take_is_refused_with_what_was_expected() {
     for address in [client, storage, server] {
         assert_eq!(get(address, "/healthz").body, "ok\n");
         assert_eq!(get(address, "/elsewhere").status, 404);
-        let answer = Answer::read(send(address, "DELETE /healthz", ""));
-        assert_eq!((answer.status, answer.body.as_str()), (405, "expected GET\n"));
+        let response = Response::read(send(address, "DELETE /healthz", ""));
+        assert_eq!((response.status, response.body.as_str()), (405, "expected GET\n"));
     }
     assert_eq!(get(client, "/work?payload=middling").status, 400);
     assert_eq!(get(server, "/test").json().as_array().map(Vec::len), Some(999));
-    let post = |body: &str| Answer::read(send(server, "POST /test", body));
+    let post = |body: &str| Response::read(send(server, "POST /test", body));
     assert_eq!(post(" [1,2, 3 ]").body, "[1,2,3]");
-    let answer = post("[1,2,x]");
-    assert_eq!(answer.status, 400);
-    assert!(answer.body.starts_with("expected an array of numbers in JSON: "), "{answer:?}");
-    assert!(answer.body.ends_with("at line 1 column 6\n"), "{answer:?}");
+    let response = post("[1,2,x]");
+    assert_eq!(response.status, 400);
+    assert!(response.body.starts_with("expected an array of numbers in JSON: "), "{response:?}");
+    assert!(response.body.ends_with("at line 1 column 6\n"), "{response:?}");
     // Said in advance, so that nobody sends 5 MB into a connection that is about to be closed.
     let mut stream = TcpStream::connect(server).expect("it listens");
     let head =
@@ -256,9 +256,9 @@ fn what_it_does_not_take_is_refused_with_what_was_expected() {
     stream.write_all(head.as_bytes()).expect("it reads");
     stream.write_all(&vec![b' '; 4 << 20]).expect("it reads");
     stream.write_all(b"  ").expect("it reads");
-    let answer = Answer::read(stream);
+    let response = Response::read(stream);
     assert_eq!(
-        (answer.status, answer.body.as_str()),
+        (response.status, response.body.as_str()),
         (400, "expected a whole body of at most 4194304 bytes\n")
     );
 }
@@ -271,10 +271,10 @@ fn one_request_more_than_there_is_room_for_is_refused() {
     let client = app.address(Role::Client);
     let working: Vec<TcpStream> = (0..256).map(|_| send(client, "GET /work", "")).collect();
     while app.stat("/requests") < 256 {}
-    let answer = app.work("");
-    assert_eq!(answer.status, 503, "{answer:?}");
+    let response = app.work("");
+    assert_eq!(response.status, 503, "{response:?}");
     let expected = "256 requests are worked on: no room for one more\n";
-    assert_eq!(answer.body, expected);
+    assert_eq!(response.body, expected);
     drop(working);
 }
 

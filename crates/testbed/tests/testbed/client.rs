@@ -28,18 +28,18 @@ pub(crate) struct Client {
 }
 
 /// What came back.
-pub(crate) struct Answer {
+pub(crate) struct FullResponse {
     pub(crate) status: StatusCode,
     pub(crate) body: String,
     /// `queue`, `service` and `fault` of `server-timing`; zero when there is none.
     pub(crate) spent: [Duration; 3],
 }
 
-/// When a request was sent and when its answer was there, on the testbed's clock.
+/// When a request was sent and when its response was there, on the testbed's clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stay {
     pub(crate) sent: Instant,
-    pub(crate) answered: Instant,
+    pub(crate) responded: Instant,
 }
 
 impl Client {
@@ -64,14 +64,14 @@ impl Client {
         Self { sender }
     }
 
-    pub(crate) async fn send(&mut self, request: Request<Empty<Bytes>>) -> Answer {
-        self.try_send(request).await.expect("an answer")
+    pub(crate) async fn send(&mut self, request: Request<Empty<Bytes>>) -> FullResponse {
+        self.try_send(request).await.expect("a response")
     }
 
     pub(crate) async fn try_send(
         &mut self,
         request: Request<Empty<Bytes>>,
-    ) -> hyper::Result<Answer> {
+    ) -> hyper::Result<FullResponse> {
         let response = match &mut self.sender {
             Sender::Http1(sender) => {
                 sender.ready().await.expect("the connection is kept alive");
@@ -82,22 +82,22 @@ impl Client {
                 sender.send_request(request).await
             }
         };
-        Ok(Answer::of(response?).await)
+        Ok(FullResponse::of(response?).await)
     }
 
-    pub(crate) async fn get(&mut self, path: &str) -> Answer {
+    pub(crate) async fn get(&mut self, path: &str) -> FullResponse {
         self.send(request("GET", path)).await
     }
 
     /// Reads one key of shard 0 and tells when.
-    pub(crate) async fn read(&mut self, testbed: &Running) -> (Stay, Answer) {
+    pub(crate) async fn read(&mut self, testbed: &Running) -> (Stay, FullResponse) {
         let sent = testbed.now();
-        let answer = self.get("/shard/0/keys?k=a").await;
-        (Stay { sent, answered: testbed.now() }, answer)
+        let response = self.get("/shard/0/keys?k=a").await;
+        (Stay { sent, responded: testbed.now() }, response)
     }
 }
 
-impl Answer {
+impl FullResponse {
     async fn of(response: Response<Incoming>) -> Self {
         let (head, body) = response.into_parts();
         let timing = head.headers.get("server-timing").map(|value| {

@@ -41,9 +41,9 @@ async fn read_until(testbed: &Arc<Running>, replica: usize, until: Instant) -> V
 /// The part of `stay` that lies in none of `spells`.
 fn outside(stay: Stay, spells: &[Spell]) -> Duration {
     let within = spells.iter().fold(Duration::ZERO, |sum, spell| {
-        sum + spell.to.min(stay.answered).since(spell.from.max(stay.sent))
+        sum + spell.to.min(stay.responded).since(spell.from.max(stay.sent))
     });
-    stay.answered.since(stay.sent) - within
+    stay.responded.since(stay.sent) - within
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ faults:
         read_until(&testbed, 3, until),
     );
     for (replica, stays) in [a, b, c, d].into_iter().enumerate() {
-        let last = stays.last().expect("at least one").answered;
+        let last = stays.last().expect("at least one").responded;
         let planned = spells(&testbed, replica, last);
         for stay in &stays {
             let outside = outside(*stay, &planned);
@@ -77,7 +77,7 @@ faults:
 }
 
 #[tokio::test]
-async fn health_is_not_answered_in_a_stall() {
+async fn health_gets_no_response_in_a_stall() {
     let yaml = "
 name: stalling
 replicas: 1
@@ -92,10 +92,10 @@ faults:
     for _ in 0..50 {
         let sent = testbed.now();
         assert_eq!(client.get("/healthz").await.body, "ok\n");
-        let answered = testbed.now();
+        let responded = testbed.now();
         for stall in spells(&testbed, 0, sent) {
             let is_during = (stall.from..stall.to).contains(&sent);
-            assert!(!is_during || answered >= stall.to, "sent at {sent:?} in {stall:?}");
+            assert!(!is_during || responded >= stall.to, "sent at {sent:?} in {stall:?}");
         }
     }
 }
@@ -215,7 +215,7 @@ faults:
 ";
     let testbed = start(yaml, 1);
     let mut client = Client::connect(testbed.address(0, 0), Version::Http1).await;
-    let (_, answer) = client.read(&testbed).await;
-    let [queue, service, fault] = answer.spent;
+    let (_, response) = client.read(&testbed).await;
+    let [queue, service, fault] = response.spent;
     assert_eq!([queue, service, fault], [0, 10, 10].map(Duration::from_ms));
 }

@@ -19,17 +19,17 @@ server: {concurrency: 1, service: {shape: constant, value: 2ms}}
         let testbed = testbed.clone();
         clients.spawn(async move {
             let mut client = Client::connect(testbed.address(0, 0), Version::Http1).await;
-            let (stay, answer) = client.read(&testbed).await;
-            (stay.answered, answer.spent)
+            let (stay, response) = client.read(&testbed).await;
+            (stay.responded, response.spent)
         });
     }
     let mut stays = clients.join_all().await;
-    stays.sort_unstable_by_key(|(answered, _)| *answered);
-    for (nth, (answered, [queue, service, _])) in stays.into_iter().enumerate() {
+    stays.sort_unstable_by_key(|(responded, _)| *responded);
+    for (nth, (responded, [queue, service, _])) in stays.into_iter().enumerate() {
         let done = Duration::from_ms(2 * (nth as u64 + 1));
-        assert!(answered.since(began) >= done, "answer {nth} after {}", answered.since(began));
+        assert!(responded.since(began) >= done, "response {nth} after {}", responded.since(began));
         assert_eq!(service, Duration::from_ms(2));
-        assert!(nth == 0 || queue > Duration::ZERO, "answer {nth} did not wait");
+        assert!(nth == 0 || queue > Duration::ZERO, "response {nth} did not wait");
     }
 }
 

@@ -30,8 +30,8 @@ server: {concurrency: 40, service: {shape: lognormal, median: 20ms, sigma: 0.98}
             let mut client = Client::connect(testbed.address(0, 0), Version::Http1).await;
             let mut reads = Vec::with_capacity(REQUESTS / CLIENTS);
             for _ in 0..REQUESTS / CLIENTS {
-                let (stay, answer) = client.read(&testbed).await;
-                reads.push((stay.answered.since(stay.sent), answer.spent[1]));
+                let (stay, response) = client.read(&testbed).await;
+                reads.push((stay.responded.since(stay.sent), response.spent[1]));
             }
             reads
         });

@@ -1,6 +1,6 @@
 //! The HTTP that every server speaks.
 //!
-//! | request | answer |
+//! | request | response |
 //! |---|---|
 //! | `GET /shard/17/keys?k=a&k=b` | the values of the keys, as JSON; this is what takes its time |
 //! | `GET /healthz` | `ok`, once the server is not stalled |
@@ -10,7 +10,7 @@
 //! (W3C) what the request spent its time on, in milliseconds: `queue`, `service`, and `fault` for stalls, slowness and
 //! shared cores. The fault `errors` sends a 503 instead, breaks the connection off, or never responds.
 //! **Limits**: [`KEYS_MAX`] keys of [`KEY_LEN_MAX`] letters, digits, `-`, `_` and `.` each; anything else
-//! is the client's fault and answered with 400, another shard than this server's with 421.
+//! is the client's fault and rejected with 400, another shard than this server's with 421.
 
 use crate::machine::Times;
 use crate::server::{Executed, Rejected, Server};
@@ -45,7 +45,7 @@ impl std::fmt::Display for BrokenOff {
 impl std::error::Error for BrokenOff {}
 
 /// Responds to one request to `server`.
-pub(crate) async fn answer<B>(
+pub(crate) async fn respond<B>(
     server: &Server,
     request: Request<B>,
 ) -> Result<Response<Full<Bytes>>, BrokenOff> {
@@ -159,7 +159,7 @@ pub(crate) fn expected_method(allowed: &'static str) -> Response<Full<Bytes>> {
     refusal
 }
 
-/// An answer in plain text.
+/// A response in plain text.
 pub(crate) fn text(status: StatusCode, what: String) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(what)));
     *response.status_mut() = status;

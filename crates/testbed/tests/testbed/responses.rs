@@ -1,4 +1,4 @@
-//! What servers answer.
+//! The responses of servers.
 
 use crate::client::{Client, Version, request, start};
 use http::StatusCode;
@@ -17,11 +17,11 @@ async fn every_replica_gives_the_same_values_in_both_versions_of_http() {
     for version in [Version::Http1, Version::Http2] {
         for replica in 0..2 {
             let mut client = Client::connect(testbed.address(1, replica), version).await;
-            let answer = client.get("/shard/1/keys?k=alpha&k=beta-2_.x").await;
-            assert_eq!(answer.status, StatusCode::OK);
+            let response = client.get("/shard/1/keys?k=alpha&k=beta-2_.x").await;
+            assert_eq!(response.status, StatusCode::OK);
             let own = format!("\"replica\":{replica}");
-            assert!(answer.body.contains(&own), "{}", answer.body);
-            bodies.push(answer.body.replace(&own, ""));
+            assert!(response.body.contains(&own), "{}", response.body);
+            bodies.push(response.body.replace(&own, ""));
         }
     }
     assert!(bodies[0].contains("\"alpha\":\"") && bodies[0].contains("\"beta-2_.x\":\""));
@@ -46,14 +46,14 @@ async fn what_is_not_a_read_of_this_shard_is_refused_and_costs_nothing() {
         (&format!("/shard/0/keys?k={long}"), StatusCode::BAD_REQUEST, "1 to 64 letters"),
         ("/shard/0/keys?key=a", StatusCode::BAD_REQUEST, "expected k=KEY"),
     ] {
-        let answer = client.get(path).await;
-        assert_eq!(answer.status, status, "{path}");
-        assert!(answer.body.contains(says), "{path}: {}", answer.body);
+        let response = client.get(path).await;
+        assert_eq!(response.status, status, "{path}");
+        assert!(response.body.contains(says), "{path}: {}", response.body);
     }
     let many = format!("/shard/0/keys?{}", "k=a&".repeat(1_001));
     assert_eq!(client.get(&many).await.status, StatusCode::BAD_REQUEST);
-    let answer = client.send(request("PUT", "/shard/0/keys?k=a")).await;
-    assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED);
+    let response = client.send(request("PUT", "/shard/0/keys?k=a")).await;
+    assert_eq!(response.status, StatusCode::METHOD_NOT_ALLOWED);
     assert_eq!(testbed.executions(), 0);
 }
 
