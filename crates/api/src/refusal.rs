@@ -3,7 +3,7 @@
 use crate::answer::Answer;
 use curtail_http::access::AccessError;
 use curtail_store::query::NotMeasured;
-use curtail_traceql::{Fault, NotAnswered};
+use curtail_traceql::{Fault, QueryError};
 use http::StatusCode;
 use serde_json::json;
 use std::time::Duration;
@@ -116,8 +116,8 @@ impl From<AccessError> for Refusal {
     }
 }
 
-impl From<NotAnswered> for Refusal {
-    fn from(not: NotAnswered) -> Self {
+impl From<QueryError> for Refusal {
+    fn from(not: QueryError) -> Self {
         let message = format!("q: {not}");
         match not.fault {
             Fault::Unsupported(_) => Self::unsupported(message),

@@ -3,7 +3,7 @@
 //! | code | meaning |
 //! |---|---|
 //! | 0 | done; also a service that was stopped, and when nobody reads our output any more |
-//! | 1 | done, and the answer is no: a target missed, a difference found |
+//! | 1 | done, and the result is negative: a target missed, a difference found |
 //! | 2 | usage or configuration: the caller can mend it |
 //! | 3 | environment: an address in use, a file that cannot be read, a thread that was not given |
 //! | 4 | a bug of ours |
@@ -31,7 +31,7 @@ use curtail_suite::SuiteError;
 use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
-/// Done, and the answer is no.
+/// Done, and the result is negative.
 pub(crate) const NO: u8 = 1;
 /// Usage or configuration.
 const CONFIG: u8 = 2;

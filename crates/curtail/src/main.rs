@@ -1,4 +1,4 @@
-//! `curtail`: the one command, and what it is told to do.
+//! `curtail`: the one command and its subcommands.
 //!
 //! Standard output carries results, standard error everything else.
 

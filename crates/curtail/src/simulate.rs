@@ -3,7 +3,7 @@
 //! | command | does |
 //! |---|---|
 //! | `simulate SCENARIO` | simulates each of its models with each of its policies, and prints the latencies; or lays data on servers |
-//! | `simulate --replay JOURNAL` | tells fresh machines what a proxy's machines were told, and compares what they decide |
+//! | `simulate --replay JOURNAL` | replays the events of a proxy's machines to fresh ones, and compares the decisions |
 //! | `simulate --keys` | prints every key of a scenario, in Markdown |
 
 use crate::{input, terminal};
@@ -176,7 +176,7 @@ fn replay_text(replayed: &Replayed) -> String {
             let Difference { line, machine, event, expected, got } = &**difference;
             format!(
                 "different at line {line}, machine {machine}, after {counts}\n\
-                 told:     {event}\nexpected: {expected}\ngot:      {got}\n"
+                 event:    {event}\nexpected: {expected}\ngot:      {got}\n"
             )
         }
     }

@@ -1,6 +1,6 @@
 //! `curtail sql`: hands over to `curtail-sql`, a program of its own.
 //!
-//! Where that is, and what is said where it is not, is the API's ([`SqlProgram`]): it answers SQL by it too.
+//! The API finds the program and reports a missing one ([`SqlProgram`]), because it serves SQL with it too.
 
 use clap::Args;
 use curtail_api::SqlProgram;

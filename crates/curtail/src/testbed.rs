@@ -17,7 +17,7 @@ use std::process::ExitCode;
 /// They serve `GET /shard/NUMBER/keys?k=KEY`, `/healthz` and `/executions`
 /// over HTTP/1.1 and HTTP/2 with prior knowledge, until Ctrl-C or SIGTERM.
 /// A file with `app: google` describes an app of three servers instead: its
-/// client answers `GET /work`.
+/// client serves `GET /work`.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -102,7 +102,7 @@ struct Server {
     address: SocketAddr,
 }
 
-/// Runs the servers until told to stop.
+/// Runs the servers until a signal stops them.
 ///
 /// # Errors
 /// When the file cannot be read or has errors, an address cannot be listened on, or the addresses cannot
@@ -130,11 +130,11 @@ fn run_app(config: &app::Config, roles: &[Role], args: &TestbedArgs) -> anyhow::
     until_told(|| print_app(&config.name, &app, args))
 }
 
-/// Has the addresses printed, and waits until told to stop.
+/// Prints the addresses and waits for a signal.
 fn until_told(print: impl FnOnce() -> std::io::Result<()>) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     runtime.block_on(async {
-        // Whoever reads the addresses may send a signal next.
+        // The reader of the addresses may send a signal next.
         let mut signals = StopSignals::new()?;
         print()?;
         signals.received().await;

@@ -1,7 +1,7 @@
 //! Distributions of durations: service times, message delays, the times between faults.
 //!
 //! **Holds** the shapes that queueing models and measurements come in. All parameters are durations in
-//! nanoseconds, or plain numbers; draws are rounded to whole nanoseconds by whoever needs an instant.
+//! nanoseconds, or plain numbers; the user of a draw rounds it to whole nanoseconds.
 //! **Source**: inversion wherever the inverse is known (Devroye, "Non-Uniform Random Variate Generation",
 //! 1986, chapter II), so one draw takes one random number; two for normal shapes.
 //! **Written** as `{shape: exponential, mean: 5ms}`; `read` has the keys.

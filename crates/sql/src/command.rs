@@ -1,8 +1,8 @@
-//! The program: a question in its arguments, the answer on standard output.
+//! The program: a query in its arguments, the result on standard output.
 //!
 //! | exit code | meaning |
 //! |---|---|
-//! | 0 | answered; also when nobody reads the output any more |
+//! | 0 | success; also when the reader closes the output early |
 //! | 2 | the question: it is no SQL, it would change something, it needs more memory or time than it may |
 //! | 3 | the environment: no tables, or a file that cannot be read |
 //! | 4 | a bug of curtail |
@@ -95,14 +95,14 @@ const ENVIRONMENT: u8 = 3;
 /// A bug of ours.
 const OURS: u8 = 4;
 
-/// Why there is no answer.
+/// Why a query has no result.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error(transparent)]
     Ask(#[from] AskError),
-    #[error("no answer within {0} s: ask for less, or give it more --timeout")]
+    #[error("no result within {0} s: narrow the query, or raise --timeout")]
     Late(u32),
     #[error("standard input: {0}")]
     Input(io::Error),
@@ -110,14 +110,14 @@ enum Failure {
     Output(io::Error),
     #[error("no threads: {0}")]
     Threads(io::Error),
-    #[error("the thread that worked on the answer has panicked")]
+    #[error("the query thread has panicked")]
     Panicked,
 }
 
-/// Answers a question; returns the exit code. Errors are printed.
+/// Executes a query; returns the exit code. Errors are printed.
 #[must_use]
 pub fn run(args: &Cli) -> ExitCode {
-    let Err(failure) = answered(args) else { return ExitCode::SUCCESS };
+    let Err(failure) = execute(args) else { return ExitCode::SUCCESS };
     let code = failure.code();
     if code != 0 {
         let ours = if code == OURS { "\nThis is a bug of curtail: please report it." } else { "" };
@@ -153,18 +153,18 @@ impl From<PrintError> for Failure {
     fn from(error: PrintError) -> Self {
         match error {
             PrintError::Output(error) => Self::Output(error),
-            PrintError::Answer(error) => Self::Ask(error),
+            PrintError::Query(error) => Self::Ask(error),
         }
     }
 }
 
-/// What the threads that work on an answer say of it.
+/// Messages from the query thread.
 enum Said {
     Begun(SchemaRef, MemoryReservation),
     Rows(RecordBatch),
 }
 
-fn answered(args: &Cli) -> Result<(), Failure> {
+fn execute(args: &Cli) -> Result<(), Failure> {
     let question = question(args).map_err(Failure::Input)?;
     let threads = available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let memory_bytes = (args.memory as usize) << 20;
@@ -206,7 +206,7 @@ fn question(args: &Cli) -> io::Result<String> {
     Ok(question)
 }
 
-/// Works on an answer; returns whether there are more rows than were asked for.
+/// Executes the query; returns whether it has more rows than requested.
 async fn work(
     args: Cli,
     question: String,
@@ -215,14 +215,14 @@ async fn work(
 ) -> Result<bool, Failure> {
     let folder = args.tables.unwrap_or_else(|| args.data.join(TABLES));
     let tables = Tables::open(&folder, args.tenant.as_deref(), bounds).await?;
-    let mut answer = tables.ask(&question, args.rows as usize).await?;
+    let mut result = tables.ask(&question, args.rows as usize).await?;
     // Who does not hear it has given up.
-    let begun = Said::Begun(answer.columns(), answer.reservation());
+    let begun = Said::Begun(result.columns(), result.reservation());
     let mut is_heard = said.send(begun).await.is_ok();
-    while is_heard && let Some(rows) = answer.next().await? {
+    while is_heard && let Some(rows) = result.next().await? {
         is_heard = said.send(Said::Rows(rows)).await.is_ok();
     }
-    Ok(answer.is_cut())
+    Ok(result.is_cut())
 }
 
 /// Prints what is said. Time counts while nothing is: to print, and to be read, takes as long as it takes.

@@ -28,7 +28,7 @@ pub enum OpenError {
     Session(#[from] DataFusionError),
 }
 
-/// Why there is no answer, or not all of it.
+/// Why a query has no result, or an incomplete one.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     /// The tables.
@@ -42,7 +42,7 @@ pub enum AskError {
     Long(usize),
     /// It would change something.
     #[error(
-        "{0} is refused: nothing is changed here, only SELECT, WITH, VALUES, EXPLAIN, DESCRIBE and SHOW are answered"
+        "{0} is refused: nothing is changed here, use SELECT, WITH, VALUES, EXPLAIN, DESCRIBE or SHOW"
     )]
     Refused(String),
     /// There is no such table.
@@ -61,12 +61,12 @@ pub enum AskError {
         /// What there is.
         known: String,
     },
-    /// It is no SQL, or none that can be answered.
+    /// The text is not SQL, or not supported.
     #[error("{0}")]
     Question(String),
     /// It needs too much memory.
     #[error(
-        "the answer needs more memory than --memory allows; group by less, select less or ask for less time ({0})"
+        "the query needs more memory than --memory allows; group by less, select less or narrow the time range ({0})"
     )]
     Memory(String),
     /// A file cannot be read.
@@ -87,7 +87,7 @@ impl AskError {
         Self::NoTable { name: name.to_owned(), known: known.join(", ") }
     }
 
-    /// What an error of DataFusion means to whoever asked.
+    /// The meaning of a DataFusion error for the user.
     pub(crate) fn of(error: DataFusionError) -> Self {
         use DataFusionError as Error;
         let text = error.strip_backtrace();

@@ -1,4 +1,4 @@
-//! How an answer is printed.
+//! Prints query results.
 //!
 //! | format | is |
 //! |---|---|
@@ -23,7 +23,7 @@ use grid::Grid;
 use std::collections::HashSet;
 use std::io::{self, Write};
 
-/// How an answer is printed.
+/// The format of a printed result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     /// An aligned table.
@@ -34,7 +34,7 @@ pub enum Format {
     Csv,
 }
 
-/// Why an answer was not printed.
+/// Why a result was not printed.
 #[derive(Debug, thiserror::Error)]
 pub enum PrintError {
     /// Nobody takes it.
@@ -42,10 +42,10 @@ pub enum PrintError {
     Output(#[from] io::Error),
     /// It cannot be printed like this.
     #[error(transparent)]
-    Answer(#[from] AskError),
+    Query(#[from] AskError),
 }
 
-/// Prints an answer, batch after batch.
+/// Prints a result, batch after batch.
 #[derive(Debug)]
 pub struct Printer<W> {
     out: W,
@@ -60,7 +60,7 @@ enum Form {
 }
 
 impl<W: Write> Printer<W> {
-    /// Begins to print an answer with these columns; rows that are kept take of what is reserved.
+    /// Begins a result with these columns; buffered rows are charged to the reservation.
     ///
     /// # Errors
     /// When two columns have one name, in a format that tells columns by their names; or nobody takes it.

@@ -3,10 +3,10 @@
 //!
 //! Each question first follows the log of each table: one look for the next commit where nothing has happened.
 
-use crate::answer::Answer;
 use crate::error::{AskError, OpenError};
 use crate::files::Files;
 use crate::footers::Footers;
+use crate::query_result::QueryResult;
 use crate::table::StoredTable;
 use curtail_store::schema::{Schema, logs::LOGS, points::POINTS, spans::SPANS, traces::TRACES};
 use curtail_store::{SQL_BYTES_MAX, delta};
@@ -27,7 +27,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
-/// What an answer may take.
+/// The limits of a query.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Bytes that sorting, grouping and joining may keep in memory, all questions together.
@@ -103,11 +103,11 @@ impl Tables {
         Ok(Self { context, stored: Mutex::new(stored), footers, tenant, bounds })
     }
 
-    /// Answers a question with at most `rows_max` rows.
+    /// Executes a query with at most `rows_max` rows.
     ///
     /// # Errors
     /// When it is none, when it would change something, or when a table cannot be read.
-    pub async fn ask(&self, question: &str, rows_max: usize) -> Result<Answer, AskError> {
+    pub async fn ask(&self, question: &str, rows_max: usize) -> Result<QueryResult, AskError> {
         if question.len() > SQL_BYTES_MAX {
             return Err(AskError::Long(question.len()));
         }
@@ -140,7 +140,7 @@ impl Tables {
         let plan = at_most(plan, rows_max).map_err(AskError::of)?;
         let plan = state.create_physical_plan(&plan).await.map_err(AskError::of)?;
         let rows = execute_stream(plan, self.context.task_ctx()).map_err(AskError::of)?;
-        Ok(Answer::new(rows, self.context.runtime_env(), Arc::clone(&self.footers), rows_max))
+        Ok(QueryResult::new(rows, self.context.runtime_env(), Arc::clone(&self.footers), rows_max))
     }
 
     /// Looks at what was committed since.

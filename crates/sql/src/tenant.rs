@@ -33,7 +33,7 @@ pub(crate) fn is_of(tenant: &str) -> Expr {
     ident(TENANT).eq(lit(ScalarValue::Utf8View(Some(tenant.to_owned()))))
 }
 
-/// Comparisons that give an answer for all values of one type.
+/// Comparisons that are defined for all values of one type.
 const COMPARISONS: [Operator; 6] =
     [Operator::Eq, Operator::NotEq, Operator::Lt, Operator::LtEq, Operator::Gt, Operator::GtEq];
 

@@ -67,7 +67,7 @@ pub fn rate(rate: f64) -> String {
     thousands(whole(rate))
 }
 
-/// A share in percent, with so many decimals that a small one does not read as none.
+/// A share in percent, with enough decimals that a small one is not printed as zero.
 #[must_use]
 pub fn percent(ratio: f64) -> String {
     let percent = 100.0 * ratio;

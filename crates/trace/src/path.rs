@@ -49,13 +49,13 @@ struct Open {
     /// As far as its parent waited for it.
     from_ns: i64,
     to_ns: i64,
-    /// What is after that is told.
+    /// The time after it is attributed.
     at_ns: i64,
     /// How many of its children were looked at.
     children: usize,
 }
 
-/// By so much of a span, one part in so many, clocks may differ.
+/// The divisor of a span's duration that gives the tolerated difference of clocks.
 const SLACK: i64 = 100;
 
 impl CriticalPath {
@@ -95,7 +95,7 @@ impl Open {
     }
 }
 
-/// The child that was waited for last before what is told.
+/// The child that was waited for last before the attributed time.
 fn next_child(spans: &[Span], assembly: &Assembly, open: &mut Open) -> Option<Open> {
     let parent_ns = spans[open.span as usize].duration_ns();
     let slack_ns = parent_ns / SLACK;

@@ -13,8 +13,8 @@
 //! | functions | `rate`, `count_over_time`, `min_`, `max_`, `avg_`, `sum_over_time`, `quantile_over_time`, `histogram_over_time`, each `by (…)` |
 //! | others | `select(…)`, `with (…)` |
 //!
-//! Everything else of the language is told apart from what is wrong: [`Fault::Unsupported`] says what was not
-//! answered, [`Fault::Expected`] what should have stood there, both with the byte.
+//! Errors distinguish TraceQL that is not supported here ([`Fault::Unsupported`])
+//! from text that is not TraceQL ([`Fault::Expected`], with the expected token); both give the byte.
 //!
 //! **Limits**: conditions are at most 64 deep, a query has 16 KiB.
 //!
@@ -27,10 +27,10 @@ mod tokens;
 pub use parse::parse;
 pub use query::{Comparison, Expression, Function, Literal, Measure, Operand, Query, Scope};
 
-/// Why a query is not answered.
+/// Why a query cannot be executed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("byte {at}: {fault}")]
-pub struct NotAnswered {
+pub struct QueryError {
     /// Where, counted from zero.
     pub at: usize,
     /// What is the matter.
@@ -48,7 +48,7 @@ pub enum Fault {
         /// What stands there.
         found: String,
     },
-    /// It is TraceQL, and not answered here.
+    /// It is TraceQL that is not supported here.
     #[error("{0} is not supported")]
     Unsupported(&'static str),
     /// It is longer, or deeper, than is read.

@@ -2,7 +2,7 @@
 
 use crate::query::{Comparison, Expression, Function, Literal, Measure, Operand, Query, Scope};
 use crate::tokens::{Part, Token, Word, tokens};
-use crate::{Fault, NotAnswered};
+use crate::{Fault, QueryError};
 
 /// Conditions are no deeper in each other.
 const DEPTH_MAX: usize = 64;
@@ -42,15 +42,15 @@ const NAMED_VALUES: [(&str, &[&str], &str); 2] = [
     ),
 ];
 
-/// Functions of a set of spans in TraceQL that are not answered, and of what was measured.
+/// Functions of TraceQL, over span sets and over metrics, that are not supported.
 const SPANSET_FUNCTIONS: [&str; 7] = ["count", "min", "max", "avg", "sum", "by", "coalesce"];
 const SERIES_FUNCTIONS: [&str; 2] = ["topk", "bottomk"];
 
 /// Reads a query.
 ///
 /// # Errors
-/// When it is none, or one that is not answered here.
-pub fn parse(query: &str) -> Result<Query, NotAnswered> {
+/// When the text is not TraceQL, or not supported here.
+pub fn parse(query: &str) -> Result<Query, QueryError> {
     let tokens = tokens(query)?;
     let mut parser = Parser { tokens: &tokens, depth: 0 };
     let query = parser.query()?;
@@ -78,7 +78,7 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    fn query(&mut self) -> Result<Query, NotAnswered> {
+    fn query(&mut self) -> Result<Query, QueryError> {
         let mut query =
             Query { filter: None, measure: None, select: Vec::new(), hints: Vec::new() };
         self.sign("{", "{")?;
@@ -95,7 +95,7 @@ impl Parser<'_> {
         Ok(query)
     }
 
-    fn any(&mut self) -> Result<Expression, NotAnswered> {
+    fn any(&mut self) -> Result<Expression, QueryError> {
         let first = self.all()?;
         let mut any = vec![first];
         while self.takes("||") {
@@ -104,7 +104,7 @@ impl Parser<'_> {
         Ok(if any.len() == 1 { any.remove(0) } else { Expression::Any(any) })
     }
 
-    fn all(&mut self) -> Result<Expression, NotAnswered> {
+    fn all(&mut self) -> Result<Expression, QueryError> {
         let first = self.condition()?;
         let mut all = vec![first];
         while self.takes("&&") {
@@ -113,7 +113,7 @@ impl Parser<'_> {
         Ok(if all.len() == 1 { all.remove(0) } else { Expression::All(all) })
     }
 
-    fn condition(&mut self) -> Result<Expression, NotAnswered> {
+    fn condition(&mut self) -> Result<Expression, QueryError> {
         if self.takes("(") {
             self.deeper()?;
             if matches!(self.peek(), Word::Sign(")")) {
@@ -157,7 +157,7 @@ impl Parser<'_> {
     }
 
     /// Whether a name that comes next may be compared with an operand.
-    fn check_named_value(&self, operand: &Operand) -> Result<(), NotAnswered> {
+    fn check_named_value(&self, operand: &Operand) -> Result<(), QueryError> {
         let Word::Name(parts) = self.peek() else { return Ok(()) };
         let Operand::Intrinsic(intrinsic) = operand else { return Ok(()) };
         match NAMED_VALUES.iter().find(|(of, ..)| of == intrinsic) {
@@ -170,12 +170,12 @@ impl Parser<'_> {
         }
     }
 
-    fn deeper(&mut self) -> Result<(), NotAnswered> {
+    fn deeper(&mut self) -> Result<(), QueryError> {
         self.depth += 1;
         if self.depth > DEPTH_MAX { Err(self.fault(Fault::Too("deep"))) } else { Ok(()) }
     }
 
-    fn comparison(&mut self) -> Result<Comparison, NotAnswered> {
+    fn comparison(&mut self) -> Result<Comparison, QueryError> {
         let Word::Sign(sign) = self.peek() else { return Err(self.expected("a comparison")) };
         let comparison = match *sign {
             "=" => Comparison::Equal,
@@ -205,7 +205,7 @@ impl Parser<'_> {
         }
     }
 
-    fn literal(&mut self) -> Result<Literal, NotAnswered> {
+    fn literal(&mut self) -> Result<Literal, QueryError> {
         let is_negative = self.takes("-");
         let sign = if is_negative { -1 } else { 1 };
         let literal = match self.peek() {
@@ -228,7 +228,7 @@ impl Parser<'_> {
         Ok(literal)
     }
 
-    fn operand(&mut self) -> Result<Operand, NotAnswered> {
+    fn operand(&mut self) -> Result<Operand, QueryError> {
         let Word::Name(parts) = self.peek() else {
             return Err(
                 self.expected("an attribute, as span.http.route, or an intrinsic, as duration")
@@ -246,7 +246,7 @@ impl Parser<'_> {
     }
 
     /// What follows a `|`.
-    fn stage(&mut self, query: &mut Query) -> Result<(), NotAnswered> {
+    fn stage(&mut self, query: &mut Query) -> Result<(), QueryError> {
         let Word::Name(parts) = self.peek() else { return Err(self.expected("a function")) };
         let name = if parts.len() == 1 { parts[0].text.clone() } else { String::new() };
         let at = self.tokens;
@@ -281,7 +281,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn function(&mut self, name: &str) -> Result<Option<Function>, NotAnswered> {
+    fn function(&mut self, name: &str) -> Result<Option<Function>, QueryError> {
         let of_nothing = match name {
             "rate" => Some(Function::Rate),
             "count_over_time" => Some(Function::Count),
@@ -314,7 +314,7 @@ impl Parser<'_> {
         Ok(Some(of(operand, quantiles)))
     }
 
-    fn quantile(&mut self) -> Result<f64, NotAnswered> {
+    fn quantile(&mut self) -> Result<f64, QueryError> {
         let quantile = match self.peek() {
             Word::Double(quantile) => Some(*quantile),
             Word::Int(0) => Some(0.0),
@@ -333,7 +333,7 @@ impl Parser<'_> {
         Ok(quantile)
     }
 
-    fn operands(&mut self) -> Result<Vec<Operand>, NotAnswered> {
+    fn operands(&mut self) -> Result<Vec<Operand>, QueryError> {
         self.sign("(", "(")?;
         let mut operands = vec![self.operand()?];
         while self.takes(",") {
@@ -343,7 +343,7 @@ impl Parser<'_> {
         Ok(operands)
     }
 
-    fn hints(&mut self) -> Result<Vec<(String, Literal)>, NotAnswered> {
+    fn hints(&mut self) -> Result<Vec<(String, Literal)>, QueryError> {
         self.sign("(", "(")?;
         let mut hints = Vec::new();
         loop {
@@ -398,11 +398,11 @@ impl Parser<'_> {
         is_alone.then_some(always)
     }
 
-    fn sign(&mut self, sign: &str, expected: &'static str) -> Result<(), NotAnswered> {
+    fn sign(&mut self, sign: &str, expected: &'static str) -> Result<(), QueryError> {
         if self.takes(sign) { Ok(()) } else { Err(self.expected(expected)) }
     }
 
-    fn expected(&self, expected: &'static str) -> NotAnswered {
+    fn expected(&self, expected: &'static str) -> QueryError {
         let found = match self.peek() {
             Word::Sign(sign) => format!("{sign:?}"),
             Word::Name(parts) => format!("{:?}", name(parts)),
@@ -415,12 +415,12 @@ impl Parser<'_> {
         self.fault(Fault::Expected { expected, found })
     }
 
-    fn unsupported(&self, what: &'static str) -> NotAnswered {
+    fn unsupported(&self, what: &'static str) -> QueryError {
         self.fault(Fault::Unsupported(what))
     }
 
-    fn fault(&self, fault: Fault) -> NotAnswered {
-        NotAnswered { at: self.tokens[0].at, fault }
+    fn fault(&self, fault: Fault) -> QueryError {
+        QueryError { at: self.tokens[0].at, fault }
     }
 }
 

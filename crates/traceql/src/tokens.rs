@@ -1,6 +1,6 @@
 //! The words of a query.
 
-use crate::{Fault, NotAnswered};
+use crate::{Fault, QueryError};
 
 /// More is not read.
 const BYTES_MAX: usize = 16 << 10;
@@ -44,9 +44,9 @@ const SIGNS: [&str; 38] = [
 const ESCAPES: &str = r#"\\, \", \a, \b, \f, \n, \r, \t, \v, \x41, \101, \u00e9 or \U0001f980 (a text in backquotes has no escapes)"#;
 
 /// All words of a query, and its end.
-pub(crate) fn tokens(query: &str) -> Result<Vec<Token>, NotAnswered> {
+pub(crate) fn tokens(query: &str) -> Result<Vec<Token>, QueryError> {
     if query.len() > BYTES_MAX {
-        return Err(NotAnswered { at: BYTES_MAX, fault: Fault::Too("long") });
+        return Err(QueryError { at: BYTES_MAX, fault: Fault::Too("long") });
     }
     let mut tokens = Vec::new();
     let mut rest = query.trim_start();
@@ -67,7 +67,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn word(&mut self) -> Result<Word, NotAnswered> {
+    fn word(&mut self) -> Result<Word, QueryError> {
         let mut begins = self.rest.chars();
         let (first, second) = (begins.next().unwrap_or(' '), begins.next().unwrap_or(' '));
         match first {
@@ -86,7 +86,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A text in quotes, with the escapes of Go's strings, as in Tempo; in backquotes nothing is escaped.
-    fn quoted(&mut self, quote: char) -> Result<String, NotAnswered> {
+    fn quoted(&mut self, quote: char) -> Result<String, QueryError> {
         let whole = self.rest;
         let mut text = Vec::new();
         self.rest = &whole[1..];
@@ -115,7 +115,7 @@ impl<'a> Reader<'a> {
     }
 
     /// What a backslash begins: a character by its name or number, or a byte by its number.
-    fn escaped(&mut self, text: &mut Vec<u8>) -> Result<(), NotAnswered> {
+    fn escaped(&mut self, text: &mut Vec<u8>) -> Result<(), QueryError> {
         let digits = &self.rest[1..];
         let number = |from: usize, len: usize, radix: u32| {
             let digits = digits.get(from..from + len)?;
@@ -150,7 +150,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A number, or a duration: numbers with units.
-    fn number(&mut self) -> Result<Word, NotAnswered> {
+    fn number(&mut self) -> Result<Word, QueryError> {
         let digits = self.take(|char| char.is_ascii_digit() || char == '.');
         if !self.rest.starts_with(is_letter) && !self.rest.starts_with('µ') {
             if let Ok(int) = digits.parse() {
@@ -173,7 +173,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A name: parts with points or colons before them. One that ends with a point goes on in quotes.
-    fn name(&mut self) -> Result<Word, NotAnswered> {
+    fn name(&mut self) -> Result<Word, QueryError> {
         let mut parts = Vec::new();
         loop {
             let before = self.rest.chars().next().filter(|char| matches!(char, '.' | ':'));
@@ -202,7 +202,7 @@ impl<'a> Reader<'a> {
         taken
     }
 
-    fn expected(&self, expected: &'static str) -> NotAnswered {
+    fn expected(&self, expected: &'static str) -> QueryError {
         let found = match self.rest.chars().next() {
             Some(char) => format!("{char:?}"),
             None => "the end".to_owned(),
@@ -210,9 +210,9 @@ impl<'a> Reader<'a> {
         self.instead(expected, found)
     }
 
-    fn instead(&self, expected: &'static str, found: String) -> NotAnswered {
+    fn instead(&self, expected: &'static str, found: String) -> QueryError {
         let at = self.query.len() - self.rest.len();
-        NotAnswered { at, fault: Fault::Expected { expected, found } }
+        QueryError { at, fault: Fault::Expected { expected, found } }
     }
 }
 

@@ -1,4 +1,4 @@
-//! A point in time on the clock of whoever drives a machine.
+//! A point in time on the clock of the driver of a machine.
 
 use crate::Duration;
 use serde::{Deserialize, Serialize};

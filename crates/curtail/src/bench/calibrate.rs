@@ -114,11 +114,11 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     });
     let recorded = recorded.transpose()?;
     let mut progress = Progress::on_stderr(None);
-    let told = |done| progress.show(|| format!("{done} of {} comparisons", plan.comparisons));
+    let report = |done| progress.show(|| format!("{done} of {} comparisons", plan.comparisons));
     let (calibration, from) = match &recorded {
-        None => (on_model(&Stalls::new(), &plan, told), Source::Model),
+        None => (on_model(&Stalls::new(), &plan, report), Source::Model),
         Some(Recorded { arm, blocks }) => {
-            (on_recorded(blocks, Clock::Response, &plan, told), Source::Arm(arm))
+            (on_recorded(blocks, Clock::Response, &plan, report), Source::Arm(arm))
         }
     };
     progress.clear();

@@ -47,7 +47,7 @@ pub(super) fn run_session(session: &Session) -> anyhow::Result<Results> {
     Ok(results??)
 }
 
-/// Runs `run`, which is told to stop when Ctrl-C is pressed, or SIGTERM comes.
+/// Runs `run`, which is stopped by Ctrl-C or SIGTERM.
 ///
 /// # Errors
 /// When the system gives no signals.

@@ -123,7 +123,7 @@ pub(crate) fn run(args: &SuiteArgs) -> anyhow::Result<ExitCode> {
             Err(anyhow::Error::new(error).context(name))
         }
     };
-    // Whoever does not read this does not miss it.
+    // A reader that closed standard error does not need this line.
     let _written = writeln!(io::stderr(), "kept in {}", dir.display());
     ended
 }

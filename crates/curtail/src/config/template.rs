@@ -164,7 +164,7 @@ impl<'k> Node<'k> {
 
     fn is_absent_by_default(&self, key: &Key) -> bool {
         let has_items = self.inner.iter().any(|node| node.key.is_none());
-        // Keys of a case are shown for whoever chooses it; which case holds is a key of its own.
+        // The keys of a case are shown for users who choose it; another key selects the case.
         let is_of_a_case = key.case.is_some();
         let is_optional = has_items || key.presence == Presence::Optional;
         is_of_a_case || is_optional && !NEEDED.contains(&self.name)

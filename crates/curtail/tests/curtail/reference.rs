@@ -19,7 +19,7 @@ Standard output carries results, standard error everything else. `CURTAIL_LOG` s
 | exit code | meaning |
 |---|---|
 | 0 | done; also a service that Ctrl-C or SIGTERM stopped, and when nobody reads the output any more |
-| 1 | done, and the answer is no: a target missed, a difference found |
+| 1 | done, and the result is negative: a target missed, a difference found |
 | 2 | usage or configuration |
 | 3 | environment: an address in use, a file that cannot be read |
 | 4 | a bug of curtail |

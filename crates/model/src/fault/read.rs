@@ -35,7 +35,7 @@ fn pauses(cases: &mut Cases<'_, '_, Recipe>) {
         every: period(s, "Time from one stall to the next."),
         lasts: s.section("lasts", "How long a stall lasts.", Distribution::read),
     });
-    cases.case("garbage_collection", "the server stops after so many executions.", |s| {
+    cases.case("garbage_collection", "the server stops after a number of executions.", |s| {
         Recipe::GarbageCollection {
             executions: s
                 .field("executions", "Executions from one pause to the next.")

@@ -12,7 +12,7 @@ fn memory_time_rows_and_depth_are_bounded() {
     too_much_in_one_value_is_refused(&data);
     what_takes_too_long_is_given_up(&data);
     rows_are_cut_and_it_is_said(&data);
-    what_is_nested_deep_is_answered_or_refused(&data);
+    deeply_nested_queries_succeed_or_are_rejected(&data);
 }
 
 fn too_much_memory_is_refused(data: &Path) {
@@ -64,7 +64,7 @@ fn what_takes_too_long_is_given_up(data: &Path) {
                     WHERE a.duration_ns * b.duration_ns = c.duration_ns + 1";
     let ended = asked(data, &["--timeout", "1"], question);
     assert_eq!(ended.code, Some(2), "{ended:?}");
-    assert!(ended.stderr.starts_with("no answer within 1 s"), "{ended:?}");
+    assert!(ended.stderr.starts_with("no result within 1 s"), "{ended:?}");
 }
 
 fn rows_are_cut_and_it_is_said(data: &Path) {
@@ -79,7 +79,7 @@ fn rows_are_cut_and_it_is_said(data: &Path) {
     assert_eq!((ended.stdout.lines().count(), ended.stderr.as_str()), (4, ""), "{ended:?}");
 }
 
-fn what_is_nested_deep_is_answered_or_refused(data: &Path) {
+fn deeply_nested_queries_succeed_or_are_rejected(data: &Path) {
     let room = SQL_BYTES_MAX - 100;
     let deep = [
         format!("SELECT max(duration_ns{}) FROM spans", "+1".repeat(room / 2)),

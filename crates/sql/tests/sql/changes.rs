@@ -21,8 +21,8 @@ async fn open(data: &Path) -> Tables {
 /// The sum of all durations, which takes reading all files.
 async fn sum(tables: &Tables) -> Result<i64, String> {
     let question = "SELECT sum(duration_ns) FROM spans";
-    let mut answer = tables.ask(question, 10).await.map_err(|error| error.to_string())?;
-    let rows = answer.next().await.map_err(|error| error.to_string())?.expect("a row");
+    let mut result = tables.ask(question, 10).await.map_err(|error| error.to_string())?;
+    let rows = result.next().await.map_err(|error| error.to_string())?.expect("a row");
     Ok(rows.column(0).as_primitive::<Int64Type>().value(0))
 }
 
@@ -83,8 +83,8 @@ fn the_end_of_a_file_is_read_once_and_damage_is_named() {
         let mut writer = Writer::new("sql-footers").await;
         writer.spans(&spans(&mut rng, 0, 100), 0).await;
         let tables = open(&writer.data).await;
-        let answered = sum(&tables).await;
-        assert!(answered.is_ok(), "{answered:?}");
+        let result = sum(&tables).await;
+        assert!(result.is_ok(), "{result:?}");
         let [file] = &files(&writer.data.join("tables/spans/day=2024-10-04"))[..] else {
             panic!("one run was written");
         };
@@ -93,7 +93,7 @@ fn the_end_of_a_file_is_read_once_and_damage_is_named() {
         let at = bytes.len() - 8;
         bytes[at..at + 4].fill(0xFF);
         std::fs::write(file, bytes).expect("it is ours");
-        assert_eq!(sum(&tables).await, answered);
+        assert_eq!(sum(&tables).await, result);
         let ended = asked(&writer.data, &[], "SELECT sum(duration_ns) FROM spans");
         assert_eq!(ended.code, Some(3), "{ended:?}");
         let name = file.file_name().expect("a name").to_string_lossy();
@@ -105,7 +105,7 @@ fn the_end_of_a_file_is_read_once_and_damage_is_named() {
 }
 
 #[test]
-fn a_page_that_is_damaged_is_no_answer() {
+fn a_damaged_page_is_an_error() {
     println!("seed {SEED}");
     let mut rng = Rng::new(SEED);
     run(async {

@@ -27,7 +27,7 @@ pub(crate) fn asked(data: &Path, arguments: &[&str], question: &str) -> Ended {
     Ended { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
-/// The rows of an answer: each an array of its values.
+/// The rows of a result: each an array of its values.
 pub(crate) fn rows(data: &Path, question: &str) -> Vec<Value> {
     let ended = asked(data, &["--format", "json"], question);
     assert_eq!(ended.code, Some(0), "{question}: {ended:?}");

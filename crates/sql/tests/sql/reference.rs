@@ -13,7 +13,7 @@ Generated from the program's own help; a test keeps it fresh. What can be asked:
 
 | exit code | meaning |
 |---|---|
-| 0 | answered; also when nobody reads the output any more |
+| 0 | success; also when the reader closes the output early |
 | 2 | the question: it is no SQL, it would change something, it needs more memory or time than it may |
 | 3 | environment: no tables, or a file that cannot be read |
 | 4 | a bug of curtail |

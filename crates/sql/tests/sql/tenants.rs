@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 const RUNS: u64 = 8;
-/// So many spans each tenant has, in one file with those of the other.
+/// The spans of each tenant; both tenants share one file.
 const SPANS: u64 = RUNS * 4;
 
 /// The spans of a run: what `shop` has are numbers, what the other has must not be seen.
@@ -152,11 +152,11 @@ fn no_error_tells(data: &Path) {
 fn no_plan_tells(data: &Path) {
     for kind in ["EXPLAIN", "EXPLAIN VERBOSE", "EXPLAIN ANALYZE", "EXPLAIN ANALYZE VERBOSE"] {
         let question = format!("{kind} SELECT name FROM spans WHERE start_ns > 0 LIMIT 5");
-        let told = asked_by(data, "shop", &question);
-        assert_eq!(told.code, Some(0), "{told:?}");
-        assert!(told.stdout.contains("RowsOf: tenant=shop"), "{told:?}");
-        assert!(!told.stdout.contains(".parquet"), "{told:?}");
-        assert!(!told.stdout.contains(&format!("Rows=Exact({})", 2 * SPANS)), "{told:?}");
+        let ended = asked_by(data, "shop", &question);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert!(ended.stdout.contains("RowsOf: tenant=shop"), "{ended:?}");
+        assert!(!ended.stdout.contains(".parquet"), "{ended:?}");
+        assert!(!ended.stdout.contains(&format!("Rows=Exact({})", 2 * SPANS)), "{ended:?}");
     }
 }
 

@@ -88,7 +88,7 @@ impl Writer {
         Self { data, tenant: "shop", keeper, segment: 0 }
     }
 
-    /// Writes a run of spans, which came so many days after the first.
+    /// Writes a run of spans that arrived this number of days after the first.
     pub(crate) async fn spans(&mut self, spans: &[Sent], days: u64) {
         let mut writer = TracesWriter::new();
         for sent in spans {

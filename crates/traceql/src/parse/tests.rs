@@ -184,7 +184,7 @@ fn durations_are_exact() {
 }
 
 #[test]
-fn what_is_wrong_and_what_is_not_answered_are_told_apart_with_the_byte() {
+fn syntax_errors_and_unsupported_syntax_differ_and_name_the_byte() {
     let cases = [
         ("", "byte 0: expected {, found the end"),
         (

@@ -154,7 +154,7 @@ fn nines(quantile: f64) -> f64 {
     -(1.0 - quantile).log10()
 }
 
-/// The quantiles that a plot names, as nines, up to so many.
+/// The quantiles that a plot names, as nines, up to a number of nines.
 pub(super) fn ticks(nines_max: f64) -> impl Iterator<Item = (f64, &'static str)> {
     let ticks = TICKS.into_iter().map(|(quantile, name)| (nines(quantile), name));
     ticks.filter(move |(nines, _)| *nines <= nines_max + 1e-9)

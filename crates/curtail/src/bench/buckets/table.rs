@@ -11,7 +11,7 @@ const COLUMNS: usize = 4;
 
 const NOTHING: &str = "–";
 
-/// Most SDKs lower the scale until so many buckets are enough.
+/// The usual maximum of buckets: most SDKs lower the scale until it suffices.
 const SDK_BUCKETS: u64 = 160;
 
 pub(super) fn render(report: &Report<'_>) -> String {

@@ -1,4 +1,4 @@
-//! An answer, as it comes: batches of rows, up to a bound.
+//! The result of a query, as it comes: batches of rows, up to a maximum.
 
 use crate::error::AskError;
 use crate::footers::Footers;
@@ -10,23 +10,23 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use std::future::poll_fn;
 use std::sync::Arc;
 
-/// An answer that is being worked out.
-pub struct Answer {
+/// The result of a query in progress.
+pub struct QueryResult {
     rows: SendableRecordBatchStream,
     runtime: Arc<RuntimeEnv>,
     footers: Arc<Footers>,
-    /// So many more are given.
+    /// Rows until the maximum.
     left: usize,
     is_cut: bool,
 }
 
-impl std::fmt::Debug for Answer {
+impl std::fmt::Debug for QueryResult {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Answer").field("left", &self.left).finish_non_exhaustive()
+        f.debug_struct("QueryResult").field("left", &self.left).finish_non_exhaustive()
     }
 }
 
-impl Answer {
+impl QueryResult {
     pub(crate) fn new(
         rows: SendableRecordBatchStream,
         runtime: Arc<RuntimeEnv>,
@@ -66,7 +66,7 @@ impl Answer {
         self.is_cut
     }
 
-    /// A share of the memory that answers may take, for rows that are kept.
+    /// A share of the query memory, for buffered rows.
     #[must_use]
     pub fn reservation(&self) -> MemoryReservation {
         MemoryConsumer::new("rows to print").register(&self.runtime.memory_pool)

@@ -1,11 +1,11 @@
-//! What is answered is what was written.
+//! Queries return the written rows.
 
 use crate::program::{asked, rows};
 use crate::written::{NOON_NS, SERVICES, Sent, shop, trace_id};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// The value at a quantile of the durations, as sorting has it: the least that so many are not above.
+/// The value at a quantile of the durations, as sorting has it: the lowest that this number of values does not exceed.
 fn quantile(spans: &[&Sent], quantile: f64) -> u64 {
     let mut durations: Vec<_> = spans.iter().map(|span| span.duration_ns).collect();
     durations.sort_unstable();
@@ -37,9 +37,9 @@ fn quantiles_by_service(data: &Path, all: &[Sent]) {
                     percentile_cont(0.5) WITHIN GROUP (ORDER BY duration_ns) AS p50, \
                     approx_percentile_cont(0.99) WITHIN GROUP (ORDER BY duration_ns) AS p99 \
                     FROM spans GROUP BY service ORDER BY service";
-    let answered = rows(data, question);
-    assert_eq!(answered.len(), 3);
-    for (row, service) in answered.iter().zip(SERVICES) {
+    let result = rows(data, question);
+    assert_eq!(result.len(), 3);
+    for (row, service) in result.iter().zip(SERVICES) {
         let of: Vec<_> = all.iter().filter(|span| span.service == service).collect();
         assert_eq!(row["service"], service);
         assert_eq!(row["spans"], of.len());
@@ -96,9 +96,9 @@ fn a_trace_by_its_id(data: &Path) {
 fn spans_with_what_they_logged(data: &Path) {
     let question = "SELECT s.service, l.body FROM spans s JOIN logs l ON s.trace_id = l.trace_id \
                     WHERE s.span_id = X'0000000000000051'";
-    let answered = rows(data, question);
-    assert_eq!(answered.len(), 1);
-    assert_eq!(answered[0]["body"], "trace 20\n\u{1b}[31m");
+    let result = rows(data, question);
+    assert_eq!(result.len(), 1);
+    assert_eq!(result[0]["body"], "trace 20\n\u{1b}[31m");
     let all = "SELECT count(*) AS n FROM spans JOIN logs USING (trace_id)";
     assert_eq!(rows(data, all), [json!({ "n": 2_000 })]);
 }
@@ -109,8 +109,8 @@ fn points_of_metrics(data: &Path) {
 }
 
 #[test]
-fn what_was_written_is_answered() {
-    let (data, all) = shop("sql-answers");
+fn queries_return_the_written_rows() {
+    let (data, all) = shop("sql-results");
     counts_sums_and_extremes(&data, &all);
     quantiles_by_service(&data, &all);
     attributes_are_columns_or_in_maps(&data, &all);
@@ -124,8 +124,8 @@ fn what_was_written_is_answered() {
 
 /// What `EXPLAIN ANALYZE` says of the files that were read.
 fn analyzed(data: &Path, question: &str) -> String {
-    let told = rows(data, &format!("EXPLAIN ANALYZE {question}"));
-    told[0]["plan"].as_str().expect("text").to_owned()
+    let plan = rows(data, &format!("EXPLAIN ANALYZE {question}"));
+    plan[0]["plan"].as_str().expect("text").to_owned()
 }
 
 fn files_and_pages_that_cannot_have_it_are_left_out(data: &Path) {
