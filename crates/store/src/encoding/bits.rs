@@ -27,33 +27,69 @@ pub(super) fn pack(out: &mut Vec<u8>, numbers: impl ExactSizeIterator<Item = u64
     out.resize(end, 0);
 }
 
-/// Unpacks as many numbers as there are, a group at a time.
+/// Unpacks whole groups, [`BLOCK`] numbers at a time and what is left.
 ///
 /// # Panics
 /// When `width` is over 64.
-pub(super) fn unpack(packed: &[u8], width: u8, mut take: impl FnMut([u64; GROUP])) {
-    let width = usize::from(width);
-    assert!(width <= 64, "numbers have 64 bits");
+pub(super) fn unpack(packed: &[u8], width: u8, mut take: impl FnMut(&[u64])) {
     if width == 0 {
         return;
     }
-    let mask = u64::MAX >> (64 - width);
-    for group in packed.chunks_exact(width) {
-        // A whole group, and room behind it to read eight bytes from wherever a number begins.
-        let mut bytes = [0; 64 + 16];
-        bytes[..width].copy_from_slice(group);
-        take(std::array::from_fn(|nth| {
-            let (byte, shift) = (nth * width / 8, nth * width % 8);
-            let number = if width + shift <= 64 {
-                u64::from_le_bytes(bytes[byte..byte + 8].try_into().expect("eight bytes")) >> shift
-            } else {
-                let wide =
-                    u128::from_le_bytes(bytes[byte..byte + 16].try_into().expect("16 bytes"));
-                #[expect(clippy::cast_possible_truncation, reason = "masked to 64 bits")]
-                let number = (wide >> shift) as u64;
-                number
-            };
-            number & mask
-        }));
+    let (unpack, width) = (UNPACK[usize::from(width)], usize::from(width));
+    let mut numbers = [0; BLOCK];
+    let mut blocks = packed.chunks_exact(width * BLOCK / 8);
+    for block in &mut blocks {
+        unpack(block, &mut numbers);
+        take(&numbers);
+    }
+    let rest = blocks.remainder();
+    if !rest.is_empty() {
+        let mut block = [0; 64 * BLOCK / 8];
+        block[..rest.len()].copy_from_slice(rest);
+        unpack(&block[..width * BLOCK / 8], &mut numbers);
+        take(&numbers[..rest.len() / width * GROUP]);
     }
 }
+
+/// Numbers that are unpacked at once.
+pub(super) const BLOCK: usize = 32;
+
+/// Unpacks a block whose width is known when it is compiled: there is no loop, and no look at where a number begins.
+fn unpack_block<const WIDTH: usize>(packed: &[u8], numbers: &mut [u64; BLOCK]) {
+    let len = WIDTH * BLOCK / 8;
+    let packed = &packed[..len];
+    let mask = u64::MAX >> (64 - WIDTH.max(1));
+    for (nth, number) in numbers.iter_mut().enumerate() {
+        // The bytes from where it begins, but none beyond the end.
+        let bits = nth * WIDTH;
+        *number = mask
+            & if len < 8 {
+                let word = packed.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+                u64::from(word) >> bits
+            } else if WIDTH <= 57 {
+                let from = (bits / 8).min(len - 8);
+                let word = u64::from_le_bytes(*packed[from..].first_chunk().expect("eight bytes"));
+                word >> (bits - 8 * from)
+            } else {
+                let from = (bits / 8).min(len - 16);
+                let word = u128::from_le_bytes(*packed[from..].first_chunk().expect("16 bytes"));
+                #[expect(clippy::cast_possible_truncation, reason = "masked to 64 bits")]
+                let number = (word >> (bits - 8 * from)) as u64;
+                number
+            };
+    }
+}
+
+type UnpackBlock = fn(&[u8], &mut [u64; BLOCK]);
+
+/// By width.
+static UNPACK: [UnpackBlock; 65] = {
+    macro_rules! of_widths {
+        ($($width:literal)*) => { [$(unpack_block::<$width>),*] };
+    }
+    of_widths!(
+        0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32
+        33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62
+        63 64
+    )
+};

@@ -73,13 +73,13 @@ pub(crate) fn take(out: &mut Vec<i64>, bytes: &mut &[u8], max: usize) -> Result<
                 return Err(Damaged("a difference has more than 64 bits"));
             }
             let packed = take_bytes(bytes, MINIBLOCK / 8 * usize::from(*width))?;
-            let mut next = |above: u64| {
+            let mut next = |above: &u64| {
                 number = number.wrapping_add(least).wrapping_add(above.cast_signed());
                 number
             };
             match *width {
-                0 => out.extend([0; MINIBLOCK].map(next)),
-                width => unpack(packed, width, |group| out.extend(group.map(&mut next))),
+                0 => out.extend([0; MINIBLOCK].iter().map(next)),
+                width => unpack(packed, width, |block| out.extend(block.iter().map(&mut next))),
             }
         }
     }

@@ -114,8 +114,8 @@ pub(crate) fn decode(
                 let groups = skipped / GROUP;
                 let from = out.len();
                 #[expect(clippy::cast_possible_truncation, reason = "of at most 32 bits")]
-                unpack(&packed[groups * usize::from(width)..], width, |group| {
-                    out.extend(group.map(|number| number as u32));
+                unpack(&packed[groups * usize::from(width)..], width, |block| {
+                    out.extend(block.iter().map(|number| *number as u32));
                 });
                 out.truncate(from + len - groups * GROUP);
                 out.drain(from..from + skipped % GROUP);
