@@ -91,7 +91,7 @@ def parse_library(printed):
     """The medians and p99 that the library's benchmark printed."""
     found = {}
     for question in QUESTIONS:
-        line = re.search(rf"^ *{re.escape(question.name)} +([\d.]+) +([\d.]+)$", printed, re.MULTILINE)
+        line = re.search(rf"^ *{re.escape(question.name)} +([\d.]+) +([\d.]+) +[\d.]+$", printed, re.MULTILINE)
         if not line:
             raise ValueError(f"expected {question.name!r} in what the benchmark of questions printed:\n{printed}")
         found[question.name] = {"p50": float(line.group(1)), "p99": float(line.group(2))}

@@ -51,8 +51,8 @@ class Waits(unittest.TestCase):
 
 class Questions(unittest.TestCase):
     def test_the_library_prints_every_question(self):
-        printed = "1 million spans\n     ms   p50    p99\n" + "".join(
-            f"{question.name:>24} {number + 0.5:>9.2f} {number + 1.25:>9.2f}\n"
+        printed = "1 million spans\n     ms   p50    p99    CPU\n" + "".join(
+            f"{question.name:>24} {number + 0.5:>9.2f} {number + 1.25:>9.2f} {number + 2:>9.2f}\n"
             for number, question in enumerate(questions.QUESTIONS)
         )
         found = questions.parse_library(printed)

@@ -44,7 +44,8 @@ async fn questions(thousands: u64) {
     let sql = Sql::new(SqlProgram::beside(Path::new("curtail")), None);
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let (limits, metrics, page) = (Arc::default(), Arc::default(), Arc::new(NoMetrics));
-    let api = Api { certificate: None, access: Arc::default(), store, sql, limits, metrics, page };
+    let (access, query_threads) = (Arc::default(), None);
+    let api = Api { certificate: None, access, store, sql, limits, query_threads, metrics, page };
     let api = curtail_api::start(any, api).await.expect("a port");
     let address = api.address();
     println!("{} spans", thousands * 1_000);

@@ -5,6 +5,7 @@ use crate::body::{self, Part, ResponseBody};
 use crate::listen::Api;
 use crate::metrics::{MetricsPage, QueryMetrics};
 use crate::pieces::Pieces;
+use crate::query_threads::QueryThreads;
 use crate::refusal::{Refusal, RefusalForm};
 use crate::sql;
 use crate::{Limits, jaeger, tempo};
@@ -21,10 +22,11 @@ use http::{Method, Request, Response, StatusCode};
 use hyper::body::Body;
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::io;
 use std::iter::successors;
+use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::runtime::Handle;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
@@ -108,7 +110,8 @@ pub(crate) struct QueryService {
     access: Arc<Access>,
     store: Arc<Store>,
     limits: Arc<ArcSwap<Limits>>,
-    /// One permit per core; a request without a permit waits.
+    threads: QueryThreads,
+    /// One permit per query thread; a request without a permit waits.
     turns: Arc<Semaphore>,
     /// One permit per large response in flight; at the maximum, a request is rejected.
     large: Arc<Semaphore>,
@@ -120,21 +123,28 @@ pub(crate) struct QueryService {
 }
 
 impl QueryService {
-    pub(crate) fn new(api: Api, draining: Arc<DrainSignal>) -> Self {
-        let Api { access, store, sql, limits, metrics, page, .. } = api;
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Self {
+    pub(crate) fn new(api: Api, draining: Arc<DrainSignal>) -> io::Result<Self> {
+        let Api { access, store, sql, limits, query_threads, metrics, page, .. } = api;
+        let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
+        let query_threads = query_threads.unwrap_or_else(cores);
+        Ok(Self {
             access,
             store,
             limits,
-            turns: Arc::new(Semaphore::new(cores)),
+            threads: QueryThreads::start(query_threads)?,
+            turns: Arc::new(Semaphore::new(query_threads)),
             large: Arc::new(Semaphore::new(LARGE_RESPONSES_MAX)),
             sql: sql::Asking::new(sql),
             patience: PATIENCE,
             metrics,
             page,
             draining,
-        }
+        })
+    }
+
+    /// Ends the threads of queries.
+    pub(crate) async fn stop(self) {
+        self.threads.stop().await;
     }
 
     pub(crate) fn metrics(&self) -> &QueryMetrics {
@@ -211,7 +221,7 @@ impl QueryService {
         in_time.unwrap_or_else(|_| Err(Refusal::late(self.patience)))
     }
 
-    /// Has a thread look for the answer in the store.
+    /// Runs a query on its threads.
     async fn run_query(&self, head: Parts) -> Response<ResponseBody> {
         let (patience, until) = (self.patience, Instant::now() + self.patience);
         let form = RefusalForm::of(head.uri.path());
@@ -227,21 +237,19 @@ impl QueryService {
         let (waits, gone) = oneshot::channel::<()>();
         let (parts, streamed) = body::stream(waits);
         let (to_begin, begun) = oneshot::channel();
-        let runtime = Handle::current();
-        tokio::task::spawn_blocking(move || {
-            runtime.block_on(async {
-                let mut to_begin = Some(to_begin);
-                let late = tokio::select! {
-                    biased;
-                    _ = gone => return,
-                    () = wait_until(until) => Refusal::late(patience),
-                    () = task.run(&head, &mut to_begin, parts) => return,
-                };
-                match to_begin {
-                    Some(to_begin) => drop(to_begin.send((Err(late), false))),
-                    None => log_aborted("the client did not read it in time"),
-                }
-            });
+        // Nobody waits for the task itself: it ends when the client is gone.
+        let _task = self.threads.spawn(async move {
+            let mut to_begin = Some(to_begin);
+            let late = tokio::select! {
+                biased;
+                _ = gone => return,
+                () = wait_until(until) => Refusal::late(patience),
+                () = task.run(&head, &mut to_begin, parts) => return,
+            };
+            match to_begin {
+                Some(to_begin) => drop(to_begin.send((Err(late), false))),
+                None => log_aborted("the client did not read it in time"),
+            }
         });
         let failed = |_| (Err(Refusal::failed()), false);
         let (answered, is_streamed) = begun.await.unwrap_or_else(failed);
@@ -256,7 +264,7 @@ impl QueryService {
 /// The head of a response, and whether its body is streamed.
 type ResponseStart = (Result<Answer, Refusal>, bool);
 
-/// Runs a query on a thread of its own.
+/// A query of a client.
 struct QueryTask {
     store: Arc<Store>,
     limits: Limits,

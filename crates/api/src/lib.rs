@@ -33,6 +33,7 @@ mod limits;
 mod listen;
 mod metrics;
 mod pieces;
+mod query_threads;
 mod question;
 mod refusal;
 mod search;

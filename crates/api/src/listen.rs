@@ -53,6 +53,8 @@ pub struct Api {
     pub sql: Sql,
     /// The limits of a request; a reload replaces them.
     pub limits: Arc<ArcSwap<Limits>>,
+    /// The number of threads that run queries, at least 1; absent: one per core.
+    pub query_threads: Option<usize>,
     /// Its counters.
     pub metrics: Arc<QueryMetrics>,
     /// The page of `/metrics`.
@@ -72,7 +74,7 @@ pub struct Running {
 /// Starts the API on the runtime of the caller.
 ///
 /// # Errors
-/// When the address cannot be bound.
+/// When the address cannot be bound, or the system refuses a thread.
 pub async fn start(address: SocketAddr, api: Api) -> io::Result<Running> {
     let socket = bind(address)?;
     let address = socket.local_addr()?;
@@ -81,7 +83,7 @@ pub async fn start(address: SocketAddr, api: Api) -> io::Result<Running> {
     let acceptor = Acceptor::new("api", socket, places, until_stopped(stopped.clone()))?;
     let draining = Arc::<DrainSignal>::default();
     let tls = api.certificate.as_ref().map(ListenerCertificate::acceptor);
-    let query_service = Arc::new(QueryService::new(api, Arc::clone(&draining)));
+    let query_service = Arc::new(QueryService::new(api, Arc::clone(&draining))?);
     let accepting = tokio::spawn(serve_all(acceptor, tls, query_service, stopped));
     Ok(Running { address, accepting, draining, stop })
 }
@@ -136,6 +138,9 @@ async fn serve_all(
         tracing::warn!("queries did not end within {grace:?} and are aborted");
     }
     connections.shutdown().await;
+    if let Some(query_service) = Arc::into_inner(query_service) {
+        query_service.stop().await;
+    }
 }
 
 /// Waits for the stop; the end of the sender is one as well.

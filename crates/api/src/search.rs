@@ -6,13 +6,20 @@
 use crate::Limits;
 use crate::pieces::WINDOW_ROWS;
 use crate::refusal::Refusal;
+use curtail_store::parallel::{run_in_order, worker_count};
 use curtail_store::query::{Each, Filter, Of, Order, Value};
 use curtail_store::schema::envelope::{SERVICE, TENANT};
 use curtail_store::schema::spans::{DURATION, NAME, PARENT_ID, SPAN_ID, START, STATUS, TRACE_ID};
 use curtail_store::tree::Unread;
 use curtail_store::{Columns, SpanRows, tree::Tree};
+use futures_util::StreamExt as _;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::pin::pin;
+use std::sync::Arc;
+
+/// Traces that are read at once for each thread: of a large one, the times of all spans are in memory.
+const TRACES_PER_WORKER: usize = 2;
 
 /// What is searched for.
 #[derive(Debug)]
@@ -68,12 +75,12 @@ pub(crate) struct ServiceCounts {
 
 /// Searches and passes each trace on in order. Returns the runs that could not be read and may have more.
 pub(crate) async fn search(
-    spans: &Tree<SpanRows>,
+    spans: &Arc<Tree<SpanRows>>,
     limits: &Limits,
-    search: &Search,
+    search: Search,
     mut each: impl FnMut(Summary) -> Result<(), Refusal>,
 ) -> Result<Vec<Unread>, Refusal> {
-    let Search { filter, order, count, shown, .. } = search;
+    let Search { filter, order, count, shown, .. } = &search;
     let top = spans.top(filter, *order, Each::Trace, *count).await;
     tracing::debug!(read = top.pages.0, of = top.pages.1, "pages searched");
     let mut fields = BTreeSet::from([
@@ -83,19 +90,39 @@ pub(crate) async fn search(
     shown.iter().for_each(|of| of.read(&mut fields));
     let fields: Vec<_> = fields.into_iter().collect();
     let mut unread = top.unread;
-    for hit in &top.hits {
-        let found = spans.rows_with_id(&filter.tenant, hit.trace_id, limits.trace_spans).await;
-        unread.extend_from_slice(found.unread());
-        let mut trace = TraceReader::new(search, hit.trace_id);
-        for from in (0..found.len()).step_by(WINDOW_ROWS) {
-            let to = found.len().min(from + WINDOW_ROWS);
-            let window = found.window(&fields, from..to).await;
-            unread.extend(window.unread);
-            trace.take(&window.rows);
+    let (max, shared) = (limits.trace_spans, Arc::new((Arc::clone(spans), search, fields)));
+    let summaries = top.hits.into_iter().map(|hit| {
+        let shared = Arc::clone(&shared);
+        async move {
+            let (spans, search, fields) = &*shared;
+            summarize(spans, search, fields, (hit.trace_id, max)).await
         }
-        each(trace.finish())?;
+    });
+    let mut summaries = pin!(run_in_order(TRACES_PER_WORKER * worker_count(), summaries));
+    while let Some((summary, unread_runs)) = summaries.next().await {
+        unread.extend(unread_runs);
+        each(summary)?;
     }
     Ok(unread)
+}
+
+/// Reads the first `max` spans of a trace. Returns also the runs that could not be read and may have more.
+async fn summarize(
+    spans: &Tree<SpanRows>,
+    search: &Search,
+    fields: &[usize],
+    (trace_id, max): (u128, usize),
+) -> (Summary, Vec<Unread>) {
+    let found = spans.rows_with_id(&search.filter.tenant, trace_id, max).await;
+    let mut unread = found.unread().to_vec();
+    let mut trace = TraceReader::new(search, trace_id);
+    for from in (0..found.len()).step_by(WINDOW_ROWS) {
+        let to = found.len().min(from + WINDOW_ROWS);
+        let window = found.window(fields, from..to).await;
+        unread.extend(window.unread);
+        trace.take(&window.rows);
+    }
+    (trace.finish(), unread)
 }
 
 /// Reads a trace into its summary.

@@ -58,6 +58,8 @@ pub struct ApiConfig {
     pub tokens_file: Option<PathBuf>,
     /// The limits of its responses.
     pub limits: curtail_api::Limits,
+    /// The number of threads that run queries; absent: one per core.
+    pub query_threads: Option<usize>,
 }
 
 impl Config {
@@ -239,6 +241,13 @@ fn api(s: &mut Section<'_>) -> ApiConfig {
                 .default(Bytes::from_kib(1 << 20))
                 .as_len(),
         },
+        query_threads: s
+            .field(
+                "query_threads",
+                "Threads that run queries, with a low priority; one query uses all of them. Absent: one per core.",
+            )
+            .range(1..=1_024)
+            .optional(),
     }
 }
 

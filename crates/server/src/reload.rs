@@ -70,6 +70,7 @@ fn keys_that_need_a_restart(old: &Config, new: &Config) -> Vec<&'static str> {
         ("otlp.tls", old.otlp.tls.is_some() != new.otlp.tls.is_some()),
         ("otlp.allow_origins", old.otlp.allow_origins != new.otlp.allow_origins),
         ("api.address", old.api.address != new.api.address),
+        ("api.query_threads", old.api.query_threads != new.api.query_threads),
         ("api.tls", old.api.tls.is_some() != new.api.tls.is_some()),
     ];
     changed.into_iter().filter_map(|(key, is_changed)| is_changed.then_some(key)).collect()

@@ -277,6 +277,7 @@ async fn listen(
         store: Arc::clone(&storage.store),
         sql,
         limits: Arc::clone(&parts.limits),
+        query_threads: config.api.query_threads,
         metrics: queries,
         page: Arc::new(page),
     };

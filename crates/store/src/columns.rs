@@ -364,6 +364,15 @@ impl Values {
         Self::Coded(Coded { dictionary: dictionary.copy(), codes: codes.clone() })
     }
 
+    pub(crate) fn reserve(&mut self, len: usize) {
+        match self {
+            Self::Wide(wide) => wide.reserve(len),
+            Self::Narrow(narrow) => narrow.reserve(len),
+            Self::Longs(longs) => longs.reserve(len),
+            Self::Coded(coded) => coded.codes.reserve(len),
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Wide(wide) => wide.len(),

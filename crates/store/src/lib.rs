@@ -21,6 +21,7 @@ pub mod files;
 pub mod log;
 mod memtable;
 pub mod merge;
+pub mod parallel;
 pub mod query;
 pub mod recent;
 mod retention;

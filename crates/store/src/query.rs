@@ -16,11 +16,12 @@
 
 mod calls;
 mod filter;
-mod gathered;
 mod grouping;
 mod measure;
 mod of;
+mod partial;
 mod scan;
+mod select;
 mod top;
 mod value;
 mod values;

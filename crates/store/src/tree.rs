@@ -158,8 +158,8 @@ impl<R: Rows> Tree<R> {
     }
 
     /// Where the runs are.
-    pub(crate) fn objects(&self) -> &dyn ObjectStore {
-        &*self.objects
+    pub(crate) const fn objects(&self) -> &Arc<dyn ObjectStore> {
+        &self.objects
     }
 
     /// Where a file of the table is.

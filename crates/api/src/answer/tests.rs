@@ -165,10 +165,11 @@ impl Asking {
                 store,
                 sql: by_stand_in(Some(PathBuf::from("the tables"))),
                 limits: Arc::default(),
+                query_threads: None,
                 metrics: Arc::default(),
                 page: Arc::new(Page),
             };
-            Self(QueryService::new(api, Arc::default()))
+            Self(QueryService::new(api, Arc::default()).expect("threads"))
         })
     }
 

@@ -26,7 +26,7 @@ const WHOLE_MAX: usize = 1_500;
 
 /// `/api/v3/trace-summaries`.
 pub(super) async fn summaries(
-    spans: &Tree<SpanRows>,
+    spans: &Arc<Tree<SpanRows>>,
     limits: &Limits,
     asked: &Asked<'_>,
 ) -> Result<Answer, Refusal> {
@@ -44,7 +44,7 @@ pub(super) async fn summaries(
     let count = asked.count("query.searchDepth", COUNT, COUNT_MAX)?;
     let asking = Search { filter, order: order(asked)?, count, per_set: 0, shown: Vec::new() };
     let mut summaries = Vec::new();
-    let unread = search(spans, limits, &asking, |trace| {
+    let unread = search(spans, limits, asking, |trace| {
         summaries.push(shape(&trace));
         Ok(())
     })

@@ -14,6 +14,7 @@ use curtail_store::query::{Condition, Filter, Of, Order, Test};
 use curtail_store::tree::Tree;
 use curtail_traceql::{Expression, Literal, Operand, Query};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// Traces, where it is not said how many, and the most.
 const COUNT: usize = 20;
@@ -24,7 +25,7 @@ const SPANS: usize = 3;
 const SPANS_MAX: usize = 1_000;
 
 pub(super) async fn answer(
-    spans: &Tree<SpanRows>,
+    spans: &Arc<Tree<SpanRows>>,
     limits: &Limits,
     asked: &Asked<'_>,
 ) -> Result<Answer, Refusal> {
@@ -43,7 +44,7 @@ pub(super) async fn answer(
         shown: shown.iter().map(|(_, of)| of.clone()).collect(),
     };
     let (mut body, mut inspected) = (br#"{"traces":["#.to_vec(), 0);
-    let unread = search::search(spans, limits, &search, |trace| {
+    let unread = search::search(spans, limits, search, |trace| {
         if inspected > 0 {
             body.push(b',');
         }

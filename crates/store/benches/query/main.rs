@@ -1,10 +1,10 @@
-//! What questions take, warm, in milliseconds: over a million spans, or as many millions as are asked for.
+//! The time and the CPU time of queries, warm, in milliseconds: over a million spans, or another number of millions.
 //!
 //! Batches as services send them (see `batches`), flushed and compacted as a server does it, objects in memory.
-//! One core answers.
+//! One thread runs the queries, or another number of threads.
 //!
 //! ```sh
-//! cargo bench -p curtail-store --bench query -- 10
+//! cargo bench -p curtail-store --bench query -- 10 threads=2
 //! ```
 
 #[path = "../run/batches.rs"]
@@ -28,12 +28,18 @@ const LOOKUPS: usize = 2_000;
 const MINUTE_NS: u64 = 60_000_000_000;
 
 fn main() {
-    let millions = std::env::args().filter_map(|word| word.parse().ok()).next().unwrap_or(1);
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    runtime.block_on(questions(millions));
+    let millions = std::env::args().find_map(|word| word.parse().ok()).unwrap_or(1);
+    let threads = |word: String| word.strip_prefix("threads=")?.parse().ok();
+    let runtime = match std::env::args().find_map(threads) {
+        None => tokio::runtime::Builder::new_current_thread().build(),
+        Some(threads) => {
+            tokio::runtime::Builder::new_multi_thread().worker_threads(threads).build()
+        }
+    };
+    runtime.expect("a runtime").block_on(queries(millions));
 }
 
-async fn questions(millions: u64) {
+async fn queries(millions: u64) {
     let folder = std::env::temp_dir().join(format!("curtail-query-{}", std::process::id()));
     let (mut keeper, _): (Keeper, Found) = Store::open(
         &Settings {
@@ -59,26 +65,23 @@ async fn questions(millions: u64) {
     let spans = store.spans();
     let (in_memory, runs) = spans.size();
     println!("{millions} million spans: {in_memory} in memory, the others in {runs} runs");
-    println!("{:>24} {:>9} {:>9}", "ms", "p50", "p99");
+    println!("{:>24} {:>9} {:>9} {:>9}", "ms", "p50", "p99", "CPU");
     let mut rng = Rng::new(7);
-    let mut took = Vec::new();
+    let mut times = Times::new("trace by ID");
     for _ in 0..LOOKUPS {
         let id = ids[rng.below(ids.len())];
-        let began = Instant::now();
-        assert_eq!(spans.with_id("shop", id).await.len(), 8);
-        took.push(began.elapsed().as_secs_f64() * 1e3);
+        times.push(async { assert_eq!(spans.with_id("shop", id).await.len(), 8) }).await;
     }
-    report("trace by ID", took);
+    times.print();
     let filter = Filter::of("shop");
     let service = Condition::Is(Of::Column(SERVICE), Test::Is(Value::from("cart")));
     let of_service = Filter { conditions: vec![service], ..filter.clone() };
-    let mut took = Vec::new();
+    let mut times = Times::new("slowest 20 of a service");
     for _ in 0..ROUNDS {
-        let began = Instant::now();
-        assert_eq!(spans.top(&of_service, Order::Slowest, Each::Trace, 20).await.hits.len(), 20);
-        took.push(began.elapsed().as_secs_f64() * 1e3);
+        let top = spans.top(&of_service, Order::Slowest, Each::Trace, 20);
+        times.push(async { assert_eq!(top.await.hits.len(), 20) }).await;
     }
-    report("slowest 20 of a service", took);
+    times.print();
     let by_minute = MeasureOf {
         filter: filter.clone(),
         what: What::Quantiles(Of::Column(DURATION), vec![Quantile::P99]),
@@ -90,13 +93,14 @@ async fn questions(millions: u64) {
     let of_user = Filter { conditions: vec![user], ..filter };
     let of_user = MeasureOf { filter: of_user, by: Vec::new(), step_ns: None, ..by_minute.clone() };
     for (name, of) in [("p99 by service, minute", by_minute), ("p99 of an attribute", of_user)] {
-        let mut took = Vec::new();
-        for _ in 0..5 {
-            let began = Instant::now();
-            assert!(!spans.measure(&of).await.expect("few groups").groups.is_empty());
-            took.push(began.elapsed().as_secs_f64() * 1e3);
+        let mut times = Times::new(name);
+        for _ in 0..ROUNDS {
+            let result = spans.measure(&of);
+            times
+                .push(async { assert!(!result.await.expect("few groups").groups.is_empty()) })
+                .await;
         }
-        report(name, took);
+        times.print();
     }
 }
 
@@ -126,8 +130,40 @@ async fn fill(keeper: &mut Keeper, millions: u64) -> Vec<u128> {
     ids
 }
 
-fn report(name: &str, mut took: Vec<f64>) {
-    took.sort_by(f64::total_cmp);
-    let (median, high) = (took[took.len() / 2], took[took.len() * 99 / 100]);
-    println!("{name:>24} {median:>9.2} {high:>9.2}");
+/// The times of a query.
+struct Times {
+    name: &'static str,
+    took_ms: Vec<f64>,
+    cpu_before_ms: f64,
+}
+
+impl Times {
+    fn new(name: &'static str) -> Self {
+        Self { name, took_ms: Vec::new(), cpu_before_ms: cpu_ms() }
+    }
+
+    async fn push(&mut self, query: impl Future<Output = ()>) {
+        let began = Instant::now();
+        query.await;
+        self.took_ms.push(began.elapsed().as_secs_f64() * 1e3);
+    }
+
+    fn print(mut self) {
+        self.took_ms.sort_by(f64::total_cmp);
+        let at = |percent: usize| self.took_ms[self.took_ms.len() * percent / 100];
+        let cpu = (cpu_ms() - self.cpu_before_ms) / self.took_ms.len() as f64;
+        println!("{:>24} {:>9.2} {:>9.2} {cpu:>9.2}", self.name, at(50), at(99));
+    }
+}
+
+/// The CPU time of all threads.
+fn cpu_ms() -> f64 {
+    let threads = std::fs::read_dir("/proc/self/task").expect("Linux lists threads there");
+    let of_thread = |thread: std::io::Result<std::fs::DirEntry>| {
+        let path = thread.expect("an entry").path().join("schedstat");
+        // A thread may have ended meanwhile.
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or_default()
+    };
+    threads.map(of_thread).sum::<f64>() / 1e6
 }

@@ -51,7 +51,7 @@ pub(super) fn unpack(packed: &[u8], width: u8, mut take: impl FnMut(&[u64])) {
     }
 }
 
-/// Numbers that are unpacked at once.
+/// The count of numbers in a block.
 pub(super) const BLOCK: usize = 32;
 
 /// Unpacks a block whose width is known when it is compiled: there is no loop, and no look at where a number begins.

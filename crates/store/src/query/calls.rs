@@ -1,7 +1,7 @@
 //! Which services call which: spans whose parent is a span of another service.
 //!
-//! The spans of a trace lie together in a run, so a parent is looked for among the rows that are looked at together with
-//! the call, and among those before and after.
+//! The spans of a trace lie together in a run, so the parent of a call is searched in the part of the call, and in the parts
+//! before and after it.
 //!
 //! **Limits**: a call is not counted when its two spans came so far apart that they are in different runs which were not
 //! merged yet; [`PAIRS_MAX`] pairs of services.
@@ -36,21 +36,26 @@ struct Enough;
 /// A span of a trace.
 type Id = (u128, u64);
 
-/// A call of which the parent has not been found yet.
+/// The calls by pair of services.
+type Pairs = BTreeMap<(String, String), u64>;
+
+/// A call whose parent has not been found yet.
+#[derive(Debug)]
 struct Call {
     parent: Id,
     service: String,
     weight: u64,
 }
 
-/// Rows that were looked at together.
-#[derive(Default)]
-struct Part {
-    /// The service of each span, by its number.
+/// The calls among some rows.
+#[derive(Debug, Default)]
+struct Partial {
+    pairs: Pairs,
+    /// The service of each span, as an index of `names`.
     services: HashMap<Id, u32>,
-    /// By these numbers; none has number zero.
+    /// The first is that of spans without a service.
     names: Vec<String>,
-    /// Calls whose parent is not in it.
+    /// Calls whose parent is not among the rows.
     open: Vec<Call>,
 }
 
@@ -58,31 +63,31 @@ impl Tree<SpanRows> {
     /// Counts the calls from one service to another that a filter lets through, with the spans that they come from.
     pub async fn calls(&self, filter: &Filter) -> Calls {
         let fields = BTreeSet::from([TRACE_ID, SPAN_ID, PARENT_ID, SERVICE, WEIGHT]);
-        let (mut pairs, mut before) = (BTreeMap::new(), Part::default());
-        let looked = self.each(filter, &fields, |rows, selected| {
-            before = before.next(rows, &selected, &mut pairs);
+        let (mut pairs, mut last) = (Pairs::new(), Partial::default());
+        let partial = |rows: &Columns, selected: Vec<usize>| Partial::of_rows(rows, &selected);
+        let scanned = self.scan(filter, &fields, partial, |mut partial: Partial| {
+            partial.follow(&last);
+            for (pair, count) in std::mem::take(&mut partial.pairs) {
+                *pairs.entry(pair).or_default() += count;
+            }
+            last = partial;
             if pairs.len() > PAIRS_MAX { Err(Enough) } else { Ok(()) }
         });
-        let looked = looked.await;
-        let is_cut = looked.is_err();
-        Calls { pairs, is_cut, unread: looked.unwrap_or_default() }
+        let scanned = scanned.await;
+        let is_cut = scanned.is_err();
+        Calls { pairs, is_cut, unread: scanned.unwrap_or_default() }
     }
 }
 
-impl Part {
-    /// The rows that follow. Calls among them, and between them and these, are counted.
-    fn next(
-        &self,
-        rows: &Columns,
-        selected: &[usize],
-        pairs: &mut BTreeMap<(String, String), u64>,
-    ) -> Self {
+impl Partial {
+    fn of_rows(rows: &Columns, selected: &[usize]) -> Self {
         let (traces, spans) = (rows.wide(TRACE_ID), rows.narrow(SPAN_ID));
         let (parents, services) = (rows.narrow(PARENT_ID), rows.coded(SERVICE));
         let names = std::iter::once(String::new())
             .chain(services.dictionary.iter().map(|name| String::from_utf8_lossy(name).into()));
-        let mut part = Self { names: names.collect(), ..Self::default() };
-        part.services
+        let mut partial = Self { names: names.collect(), ..Self::default() };
+        partial
+            .services
             .extend(selected.iter().map(|row| ((traces[*row], spans[*row]), services.code(*row))));
         let mut counts = HashMap::<(u32, u32), u64>::new();
         for row in selected {
@@ -91,35 +96,40 @@ impl Part {
                 continue;
             }
             let (called, weight) = (services.code(*row), weight(rows.coded(WEIGHT), *row));
-            if let Some(calls) = part.services.get(&parent) {
+            if let Some(calls) = partial.services.get(&parent) {
                 *counts.entry((*calls, called)).or_default() += weight;
                 continue;
             }
-            let service = part.names[called as usize].clone();
-            let call = Call { parent, service, weight };
-            if !self.count(&call, pairs) {
-                part.open.push(call);
-            }
+            let service = partial.names[called as usize].clone();
+            partial.open.push(Call { parent, service, weight });
         }
         for ((calls, called), count) in counts {
-            add(pairs, &part.names[calls as usize], &part.names[called as usize], count);
+            let names = &partial.names;
+            add(&mut partial.pairs, &names[calls as usize], &names[called as usize], count);
         }
-        for call in &self.open {
-            part.count(call, pairs);
-        }
-        part
+        partial
     }
 
-    /// Counts a call, if it comes from here; returns whether it does.
-    fn count(&self, call: &Call, pairs: &mut BTreeMap<(String, String), u64>) -> bool {
-        let Some(calls) = self.services.get(&call.parent) else { return false };
-        add(pairs, &self.names[*calls as usize], &call.service, call.weight);
-        true
+    /// Counts the calls between these rows and those before them.
+    fn follow(&mut self, before: &Self) {
+        let Self { pairs, services, names, open } = self;
+        open.retain(|call| match before.services.get(&call.parent) {
+            None => true,
+            Some(calls) => {
+                add(pairs, &before.names[*calls as usize], &call.service, call.weight);
+                false
+            }
+        });
+        for call in &before.open {
+            if let Some(calls) = services.get(&call.parent) {
+                add(pairs, &names[*calls as usize], &call.service, call.weight);
+            }
+        }
     }
 }
 
 /// What a service does within itself is no call.
-fn add(pairs: &mut BTreeMap<(String, String), u64>, calls: &str, called: &str, count: u64) {
+fn add(pairs: &mut Pairs, calls: &str, called: &str, count: u64) {
     if calls != called {
         *pairs.entry((calls.to_owned(), called.to_owned())).or_default() += count;
     }
@@ -150,12 +160,18 @@ mod tests {
         memtable.columns().clone()
     }
 
-    fn counted(parts: &[&[Sent]]) -> BTreeMap<(String, String), u64> {
-        let (mut pairs, mut before) = (BTreeMap::new(), Part::default());
+    fn counted(parts: &[&[Sent]]) -> Pairs {
+        let mut last = Partial::default();
+        let mut pairs = Pairs::new();
         for spans in parts {
             let rows = columns(spans);
             let selected: Vec<_> = (0..rows.len()).collect();
-            before = before.next(&rows, &selected, &mut pairs);
+            let mut partial = Partial::of_rows(&rows, &selected);
+            partial.follow(&last);
+            for (pair, count) in &partial.pairs {
+                *pairs.entry(pair.clone()).or_default() += count;
+            }
+            last = partial;
         }
         pairs
     }

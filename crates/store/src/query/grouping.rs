@@ -9,9 +9,6 @@ use hashbrown::HashMap;
 /// A table of more places is not made: rows are numbered anew, by what they really have.
 const PLACES_MAX: u32 = 1 << 16;
 
-/// Below it every whole number is one of `f64`: in nanoseconds, 104 days.
-const EXACT_IN_F64: u64 = 1 << 53;
-
 /// A number for each of some rows: the same for those of one group, and less than `places`.
 #[derive(Debug)]
 pub(super) struct Grouping {
@@ -36,14 +33,9 @@ impl Grouping {
         let (since, step) = (first.saturating_sub(first.rem_euclid(step)), step.unsigned_abs());
         let since_first = |start: i64| start.wrapping_sub(since).cast_unsigned();
         let steps = (since_first(*last) / step).saturating_add(1);
-        if since_first(*last) < EXACT_IN_F64 {
-            #[expect(clippy::cast_precision_loss, reason = "what is lost is put right")]
-            let per_ns = 1.0 / step as f64;
-            let step_of = |start: &i64| divide(since_first(*start), step, per_ns);
-            self.tell_apart(steps, starts.iter().map(step_of));
-        } else {
-            self.tell_apart(steps, starts.iter().map(|start| since_first(*start) / step));
-        }
+        let reciprocal = u64::MAX / step;
+        let step_of = |start: &i64| divide(since_first(*start), step, reciprocal);
+        self.tell_apart(steps, starts.iter().map(step_of));
     }
 
     /// Rows with different ones of so many values are of different groups.
@@ -74,14 +66,14 @@ impl Grouping {
     }
 
     /// What `name` says of each group, which is told the place of its first row; and the group of each row.
-    pub(super) fn groups(self, mut name: impl FnMut(usize) -> usize) -> Vec<u32> {
+    pub(super) fn groups(self, mut name: impl FnMut(usize) -> u32) -> Vec<u32> {
         const NONE: u32 = u32::MAX;
         let mut known = vec![NONE; self.places as usize];
         let mut groups = self.numbers;
         for (nth, number) in groups.iter_mut().enumerate() {
             let known = &mut known[*number as usize];
             if *known == NONE {
-                *known = short(name(nth));
+                *known = name(nth);
             }
             *number = *known;
         }
@@ -93,20 +85,11 @@ fn short(number: usize) -> u32 {
     u32::try_from(number).expect("there are fewer than rows")
 }
 
-/// Divides what is [exact](EXACT_IN_F64): a division of 64 bits takes longer than all else that is done with a row.
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "exact, and what rounding does to the product is put right"
-)]
-fn divide(number: u64, by: u64, reciprocal: f64) -> u64 {
-    let near = (number as f64 * reciprocal) as u64;
-    match number.checked_sub(near * by) {
-        None => near - 1,
-        Some(rest) if rest >= by => near + 1,
-        Some(_) => near,
-    }
+/// Divides with the `reciprocal` [`u64::MAX`]` / by`: the quotient of 64 bits would take longer than all else that is done with
+/// a row. The product is the quotient or one less.
+fn divide(number: u64, by: u64, reciprocal: u64) -> u64 {
+    let near = ((u128::from(number) * u128::from(reciprocal)) >> 64) as u64;
+    near + u64::from(number - near * by >= by)
 }
 
 #[cfg(test)]
@@ -117,7 +100,7 @@ mod tests {
         let mut firsts = Vec::new();
         grouping.groups(|nth| {
             firsts.push(nth);
-            firsts.len() - 1
+            short(firsts.len() - 1)
         })
     }
 
@@ -130,16 +113,13 @@ mod tests {
 
     #[test]
     fn dividing_by_the_reciprocal_is_exact() {
-        for by in [1, 2, 3, 7, 1_000, 60_000_000_000, (1 << 53) - 1] {
-            for near in [0_u64, 1, by, 5 * by.min(1 << 50), (1 << 53) / by * by, 1 << 52] {
-                for number in near.saturating_sub(2)..near + 2 {
-                    if number < EXACT_IN_F64 {
-                        assert_eq!(
-                            divide(number, by, 1.0 / by as f64),
-                            number / by,
-                            "{number} / {by}"
-                        );
-                    }
+        for by in [1, 2, 3, 7, 1_000, 60_000_000_000, (1 << 53) - 1, 1 << 63, u64::MAX] {
+            for near in
+                [0_u64, 1, by, 5 * by.min(1 << 50), u64::MAX / by * by, 1 << 52, u64::MAX - 2]
+            {
+                for number in near.saturating_sub(2)..near.saturating_add(2) {
+                    let quotient = divide(number, by, u64::MAX / by);
+                    assert_eq!(quotient, number / by, "{number} / {by}");
                 }
             }
         }

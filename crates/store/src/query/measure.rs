@@ -6,10 +6,10 @@
 //! **Limits**: [`GROUPS_MAX`] groups; quantiles of what is no duration only of [`EXACT_MAX`] numbers.
 
 use super::filter::Filter;
-use super::gathered::Gathered;
-pub use super::gathered::{Group, Numbers};
 use super::grouping::Grouping;
 use super::of::{Coding, Of, of_rows};
+pub use super::partial::{Group, Numbers};
+use super::partial::{GroupKey, Partial};
 use crate::columns::{Coded, Columns};
 use crate::memtable::SpanRows;
 use crate::schema::spans::{DURATION, START, WEIGHT};
@@ -24,7 +24,7 @@ pub(super) const EXACT_MAX: usize = 16 << 20;
 pub(super) const GROUPS_MAX: usize = 100_000;
 
 /// More values than this make no groups.
-const BY_MAX: usize = 4;
+pub(super) const BY_MAX: usize = 4;
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,17 +99,18 @@ impl Tree<SpanRows> {
         let mut fields = std::collections::BTreeSet::from([WEIGHT]);
         of.by.iter().chain(number).for_each(|of| of.read(&mut fields));
         fields.extend(of.step_ns.map(|_| START));
-        let mut gathered = Gathered::new(&of.what);
-        let unread = self
-            .each(&of.filter, &fields, |rows, selected| of.take(&mut gathered, rows, selected))
-            .await?;
-        let (groups, error) = gathered.answer();
+        let mut whole = Partial::new(&of.what);
+        let query = of.clone();
+        let partial = move |rows: &Columns, selected| query.partial(rows, selected);
+        let scanned = self.scan(&of.filter, &fields, partial, |partial| whole.merge(partial?));
+        let unread = scanned.await?;
+        let (groups, error) = whole.finish(of);
         Ok(Measured { groups, error, unread })
     }
 }
 
 impl What {
-    const fn number(&self) -> Option<&Of> {
+    pub(super) const fn number(&self) -> Option<&Of> {
         match self {
             Self::Count => None,
             Self::Quantiles(of, _) | Self::Extremes(of) | Self::Buckets(of) => Some(of),
@@ -143,33 +144,15 @@ impl<'a> OfRows<'a> {
 }
 
 impl MeasureOf {
-    fn take(
-        &self,
-        gathered: &mut Gathered<'_>,
-        rows: &Columns,
-        mut selected: Vec<usize>,
-    ) -> Result<(), NotMeasured> {
-        let (starts, weights) = (rows.longs(START), rows.coded(WEIGHT));
+    /// The aggregate of some rows.
+    fn partial(&self, rows: &Columns, mut selected: Vec<usize>) -> Result<Partial, NotMeasured> {
+        let weights = rows.coded(WEIGHT);
         let numbers = OfRows::of(self.what.number(), rows);
         if let OfRows::Coded(coding, of_code) = &numbers {
             selected.retain(|row| of_code[coding.code(*row) as usize].is_some());
         }
-        let by: Vec<_> = self.by.iter().map(|of| of.coding(rows)).collect();
-        let mut grouping = Grouping::of_one(selected.len());
-        by.iter().for_each(|coding| grouping.by(coding.values.len(), &coding.codes_of(&selected)));
-        let step = self.step_ns.map(|step| i64::try_from(step).unwrap_or(i64::MAX).max(1));
-        if let Some(step) = step {
-            grouping.by_step(step, &of_rows(starts, &selected));
-        }
-        let groups = grouping.groups(|nth| {
-            let row = selected[nth];
-            let begins = step.map_or(0, |step| starts[row].div_euclid(step).saturating_mul(step));
-            let value = |coding: &Coding<'_>| match coding.code(row) {
-                0 => None,
-                code => Some(coding.value(code).to_string()),
-            };
-            gathered.group((begins, by.iter().map(value).collect()))
-        });
+        let mut partial = Partial::new(&self.what);
+        let groups = self.groups(&mut partial, rows, &selected);
         let numbers = match &numbers {
             OfRows::Nothing => Cow::Owned(vec![0; selected.len()]),
             OfRows::Longs(numbers) => of_rows(numbers, &selected),
@@ -179,12 +162,41 @@ impl MeasureOf {
             }
         };
         if weights.dictionary.is_empty() {
-            return gathered.push_all(&groups, &numbers);
+            partial.push_all(&groups, &numbers)?;
+        } else {
+            for ((row, group), number) in selected.into_iter().zip(groups).zip(&*numbers) {
+                partial.push(group, *number, weight(weights, row))?;
+            }
         }
-        for ((row, group), number) in selected.into_iter().zip(groups).zip(&*numbers) {
-            gathered.push(group as usize, *number, weight(weights, row))?;
+        Ok(partial)
+    }
+
+    /// The number of each row's group.
+    fn groups(&self, partial: &mut Partial, rows: &Columns, selected: &[usize]) -> Vec<u32> {
+        let by: Vec<_> = self.by.iter().map(|of| of.coding(rows)).collect();
+        let mut grouping = Grouping::of_one(selected.len());
+        by.iter().for_each(|coding| grouping.by(coding.values.len(), &coding.codes_of(selected)));
+        let starts = rows.longs(START);
+        let step = self.step_ns.map(|step| i64::try_from(step).unwrap_or(i64::MAX).max(1));
+        if let Some(step) = step {
+            grouping.by_step(step, &of_rows(starts, selected));
         }
-        Ok(())
+        // Of each value that is a group's: its code in the partial, once it is known.
+        let mut known: Vec<_> = by.iter().map(|coding| vec![0; coding.values.len() + 1]).collect();
+        grouping.groups(|nth| {
+            let row = selected[nth];
+            let begin = |step: i64| starts[row].div_euclid(step).saturating_mul(step);
+            let mut key = GroupKey { start_ns: step.map_or(0, begin), ..GroupKey::default() };
+            for ((value, coding), known) in key.values.iter_mut().zip(&by).zip(&mut known) {
+                let code = coding.code(row);
+                let known = &mut known[code as usize];
+                if code != 0 && *known == 0 {
+                    *known = partial.intern(&coding.value(code).to_string());
+                }
+                *value = *known;
+            }
+            partial.group(key)
+        })
     }
 }
 
@@ -200,21 +212,21 @@ pub(super) fn ordered(number: f64) -> i64 {
 }
 
 /// The number of an [ordered] one.
-pub(super) fn number(ordered: i64) -> f64 {
+pub(super) fn read_ordered(ordered: i64) -> f64 {
     let bits = if ordered < 0 { ordered ^ i64::MAX } else { ordered };
     f64::from_bits(bits.cast_unsigned())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{number, ordered};
+    use super::{ordered, read_ordered};
 
     #[test]
     fn numbers_keep_their_order_as_whole_ones() {
         let all = [f64::NEG_INFINITY, -1e300, -1.5, -1e-300, 0.0, 1e-300, 1.0, 2.5, f64::INFINITY];
         assert!(all.is_sorted_by_key(|number| ordered(*number)));
         for each in all {
-            assert_eq!(number(ordered(each)).to_bits(), each.to_bits());
+            assert_eq!(read_ordered(ordered(each)).to_bits(), each.to_bits());
         }
     }
 }

@@ -1,14 +1,23 @@
-//! Looking at spans, a part at a time.
+//! Reads the spans that a filter selects, a part at a time, several parts at once.
 
 use super::filter::{Filter, took};
 use crate::columns::Columns;
 use crate::memtable::SpanRows;
+use crate::parallel::{run_in_order, worker_count};
 use crate::run::Known;
 use crate::schema::spans::{DURATION, START};
 use crate::tree::{Moment, ReadError, StoredRun, Tree, Unread};
+use futures_util::StreamExt as _;
+use object_store::ObjectStore;
 use std::collections::BTreeSet;
 use std::ops::{Range, RangeInclusive};
+use std::pin::pin;
 use std::sync::Arc;
+
+/// The number of parts at once: they wait for an object store far away at the same time, and two for each worker keep it
+/// busy while one waits for its turn in the order.
+const PARTS_MIN: usize = 16;
+const PARTS_PER_WORKER: usize = 2;
 
 /// Some rows of a run, which may have what is asked for.
 #[derive(Clone, Debug)]
@@ -35,11 +44,11 @@ impl Bounds {
 impl Part {
     pub(super) async fn read(
         &self,
-        tree: &Tree<SpanRows>,
+        objects: &dyn ObjectStore,
         fields: &BTreeSet<usize>,
     ) -> Result<Columns, ReadError> {
         let fields: Vec<_> = fields.iter().copied().collect();
-        self.run.rows(tree.objects(), self.group, &fields, self.rows.clone()).await
+        self.run.rows(objects, self.group, &fields, self.rows.clone()).await
     }
 
     pub(super) fn unread(&self, error: ReadError) -> Unread {
@@ -47,24 +56,97 @@ impl Part {
     }
 }
 
+/// What the tasks of a query share.
+struct Scan<F> {
+    objects: Arc<dyn ObjectStore>,
+    filter: Filter,
+    fields: BTreeSet<usize>,
+    compute: F,
+}
+
+/// The rows of one task.
+enum Source {
+    Memtable(Columns),
+    Part(Part),
+}
+
+impl<F, T> Scan<F>
+where
+    F: Fn(&Columns, Vec<usize>) -> T,
+{
+    /// The partial result of some rows; [`None`] where none of them is selected.
+    async fn partial(&self, source: Source) -> Result<Option<T>, Unread> {
+        let compute = |rows: &Columns, selected: Vec<usize>| {
+            (!selected.is_empty()).then(|| (self.compute)(rows, selected))
+        };
+        match source {
+            Source::Memtable(rows) => Ok(compute(&rows, self.filter.rows(&rows))),
+            Source::Part(part) => {
+                let selected = self.select(&part).await;
+                let (rows, selected) = selected.map_err(|error| part.unread(error))?;
+                Ok(compute(&rows, selected))
+            }
+        }
+    }
+
+    /// Reads the fields of the selected rows. Where conditions may select few, the fields of the filter come first, and
+    /// the others between the first and the last selected row.
+    async fn select(&self, part: &Part) -> Result<(Columns, Vec<usize>), ReadError> {
+        let (objects, mut fields) = (&*self.objects, self.filter.fields(&part.bounds));
+        if self.filter.conditions.is_empty() {
+            fields.extend(&self.fields);
+        }
+        let rows = part.read(objects, &fields).await?;
+        let mut selected = self.filter.select(&rows, &part.bounds);
+        let (Some(first), Some(last)) = (selected.first().copied(), selected.last().copied())
+        else {
+            return Ok((rows, selected));
+        };
+        if self.fields.is_subset(&fields) {
+            return Ok((rows, selected));
+        }
+        selected.iter_mut().for_each(|row| *row -= first);
+        let rows = part.rows.start + first..part.rows.start + last + 1;
+        let selected_part = Part { rows, ..part.clone() };
+        Ok((selected_part.read(objects, &self.fields).await?, selected))
+    }
+}
+
 impl Tree<SpanRows> {
-    /// Gives all spans that are asked for, some at a time, those of the last runs first: their columns, and
-    /// their rows in them. Besides what the filter needs, `fields` are read. Returns the runs that may have more.
-    pub(super) async fn each<E>(
+    /// Computes partial results of the spans that a filter selects, of several parts at once, and merges them in the
+    /// order of the parts: memtables, then runs, the last ones first. `compute` gets columns with `fields`, and the
+    /// selected rows, of which there is at least one. Returns the runs that may have more.
+    pub(super) async fn scan<T, E>(
         &self,
         filter: &Filter,
         fields: &BTreeSet<usize>,
-        mut take: impl FnMut(&Columns, Vec<usize>) -> Result<(), E>,
-    ) -> Result<Vec<Unread>, E> {
-        let read = |bounds: &Bounds| filter.fields(bounds).union(fields).copied().collect();
-        let Moment { memory, runs, unopened: mut unread } = self.moment(&read(&Bounds::NONE));
-        for rows in &memory {
-            take(rows, filter.rows(rows))?;
-        }
-        for part in together(runs.iter().rev().flat_map(|run| pages(run, filter))) {
-            match part.read(self, &read(&part.bounds)).await {
-                Ok(rows) => take(&rows, filter.select(&rows, &part.bounds))?,
-                Err(error) => unread.push(part.unread(error)),
+        compute: impl Fn(&Columns, Vec<usize>) -> T + Send + Sync + 'static,
+        mut merge: impl FnMut(T) -> Result<(), E>,
+    ) -> Result<Vec<Unread>, E>
+    where
+        T: Send + 'static,
+    {
+        let all = filter.fields(&Bounds::NONE).union(fields).copied().collect();
+        let Moment { memory, runs, unopened: mut unread } = self.moment(&all);
+        let parts = together(runs.iter().rev().flat_map(|run| pages(run, filter)));
+        let scan = Arc::new(Scan {
+            objects: Arc::clone(self.objects()),
+            filter: filter.clone(),
+            fields: fields.clone(),
+            compute,
+        });
+        let memory = memory.into_iter().map(Source::Memtable);
+        let tasks = memory.chain(parts.into_iter().map(Source::Part)).map(|source| {
+            let scan = Arc::clone(&scan);
+            async move { scan.partial(source).await }
+        });
+        let mut partials =
+            pin!(run_in_order(PARTS_MIN.max(PARTS_PER_WORKER * worker_count()), tasks));
+        while let Some(partial) = partials.next().await {
+            match partial {
+                Ok(Some(partial)) => merge(partial)?,
+                Ok(None) => {}
+                Err(missing) => unread.push(missing),
             }
         }
         Ok(unread)

@@ -127,21 +127,28 @@ async fn empty() -> (Keeper, Arc<Store>) {
 
 /// Spans in runs, in a sealed memtable and in that which is being filled.
 async fn filled(all: &[Sent]) -> Arc<Tree<SpanRows>> {
+    let tree = filled_in(all, 4).await;
+    assert_eq!(tree.size().1, 2);
+    tree
+}
+
+/// The same in `parts` parts, of which two are memtables.
+async fn filled_in(all: &[Sent], parts: u64) -> Arc<Tree<SpanRows>> {
     let (mut keeper, store) = empty().await;
-    for (part, segment) in all.chunks(all.len().div_ceil(4)).zip(1..) {
+    let len = all.len().div_ceil(usize::try_from(parts).expect("small"));
+    for (part, segment) in all.chunks(len).zip(1..) {
         for sent in part {
             let record = record(sent);
             let rows = Decoded::of(record.signal, &record.batch, &Limits::default());
             store.insert(segment, &record, &rows.expect("a batch").0);
         }
-        if segment < 4 {
+        if segment < parts {
             store.seal(segment);
         }
-        if segment < 3 {
+        if segment < parts - 1 {
             keeper.flush(0).await.expect("memory");
         }
     }
-    assert_eq!(store.spans().size().1, 2);
     Arc::clone(store.spans())
 }
 

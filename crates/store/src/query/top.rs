@@ -87,6 +87,7 @@ impl Tree<SpanRows> {
         let mut in_memory = filter.fields(&Bounds::NONE);
         in_memory.extend(of_hits);
         let Moment { memory, runs, unopened } = self.moment(&in_memory);
+        let objects = &**self.objects();
         let mut found = Found::new(each, count, by);
         for rows in &memory {
             found.take(filter, rows);
@@ -105,15 +106,15 @@ impl Tree<SpanRows> {
             top.pages.0 += 1;
             // Most pages have few spans that come first, and of most of these none is asked for.
             let looked = async {
-                let rows = part.read(self, &[by].into()).await?;
+                let rows = part.read(objects, &[by].into()).await?;
                 let among = found.better(&rows, 0..rows.len());
                 if among.is_empty() {
                     return Ok(());
                 }
-                let rows = part.read(self, &filter.fields(&part.bounds)).await?;
+                let rows = part.read(objects, &filter.fields(&part.bounds)).await?;
                 let selected = filter.among(&rows, &part.bounds, among);
                 if !selected.is_empty() {
-                    let rows = part.read(self, &of_hits.into()).await?;
+                    let rows = part.read(objects, &of_hits.into()).await?;
                     selected.into_iter().for_each(|row| found.push(&rows, row));
                 }
                 Ok(())

@@ -67,24 +67,22 @@ impl Tree<SpanRows> {
         }
         let mut fields = BTreeSet::from([WEIGHT]);
         of.read(&mut fields);
-        let mut counted = BTreeMap::<(&'static str, String), u64>::new();
-        let looked = self.each(filter, &fields, |rows, selected| {
-            for (value, spans) in of.count(rows, &selected) {
-                let one = std::slice::from_ref(&value);
-                let each = if let Value::List(all) = &value { &**all } else { one };
-                for value in each {
-                    *counted.entry((value.kind(), value.to_string())).or_default() += spans;
-                }
+        let mut all = BTreeMap::<_, u64>::new();
+        let field = of.clone();
+        let partial = move |rows: &Columns, selected: Vec<usize>| field.count(rows, &selected);
+        let scanned = self.scan(filter, &fields, partial, |partial| {
+            for (value, spans) in partial {
+                *all.entry(value).or_default() += spans;
             }
-            if counted.len() > count { Err(Enough) } else { Ok(()) }
+            if all.len() > count { Err(Enough) } else { Ok(()) }
         });
-        let looked = looked.await;
-        let is_cut = looked.is_err();
+        let scanned = scanned.await;
+        let is_cut = scanned.is_err();
         let value = |((kind, text), count)| Counted { kind, text, count };
-        let mut values: Vec<_> = counted.into_iter().map(value).collect();
+        let mut values: Vec<_> = all.into_iter().map(value).collect();
         values.sort_by(|one, other| other.count.cmp(&one.count).then_with(|| one.cmp(other)));
         values.truncate(count);
-        Counts { values, is_cut, unread: looked.unwrap_or_default() }
+        Counts { values, is_cut, unread: scanned.unwrap_or_default() }
     }
 
     /// The keys that attributes of spans have, and of what belongs to them: of the last two million spans.
@@ -93,20 +91,22 @@ impl Tree<SpanRows> {
         fields.extend(MAPS.map(|(field, _)| field));
         fields.extend(SPANS.keys().iter().map(|(field, ..)| *field));
         let (mut keys, mut looked_at) = (Keys::default(), 0);
-        let looked = self.each(filter, &fields, |rows, selected| {
-            keys.take(rows, &selected);
-            looked_at += selected.len();
+        let partial =
+            |rows: &Columns, selected: Vec<usize>| (Keys::of_rows(rows, &selected), selected.len());
+        let scanned = self.scan(filter, &fields, partial, |(partial, rows)| {
+            keys.merge(partial);
+            looked_at += rows;
             if looked_at > KEYED_MAX { Err(Enough) } else { Ok(()) }
         });
-        // Runs that are not read are said where spans are asked for.
-        drop(looked.await);
+        // Queries for spans say which runs are not read.
+        drop(scanned.await);
         keys
     }
 }
 
 impl Of {
-    /// The distinct values of some rows, with the number of spans of each.
-    fn count<'a>(&self, rows: &'a Columns, selected: &[usize]) -> Vec<(Value<'a>, u64)> {
+    /// The kinds and texts of the distinct values of some rows, with the number of spans of each.
+    fn count(&self, rows: &Columns, selected: &[usize]) -> BTreeMap<(&'static str, String), u64> {
         let weights = rows.coded(WEIGHT);
         let (coding, lists) = self.coding_and_lists(rows);
         let mut of_codes = vec![0_u64; coding.values.len() + 1];
@@ -120,35 +120,58 @@ impl Of {
                     .for_each(|code| of_codes[code as usize] += weight(weights, *row)),
             }
         }
-        let counts = coding.values.into_iter().zip(of_codes.into_iter().skip(1));
-        counts.filter(|(_, spans)| *spans > 0).collect()
+        let mut counts = BTreeMap::new();
+        let each = coding.values.iter().zip(of_codes.into_iter().skip(1));
+        for (value, spans) in each.filter(|(_, spans)| *spans > 0) {
+            let one = std::slice::from_ref(value);
+            let elements = if let Value::List(all) = value { &**all } else { one };
+            for value in elements {
+                *counts.entry((value.kind(), value.to_string())).or_default() += spans;
+            }
+        }
+        counts
     }
 }
 
 impl Keys {
-    fn take(&mut self, rows: &Columns, selected: &[usize]) {
+    fn of_rows(rows: &Columns, selected: &[usize]) -> Self {
+        let mut all = Self::default();
         for (field, key, _) in SPANS.keys() {
             let coded = rows.coded(*field);
             if selected.iter().any(|row| coded.code(*row) != 0) {
-                add(&mut self.spans, key);
+                add(&mut all.spans, key);
             }
         }
         for (field, _) in MAPS {
             for key in used(rows, field, 0, selected) {
-                add(&mut self.spans, text(key));
+                add(&mut all.spans, text(key));
             }
         }
-        for (field, keys) in [(RESOURCE, &mut self.resources), (SCOPE, &mut self.scopes)] {
+        for (field, keys) in [(RESOURCE, &mut all.resources), (SCOPE, &mut all.scopes)] {
             let coded = rows.coded(field);
             let codes: HashSet<_> = selected.iter().map(|row| coded.code(*row)).collect();
             for code in codes.into_iter().filter(|code| *code != 0) {
                 add_members(keys, coded.dictionary.get(code));
             }
         }
-        for (field, part, keys) in [(EVENTS, 2, &mut self.events), (LINKS, 3, &mut self.links)] {
+        for (field, part, keys) in [(EVENTS, 2, &mut all.events), (LINKS, 3, &mut all.links)] {
             for json in used(rows, field, part, selected) {
                 add_members(keys, json);
             }
+        }
+        all
+    }
+
+    fn merge(&mut self, later: Self) {
+        let Self { spans, resources, scopes, events, links } = later;
+        for (all, later) in [
+            (&mut self.spans, spans),
+            (&mut self.resources, resources),
+            (&mut self.scopes, scopes),
+            (&mut self.events, events),
+            (&mut self.links, links),
+        ] {
+            later.iter().for_each(|key| add(all, key));
         }
     }
 }

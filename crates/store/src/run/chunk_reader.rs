@@ -73,6 +73,7 @@ impl<'a> Decoder<'a> {
 
     fn one(mut self, rows: &Range<usize>) -> Result<Values, Damaged> {
         let mut values = Values::new(self.kind);
+        values.reserve(rows.len());
         let mut at = 0;
         while at < rows.end {
             let Some(Body { header, bytes }) = self.next(&mut values)? else {
@@ -267,7 +268,8 @@ impl Page<'_> {
             let (width, numbers) = self.body.split_first().ok_or(MISSING)?;
             let at = codes.len();
             hybrid::decode(codes, numbers, *width, range)?;
-            if codes[at..].iter().any(|number| *number >= dictionary.len()) {
+            let len = dictionary.len();
+            if codes[at..].iter().any(|number| *number >= len) {
                 return Err(Damaged("a number is of no value in the dictionary"));
             }
             codes[at..].iter_mut().for_each(|number| *number += 1);

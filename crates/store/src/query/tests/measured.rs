@@ -1,8 +1,8 @@
 //! What is measured is what can be computed from all that was sent.
 
 use super::*;
-use crate::query::gathered::Gathered;
-use crate::query::measure::EXACT_MAX;
+use crate::query::measure::{EXACT_MAX, NotMeasured};
+use crate::query::partial::{GroupKey, Partial};
 
 const QUANTILES: [Quantile; 3] = [Quantile::P50, Quantile::P99, Quantile::P999];
 
@@ -109,22 +109,76 @@ fn what_cannot_be_measured_is_refused() {
 }
 
 #[test]
+fn results_do_not_depend_on_parts_and_threads() {
+    println!("seed {SEED}");
+    let mut rng = Rng::new(SEED);
+    let all: Vec<_> = (1..=6_000).map(|span_id| sent(&mut rng, span_id)).collect();
+    let price = || Of::Attribute("shop.price".to_owned());
+    let whats = || {
+        [duration(), price()].into_iter().flat_map(|of| {
+            let quantiles = What::Quantiles(of.clone(), QUANTILES.to_vec());
+            [What::Count, quantiles, What::Extremes(of.clone()), What::Buckets(of)]
+        })
+    };
+    let results = |runtime: tokio::runtime::Runtime, parts: u64| {
+        runtime.block_on(async {
+            let tree = filled_in(&all, parts).await;
+            let mut results = Vec::new();
+            for (filter, _) in filters().into_iter().step_by(6) {
+                for what in whats() {
+                    let by = vec![Of::Column(SERVICE), price(), Of::Column(NAME)];
+                    let (filter, step_ns) = (filter.clone(), Some(MINUTE_NS));
+                    let of = MeasureOf { filter, what, by, step_ns };
+                    results.push(tree.measure(&of).await.expect("few groups").groups);
+                }
+            }
+            results
+        })
+    };
+    let one = || tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let four = tokio::runtime::Builder::new_multi_thread().worker_threads(4).build();
+    let results = [results(one(), 3), results(one(), 24), results(four.expect("threads"), 24)];
+    assert_eq!(results[0], results[1]);
+    assert_eq!(results[0], results[2]);
+}
+
+/// Numbers of groups at these starts, each a partial of its own, merged.
+fn merged(what: &What, parts: &[(i64, Vec<i64>)]) -> Result<Partial, NotMeasured> {
+    let mut whole = Partial::new(what);
+    for (start_ns, numbers) in parts {
+        let mut partial = Partial::new(what);
+        let group = partial.group(GroupKey { start_ns: *start_ns, ..GroupKey::default() });
+        partial.push_all(&vec![group; numbers.len()], numbers)?;
+        whole.merge(partial)?;
+    }
+    Ok(whole)
+}
+
+fn of_all(what: What) -> MeasureOf {
+    MeasureOf { filter: Filter::of("shop"), what, by: Vec::new(), step_ns: None }
+}
+
+#[test]
 fn very_many_are_counted_with_a_known_error() {
     println!("seed {SEED}");
     let mut rng = Rng::new(SEED);
-    let what = What::Quantiles(duration(), QUANTILES.to_vec());
-    let mut gathered = Gathered::new(&what);
-    let mut all = [Vec::new(), Vec::new()];
-    let groups = [0, 1].map(|group| gathered.group((group, Vec::new())));
-    for _ in 0..EXACT_MAX + 1_000 {
-        let which = rng.below(2);
-        let duration_ns = i64::try_from(rng.next_u64() % 100_000_000).expect("small");
-        gathered.push(groups[which], duration_ns, 1).expect("durations are counted");
-        all[which].push(duration_ns);
-    }
-    let (groups, error) = gathered.answer();
+    let query = of_all(What::Quantiles(duration(), QUANTILES.to_vec()));
+    let parts: Vec<_> = (0..17)
+        .map(|part| {
+            let durations = (0..EXACT_MAX / 16)
+                .map(|_| i64::try_from(rng.next_u64() % 100_000_000).expect("small"));
+            (part % 2, durations.collect::<Vec<_>>())
+        })
+        .collect();
+    let partial = merged(&query.what, &parts).expect("durations are counted");
+    let (groups, error) = partial.finish(&query);
     assert!((error - Precision::FINE.error()).abs() < f64::EPSILON && error <= 0.005);
-    for (group, mut all) in groups.iter().zip(all) {
+    for group in &groups {
+        let mut all: Vec<_> = parts
+            .iter()
+            .filter(|(start_ns, _)| *start_ns == group.start_ns)
+            .flat_map(|(_, durations)| durations.iter().copied())
+            .collect();
         assert_eq!(group.count, all.len() as u64);
         let Numbers::Quantiles(got) = &group.numbers else { panic!("{group:?}") };
         for (got, quantile) in got.iter().zip(QUANTILES) {
@@ -138,28 +192,23 @@ fn very_many_are_counted_with_a_known_error() {
 #[test]
 fn very_many_numbers_that_are_no_durations_are_refused() {
     let what = What::Quantiles(Of::Attribute("shop.price".to_owned()), QUANTILES.to_vec());
-    let mut gathered = Gathered::new(&what);
-    let group = gathered.group((0, Vec::new()));
-    for _ in 0..EXACT_MAX {
-        gathered.push(group, 1, 1).expect("there is room");
-    }
-    assert_eq!(gathered.push(group, 1, 1), Err(NotMeasured::Numbers));
+    let mut parts = vec![(0, vec![1; EXACT_MAX])];
+    assert!(merged(&what, &parts).is_ok());
+    parts.push((0, vec![1]));
+    assert_eq!(merged(&what, &parts).err(), Some(NotMeasured::Numbers));
 }
 
 #[test]
 fn very_long_ones_among_very_many_have_an_error_of_their_own() {
-    let what = What::Quantiles(duration(), QUANTILES.to_vec());
+    let query = of_all(What::Quantiles(duration(), QUANTILES.to_vec()));
     let (usual, end) = (Precision::FINE.error(), Precision::END.as_ns_f64());
     for (long_ns, share, is_wide) in
         [(8_000_000_000_000, 1_500, false), (8_000_000_000_000, 500, true)]
     {
-        let mut gathered = Gathered::new(&what);
-        let group = gathered.group((0, Vec::new()));
-        for nth in 0..=EXACT_MAX {
-            let ns = if nth % share == 0 { long_ns } else { 1_000_000 };
-            gathered.push(group, ns, 1).expect("durations are counted");
-        }
-        let (groups, error) = gathered.answer();
+        let duration = |nth: usize| if nth.is_multiple_of(share) { long_ns } else { 1_000_000 };
+        let durations = (0..=EXACT_MAX).map(duration).collect();
+        let partial = merged(&query.what, &[(0, durations)]).expect("durations are counted");
+        let (groups, error) = partial.finish(&query);
         let Numbers::Quantiles(found) = &groups[0].numbers else { panic!("{groups:?}") };
         if is_wide {
             // The last of them is above an hour, and nobody knows by how much.
