@@ -1,7 +1,10 @@
 //! What a good answer is: its status, what its body holds, and how much of something it says there is.
 
+use crate::flight::RequestFailure;
 use curtail_config::Section;
+use curtail_load::Failure;
 use curtail_units::Bytes;
+use http::StatusCode;
 use serde_json::Value;
 
 /// The longest answer that is taken, unless the request says otherwise.
@@ -81,6 +84,55 @@ impl Expect {
         let json: Value = serde_json::from_slice(body)
             .map_err(|error| format!("the answer is no JSON: {error}"))?;
         self.counts.iter().try_for_each(|count| count.check(&json))
+    }
+}
+
+/// A response that is being checked, piece by piece.
+#[derive(Debug)]
+pub(crate) struct ResponseCheck<'e> {
+    expect: &'e Expect,
+    received_bytes: u64,
+    /// The body, if it is checked.
+    body: Vec<u8>,
+}
+
+impl<'e> ResponseCheck<'e> {
+    pub(crate) const fn new(expect: &'e Expect) -> Self {
+        Self { expect, received_bytes: 0, body: Vec::new() }
+    }
+
+    /// Bytes of the body so far.
+    pub(crate) const fn received_bytes(&self) -> u64 {
+        self.received_bytes
+    }
+
+    /// Takes a piece of the body.
+    pub(crate) fn take(&mut self, data: &[u8]) -> Result<(), RequestFailure> {
+        self.received_bytes += data.len() as u64;
+        let max = self.expect.bytes_max.get();
+        if self.received_bytes > max {
+            let text = format!("a response is longer than {max} bytes");
+            return Err(RequestFailure::new(Failure::TooLong, text));
+        }
+        if self.expect.looks_at_body() {
+            self.body.extend_from_slice(data);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn judge_status(&self, status: StatusCode) -> Result<(), RequestFailure> {
+        if self.expect.allows(status.as_u16()) {
+            return Ok(());
+        }
+        Err(RequestFailure::new(Failure::Status, format!("status {}", status.as_u16())))
+    }
+
+    /// Checks the whole body.
+    pub(crate) fn judge_body(&self) -> Result<(), RequestFailure> {
+        if !self.expect.looks_at_body() {
+            return Ok(());
+        }
+        self.expect.check(&self.body).map_err(|text| RequestFailure::new(Failure::Check, text))
     }
 }
 

@@ -33,12 +33,17 @@ pub struct RequestFailure {
 }
 
 impl RequestFailure {
-    pub(super) fn new(failure: Failure, text: impl Into<String>) -> Self {
+    pub(crate) fn new(failure: Failure, text: impl Into<String>) -> Self {
         Self { failure, text: text.into(), is_unprocessed: false }
     }
 
     pub(super) fn malformed(text: impl Into<String>) -> Self {
         Self::new(Failure::Malformed, text)
+    }
+
+    /// The values that were filled in make no valid request.
+    pub(super) fn not_a_request(error: impl std::fmt::Display) -> Self {
+        Self::malformed(format!("the request, as filled in: {error}"))
     }
 }
 

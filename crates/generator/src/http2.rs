@@ -8,7 +8,7 @@
 
 use super::flight::{DueRequest, RESENDS_MAX, RequestFailure};
 use super::worker::ConnectionTask;
-use crate::expect::Expect;
+use crate::expect::ResponseCheck;
 use crate::target::Protocol;
 use bytes::{BufMut as _, Bytes};
 use curtail_http::stream::Stream;
@@ -95,9 +95,9 @@ fn send(
     let task = spawn_local(async move {
         let load = &of_task.worker.load;
         let expect = &load.workload.request(due.choice).expect;
-        let mut received = 0;
-        let result = answer(response, expect, load.protocol, &mut received).await;
-        of_task.finish(its_key.get(), received, result);
+        let mut check = ResponseCheck::new(expect);
+        let result = receive(response, &mut check, load.protocol).await;
+        of_task.finish(its_key.get(), check.received_bytes(), result);
         drop(permit);
     });
     // The task has not run yet: this thread is here.
@@ -112,16 +112,12 @@ fn request(
     let load = &held.worker.load;
     let (request, filling) = (load.workload.request(due.choice), load.workload.filling(due.choice));
     let is_grpc = load.protocol == Protocol::Grpc;
-    // What was filled in may be no part of a request; that is our own fault, and still said of this request.
-    let wrong = |error: http::Error| {
-        RequestFailure::malformed(format!("the request, as filled in: {error}"))
-    };
     let uri = Uri::builder()
         .scheme(if load.target.origin.tls { "https" } else { "http" })
         .authority(load.target.authority.as_str())
         .path_and_query(request.path.filled(&filling).as_slice())
         .build()
-        .map_err(wrong)?;
+        .map_err(RequestFailure::not_a_request)?;
     let mut builder = http::Request::builder().uri(uri).method(&request.method);
     if is_grpc {
         builder = builder
@@ -129,9 +125,9 @@ fn request(
             .header(header::CONTENT_TYPE, "application/grpc")
             .header(header::TE, "trailers");
     }
-    for (name, value) in &request.headers {
-        let value = HeaderValue::from_maybe_shared(Bytes::from(value.filled(&filling)));
-        builder = builder.header(name, value.map_err(|error| wrong(error.into()))?);
+    for header in request.filled_headers(&filling) {
+        let (name, value) = header?;
+        builder = builder.header(name, value);
     }
     let mut body = Vec::new();
     if is_grpc {
@@ -143,43 +139,26 @@ fn request(
             .map_err(|_| RequestFailure::malformed("the message is longer than 4 GiB"))?;
         body[1..GRPC_PREFIX_LEN].copy_from_slice(&len.to_be_bytes());
     }
-    Ok((builder.body(()).map_err(wrong)?, body.into()))
+    Ok((builder.body(()).map_err(RequestFailure::not_a_request)?, body.into()))
 }
 
-async fn answer(
+async fn receive(
     response: ResponseFuture,
-    expect: &Expect,
+    check: &mut ResponseCheck<'_>,
     protocol: Protocol,
-    received: &mut u64,
 ) -> Result<(), RequestFailure> {
-    let (head, mut body) = response.await.map_err(unanswered)?.into_parts();
-    let mut kept = Vec::new();
+    let (head, mut body) = response.await.map_err(no_response)?.into_parts();
     while let Some(data) = body.data().await {
         let data = data.map_err(failed)?;
-        *received += data.len() as u64;
-        if *received > expect.bytes_max.get() {
-            return Err(RequestFailure::new(
-                Failure::TooLong,
-                format!("an answer is longer than {} bytes", expect.bytes_max.get()),
-            ));
-        }
-        if expect.looks_at_body() {
-            kept.extend_from_slice(&data);
-        }
+        check.take(&data)?;
         // The connection has failed if this does; the next data say so.
         drop(body.flow_control().release_capacity(data.len()));
     }
-    let status = head.status.as_u16();
-    if !expect.allows(status) {
-        return Err(RequestFailure::new(Failure::Status, format!("status {status}")));
-    }
+    check.judge_status(head.status)?;
     if protocol == Protocol::Grpc {
         grpc_status(&head.headers, &mut body).await?;
     }
-    if expect.looks_at_body() {
-        expect.check(&kept).map_err(|text| RequestFailure::new(Failure::Check, text))?;
-    }
-    Ok(())
+    check.judge_body()
 }
 
 /// The status stands behind the message, or in the head when there is none.
@@ -208,7 +187,7 @@ fn failed(error: h2::Error) -> RequestFailure {
 }
 
 /// Why there is no response.
-fn unanswered(error: h2::Error) -> RequestFailure {
+fn no_response(error: h2::Error) -> RequestFailure {
     if !is_unprocessed(&error) {
         return failed(error);
     }

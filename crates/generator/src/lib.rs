@@ -10,7 +10,6 @@
 //! **Hurts when** the machine is short of CPU time: then the generator is late, which its lag shows ([`curtail_load::lag`]).
 
 pub mod arrivals;
-mod chunked;
 mod connections;
 mod cpu;
 pub mod expect;
@@ -19,7 +18,6 @@ mod http1;
 mod http2;
 mod pace;
 mod recording;
-mod response;
 pub mod rows;
 pub mod session;
 pub mod sweep;

@@ -32,7 +32,7 @@ pub struct Recording {
     pub waited: u64,
     /// The time at which the first of them began to wait.
     pub waited_first: Option<Instant>,
-    /// Bytes of answers, heads included.
+    /// Bytes of response bodies.
     pub received_bytes: u64,
     /// Connections that were made.
     pub connections: u64,

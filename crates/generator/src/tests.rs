@@ -4,6 +4,7 @@ mod http2;
 
 use super::{Load, Recording, Share, Stop, run};
 use crate::Clock;
+use crate::expect::Expect;
 use crate::target::{Protocol, Target};
 use crate::workload::{RequestConfig, Workload, WorkloadConfig};
 use curtail_load::schedule::Spacing;
@@ -94,7 +95,7 @@ fn every_request_of_the_plan_is_answered_once() {
             "{:?}",
             seen.examples
         );
-        assert_eq!(seen.received_bytes, 500 * HELLO.len() as u64);
+        assert_eq!(seen.received_bytes, 500 * "hello".len() as u64);
         assert!(seen.connections <= 8 + threads as u64, "{} connections", seen.connections);
         assert!(!seen.is_stopped);
     }
@@ -128,11 +129,49 @@ fn a_server_that_is_not_there_fails_each_request() {
 fn servers_that_misbehave_fail_each_request_for_their_own_reason() {
     let closes = server(drop);
     all_failed(&sent(load(closes, 40.0)), 40, Failure::Closed);
-    let babbles = server(|stream| answer_with(stream, b"220 mail.example ESMTP\r\n"));
-    all_failed(&sent(load(babbles, 40.0)), 40, Failure::Malformed);
-    let refuses =
-        server(|stream| answer_with(stream, b"HTTP/1.1 503 No\r\ncontent-length: 0\r\n\r\n"));
-    all_failed(&sent(load(refuses, 40.0)), 40, Failure::Status);
+    let other = Expect { contains: vec!["other".to_owned()], ..Expect::default() };
+    for (response, expect, failure) in [
+        (&b"220 mail.example ESMTP\r\n"[..], Expect::default(), Failure::Malformed),
+        (b"HTTP/1.1 503 No\r\ncontent-length: 0\r\n\r\n", Expect::default(), Failure::Status),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: -5\r\n\r\n", Expect::default(), Failure::Malformed),
+        (
+            b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nhello\r\n",
+            Expect::default(),
+            Failure::Malformed,
+        ),
+        (HELLO, other, Failure::Check),
+    ] {
+        let mut load = load(server(move |stream| answer_with(stream, response)), 40.0);
+        load.workload.requests[0].expect = expect;
+        all_failed(&sent(load), 40, failure);
+    }
+    let breaks_off = server(|mut stream| {
+        drop(stream.read(&mut [0; 1_024]));
+        drop(stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhel"));
+    });
+    all_failed(&sent(load(breaks_off, 40.0)), 40, Failure::Closed);
+}
+
+#[test]
+fn a_response_is_complete_in_each_framing() {
+    for (response, stays_open) in [
+        (&b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"[..], true),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n", true),
+        (b"HTTP/1.1 200 OK\r\n\r\nhello", false),
+    ] {
+        let address = server(move |mut stream| {
+            if stays_open {
+                return answer_with(stream, response);
+            }
+            drop(stream.read(&mut [0; 1_024]));
+            drop(stream.write_all(response));
+        });
+        let mut load = load(address, 20.0);
+        load.workload.requests[0].expect.contains = vec!["hello".to_owned()];
+        let seen = sent(load);
+        let latencies = seen.merged();
+        assert_eq!((latencies.count(), latencies.failures.total()), (20, 0), "{:?}", seen.examples);
+    }
 }
 
 #[test]

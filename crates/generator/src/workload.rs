@@ -16,9 +16,12 @@ pub use config::{
 pub use prepare::PrepareError;
 
 use crate::expect::Expect;
+use crate::flight::RequestFailure;
 use crate::template::{Filling, Template};
+use bytes::Bytes;
 use curtail_report::results::Series;
 use curtail_units::{Duration, Rng};
+use http::{HeaderName, HeaderValue};
 use std::sync::Arc;
 
 /// The most requests of a workload.
@@ -57,7 +60,7 @@ pub struct Request {
     /// The path and the query.
     pub path: Template,
     /// Fields beside those that the protocol needs.
-    pub headers: Vec<(http::HeaderName, Template)>,
+    pub headers: Vec<(HeaderName, Template)>,
     /// The body; empty for none.
     pub body: Body,
     /// What is filled in.
@@ -178,8 +181,27 @@ impl Workload {
         self.requests.iter().flat_map(of_request).collect()
     }
 
-    fn request_of(&self, choice: Choice) -> usize {
+    /// The index of the request that is made.
+    pub(crate) fn request_of(&self, choice: Choice) -> usize {
         self.journeys[choice.journey].steps[choice.step].request
+    }
+}
+
+impl Request {
+    /// Whether path and headers are the same for all requests.
+    pub(crate) fn is_head_fixed(&self) -> bool {
+        self.path.is_fixed() && self.headers.iter().all(|(_, value)| value.is_fixed())
+    }
+
+    /// The headers, filled in. A value that is filled in may be invalid in a header.
+    pub(crate) fn filled_headers<'a>(
+        &'a self,
+        filling: &'a Filling<'_>,
+    ) -> impl Iterator<Item = Result<(&'a HeaderName, HeaderValue), RequestFailure>> {
+        self.headers.iter().map(|(name, value)| {
+            let value = HeaderValue::from_maybe_shared(Bytes::from(value.filled(filling)));
+            Ok((name, value.map_err(RequestFailure::not_a_request)?))
+        })
     }
 }
 

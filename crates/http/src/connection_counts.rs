@@ -103,14 +103,6 @@ pub struct CountedConnection {
     pub(crate) open_count: Option<OpenCount>,
 }
 
-#[cfg(test)]
-impl CountedConnection {
-    /// One that no pool knows of.
-    pub fn of_no_pool() -> Self {
-        Self { counters: Arc::default(), open_count: None }
-    }
-}
-
 impl Drop for CountedConnection {
     fn drop(&mut self) {
         self.counters.closed(1);

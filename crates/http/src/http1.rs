@@ -1,4 +1,4 @@
-//! HTTP/1.1 with servers ([`Http1`]) and with clients ([`Server`]).
+//! HTTP/1.1 with servers ([`ClientConnection`]) and with clients ([`Server`]).
 //!
 //! Both sides drive a connection in the very task that uses it: nobody else has to be woken. Whoever reads
 //! a length in another way than its sender meant it takes one message for another (request smuggling,
@@ -14,7 +14,7 @@ mod inbound;
 mod outbound;
 mod server;
 
-pub(crate) use client::Http1;
+pub use client::ClientConnection;
 pub(crate) use fields::HEAD_BYTES_MAX;
 pub use server::{InterimSink, RequestBody, Server, ServerLimits, Service, UpgradedConnection};
 
@@ -29,10 +29,10 @@ pub enum Error {
     Unwritten(io::Error),
     /// The other side closed the connection before its response.
     #[error("the connection was closed before a byte of the response came")]
-    Unanswered(#[source] Option<io::Error>),
+    NoResponse(#[source] Option<io::Error>),
     /// The connection ended within a message.
     #[error("the connection was closed before the message was whole")]
-    CutShort(#[source] Option<io::Error>),
+    Incomplete(#[source] Option<io::Error>),
     /// The other side does not speak HTTP/1.1.
     #[error("what came is no message of HTTP/1.1: {0}")]
     Malformed(&'static str),
@@ -50,6 +50,6 @@ pub enum Error {
 impl Error {
     /// Whether a write timed out because the other side read nothing.
     fn is_timeout(&self) -> bool {
-        matches!(self, Self::CutShort(Some(source)) if source.kind() == io::ErrorKind::TimedOut)
+        matches!(self, Self::Incomplete(Some(source)) if source.kind() == io::ErrorKind::TimedOut)
     }
 }

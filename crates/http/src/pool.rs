@@ -10,7 +10,7 @@ use crate::clock::Clock;
 use crate::connect::{ConnectConfig, ConnectError, Connected, Connector, Offer, Protocol};
 use crate::connection_counts::{ConnectPhases, ConnectionCounters, CountedConnection, OpenCount};
 use crate::head::{Known, ResponseHead};
-use crate::http1::{self, Http1};
+use crate::http1::{self, ClientConnection};
 use crate::http2::{
     self, ConnectionAttempt, Http2Body, Http2Connections, LeaseError, Negotiated, StreamLease, Turn,
 };
@@ -108,8 +108,16 @@ pub enum ResponseError {
     Hyper(#[from] hyper::Error),
 }
 
-/// Connections without an exchange; in boxes, because each changes hands twice a request.
+/// Idle connections, in boxes, because each moves twice a request.
 type Idle = Vec<Box<Http1>>;
+
+/// An HTTP/1.1 connection of a pool.
+#[derive(Debug)]
+struct Http1 {
+    connection: ClientConnection,
+    idle_since: Instant,
+    _counted: CountedConnection,
+}
 
 /// The connections of one worker to one server.
 #[derive(Debug)]
@@ -210,7 +218,7 @@ impl Pool {
         phases: Option<ConnectPhases>,
         clock: &Clock,
     ) -> Result<Exchanged, ExchangeError> {
-        let answered = connection.send(request).await;
+        let answered = connection.connection.send(request).await;
         let head = answered.map_err(|error| {
             // The server closed a reused connection after it accepted the first byte, so it may have executed the
             // request.
@@ -277,7 +285,7 @@ impl Pool {
                 self.idle().clear();
                 return None;
             }
-            if connection.is_usable() {
+            if connection.connection.is_usable() {
                 return Some(connection);
             }
         }
@@ -294,7 +302,8 @@ impl Pool {
     /// Closes what has been idle for too long, and what servers have closed.
     pub fn sweep(&self, now: Instant) {
         self.idle().retain_mut(|connection| {
-            now.since(connection.idle_since) <= self.config.idle_timeout && connection.is_usable()
+            now.since(connection.idle_since) <= self.config.idle_timeout
+                && connection.connection.is_usable()
         });
         self.http2.sweep(now);
     }
@@ -373,7 +382,11 @@ impl Pool {
         let phases = Some(connected.phases);
         if !connected.is_http2 {
             attempt.got_http1();
-            let connection = Http1::new(connected.stream, clock.now(), counted);
+            let connection = Http1 {
+                connection: ClientConnection::new(connected.stream),
+                idle_since: clock.now(),
+                _counted: counted,
+            };
             return Ok((NewConnection::Http1(Box::new(connection)), phases));
         }
         counted.open_count = None;
@@ -469,10 +482,10 @@ impl ResponseBody {
 
     fn give_back_at_end(&mut self) {
         let BodySource::Http1(connection, _) = &mut self.0 else { return };
-        if connection.is_end()
+        if connection.connection.is_end()
             && let BodySource::Http1(connection, PoolHandle { pool, clock }) =
                 std::mem::replace(&mut self.0, BodySource::Ended)
-            && connection.is_free()
+            && connection.connection.is_reusable()
         {
             pool.put_idle(connection, clock.now());
         }
@@ -489,7 +502,7 @@ impl Body for ResponseBody {
     ) -> Poll<Option<Result<Frame<Bytes>, ResponseError>>> {
         match &mut self.0 {
             BodySource::Http1(connection, _) => {
-                let frame = connection.poll_frame(cx).map_err(ResponseError::from);
+                let frame = connection.connection.poll_frame(cx).map_err(ResponseError::from);
                 self.give_back_at_end();
                 frame
             }
@@ -503,7 +516,7 @@ impl Body for ResponseBody {
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            BodySource::Http1(connection, _) => connection.is_end(),
+            BodySource::Http1(connection, _) => connection.connection.is_end(),
             BodySource::Http2(body) => body.is_end(),
             BodySource::Upgrade(incoming, _) => incoming.is_end_stream(),
             BodySource::Ended => true,
@@ -512,7 +525,7 @@ impl Body for ResponseBody {
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            BodySource::Http1(connection, _) => connection.size_hint(),
+            BodySource::Http1(connection, _) => connection.connection.size_hint(),
             BodySource::Http2(body) => body.size_hint(),
             BodySource::Upgrade(incoming, _) => incoming.size_hint(),
             BodySource::Ended => SizeHint::with_exact(0),

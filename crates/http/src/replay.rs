@@ -59,6 +59,8 @@ pub enum ClientBody {
 pub enum OutboundBody {
     /// There is none.
     Empty,
+    /// It is in memory.
+    Full(Bytes),
     /// Read through what is kept.
     Replay(ReplayReader),
 }
@@ -296,7 +298,15 @@ impl Body for OutboundBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let Self::Replay(reader) = &mut *self else { return Poll::Ready(None) };
+        let reader = match &mut *self {
+            Self::Empty => return Poll::Ready(None),
+            Self::Full(data) => {
+                let data = std::mem::take(data);
+                *self = Self::Empty;
+                return Poll::Ready(Some(Ok(Frame::data(data))));
+            }
+            Self::Replay(reader) => reader,
+        };
         if reader.done {
             return Poll::Ready(None);
         }
@@ -332,6 +342,7 @@ impl Body for OutboundBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Empty => true,
+            Self::Full(_) => false,
             Self::Replay(reader) => reader.done,
         }
     }
@@ -339,6 +350,7 @@ impl Body for OutboundBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Empty => SizeHint::with_exact(0),
+            Self::Full(data) => SizeHint::with_exact(data.len() as u64),
             Self::Replay(reader) => {
                 let state = reader.replay.lock();
                 // What is left of the client's body, and what this reader has still to repeat.

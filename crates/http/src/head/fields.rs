@@ -129,6 +129,12 @@ impl Fields {
         self.push_line(known, known.name().as_bytes(), value);
     }
 
+    /// Adds a field of any name.
+    pub fn append(&mut self, name: &HeaderName, value: &HeaderValue) {
+        let name = name.as_str().as_bytes();
+        self.push_line(Known::of(name), name, value.as_bytes());
+    }
+
     fn push_line(&mut self, known: Known, name: &[u8], value: &[u8]) {
         let name_from = self.text.len();
         self.text.extend_from_slice(name);

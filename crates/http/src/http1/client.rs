@@ -1,8 +1,8 @@
 //! One HTTP/1.1 connection to a server, driven by the very task that uses it.
 //!
 //! It carries one exchange at a time. The response may begin before the request is written, because a server need not
-//! read the whole request first. No second task has to be woken, and a connection
-//! that the server has closed is noticed when it is taken from the pool, before a request is written to it.
+//! read the whole request first. No second task has to be woken, and a closed connection is noticed before a request
+//! is written to it.
 //!
 //! **Limits**: a response's head, with the interim responses before it, and its trailers: [`HEAD_BYTES_MAX`]
 //! and [`FIELDS_MAX`] each.
@@ -15,12 +15,10 @@ mod response;
 
 use super::inbound::Inbound;
 use super::{Error, InterimSink};
-use crate::connection_counts::CountedConnection;
 use crate::head::ResponseHead;
 use crate::outbound_request::OutboundRequest;
 use crate::stream::Stream;
 use bytes::{Bytes, BytesMut};
-use curtail_units::Instant;
 use http_body::{Frame, SizeHint};
 use request::Sending;
 use response::HeadReader;
@@ -30,44 +28,47 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker, ready};
 use tokio::task::coop::unconstrained;
 
-/// A connection that is not in use, or is lent to one exchange.
+/// A connection to a server.
 #[derive(Debug)]
-pub(crate) struct Http1 {
+pub struct ClientConnection {
     inbound: Inbound,
     sending: Sending,
     head: HeadReader,
     /// Another exchange may follow.
     is_kept: bool,
-    pub(crate) idle_since: Instant,
-    _counted: CountedConnection,
 }
 
-impl Http1 {
+impl ClientConnection {
     /// Begins to speak HTTP/1.1 on a new connection.
-    pub(crate) fn new(stream: Stream, now: Instant, counted: CountedConnection) -> Self {
+    #[must_use]
+    pub fn new(stream: Stream) -> Self {
         Self {
             inbound: Inbound::new(stream, BytesMut::new()),
             sending: Sending::new(),
             head: HeadReader::default(),
             is_kept: true,
-            idle_since: now,
-            _counted: counted,
         }
     }
 
-    /// Whether a request can be sent on it now: nothing is under way, and the server has neither closed
-    /// nor said anything unasked.
+    /// Whether a request can be sent now: the connection is reusable, and the server has neither closed it nor sent
+    /// bytes without a request.
     pub(crate) fn is_usable(&mut self) -> bool {
-        if !self.is_free() {
+        if !self.is_reusable() {
             return false;
         }
-        // A task that has done much already is told to wait before anything is looked at.
-        let read = unconstrained(std::future::poll_fn(|cx| self.inbound.poll_read(cx)));
-        pin!(read).poll(&mut Context::from_waker(Waker::noop())).is_pending()
+        // A task that has used up its budget would get no look at the connection.
+        let closed = unconstrained(std::future::poll_fn(|cx| self.poll_closed(cx)));
+        pin!(closed).poll(&mut Context::from_waker(Waker::noop())).is_pending()
     }
 
-    /// Whether the last exchange has left it as it was before.
-    pub(crate) fn is_free(&self) -> bool {
+    /// Between exchanges: ready when the server has closed the connection or sent bytes without a request.
+    pub fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.inbound.poll_read(cx).map(drop)
+    }
+
+    /// Whether the last exchange is complete, on both sides, and another one may follow.
+    #[must_use]
+    pub fn is_reusable(&self) -> bool {
         self.is_kept
             && self.inbound.framing.is_end()
             && self.sending.is_done()
@@ -77,11 +78,8 @@ impl Http1 {
     /// Sends a request and waits for the head of its response; interim responses go to the request's sink.
     ///
     /// # Errors
-    /// Whatever happens to the connection; [`Error::Unwritten`] when the server cannot have seen anything.
-    pub(crate) async fn send(
-        &mut self,
-        mut request: OutboundRequest,
-    ) -> Result<ResponseHead, Error> {
+    /// Any error of the connection; [`Error::Unwritten`] if the server cannot have read anything.
+    pub async fn send(&mut self, mut request: OutboundRequest) -> Result<ResponseHead, Error> {
         let is_head = request.head.method == http::Method::HEAD;
         let interim = request.interim.take();
         self.sending.begin(request);
@@ -118,23 +116,26 @@ impl Http1 {
             }
             let read = ready!(self.inbound.poll_read(cx));
             if !matches!(read, Ok(1..)) {
-                return Poll::Ready(Err(self.unanswered(read.err())));
+                return Poll::Ready(Err(self.no_response(read.err())));
             }
         }
     }
 
     /// Why there is no response.
-    fn unanswered(&mut self, source: Option<io::Error>) -> Error {
+    fn no_response(&mut self, source: Option<io::Error>) -> Error {
         let source = self.sending.take_failure().or(source);
         if self.head.is_begun(&self.inbound.read) {
-            Error::CutShort(source)
+            Error::Incomplete(source)
         } else {
-            Error::Unanswered(source)
+            Error::NoResponse(source)
         }
     }
 
-    /// The next frame of the response's body.
-    pub(crate) fn poll_frame(
+    /// The next frame of the response body.
+    ///
+    /// # Errors
+    /// When the connection fails, or the body is malformed.
+    pub fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {

@@ -71,7 +71,7 @@ impl Inbound {
             match ready!(self.poll_read(cx)) {
                 Ok(1..) => {}
                 Ok(0) if self.framing.ends_with_connection() => self.framing = Framing::Ended,
-                read => return Poll::Ready(Some(Err(Error::CutShort(read.err())))),
+                read => return Poll::Ready(Some(Err(Error::Incomplete(read.err())))),
             }
         }
     }

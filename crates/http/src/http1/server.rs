@@ -254,12 +254,12 @@ impl Server {
             let written = self.outbound.poll_write(cx, &mut lock(&self.shared).inbound.stream);
             let Poll::Ready(written) = written else {
                 ready!(self.timeouts.poll_taken(cx, self.outbound.taken_bytes()));
-                return Poll::Ready(Err(Error::CutShort(Some(io::ErrorKind::TimedOut.into()))));
+                return Poll::Ready(Err(Error::Incomplete(Some(io::ErrorKind::TimedOut.into()))));
             };
-            written.map_err(|error| Error::CutShort(Some(error)))?;
+            written.map_err(|error| Error::Incomplete(Some(error)))?;
             if gathered.is_pending() {
                 ready!(self.poll_gone(cx));
-                return Poll::Ready(Err(Error::CutShort(None)));
+                return Poll::Ready(Err(Error::Incomplete(None)));
             }
             if self.outbound.is_end() {
                 return Poll::Ready(Ok(()));

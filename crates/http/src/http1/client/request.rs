@@ -15,13 +15,13 @@ use tokio::io::AsyncWrite;
 /// A request, as far as it is not yet written.
 #[derive(Debug)]
 pub(super) struct Sending {
-    progress: Progress,
+    state: WriteState,
     outbound: Outbound,
     body: OutboundBody,
 }
 
 #[derive(Debug)]
-enum Progress {
+enum WriteState {
     Writing,
     /// All of it is written.
     Done,
@@ -32,25 +32,25 @@ enum Progress {
 impl Sending {
     /// Nothing is under way.
     pub(super) fn new() -> Self {
-        Self { progress: Progress::Done, outbound: Outbound::default(), body: OutboundBody::Empty }
+        Self { state: WriteState::Done, outbound: Outbound::default(), body: OutboundBody::Empty }
     }
 
     /// Puts the head of a request together.
     pub(super) fn begin(&mut self, request: OutboundRequest) {
         let length = match &request.body {
             OutboundBody::Empty => Length::Ended,
-            OutboundBody::Replay(_) => {
+            OutboundBody::Full(_) | OutboundBody::Replay(_) => {
                 request.body.size_hint().exact().map_or(Length::Chunked, Length::Known)
             }
         };
         write_head(self.outbound.begin(length, true), &request, length);
         self.body = request.body;
-        self.progress = Progress::Writing;
+        self.state = WriteState::Writing;
     }
 
     /// Whether all has been written.
     pub(super) const fn is_done(&self) -> bool {
-        matches!(self.progress, Progress::Done)
+        matches!(self.state, WriteState::Done)
     }
 
     /// Whether the connection has taken nothing of the request.
@@ -60,9 +60,9 @@ impl Sending {
 
     /// Why the connection took no more, if it did not.
     pub(super) const fn take_failure(&mut self) -> Option<io::Error> {
-        match &mut self.progress {
-            Progress::Broken(failure) => failure.take(),
-            Progress::Writing | Progress::Done => None,
+        match &mut self.state {
+            WriteState::Broken(failure) => failure.take(),
+            WriteState::Writing | WriteState::Done => None,
         }
     }
 
@@ -76,17 +76,17 @@ impl Sending {
         cx: &mut Context<'_>,
         stream: &mut (impl AsyncWrite + Unpin),
     ) -> Poll<Result<(), Error>> {
-        while matches!(self.progress, Progress::Writing) {
+        while matches!(self.state, WriteState::Writing) {
             // What there is of the body leaves with what stands before it.
             let gathered = self.outbound.gather(cx, &mut self.body)?;
             if let Err(failure) = ready!(self.outbound.poll_write(cx, stream)) {
-                self.progress = Progress::Broken(Some(failure));
+                self.state = WriteState::Broken(Some(failure));
                 break;
             }
             ready!(gathered);
             if self.outbound.is_end() {
                 self.body = OutboundBody::Empty;
-                self.progress = Progress::Done;
+                self.state = WriteState::Done;
             }
         }
         Poll::Ready(Ok(()))

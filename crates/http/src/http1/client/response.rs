@@ -12,6 +12,9 @@ use std::mem::MaybeUninit;
 /// The head of a response, and the version of HTTP that it came over.
 type Versioned = (Version, ResponseHead);
 
+/// The start of every response.
+const START: &[u8] = b"HTTP/1.";
+
 /// What has been seen of a response's head.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HeadReader {
@@ -35,16 +38,26 @@ impl HeadReader {
         interim: impl Fn(ResponseHead),
     ) -> Result<Option<Versioned>, Error> {
         loop {
-            let end = end_of_fields(read, self.searched);
+            // Nearly all heads arrive whole. Another start may be empty lines, which the parser would skip.
+            let whole = self.searched == 0 && read.starts_with(START);
+            let parsed = if whole { parse(read)? } else { None };
+            let end = match &parsed {
+                Some((end, ..)) => Some(*end),
+                None => end_of_fields(read, self.searched),
+            };
             // However much of it comes at once.
             if self.interim_bytes + end.unwrap_or(read.len()) > HEAD_BYTES_MAX {
                 return Err(TOO_LONG);
             }
             let Some(end) = end else {
+                check_start(read)?;
                 self.searched = read.len();
                 return Ok(None);
             };
-            let (version, head) = parse(&read[..end])?;
+            let parsed = if parsed.is_some() { parsed } else { parse(&read[..end])? };
+            let Some((_, version, head)) = parsed else {
+                return Err(Error::Malformed("its head has an empty line within"));
+            };
             read.advance(end);
             if !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS {
                 return Ok(Some((version, head)));
@@ -58,21 +71,30 @@ impl HeadReader {
     }
 }
 
-fn parse(head: &[u8]) -> Result<Versioned, Error> {
+/// Rejects an incomplete head that is not HTTP/1: a server of another protocol may never send an empty line.
+fn check_start(read: &[u8]) -> Result<(), Error> {
+    let start = read.trim_ascii_start();
+    let len = start.len().min(START.len());
+    if start[..len] == START[..len] { Ok(()) } else { Err(bad(httparse::Error::Version)) }
+}
+
+/// The head at the start of what was read, with its length; [`None`] if it is incomplete.
+fn parse(read: &[u8]) -> Result<Option<(usize, Version, ResponseHead)>, Error> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
     let mut parsed = httparse::Response::new(&mut []);
     let done = httparse::ParserConfig::default()
-        .parse_response_with_uninit_headers(&mut parsed, head, &mut fields)
+        .parse_response_with_uninit_headers(&mut parsed, read, &mut fields)
         .map_err(bad)?;
-    let (httparse::Status::Complete(_), Some(code), Some(minor)) =
+    let (httparse::Status::Complete(end), Some(code), Some(minor)) =
         (done, parsed.code, parsed.version)
     else {
-        return Err(Error::Malformed("its head has an empty line within"));
+        return Ok(None);
     };
     let status =
         StatusCode::from_u16(code).map_err(|_| Error::Malformed("its status is no status"))?;
     let version = if minor == 0 { Version::HTTP_10 } else { Version::HTTP_11 };
-    Ok((version, ResponseHead { status, fields: Fields::parsed(head, parsed.headers) }))
+    let fields = Fields::parsed(&read[..end], parsed.headers);
+    Ok(Some((end, version, ResponseHead { status, fields })))
 }
 
 /// The framing of a response body (RFC 9112, section 6.3), and whether the connection is reusable afterwards

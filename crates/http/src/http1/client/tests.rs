@@ -15,12 +15,12 @@ async fn in_time<T>(what: impl Future<Output = T>) -> T {
 }
 
 /// A connection, and its server's end.
-async fn connected() -> (Http1, TcpStream) {
+async fn connected() -> (ClientConnection, TcpStream) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
     let address = listener.local_addr().expect("it is bound");
     let (stream, replica) = tokio::join!(TcpStream::connect(address), listener.accept());
     let stream = Stream::Plain(stream.expect("connected"));
-    let connection = Http1::new(stream, Instant::ZERO, CountedConnection::of_no_pool());
+    let connection = ClientConnection::new(stream);
     (connection, replica.expect("accepted").0)
 }
 
@@ -62,14 +62,14 @@ async fn expect(replica: &mut TcpStream, request: &str) {
 }
 
 /// Waits until something has come, or the connection is closed; nothing is read.
-async fn notice(connection: &Http1) {
+async fn notice(connection: &ClientConnection) {
     let Stream::Plain(stream) = &connection.inbound.stream else { panic!("it is plain") };
     in_time(stream.readable()).await.expect("a socket");
 }
 
 /// Sends a request that is answered like this.
 async fn exchange(
-    connection: &mut Http1,
+    connection: &mut ClientConnection,
     replica: &mut TcpStream,
     answer: &str,
 ) -> Result<ResponseHead, Error> {
@@ -81,7 +81,7 @@ async fn exchange(
 }
 
 /// The body to its end, and whether trailers came.
-async fn body(connection: &mut Http1) -> (Vec<u8>, bool, Option<Error>) {
+async fn body(connection: &mut ClientConnection) -> (Vec<u8>, bool, Option<Error>) {
     let (mut data, mut has_trailers) = (Vec::new(), false);
     loop {
         match in_time(std::future::poll_fn(|cx| connection.poll_frame(cx))).await {
@@ -149,12 +149,12 @@ async fn a_connection_is_free_after_an_answer_that_leaves_it_so() {
         let answered = exchange(&mut connection, &mut replica, answer).await;
         answered.unwrap_or_else(|error| panic!("{answer:?}: {error}"));
         if !connection.is_end() {
-            assert!(!connection.is_free(), "{answer:?} is not through");
+            assert!(!connection.is_reusable(), "{answer:?} is not through");
         }
         let (.., error) = body(&mut connection).await;
         assert!(error.is_none() && connection.is_end(), "{answer:?}: {error:?}");
         assert_eq!(
-            (connection.is_free(), connection.is_usable()),
+            (connection.is_reusable(), connection.is_usable()),
             (is_free, is_free),
             "{answer:?}"
         );
@@ -200,7 +200,7 @@ async fn an_early_answer_is_given_and_the_connection_is_free_when_the_request_is
     let (data, _, error) = body(&mut connection).await;
     assert!(data == b"no" && error.is_none(), "{error:?}");
     assert_eq!(
-        (connection.is_end(), connection.is_free(), connection.is_usable()),
+        (connection.is_end(), connection.is_reusable(), connection.is_usable()),
         (true, false, false)
     );
 
@@ -210,7 +210,7 @@ async fn an_early_answer_is_given_and_the_connection_is_free_when_the_request_is
         if connection.sending.is_done() { Poll::Ready(()) } else { Poll::Pending }
     });
     in_time(through).await;
-    assert!(connection.is_free() && connection.is_usable());
+    assert!(connection.is_reusable() && connection.is_usable());
     in_time(expect(&mut replica, "456789")).await;
 }
 
@@ -235,15 +235,15 @@ async fn a_request_goes_on_when_its_client_goes_on() {
     };
     let answered = in_time(async { tokio::join!(connection.send(post), answering) }).await.0;
     answered.expect("an answer");
-    assert!(connection.is_free());
+    assert!(connection.is_reusable());
 }
 
 #[tokio::test]
 async fn how_an_exchange_fails_is_told_apart() {
     let name = |error: &Error| match error {
         Error::Unwritten(_) => "unwritten",
-        Error::Unanswered(_) => "unanswered",
-        Error::CutShort(_) => "cut short",
+        Error::NoResponse(_) => "unanswered",
+        Error::Incomplete(_) => "cut short",
         Error::Malformed(_) => "bad answer",
         Error::Body(_) | Error::Response(_) | Error::BodyLength => "body",
     };
@@ -266,7 +266,7 @@ async fn how_an_exchange_fails_is_told_apart() {
             in_time(async { tokio::join!(connection.send(get()), answering) }).await;
         let error = answered.expect_err("there is no answer");
         assert_eq!(name(&error), want, "{answer:?}, then it {then:?}: {error:?}");
-        assert!(!connection.is_free(), "{answer:?}, then it {then:?}");
+        assert!(!connection.is_reusable(), "{answer:?}, then it {then:?}");
     }
 }
 
@@ -279,7 +279,7 @@ async fn what_was_said_before_the_request_was_taken_is_no_answer_to_it() {
         notice(&connection).await;
         let answered = in_time(connection.send(get())).await;
         assert!(matches!(answered, Err(Error::Unwritten(_))), "{said:?}: {answered:?}");
-        assert!(!connection.is_free(), "{said:?}");
+        assert!(!connection.is_reusable(), "{said:?}");
     }
 }
 
@@ -295,7 +295,7 @@ async fn a_client_that_breaks_off_ends_the_exchange() {
         matches!(answered, Err(Error::Body(BodyError::Client(ClientFault::Broken)))),
         "{answered:?}"
     );
-    assert!(!connection.is_free());
+    assert!(!connection.is_reusable());
 }
 
 #[tokio::test]
@@ -311,8 +311,8 @@ async fn a_body_until_the_end_of_the_connection_ends_with_it_alone() {
         then.do_with(replica);
         let (.., error) = body(&mut connection).await;
         assert_eq!(error.is_none(), want, "it {then:?}: {error:?}");
-        assert!(matches!(error, None | Some(Error::CutShort(Some(_)))), "it {then:?}: {error:?}");
-        assert_eq!((connection.is_end(), connection.is_free()), (want, false), "it {then:?}");
+        assert!(matches!(error, None | Some(Error::Incomplete(Some(_)))), "it {then:?}: {error:?}");
+        assert_eq!((connection.is_end(), connection.is_reusable()), (want, false), "it {then:?}");
     }
 }
 
@@ -337,9 +337,9 @@ async fn a_body_that_breaks_off_is_an_error_and_never_an_end() {
         exchange(&mut connection, &mut replica, &answer).await.expect("a head");
         drop(replica);
         let (got, _, error) = body(&mut connection).await;
-        assert!(matches!(error, Some(Error::CutShort(None))), "{answer:?}: {error:?}");
+        assert!(matches!(error, Some(Error::Incomplete(None))), "{answer:?}: {error:?}");
         assert_eq!(String::from_utf8_lossy(&got), data, "{answer:?}");
-        assert!(!connection.is_end() && !connection.is_free(), "{answer:?}");
+        assert!(!connection.is_end() && !connection.is_reusable(), "{answer:?}");
     }
 }
 

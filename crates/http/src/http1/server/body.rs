@@ -178,7 +178,7 @@ impl Body for RequestBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let mut shared = lock(&self.shared);
         if shared.request != self.request {
-            return Poll::Ready(Some(Err(Error::CutShort(None))));
+            return Poll::Ready(Some(Err(Error::Incomplete(None))));
         }
         shared.poll_frame(cx)
     }

@@ -257,7 +257,7 @@ async fn another_attempt_repeats_the_body_with_its_trailers() {
 #[tokio::test]
 async fn a_body_that_is_not_as_long_as_announced_is_not_ended() {
     let announced = |body, bytes| {
-        let mut sending = Sending { progress: Progress::Writing, body, ..Sending::new() };
+        let mut sending = Sending { state: WriteState::Writing, body, ..Sending::new() };
         sending.outbound.begin(Length::Known(bytes), true);
         sending
     };

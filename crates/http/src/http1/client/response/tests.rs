@@ -111,6 +111,8 @@ fn what_is_no_head_is_refused_in_whatever_pieces_it_comes() {
     const VERSION: &str = "it is of another version";
     for (head, why) in [
         ("HTTP/2.0 200 OK\r\n\r\n", VERSION),
+        // Rejected at once: there may be no empty line.
+        ("220 mail.example ESMTP\r\n", VERSION),
         ("HTTP/1.2 200 OK\r\n\r\n", VERSION),
         ("ICY 200 OK\r\n\r\n", VERSION),
         ("http/1.1 200 OK\r\n\r\n", VERSION),
