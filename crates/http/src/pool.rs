@@ -1,31 +1,64 @@
 //! The connections of one worker to one server, and one exchange over them.
 //!
-//! An HTTP/1.1 connection serves one request at a time and is driven by its task ([`crate::http1`]); an
-//! HTTP/2 connection is shared by many and has a task of its own ([`crate::http2`]).
+//! Each protocol is a [`Transport`] in a file of its own: a connection of [`http1`] carries one exchange at a time and is
+//! driven by the task of its request; one of [`http2`] carries many and has a task of its own. A request that finds no
+//! open connection with capacity opens one, or waits for one ([`attempts`]).
 //!
-//! **Limits**: `connections_max` HTTP/1.1 connections, `idle_max` of them unused;
-//! `http2_connections_max` HTTP/2 connections with `http2_streams_max` requests each.
+//! **Limits**: `connections_max` HTTP/1.1 connections, `idle_max` of them unused; `http2_connections_max` HTTP/2
+//! connections with `http2_streams_max` requests each. A request beyond them is not sent.
 
+mod attempts;
+mod body;
+mod http1;
+mod http2;
+mod upgrade;
+
+pub use body::ResponseBody;
+
+use self::http1::Http1Transport;
+use self::http2::Http2Transport;
 use crate::clock::Clock;
 use crate::connect::{ConnectConfig, ConnectError, Connected, Connector, Offer, Protocol};
-use crate::connection_counts::{ConnectPhases, ConnectionCounters, CountedConnection, OpenCount};
+use crate::connection_counts::{ConnectPhases, ConnectionCounters, CountedConnection};
 use crate::head::{Known, ResponseHead};
-use crate::http1::{self, ClientConnection};
-use crate::http2::{
-    self, ConnectionAttempt, Http2Body, Http2Connections, LeaseError, Negotiated, StreamLease, Turn,
-};
 use crate::outbound_request::OutboundRequest;
-use bytes::Bytes;
+use crate::stream::Stream;
+use ::http::StatusCode;
+use attempts::{Attempt, Attempts, Turn, WaitError};
 use curtail_units::Instant;
-use http::StatusCode;
-use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
-use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// One protocol over the connections of a pool.
+trait Transport {
+    /// Capacity for one exchange on an open connection.
+    type Lease;
+
+    /// A lease, if an open connection has capacity.
+    fn lease(&self, now: Instant) -> Option<Self::Lease>;
+
+    /// Begins to speak the protocol on a new connection, and leases it.
+    async fn start(
+        &self,
+        stream: Stream,
+        counted: CountedConnection,
+        now: Instant,
+    ) -> Result<Self::Lease, ResponseError>;
+
+    /// Sends a request and waits for the head of its response. The body keeps the lease until its end.
+    async fn exchange(
+        self: &Arc<Self>,
+        lease: Self::Lease,
+        request: OutboundRequest,
+        clock: &Clock,
+    ) -> Result<(ResponseHead, ResponseBody), ResponseError>;
+
+    /// Closes the connections that have been idle for too long, and forgets those that the server has closed.
+    fn sweep(&self, now: Instant);
+
+    /// Open connections.
+    fn connection_count(&self) -> usize;
+}
 
 /// An exchange that ended without a response.
 #[derive(Debug, thiserror::Error)]
@@ -73,7 +106,7 @@ pub enum ExchangeError {
     },
     /// The server sent `101` to a request that asked for no other protocol.
     #[error("{server}: switched protocols, which the request did not ask for")]
-    ChangedProtocol {
+    SwitchedProtocols {
         /// The server.
         server: String,
     },
@@ -89,7 +122,7 @@ impl ExchangeError {
             | Self::FullHttp2 { .. }
             | Self::NotSent { .. }
             | Self::AttemptFailed { .. } => true,
-            Self::Broken { .. } | Self::ChangedProtocol { .. } => false,
+            Self::Broken { .. } | Self::SwitchedProtocols { .. } => false,
         }
     }
 }
@@ -99,24 +132,24 @@ impl ExchangeError {
 pub enum ResponseError {
     /// Over HTTP/1.1.
     #[error(transparent)]
-    Http1(#[from] http1::Error),
+    Http1(#[from] crate::http1::Error),
     /// Over HTTP/2.
     #[error(transparent)]
-    Http2(#[from] http2::Error),
+    Http2(#[from] crate::http2::Error),
     /// Over a connection that was upgraded.
     #[error(transparent)]
     Hyper(#[from] hyper::Error),
 }
 
-/// Idle connections, in boxes, because each moves twice a request.
-type Idle = Vec<Box<Http1>>;
-
-/// An HTTP/1.1 connection of a pool.
-#[derive(Debug)]
-struct Http1 {
-    connection: ClientConnection,
-    idle_since: Instant,
-    _counted: CountedConnection,
+impl ResponseError {
+    /// Whether the server provably did not process the request.
+    fn is_not_sent(&self) -> bool {
+        match self {
+            Self::Http1(error) => matches!(error, crate::http1::Error::Unwritten(_)),
+            Self::Http2(error) => error.is_unprocessed(),
+            Self::Hyper(_) => false,
+        }
+    }
 }
 
 /// The connections of one worker to one server.
@@ -124,12 +157,10 @@ struct Http1 {
 pub struct Pool {
     connector: Connector,
     config: ConnectConfig,
-    /// The last one returned is the first one taken.
-    idle: Mutex<Idle>,
-    /// HTTP/1.1 connections, in use or not.
-    open: Arc<AtomicUsize>,
-    http2: Arc<Http2Connections>,
-    /// The last connection could not be made.
+    http1: Arc<Http1Transport>,
+    http2: Arc<Http2Transport>,
+    attempts: Arc<Attempts>,
+    /// The last connection attempt failed.
     is_unreachable: AtomicBool,
     counters: Arc<ConnectionCounters>,
 }
@@ -145,6 +176,11 @@ pub struct Exchanged {
     pub phases: Option<ConnectPhases>,
 }
 
+enum NewLease {
+    Http1(<Http1Transport as Transport>::Lease),
+    Http2(<Http2Transport as Transport>::Lease),
+}
+
 impl Pool {
     /// A pool without connections.
     #[must_use]
@@ -153,18 +189,17 @@ impl Pool {
         config: ConnectConfig,
         counters: Arc<ConnectionCounters>,
     ) -> Self {
-        let negotiated = match config.protocol {
-            Protocol::Auto if connector.origin().tls => Negotiated::Unknown,
-            Protocol::Auto | Protocol::Http1 => Negotiated::Http1,
-            Protocol::Http2 => Negotiated::Http2,
+        let protocol = match config.protocol {
+            // Only TLS negotiates.
+            Protocol::Auto if !connector.origin().tls => Protocol::Http1,
+            protocol @ (Protocol::Auto | Protocol::Http1 | Protocol::Http2) => protocol,
         };
-        let http2 = Http2Connections::new(negotiated, http2::Limits::from(&config));
         Self {
+            http1: Arc::new(Http1Transport::new(&config)),
+            http2: Arc::new(Http2Transport::new(&config, connector.origin().tls)),
+            attempts: Attempts::new(protocol, &config),
             connector,
             config,
-            idle: Mutex::default(),
-            open: Arc::default(),
-            http2,
             is_unreachable: AtomicBool::new(false),
             counters,
         }
@@ -183,129 +218,61 @@ impl Pool {
         fresh: bool,
     ) -> Result<Exchanged, ExchangeError> {
         if !request.has(Known::Host) {
-            // A client of HTTP/1.0 need not say whom it asks; we must.
+            // A client of HTTP/1.0 may name no host.
             request.set(Known::Host, self.connector.origin().authority().as_bytes());
         }
-        // HTTP/2 knows no change of protocol; where it must be negotiated, none is asked for.
+        // HTTP/2 has no upgrades; where the protocol is to be negotiated, HTTP/1.1 is.
         if request.has(Known::Upgrade) && self.config.protocol != Protocol::Http2 {
             return Box::pin(self.exchange_upgrade(request, clock)).await;
         }
-        if let Some(lease) = self.http2.lease_shared() {
-            if let Some(attempt) = lease.grows {
-                self.grow(attempt, clock);
+        let now = clock.now();
+        if let Some(lease) = self.http2.lease(now) {
+            if lease.is_crowded
+                && let Some(attempt) = self.attempts.grow(&*self.http2)
+            {
+                self.open_ahead(attempt, clock);
             }
-            return Box::pin(self.exchange_http2(request, lease.lent, None)).await;
+            return Box::pin(self.exchange_over(&self.http2, lease, request, clock)).await;
         }
-        let idle = if fresh { None } else { self.take_idle(clock.now()) };
-        if let Some(connection) = idle {
-            return self.exchange_http1(request, connection, None, clock).await;
+        let idle = if fresh { None } else { self.http1.lease(now) };
+        if let Some(lease) = idle {
+            return self.exchange_over(&self.http1, lease, request, clock).await;
         }
         // Rare and large: it would make the future of every attempt larger.
-        match Box::pin(self.connect(clock)).await? {
-            (NewConnection::Http1(connection), phases) => {
-                self.exchange_http1(request, connection, phases, clock).await
+        let (lease, phases) = Box::pin(self.connect(clock)).await?;
+        let exchanged = match lease {
+            NewLease::Http1(lease) => self.exchange_over(&self.http1, lease, request, clock).await,
+            NewLease::Http2(lease) => {
+                Box::pin(self.exchange_over(&self.http2, lease, request, clock)).await
             }
-            (NewConnection::Http2(lent), phases) => {
-                Box::pin(self.exchange_http2(request, lent, phases)).await
-            }
-        }
+        };
+        exchanged.map(|exchanged| Exchanged { phases, ..exchanged })
     }
 
-    async fn exchange_http1(
-        self: &Arc<Self>,
-        request: OutboundRequest,
-        mut connection: Box<Http1>,
-        phases: Option<ConnectPhases>,
-        clock: &Clock,
-    ) -> Result<Exchanged, ExchangeError> {
-        let answered = connection.connection.send(request).await;
-        let head = answered.map_err(|error| {
-            // The server closed a reused connection after it accepted the first byte, so it may have executed the
-            // request.
-            let is_unwritten = matches!(error, http1::Error::Unwritten(_));
-            if is_unwritten { self.not_sent() } else { self.broken(error) }
-        })?;
-        if head.status == StatusCode::SWITCHING_PROTOCOLS {
-            return Err(ExchangeError::ChangedProtocol { server: self.server() });
-        }
-        let home = PoolHandle { pool: Arc::clone(self), clock: *clock };
-        Ok(Exchanged { head, body: ResponseBody::lent(connection, home), phases })
-    }
-
-    /// Asks for another protocol, on an HTTP/1.1 connection of its own that is then not ours any more.
-    async fn exchange_upgrade(
-        self: &Arc<Self>,
-        request: OutboundRequest,
-        clock: &Clock,
-    ) -> Result<Exchanged, ExchangeError> {
-        let (connected, counted) = self.open(clock, Offer::Http1).await?;
-        let phases = Some(connected.phases);
-        let io = TokioIo::new(connected.stream);
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(io).await.map_err(|_| self.not_sent())?;
-        tokio::spawn(async move {
-            if let Err(error) = connection.with_upgrades().await {
-                tracing::debug!(%error, "connection for another protocol ended");
-            }
-            drop(counted);
-        });
-        let answered = sender.send_request(request.into_request()).await;
-        let mut response = answered.map_err(|source| self.broken(source))?;
-        let upgrade = hyper::upgrade::on(&mut response);
-        let (head, body) = response.into_parts();
-        Ok(Exchanged {
-            head: head.into(),
-            body: ResponseBody(BodySource::Upgrade(body, upgrade)),
-            phases,
-        })
-    }
-
-    async fn exchange_http2(
+    async fn exchange_over<T: Transport>(
         &self,
-        mut request: OutboundRequest,
-        lent: StreamLease,
-        phases: Option<ConnectPhases>,
+        transport: &Arc<T>,
+        lease: T::Lease,
+        request: OutboundRequest,
+        clock: &Clock,
     ) -> Result<Exchanged, ExchangeError> {
-        let interim = request.interim.take();
-        let mut request = request.into_request();
-        http2::put_in_form(&mut request, self.connector.origin().tls);
-        let answered = lent.send(request, interim).await;
-        let (head, body) = answered.map_err(|error| {
-            if error.is_unprocessed() { self.not_sent() } else { self.broken(error) }
-        })?;
-        Ok(Exchanged { head, body: ResponseBody(BodySource::Http2(body)), phases })
-    }
-
-    /// The least recently returned connections grow old; the newest is the likeliest to be alive.
-    fn take_idle(&self, now: Instant) -> Option<Box<Http1>> {
-        loop {
-            let mut connection = self.idle().pop()?;
-            if now.since(connection.idle_since) > self.config.idle_timeout {
-                // All that are left are older still.
-                self.idle().clear();
-                return None;
-            }
-            if connection.connection.is_usable() {
-                return Some(connection);
-            }
+        let response = transport.exchange(lease, request, clock).await;
+        let (head, body) = response.map_err(|error| self.failed(error))?;
+        if head.status == StatusCode::SWITCHING_PROTOCOLS {
+            return Err(ExchangeError::SwitchedProtocols { server: self.server() });
         }
+        Ok(Exchanged { head, body, phases: None })
     }
 
-    fn put_idle(&self, mut connection: Box<Http1>, now: Instant) {
-        connection.idle_since = now;
-        let mut idle = self.idle();
-        if idle.len() < self.config.idle_max {
-            idle.push(connection);
-        }
-    }
-
-    /// Closes what has been idle for too long, and what servers have closed.
+    /// Closes the connections that have been idle for too long, and forgets those that the server has closed.
     pub fn sweep(&self, now: Instant) {
-        self.idle().retain_mut(|connection| {
-            now.since(connection.idle_since) <= self.config.idle_timeout
-                && connection.connection.is_usable()
-        });
+        self.http1.sweep(now);
         self.http2.sweep(now);
+        self.attempts.resume_growth();
+    }
+
+    fn failed(&self, source: ResponseError) -> ExchangeError {
+        if source.is_not_sent() { self.not_sent() } else { self.broken(source) }
     }
 
     /// A response that broke off while it was read.
@@ -325,91 +292,82 @@ impl Pool {
     /// Whether no connection is open.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.open.load(Ordering::Relaxed) == 0 && self.http2.is_empty()
+        self.http1.connection_count() == 0 && self.http2.connection_count() == 0
     }
 
-    /// Connections that are open and unused.
+    /// Idle HTTP/1.1 connections.
     #[must_use]
     pub fn idle_len(&self) -> usize {
-        self.idle().len()
+        self.http1.idle_count()
     }
 
-    fn idle(&self) -> MutexGuard<'_, Idle> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A connection for a request that found none.
+    /// A lease for a request that found no connection with capacity.
     async fn connect(
         self: &Arc<Self>,
         clock: &Clock,
-    ) -> Result<(NewConnection, Option<ConnectPhases>), ExchangeError> {
-        match self.http2.wait_for_connection().await {
-            Ok(Turn::Take(lent)) => Ok((NewConnection::Http2(lent), None)),
-            Ok(Turn::ConnectAlone(attempt)) => self.make(attempt, clock).await,
-            Ok(Turn::ConnectForAll(attempt)) => {
+    ) -> Result<(NewLease, Option<ConnectPhases>), ExchangeError> {
+        match self.attempts.wait(&*self.http2, clock).await {
+            Ok(Turn::Use(lease)) => Ok((NewLease::Http2(lease), None)),
+            Ok(Turn::OpenAlone(attempt)) => self.open_lease(attempt, clock).await,
+            Ok(Turn::OpenForAll(attempt)) => {
                 let (pool, clock) = (Arc::clone(self), *clock);
-                let made = tokio::spawn(async move { pool.make(attempt, &clock).await }).await;
-                // A task that is not over by itself ends with its worker.
-                made.unwrap_or_else(|_| Err(ExchangeError::AttemptFailed { server: self.server() }))
+                let opened = tokio::spawn(async move { pool.open_lease(attempt, &clock).await });
+                // The task is cancelled only with its worker.
+                let failed = |_| Err(ExchangeError::AttemptFailed { server: self.server() });
+                opened.await.unwrap_or_else(failed)
             }
-            Err(LeaseError::AttemptFailed) => {
+            Err(WaitError::AttemptFailed) => {
                 Err(ExchangeError::AttemptFailed { server: self.server() })
             }
-            Err(LeaseError::Full) => {
-                let http2::Limits { connections_max, streams_max, .. } = self.http2.limits();
-                let (connections, streams) = (connections_max, streams_max);
+            Err(WaitError::Full) => {
+                let connections = self.config.http2_connections_max;
+                let streams = self.config.http2_streams_max;
                 Err(ExchangeError::FullHttp2 { server: self.server(), connections, streams })
             }
         }
     }
 
     /// Opens another HTTP/2 connection ahead of need.
-    fn grow(self: &Arc<Self>, attempt: ConnectionAttempt, clock: &Clock) {
+    fn open_ahead(self: &Arc<Self>, attempt: Attempt, clock: &Clock) {
         let (pool, clock) = (Arc::clone(self), *clock);
         tokio::spawn(async move {
-            if let Err(error) = pool.make(attempt, &clock).await {
+            if let Err(error) = pool.open_lease(attempt, &clock).await {
                 tracing::debug!(%error, "failed to open another HTTP/2 connection ahead of need");
             }
         });
     }
 
-    async fn make(
+    async fn open_lease(
         &self,
-        attempt: ConnectionAttempt,
+        attempt: Attempt,
         clock: &Clock,
-    ) -> Result<(NewConnection, Option<ConnectPhases>), ExchangeError> {
-        let (connected, mut counted) = self.open(clock, Offer::All).await?;
-        let phases = Some(connected.phases);
-        if !connected.is_http2 {
-            attempt.got_http1();
-            let connection = Http1 {
-                connection: ClientConnection::new(connected.stream),
-                idle_since: clock.now(),
-                _counted: counted,
-            };
-            return Ok((NewConnection::Http1(Box::new(connection)), phases));
-        }
-        counted.open_count = None;
-        let (lent, connection) =
-            attempt.handshake(connected.stream).await.map_err(|_| self.not_sent())?;
-        tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "HTTP/2 connection to a replica ended");
-            }
-            drop(counted);
-        });
-        Ok((NewConnection::Http2(lent), phases))
+    ) -> Result<(NewLease, Option<ConnectPhases>), ExchangeError> {
+        let (connected, counted) = self.open(clock, Offer::All).await?;
+        let Connected { stream, phases, is_http2 } = connected;
+        let lease = if is_http2 {
+            let lease = self.http2.start(stream, counted, clock.now()).await;
+            let lease = NewLease::Http2(lease.map_err(|_| self.not_sent())?);
+            attempt.succeed(Protocol::Http2);
+            lease
+        } else {
+            attempt.succeed(Protocol::Http1);
+            let lease = self.http1.start(stream, counted, clock.now()).await;
+            NewLease::Http1(lease.map_err(|_| self.not_sent())?)
+        };
+        Ok((lease, Some(phases)))
     }
 
-    /// Opens a connection and counts it. What goes wrong is said once, until it goes right again: a server
-    /// that is gone would otherwise fill the log with every request.
+    /// Opens a connection and counts it. Only the first failure in a row is logged as a warning: an unreachable server
+    /// would otherwise fill the log with every request.
     async fn open(
         &self,
         clock: &Clock,
         offer: Offer,
     ) -> Result<(Connected, CountedConnection), ExchangeError> {
         let max = self.config.connections_max;
-        let open_count = OpenCount::new(&self.open, max)
+        let open_count = self
+            .http1
+            .count_connection(max)
             .ok_or_else(|| ExchangeError::Full { server: self.server(), max })?;
         match self.connector.connect(clock, offer).await {
             Ok(connected) => {
@@ -430,105 +388,6 @@ impl Pool {
                 }
                 Err(error.into())
             }
-        }
-    }
-}
-
-enum NewConnection {
-    Http1(Box<Http1>),
-    Http2(StreamLease),
-}
-
-/// Where a connection goes back to.
-#[derive(Debug)]
-struct PoolHandle {
-    pool: Arc<Pool>,
-    clock: Clock,
-}
-
-/// The body of a response; it holds on to its connection. One that is not read to its end takes its HTTP/1.1
-/// connection with it.
-#[derive(Debug)]
-pub struct ResponseBody(BodySource);
-
-/// Where a body comes from.
-#[derive(Debug)]
-enum BodySource {
-    /// It comes over a connection that is lent until its end.
-    Http1(Box<Http1>, PoolHandle),
-    /// It has come, and the connection is back, or gone.
-    Ended,
-    /// It comes over a stream that counts until its end.
-    Http2(Http2Body),
-    /// A change of protocol was asked for; the body is that of a server that did not agree.
-    Upgrade(Incoming, OnUpgrade),
-}
-
-impl ResponseBody {
-    fn lent(connection: Box<Http1>, home: PoolHandle) -> Self {
-        let mut body = Self(BodySource::Http1(connection, home));
-        body.give_back_at_end();
-        body
-    }
-
-    /// The connection itself, once both sides have agreed to change its protocol.
-    #[must_use]
-    pub fn into_upgrade(self) -> Option<OnUpgrade> {
-        match self.0 {
-            BodySource::Upgrade(_, upgrade) => Some(upgrade),
-            BodySource::Http1(..) | BodySource::Ended | BodySource::Http2(_) => None,
-        }
-    }
-
-    fn give_back_at_end(&mut self) {
-        let BodySource::Http1(connection, _) = &mut self.0 else { return };
-        if connection.connection.is_end()
-            && let BodySource::Http1(connection, PoolHandle { pool, clock }) =
-                std::mem::replace(&mut self.0, BodySource::Ended)
-            && connection.connection.is_reusable()
-        {
-            pool.put_idle(connection, clock.now());
-        }
-    }
-}
-
-impl Body for ResponseBody {
-    type Data = Bytes;
-    type Error = ResponseError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, ResponseError>>> {
-        match &mut self.0 {
-            BodySource::Http1(connection, _) => {
-                let frame = connection.connection.poll_frame(cx).map_err(ResponseError::from);
-                self.give_back_at_end();
-                frame
-            }
-            BodySource::Http2(body) => body.poll_frame(cx).map_err(ResponseError::from),
-            BodySource::Upgrade(incoming, _) => {
-                Pin::new(incoming).poll_frame(cx).map_err(ResponseError::from)
-            }
-            BodySource::Ended => Poll::Ready(None),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match &self.0 {
-            BodySource::Http1(connection, _) => connection.connection.is_end(),
-            BodySource::Http2(body) => body.is_end(),
-            BodySource::Upgrade(incoming, _) => incoming.is_end_stream(),
-            BodySource::Ended => true,
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match &self.0 {
-            BodySource::Http1(connection, _) => connection.connection.size_hint(),
-            BodySource::Http2(body) => body.size_hint(),
-            BodySource::Upgrade(incoming, _) => incoming.size_hint(),
-            BodySource::Ended => SizeHint::with_exact(0),
         }
     }
 }

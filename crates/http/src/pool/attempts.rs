@@ -1,0 +1,241 @@
+//! Connection attempts of one pool: which request opens a connection, and which ones wait for it.
+//!
+//! A connection that requests can share is opened in a task of its own: a request that is cancelled meanwhile (a hedge
+//! that lost) leaves it to later ones, else the server that is never the fastest would never be connected to.
+//! Requests that arrive meanwhile wait for it, and fail with it rather than one after the other.
+
+use super::Transport;
+use crate::clock::Clock;
+use crate::connect::{ConnectConfig, Protocol};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+
+/// The connection attempts of one pool.
+#[derive(Debug)]
+pub(super) struct Attempts {
+    /// The maximum of shared connections, and of requests on each.
+    connections_max: usize,
+    streams_max: usize,
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The protocol that the server speaks; `Auto` until TLS has negotiated it.
+    negotiated: Protocol,
+    /// Shared connection attempts in progress.
+    connecting: usize,
+    /// Requests that wait for one of those.
+    waiting: usize,
+    /// Failed attempts.
+    failed: u64,
+    /// The last attempt failed, so none is made ahead of need until the next sweep.
+    is_growth_paused: bool,
+}
+
+/// What a request does that found no connection with capacity.
+#[derive(Debug)]
+pub(super) enum Turn<L> {
+    /// It uses a shared connection that has capacity now.
+    Use(L),
+    /// It opens a connection for all waiting requests, in a task of its own.
+    OpenForAll(Attempt),
+    /// It opens an HTTP/1.1 connection for itself.
+    OpenAlone(Attempt),
+}
+
+/// Why a request gets no connection.
+#[derive(Debug)]
+pub(super) enum WaitError {
+    /// The connection attempt that it waited for failed.
+    AttemptFailed,
+    /// All connections are full, and no more may be opened.
+    Full,
+}
+
+impl Attempts {
+    pub(super) fn new(negotiated: Protocol, config: &ConnectConfig) -> Arc<Self> {
+        let state =
+            State { negotiated, connecting: 0, waiting: 0, failed: 0, is_growth_paused: false };
+        Arc::new(Self {
+            connections_max: config.http2_connections_max,
+            streams_max: config.http2_streams_max,
+            state: Mutex::new(state),
+            changed: Notify::new(),
+        })
+    }
+
+    /// Waits until a shared connection has capacity, or this request is to open one.
+    ///
+    /// # Errors
+    /// When the connection attempt failed, or the connections are full.
+    pub(super) async fn wait<T: Transport>(
+        self: &Arc<Self>,
+        shared: &T,
+        clock: &Clock,
+    ) -> Result<Turn<T::Lease>, WaitError> {
+        let failed = self.lock().failed;
+        loop {
+            let changed = self.changed.notified();
+            let waiter = {
+                // An attempt adds its connection before it takes this lock.
+                let mut state = self.lock();
+                if let Some(lease) = shared.lease(clock.now()) {
+                    return Ok(Turn::Use(lease));
+                }
+                if state.negotiated == Protocol::Http1 {
+                    return Ok(Turn::OpenAlone(Attempt::new(self, false)));
+                }
+                if state.connecting == 0 && state.failed != failed {
+                    return Err(WaitError::AttemptFailed);
+                }
+                if self.needs_another(&state, shared.connection_count()) {
+                    state.connecting += 1;
+                    return Ok(Turn::OpenForAll(Attempt::new(self, true)));
+                }
+                if state.connecting == 0 {
+                    return Err(WaitError::Full);
+                }
+                state.waiting += 1;
+                Waiter(self)
+            };
+            changed.await;
+            drop(waiter);
+        }
+    }
+
+    /// Whether a request without a connection opens one, instead of waiting for those in progress: a burst must not
+    /// wait for one handshake after the other.
+    fn needs_another(&self, state: &State, open: usize) -> bool {
+        // Whether requests can share the first connection is unknown until it has negotiated.
+        let places = match state.negotiated {
+            Protocol::Auto => usize::MAX,
+            Protocol::Http1 | Protocol::Http2 => self.streams_max,
+        };
+        // The request that opens a connection uses one of its streams.
+        let expected = state.connecting.saturating_mul(places - 1);
+        let may_grow = open + state.connecting < self.connections_max;
+        may_grow && (state.connecting == 0 || expected <= state.waiting)
+    }
+
+    /// An attempt ahead of need, unless one is in progress, the last one failed, or there are enough connections.
+    pub(super) fn grow(self: &Arc<Self>, shared: &impl Transport) -> Option<Attempt> {
+        let mut state = self.lock();
+        let grows = !state.is_growth_paused
+            && state.connecting == 0
+            && shared.connection_count() < self.connections_max;
+        state.connecting += usize::from(grows);
+        grows.then(|| Attempt::new(self, true))
+    }
+
+    /// Allows attempts ahead of need again.
+    pub(super) fn resume_growth(&self) {
+        self.lock().is_growth_paused = false;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A request that waits for a connection; counted until dropped.
+struct Waiter<'a>(&'a Attempts);
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.0.lock().waiting -= 1;
+    }
+}
+
+/// A connection attempt in progress. When it is dropped, the waiting requests look again.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    attempts: Arc<Attempts>,
+    is_for_all: bool,
+    negotiated: Option<Protocol>,
+}
+
+impl Attempt {
+    fn new(attempts: &Arc<Attempts>, is_for_all: bool) -> Self {
+        Self { attempts: Arc::clone(attempts), is_for_all, negotiated: None }
+    }
+
+    /// The connection is open and speaks this protocol.
+    pub(super) fn succeed(mut self, negotiated: Protocol) {
+        self.negotiated = Some(negotiated);
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        let mut state = self.attempts.lock();
+        if self.is_for_all {
+            state.connecting -= 1;
+            state.failed += u64::from(self.negotiated.is_none());
+            state.is_growth_paused = self.negotiated.is_none();
+        }
+        if let Some(negotiated) = self.negotiated {
+            state.negotiated = negotiated;
+        }
+        drop(state);
+        self.attempts.changed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::http2::Http2Transport;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    fn attempts(
+        negotiated: Protocol,
+        config: &ConnectConfig,
+    ) -> (Arc<Attempts>, Http2Transport, Clock) {
+        (Attempts::new(negotiated, config), Http2Transport::new(config, false), Clock::start())
+    }
+
+    /// The number of connections that a burst of requests opens.
+    fn connections_for(requests: usize, negotiated: Protocol) -> usize {
+        let config = ConnectConfig {
+            http2_streams_max: 10,
+            http2_connections_max: 4,
+            ..ConnectConfig::default()
+        };
+        let (attempts, shared, clock) = attempts(negotiated, &config);
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut turns: Vec<_> =
+            (0..requests).map(|_| Box::pin(attempts.wait(&shared, &clock))).collect();
+        // The requests that open a connection continue; the others wait.
+        let polled: Vec<_> = turns.iter_mut().map(|turn| turn.as_mut().poll(&mut cx)).collect();
+        let opened = polled.iter().filter(|turn| matches!(turn, Poll::Ready(Ok(_)))).count();
+        let failed = polled.iter().filter(|turn| matches!(turn, Poll::Ready(Err(_)))).count();
+        assert_eq!(failed, 0, "all of them wait");
+        drop((turns, polled));
+        let state = attempts.lock();
+        assert_eq!((state.waiting, state.connecting), (0, 0), "all have gone away");
+        opened
+    }
+
+    #[test]
+    fn a_burst_of_requests_opens_as_many_connections_at_once_as_it_needs() {
+        for (requests, connections) in [(1, 1), (10, 1), (11, 2), (20, 2), (21, 3), (1_000, 4)] {
+            assert_eq!(connections_for(requests, Protocol::Http2), connections, "{requests}");
+        }
+        assert_eq!(connections_for(1_000, Protocol::Auto), 1, "it may be HTTP/1.1");
+    }
+
+    #[tokio::test]
+    async fn requests_that_wait_for_a_failed_connection_attempt_fail() {
+        let (attempts, shared, clock) = attempts(Protocol::Http2, &ConnectConfig::default());
+        let Ok(Turn::OpenForAll(attempt)) = attempts.wait(&shared, &clock).await else {
+            panic!("there is none")
+        };
+        let mut waiting = pin!(attempts.wait(&shared, &clock));
+        assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        drop(attempt);
+        assert!(matches!(waiting.await, Err(WaitError::AttemptFailed)));
+    }
+}

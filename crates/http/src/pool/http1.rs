@@ -1,0 +1,152 @@
+//! HTTP/1.1: a connection carries one exchange at a time, and is idle in between.
+
+use super::{ResponseBody, ResponseError, Transport};
+use crate::clock::Clock;
+use crate::connect::ConnectConfig;
+use crate::connection_counts::{CountedConnection, OpenCount};
+use crate::head::ResponseHead;
+use crate::http1::{ClientConnection, Error};
+use crate::outbound_request::OutboundRequest;
+use crate::stream::Stream;
+use bytes::Bytes;
+use curtail_units::{Duration, Instant};
+use http_body::{Frame, SizeHint};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+/// The HTTP/1.1 connections of a pool.
+#[derive(Debug)]
+pub(super) struct Http1Transport {
+    /// The last one returned is the first one leased.
+    idle: Mutex<Vec<Http1Lease>>,
+    idle_max: usize,
+    idle_timeout: Duration,
+    /// Connections, idle or not.
+    open: Arc<AtomicUsize>,
+}
+
+/// A connection, in a box because it moves twice a request.
+pub(super) type Http1Lease = Box<Http1>;
+
+#[derive(Debug)]
+pub(super) struct Http1 {
+    connection: ClientConnection,
+    idle_since: Instant,
+    _counted: CountedConnection,
+}
+
+impl Http1Transport {
+    pub(super) fn new(config: &ConnectConfig) -> Self {
+        let ConnectConfig { idle_max, idle_timeout, .. } = *config;
+        Self { idle: Mutex::default(), idle_max, idle_timeout, open: Arc::default() }
+    }
+
+    /// Counts a new connection, unless there are `max`.
+    pub(super) fn count_connection(&self, max: usize) -> Option<OpenCount> {
+        OpenCount::new(&self.open, max)
+    }
+
+    pub(super) fn idle_count(&self) -> usize {
+        self.idle().len()
+    }
+
+    fn put_idle(&self, mut lease: Http1Lease, now: Instant) {
+        lease.idle_since = now;
+        let mut idle = self.idle();
+        if idle.len() < self.idle_max {
+            idle.push(lease);
+        }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Http1Lease>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Transport for Http1Transport {
+    type Lease = Http1Lease;
+
+    /// The newest connection is the likeliest to be alive.
+    fn lease(&self, now: Instant) -> Option<Http1Lease> {
+        loop {
+            let mut lease = self.idle().pop()?;
+            if now.since(lease.idle_since) > self.idle_timeout {
+                // The others are older.
+                self.idle().clear();
+                return None;
+            }
+            if lease.connection.is_usable() {
+                return Some(lease);
+            }
+        }
+    }
+
+    async fn start(
+        &self,
+        stream: Stream,
+        counted: CountedConnection,
+        now: Instant,
+    ) -> Result<Http1Lease, ResponseError> {
+        let connection = ClientConnection::new(stream);
+        Ok(Box::new(Http1 { connection, idle_since: now, _counted: counted }))
+    }
+
+    async fn exchange(
+        self: &Arc<Self>,
+        mut lease: Http1Lease,
+        request: OutboundRequest,
+        clock: &Clock,
+    ) -> Result<(ResponseHead, ResponseBody), ResponseError> {
+        // If the server closes a reused connection after it has accepted the first byte, it may have executed the request.
+        let head = lease.connection.send(request).await?;
+        let mut body = Http1Body(Some((lease, Arc::clone(self), *clock)));
+        body.return_at_end();
+        Ok((head, body.into()))
+    }
+
+    fn sweep(&self, now: Instant) {
+        self.idle().retain_mut(|idle| {
+            now.since(idle.idle_since) <= self.idle_timeout && idle.connection.is_usable()
+        });
+    }
+
+    fn connection_count(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+}
+
+/// The body of a response. At its end, its connection returns to the pool; a connection whose body is dropped earlier
+/// closes.
+#[derive(Debug)]
+pub(super) struct Http1Body(Option<(Http1Lease, Arc<Http1Transport>, Clock)>);
+
+impl Http1Body {
+    pub(super) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let Some((lease, ..)) = &mut self.0 else { return Poll::Ready(None) };
+        let frame = lease.connection.poll_frame(cx);
+        self.return_at_end();
+        frame
+    }
+
+    fn return_at_end(&mut self) {
+        if self.0.as_ref().is_some_and(|(lease, ..)| lease.connection.is_end())
+            && let Some((lease, transport, clock)) = self.0.take()
+            && lease.connection.is_reusable()
+        {
+            transport.put_idle(lease, clock.now());
+        }
+    }
+
+    pub(super) fn is_end(&self) -> bool {
+        self.0.as_ref().is_none_or(|(lease, ..)| lease.connection.is_end())
+    }
+
+    pub(super) fn size_hint(&self) -> SizeHint {
+        let rest = self.0.as_ref().map(|(lease, ..)| lease.connection.size_hint());
+        rest.unwrap_or_else(|| SizeHint::with_exact(0))
+    }
+}

@@ -1,0 +1,130 @@
+//! HTTP/2: a connection carries many exchanges. Requests are spread over connections long before one is full.
+
+use super::{ResponseBody, ResponseError, Transport};
+use crate::clock::Clock;
+use crate::connect::ConnectConfig;
+use crate::connection_counts::CountedConnection;
+use crate::head::ResponseHead;
+use crate::http2::{Http2Connection, StreamLease, set_pseudo_headers};
+use crate::outbound_request::OutboundRequest;
+use crate::stream::Stream;
+use curtail_units::Instant;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Another connection is opened when each open one carries this fraction of its maximum.
+const SPREAD: usize = 4;
+
+/// The HTTP/2 connections of a pool.
+#[derive(Debug)]
+pub(super) struct Http2Transport {
+    config: ConnectConfig,
+    tls: bool,
+    open: Mutex<Vec<Http2>>,
+}
+
+#[derive(Debug)]
+struct Http2 {
+    connection: Http2Connection,
+    /// Leases so far.
+    leases: u64,
+    /// The leases at the last sweep that found it in use, and the time of that sweep.
+    used: Option<(u64, Instant)>,
+}
+
+/// Capacity for one exchange.
+#[derive(Debug)]
+pub(super) struct Http2Lease {
+    stream: StreamLease,
+    /// Even the least loaded connection carries more than its share.
+    pub(super) is_crowded: bool,
+}
+
+impl Http2Transport {
+    pub(super) fn new(config: &ConnectConfig, tls: bool) -> Self {
+        Self { config: config.clone(), tls, open: Mutex::default() }
+    }
+
+    fn open(&self) -> MutexGuard<'_, Vec<Http2>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Transport for Http2Transport {
+    type Lease = Http2Lease;
+
+    /// A stream on the least loaded connection.
+    fn lease(&self, _: Instant) -> Option<Http2Lease> {
+        let mut open = self.open();
+        open.retain_mut(|open| !open.connection.is_closed());
+        // A connection at the server's own limit comes last, because requests would queue there.
+        let freest = open.iter_mut().min_by_key(|open| {
+            let streams = open.connection.streams();
+            (streams >= open.connection.streams_allowed(), streams)
+        })?;
+        let streams = freest.connection.streams();
+        let streams_max = self.config.http2_streams_max;
+        if streams >= streams_max {
+            return None;
+        }
+        freest.leases += 1;
+        let allowed = freest.connection.streams_allowed().min(streams_max);
+        let is_crowded = streams * SPREAD >= allowed;
+        Some(Http2Lease { stream: freest.connection.lease(), is_crowded })
+    }
+
+    async fn start(
+        &self,
+        stream: Stream,
+        mut counted: CountedConnection,
+        _: Instant,
+    ) -> Result<Http2Lease, ResponseError> {
+        counted.open_count = None;
+        let started = Http2Connection::start(stream, &self.config).await;
+        let (connection, driver) = started.map_err(crate::http2::Error::Unwritten)?;
+        tokio::spawn(async move {
+            if let Err(error) = driver.await {
+                tracing::debug!(%error, "HTTP/2 connection to a replica ended");
+            }
+            drop(counted);
+        });
+        let stream = connection.lease();
+        self.open().push(Http2 { connection, leases: 1, used: None });
+        Ok(Http2Lease { stream, is_crowded: false })
+    }
+
+    async fn exchange(
+        self: &Arc<Self>,
+        lease: Http2Lease,
+        mut request: OutboundRequest,
+        _: &Clock,
+    ) -> Result<(ResponseHead, ResponseBody), ResponseError> {
+        let interim = request.interim.take();
+        let mut request = request.into_request();
+        set_pseudo_headers(&mut request, self.tls);
+        let (head, body) = lease.stream.send(request, interim).await?;
+        Ok((head, body.into()))
+    }
+
+    /// An idle connection closes with its last handle.
+    fn sweep(&self, now: Instant) {
+        let timeout = self.config.idle_timeout;
+        self.open().retain_mut(|open| {
+            if open.connection.is_closed() {
+                return false;
+            }
+            match open.used {
+                Some((leases, at)) if open.connection.streams() == 0 && leases == open.leases => {
+                    now.since(at) <= timeout
+                }
+                _ => {
+                    open.used = Some((open.leases, now));
+                    true
+                }
+            }
+        });
+    }
+
+    fn connection_count(&self) -> usize {
+        self.open().len()
+    }
+}
