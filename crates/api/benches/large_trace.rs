@@ -125,7 +125,7 @@ async fn filled(spans: u64) -> Arc<Store> {
             let record =
                 Record { signal: Signal::Traces, tenant: NOBODY.into(), received_ns: 0, batch };
             let rows = Decoded::of(Signal::Traces, &record.batch, &curtail_otlp::Limits::default());
-            store.insert(segment, &record, &rows.expect("a batch").0);
+            store.insert(segment, &record, rows.expect("a batch").0);
         }
         if last < spans {
             store.seal(segment);

@@ -88,9 +88,9 @@ impl ServerMetrics {
         let Self { store, .. } = self;
         let (spans, logs, points) = (store.spans(), store.logs(), store.points());
         let tables = [
-            ("spans", spans.filling().0 + spans.waiting_bytes(), spans.size().1),
-            ("logs", logs.filling().0 + logs.waiting_bytes(), logs.size().1),
-            ("points", points.filling().0 + points.waiting_bytes(), points.size().1),
+            ("spans", spans.active_bytes() + spans.waiting_bytes(), spans.size().1),
+            ("logs", logs.active_bytes() + logs.waiting_bytes(), logs.size().1),
+            ("points", points.active_bytes() + points.waiting_bytes(), points.size().1),
         ];
         Snapshot {
             ingest: self.ingest.read(),

@@ -13,7 +13,7 @@ use curtail_ingest::{Committer, IngestMetrics, Sink, Taken, Why};
 use curtail_store::log::{self, Damage, Log};
 use curtail_store::recent::RecentBatches;
 use curtail_store::tree::Unread;
-use curtail_store::{Found, Store};
+use curtail_store::{Recovery, Store};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
@@ -159,12 +159,12 @@ impl Storage {
         let folder = DataFolder::open(&config.data, config.tables.as_deref()).await?;
         let memtable_bytes = config.memtable.as_len();
         let settings = folder.settings(memtable_bytes);
-        let (keeper, found) =
+        let (keeper, recovery) =
             Store::open(&settings, now_ms(), &uuid()).await.map_err(|source| {
                 let tables = folder.objects().url().to_owned();
                 StartError::Store { tables, source: Box::new(source) }
             })?;
-        log_recovery(&found);
+        log_recovery(&recovery);
         let store = Arc::clone(keeper.store());
         let backlog = Arc::new(FlushBacklog::new(memtable_bytes * WAITING_MEMTABLES_MAX));
         let log = Log::open(Arc::clone(&settings.files), keeper.last_segment(), entropy())
@@ -324,8 +324,8 @@ impl Sink for MemtableSink {
     }
 
     fn take(&mut self, segment: u64, taken: Vec<Taken>) -> bool {
-        for Taken { record, rows } in &taken {
-            self.store.insert(segment, record, rows);
+        for Taken { record, rows } in taken {
+            self.store.insert(segment, &record, rows);
         }
         self.store.is_full()
     }
@@ -356,9 +356,9 @@ impl BatchCounts {
 }
 
 /// Logs what was replayed from the log, and what is damaged.
-fn log_recovery(found: &Found) {
-    let Found { spans, logs, points, damaged, undecoded, duplicates, unread_records, unread } =
-        found;
+fn log_recovery(recovery: &Recovery) {
+    let Recovery { spans, logs, points, damaged, undecoded, duplicates, unread_records, unread } =
+        recovery;
     if spans + logs + points > 0 {
         tracing::info!(spans, logs, points, duplicates, "replayed the log");
     }

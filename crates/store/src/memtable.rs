@@ -11,10 +11,12 @@ mod envelope;
 mod logs;
 mod points;
 mod series;
+mod shared_memtable;
 mod spans;
 
 pub use logs::LogRows;
 pub use points::PointRows;
+pub(crate) use shared_memtable::SharedMemtable;
 pub use spans::SpanRows;
 
 use crate::columns::Columns;
@@ -22,11 +24,12 @@ use crate::run::GROUP_ROWS;
 use crate::schema::Schema;
 use crate::sort::{Key, Place, sort};
 use curtail_otlp::{BadRow, Limits, Malformed, Refused};
+use std::sync::Arc;
 
 /// A table's way from batches to columns.
 pub trait Rows: std::fmt::Debug + Default + Send + Sync + 'static {
     /// What a batch is decoded to.
-    type Batch;
+    type Batch: std::fmt::Debug + Send + Sync;
 
     /// What it is called.
     const NAME: &'static str;
@@ -60,13 +63,14 @@ pub trait Rows: std::fmt::Debug + Default + Send + Sync + 'static {
 /// Rows that came, and how to find some in them.
 #[derive(Debug)]
 pub struct Memtable<R> {
-    columns: Columns,
+    /// Shared with queries when the memtable is sealed: then nothing is inserted any more.
+    columns: Arc<Columns>,
     rows: R,
 }
 
 impl<R: Rows> Default for Memtable<R> {
     fn default() -> Self {
-        Self { columns: Columns::new(R::schema()), rows: R::default() }
+        Self { columns: Columns::new(R::schema()).into(), rows: R::default() }
     }
 }
 
@@ -76,7 +80,7 @@ impl<R: Rows> Memtable<R> {
     /// # Panics
     /// When `rows` were read of another batch.
     pub fn insert(&mut self, tenant: &str, batch: &[u8], rows: &R::Batch) {
-        self.rows.insert(&mut self.columns, tenant, batch, rows);
+        self.rows.insert(Arc::make_mut(&mut self.columns), tenant, batch, rows);
     }
 
     /// What all of it takes in memory.
@@ -87,19 +91,19 @@ impl<R: Rows> Memtable<R> {
 
     /// How many rows there are.
     #[must_use]
-    pub const fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.columns.len()
     }
 
     /// Whether there are none.
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.columns.is_empty()
     }
 
     /// The rows, in the order in which they came.
     #[must_use]
-    pub const fn columns(&self) -> &Columns {
+    pub fn columns(&self) -> &Columns {
         &self.columns
     }
 

@@ -61,9 +61,9 @@ pub struct Store {
     sealed: AtomicU64,
 }
 
-/// What was found when a store was opened.
+/// What opening a store recovered from the log, and what is damaged.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct Recovery {
     /// How many spans the log had that are in no run.
     pub spans: usize,
     /// The same of log records.
@@ -108,12 +108,12 @@ impl Store {
     /// it is written soon. It is `now_ms`, milliseconds since 1970; `id` is a UUID, for tables that are made.
     ///
     /// # Errors
-    /// When the log or a table cannot be read. A run that cannot be is [`Found`].
+    /// When the log or a table cannot be read. Runs that cannot be read are in [`Recovery::unread`].
     pub async fn open(
         settings: &Settings,
         now_ms: i64,
         id: &str,
-    ) -> Result<(Keeper, Found), OpenError> {
+    ) -> Result<(Keeper, Recovery), OpenError> {
         let recent = Arc::new(RecentBatches::new(settings.batch_key));
         let (records, unread_records) = FlushRecords::open(&*settings.files, &recent)?;
         let known = records.versions().clone();
@@ -124,7 +124,7 @@ impl Store {
         let (points, of_points) = Tree::<PointRows>::open(tables, last, now_ms, id).await?;
         let (traces, of_traces) = Summariser::open(tables, now_ms, id).await?;
         unread.extend(of_logs.into_iter().chain(of_points).chain(of_traces));
-        let mut found = Found { unread, unread_records, ..Found::default() };
+        let mut recovery = Recovery { unread, unread_records, ..Recovery::default() };
         let written = [
             spans.tree().written(),
             logs.tree().written(),
@@ -142,7 +142,7 @@ impl Store {
             sealed: AtomicU64::new(written.into_iter().max().unwrap_or_default()),
         });
         let files = Arc::clone(&settings.files);
-        let (last_segment, damaged) = store.replay(&*files, &mut found)?;
+        let (last_segment, damaged) = store.replay(&*files, &mut recovery)?;
         let keeper = Keeper {
             store,
             files,
@@ -155,11 +155,15 @@ impl Store {
             last_segment,
             left_whole: BTreeSet::new(),
         };
-        Ok((keeper, found))
+        Ok((keeper, recovery))
     }
 
     /// Inserts the records of the log. Returns the last segment and the damaged segments.
-    fn replay(&self, files: &dyn Files, found: &mut Found) -> io::Result<(u64, BTreeSet<u64>)> {
+    fn replay(
+        &self,
+        files: &dyn Files,
+        recovery: &mut Recovery,
+    ) -> io::Result<(u64, BTreeSet<u64>)> {
         let (mut last, mut damaged) = (self.sealed.load(Ordering::Acquire), BTreeSet::new());
         let segments = log::segments(files)?;
         for &segment in &segments {
@@ -171,26 +175,26 @@ impl Store {
             if damage.iter().any(|damage| !damage.is_torn) {
                 damaged.insert(segment);
             }
-            found.damaged.extend(damage.into_iter().map(|damage| (segment, damage)));
+            recovery.damaged.extend(damage.into_iter().map(|damage| (segment, damage)));
             for record in &records {
                 let Ok((rows, _)) = Decoded::of(record.signal, &record.batch, &TAKEN) else {
-                    found.undecoded += 1;
+                    recovery.undecoded += 1;
                     damaged.insert(segment);
                     continue;
                 };
                 let id = self.recent.key().id_of(record);
                 if id.is_some_and(|id| !self.recent.insert(id, record.received_ns, segment)) {
-                    found.duplicates += 1;
+                    recovery.duplicates += 1;
                     continue;
                 }
                 let (written, count) = match rows {
-                    Decoded::Spans(_) => (self.spans.written(), &mut found.spans),
-                    Decoded::Logs(_) => (self.logs.written(), &mut found.logs),
-                    Decoded::Points(_) => (self.points.written(), &mut found.points),
+                    Decoded::Spans(_) => (self.spans.written(), &mut recovery.spans),
+                    Decoded::Logs(_) => (self.logs.written(), &mut recovery.logs),
+                    Decoded::Points(_) => (self.points.written(), &mut recovery.points),
                 };
                 if segment > written {
                     *count += rows.len();
-                    self.insert(segment, record, &rows);
+                    self.insert(segment, record, rows);
                 }
             }
             if self.is_full() {
@@ -202,7 +206,7 @@ impl Store {
     }
 
     /// Adds what a record says, which is durable in a segment of the log.
-    pub fn insert(&self, segment: u64, record: &Record, rows: &Decoded) {
+    pub fn insert(&self, segment: u64, record: &Record, rows: Decoded) {
         match rows {
             Decoded::Spans(spans) => self.spans.insert(segment, record, spans),
             Decoded::Logs(logs) => self.logs.insert(segment, record, logs),
@@ -214,9 +218,12 @@ impl Store {
     /// should end, and they be sealed.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        let all = [self.spans.filling(), self.logs.filling(), self.points.filling()];
-        let bytes: usize = all.iter().map(|(bytes, _)| bytes).sum();
-        bytes >= self.memtable_bytes || all.iter().any(|(_, is_of_more_days)| *is_of_more_days)
+        let bytes =
+            self.spans.active_bytes() + self.logs.active_bytes() + self.points.active_bytes();
+        bytes >= self.memtable_bytes
+            || self.spans.has_several_days()
+            || self.logs.has_several_days()
+            || self.points.has_several_days()
     }
 
     /// Begins other memtables. The log must have ended its `segment`: no later batch is in it.

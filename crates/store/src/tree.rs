@@ -1,7 +1,7 @@
 //! A tree: the rows of one table, in memtables and in the runs behind them.
 //!
-//! Whoever asks looks at a moment's memtables and runs together, so nothing is missed or seen twice while one
-//! becomes the other. One [`Flusher`] makes it so: it writes sealed memtables as runs and commits them.
+//! A query reads the memtables and the runs of one [`ReadView`], so nothing is missed or seen twice while a memtable
+//! becomes a run. One [`Flusher`] makes it so: it writes sealed memtables as runs and commits them.
 //!
 //! **Nothing is there twice**: a run is committed with the number of the last segment of the log that is in
 //! it, as Delta's transaction of this writer; what the log has up to that number is not taken in again. The
@@ -16,6 +16,7 @@ mod making;
 mod new_run;
 mod open;
 mod opener;
+mod read_view;
 mod remove;
 mod rows_with_id;
 mod stored;
@@ -27,23 +28,22 @@ pub use compact::{CompactError, Compaction, FINAL_ROWS, Merged};
 pub use flush::{FlushError, Flushed, Flusher};
 pub use open::{OpenError, Settings};
 pub(crate) use opener::Opener;
+pub(crate) use read_view::ReadView;
 pub use rows_with_id::{RowsWithId, Window};
 pub(crate) use stored::RANGE;
 pub use stored::{ReadError, StoredRun};
 pub(crate) use upload::Upload;
 pub use with_id::{Unread, WithId};
 
-use crate::columns::Columns;
 use crate::log::Record;
-use crate::memtable::{Memtable, Rows};
+use crate::memtable::{Rows, SharedMemtable};
 use object_store::ObjectStore;
 use object_store::path::Path;
-use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The rows of a table, in memory and in runs.
 #[derive(Debug)]
-pub struct Tree<R> {
+pub struct Tree<R: Rows> {
     objects: Arc<dyn ObjectStore>,
     /// Where the table is.
     root: Path,
@@ -54,35 +54,24 @@ pub struct Tree<R> {
     state: RwLock<State<R>>,
 }
 
-/// All that there is at a moment.
 #[derive(Debug)]
-struct State<R> {
-    active: Option<Filling<R>>,
+struct State<R: Rows> {
+    active: Option<LoggedMemtable<R>>,
     /// The oldest first.
-    sealed: Vec<Arc<Filling<R>>>,
-    runs: Vec<Arc<StoredRun>>,
+    sealed: Vec<Arc<LoggedMemtable<R>>>,
+    runs: Arc<[Arc<StoredRun>]>,
     /// Runs of which not even the end can be read: nobody knows what they have.
     unopened: Vec<Unread>,
 }
 
-/// What whoever looks at all rows looks at.
+/// A memtable, and the part of the log that has its rows.
 #[derive(Debug)]
-pub(crate) struct Moment {
-    /// Some columns of what is in memory.
-    pub(crate) memory: Vec<Columns>,
-    pub(crate) runs: Vec<Arc<StoredRun>>,
-    /// What the table has besides, and cannot be read.
-    pub(crate) unopened: Vec<Unread>,
-}
-
-/// A memtable, and where it comes from.
-#[derive(Debug)]
-struct Filling<R> {
-    memtable: Memtable<R>,
-    /// Days since 1970: that on which its first row came.
+struct LoggedMemtable<R: Rows> {
+    memtable: Arc<SharedMemtable<R>>,
+    /// The day of its first row, in days since 1970.
     day: u64,
-    is_of_more_days: bool,
-    /// The segments of the log that it has rows of: the first and the last.
+    has_several_days: bool,
+    /// The first and the last segment.
     segments: (u64, u64),
 }
 
@@ -93,35 +82,45 @@ const DAY_NS: u64 = 86_400_000_000_000;
 
 impl<R: Rows> Tree<R> {
     /// Adds the rows of a batch that is durable in a segment of the log, which is not [written](Self::written).
-    pub fn insert(&self, segment: u64, record: &Record, rows: &R::Batch) {
-        let state = &mut *self.write();
-        let day = record.received_ns / DAY_NS;
-        let active = state.active.get_or_insert_with(|| Filling {
-            memtable: Memtable::default(),
-            day,
-            is_of_more_days: false,
-            segments: (segment, segment),
-        });
-        active.memtable.insert(&record.tenant, &record.batch, rows);
-        active.is_of_more_days |= active.day != day;
-        active.segments.1 = segment;
+    pub fn insert(&self, segment: u64, record: &Record, rows: R::Batch) {
+        let memtable = {
+            let state = &mut *self.write();
+            let day = record.received_ns / DAY_NS;
+            let active = state.active.get_or_insert_with(|| LoggedMemtable {
+                memtable: Arc::default(),
+                day,
+                has_several_days: false,
+                segments: (segment, segment),
+            });
+            active.has_several_days |= active.day != day;
+            active.segments.1 = segment;
+            Arc::clone(&active.memtable)
+        };
+        memtable.insert(record, rows);
     }
 
-    /// How many bytes are in the memtable that is being filled, and whether it has rows of more than one day.
+    /// The size of the active memtable.
     #[must_use]
-    pub fn filling(&self) -> (usize, bool) {
-        let state = self.read();
-        let active = state.active.as_ref();
-        active.map_or((0, false), |active| (active.memtable.bytes(), active.is_of_more_days))
+    pub fn active_bytes(&self) -> usize {
+        self.read().active.as_ref().map_or(0, |active| active.memtable.bytes())
+    }
+
+    /// Whether the active memtable has rows of more than one day.
+    #[must_use]
+    pub fn has_several_days(&self) -> bool {
+        self.read().active.as_ref().is_some_and(|active| active.has_several_days)
     }
 
     /// Begins another memtable. Nothing may be inserted after it that is of the segments before.
     pub fn seal(&self) {
         let state = &mut *self.write();
-        state.sealed.extend(state.active.take().map(Arc::new));
+        if let Some(active) = state.active.take() {
+            active.memtable.seal();
+            state.sealed.push(Arc::new(active));
+        }
     }
 
-    /// How many bytes are in sealed memtables, which wait to be written.
+    /// The size of the sealed memtables, which wait for their flush.
     #[must_use]
     pub fn waiting_bytes(&self) -> usize {
         self.read().sealed.iter().map(|sealed| sealed.memtable.bytes()).sum()
@@ -130,31 +129,31 @@ impl<R: Rows> Tree<R> {
     /// The first segment of the log with rows that are in no run.
     #[must_use]
     pub fn first_unwritten(&self) -> Option<u64> {
-        let state = self.read();
-        let sealed = state.sealed.iter().map(|sealed| sealed.segments.0);
-        sealed.chain(state.active.as_ref().map(|active| active.segments.0)).min()
+        self.read().memtables().map(|logged| logged.segments.0).min()
     }
 
     /// How many rows are in memory, and in how many runs the others are.
     #[must_use]
     pub fn size(&self) -> (usize, usize) {
         let state = self.read();
-        let sealed: usize = state.sealed.iter().map(|sealed| sealed.memtable.len()).sum();
-        let active = state.active.as_ref().map_or(0, |active| active.memtable.len());
-        (active + sealed, state.runs.len())
+        let rows = state.memtables().map(|logged| logged.memtable.read().len()).sum();
+        (rows, state.runs.len())
     }
 
-    /// Some columns of what is in memory, and all runs, at one moment.
-    pub(crate) fn moment(&self, fields: &BTreeSet<usize>) -> Moment {
+    /// The memtables and the runs, at one moment.
+    pub(crate) fn read_view(&self) -> ReadView<R> {
         let state = self.read();
-        let memtables = state.sealed.iter().map(Arc::as_ref).chain(&state.active);
-        let memory = memtables.map(|filling| filling.memtable.columns().only(fields)).collect();
-        Moment { memory, runs: state.runs.clone(), unopened: state.unopened.clone() }
+        ReadView {
+            memtables: state.memtables().map(|logged| Arc::clone(&logged.memtable)).collect(),
+            runs: Arc::clone(&state.runs),
+            unopened: state.unopened.clone(),
+        }
     }
 
     /// The runs, at one moment.
     pub(crate) fn runs(&self) -> Vec<Arc<StoredRun>> {
-        self.read().runs.clone()
+        let runs = Arc::clone(&self.read().runs);
+        runs.to_vec()
     }
 
     /// Where the runs are.
@@ -173,5 +172,12 @@ impl<R: Rows> Tree<R> {
 
     fn write(&self) -> RwLockWriteGuard<'_, State<R>> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<R: Rows> State<R> {
+    /// The sealed memtables, the oldest first, and the active one.
+    fn memtables(&self) -> impl Iterator<Item = &LoggedMemtable<R>> {
+        self.sealed.iter().map(Arc::as_ref).chain(&self.active)
     }
 }

@@ -151,7 +151,7 @@ impl Asking {
                     let record = Record { signal: *signal, tenant, received_ns: 0, batch };
                     let rows =
                         Decoded::of(*signal, &record.batch, &curtail_otlp::Limits::default());
-                    store.insert(segment, &record, &rows.expect("a batch").0);
+                    store.insert(segment, &record, rows.expect("a batch").0);
                 }
                 if segment == 1 {
                     store.seal(segment);

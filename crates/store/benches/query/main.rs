@@ -15,7 +15,7 @@ use curtail_store::log::Record;
 use curtail_store::query::{Condition, Each, Filter, MeasureOf, Of, Order, Test, Value, What};
 use curtail_store::schema::envelope::SERVICE;
 use curtail_store::schema::spans::DURATION;
-use curtail_store::{Directory, Found, Keeper, Rows, Settings, SpanRows, Store, tree};
+use curtail_store::{Directory, Keeper, Recovery, Rows, Settings, SpanRows, Store, tree};
 use curtail_units::{Quantile, Rng};
 use object_store::memory::InMemory;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ fn main() {
 
 async fn queries(millions: u64) {
     let folder = std::env::temp_dir().join(format!("curtail-query-{}", std::process::id()));
-    let (mut keeper, _): (Keeper, Found) = Store::open(
+    let (mut keeper, _): (Keeper, Recovery) = Store::open(
         &Settings {
             files: Arc::new(Directory::open(&folder).expect("a folder")),
             tables: tree::Settings {
@@ -117,7 +117,7 @@ async fn fill(keeper: &mut Keeper, millions: u64) -> Vec<u128> {
             let batch = batch.into();
             let record =
                 Record { signal: Signal::Traces, tenant: "shop".into(), received_ns: 0, batch };
-            store.insert(segment, &record, &Decoded::Spans(rows));
+            store.insert(segment, &record, Decoded::Spans(rows));
             if store.is_full() {
                 store.seal(segment);
                 segment += 1;

@@ -6,7 +6,7 @@ use crate::memtable::SpanRows;
 use crate::parallel::{run_in_order, worker_count};
 use crate::run::Known;
 use crate::schema::spans::{DURATION, START};
-use crate::tree::{Moment, ReadError, StoredRun, Tree, Unread};
+use crate::tree::{ReadError, ReadView, StoredRun, Tree, Unread};
 use futures_util::StreamExt as _;
 use object_store::ObjectStore;
 use std::collections::BTreeSet;
@@ -66,7 +66,7 @@ struct Scan<F> {
 
 /// The rows of one task.
 enum Source {
-    Memtable(Columns),
+    Memtable(Arc<Columns>),
     Part(Part),
 }
 
@@ -127,7 +127,9 @@ impl Tree<SpanRows> {
         T: Send + 'static,
     {
         let all = filter.fields(&Bounds::NONE).union(fields).copied().collect();
-        let Moment { memory, runs, unopened: mut unread } = self.moment(&all);
+        let view = self.read_view();
+        let memory = view.memory(&all);
+        let ReadView { runs, unopened: mut unread, .. } = view;
         let parts = together(runs.iter().rev().flat_map(|run| pages(run, filter)));
         let scan = Arc::new(Scan {
             objects: Arc::clone(self.objects()),

@@ -140,7 +140,7 @@ async fn filled_in(all: &[Sent], parts: u64) -> Arc<Tree<SpanRows>> {
         for sent in part {
             let record = record(sent);
             let rows = Decoded::of(record.signal, &record.batch, &Limits::default());
-            store.insert(segment, &record, &rows.expect("a batch").0);
+            store.insert(segment, &record, rows.expect("a batch").0);
         }
         if segment < parts {
             store.seal(segment);

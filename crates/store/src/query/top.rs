@@ -9,7 +9,7 @@ use crate::columns::Columns;
 use crate::memtable::SpanRows;
 use crate::schema::envelope::SERVICE;
 use crate::schema::spans::{DURATION, NAME, SPAN_ID, START, STATUS, TRACE_ID};
-use crate::tree::{Moment, Tree, Unread};
+use crate::tree::{ReadView, Tree, Unread};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -86,12 +86,13 @@ impl Tree<SpanRows> {
         };
         let mut in_memory = filter.fields(&Bounds::NONE);
         in_memory.extend(of_hits);
-        let Moment { memory, runs, unopened } = self.moment(&in_memory);
+        let view = self.read_view();
         let objects = &**self.objects();
         let mut found = Found::new(each, count, by);
-        for rows in &memory {
-            found.take(filter, rows);
+        for rows in view.memory(&in_memory) {
+            found.take(filter, &rows);
         }
+        let ReadView { runs, unopened, .. } = view;
         let mut parts: Vec<_> = runs.iter().flat_map(|run| pages(run, filter)).collect();
         let most = |part: &Part| match order {
             Order::Newest => *part.bounds.starts.end(),

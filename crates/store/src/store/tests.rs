@@ -77,7 +77,7 @@ fn series_id(trace_id: u128) -> u128 {
 fn insert(store: &Store, segment: u64, records: &[Record]) {
     for record in records {
         let rows = Decoded::of(record.signal, &record.batch, &Limits::default());
-        store.insert(segment, record, &rows.expect("a good batch").0);
+        store.insert(segment, record, rows.expect("a good batch").0);
     }
 }
 
@@ -101,7 +101,7 @@ fn run<T>(test: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(test)
 }
 
-async fn open(files: &Failing, objects: &Arc<Faulty>) -> Result<(Keeper, Found), OpenError> {
+async fn open(files: &Failing, objects: &Arc<Faulty>) -> Result<(Keeper, Recovery), OpenError> {
     Store::open(&settings(files, objects), NOW_MS, "f0b1").await
 }
 

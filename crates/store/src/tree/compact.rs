@@ -160,7 +160,7 @@ impl<R: Rows> Tree<R> {
     #[must_use]
     pub fn due(&self) -> Option<Compaction> {
         let mut tiers = BTreeMap::<_, Vec<_>>::new();
-        for run in &self.read().runs {
+        for run in &*self.read().runs {
             let rows = run.row_count();
             let is_final = rows > self.final_rows;
             // Small ones first: they are many, and quickly merged.

@@ -5,7 +5,7 @@ use super::new_run::NewRun;
 use super::opener::Opener;
 use super::stored::StoredRun;
 use super::with_id::Unread;
-use super::{DAY_NS, Filling, Tree};
+use super::{DAY_NS, LoggedMemtable, Tree};
 use crate::delta::{
     Add, Change, CommitError, OpenError, Refused, Table, TableVersion, Transaction, UpkeepError,
 };
@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 /// Writes sealed memtables: there is one of it, and it alone commits.
 #[derive(Debug)]
-pub struct Flusher<R> {
+pub struct Flusher<R: Rows> {
     pub(super) tree: Arc<Tree<R>>,
     pub(super) table: Table,
     pub(super) opener: Opener,
@@ -92,7 +92,11 @@ impl<R: Rows> Flusher<R> {
         let below = format!("day={day}/{name}");
         let path = self.opener.path(&below);
         let mut new = NewRun::new(R::schema());
-        sealed.memtable.sorted().for_each(|group| new.push(&group));
+        let rows = {
+            let memtable = sealed.memtable.read();
+            memtable.sorted().for_each(|group| new.push(&group));
+            memtable.len()
+        };
         let (file, stats) = new.finish();
         let bytes = file.len();
         let file = Bytes::from(file);
@@ -111,7 +115,6 @@ impl<R: Rows> Flusher<R> {
             tags: Some(end.tags()),
         };
         self.commit(&sealed, add.clone(), now_ms).await?;
-        let rows = sealed.memtable.len();
         self.look(Some(StoredRun::new(path.clone(), add, run)), Some(&sealed)).await;
         Ok(Some(Flushed { path, rows, bytes }))
     }
@@ -150,12 +153,12 @@ impl<R: Rows> Flusher<R> {
     pub(super) async fn look(
         &mut self,
         new: impl IntoIterator<Item = StoredRun>,
-        written: Option<&Arc<Filling<R>>>,
+        written: Option<&Arc<LoggedMemtable<R>>>,
     ) -> Vec<Unread> {
         let known = self.tree.runs().into_iter().chain(new.into_iter().map(Arc::new));
         let (runs, unread) = self.opener.open(self.table.snapshot().files(), known).await;
         let state = &mut *self.tree.write();
-        state.runs = runs;
+        state.runs = runs.into();
         state.unopened.clone_from(&unread);
         state.sealed.retain(|sealed| written.is_none_or(|written| !Arc::ptr_eq(sealed, written)));
         unread
@@ -163,7 +166,7 @@ impl<R: Rows> Flusher<R> {
 
     async fn commit(
         &mut self,
-        sealed: &Filling<R>,
+        sealed: &LoggedMemtable<R>,
         add: Add,
         now_ms: i64,
     ) -> Result<(), CommitError> {

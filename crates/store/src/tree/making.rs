@@ -14,7 +14,7 @@ use std::borrow::Cow;
 
 /// Runs that are being made.
 #[derive(Debug)]
-pub(super) struct Making<'a, R> {
+pub(super) struct Making<'a, R: Rows> {
     tree: &'a Tree<R>,
     compaction: &'a Compaction,
     name: &'a str,

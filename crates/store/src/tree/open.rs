@@ -67,7 +67,7 @@ impl<R: Rows> Tree<R> {
         let state = RwLock::new(State {
             active: None,
             sealed: Vec::new(),
-            runs: Vec::new(),
+            runs: Arc::default(),
             unopened: Vec::new(),
         });
         let root = opener.root.clone();

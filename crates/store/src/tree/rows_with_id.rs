@@ -6,8 +6,7 @@
 //! **Limits**: memtable rows with the ID are copied, at most the size of the memtables.
 
 use super::stored::ReadError;
-use super::with_id::{Unread, rows_of};
-use super::{AT_ONCE, StoredRun, Tree};
+use super::{AT_ONCE, ReadView, StoredRun, Tree, Unread};
 use crate::columns::Columns;
 use crate::copies::is_copy;
 use crate::memtable::Rows;
@@ -63,18 +62,15 @@ impl<R: Rows> Tree<R> {
     /// Finds the rows of a tenant with an ID, including those in memtables. Only the first `max` in order of time can
     /// be read.
     pub async fn rows_with_id(&self, tenant: &str, id: u128, max: usize) -> RowsWithId<R> {
-        let (mut timed, runs, mut unread) = {
-            let state = self.read();
-            let sealed = state.sealed.iter().map(Arc::as_ref);
-            let memtables = sealed.chain(&state.active).map(|filling| &filling.memtable);
-            let fields = [TENANT, R::ORDER.1].into();
-            let timed = memtables.map(|memtable| rows_of(memtable, id)).map(|rows| {
-                let times = rows.only(&fields);
-                (Source::Memory(rows), times)
-            });
-            (timed.collect::<Vec<SourceTimes>>(), state.runs.clone(), state.unopened.clone())
-        };
-        let asked = stream::iter(runs).map(|run| async {
+        let view = self.read_view();
+        let fields = [TENANT, R::ORDER.1].into();
+        let in_memory = view.memory_with_id(id).into_iter().map(|rows| {
+            let times = rows.only(&fields);
+            (Source::Memory(rows), times)
+        });
+        let mut timed: Vec<SourceTimes> = in_memory.collect();
+        let ReadView { runs, unopened: mut unread, .. } = view;
+        let asked = stream::iter(runs.to_vec()).map(|run| async {
             let found = timed_rows::<R>(&*self.objects, &run, id).await;
             (run, found)
         });

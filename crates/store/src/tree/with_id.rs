@@ -1,10 +1,10 @@
 //! Rows by their ID: the spans of a trace, its log records, the points of a series.
 
 use super::stored::ReadError;
-use super::{AT_ONCE, Tree};
+use super::{AT_ONCE, ReadView, Tree};
 use crate::columns::Columns;
 use crate::copies::is_copy;
-use crate::memtable::{Memtable, Rows};
+use crate::memtable::Rows;
 use crate::schema::envelope::TENANT;
 use crate::sort::Place;
 use curtail_otlp::BadRow;
@@ -43,15 +43,11 @@ impl<R: Rows> Tree<R> {
 
     /// The same, of some fields alone: among them that of the tenant and that of the times.
     pub async fn fields_with_id(&self, tenant: &str, id: u128, fields: &[usize]) -> WithId<R> {
-        let (mut rows, runs, mut unread) = {
-            let state = self.read();
-            let sealed = state.sealed.iter().map(Arc::as_ref);
-            let memtables = sealed.chain(&state.active).map(|filling| &filling.memtable);
-            let rows: Vec<_> = memtables.map(|memtable| rows_of(memtable, id)).collect();
-            (rows, state.runs.clone(), state.unopened.clone())
-        };
+        let view = self.read_view();
+        let mut rows = view.memory_with_id(id);
+        let ReadView { runs, unopened: mut unread, .. } = view;
         let objects = &*self.objects;
-        let asked = stream::iter(runs).map(|run| async move {
+        let asked = stream::iter(runs.to_vec()).map(|run| async move {
             let found = run.with_id(objects, (R::ORDER.0, id), fields).await;
             (run, found)
         });
@@ -89,12 +85,6 @@ impl<R: Rows> WithId<R> {
     pub fn batch(&self) -> Result<Vec<u8>, BadRow> {
         R::batch(std::slice::from_ref(&self.rows))
     }
-}
-
-pub(super) fn rows_of<R: Rows>(memtable: &Memtable<R>, id: u128) -> Columns {
-    let row = |row| Place { batch: 0, row: u32::try_from(row).expect("memory is bounded") };
-    let places: Vec<_> = memtable.with_id(id).map(row).collect();
-    Columns::gather(R::schema(), &[memtable.columns()], &places)
 }
 
 /// The rows of a tenant from several sources, in order of time; without copies, if all fields are present.

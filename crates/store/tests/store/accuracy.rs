@@ -119,7 +119,7 @@ async fn filled(samples: &[(&str, Vec<u64>)]) -> Arc<Store> {
         for (service, durations) in samples {
             for record in records(service, durations).iter().skip(half).step_by(2) {
                 let rows = Decoded::of(Signal::Traces, &record.batch, &Limits::default());
-                store.insert(1 + half as u64, record, &rows.expect("a batch").0);
+                store.insert(1 + half as u64, record, rows.expect("a batch").0);
             }
         }
         if half == 0 {

@@ -119,7 +119,7 @@ fn every_field_of_every_row_is_in_a_range() {
                 let batch = batch.clone().into();
                 let record = Record { signal, tenant: "shop".into(), received_ns: 0, batch };
                 let rows = Decoded::of(signal, &record.batch, &Limits::default());
-                store.insert(segment, &record, &rows.expect("a batch").0);
+                store.insert(segment, &record, rows.expect("a batch").0);
             }
             store.seal(segment);
             assert_eq!(keeper.flush(0).await.expect("memory").len(), 3);

@@ -33,7 +33,7 @@ async fn tree() -> Arc<Tree<SpanRows>> {
     let record = Record { signal: Signal::Traces, tenant, received_ns: 0, batch };
     let (mut keeper, store) = empty().await;
     let rows = Decoded::of(record.signal, &record.batch, &Limits::default());
-    store.insert(1, &record, &rows.expect("a batch").0);
+    store.insert(1, &record, rows.expect("a batch").0);
     store.seal(1);
     keeper.flush(0).await.expect("memory");
     Arc::clone(store.spans())

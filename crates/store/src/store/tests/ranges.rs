@@ -17,7 +17,7 @@ pub(super) async fn open_with(
     files: &Failing,
     objects: &Arc<Faulty>,
     final_rows: u64,
-) -> (Keeper, Found) {
+) -> (Keeper, Recovery) {
     let mut settings = settings(files, objects);
     settings.tables.final_rows = final_rows;
     Store::open(&settings, NOW_MS, "f0b1").await.expect("good tables")

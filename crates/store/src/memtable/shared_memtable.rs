@@ -1,0 +1,128 @@
+//! A memtable that is filled and queried at once. A query never holds up an insert.
+//!
+//! While a query copies columns, new batches wait in a queue. The next insert, query or flush that has the lock adds
+//! them. A sealed memtable is not copied but shared.
+//!
+//! **Limits**: [`QUEUE_BYTES_MAX`] of batches in the queue. Beyond that an insert waits for the queries that copy.
+
+use super::{Memtable, Rows};
+use crate::columns::Columns;
+use crate::log::Record;
+use crate::sort::Place;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
+};
+
+/// A query copies for some 10 ms; at 200 MB/s of batches that is a quarter of this.
+const QUEUE_BYTES_MAX: usize = 8 << 20;
+
+/// A memtable that one thread fills and any number of threads read.
+#[derive(Debug)]
+pub(crate) struct SharedMemtable<R: Rows> {
+    queue: Mutex<Queue<R::Batch>>,
+    memtable: RwLock<Memtable<R>>,
+    /// The size of the memtable without the queue.
+    bytes: AtomicUsize,
+    is_sealed: AtomicBool,
+}
+
+/// Batches that are not in the memtable yet, the oldest first.
+#[derive(Debug)]
+struct Queue<B> {
+    batches: Vec<(Record, B)>,
+    bytes: usize,
+}
+
+impl<B> Default for Queue<B> {
+    fn default() -> Self {
+        Self { batches: Vec::new(), bytes: 0 }
+    }
+}
+
+impl<R: Rows> Default for SharedMemtable<R> {
+    fn default() -> Self {
+        Self {
+            queue: Mutex::default(),
+            memtable: RwLock::default(),
+            bytes: AtomicUsize::default(),
+            is_sealed: AtomicBool::default(),
+        }
+    }
+}
+
+impl<R: Rows> SharedMemtable<R> {
+    /// Adds a batch, or queues it while a query copies.
+    pub(crate) fn insert(&self, record: &Record, rows: R::Batch) {
+        let is_long = {
+            let queue = &mut *self.queue();
+            queue.bytes += record.batch.len();
+            queue.batches.push((record.clone(), rows));
+            queue.bytes > QUEUE_BYTES_MAX
+        };
+        if is_long {
+            self.insert_queued(self.write());
+        } else {
+            match self.memtable.try_write() {
+                Ok(memtable) => self.insert_queued(memtable),
+                Err(TryLockError::Poisoned(poisoned)) => self.insert_queued(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) => {}
+            }
+        }
+    }
+
+    /// Nothing is inserted any more: from now on the columns are shared.
+    pub(crate) fn seal(&self) {
+        self.is_sealed.store(true, Ordering::Release);
+    }
+
+    /// The size in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.queue().bytes + self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// The memtable with all batches.
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Memtable<R>> {
+        if !self.queue().batches.is_empty() {
+            self.insert_queued(self.write());
+        }
+        self.memtable.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Some columns of all rows: shared if it is sealed, else copied.
+    pub(crate) fn columns(&self, fields: &BTreeSet<usize>) -> Arc<Columns> {
+        let memtable = self.read();
+        if self.is_sealed.load(Ordering::Acquire) {
+            return Arc::clone(&memtable.columns);
+        }
+        Arc::new(memtable.columns.only(fields))
+    }
+
+    /// A copy of the rows with an ID in the field by which runs are sorted.
+    pub(crate) fn rows_with_id(&self, id: u128) -> Columns {
+        let memtable = self.read();
+        let row = |row| Place { batch: 0, row: u32::try_from(row).expect("memory is bounded") };
+        let places: Vec<_> = memtable.with_id(id).map(row).collect();
+        Columns::gather(R::schema(), &[&memtable.columns], &places)
+    }
+
+    fn insert_queued(&self, mut memtable: RwLockWriteGuard<'_, Memtable<R>>) {
+        let queue = std::mem::take(&mut *self.queue());
+        for (record, rows) in &queue.batches {
+            memtable.insert(&record.tenant, &record.batch, rows);
+        }
+        self.bytes.store(memtable.bytes(), Ordering::Relaxed);
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue<R::Batch>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Memtable<R>> {
+        self.memtable.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;
