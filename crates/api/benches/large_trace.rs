@@ -116,8 +116,8 @@ async fn filled(spans: u64) -> Arc<Store> {
         memtable_bytes: usize::MAX,
         batch_key: curtail_store::recent::BatchKey::new([7; 32]),
     };
-    let (mut keeper, _) = Store::open(&settings, 0, "f0b1").await.expect("memory");
-    let store = Arc::clone(keeper.store());
+    let (mut parts, _) = Store::open(&settings, 0, "f0b1").await.expect("memory");
+    let store = Arc::clone(&parts.store);
     for (segment, first) in (1..).zip((1..=spans).step_by(100_000)) {
         let last = spans.min(first + 99_999);
         for from in (first..=last).step_by(usize::try_from(BATCH_SPANS).expect("small")) {
@@ -129,7 +129,7 @@ async fn filled(spans: u64) -> Arc<Store> {
         }
         if last < spans {
             store.seal(segment);
-            keeper.flush(0).await.expect("memory and a folder");
+            parts.flusher.flush(0).await.expect("memory and a folder");
         }
     }
     std::fs::remove_dir_all(&folder).expect("the bench made it");

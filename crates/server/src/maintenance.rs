@@ -1,10 +1,11 @@
 //! The maintenance thread: flushes memtables, compacts runs, expires old rows, and cleans the tables.
 //!
-//! One thread does all of it, so compaction never takes more than one core from receivers and queries. Between the row
-//! groups of a compaction it flushes the memtables that have filled meanwhile.
+//! One thread does all of it, so it never takes more than one core from receivers and queries. The flusher and the
+//! compactor are two tasks on it that know nothing of each other. The compactor yields after each row group, and the
+//! flusher then flushes what was sealed meanwhile.
 //!
-//! **Decides** the order: flush first; then, at most one step at a time, checkpoint, refresh, expiry, tail retention,
-//! compaction, summaries, cleaning. After a failure it waits 1 s, then twice as long each time, up to 30 s.
+//! **Decides** the order of the compactor's steps, one at a time: refresh and checkpoint, expiry, tail retention,
+//! compaction, summaries, cleaning. After a failure a task waits 1 s, then twice as long each time, up to 30 s.
 
 use crate::Config;
 use crate::backpressure::FlushBacklog;
@@ -13,7 +14,7 @@ use crate::error::{ServerPanicked, describe_error};
 use crate::metrics::{MaintenanceMetrics, MaintenanceTask};
 use arc_swap::ArcSwap;
 use curtail_objects::Objects;
-use curtail_store::{Expired, Keeper, TailKept};
+use curtail_store::{Compactor, Expired, Flusher, TailKept};
 use std::error::Error;
 use std::io;
 use std::iter::successors;
@@ -41,23 +42,25 @@ const EXPIRE_EVERY: Duration = Duration::from_secs(60);
 pub(crate) struct MaintenanceThread {
     stop: Arc<AtomicBool>,
     /// Taken when it is joined.
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<((), ())>>,
 }
 
 impl MaintenanceThread {
     /// Starts it.
     pub(crate) fn start(
-        (keeper, objects): (Keeper, Objects),
+        flusher: Flusher,
+        (compactor, objects): (Compactor, Objects),
         (backlog, metrics): (Arc<FlushBacklog>, Arc<MaintenanceMetrics>),
         config: Arc<ArcSwap<Config>>,
     ) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let stop = Arc::new(AtomicBool::new(false));
-        let maintenance = Maintenance {
-            keeper,
+        let flush =
+            FlushTask { flusher, backlog, metrics: Arc::clone(&metrics), stop: Arc::clone(&stop) };
+        let compact = CompactTask {
+            compactor,
             objects,
             config,
-            backlog,
             metrics,
             stop: Arc::clone(&stop),
             refreshed: Instant::now(),
@@ -67,7 +70,7 @@ impl MaintenanceThread {
         };
         let thread = std::thread::Builder::new()
             .name("maintenance".to_owned())
-            .spawn(move || runtime.block_on(maintenance.run()))?;
+            .spawn(move || runtime.block_on(async { tokio::join!(flush.run(), compact.run()) }))?;
         Ok(Self { stop, thread: Some(thread) })
     }
 
@@ -83,7 +86,9 @@ impl MaintenanceThread {
 
     fn join(&mut self) -> Result<(), ServerPanicked> {
         self.stop.store(true, Ordering::Release);
-        self.thread.take().map_or(Ok(()), |thread| thread.join().map_err(|_| ServerPanicked))
+        self.thread
+            .take()
+            .map_or(Ok(()), |thread| thread.join().map(drop).map_err(|_| ServerPanicked))
     }
 }
 
@@ -95,12 +100,18 @@ impl Drop for MaintenanceThread {
     }
 }
 
-struct Maintenance {
-    keeper: Keeper,
+struct FlushTask {
+    flusher: Flusher,
+    backlog: Arc<FlushBacklog>,
+    metrics: Arc<MaintenanceMetrics>,
+    stop: Arc<AtomicBool>,
+}
+
+struct CompactTask {
+    compactor: Compactor,
     objects: Objects,
     /// A reload replaces it.
     config: Arc<ArcSwap<Config>>,
-    backlog: Arc<FlushBacklog>,
     metrics: Arc<MaintenanceMetrics>,
     stop: Arc<AtomicBool>,
     /// The time of the last refresh.
@@ -111,6 +122,15 @@ struct Maintenance {
     cleaned: Instant,
     /// Whether the log has a line that nothing is left to compact.
     is_compacted: bool,
+}
+
+/// Waits for a moment if there is nothing to do; else lets the other task run.
+async fn wait_if(is_idle: bool) {
+    if is_idle {
+        tokio::time::sleep(IDLE_WAIT).await;
+    } else {
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Whether a full disk caused the error.
@@ -144,43 +164,33 @@ impl Backoff {
     }
 }
 
-impl Maintenance {
+impl FlushTask {
+    /// Flushes until it is stopped and nothing is left, or the rest cannot be flushed.
     async fn run(mut self) {
-        let (mut flush, mut upkeep) = (Backoff::new(), Backoff::new());
+        let mut backoff = Backoff::new();
         loop {
             let stops = self.stop.load(Ordering::Acquire);
             let mut is_idle = true;
-            if stops || flush.is_over() {
+            if stops || backoff.is_over() {
                 match self.flush().await {
-                    Ok(is_done) => (is_idle, flush) = (is_done, Backoff::new()),
+                    Ok(is_done) => (is_idle, backoff) = (is_done, Backoff::new()),
                     Err(error) => {
                         self.metrics.failed(MaintenanceTask::Flush);
-                        flush.failed("flush failed; the rows stay in the log", &error);
+                        backoff.failed("flush failed; the rows stay in the log", &error);
                     }
                 }
             }
             if stops && is_idle {
                 return;
             }
-            if !stops && is_idle && upkeep.is_over() {
-                match self.upkeep().await {
-                    Ok(is_done) => (is_idle, upkeep) = (is_done, Backoff::new()),
-                    Err(error) => {
-                        self.metrics.failed(MaintenanceTask::Upkeep);
-                        upkeep.failed("maintenance of the tables failed", &error);
-                    }
-                }
-            }
-            if is_idle {
-                tokio::time::sleep(IDLE_WAIT).await;
-            }
+            wait_if(is_idle).await;
         }
     }
 
     /// Flushes the oldest sealed memtable of each table; returns whether there was none.
     async fn flush(&mut self) -> Result<bool, Failure> {
         let began = Instant::now();
-        let flushed = self.keeper.flush(now_ms()).await;
+        let flushed = self.flusher.flush(now_ms()).await;
         self.backlog.flushed(flushed.as_ref().is_err_and(|error| is_disk_full(error)));
         let flushed = flushed?;
         if !flushed.is_empty() {
@@ -191,20 +201,39 @@ impl Maintenance {
         }
         Ok(flushed.is_empty())
     }
+}
 
-    /// Does the most urgent step besides flushing; returns whether there was none.
-    async fn upkeep(&mut self) -> Result<bool, Failure> {
-        self.keeper.checkpoint(now_ms()).await?;
+impl CompactTask {
+    async fn run(mut self) {
+        let mut backoff = Backoff::new();
+        while !self.stop.load(Ordering::Acquire) {
+            let mut is_idle = true;
+            if backoff.is_over() {
+                match self.step().await {
+                    Ok(is_done) => (is_idle, backoff) = (is_done, Backoff::new()),
+                    Err(error) => {
+                        self.metrics.failed(MaintenanceTask::Upkeep);
+                        backoff.failed("maintenance of the tables failed", &error);
+                    }
+                }
+            }
+            wait_if(is_idle).await;
+        }
+    }
+
+    /// Does the most urgent step; returns whether there was none.
+    async fn step(&mut self) -> Result<bool, Failure> {
         if self.refreshed.elapsed() >= REFRESH_EVERY {
             self.refreshed = Instant::now();
             // Responses count the runs that cannot be read.
-            self.keeper.refresh().await?;
+            self.compactor.refresh().await?;
+            self.compactor.checkpoint(now_ms()).await?;
         }
         if self.expired.is_none_or(|at| at.elapsed() >= EXPIRE_EVERY) {
             self.expired = Some(Instant::now());
             let retention = self.config.load().retention;
             for Expired { table, runs, bytes, first, last } in
-                self.keeper.expire(&retention, now_ms()).await?
+                self.compactor.expire(&retention, now_ms()).await?
             {
                 tracing::info!(table, runs, bytes, %first, %last, "expired");
             }
@@ -213,7 +242,7 @@ impl Maintenance {
             }
         }
         let (name, began) = (format!("merged-{}", uuid()), Instant::now());
-        match self.keeper.compact(now_ms(), &name).await {
+        match self.compactor.compact(now_ms(), &name).await {
             Ok(false) => {}
             Ok(true) => {
                 self.metrics.compacted(began.elapsed());
@@ -227,7 +256,7 @@ impl Maintenance {
             }
             Err(error) => return Err(error.into()),
         }
-        if self.keeper.summarise(now_ms()).await? {
+        if self.compactor.summarise(now_ms()).await? {
             return Ok(false);
         }
         if !std::mem::replace(&mut self.is_compacted, true) {
@@ -235,7 +264,7 @@ impl Maintenance {
         }
         if self.cleaned.elapsed() >= CLEAN_EVERY {
             self.cleaned = Instant::now();
-            self.keeper.clean(now_ms()).await?;
+            self.compactor.clean(now_ms()).await?;
             let abandoned = self.objects.remove_abandoned(SystemTime::now())?;
             if abandoned > 0 {
                 tracing::info!(files = abandoned, "removed unfinished files");
@@ -248,7 +277,7 @@ impl Maintenance {
     async fn keep_tail(&mut self) -> Result<bool, Failure> {
         let Some(tail) = self.config.load().tail else { return Ok(false) };
         let name = format!("tail-{}", uuid());
-        let kept = self.keeper.keep_tail(&tail, now_ms(), &name).await?;
+        let kept = self.compactor.keep_tail(&tail, now_ms(), &name).await?;
         if let Some(TailKept { day, before, after }) = kept {
             tracing::info!(%day, before, after, "reduced the spans of a day to its tail");
         }

@@ -13,7 +13,7 @@ use curtail_ingest::{Committer, IngestMetrics, Sink, Taken, Why};
 use curtail_store::log::{self, Damage, Log};
 use curtail_store::recent::RecentBatches;
 use curtail_store::tree::Unread;
-use curtail_store::{Recovery, Store};
+use curtail_store::{Recovery, Store, StoreParts};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
@@ -159,19 +159,20 @@ impl Storage {
         let folder = DataFolder::open(&config.data, config.tables.as_deref()).await?;
         let memtable_bytes = config.memtable.as_len();
         let settings = folder.settings(memtable_bytes);
-        let (keeper, recovery) =
+        let (parts, recovery) =
             Store::open(&settings, now_ms(), &uuid()).await.map_err(|source| {
                 let tables = folder.objects().url().to_owned();
                 StartError::Store { tables, source: Box::new(source) }
             })?;
         log_recovery(&recovery);
-        let store = Arc::clone(keeper.store());
+        let StoreParts { store, flusher, compactor, last_segment } = parts;
         let backlog = Arc::new(FlushBacklog::new(memtable_bytes * WAITING_MEMTABLES_MAX));
-        let log = Log::open(Arc::clone(&settings.files), keeper.last_segment(), entropy())
+        let log = Log::open(Arc::clone(&settings.files), last_segment, entropy())
             .map_err(|source| StartError::File { path: config.data.join("log"), source })?;
         let maintenance_metrics = Arc::<MaintenanceMetrics>::default();
         let maintenance = MaintenanceThread::start(
-            (keeper, folder.objects().clone()),
+            flusher,
+            (compactor, folder.objects().clone()),
             (Arc::clone(&backlog), Arc::clone(&maintenance_metrics)),
             Arc::clone(live_config),
         )?;

@@ -2,11 +2,11 @@
 //!
 //! A commit is a file of JSON lines with the next free number, put only if no other is there yet; so writers
 //! need no lock and no server, on a disk as on an object store. What a commit says are [`Action`]s: files
-//! that are added, files that are removed, and up to where a writer has come ([`Transaction`]).
+//! that are added, files that are removed, and the positions that sources of rows have reached ([`SourceRange`]).
 //!
-//! **Conflicts**: whoever loses the race for a number reads what won and looks again: what it removes must
-//! still be there, and what its transaction says must still be new. So two compactions of the same files
-//! never both happen, and a log segment is never written twice.
+//! **Conflicts**: a writer that loses the race for a number reads what won and checks again. The files that it removes
+//! must still be there, and its rows must begin at the committed position of their source. So two compactions of the
+//! same files never both happen, and a row of a log is never written twice, even by two processes with the same log.
 //!
 //! **Reading** begins with the newest checkpoint and follows the commits after it. A missing or damaged file is an
 //! error that names it, unless the other files have the same content; an older table is never returned. Commits of
@@ -44,4 +44,4 @@ pub use checkpoint::CheckpointError;
 pub use objects::StoreError;
 pub use property::PropertyError;
 pub use snapshot::{Refused, Snapshot};
-pub use table::{Change, CommitError, OpenError, Table, TableVersion, UpkeepError};
+pub use table::{Change, CommitError, OpenError, SourceRange, Table, TableVersion, UpkeepError};

@@ -38,7 +38,9 @@ pub use files::{Directory, Files};
 pub use memtable::{LogRows, Memtable, PointRows, Rows, SpanRows};
 pub use retention::{Expired, Retention};
 pub use sort::{Key, Place, sort};
-pub use store::{KeepError, Keeper, OpenError, Recovery, Settings, Store, TailKept};
+pub use store::{
+    Compactor, CompactorError, Flusher, OpenError, Recovery, Settings, Store, StoreParts, TailKept,
+};
 
 /// Maximum length of a query in SQL, for the program that runs it and for the API that takes it. A query nested as deep
 /// as that allows must find room on the program's stack.

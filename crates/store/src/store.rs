@@ -3,10 +3,11 @@
 //! | who | does |
 //! |---|---|
 //! | the thread that writes the log | [`Store::insert`]s what is durable; ends the segment when a memtable [is full](Store::is_full), and [seals](Store::seal) |
-//! | whoever asks | asks the [trees](Store::spans) |
-//! | the [`Keeper`], one of them | writes sealed memtables as runs, and removes what the log has of them |
+//! | queries | read the [trees](Store::spans) |
+//! | the [`Flusher`] | writes sealed memtables as runs, and removes what the log has of them |
+//! | the [`Compactor`] | merges runs, summarizes their traces, and removes what is not kept |
 //!
-//! **A batch that is sent again is not stored again**: the log's thread and the keeper share the
+//! **A batch that is sent again is not stored again**: the log's thread and the flusher share the
 //! [batches](RecentBatches) of the last ten minutes, which a start restores from the log and the flush records.
 //!
 //! **Nothing is lost, nothing is there twice**: a segment is removed when every table has committed what it has
@@ -15,12 +16,14 @@
 //! **Limits**: memtables take as much as [`Settings::memtable_bytes`] together, and one group of the log more;
 //! how many sealed ones wait is for the caller to bound ([`Store::waiting_bytes`]).
 
+mod compactor;
 mod flush_record;
+mod flusher;
 mod keep_tail;
-mod keeper;
 
+pub use compactor::{Compactor, CompactorError};
+pub use flusher::Flusher;
 pub use keep_tail::TailKept;
-pub use keeper::{KeepError, Keeper};
 
 use crate::files::Files;
 use crate::log::{self, Damage, Record};
@@ -59,6 +62,19 @@ pub struct Store {
     memtable_bytes: usize,
     /// No later batch is of a segment up to this one.
     sealed: AtomicU64,
+}
+
+/// An open store and its roles.
+#[derive(Debug)]
+pub struct StoreParts {
+    /// What is filled and queried.
+    pub store: Arc<Store>,
+    /// Writes its memtables.
+    pub flusher: Flusher,
+    /// Merges and removes its runs.
+    pub compactor: Compactor,
+    /// The last segment of the log that there was: the log goes on after it.
+    pub last_segment: u64,
 }
 
 /// What opening a store recovered from the log, and what is damaged.
@@ -113,7 +129,7 @@ impl Store {
         settings: &Settings,
         now_ms: i64,
         id: &str,
-    ) -> Result<(Keeper, Recovery), OpenError> {
+    ) -> Result<(StoreParts, Recovery), OpenError> {
         let recent = Arc::new(RecentBatches::new(settings.batch_key));
         let (records, unread_records) = FlushRecords::open(&*settings.files, &recent)?;
         let known = records.versions().clone();
@@ -143,19 +159,17 @@ impl Store {
         });
         let files = Arc::clone(&settings.files);
         let (last_segment, damaged) = store.replay(&*files, &mut recovery)?;
-        let keeper = Keeper {
-            store,
+        let flusher = Flusher {
+            store: Arc::clone(&store),
             files,
-            spans,
-            logs,
-            points,
-            traces,
+            spans: spans.clone(),
+            logs: logs.clone(),
+            points: points.clone(),
             damaged,
             records,
-            last_segment,
-            left_whole: BTreeSet::new(),
         };
-        Ok((keeper, recovery))
+        let compactor = Compactor { spans, logs, points, traces, left_whole: BTreeSet::new() };
+        Ok((StoreParts { store, flusher, compactor, last_segment }, recovery))
     }
 
     /// Inserts the records of the log. Returns the last segment and the damaged segments.

@@ -1,16 +1,16 @@
 //! A tree: the rows of one table, in memtables and in the runs behind them.
 //!
 //! A query reads the memtables and the runs of one [`ReadView`], so nothing is missed or seen twice while a memtable
-//! becomes a run. One [`Flusher`] makes it so: it writes sealed memtables as runs and commits them.
+//! becomes a run. A [`TableWriter`] makes it so: it writes sealed memtables as runs and commits them.
 //!
-//! **Nothing is there twice**: a run is committed with the number of the last segment of the log that is in
-//! it, as Delta's transaction of this writer; what the log has up to that number is not taken in again. The
-//! file of a run is called after the writer and that number, so that flushing once more writes it again.
+//! **Nothing is there twice**: the log is a source of rows, and its segments are positions. A run is committed with the
+//! positions that it has, and only if they begin at the committed one, so a process that was replaced commits nothing
+//! over its successor. Segments up to the committed position are not replayed. The name of a run's file is made of
+//! the source and its positions, so another attempt at a flush writes the same file, and no other flush does.
 
 mod compact;
 mod cut;
 mod end;
-mod flush;
 mod in_order;
 mod making;
 mod new_run;
@@ -20,18 +20,19 @@ mod read_view;
 mod remove;
 mod rows_with_id;
 mod stored;
+mod table_writer;
 mod upload;
 mod with_id;
 
 pub(crate) use compact::FAN_IN;
 pub use compact::{CompactError, Compaction, FINAL_ROWS, Merged};
-pub use flush::{FlushError, Flushed, Flusher};
 pub use open::{OpenError, Settings};
 pub(crate) use opener::Opener;
 pub(crate) use read_view::ReadView;
 pub use rows_with_id::{RowsWithId, Window};
 pub(crate) use stored::RANGE;
 pub use stored::{ReadError, StoredRun};
+pub use table_writer::{FlushError, FlushOutcome, TableWriter};
 pub(crate) use upload::Upload;
 pub use with_id::{Unread, WithId};
 
@@ -62,6 +63,12 @@ struct State<R: Rows> {
     runs: Arc<[Arc<StoredRun>]>,
     /// Runs of which not even the end can be read: nobody knows what they have.
     unopened: Vec<Unread>,
+    /// The version of the table that has these runs.
+    version: u64,
+    /// The last segment of the log that is in these runs.
+    committed: u64,
+    /// The last segment of a sealed memtable.
+    sealed_to: u64,
 }
 
 /// A memtable, and the part of the log that has its rows.
@@ -73,6 +80,8 @@ struct LoggedMemtable<R: Rows> {
     has_several_days: bool,
     /// The first and the last segment.
     segments: (u64, u64),
+    /// The last segment of the memtable before.
+    after: u64,
 }
 
 /// So many runs are asked at once: a store far away answers many as soon as one.
@@ -86,11 +95,13 @@ impl<R: Rows> Tree<R> {
         let memtable = {
             let state = &mut *self.write();
             let day = record.received_ns / DAY_NS;
+            let after = state.sealed_to;
             let active = state.active.get_or_insert_with(|| LoggedMemtable {
                 memtable: Arc::default(),
                 day,
                 has_several_days: false,
                 segments: (segment, segment),
+                after,
             });
             active.has_several_days |= active.day != day;
             active.segments.1 = segment;
@@ -116,6 +127,7 @@ impl<R: Rows> Tree<R> {
         let state = &mut *self.write();
         if let Some(active) = state.active.take() {
             active.memtable.seal();
+            state.sealed_to = active.segments.1;
             state.sealed.push(Arc::new(active));
         }
     }

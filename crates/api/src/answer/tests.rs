@@ -143,8 +143,8 @@ impl Asking {
                 memtable_bytes: usize::MAX,
                 batch_key: curtail_store::recent::BatchKey::new([7; 32]),
             };
-            let (mut keeper, _) = Store::open(&settings, 0, "f0b1").await.expect("memory");
-            let store = Arc::clone(keeper.store());
+            let (mut parts, _) = Store::open(&settings, 0, "f0b1").await.expect("memory");
+            let store = Arc::clone(&parts.store);
             for (half, segment) in batches.chunks(batches.len().div_ceil(2)).zip(1..) {
                 for (signal, batch) in half {
                     let (tenant, batch) = (curtail_store::NOBODY.into(), batch.clone().into());
@@ -155,7 +155,7 @@ impl Asking {
                 }
                 if segment == 1 {
                     store.seal(segment);
-                    keeper.flush(0).await.expect("memory");
+                    parts.flusher.flush(0).await.expect("memory");
                 }
             }
             std::fs::remove_dir_all(&log).expect("it is ours");

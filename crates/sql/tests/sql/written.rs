@@ -5,7 +5,7 @@ use curtail_otlp::{
     PointRow, ResourceText, ScopeText, Signal, SpanRow, TracesWriter,
 };
 use curtail_store::log::Record;
-use curtail_store::{Directory, Keeper, Settings, Store, tree};
+use curtail_store::{Directory, Settings, Store, StoreParts, tree};
 use curtail_units::Rng;
 use object_store::local::LocalFileSystem;
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ pub(crate) struct Writer {
     pub(crate) data: PathBuf,
     /// Whose rows are written.
     pub(crate) tenant: &'static str,
-    keeper: Keeper,
+    parts: StoreParts,
     segment: u64,
 }
 
@@ -84,8 +84,8 @@ impl Writer {
             memtable_bytes: 1,
             batch_key: curtail_store::recent::BatchKey::new([7; 32]),
         };
-        let (keeper, _) = Store::open(&settings, NOW_MS, "f0b1").await.expect("an empty folder");
-        Self { data, tenant: "shop", keeper, segment: 0 }
+        let (parts, _) = Store::open(&settings, NOW_MS, "f0b1").await.expect("an empty folder");
+        Self { data, tenant: "shop", parts, segment: 0 }
     }
 
     /// Writes a run of spans that arrived this number of days after the first.
@@ -142,9 +142,16 @@ impl Writer {
 
     /// Merges runs and writes checkpoints, as long as there is something to do.
     pub(crate) async fn keep(&mut self) -> usize {
-        self.keeper.checkpoint(NOW_MS).await.expect("the disk is good");
+        self.parts.compactor.refresh().await.expect("a table");
+        self.parts.compactor.checkpoint(NOW_MS).await.expect("the disk is good");
         let mut merged = 0;
-        while self.keeper.compact(NOW_MS, &format!("m{merged}")).await.expect("the runs are good") {
+        while self
+            .parts
+            .compactor
+            .compact(NOW_MS, &format!("m{merged}"))
+            .await
+            .expect("the runs are good")
+        {
             merged += 1;
         }
         merged
@@ -156,9 +163,9 @@ impl Writer {
         let record =
             Record { signal, tenant: self.tenant.into(), received_ns, batch: batch.into() };
         let rows = Decoded::of(signal, &record.batch, &Limits::default()).expect("a good batch");
-        self.keeper.store().insert(self.segment, &record, &rows.0);
-        self.keeper.store().seal(self.segment);
-        let written = self.keeper.flush(NOW_MS).await.expect("the disk is good");
+        self.parts.store.insert(self.segment, &record, rows.0);
+        self.parts.store.seal(self.segment);
+        let written = self.parts.flusher.flush(NOW_MS).await.expect("the disk is good");
         assert_eq!(written.len(), 1);
     }
 }

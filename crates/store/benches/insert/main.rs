@@ -103,7 +103,7 @@ async fn query(store: &Store) {
     assert!(store.spans().with_id("shop", 1).await.is_empty());
 }
 
-fn open() -> (curtail_store::Keeper, Arc<Store>) {
+fn open() -> (curtail_store::StoreParts, Arc<Store>) {
     let folder = std::env::temp_dir().join(format!("curtail-insert-{}", std::process::id()));
     let settings = Settings {
         files: Arc::new(Directory::open(&folder).expect("a folder")),
@@ -118,8 +118,8 @@ fn open() -> (curtail_store::Keeper, Arc<Store>) {
         batch_key: curtail_store::recent::BatchKey::new([7; 32]),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    let (keeper, _) = runtime.block_on(Store::open(&settings, 0, "f0b1")).expect("memory");
+    let (parts, _) = runtime.block_on(Store::open(&settings, 0, "f0b1")).expect("memory");
     std::fs::remove_dir_all(&folder).expect("it is ours");
-    let store = Arc::clone(keeper.store());
-    (keeper, store)
+    let store = Arc::clone(&parts.store);
+    (parts, store)
 }

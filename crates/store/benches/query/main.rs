@@ -15,7 +15,7 @@ use curtail_store::log::Record;
 use curtail_store::query::{Condition, Each, Filter, MeasureOf, Of, Order, Test, Value, What};
 use curtail_store::schema::envelope::SERVICE;
 use curtail_store::schema::spans::DURATION;
-use curtail_store::{Directory, Keeper, Recovery, Rows, Settings, SpanRows, Store, tree};
+use curtail_store::{Directory, Recovery, Rows, Settings, SpanRows, Store, StoreParts, tree};
 use curtail_units::{Quantile, Rng};
 use object_store::memory::InMemory;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ fn main() {
 
 async fn queries(millions: u64) {
     let folder = std::env::temp_dir().join(format!("curtail-query-{}", std::process::id()));
-    let (mut keeper, _): (Keeper, Recovery) = Store::open(
+    let (mut parts, _): (StoreParts, Recovery) = Store::open(
         &Settings {
             files: Arc::new(Directory::open(&folder).expect("a folder")),
             tables: tree::Settings {
@@ -59,9 +59,9 @@ async fn queries(millions: u64) {
     )
     .await
     .expect("memory");
-    let ids = fill(&mut keeper, millions).await;
+    let ids = fill(&mut parts, millions).await;
     std::fs::remove_dir_all(&folder).expect("it is ours");
-    let store = Arc::clone(keeper.store());
+    let store = Arc::clone(&parts.store);
     let spans = store.spans();
     let (in_memory, runs) = spans.size();
     println!("{millions} million spans: {in_memory} in memory, the others in {runs} runs");
@@ -105,8 +105,8 @@ async fn queries(millions: u64) {
 }
 
 /// Stores spans as a server does; returns IDs of traces.
-async fn fill(keeper: &mut Keeper, millions: u64) -> Vec<u128> {
-    let store = Arc::clone(keeper.store());
+async fn fill(parts: &mut StoreParts, millions: u64) -> Vec<u128> {
+    let store = Arc::clone(&parts.store);
     let (mut ids, mut segment) = (Vec::new(), 1);
     for seed in 0..millions {
         for batch in batches::batches(CHUNK, seed) {
@@ -121,9 +121,9 @@ async fn fill(keeper: &mut Keeper, millions: u64) -> Vec<u128> {
             if store.is_full() {
                 store.seal(segment);
                 segment += 1;
-                keeper.flush(0).await.expect("memory");
+                parts.flusher.flush(0).await.expect("memory");
                 let name = format!("merged-{segment}");
-                while keeper.compact(0, &name).await.expect("memory") {}
+                while parts.compactor.compact(0, &name).await.expect("memory") {}
             }
         }
     }

@@ -17,11 +17,11 @@ pub struct StoreError {
 }
 
 /// A store.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Objects {
     store: Arc<dyn ObjectStore>,
     #[cfg(test)]
-    pub(super) faults: faults::Faults,
+    pub(super) faults: Arc<faults::Faults>,
 }
 
 /// What lies in a folder.
@@ -44,7 +44,7 @@ impl Objects {
         Self {
             store,
             #[cfg(test)]
-            faults: faults::Faults::default(),
+            faults: Arc::default(),
         }
     }
 

@@ -1,9 +1,10 @@
 //! What a table is after a number of commits.
 
 use super::action::{Action, Add, Metadata, Protocol, Remove, Transaction};
+use super::table::SourceRange;
 use std::collections::BTreeMap;
 
-/// The files of a table, and up to where its writers have come.
+/// The files of a table, and the committed positions of its sources.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
     protocol: Option<Protocol>,
@@ -23,15 +24,24 @@ pub enum Refused {
     /// Paths are given once.
     #[error("{0} is part of the table already")]
     There(String),
-    /// The same was committed before.
-    #[error("{app_id} has come to {committed} already, and {version} is no further")]
+    /// The rows were committed before.
+    #[error("{source} is committed up to {committed} already, and {to} is no further", source = .range.source, to = .range.to)]
     Done {
-        /// Which writer.
-        app_id: String,
-        /// What it says now.
-        version: i64,
-        /// What it has said.
-        committed: i64,
+        /// What should be committed.
+        range: SourceRange,
+        /// The committed position.
+        committed: u64,
+    },
+    /// Another process goes on with the source.
+    #[error(
+        "{source} is committed up to {committed}, expected {from}: another process writes it",
+        source = .range.source, from = .range.from
+    )]
+    Overtaken {
+        /// What should be committed.
+        range: SourceRange,
+        /// The committed position.
+        committed: u64,
     },
 }
 
@@ -58,10 +68,11 @@ impl Snapshot {
         self.removed.values()
     }
 
-    /// Up to where a writer has come.
+    /// The committed position of a source; 0 if it has none.
     #[must_use]
-    pub fn transaction(&self, app_id: &str) -> Option<i64> {
-        self.transactions.get(app_id).map(|transaction| transaction.version)
+    pub fn position(&self, source: &str) -> u64 {
+        let version = self.transactions.get(source).map(|transaction| transaction.version);
+        version.and_then(|version| u64::try_from(version).ok()).unwrap_or_default()
     }
 
     /// Follows what a commit says.
@@ -107,7 +118,20 @@ impl Snapshot {
     }
 
     /// Whether a change may be made to it.
-    pub(super) fn allows(&self, actions: &[Action]) -> Result<(), Refused> {
+    pub(super) fn allows(
+        &self,
+        sources: &[SourceRange],
+        actions: &[Action],
+    ) -> Result<(), Refused> {
+        for range in sources {
+            let committed = self.position(&range.source);
+            if range.to <= committed {
+                return Err(Refused::Done { range: range.clone(), committed });
+            }
+            if range.from != committed {
+                return Err(Refused::Overtaken { range: range.clone(), committed });
+            }
+        }
         for action in actions {
             match action {
                 Action::Remove(remove) if !self.files.contains_key(&remove.path) => {
@@ -116,15 +140,9 @@ impl Snapshot {
                 Action::Add(add) if self.files.contains_key(&add.path) => {
                     return Err(Refused::There(add.path.clone()));
                 }
-                Action::Txn(Transaction { app_id, version, .. }) => {
-                    let committed = self.transaction(app_id);
-                    if let Some(committed) = committed.filter(|committed| version <= committed) {
-                        let (app_id, version) = (app_id.clone(), *version);
-                        return Err(Refused::Done { app_id, version, committed });
-                    }
-                }
                 Action::Add(_)
                 | Action::Remove(_)
+                | Action::Txn(_)
                 | Action::CommitInfo(_)
                 | Action::Protocol(_)
                 | Action::MetaData(_) => {}

@@ -26,8 +26,8 @@ const CONFLICTS_MAX: usize = 10;
 /// Who we are, in commits and checkpoints.
 pub(super) const ENGINE: &str = concat!("curtail/", env!("CARGO_PKG_VERSION"));
 
-/// A table, as it was when we last looked.
-#[derive(Debug)]
+/// A table, as it was when we last looked. A clone commits by itself, as another process does.
+#[derive(Clone, Debug)]
 pub struct Table {
     log: Log,
     state: State,
@@ -53,10 +53,31 @@ pub struct Change {
     pub add: Vec<Add>,
     /// Files that go.
     pub remove: Vec<Remove>,
-    /// Up to where the writer has come with it.
-    pub transaction: Option<Transaction>,
+    /// The positions of sources that the added rows reach.
+    pub sources: Vec<SourceRange>,
     /// What the table is from now on.
     pub metadata: Option<Metadata>,
+}
+
+/// The rows of a source, as a log or a partition of a topic, that a change commits: those after position `from`, up to
+/// `to`. It is committed only if `from` is what was committed last, so each row is committed once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceRange {
+    /// The name of the source; Delta's `appId`.
+    pub source: String,
+    /// The position of the last row before; 0 at the beginning.
+    pub from: u64,
+    /// The position of the last row.
+    pub to: u64,
+}
+
+impl SourceRange {
+    /// The action that says so in the table's log.
+    fn action(&self, now_ms: i64) -> Action {
+        let version = i64::try_from(self.to).expect("a position is a count of rows or segments");
+        let app_id = self.source.clone();
+        Action::Txn(Transaction { app_id, version, last_updated: Some(now_ms) })
+    }
 }
 
 /// Why a table cannot be read.
@@ -279,7 +300,7 @@ impl Table {
         id: &str,
     ) -> Result<u64, CommitError> {
         let mut actions = Vec::new();
-        actions.extend(change.transaction.clone().map(Action::Txn));
+        actions.extend(change.sources.iter().map(|source| source.action(now_ms)));
         actions.extend(change.metadata.clone().map(Action::MetaData));
         actions.extend(change.remove.iter().cloned().map(Action::Remove));
         actions.extend(change.add.iter().cloned().map(Action::Add));
@@ -289,7 +310,7 @@ impl Table {
             self.committed_ms = Some(now_ms);
         }
         for _ in 0..ATTEMPTS_MAX {
-            self.state.snapshot.allows(&actions)?;
+            self.state.snapshot.allows(&change.sources, &actions)?;
             let version = self.state.version + 1;
             let is_ours = self.put(version, lines.clone()).await?;
             if is_ours {

@@ -9,7 +9,7 @@ use crate::memtable::SpanRows;
 use crate::schema::envelope::SERVICE;
 use crate::schema::spans::{DURATION, NAME, PARENT_ID, SPAN_ID, STATUS, TRACE_ID};
 use crate::tree::{self, Tree};
-use crate::{Keeper, Settings, Store};
+use crate::{Settings, Store, StoreParts};
 use curtail_otlp::{
     Decoded, EventRow, Limits, LinkRow, PlainValue, ResourceText, ScopeText, Signal, SpanRow,
     TracesWriter,
@@ -107,7 +107,7 @@ fn record(of: &Sent) -> Record {
 }
 
 /// A store with nothing in it.
-async fn empty() -> (Keeper, Arc<Store>) {
+async fn empty() -> (StoreParts, Arc<Store>) {
     let settings = Settings {
         files: Arc::new(Failing::default()),
         tables: tree::Settings {
@@ -120,9 +120,9 @@ async fn empty() -> (Keeper, Arc<Store>) {
         memtable_bytes: usize::MAX,
         batch_key: crate::recent::BatchKey::new([7; 32]),
     };
-    let (keeper, _) = Store::open(&settings, 0, "f0b1").await.expect("memory");
-    let store = Arc::clone(keeper.store());
-    (keeper, store)
+    let (parts, _) = Store::open(&settings, 0, "f0b1").await.expect("memory");
+    let store = Arc::clone(&parts.store);
+    (parts, store)
 }
 
 /// Spans in runs, in a sealed memtable and in that which is being filled.
@@ -134,7 +134,7 @@ async fn filled(all: &[Sent]) -> Arc<Tree<SpanRows>> {
 
 /// The same in `parts` parts, of which two are memtables.
 async fn filled_in(all: &[Sent], parts: u64) -> Arc<Tree<SpanRows>> {
-    let (mut keeper, store) = empty().await;
+    let (mut roles, store) = empty().await;
     let len = all.len().div_ceil(usize::try_from(parts).expect("small"));
     for (part, segment) in all.chunks(len).zip(1..) {
         for sent in part {
@@ -146,7 +146,7 @@ async fn filled_in(all: &[Sent], parts: u64) -> Arc<Tree<SpanRows>> {
             store.seal(segment);
         }
         if segment < parts - 1 {
-            keeper.flush(0).await.expect("memory");
+            roles.flusher.flush(0).await.expect("memory");
         }
     }
     Arc::clone(store.spans())

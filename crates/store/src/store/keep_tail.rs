@@ -2,12 +2,11 @@
 //!
 //! The runs of the day are looked at twice, for how long traces took and for which of them stay; then they are written
 //! once more without the others, as one run, also where some had a range of IDs each. One commit replaces them, so
-//! whoever looks sees the day or its tail, and what stops half way has changed nothing. Memtables that are sealed
-//! meanwhile are written in between.
+//! whoever looks sees the day or its tail, and what stops half way has changed nothing.
 //!
 //! **Limits**: in memory are, of a row group of each run, the columns that summaries are made of, and what stays.
 
-use super::{KeepError, Keeper};
+use super::{Compactor, CompactorError};
 use crate::columns::Columns;
 use crate::retention::{day_of, first_day};
 use crate::tail::{Durations, Staying, Tail, TooMany};
@@ -27,7 +26,7 @@ pub struct TailKept {
     pub after: u64,
 }
 
-impl Keeper {
+impl Compactor {
     /// Keeps the tail of the oldest day that is due for it; [`None`] when none is. It is `now_ms`, milliseconds since
     /// 1970; `name` is another one each time.
     ///
@@ -39,17 +38,17 @@ impl Keeper {
         tail: &Tail,
         now_ms: i64,
         name: &str,
-    ) -> Result<Option<TailKept>, KeepError> {
+    ) -> Result<Option<TailKept>, CompactorError> {
         let Some((day, runs)) = self.tail_due(tail, now_ms) else { return Ok(None) };
         let mut durations = Durations::default();
         let take = |rows: &Columns| {
             durations.take(rows);
             Ok(())
         };
-        self.each_summary(&runs, now_ms, take).await?;
+        self.each_summary(&runs, take).await?;
         let mut staying = Staying::new(durations.bars(tail.slowest), tail.sample);
-        let decided = self.each_summary(&runs, now_ms, |rows| staying.take(rows)).await;
-        if let Err(KeepError::Tail(_)) = decided {
+        let decided = self.each_summary(&runs, |rows| staying.take(rows)).await;
+        if let Err(CompactorError::Tail(_)) = decided {
             self.left_whole.insert(day);
         }
         decided?;
@@ -73,19 +72,15 @@ impl Keeper {
 
     /// Summarises the traces of runs, each as a whole, in the order of their IDs.
     async fn each_summary(
-        &mut self,
+        &self,
         runs: &[Arc<StoredRun>],
-        now_ms: i64,
         mut take: impl FnMut(&Columns) -> Result<(), TooMany>,
-    ) -> Result<(), KeepError> {
+    ) -> Result<(), CompactorError> {
         let fields: Vec<_> = Summaries::fields().into_iter().collect();
         let tree = Arc::clone(self.spans.tree());
         let mut summaries = Summaries::default();
         let each = async |rows: Columns| {
-            summaries.take(&rows).iter().try_for_each(&mut take)?;
-            // What fails is tried again when somebody hears of it.
-            self.flush(now_ms).await.ok();
-            Ok::<_, KeepError>(())
+            Ok::<_, CompactorError>(summaries.take(&rows).iter().try_for_each(&mut take)?)
         };
         tree.in_order(runs, &fields, |_, rows| rows, each).await?;
         Ok(summaries.finish().iter().try_for_each(take)?)
@@ -98,16 +93,13 @@ impl Keeper {
         staying: &Staying,
         now_ms: i64,
         name: &str,
-    ) -> Result<u64, KeepError> {
+    ) -> Result<u64, CompactorError> {
         let tree = Arc::clone(self.spans.tree());
         let mut at = vec![0; runs.len()];
         let pick = |run: usize, rows: Columns| staying.of(&rows, &mut at[run]);
         let compaction = Compaction::of_tail(runs);
         let mut new = self.traces.begin(compaction.day());
-        let each = async |below: &str, rows: &Columns| {
-            new.take(below, rows).await;
-            self.flush(now_ms).await.ok();
-        };
+        let each = async |below: &str, rows: &Columns| new.take(below, rows).await;
         let merged = match tree.rewrite(compaction, name, pick, each).await {
             // What was decided and what was done are the same, or nothing changes.
             Ok(Merged { path, rows, .. }) if rows != staying.spans() => {

@@ -8,7 +8,7 @@ mod traces;
 
 use super::*;
 use crate::columns::Columns;
-use crate::delta::CommitError;
+use crate::delta::{CommitError, Refused};
 use crate::files::failing::Failing;
 use crate::log::Log;
 use crate::memtable::{Memtable, Rows};
@@ -23,6 +23,7 @@ use curtail_units::Rng;
 use object_store::ObjectStore;
 use object_store::path::Path;
 use objects::{Faulty, When};
+use std::cell::Cell;
 
 const SEED: u64 = 61;
 const DAY_NS: u64 = 86_400_000_000_000;
@@ -101,7 +102,7 @@ fn run<T>(test: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(test)
 }
 
-async fn open(files: &Failing, objects: &Arc<Faulty>) -> Result<(Keeper, Recovery), OpenError> {
+async fn open(files: &Failing, objects: &Arc<Faulty>) -> Result<(StoreParts, Recovery), OpenError> {
     Store::open(&settings(files, objects), NOW_MS, "f0b1").await
 }
 
@@ -151,9 +152,9 @@ fn names_of(batches: &[u64]) -> Vec<String> {
 fn a_trace_is_whole_wherever_its_spans_are() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-        let (mut keeper, found) = open(&files, &objects).await.expect("an empty disk");
-        assert_eq!((found.spans, keeper.last_segment()), (0, 0));
-        let store = Arc::clone(keeper.store());
+        let (mut parts, found) = open(&files, &objects).await.expect("an empty disk");
+        assert_eq!((found.spans, parts.last_segment), (0, 0));
+        let store = Arc::clone(&parts.store);
         for nth in 1..=3 {
             insert(&store, nth, &records(nth, 7));
             insert(&store, nth, &records(10 + nth, 8));
@@ -161,11 +162,11 @@ fn a_trace_is_whole_wherever_its_spans_are() {
                 store.seal(nth);
             }
             if nth == 1 {
-                let flushed = keeper.flush(NOW_MS).await.expect("written");
+                let flushed = parts.flusher.flush(NOW_MS).await.expect("written");
                 assert_eq!(flushed.iter().map(|run| run.rows).collect::<Vec<_>>(), [6, 6, 6]);
                 assert_eq!(
                     flushed[0].path.as_ref(),
-                    "data/spans/day=2024-10-04/one-000000000001.parquet"
+                    "data/spans/day=2024-10-04/one-000000000001-000000000001.parquet"
                 );
             }
         }
@@ -183,8 +184,8 @@ fn a_memtable_is_of_one_day() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
         let large = Settings { memtable_bytes: usize::MAX, ..settings(&files, &objects) };
-        let (keeper, _) = Store::open(&large, NOW_MS, "f0b1").await.expect("an empty disk");
-        let store = keeper.store();
+        let (parts, _) = Store::open(&large, NOW_MS, "f0b1").await.expect("an empty disk");
+        let store = &parts.store;
         insert(store, 1, &records(1, 7));
         assert!(!store.is_full());
         let [_, log, _] = records(2, 7);
@@ -196,13 +197,13 @@ fn a_memtable_is_of_one_day() {
 }
 
 /// Writes a run for each batch.
-async fn runs(keeper: &mut Keeper, batches: std::ops::RangeInclusive<u64>) {
-    let store = Arc::clone(keeper.store());
+async fn runs(parts: &mut StoreParts, batches: std::ops::RangeInclusive<u64>) {
+    let store = Arc::clone(&parts.store);
     for nth in batches {
         // In as many traces as there are numbers below three.
         insert(&store, nth, &records(nth, 7 + u128::from(nth % 3)));
         store.seal(nth);
-        assert_eq!(keeper.flush(NOW_MS).await.expect("written").len(), 3);
+        assert_eq!(parts.flusher.flush(NOW_MS).await.expect("written").len(), 3);
     }
 }
 
@@ -210,17 +211,20 @@ async fn runs(keeper: &mut Keeper, batches: std::ops::RangeInclusive<u64>) {
 fn runs_become_one_and_nothing_is_lost_or_doubled() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
-        let store = Arc::clone(keeper.store());
-        runs(&mut keeper, 1..=7).await;
-        assert!(!keeper.compact(NOW_MS, "a").await.expect("nothing to do"), "seven are few");
-        runs(&mut keeper, 8..=9).await;
-        assert!(keeper.compact(NOW_MS, "a").await.expect("merged"));
-        assert!(!keeper.compact(NOW_MS, "b").await.expect("nothing to do"));
+        let (mut parts, _) = open(&files, &objects).await.expect("an empty disk");
+        let store = Arc::clone(&parts.store);
+        runs(&mut parts, 1..=7).await;
+        assert!(
+            !parts.compactor.compact(NOW_MS, "a").await.expect("nothing to do"),
+            "seven are few"
+        );
+        runs(&mut parts, 8..=9).await;
+        assert!(parts.compactor.compact(NOW_MS, "a").await.expect("merged"));
+        assert!(!parts.compactor.compact(NOW_MS, "b").await.expect("nothing to do"));
         // The oldest eight are one now.
         assert_eq!(store.spans().size(), (0, 2));
         let (again, _) = open(&files, &objects).await.expect("a table");
-        for store in [&store, again.store()] {
+        for store in [&store, &again.store] {
             assert_eq!(names(store, 7).await, names_of(&[3, 6, 9]));
             assert_eq!(names(store, 8).await, names_of(&[1, 4, 7]));
             assert_eq!(names(store, 9).await, names_of(&[2, 5, 8]));
@@ -232,16 +236,16 @@ fn runs_become_one_and_nothing_is_lost_or_doubled() {
 fn a_run_that_is_damaged_stays_and_the_others_become_one() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
-        runs(&mut keeper, 1..=8).await;
-        let path = Path::from("data/spans/day=2024-10-04/one-000000000003.parquet");
+        let (mut parts, _) = open(&files, &objects).await.expect("an empty disk");
+        runs(&mut parts, 1..=8).await;
+        let path = Path::from("data/spans/day=2024-10-04/one-000000000003-000000000003.parquet");
         objects.damage(&path, 60).await;
-        let refused = keeper.compact(NOW_MS, "a").await.expect_err("it cannot be read");
-        assert!(refused.to_string().contains("one-000000000003"), "{refused}");
-        assert!(!keeper.compact(NOW_MS, "b").await.expect("the others are too few"));
-        runs(&mut keeper, 9..=9).await;
-        assert!(keeper.compact(NOW_MS, "c").await.expect("the others are good"));
-        assert_eq!(keeper.store().spans().size().1, 2);
+        let refused = parts.compactor.compact(NOW_MS, "a").await.expect_err("it cannot be read");
+        assert!(refused.to_string().contains("one-000000000003-000000000003"), "{refused}");
+        assert!(!parts.compactor.compact(NOW_MS, "b").await.expect("the others are too few"));
+        runs(&mut parts, 9..=9).await;
+        assert!(parts.compactor.compact(NOW_MS, "c").await.expect("the others are good"));
+        assert_eq!(parts.store.spans().size().1, 2);
     });
 }
 
@@ -257,22 +261,91 @@ fn two_writers_and_two_compactors_lose_and_double_nothing() {
         runs(&mut one, 1..=5).await;
         runs(&mut two, 6..=10).await;
         // One sees what the other has committed when it looks.
-        assert!(one.refresh().await.expect("a table").is_empty());
-        let here = one.store().spans().due().expect("ten are enough");
-        two.refresh().await.expect("a table");
-        assert!(two.compact(NOW_MS, "two").await.expect("merged"));
-        let tree = Arc::clone(one.store().spans());
+        assert!(one.compactor.refresh().await.expect("a table").is_empty());
+        let here = one.store.spans().due().expect("ten are enough");
+        two.compactor.refresh().await.expect("a table");
+        assert!(two.compactor.compact(NOW_MS, "two").await.expect("merged"));
+        let tree = Arc::clone(one.store.spans());
         let merged = tree.merge(here, "one", async |_, _| {}).await.expect("they are still there");
-        let refused = one.spans.replace(merged, NOW_MS).await.expect_err("they have been replaced");
+        let refused =
+            one.compactor.spans.replace(merged, NOW_MS).await.expect_err("they have been replaced");
         assert!(matches!(refused, CommitError::Refused(_)), "{refused}");
         runs(&mut one, 11..=12).await;
-        two.refresh().await.expect("a table");
-        for keeper in [&one, &two] {
-            assert_eq!(keeper.store().spans().size(), (0, 5));
-            assert_eq!(names(keeper.store(), 7).await, names_of(&[3, 6, 9, 12]));
-            assert_eq!(names(keeper.store(), 8).await, names_of(&[1, 4, 7, 10]));
-            assert_eq!(names(keeper.store(), 9).await, names_of(&[2, 5, 8, 11]));
+        two.compactor.refresh().await.expect("a table");
+        for parts in [&one, &two] {
+            assert_eq!(parts.store.spans().size(), (0, 5));
+            assert_eq!(names(&parts.store, 7).await, names_of(&[3, 6, 9, 12]));
+            assert_eq!(names(&parts.store, 8).await, names_of(&[1, 4, 7, 10]));
+            assert_eq!(names(&parts.store, 9).await, names_of(&[2, 5, 8, 11]));
         }
+    });
+}
+
+/// A process sleeps, another one takes over its log, and the first one wakes up with rows that the other has committed.
+#[test]
+fn a_process_that_was_replaced_commits_nothing_over_its_successor() {
+    run(async {
+        let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
+        let (mut old, _) = open(&files, &objects).await.expect("an empty disk");
+        runs(&mut old, 1..=1).await;
+        let (mut new, _) = open(&files, &objects).await.expect("a table");
+        runs(&mut new, 2..=3).await;
+        for nth in 2..=4 {
+            insert(&old.store, nth, &records(nth, 7 + u128::from(nth % 3)));
+        }
+        old.store.seal(4);
+        for _ in 0..2 {
+            let refused = old.flusher.flush(NOW_MS).await.expect_err("others have committed these");
+            let FlushError::Commit(CommitError::Refused(refused)) = refused else {
+                panic!("{refused}")
+            };
+            assert!(matches!(refused, Refused::Overtaken { committed: 3, .. }), "{refused}");
+        }
+        runs(&mut new, 4..=5).await;
+        let (again, _) = open(&files, &objects).await.expect("a table");
+        for store in [&new.store, &again.store] {
+            assert_eq!(names(store, 7).await, names_of(&[3]));
+            assert_eq!(names(store, 8).await, names_of(&[1, 4]));
+            assert_eq!(names(store, 9).await, names_of(&[2, 5]));
+        }
+    });
+}
+
+/// Neither calls the other: the flusher gets its turn when the compactor yields.
+#[test]
+fn a_memtable_is_flushed_while_runs_are_merged() {
+    run(async {
+        let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
+        let (mut parts, _) = open(&files, &objects).await.expect("an empty disk");
+        runs(&mut parts, 1..=8).await;
+        let StoreParts { store, mut flusher, mut compactor, .. } = parts;
+        insert(&store, 9, &records(9, 7));
+        store.seal(9);
+        let is_flushed = Cell::new(false);
+        let flush = async {
+            // The compactor has begun.
+            tokio::task::yield_now().await;
+            assert_eq!(flusher.flush(NOW_MS).await.expect("written").len(), 3);
+            is_flushed.set(true);
+        };
+        let compact = async {
+            assert!(compactor.compact(NOW_MS, "a").await.expect("merged"));
+            assert!(is_flushed.get(), "the flush did not wait for the merge");
+        };
+        tokio::join!(compact, flush);
+        assert_eq!(store.spans().size(), (0, 2));
+        let (again, _) = open(&files, &objects).await.expect("a table");
+        for store in [&store, &again.store] {
+            assert_eq!(names(store, 7).await, names_of(&[3, 6, 9]));
+        }
+        // What one of them knew of the table before does not replace what the other has made visible.
+        let stale = compactor.spans.clone();
+        insert(&store, 10, &records(10, 7));
+        store.seal(10);
+        assert_eq!(flusher.flush(NOW_MS).await.expect("written").len(), 3);
+        compactor.spans = stale;
+        compactor.spans.publish(None).await;
+        assert_eq!(names(&store, 7).await, names_of(&[3, 6, 9, 10]));
     });
 }
 
@@ -280,10 +353,9 @@ fn two_writers_and_two_compactors_lose_and_double_nothing() {
 /// batches that were acknowledged.
 async fn life(files: &Failing, objects: &Arc<Faulty>, batches: std::ops::Range<u64>) -> Vec<u64> {
     let mut acknowledged = Vec::new();
-    let Ok((mut keeper, _)) = open(files, objects).await else { return acknowledged };
-    let store = Arc::clone(keeper.store());
-    let Ok(mut log) = Log::open(Arc::new(files.clone()), keeper.last_segment(), Rng::new(SEED))
-    else {
+    let Ok((mut parts, _)) = open(files, objects).await else { return acknowledged };
+    let store = Arc::clone(&parts.store);
+    let Ok(mut log) = Log::open(Arc::new(files.clone()), parts.last_segment, Rng::new(SEED)) else {
         return acknowledged;
     };
     for nth in batches {
@@ -296,8 +368,8 @@ async fn life(files: &Failing, objects: &Arc<Faulty>, batches: std::ops::Range<u
             store.seal(log.last_segment());
         }
         // What fails is tried again with the next one.
-        drop(keeper.flush(NOW_MS).await);
-        drop(keeper.compact(NOW_MS, &format!("merged-{nth}")).await);
+        drop(parts.flusher.flush(NOW_MS).await);
+        drop(parts.compactor.compact(NOW_MS, &format!("merged-{nth}")).await);
         // Batches are there as a whole, even while a run is not read.
         assert_eq!(store.spans().with_id("shop", 7).await.len() % 3, 0);
     }
@@ -328,10 +400,10 @@ fn nothing_acknowledged_is_lost_or_doubled_whatever_fails_and_when_the_power_goe
                 acknowledged.extend(life(&files, &objects, 10..13).await);
                 objects.disarm();
                 let files = files.after_power_cut(&mut rng);
-                let (mut keeper, _) = open(&files, &objects).await.expect("nothing fails now");
-                let store = Arc::clone(keeper.store());
+                let (mut parts, _) = open(&files, &objects).await.expect("nothing fails now");
+                let store = Arc::clone(&parts.store);
                 holds(&store, &acknowledged, (nth, fault)).await;
-                while !keeper.flush(NOW_MS).await.expect("nothing fails now").is_empty() {}
+                while !parts.flusher.flush(NOW_MS).await.expect("nothing fails now").is_empty() {}
                 holds(&store, &acknowledged, (nth, fault)).await;
                 assert!(log::segments(&files).expect("a list").is_empty());
                 lives += 1;
@@ -348,18 +420,18 @@ fn nothing_acknowledged_is_lost_or_doubled_whatever_fails_and_when_the_power_goe
 fn a_commit_that_is_in_conflict_with_nothing_is_tried_again() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
+        let (mut parts, _) = open(&files, &objects).await.expect("an empty disk");
         for nth in 1..=2 {
-            insert(keeper.store(), nth, &records(nth, 7));
-            keeper.store().seal(nth);
+            insert(&parts.store, nth, &records(nth, 7));
+            parts.store.seal(nth);
             if nth == 2 {
                 // The first operation is the file of a run, the second its commit.
                 objects.arm(1, When::Conflict);
             }
-            assert_eq!(keeper.flush(NOW_MS).await.expect("it is tried again").len(), 3);
+            assert_eq!(parts.flusher.flush(NOW_MS).await.expect("it is tried again").len(), 3);
         }
         assert!(objects.disarm());
-        assert_eq!(names(keeper.store(), 7).await, names_of(&[1, 2]));
+        assert_eq!(names(&parts.store, 7).await, names_of(&[1, 2]));
     });
 }
 
@@ -377,14 +449,14 @@ fn what_a_dead_process_had_on_its_way_is_not_there_twice() {
                 has_died = dies(&large, &objects, nth).await;
                 let was_late = objects.is_late();
                 objects.deliver(before);
-                let (mut keeper, _) =
+                let (mut parts, _) =
                     Store::open(&large, NOW_MS, "f0b2").await.expect("good tables");
-                while !keeper.flush(NOW_MS).await.expect("nothing fails now").is_empty() {}
+                while !parts.flusher.flush(NOW_MS).await.expect("nothing fails now").is_empty() {}
                 let is_late = objects.is_late();
                 // What is late for longer than that comes now.
                 objects.deliver(0);
-                let (keeper, _) = Store::open(&large, NOW_MS, "f0b3").await.expect("good tables");
-                let store = Arc::clone(keeper.store());
+                let (parts, _) = Store::open(&large, NOW_MS, "f0b3").await.expect("good tables");
+                let store = Arc::clone(&parts.store);
                 holds(&store, &[1, 2, 3], (nth, before)).await;
                 deaths += usize::from(was_late);
                 if is_late || !was_late {
@@ -402,9 +474,9 @@ fn what_a_dead_process_had_on_its_way_is_not_there_twice() {
 /// Acknowledges three batches, and dies when a put is late while it writes the second: the one with this number,
 /// if there are so many.
 async fn dies(settings: &Settings, objects: &Faulty, nth: usize) -> bool {
-    let (mut keeper, _) = Store::open(settings, NOW_MS, "f0b1").await.expect("an empty disk");
-    let store = Arc::clone(keeper.store());
-    let mut log = Log::open(Arc::clone(&settings.files), keeper.last_segment(), Rng::new(SEED))
+    let (mut parts, _) = Store::open(settings, NOW_MS, "f0b1").await.expect("an empty disk");
+    let store = Arc::clone(&parts.store);
+    let mut log = Log::open(Arc::clone(&settings.files), parts.last_segment, Rng::new(SEED))
         .expect("a folder");
     for batch in 1..=3 {
         let records = records(batch, 7);
@@ -414,11 +486,11 @@ async fn dies(settings: &Settings, objects: &Faulty, nth: usize) -> bool {
             store.seal(log.last_segment());
         }
         if batch == 1 {
-            keeper.flush(NOW_MS).await.expect("nothing fails yet");
+            parts.flusher.flush(NOW_MS).await.expect("nothing fails yet");
         }
     }
     objects.arm(nth, When::Late);
-    drop(keeper.flush(NOW_MS).await);
+    drop(parts.flusher.flush(NOW_MS).await);
     objects.disarm()
 }
 
@@ -458,14 +530,14 @@ fn a_damaged_segment_is_said_and_kept_and_the_rest_of_it_is_there() {
         }
         // In the second record of the second segment.
         files.damage("log-000000000002", 2 * crate::files::BLOCK_BYTES + 60);
-        let (mut keeper, found) = open(&files, &objects).await.expect("the rest is good");
+        let (mut parts, found) = open(&files, &objects).await.expect("the rest is good");
         assert_eq!(found.damaged.iter().map(|(segment, _)| *segment).collect::<Vec<_>>(), [2]);
-        let store = Arc::clone(keeper.store());
+        let store = Arc::clone(&parts.store);
         // The record of spans is damaged.
         let [spans, logs, points] = tables(&store, 7).await;
         assert_eq!(spans, names_of(&[1, 11, 2, 3, 13]));
         assert!(logs == names_of(&[1, 11, 2, 12, 3, 13]) && points == logs);
-        while !keeper.flush(NOW_MS).await.expect("written").is_empty() {}
+        while !parts.flusher.flush(NOW_MS).await.expect("written").is_empty() {}
         let left = files.list().expect("a list");
         let (records, left): (Vec<_>, Vec<_>) =
             left.into_iter().partition(|name| name.starts_with("flushed-"));
@@ -478,23 +550,23 @@ fn a_damaged_segment_is_said_and_kept_and_the_rest_of_it_is_there() {
 fn a_run_that_cannot_be_read_is_named_and_the_others_answer() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
-        let store = Arc::clone(keeper.store());
+        let (mut parts, _) = open(&files, &objects).await.expect("an empty disk");
+        let store = Arc::clone(&parts.store);
         for nth in 1..=2 {
             insert(&store, nth, &records(nth, 7));
             store.seal(nth);
-            assert_eq!(keeper.flush(NOW_MS).await.expect("written").len(), 3);
+            assert_eq!(parts.flusher.flush(NOW_MS).await.expect("written").len(), 3);
         }
-        let path = Path::from("data/spans/day=2024-10-04/one-000000000001.parquet");
+        let path = Path::from("data/spans/day=2024-10-04/one-000000000001-000000000001.parquet");
         objects.damage(&path, 60).await;
         let trace = store.spans().with_id("shop", 7).await;
         assert_eq!((trace.len(), trace.unread.len()), (3, 1));
         assert_eq!(trace.unread[0].path, path);
         // Without its end it is not even opened.
         objects.cut(&path, 50).await;
-        let (mut keeper, found) = open(&files, &objects).await.expect("the other is good");
+        let (mut parts, found) = open(&files, &objects).await.expect("the other is good");
         assert_eq!(found.unread.len(), 1, "{:?}", found.unread);
-        let store = Arc::clone(keeper.store());
+        let store = Arc::clone(&parts.store);
         for (nth, rows) in [(3, 3), (4, 6)] {
             // Whoever asks hears of it, also after others were written.
             let spans = store.spans();
@@ -507,7 +579,7 @@ fn a_run_that_cannot_be_read_is_named_and_the_others_answer() {
             }
             insert(&store, nth, &records(nth, 7));
             store.seal(nth);
-            assert_eq!(keeper.flush(NOW_MS).await.expect("written").len(), 3);
+            assert_eq!(parts.flusher.flush(NOW_MS).await.expect("written").len(), 3);
         }
     });
 }
@@ -516,10 +588,10 @@ fn a_run_that_cannot_be_read_is_named_and_the_others_answer() {
 fn a_changed_byte_of_an_end_is_seen_of_written_and_of_merged_runs() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
-        runs(&mut keeper, 1..=9).await;
-        assert!(keeper.compact(NOW_MS, "a").await.expect("eight are merged"));
-        let stored: Vec<_> = keeper.store().spans().runs();
+        let (mut parts, _) = open(&files, &objects).await.expect("an empty disk");
+        runs(&mut parts, 1..=9).await;
+        assert!(parts.compactor.compact(NOW_MS, "a").await.expect("eight are merged"));
+        let stored: Vec<_> = parts.store.spans().runs();
         assert_eq!(stored.len(), 2);
         for run in stored {
             let (path, len) = (run.path(), run.add().size);
@@ -541,8 +613,8 @@ fn a_changed_byte_of_an_end_is_seen_of_written_and_of_merged_runs() {
 fn a_table_that_cannot_be_written_keeps_none_of_the_others_and_its_rows_stay_in_the_log() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
-        let store = Arc::clone(keeper.store());
+        let (mut parts, _) = open(&files, &objects).await.expect("an empty disk");
+        let store = Arc::clone(&parts.store);
         let mut log = Log::open(Arc::new(files.clone()), 0, Rng::new(SEED)).expect("an empty disk");
         let records = records(1, 7);
         insert(&store, log.append(&records).expect("written"), &records);
@@ -550,17 +622,17 @@ fn a_table_that_cannot_be_written_keeps_none_of_the_others_and_its_rows_stay_in_
         store.seal(log.last_segment());
         // The first operation is the file of the table that is written first.
         objects.arm(0, When::Before);
-        keeper.flush(NOW_MS).await.expect_err("it fails once");
+        parts.flusher.flush(NOW_MS).await.expect_err("it fails once");
         let runs = [store.spans().size().1, store.logs().size().1, store.points().size().1];
         assert_eq!(runs, [0, 1, 1]);
         assert_eq!(log::segments(&files).expect("a list"), [1]);
         // When it is opened again, the log has what one table needs, and the others do not take it in again.
         let (mut again, found) = open(&files, &objects).await.expect("good tables");
         assert_eq!((found.spans, found.logs, found.points), (3, 0, 0));
-        assert_eq!(names(again.store(), 7).await, names_of(&[1]));
-        assert_eq!(again.flush(NOW_MS).await.expect("written").len(), 1);
+        assert_eq!(names(&again.store, 7).await, names_of(&[1]));
+        assert_eq!(again.flusher.flush(NOW_MS).await.expect("written").len(), 1);
         assert!(log::segments(&files).expect("a list").is_empty());
-        assert_eq!(names(again.store(), 7).await, names_of(&[1]));
+        assert_eq!(names(&again.store, 7).await, names_of(&[1]));
     });
 }
 
@@ -568,19 +640,19 @@ fn a_table_that_cannot_be_written_keeps_none_of_the_others_and_its_rows_stay_in_
 fn a_log_that_was_lost_does_not_begin_with_numbers_that_are_written() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
-        insert(keeper.store(), 5, &records(1, 7));
-        keeper.store().seal(5);
-        assert_eq!(keeper.flush(NOW_MS).await.expect("written").len(), 3);
-        let (mut keeper, _) = open(&Failing::default(), &objects).await.expect("a table");
-        assert_eq!(keeper.last_segment(), 5);
+        let (mut parts, _) = open(&files, &objects).await.expect("an empty disk");
+        insert(&parts.store, 5, &records(1, 7));
+        parts.store.seal(5);
+        assert_eq!(parts.flusher.flush(NOW_MS).await.expect("written").len(), 3);
+        let (mut parts, _) = open(&Failing::default(), &objects).await.expect("a table");
+        assert_eq!(parts.last_segment, 5);
         // Whoever begins with them all the same is told, and nothing is thrown away.
-        insert(keeper.store(), 1, &records(2, 7));
-        keeper.store().seal(1);
+        insert(&parts.store, 1, &records(2, 7));
+        parts.store.seal(1);
         for _ in 0..2 {
-            let refused = keeper.flush(NOW_MS).await.expect_err("it is an old number");
+            let refused = parts.flusher.flush(NOW_MS).await.expect_err("it is an old number");
             assert!(matches!(refused, FlushError::Commit(_)), "{refused}");
         }
-        assert_eq!(names(keeper.store(), 7).await, names_of(&[1, 2]));
+        assert_eq!(names(&parts.store, 7).await, names_of(&[1, 2]));
     });
 }

@@ -5,7 +5,9 @@ use crate::columns::Columns;
 use crate::delta::{self, Add, Change, CommitError, Remove, Table, UpkeepError};
 use crate::memtable::SpanRows;
 use crate::schema::traces::TRACES;
-use crate::tree::{CompactError, Flusher, OpenError, Opener, Settings, StoredRun, Unread, Upload};
+use crate::tree::{
+    CompactError, OpenError, Opener, Settings, StoredRun, TableWriter, Unread, Upload,
+};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _};
 use std::collections::{BTreeMap, HashSet};
@@ -88,7 +90,11 @@ impl Summariser {
     }
 
     /// A run of spans that is old enough and has no summaries.
-    pub(crate) fn missing(&self, spans: &Flusher<SpanRows>, now_ms: i64) -> Option<Arc<StoredRun>> {
+    pub(crate) fn missing(
+        &self,
+        spans: &TableWriter<SpanRows>,
+        now_ms: i64,
+    ) -> Option<Arc<StoredRun>> {
         let there: HashSet<_> = self.table.snapshot().files().map(|add| &*add.path).collect();
         let is_missing = |run: &Arc<StoredRun>| {
             let age_ms = now_ms.saturating_sub(run.add().modification_time);
@@ -98,7 +104,7 @@ impl Summariser {
     }
 
     /// Whether there are summaries of runs that are not there any more.
-    pub(crate) fn is_behind(&self, spans: &Flusher<SpanRows>) -> bool {
+    pub(crate) fn is_behind(&self, spans: &TableWriter<SpanRows>) -> bool {
         self.gone(spans).next().is_some()
     }
 
@@ -107,7 +113,7 @@ impl Summariser {
     pub(crate) async fn commit(
         &mut self,
         new: Option<Summarised>,
-        spans: &mut Flusher<SpanRows>,
+        spans: &mut TableWriter<SpanRows>,
         now_ms: i64,
     ) -> Result<(), CommitError> {
         // A run is committed before its summaries: of what is there now, whose run is not there later has none.
@@ -161,7 +167,7 @@ impl Summariser {
     }
 
     /// Summaries of runs that are not there any more.
-    fn gone<'a>(&'a self, spans: &'a Flusher<SpanRows>) -> impl Iterator<Item = &'a Add> {
+    fn gone<'a>(&'a self, spans: &'a TableWriter<SpanRows>) -> impl Iterator<Item = &'a Add> {
         let there: HashSet<_> = spans.files().map(|add| &*add.path).collect();
         self.table.snapshot().files().filter(move |add| !there.contains(&*add.path))
     }

@@ -9,7 +9,7 @@
 //! So whoever asks for an ID reads of one of eight large runs: the ends of the others, which are in memory, say that
 //! they have none of it.
 //!
-//! Merging takes long and needs nobody's leave; only the commit goes through the [`Flusher`]: one, of all that comes
+//! Merging takes long and needs nobody's leave; only the commit goes through the [`TableWriter`]: one, of all that comes
 //! and all that goes. Until then the old runs answer, and after it no longer: rows are never seen twice. What fails
 //! half way has changed nothing, and what was written by then is removed.
 //!
@@ -20,9 +20,9 @@
 //! Lakshman and Malik, "Cassandra", 2010.
 
 use super::Tree;
-use super::flush::Flusher;
 use super::making::Making;
 use super::stored::{RANGE, ReadError, StoredRun, TAIL};
+use super::table_writer::TableWriter;
 use crate::columns::Columns;
 use crate::delta::{Change, CommitError, Remove};
 use crate::memtable::Rows;
@@ -225,7 +225,7 @@ impl<R: Rows> Tree<R> {
     }
 }
 
-impl<R: Rows> Flusher<R> {
+impl<R: Rows> TableWriter<R> {
     /// Tells the table what runs have become. It is `now_ms`, milliseconds since 1970.
     ///
     /// # Errors
@@ -247,9 +247,11 @@ impl<R: Rows> Flusher<R> {
             ..Change::default()
         };
         let id = path.to_string();
+        // The flusher commits by itself: the merged runs may be newer than what was read of the table.
+        self.table.refresh().await?;
         let committed = self.table.commit(&change, now_ms, &id).await;
         // The table has been looked at either way.
-        self.look(made, None).await;
+        self.publish(made).await;
         committed.map(drop)
     }
 }

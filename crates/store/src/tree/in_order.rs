@@ -41,7 +41,11 @@ impl<R: Rows> Tree<R> {
                     next[nth] += 1;
                     merge.give(nth, pick(nth, rows.map_err(failed)?));
                 }
-                Step::Made(group) => each(group).await?,
+                Step::Made(group) => {
+                    each(group).await?;
+                    // Several may be made between two reads, and a flush on this thread should not wait for them.
+                    tokio::task::yield_now().await;
+                }
                 Step::Done => return Ok(merge.copies()),
             }
         }

@@ -1,7 +1,7 @@
 //! Opening a tree: what the table says.
 
-use super::flush::Flusher;
 use super::opener::Opener;
+use super::table_writer::TableWriter;
 use super::with_id::Unread;
 use super::{State, Tree};
 use crate::delta::{self, Change, CommitError, Format, Metadata, Table, TableVersion};
@@ -53,28 +53,27 @@ impl<R: Rows> Tree<R> {
         last_segment: u64,
         now_ms: i64,
         id: &str,
-    ) -> Result<(Flusher<R>, Vec<Unread>), OpenError> {
+    ) -> Result<(TableWriter<R>, Vec<Unread>), OpenError> {
         let (mut table, opener) = settings.open(R::NAME, R::schema(), now_ms, id).await?;
-        let Settings { objects, writer, final_rows, .. } = settings.clone();
-        let written = |table: &Table| {
-            let written = table.snapshot().transaction(&writer);
-            written.and_then(|last| u64::try_from(last).ok()).unwrap_or_default()
-        };
-        if last_segment > written(&table) {
+        let Settings { objects, writer: source, final_rows, .. } = settings.clone();
+        if last_segment > table.snapshot().position(&source) {
             table.fence(now_ms, id).await?;
         }
-        let written = written(&table);
+        let written = table.snapshot().position(&source);
         let state = RwLock::new(State {
             active: None,
             sealed: Vec::new(),
             runs: Arc::default(),
             unopened: Vec::new(),
+            version: 0,
+            committed: written,
+            sealed_to: written,
         });
         let root = opener.root.clone();
         let tree = Arc::new(Self { objects, root, final_rows, written, state });
-        let mut flusher = Flusher { tree, table, opener, writer };
-        let unread = flusher.look(None, None).await;
-        Ok((flusher, unread))
+        let mut writer = TableWriter { tree, table, opener, source };
+        let unread = writer.publish(None).await;
+        Ok((writer, unread))
     }
 
     /// What the log has up to this segment was in runs when the tree was opened.

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Opens the runs of a table, each of them once.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Opener {
     pub(crate) objects: Arc<dyn ObjectStore>,
     pub(crate) schema: &'static Schema,

@@ -1,11 +1,11 @@
 //! Removing runs that are not kept any longer.
 
-use super::flush::Flusher;
+use super::table_writer::TableWriter;
 use crate::delta::{Add, Change, CommitError, Refused, Remove};
 use crate::memtable::Rows;
 use std::collections::BTreeSet;
 
-impl<R: Rows> Flusher<R> {
+impl<R: Rows> TableWriter<R> {
     /// The runs of the table, as it was when we last looked; also those that cannot be read.
     pub(crate) fn files(&self) -> impl ExactSizeIterator<Item = &Add> {
         self.table.snapshot().files()
@@ -21,7 +21,7 @@ impl<R: Rows> Flusher<R> {
         paths: &BTreeSet<String>,
         now_ms: i64,
     ) -> Result<Vec<Add>, CommitError> {
-        let id = format!("{}-removes-{now_ms}", self.writer);
+        let id = format!("{}-removes-{now_ms}", self.source);
         let removed = loop {
             let there = self.files().filter(|add| paths.contains(&add.path));
             let there: Vec<_> = there.cloned().collect();
@@ -43,7 +43,7 @@ impl<R: Rows> Flusher<R> {
             }
         };
         // The table has been looked at either way.
-        self.look(None, None).await;
+        self.publish(None).await;
         removed
     }
 }

@@ -113,8 +113,8 @@ async fn filled(samples: &[(&str, Vec<u64>)]) -> Arc<Store> {
         memtable_bytes: usize::MAX,
         batch_key: curtail_store::recent::BatchKey::new([7; 32]),
     };
-    let (mut keeper, _) = Store::open(&settings, 0, "f0b1").await.expect("memory");
-    let store = Arc::clone(keeper.store());
+    let (mut parts, _) = Store::open(&settings, 0, "f0b1").await.expect("memory");
+    let store = Arc::clone(&parts.store);
     for half in 0..2 {
         for (service, durations) in samples {
             for record in records(service, durations).iter().skip(half).step_by(2) {
@@ -124,7 +124,7 @@ async fn filled(samples: &[(&str, Vec<u64>)]) -> Arc<Store> {
         }
         if half == 0 {
             store.seal(1);
-            assert_eq!(keeper.flush(0).await.expect("memory").len(), 1);
+            assert_eq!(parts.flusher.flush(0).await.expect("memory").len(), 1);
         }
     }
     store

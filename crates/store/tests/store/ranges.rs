@@ -106,8 +106,8 @@ fn every_field_of_every_row_is_in_a_range() {
             memtable_bytes: usize::MAX,
             batch_key: curtail_store::recent::BatchKey::new([7; 32]),
         };
-        let (mut keeper, _) = Store::open(&settings, 0, "f0b1").await.expect("memory");
-        let store = Arc::clone(keeper.store());
+        let (mut parts, _) = Store::open(&settings, 0, "f0b1").await.expect("memory");
+        let store = Arc::clone(&parts.store);
         for nth in 0..RUNS {
             let batches = [
                 (Signal::Traces, &spans[nth]),
@@ -122,9 +122,9 @@ fn every_field_of_every_row_is_in_a_range() {
                 store.insert(segment, &record, rows.expect("a batch").0);
             }
             store.seal(segment);
-            assert_eq!(keeper.flush(0).await.expect("memory").len(), 3);
+            assert_eq!(parts.flusher.flush(0).await.expect("memory").len(), 3);
         }
-        assert!(keeper.compact(0, "range").await.expect("memory"));
+        assert!(parts.compactor.compact(0, "range").await.expect("memory"));
         have::<SpanRows>(store.spans(), &objects, &spans, told).await;
         have::<LogRows>(store.logs(), &objects, &of_logs, logs::told).await;
         have::<PointRows>(store.points(), &objects, &of_points, points::told).await;

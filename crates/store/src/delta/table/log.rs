@@ -20,7 +20,7 @@ use super::OpenError;
 use object_store::path::Path;
 
 /// The log of a table.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Log {
     pub(super) objects: Objects,
     /// Of the table.
@@ -28,7 +28,7 @@ pub(super) struct Log {
 }
 
 /// What a table is after a commit.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct State {
     pub(super) snapshot: Snapshot,
     /// Of the last commit in it.

@@ -32,6 +32,25 @@ pub(super) fn add(path: &str) -> Add {
     }
 }
 
+fn range(source: &str, from: u64, to: u64) -> SourceRange {
+    SourceRange { source: source.to_owned(), from, to }
+}
+
+/// If one of several sources is not where it should be, none of them advances.
+#[tokio::test]
+async fn several_sources_advance_together_or_not_at_all() {
+    let mut table = created(&Arc::new(InMemory::new())).await;
+    let sources = vec![range("topic/0", 0, 7), range("topic/1", 0, 9)];
+    let change = Change { sources, ..adding("a") };
+    table.commit(&change, NOW_MS, "1").await.expect("committed");
+    let sources = vec![range("topic/0", 7, 8), range("topic/1", 0, 10)];
+    let refused = table.commit(&Change { sources, ..adding("b") }, NOW_MS, "2").await;
+    assert!(matches!(refused, Err(CommitError::Refused(Refused::Overtaken { .. }))), "{refused:?}");
+    let positions =
+        ["topic/0", "topic/1", "topic/2"].map(|source| table.snapshot().position(source));
+    assert_eq!(positions, [7, 9, 0]);
+}
+
 pub(super) fn adding(path: &str) -> Change {
     Change { operation: "WRITE", add: vec![add(path)], ..Change::default() }
 }
@@ -91,10 +110,8 @@ async fn what_was_committed_is_there_for_whoever_opens_it() {
 async fn a_commit_is_written_as_the_protocol_has_it() {
     let store = Arc::new(InMemory::new());
     let mut table = created(&store).await;
-    let transaction =
-        Transaction { app_id: "log".to_owned(), version: 9, last_updated: Some(NOW_MS) };
     table.commit(&adding("a"), NOW_MS, "1").await.expect("committed");
-    let change = Change { transaction: Some(transaction), ..compacting(&["a"], "b") };
+    let change = Change { sources: vec![range("log", 0, 9)], ..compacting(&["a"], "b") };
     table.commit(&change, NOW_MS, "id").await.expect("committed");
     let path = Path::from("spans/_delta_log/00000000000000000002.json");
     let there = store.get(&path).await.expect("it is there").bytes().await.expect("read");
@@ -138,22 +155,25 @@ async fn of_two_compactions_of_the_same_files_one_happens() {
 }
 
 #[tokio::test]
-async fn what_a_writer_has_committed_is_not_committed_again() {
+async fn rows_of_a_source_are_committed_once_and_without_a_gap() {
     let store = Arc::new(InMemory::new());
     let mut one = created(&store).await;
     let mut other = opened(&store).await.expect("it is read").expect("it is there");
-    let up_to = |version, path| Change {
-        transaction: Some(Transaction { app_id: "log".to_owned(), version, last_updated: None }),
-        ..adding(path)
-    };
-    one.commit(&up_to(3, "a"), NOW_MS, "1").await.expect("committed");
-    for version in [2, 3] {
-        let refused = other.commit(&up_to(version, "b"), NOW_MS, "2").await;
+    let change = |from, to, path| Change { sources: vec![range("log", from, to)], ..adding(path) };
+    one.commit(&change(0, 3, "a"), NOW_MS, "1").await.expect("committed");
+    for to in [2, 3] {
+        let refused = other.commit(&change(0, to, "b"), NOW_MS, "2").await;
         let Err(CommitError::Refused(refused)) = refused else { panic!("{refused:?}") };
-        assert_eq!(refused, Refused::Done { app_id: "log".to_owned(), version, committed: 3 });
+        assert_eq!(refused, Refused::Done { range: range("log", 0, to), committed: 3 });
     }
-    other.commit(&up_to(4, "b"), NOW_MS, "3").await.expect("committed");
-    assert_eq!(other.snapshot().transaction("log"), Some(4));
+    // Rows up to 3 would be there twice, or those after 3 missing.
+    for from in [2, 4] {
+        let refused = other.commit(&change(from, 5, "b"), NOW_MS, "3").await;
+        let Err(CommitError::Refused(refused)) = refused else { panic!("{refused:?}") };
+        assert_eq!(refused, Refused::Overtaken { range: range("log", from, 5), committed: 3 });
+    }
+    other.commit(&change(3, 4, "b"), NOW_MS, "4").await.expect("committed");
+    assert_eq!(other.snapshot().position("log"), 4);
     let there = one.commit(&adding("b"), NOW_MS, "4").await;
     assert!(matches!(there, Err(CommitError::Refused(Refused::There(_)))), "{there:?}");
 }

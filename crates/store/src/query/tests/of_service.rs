@@ -31,11 +31,11 @@ async fn tree() -> Arc<Tree<SpanRows>> {
     }
     let (batch, tenant) = (writer.finish().into(), "shop".into());
     let record = Record { signal: Signal::Traces, tenant, received_ns: 0, batch };
-    let (mut keeper, store) = empty().await;
+    let (mut parts, store) = empty().await;
     let rows = Decoded::of(record.signal, &record.batch, &Limits::default());
     store.insert(1, &record, rows.expect("a batch").0);
     store.seal(1);
-    keeper.flush(0).await.expect("memory");
+    parts.flusher.flush(0).await.expect("memory");
     Arc::clone(store.spans())
 }
 

@@ -13,8 +13,8 @@ fn reencoded(record: &Record) -> Record {
 fn copies_of_spans_are_dropped_when_a_trace_is_read_and_when_runs_merge() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
-        let store = Arc::clone(keeper.store());
+        let (mut parts, _) = open(&files, &objects).await.expect("an empty disk");
+        let store = Arc::clone(&parts.store);
         let holds = async |of_spans: u64| {
             let [spans, logs, points] = tables(&store, 7).await;
             assert_eq!(spans, names_of(&[1]), "one copy is read");
@@ -31,13 +31,13 @@ fn copies_of_spans_are_dropped_when_a_trace_is_read_and_when_runs_merge() {
             let again: Vec<_> = all.iter().map(reencoded).collect();
             insert(&store, nth, if nth % 2 == 0 { &again } else { &all });
             store.seal(nth);
-            assert_eq!(keeper.flush(NOW_MS).await.expect("written").len(), 3);
+            assert_eq!(parts.flusher.flush(NOW_MS).await.expect("written").len(), 3);
         }
         holds(24).await;
-        assert!(keeper.compact(NOW_MS, "a").await.expect("eight runs are merged"));
+        assert!(parts.compactor.compact(NOW_MS, "a").await.expect("eight runs are merged"));
         holds(3).await;
         let (again, _) = open(&files, &objects).await.expect("a table");
-        assert_eq!(tables(again.store(), 7).await, tables(&store, 7).await);
+        assert_eq!(tables(&again.store, 7).await, tables(&store, 7).await);
     });
 }
 
@@ -45,8 +45,8 @@ fn copies_of_spans_are_dropped_when_a_trace_is_read_and_when_runs_merge() {
 fn spans_that_differ_in_any_field_are_not_copies() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
-        let store = Arc::clone(keeper.store());
+        let (mut parts, _) = open(&files, &objects).await.expect("an empty disk");
+        let store = Arc::clone(&parts.store);
         let plain =
             SpanRow { trace_id: 7, span_id: 1, start_ns: 5, end_ns: 9, ..SpanRow::default() };
         for (nth, (tenant, span)) in (1..).zip([
@@ -69,10 +69,10 @@ fn spans_that_differ_in_any_field_are_not_copies() {
             };
             insert(&store, nth, &[record]);
             store.seal(nth);
-            assert_eq!(keeper.flush(NOW_MS).await.expect("written").len(), 1);
+            assert_eq!(parts.flusher.flush(NOW_MS).await.expect("written").len(), 1);
         }
         assert_eq!(store.spans().with_id("shop", 7).await.len(), 6);
-        assert!(keeper.compact(NOW_MS, "a").await.expect("eight runs are merged"));
+        assert!(parts.compactor.compact(NOW_MS, "a").await.expect("eight runs are merged"));
         assert_eq!(store.spans().runs()[0].row_count(), 7, "one of eight rows is a copy");
         assert_eq!(store.spans().with_id("shop", 7).await.len(), 6);
         assert_eq!(store.spans().with_id("other", 7).await.len(), 1);
@@ -88,14 +88,14 @@ fn a_duplicate_batch_in_the_log_is_inserted_once_and_then_known() {
         // As if a group was written but could be neither synced nor cut off.
         log.append(&all).expect("written");
         log.append(&all).expect("written");
-        let (mut keeper, found) = open(&files, &objects).await.expect("a good log");
+        let (mut parts, found) = open(&files, &objects).await.expect("a good log");
         assert_eq!((found.spans, found.logs, found.points, found.duplicates), (3, 6, 3, 2));
-        while !keeper.flush(NOW_MS).await.expect("written").is_empty() {}
+        while !parts.flusher.flush(NOW_MS).await.expect("written").is_empty() {}
         assert!(log::segments(&files).expect("a list").is_empty());
         // The log's segment is removed, and then the power fails.
         let files = files.after_power_cut(&mut Rng::new(SEED));
-        let (keeper, _) = open(&files, &objects).await.expect("good tables");
-        let recent = keeper.store().recent();
+        let (parts, _) = open(&files, &objects).await.expect("good tables");
+        let recent = parts.store.recent();
         let [spans, logs, points] = all.map(|record| recent.key().id_of(&record));
         assert_eq!(logs, None, "identical log records are legitimate");
         let ids = [spans, points].map(|id| id.expect("spans and points have IDs"));
@@ -108,8 +108,8 @@ fn a_duplicate_batch_in_the_log_is_inserted_once_and_then_known() {
 fn a_batch_after_a_failed_cut_is_stored_when_it_is_acknowledged() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
-        let store = Arc::clone(keeper.store());
+        let (mut parts, _) = open(&files, &objects).await.expect("an empty disk");
+        let store = Arc::clone(&parts.store);
         let mut log = Log::open(Arc::new(files.clone()), 0, Rng::new(SEED)).expect("an empty disk");
         let [first, second] = [1, 2].map(|nth| records(nth, 7));
         insert(&store, log.append(&first).expect("written"), &first);
@@ -120,12 +120,12 @@ fn a_batch_after_a_failed_cut_is_stored_when_it_is_acknowledged() {
         if log.end_segment().is_ok() {
             store.seal(log.last_segment());
         }
-        keeper.flush(NOW_MS).await.ok();
+        parts.flusher.flush(NOW_MS).await.ok();
         files.fail(0..0);
         insert(&store, log.append(&second).expect("written"), &second);
         // The process ends before any segment is removed.
-        let (keeper, _) = open(&files, &objects).await.expect("good tables");
-        assert_eq!(names(keeper.store(), 7).await, names_of(&[1, 2]));
+        let (parts, _) = open(&files, &objects).await.expect("good tables");
+        assert_eq!(names(&parts.store, 7).await, names_of(&[1, 2]));
     });
 }
 
@@ -133,8 +133,8 @@ fn a_batch_after_a_failed_cut_is_stored_when_it_is_acknowledged() {
 fn segments_are_removed_from_a_disk_that_is_too_full_for_a_flush_record() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
-        let store = Arc::clone(keeper.store());
+        let (mut parts, _) = open(&files, &objects).await.expect("an empty disk");
+        let store = Arc::clone(&parts.store);
         let mut log = Log::open(Arc::new(files.clone()), 0, Rng::new(SEED)).expect("an empty disk");
         let all: Vec<_> = (1..=2).map(|nth| records(nth, 7)).collect();
         for records in &all {
@@ -149,11 +149,11 @@ fn segments_are_removed_from_a_disk_that_is_too_full_for_a_flush_record() {
         }
         store.seal(log.last_segment());
         files.fill();
-        assert_eq!(keeper.flush(NOW_MS).await.expect("there is room now").len(), 3);
+        assert_eq!(parts.flusher.flush(NOW_MS).await.expect("there is room now").len(), 3);
         assert!(log::segments(&files).expect("a list").is_empty());
         let (again, found) = open(&files, &objects).await.expect("good tables");
         assert!(found.unread_records.is_empty());
-        let recent = again.store().recent();
+        let recent = again.store.recent();
         let ids = all.iter().flatten().filter_map(|record| recent.key().id_of(record));
         assert!(ids.into_iter().all(|id| recent.contains(id, NOON_NS)));
     });

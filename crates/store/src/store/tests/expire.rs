@@ -7,14 +7,14 @@ use std::collections::BTreeSet;
 const DAY_MS: i64 = 86_400_000;
 
 /// Writes a run for each batch, on a day counted from the first.
-async fn runs_of_day(keeper: &mut Keeper, batches: std::ops::RangeInclusive<u64>, day: u64) {
-    let store = Arc::clone(keeper.store());
+async fn runs_of_day(parts: &mut StoreParts, batches: std::ops::RangeInclusive<u64>, day: u64) {
+    let store = Arc::clone(&parts.store);
     for nth in batches {
         let of_day =
             |record: Record| Record { received_ns: record.received_ns + day * DAY_NS, ..record };
         insert(&store, nth, &records(nth, 7).map(of_day));
         store.seal(nth);
-        assert_eq!(keeper.flush(NOW_MS).await.expect("written").len(), 3);
+        assert_eq!(parts.flusher.flush(NOW_MS).await.expect("written").len(), 3);
     }
 }
 
@@ -31,29 +31,36 @@ fn gone(expired: &[Expired]) -> Vec<(&str, usize)> {
 fn days_that_are_over_leave_all_tables_and_then_the_disk() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
-        runs_of_day(&mut keeper, 1..=2, 0).await;
-        runs_of_day(&mut keeper, 3..=3, 1).await;
-        let store = Arc::clone(keeper.store());
-        assert!(keeper.expire(&days(2), NOW_MS + 2 * DAY_MS).await.expect("nothing").is_empty());
+        let (mut parts, _) = open(&files, &objects).await.expect("an empty disk");
+        runs_of_day(&mut parts, 1..=2, 0).await;
+        runs_of_day(&mut parts, 3..=3, 1).await;
+        let store = Arc::clone(&parts.store);
+        assert!(
+            parts
+                .compactor
+                .expire(&days(2), NOW_MS + 2 * DAY_MS)
+                .await
+                .expect("nothing")
+                .is_empty()
+        );
         let now_ms = NOW_MS + 3 * DAY_MS;
-        let expired = keeper.expire(&days(2), now_ms).await.expect("removed");
+        let expired = parts.compactor.expire(&days(2), now_ms).await.expect("removed");
         assert_eq!(gone(&expired), [("spans", 2), ("logs", 2), ("points", 2)]);
         assert_eq!(
             (expired[0].first.to_string(), expired[0].first),
             ("2024-10-04".to_owned(), expired[0].last)
         );
         assert!(expired.iter().all(|of| of.bytes > 0));
-        assert!(keeper.expire(&days(2), now_ms).await.expect("nothing").is_empty());
+        assert!(parts.compactor.expire(&days(2), now_ms).await.expect("nothing").is_empty());
         let (again, _) = open(&files, &objects).await.expect("a table");
-        for store in [&store, again.store()] {
+        for store in [&store, &again.store] {
             assert_eq!(names(store, 7).await, names_of(&[3]));
         }
         // Files stay a day for those who read them; nobody knows when the store says that they were written.
         let far_ms = i64::MAX / 2;
-        keeper.clean(now_ms).await.expect("nothing to do");
+        parts.compactor.clean(now_ms).await.expect("nothing to do");
         assert_eq!(objects.paths("data/spans/day=2024-10-04").await.len(), 2);
-        keeper.clean(far_ms).await.expect("removed");
+        parts.compactor.clean(far_ms).await.expect("removed");
         assert!(objects.paths("data/spans/day=2024-10-04").await.is_empty());
         assert_eq!(objects.paths("data/spans/day=2024-10-05").await.len(), 1);
         assert_eq!(names(&store, 7).await, names_of(&[3]));
@@ -64,14 +71,14 @@ fn days_that_are_over_leave_all_tables_and_then_the_disk() {
 fn what_is_late_is_written_and_then_goes() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
+        let (mut parts, _) = open(&files, &objects).await.expect("an empty disk");
         let now_ms = NOW_MS + 9 * DAY_MS;
-        keeper.expire(&days(1), now_ms).await.expect("nothing");
-        runs_of_day(&mut keeper, 1..=1, 0).await;
-        assert_eq!(names(keeper.store(), 7).await, names_of(&[1]));
-        let expired = keeper.expire(&days(1), now_ms).await.expect("removed");
+        parts.compactor.expire(&days(1), now_ms).await.expect("nothing");
+        runs_of_day(&mut parts, 1..=1, 0).await;
+        assert_eq!(names(&parts.store, 7).await, names_of(&[1]));
+        let expired = parts.compactor.expire(&days(1), now_ms).await.expect("removed");
         assert_eq!(gone(&expired), [("spans", 1), ("logs", 1), ("points", 1)]);
-        assert!(names(keeper.store(), 7).await.is_empty());
+        assert!(names(&parts.store, 7).await.is_empty());
     });
 }
 
@@ -79,25 +86,26 @@ fn what_is_late_is_written_and_then_goes() {
 fn tables_take_no_more_than_they_may_in_all() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
+        let (mut parts, _) = open(&files, &objects).await.expect("an empty disk");
         for day in 0..3 {
-            runs_of_day(&mut keeper, day + 1..=day + 1, day).await;
+            runs_of_day(&mut parts, day + 1..=day + 1, day).await;
         }
+        parts.compactor.refresh().await.expect("a table");
         let sizes = [
-            keeper.spans.files().map(|add| add.size).collect::<Vec<_>>(),
-            keeper.logs.files().map(|add| add.size).collect(),
-            keeper.points.files().map(|add| add.size).collect(),
+            parts.compactor.spans.files().map(|add| add.size).collect::<Vec<_>>(),
+            parts.compactor.logs.files().map(|add| add.size).collect(),
+            parts.compactor.points.files().map(|add| add.size).collect(),
         ];
         let of_day = |day: usize| sizes.iter().map(|table| table[day]).sum::<u64>();
         let bytes = |bytes| Retention { days: None, bytes: Some(bytes) };
         let all = bytes(of_day(0) + of_day(1) + of_day(2));
-        assert!(keeper.expire(&all, NOW_MS).await.expect("nothing").is_empty());
+        assert!(parts.compactor.expire(&all, NOW_MS).await.expect("nothing").is_empty());
         let two = bytes(of_day(1) + of_day(2));
-        let expired = keeper.expire(&two, NOW_MS).await.expect("removed");
+        let expired = parts.compactor.expire(&two, NOW_MS).await.expect("removed");
         assert_eq!(gone(&expired), [("spans", 1), ("logs", 1), ("points", 1)]);
-        assert_eq!(names(keeper.store(), 7).await, names_of(&[2, 3]));
-        keeper.expire(&bytes(0), NOW_MS).await.expect("removed");
-        assert!(names(keeper.store(), 7).await.is_empty());
+        assert_eq!(names(&parts.store, 7).await, names_of(&[2, 3]));
+        parts.compactor.expire(&bytes(0), NOW_MS).await.expect("removed");
+        assert!(names(&parts.store, 7).await.is_empty());
     });
 }
 
@@ -112,23 +120,22 @@ fn runs_that_somebody_else_has_removed_or_merged_do_not_keep_the_others() {
         let (mut two, _) = Store::open(&two, NOW_MS, "f0b2").await.expect("the same table");
         runs_of_day(&mut one, 1..=8, 0).await;
         runs_of_day(&mut one, 9..=9, 1).await;
-        two.refresh().await.expect("a table");
-        assert!(two.compact(NOW_MS, "two").await.expect("merged"));
+        one.compactor.refresh().await.expect("a table");
+        two.compactor.refresh().await.expect("a table");
+        assert!(two.compactor.compact(NOW_MS, "two").await.expect("merged"));
         // It does not know yet: none of the eight is there any more, and what they have become is not known.
         let now_ms = NOW_MS + 2 * DAY_MS;
-        let paths: BTreeSet<_> = one.spans.files().map(|add| add.path.clone()).collect();
+        let paths: BTreeSet<_> = one.compactor.spans.files().map(|add| add.path.clone()).collect();
         assert_eq!(paths.len(), 9);
-        let removed = one.spans.remove(&paths, now_ms).await.expect("one is there");
+        let removed = one.compactor.spans.remove(&paths, now_ms).await.expect("one is there");
         assert_eq!(removed.len(), 1);
-        assert_eq!(one.store().spans().size(), (0, 1));
-        // Then that goes as well. Of the other tables it learns now what the eight have become.
-        let expired = one.expire(&days(1), now_ms).await.expect("removed");
-        assert_eq!(gone(&expired), [("spans", 1)]);
-        let expired = one.expire(&days(1), now_ms).await.expect("removed");
-        assert_eq!(gone(&expired), [("logs", 1), ("points", 1)]);
-        assert_eq!(two.store().spans().size(), (0, 2), "it has not looked yet");
-        two.refresh().await.expect("a table");
-        for store in [one.store(), two.store()] {
+        assert_eq!(one.store.spans().size(), (0, 1));
+        // Then that goes as well, and what the eight have become in the other tables.
+        let expired = one.compactor.expire(&days(1), now_ms).await.expect("removed");
+        assert_eq!(gone(&expired), [("spans", 1), ("logs", 1), ("points", 1)]);
+        assert_eq!(two.store.spans().size(), (0, 2), "it has not looked yet");
+        two.compactor.refresh().await.expect("a table");
+        for store in [&one.store, &two.store] {
             let runs = [store.spans().size(), store.logs().size(), store.points().size()];
             assert_eq!(runs, [(0, 0), (0, 1), (0, 1)]);
         }
@@ -139,15 +146,16 @@ fn runs_that_somebody_else_has_removed_or_merged_do_not_keep_the_others() {
 fn what_goes_while_it_is_merged_does_not_come_back() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
-        runs_of_day(&mut keeper, 1..=8, 0).await;
-        let tree = Arc::clone(keeper.store().spans());
+        let (mut parts, _) = open(&files, &objects).await.expect("an empty disk");
+        runs_of_day(&mut parts, 1..=8, 0).await;
+        let tree = Arc::clone(parts.store.spans());
         let due = tree.due().expect("eight are enough");
         let merged = tree.merge(due, "late", async |_, _| {}).await.expect("they are there");
-        keeper.expire(&days(1), NOW_MS + 2 * DAY_MS).await.expect("removed");
-        let refused = keeper.spans.replace(merged, NOW_MS).await.expect_err("they have gone");
+        parts.compactor.expire(&days(1), NOW_MS + 2 * DAY_MS).await.expect("removed");
+        let refused =
+            parts.compactor.spans.replace(merged, NOW_MS).await.expect_err("they have gone");
         assert!(matches!(refused, CommitError::Refused(_)), "{refused}");
-        assert!(names(keeper.store(), 7).await.is_empty());
+        assert!(names(&parts.store, 7).await.is_empty());
     });
 }
 
@@ -155,13 +163,16 @@ fn what_goes_while_it_is_merged_does_not_come_back() {
 fn runs_of_different_days_do_not_become_one() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
-        runs_of_day(&mut keeper, 1..=7, 0).await;
-        runs_of_day(&mut keeper, 8..=14, 1).await;
-        assert!(!keeper.compact(NOW_MS, "a").await.expect("nothing to do"), "seven of each");
-        runs_of_day(&mut keeper, 15..=15, 1).await;
-        assert!(keeper.compact(NOW_MS, "b").await.expect("merged"));
+        let (mut parts, _) = open(&files, &objects).await.expect("an empty disk");
+        runs_of_day(&mut parts, 1..=7, 0).await;
+        runs_of_day(&mut parts, 8..=14, 1).await;
+        assert!(
+            !parts.compactor.compact(NOW_MS, "a").await.expect("nothing to do"),
+            "seven of each"
+        );
+        runs_of_day(&mut parts, 15..=15, 1).await;
+        assert!(parts.compactor.compact(NOW_MS, "b").await.expect("merged"));
         assert_eq!(objects.paths("data/spans/day=2024-10-04").await.len(), 7);
-        assert_eq!(keeper.store().spans().size(), (0, 8));
+        assert_eq!(parts.store.spans().size(), (0, 8));
     });
 }

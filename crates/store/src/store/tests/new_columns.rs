@@ -50,10 +50,10 @@ fn they_get_it_once_and_keep_what_others_have_added() {
         objects.replace(&first, before).await;
         let (old, _) = columns(&objects).await;
         assert!(!old.contains(&"weight".to_owned()));
-        let (mut keeper, _) = open(&files, &objects).await.expect("a table");
+        let (mut parts, _) = open(&files, &objects).await.expect("a table");
         let (new, version) = columns(&objects).await;
         assert_eq!((new, version), ([&*old, &["weight".to_owned()]].concat(), 1));
-        runs(&mut keeper, 1..=1).await;
+        runs(&mut parts, 1..=1).await;
         drop(open(&files, &objects).await.expect("a table"));
         assert_eq!(columns(&objects).await.1, 2, "it was added once, and one run");
     });

@@ -17,7 +17,7 @@ pub(super) async fn open_with(
     files: &Failing,
     objects: &Arc<Faulty>,
     final_rows: u64,
-) -> (Keeper, Recovery) {
+) -> (StoreParts, Recovery) {
     let mut settings = settings(files, objects);
     settings.tables.final_rows = final_rows;
     Store::open(&settings, NOW_MS, "f0b1").await.expect("good tables")
@@ -28,12 +28,12 @@ type Traces = BTreeMap<u128, Vec<u64>>;
 
 /// Writes batches, so many in a run; `id` says of which trace one is. Returns them.
 async fn write(
-    keeper: &mut Keeper,
+    parts: &mut StoreParts,
     batches: RangeInclusive<u64>,
     in_run: usize,
     mut id: impl FnMut(u64) -> u128,
 ) -> Traces {
-    let (store, mut written) = (Arc::clone(keeper.store()), Traces::new());
+    let (store, mut written) = (Arc::clone(&parts.store), Traces::new());
     let batches: Vec<_> = batches.collect();
     for of_run in batches.chunks(in_run) {
         for nth in of_run {
@@ -42,15 +42,15 @@ async fn write(
             written.entry(id).or_default().push(*nth);
         }
         store.seal(of_run[of_run.len() - 1]);
-        assert_eq!(keeper.flush(NOW_MS).await.expect("written").len(), 3);
+        assert_eq!(parts.flusher.flush(NOW_MS).await.expect("written").len(), 3);
     }
     written
 }
 
 /// Merges as long as there is something to merge; returns how often that was.
-async fn compact(keeper: &mut Keeper, name: &str) -> usize {
+async fn compact(parts: &mut StoreParts, name: &str) -> usize {
     let mut steps = 0;
-    while keeper.compact(NOW_MS, &format!("{name}{steps}")).await.expect("merged") {
+    while parts.compactor.compact(NOW_MS, &format!("{name}{steps}")).await.expect("merged") {
         steps += 1;
     }
     steps
@@ -111,15 +111,15 @@ fn eight_large_runs_become_ranges_and_a_trace_is_read_from_one() {
     run(async {
         for is_random in [true, false] {
             let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-            let (mut keeper, _) = open_with(&files, &objects, SMALL).await;
-            let store = Arc::clone(keeper.store());
+            let (mut parts, _) = open_with(&files, &objects, SMALL).await;
+            let store = Arc::clone(&parts.store);
             let id = |nth| if is_random { random[rng.below(random.len())] } else { by_time(nth) };
-            let written = write(&mut keeper, 1..=96, 12, id).await;
+            let written = write(&mut parts, 1..=96, 12, id).await;
             whole(&store, &written).await;
-            assert_eq!(compact(&mut keeper, "a").await, 1, "ranges are not merged again");
+            assert_eq!(compact(&mut parts, "a").await, 1, "ranges are not merged again");
             let (again, _) = open_with(&files, &objects, SMALL).await;
             let longest = ROWS * written.values().map(Vec::len).max().expect("some");
-            for store in [&store, again.store()] {
+            for store in [&store, &again.store] {
                 whole(store, &written).await;
                 assert_eq!(summaries(store).await, counted(store).await);
                 let sizes = [
@@ -136,7 +136,7 @@ fn eight_large_runs_become_ranges_and_a_trace_is_read_from_one() {
                     assert!(sizes.len() >= 6, "{sizes:?}");
                 }
             }
-            assert!(again.store().spans().due().is_none());
+            assert!(again.store.spans().due().is_none());
         }
     });
 }
@@ -145,21 +145,21 @@ fn eight_large_runs_become_ranges_and_a_trace_is_read_from_one() {
 fn runs_grow_until_they_are_large_and_then_become_ranges() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-        let (mut keeper, _) = open_with(&files, &objects, 20).await;
-        let mut written = write(&mut keeper, 1..=63, 1, u128::from).await;
+        let (mut parts, _) = open_with(&files, &objects, 20).await;
+        let mut written = write(&mut parts, 1..=63, 1, u128::from).await;
         // Seven times eight, of 24 rows each; that is as large as they may be.
-        assert_eq!(compact(&mut keeper, "a").await, 7);
-        assert_eq!(keeper.store().spans().size(), (0, 7 + 7));
-        written.extend(write(&mut keeper, 64..=64, 1, u128::from).await);
-        assert_eq!(compact(&mut keeper, "b").await, 2);
-        let store = Arc::clone(keeper.store());
+        assert_eq!(compact(&mut parts, "a").await, 7);
+        assert_eq!(parts.store.spans().size(), (0, 7 + 7));
+        written.extend(write(&mut parts, 64..=64, 1, u128::from).await);
+        assert_eq!(compact(&mut parts, "b").await, 2);
+        let store = Arc::clone(&parts.store);
         assert_eq!(apart(store.spans(), &objects).await, [24; 8]);
         whole(&store, &written).await;
         // Eight more, of the same traces: a set of ranges of their own.
-        for (id, batches) in write(&mut keeper, 65..=128, 1, |nth| u128::from(nth - 64)).await {
+        for (id, batches) in write(&mut parts, 65..=128, 1, |nth| u128::from(nth - 64)).await {
             written.entry(id).or_default().extend(batches);
         }
-        assert_eq!(compact(&mut keeper, "c").await, 9);
+        assert_eq!(compact(&mut parts, "c").await, 9);
         assert_eq!(ids(store.spans()).await.len(), 16);
         whole(&store, &written).await;
         assert_eq!(summaries(&store).await, counted(&store).await);
@@ -173,17 +173,17 @@ fn runs_grow_until_they_are_large_and_then_become_ranges() {
 fn runs_of_one_trace_or_of_none_become_one_and_stay_so() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-        let (mut keeper, _) = open_with(&files, &objects, SMALL).await;
-        let store = Arc::clone(keeper.store());
-        let written = write(&mut keeper, 1..=8, 1, |_| 7).await;
-        assert_eq!(compact(&mut keeper, "a").await, 1);
+        let (mut parts, _) = open_with(&files, &objects, SMALL).await;
+        let store = Arc::clone(&parts.store);
+        let written = write(&mut parts, 1..=8, 1, |_| 7).await;
+        assert_eq!(compact(&mut parts, "a").await, 1);
         whole(&store, &written).await;
         assert_eq!(ids(store.spans()).await, [[7; 24]]);
         assert_eq!(ids(store.points()).await.len(), 1);
         // Log records of no trace, and then with some of a trace each.
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-        let (mut keeper, _) = open_with(&files, &objects, SMALL).await;
-        let store = Arc::clone(keeper.store());
+        let (mut parts, _) = open_with(&files, &objects, SMALL).await;
+        let store = Arc::clone(&parts.store);
         for nth in 1..=16 {
             let [_, of_none, _] = records(nth, 0);
             let [_, of_trace, _] = records(100 + nth, nth.into());
@@ -192,13 +192,13 @@ fn runs_of_one_trace_or_of_none_become_one_and_stay_so() {
                 insert(&store, nth, &[of_trace]);
             }
             store.seal(nth);
-            assert_eq!(keeper.flush(NOW_MS).await.expect("written").len(), 1);
+            assert_eq!(parts.flusher.flush(NOW_MS).await.expect("written").len(), 1);
             if nth == 8 {
-                assert_eq!(compact(&mut keeper, "none").await, 1);
+                assert_eq!(compact(&mut parts, "none").await, 1);
                 assert_eq!(ids(store.logs()).await, [[0; 24]]);
             }
         }
-        assert_eq!(compact(&mut keeper, "some").await, 1);
+        assert_eq!(compact(&mut parts, "some").await, 1);
         // Half of the rows are of no trace, and stay together.
         let runs = ids(store.logs()).await;
         assert_eq!(runs.iter().map(Vec::len).collect::<Vec<_>>(), [24, 24, 6, 6, 6, 6]);
@@ -216,25 +216,25 @@ fn runs_of_one_trace_or_of_none_become_one_and_stay_so() {
 fn whatever_fails_while_runs_become_ranges_nothing_is_lost_or_doubled() {
     run(async {
         let (eight, mut written) = (Arc::new(Faulty::default()), Traces::new());
-        let (mut keeper, _) = open_with(&Failing::default(), &eight, SMALL).await;
+        let (mut parts, _) = open_with(&Failing::default(), &eight, SMALL).await;
         for nth in 1..=32 {
             let id = 1 + u128::from(nth % 20);
             let [spans, ..] = records(nth, id);
-            insert(keeper.store(), nth, &[spans]);
+            insert(&parts.store, nth, &[spans]);
             written.entry(id).or_default().push(nth);
             if nth % 4 == 0 {
-                keeper.store().seal(nth);
-                assert_eq!(keeper.flush(NOW_MS).await.expect("written").len(), 1);
+                parts.store.seal(nth);
+                assert_eq!(parts.flusher.flush(NOW_MS).await.expect("written").len(), 1);
             }
         }
         for when in [When::Before, When::After] {
             let mut left = 0;
             for nth in 0.. {
                 let (files, objects) = (Failing::default(), Arc::new(eight.copy()));
-                let (mut keeper, _) = open_with(&files, &objects, SMALL).await;
+                let (mut parts, _) = open_with(&files, &objects, SMALL).await;
                 objects.arm(nth, when);
-                let done = keeper.compact(NOW_MS, "a").await;
-                drop(keeper.summarise(LATER_MS).await);
+                let done = parts.compactor.compact(NOW_MS, "a").await;
+                drop(parts.compactor.summarise(LATER_MS).await);
                 let has_failed = objects.disarm();
                 assert_eq!(objects.open_uploads(), 0, "{when:?} {nth}");
                 let there = objects.paths("data/spans/day=2024-10-04").await.len();
@@ -243,18 +243,18 @@ fn whatever_fails_while_runs_become_ranges_nothing_is_lost_or_doubled() {
                 left += usize::from(there == 8);
                 // As after a restart, and as without one.
                 let (mut again, _) = open_with(&files, &objects, SMALL).await;
-                for keeper in [&mut again, &mut keeper] {
-                    keeper.refresh().await.expect("nothing fails now");
-                    as_written(keeper.store(), &written, (when, nth)).await;
+                for parts in [&mut again, &mut parts] {
+                    parts.compactor.refresh().await.expect("nothing fails now");
+                    as_written(&parts.store, &written, (when, nth)).await;
                     // What has not been done is done now.
-                    compact(keeper, "b").await;
-                    settle(keeper, LATER_MS + SETTLED_AFTER_MS).await;
-                    let store = Arc::clone(keeper.store());
+                    compact(parts, "b").await;
+                    settle(parts, LATER_MS + SETTLED_AFTER_MS).await;
+                    let store = Arc::clone(&parts.store);
                     as_written(&store, &written, (when, nth)).await;
                     assert!(apart(store.spans(), &objects).await.len() > 5, "{when:?} {nth}");
                     assert_eq!(summaries(&store).await, counted(&store).await, "{when:?} {nth}");
                     // Files that are no part of the table go.
-                    keeper.clean(i64::MAX / 2).await.expect("nothing fails now");
+                    parts.compactor.clean(i64::MAX / 2).await.expect("nothing fails now");
                     let there = objects.paths("data/spans/day=2024-10-04").await;
                     assert_eq!(there.len(), store.spans().size().1, "{when:?} {nth}");
                 }
@@ -272,8 +272,8 @@ fn whatever_fails_while_runs_become_ranges_nothing_is_lost_or_doubled() {
 fn when_a_run_is_damaged_in_the_middle_nothing_is_left_of_the_ranges() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-        let (mut keeper, _) = open_with(&files, &objects, SMALL).await;
-        let store = Arc::clone(keeper.store());
+        let (mut parts, _) = open_with(&files, &objects, SMALL).await;
+        let store = Arc::clone(&parts.store);
         let mut writer = TracesWriter::new();
         for id in 0..=GROUP_ROWS as u64 {
             let span = SpanRow { trace_id: u128::from(id) + 1, span_id: 1, ..SpanRow::default() };
@@ -286,18 +286,21 @@ fn when_a_run_is_damaged_in_the_middle_nothing_is_left_of_the_ranges() {
                 insert(&store, nth, &records(nth, u128::MAX)[..1]);
             }
             store.seal(nth);
-            assert_eq!(keeper.flush(NOW_MS).await.expect("written").len(), 1);
+            assert_eq!(parts.flusher.flush(NOW_MS).await.expect("written").len(), 1);
         }
         let runs = store.spans().runs();
         let two_groups = runs.iter().find(|run| run.run().groups() == 2).expect("it was written");
         let at = two_groups.run().want(1, &[spans::TRACE_ID], 0..1).ranges[0].start;
         objects.damage(two_groups.path(), usize::try_from(at).expect("short") + 8).await;
-        let refused = keeper.compact(NOW_MS, "a").await.expect_err("it cannot be read");
+        let refused = parts.compactor.compact(NOW_MS, "a").await.expect_err("it cannot be read");
         assert!(refused.to_string().contains(two_groups.path().as_ref()), "{refused}");
         assert_eq!(objects.open_uploads(), 0);
         assert_eq!(objects.paths("data/spans/day=2024-10-04").await.len(), 8);
         assert!(objects.paths("data/traces/day=2024-10-04").await.is_empty());
-        assert!(!keeper.compact(NOW_MS, "b").await.expect("nothing to do"), "seven are good");
+        assert!(
+            !parts.compactor.compact(NOW_MS, "b").await.expect("nothing to do"),
+            "seven are good"
+        );
     });
 }
 

@@ -66,18 +66,18 @@ fn record(of: &[Sent], is_root: bool) -> Record {
 }
 
 /// Writes runs of which none has a whole trace.
-async fn write(keeper: &mut Keeper, all: &[Sent], segments: std::ops::RangeInclusive<u64>) {
-    let store = Arc::clone(keeper.store());
+async fn write(parts: &mut StoreParts, all: &[Sent], segments: std::ops::RangeInclusive<u64>) {
+    let store = Arc::clone(&parts.store);
     let half = segments.clone().count() / 2;
-    let parts: Vec<_> = all.chunks(all.len().div_ceil(half)).collect();
-    let records = parts
+    let pieces: Vec<_> = all.chunks(all.len().div_ceil(half)).collect();
+    let records = pieces
         .iter()
         .map(|part| record(part, true))
-        .chain(parts.iter().map(|part| record(part, false)));
+        .chain(pieces.iter().map(|part| record(part, false)));
     for (record, segment) in records.zip(segments) {
         insert(&store, segment, &[record]);
         store.seal(segment);
-        keeper.flush(NOW_MS).await.expect("written");
+        parts.flusher.flush(NOW_MS).await.expect("written");
     }
 }
 
@@ -126,15 +126,22 @@ fn the_tail_is_there_as_a_whole_and_quantiles_and_counts_stay_right() {
     let all: Vec<_> = (1..=TRACES).map(|nth| sent(&mut rng, nth as u128)).collect();
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
-        write(&mut keeper, &all, 1..=6).await;
-        let store = Arc::clone(keeper.store());
+        let (mut parts, _) = open(&files, &objects).await.expect("an empty disk");
+        write(&mut parts, &all, 1..=6).await;
+        let store = Arc::clone(&parts.store);
         let now_ms = NOW_MS + 3 * DAY_MS;
-        let early =
-            keeper.keep_tail(&tail(), now_ms - DAY_MS, "early").await.expect("nothing to do");
+        let early = parts
+            .compactor
+            .keep_tail(&tail(), now_ms - DAY_MS, "early")
+            .await
+            .expect("nothing to do");
         assert_eq!(early, None);
-        let kept =
-            keeper.keep_tail(&tail(), now_ms, "tail").await.expect("kept").expect("it is due");
+        let kept = parts
+            .compactor
+            .keep_tail(&tail(), now_ms, "tail")
+            .await
+            .expect("kept")
+            .expect("it is due");
         assert_eq!(
             (kept.day.to_string(), kept.before),
             ("2024-10-04".to_owned(), 2 * TRACES as u64)
@@ -158,9 +165,12 @@ fn the_tail_is_there_as_a_whole_and_quantiles_and_counts_stay_right() {
         right(&store, &all).await;
         // As it was written, so it is read again; and there is nothing left to do.
         let (mut again, _) = open(&files, &objects).await.expect("a table");
-        right(again.store(), &all).await;
-        for keeper in [&mut keeper, &mut again] {
-            assert_eq!(keeper.keep_tail(&tail(), now_ms, "again").await.expect("nothing"), None);
+        right(&again.store, &all).await;
+        for parts in [&mut parts, &mut again] {
+            assert_eq!(
+                parts.compactor.keep_tail(&tail(), now_ms, "again").await.expect("nothing"),
+                None
+            );
         }
         summarised(&store, &there).await;
     });
@@ -222,29 +232,34 @@ fn what_comes_late_is_decided_by_itself_and_never_merged_with_what_was_not() {
     let mut rng = Rng::new(SEED);
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
-        let store = Arc::clone(keeper.store());
+        let (mut parts, _) = open(&files, &objects).await.expect("an empty disk");
+        let store = Arc::clone(&parts.store);
         let now_ms = NOW_MS + 3 * DAY_MS;
         let mut ids = 1..;
         for round in 0..9 {
             let all: Vec<_> = ids.by_ref().take(200).map(|id| sent(&mut rng, id)).collect();
-            write(&mut keeper, &all, 10 * round + 1..=10 * round + 2).await;
+            write(&mut parts, &all, 10 * round + 1..=10 * round + 2).await;
             if round == 3 {
                 // Eight runs of the day, of which three are tails.
                 assert_eq!(store.spans().size().1, 3 + 2);
-                assert!(!keeper.compact(now_ms, "no").await.expect("nothing to do"));
+                assert!(!parts.compactor.compact(now_ms, "no").await.expect("nothing to do"));
             }
             let name = format!("tail-{round}");
-            let kept = keeper.keep_tail(&tail(), now_ms, &name).await.expect("kept").expect("due");
+            let kept = parts
+                .compactor
+                .keep_tail(&tail(), now_ms, &name)
+                .await
+                .expect("kept")
+                .expect("due");
             assert_eq!(kept.before, 400);
         }
         let before = there(&store).await;
         assert_eq!(store.spans().size().1, 9);
         // Tails are merged with tails, and stay such.
-        assert!(keeper.compact(now_ms, "tails").await.expect("merged"));
+        assert!(parts.compactor.compact(now_ms, "tails").await.expect("merged"));
         assert_eq!(store.spans().size().1, 2);
         assert_eq!(there(&store).await, before);
-        assert_eq!(keeper.keep_tail(&tail(), now_ms, "no").await.expect("nothing"), None);
+        assert_eq!(parts.compactor.keep_tail(&tail(), now_ms, "no").await.expect("nothing"), None);
     });
 }
 
@@ -254,20 +269,25 @@ fn the_tail_of_ranges_is_one_run_and_eight_large_tails_become_ranges() {
     let mut rng = Rng::new(SEED);
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-        let (mut keeper, _) = open_with(&files, &objects, SMALL).await;
-        let store = Arc::clone(keeper.store());
+        let (mut parts, _) = open_with(&files, &objects, SMALL).await;
+        let store = Arc::clone(&parts.store);
         let now_ms = NOW_MS + 3 * DAY_MS;
         let mut ids = 1..;
         let all: Vec<_> = ids.by_ref().take(300).map(|id| sent(&mut rng, id)).collect();
-        write(&mut keeper, &all, 1..=8).await;
-        assert!(keeper.compact(now_ms, "ranges").await.expect("merged"));
+        write(&mut parts, &all, 1..=8).await;
+        assert!(parts.compactor.compact(now_ms, "ranges").await.expect("merged"));
         assert!(store.spans().runs().iter().all(|run| run.is_range()));
         for round in 1..=8 {
             // Of each of these traces a part is in another run than the rest; in the first round beside ranges.
             let late: Vec<_> = ids.by_ref().take(100).map(|id| sent(&mut rng, id)).collect();
-            write(&mut keeper, &late, 10 * round + 1..=10 * round + 2).await;
+            write(&mut parts, &late, 10 * round + 1..=10 * round + 2).await;
             let name = format!("tail-{round}");
-            let kept = keeper.keep_tail(&tail(), now_ms, &name).await.expect("kept").expect("due");
+            let kept = parts
+                .compactor
+                .keep_tail(&tail(), now_ms, &name)
+                .await
+                .expect("kept")
+                .expect("due");
             assert_eq!(kept.before, if round == 1 { 800 } else { 200 });
             let runs = store.spans().runs();
             assert_eq!(runs.len() as u64, round);
@@ -276,16 +296,16 @@ fn the_tail_of_ranges_is_one_run_and_eight_large_tails_become_ranges() {
         let before = there(&store).await;
         assert!(before.values().all(|(spans, _)| *spans == 2), "traces are whole");
         summarised(&store, &before).await;
-        assert!(keeper.compact(now_ms, "tails").await.expect("merged"));
-        assert!(!keeper.compact(now_ms, "again").await.expect("nothing to do"));
+        assert!(parts.compactor.compact(now_ms, "tails").await.expect("merged"));
+        assert!(!parts.compactor.compact(now_ms, "again").await.expect("nothing to do"));
         let (again, _) = open_with(&files, &objects, SMALL).await;
-        for store in [&store, again.store()] {
+        for store in [&store, &again.store] {
             let runs = store.spans().runs();
             assert!(runs.len() == 8 && runs.iter().all(|run| run.is_tail() && run.is_range()));
             assert_eq!(there(store).await, before);
             summarised(store, &before).await;
         }
-        assert_eq!(keeper.keep_tail(&tail(), now_ms, "no").await.expect("nothing"), None);
+        assert_eq!(parts.compactor.keep_tail(&tail(), now_ms, "no").await.expect("nothing"), None);
     });
 }
 
@@ -298,25 +318,29 @@ fn whatever_fails_a_day_is_there_as_a_whole_or_its_tail_is() {
         for when in [When::Before, When::After] {
             for nth in 0.. {
                 let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-                let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
-                write(&mut keeper, &all, 1..=2).await;
+                let (mut parts, _) = open(&files, &objects).await.expect("an empty disk");
+                write(&mut parts, &all, 1..=2).await;
                 let now_ms = NOW_MS + 3 * DAY_MS;
                 objects.arm(nth, when);
-                let kept = keeper.keep_tail(&tail(), now_ms, "first").await;
+                let kept = parts.compactor.keep_tail(&tail(), now_ms, "first").await;
                 let has_failed = objects.disarm();
-                keeper.refresh().await.expect("nothing fails now");
-                let of_first = there(keeper.store()).await;
-                let again =
-                    keeper.keep_tail(&tail(), now_ms, "second").await.expect("nothing fails now");
-                let of_second = there(keeper.store()).await;
+                parts.compactor.refresh().await.expect("nothing fails now");
+                let of_first = there(&parts.store).await;
+                let again = parts
+                    .compactor
+                    .keep_tail(&tail(), now_ms, "second")
+                    .await
+                    .expect("nothing fails now");
+                let of_second = there(&parts.store).await;
                 match again {
                     Some(_) => assert_eq!(of_first.len(), all.len(), "{when:?} {nth}"),
                     None => assert_eq!(of_first, of_second, "{when:?} {nth}"),
                 }
                 assert!(of_second.len() < all.len() / 2, "{when:?} {nth}");
                 assert!(of_second.values().all(|(spans, _)| *spans == 2), "{when:?} {nth}");
-                while keeper.summarise(now_ms + DAY_MS).await.expect("nothing fails now") {}
-                summarised(keeper.store(), &of_second).await;
+                while parts.compactor.summarise(now_ms + DAY_MS).await.expect("nothing fails now") {
+                }
+                summarised(&parts.store, &of_second).await;
                 if !has_failed {
                     assert!(kept.expect("nothing failed").is_some() && nth > 10, "{nth}");
                     break;

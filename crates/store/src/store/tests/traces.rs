@@ -40,9 +40,9 @@ pub(super) async fn counted(store: &Store) -> BTreeMap<String, Vec<(u128, i64)>>
 }
 
 /// Does what there is to do; returns how many steps it took.
-pub(super) async fn settle(keeper: &mut Keeper, now_ms: i64) -> usize {
+pub(super) async fn settle(parts: &mut StoreParts, now_ms: i64) -> usize {
     let mut steps = 0;
-    while keeper.summarise(now_ms).await.expect("nothing fails") {
+    while parts.compactor.summarise(now_ms).await.expect("nothing fails") {
         steps += 1;
     }
     steps
@@ -52,21 +52,21 @@ pub(super) async fn settle(keeper: &mut Keeper, now_ms: i64) -> usize {
 fn merged_runs_are_summarised_in_passing_and_others_when_they_are_old() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
-        let store = Arc::clone(keeper.store());
-        runs(&mut keeper, 1..=10).await;
-        assert_eq!(settle(&mut keeper, NOW_MS).await, 0);
-        assert!(keeper.compact(NOW_MS, "a").await.expect("merged"));
+        let (mut parts, _) = open(&files, &objects).await.expect("an empty disk");
+        let store = Arc::clone(&parts.store);
+        runs(&mut parts, 1..=10).await;
+        assert_eq!(settle(&mut parts, NOW_MS).await, 0);
+        assert!(parts.compactor.compact(NOW_MS, "a").await.expect("merged"));
         let merged = "day=2024-10-04/a.parquet".to_owned();
         // Eight batches of three spans, of three traces in turn.
         let of_merged = vec![(7, 6), (8, 9), (9, 9)];
         assert_eq!(summaries(&store).await, BTreeMap::from([(merged, of_merged)]));
-        assert_eq!(settle(&mut keeper, LATER_MS - 1).await, 0);
+        assert_eq!(settle(&mut parts, LATER_MS - 1).await, 0);
         // Two runs are left.
-        assert_eq!(settle(&mut keeper, LATER_MS).await, 2);
+        assert_eq!(settle(&mut parts, LATER_MS).await, 2);
         assert_eq!(summaries(&store).await, counted(&store).await);
         let (again, _) = open(&files, &objects).await.expect("tables");
-        assert_eq!(summaries(again.store()).await, counted(&store).await);
+        assert_eq!(summaries(&again.store).await, counted(&store).await);
     });
 }
 
@@ -74,24 +74,24 @@ fn merged_runs_are_summarised_in_passing_and_others_when_they_are_old() {
 fn when_runs_become_one_or_go_their_summaries_do() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-        let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
-        let store = Arc::clone(keeper.store());
-        runs(&mut keeper, 1..=8).await;
-        assert_eq!(settle(&mut keeper, LATER_MS).await, 8);
-        assert!(keeper.compact(LATER_MS, "a").await.expect("merged"));
+        let (mut parts, _) = open(&files, &objects).await.expect("an empty disk");
+        let store = Arc::clone(&parts.store);
+        runs(&mut parts, 1..=8).await;
+        assert_eq!(settle(&mut parts, LATER_MS).await, 8);
+        assert!(parts.compactor.compact(LATER_MS, "a").await.expect("merged"));
         assert_eq!(summaries(&store).await.len(), 1);
         assert_eq!(summaries(&store).await, counted(&store).await);
         // With its summaries a run is larger than it may be.
         let sizes = [
-            keeper.spans.files().map(|add| add.size).sum::<u64>(),
-            keeper.logs.files().map(|add| add.size).sum(),
-            keeper.points.files().map(|add| add.size).sum(),
+            parts.compactor.spans.files().map(|add| add.size).sum::<u64>(),
+            parts.compactor.logs.files().map(|add| add.size).sum(),
+            parts.compactor.points.files().map(|add| add.size).sum(),
         ];
         let bytes = Some(sizes.iter().sum());
-        keeper.expire(&Retention { days: None, bytes }, LATER_MS).await.expect("removed");
+        parts.compactor.expire(&Retention { days: None, bytes }, LATER_MS).await.expect("removed");
         assert_eq!(store.spans().size(), (0, 0));
         assert_eq!(summaries(&store).await.len(), 1);
-        assert_eq!(settle(&mut keeper, LATER_MS).await, 1);
+        assert_eq!(settle(&mut parts, LATER_MS).await, 1);
         assert!(summaries(&store).await.is_empty());
     });
 }
@@ -102,18 +102,18 @@ fn whatever_fails_while_runs_become_one_summaries_come_to_be_those_of_the_runs()
         for when in [When::Before, When::After] {
             for nth in 0.. {
                 let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
-                let (mut keeper, _) = open(&files, &objects).await.expect("an empty disk");
-                runs(&mut keeper, 1..=9).await;
+                let (mut parts, _) = open(&files, &objects).await.expect("an empty disk");
+                runs(&mut parts, 1..=9).await;
                 objects.arm(nth, when);
-                let done = keeper.compact(LATER_MS, "a").await;
-                drop(keeper.summarise(LATER_MS).await);
+                let done = parts.compactor.compact(LATER_MS, "a").await;
+                drop(parts.compactor.summarise(LATER_MS).await);
                 let has_failed = objects.disarm();
                 // As after a restart, and as without one.
                 let (mut again, _) = open(&files, &objects).await.expect("nothing fails now");
-                for keeper in [&mut again, &mut keeper] {
-                    keeper.refresh().await.expect("nothing fails now");
-                    settle(keeper, LATER_MS + SETTLED_AFTER_MS).await;
-                    let store = Arc::clone(keeper.store());
+                for parts in [&mut again, &mut parts] {
+                    parts.compactor.refresh().await.expect("nothing fails now");
+                    settle(parts, LATER_MS + SETTLED_AFTER_MS).await;
+                    let store = Arc::clone(&parts.store);
                     assert_eq!(summaries(&store).await, counted(&store).await, "{when:?} {nth}");
                     assert_eq!(names(&store, 7).await, names_of(&[3, 6, 9]), "{when:?} {nth}");
                 }
@@ -136,19 +136,19 @@ fn two_keepers_of_one_table_summarise_each_run_once() {
         two.tables.writer = "two".to_owned();
         let (mut two, _) = Store::open(&two, NOW_MS, "f0b2").await.expect("the same tables");
         runs(&mut one, 1..=9).await;
-        two.refresh().await.expect("a table");
+        two.compactor.refresh().await.expect("a table");
         assert_eq!(settle(&mut two, LATER_MS).await, 9);
         // The other one finds that all is done, and what has been done has not gone.
         settle(&mut one, LATER_MS).await;
-        assert_eq!(summaries(one.store()).await, counted(one.store()).await);
-        assert!(one.compact(LATER_MS, "one").await.expect("merged"));
+        assert_eq!(summaries(&one.store).await, counted(&one.store).await);
+        assert!(one.compactor.compact(LATER_MS, "one").await.expect("merged"));
         // That it was is not known here yet: nothing of it goes.
         runs(&mut two, 10..=10).await;
         settle(&mut two, LATER_MS).await;
-        for keeper in [&mut one, &mut two] {
-            keeper.refresh().await.expect("a table");
-            settle(keeper, LATER_MS + SETTLED_AFTER_MS).await;
-            let store = Arc::clone(keeper.store());
+        for parts in [&mut one, &mut two] {
+            parts.compactor.refresh().await.expect("a table");
+            settle(parts, LATER_MS + SETTLED_AFTER_MS).await;
+            let store = Arc::clone(&parts.store);
             assert_eq!(summaries(&store).await, counted(&store).await);
             assert_eq!(summaries(&store).await.len(), 3);
         }

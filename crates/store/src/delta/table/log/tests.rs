@@ -1,6 +1,7 @@
-use super::super::super::action::{Remove, Transaction};
+use super::super::super::action::Remove;
 use super::super::super::checkpoint::encode;
 use super::super::super::objects::faults::When;
+use super::super::SourceRange;
 use super::super::tests::{NOW_MS, add, adding, compacting, created, metadata, opened, paths};
 use super::super::{Change, CommitError, Table, TableVersion};
 use super::*;
@@ -52,9 +53,9 @@ async fn busy(store: &Arc<InMemory>, commits: usize) -> Table {
             }];
         }
         if rng.chance(0.5) {
-            let app_id = format!("log {}", rng.below(3));
-            let version = i64::try_from(nth).expect("it is small");
-            change.transaction = Some(Transaction { app_id, version, last_updated: Some(NOW_MS) });
+            let source = format!("log {}", rng.below(3));
+            let from = table.snapshot().position(&source);
+            change.sources = vec![SourceRange { source, from, to: nth as u64 + 1 }];
         }
         table.commit(&change, NOW_MS, &nth.to_string()).await.expect("committed");
     }

@@ -1,4 +1,7 @@
-//! Writing memtables as runs.
+//! Commits to the table of a tree, and what they make visible in it.
+//!
+//! The flusher and the compactor have one each, as two servers do, and neither waits for the other. What a reader
+//! sees follows from the table's newest known version: its runs, and the memtables beyond its committed position.
 
 use super::end::End;
 use super::new_run::NewRun;
@@ -7,7 +10,7 @@ use super::stored::StoredRun;
 use super::with_id::Unread;
 use super::{DAY_NS, LoggedMemtable, Tree};
 use crate::delta::{
-    Add, Change, CommitError, OpenError, Refused, Table, TableVersion, Transaction, UpkeepError,
+    Add, Change, CommitError, OpenError, Refused, SourceRange, Table, TableVersion, UpkeepError,
 };
 use crate::memtable::Rows;
 use crate::run::{Run, RunError};
@@ -18,19 +21,19 @@ use object_store::path::Path;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Writes sealed memtables: there is one of it, and it alone commits.
+/// Commits to the table of a tree.
 #[derive(Debug)]
-pub struct Flusher<R: Rows> {
+pub struct TableWriter<R: Rows> {
     pub(super) tree: Arc<Tree<R>>,
     pub(super) table: Table,
     pub(super) opener: Opener,
-    /// Which writer of the table this is.
-    pub(super) writer: String,
+    /// The name of our log, which is the source of our rows.
+    pub(super) source: String,
 }
 
-/// A run that was written.
+/// A memtable that was flushed as a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Flushed {
+pub struct FlushOutcome {
     /// Where it is.
     pub path: Path,
     /// How many rows it has.
@@ -68,7 +71,15 @@ pub enum FlushError {
     Log(#[source] std::io::Error),
 }
 
-impl<R: Rows> Flusher<R> {
+impl<R: Rows> Clone for TableWriter<R> {
+    fn clone(&self) -> Self {
+        let Self { tree, table, opener, source } = self;
+        let (tree, table) = (Arc::clone(tree), table.clone());
+        Self { tree, table, opener: opener.clone(), source: source.clone() }
+    }
+}
+
+impl<R: Rows> TableWriter<R> {
     /// The table's ID and last known version.
     pub(crate) fn committed(&self) -> TableVersion {
         self.table.committed()
@@ -85,11 +96,12 @@ impl<R: Rows> Flusher<R> {
     ///
     /// # Errors
     /// When the store fails. Nothing is lost then, and nothing is there twice when it is tried again.
-    pub async fn flush(&mut self, now_ms: i64) -> Result<Option<Flushed>, FlushError> {
+    pub async fn flush(&mut self, now_ms: i64) -> Result<Option<FlushOutcome>, FlushError> {
         let Some(sealed) = self.tree.read().sealed.first().cloned() else { return Ok(None) };
         let day = day(sealed.day);
-        let name = format!("{}-{:012}.parquet", self.writer, sealed.segments.1);
-        let below = format!("day={day}/{name}");
+        // With both ends: a process that was replaced must not put another file in the place of its successor's.
+        let (first, last) = (sealed.after + 1, sealed.segments.1);
+        let below = format!("day={day}/{}-{first:012}-{last:012}.parquet", self.source);
         let path = self.opener.path(&below);
         let mut new = NewRun::new(R::schema());
         let rows = {
@@ -115,8 +127,8 @@ impl<R: Rows> Flusher<R> {
             tags: Some(end.tags()),
         };
         self.commit(&sealed, add.clone(), now_ms).await?;
-        self.look(Some(StoredRun::new(path.clone(), add, run)), Some(&sealed)).await;
-        Ok(Some(Flushed { path, rows, bytes }))
+        self.publish(Some(StoredRun::new(path.clone(), add, run))).await;
+        Ok(Some(FlushOutcome { path, rows, bytes }))
     }
 
     /// Writes a checkpoint of the table if one is due.
@@ -140,27 +152,33 @@ impl<R: Rows> Flusher<R> {
         self.table.vacuum(now_ms).await.map(drop)
     }
 
-    /// Looks at what others have committed; returns runs that cannot be read, which every answer says.
+    /// Reads what others have committed; returns runs that cannot be read, which every query result names.
     ///
     /// # Errors
     /// When the table cannot be read.
     pub async fn refresh(&mut self) -> Result<Vec<Unread>, OpenError> {
         self.table.refresh().await?;
-        Ok(self.look(None, None).await)
+        Ok(self.publish(None).await)
     }
 
-    /// Makes the tree's runs those of the table, of which `new` may be some; with one, a memtable goes.
-    pub(super) async fn look(
+    /// Makes the table's runs, of which `new` may be some, visible in the tree. Memtables that are committed go.
+    pub(crate) async fn publish(
         &mut self,
         new: impl IntoIterator<Item = StoredRun>,
-        written: Option<&Arc<LoggedMemtable<R>>>,
     ) -> Vec<Unread> {
         let known = self.tree.runs().into_iter().chain(new.into_iter().map(Arc::new));
         let (runs, unread) = self.opener.open(self.table.snapshot().files(), known).await;
         let state = &mut *self.tree.write();
-        state.runs = runs.into();
-        state.unopened.clone_from(&unread);
-        state.sealed.retain(|sealed| written.is_none_or(|written| !Arc::ptr_eq(sealed, written)));
+        // The other writer of this process may have published a later version meanwhile.
+        if self.table.version() >= state.version {
+            let (before, committed) =
+                (state.committed, self.table.snapshot().position(&self.source));
+            let is_new = |position| before < position && position <= committed;
+            state.sealed.retain(|sealed| !is_new(sealed.segments.1));
+            (state.version, state.committed) = (self.table.version(), committed);
+            state.runs = runs.into();
+            state.unopened.clone_from(&unread);
+        }
         unread
     }
 
@@ -170,16 +188,11 @@ impl<R: Rows> Flusher<R> {
         add: Add,
         now_ms: i64,
     ) -> Result<(), CommitError> {
-        let version = i64::try_from(sealed.segments.1).expect("segments are few");
-        let transaction =
-            Transaction { app_id: self.writer.clone(), version, last_updated: Some(now_ms) };
-        let id = format!("{}-{version}", self.writer);
-        let change = Change {
-            operation: "WRITE",
-            add: vec![add],
-            transaction: Some(transaction),
-            ..Change::default()
-        };
+        let (source, to) = (self.source.clone(), sealed.segments.1);
+        let id = format!("{source}-{to}");
+        let range = SourceRange { source, from: sealed.after, to };
+        let (add, sources) = (vec![add], vec![range]);
+        let change = Change { operation: "WRITE", add, sources, ..Change::default() };
         match self.table.commit(&change, now_ms, &id).await {
             Ok(_) => Ok(()),
             // It was committed before, and we were not told.

@@ -1,44 +1,34 @@
-//! What is done behind those who send and ask: writing runs, merging them, summarising their traces, and removing
-//! what is not kept.
+//! Everything but flushing: merging runs, summarizing their traces, removing what is not kept, and the upkeep of the
+//! tables.
+//!
+//! The compactor and the [`Flusher`](super::Flusher) call each other nowhere. They may run on one thread or on two, or
+//! be processes of their own: their commits decide, as those of two servers.
 
-use super::Store;
-use super::flush_record::{FlushRecords, Versions};
 use crate::columns::Columns;
 use crate::delta::{self, Add, CommitError, UpkeepError};
-use crate::files::Files;
-use crate::log;
 use crate::memtable::{LogRows, PointRows, Rows, SpanRows};
 use crate::retention::{Expired, Kept, Retention};
 use crate::tail::TooMany;
 use crate::traces::{NewSummaries, Summaries, Summarised, Summariser};
-use crate::tree::{CompactError, FlushError, Flushed, Flusher, Merged, StoredRun, Unread};
+use crate::tree::{CompactError, Merged, StoredRun, TableWriter, Unread};
 use chrono::NaiveDate;
 use std::collections::BTreeSet;
-use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-/// Writes what is sealed, and removes what is not needed any more.
+/// Merges, summarizes and removes runs.
 #[derive(Debug)]
-pub struct Keeper {
-    pub(super) store: Arc<Store>,
-    pub(super) files: Arc<dyn Files>,
-    pub(super) spans: Flusher<SpanRows>,
-    pub(super) logs: Flusher<LogRows>,
-    pub(super) points: Flusher<PointRows>,
+pub struct Compactor {
+    pub(super) spans: TableWriter<SpanRows>,
+    pub(super) logs: TableWriter<LogRows>,
+    pub(super) points: TableWriter<PointRows>,
     pub(super) traces: Summariser,
-    /// Segments of the log that are set aside where others are removed.
-    pub(super) damaged: BTreeSet<u64>,
-    pub(super) records: FlushRecords,
-    /// The last segment that there was when the store was opened.
-    pub(super) last_segment: u64,
     /// Days that are left as they are, though of others the tail is kept.
     pub(super) left_whole: BTreeSet<NaiveDate>,
 }
 
 /// Why runs were not merged.
 #[derive(Debug, thiserror::Error)]
-pub enum KeepError {
+pub enum CompactorError {
     /// They were not put together.
     #[error(transparent)]
     Compact(#[from] CompactError),
@@ -50,7 +40,7 @@ pub enum KeepError {
     Tail(#[from] TooMany),
 }
 
-impl KeepError {
+impl CompactorError {
     /// Whether another writer of the table has done it, or something else with these runs, first: the table has been
     /// looked at again, and nothing is amiss.
     #[must_use]
@@ -59,36 +49,7 @@ impl KeepError {
     }
 }
 
-impl Keeper {
-    /// The store.
-    #[must_use]
-    pub const fn store(&self) -> &Arc<Store> {
-        &self.store
-    }
-
-    /// The last segment of the log that there was when the store was opened: the log goes on after it.
-    #[must_use]
-    pub const fn last_segment(&self) -> u64 {
-        self.last_segment
-    }
-
-    /// Writes the oldest sealed memtable of each table, and removes what the log has of it. It is `now_ms`,
-    /// milliseconds since 1970. Returns what was written; nothing when nothing was sealed.
-    ///
-    /// # Errors
-    /// The first error of a table's object store, after all other tables are written, or an error of the log's folder.
-    /// Nothing is lost then, and a retry writes nothing twice.
-    pub async fn flush(&mut self, now_ms: i64) -> Result<Vec<Flushed>, FlushError> {
-        let all = [
-            self.spans.flush(now_ms).await,
-            self.logs.flush(now_ms).await,
-            self.points.flush(now_ms).await,
-        ];
-        let removed = self.remove_segments(now_ms);
-        let flushed = all.into_iter().filter_map(Result::transpose).collect();
-        removed.map_err(FlushError::Log).and(flushed)
-    }
-
+impl Compactor {
     /// Looks at what other writers have committed; returns runs that cannot be read, which are not asked.
     ///
     /// # Errors
@@ -101,45 +62,24 @@ impl Keeper {
         Ok(unread)
     }
 
-    /// Merges runs of each table that should be; returns whether there were any. Memtables that are
-    /// sealed meanwhile are written in between. It is `now_ms`, milliseconds since 1970; `name` is another one
-    /// each time.
+    /// Merges runs of each table that should be; returns whether there were any. It yields after each row group. It is
+    /// `now_ms`, milliseconds since 1970; `name` is another one each time.
     ///
     /// # Errors
     /// When a run cannot be read or the object store fails. Nothing is lost then, and nothing is there twice.
-    pub async fn compact(&mut self, now_ms: i64, name: &str) -> Result<bool, KeepError> {
+    pub async fn compact(&mut self, now_ms: i64, name: &str) -> Result<bool, CompactorError> {
         let spans = self.compact_spans(now_ms, name).await;
-        let logs = self.compact_table(|keeper| &mut keeper.logs, now_ms, name).await;
-        let points = self.compact_table(|keeper| &mut keeper.points, now_ms, name).await;
+        let logs = compact_table(&mut self.logs, now_ms, name).await;
+        let points = compact_table(&mut self.points, now_ms, name).await;
         Ok(spans? | logs? | points?)
     }
 
-    async fn compact_table<R: Rows>(
-        &mut self,
-        table: fn(&mut Self) -> &mut Flusher<R>,
-        now_ms: i64,
-        name: &str,
-    ) -> Result<bool, KeepError> {
-        let tree = Arc::clone(table(self).tree());
-        let Some(compaction) = tree.due() else { return Ok(false) };
-        let each = async |_: &str, _: &Columns| {
-            // What fails is tried again when somebody hears of it.
-            self.flush(now_ms).await.ok();
-        };
-        let merged = tree.merge(compaction, name, each).await?;
-        table(self).replace(merged, now_ms).await?;
-        Ok(true)
-    }
-
     /// The same of spans, whose traces are summarised in passing.
-    async fn compact_spans(&mut self, now_ms: i64, name: &str) -> Result<bool, KeepError> {
+    async fn compact_spans(&mut self, now_ms: i64, name: &str) -> Result<bool, CompactorError> {
         let tree = Arc::clone(self.spans.tree());
         let Some(compaction) = tree.due() else { return Ok(false) };
         let mut new = self.traces.begin(compaction.day());
-        let each = async |below: &str, rows: &Columns| {
-            new.take(below, rows).await;
-            self.flush(now_ms).await.ok();
-        };
+        let each = async |below: &str, rows: &Columns| new.take(below, rows).await;
         let merged = tree.merge(compaction, name, each).await;
         self.replace_spans(merged, new, now_ms).await?;
         Ok(true)
@@ -152,12 +92,12 @@ impl Keeper {
         merged: Result<Merged, CompactError>,
         new: NewSummaries,
         now_ms: i64,
-    ) -> Result<u64, KeepError> {
+    ) -> Result<u64, CompactorError> {
         let replaced = match merged {
             Ok(merged) => {
                 let rows = merged.rows;
                 let replaced = self.spans.replace(merged, now_ms).await;
-                replaced.map(|()| rows).map_err(KeepError::from)
+                replaced.map(|()| rows).map_err(CompactorError::from)
             }
             Err(error) => Err(error.into()),
         };
@@ -179,24 +119,20 @@ impl Keeper {
     ///
     /// # Errors
     /// When a run cannot be read or the object store fails: what is not done is tried again.
-    pub async fn summarise(&mut self, now_ms: i64) -> Result<bool, KeepError> {
+    pub async fn summarise(&mut self, now_ms: i64) -> Result<bool, CompactorError> {
         let missing = self.traces.missing(&self.spans, now_ms);
         if missing.is_none() && !self.traces.is_behind(&self.spans) {
             return Ok(false);
         }
         let new = match missing {
-            Some(run) => Some(self.summaries_of(&run, now_ms).await?),
+            Some(run) => Some(self.summaries_of(&run).await?),
             None => None,
         };
         self.traces.commit(new, &mut self.spans, now_ms).await?;
         Ok(true)
     }
 
-    async fn summaries_of(
-        &mut self,
-        run: &StoredRun,
-        now_ms: i64,
-    ) -> Result<Summarised, CompactError> {
+    async fn summaries_of(&self, run: &StoredRun) -> Result<Summarised, CompactError> {
         let fields: Vec<_> = Summaries::fields().into_iter().collect();
         let tree = Arc::clone(self.spans.tree());
         let mut new = self.traces.begin(run.day());
@@ -209,7 +145,6 @@ impl Keeper {
                     return Err(CompactError::Read { path: run.path().clone(), source });
                 }
             }
-            self.flush(now_ms).await.ok();
         }
         new.finish().await
     }
@@ -240,12 +175,13 @@ impl Keeper {
     /// is `now_ms`, milliseconds since 1970.
     ///
     /// # Errors
-    /// When the object store fails for a table: the first one; the others lose what they should all the same.
+    /// When a table cannot be read, or the object store fails for one: the others lose what they should all the same.
     pub async fn expire(
         &mut self,
         retention: &Retention,
         now_ms: i64,
     ) -> Result<Vec<Expired>, CommitError> {
+        self.refresh().await?;
         // The summaries of a run go with it.
         let summaries = self.traces.bytes();
         let spans = self.spans.files().filter_map(|add| {
@@ -268,42 +204,16 @@ impl Keeper {
         let expired = removed.into_iter().map(|(name, of)| Ok(Expired::of(name, &of?)));
         expired.filter_map(Result::transpose).collect()
     }
+}
 
-    /// Removes the segments whose rows are all in runs, after it writes their flush record. Failed removals are retried
-    /// with the next ones.
-    fn remove_segments(&mut self, now_ms: i64) -> io::Result<()> {
-        let sealed = self.store.sealed.load(Ordering::Acquire);
-        let first_unwritten = self.store.first_unwritten().unwrap_or(u64::MAX);
-        let is_done = |segment: &u64| *segment <= sealed && *segment < first_unwritten;
-        let done: Vec<_> = log::segments(&*self.files)?.into_iter().filter(is_done).collect();
-        let Some(last) = done.last() else { return Ok(()) };
-        let versions = Versions::from([
-            (SpanRows::NAME.to_owned(), self.spans.committed()),
-            (LogRows::NAME.to_owned(), self.logs.committed()),
-            (PointRows::NAME.to_owned(), self.points.committed()),
-        ]);
-        let (files, recent) = (Arc::clone(&self.files), Arc::clone(&self.store.recent));
-        let mut left = done.iter();
-        while let Err(error) = self.records.write(&*files, *last, versions.clone(), &recent) {
-            // The disk may be too full for the record. If the process ends before it is written, the batches of the
-            // removed segment are forgotten; but if the segment stays, there will never be room for the record.
-            let is_full = error.kind() == io::ErrorKind::StorageFull;
-            let Some(segment) = left.next().filter(|_| is_full) else { return Err(error) };
-            self.remove_segment(*segment)?;
-        }
-        let now_ns = u64::try_from(now_ms).unwrap_or_default().saturating_mul(1_000_000);
-        self.records.remove_expired(&*files, now_ns);
-        for segment in left {
-            self.remove_segment(*segment).ok();
-        }
-        Ok(())
-    }
-
-    fn remove_segment(&self, segment: u64) -> io::Result<()> {
-        if self.damaged.contains(&segment) {
-            log::set_aside(&*self.files, segment)
-        } else {
-            log::remove(&*self.files, segment)
-        }
-    }
+async fn compact_table<R: Rows>(
+    table: &mut TableWriter<R>,
+    now_ms: i64,
+    name: &str,
+) -> Result<bool, CompactorError> {
+    let tree = Arc::clone(table.tree());
+    let Some(compaction) = tree.due() else { return Ok(false) };
+    let merged = tree.merge(compaction, name, async |_, _| {}).await?;
+    table.replace(merged, now_ms).await?;
+    Ok(true)
 }

@@ -1,0 +1,82 @@
+//! Flushing: sealed memtables become runs, and the log loses what is in them.
+
+use super::Store;
+use super::flush_record::{FlushRecords, Versions};
+use crate::files::Files;
+use crate::log;
+use crate::memtable::{LogRows, PointRows, Rows as _, SpanRows};
+use crate::tree::{FlushError, FlushOutcome, TableWriter};
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Writes what is sealed, and removes it from the log.
+#[derive(Debug)]
+pub struct Flusher {
+    pub(super) store: Arc<Store>,
+    pub(super) files: Arc<dyn Files>,
+    pub(super) spans: TableWriter<SpanRows>,
+    pub(super) logs: TableWriter<LogRows>,
+    pub(super) points: TableWriter<PointRows>,
+    /// Segments of the log that are set aside where others are removed.
+    pub(super) damaged: BTreeSet<u64>,
+    pub(super) records: FlushRecords,
+}
+
+impl Flusher {
+    /// Writes the oldest sealed memtable of each table, and removes what the log has of it. It is `now_ms`,
+    /// milliseconds since 1970. Returns what was written; nothing when nothing was sealed.
+    ///
+    /// # Errors
+    /// The first error of a table's object store, after all other tables are written, or an error of the log's folder.
+    /// Nothing is lost then, and a retry writes nothing twice.
+    pub async fn flush(&mut self, now_ms: i64) -> Result<Vec<FlushOutcome>, FlushError> {
+        let all = [
+            self.spans.flush(now_ms).await,
+            self.logs.flush(now_ms).await,
+            self.points.flush(now_ms).await,
+        ];
+        let removed = self.remove_segments(now_ms);
+        let flushed = all.into_iter().filter_map(Result::transpose).collect();
+        removed.map_err(FlushError::Log).and(flushed)
+    }
+
+    /// Removes the segments whose rows are all in runs, after it writes their flush record. Failed removals are retried
+    /// with the next ones.
+    fn remove_segments(&mut self, now_ms: i64) -> io::Result<()> {
+        let sealed = self.store.sealed.load(Ordering::Acquire);
+        let first_unwritten = self.store.first_unwritten().unwrap_or(u64::MAX);
+        let is_done = |segment: &u64| *segment <= sealed && *segment < first_unwritten;
+        let done: Vec<_> = log::segments(&*self.files)?.into_iter().filter(is_done).collect();
+        let Some(last) = done.last() else { return Ok(()) };
+        let versions = Versions::from([
+            (SpanRows::NAME.to_owned(), self.spans.committed()),
+            (LogRows::NAME.to_owned(), self.logs.committed()),
+            (PointRows::NAME.to_owned(), self.points.committed()),
+        ]);
+        let (files, recent) = (Arc::clone(&self.files), Arc::clone(&self.store.recent));
+        let mut left = done.iter();
+        while let Err(error) = self.records.write(&*files, *last, versions.clone(), &recent) {
+            // The disk may be too full for the record. If the process ends before it is written, the batches of the
+            // removed segment are forgotten; but if the segment stays, there will never be room for the record.
+            let is_full = error.kind() == io::ErrorKind::StorageFull;
+            let Some(segment) = left.next().filter(|_| is_full) else { return Err(error) };
+            self.remove_segment(*segment)?;
+        }
+        let now_ns = u64::try_from(now_ms).unwrap_or_default().saturating_mul(1_000_000);
+        self.records.remove_expired(&*files, now_ns);
+        for segment in left {
+            self.remove_segment(*segment).ok();
+        }
+        Ok(())
+    }
+
+    fn remove_segment(&self, segment: u64) -> io::Result<()> {
+        if self.damaged.contains(&segment) {
+            log::set_aside(&*self.files, segment)
+        } else {
+            log::remove(&*self.files, segment)
+        }
+    }
+}
