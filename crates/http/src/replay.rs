@@ -81,8 +81,8 @@ struct ReplayState {
     ended: bool,
     fault: Option<ClientFault>,
     /// The reader that went on when the bound was reached; the others cannot.
-    sole_reader: Option<u8>,
-    readers: u8,
+    sole_reader: Option<u32>,
+    readers: u32,
     /// Frames read so far.
     frames: u64,
     /// The body timeout; absent once the response has begun.
@@ -193,7 +193,7 @@ impl ReplayState {
     fn poll_source(
         &mut self,
         cx: &mut Context<'_>,
-        reader: u8,
+        reader: u32,
     ) -> Poll<Option<Result<Bytes, ClientFault>>> {
         // Before the source is asked: it may have something to tell while we put ourselves down.
         self.waiting.add(cx.waker());
@@ -252,7 +252,7 @@ impl ReplayState {
 #[derive(Debug)]
 pub struct ReplayReader {
     replay: Arc<Replay>,
-    id: u8,
+    id: u32,
     next: usize,
     done: bool,
 }

@@ -8,9 +8,10 @@
 //! | `/state` | JSON: every upstream, replica and leaf as the policies see them now |
 
 use crate::driver::{Replica, Upstream};
+use crate::fan_out::FanOut;
 use crate::leaf::Leaf;
 use crate::metrics::{
-    ConnectionsSnapshot, LeafSnapshot, ReplicaSnapshot, Snapshot, UpstreamSnapshot,
+    ConnectionsSnapshot, FanOutSnapshot, LeafSnapshot, ReplicaSnapshot, Snapshot, UpstreamSnapshot,
 };
 use crate::worker::Worker;
 use bytes::Bytes;
@@ -156,9 +157,14 @@ fn snapshot(worker: &Worker) -> Snapshot {
             server: connections(&leaf.server.replicas[0]),
         }
     };
+    let fan_out = |route: &Arc<FanOut>| FanOutSnapshot {
+        name: route.name.clone(),
+        counts: route.metrics.read(),
+    };
     Snapshot {
         upstreams: site.upstreams.iter().map(upstream).collect(),
         leaves: site.leaves.iter().map(leaf).collect(),
+        fan_outs: site.fan_outs.iter().map(fan_out).collect(),
         listeners: lasting.listeners.iter().map(|(n, m)| (n.clone(), m.read())).collect(),
         process: lasting.process.read(),
         usage: Usage::now(),

@@ -5,9 +5,11 @@
 
 mod connect;
 mod consistency;
+mod fan_out;
 mod limits;
 mod network;
 
+pub use fan_out::{FanOutConfig, Merge};
 pub use limits::Limits;
 pub use network::Network;
 
@@ -68,15 +70,17 @@ pub(crate) fn load_trust(
     Trust::load(connect.ca_file.as_deref(), replicas.iter().any(|replica| replica.tls))
 }
 
-/// Requests that go to one upstream.
+/// Requests that go to one upstream, or to many at once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteConfig {
     /// The host that requests name; absent: any.
     pub host: Option<String>,
     /// The prefix of their path, which ends at a segment.
     pub path_prefix: String,
-    /// Where they go.
+    /// The upstream that serves them; with a fan-out, every upstream that this selects.
     pub upstream: String,
+    /// How requests go to many upstreams at once; absent: each goes to one.
+    pub fan_out: Option<FanOutConfig>,
     /// Whether they may be sent twice whatever their method.
     pub idempotent: bool,
 }
@@ -282,7 +286,19 @@ fn route(s: &mut Section<'_>) -> RouteConfig {
                  matches /api/x only.",
             )
             .default("/".to_owned()),
-        upstream: s.field("upstream", "The name of the upstream that serves them.").required(),
+        upstream: s
+            .field(
+                "upstream",
+                "The name of the upstream that serves them. With fan_out, shard-* selects all upstreams whose \
+                 names begin with shard-.",
+            )
+            .required(),
+        fan_out: s.optional_section(
+            "fan_out",
+            "Each request goes to all upstreams that the key upstream selects, the shards, in the order of the \
+             file, and their responses become one.",
+            fan_out::read,
+        ),
         idempotent: s
             .field("idempotent", "Whether they may be sent twice whatever their method.")
             .default(false),

@@ -26,6 +26,8 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 pub(crate) enum Step {
     /// An event of a request at the root.
     Request,
+    /// An event of a request to many upstreams.
+    Gather,
     /// An event of an upstream.
     Upstream,
     /// An event of a leaf.

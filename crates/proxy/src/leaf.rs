@@ -124,7 +124,7 @@ impl Leaf {
         Ok(Self {
             guard: Guard::new(&config.name, &lasting.process),
             gate: Mutex::new(gate),
-            prepared: Arc::new(PreparedRoute::new("/", Arc::clone(&server.prepared))),
+            prepared: Arc::new(PreparedRoute::new("/", Some(Arc::clone(&server.prepared)))),
             server: Arc::new(server),
             metrics: LeafMetrics::default(),
             peers: Mutex::default(),

@@ -13,6 +13,7 @@ mod check;
 pub mod cli;
 mod config;
 mod driver;
+mod fan_out;
 mod group;
 mod guard;
 mod journal;
@@ -38,8 +39,9 @@ mod worker;
 
 pub use check::check;
 pub use config::{
-    Config, ConnectConfig, LeafListener, Limits, ListenerConfig, NamedUpstream, Network, Protocol,
-    ReplicaUrl, RouteConfig, ServerTls, SpansConfig, SpansProtocol,
+    Config, ConnectConfig, FanOutConfig, LeafListener, Limits, ListenerConfig, Merge,
+    NamedUpstream, Network, Protocol, ReplicaUrl, RouteConfig, ServerTls, SpansConfig,
+    SpansProtocol,
 };
 pub use metrics::reference as metrics_reference;
 pub use running::{Options, ReloadError, Running, start};

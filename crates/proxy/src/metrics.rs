@@ -5,21 +5,23 @@
 //! an array that is indexed by a small enumeration. A scrape reads them into a [`Snapshot`], and
 //! [`curtail_metrics`] writes that as a page.
 //! **Limits**: the number of series follows from the configuration alone (upstreams, replicas, leaves,
-//! listeners), never from what clients send.
+//! listeners, routes), never from what clients send.
 
 mod catalogue;
 mod families;
+mod fan_out;
 mod labels;
 mod leaf;
 mod process;
 mod snapshot;
 mod upstream;
 
+pub(crate) use fan_out::{FanOutMetrics, FanOutResult};
 pub(crate) use labels::{ClientTimeout, ResponseClass};
 pub(crate) use leaf::LeafMetrics;
 pub(crate) use process::{ListenerMetrics, ProcessMetrics};
 pub(crate) use snapshot::{
-    ConnectionsSnapshot, LeafSnapshot, ReplicaSnapshot, Snapshot, UpstreamSnapshot,
+    ConnectionsSnapshot, FanOutSnapshot, LeafSnapshot, ReplicaSnapshot, Snapshot, UpstreamSnapshot,
 };
 pub(crate) use upstream::UpstreamMetrics;
 

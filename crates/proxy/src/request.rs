@@ -1,10 +1,12 @@
 //! One request of a client: its route, class, admission, upstream and response.
 
 use crate::driver::Upstream;
+use crate::fan_out::{self, FanOut};
 use crate::leaf::{Admission, Leaf, Place, TWIN_STARTED_PATH};
 use crate::metrics::{ClientTimeout, ListenerMetrics, ResponseClass};
 use crate::response::{BufferedBody, IdleTimeout, RelayedBody, WinningResponse};
 use crate::root::{self, NoResponse, Outgoing};
+use crate::route::Target;
 use crate::site::Site;
 use crate::trail::{Destination, RequestEnd, Trail};
 use crate::tunnel::Tunnel;
@@ -17,12 +19,13 @@ use curtail_http::http1::InterimSink;
 use curtail_http::progress::ProgressTimer;
 use curtail_http::replay::{ClientBody, ClientFault, Replay};
 use curtail_policy::{Class, Failure, RequestFailure, TieId};
+use curtail_units::Duration;
 use http::{Method, StatusCode};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 /// What a client is given.
-type Given = (ResponseHead, RelayedBody);
+pub(crate) type Given = (ResponseHead, RelayedBody);
 
 /// What is known of the connection that a request came on.
 #[derive(Debug)]
@@ -69,7 +72,7 @@ pub(crate) async fn respond(
         client.metrics.malformed();
         return refuse(&worker, *trail, fault);
     }
-    let (upstream, idempotent) = match destination(&site, &client, &mut trail) {
+    let (target, idempotent) = match destination(&site, &client, &mut trail) {
         Ok(destination) => destination,
         Err(fault) => {
             client.metrics.unrouted();
@@ -77,9 +80,16 @@ pub(crate) async fn respond(
         }
     };
     if is_last_hop {
-        return respond_as_last_hop(&worker, &upstream, *trail);
+        return respond_as_last_hop(&worker, &target, *trail);
     }
     let class = trail.destination.as_ref().map_or_else(Class::default, |d| d.class);
+    let upstream = match target {
+        Target::Upstream(upstream) => upstream,
+        Target::FanOut(fan_out) => {
+            let outgoing = outgoing(&site, (head, body), (class, idempotent), None);
+            return respond_from_shards(&worker, &client, fan_out, (outgoing, trail)).await;
+        }
+    };
     let place = match &client.leaf {
         None => None,
         Some(leaf) => match leaf.admit(&worker, class, tie.as_deref()).await {
@@ -90,26 +100,52 @@ pub(crate) async fn respond(
     };
     let mut outgoing = outgoing(&site, (head, body), (class, idempotent), upgrade);
     outgoing.interim = interim;
+    let timeout = site.config.limits.stream_idle_timeout;
+    respond_from_upstream(&worker, &client, upstream, (outgoing, trail), (place, timeout)).await
+}
+
+/// Responds with what the shards of a route have.
+async fn respond_from_shards(
+    worker: &Arc<Worker>,
+    client: &Client,
+    fan_out: Arc<FanOut>,
+    (outgoing, trail): (Outgoing, Box<Trail>),
+) -> Given {
     let body = outgoing.body.clone();
-    match root::exchange(&worker, Arc::clone(&upstream), outgoing, trail).await {
+    let given = Box::pin(fan_out::respond(worker, fan_out, outgoing, trail)).await;
+    if body.and_then(|body| body.fault()) == Some(ClientFault::Slow) {
+        client.metrics.timed_out(ClientTimeout::Body);
+    }
+    given
+}
+
+/// Responds with what a replica of the upstream has.
+async fn respond_from_upstream(
+    worker: &Arc<Worker>,
+    client: &Arc<Client>,
+    upstream: Arc<Upstream>,
+    (outgoing, trail): (Outgoing, Box<Trail>),
+    (place, timeout): (Option<Place>, Option<Duration>),
+) -> Given {
+    let body = outgoing.body.clone();
+    match root::exchange(worker, Arc::clone(&upstream), outgoing, trail).await {
         Ok(response) => {
             if let Some(body) = &body {
                 body.response_begun();
             }
-            let timeout = site.config.limits.stream_idle_timeout;
             let idle = timeout.map(|timeout| IdleTimeout {
                 timer: ProgressTimer::new(&worker.timers, upstream.clock, timeout),
                 body,
                 metrics: Arc::clone(&client.metrics),
             });
-            give(&worker, &client, response, (place, idle))
+            give(worker, client, response, (place, idle))
         }
         Err((no_response, trail)) => {
             drop((place, body));
             if no_response == NoResponse::Client(ClientFault::Slow) {
                 client.metrics.timed_out(ClientTimeout::Body);
             }
-            respond_without_replica(&worker, &upstream, no_response, *trail)
+            respond_without_replica(worker, &upstream, no_response, *trail)
         }
     }
 }
@@ -126,23 +162,19 @@ fn prepare(head: &mut RequestHead, client: &Client) {
     forwarding::add_forwarded(&mut head.fields, client.address, &client.address_text, client.tls);
 }
 
-/// The upstream of a request, and whether its route declares it idempotent.
-fn destination(
-    site: &Site,
-    client: &Client,
-    trail: &mut Trail,
-) -> Result<(Arc<Upstream>, bool), Fault> {
+/// The target of a request, and whether its route declares it idempotent.
+fn destination(site: &Site, client: &Client, trail: &mut Trail) -> Result<(Target, bool), Fault> {
     let class = trail.asked.fields.get_text(Known::CurtailClass);
     let class = class.and_then(Class::from_name).unwrap_or_default();
-    let (route, upstream, idempotent) = match &client.leaf {
-        Some(leaf) => (&leaf.prepared, &leaf.server, false),
+    let (route, target, idempotent) = match &client.leaf {
+        Some(leaf) => (&leaf.prepared, Target::Upstream(Arc::clone(&leaf.server)), false),
         None => {
             let route = site.routes.find(trail.asked.host(), trail.asked.target.path())?;
-            (&route.prepared, &route.upstream, route.idempotent)
+            (&route.prepared, route.target.clone(), route.idempotent)
         }
     };
     trail.destination = Some(Destination { route: Arc::clone(route), class });
-    Ok((Arc::clone(upstream), idempotent))
+    Ok((target, idempotent))
 }
 
 /// The request as the attempts repeat it.
@@ -225,12 +257,16 @@ fn is_last_hop(head: &mut RequestHead) -> bool {
 }
 
 /// Responds in place of the replica to a request that must go no further.
-fn respond_as_last_hop(worker: &Worker, upstream: &Upstream, trail: Trail) -> Given {
+fn respond_as_last_hop(worker: &Worker, target: &Target, trail: Trail) -> Given {
     let (status, error) = match trail.asked.method {
         Method::OPTIONS => (StatusCode::OK, None),
         _ => (StatusCode::NOT_IMPLEMENTED, Some("trace_unsupported")),
     };
-    record_own(worker, Some(upstream), trail, (status, error));
+    let upstream = match target {
+        Target::Upstream(upstream) => Some(&**upstream),
+        Target::FanOut(_) => None,
+    };
+    record_own(worker, upstream, trail, (Some(status), error));
     error.map_or_else(|| empty(status), |error| own(status, error, ""))
 }
 
@@ -244,23 +280,24 @@ fn leaf_says(what: &'static str) -> Given {
 /// Rejects a request that is sent to no upstream.
 fn refuse(worker: &Worker, trail: Trail, fault: Fault) -> Given {
     let Fault { status, error, why } = fault;
-    record_own(worker, None, trail, (status, Some(error)));
+    record_own(worker, None, trail, (Some(status), Some(error)));
     own(status, error, why)
 }
 
 /// Records the end of a request with a response of our own: in its span, and among its upstream's.
-fn record_own(
+pub(crate) fn record_own(
     worker: &Worker,
     upstream: Option<&Upstream>,
     mut trail: Trail,
-    (status, error): (StatusCode, Option<&'static str>),
+    (status, error): (Option<StatusCode>, Option<&'static str>),
 ) {
     let clock = &worker.shared.lasting.clock;
     let at = clock.now();
     if let Some(upstream) = upstream {
-        upstream.metrics.ended(ResponseClass::Status(status), at.since(trail.started));
+        let response = status.map_or(ResponseClass::None, ResponseClass::Status);
+        upstream.metrics.ended(response, at.since(trail.started));
     }
-    trail.end = Some(RequestEnd { at, status: Some(status), error, reason: None });
+    trail.end = Some(RequestEnd { at, status, error, reason: None });
     if let Some(sink) = &worker.shared.lasting.spans {
         sink.record(&trail, clock);
     }
@@ -272,7 +309,14 @@ fn respond_without_replica(
     why: NoResponse,
     trail: Trail,
 ) -> Given {
-    let (status, error) = match why {
+    let (status, error) = status_without_replica(why);
+    record_own(worker, Some(upstream), trail, (Some(status), Some(error)));
+    own(status, error, "")
+}
+
+/// The status and the error of a request without a response from a replica.
+pub(crate) const fn status_without_replica(why: NoResponse) -> (StatusCode, &'static str) {
+    match why {
         NoResponse::Client(ClientFault::Slow) => (StatusCode::REQUEST_TIMEOUT, "client_slow"),
         NoResponse::Client(ClientFault::Broken) => (StatusCode::BAD_REQUEST, "client_broken"),
         NoResponse::RequestFailure(why) => {
@@ -288,9 +332,7 @@ fn respond_without_replica(
             };
             (status, root::name(why))
         }
-    };
-    record_own(worker, Some(upstream), trail, (status, Some(error)));
-    own(status, error, "")
+    }
 }
 
 /// A response that the proxy makes itself: a line of text, and the error's constant name in a header.

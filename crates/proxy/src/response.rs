@@ -72,7 +72,7 @@ fn trailers_of(frame: Frame<Bytes>) -> HeaderMap {
     trailers
 }
 
-fn next_frame(
+pub(crate) fn next_frame(
     body: &mut ResponseBody,
 ) -> impl Future<Output = Option<Result<Frame<Bytes>, pool::ResponseError>>> {
     std::future::poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx))

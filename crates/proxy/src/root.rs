@@ -345,6 +345,19 @@ impl Exchange {
 }
 
 impl Outgoing {
+    /// The same request for one call of a fan-out.
+    pub(crate) fn for_call(&self) -> Self {
+        Self {
+            head: Arc::clone(&self.head),
+            body: self.body.clone(),
+            request: self.request,
+            upgrade: None,
+            is_traced: self.is_traced,
+            response_buffer_bytes: self.response_buffer_bytes,
+            interim: None,
+        }
+    }
+
     fn attempt(
         &self,
         context: &TraceContext,

@@ -7,6 +7,7 @@ pub(crate) mod path;
 
 use crate::config::RouteConfig;
 use crate::driver::Upstream;
+use crate::fan_out::FanOut;
 use crate::spans::prepared::PreparedRoute;
 use curtail_http::head::Fault;
 use http::StatusCode;
@@ -24,15 +25,22 @@ pub(crate) struct Routes {
     routes: Vec<Route>,
 }
 
-/// One route and its upstream.
+/// One route and where it leads.
 #[derive(Clone, Debug)]
 pub(crate) struct Route {
     pub(crate) host: Option<String>,
     path_prefix: Prefix,
     pub(crate) idempotent: bool,
-    pub(crate) upstream: Arc<Upstream>,
+    pub(crate) target: Target,
     /// What spans say of it.
     pub(crate) prepared: Arc<PreparedRoute>,
+}
+
+/// Where the requests of a route go.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    Upstream(Arc<Upstream>),
+    FanOut(Arc<FanOut>),
 }
 
 const NO_ROUTE: Fault = Fault { status: StatusCode::NOT_FOUND, error: "no_route", why: "" };
@@ -101,13 +109,17 @@ pub(crate) fn host_name(host: &str) -> &str {
 }
 
 impl Route {
-    pub(crate) fn new(config: &RouteConfig, upstream: Arc<Upstream>) -> Self {
-        let prepared = PreparedRoute::new(&config.path_prefix, Arc::clone(&upstream.prepared));
+    pub(crate) fn new(config: &RouteConfig, target: Target) -> Self {
+        let upstream = match &target {
+            Target::Upstream(upstream) => Some(Arc::clone(&upstream.prepared)),
+            Target::FanOut(_) => None,
+        };
+        let prepared = PreparedRoute::new(&config.path_prefix, upstream);
         Self {
             host: config.host.as_deref().map(|host| host_name(host).to_owned()),
             path_prefix: Prefix::new(&config.path_prefix),
             idempotent: config.idempotent,
-            upstream,
+            target,
             prepared: Arc::new(prepared),
         }
     }

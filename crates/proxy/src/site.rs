@@ -1,12 +1,14 @@
 //! What the proxy serves by one reading of its configuration; a reload replaces it as a whole.
 
-use crate::config::{Config, NamedUpstream, RouteConfig};
+use crate::config::{Config, FanOutConfig, NamedUpstream, RouteConfig};
 use crate::driver::Upstream;
+use crate::fan_out::FanOut;
 use crate::group::Group;
+use crate::guard::Guard;
 use crate::journal::Journal;
 use crate::leaf::Leaf;
 use crate::metrics::{ListenerMetrics, ProcessMetrics};
-use crate::route::{Route, Routes};
+use crate::route::{Route, Routes, Target};
 use crate::spans::SpanSink;
 use crate::{StartError, check};
 use curtail_http::clock::Clock;
@@ -20,6 +22,8 @@ pub(crate) struct Site {
     pub(crate) routes: Routes,
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     pub(crate) leaves: Vec<Arc<Leaf>>,
+    /// The routes that fan out.
+    pub(crate) fan_outs: Vec<Arc<FanOut>>,
     /// Upstreams that a reload has replaced and requests in progress still use.
     replaced: Vec<Weak<Upstream>>,
 }
@@ -80,14 +84,22 @@ impl Site {
                 Ok(Arc::new(leaf.map_err(|error| error.within(section()))?))
             })
             .collect::<Result<_, StartError>>()?;
+        let mut fan_outs = Vec::new();
         let route = |route: &RouteConfig| {
-            let named = |upstream: &&Arc<Upstream>| upstream.config.name == route.upstream;
-            let upstream = upstreams.iter().find(named)?;
-            Some(Route::new(route, Arc::clone(upstream)))
+            let mut shards = route.shards(&config.upstreams);
+            let target = if let Some(fan_out) = &route.fan_out {
+                let shards = shards.map(|shard| Arc::clone(&upstreams[shard]));
+                let fan_out = Arc::new(fan_out_of(route, fan_out, shards, (lasting, before)));
+                fan_outs.push(Arc::clone(&fan_out));
+                Target::FanOut(fan_out)
+            } else {
+                Target::Upstream(Arc::clone(&upstreams[shards.next()?]))
+            };
+            Some(Route::new(route, target))
         };
         let routes = Routes::new(config.routes.iter().filter_map(route).collect());
         let replaced = before.map_or_else(Vec::new, |before| before.replaced_by(&upstreams));
-        Ok(Self { routes, upstreams, leaves, config, replaced })
+        Ok(Self { routes, upstreams, leaves, fan_outs, config, replaced })
     }
 
     /// The replaced upstreams that are still in use when `upstreams` take over.
@@ -104,6 +116,20 @@ impl Site {
         let current = self.upstreams.iter().chain(self.leaves.iter().map(|leaf| &leaf.server));
         current.cloned().chain(self.replaced.iter().filter_map(Weak::upgrade))
     }
+}
+
+/// The fan-out of a route, with the counters that it had before.
+fn fan_out_of(
+    route: &RouteConfig,
+    config: &FanOutConfig,
+    shards: impl Iterator<Item = Arc<Upstream>>,
+    (lasting, before): (&Lasting, Option<&Site>),
+) -> FanOut {
+    let name = format!("{}{}", route.host.as_deref().unwrap_or_default(), route.path_prefix);
+    let mut kept = before.iter().flat_map(|before| &before.fan_outs);
+    let metrics = kept.find(|kept| kept.name == name).map(|kept| Arc::clone(&kept.metrics));
+    let guard = Guard::new(&name, &lasting.process);
+    FanOut::new((name, &route.path_prefix), config, shards, (guard, metrics.unwrap_or_default()))
 }
 
 /// The group of an upstream, if it names one: one of `groups`, or a new one.

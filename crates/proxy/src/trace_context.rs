@@ -79,6 +79,11 @@ impl TraceContext {
         }
     }
 
+    /// The context of a part of the request with a span of its own.
+    pub(crate) const fn child(&self, span_id: SpanId) -> Self {
+        Self { span_id, parent: Some(self.span_id), ..*self }
+    }
+
     /// The `traceparent` of an attempt whose span is `span_id`.
     pub(crate) fn child_header(&self, span_id: SpanId) -> Traceparent {
         let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";

@@ -34,6 +34,8 @@ pub(crate) struct Trail {
     pub(crate) asked: Arc<RequestHead>,
     /// Whether it came over TLS.
     pub(crate) tls: bool,
+    /// Whether it is one call of a fan-out: its parent is another span of the proxy.
+    pub(crate) is_call: bool,
     /// Where it was sent; absent: no route matched.
     pub(crate) destination: Option<Destination>,
     /// Its attempts, by [`AttemptId`].
@@ -117,6 +119,7 @@ impl Trail {
             started,
             asked,
             tls,
+            is_call: false,
             destination: None,
             attempts: Vec::with_capacity(ATTEMPTS_USUAL),
             skipped: Vec::new(),

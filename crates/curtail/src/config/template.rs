@@ -44,6 +44,8 @@ fn example(path: &str) -> Option<&'static str> {
         "listeners[].tls.key_file" => "/etc/curtail/key.pem",
         "routes[].host" => "www.example.org",
         "routes[].upstream" => NAME,
+        "routes[].fan_out.needed" => "1",
+        "routes[].fan_out.deadline" => "500ms",
         "upstreams.<name>.replicas" => "[\"http://127.0.0.1:8080\", \"http://127.0.0.1:8081\"]",
         "upstreams.<name>.group" => "shards",
         "upstreams.<name>.tie.delay" => "1ms",

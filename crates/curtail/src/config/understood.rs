@@ -6,7 +6,7 @@
 //! file is missing (a tie without leaves), is noted.
 
 use curtail_policy::{SAMPLES_MIN, UpstreamConfig};
-use curtail_proxy::{Config, NamedUpstream, RouteConfig};
+use curtail_proxy::{Config, FanOutConfig, Merge, NamedUpstream, RouteConfig};
 use curtail_units::{Duration, Quantile, Ratio};
 use std::fmt::Write as _;
 
@@ -42,10 +42,14 @@ fn write(text: &mut String, config: &Config) -> std::fmt::Result {
         writeln!(text, "trusted proxies: {}", trusted.join(", "))?;
     }
     for route in &config.routes {
-        writeln!(text, "route {} -> upstream {}", asked(route), route.upstream)?;
+        let shards = route.shards(&config.upstreams).count();
+        let fan_out = route.fan_out.as_ref().map(|fan_out| gathered(fan_out, shards));
+        let fan_out = fan_out.unwrap_or_default();
+        writeln!(text, "route {} -> upstream {}{fan_out}", asked(route), route.upstream)?;
     }
-    config.upstreams.iter().try_for_each(|upstream| {
-        let is_used = config.routes.iter().any(|route| route.upstream == upstream.name);
+    config.upstreams.iter().enumerate().try_for_each(|(place, upstream)| {
+        let mut routes = config.routes.iter();
+        let is_used = routes.any(|route| route.shards(&config.upstreams).any(|one| one == place));
         write_upstream(text, upstream, is_used)
     })
 }
@@ -58,6 +62,17 @@ fn asked(route: &RouteConfig) -> String {
     // A prefix without a trailing slash is a path as well.
     let below = if prefix.ends_with('/') { String::new() } else { format!(" and {prefix}/...") };
     format!("{host} {prefix}{below}{twice}")
+}
+
+/// What is needed of the shards, and what becomes of their bodies.
+fn gathered(fan_out: &FanOutConfig, shards: usize) -> String {
+    let needed = fan_out.needed.map_or_else(|| "all".to_owned(), |needed| needed.to_string());
+    let bodies = match fan_out.merge {
+        Merge::Concatenate => "concatenated",
+        Merge::JsonArray => "as one JSON array",
+    };
+    let deadline = fan_out.deadline.map(|after| format!(", partial after {after}"));
+    format!(", {needed} of {shards} {bodies}{}", deadline.unwrap_or_default())
 }
 
 fn write_upstream(text: &mut String, upstream: &NamedUpstream, is_used: bool) -> std::fmt::Result {

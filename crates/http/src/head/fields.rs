@@ -135,6 +135,12 @@ impl Fields {
         self.push_line(Known::of(name), name, value.as_bytes());
     }
 
+    /// Adds a field that is none of [`Known`].
+    pub fn push_other(&mut self, name: &[u8], value: &[u8]) {
+        debug_assert_eq!(Known::of(name), Known::Other, "a known field is pushed as such");
+        self.push_line(Known::Other, name, value);
+    }
+
     fn push_line(&mut self, known: Known, name: &[u8], value: &[u8]) {
         let name_from = self.text.len();
         self.text.extend_from_slice(name);

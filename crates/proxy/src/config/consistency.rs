@@ -6,7 +6,7 @@
 //! with the same labels.
 //! **Limits**: it compares text. Two names of one server count as two replicas.
 
-use super::{Config, ReplicaUrl, RouteConfig};
+use super::{Config, ReplicaUrl, RouteConfig, fan_out};
 use crate::route::{self, path};
 use curtail_config::{Section, expectation};
 use curtail_policy::GroupConfig;
@@ -22,6 +22,7 @@ pub(super) fn check(config: &Config, s: &mut Section<'_>) {
     }
     check_ports(config, s);
     check_routes(config, s);
+    fan_out::check(config, s);
     check_groups(config, s);
     for upstream in &config.upstreams {
         for (index, replica) in upstream.replicas.iter().enumerate() {
@@ -91,7 +92,7 @@ fn are_one_port(one: SocketAddr, other: SocketAddr) -> bool {
 fn check_routes(config: &Config, s: &mut Section<'_>) {
     let names: Vec<&str> = config.upstreams.iter().map(|upstream| &*upstream.name).collect();
     for (index, route) in config.routes.iter().enumerate() {
-        if !names.contains(&&*route.upstream) {
+        if route.fan_out.is_none() && !names.contains(&&*route.upstream) {
             let expected = expectation(&route.upstream, &names, "no upstreams are defined");
             let text = format!("{:?} is not defined: {expected}", route.upstream);
             s.error(&format!("routes[{index}].upstream"), text);

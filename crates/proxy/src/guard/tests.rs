@@ -210,6 +210,25 @@ async fn an_upstream_that_panics_at_a_probe_or_a_read_goes_on() {
 }
 
 #[tokio::test]
+async fn a_fan_out_that_panics_asks_every_shard_and_waits_for_all() {
+    let servers = [Server::start(0).await, Server::start(0).await];
+    let [one, other] = servers.each_ref().map(|server| server.address);
+    let proxy = start(&format!(
+        "listeners: [{{address: \"127.0.0.1:0\"}}]\n\
+         routes: [{{path_prefix: /now, upstream: \"shard-*\", fan_out: {{canaries: 1}}}}]\n\
+         upstreams: {{shard-0: {{replicas: [\"http://{one}\"]}}, shard-1: {{replicas: [\"http://{other}\"]}}}}"
+    ));
+    let address = proxy.listeners()[0].1;
+    plant("/now", Step::Gather);
+    for _ in 0..2 {
+        let response = ask(address, "GET", "/now").await;
+        assert!(response.starts_with("HTTP/1.1 200 ") && response.ends_with("goodgood"));
+    }
+    assert_eq!(panics(&proxy).await, "1");
+    assert_eq!(servers.map(|server| server.executed()), [2, 2]);
+}
+
+#[tokio::test]
 async fn the_journal_has_the_event_of_a_panic_and_then_a_machine_of_its_own() {
     let file = std::env::temp_dir().join(format!("curtail-guard-{}.journal", std::process::id()));
     let server = Server::start(0).await;

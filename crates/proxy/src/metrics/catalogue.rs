@@ -82,6 +82,21 @@ pub(super) static EJECTED: Metric = gauge(
     &["upstream", "replica"],
     "1 while failures keep a replica from being chosen, else 0; when all replicas are ejected, all are tried.",
 );
+pub(super) static FAN_OUT_REQUESTS: Metric = counter(
+    "curtail_fan_out_requests",
+    &["route", "result"],
+    "Requests of a route that fans out; complete: as many shards as needed responded, partial: the deadline passed first, failed: an error, too_large: the bodies exceeded response_max, client_gone: the client left.",
+);
+pub(super) static FAN_OUT_SHARDS_MISSING: Metric = counter(
+    "curtail_fan_out_shards_missing",
+    &["route"],
+    "Shards whose response is not in the response of a fan-out. Divided by the requests it is the mean.",
+);
+pub(super) static FAN_OUT_DURATION: Metric = histogram_seconds(
+    "curtail_fan_out_duration",
+    &["route"],
+    "Time from the header of a request that fans out to its merged response.",
+);
 pub(super) static CONNECTIONS_OPEN: Metric =
     gauge("curtail_connections_open", REPLICA, "Connections to a replica that are open.");
 pub(super) static CONNECTIONS_IDLE: Metric =
@@ -186,6 +201,9 @@ pub(super) static ALL: &[&Metric] = &[
     &BUDGET_EXTRA,
     &IN_FLIGHT,
     &EJECTED,
+    &FAN_OUT_REQUESTS,
+    &FAN_OUT_SHARDS_MISSING,
+    &FAN_OUT_DURATION,
     &CONNECTIONS_OPEN,
     &CONNECTIONS_IDLE,
     &CONNECTIONS_OPENED,

@@ -15,6 +15,7 @@ impl MetricsSnapshot for Snapshot {
         self.requests(&mut out);
         self.attempts(&mut out);
         self.remedies(&mut out);
+        self.fan_outs(&mut out);
         self.connections(&mut out);
         self.leaves(&mut out);
         self.listeners(&mut out);
@@ -63,6 +64,15 @@ impl Snapshot {
         out.add(&table::IN_FLIGHT, replicas().map(|(labels, r)| (labels, r.in_flight)));
         let ejected = replicas().map(|(labels, r)| (labels, u32::from(r.is_ejected)));
         out.add(&table::EJECTED, ejected);
+    }
+
+    fn fan_outs<'a>(&'a self, out: &mut FamilyCollector<'a>) {
+        let each = || self.fan_outs.iter().map(|route| (("route", &*route.name), &route.counts));
+        let requests = each().map(|(name, counts)| (name, "result", &counts.requests));
+        out.counts(&table::FAN_OUT_REQUESTS, requests);
+        let missing = each().map(|(name, counts)| ([name], counts.missing));
+        out.add(&table::FAN_OUT_SHARDS_MISSING, missing);
+        out.histograms(&table::FAN_OUT_DURATION, each().map(|(name, c)| (name, &c.latency)));
     }
 
     fn connections<'a>(&'a self, out: &mut FamilyCollector<'a>) {

@@ -3,6 +3,7 @@
 //! Each scrape reads the counters and the machines once, and passes the numbers on:
 //! no lock is held, and nothing of a request's way is touched, while text is written.
 
+use super::fan_out::FanOutCounts;
 use super::leaf::LeafCounts;
 use super::process::{ListenerCounts, ProcessCounts};
 use super::upstream::UpstreamCounts;
@@ -16,6 +17,7 @@ use curtail_units::Duration;
 pub(crate) struct Snapshot {
     pub(crate) upstreams: Vec<UpstreamSnapshot>,
     pub(crate) leaves: Vec<LeafSnapshot>,
+    pub(crate) fan_outs: Vec<FanOutSnapshot>,
     /// The listeners by name.
     pub(crate) listeners: Vec<(String, ListenerCounts)>,
     pub(crate) process: ProcessCounts,
@@ -58,6 +60,13 @@ pub(crate) struct ConnectionsSnapshot {
     pub(crate) counts: ConnectionCounts,
     /// Connections that are open and unused.
     pub(crate) idle: usize,
+}
+
+/// The state of one route that fans out.
+#[derive(Clone, Debug)]
+pub(crate) struct FanOutSnapshot {
+    pub(crate) name: String,
+    pub(crate) counts: FanOutCounts,
 }
 
 /// The state of one leaf.

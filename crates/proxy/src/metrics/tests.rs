@@ -1,7 +1,7 @@
 use super::{
-    ConnectionsSnapshot, LeafMetrics, LeafSnapshot, ListenerMetrics, ProcessMetrics,
-    ReplicaSnapshot, ResponseClass, Snapshot, UpstreamMetrics, UpstreamSnapshot, catalogue,
-    reference,
+    ConnectionsSnapshot, FanOutMetrics, FanOutResult, FanOutSnapshot, LeafMetrics, LeafSnapshot,
+    ListenerMetrics, ProcessMetrics, ReplicaSnapshot, ResponseClass, Snapshot, UpstreamMetrics,
+    UpstreamSnapshot, catalogue, reference,
 };
 use crate::spans::SpanCounts;
 use curtail_http::connection_counts::{ConnectPhases, ConnectionCounters};
@@ -101,9 +101,12 @@ fn snapshot() -> Snapshot {
     process.reloads.count(true);
     process.reloads.count(false);
     process.invariant_broken();
+    let fan_out = FanOutMetrics::default();
+    fan_out.ended(FanOutResult::Partial, 3, Duration::from_ms(20));
     Snapshot {
         upstreams: vec![upstream()],
         leaves: vec![leaf()],
+        fan_outs: vec![FanOutSnapshot { name: "/read".to_owned(), counts: fan_out.read() }],
         listeners: vec![("in".to_owned(), listener.read())],
         process: process.read(),
         usage: Usage { cpu: Some(Duration::from_ms(1_250)), resident: Some(Bytes::from_kib(64)) },
@@ -125,6 +128,19 @@ fn assert_lines(text: &str, lines: &str) {
     for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
         assert!(text.lines().any(|shown| shown == line), "no line {line:?} in\n{text}");
     }
+}
+
+#[test]
+fn what_was_counted_of_a_fan_out_is_shown() {
+    assert_lines(
+        &render_text(snapshot()),
+        r#"
+        curtail_fan_out_requests_total{route="/read",result="complete"} 0
+        curtail_fan_out_requests_total{route="/read",result="partial"} 1
+        curtail_fan_out_shards_missing_total{route="/read"} 3
+        curtail_fan_out_duration_seconds_count{route="/read"} 1
+        "#,
+    );
 }
 
 #[test]

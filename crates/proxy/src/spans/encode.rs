@@ -1,4 +1,5 @@
-//! A trail as spans: one of kind server for the request, one of kind client for each attempt.
+//! A trail as spans: one of kind server for the request (internal for a call of a fan-out), one of kind client for
+//! each attempt.
 //!
 //! **Limits**: texts are cut after [`super::attributes::TEXT_MAX`] bytes. The query of a URL is left out
 //! everywhere, because it may hold secrets.
@@ -41,6 +42,7 @@ const STATUS_CODE: u32 = 3;
 const STATUS_ERROR: u64 = 2;
 
 /// `SpanKind`.
+const KIND_INTERNAL: u64 = 1;
 const KIND_SERVER: u64 = 2;
 const KIND_CLIENT: u64 = 3;
 
@@ -94,12 +96,16 @@ impl Encoder<'_> {
                 scratch.push(' ');
                 scratch.push_str(&destination.route.path_prefix);
             }
+            let (kind, flags) = match trail.is_call {
+                true => (KIND_INTERNAL, 0),
+                false => (KIND_SERVER, FLAG_PARENT_REMOTE),
+            };
             let head = Head {
                 span_id: trail.context.span_id,
                 parent: trail.context.parent,
-                flags: FLAG_PARENT_REMOTE,
+                flags,
                 name: scratch,
-                kind: KIND_SERVER,
+                kind,
                 from: trail.started,
                 to: end.at,
             };

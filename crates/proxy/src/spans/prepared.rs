@@ -17,7 +17,8 @@ pub(crate) struct PreparedRoute {
     pub(super) path_prefix: Box<str>,
     /// `http.route` and `curtail.upstream`.
     pub(super) attributes: Box<[u8]>,
-    upstream: Arc<PreparedUpstream>,
+    /// Absent: the route fans out, and each call has its upstream.
+    upstream: Option<Arc<PreparedUpstream>>,
 }
 
 /// An upstream as spans tell of it.
@@ -37,16 +38,18 @@ pub(super) struct PreparedReplica {
 }
 
 impl PreparedRoute {
-    pub(crate) fn new(path_prefix: &str, upstream: Arc<PreparedUpstream>) -> Self {
+    pub(crate) fn new(path_prefix: &str, upstream: Option<Arc<PreparedUpstream>>) -> Self {
         let attributes = prepare(|attributes| {
             attributes.text(b"http.route", path_prefix);
-            attributes.text(b"curtail.upstream", &upstream.name);
+            if let Some(upstream) = &upstream {
+                attributes.text(b"curtail.upstream", &upstream.name);
+            }
         });
         Self { path_prefix: path_prefix.into(), attributes, upstream }
     }
 
     pub(super) fn replica(&self, id: ReplicaId) -> Option<&PreparedReplica> {
-        self.upstream.replicas.get(id.index())
+        self.upstream.as_ref()?.replicas.get(id.index())
     }
 }
 

@@ -40,7 +40,7 @@ pub(crate) fn trail(request: Request<()>) -> Trail {
         group: None,
         policy: UpstreamConfig::default(),
     });
-    let route = Arc::new(PreparedRoute::new("/api", Arc::new(upstream)));
+    let route = Arc::new(PreparedRoute::new("/api", Some(Arc::new(upstream))));
     trail.destination = Some(Destination { route, class: Class::Interactive });
     trail
 }

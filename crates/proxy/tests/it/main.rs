@@ -17,6 +17,7 @@ mod certificates;
 mod client;
 mod deadline;
 mod directory;
+mod fan_out;
 mod frames;
 mod groups;
 mod hidden_failures;

@@ -9,6 +9,7 @@ use curtail_policy::{AttemptId, Choice, Class, Failure, Reason, TieRole};
 use curtail_units::{Duration, Quantile, Ratio, Rng};
 use http::{Request, StatusCode};
 
+const INTERNAL: u64 = 1;
 const SERVER: u64 = 2;
 const CLIENT: u64 = 3;
 const ERROR: u64 = 2;
@@ -117,7 +118,7 @@ fn a_hedge_tells_why_it_was_sent_and_the_loser_is_marked_but_no_error() {
             "curtail.choice: turn",
             "curtail.won: false",
             "curtail.cancelled: lost",
-            "curtail.cancelled.detail: attempt 1 responded first",
+            "curtail.cancelled.detail: attempt 1 was faster",
         ]
     );
     assert_eq!((first.status, hedge.status), (0, 0));
@@ -229,6 +230,16 @@ fn flags_say_whether_the_parent_is_of_another_process() {
     assert_eq!(flags(&trail), [0x301, 0x101]);
     trail.context.random = true;
     assert_eq!(flags(&trail), [0x303, 0x103]);
+}
+
+#[test]
+fn a_call_of_a_fan_out_is_a_span_of_kind_internal_below_its_request() {
+    let mut trail = usual();
+    (trail.context, trail.is_call) = (trail.context.child([7; 8]), true);
+    let spans = encode(&trail);
+    assert_eq!((spans[0].kind, spans[0].flags), (INTERNAL, 0x101));
+    assert_eq!((&spans[0].span_id[..], &spans[0].parent[..]), (&[7; 8][..], &[0xcd; 8][..]));
+    assert_eq!((spans[1].kind, &spans[1].parent[..]), (CLIENT, &[7; 8][..]));
 }
 
 #[test]

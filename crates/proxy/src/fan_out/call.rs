@@ -1,0 +1,142 @@
+//! One call of a fan-out: a request to one shard, until the whole response is in memory.
+//!
+//! **Limits**: all bodies of one request share a [`ResponseBuffer`]. The rest of a body that does not fit is not read. A
+//! body that is not complete within the upstream's timeout after its headers counts as a timeout.
+
+use super::Shard;
+use crate::config::Merge;
+use crate::request::{record_own, status_without_replica};
+use crate::response::{BufferedBody, Completion, WinningResponse, next_frame};
+use crate::root::{self, Outgoing};
+use crate::trail::Trail;
+use crate::worker::Worker;
+use bytes::{Bytes, BytesMut};
+use curtail_http::head::ResponseHead;
+use curtail_http::pool::ResponseBody;
+use curtail_policy::Failure;
+use http::StatusCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// The name of a failure for lack of room.
+pub(super) const TOO_LARGE: &str = "response_too_large";
+
+/// The memory that is left for the bodies of one request.
+#[derive(Debug)]
+pub(super) struct ResponseBuffer(AtomicU64);
+
+/// The whole response of a shard.
+#[derive(Debug)]
+pub(super) struct ShardResponse {
+    pub(super) head: ResponseHead,
+    pub(super) body: Bytes,
+}
+
+/// Why a shard's response does not count.
+#[derive(Debug)]
+pub(super) struct CallError {
+    /// The status that a client would get of this shard alone.
+    pub(super) status: StatusCode,
+    /// The constant name of the failure.
+    pub(super) name: &'static str,
+    /// The shard's response, if it is the client's error (4xx).
+    pub(super) response: Option<ShardResponse>,
+}
+
+impl ResponseBuffer {
+    pub(super) const fn new(bytes: u64) -> Self {
+        Self(AtomicU64::new(bytes))
+    }
+
+    /// Takes room for a body or a piece of it.
+    fn take(&self, bytes: usize) -> Result<(), CallError> {
+        let less = |left: u64| left.checked_sub(bytes as u64);
+        let taken = self.0.fetch_update(Relaxed, Relaxed, less);
+        taken.map(drop).map_err(|_| CallError::new(StatusCode::BAD_GATEWAY, TOO_LARGE))
+    }
+}
+
+impl CallError {
+    const fn new(status: StatusCode, name: &'static str) -> Self {
+        Self { status, name, response: None }
+    }
+}
+
+/// Sends the request to a shard.
+pub(super) async fn run(
+    worker: Arc<Worker>,
+    shard: Shard,
+    (outgoing, trail): (Outgoing, Box<Trail>),
+    (buffer, merge): (Arc<ResponseBuffer>, Merge),
+) -> Result<ShardResponse, CallError> {
+    let upstream = shard.upstream;
+    let WinningResponse { held, mut ending } =
+        match root::exchange(&worker, Arc::clone(&upstream), outgoing, trail).await {
+            Ok(response) => response,
+            Err((why, trail)) => {
+                let (status, name) = status_without_replica(why);
+                record_own(&worker, Some(&upstream), *trail, (Some(status), Some(name)));
+                return Err(CallError::new(status, name));
+            }
+        };
+    ending.spans_to(worker.shared.lasting.spans.clone());
+    let body = match held.body {
+        BufferedBody::Whole(body, _) => {
+            ending.end(true);
+            buffer.take(body.len())?;
+            body
+        }
+        BufferedBody::Open(body) => {
+            let timeout = upstream.config.policy.timeout.into();
+            let read = tokio::time::timeout(timeout, read(body, &mut ending, &buffer)).await;
+            read.unwrap_or_else(|_| {
+                ending.abandon("timed_out");
+                Err(CallError::new(StatusCode::GATEWAY_TIMEOUT, "timed_out"))
+            })?
+        }
+    };
+    check(ShardResponse { head: held.head, body }, merge)
+}
+
+/// Reads a body to its end.
+async fn read(
+    mut body: ResponseBody,
+    ending: &mut Completion,
+    buffer: &ResponseBuffer,
+) -> Result<Bytes, CallError> {
+    let mut whole = BytesMut::new();
+    while let Some(frame) = next_frame(&mut body).await {
+        let Ok(frame) = frame else {
+            ending.end(false);
+            return Err(CallError::new(StatusCode::BAD_GATEWAY, Failure::Broken.name()));
+        };
+        let Ok(data) = frame.into_data() else { continue };
+        if let Err(error) = buffer.take(data.len()) {
+            ending.abandon(TOO_LARGE);
+            return Err(error);
+        }
+        whole.extend_from_slice(&data);
+    }
+    ending.end(true);
+    Ok(whole.freeze())
+}
+
+/// Whether the response can become a part of the merged one.
+fn check(response: ShardResponse, merge: Merge) -> Result<ShardResponse, CallError> {
+    let status = response.head.status;
+    let is_encoded = |(_, name, value): (_, &[u8], &[u8])| {
+        name == b"content-encoding" && !value.eq_ignore_ascii_case(b"identity")
+    };
+    let name = if status.is_client_error() {
+        return Err(CallError { status, name: "client_error", response: Some(response) });
+    } else if !status.is_success() {
+        "bad_status"
+    } else if response.head.fields.iter().any(is_encoded) {
+        "encoded"
+    } else if !merge.accepts(&response.body) {
+        "not_a_json_array"
+    } else {
+        return Ok(response);
+    };
+    Err(CallError::new(StatusCode::BAD_GATEWAY, name))
+}

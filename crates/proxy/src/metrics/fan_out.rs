@@ -1,0 +1,75 @@
+//! What is counted of a route that fans out.
+
+use super::labels::{CountBy, Label};
+use curtail_metrics::Counts;
+use curtail_sketch::{AtomicHistogram, Histogram, Precision};
+use curtail_units::Duration;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// How a request to all shards ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FanOutResult {
+    /// As many shards as needed responded.
+    Complete,
+    /// The deadline passed before that, and the client got what had come.
+    Partial,
+    /// The client got an error.
+    Failed,
+    /// The bodies exceeded `response_max`.
+    TooLarge,
+    /// The client left first.
+    ClientGone,
+}
+
+impl Label for FanOutResult {
+    const NAMES: &'static [&'static str] =
+        &["complete", "partial", "failed", "too_large", "client_gone"];
+
+    fn index(&self) -> usize {
+        *self as usize
+    }
+}
+
+/// The counters of one route.
+#[derive(Debug)]
+pub(crate) struct FanOutMetrics {
+    requests: CountBy<FanOutResult>,
+    missing: AtomicU64,
+    latency: AtomicHistogram,
+}
+
+/// The counters of a route as they stand.
+#[derive(Clone, Debug)]
+pub(crate) struct FanOutCounts {
+    pub(super) requests: Counts,
+    pub(super) missing: u64,
+    pub(super) latency: Histogram,
+}
+
+impl Default for FanOutMetrics {
+    fn default() -> Self {
+        Self {
+            requests: CountBy::usually(FanOutResult::NAMES),
+            missing: AtomicU64::new(0),
+            latency: AtomicHistogram::new(Precision::FINE),
+        }
+    }
+}
+
+impl FanOutMetrics {
+    /// A request ended without the responses of `missing` shards.
+    pub(crate) fn ended(&self, result: FanOutResult, missing: u64, latency: Duration) {
+        self.requests.add(&result);
+        self.missing.fetch_add(missing, Relaxed);
+        self.latency.record(latency);
+    }
+
+    /// The counters as they stand.
+    pub(crate) fn read(&self) -> FanOutCounts {
+        FanOutCounts {
+            requests: self.requests.read(),
+            missing: self.missing.load(Relaxed),
+            latency: self.latency.snapshot(),
+        }
+    }
+}

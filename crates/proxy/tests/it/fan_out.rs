@@ -1,0 +1,210 @@
+//! Routes that fan out: one request to all shards, one response from theirs.
+
+use crate::body;
+use crate::client::{Client, FullResponse};
+use crate::deadline::run_within;
+use crate::proxy::Proxy;
+use crate::replica::{Replica, Speaks, abort, ok, status};
+use curtail_proxy::Options;
+use http::{Request, Response, StatusCode, Version};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use std::time::Duration;
+
+const SHARDS: usize = 3;
+
+/// Each shard responds as the path says; only shard 1 has troubles.
+async fn respond(shard: usize, request: Request<Incoming>) -> Response<body::Body> {
+    let path = request.uri().path().to_owned();
+    match (path.as_str(), shard) {
+        ("/hangs", 1) => std::future::pending().await,
+        ("/breaks", 1) => abort(),
+        ("/fails", 1) => status(StatusCode::INTERNAL_SERVER_ERROR),
+        ("/no", 1) => {
+            let mut response = ok("no such key");
+            *response.status_mut() = StatusCode::NOT_FOUND;
+            response
+        }
+        ("/echo", _) => {
+            let encoding = request.headers().contains_key("accept-encoding");
+            let sent = request.into_body().collect().await.expect("a whole body").to_bytes();
+            let sent = String::from_utf8_lossy(&sent).into_owned();
+            Response::new(body::whole(format!("{shard}:{sent}:{encoding};")))
+        }
+        ("/long", _) => Response::new(body::whole("x".repeat(400))),
+        ("/json", 0) => ok("[1, 2]"),
+        ("/json", 1) => ok("[]"),
+        ("/json", _) => ok("[{\"a\": 3}]\n"),
+        _ => Response::new(body::whole(format!("{shard};"))),
+    }
+}
+
+/// A proxy with a route to all shards.
+async fn start(fan_out: &str, upstream: &str) -> (Proxy, Vec<Replica>) {
+    let mut replicas = Vec::new();
+    let mut upstreams = String::new();
+    for shard in 0..SHARDS {
+        let replica = Replica::start(Speaks::Http1, move |request| respond(shard, request)).await;
+        let address = replica.address();
+        upstreams.push_str(&format!(
+            "  shard-{shard}: {{replicas: [\"http://{address}\"], retry: false, {upstream}}}\n"
+        ));
+        replicas.push(replica);
+    }
+    let yaml = format!(
+        "workers: 1\n\
+         listeners: [{{address: \"127.0.0.1:0\"}}]\n\
+         admin: {{address: \"127.0.0.1:0\"}}\n\
+         routes: [{{upstream: \"shard-*\", fan_out: {{{fan_out}}}}}]\n\
+         upstreams:\n{upstreams}"
+    );
+    (Proxy::start(&yaml, &Options { journal: None, seed: 7 }), replicas)
+}
+
+async fn get(proxy: &Proxy, path: &str) -> FullResponse {
+    Client::connect(proxy.address(), Version::HTTP_11).await.get(path).await
+}
+
+fn text(response: &FullResponse) -> &str {
+    std::str::from_utf8(&response.body).expect("text")
+}
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+#[test]
+fn bodies_come_in_the_order_of_the_shards() {
+    run_within(LIMIT, async {
+        let (proxy, _replicas) = start("merge: concatenate", "").await;
+        let response = get(&proxy, "/any").await;
+        assert_eq!((response.status, text(&response)), (StatusCode::OK, "0;1;2;"));
+        assert_eq!(response.get("curtail-shards"), Some("3/3"));
+        assert_eq!(response.get("curtail-shards-failed"), None);
+        let metrics = proxy.metrics().await;
+        let complete = [("route", "/"), ("result", "complete")];
+        assert_eq!(metrics.sum("curtail_fan_out_requests_total", &complete), 1, "{metrics}");
+        assert_eq!(metrics.sum("curtail_fan_out_duration_seconds_count", &[]), 1, "{metrics}");
+        assert_eq!(metrics.sum("curtail_requests_total", &[("upstream", "shard-2")]), 1);
+    });
+}
+
+#[test]
+fn json_arrays_are_merged_and_anything_else_is_a_failure() {
+    run_within(LIMIT, async {
+        let (proxy, _replicas) = start("merge: json_array", "").await;
+        let response = get(&proxy, "/json").await;
+        assert_eq!((response.status, text(&response)), (StatusCode::OK, "[1, 2,{\"a\": 3}]"));
+        assert_eq!(response.get("content-type"), Some("application/json"));
+        let response = get(&proxy, "/any").await;
+        assert_eq!(
+            (response.status, response.error()),
+            (StatusCode::BAD_GATEWAY, Some("shards_failed"))
+        );
+    });
+}
+
+#[test]
+fn every_shard_gets_the_body_and_may_not_compress_its_own() {
+    run_within(LIMIT, async {
+        let (proxy, replicas) = start("", "").await;
+        let mut client = Client::connect(proxy.address(), Version::HTTP_2).await;
+        let mut request = client.request_with("POST", "/echo", body::whole("query"));
+        request.headers_mut().insert("accept-encoding", "gzip".parse().expect("a value"));
+        let response = client.send(request).await;
+        assert_eq!(text(&response), "0:query:false;1:query:false;2:query:false;");
+        assert!(replicas.iter().all(|replica| replica.record().count() == 1));
+        let large = "x".repeat(100 << 10);
+        let response = client.send(client.request_with("POST", "/echo", body::whole(large))).await;
+        assert_eq!(response.error(), Some("request_too_large"));
+        assert_eq!(response.status, StatusCode::PAYLOAD_TOO_LARGE);
+    });
+}
+
+#[test]
+fn a_failed_shard_is_named_and_the_others_are_cancelled() {
+    run_within(LIMIT, async {
+        let (proxy, _replicas) = start("", "timeout: 1s").await;
+        for (path, expected) in [
+            ("/breaks", StatusCode::BAD_GATEWAY),
+            ("/fails", StatusCode::BAD_GATEWAY),
+            ("/hangs", StatusCode::GATEWAY_TIMEOUT),
+        ] {
+            let response = get(&proxy, path).await;
+            assert_eq!(
+                (response.status, response.error()),
+                (expected, Some("shards_failed")),
+                "{path}"
+            );
+            assert_eq!(response.get("curtail-shards-failed"), Some("shard-1"), "{path}");
+        }
+        // What the client did wrong, it did wrong at every shard.
+        let response = get(&proxy, "/no").await;
+        assert_eq!((response.status, text(&response)), (StatusCode::NOT_FOUND, "no such key"));
+        assert_eq!(response.error(), None);
+        let metrics = proxy.metrics().await;
+        let failed = [("result", "failed")];
+        assert_eq!(metrics.sum("curtail_fan_out_requests_total", &failed), 4, "{metrics}");
+        assert!(metrics.sum("curtail_fan_out_shards_missing_total", &[]) >= 4, "{metrics}");
+    });
+}
+
+#[test]
+fn fewer_shards_may_be_enough_and_at_the_deadline_what_has_come_is() {
+    run_within(LIMIT, async {
+        let (proxy, _replicas) = start("needed: 2", "").await;
+        let response = get(&proxy, "/hangs").await;
+        assert_eq!((response.status, text(&response)), (StatusCode::OK, "0;2;"));
+        assert_eq!(response.get("curtail-shards"), Some("2/3"));
+        let (proxy, _replicas) = start("deadline: 1s", "").await;
+        let response = get(&proxy, "/hangs").await;
+        assert_eq!((response.status, text(&response)), (StatusCode::OK, "0;2;"));
+        assert_eq!(response.get("curtail-shards"), Some("2/3"));
+        let metrics = proxy.metrics().await;
+        let partial = [("result", "partial")];
+        assert_eq!(metrics.sum("curtail_fan_out_requests_total", &partial), 1, "{metrics}");
+        assert_eq!(metrics.sum("curtail_fan_out_shards_missing_total", &[]), 1, "{metrics}");
+    });
+}
+
+#[test]
+fn a_failed_canary_spares_the_others() {
+    run_within(LIMIT, async {
+        let (proxy, replicas) = start("canaries: 2", "").await;
+        assert_eq!(text(&get(&proxy, "/any").await), "0;1;2;");
+        let response = get(&proxy, "/fails").await;
+        assert_eq!(response.get("curtail-shards-failed"), Some("shard-1"));
+        assert_eq!(replicas[2].record().count(), 1, "only the first request");
+    });
+}
+
+#[test]
+fn bodies_that_are_too_large_together_are_an_error() {
+    run_within(LIMIT, async {
+        let (proxy, _replicas) = start("response_max: 1KiB", "").await;
+        let response = get(&proxy, "/long").await;
+        assert_eq!(response.error(), Some("response_too_large"));
+        assert_eq!(response.status, StatusCode::BAD_GATEWAY);
+        let metrics = proxy.metrics().await;
+        let too_large = [("result", "too_large")];
+        assert_eq!(metrics.sum("curtail_fan_out_requests_total", &too_large), 1, "{metrics}");
+    });
+}
+
+#[test]
+fn a_client_that_leaves_cancels_every_call() {
+    run_within(LIMIT, async {
+        let (proxy, replicas) = start("", "").await;
+        let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+        let leaves = async {
+            let request = client.request("GET", "/hangs");
+            client.try_send(request).await.expect("it is cut off before a response");
+        };
+        tokio::select! {
+            () = leaves => panic!("a shard hangs"),
+            () = replicas[1].record().until(|record| record.count() == 1) => {}
+        }
+        drop(client);
+        replicas[1].record().until(|record| record.reset() == 1).await;
+        let gone = [("result", "client_gone")];
+        proxy.until(|metrics| metrics.sum("curtail_fan_out_requests_total", &gone) == 1).await;
+    });
+}
