@@ -8,13 +8,14 @@
 
 use super::filter::Filter;
 use super::measure::weight;
+use super::scan::Projection;
 use crate::columns::Columns;
 use crate::memtable::SpanRows;
 use crate::schema::envelope::SERVICE;
 use crate::schema::spans::{PARENT_ID, SPAN_ID, TRACE_ID, WEIGHT};
 use crate::tree::{Tree, Unread};
 use hashbrown::HashMap;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Nobody looks at a picture of more.
 const PAIRS_MAX: usize = 10_000;
@@ -62,10 +63,10 @@ struct Partial {
 impl Tree<SpanRows> {
     /// Counts the calls from one service to another that a filter lets through, with the spans that they come from.
     pub async fn calls(&self, filter: &Filter) -> Calls {
-        let fields = BTreeSet::from([TRACE_ID, SPAN_ID, PARENT_ID, SERVICE, WEIGHT]);
+        let projection = Projection::of([TRACE_ID, SPAN_ID, PARENT_ID, SERVICE, WEIGHT], []);
         let (mut pairs, mut last) = (Pairs::new(), Partial::default());
         let partial = |rows: &Columns, selected: Vec<usize>| Partial::of_rows(rows, &selected);
-        let scanned = self.scan(filter, &fields, partial, |mut partial: Partial| {
+        let scanned = self.scan(filter, projection, partial, |mut partial: Partial| {
             partial.follow(&last);
             for (pair, count) in std::mem::take(&mut partial.pairs) {
                 *pairs.entry(pair).or_default() += count;

@@ -85,6 +85,13 @@ impl Filter {
         fields.extend(self.fields(&Bounds::NONE));
     }
 
+    /// The keys of attributes in its conditions.
+    pub(super) fn keys(&self) -> BTreeSet<String> {
+        let mut keys = BTreeSet::new();
+        self.conditions.iter().for_each(|condition| condition.add_keys(&mut keys));
+        keys
+    }
+
     /// Which of some spans are asked for, by their rows.
     #[must_use]
     pub fn rows(&self, rows: &Columns) -> Vec<usize> {
@@ -169,6 +176,16 @@ impl Condition {
                 each.iter().for_each(|condition| condition.read(fields));
             }
             Self::Not(condition) => condition.read(fields),
+        }
+    }
+
+    fn add_keys(&self, keys: &mut BTreeSet<String>) {
+        match self {
+            Self::Is(of, _) => of.add_key(keys),
+            Self::All(each) | Self::Any(each) => {
+                each.iter().for_each(|condition| condition.add_keys(keys));
+            }
+            Self::Not(condition) => condition.add_keys(keys),
         }
     }
 

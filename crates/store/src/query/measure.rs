@@ -10,6 +10,7 @@ use super::grouping::Grouping;
 use super::of::{Coding, Of, of_rows};
 pub use super::partial::{Group, Numbers};
 use super::partial::{GroupKey, Partial};
+use super::scan::Projection;
 use crate::columns::{Coded, Columns};
 use crate::memtable::SpanRows;
 use crate::schema::spans::{DURATION, START, WEIGHT};
@@ -96,13 +97,12 @@ impl Tree<SpanRows> {
         if !of.by.iter().all(Of::is_coded) || !number.is_none_or(is_number) {
             return Err(NotMeasured::Of);
         }
-        let mut fields = std::collections::BTreeSet::from([WEIGHT]);
-        of.by.iter().chain(number).for_each(|of| of.read(&mut fields));
-        fields.extend(of.step_ns.map(|_| START));
+        let fields = [WEIGHT].into_iter().chain(of.step_ns.map(|_| START));
+        let projection = Projection::of(fields, of.by.iter().chain(number));
         let mut whole = Partial::new(&of.what);
         let query = of.clone();
         let partial = move |rows: &Columns, selected| query.partial(rows, selected);
-        let scanned = self.scan(&of.filter, &fields, partial, |partial| whole.merge(partial?));
+        let scanned = self.scan(&of.filter, projection, partial, |partial| whole.merge(partial?));
         let unread = scanned.await?;
         let (groups, error) = whole.finish(of);
         Ok(Measured { groups, error, unread })

@@ -137,6 +137,14 @@ impl Of {
         }
     }
 
+    /// Adds the key that maps of attributes may have.
+    pub(super) fn add_key(&self, keys: &mut BTreeSet<String>) {
+        match self {
+            Self::Attribute(key) | Self::Either(key) => drop(keys.insert(key.clone())),
+            Self::Column(_) | Self::Resource(_) | Self::Scope(_) | Self::Entry(_) => {}
+        }
+    }
+
     /// Whether it is the column of services.
     pub(super) fn is_service(&self) -> bool {
         match self {

@@ -1,6 +1,7 @@
 //! Reads the spans that a filter selects, a part at a time, several parts at once.
 
 use super::filter::{Filter, took};
+use super::of::Of;
 use crate::columns::Columns;
 use crate::memtable::SpanRows;
 use crate::parallel::{run_in_order, worker_count};
@@ -46,13 +47,38 @@ impl Part {
         &self,
         objects: &dyn ObjectStore,
         fields: &BTreeSet<usize>,
+        keys: Option<&BTreeSet<String>>,
     ) -> Result<Columns, ReadError> {
         let fields: Vec<_> = fields.iter().copied().collect();
-        self.run.rows(objects, self.group, &fields, self.rows.clone()).await
+        let wanted = self.run.run().want(self.group, &fields, self.rows.clone());
+        self.run.read(objects, &wanted.with_keys(keys)).await
     }
 
     pub(super) fn unread(&self, error: ReadError) -> Unread {
         Unread { path: self.run.path().clone(), error: Arc::new(error) }
+    }
+}
+
+/// The columns of a query besides those of its filter.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Projection {
+    pub(super) fields: BTreeSet<usize>,
+    /// The keys that the query looks up in maps of attributes; [`None`]: all.
+    pub(super) keys: Option<BTreeSet<String>>,
+}
+
+impl Projection {
+    /// Fields, and what other values of spans are read from.
+    pub(super) fn of<'a>(
+        fields: impl IntoIterator<Item = usize>,
+        values: impl IntoIterator<Item = &'a Of>,
+    ) -> Self {
+        let (mut fields, mut keys) = (BTreeSet::from_iter(fields), BTreeSet::new());
+        for value in values {
+            value.read(&mut fields);
+            value.add_key(&mut keys);
+        }
+        Self { fields, keys: Some(keys) }
     }
 }
 
@@ -61,6 +87,7 @@ struct Scan<F> {
     objects: Arc<dyn ObjectStore>,
     filter: Filter,
     fields: BTreeSet<usize>,
+    keys: Option<BTreeSet<String>>,
     compute: F,
 }
 
@@ -96,7 +123,8 @@ where
         if self.filter.conditions.is_empty() {
             fields.extend(&self.fields);
         }
-        let rows = part.read(objects, &fields).await?;
+        let keys = self.keys.as_ref();
+        let rows = part.read(objects, &fields, keys).await?;
         let mut selected = self.filter.select(&rows, &part.bounds);
         let (Some(first), Some(last)) = (selected.first().copied(), selected.last().copied())
         else {
@@ -108,25 +136,26 @@ where
         selected.iter_mut().for_each(|row| *row -= first);
         let rows = part.rows.start + first..part.rows.start + last + 1;
         let selected_part = Part { rows, ..part.clone() };
-        Ok((selected_part.read(objects, &self.fields).await?, selected))
+        Ok((selected_part.read(objects, &self.fields, keys).await?, selected))
     }
 }
 
 impl Tree<SpanRows> {
     /// Computes partial results of the spans that a filter selects, of several parts at once, and merges them in the
-    /// order of the parts: memtables, then runs, the last ones first. `compute` gets columns with `fields`, and the
+    /// order of the parts: memtables, then runs, the last ones first. `compute` gets the projected columns, and the
     /// selected rows, of which there is at least one. Returns the runs that may have more.
     pub(super) async fn scan<T, E>(
         &self,
         filter: &Filter,
-        fields: &BTreeSet<usize>,
+        projection: Projection,
         compute: impl Fn(&Columns, Vec<usize>) -> T + Send + Sync + 'static,
         mut merge: impl FnMut(T) -> Result<(), E>,
     ) -> Result<Vec<Unread>, E>
     where
         T: Send + 'static,
     {
-        let all = filter.fields(&Bounds::NONE).union(fields).copied().collect();
+        let Projection { fields, keys } = projection;
+        let all = filter.fields(&Bounds::NONE).union(&fields).copied().collect();
         let view = self.read_view();
         let memory = view.memory(&all);
         let ReadView { runs, unopened: mut unread, .. } = view;
@@ -134,7 +163,8 @@ impl Tree<SpanRows> {
         let scan = Arc::new(Scan {
             objects: Arc::clone(self.objects()),
             filter: filter.clone(),
-            fields: fields.clone(),
+            fields,
+            keys: keys.map(|keys| keys.union(&filter.keys()).cloned().collect()),
             compute,
         });
         let memory = memory.into_iter().map(Source::Memtable);

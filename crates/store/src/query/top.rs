@@ -87,7 +87,7 @@ impl Tree<SpanRows> {
         let mut in_memory = filter.fields(&Bounds::NONE);
         in_memory.extend(of_hits);
         let view = self.read_view();
-        let objects = &**self.objects();
+        let (objects, keys) = (&**self.objects(), filter.keys());
         let mut found = Found::new(each, count, by);
         for rows in view.memory(&in_memory) {
             found.take(filter, &rows);
@@ -107,15 +107,15 @@ impl Tree<SpanRows> {
             top.pages.0 += 1;
             // Most pages have few spans that come first, and of most of these none is asked for.
             let looked = async {
-                let rows = part.read(objects, &[by].into()).await?;
+                let rows = part.read(objects, &[by].into(), None).await?;
                 let among = found.better(&rows, 0..rows.len());
                 if among.is_empty() {
                     return Ok(());
                 }
-                let rows = part.read(objects, &filter.fields(&part.bounds)).await?;
+                let rows = part.read(objects, &filter.fields(&part.bounds), Some(&keys)).await?;
                 let selected = filter.among(&rows, &part.bounds, among);
                 if !selected.is_empty() {
-                    let rows = part.read(objects, &of_hits.into()).await?;
+                    let rows = part.read(objects, &of_hits.into(), None).await?;
                     selected.into_iter().for_each(|row| found.push(&rows, row));
                 }
                 Ok(())

@@ -4,6 +4,7 @@
 use super::filter::Filter;
 use super::measure::weight;
 use super::of::{MAPS, Of};
+use super::scan::Projection;
 use super::value::Value;
 use crate::columns::{Columns, Values, text};
 use crate::memtable::SpanRows;
@@ -65,12 +66,11 @@ impl Tree<SpanRows> {
         if !of.is_coded() && !matches!(of, Of::Entry(_)) {
             return Counts::default();
         }
-        let mut fields = BTreeSet::from([WEIGHT]);
-        of.read(&mut fields);
+        let projection = Projection::of([WEIGHT], [of]);
         let mut all = BTreeMap::<_, u64>::new();
         let field = of.clone();
         let partial = move |rows: &Columns, selected: Vec<usize>| field.count(rows, &selected);
-        let scanned = self.scan(filter, &fields, partial, |partial| {
+        let scanned = self.scan(filter, projection, partial, |partial| {
             for (value, spans) in partial {
                 *all.entry(value).or_default() += spans;
             }
@@ -90,10 +90,11 @@ impl Tree<SpanRows> {
         let mut fields = BTreeSet::from([RESOURCE, SCOPE, EVENTS, LINKS]);
         fields.extend(MAPS.map(|(field, _)| field));
         fields.extend(SPANS.keys().iter().map(|(field, ..)| *field));
+        let projection = Projection { fields, keys: None };
         let (mut keys, mut looked_at) = (Keys::default(), 0);
         let partial =
             |rows: &Columns, selected: Vec<usize>| (Keys::of_rows(rows, &selected), selected.len());
-        let scanned = self.scan(filter, &fields, partial, |(partial, rows)| {
+        let scanned = self.scan(filter, projection, partial, |(partial, rows)| {
             keys.merge(partial);
             looked_at += rows;
             if looked_at > KEYED_MAX { Err(Enough) } else { Ok(()) }

@@ -1,12 +1,13 @@
 //! Values from the bytes of a column chunk.
 
 use super::page::{Header, Of};
-use crate::columns::{Coded, Column, Dictionary, Lists, Plain, Values};
+use crate::columns::{Coded, Column, Dictionary, Lists, Plain, Values, text};
 use crate::encoding::{Damaged, deltas, hybrid};
 use crate::schema::{Field, Form, Kind, Presence};
 use bytes::{Buf as _, Bytes};
 use parquet::basic::Encoding;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// A page has no more than this before compression: a dictionary, or its rows.
@@ -63,6 +64,20 @@ pub(super) fn column(
         parts.push(values);
     }
     Ok(Column::Many(Lists::from_parts(ends, parts)))
+}
+
+/// Whether one of these may be among the keys of a map, by their dictionary.
+pub(super) fn may_have_key(stored: &Stored, keys: &BTreeSet<String>) -> Result<bool, Damaged> {
+    let mut decoder = Decoder::new(Kind::Text, Presence::Required, stored);
+    let Some(Body { header: Header { of: Of::Dictionary, values: count, .. }, bytes }) =
+        decoder.next_page()?
+    else {
+        return Ok(true);
+    };
+    let mut values = Values::new(Kind::Text);
+    read_dictionary(&mut values, &bytes, count)?;
+    let Values::Coded(Coded { dictionary, .. }) = values else { return Ok(true) };
+    Ok(dictionary.iter().any(|key| keys.contains(text(key))))
 }
 
 impl<'a> Decoder<'a> {
@@ -130,27 +145,32 @@ impl<'a> Decoder<'a> {
 
     /// The next page of values. The dictionary before it goes into `values`.
     fn next(&mut self, values: &mut Values) -> Result<Option<Body>, Damaged> {
-        loop {
-            while self.rest.is_empty() {
-                let Some(part) = self.parts.next() else { return Ok(None) };
-                self.rest = part.clone();
-            }
-            let mut rest = &*self.rest;
-            let header = Header::take(&mut rest)?;
-            if rest.len() < header.len {
-                return Err(Damaged("a page is cut off"));
-            }
-            self.rest.advance(self.rest.len() - rest.len());
-            let body = self.rest.split_to(header.len);
-            if crc32fast::hash(&body) != header.checksum {
-                return Err(Damaged("a page has the wrong checksum"));
-            }
-            let bytes = self.uncompressed(body, header.raw_len)?;
-            match header.of {
-                Of::Data => return Ok(Some(Body { header, bytes })),
-                Of::Dictionary => read_dictionary(values, &bytes, header.values)?,
+        while let Some(page) = self.next_page()? {
+            match page.header.of {
+                Of::Data => return Ok(Some(page)),
+                Of::Dictionary => read_dictionary(values, &page.bytes, page.header.values)?,
             }
         }
+        Ok(None)
+    }
+
+    fn next_page(&mut self) -> Result<Option<Body>, Damaged> {
+        while self.rest.is_empty() {
+            let Some(part) = self.parts.next() else { return Ok(None) };
+            self.rest = part.clone();
+        }
+        let mut rest = &*self.rest;
+        let header = Header::take(&mut rest)?;
+        if rest.len() < header.len {
+            return Err(Damaged("a page is cut off"));
+        }
+        self.rest.advance(self.rest.len() - rest.len());
+        let body = self.rest.split_to(header.len);
+        if crc32fast::hash(&body) != header.checksum {
+            return Err(Damaged("a page has the wrong checksum"));
+        }
+        let bytes = self.uncompressed(body, header.raw_len)?;
+        Ok(Some(Body { header, bytes }))
     }
 
     fn uncompressed(&self, body: Bytes, len: usize) -> Result<Bytes, Damaged> {

@@ -3,11 +3,11 @@
 //! Nothing is fetched here: [`Run::want`] says which bytes are needed, and whoever has them gets rows from
 //! [`Run::read`].
 
-use super::chunk_reader::{Stored, column};
+use super::chunk_reader::{Stored, column, may_have_key};
 use super::slowest::{self, OfService, Slowest};
 use crate::columns::Columns;
 use crate::encoding::Damaged;
-use crate::schema::Schema;
+use crate::schema::{Form, Schema};
 use bytes::Bytes;
 use parquet::basic::CompressionCodec;
 use parquet::errors::ParquetError;
@@ -15,6 +15,7 @@ use parquet::file::metadata::{
     ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader,
 };
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// A run, as its end describes it.
@@ -32,6 +33,8 @@ pub struct Run {
 pub struct Wanted {
     group: usize,
     fields: Vec<usize>,
+    /// A map without any of these keys is not decoded; [`None`]: all are.
+    keys: Option<BTreeSet<String>>,
     rows: Range<usize>,
     /// Where in the file it is; in the order in which [`Run::read`] takes it.
     pub ranges: Vec<Range<u64>>,
@@ -63,6 +66,12 @@ pub enum RunError {
 }
 
 impl Wanted {
+    /// The same; of maps, only those with one of some keys. Where a row group has none of the keys, the map is empty.
+    #[must_use]
+    pub fn with_keys(self, keys: Option<&BTreeSet<String>>) -> Self {
+        Self { keys: keys.cloned(), ..self }
+    }
+
     /// The bytes, from a file that is in memory.
     ///
     /// # Panics
@@ -226,7 +235,7 @@ impl Run {
         for column in fields.iter().flat_map(|field| &self.columns[*field]) {
             ranges.extend(self.parts(group, *column, &rows).0);
         }
-        Wanted { group, fields: fields.to_vec(), rows, ranges }
+        Wanted { group, fields: fields.to_vec(), keys: None, rows, ranges }
     }
 
     /// Reads rows from the bytes that were wanted. Of other fields they have nothing.
@@ -234,7 +243,7 @@ impl Run {
     /// # Errors
     /// When they are damaged.
     pub fn read(&self, wanted: &Wanted, fetched: &[Bytes]) -> Result<Columns, RunError> {
-        let Wanted { group, fields, rows, .. } = wanted;
+        let Wanted { group, fields, keys, rows, .. } = wanted;
         let mut fetched = fetched.iter();
         let mut columns = Columns::nothing(self.schema, rows.len());
         for field in fields {
@@ -253,6 +262,11 @@ impl Run {
             }
             if stored.iter().all(|stored| stored.parts.is_empty()) {
                 // No row has any.
+                continue;
+            }
+            if let (Form::Map(_), Some(keys)) = (of_field.form, keys)
+                && !may_have_key(&stored[0], keys).map_err(damaged)?
+            {
                 continue;
             }
             let within = rows.start - read.start..rows.end - read.start;

@@ -3,7 +3,7 @@
 use super::end::End;
 use crate::columns::Columns;
 use crate::delta::Add;
-use crate::run::{Run, RunError};
+use crate::run::{Run, RunError, Wanted};
 use crate::schema::Schema;
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectStore};
@@ -138,12 +138,23 @@ impl StoredRun {
         fields: &[usize],
         rows: Range<usize>,
     ) -> Result<Columns, ReadError> {
-        let wanted = self.run.want(group, fields, rows);
+        self.read(objects, &self.run.want(group, fields, rows)).await
+    }
+
+    /// Fetches and decodes what is wanted of the [run](Self::run).
+    ///
+    /// # Errors
+    /// When the store does not give it, or it is damaged.
+    pub(crate) async fn read(
+        &self,
+        objects: &dyn ObjectStore,
+        wanted: &Wanted,
+    ) -> Result<Columns, ReadError> {
         let fetched = objects.get_ranges(&self.path, &wanted.ranges).await?;
         // A local file is always ready, so this yields once to let a caller with a timeout run. Waking the waker at
         // once would not do: a stream of several futures then polls this one again in the same turn.
         tokio::task::yield_now().await;
-        let read = self.run.read(&wanted, &fetched);
+        let read = self.run.read(wanted, &fetched);
         if read.is_err() {
             self.is_damaged.store(true, Ordering::Relaxed);
         }

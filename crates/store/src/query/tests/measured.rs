@@ -3,6 +3,7 @@
 use super::*;
 use crate::query::measure::{EXACT_MAX, NotMeasured};
 use crate::query::partial::{GroupKey, Partial};
+use crate::schema::envelope::ATTRIBUTES_DOUBLE;
 
 const QUANTILES: [Quantile; 3] = [Quantile::P50, Quantile::P99, Quantile::P999];
 
@@ -221,4 +222,25 @@ fn very_long_ones_among_very_many_have_an_error_of_their_own() {
             assert!(found[2] < 1_100_000.0 && (error - usual).abs() < f64::EPSILON, "{error}");
         }
     }
+}
+
+#[test]
+fn maps_without_a_wanted_key_are_not_decoded() {
+    println!("seed {SEED}");
+    let mut rng = Rng::new(SEED);
+    let all: Vec<_> = (1..=500).map(|span_id| sent(&mut rng, span_id)).collect();
+    run(async {
+        let tree = filled(&all).await;
+        let run = &tree.runs()[0];
+        let wanted = run.run().want(0, &[ATTRIBUTES_DOUBLE], 0..run.run().rows(0));
+        let mut entries = Vec::new();
+        for key in ["shop.price", "none"] {
+            let wanted = wanted.clone().with_keys(Some(&BTreeSet::from([key.to_owned()])));
+            let rows = run.read(&**tree.objects(), &wanted).await.expect("it is there");
+            entries.push(rows.lists(ATTRIBUTES_DOUBLE).len());
+        }
+        let rows = run.read(&**tree.objects(), &wanted).await.expect("it is there");
+        assert_eq!(entries, [rows.lists(ATTRIBUTES_DOUBLE).len(), 0]);
+        assert!(entries[0] > 0);
+    });
 }
