@@ -7,8 +7,8 @@ use std::io;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
-/// The nice value of the threads. Beside a busy thread of the usual priority, one of these gets a tenth of a core.
-const NICE: i32 = 10;
+/// The nice value of the threads. Beside a busy thread of the usual priority, one of these gets a quarter of a core.
+const NICE: i32 = 5;
 
 /// The runtime of queries.
 #[derive(Debug)]
