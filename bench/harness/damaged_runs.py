@@ -1,7 +1,7 @@
 """Files of spans of which single bytes are changed, and what is answered then.
 
 Each question is asked of whole files first. Afterwards every answer must be the same, or say that a run was not read
-(`curtail-unread`), and then the log must name the file: a wrong answer without a word is what is looked for.
+(`curtail-incomplete`), and then the log must name the file: a wrong answer without a word is what is looked for.
 
 - **pages**: one byte before the end of a file, while the server runs;
 - **ends**: one byte of the end of another, while the server is stopped, since it reads ends when it starts;
@@ -76,7 +76,7 @@ def ask(server, paths):
         answer = connection.getresponse()
         body = answer.read()
         said = json.loads(body) if answer.status == 200 else answer.status
-        answers[path] = said, int(answer.getheader("curtail-unread") or 0)
+        answers[path] = said, int(answer.getheader("curtail-incomplete") or 0)
     return answers
 
 

@@ -149,7 +149,7 @@ def ask(seconds, found, senders, server):
             connection.request("GET", path)
             answer = connection.getresponse()
             body = answer.read()
-            if answer.status != 200 or answer.getheader("curtail-unread"):
+            if answer.status != 200 or answer.getheader("curtail-incomplete"):
                 raise Wrong(f"{path}: {answer.status}, {body[:300]}; seed {found.seed}")
         trace_id = senders.all[0].acknowledged[-1]
         spans, _ = spans_of(trace_id, connection)

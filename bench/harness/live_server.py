@@ -120,6 +120,6 @@ def spans_of(trace_id, connection):
     took_ms = (time.monotonic() - begun) * 1e3
     if answer.status == 404:
         return 0, took_ms
-    if answer.status != 200 or answer.getheader("curtail-unread"):
-        raise Wrong(f"trace {trace_id}: {answer.status}, unread runs {answer.getheader('curtail-unread')}")
+    if answer.status != 200 or answer.getheader("curtail-incomplete"):
+        raise Wrong(f"trace {trace_id}: {answer.status}, unread runs {answer.getheader('curtail-incomplete')}")
     return len(re.findall(rb'"spanId"', body)), took_ms

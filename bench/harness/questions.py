@@ -82,7 +82,7 @@ def ask(connection, path):
     took_ms = (time.perf_counter() - began) * 1e3
     said = json.loads(body) if answer.status == 200 else {}
     has_some = any(said.get(name) for name in ("batches", "trace", "resourceSpans", "traces", "series", "tagValues"))
-    if not has_some or answer.getheader("curtail-unread"):
+    if not has_some or answer.getheader("curtail-incomplete"):
         raise AnswerError(f"{path}: {answer.status}: {body[:500]}")
     return took_ms
 

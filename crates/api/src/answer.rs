@@ -8,7 +8,7 @@ use crate::pieces::Pieces;
 use crate::query_threads::QueryThreads;
 use crate::refusal::{Refusal, RefusalForm};
 use crate::sql;
-use crate::{Limits, jaeger, tempo};
+use crate::{Limits, jaeger, tempo, v1};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use curtail_http::access::{Access, TENANT};
@@ -16,7 +16,7 @@ use curtail_http::drain::DrainSignal;
 use curtail_metrics::form_for;
 use curtail_store::Store;
 use curtail_store::tree::Unread;
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, VARY, WWW_AUTHENTICATE};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, RETRY_AFTER, VARY, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Body;
@@ -31,11 +31,14 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 
-/// Says how many runs may have more, and cannot be read.
-const UNREAD: &str = "curtail-unread";
+/// The number of runs that cannot be read and may have more.
+const INCOMPLETE: &str = "curtail-incomplete";
 
 /// The relative error that a quantile in the response may have.
 const QUANTILE_ERROR: &str = "curtail-quantile-error";
+
+/// The delay before a retry.
+const RETRY_AFTER_S: u64 = 1;
 
 /// Maximum time of a request, from its head to the last byte of its response.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -176,11 +179,11 @@ impl QueryService {
         }
         let timer = self.metrics.begin(head.uri.path());
         let response = if head.uri.path() == sql::PATH {
-            written(self.sql(&head, body).await, RefusalForm::Text)
+            written(self.sql(&head, body).await, form)
         } else {
             self.run_query(head).await
         };
-        timer.end(response.status(), response.headers().contains_key(UNREAD));
+        timer.end(response.status(), response.headers().contains_key(INCOMPLETE));
         response
     }
 
@@ -352,11 +355,17 @@ fn written(answered: Result<Answer, Refusal>, form: RefusalForm) -> Response<Res
     let mut response = Response::new(ResponseBody::Whole(Some(answer.body.into())));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(answer.of));
-    if status == StatusCode::UNAUTHORIZED {
-        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    match status {
+        StatusCode::UNAUTHORIZED => {
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
+        }
+        _ => {}
     }
     if answer.unread > 0 {
-        response.headers_mut().insert(UNREAD, answer.unread.into());
+        response.headers_mut().insert(INCOMPLETE, answer.unread.into());
     }
     if let Some(error) = answer.quantile_error {
         let error = HeaderValue::try_from(error.to_string()).expect("a number is ASCII");
@@ -372,6 +381,8 @@ async fn answered(store: &Arc<Store>, limits: &Limits, head: &Parts) -> Result<A
     let asked = Asked::of(&head.uri, &head.headers)?;
     if asked.path.starts_with("/jaeger/") {
         jaeger::answer(store, limits, &asked).await
+    } else if asked.path.starts_with(v1::PREFIX) {
+        v1::respond(store, limits, &asked).await
     } else {
         tempo::answer(store, limits, &asked).await
     }

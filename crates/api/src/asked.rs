@@ -8,7 +8,7 @@
 use crate::refusal::Refusal;
 use curtail_http::access::TENANT;
 use curtail_store::NOBODY;
-use http::header::HeaderValue;
+use http::header::{ACCEPT, HeaderValue};
 use http::{HeaderMap, Uri};
 use percent_encoding::percent_decode_str;
 use std::borrow::Cow;
@@ -62,6 +62,12 @@ impl<'a> Asked<'a> {
     pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &str)> {
         let all = self.parameters.iter().filter(|(_, value)| !value.is_empty());
         all.map(|(name, value)| (&**name, &**value))
+    }
+
+    /// Whether the client accepts a media type that contains `part`.
+    pub(crate) fn accepts(&self, part: &str) -> bool {
+        let mut accepted = self.head.get_all(ACCEPT).iter();
+        accepted.any(|types| types.to_str().is_ok_and(|types| types.contains(part)))
     }
 
     /// A non-negative integer.

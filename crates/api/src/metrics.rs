@@ -1,5 +1,6 @@
 //! Counters of queries, by kind and outcome.
 
+use crate::sql;
 use curtail_metrics::{CounterVec, Counts, Gauge, MetricsForm};
 use curtail_sketch::{AtomicHistogram, Histogram, Precision};
 use http::StatusCode;
@@ -32,13 +33,13 @@ impl QueryKind {
     fn of_path(path: &str) -> Self {
         let under = |prefixes: &[&str]| prefixes.iter().any(|prefix| path.starts_with(prefix));
         match path {
-            "/api/sql" => Self::Sql,
+            sql::PATH => Self::Sql,
             "/api/search" | "/jaeger/api/traces" | "/jaeger/api/v3/trace-summaries" => Self::Search,
             "/jaeger/api/services" | "/jaeger/api/v3/services" => Self::Tags,
             "/jaeger/api/operations" | "/jaeger/api/v3/operations" => Self::Tags,
             _ if under(&["/api/metrics/"]) => Self::Metrics,
             _ if under(&["/api/search/", "/api/v2/search/", "/jaeger/api/services/"]) => Self::Tags,
-            _ if under(&["/api/traces/"]) && path.ends_with("/logs") => Self::Logs,
+            _ if under(&["/api/v1/traces/"]) && path.ends_with("/logs") => Self::Logs,
             _ if under(&["/api/traces/", "/api/v2/traces/"]) => Self::Trace,
             _ if under(&["/jaeger/api/traces/", "/jaeger/api/v3/traces/"]) => Self::Trace,
             _ => Self::Other,
@@ -163,13 +164,13 @@ mod tests {
             ("/api/v2/traces/1", QueryKind::Trace),
             ("/jaeger/api/v3/traces/1", QueryKind::Trace),
             ("/jaeger/api/traces/1", QueryKind::Trace),
-            ("/api/traces/1/logs", QueryKind::Logs),
+            ("/api/v1/traces/1/logs", QueryKind::Logs),
             ("/api/search", QueryKind::Search),
             ("/jaeger/api/traces", QueryKind::Search),
             ("/api/search/tags", QueryKind::Tags),
             ("/jaeger/api/services/cart/operations", QueryKind::Tags),
             ("/api/metrics/query_range", QueryKind::Metrics),
-            ("/api/sql", QueryKind::Sql),
+            ("/api/v1/sql", QueryKind::Sql),
             ("/", QueryKind::Other),
         ] {
             assert_eq!(QueryKind::of_path(path), kind, "{path}");

@@ -1,6 +1,7 @@
 //! Why a question is not answered, in the terms of HTTP.
 
 use crate::answer::Answer;
+use crate::v1;
 use curtail_http::access::AccessError;
 use curtail_store::query::NotMeasured;
 use curtail_traceql::{Fault, QueryError};
@@ -19,6 +20,8 @@ pub(crate) struct Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RefusalForm {
     Text,
+    /// As our own paths.
+    V1,
     /// As the first version of Jaeger's API.
     Jaeger,
     /// As its third version.
@@ -31,6 +34,7 @@ impl RefusalForm {
         match path {
             _ if path.starts_with("/jaeger/api/v3/") => Self::JaegerThird,
             _ if path.starts_with("/jaeger/") => Self::Jaeger,
+            _ if path.starts_with(v1::PREFIX) => Self::V1,
             _ => Self::Text,
         }
     }
@@ -41,6 +45,7 @@ impl Refusal {
         let (code, message) = (self.status.as_u16(), &*self.message);
         Answer::json(&match form {
             RefusalForm::Text => return Answer::text(message),
+            RefusalForm::V1 => json!({ "error": { "status": code, "message": message } }),
             RefusalForm::Jaeger => json!({
                 "data": null, "total": 0, "limit": 0, "offset": 0,
                 "errors": [{ "code": code, "msg": message }],
@@ -66,7 +71,7 @@ impl Refusal {
     }
 
     pub(crate) fn method(expected: &str) -> Self {
-        let message = format!("only {expected} is answered here");
+        let message = format!("expected {expected}");
         Self { status: StatusCode::METHOD_NOT_ALLOWED, message }
     }
 

@@ -1,9 +1,9 @@
-//! Questions in SQL, which the program `curtail-sql` answers: one process for each, which ends with its question.
+//! Queries in SQL, which the program `curtail-sql` runs: one process for each query.
 //!
-//! The body of a `POST /api/sql` is the question, whatever it says of its type. The answer is JSON, an array with an
-//! object for each row; or CSV, if that is accepted.
+//! The body of a `POST /api/v1/sql` is the query, whatever its content type. The response is JSON, an array with an
+//! object for each row; or CSV, or an object a line (`application/x-ndjson`), if that is accepted.
 //!
-//! | how the program ends | the answer |
+//! | exit of the program | response |
 //! |---|---|
 //! | 0 | 200, with what it printed |
 //! | 2 | 400: the question is wrong, or needs more memory than it may |
@@ -13,11 +13,11 @@
 //!
 //! **Invariant**: who asks sees the rows of their tenant alone: the program is told whose (its `--tenant`), and no
 //! SQL gets around that.
-//! **Invariant**: a process is killed when nobody waits for its answer: who asked has gone, the time is over, or the
+//! **Invariant**: a process is killed when nobody waits for its result: the client has gone, the time is over, or the
 //! server ends. One whose server was killed gives up by itself, after [`LAST_S`].
 //!
-//! **Limits**: [`AT_ONCE`] questions at once, further ones are refused; a body of [`SQL_BYTES_MAX`], an answer of
-//! [`ANSWER_BYTES_MAX`], which is kept until it is whole: what comes is all, or an error. The memory of a question
+//! **Limits**: [`AT_ONCE`] queries at once, further ones are rejected; a body of [`SQL_BYTES_MAX`], a result of
+//! [`RESULT_BYTES_MAX`], which is kept until it is complete: the client gets all of it, or an error. The memory of a query
 //! is what the program grants by default. Rows that are in no file yet are not seen.
 
 mod program;
@@ -27,8 +27,7 @@ use crate::asked::Asked;
 use crate::refusal::Refusal;
 use bytes::Bytes;
 use curtail_store::SQL_BYTES_MAX;
-use http::header::ACCEPT;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Body;
 pub use program::{NotStarted, SqlProgram};
@@ -42,13 +41,13 @@ use tokio::process::{Child, Command};
 use tokio::sync::Semaphore;
 
 /// Where it is asked.
-pub(crate) const PATH: &str = "/api/sql";
+pub(crate) const PATH: &str = "/api/v1/sql";
 
 /// So many processes run at once.
 const AT_ONCE: usize = 2;
 
-/// An answer may have this many bytes.
-const ANSWER_BYTES_MAX: usize = 16 << 20;
+/// Maximum size of a result.
+const RESULT_BYTES_MAX: usize = 16 << 20;
 
 /// So much is passed on of what the program says is wrong.
 const SAID_BYTES_MAX: usize = 16 << 10;
@@ -59,7 +58,7 @@ const SIGKILL: i32 = 9;
 const SIGSEGV: i32 = 11;
 const SIGTERM: i32 = 15;
 
-/// Rows are not counted here: a bound on them would cut the answer.
+/// Rows are not counted here: a bound on them would cut the result.
 const ROWS_MAX: u32 = u32::MAX;
 
 /// Seconds after which the program gives up by itself: later than we do, so that it is we who say so.
@@ -71,7 +70,7 @@ const QUESTION: i32 = 2;
 /// The exit code that says that the tables cannot be read.
 const ENVIRONMENT: i32 = 3;
 
-/// What answers SQL.
+/// The program for SQL and the tables that it queries.
 #[derive(Clone, Debug)]
 pub struct Sql {
     program: SqlProgram,
@@ -86,7 +85,7 @@ impl Sql {
     }
 }
 
-/// Has questions answered, a few at once.
+/// Runs queries, a few at once.
 #[derive(Debug)]
 pub(crate) struct Asking {
     sql: Sql,
@@ -98,7 +97,7 @@ impl Asking {
         Self { sql, turns: Semaphore::const_new(AT_ONCE) }
     }
 
-    /// Answers a tenant's question. Who drops this kills the process.
+    /// Runs a query of a tenant. Dropping this kills the process.
     pub(crate) async fn answer<B>(&self, asked: &Asked<'_>, body: B) -> Result<Answer, Refusal>
     where
         B: Body<Data = Bytes>,
@@ -111,7 +110,7 @@ impl Asking {
         };
         let question = Limited::new(body, SQL_BYTES_MAX).collect().await.map_err(unread)?;
         let _turn = self.turns.try_acquire().map_err(|_| busy())?;
-        let (tenant, form) = (asked.tenant, Form::of(asked.head));
+        let (tenant, form) = (asked.tenant, Form::of(asked));
         let mut child = self.sql.program.start(|path| spawn(path, tables, tenant, form))?;
         let printed = answered(&mut child, &question.to_bytes(), form.begin()).await?;
         Ok(Answer::of(form.content_type(), form.end(printed)))
@@ -133,7 +132,7 @@ fn spawn(program: &Path, tables: &Path, tenant: &str, form: Form) -> io::Result<
         .spawn()
 }
 
-/// Has a process answer a question; returns what it prints, after what is there.
+/// Passes a query to a process; returns its output, appended to `there`.
 async fn answered(child: &mut Child, question: &[u8], there: Vec<u8>) -> Result<Vec<u8>, Refusal> {
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (Some(mut stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
@@ -145,8 +144,8 @@ async fn answered(child: &mut Child, question: &[u8], there: Vec<u8>) -> Result<
         Ok(())
     };
     let printed = async {
-        let printed = read(stdout, there, ANSWER_BYTES_MAX).await?;
-        if printed.len() > ANSWER_BYTES_MAX { Err(large()) } else { Ok(printed) }
+        let printed = read(stdout, there, RESULT_BYTES_MAX).await?;
+        if printed.len() > RESULT_BYTES_MAX { Err(large()) } else { Ok(printed) }
     };
     let said = read(stderr, Vec::new(), SAID_BYTES_MAX);
     let ((), printed, said) = tokio::try_join!(told, printed, said)?;
@@ -165,25 +164,30 @@ async fn read(
     Ok(to)
 }
 
-/// How an answer is written.
+/// The form of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Json,
+    /// A line of JSON for each row.
+    JsonLines,
     Csv,
 }
 
 impl Form {
-    fn of(head: &HeaderMap) -> Self {
-        let mut accepted = head.get_all(ACCEPT).iter();
-        let is_csv =
-            accepted.any(|types| types.to_str().is_ok_and(|types| types.contains("text/csv")));
-        if is_csv { Self::Csv } else { Self::Json }
+    fn of(asked: &Asked<'_>) -> Self {
+        if asked.accepts("text/csv") {
+            Self::Csv
+        } else if asked.accepts("application/x-ndjson") {
+            Self::JsonLines
+        } else {
+            Self::Json
+        }
     }
 
     /// As the program knows it.
     const fn name(self) -> &'static str {
         match self {
-            Self::Json => "json",
+            Self::Json | Self::JsonLines => "json",
             Self::Csv => "csv",
         }
     }
@@ -191,6 +195,7 @@ impl Form {
     const fn content_type(self) -> &'static str {
         match self {
             Self::Json => "application/json",
+            Self::JsonLines => "application/x-ndjson",
             Self::Csv => "text/csv; charset=utf-8",
         }
     }
@@ -199,7 +204,7 @@ impl Form {
     fn begin(self) -> Vec<u8> {
         match self {
             Self::Json => b"[".to_vec(),
-            Self::Csv => Vec::new(),
+            Self::JsonLines | Self::Csv => Vec::new(),
         }
     }
 
@@ -242,8 +247,8 @@ fn busy() -> Refusal {
 }
 
 fn large() -> Refusal {
-    let mib = ANSWER_BYTES_MAX >> 20;
-    let message = format!("the answer has more than {mib} MiB: group by more, or add a LIMIT");
+    let mib = RESULT_BYTES_MAX >> 20;
+    let message = format!("the result has more than {mib} MiB: group by more, or add a LIMIT");
     Refusal { status: StatusCode::UNPROCESSABLE_ENTITY, message }
 }
 

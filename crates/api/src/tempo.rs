@@ -45,16 +45,12 @@ pub(crate) async fn answer(
     if let Some(tag) = of_tag("/api/search/tag/") {
         return tags::texts(spans, asked, &tag).await;
     }
-    let of_trace = asked.after("/api/traces/");
-    if let Some(id) = of_trace.as_deref().and_then(|rest| rest.strip_suffix("/logs")) {
-        return trace::logs(store.logs(), limits, asked, id).await;
-    }
     for (prefix, json, protobuf) in [
         ("/api/traces/", OtlpForm::TempoJson, OtlpForm::Protobuf),
         ("/api/v2/traces/", OtlpForm::JsonResponse, OtlpForm::ProtobufResponse),
     ] {
         if let Some(id) = asked.after(prefix) {
-            let form = if trace::accepts_protobuf(asked) { protobuf } else { json };
+            let form = if asked.accepts("protobuf") { protobuf } else { json };
             return trace::answer(spans, limits, asked, (&id, form)).await;
         }
     }

@@ -279,7 +279,7 @@ fn with_tokens_every_request_but_health_checks_needs_one_and_errors_have_the_for
             "{\"data\":null,\"errors\":[{\"code\":401,\"msg\":\"expected auth",
         ),
         ("/jaeger/api/v3/services", "{\"error\":{\"httpCode\":401,\"message\":\"expected auth"),
-        ("/api/sql", "expected authorization"),
+        ("/api/v1/sql", "{\"error\":{\"message\":\"expected auth"),
     ] {
         let request = Request::get(path).body(String::new()).expect("a request");
         let response = run(asking.0.answer(request));

@@ -100,7 +100,7 @@ async fn exchange(
             error
         }
     })?;
-    if let Some(unread) = header(&response, "curtail-unread") {
+    if let Some(unread) = header(&response, "curtail-incomplete") {
         eprintln!("{unread} files cannot be read, and may have more: the server's log names them");
     }
     Ok(response)

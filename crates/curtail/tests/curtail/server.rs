@@ -109,7 +109,7 @@ impl Server {
         let mut stream = TcpStream::connect(self.api).expect("it listens");
         let length = question.len();
         let head = format!(
-            "POST /api/sql HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\
+            "POST /api/v1/sql HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\
              content-length: {length}\r\n\r\n"
         );
         stream.write_all((head + question).as_bytes()).expect("it reads");

@@ -142,7 +142,7 @@ fn errors_have_the_form_that_jaegers_page_reads() {
         (Method::GET, "nothing", 404, "there is nothing of this name"),
         (Method::GET, "operations", 400, "service: expected the name of one"),
         (Method::GET, "metrics/calls", 501, "metrics are answered at /api/metrics/query_range"),
-        (Method::POST, "services", 405, "only GET is answered here"),
+        (Method::POST, "services", 405, "expected GET"),
     ] {
         for (version, want) in [
             (

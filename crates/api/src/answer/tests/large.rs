@@ -181,7 +181,7 @@ fn every_query_ends_at_its_deadline() {
     for target in [
         "/api/traces/1000",
         "/api/v2/traces/1000",
-        "/api/traces/1000/logs",
+        "/api/v1/traces/1000/logs",
         "/api/search",
         "/api/search/tags",
         "/api/v2/search/tag/name/values",

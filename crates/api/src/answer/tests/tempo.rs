@@ -54,7 +54,7 @@ fn the_logs_of_a_trace_are_answered() {
     let all = all();
     let asking = Asking::of(&all);
     for sent in [&all[0], &all[TRACES - 1]] {
-        let logs = asking.json(&format!("/api/traces/{:x}/logs", sent.trace_id));
+        let logs = asking.json(&format!("/api/v1/traces/{:x}/logs", sent.trace_id));
         let record = &logs["resourceLogs"][0]["scopeLogs"][0]["logRecords"][0];
         assert_eq!(
             (&record["traceId"], &record["spanId"]),
@@ -62,7 +62,7 @@ fn the_logs_of_a_trace_are_answered() {
         );
         assert_eq!(record["body"]["stringValue"], "asked");
     }
-    let none = asking.json("/api/traces/77/logs");
+    let none = asking.json("/api/v1/traces/77/logs");
     assert!(!none.to_string().contains("logRecords"), "{none}");
 }
 
