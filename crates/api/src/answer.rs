@@ -16,6 +16,7 @@ use curtail_http::drain::DrainSignal;
 use curtail_metrics::form_for;
 use curtail_store::Store;
 use curtail_store::tree::Unread;
+use curtail_text::describe_error;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, RETRY_AFTER, VARY, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
@@ -23,7 +24,6 @@ use hyper::body::Body;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::io;
-use std::iter::successors;
 use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,8 +92,7 @@ impl Answer {
         // Of one of them several parts may be damaged.
         let runs: BTreeMap<_, _> = unread.iter().map(|unread| (&unread.path, unread)).collect();
         for Unread { path, error } in runs.values() {
-            let causes = successors(Some(&**error as &dyn Error), |cause| (**cause).source());
-            let error = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
+            let error = describe_error(&**error);
             tracing::error!(%path, error, "a run cannot be read");
         }
         self.unread = runs.len();

@@ -18,7 +18,7 @@ mod understood;
 use crate::input;
 use clap::{Args, Subcommand, ValueEnum};
 use curtail_config::Key;
-use curtail_server::describe_error;
+use curtail_text::describe_error;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

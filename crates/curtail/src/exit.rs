@@ -26,8 +26,8 @@ use curtail_objects::OpenError;
 use curtail_proxy::log::LogLevelsError;
 use curtail_report::file::ReadError;
 use curtail_report::merge::MergeError;
-use curtail_server::describe_error;
 use curtail_suite::SuiteError;
+use curtail_text::describe_error;
 use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
@@ -105,7 +105,7 @@ mod tests {
     use super::code_of;
     use anyhow::Context as _;
     use curtail_generator::target::TargetError;
-    use curtail_server::describe_error;
+    use curtail_text::describe_error;
     use std::io::{Error, ErrorKind};
 
     #[test]

@@ -3,7 +3,8 @@
 use crate::stop::StopSignals;
 use crate::{input, open_files};
 use clap::Args;
-use curtail_server::{Config, Running, describe_error};
+use curtail_server::{Config, Running};
+use curtail_text::describe_error;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

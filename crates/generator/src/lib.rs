@@ -11,7 +11,6 @@
 
 pub mod arrivals;
 mod connections;
-mod cpu;
 pub mod expect;
 mod flight;
 mod http1;
@@ -38,6 +37,7 @@ use crate::target::{Protocol, Target};
 use crate::workload::Workload;
 use curtail_http::connect::Connector;
 use curtail_load::{Schedule, Share, Slot};
+use curtail_metrics::process::Usage;
 use curtail_units::{Duration, Instant, Rng};
 use std::io;
 use std::sync::Arc;
@@ -118,7 +118,7 @@ pub fn run(
     mut progress: impl FnMut(Instant, &Slot),
 ) -> io::Result<Recording> {
     let threads = load.threads.max(1);
-    let used = cpu::used();
+    let used = Usage::now().cpu;
     let began = clock.now() + BEGINS_AFTER;
     // A thread that nobody listens to waits; what is told is far less than this.
     let (tell, told) = mpsc::sync_channel(16 * threads);
@@ -141,8 +141,6 @@ pub fn run(
         }
         Ok::<_, io::Error>(all)
     })?;
-    seen.cpu = cpu::used()
-        .zip(used)
-        .map_or(Duration::ZERO, |(now, before)| now.saturating_sub(before).into());
+    seen.cpu = Usage::now().cpu.zip(used).map_or(Duration::ZERO, |(now, before)| now - before);
     Ok(seen)
 }

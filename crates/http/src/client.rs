@@ -61,6 +61,21 @@ pub struct ClientResponse {
     pub trailers: Option<HeaderMap>,
 }
 
+impl ClientResponse {
+    /// Whether the same request may succeed later, by the rules of OTLP: 429, 502, 503 and 504.
+    #[must_use]
+    pub const fn is_retryable(&self) -> bool {
+        matches!(self.status.as_u16(), 429 | 502..=504)
+    }
+
+    /// The time of `Retry-After` in seconds; a date is ignored.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        let seconds = self.headers.get(header::RETRY_AFTER)?.to_str().ok()?;
+        seconds.trim().parse().ok().map(Duration::from_secs)
+    }
+}
+
 /// Why there is no complete response.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {

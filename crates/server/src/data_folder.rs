@@ -127,11 +127,7 @@ fn write_once(data: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
 
 /// A random UUID.
 pub(crate) fn uuid() -> String {
-    let mut rng = entropy();
-    let (high, low) = (rng.next_u64(), rng.next_u64());
-    let (one, two, three) = (high >> 32, high >> 16 & 0xFFFF, high & 0x0FFF);
-    let (four, five) = (low >> 48 & 0x3FFF | 0x8000, low & 0xFFFF_FFFF_FFFF);
-    format!("{one:08x}-{two:04x}-4{three:03x}-{four:04x}-{five:012x}")
+    uuid::Uuid::new_v4().to_string()
 }
 
 /// Milliseconds since 1970.

@@ -2,9 +2,7 @@
 
 use curtail_http::tls::TlsError;
 use curtail_objects::OpenError;
-use std::error::Error;
 use std::io;
-use std::iter::successors;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -63,17 +61,3 @@ fn describe_listen(address: SocketAddr, error: &io::Error) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a thread of the server has panicked")]
 pub struct ServerPanicked;
-
-/// An error and its causes, without causes that the error before them already names.
-#[must_use]
-pub fn describe_error(error: &(dyn Error + 'static)) -> String {
-    let mut text = String::new();
-    for cause in successors(Some(error), |&error| error.source()).map(ToString::to_string) {
-        if text.is_empty() {
-            text = cause;
-        } else if !text.ends_with(&cause) {
-            text = format!("{text}: {cause}");
-        }
-    }
-    text
-}

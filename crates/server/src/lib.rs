@@ -24,7 +24,7 @@ mod reload;
 mod running;
 
 pub use config::{ApiConfig, Config, OtlpConfig};
-pub use error::{ServerPanicked, StartError, describe_error};
+pub use error::{ServerPanicked, StartError};
 pub use metrics::metrics_reference;
 pub use origin::WebOrigin;
 pub use reload::ReloadError;

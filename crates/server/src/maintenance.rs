@@ -10,11 +10,12 @@
 use crate::Config;
 use crate::backpressure::FlushBacklog;
 use crate::data_folder::{now_ms, uuid};
-use crate::error::{ServerPanicked, describe_error};
+use crate::error::ServerPanicked;
 use crate::metrics::{MaintenanceMetrics, MaintenanceTask};
 use arc_swap::ArcSwap;
 use curtail_objects::Objects;
 use curtail_store::{Compactor, Expired, Flusher, TailKept};
+use curtail_text::describe_error;
 use std::error::Error;
 use std::io;
 use std::iter::successors;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | write a latency, a count, a rate, a share, a size, an instant | [`numbers`] |
 //! | wrap or cut a text | [`lines`] |
+//! | print an error with its causes | [`describe_error`] |
 //! | print a table | [`Columns`], [`Page`] |
 //!
 //! **Invariant**: no line of a [`Page`] is wider than its terminal, [`WIDTH`] columns by default.
@@ -12,10 +13,12 @@
 
 extern crate alloc;
 
+mod errors;
 pub mod lines;
 pub mod numbers;
 mod table;
 
+pub use errors::describe_error;
 pub use lines::{WIDTH, cut, cut_middle, wrapped};
 pub use table::Column::{Left, Rest, Right};
 pub use table::{Column, Columns, Page};

@@ -1,5 +1,6 @@
 //! CPU usage of the demo and of all other programs.
 
+use curtail_metrics::process::Usage;
 use std::time::{Duration, Instant};
 
 /// Clock ticks in a second, in which Linux tells CPU time to programs on every architecture.
@@ -44,10 +45,7 @@ impl Cpu {
 
 /// User and kernel CPU time of all threads of this process so far.
 fn own_cpu_time() -> Option<Duration> {
-    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The second field is the program's name in parentheses and may hold anything; count from its end.
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    Some(time(fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?))
+    Usage::now().cpu.map(Duration::from)
 }
 
 /// CPU time of all programs on this machine so far.

@@ -144,25 +144,18 @@ impl Sender {
 }
 
 fn verdict(server: &Origin, response: &ClientResponse) -> Try {
-    let ClientResponse { status, headers, body, .. } = response;
+    let ClientResponse { status, body, .. } = response;
     match *status {
+        status if response.is_retryable() => Try::Later {
+            why: format!("{server}: {status}"),
+            after: response.retry_after().map(Duration::from),
+        },
         StatusCode::OK => match left_out(body) {
             Ok((refused, why)) => Try::Told(Verdict::Taken { refused, why }),
             Err(malformed) => {
                 Try::Never(format!("{server}: its response is not OTLP's: {malformed}"))
             }
         },
-        StatusCode::TOO_MANY_REQUESTS
-        | StatusCode::BAD_GATEWAY
-        | StatusCode::SERVICE_UNAVAILABLE
-        | StatusCode::GATEWAY_TIMEOUT => {
-            let seconds = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
-            let seconds = seconds.and_then(|text| text.trim().parse().ok());
-            Try::Later {
-                why: format!("{server}: {status}"),
-                after: seconds.map(Duration::from_secs),
-            }
-        }
         StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE => {
             Try::Told(Verdict::Refused(said(*status, body)))
         }

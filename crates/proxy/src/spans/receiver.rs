@@ -99,7 +99,7 @@ impl Receiver {
 
     fn judge(&self, response: &ClientResponse) -> Verdict {
         if response.status != StatusCode::OK {
-            return verdict_on_status(response.status, &response.headers);
+            return verdict_on_status(response);
         }
         if self.protocol == SpansProtocol::Grpc {
             // A response without a message has its status among the headers.
@@ -119,18 +119,12 @@ impl Receiver {
     }
 }
 
-fn verdict_on_status(status: StatusCode, headers: &HeaderMap) -> Verdict {
-    let why = format!("the receiver responds {status}");
-    match status {
-        StatusCode::TOO_MANY_REQUESTS
-        | StatusCode::BAD_GATEWAY
-        | StatusCode::SERVICE_UNAVAILABLE
-        | StatusCode::GATEWAY_TIMEOUT => {
-            let after = headers.get(header::RETRY_AFTER).and_then(|v| v.to_str().ok());
-            let after = after.and_then(|seconds| seconds.trim().parse().ok());
-            Verdict::RetryLater { why, after: after.map(Duration::from_secs) }
-        }
-        _ => Verdict::Rejected { why },
+fn verdict_on_status(response: &ClientResponse) -> Verdict {
+    let why = format!("the receiver responds {}", response.status);
+    if response.is_retryable() {
+        Verdict::RetryLater { why, after: response.retry_after() }
+    } else {
+        Verdict::Rejected { why }
     }
 }
 
@@ -168,7 +162,8 @@ fn rejected_spans(message: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Verdict, rejected_spans, verdict_on_status};
+    use super::{ClientResponse, Verdict, rejected_spans, verdict_on_status};
+    use bytes::Bytes;
     use curtail_units::Duration;
     use http::{HeaderMap, HeaderValue, StatusCode, header};
 
@@ -199,8 +194,13 @@ mod tests {
             ("", None),
         ] {
             let value = HeaderValue::from_static(retry_after);
-            let headers = HeaderMap::from_iter([(header::RETRY_AFTER, value)]);
-            let verdict = verdict_on_status(StatusCode::TOO_MANY_REQUESTS, &headers);
+            let response = ClientResponse {
+                status: StatusCode::TOO_MANY_REQUESTS,
+                headers: HeaderMap::from_iter([(header::RETRY_AFTER, value)]),
+                body: Bytes::new(),
+                trailers: None,
+            };
+            let verdict = verdict_on_status(&response);
             let Verdict::RetryLater { after: read, .. } = verdict else { panic!("{verdict:?}") };
             assert_eq!(read, after, "{retry_after:?}");
         }

@@ -1,0 +1,20 @@
+//! Errors as one line of text.
+
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use core::error::Error;
+use core::iter::successors;
+
+/// An error and its causes, without causes that the error before them already names.
+#[must_use]
+pub fn describe_error(error: &(dyn Error + 'static)) -> String {
+    let mut text = String::new();
+    for cause in successors(Some(error), |&error| error.source()).map(|cause| cause.to_string()) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
