@@ -2,7 +2,7 @@
 
 use crate::asked::trace_id;
 use crate::refusal::Refusal;
-use curtail_store::query::{Condition, Entry, Filter, Of, Pattern, Test, Value, What};
+use curtail_store::query::{Aggregate, Condition, Entry, Filter, Pattern, SpanField, Test, Value};
 use curtail_store::schema::envelope::{SCOPE_NAME, SCOPE_VERSION};
 use curtail_store::schema::spans::{
     DURATION, KIND, NAME, PARENT_ID, SPAN_ID, STATUS, STATUS_MESSAGE, TRACE_ID,
@@ -40,50 +40,50 @@ pub(crate) fn filter(query: &Query, tenant: &str, starts: Range<i64>) -> Result<
 }
 
 /// What a measure asks for.
-pub(crate) fn what(function: &Function) -> Result<What, Refusal> {
+pub(crate) fn what(function: &Function) -> Result<Aggregate, Refusal> {
     Ok(match function {
-        Function::Rate | Function::Count => What::Count,
+        Function::Rate | Function::Count => Aggregate::Count,
         Function::Min(of) | Function::Max(of) | Function::Mean(of) | Function::Sum(of) => {
-            What::Extremes(number(of)?)
+            Aggregate::Extremes(number(of)?)
         }
-        Function::Histogram(of) => What::Buckets(number(of)?),
+        Function::Histogram(of) => Aggregate::Buckets(number(of)?),
         Function::Quantiles(of, quantiles) => {
             let quantiles = quantiles.iter().map(|quantile| Quantile::new(*quantile));
             let quantiles = quantiles.collect::<Result<_, _>>();
             let quantiles = quantiles.map_err(|error| Refusal::wrong(format!("q: {error}")))?;
-            What::Quantiles(number(of)?, quantiles)
+            Aggregate::Quantiles(number(of)?, quantiles)
         }
     })
 }
 
 /// What an operand is in the store.
-pub(crate) fn of(operand: &Operand) -> Result<Of, Refusal> {
+pub(crate) fn of(operand: &Operand) -> Result<SpanField, Refusal> {
     Ok(match operand {
         Operand::Attribute(scope, key) => {
             let key = key.clone();
             match scope {
-                Scope::Any => Of::Either(key),
-                Scope::Span => Of::Attribute(key),
-                Scope::Resource => Of::Resource(key),
-                Scope::Instrumentation => Of::Scope(key),
-                Scope::Event => Of::Entry(Entry::Event(key)),
-                Scope::Link => Of::Entry(Entry::Link(key)),
+                Scope::Any => SpanField::Either(key),
+                Scope::Span => SpanField::Attribute(key),
+                Scope::Resource => SpanField::Resource(key),
+                Scope::Instrumentation => SpanField::Scope(key),
+                Scope::Event => SpanField::Entry(Entry::Event(key)),
+                Scope::Link => SpanField::Entry(Entry::Link(key)),
             }
         }
         Operand::Intrinsic(name) => match *name {
-            "name" => Of::Column(NAME),
-            "status" => Of::Column(STATUS),
-            "statusMessage" => Of::Column(STATUS_MESSAGE),
-            "kind" => Of::Column(KIND),
-            "duration" => Of::Column(DURATION),
-            "trace:id" => Of::Column(TRACE_ID),
-            "span:id" => Of::Column(SPAN_ID),
-            "span:parentID" => Of::Column(PARENT_ID),
-            "event:name" => Of::Entry(Entry::EventName),
-            "link:traceID" => Of::Entry(Entry::LinkTrace),
-            "link:spanID" => Of::Entry(Entry::LinkSpan),
-            "instrumentation:name" => Of::Column(SCOPE_NAME),
-            "instrumentation:version" => Of::Column(SCOPE_VERSION),
+            "name" => SpanField::Column(NAME),
+            "status" => SpanField::Column(STATUS),
+            "statusMessage" => SpanField::Column(STATUS_MESSAGE),
+            "kind" => SpanField::Column(KIND),
+            "duration" => SpanField::Column(DURATION),
+            "trace:id" => SpanField::Column(TRACE_ID),
+            "span:id" => SpanField::Column(SPAN_ID),
+            "span:parentID" => SpanField::Column(PARENT_ID),
+            "event:name" => SpanField::Entry(Entry::EventName),
+            "link:traceID" => SpanField::Entry(Entry::LinkTrace),
+            "link:spanID" => SpanField::Entry(Entry::LinkSpan),
+            "instrumentation:name" => SpanField::Column(SCOPE_NAME),
+            "instrumentation:version" => SpanField::Column(SCOPE_VERSION),
             other => return Err(unsupported(other)),
         },
     })
@@ -99,9 +99,11 @@ fn no_order(value: &str) -> Refusal {
 }
 
 /// What is measured is a number, or may be one.
-fn number(operand: &Operand) -> Result<Of, Refusal> {
+fn number(operand: &Operand) -> Result<SpanField, Refusal> {
     let of = of(operand)?;
-    if of == Of::Column(DURATION) || !matches!(of, Of::Column(_) | Of::Entry(_)) {
+    if of == SpanField::Column(DURATION)
+        || !matches!(of, SpanField::Column(_) | SpanField::Entry(_))
+    {
         return Ok(of);
     }
     Err(Refusal::wrong(format!(
@@ -132,8 +134,8 @@ fn is(operand: &Operand, comparison: Comparison, literal: &Literal) -> Result<Co
         (Literal::Nil, Comparison::NotEqual) => return Ok(exists),
         _ => {}
     }
-    let is_id = matches!(of, Of::Column(TRACE_ID | SPAN_ID | PARENT_ID))
-        || matches!(of, Of::Entry(Entry::LinkTrace | Entry::LinkSpan));
+    let is_id = matches!(of, SpanField::Column(TRACE_ID | SPAN_ID | PARENT_ID))
+        || matches!(of, SpanField::Entry(Entry::LinkTrace | Entry::LinkSpan));
     let value = match literal {
         Literal::Text(text) if is_id => Value::Id(trace_id(text)?),
         Literal::Text(text) => Value::from(&**text),
@@ -194,7 +196,7 @@ fn durations(comparison: Comparison, literal: &Literal) -> Result<RangeInclusive
 
 /// Of the places in a trace only the first is known: that of a span without a parent, which is below zero.
 fn is_root(comparison: Comparison, literal: &Literal) -> Result<Condition, Refusal> {
-    let has_parent = Condition::Is(Of::Column(PARENT_ID), Test::Exists);
+    let has_parent = Condition::Is(SpanField::Column(PARENT_ID), Test::Exists);
     match (comparison, literal) {
         (Comparison::Less, Literal::Int(0))
         | (Comparison::Equal | Comparison::AtMost, Literal::Int(-1)) => {

@@ -3,7 +3,7 @@
 use crate::answer::Answer;
 use crate::v1;
 use curtail_http::access::AccessError;
-use curtail_store::query::NotMeasured;
+use curtail_store::query::AggregateError;
 use curtail_traceql::{Fault, QueryError};
 use http::StatusCode;
 use serde_json::json;
@@ -131,8 +131,8 @@ impl From<QueryError> for Refusal {
     }
 }
 
-impl From<NotMeasured> for Refusal {
-    fn from(not: NotMeasured) -> Self {
+impl From<AggregateError> for Refusal {
+    fn from(not: AggregateError) -> Self {
         Self { status: StatusCode::UNPROCESSABLE_ENTITY, message: not.to_string() }
     }
 }

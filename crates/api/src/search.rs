@@ -7,7 +7,7 @@ use crate::Limits;
 use crate::pieces::WINDOW_ROWS;
 use crate::refusal::Refusal;
 use curtail_store::parallel::{run_in_order, worker_count};
-use curtail_store::query::{Each, Filter, Of, Order, Value};
+use curtail_store::query::{Filter, HitUnit, Order, SpanField, Value};
 use curtail_store::schema::envelope::{SERVICE, TENANT};
 use curtail_store::schema::spans::{DURATION, NAME, PARENT_ID, SPAN_ID, START, STATUS, TRACE_ID};
 use curtail_store::tree::Unread;
@@ -31,7 +31,7 @@ pub(crate) struct Search {
     /// Maximum number of spans of each trace.
     pub(crate) per_set: usize,
     /// What is shown of spans, besides what every one has.
-    pub(crate) shown: Vec<Of>,
+    pub(crate) shown: Vec<SpanField>,
 }
 
 /// A trace in short.
@@ -81,7 +81,7 @@ pub(crate) async fn search(
     mut each: impl FnMut(Summary) -> Result<(), Refusal>,
 ) -> Result<Vec<Unread>, Refusal> {
     let Search { filter, order, count, shown, .. } = &search;
-    let top = spans.top(filter, *order, Each::Trace, *count).await;
+    let top = spans.top(filter, *order, HitUnit::Trace, *count).await;
     tracing::debug!(read = top.pages.0, of = top.pages.1, "pages searched");
     let mut fields = BTreeSet::from([
         TENANT, TRACE_ID, SPAN_ID, PARENT_ID, START, DURATION, SERVICE, NAME, STATUS,

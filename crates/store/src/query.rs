@@ -18,21 +18,21 @@ mod calls;
 mod filter;
 mod grouping;
 mod measure;
-mod of;
 mod partial;
 mod scan;
 mod select;
+mod span_field;
 mod top;
 mod value;
 mod values;
 
-pub use calls::Calls;
+pub use calls::ServiceCalls;
 pub use filter::{Condition, Filter};
-pub use measure::{Group, MeasureOf, Measured, NotMeasured, Numbers, What};
-pub use of::{Entry, Of};
-pub use top::{Each, Hit, Order, Top};
+pub use measure::{Aggregate, AggregateError, AggregateQuery, AggregateResult, Group, Numbers};
+pub use span_field::{Entry, SpanField};
+pub use top::{Hit, HitUnit, Order, TopHits};
 pub use value::{Pattern, Test, Value};
-pub use values::{Counted, Counts, Keys};
+pub use values::{AttributeKeys, ValueCount, ValueCounts};
 
 #[cfg(test)]
 mod tests;

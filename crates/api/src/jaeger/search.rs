@@ -9,7 +9,7 @@ use crate::answer::Answer;
 use crate::asked::{Asked, expected};
 use crate::refusal::Refusal;
 use crate::search::{Search, Summary, search};
-use curtail_store::query::{Condition, Each, Filter, Of, Order, Test};
+use curtail_store::query::{Condition, Filter, HitUnit, Order, SpanField, Test};
 use curtail_store::schema::envelope::SERVICE;
 use curtail_store::schema::spans::{NAME, STATUS};
 use curtail_store::tree::Tree;
@@ -75,7 +75,7 @@ pub(super) async fn legacy(
         }
         .filter()?;
         let count = asked.count_or_all("limit", WHOLE, WHOLE_MAX)?;
-        let top = store.spans().top(&filter, order(asked)?, Each::Trace, count).await;
+        let top = store.spans().top(&filter, order(asked)?, HitUnit::Trace, count).await;
         (top.hits.iter().map(|hit| hit.trace_id).collect(), top.unread)
     } else {
         let ids: Result<Vec<_>, _> =
@@ -115,7 +115,8 @@ impl Asking<'_> {
         let to = asked.duration(to)?.unwrap_or(*filter.durations.end());
         filter.durations = from..=to;
         for (field, name) in [(SERVICE, service), (NAME, operation)] {
-            let is = name.map(|name| Condition::Is(Of::Column(field), Test::Is(name.into())));
+            let is =
+                name.map(|name| Condition::Is(SpanField::Column(field), Test::Is(name.into())));
             filter.conditions.extend(is);
         }
         for tags in tags.iter().flatten() {
@@ -140,9 +141,9 @@ fn conditions(tags: &str) -> Result<Vec<Condition>, Refusal> {
 /// Jaeger writes all values as texts.
 fn condition(key: &str, text: &str) -> Condition {
     if key == "error" && text == "true" {
-        return Condition::Is(Of::Column(STATUS), Test::Is("error".into()));
+        return Condition::Is(SpanField::Column(STATUS), Test::Is("error".into()));
     }
-    let is = |value| Condition::Is(Of::Either(key.to_owned()), Test::Is(value));
+    let is = |value| Condition::Is(SpanField::Either(key.to_owned()), Test::Is(value));
     let mut any = vec![is(text.into())];
     any.extend(text.parse().ok().map(|number| is(curtail_store::query::Value::Int(number))));
     any.extend(text.parse().ok().map(|number| is(curtail_store::query::Value::Double(number))));

@@ -5,7 +5,7 @@ use crate::answer::Answer;
 use crate::asked::Asked;
 use crate::refusal::Refusal;
 use curtail_store::SpanRows;
-use curtail_store::query::{Condition, Filter, MeasureOf, Of, Test, What};
+use curtail_store::query::{Aggregate, AggregateQuery, Condition, Filter, SpanField, Test};
 use curtail_store::schema::envelope::SERVICE;
 use curtail_store::schema::spans::{KIND, NAME};
 use curtail_store::tree::{Tree, Unread};
@@ -29,7 +29,7 @@ pub(super) async fn legacy(spans: &Tree<SpanRows>, asked: &Asked<'_>) -> Result<
 
 async fn services(spans: &Tree<SpanRows>, asked: &Asked<'_>) -> (BTreeSet<String>, Vec<Unread>) {
     let filter = Filter::of(asked.tenant);
-    let counts = spans.values(&filter, &Of::Column(SERVICE), SERVICES_MAX).await;
+    let counts = spans.values(&filter, &SpanField::Column(SERVICE), SERVICES_MAX).await;
     (counts.values.into_iter().map(|value| value.text).collect(), counts.unread)
 }
 
@@ -76,13 +76,13 @@ async fn of(
     service: &str,
 ) -> Result<(BTreeSet<(String, String)>, Vec<Unread>), Refusal> {
     let mut filter = Filter::of(asked.tenant);
-    filter.conditions.push(Condition::Is(Of::Column(SERVICE), Test::Is(service.into())));
+    filter.conditions.push(Condition::Is(SpanField::Column(SERVICE), Test::Is(service.into())));
     let kind = asked.get("spanKind").or(asked.get("span_kind"));
     if let Some(kind) = kind {
-        filter.conditions.push(Condition::Is(Of::Column(KIND), Test::Is(kind.into())));
+        filter.conditions.push(Condition::Is(SpanField::Column(KIND), Test::Is(kind.into())));
     }
-    let by = vec![Of::Column(NAME), Of::Column(KIND)];
-    let of = MeasureOf { filter, what: What::Count, by, step_ns: None };
+    let by = vec![SpanField::Column(NAME), SpanField::Column(KIND)];
+    let of = AggregateQuery { filter, what: Aggregate::Count, by, step_ns: None };
     let measured = spans.measure(&of).await?;
     let mut found = BTreeSet::new();
     for group in measured.groups {

@@ -6,33 +6,36 @@ fn asked(text: &str) -> Result<Filter, Refusal> {
 }
 
 fn attribute(key: &str, test: Test) -> Condition {
-    Condition::Is(Of::Attribute(key.to_owned()), test)
+    Condition::Is(SpanField::Attribute(key.to_owned()), test)
 }
 
 #[test]
 fn conditions_are_those_of_the_store() {
     let cart = || Test::Is(Value::from("cart"));
-    let has_parent = || Condition::Is(Of::Column(PARENT_ID), Test::Exists);
+    let has_parent = || Condition::Is(SpanField::Column(PARENT_ID), Test::Exists);
     for (text, want) in [
         ("{}", vec![]),
         ("{ span.a = \"cart\" }", vec![attribute("a", cart())]),
         (
             "{ .a = \"cart\" && resource.b != 3 }",
             vec![
-                Condition::Is(Of::Either("a".to_owned()), cart()),
-                Condition::Is(Of::Resource("b".to_owned()), Test::IsNot(Value::Int(3))),
+                Condition::Is(SpanField::Either("a".to_owned()), cart()),
+                Condition::Is(SpanField::Resource("b".to_owned()), Test::IsNot(Value::Int(3))),
             ],
         ),
         (
             "{ name = \"cart\" || status = error }",
             vec![Condition::Any(vec![
-                Condition::Is(Of::Column(NAME), cart()),
-                Condition::Is(Of::Column(STATUS), Test::Is(Value::from("error"))),
+                Condition::Is(SpanField::Column(NAME), cart()),
+                Condition::Is(SpanField::Column(STATUS), Test::Is(Value::from("error"))),
             ])],
         ),
         ("{ span.a >= 500 }", vec![attribute("a", Test::AtLeast(Value::Int(500)))]),
         ("{ span.a < 1.5 }", vec![attribute("a", Test::Less(Value::Double(1.5)))]),
-        ("{ name > \"a\" }", vec![Condition::Is(Of::Column(NAME), Test::Greater("a".into()))]),
+        (
+            "{ name > \"a\" }",
+            vec![Condition::Is(SpanField::Column(NAME), Test::Greater("a".into()))],
+        ),
         (
             "{ !(span.a = 1) }",
             vec![Condition::Not(Box::new(attribute("a", Test::Is(Value::Int(1)))))],
@@ -43,12 +46,12 @@ fn conditions_are_those_of_the_store() {
         ("{ nestedSetParent >= 0 && true }", vec![has_parent(), Condition::All(vec![])]),
         (
             "{ trace:id = \"1f\" }",
-            vec![Condition::Is(Of::Column(TRACE_ID), Test::Is(Value::Id(0x1f)))],
+            vec![Condition::Is(SpanField::Column(TRACE_ID), Test::Is(Value::Id(0x1f)))],
         ),
         (
             "{ event:name =~ \"ca.*\" }",
             vec![Condition::Is(
-                Of::Entry(Entry::EventName),
+                SpanField::Entry(Entry::EventName),
                 Test::Matches(Pattern::new("ca.*").expect("a pattern")),
             )],
         ),
@@ -68,8 +71,10 @@ fn durations_that_all_must_have_are_bounds() {
     let filter = asked("{ duration < 1ms || span.a = 1 }").expect("a query");
     assert_eq!(filter.durations, i64::MIN..=i64::MAX);
     let less = Test::Less(Value::Int(1_000_000));
-    let any =
-        vec![Condition::Is(Of::Column(DURATION), less), attribute("a", Test::Is(Value::Int(1)))];
+    let any = vec![
+        Condition::Is(SpanField::Column(DURATION), less),
+        attribute("a", Test::Is(Value::Int(1))),
+    ];
     assert_eq!(filter.conditions, [Condition::Any(any)]);
 }
 
@@ -111,14 +116,14 @@ fn measures_are_those_of_the_store() {
         let query = query(Some(text)).expect("a query");
         what(&query.measure.expect("it measures").function)
     };
-    let duration = || Of::Column(DURATION);
+    let duration = || SpanField::Column(DURATION);
     let quantiles = vec![Quantile::P50, Quantile::P99];
     for (text, want) in [
-        ("{} | rate()", What::Count),
-        ("{} | max_over_time(duration)", What::Extremes(duration())),
-        ("{} | histogram_over_time(duration)", What::Buckets(duration())),
-        ("{} | quantile_over_time(duration, .5, .99)", What::Quantiles(duration(), quantiles)),
-        ("{} | sum_over_time(span.a)", What::Extremes(Of::Attribute("a".to_owned()))),
+        ("{} | rate()", Aggregate::Count),
+        ("{} | max_over_time(duration)", Aggregate::Extremes(duration())),
+        ("{} | histogram_over_time(duration)", Aggregate::Buckets(duration())),
+        ("{} | quantile_over_time(duration, .5, .99)", Aggregate::Quantiles(duration(), quantiles)),
+        ("{} | sum_over_time(span.a)", Aggregate::Extremes(SpanField::Attribute("a".to_owned()))),
     ] {
         assert_eq!(measured(text).as_ref(), Ok(&want), "{text}");
     }

@@ -14,7 +14,9 @@ use crate::asked::{Asked, expected};
 use crate::question;
 use crate::refusal::Refusal;
 use curtail_store::SpanRows;
-use curtail_store::query::{Each, Filter, Group, MeasureOf, Measured, Numbers, Of, Order, What};
+use curtail_store::query::{
+    Aggregate, AggregateQuery, AggregateResult, Filter, Group, HitUnit, Numbers, Order, SpanField,
+};
 use curtail_store::schema::spans::DURATION;
 use curtail_store::tree::Tree;
 use curtail_traceql::{Function, Measure, Operand, Scope};
@@ -55,7 +57,7 @@ pub(super) async fn range(spans: &Tree<SpanRows>, asked: &Asked<'_>) -> Result<A
         }
         None => (took / STEPS).max(STEP_MIN_NS),
     };
-    let of = MeasureOf { step_ns: u64::try_from(step).ok(), ..question.of };
+    let of = AggregateQuery { step_ns: u64::try_from(step).ok(), ..question.of };
     let measured = spans.measure(&of).await?;
     #[expect(clippy::cast_precision_loss, reason = "a step is no longer than that")]
     let series = series(&question.measure, &measured, step as f64 / SECOND_NS);
@@ -95,18 +97,18 @@ pub(super) async fn instant(spans: &Tree<SpanRows>, asked: &Asked<'_>) -> Result
     Ok(answer(&shapes, &question.of.what, &measured))
 }
 
-fn answer(series: &[Value], what: &What, measured: &Measured) -> Answer {
+fn answer(series: &[Value], what: &Aggregate, measured: &AggregateResult) -> Answer {
     let answer = Answer::json(&json!({ "series": series, "metrics": {} }));
     let answer = answer.without(&measured.unread);
     match what {
-        What::Quantiles(..) => answer.with_quantile_error(measured.error),
-        What::Count | What::Extremes(_) | What::Buckets(_) => answer,
+        Aggregate::Quantiles(..) => answer.with_quantile_error(measured.error),
+        Aggregate::Count | Aggregate::Extremes(_) | Aggregate::Buckets(_) => answer,
     }
 }
 
 /// What is measured, and of which spans.
 struct Question {
-    of: MeasureOf,
+    of: AggregateQuery,
     measure: Measure,
 }
 
@@ -119,12 +121,12 @@ impl Question {
         };
         let what = question::what(&measure.function)?;
         let by = measure.by.iter().map(question::of).collect::<Result<_, _>>()?;
-        Ok(Self { of: MeasureOf { filter, what, by, step_ns: None }, measure })
+        Ok(Self { of: AggregateQuery { filter, what, by, step_ns: None }, measure })
     }
 }
 
 /// Groups as series.
-fn series(measure: &Measure, measured: &Measured, seconds: f64) -> Series {
+fn series(measure: &Measure, measured: &AggregateResult, seconds: f64) -> Series {
     let mut all = Series::new();
     for group in &measured.groups {
         let by: Vec<_> = measure
@@ -180,7 +182,7 @@ fn values(function: &Function, group: &Group, seconds: f64) -> Vec<(Option<(Stri
 }
 
 fn is_duration(operand: &Operand) -> bool {
-    question::of(operand) == Ok(Of::Column(DURATION))
+    question::of(operand) == Ok(SpanField::Column(DURATION))
 }
 
 const fn called(function: &Function) -> &'static str {
@@ -226,7 +228,7 @@ fn shape(labels: &[(String, Label)]) -> Vec<Value> {
 
 /// The slowest spans of all that were measured, one of each trace.
 async fn exemplars(spans: &Tree<SpanRows>, filter: &Filter, count: usize) -> Value {
-    let top = spans.top(filter, Order::Slowest, Each::Trace, count).await;
+    let top = spans.top(filter, Order::Slowest, HitUnit::Trace, count).await;
     let exemplar = |hit: &curtail_store::query::Hit| {
         #[expect(clippy::cast_precision_loss, reason = "as JSON has numbers")]
         let seconds = hit.duration_ns.max(0) as f64 / SECOND_NS;

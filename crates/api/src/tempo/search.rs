@@ -10,7 +10,7 @@ use crate::refusal::Refusal;
 use crate::search::{MatchedSpan, Search, Summary};
 use crate::{Limits, question, search};
 use curtail_store::SpanRows;
-use curtail_store::query::{Condition, Filter, Of, Order, Test};
+use curtail_store::query::{Condition, Filter, Order, SpanField, Test};
 use curtail_store::tree::Tree;
 use curtail_traceql::{Expression, Literal, Operand, Query};
 use serde_json::{Value, json};
@@ -74,7 +74,7 @@ fn older(asked: &Asked<'_>, filter: &mut Filter) -> Result<(), Refusal> {
             return Err(expected("tags", tag, "key=value, divided by spaces"));
         };
         let is = Test::Is(value.trim_matches('"').into());
-        filter.conditions.push(Condition::Is(Of::Either(key.to_owned()), is));
+        filter.conditions.push(Condition::Is(SpanField::Either(key.to_owned()), is));
     }
     Ok(())
 }
@@ -92,7 +92,7 @@ fn order(asked: &Asked<'_>, query: &Query) -> Result<Order, Refusal> {
 }
 
 /// The fields to return of each span, by name: those in `select`, and those of the conditions.
-fn shown(query: &Query) -> Result<Vec<(String, Of)>, Refusal> {
+fn shown(query: &Query) -> Result<Vec<(String, SpanField)>, Refusal> {
     let mut operands = Vec::new();
     for operand in &query.select {
         if !operands.contains(operand) && !has_field(operand) {
@@ -144,7 +144,7 @@ fn name(operand: &Operand) -> String {
     }
 }
 
-fn shape(trace: &Summary, shown: &[(String, Of)]) -> Value {
+fn shape(trace: &Summary, shown: &[(String, SpanField)]) -> Value {
     let span = |span: &MatchedSpan| {
         let values = shown.iter().zip(&span.values);
         let attributes: Vec<_> = values

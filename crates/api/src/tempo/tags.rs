@@ -5,7 +5,7 @@ use crate::asked::Asked;
 use crate::question;
 use crate::refusal::Refusal;
 use curtail_store::SpanRows;
-use curtail_store::query::{Counts, Filter, Keys};
+use curtail_store::query::{AttributeKeys, Filter, ValueCounts};
 use curtail_store::tree::Tree;
 use curtail_traceql::{Expression, parse};
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ pub(super) async fn names(spans: &Tree<SpanRows>, asked: &Asked<'_>) -> Result<A
     Ok(Answer::json(&json!({ "tagNames": names, "metrics": {} })))
 }
 
-fn by_scope(keys: &Keys) -> Vec<(&'static str, Vec<&str>)> {
+fn by_scope(keys: &AttributeKeys) -> Vec<(&'static str, Vec<&str>)> {
     fn all(keys: &BTreeSet<String>) -> Vec<&str> {
         keys.iter().map(String::as_str).collect()
     }
@@ -74,7 +74,7 @@ pub(super) async fn values(
 ) -> Result<Answer, Refusal> {
     let counts = counted(spans, asked, tag).await?;
     let is_keyword = ["status", "kind", "span:status", "span:kind"].contains(&tag);
-    let value = |of: &curtail_store::query::Counted| {
+    let value = |of: &curtail_store::query::ValueCount| {
         let kind = match of.kind {
             "text" if is_keyword => "keyword",
             "text" => "string",
@@ -99,11 +99,15 @@ pub(super) async fn texts(
     Ok(shape("tagValues", values, &counts))
 }
 
-fn shape(name: &str, values: Vec<Value>, counts: &Counts) -> Answer {
+fn shape(name: &str, values: Vec<Value>, counts: &ValueCounts) -> Answer {
     Answer::json(&json!({ name: values, "metrics": {} })).without(&counts.unread)
 }
 
-async fn counted(spans: &Tree<SpanRows>, asked: &Asked<'_>, tag: &str) -> Result<Counts, Refusal> {
+async fn counted(
+    spans: &Tree<SpanRows>,
+    asked: &Asked<'_>,
+    tag: &str,
+) -> Result<ValueCounts, Refusal> {
     // A condition is what names a tag in the language.
     let query = parse(&format!("{{ {tag} != nil }}"));
     let wrong = |why| Refusal::wrong(format!("expected a tag, as span.http.route: {why}"));

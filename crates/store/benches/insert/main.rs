@@ -10,7 +10,7 @@ mod batches;
 
 use curtail_otlp::{Decoded, Limits, Signal};
 use curtail_store::log::Record;
-use curtail_store::query::{Filter, MeasureOf, Of, What};
+use curtail_store::query::{Aggregate, AggregateQuery, Filter, SpanField};
 use curtail_store::schema::envelope::SERVICE;
 use curtail_store::schema::spans::DURATION;
 use curtail_store::{Directory, Settings, Store, tree};
@@ -92,10 +92,10 @@ fn insert(is_queried: bool) -> (Vec<f64>, u64) {
 /// Quantiles by service, the keys of attributes (which reads the largest columns), and a trace by its ID.
 async fn query(store: &Store) {
     let filter = Filter::of("shop");
-    let of = MeasureOf {
+    let of = AggregateQuery {
         filter: filter.clone(),
-        what: What::Quantiles(Of::Column(DURATION), vec![Quantile::P99]),
-        by: vec![Of::Column(SERVICE)],
+        what: Aggregate::Quantiles(SpanField::Column(DURATION), vec![Quantile::P99]),
+        by: vec![SpanField::Column(SERVICE)],
         step_ns: None,
     };
     assert!(!store.spans().measure(&of).await.expect("few groups").groups.is_empty());

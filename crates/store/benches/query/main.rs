@@ -12,7 +12,9 @@ mod batches;
 
 use curtail_otlp::{Decoded, Limits, Signal};
 use curtail_store::log::Record;
-use curtail_store::query::{Condition, Each, Filter, MeasureOf, Of, Order, Test, Value, What};
+use curtail_store::query::{
+    Aggregate, AggregateQuery, Condition, Filter, HitUnit, Order, SpanField, Test, Value,
+};
 use curtail_store::schema::envelope::SERVICE;
 use curtail_store::schema::spans::DURATION;
 use curtail_store::{Directory, Recovery, Rows, Settings, SpanRows, Store, StoreParts, tree};
@@ -74,24 +76,27 @@ async fn queries(millions: u64) {
     }
     times.print();
     let filter = Filter::of("shop");
-    let service = Condition::Is(Of::Column(SERVICE), Test::Is(Value::from("cart")));
+    let service = Condition::Is(SpanField::Column(SERVICE), Test::Is(Value::from("cart")));
     let of_service = Filter { conditions: vec![service], ..filter.clone() };
     let mut times = Times::new("slowest 20 of a service");
     for _ in 0..ROUNDS {
-        let top = spans.top(&of_service, Order::Slowest, Each::Trace, 20);
+        let top = spans.top(&of_service, Order::Slowest, HitUnit::Trace, 20);
         times.push(async { assert_eq!(top.await.hits.len(), 20) }).await;
     }
     times.print();
-    let by_minute = MeasureOf {
+    let by_minute = AggregateQuery {
         filter: filter.clone(),
-        what: What::Quantiles(Of::Column(DURATION), vec![Quantile::P99]),
-        by: vec![Of::Column(SERVICE)],
+        what: Aggregate::Quantiles(SpanField::Column(DURATION), vec![Quantile::P99]),
+        by: vec![SpanField::Column(SERVICE)],
         step_ns: Some(MINUTE_NS),
     };
-    let user =
-        Condition::Is(Of::Attribute("enduser.id".to_owned()), Test::Is(Value::from("user-17")));
+    let user = Condition::Is(
+        SpanField::Attribute("enduser.id".to_owned()),
+        Test::Is(Value::from("user-17")),
+    );
     let of_user = Filter { conditions: vec![user], ..filter };
-    let of_user = MeasureOf { filter: of_user, by: Vec::new(), step_ns: None, ..by_minute.clone() };
+    let of_user =
+        AggregateQuery { filter: of_user, by: Vec::new(), step_ns: None, ..by_minute.clone() };
     for (name, of) in [("p99 by service, minute", by_minute), ("p99 of an attribute", of_user)] {
         let mut times = Times::new(name);
         for _ in 0..ROUNDS {

@@ -22,7 +22,7 @@ const PAIRS_MAX: usize = 10_000;
 
 /// Who calls whom.
 #[derive(Debug, Default)]
-pub struct Calls {
+pub struct ServiceCalls {
     /// How many calls there are, by the service that calls and the one that is called.
     pub pairs: BTreeMap<(String, String), u64>,
     /// There are more of them.
@@ -62,7 +62,7 @@ struct Partial {
 
 impl Tree<SpanRows> {
     /// Counts the calls from one service to another that a filter lets through, with the spans that they come from.
-    pub async fn calls(&self, filter: &Filter) -> Calls {
+    pub async fn calls(&self, filter: &Filter) -> ServiceCalls {
         let projection = Projection::of([TRACE_ID, SPAN_ID, PARENT_ID, SERVICE, WEIGHT], []);
         let (mut pairs, mut last) = (Pairs::new(), Partial::default());
         let partial = |rows: &Columns, selected: Vec<usize>| Partial::of_rows(rows, &selected);
@@ -76,7 +76,7 @@ impl Tree<SpanRows> {
         });
         let scanned = scanned.await;
         let is_cut = scanned.is_err();
-        Calls { pairs, is_cut, unread: scanned.unwrap_or_default() }
+        ServiceCalls { pairs, is_cut, unread: scanned.unwrap_or_default() }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which spans are asked for.
 
-use super::of::Of;
 use super::scan::Bounds;
+use super::span_field::SpanField;
 use super::value::{Test, Value};
 use crate::columns::Columns;
 use crate::schema::Kind;
@@ -27,7 +27,7 @@ pub struct Filter {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {
     /// Something of it meets a test; of what it has several of, one.
-    Is(Of, Test),
+    Is(SpanField, Test),
     /// All of these.
     All(Vec<Self>),
     /// One of these.
@@ -214,31 +214,35 @@ impl Condition {
 }
 
 /// Keeps the rows of which something meets a test.
-fn is(of: &Of, test: &Test, rows: &Columns, selected: &mut Selected) {
+fn is(of: &SpanField, test: &Test, rows: &Columns, selected: &mut Selected) {
     let kind = match of {
-        Of::Column(field) => Some(rows.schema().fields()[*field].form.parts()[0].1),
-        Of::Attribute(_) | Of::Resource(_) | Of::Either(_) | Of::Scope(_) | Of::Entry(_) => None,
+        SpanField::Column(field) => Some(rows.schema().fields()[*field].form.parts()[0].1),
+        SpanField::Attribute(_)
+        | SpanField::Resource(_)
+        | SpanField::Either(_)
+        | SpanField::Scope(_)
+        | SpanField::Entry(_) => None,
     };
     match (of, kind) {
-        (Of::Entry(entry), _) => {
+        (SpanField::Entry(entry), _) => {
             let coding = entry.coding(rows);
             let (accepted, lists) = (coding.accepted(test), rows.lists(entry.field()));
             let meets = |entry: usize| accepted[coding.code(entry) as usize];
             selected.retain(|row| lists.entries(row).any(meets));
         }
-        (Of::Column(DURATION), _) => {
+        (SpanField::Column(DURATION), _) => {
             let durations = rows.longs(DURATION);
             selected.retain(|row| test.accepts(&Value::Int(took(durations[row]))));
         }
-        (Of::Column(field), Some(Kind::Long)) => {
+        (SpanField::Column(field), Some(Kind::Long)) => {
             let numbers = rows.longs(*field);
             selected.retain(|row| test.accepts(&Value::Int(numbers[row])));
         }
-        (Of::Column(field), Some(Kind::Wide)) => {
+        (SpanField::Column(field), Some(Kind::Wide)) => {
             let ids = rows.wide(*field);
             selected.retain(|row| is_id(test, ids.get(row).copied()));
         }
-        (Of::Column(field), Some(Kind::Narrow)) => {
+        (SpanField::Column(field), Some(Kind::Narrow)) => {
             let ids = rows.narrow(*field);
             selected.retain(|row| is_id(test, ids.get(row).map(|id| u128::from(*id))));
         }

@@ -7,10 +7,10 @@
 
 use super::filter::Filter;
 use super::grouping::Grouping;
-use super::of::{Coding, Of, of_rows};
 pub use super::partial::{Group, Numbers};
 use super::partial::{GroupKey, Partial};
 use super::scan::Projection;
+use super::span_field::{Coding, SpanField, of_rows};
 use crate::columns::{Coded, Columns};
 use crate::memtable::SpanRows;
 use crate::schema::spans::{DURATION, START, WEIGHT};
@@ -29,33 +29,33 @@ pub(super) const BY_MAX: usize = 4;
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq)]
-pub struct MeasureOf {
+pub struct AggregateQuery {
     /// Of which spans.
     pub filter: Filter,
     /// What of them.
-    pub what: What,
-    /// Spans with the same values are a group. Each must be [coded](Of::is_coded).
-    pub by: Vec<Of>,
+    pub what: Aggregate,
+    /// Spans with the same values are a group. Each must be [coded](SpanField::is_coded).
+    pub by: Vec<SpanField>,
     /// Groups are also made by start, in steps of so many nanoseconds since 1970.
     pub step_ns: Option<u64>,
 }
 
 /// What is measured. A span without the number is left out, where one is named.
 #[derive(Clone, Debug, PartialEq)]
-pub enum What {
+pub enum Aggregate {
     /// How many spans there are, and no more.
     Count,
     /// Quantiles of a number.
-    Quantiles(Of, Vec<Quantile>),
+    Quantiles(SpanField, Vec<Quantile>),
     /// The least, the greatest and the sum of a number.
-    Extremes(Of),
+    Extremes(SpanField),
     /// How many numbers are in each bucket, by powers of two.
-    Buckets(Of),
+    Buckets(SpanField),
 }
 
 /// What is answered.
 #[derive(Debug, Default)]
-pub struct Measured {
+pub struct AggregateResult {
     /// By their time, then by their values.
     pub groups: Vec<Group>,
     /// The largest error of a quantile, as a share of it: zero when all are exact.
@@ -66,7 +66,7 @@ pub struct Measured {
 
 /// Why it is not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotMeasured {
+pub enum AggregateError {
     /// There are too many groups.
     #[error("there are more than {GROUPS_MAX} groups: ask for longer steps or for fewer values")]
     Groups,
@@ -80,7 +80,7 @@ pub enum NotMeasured {
     By,
     /// A span may have several of something, or each has another one.
     #[error("a span's number and what it is grouped by must be a column or an attribute of it")]
-    Of,
+    Field,
 }
 
 impl Tree<SpanRows> {
@@ -88,14 +88,14 @@ impl Tree<SpanRows> {
     ///
     /// # Errors
     /// When there are too many groups or numbers, or it is nothing that can be measured.
-    pub async fn measure(&self, of: &MeasureOf) -> Result<Measured, NotMeasured> {
+    pub async fn measure(&self, of: &AggregateQuery) -> Result<AggregateResult, AggregateError> {
         if of.by.len() > BY_MAX {
-            return Err(NotMeasured::By);
+            return Err(AggregateError::By);
         }
         let number = of.what.number();
-        let is_number = |of: &Of| *of == Of::Column(DURATION) || of.is_coded();
-        if !of.by.iter().all(Of::is_coded) || !number.is_none_or(is_number) {
-            return Err(NotMeasured::Of);
+        let is_number = |of: &SpanField| *of == SpanField::Column(DURATION) || of.is_coded();
+        if !of.by.iter().all(SpanField::is_coded) || !number.is_none_or(is_number) {
+            return Err(AggregateError::Field);
         }
         let fields = [WEIGHT].into_iter().chain(of.step_ns.map(|_| START));
         let projection = Projection::of(fields, of.by.iter().chain(number));
@@ -105,12 +105,12 @@ impl Tree<SpanRows> {
         let scanned = self.scan(&of.filter, projection, partial, |partial| whole.merge(partial?));
         let unread = scanned.await?;
         let (groups, error) = whole.finish(of);
-        Ok(Measured { groups, error, unread })
+        Ok(AggregateResult { groups, error, unread })
     }
 }
 
-impl What {
-    pub(super) const fn number(&self) -> Option<&Of> {
+impl Aggregate {
+    pub(super) const fn number(&self) -> Option<&SpanField> {
         match self {
             Self::Count => None,
             Self::Quantiles(of, _) | Self::Extremes(of) | Self::Buckets(of) => Some(of),
@@ -119,17 +119,17 @@ impl What {
 }
 
 /// The number of each row.
-enum OfRows<'a> {
+enum RowNumbers<'a> {
     Nothing,
     Longs(&'a [i64]),
     Coded(Coding<'a>, Vec<Option<f64>>),
 }
 
-impl<'a> OfRows<'a> {
-    fn of(number: Option<&Of>, rows: &'a Columns) -> Self {
+impl<'a> RowNumbers<'a> {
+    fn of(number: Option<&SpanField>, rows: &'a Columns) -> Self {
         match number {
             None => Self::Nothing,
-            Some(Of::Column(DURATION)) => Self::Longs(rows.longs(DURATION)),
+            Some(SpanField::Column(DURATION)) => Self::Longs(rows.longs(DURATION)),
             Some(of) => {
                 let coding = of.coding(rows);
                 let numbers = coding
@@ -143,20 +143,20 @@ impl<'a> OfRows<'a> {
     }
 }
 
-impl MeasureOf {
+impl AggregateQuery {
     /// The aggregate of some rows.
-    fn partial(&self, rows: &Columns, mut selected: Vec<usize>) -> Result<Partial, NotMeasured> {
+    fn partial(&self, rows: &Columns, mut selected: Vec<usize>) -> Result<Partial, AggregateError> {
         let weights = rows.coded(WEIGHT);
-        let numbers = OfRows::of(self.what.number(), rows);
-        if let OfRows::Coded(coding, of_code) = &numbers {
+        let numbers = RowNumbers::of(self.what.number(), rows);
+        if let RowNumbers::Coded(coding, of_code) = &numbers {
             selected.retain(|row| of_code[coding.code(*row) as usize].is_some());
         }
         let mut partial = Partial::new(&self.what);
         let groups = self.groups(&mut partial, rows, &selected);
         let numbers = match &numbers {
-            OfRows::Nothing => Cow::Owned(vec![0; selected.len()]),
-            OfRows::Longs(numbers) => of_rows(numbers, &selected),
-            OfRows::Coded(coding, of_code) => {
+            RowNumbers::Nothing => Cow::Owned(vec![0; selected.len()]),
+            RowNumbers::Longs(numbers) => of_rows(numbers, &selected),
+            RowNumbers::Coded(coding, of_code) => {
                 let number = |row: &usize| of_code[coding.code(*row) as usize].map_or(0, ordered);
                 Cow::Owned(selected.iter().map(number).collect())
             }

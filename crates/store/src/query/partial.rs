@@ -10,10 +10,10 @@
 
 use super::filter::took;
 use super::measure::{
-    BY_MAX, EXACT_MAX, GROUPS_MAX, MeasureOf, NotMeasured, What, ordered, read_ordered,
+    Aggregate, AggregateError, AggregateQuery, BY_MAX, EXACT_MAX, GROUPS_MAX, ordered, read_ordered,
 };
-use super::of::Of;
 use super::select::select;
+use super::span_field::SpanField;
 use crate::columns::{Dictionary, Plain, text};
 use crate::schema::spans::DURATION;
 use curtail_sketch::{Histogram, Precision, rank};
@@ -92,15 +92,15 @@ enum GroupNumbers {
 }
 
 impl Partial {
-    pub(super) fn new(what: &What) -> Self {
+    pub(super) fn new(what: &Aggregate) -> Self {
         let numbers = match what {
-            What::Count => GroupNumbers::Nothing,
-            What::Quantiles(..) => GroupNumbers::Exact(Vec::new(), 0),
-            What::Extremes(_) => GroupNumbers::Extremes(Vec::new()),
-            What::Buckets(_) => GroupNumbers::Buckets(Vec::new()),
+            Aggregate::Count => GroupNumbers::Nothing,
+            Aggregate::Quantiles(..) => GroupNumbers::Exact(Vec::new(), 0),
+            Aggregate::Extremes(_) => GroupNumbers::Extremes(Vec::new()),
+            Aggregate::Buckets(_) => GroupNumbers::Buckets(Vec::new()),
         };
         Self {
-            is_of_durations: what.number() == Some(&Of::Column(DURATION)),
+            is_of_durations: what.number() == Some(&SpanField::Column(DURATION)),
             values: Dictionary::new(Plain::Text),
             groups: HashMap::new(),
             keys: Vec::new(),
@@ -141,7 +141,7 @@ impl Partial {
         group: u32,
         ordered: i64,
         weight: u64,
-    ) -> Result<(), NotMeasured> {
+    ) -> Result<(), AggregateError> {
         let group = group as usize;
         self.counts[group] += weight;
         match &mut self.numbers {
@@ -167,7 +167,11 @@ impl Partial {
     ///
     /// # Errors
     /// When there are too many groups or numbers.
-    pub(super) fn push_all(&mut self, groups: &[u32], ordered: &[i64]) -> Result<(), NotMeasured> {
+    pub(super) fn push_all(
+        &mut self,
+        groups: &[u32],
+        ordered: &[i64],
+    ) -> Result<(), AggregateError> {
         let GroupNumbers::Exact(exact, count) = &mut self.numbers else {
             let mut each = groups.iter().zip(ordered);
             return each.try_for_each(|(group, ordered)| self.push(*group, *ordered, 1));
@@ -204,7 +208,7 @@ impl Partial {
     ///
     /// # Errors
     /// When there are too many groups or numbers in all.
-    pub(super) fn merge(&mut self, mut later: Self) -> Result<(), NotMeasured> {
+    pub(super) fn merge(&mut self, mut later: Self) -> Result<(), AggregateError> {
         let codes: Vec<_> = later.values.iter().map(|value| self.values.intern(value)).collect();
         let code = |of_later: u32| of_later.checked_sub(1).map_or(0, |nth| codes[nth as usize]);
         let groups: Vec<_> = later
@@ -247,13 +251,13 @@ impl Partial {
     }
 
     /// Bounds the groups and the numbers.
-    fn check(&mut self) -> Result<(), NotMeasured> {
+    fn check(&mut self) -> Result<(), AggregateError> {
         if self.keys.len() > GROUPS_MAX {
-            return Err(NotMeasured::Groups);
+            return Err(AggregateError::Groups);
         }
         if matches!(self.numbers, GroupNumbers::Exact(_, count) if count > EXACT_MAX) {
             if !self.is_of_durations {
-                return Err(NotMeasured::Numbers);
+                return Err(AggregateError::Numbers);
             }
             self.numbers.use_histograms();
         }
@@ -261,7 +265,7 @@ impl Partial {
     }
 
     /// All groups in order, and the maximum relative error of their quantiles.
-    pub(super) fn finish(self, query: &MeasureOf) -> (Vec<Group>, f64) {
+    pub(super) fn finish(self, query: &AggregateQuery) -> (Vec<Group>, f64) {
         let value = |code: &u32| (*code != 0).then(|| text(self.values.get(*code)).to_owned());
         let named = self.keys.iter().enumerate().map(|(group, key)| {
             let values = key.values[..query.by.len()].iter().map(value);
@@ -279,10 +283,10 @@ impl Partial {
     }
 
     /// The aggregate of the numbers of a group, and the maximum relative error of its quantiles.
-    fn numbers_of(&self, group: usize, what: &What) -> (Numbers, f64) {
+    fn numbers_of(&self, group: usize, what: &Aggregate) -> (Numbers, f64) {
         let quantiles = match what {
-            What::Quantiles(_, quantiles) => &**quantiles,
-            What::Count | What::Extremes(_) | What::Buckets(_) => &[],
+            Aggregate::Quantiles(_, quantiles) => &**quantiles,
+            Aggregate::Count | Aggregate::Extremes(_) | Aggregate::Buckets(_) => &[],
         };
         let number = |ordered: i64| read_number(self.is_of_durations, ordered);
         let exact = match &self.numbers {

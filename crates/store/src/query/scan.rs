@@ -1,7 +1,7 @@
 //! Reads the spans that a filter selects, a part at a time, several parts at once.
 
 use super::filter::{Filter, took};
-use super::of::Of;
+use super::span_field::SpanField;
 use crate::columns::Columns;
 use crate::memtable::SpanRows;
 use crate::parallel::{run_in_order, worker_count};
@@ -71,7 +71,7 @@ impl Projection {
     /// Fields, and what other values of spans are read from.
     pub(super) fn of<'a>(
         fields: impl IntoIterator<Item = usize>,
-        values: impl IntoIterator<Item = &'a Of>,
+        values: impl IntoIterator<Item = &'a SpanField>,
     ) -> Self {
         let (mut fields, mut keys) = (BTreeSet::from_iter(fields), BTreeSet::new());
         for value in values {

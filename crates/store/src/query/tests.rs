@@ -156,7 +156,7 @@ fn run<T>(test: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(test)
 }
 
-fn condition(of: Of, test: Test) -> Condition {
+fn condition(of: SpanField, test: Test) -> Condition {
     Condition::Is(of, test)
 }
 
@@ -173,9 +173,9 @@ type Said = fn(&Sent) -> bool;
 /// Filters, and the same said of what was sent.
 fn filters() -> Vec<(Filter, Said)> {
     let all = Filter::of("shop");
-    let code = || Of::Attribute("http.response.status_code".to_owned());
-    let price = || Of::Attribute("shop.price".to_owned());
-    let region = || Of::Resource("cloud.region".to_owned());
+    let code = || SpanField::Attribute("http.response.status_code".to_owned());
+    let price = || SpanField::Attribute("shop.price".to_owned());
+    let region = || SpanField::Resource("cloud.region".to_owned());
     let with = |conditions: Vec<Condition>| Filter { conditions, ..all.clone() };
     let from = 1_750_000_100_000_000_000;
     let mut all: Vec<(Filter, Said)> = vec![
@@ -186,14 +186,14 @@ fn filters() -> Vec<(Filter, Said)> {
         (Filter { durations: 1_990_000..=i64::MAX, ..all.clone() }, |sent| {
             sent.duration_ns >= 1_990_000
         }),
-        (with(vec![condition(Of::Column(SERVICE), Test::Is(text("cart")))]), |sent| {
+        (with(vec![condition(SpanField::Column(SERVICE), Test::Is(text("cart")))]), |sent| {
             sent.service == "cart"
         }),
-        (with(vec![condition(Of::Column(NAME), Test::IsNot(text("GET /")))]), |sent| {
+        (with(vec![condition(SpanField::Column(NAME), Test::IsNot(text("GET /")))]), |sent| {
             // An empty name is a different name.
             sent.name != "GET /"
         }),
-        (with(vec![condition(Of::Column(STATUS), Test::Is(text("error")))]), |sent| {
+        (with(vec![condition(SpanField::Column(STATUS), Test::Is(text("error")))]), |sent| {
             sent.status == 2
         }),
         (with(vec![condition(code(), Test::Is(Value::Int(404)))]), |sent| sent.code == Some(404)),
@@ -211,12 +211,12 @@ fn filters() -> Vec<(Filter, Said)> {
             sent.price.is_some_and(|price| price.to_bits() != 1.5_f64.to_bits())
         }),
         (with(vec![condition(region(), Test::Is(text("eu")))]), |sent| sent.region == Some("eu")),
-        (with(vec![condition(Of::Attribute("none".to_owned()), Test::Exists)]), |_| false),
+        (with(vec![condition(SpanField::Attribute("none".to_owned()), Test::Exists)]), |_| false),
         (
             with(vec![
                 condition(region(), Test::IsNot(text("eu"))),
                 condition(code(), Test::AtLeast(Value::Int(500))),
-                condition(Of::Column(SERVICE), Test::Is(text("items"))),
+                condition(SpanField::Column(SERVICE), Test::Is(text("items"))),
             ]),
             |sent| sent.region == Some("us") && sent.code == Some(503) && sent.service == "items",
         ),
@@ -227,10 +227,10 @@ fn filters() -> Vec<(Filter, Said)> {
 
 /// Conditions of conditions, and of what is in lists.
 fn combined() -> Vec<(Filter, Said)> {
-    let code = |test| condition(Of::Attribute("http.response.status_code".to_owned()), test);
-    let price = |test| condition(Of::Attribute("shop.price".to_owned()), test);
-    let service = |test| condition(Of::Column(SERVICE), test);
-    let event = |entry, test| condition(Of::Entry(entry), test);
+    let code = |test| condition(SpanField::Attribute("http.response.status_code".to_owned()), test);
+    let price = |test| condition(SpanField::Attribute("shop.price".to_owned()), test);
+    let service = |test| condition(SpanField::Column(SERVICE), test);
+    let event = |entry, test| condition(SpanField::Entry(entry), test);
     let key = |key: &str| key.to_owned();
     let all: Vec<(Condition, Said)> = vec![
         (
@@ -253,7 +253,7 @@ fn combined() -> Vec<(Filter, Said)> {
         (Condition::Not(Box::new(price(Test::Exists))), |sent| sent.price.is_none()),
         (Condition::Not(Box::new(Condition::All(Vec::new()))), |_| false),
         (service(Test::Matches(matches(".*e.s"))), |sent| sent.service != "cart"),
-        (condition(Of::Column(NAME), Test::MatchesNot(matches("GET.*"))), |sent| {
+        (condition(SpanField::Column(NAME), Test::MatchesNot(matches("GET.*"))), |sent| {
             sent.name != "GET /"
         }),
         (event(Entry::EventName, Test::Is(text("exception"))), |sent| {
@@ -267,26 +267,26 @@ fn combined() -> Vec<(Filter, Said)> {
         (event(Entry::LinkSpan, Test::Is(Value::Id(4_711))), |sent| {
             sent.region.is_some() && sent.span_id == 4_711
         }),
-        (condition(Of::Either(key("cloud.region")), Test::Is(text("us"))), |sent| {
+        (condition(SpanField::Either(key("cloud.region")), Test::Is(text("us"))), |sent| {
             sent.region == Some("us")
         }),
-        (condition(Of::Either(key("shop.price")), Test::Is(Value::Int(10))), |sent| {
+        (condition(SpanField::Either(key("shop.price")), Test::Is(Value::Int(10))), |sent| {
             sent.price == Some(10.0)
         }),
         // The span says another than its resource.
-        (condition(Of::Either(key("service.name")), Test::Is(text("other"))), |sent| {
+        (condition(SpanField::Either(key("service.name")), Test::Is(text("other"))), |sent| {
             sent.region == Some("eu")
         }),
-        (condition(Of::Either(key("service.name")), Test::Is(text("cart"))), |sent| {
+        (condition(SpanField::Either(key("service.name")), Test::Is(text("cart"))), |sent| {
             sent.region != Some("eu") && sent.service == "cart"
         }),
-        (condition(Of::Scope(key("scope.kind")), Test::Is(text("client"))), |_| true),
-        (condition(Of::Column(SPAN_ID), Test::Is(Value::Id(99))), |sent| sent.span_id == 99),
-        (condition(Of::Column(TRACE_ID), Test::Is(Value::Id(99))), |sent| {
+        (condition(SpanField::Scope(key("scope.kind")), Test::Is(text("client"))), |_| true),
+        (condition(SpanField::Column(SPAN_ID), Test::Is(Value::Id(99))), |sent| sent.span_id == 99),
+        (condition(SpanField::Column(TRACE_ID), Test::Is(Value::Id(99))), |sent| {
             sent.span_id / 4 + 1 == 99
         }),
-        (condition(Of::Column(PARENT_ID), Test::Exists), |_| false),
-        (condition(Of::Column(DURATION), Test::AtMost(Value::Int(1_500_000))), |sent| {
+        (condition(SpanField::Column(PARENT_ID), Test::Exists), |_| false),
+        (condition(SpanField::Column(DURATION), Test::AtMost(Value::Int(1_500_000))), |sent| {
             sent.duration_ns <= 1_500_000
         }),
     ];
@@ -306,7 +306,7 @@ fn the_slowest_and_the_newest_are_those_of_all() {
             for (order, count) in
                 [(Order::Slowest, 20), (Order::Newest, 3), (Order::Slowest, 30_000)]
             {
-                let top = tree.top(&filter, order, Each::Span, count).await;
+                let top = tree.top(&filter, order, HitUnit::Span, count).await;
                 let by = |duration_ns: i64, start_ns: i64| match order {
                     Order::Slowest => duration_ns,
                     Order::Newest => start_ns,
@@ -342,7 +342,7 @@ fn traces_come_in_the_order_of_their_first_spans() {
     run(async {
         let tree = filled(&all).await;
         for (filter, same) in filters() {
-            let top = tree.top(&filter, Order::Slowest, Each::Trace, 50).await;
+            let top = tree.top(&filter, Order::Slowest, HitUnit::Trace, 50).await;
             let mut slowest = BTreeMap::<u128, i64>::new();
             for sent in all.iter().filter(|sent| sent.tenant == "shop" && same(sent)) {
                 let of_trace = slowest.entry(u128::from(sent.span_id / 4 + 1)).or_insert(i64::MIN);
@@ -366,7 +366,7 @@ fn values_and_keys_are_those_of_the_spans_that_are_asked_for() {
     println!("seed {SEED}");
     let mut rng = Rng::new(SEED);
     let all: Vec<_> = (1..=5_000).map(|span_id| sent(&mut rng, span_id)).collect();
-    let shown = |counts: &Counts| -> BTreeMap<String, u64> {
+    let shown = |counts: &ValueCounts| -> BTreeMap<String, u64> {
         counts.values.iter().map(|value| (value.text.clone(), value.count)).collect()
     };
     run(async {
@@ -377,7 +377,7 @@ fn values_and_keys_are_those_of_the_spans_that_are_asked_for() {
             for price in theirs().filter_map(|sent| sent.price) {
                 *want.entry(price.to_string()).or_default() += 1;
             }
-            let price = Of::Attribute("shop.price".to_owned());
+            let price = SpanField::Attribute("shop.price".to_owned());
             let counts = tree.values(&filter, &price, 100).await;
             assert_eq!(shown(&counts), want);
             assert!(!counts.is_cut && counts.values.is_sorted_by(|a, b| a.count >= b.count));
@@ -390,7 +390,7 @@ fn values_and_keys_are_those_of_the_spans_that_are_asked_for() {
             assert_eq!(keys.events.contains("exception.type"), has_event);
             assert_eq!(keys.scopes.contains("scope.kind"), theirs().count() > 0);
         }
-        let region = Of::Resource("cloud.region".to_owned());
+        let region = SpanField::Resource("cloud.region".to_owned());
         let counts = tree.values(&Filter::of("shop"), &region, 1).await;
         assert!(counts.is_cut && counts.values.len() == 1, "{counts:?}");
         assert_eq!(counts.values[0].kind, "text");

@@ -28,7 +28,7 @@ pub enum Order {
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Each {
+pub enum HitUnit {
     /// Spans.
     Span,
     /// Traces: each has the first of its spans in the order.
@@ -56,7 +56,7 @@ pub struct Hit {
 
 /// What was found.
 #[derive(Debug, Default)]
-pub struct Top {
+pub struct TopHits {
     /// In their order.
     pub hits: Vec<Hit>,
     /// How many pages were read, of how many.
@@ -66,7 +66,7 @@ pub struct Top {
 }
 
 /// Those that were found so far.
-struct Found {
+struct HitSet {
     /// The least of them is the first to go.
     hits: BTreeSet<(i64, Hit)>,
     /// Where traces are counted: the one of each.
@@ -78,7 +78,7 @@ struct Found {
 
 impl Tree<SpanRows> {
     /// The first `count` spans in an order, or traces by these, of all that a filter lets through.
-    pub async fn top(&self, filter: &Filter, order: Order, each: Each, count: usize) -> Top {
+    pub async fn top(&self, filter: &Filter, order: Order, each: HitUnit, count: usize) -> TopHits {
         let of_hits = [TRACE_ID, SPAN_ID, START, DURATION, SERVICE, NAME, STATUS];
         let by = match order {
             Order::Slowest => DURATION,
@@ -88,7 +88,7 @@ impl Tree<SpanRows> {
         in_memory.extend(of_hits);
         let view = self.read_view();
         let (objects, keys) = (&**self.objects(), filter.keys());
-        let mut found = Found::new(each, count, by);
+        let mut found = HitSet::new(each, count, by);
         for rows in view.memory(&in_memory) {
             found.take(filter, &rows);
         }
@@ -99,7 +99,7 @@ impl Tree<SpanRows> {
             Order::Slowest => *part.bounds.durations.end(),
         };
         parts.sort_by_key(|part| Reverse(most(part)));
-        let mut top = Top { pages: (0, parts.len()), unread: unopened, ..Top::default() };
+        let mut top = TopHits { pages: (0, parts.len()), unread: unopened, ..TopHits::default() };
         for part in &parts {
             if found.has_all_above(most(part)) {
                 break;
@@ -129,9 +129,9 @@ impl Tree<SpanRows> {
     }
 }
 
-impl Found {
-    fn new(each: Each, count: usize, by: usize) -> Self {
-        let of_traces = (each == Each::Trace).then(BTreeMap::new);
+impl HitSet {
+    fn new(each: HitUnit, count: usize, by: usize) -> Self {
+        let of_traces = (each == HitUnit::Trace).then(BTreeMap::new);
         Self { hits: BTreeSet::new(), of_traces, count, by }
     }
 

@@ -3,8 +3,8 @@
 
 use super::filter::Filter;
 use super::measure::weight;
-use super::of::{MAPS, Of};
 use super::scan::Projection;
+use super::span_field::{MAPS, SpanField};
 use super::value::Value;
 use crate::columns::{Columns, Values, text};
 use crate::memtable::SpanRows;
@@ -21,7 +21,7 @@ const KEYS_MAX: usize = 10_000;
 
 /// A value, and how many spans have it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Counted {
+pub struct ValueCount {
     /// The kind, as in [`Value::kind`].
     pub kind: &'static str,
     /// As text.
@@ -32,9 +32,9 @@ pub struct Counted {
 
 /// The values of something.
 #[derive(Debug, Default)]
-pub struct Counts {
+pub struct ValueCounts {
     /// Those of most spans first.
-    pub values: Vec<Counted>,
+    pub values: Vec<ValueCount>,
     /// There are more of them.
     pub is_cut: bool,
     /// Runs that may have more.
@@ -43,7 +43,7 @@ pub struct Counts {
 
 /// Keys of attributes.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Keys {
+pub struct AttributeKeys {
     /// Of spans.
     pub spans: BTreeSet<String>,
     /// Of resources.
@@ -62,9 +62,9 @@ struct Enough;
 impl Tree<SpanRows> {
     /// The distinct values of a field among spans, up to a maximum; for a list, those of its elements. A field that
     /// differs for nearly every span (an ID, a duration) has none.
-    pub async fn values(&self, filter: &Filter, of: &Of, count: usize) -> Counts {
-        if !of.is_coded() && !matches!(of, Of::Entry(_)) {
-            return Counts::default();
+    pub async fn values(&self, filter: &Filter, of: &SpanField, count: usize) -> ValueCounts {
+        if !of.is_coded() && !matches!(of, SpanField::Entry(_)) {
+            return ValueCounts::default();
         }
         let projection = Projection::of([WEIGHT], [of]);
         let mut all = BTreeMap::<_, u64>::new();
@@ -78,22 +78,23 @@ impl Tree<SpanRows> {
         });
         let scanned = scanned.await;
         let is_cut = scanned.is_err();
-        let value = |((kind, text), count)| Counted { kind, text, count };
+        let value = |((kind, text), count)| ValueCount { kind, text, count };
         let mut values: Vec<_> = all.into_iter().map(value).collect();
         values.sort_by(|one, other| other.count.cmp(&one.count).then_with(|| one.cmp(other)));
         values.truncate(count);
-        Counts { values, is_cut, unread: scanned.unwrap_or_default() }
+        ValueCounts { values, is_cut, unread: scanned.unwrap_or_default() }
     }
 
     /// The keys that attributes of spans have, and of what belongs to them: of the last two million spans.
-    pub async fn keys(&self, filter: &Filter) -> Keys {
+    pub async fn keys(&self, filter: &Filter) -> AttributeKeys {
         let mut fields = BTreeSet::from([RESOURCE, SCOPE, EVENTS, LINKS]);
         fields.extend(MAPS.map(|(field, _)| field));
         fields.extend(SPANS.keys().iter().map(|(field, ..)| *field));
         let projection = Projection { fields, keys: None };
-        let (mut keys, mut looked_at) = (Keys::default(), 0);
-        let partial =
-            |rows: &Columns, selected: Vec<usize>| (Keys::of_rows(rows, &selected), selected.len());
+        let (mut keys, mut looked_at) = (AttributeKeys::default(), 0);
+        let partial = |rows: &Columns, selected: Vec<usize>| {
+            (AttributeKeys::of_rows(rows, &selected), selected.len())
+        };
         let scanned = self.scan(filter, projection, partial, |(partial, rows)| {
             keys.merge(partial);
             looked_at += rows;
@@ -105,7 +106,7 @@ impl Tree<SpanRows> {
     }
 }
 
-impl Of {
+impl SpanField {
     /// The kinds and texts of the distinct values of some rows, with the number of spans of each.
     fn count(&self, rows: &Columns, selected: &[usize]) -> BTreeMap<(&'static str, String), u64> {
         let weights = rows.coded(WEIGHT);
@@ -134,7 +135,7 @@ impl Of {
     }
 }
 
-impl Keys {
+impl AttributeKeys {
     fn of_rows(rows: &Columns, selected: &[usize]) -> Self {
         let mut all = Self::default();
         for (field, key, _) in SPANS.keys() {

@@ -12,7 +12,7 @@ use crate::delta::{CommitError, Refused};
 use crate::files::failing::Failing;
 use crate::log::Log;
 use crate::memtable::{Memtable, Rows};
-use crate::query::{Each, Filter, Of, Order};
+use crate::query::{Filter, HitUnit, Order, SpanField};
 use crate::schema::{logs, points, spans};
 use crate::tree::FlushError;
 use curtail_otlp::{
@@ -571,8 +571,8 @@ fn a_run_that_cannot_be_read_is_named_and_the_others_answer() {
             // Whoever asks hears of it, also after others were written.
             let spans = store.spans();
             let (trace, filter) = (spans.with_id("shop", 7).await, Filter::of("shop"));
-            let top = spans.top(&filter, Order::Newest, Each::Span, 100).await;
-            let values = spans.values(&filter, &Of::Column(spans::NAME), 100).await;
+            let top = spans.top(&filter, Order::Newest, HitUnit::Span, 100).await;
+            let values = spans.values(&filter, &SpanField::Column(spans::NAME), 100).await;
             assert_eq!((trace.len(), top.hits.len()), (rows, rows));
             for unread in [trace.unread, top.unread, values.unread] {
                 assert_eq!(unread.iter().map(|unread| &unread.path).collect::<Vec<_>>(), [&path]);

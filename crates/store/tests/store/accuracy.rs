@@ -7,7 +7,7 @@
 use curtail_otlp::{Decoded, Limits, ResourceText, ScopeText, Signal, SpanRow, TracesWriter};
 use curtail_sketch::rank;
 use curtail_store::log::Record;
-use curtail_store::query::{Filter, Group, MeasureOf, Numbers, Of, What};
+use curtail_store::query::{Aggregate, AggregateQuery, Filter, Group, Numbers, SpanField};
 use curtail_store::schema::envelope::SERVICE;
 use curtail_store::schema::spans::DURATION;
 use curtail_store::{Directory, Settings, Store, tree};
@@ -144,10 +144,10 @@ fn quantiles_of_five_samples_are_within_half_a_percent() {
         let ns = |ms: f64| Duration::from_ns_f64(ms * 1e6).as_ns();
         (service, (0..count).map(|_| ns(draw_ms(&mut rng))).collect::<Vec<_>>())
     });
-    let of = MeasureOf {
+    let of = AggregateQuery {
         filter: Filter::of(TENANT),
-        what: What::Quantiles(Of::Column(DURATION), QUANTILES.to_vec()),
-        by: vec![Of::Column(SERVICE)],
+        what: Aggregate::Quantiles(SpanField::Column(DURATION), QUANTILES.to_vec()),
+        by: vec![SpanField::Column(SERVICE)],
         step_ns: None,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");

@@ -49,11 +49,15 @@ fn a_query_lets_other_tasks_run_while_it_reads() {
     let all: Vec<_> = (1..=1_000).map(|span_id| sent(&mut rng, span_id)).collect();
     run(async {
         let (tree, filter) = (filled(&all).await, Filter::of("shop"));
-        let of =
-            MeasureOf { filter: filter.clone(), what: What::Count, by: Vec::new(), step_ns: None };
+        let of = AggregateQuery {
+            filter: filter.clone(),
+            what: Aggregate::Count,
+            by: Vec::new(),
+            step_ns: None,
+        };
         assert!(tree.measure(&of).now_or_never().is_none());
-        assert!(tree.top(&filter, Order::Slowest, Each::Trace, 1_000).now_or_never().is_none());
-        assert!(tree.values(&filter, &Of::Column(SERVICE), 5).now_or_never().is_none());
+        assert!(tree.top(&filter, Order::Slowest, HitUnit::Trace, 1_000).now_or_never().is_none());
+        assert!(tree.values(&filter, &SpanField::Column(SERVICE), 5).now_or_never().is_none());
         // The first half of the spans are in runs: four of each trace.
         for trace_id in 1..=125 {
             let found = tree.rows_with_id("shop", trace_id, 5).now_or_never();

@@ -1,14 +1,14 @@
 //! What is measured is what can be computed from all that was sent.
 
 use super::*;
-use crate::query::measure::{EXACT_MAX, NotMeasured};
+use crate::query::measure::{AggregateError, EXACT_MAX};
 use crate::query::partial::{GroupKey, Partial};
 use crate::schema::envelope::ATTRIBUTES_DOUBLE;
 
 const QUANTILES: [Quantile; 3] = [Quantile::P50, Quantile::P99, Quantile::P999];
 
-fn duration() -> Of {
-    Of::Column(DURATION)
+fn duration() -> SpanField {
+    SpanField::Column(DURATION)
 }
 
 fn at_rank<T: Copy>(sorted: &[T], quantile: Quantile) -> T {
@@ -23,10 +23,10 @@ fn quantiles_are_durations_of_that_rank() {
     run(async {
         let tree = filled(&all).await;
         for (filter, same) in filters() {
-            let of = MeasureOf {
+            let of = AggregateQuery {
                 filter,
-                what: What::Quantiles(duration(), QUANTILES.to_vec()),
-                by: vec![Of::Column(SERVICE), Of::Attribute("shop.price".to_owned())],
+                what: Aggregate::Quantiles(duration(), QUANTILES.to_vec()),
+                by: vec![SpanField::Column(SERVICE), SpanField::Attribute("shop.price".to_owned())],
                 step_ns: Some(MINUTE_NS),
             };
             let answer = tree.measure(&of).await.expect("few groups");
@@ -60,19 +60,19 @@ fn numbers_of_attributes_are_measured() {
         all.iter().filter(|sent| sent.tenant == "shop").filter_map(|sent| sent.price).collect();
     prices.sort_by(f64::total_cmp);
     let (count, sum) = (prices.len() as u64, prices.iter().sum());
-    let price = || Of::Attribute("shop.price".to_owned());
+    let price = || SpanField::Attribute("shop.price".to_owned());
     let buckets = [(0.0, -3.0), (2.0, 1.5), (16.0, 10.0)]
         .map(|(bucket, of)| (bucket, prices.iter().filter(|price| **price == of).count() as u64));
     let quantiles = QUANTILES.map(|quantile| at_rank(&prices, quantile)).to_vec();
     run(async {
         let tree = filled(&all).await;
         for (what, numbers) in [
-            (What::Quantiles(price(), QUANTILES.to_vec()), Numbers::Quantiles(quantiles)),
-            (What::Extremes(price()), Numbers::Extremes { min: -3.0, max: 10.0, sum }),
-            (What::Buckets(price()), Numbers::Buckets(buckets.to_vec())),
+            (Aggregate::Quantiles(price(), QUANTILES.to_vec()), Numbers::Quantiles(quantiles)),
+            (Aggregate::Extremes(price()), Numbers::Extremes { min: -3.0, max: 10.0, sum }),
+            (Aggregate::Buckets(price()), Numbers::Buckets(buckets.to_vec())),
         ] {
             let filter = Filter::of("shop");
-            let of = MeasureOf { filter, what, by: Vec::new(), step_ns: None };
+            let of = AggregateQuery { filter, what, by: Vec::new(), step_ns: None };
             let answer = tree.measure(&of).await.expect("one group");
             assert_eq!(answer.groups, [Group { start_ns: 0, values: Vec::new(), count, numbers }]);
         }
@@ -92,17 +92,18 @@ fn what_cannot_be_measured_is_refused() {
     run(async {
         let tree = filled(&all).await;
         let filter = Filter::of("shop");
-        let what = What::Count;
-        let of = MeasureOf { filter, what, by: Vec::new(), step_ns: Some(1) };
-        assert_eq!(tree.measure(&of).await.err(), Some(NotMeasured::Groups));
-        let by = vec![Of::Column(SERVICE); 5];
-        let many = MeasureOf { by, ..of.clone() };
-        assert_eq!(tree.measure(&many).await.err(), Some(NotMeasured::By));
-        let by_start = MeasureOf { by: vec![duration()], ..of.clone() };
-        assert_eq!(tree.measure(&by_start).await.err(), Some(NotMeasured::Of));
-        let of_ids = MeasureOf { what: What::Extremes(Of::Column(SPAN_ID)), ..of.clone() };
-        assert_eq!(tree.measure(&of_ids).await.err(), Some(NotMeasured::Of));
-        let of = MeasureOf { step_ns: None, ..of };
+        let what = Aggregate::Count;
+        let of = AggregateQuery { filter, what, by: Vec::new(), step_ns: Some(1) };
+        assert_eq!(tree.measure(&of).await.err(), Some(AggregateError::Groups));
+        let by = vec![SpanField::Column(SERVICE); 5];
+        let many = AggregateQuery { by, ..of.clone() };
+        assert_eq!(tree.measure(&many).await.err(), Some(AggregateError::By));
+        let by_start = AggregateQuery { by: vec![duration()], ..of.clone() };
+        assert_eq!(tree.measure(&by_start).await.err(), Some(AggregateError::Field));
+        let of_ids =
+            AggregateQuery { what: Aggregate::Extremes(SpanField::Column(SPAN_ID)), ..of.clone() };
+        assert_eq!(tree.measure(&of_ids).await.err(), Some(AggregateError::Field));
+        let of = AggregateQuery { step_ns: None, ..of };
         let answer = tree.measure(&of).await.expect("one group");
         let there = all.iter().filter(|sent| sent.tenant == "shop").count();
         assert_eq!(answer.groups[0].count, there as u64);
@@ -114,11 +115,11 @@ fn results_do_not_depend_on_parts_and_threads() {
     println!("seed {SEED}");
     let mut rng = Rng::new(SEED);
     let all: Vec<_> = (1..=6_000).map(|span_id| sent(&mut rng, span_id)).collect();
-    let price = || Of::Attribute("shop.price".to_owned());
+    let price = || SpanField::Attribute("shop.price".to_owned());
     let whats = || {
         [duration(), price()].into_iter().flat_map(|of| {
-            let quantiles = What::Quantiles(of.clone(), QUANTILES.to_vec());
-            [What::Count, quantiles, What::Extremes(of.clone()), What::Buckets(of)]
+            let quantiles = Aggregate::Quantiles(of.clone(), QUANTILES.to_vec());
+            [Aggregate::Count, quantiles, Aggregate::Extremes(of.clone()), Aggregate::Buckets(of)]
         })
     };
     let results = |runtime: tokio::runtime::Runtime, parts: u64| {
@@ -127,9 +128,9 @@ fn results_do_not_depend_on_parts_and_threads() {
             let mut results = Vec::new();
             for (filter, _) in filters().into_iter().step_by(6) {
                 for what in whats() {
-                    let by = vec![Of::Column(SERVICE), price(), Of::Column(NAME)];
+                    let by = vec![SpanField::Column(SERVICE), price(), SpanField::Column(NAME)];
                     let (filter, step_ns) = (filter.clone(), Some(MINUTE_NS));
-                    let of = MeasureOf { filter, what, by, step_ns };
+                    let of = AggregateQuery { filter, what, by, step_ns };
                     results.push(tree.measure(&of).await.expect("few groups").groups);
                 }
             }
@@ -144,7 +145,7 @@ fn results_do_not_depend_on_parts_and_threads() {
 }
 
 /// Numbers of groups at these starts, each a partial of its own, merged.
-fn merged(what: &What, parts: &[(i64, Vec<i64>)]) -> Result<Partial, NotMeasured> {
+fn merged(what: &Aggregate, parts: &[(i64, Vec<i64>)]) -> Result<Partial, AggregateError> {
     let mut whole = Partial::new(what);
     for (start_ns, numbers) in parts {
         let mut partial = Partial::new(what);
@@ -155,15 +156,15 @@ fn merged(what: &What, parts: &[(i64, Vec<i64>)]) -> Result<Partial, NotMeasured
     Ok(whole)
 }
 
-fn of_all(what: What) -> MeasureOf {
-    MeasureOf { filter: Filter::of("shop"), what, by: Vec::new(), step_ns: None }
+fn of_all(what: Aggregate) -> AggregateQuery {
+    AggregateQuery { filter: Filter::of("shop"), what, by: Vec::new(), step_ns: None }
 }
 
 #[test]
 fn very_many_are_counted_with_a_known_error() {
     println!("seed {SEED}");
     let mut rng = Rng::new(SEED);
-    let query = of_all(What::Quantiles(duration(), QUANTILES.to_vec()));
+    let query = of_all(Aggregate::Quantiles(duration(), QUANTILES.to_vec()));
     let parts: Vec<_> = (0..17)
         .map(|part| {
             let durations = (0..EXACT_MAX / 16)
@@ -192,16 +193,17 @@ fn very_many_are_counted_with_a_known_error() {
 
 #[test]
 fn very_many_numbers_that_are_no_durations_are_refused() {
-    let what = What::Quantiles(Of::Attribute("shop.price".to_owned()), QUANTILES.to_vec());
+    let what =
+        Aggregate::Quantiles(SpanField::Attribute("shop.price".to_owned()), QUANTILES.to_vec());
     let mut parts = vec![(0, vec![1; EXACT_MAX])];
     assert!(merged(&what, &parts).is_ok());
     parts.push((0, vec![1]));
-    assert_eq!(merged(&what, &parts).err(), Some(NotMeasured::Numbers));
+    assert_eq!(merged(&what, &parts).err(), Some(AggregateError::Numbers));
 }
 
 #[test]
 fn very_long_ones_among_very_many_have_an_error_of_their_own() {
-    let query = of_all(What::Quantiles(duration(), QUANTILES.to_vec()));
+    let query = of_all(Aggregate::Quantiles(duration(), QUANTILES.to_vec()));
     let (usual, end) = (Precision::FINE.error(), Precision::END.as_ns_f64());
     for (long_ns, share, is_wide) in
         [(8_000_000_000_000, 1_500, false), (8_000_000_000_000, 500, true)]

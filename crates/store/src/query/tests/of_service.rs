@@ -45,20 +45,24 @@ fn pages_without_the_service_or_with_faster_spans_of_it_are_not_read() {
         let tree = tree().await;
         let of = |service: &str| Filter {
             conditions: vec![Condition::All(vec![condition(
-                Of::Resource("service.name".to_owned()),
+                SpanField::Resource("service.name".to_owned()),
                 Test::Is(text(service)),
             )])],
             ..Filter::of("shop")
         };
-        let top = tree.top(&of("fast"), Order::Slowest, Each::Span, 1).await;
+        let top = tree.top(&of("fast"), Order::Slowest, HitUnit::Span, 1).await;
         assert_eq!(top.pages, (1, 4));
         assert_eq!(top.hits[0].duration_ns, 50 * MS_NS.cast_signed());
-        let top = tree.top(&of("slow"), Order::Slowest, Each::Span, 1).await;
+        let top = tree.top(&of("slow"), Order::Slowest, HitUnit::Span, 1).await;
         assert_eq!((top.pages, &*top.hits[0].service), ((1, 5), "slow"));
-        let top = tree.top(&of("none"), Order::Slowest, Each::Span, 1).await;
+        let top = tree.top(&of("none"), Order::Slowest, HitUnit::Span, 1).await;
         assert_eq!((top.pages, top.hits), ((0, 0), Vec::new()));
-        let count =
-            MeasureOf { filter: of("fast"), what: What::Count, by: Vec::new(), step_ns: None };
+        let count = AggregateQuery {
+            filter: of("fast"),
+            what: Aggregate::Count,
+            by: Vec::new(),
+            step_ns: None,
+        };
         let counted = tree.measure(&count).await.expect("a measure");
         let fast = (0..5 * PAGE_ROWS).filter(|row| row % 3 == 0 && row / PAGE_ROWS != 3).count();
         assert_eq!(counted.groups[0].count, fast as u64);

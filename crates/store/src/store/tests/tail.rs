@@ -2,7 +2,7 @@
 
 use super::ranges::{SMALL, open_with};
 use super::*;
-use crate::query::{Filter, MeasureOf, Measured, Numbers, Of, What};
+use crate::query::{Aggregate, AggregateQuery, AggregateResult, Filter, Numbers, SpanField};
 use crate::schema::traces;
 use crate::tail::Tail;
 use curtail_sketch::rank;
@@ -82,11 +82,11 @@ async fn write(parts: &mut StoreParts, all: &[Sent], segments: std::ops::RangeIn
 }
 
 /// The quantiles of spans by their names.
-async fn quantiles(store: &Store, asked: &[Quantile]) -> Measured {
-    let of = MeasureOf {
+async fn quantiles(store: &Store, asked: &[Quantile]) -> AggregateResult {
+    let of = AggregateQuery {
         filter: Filter::of("shop"),
-        what: What::Quantiles(Of::Column(spans::DURATION), asked.to_vec()),
-        by: vec![Of::Column(spans::NAME)],
+        what: Aggregate::Quantiles(SpanField::Column(spans::DURATION), asked.to_vec()),
+        by: vec![SpanField::Column(spans::NAME)],
         step_ns: None,
     };
     let answer = store.spans().measure(&of).await.expect("four groups");

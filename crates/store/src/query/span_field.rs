@@ -16,7 +16,7 @@ use std::ops::Range;
 
 /// What is looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Of {
+pub enum SpanField {
     /// A column, as [`crate::schema::spans::NAME`].
     Column(usize),
     /// An attribute of the span, whatever the kind of its value.
@@ -118,7 +118,7 @@ impl Coding<'_> {
     }
 }
 
-impl Of {
+impl SpanField {
     /// Adds the columns that must be read to look at it.
     pub fn read(&self, fields: &mut BTreeSet<usize>) {
         match self {
