@@ -186,8 +186,11 @@ pub(crate) trait Rule: Debug + Send + CloneRule {
     /// The first attempt of a request was sent.
     fn request_sent(&mut self, _replicas: &Replicas, _now: Instant) {}
 
-    /// The latency of an attempt, or its age when it was cancelled, is known.
-    fn attempt_observed(&mut self, _replicas: &mut Replicas, _sent: Sent, _now: Instant) {}
+    /// The latency of an attempt is known: it was sent at `sent.at` and its response began at `now`.
+    fn latency_observed(&mut self, _replicas: &mut Replicas, _sent: Sent, _now: Instant) {}
+
+    /// An attempt was cancelled before its response: its latency would have been longer than its age.
+    fn attempt_cancelled(&mut self, _replicas: &mut Replicas, _sent: Sent, _now: Instant) {}
 
     /// The leaf of a replica reported its load.
     fn probe_succeeded(&mut self, _replica: ReplicaId, _load: Load, _now: Instant) {}

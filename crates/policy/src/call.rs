@@ -163,7 +163,7 @@ impl Call {
         upstream.response_begun(sent);
         match outcome {
             Outcome::Good => {
-                upstream.attempt_observed(sent, now);
+                upstream.latency_observed(sent, now);
                 self.respond(upstream, now, id, Reason::FirstGood);
             }
             Outcome::Bad => {
@@ -292,14 +292,13 @@ impl Call {
     /// look idle after each cancelled attempt, and attract the next request.
     fn report_overtaken(&self, upstream: &mut Upstream, now: Instant, winner: AttemptId) {
         let winner_sent = self.attempts.get(winner).sent.at;
-        let overdue_delay = upstream.overdue_delay(now);
         for id in self.attempts.ids().filter(|id| *id < winner && self.attempts.is_open(*id)) {
-            let Attempt { sent, .. } = self.attempts.get(id);
+            let Attempt { sent, overdue_at, .. } = self.attempts.get(id);
             // The winner took less time than the head start of this attempt: chance alone rarely does that.
             if now.since(winner_sent) < winner_sent.since(sent.at) {
                 upstream.attempt_overtaken(sent, now);
             }
-            if overdue_delay.is_some_and(|delay| now.since(sent.at) >= delay) {
+            if overdue_at.is_some_and(|at| now >= at) {
                 upstream.attempt_failed(sent, now);
             }
         }
@@ -312,7 +311,7 @@ impl Call {
             let Attempt { sent, state, .. } = self.attempts.get(id);
             match state {
                 AttemptState::Waiting => {
-                    upstream.attempt_observed(sent, now);
+                    upstream.attempt_cancelled(sent, now);
                     upstream.attempt_ended(sent);
                 }
                 AttemptState::Kept => {}

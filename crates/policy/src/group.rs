@@ -6,7 +6,7 @@
 //!
 //! An [`Upstream`](crate::Upstream) without a group has a `Group` to itself. One with a group is driven inside
 //! [`Upstream::in_group`](crate::Upstream::in_group). The driver holds the group, with a lock around it if it needs one.
-//! **Limits**: one window of latencies and one budget for any number of upstreams.
+//! **Limits**: two windows of latencies and one budget for any number of upstreams.
 //! **Invariant** `extra-within-budget` holds for the group as a whole, not for each upstream.
 //! **Hurts when** the upstreams differ: requests to a slow upstream are hedged at a latency that is usual for the
 //! fast ones, and an upstream that is down spends the budget of the others.
@@ -64,7 +64,7 @@ impl Estimate {
         Self { quantile, value: None, stale_at: Instant::ZERO }
     }
 
-    fn get(&mut self, latencies: &mut Window, now: Instant) -> Option<Duration> {
+    fn get(&mut self, latencies: &mut Latencies, now: Instant) -> Option<Duration> {
         if now >= self.stale_at {
             let enough = latencies.count(now) >= SAMPLES_MIN;
             self.value = enough.then(|| latencies.quantile(now, self.quantile)).flatten();
@@ -74,10 +74,33 @@ impl Estimate {
     }
 }
 
+/// The recent latencies, and the ages at which attempts were cancelled. Such an age is a censored latency: the attempt
+/// would have taken longer. Dropping it, or counting it as a latency, would make the slow tail look faster than it is.
+#[derive(Clone, Debug)]
+struct Latencies {
+    ended: Window,
+    cancelled: Window,
+}
+
+impl Latencies {
+    fn new() -> Self {
+        let ended = Window::new(Precision::COARSE, LATENCY_WINDOW, LATENCY_SLOTS);
+        Self { cancelled: ended.clone(), ended }
+    }
+
+    fn count(&mut self, now: Instant) -> u64 {
+        self.ended.count(now) + self.cancelled.count(now)
+    }
+
+    fn quantile(&mut self, now: Instant, quantile: Quantile) -> Option<Duration> {
+        self.ended.quantile_with_censored(&mut self.cancelled, now, quantile)
+    }
+}
+
 /// The state that the upstreams of a group share.
 #[derive(Clone, Debug)]
 pub struct Group {
-    latencies: Window,
+    latencies: Latencies,
     hedge: Option<Estimate>,
     overdue: Option<Estimate>,
     budget: Budget,
@@ -88,7 +111,7 @@ impl Group {
     #[must_use]
     pub fn new(config: GroupConfig) -> Self {
         Self {
-            latencies: Window::new(Precision::COARSE, LATENCY_WINDOW, LATENCY_SLOTS),
+            latencies: Latencies::new(),
             hedge: config.hedge_quantile.map(Estimate::new),
             overdue: config.overdue_quantile.map(Estimate::new),
             budget: Budget::new(config.budget),
@@ -99,8 +122,12 @@ impl Group {
         &mut self.budget
     }
 
-    pub(crate) fn record(&mut self, now: Instant, latency: Duration) {
-        self.latencies.record(now, latency);
+    pub(crate) fn record_latency(&mut self, now: Instant, latency: Duration) {
+        self.latencies.ended.record(now, latency);
+    }
+
+    pub(crate) fn record_cancelled(&mut self, now: Instant, age: Duration) {
+        self.latencies.cancelled.record(now, age);
     }
 
     /// A quantile of the recent latencies, if the window has any.

@@ -2,8 +2,8 @@
 //!
 //! **Decides** how long a request waits before its hedge is due.
 //! **Inputs**: a quantile of the upstream's own recent latencies (time from sending an attempt to its
-//! response; attempts that were cancelled count with the time they had lasted, else the slow ones would
-//! vanish from the estimate and the delay would drift down).
+//! response). The age of a cancelled attempt is a censored latency and enters the quantile as such: without it
+//! the slow attempts would vanish and the delay would drift down.
 //! **Limits**: the delay lies in [`HedgeConfig::delay_min`], [`HedgeConfig::delay_max`]; one request has
 //! at most [`HedgeConfig::hedges_max`] hedges, each on a replica that has no attempt of it yet, each paid
 //! from the [`crate::budget`].

@@ -284,11 +284,7 @@ impl Leaf {
     fn gone(&mut self, now: Instant, request: LeafRequestId) {
         let Some(place) = self.place(request) else { return };
         let Present { arrived, in_flight_on_arrival, .. } = self.leave(request);
-        // It would have taken longer still: that says something when it has outlasted what is expected.
-        let lasted = now.since(arrived);
-        if lasted > self.load.load(now).latency {
-            self.load.observe(now, in_flight_on_arrival, lasted);
-        }
+        self.load.observe_cancelled(now, in_flight_on_arrival, now.since(arrived));
         if place == Place::Server {
             self.start_next(now);
         }

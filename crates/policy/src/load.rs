@@ -95,6 +95,14 @@ impl LoadTracker {
         self.levels[place].record(now, latency);
     }
 
+    /// A request was cancelled at `age`, so its latency would have been longer. It counts only if that is longer than
+    /// the latency to expect: then age and latency lie on the same side of the median.
+    pub fn observe_cancelled(&mut self, now: Instant, in_flight: u32, age: Duration) {
+        if age > self.load(now).latency {
+            self.observe(now, in_flight, age);
+        }
+    }
+
     /// A request is no longer in flight, whatever became of it.
     pub fn ended(&mut self) {
         debug_assert!(self.in_flight > 0, "each request that arrived ends once");

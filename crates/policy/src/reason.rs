@@ -182,7 +182,7 @@ impl core::fmt::Display for Reason {
                 write!(f, "no response for {waited}; overdue after {delay}")
             }
             Self::FirstGood => f.write_str("first good response"),
-            Self::Lost { winner } => write!(f, "attempt {} was faster", winner.0),
+            Self::Lost { winner } => write!(f, "attempt {} responded first", winner.0),
             Self::NothingBetter => f.write_str("no better response can come"),
             Self::MayNotRepeat => f.write_str("the request may not be sent twice"),
             Self::AttemptsSpent { attempts } => write!(f, "all {attempts} attempts spent"),

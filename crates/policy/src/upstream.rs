@@ -5,7 +5,7 @@
 //! right after each event, so the source of an effect is never in doubt. Latencies and budget are in its [`Group`],
 //! which several upstreams may share.
 //!
-//! **Limits**: [`crate::REPLICAS_MAX`] replicas; the window of latencies takes some 60 KB.
+//! **Limits**: [`crate::REPLICAS_MAX`] replicas; the windows of latencies take some 60 KB each.
 
 use crate::balance::{BalanceConfig, Choice, Rule};
 use crate::budget::{Budget, BudgetConfig};
@@ -283,10 +283,16 @@ impl Upstream {
         self.replicas.get_mut(sent.replica).succeeded(sent.at);
     }
 
-    /// The latency of an attempt is known, or its age when it was cancelled.
-    pub(crate) fn attempt_observed(&mut self, sent: Sent, now: Instant) {
-        self.group.record(now, now.since(sent.at));
-        self.rule.attempt_observed(&mut self.replicas, sent, now);
+    /// A good response to an attempt has begun: its latency is known.
+    pub(crate) fn latency_observed(&mut self, sent: Sent, now: Instant) {
+        self.group.record_latency(now, now.since(sent.at));
+        self.rule.latency_observed(&mut self.replicas, sent, now);
+    }
+
+    /// An attempt was cancelled before its response: its latency would have been longer than its age.
+    pub(crate) fn attempt_cancelled(&mut self, sent: Sent, now: Instant) {
+        self.group.record_cancelled(now, now.since(sent.at));
+        self.rule.attempt_cancelled(&mut self.replicas, sent, now);
     }
 
     /// A response to an attempt has begun.
@@ -306,7 +312,7 @@ impl Upstream {
     /// A latency that tests make known without an attempt.
     #[cfg(test)]
     pub(crate) fn latency_known(&mut self, now: Instant, latency: Duration) {
-        self.group.record(now, latency);
+        self.group.record_latency(now, latency);
     }
 
     /// An attempt is no longer in flight.

@@ -91,6 +91,37 @@ impl Window {
         Some(Duration::from_ns(ns).clamp(min, max))
     }
 
+    /// The same quantile when some values are known only to be longer than the durations in `censored`, a window of
+    /// the same precision and length: the estimate of Kaplan and Meier (1958). If the quantile lies beyond all values,
+    /// the longest duration of either window, which it exceeds.
+    pub fn quantile_with_censored(
+        &mut self,
+        censored: &mut Self,
+        now: Instant,
+        quantile: Quantile,
+    ) -> Option<Duration> {
+        if censored.count(now) == 0 {
+            return self.quantile(now, quantile);
+        }
+        self.forget_before(now);
+        let mut at_risk = self.total.total() + censored.total.total();
+        let mut exceeding = 1.0;
+        let mut censored_counts = censored.total.non_empty().peekable();
+        for (bucket, count) in self.total.non_empty() {
+            while let Some((_, lower)) = censored_counts.next_if(|&(lower, _)| lower < bucket) {
+                at_risk -= lower;
+            }
+            exceeding *= (at_risk - count) as f64 / at_risk as f64;
+            at_risk -= count;
+            // The product of rounded factors may miss an exact rank by its last digits.
+            if 1.0 - exceeding + 1e-9 >= quantile.get() {
+                return Some(Duration::from_ns(self.total.precision().middle(bucket)));
+            }
+        }
+        let longest = |window: &Self| window.slots.iter().filter_map(Histogram::max).max();
+        longest(self).max(longest(censored))
+    }
+
     /// How many values of the window were longer than `limit`; those in the same bucket as `limit`
     /// cannot be distinguished from it and are not counted.
     pub fn count_above(&mut self, now: Instant, limit: Duration) -> u64 {

@@ -1,7 +1,7 @@
 //! Peak EWMA: the latency of each replica as a mean that jumps up at once and decays slowly.
 //!
 //! **Decides** the cost of sending to a replica: latency × (attempts in flight + 1).
-//! **Inputs**: latencies of attempts, and the ages at which attempts were cancelled.
+//! **Inputs**: latencies of attempts; the age of a cancelled attempt only if it exceeds the mean.
 //! **Limits**: 16 bytes a replica. A replica that was never seen costs nothing while it has no attempt in
 //! flight, so each is tried; with one in flight it costs [`UNSEEN`].
 //! **Source**: the rule of Finagle's `PeakEwma` balancer, after its description.
@@ -70,8 +70,17 @@ impl Rule for PeakEwma {
         lower_of_two(replicas, rng, (now, exclude), cost, choice)
     }
 
-    fn attempt_observed(&mut self, _: &mut Replicas, sent: Sent, now: Instant) {
+    fn latency_observed(&mut self, _: &mut Replicas, sent: Sent, now: Instant) {
         self.observe(sent.replica, now, now.since(sent.at));
+    }
+
+    /// The latency would have been longer than the age, so an age below the mean says nothing.
+    fn attempt_cancelled(&mut self, _: &mut Replicas, sent: Sent, now: Instant) {
+        let age = now.since(sent.at);
+        let peak = self.peaks[sent.replica.index()].latency;
+        if age > peak.mul_f64(self.weight(sent.replica, now)) {
+            self.observe(sent.replica, now, age);
+        }
     }
 }
 

@@ -266,10 +266,17 @@ impl Rule for Prequal {
         self.add(replica, replicas.get(replica).load.load(now), now);
     }
 
-    fn attempt_observed(&mut self, replicas: &mut Replicas, sent: Sent, now: Instant) {
+    fn latency_observed(&mut self, replicas: &mut Replicas, sent: Sent, now: Instant) {
         if self.is_without_leaf(sent.replica) {
             let latency = now.since(sent.at);
             replicas.get_mut(sent.replica).load.observe(now, sent.in_flight_on_arrival, latency);
+        }
+    }
+
+    fn attempt_cancelled(&mut self, replicas: &mut Replicas, sent: Sent, now: Instant) {
+        if self.is_without_leaf(sent.replica) {
+            let (age, load) = (now.since(sent.at), &mut replicas.get_mut(sent.replica).load);
+            load.observe_cancelled(now, sent.in_flight_on_arrival, age);
         }
     }
 

@@ -144,7 +144,7 @@ fn of_two_drawn_the_one_with_the_lower_peak_ewma_is_taken() {
     let mut balance = rule.rule(2, &rng);
     for (id, ms) in [(0, 50), (1, 5)] {
         let sent = Sent { replica: ReplicaId(id), at: Instant::ZERO, in_flight_on_arrival: 0 };
-        balance.attempt_observed(&mut replicas, sent, Instant::ZERO + Duration::from_ms(ms));
+        balance.latency_observed(&mut replicas, sent, Instant::ZERO + Duration::from_ms(ms));
     }
     for _ in 0..100 {
         let (cost, other) = (Duration::from_ms(5), Duration::from_ms(50));

@@ -4,6 +4,7 @@ use super::ATTEMPTS_MAX;
 use crate::upstream::Sent;
 use crate::{AttemptId, ReplicaId};
 use arrayvec::ArrayVec;
+use curtail_units::Instant;
 
 /// What has become of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub(super) enum AttemptState {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attempt {
     pub(super) sent: Sent,
+    /// When it becomes overdue, by the delay at the time of sending.
+    pub(super) overdue_at: Option<Instant>,
     pub(super) state: AttemptState,
 }
 
@@ -51,8 +54,8 @@ impl Attempts {
     }
 
     /// Adds one; the caller has seen to it that there is room.
-    pub(super) fn add(&mut self, sent: Sent) {
-        self.all.push(Attempt { sent, state: AttemptState::Waiting });
+    pub(super) fn add(&mut self, sent: Sent, overdue_at: Option<Instant>) {
+        self.all.push(Attempt { sent, overdue_at, state: AttemptState::Waiting });
     }
 
     /// Their names; the list may be changed on the way.

@@ -246,13 +246,18 @@ impl Call {
     }
 
     /// Sets the times of further attempts, if the request may have any.
-    fn set_further_attempts(&mut self, upstream: &mut Upstream, now: Instant) {
+    fn set_further_attempts(
+        &mut self,
+        upstream: &mut Upstream,
+        now: Instant,
+        overdue_delay: Option<Duration>,
+    ) {
         let due = |delay| AttemptTimer { at: now + delay, delay, is_refused: false };
         let hedges_max = upstream.config().hedge.map_or(0, |hedge| hedge.hedges_max);
         let may_hedge = self.may_copy() && self.hedges < hedges_max;
         self.hedge = if may_hedge { upstream.hedge_delay(now).map(due) } else { None };
         let may_retry = self.may_copy() && self.retries < retries_max(upstream);
-        self.overdue = if may_retry { upstream.overdue_delay(now).map(due) } else { None };
+        self.overdue = overdue_delay.filter(|_| may_retry).map(due);
     }
 
     /// Sends an attempt to the chosen replica.
@@ -264,9 +269,11 @@ impl Call {
         Mark { class, tie, reason }: Mark,
     ) {
         let attempt = self.attempts.next_id();
-        self.attempts.add(upstream.attempt_sent(replica, now));
+        let overdue_delay = upstream.overdue_delay(now);
+        let sent = upstream.attempt_sent(replica, now);
+        self.attempts.add(sent, overdue_delay.map(|delay| now + delay));
         upstream.decide(Effect::Send { attempt, replica, choice, class, tie }, reason);
-        self.set_further_attempts(upstream, now);
+        self.set_further_attempts(upstream, now, overdue_delay);
     }
 
     /// The mark of an extra attempt, one class lower, so that it never delays a first attempt.

@@ -135,7 +135,7 @@ fn a_slow_request_is_hedged_and_the_hedge_wins() {
                 slower_than_quantile (waited 991.952 ms, longer than 991.952 ms (quantile 0.99))
         992.952 ms: Responded { attempt: AttemptId(1), outcome: Good }
             Cancel { attempt: AttemptId(0) }
-                lost (attempt 1 was faster)
+                lost (attempt 1 responded first)
             Respond { attempt: AttemptId(1) }
                 first_good (first good response)
         993.952 ms: Ended { attempt: AttemptId(1), whole: true }
@@ -210,7 +210,7 @@ fn good_beats_fast_error() {
         992.952 ms: Responded { attempt: AttemptId(1), outcome: Bad }
         993.952 ms: Responded { attempt: AttemptId(0), outcome: Good }
             Cancel { attempt: AttemptId(1) }
-                lost (attempt 0 was faster)
+                lost (attempt 0 responded first)
             Respond { attempt: AttemptId(0) }
                 first_good (first good response)
     "#]]);
@@ -280,7 +280,7 @@ fn an_overdue_attempt_stays_in_the_race_with_the_next_one() {
                 overdue (no response for 899.678 ms; overdue after 899.678 ms)
         900.678 ms: Responded { attempt: AttemptId(0), outcome: Good }
             Cancel { attempt: AttemptId(1) }
-                lost (attempt 0 was faster)
+                lost (attempt 0 responded first)
             Respond { attempt: AttemptId(0) }
                 first_good (first good response)
     "#]]);
@@ -305,7 +305,7 @@ fn with_two_replicas_a_slow_read_runs_twice_at_most() {
                 no_other_replica (no other replica)
         1.8 s: Responded { attempt: AttemptId(0), outcome: Good }
             Cancel { attempt: AttemptId(1) }
-                lost (attempt 0 was faster)
+                lost (attempt 0 responded first)
             Respond { attempt: AttemptId(0) }
                 first_good (first good response)
     "#]]);
@@ -330,7 +330,7 @@ fn an_overdue_attempt_is_followed_by_one_to_a_replica_that_failed_before() {
                 overdue (no response for 899.678 ms; overdue after 899.678 ms)
         901.678 ms: Responded { attempt: AttemptId(2), outcome: Good }
             Cancel { attempt: AttemptId(1) }
-                lost (attempt 2 was faster)
+                lost (attempt 2 responded first)
             Respond { attempt: AttemptId(2) }
                 first_good (first good response)
     "#]]);
@@ -554,7 +554,7 @@ fn when_the_time_is_over_an_answer_that_is_held_is_given() {
             Skip
                 request_timeout (no response within 995 ms)
             Cancel { attempt: AttemptId(0) }
-                lost (attempt 1 was faster)
+                lost (attempt 1 responded first)
             Respond { attempt: AttemptId(1) }
                 nothing_better (no better response can come)
     "#]]);

@@ -118,3 +118,43 @@ fn an_instant_before_the_present_slot_counts_as_the_present() {
 fn a_window_without_slots_is_refused() {
     drop(Window::new(Precision::FINE, Duration::from_secs(10), 0));
 }
+
+/// Latencies of 1 to 100 ms, each hidden behind a censoring age where that is shorter.
+#[test]
+fn censored_values_do_not_bias_the_quantiles() {
+    let (seed, n) = (71, 200_000);
+    let mut rng = Rng::new(seed);
+    let window = || Window::new(Precision::COARSE, Duration::from_secs(10), 10);
+    let (mut ended, mut censored, mut unmarked) = (window(), window(), window());
+    let now = Instant::ZERO;
+    for _ in 0..n {
+        let latency = Duration::from_ms(1) + Duration::from_ms(99).mul_f64(rng.unit());
+        let age = Duration::from_ms(120).mul_f64(rng.unit());
+        if latency <= age { &mut ended } else { &mut censored }.record(now, latency.min(age));
+        unmarked.record(now, latency.min(age));
+    }
+    for (q, expected_ms) in [(0.5, 50.5), (0.95, 95.05), (0.99, 99.01)] {
+        let quantile = Quantile::new(q).expect("a quantile");
+        let ms = |value: Option<Duration>| value.expect("values are known").as_ms_f64();
+        let estimate = ms(ended.quantile_with_censored(&mut censored, now, quantile));
+        assert!((estimate / expected_ms - 1.0).abs() < 0.02, "seed {seed}, {q}: {estimate} ms");
+    }
+    let biased = unmarked.quantile(now, Quantile::P50).expect("values are known").as_ms_f64();
+    assert!(biased < 40.0, "unmarked they do: {biased} ms");
+}
+
+#[test]
+fn a_quantile_beyond_all_values_is_the_longest_duration_known() {
+    let window = || Window::new(Precision::COARSE, Duration::from_secs(1), 1);
+    let (mut ended, mut censored) = (window(), window());
+    let p99 = |ended: &mut Window, censored: &mut Window| {
+        ended.quantile_with_censored(censored, Instant::ZERO, Quantile::P99)
+    };
+    assert_eq!(p99(&mut ended, &mut censored), None);
+    censored.record(Instant::ZERO, Duration::from_ms(7));
+    assert_eq!(p99(&mut ended, &mut censored), Some(Duration::from_ms(7)));
+    ended.record(Instant::ZERO, Duration::from_ms(3));
+    assert_eq!(p99(&mut ended, &mut censored), Some(Duration::from_ms(7)));
+    let forgotten = Instant::ZERO + Duration::from_secs(2);
+    assert_eq!(ended.quantile_with_censored(&mut censored, forgotten, Quantile::P99), None);
+}
