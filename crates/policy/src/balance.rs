@@ -73,16 +73,14 @@ impl BalanceConfig {
         if let Self::Prequal(prequal) = self { Some(prequal.probe_timeout) } else { None }
     }
 
-    /// The rule for `replicas` replicas. `rng` is for randomness of the rule's own.
+    /// The rule for an upstream that `replicas` replicas are about to join. `rng` is for randomness of its own.
     pub(crate) fn rule(&self, replicas: usize, rng: &Rng) -> Box<dyn Rule> {
         match self {
             Self::RoundRobin => Box::new(RoundRobin::new(replicas, &mut rng.split("round robin"))),
             Self::Random => Box::new(Random),
             Self::LeastRequest => Box::new(LeastRequest),
-            Self::PeakEwma { decay } => Box::new(PeakEwma::new(*decay, replicas)),
-            Self::Prequal(config) => {
-                Box::new(Prequal::new(*config, replicas, &rng.split("prequal")))
-            }
+            Self::PeakEwma { decay } => Box::new(PeakEwma::new(*decay)),
+            Self::Prequal(config) => Box::new(Prequal::new(*config, &rng.split("prequal"))),
         }
     }
 }
@@ -182,6 +180,12 @@ pub(crate) trait Rule: Debug + Send + CloneRule {
         now: Instant,
         exclude: &[ReplicaId],
     ) -> Option<(ReplicaId, Choice)>;
+
+    /// A replica has joined the upstream.
+    fn replica_joined(&mut self, _replica: ReplicaId) {}
+
+    /// A replica has left the upstream; its number is not used again.
+    fn replica_left(&mut self, _replica: ReplicaId) {}
 
     /// The first attempt of a request was sent.
     fn request_sent(&mut self, _replicas: &Replicas, _now: Instant) {}

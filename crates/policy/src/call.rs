@@ -199,7 +199,9 @@ impl Call {
         if self.attempts.any_open() || self.retry.is_some() {
             return;
         }
-        if let Some(twin) = self.twin.take() {
+        if let Some(twin) = self.twin.take()
+            && upstream.has_replica(twin.replica)
+        {
             self.send_twin_alone(upstream, now, twin, failure);
         } else if !self.resend_dropped(upstream, now, failure)
             && let Err(reason) = self.plan_retry(upstream, now, failure)
@@ -249,7 +251,7 @@ impl Call {
     }
 
     /// No better response can come: uses the last one that was kept, or fails.
-    fn end_without_good(
+    pub(super) fn end_without_good(
         &mut self,
         upstream: &mut Upstream,
         now: Instant,

@@ -3,20 +3,20 @@
 use crate::{Choice, Class, Failure, Tie};
 use serde::{Deserialize, Serialize};
 
-/// A replica, by its place in the upstream's list.
+/// A replica of an upstream: the number that it got when it joined. No other replica of the upstream gets it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct ReplicaId(pub u16);
+pub struct ReplicaId(pub u32);
 
 impl ReplicaId {
-    /// The place in the list.
+    /// The number as an index.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 
     pub(crate) fn at(index: usize) -> Self {
-        Self(u16::try_from(index).expect("an upstream holds at most REPLICAS_MAX replicas"))
+        Self(u32::try_from(index).expect("a new upstream has at most REPLICAS_MAX replicas"))
     }
 }
 

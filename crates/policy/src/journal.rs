@@ -8,7 +8,9 @@
 //! written, the raw bytes when read, so that a comparison sees the bytes of the file. Each line begins with a
 //! [`Checksum`] of all entries up to it, so a reader finds the first line that was changed, moved or removed.
 
-use crate::{Event, GroupConfig, LeafConfig, LeafEvent, Request, UpstreamConfig, UpstreamEvent};
+use crate::{
+    Event, GroupConfig, LeafConfig, LeafEvent, ReplicaId, Request, UpstreamConfig, UpstreamEvent,
+};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -45,13 +47,22 @@ pub enum Entry<F> {
         name: String,
         /// How it is treated.
         config: UpstreamConfig,
-        /// How many replicas it has.
-        replicas: u16,
+        /// Its replicas: their numbers in ascending order, and their names.
+        replicas: Vec<(ReplicaId, String)>,
         /// The number of its group, if it has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         group: Option<u32>,
         /// The randomness that it was given.
         rng: Rng,
+    },
+    /// A replica is about to join an upstream; the event follows.
+    Replica {
+        /// The upstream.
+        machine: u32,
+        /// Its number, which all other entries use.
+        replica: ReplicaId,
+        /// Its name.
+        name: String,
     },
     /// A leaf's machine was made.
     Leaf {

@@ -42,6 +42,7 @@ mod leaf;
 mod load;
 mod reason;
 mod replica;
+mod replica_map;
 pub mod retry;
 pub mod tie;
 mod upstream;
@@ -61,6 +62,7 @@ pub use leaf::{Leaf, LeafConfig, LeafEffect, LeafEvent, LeafReason, LeafRequestI
 pub use load::{Load, LoadTracker};
 pub use reason::Reason;
 pub use replica::REPLICAS_MAX;
+pub use replica_map::ReplicaMap;
 pub use retry::{OverdueConfig, RetryConfig};
 pub use tie::{Tie, TieConfig, TieId, TieRole};
 pub use upstream::{Upstream, UpstreamConfig, UpstreamEvent};

@@ -7,7 +7,7 @@
 //! For the same reason a replica is *suspect* after a later attempt overtook one of its own, until its next response
 //! begins. Rules that compare two replicas then prefer any other, unless that is busier.
 
-use crate::{LoadTracker, ReplicaId};
+use crate::{Load, LoadTracker, ReplicaId, ReplicaMap};
 use curtail_units::{Duration, Instant, Rng};
 
 /// The most replicas of one upstream.
@@ -97,18 +97,49 @@ impl Replica {
     }
 }
 
-/// All replicas of an upstream.
+/// The present replicas of an upstream. Events about a replica that has left change nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct Replicas {
-    all: alloc::vec::Vec<Replica>,
+    all: ReplicaMap<Replica>,
+    /// The lowest number that no replica has had.
+    next: ReplicaId,
     /// No replica is suspect from this instant on.
     suspect_until: Instant,
 }
 
 impl Replicas {
-    pub(crate) fn new(len: usize) -> Self {
-        assert!(len <= REPLICAS_MAX, "at most {REPLICAS_MAX} replicas");
-        Self { all: alloc::vec![Replica::default(); len], suspect_until: Instant::ZERO }
+    pub(crate) fn new() -> Self {
+        let (next, suspect_until) = (ReplicaId(0), Instant::ZERO);
+        Self { all: ReplicaMap::default(), next, suspect_until }
+    }
+
+    /// Replicas numbered from 0.
+    #[cfg(test)]
+    pub(crate) fn numbered(len: usize) -> Self {
+        let mut replicas = Self::new();
+        (0..len).for_each(|index| assert!(replicas.join(ReplicaId::at(index))));
+        replicas
+    }
+
+    /// A replica that a test knows to be present.
+    #[cfg(test)]
+    pub(crate) fn known(&mut self, id: ReplicaId) -> &mut Replica {
+        self.get_mut(id).expect("present")
+    }
+
+    /// Adds a replica; false when its number was used before or there are [`REPLICAS_MAX`].
+    pub(crate) fn join(&mut self, id: ReplicaId) -> bool {
+        let may_join = id >= self.next && self.len() < REPLICAS_MAX;
+        if may_join {
+            self.all.insert(id, Replica::default());
+            self.next = ReplicaId(id.0.saturating_add(1));
+        }
+        may_join
+    }
+
+    /// Forgets a replica; false when there is no such replica.
+    pub(crate) fn leave(&mut self, id: ReplicaId) -> bool {
+        self.all.remove(id).is_some()
     }
 
     pub(crate) const fn len(&self) -> usize {
@@ -117,49 +148,61 @@ impl Replicas {
 
     /// The replica, if there is only one.
     pub(crate) fn only(&self) -> Option<ReplicaId> {
-        (self.len() == 1).then(|| ReplicaId::at(0))
+        (self.len() == 1).then(|| self.all.id_at(0))
     }
 
-    pub(crate) fn get(&self, id: ReplicaId) -> &Replica {
-        &self.all[id.index()]
+    pub(crate) fn get(&self, id: ReplicaId) -> Option<&Replica> {
+        self.all.get(id)
     }
 
-    pub(crate) fn get_mut(&mut self, id: ReplicaId) -> &mut Replica {
-        &mut self.all[id.index()]
+    pub(crate) fn get_mut(&mut self, id: ReplicaId) -> Option<&mut Replica> {
+        self.all.get_mut(id)
+    }
+
+    /// Attempts in flight as balancing counts them.
+    pub(crate) fn in_flight(&self, id: ReplicaId, now: Instant) -> u32 {
+        self.get(id).map_or(0, |replica| replica.in_flight(now))
+    }
+
+    /// The load of a replica as this root sees it.
+    pub(crate) fn load(&self, id: ReplicaId, now: Instant) -> Load {
+        self.get(id).map_or_else(Load::default, |replica| replica.load.load(now))
     }
 
     /// An attempt was cancelled at this age because a later one, elsewhere, was faster.
     pub(crate) fn overtaken(&mut self, id: ReplicaId, now: Instant, age: Duration) {
-        self.get_mut(id).overtaken(now, age);
-        self.suspect_until = self.suspect_until.max(self.get(id).suspect_until);
+        let Some(replica) = self.all.get_mut(id) else { return };
+        replica.overtaken(now, age);
+        self.suspect_until = self.suspect_until.max(replica.suspect_until);
     }
 
     /// Every replica.
-    pub(crate) fn ids(&self) -> impl Iterator<Item = ReplicaId> + use<> {
-        (0..self.len()).map(ReplicaId::at)
+    pub(crate) fn ids(&self) -> impl Iterator<Item = ReplicaId> {
+        self.all.ids()
     }
 
-    /// Whether a replica may be chosen: not excluded and not ejected.
+    /// Whether a replica may be chosen: present, not excluded and not ejected.
     pub(crate) fn is_eligible(&self, id: ReplicaId, now: Instant, exclude: &[ReplicaId]) -> bool {
-        !exclude.contains(&id) && !self.get(id).is_ejected(now)
+        !exclude.contains(&id) && self.get(id).is_some_and(|replica| !replica.is_ejected(now))
     }
 
-    /// The first of `len` candidates from `start` on, in a ring, that may be chosen; failing ones when
-    /// there are only such (a policy must not take a site down), excluded ones never.
+    /// The first replica that may be chosen, in a ring that begins at `next` or the first one after it; failing ones
+    /// when there are only such (a policy must not take a site down), excluded ones never.
     pub(crate) fn next_eligible(
         &self,
-        start: usize,
+        next: ReplicaId,
         now: Instant,
         exclude: &[ReplicaId],
     ) -> Option<ReplicaId> {
-        let ring = || (start..start + self.len()).map(|i| ReplicaId::at(i % self.len()));
+        let start = self.all.place_from(next);
+        let ring = || (start..start + self.len()).map(|place| self.all.id_at(place));
         ring()
             .find(|id| self.is_eligible(*id, now, exclude))
             .or_else(|| ring().find(|id| !exclude.contains(id)))
     }
 
     fn is_suspect(&self, id: ReplicaId, now: Instant) -> bool {
-        now < self.get(id).suspect_until
+        self.get(id).is_some_and(|replica| now < replica.suspect_until)
     }
 
     /// A replica drawn uniformly from those that may be chosen, by the same rule.
@@ -194,10 +237,10 @@ impl Replicas {
         now: Instant,
         exclude: &[ReplicaId],
     ) -> Option<ReplicaId> {
-        if self.suspect_until <= now {
+        if self.suspect_until <= now || self.all.is_empty() {
             return None;
         }
-        let id = ReplicaId::at(rng.below(self.len()));
+        let id = self.all.id_at(rng.below(self.len()));
         (self.is_suspect(id, now) && self.is_eligible(id, now, exclude)).then_some(id)
     }
 
@@ -220,7 +263,7 @@ impl Replicas {
             if self.all.is_empty() {
                 return None;
             }
-            let id = ReplicaId::at(rng.below(self.len()));
+            let id = self.all.id_at(rng.below(self.len()));
             if is_wanted(id) {
                 return Some(id);
             }

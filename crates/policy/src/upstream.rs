@@ -5,7 +5,7 @@
 //! right after each event, so the source of an effect is never in doubt. Latencies and budget are in its [`Group`],
 //! which several upstreams may share.
 //!
-//! **Limits**: [`crate::REPLICAS_MAX`] replicas; the windows of latencies take some 60 KB each.
+//! **Limits**: [`REPLICAS_MAX`] replicas; the windows of latencies take some 60 KB each.
 
 use crate::balance::{BalanceConfig, Choice, Rule};
 use crate::budget::{Budget, BudgetConfig};
@@ -14,9 +14,10 @@ use crate::hedge::{self, HedgeConfig};
 use crate::replica::Replicas;
 use crate::retry::{self, Amplification, RetryConfig};
 use crate::tie::{MessageDelay, TieConfig, TieId};
-use crate::{ATTEMPTS_MAX, Decided, Effect, Load, ProbeId, Reason, ReplicaId};
+use crate::{ATTEMPTS_MAX, Decided, Effect, Load, ProbeId, REPLICAS_MAX, Reason, ReplicaId};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use curtail_units::{Duration, Instant, Quantile, Rng};
 use serde::{Deserialize, Serialize};
 
@@ -93,6 +94,16 @@ pub enum UpstreamEvent {
         /// The replica that was probed.
         replica: ReplicaId,
     },
+    /// A replica joined the upstream.
+    ReplicaJoined {
+        /// Its number, above those of all earlier replicas.
+        replica: ReplicaId,
+    },
+    /// A replica left the upstream. Its attempts in flight continue, and end like others.
+    ReplicaLeft {
+        /// Its number.
+        replica: ReplicaId,
+    },
     /// A message between root and leaf was timed.
     MessageTimed {
         /// Its time in one direction.
@@ -126,15 +137,23 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// An upstream of `replicas` replicas; all its randomness follows from `rng`.
+    /// An upstream of `replicas` replicas, numbered from 0; all its randomness follows from `rng`.
     ///
     /// # Panics
-    /// With more than [`crate::REPLICAS_MAX`] replicas.
+    /// With more than [`REPLICAS_MAX`] replicas.
     #[must_use]
     pub fn new(config: UpstreamConfig, replicas: usize, rng: &Rng) -> Self {
-        Self {
-            rule: config.balance.rule(replicas, rng),
-            replicas: Replicas::new(replicas),
+        assert!(replicas <= REPLICAS_MAX, "at most {REPLICAS_MAX} replicas");
+        let ids: Vec<ReplicaId> = (0..replicas).map(ReplicaId::at).collect();
+        Self::with_replicas(config, &ids, rng)
+    }
+
+    /// An upstream of replicas with these numbers, in ascending order; more than [`REPLICAS_MAX`] are left out.
+    #[must_use]
+    pub fn with_replicas(config: UpstreamConfig, replicas: &[ReplicaId], rng: &Rng) -> Self {
+        let mut upstream = Self {
+            rule: config.balance.rule(replicas.len(), rng),
+            replicas: Replicas::new(),
             group: Group::new(GroupConfig::from(&config)),
             message_delay: config.tie.map(MessageDelay::new),
             effects: VecDeque::with_capacity(8),
@@ -143,7 +162,9 @@ impl Upstream {
             retry_rng: rng.split("retry"),
             tie_rng: rng.split("tie"),
             config,
-        }
+        };
+        replicas.iter().for_each(|id| upstream.replica_joined(*id));
+        upstream
     }
 
     /// How it is treated.
@@ -171,13 +192,13 @@ impl Upstream {
     /// Attempts in flight on `replica` from this root.
     #[must_use]
     pub fn in_flight(&self, replica: ReplicaId) -> u32 {
-        self.replicas.get(replica).load.in_flight()
+        self.replicas.get(replica).map_or(0, |replica| replica.load.in_flight())
     }
 
     /// Whether its failures keep `replica` from being chosen; when all replicas are ejected, all are tried.
     #[must_use]
     pub fn is_ejected(&self, replica: ReplicaId, now: Instant) -> bool {
-        self.replicas.get(replica).is_ejected(now)
+        self.replicas.get(replica).is_some_and(|replica| replica.is_ejected(now))
     }
 
     /// Requests and extra attempts within the budget's window.
@@ -204,11 +225,21 @@ impl Upstream {
                     delay.observe(one_way);
                 }
             }
+            UpstreamEvent::ReplicaJoined { replica } => self.replica_joined(replica),
+            UpstreamEvent::ReplicaLeft { replica } => {
+                if self.replicas.leave(replica) {
+                    self.rule.replica_left(replica);
+                }
+            }
             UpstreamEvent::ProbeSucceeded { replica, load } => {
-                self.rule.probe_succeeded(replica, load, now);
+                if self.has_replica(replica) {
+                    self.rule.probe_succeeded(replica, load, now);
+                }
             }
             UpstreamEvent::ProbeUnsupported { replica } => {
-                self.rule.probe_unsupported(&self.replicas, replica, now);
+                if self.has_replica(replica) {
+                    self.rule.probe_unsupported(&self.replicas, replica, now);
+                }
             }
             // What is known of the replica grows old: nothing to do.
             UpstreamEvent::ProbeTimedOut { .. } => {}
@@ -226,6 +257,12 @@ impl Upstream {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.rule.poll_timeout()
+    }
+
+    fn replica_joined(&mut self, replica: ReplicaId) {
+        if self.replicas.join(replica) {
+            self.rule.replica_joined(replica);
+        }
     }
 
     fn drain_probes(&mut self) {
@@ -262,6 +299,11 @@ impl Upstream {
         self.rule.choose(&self.replicas, &mut self.balance_rng, now, exclude)
     }
 
+    /// Whether the replica is still in the upstream.
+    pub(crate) fn has_replica(&self, replica: ReplicaId) -> bool {
+        self.replicas.get(replica).is_some()
+    }
+
     /// Whether there is a replica that is not in `exclude`.
     pub(crate) fn has_replica_besides(&self, exclude: &[ReplicaId]) -> bool {
         self.replicas.ids().any(|id| !exclude.contains(&id))
@@ -274,13 +316,16 @@ impl Upstream {
     }
 
     pub(crate) fn attempt_sent(&mut self, replica: ReplicaId, now: Instant) -> Sent {
-        let in_flight_on_arrival = self.replicas.get_mut(replica).load.arrived();
+        let joined = self.replicas.get_mut(replica);
+        let in_flight_on_arrival = joined.map_or(0, |replica| replica.load.arrived());
         Sent { replica, at: now, in_flight_on_arrival }
     }
 
     /// A good response has come to its end, or as far as the client wanted it.
     pub(crate) fn attempt_succeeded(&mut self, sent: Sent) {
-        self.replicas.get_mut(sent.replica).succeeded(sent.at);
+        if let Some(replica) = self.replicas.get_mut(sent.replica) {
+            replica.succeeded(sent.at);
+        }
     }
 
     /// A good response to an attempt has begun: its latency is known.
@@ -297,7 +342,9 @@ impl Upstream {
 
     /// A response to an attempt has begun.
     pub(crate) fn response_begun(&mut self, sent: Sent) {
-        self.replicas.get_mut(sent.replica).responded();
+        if let Some(replica) = self.replicas.get_mut(sent.replica) {
+            replica.responded();
+        }
     }
 
     /// An attempt was cancelled because a later one, elsewhere, was faster.
@@ -306,7 +353,9 @@ impl Upstream {
     }
 
     pub(crate) fn attempt_failed(&mut self, sent: Sent, now: Instant) {
-        self.replicas.get_mut(sent.replica).failed(now);
+        if let Some(replica) = self.replicas.get_mut(sent.replica) {
+            replica.failed(now);
+        }
     }
 
     /// A latency that tests make known without an attempt.
@@ -317,7 +366,9 @@ impl Upstream {
 
     /// An attempt is no longer in flight.
     pub(crate) fn attempt_ended(&mut self, sent: Sent) {
-        self.replicas.get_mut(sent.replica).load.ended();
+        if let Some(replica) = self.replicas.get_mut(sent.replica) {
+            replica.load.ended();
+        }
     }
 
     /// The delay after which an attempt that is sent now becomes overdue, if attempts can be overdue.

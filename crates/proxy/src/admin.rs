@@ -7,12 +7,13 @@
 //! | `/metrics` | metrics for Prometheus: protobuf with native histograms for a scraper that asks for it, else text |
 //! | `/state` | JSON: every upstream, replica and leaf as the policies see them now |
 
-use crate::driver::{Replica, Upstream};
+use crate::driver::Upstream;
 use crate::fan_out::FanOut;
 use crate::leaf::Leaf;
 use crate::metrics::{
     ConnectionsSnapshot, FanOutSnapshot, LeafSnapshot, ReplicaSnapshot, Snapshot, UpstreamSnapshot,
 };
+use crate::replica::Replica;
 use crate::worker::Worker;
 use bytes::Bytes;
 use curtail_http::accept::{Accepted, Acceptor};
@@ -20,7 +21,6 @@ use curtail_http::progress::ProgressTimer;
 use curtail_http::stream::Stream;
 use curtail_http::write_timeout::WriteTimeoutStream;
 use curtail_metrics::process::Usage;
-use curtail_policy::ReplicaId;
 use curtail_units::Quantile;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
@@ -123,17 +123,16 @@ fn snapshot(worker: &Worker) -> Snapshot {
     let upstream = |upstream: &Arc<Upstream>| {
         // Copying the sketch takes some time, and the machine's lock is not held for it.
         let counts = upstream.metrics.read();
-        let replicas = || upstream.replicas.iter().zip(0..);
+        let replicas = upstream.replicas.load_full();
         let (hedge_delay, budget, states) = upstream.look(|machine, now| {
-            let ids = replicas().map(|(_, id)| ReplicaId(id));
-            let states: Vec<_> =
-                ids.map(|id| (machine.in_flight(id), machine.is_ejected(id, now))).collect();
+            let state = |id| (machine.in_flight(id), machine.is_ejected(id, now));
+            let states: Vec<_> = replicas.ids().map(state).collect();
             (machine.hedge_delay(now), machine.budget_counts(now), states)
         });
-        let connections = replicas().map(|(replica, _)| connections(replica));
+        let connections = replicas.values().map(|replica| connections(replica));
         let replicas = states.into_iter().zip(connections);
         UpstreamSnapshot {
-            name: upstream.config.name.clone(),
+            name: upstream.name.clone(),
             counts,
             hedge_delay,
             budget,
@@ -149,12 +148,13 @@ fn snapshot(worker: &Worker) -> Snapshot {
     let leaf = |leaf: &Arc<Leaf>| {
         let (queue_len, in_service) =
             leaf.look(|machine| (machine.queue_len(), machine.in_service()));
+        let server = leaf.server.replicas.load();
         LeafSnapshot {
             name: leaf.config.name.clone(),
             counts: leaf.metrics.read(),
             queue_len,
             in_service,
-            server: connections(&leaf.server.replicas[0]),
+            server: connections(server.values().next().expect("a leaf has one server")),
         }
     };
     let fan_out = |route: &Arc<FanOut>| FanOutSnapshot {
@@ -190,23 +190,24 @@ fn state(worker: &Worker) -> Value {
                     "p999_ms": ms(Quantile::P999),
                 });
                 let (requests, extra) = machine.budget_counts(now);
-                let replicas: Vec<Value> = upstream
-                    .replicas
+                let members = upstream.replicas.load();
+                let replicas: Vec<Value> = members
                     .iter()
-                    .zip(0..)
-                    .map(|(replica, id)| {
+                    .map(|(id, replica)| {
                         json!({
-                            "url": replica.url.to_string(),
-                            "in_flight": machine.in_flight(ReplicaId(id)),
-                            "ejected": machine.is_ejected(ReplicaId(id), now),
+                            "id": id,
+                            "name": replica.config.name,
+                            "url": replica.config.url.to_string(),
+                            "in_flight": machine.in_flight(id),
+                            "ejected": machine.is_ejected(id, now),
                             "idle_connections":
                                 replica.pools().iter().map(|p| p.idle_len()).sum::<usize>(),
                         })
                     })
                     .collect();
                 json!({
-                    "name": upstream.config.name,
-                    "group": upstream.config.group,
+                    "name": upstream.name,
+                    "group": upstream.group.as_ref().map(|group| group.name()),
                     "recent": latency,
                     "hedge_delay_ms": machine.hedge_delay(now).map(|d| d.as_ms_f64()),
                     "budget": { "requests": requests, "extra": extra },

@@ -18,30 +18,34 @@ pub fn check(config: &Config) -> Vec<StartError> {
             .extend(key.err().map(|error| StartError::from(error).within(listener_section(index))));
     }
     for upstream in &config.upstreams {
-        let errors = check_connections(&upstream.replicas, &upstream.connect).into_iter();
+        let replicas = upstream.replicas.iter().map(|replica| &replica.url);
+        let errors = check_connections(replicas, &upstream.connect).into_iter();
         refused.extend(errors.map(|error| error.within(upstream_section(&upstream.name))));
     }
     for leaf in &config.leaves {
-        let errors = check_connections(std::slice::from_ref(&leaf.server), &leaf.connect);
+        let errors = check_connections(std::iter::once(&leaf.server), &leaf.connect);
         let errors = errors.into_iter();
         refused.extend(errors.map(|error| error.within(leaf_section(&leaf.name))));
     }
     if let Some(spans) = &config.spans {
-        let endpoint = std::slice::from_ref(&spans.endpoint);
+        let endpoint = std::iter::once(&spans.endpoint);
         let errors = check_connections(endpoint, &ConnectConfig::default()).into_iter();
         refused.extend(errors.map(|error| error.within(SPANS_SECTION.to_owned())));
     }
     refused
 }
 
-fn check_connections(replicas: &[ReplicaUrl], connect: &ConnectConfig) -> Vec<StartError> {
-    let trust = match load_trust(connect, replicas) {
+fn check_connections<'u>(
+    replicas: impl Iterator<Item = &'u ReplicaUrl> + Clone,
+    connect: &ConnectConfig,
+) -> Vec<StartError> {
+    let trust = match load_trust(connect, replicas.clone()) {
         Ok(trust) => trust,
         Err(error) => return vec![error.into()],
     };
     let connector =
         |replica: &ReplicaUrl| Connector::new(replica, connect, &trust).err().map(Into::into);
-    replicas.iter().filter_map(connector).collect()
+    replicas.filter_map(connector).collect()
 }
 
 /// The configuration section of the span exporter.

@@ -8,20 +8,20 @@ mod consistency;
 mod fan_out;
 mod limits;
 mod network;
+mod replica;
 
 pub use fan_out::{FanOutConfig, Merge};
 pub use limits::Limits;
 pub use network::Network;
+pub use replica::{ReplicaConfig, ReplicaUrl};
 
 pub use curtail_config::ServerTls;
-use curtail_config::{ConfigErrors, Section, Value, Wrong, policy};
+use curtail_config::{ConfigErrors, Section, policy};
 pub use curtail_http::connect::{ConnectConfig, Protocol};
-use curtail_http::origin::Origin;
 use curtail_http::tls::{self, TlsError, Trust};
 use curtail_policy::{LeafConfig, UpstreamConfig};
 use rustls::sign::CertifiedKey;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::ops::Deref;
 
 /// The configuration of a proxy.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,11 +63,11 @@ pub(crate) fn certified_key(tls: &ServerTls) -> Result<CertifiedKey, TlsError> {
 }
 
 /// The certificates that connections to `replicas` trust.
-pub(crate) fn load_trust(
+pub(crate) fn load_trust<'u>(
     connect: &ConnectConfig,
-    replicas: &[ReplicaUrl],
+    mut replicas: impl Iterator<Item = &'u ReplicaUrl>,
 ) -> Result<Trust, TlsError> {
-    Trust::load(connect.ca_file.as_deref(), replicas.iter().any(|replica| replica.tls))
+    Trust::load(connect.ca_file.as_deref(), replicas.any(|replica| replica.tls))
 }
 
 /// Requests that go to one upstream, or to many at once.
@@ -91,7 +91,7 @@ pub struct NamedUpstream {
     /// Its name.
     pub name: String,
     /// The replicas that can serve the same requests.
-    pub replicas: Vec<ReplicaUrl>,
+    pub replicas: Vec<ReplicaConfig>,
     /// The group with which it shares budget and recent latencies, if any.
     pub group: Option<String>,
     /// How connections to them are made.
@@ -133,64 +133,6 @@ pub enum SpansProtocol {
     Http,
     /// gRPC.
     Grpc,
-}
-
-/// The address of a replica, as a value of the configuration.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ReplicaUrl(Origin);
-
-impl ReplicaUrl {
-    /// Parses `http://host[:port]` or `https://host[:port]`, with no path.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        Origin::parse(text).map(Self)
-    }
-}
-
-impl Deref for ReplicaUrl {
-    type Target = Origin;
-
-    fn deref(&self) -> &Origin {
-        &self.0
-    }
-}
-
-impl std::fmt::Display for ReplicaUrl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl std::str::FromStr for ReplicaUrl {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Self::parse(text).ok_or_else(|| {
-            format!("{text:?} is not {} {}", <Self as Value>::NOUN, <Self as Value>::DETAIL)
-        })
-    }
-}
-
-impl Value for ReplicaUrl {
-    const NOUN: &'static str = "the address of a server";
-    const DETAIL: &'static str = "such as http://127.0.0.1:8080, without a path";
-
-    fn read(scalar: &curtail_config::Scalar) -> Result<Self, Wrong> {
-        let text = scalar.text().ok_or(Wrong::Kind)?;
-        Self::parse(text).ok_or(Wrong::Kind)
-    }
-
-    fn write(&self) -> String {
-        self.to_string()
-    }
-
-    fn placeholder() -> Self {
-        Self(Origin { tls: false, host: "localhost".to_owned(), port: 80 })
-    }
-
-    fn schema() -> serde_json::Value {
-        serde_json::json!({ "type": "string", "pattern": "^https?://[^/]+/?$" })
-    }
 }
 
 impl Config {
@@ -331,8 +273,10 @@ fn is_host(host: &str) -> bool {
 }
 
 fn upstream(name: &str, s: &mut Section<'_>) -> NamedUpstream {
-    let replicas: Vec<ReplicaUrl> =
-        s.values("replicas", "The servers that can serve the same requests.");
+    let replicas: Vec<ReplicaConfig> = s.values(
+        "replicas",
+        "The servers that can serve the same requests; NAME=URL keeps what was learned when the URL changes.",
+    );
     if replicas.is_empty() {
         s.error("replicas", "an upstream needs at least one: expected a list of addresses");
     }

@@ -9,26 +9,27 @@
 //! group too. The requests of the old machine pass straight through, because the loads of the fresh one do not count
 //! their attempts.
 
+pub(crate) mod membership;
+
 use crate::StartError;
-use crate::config::{NamedUpstream, ReplicaUrl, load_trust};
+use crate::config::NamedUpstream;
 use crate::group::Group;
 use crate::guard::{Guard, Step};
 use crate::journal::Journal;
 use crate::metrics::UpstreamMetrics;
+use crate::replica::{Replica, Replicas};
 use crate::site::Lasting;
-use crate::spans::prepared::PreparedUpstream;
+use arc_swap::ArcSwap;
 use curtail_http::clock::Clock;
-use curtail_http::connect::Connector;
-use curtail_http::connection_counts::ConnectionCounters;
 use curtail_http::pool::Pool;
-use curtail_http::tls::Trust;
 use curtail_policy::journal::Entry;
 use curtail_policy::{
     Call, Decided, Effect, Event, Group as GroupMachine, Reason, ReplicaId, Request,
-    Upstream as Machine, UpstreamEvent,
+    Upstream as Machine, UpstreamConfig, UpstreamEvent,
 };
 use curtail_units::{Instant, Rng};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use membership::Membership;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Effects with their reasons, in the order in which they were decided.
 pub(crate) type Effects = Vec<Decided<Effect, Reason>>;
@@ -36,37 +37,18 @@ pub(crate) type Effects = Vec<Decided<Effect, Reason>>;
 /// An upstream: its machine and its replicas.
 #[derive(Debug)]
 pub(crate) struct Upstream {
-    pub(crate) config: Arc<NamedUpstream>,
-    pub(crate) replicas: Box<[Replica]>,
+    pub(crate) name: String,
+    pub(crate) policy: UpstreamConfig,
+    workers: usize,
+    /// Changes only under the lock of `root`.
+    pub(crate) replicas: ArcSwap<Replicas>,
+    /// The pools, with their workers, of replicas that have left or moved and still have attempts in flight.
+    retired: Mutex<Vec<(usize, Weak<Pool>)>>,
     pub(crate) metrics: UpstreamMetrics,
-    /// What spans say of it.
-    pub(crate) prepared: Arc<PreparedUpstream>,
     pub(crate) clock: Clock,
     guard: Guard,
     pub(crate) group: Option<Arc<Group>>,
     root: Mutex<Root>,
-}
-
-/// A replica as the proxy reaches it.
-#[derive(Debug)]
-pub(crate) struct Replica {
-    pub(crate) url: ReplicaUrl,
-    pub(crate) authority: String,
-    pub(crate) metrics: Arc<ConnectionCounters>,
-    connector: Connector,
-    pools: Box<[Arc<Pool>]>,
-}
-
-impl Replica {
-    /// The connections of one worker.
-    pub(crate) fn pool(&self, worker: usize) -> &Arc<Pool> {
-        &self.pools[worker]
-    }
-
-    /// The connections of all workers.
-    pub(crate) fn pools(&self) -> &[Arc<Pool>] {
-        &self.pools
-    }
 }
 
 #[derive(Debug)]
@@ -75,6 +57,8 @@ struct Root {
     /// The number of earlier machines, which panicked.
     generation: u64,
     calls: u64,
+    /// How many replicas have had a number.
+    replicas_numbered: u32,
     rng: Rng,
     journal: Option<(Arc<Journal>, u32)>,
     /// The group's number in the journal.
@@ -85,75 +69,71 @@ impl Upstream {
     /// # Errors
     /// When the TLS configuration of a replica cannot be used.
     pub(crate) fn new(
-        config: Arc<NamedUpstream>,
+        config: &NamedUpstream,
         workers: usize,
         rng: Rng,
         lasting: &Lasting,
         group: Option<Arc<Group>>,
     ) -> Result<Self, StartError> {
-        let trust = load_trust(&config.connect, &config.replicas)?;
-        let replicas: Box<[Replica]> = config
-            .replicas
-            .iter()
-            .map(|url| {
-                let connector = Connector::new(url, &config.connect, &trust)?;
-                let metrics = Arc::new(ConnectionCounters::default());
-                let pool = |_| {
-                    let (connector, metrics) = (connector.clone(), Arc::clone(&metrics));
-                    Arc::new(Pool::new(connector, config.connect.clone(), metrics))
-                };
-                Ok(Replica {
-                    url: url.clone(),
-                    authority: url.authority(),
-                    pools: (0..workers).map(pool).collect(),
-                    metrics,
-                    connector,
-                })
-            })
-            .collect::<Result<_, StartError>>()?;
+        let membership = Membership::new(config, workers, &Replicas::default())?;
+        let replicas: Replicas = (0..).map(ReplicaId).zip(membership.replicas).collect();
         let journal = lasting.journal.as_ref();
         let journal = journal.map(|journal| (Arc::clone(journal), journal.machine()));
-        let machine = Machine::new(config.policy, replicas.len(), &rng);
-        let number = group.as_ref().and_then(|group| group.number());
-        let root = Root { machine, generation: 0, calls: 0, rng, journal, group: number };
-        root.write_begin(&config);
-        Ok(Self {
-            replicas,
+        let root = Root {
+            machine: Machine::new(config.policy, replicas.len(), &rng),
+            generation: 0,
+            calls: 0,
+            replicas_numbered: u32::try_from(replicas.len()).expect("at most REPLICAS_MAX"),
+            rng,
+            journal,
+            group: group.as_ref().and_then(|group| group.number()),
+        };
+        let upstream = Self {
+            name: config.name.clone(),
+            policy: config.policy,
+            workers,
+            replicas: ArcSwap::from_pointee(replicas),
+            retired: Mutex::default(),
             metrics: UpstreamMetrics::default(),
-            prepared: Arc::new(PreparedUpstream::new(&config)),
             clock: lasting.clock,
             guard: Guard::new(&config.name, &lasting.process),
             group,
             root: Mutex::new(root),
-            config,
-        })
+        };
+        upstream.lock().write_begin(&upstream);
+        Ok(upstream)
     }
 
-    pub(crate) fn replica(&self, id: ReplicaId) -> &Replica {
-        &self.replicas[id.index()]
-    }
-
-    /// Reads the trusted certificates of the replicas again.
-    ///
-    /// # Errors
-    /// When they cannot be read; the old ones stay in use.
-    pub(crate) fn load_trust(&self) -> Result<Trust, StartError> {
-        Ok(load_trust(&self.config.connect, &self.config.replicas)?)
-    }
-
-    /// Replaces the trusted certificates, from the next connection attempt on.
-    pub(crate) fn replace_trust(&self, trust: &Trust) {
-        for replica in &self.replicas {
-            if let Err(error) = replica.connector.replace_trust(trust) {
-                tracing::error!("{error}");
-            }
-        }
+    /// Whether a reload to `config` keeps this upstream, perhaps with other replicas.
+    pub(crate) fn is_kept_by(&self, config: &NamedUpstream) -> bool {
+        let group = self.group.as_ref().map(|group| group.name());
+        self.name == config.name && self.policy == config.policy && group == config.group.as_deref()
     }
 
     /// Something happened that is not the business of one request.
     pub(crate) fn handle(&self, event: UpstreamEvent, effects: &mut Effects) {
-        let mut root = self.lock();
-        let mut group = self.lock_group();
+        self.handle_locked(&mut self.lock(), &mut self.lock_group(), event, effects);
+    }
+
+    /// A replica joins or leaves. No rule decides anything at that.
+    fn change_members(
+        &self,
+        root: &mut Root,
+        group: &mut Option<MutexGuard<'_, GroupMachine>>,
+        event: UpstreamEvent,
+    ) {
+        let mut effects = Effects::new();
+        self.handle_locked(root, group, event, &mut effects);
+        debug_assert!(effects.is_empty(), "nobody here could carry them out");
+    }
+
+    fn handle_locked(
+        &self,
+        root: &mut Root,
+        group: &mut Option<MutexGuard<'_, GroupMachine>>,
+        event: UpstreamEvent,
+        effects: &mut Effects,
+    ) {
         let now = self.clock.now();
         let handled = root.machine.in_group(group.as_deref_mut(), |machine| {
             self.guard.run(now, Step::Upstream, || machine.handle(now, event))
@@ -167,7 +147,7 @@ impl Upstream {
             journal.write(&Entry::UpstreamEvent { machine: *machine, now, event, effects });
         }
         if handled.is_none() {
-            self.begin_anew(&mut root, group);
+            self.begin_anew(root, group);
         }
     }
 
@@ -178,7 +158,7 @@ impl Upstream {
         let ask =
             |machine: &Machine| self.guard.run(now, Step::Question, || machine.poll_timeout());
         ask(&root.machine).or_else(|| {
-            root.begin_anew(&self.config);
+            root.begin_anew(self);
             ask(&root.machine)
         })?
     }
@@ -202,7 +182,7 @@ impl Upstream {
         ask(self.lock()).unwrap_or_else(|generation| {
             let mut root = self.lock();
             if root.generation == generation {
-                root.begin_anew(&self.config);
+                root.begin_anew(self);
             }
             ask(root).unwrap_or_default()
         })
@@ -214,10 +194,10 @@ impl Upstream {
     }
 
     /// Replaces a machine that panicked, and that of its group: either may be the broken one.
-    fn begin_anew(&self, root: &mut Root, group: Option<MutexGuard<'_, GroupMachine>>) {
-        root.begin_anew(&self.config);
-        if let Some(mut group) = group {
-            *group = GroupMachine::new((&self.config.policy).into());
+    fn begin_anew(&self, root: &mut Root, group: &mut Option<MutexGuard<'_, GroupMachine>>) {
+        root.begin_anew(self);
+        if let Some(group) = group {
+            **group = GroupMachine::new((&self.policy).into());
         }
     }
 
@@ -237,26 +217,38 @@ impl Root {
 
     /// Replaces a machine that panicked. The journal lists the fresh one as another machine: a replay of the old
     /// one ends with the event at which it panicked.
-    fn begin_anew(&mut self, config: &NamedUpstream) {
+    fn begin_anew(&mut self, upstream: &Upstream) {
         self.generation += 1;
         self.rng = self.rng.split("anew");
-        self.machine = Machine::new(config.policy, config.replicas.len(), &self.rng);
+        let ids: Vec<ReplicaId> = upstream.replicas.load().ids().collect();
+        self.machine = Machine::with_replicas(upstream.policy, &ids, &self.rng);
         if let Some((journal, machine)) = &mut self.journal {
             *machine = journal.machine();
         }
-        self.write_begin(config);
+        self.write_begin(upstream);
     }
 
-    fn write_begin(&self, config: &NamedUpstream) {
+    fn write_begin(&self, upstream: &Upstream) {
         let Some((journal, machine)) = &self.journal else { return };
+        let replicas = upstream.replicas.load();
         journal.write(&Entry::<()>::Upstream {
             machine: *machine,
-            name: config.name.clone(),
-            config: config.policy,
-            replicas: u16::try_from(config.replicas.len()).expect("at most REPLICAS_MAX"),
+            name: upstream.name.clone(),
+            config: upstream.policy,
+            replicas: replicas
+                .iter()
+                .map(|(id, replica)| (id, replica.config.identity()))
+                .collect(),
             group: self.group,
             rng: self.rng.clone(),
         });
+    }
+
+    /// The number of a replica that joins.
+    fn next_replica_id(&mut self) -> ReplicaId {
+        let id = ReplicaId(self.replicas_numbered);
+        self.replicas_numbered += 1;
+        id
     }
 }
 
@@ -270,6 +262,8 @@ pub(crate) struct Driver {
     number: u64,
     /// The generation of the machine that knows the call.
     generation: u64,
+    /// The replicas as they were when the last attempt was decided.
+    replicas: Arc<Replicas>,
     is_broken: bool,
 }
 
@@ -290,7 +284,8 @@ impl Driver {
             (number, root.generation)
         };
         let call = Call::new(request);
-        let mut driver = Self { upstream, call, number, generation, is_broken: false };
+        let replicas = upstream.replicas.load_full();
+        let mut driver = Self { upstream, call, number, generation, replicas, is_broken: false };
         let now = driver.handle(Event::Arrived, effects);
         (driver, now)
     }
@@ -314,6 +309,12 @@ impl Driver {
             self.is_broken = true;
             effects.truncate(decided);
         }
+        let is_send =
+            |decided: &Decided<Effect, Reason>| matches!(decided.effect, Effect::Send { .. });
+        if effects[decided..].iter().any(is_send) {
+            // Under the lock, so the replica that the machine chose is among them.
+            self.replicas = self.upstream.replicas.load_full();
+        }
         if let Some((journal, machine)) = &root.journal {
             journal.write(&Entry::Call {
                 machine: *machine,
@@ -324,7 +325,7 @@ impl Driver {
             });
         }
         if self.is_broken {
-            self.upstream.begin_anew(&mut root, group);
+            self.upstream.begin_anew(&mut root, &mut group);
         }
         now
     }
@@ -340,10 +341,16 @@ impl Driver {
         self.is_broken
     }
 
+    /// A replica, unless it left before the last attempt was decided.
+    pub(crate) fn replica(&self, id: ReplicaId) -> Option<&Arc<Replica>> {
+        self.replicas.get(id)
+    }
+
     /// The replica of a request without a policy: round robin.
-    pub(crate) fn any_replica(&self) -> Option<ReplicaId> {
-        let turn = self.number.checked_rem(self.upstream.replicas.len() as u64)?;
-        u16::try_from(turn).ok().map(ReplicaId)
+    pub(crate) fn any_replica(&mut self) -> Option<ReplicaId> {
+        self.replicas = self.upstream.replicas.load_full();
+        let turn = usize::try_from(self.number).unwrap_or(usize::MAX);
+        (!self.replicas.is_empty()).then(|| self.replicas.id_at(turn))
     }
 }
 

@@ -73,8 +73,7 @@ impl FanOut {
     ) -> Self {
         let shards: Box<[Shard]> = shards
             .map(|upstream| {
-                let prepared = Some(Arc::clone(&upstream.prepared));
-                let route = Arc::new(PreparedRoute::new(path_prefix, prepared));
+                let route = Arc::new(PreparedRoute::new(path_prefix, Some(&upstream.name)));
                 Shard { upstream, route }
             })
             .collect();
@@ -301,7 +300,7 @@ impl FanOutRequest {
     fn failed_names(&self) -> String {
         let results = self.results.iter().zip(&self.fan_out.shards);
         let failed = results.filter(|(result, _)| matches!(result, Some(Err(_))));
-        let names = failed.map(|(_, shard)| &*shard.upstream.config.name);
+        let names = failed.map(|(_, shard)| &*shard.upstream.name);
         names.take(NAMES_MAX).collect::<Vec<_>>().join(", ")
     }
 

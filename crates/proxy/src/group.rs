@@ -41,6 +41,10 @@ impl Group {
             && GroupConfig::from(&upstream.policy) == self.config
     }
 
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The group's number in the journal, if there is a journal.
     pub(crate) const fn number(&self) -> Option<u32> {
         self.number

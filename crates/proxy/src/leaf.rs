@@ -6,7 +6,7 @@
 //!
 //! **Limits**: the queue's own; [`PEERS_MAX`] other leaves to tell of started twins.
 
-use crate::config::{ConnectConfig, LeafListener, NamedUpstream, ReplicaUrl};
+use crate::config::{ConnectConfig, LeafListener, NamedUpstream, ReplicaConfig, ReplicaUrl};
 use crate::driver::Upstream;
 use crate::guard::{Guard, Step};
 use crate::journal::Journal;
@@ -107,15 +107,8 @@ impl Leaf {
         rng: Rng,
         lasting: &Lasting,
     ) -> Result<Self, StartError> {
-        let server = NamedUpstream {
-            name: config.name.clone(),
-            replicas: vec![config.server.clone()],
-            group: None,
-            connect: config.connect.clone(),
-            // What goes wrong here is the root's to mend: it knows the other replicas.
-            policy: UpstreamConfig::plain(BalanceConfig::RoundRobin),
-        };
-        let server = Upstream::new(Arc::new(server), workers, rng, lasting, None)?;
+        let server = server_upstream(&config);
+        let server = Upstream::new(&server, workers, rng, lasting, None)?;
         let journal = lasting.journal.as_ref();
         let journal = journal.map(|journal| (Arc::clone(journal), journal.machine()));
         let machine = Machine::new(config.queue);
@@ -124,7 +117,7 @@ impl Leaf {
         Ok(Self {
             guard: Guard::new(&config.name, &lasting.process),
             gate: Mutex::new(gate),
-            prepared: Arc::new(PreparedRoute::new("/", Some(Arc::clone(&server.prepared)))),
+            prepared: Arc::new(PreparedRoute::new("/", Some(&server.name))),
             server: Arc::new(server),
             metrics: LeafMetrics::default(),
             peers: Mutex::default(),
@@ -369,6 +362,18 @@ impl Gate {
 impl PresentRequest {
     const fn arrival(&self, request: LeafRequestId) -> LeafEvent {
         LeafEvent::Arrived { request, class: self.class, tie: self.tie }
+    }
+}
+
+/// The upstream of the one server behind a leaf.
+pub(crate) fn server_upstream(config: &LeafListener) -> NamedUpstream {
+    NamedUpstream {
+        name: config.name.clone(),
+        replicas: vec![ReplicaConfig::unnamed(config.server.clone())],
+        group: None,
+        connect: config.connect.clone(),
+        // What goes wrong here is the root's to mend: it knows the other replicas.
+        policy: UpstreamConfig::plain(BalanceConfig::RoundRobin),
     }
 }
 

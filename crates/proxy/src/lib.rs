@@ -23,6 +23,7 @@ mod listen;
 pub mod log;
 mod metrics;
 mod probe;
+mod replica;
 mod request;
 mod response;
 mod root;
@@ -40,8 +41,8 @@ mod worker;
 pub use check::check;
 pub use config::{
     Config, ConnectConfig, FanOutConfig, LeafListener, Limits, ListenerConfig, Merge,
-    NamedUpstream, Network, Protocol, ReplicaUrl, RouteConfig, ServerTls, SpansConfig,
-    SpansProtocol,
+    NamedUpstream, Network, Protocol, ReplicaConfig, ReplicaUrl, RouteConfig, ServerTls,
+    SpansConfig, SpansProtocol,
 };
 pub use metrics::reference as metrics_reference;
 pub use running::{Options, ReloadError, Running, start};

@@ -42,9 +42,13 @@ pub(crate) fn carry_out(worker: &Arc<Worker>, upstream: &Arc<Upstream>, effects:
 }
 
 async fn probe(worker: &Worker, upstream: &Upstream, replica: ReplicaId) -> UpstreamEvent {
-    let balance = &upstream.config.policy.balance;
+    let balance = &upstream.policy.balance;
     let timeout = balance.probe_timeout().expect("a rule that sends probes has a timeout for them");
-    let target = upstream.replica(replica);
+    let replicas = upstream.replicas.load_full();
+    // It may have left since the machine asked for the probe.
+    let Some(target) = replicas.get(replica) else {
+        return UpstreamEvent::ProbeTimedOut { replica };
+    };
     let request = OutboundRequest::get(PATH, &target.authority);
     let exchange = target.pool(worker.index).exchange(request, &upstream.clock, false);
     let Ok(Ok(exchanged)) = tokio::time::timeout(timeout.into(), exchange).await else {

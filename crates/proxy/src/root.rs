@@ -5,8 +5,9 @@
 
 mod straight;
 
-use crate::driver::{Driver, Effects, Replica, Upstream};
+use crate::driver::{Driver, Effects, Upstream};
 use crate::metrics::ResponseClass;
+use crate::replica::Replica;
 use crate::response::{BufferedResponse, WinningResponse, take_small};
 use crate::trace_context::TraceContext;
 use crate::trail::{AttemptEnd, AttemptTrail, RequestEnd, Trail};
@@ -302,22 +303,24 @@ impl Exchange {
         (class, tie): (Class, Option<Tie>),
         reason: Reason,
     ) {
-        let upstream = &self.driver.upstream;
-        let replica = upstream.replica(replica_id);
+        let replica = self.driver.replica(replica_id);
+        let replica = Arc::clone(replica.expect("its machine chose it from the same replicas"));
         let span_id = self.worker.new_span_id();
-        let role = tie.map(|tie| tie.role);
-        let trail = AttemptTrail::new(span_id, now, (replica_id, choice), (class, role), reason);
+        // The twin's replica may have left; then the copies do not know each other.
+        let tie = tie.and_then(|tie| Some((tie, Arc::clone(self.driver.replica(tie.twin)?))));
+        let role = tie.as_ref().map(|(tie, _)| tie.role);
+        let to = (Arc::clone(&replica.prepared), choice);
+        let trail = AttemptTrail::new(span_id, now, to, (class, role), reason);
         self.trail.sent(trail);
         let mut request = self.outgoing.attempt(&self.trail.context, span_id, class);
-        if let Some(tie) = tie {
-            let twin = &upstream.replica(tie.twin).authority;
-            let tie = leaf_headers::write_tie(tie.id, tie.role, twin);
+        if let Some((tie, twin)) = tie {
+            let tie = leaf_headers::write_tie(tie.id, tie.role, &twin.authority);
             request.set(Known::CurtailTie, tie.as_bytes());
         }
         // The attempt before may have used one of a pool of dead connections.
         let fresh =
             matches!(reason, Reason::Retry { failure: Failure::NotSent | Failure::Broken, .. });
-        let attempt_future = self.attempt_future(replica, request, fresh);
+        let attempt_future = self.attempt_future(&replica, request, fresh);
         self.attempts.push(Attempt::Waiting(attempt_future));
     }
 

@@ -111,7 +111,7 @@ pub(crate) fn host_name(host: &str) -> &str {
 impl Route {
     pub(crate) fn new(config: &RouteConfig, target: Target) -> Self {
         let upstream = match &target {
-            Target::Upstream(upstream) => Some(Arc::clone(&upstream.prepared)),
+            Target::Upstream(upstream) => Some(&*upstream.name),
             Target::FanOut(_) => None,
         };
         let prepared = PreparedRoute::new(&config.path_prefix, upstream);

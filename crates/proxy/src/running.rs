@@ -2,7 +2,6 @@
 
 use crate::admin;
 use crate::config::{self, Config, ListenerConfig, SpansConfig};
-use crate::driver::Upstream;
 use crate::journal::Journal;
 use crate::listen::{self, Inbox, Listener};
 use crate::metrics::{ListenerMetrics, ProcessMetrics};
@@ -13,12 +12,12 @@ use crate::worker::{Shared, Worker};
 use crate::{StartError, check, probe, serve};
 use arc_swap::ArcSwap;
 use curtail_http::clock::Clock;
-use curtail_http::tls::{ListenerCertificate, Trust};
+use curtail_http::tls::ListenerCertificate;
 use curtail_units::Rng;
 use rustls::sign::CertifiedKey;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::{Barrier, mpsc};
@@ -42,6 +41,7 @@ pub struct Options {
 #[derive(Debug)]
 pub struct Running {
     shared: Arc<Shared>,
+    reloading: Mutex<()>,
     workers: Vec<JoinHandle<()>>,
     exporter: Option<ExporterThread>,
     listeners: Vec<(String, SocketAddr)>,
@@ -88,7 +88,7 @@ pub fn start(config: Config, options: &Options) -> Result<Running, StartError> {
         listeners: named.map(|name| (name.clone(), Arc::default())).collect(),
         process: Arc::new(ProcessMetrics::default()),
     };
-    let site = Site::new(config, &lasting, None)?;
+    let (site, _) = Site::new(config, &lasting, None)?;
     let keys = certified_keys(&site.config.listeners)?.into_iter();
     let certificates: Vec<_> = keys.map(|key| key.map(ListenerCertificate::new)).collect();
     let sockets = open_listeners(&site, &lasting, &certificates)?;
@@ -112,7 +112,9 @@ pub fn start(config: Config, options: &Options) -> Result<Running, StartError> {
         (None, _) | (_, None) => None,
     };
     let workers = Vec::new();
-    let mut running = Running { shared, workers, exporter, listeners, certificates, admin, stop };
+    let reloading = Mutex::default();
+    let mut running =
+        Running { shared, reloading, workers, exporter, listeners, certificates, admin, stop };
     running.start_workers(worker_count, sockets, admin_socket)?;
     Ok(running)
 }
@@ -153,21 +155,6 @@ fn certified_keys(listeners: &[ListenerConfig]) -> Result<Vec<Option<CertifiedKe
     listeners.iter().enumerate().map(read).collect()
 }
 
-type Trusts = Vec<(Arc<Upstream>, Trust)>;
-
-/// Reads the trusted certificates of all upstreams, including those of the leaves.
-fn load_trusts(site: &Site) -> Result<Trusts, StartError> {
-    let upstreams = site.upstreams.iter();
-    let upstreams = upstreams.map(|one| (one, check::upstream_section(&one.config.name)));
-    let leaves = site.leaves.iter();
-    let leaves = leaves.map(|leaf| (&leaf.server, check::leaf_section(&leaf.config.name)));
-    let read = |(upstream, section): (&Arc<Upstream>, String)| {
-        let trust = upstream.load_trust().map_err(|error| error.within(section))?;
-        Ok((Arc::clone(upstream), trust))
-    };
-    upstreams.chain(leaves).map(read).collect()
-}
-
 /// Whether listeners differ at most in their certificate files.
 fn are_same_listeners(some: &[ListenerConfig], others: &[ListenerConfig]) -> bool {
     let kept = |listener: &ListenerConfig| {
@@ -201,6 +188,7 @@ impl Running {
     /// # Errors
     /// When it changes what is read only at the start, or cannot be used; the old one goes on.
     pub fn reload(&self, config: Config) -> Result<(), ReloadError> {
+        let _one_at_a_time = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.shared.site.load_full();
         let lasting = &before.config;
         let changed = [
@@ -218,15 +206,14 @@ impl Running {
             return Err(ReloadError::NeedsRestart { key });
         }
         let keys = certified_keys(&config.listeners)?;
-        let site = Site::new(config, &self.shared.lasting, Some(&before))?;
-        let trusts = load_trusts(&site)?;
+        let (site, changes) = Site::new(config, &self.shared.lasting, Some(&before))?;
         for (certificate, key) in self.certificates.iter().zip(keys) {
             if let (Some(certificate), Some(key)) = (certificate, key) {
                 certificate.replace(key);
             }
         }
-        for (upstream, trust) in trusts {
-            upstream.replace_trust(&trust);
+        for (upstream, membership) in changes {
+            upstream.apply(membership);
         }
         self.shared.site.store(Arc::new(site));
         self.shared.lasting.process.reloads.count(true);
@@ -375,9 +362,7 @@ async fn tick(worker: Arc<Worker>) {
         let site = worker.shared.site.load_full();
         let now = worker.shared.lasting.clock.now();
         for upstream in site.swept_upstreams() {
-            for replica in &upstream.replicas {
-                replica.pool(worker.index).sweep(now);
-            }
+            upstream.sweep(worker.index, now);
         }
         site.leaves.iter().for_each(|leaf| leaf.sweep(worker.index, now));
         if worker.index == 0 {

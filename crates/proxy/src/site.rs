@@ -2,11 +2,12 @@
 
 use crate::config::{Config, FanOutConfig, NamedUpstream, RouteConfig};
 use crate::driver::Upstream;
+use crate::driver::membership::Membership;
 use crate::fan_out::FanOut;
 use crate::group::Group;
 use crate::guard::Guard;
 use crate::journal::Journal;
-use crate::leaf::Leaf;
+use crate::leaf::{self, Leaf};
 use crate::metrics::{ListenerMetrics, ProcessMetrics};
 use crate::route::{Route, Routes, Target};
 use crate::spans::SpanSink;
@@ -28,6 +29,9 @@ pub(crate) struct Site {
     replaced: Vec<Weak<Upstream>>,
 }
 
+/// An upstream that a reload keeps, and its replicas from then on.
+pub(crate) type Change = (Arc<Upstream>, Membership);
+
 /// What sites are made with, and what outlives them.
 #[derive(Debug)]
 pub(crate) struct Lasting {
@@ -41,8 +45,9 @@ pub(crate) struct Lasting {
 }
 
 impl Site {
-    /// Builds the site of `config`. Upstreams and leaves with the same configuration as in `before` keep their state,
-    /// and so does a group with the same shared keys.
+    /// Builds the site of `config`. Upstreams with the same policy and group as in `before` keep their state; the
+    /// caller applies the changes of their replicas. Leaves with the same configuration keep their state too, and so
+    /// does a group with the same shared keys.
     ///
     /// # Errors
     /// When a certificate or an authority cannot be used; nothing has been changed then.
@@ -50,38 +55,42 @@ impl Site {
         config: Config,
         lasting: &Lasting,
         before: Option<&Self>,
-    ) -> Result<Self, StartError> {
+    ) -> Result<(Self, Vec<Change>), StartError> {
         let mut groups: Vec<Arc<Group>> = before.map_or_else(Vec::new, |before| {
             before.upstreams.iter().filter_map(|upstream| upstream.group.clone()).collect()
         });
+        let mut changes = Vec::new();
         let upstreams: Vec<Arc<Upstream>> = config
             .upstreams
             .iter()
             .map(|wanted| {
-                let same = |kept: &&Arc<Upstream>| *kept.config == *wanted;
-                if let Some(kept) = before.and_then(|b| b.upstreams.iter().find(same)) {
+                let within =
+                    |error: StartError| error.within(check::upstream_section(&wanted.name));
+                let is_same = |kept: &&Arc<Upstream>| kept.is_kept_by(wanted);
+                if let Some(kept) = before.and_then(|b| b.upstreams.iter().find(is_same)) {
+                    changes.push((Arc::clone(kept), kept.prepare(wanted).map_err(within)?));
                     return Ok(Arc::clone(kept));
                 }
                 let rng = lasting.rng.split(&wanted.name);
                 let group = group_of(wanted, &mut groups, lasting);
-                let wanted = Arc::new(wanted.clone());
-                let section = check::upstream_section(&wanted.name);
                 let upstream = Upstream::new(wanted, config.workers, rng, lasting, group);
-                Ok(Arc::new(upstream.map_err(|error| error.within(section))?))
+                Ok(Arc::new(upstream.map_err(within)?))
             })
             .collect::<Result<_, StartError>>()?;
         let leaves = config
             .leaves
             .iter()
             .map(|wanted| {
+                let within = |error: StartError| error.within(check::leaf_section(&wanted.name));
                 let same = |kept: &&Arc<Leaf>| kept.config == *wanted;
                 if let Some(kept) = before.and_then(|b| b.leaves.iter().find(same)) {
+                    let server = kept.server.prepare(&leaf::server_upstream(wanted));
+                    changes.push((Arc::clone(&kept.server), server.map_err(within)?));
                     return Ok(Arc::clone(kept));
                 }
                 let rng = lasting.rng.split(&wanted.name);
                 let leaf = Leaf::new(wanted.clone(), config.workers, rng, lasting);
-                let section = || check::leaf_section(&wanted.name);
-                Ok(Arc::new(leaf.map_err(|error| error.within(section()))?))
+                Ok(Arc::new(leaf.map_err(within)?))
             })
             .collect::<Result<_, StartError>>()?;
         let mut fan_outs = Vec::new();
@@ -99,7 +108,7 @@ impl Site {
         };
         let routes = Routes::new(config.routes.iter().filter_map(route).collect());
         let replaced = before.map_or_else(Vec::new, |before| before.replaced_by(&upstreams));
-        Ok(Self { routes, upstreams, leaves, fan_outs, config, replaced })
+        Ok((Self { routes, upstreams, leaves, fan_outs, config, replaced }, changes))
     }
 
     /// The replaced upstreams that are still in use when `upstreams` take over.

@@ -8,11 +8,11 @@
 //! **Hurts when** nobody wants spans: then the driver keeps none (see [`TraceContext`] for what is
 //! passed on all the same).
 
-use crate::spans::prepared::PreparedRoute;
+use crate::spans::prepared::{PreparedReplica, PreparedRoute};
 use crate::trace_context::{SpanId, TraceContext};
 use curtail_http::connection_counts::ConnectPhases;
 use curtail_http::head::RequestHead;
-use curtail_policy::{AttemptId, Choice, Class, Failure, Reason, ReplicaId, TieRole};
+use curtail_policy::{AttemptId, Choice, Class, Failure, Reason, TieRole};
 use curtail_units::Instant;
 use http::StatusCode;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub(crate) struct Trail {
 /// What the route decides for a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Destination {
-    /// The route, its upstream, and the replicas of that.
+    /// The route.
     pub(crate) route: Arc<PreparedRoute>,
     /// The request's class.
     pub(crate) class: Class,
@@ -73,8 +73,8 @@ pub(crate) struct RequestEnd {
 pub(crate) struct AttemptTrail {
     /// Its span.
     pub(crate) span_id: SpanId,
-    /// Where it went, by its place in the upstream.
-    pub(crate) replica: ReplicaId,
+    /// Where it went.
+    pub(crate) replica: Arc<PreparedReplica>,
     /// When the policies decided to send it; getting a connection is part of the attempt.
     pub(crate) sent: Instant,
     /// Why it was sent.
@@ -176,10 +176,10 @@ impl Trail {
 
 impl AttemptTrail {
     /// An attempt that is sent now, over an open connection unless [`Trail::connected`] follows.
-    pub(crate) const fn new(
+    pub(crate) fn new(
         span_id: SpanId,
         sent: Instant,
-        (replica, choice): (ReplicaId, Choice),
+        (replica, choice): (Arc<PreparedReplica>, Choice),
         (class, tie): (Class, Option<TieRole>),
         reason: Reason,
     ) -> Self {

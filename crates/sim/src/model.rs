@@ -89,7 +89,7 @@ impl Model {
     }
 
     /// The server of a replica of a shard.
-    pub(crate) fn server(&self, shard: u32, replica: u16) -> u32 {
+    pub(crate) fn server(&self, shard: u32, replica: u32) -> u32 {
         let nth = u64::from(shard) * u64::from(self.replicas) + u64::from(replica);
         u32::try_from(nth % u64::from(self.servers)).expect("less than a u32")
     }

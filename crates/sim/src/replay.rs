@@ -10,7 +10,7 @@
 //! journal does not know of it.
 
 use curtail_policy::journal::{Checksum, Entry, SCHEMA};
-use curtail_policy::{Call, Group, Leaf, REPLICAS_MAX, Upstream, UpstreamEvent};
+use curtail_policy::{Call, Group, Leaf, REPLICAS_MAX, ReplicaId, Upstream, UpstreamEvent};
 use curtail_units::Instant;
 use serde::Serialize;
 use serde::de::IgnoredAny;
@@ -22,7 +22,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 mod tests;
 
 /// A longer line is not of a journal.
-const LINE_BYTES_MAX: u64 = 1 << 20;
+const LINE_BYTES_MAX: u64 = 2 << 20;
 
 /// Machines of one journal.
 const MACHINES_MAX: usize = 100_000;
@@ -201,7 +201,8 @@ impl Clock {
 struct Root {
     name: String,
     clock: Clock,
-    replicas: u16,
+    /// One above the highest number of a replica that the journal has named.
+    replicas: u32,
     group: Option<u32>,
     upstream: Upstream,
     calls: BTreeMap<u64, Call>,
@@ -257,8 +258,11 @@ impl Replay {
                 Ok(None)
             }
             Entry::Upstream { machine, name, config, replicas, group, rng } => {
-                if usize::from(replicas) > REPLICAS_MAX {
-                    return Err(lines.wrong(format!("expected at most {REPLICAS_MAX} replicas")));
+                let ids: Vec<ReplicaId> = replicas.iter().map(|(id, _)| *id).collect();
+                if ids.len() > REPLICAS_MAX || !ids.is_sorted_by(|one, next| one < next) {
+                    let text =
+                        format!("expected at most {REPLICAS_MAX} replicas in ascending order");
+                    return Err(lines.wrong(text));
                 }
                 if let Some(group) = group
                     && !self.groups.contains_key(&group)
@@ -267,10 +271,19 @@ impl Replay {
                     return Err(lines.wrong(text));
                 }
                 self.check_new(lines, machine)?;
-                let upstream = Upstream::new(config, usize::from(replicas), &rng);
+                let upstream = Upstream::with_replicas(config, &ids, &rng);
                 let (clock, calls, last_call) = (Clock::default(), BTreeMap::new(), 0);
+                let replicas = ids.last().map_or(0, |last| last.0.saturating_add(1));
                 let root = Root { name, clock, replicas, group, upstream, calls, last_call };
                 self.roots.insert(machine, root);
+                Ok(None)
+            }
+            Entry::Replica { machine, replica, .. } => {
+                let root = root(&mut self.roots, lines, machine)?;
+                if replica.0 < root.replicas {
+                    return Err(lines.wrong(format!("replica {} is here a second time", replica.0)));
+                }
+                root.replicas = replica.0.saturating_add(1);
                 Ok(None)
             }
             Entry::Leaf { machine, name, config } => {
@@ -344,13 +357,15 @@ impl Replay {
         let &Entry::UpstreamEvent { machine, now, event, .. } = entry else { return Ok(None) };
         let root = root(&mut self.roots, lines, machine)?;
         root.clock.advance(lines, now)?;
-        if let UpstreamEvent::ProbeSucceeded { replica, .. }
+        if let UpstreamEvent::ReplicaJoined { replica }
+        | UpstreamEvent::ReplicaLeft { replica }
+        | UpstreamEvent::ProbeSucceeded { replica, .. }
         | UpstreamEvent::ProbeTimedOut { replica }
         | UpstreamEvent::ProbeUnsupported { replica } = event
             && replica.0 >= root.replicas
         {
-            let text = format!("replica {} of {}", replica.0, root.replicas);
-            return Err(lines.wrong(format!("{text}: expected one that exists")));
+            let text = format!("unknown replica {}: expected its entry first", replica.0);
+            return Err(lines.wrong(text));
         }
         let group = root.group.and_then(|group| self.groups.get_mut(&group));
         let effects = root.upstream.in_group(group, |upstream| {

@@ -19,7 +19,7 @@ impl Rule for LeastRequest {
         now: Instant,
         exclude: &[ReplicaId],
     ) -> Option<(ReplicaId, Choice)> {
-        let in_flight = |id: ReplicaId| replicas.get(id).in_flight(now);
+        let in_flight = |id: ReplicaId| replicas.in_flight(id, now);
         let choice = |in_flight, other| Choice::FewerInFlight { in_flight, other };
         lower_of_two(replicas, rng, (now, exclude), in_flight, choice)
     }

@@ -8,10 +8,9 @@
 //! **Hurts when** one odd request makes a good replica look bad for a while: the price of reacting at once.
 
 use super::{Choice, Rule, lower_of_two};
-use crate::ReplicaId;
 use crate::replica::Replicas;
 use crate::upstream::Sent;
-use alloc::vec::Vec;
+use crate::{ReplicaId, ReplicaMap};
 use curtail_units::{Duration, Instant, Rng};
 
 /// The cost of a replica that has attempts in flight and no known latency.
@@ -23,37 +22,40 @@ struct Peak {
     at: Instant,
 }
 
+impl Peak {
+    /// The share of the latency that is left at `now`.
+    fn weight(&self, now: Instant, decay: Duration) -> f64 {
+        let age = now.since(self.at);
+        libm::exp(-age.as_ns_f64() / decay.as_ns_f64().max(1.0))
+    }
+}
+
 /// The latencies of all replicas of an upstream.
 #[derive(Clone, Debug)]
 pub(super) struct PeakEwma {
     decay: Duration,
-    peaks: Vec<Peak>,
+    peaks: ReplicaMap<Peak>,
 }
 
 impl PeakEwma {
-    pub(super) fn new(decay: Duration, replicas: usize) -> Self {
-        Self { decay, peaks: alloc::vec![Peak::default(); replicas] }
+    pub(super) fn new(decay: Duration) -> Self {
+        Self { decay, peaks: ReplicaMap::default() }
     }
 
     fn observe(&mut self, id: ReplicaId, now: Instant, latency: Duration) {
-        let weight = self.weight(id, now);
-        let peak = &mut self.peaks[id.index()];
+        let Some(peak) = self.peaks.get_mut(id) else { return };
+        let weight = peak.weight(now, self.decay);
         let mean = peak.latency.mul_f64(weight) + latency.mul_f64(1.0 - weight);
         *peak = Peak { latency: mean.max(latency), at: now };
     }
 
     fn cost(&self, id: ReplicaId, now: Instant, in_flight: u32) -> Duration {
-        let peak = &self.peaks[id.index()];
-        if peak.latency == Duration::ZERO {
-            return UNSEEN.mul_f64(f64::from(in_flight));
+        match self.peaks.get(id) {
+            Some(peak) if peak.latency > Duration::ZERO => {
+                peak.latency.mul_f64(peak.weight(now, self.decay) * f64::from(in_flight + 1))
+            }
+            _ => UNSEEN.mul_f64(f64::from(in_flight)),
         }
-        peak.latency.mul_f64(self.weight(id, now) * f64::from(in_flight + 1))
-    }
-
-    /// How much of what was known is left at `now`.
-    fn weight(&self, id: ReplicaId, now: Instant) -> f64 {
-        let age = now.since(self.peaks[id.index()].at);
-        libm::exp(-age.as_ns_f64() / self.decay.as_ns_f64().max(1.0))
     }
 }
 
@@ -65,7 +67,7 @@ impl Rule for PeakEwma {
         now: Instant,
         exclude: &[ReplicaId],
     ) -> Option<(ReplicaId, Choice)> {
-        let cost = |id: ReplicaId| self.cost(id, now, replicas.get(id).in_flight(now));
+        let cost = |id: ReplicaId| self.cost(id, now, replicas.in_flight(id, now));
         let choice = |cost, other| Choice::LowerPeakEwma { cost, other };
         lower_of_two(replicas, rng, (now, exclude), cost, choice)
     }
@@ -77,23 +79,32 @@ impl Rule for PeakEwma {
     /// The latency would have been longer than the age, so an age below the mean says nothing.
     fn attempt_cancelled(&mut self, _: &mut Replicas, sent: Sent, now: Instant) {
         let age = now.since(sent.at);
-        let peak = self.peaks[sent.replica.index()].latency;
-        if age > peak.mul_f64(self.weight(sent.replica, now)) {
+        let Some(peak) = self.peaks.get(sent.replica) else { return };
+        if age > peak.latency.mul_f64(peak.weight(now, self.decay)) {
             self.observe(sent.replica, now, age);
         }
+    }
+
+    fn replica_joined(&mut self, replica: ReplicaId) {
+        self.peaks.insert(replica, Peak::default());
+    }
+
+    fn replica_left(&mut self, replica: ReplicaId) {
+        self.peaks.remove(replica);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::PeakEwma;
+    use super::{PeakEwma, Rule};
     use crate::ReplicaId;
     use curtail_units::{Duration, Instant};
 
     #[test]
     fn it_jumps_to_a_peak_and_decays_by_its_time_constant() {
         let id = ReplicaId(0);
-        let mut ewma = PeakEwma::new(Duration::from_secs(10), 1);
+        let mut ewma = PeakEwma::new(Duration::from_secs(10));
+        ewma.replica_joined(id);
         let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
         ewma.observe(id, at(1), Duration::from_ms(10));
         ewma.observe(id, at(1), Duration::from_ms(100));
@@ -108,7 +119,8 @@ mod tests {
 
     #[test]
     fn a_replica_never_seen_is_tried_once() {
-        let ewma = PeakEwma::new(Duration::from_secs(10), 1);
+        let mut ewma = PeakEwma::new(Duration::from_secs(10));
+        ewma.replica_joined(ReplicaId(0));
         assert_eq!(ewma.cost(ReplicaId(0), Instant::ZERO, 0), Duration::ZERO);
         assert_eq!(ewma.cost(ReplicaId(0), Instant::ZERO, 1), Duration::from_secs(1));
     }

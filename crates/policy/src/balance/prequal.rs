@@ -29,7 +29,7 @@ mod threshold;
 use super::{Choice, Rule};
 use crate::replica::Replicas;
 use crate::upstream::Sent;
-use crate::{Load, Reason, ReplicaId};
+use crate::{Load, Reason, ReplicaId, ReplicaMap};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use curtail_units::{Duration, Instant, Quantile, Rng};
@@ -100,7 +100,7 @@ impl PrequalConfig {
 }
 
 /// A rate for each request, handed out in whole numbers: after n requests n × rate, rounded down.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Rate {
     per_request: f64,
     /// The fraction that is owed, in [0, 1).
@@ -108,10 +108,6 @@ struct Rate {
 }
 
 impl Rate {
-    const fn new(per_request: f64) -> Self {
-        Self { per_request, owed: 0.0 }
-    }
-
     /// How many this request gets.
     #[expect(
         clippy::cast_possible_truncation,
@@ -138,8 +134,8 @@ pub(super) struct Prequal {
     threshold: Threshold,
     /// Every replica once, in an order from which the next targets are drawn.
     targets: Vec<ReplicaId>,
-    /// When a replica that had no leaf is asked again; absent for those that may have one.
-    leaf_asked_again: Vec<Option<Instant>>,
+    /// When a replica that had no leaf is asked again; absent for replicas that may have one.
+    leaf_asked_again: ReplicaMap<Instant>,
     /// When a replica is probed even if no request comes.
     idle_probe: Instant,
     to_send: VecDeque<(ReplicaId, Reason)>,
@@ -148,21 +144,17 @@ pub(super) struct Prequal {
 }
 
 impl Prequal {
-    pub(super) fn new(config: PrequalConfig, replicas: usize, rng: &Rng) -> Self {
-        // Removal keeps the worst from filling the pool when the best are used up. Where all replicas have
-        // room in it and reuse is unbounded, there is nothing to keep out.
-        let all_fit = replicas <= usize::from(config.pool_len_max);
-        let removals = config.removals_per_request.min(f64::from(config.pool_len_max));
+    pub(super) fn new(config: PrequalConfig, rng: &Rng) -> Self {
         let idle_interval = config.idle_interval.max(IDLE_INTERVAL_MIN);
         Self {
-            reuse_budget: config.reuse_budget(replicas),
-            probes: Rate::new(config.probes_per_request.min(replicas as f64)),
-            removals: Rate::new(if all_fit { 0.0 } else { removals }),
+            reuse_budget: None,
+            probes: Rate::default(),
+            removals: Rate::default(),
             worst_is_next: false,
             pool: Pool::new(usize::from(config.pool_len_max)),
             threshold: Threshold::new(config.hot_quantile),
-            targets: (0..replicas).map(ReplicaId::at).collect(),
-            leaf_asked_again: alloc::vec![None; replicas],
+            targets: Vec::new(),
+            leaf_asked_again: ReplicaMap::default(),
             idle_probe: Instant::ZERO + idle_interval,
             to_send: VecDeque::new(),
             target_rng: rng.split("target"),
@@ -171,9 +163,21 @@ impl Prequal {
         }
     }
 
+    /// Sets what depends on the number of replicas.
+    fn set_rates(&mut self) {
+        let (config, replicas) = (&self.config, self.targets.len());
+        // Removal keeps the worst from filling the pool when the best are used up. Where all replicas have
+        // room in it and reuse is unbounded, there is nothing to keep out.
+        let all_fit = replicas <= usize::from(config.pool_len_max);
+        let removals = config.removals_per_request.min(f64::from(config.pool_len_max));
+        self.removals.per_request = if all_fit { 0.0 } else { removals };
+        self.probes.per_request = config.probes_per_request.min(replicas as f64);
+        self.reuse_budget = config.reuse_budget(replicas);
+    }
+
     /// Whether the root keeps the latencies of this replica itself.
     fn is_without_leaf(&self, replica: ReplicaId) -> bool {
-        self.leaf_asked_again[replica.index()].is_some()
+        self.leaf_asked_again.get(replica).is_some()
     }
 
     /// Probes `count` replicas, drawn uniformly without replacement.
@@ -187,8 +191,8 @@ impl Prequal {
             // A step of the Fisher-Yates shuffle: whatever the order was, each of the rest is as likely.
             self.targets.swap(nth, nth + self.target_rng.below(len - nth));
             let target = self.targets[nth];
-            match self.leaf_asked_again[target.index()] {
-                Some(at) if now < at => self.add(target, replicas.get(target).load.load(now), now),
+            match self.leaf_asked_again.get(target) {
+                Some(at) if now < *at => self.add(target, replicas.load(target, now), now),
                 _ => self.to_send.push_back((target, why)),
             }
         }
@@ -256,28 +260,45 @@ impl Rule for Prequal {
     }
 
     fn probe_succeeded(&mut self, replica: ReplicaId, load: Load, now: Instant) {
-        self.leaf_asked_again[replica.index()] = None;
+        self.leaf_asked_again.remove(replica);
         self.add(replica, load, now);
     }
 
     /// From now on, the root's own view of the replica stands in for its leaf's.
     fn probe_unsupported(&mut self, replicas: &Replicas, replica: ReplicaId, now: Instant) {
-        self.leaf_asked_again[replica.index()] = Some(now + LEAF_ASKED_AGAIN_AFTER);
-        self.add(replica, replicas.get(replica).load.load(now), now);
+        self.leaf_asked_again.insert(replica, now + LEAF_ASKED_AGAIN_AFTER);
+        self.add(replica, replicas.load(replica, now), now);
     }
 
     fn latency_observed(&mut self, replicas: &mut Replicas, sent: Sent, now: Instant) {
-        if self.is_without_leaf(sent.replica) {
+        if self.is_without_leaf(sent.replica)
+            && let Some(replica) = replicas.get_mut(sent.replica)
+        {
             let latency = now.since(sent.at);
-            replicas.get_mut(sent.replica).load.observe(now, sent.in_flight_on_arrival, latency);
+            replica.load.observe(now, sent.in_flight_on_arrival, latency);
         }
     }
 
     fn attempt_cancelled(&mut self, replicas: &mut Replicas, sent: Sent, now: Instant) {
-        if self.is_without_leaf(sent.replica) {
-            let (age, load) = (now.since(sent.at), &mut replicas.get_mut(sent.replica).load);
-            load.observe_cancelled(now, sent.in_flight_on_arrival, age);
+        if self.is_without_leaf(sent.replica)
+            && let Some(replica) = replicas.get_mut(sent.replica)
+        {
+            let age = now.since(sent.at);
+            replica.load.observe_cancelled(now, sent.in_flight_on_arrival, age);
         }
+    }
+
+    fn replica_joined(&mut self, replica: ReplicaId) {
+        self.targets.push(replica);
+        self.set_rates();
+    }
+
+    fn replica_left(&mut self, replica: ReplicaId) {
+        self.targets.retain(|target| *target != replica);
+        self.to_send.retain(|(target, _)| *target != replica);
+        self.leaf_asked_again.remove(replica);
+        self.pool.remove(replica);
+        self.set_rates();
     }
 
     /// Probes when idle.

@@ -5,15 +5,15 @@ use crate::ReplicaId;
 use crate::replica::Replicas;
 use curtail_units::{Instant, Rng};
 
-/// The rule and the place of the next replica.
+/// The rule, and where the next turn begins.
 #[derive(Clone, Debug)]
 pub(super) struct RoundRobin {
-    next: usize,
+    next: ReplicaId,
 }
 
 impl RoundRobin {
     pub(super) fn new(replicas: usize, rng: &mut Rng) -> Self {
-        Self { next: rng.below(replicas.max(1)) }
+        Self { next: ReplicaId::at(rng.below(replicas.max(1))) }
     }
 }
 
@@ -26,7 +26,7 @@ impl Rule for RoundRobin {
         exclude: &[ReplicaId],
     ) -> Option<(ReplicaId, Choice)> {
         let id = replicas.next_eligible(self.next, now, exclude)?;
-        self.next = (id.index() + 1) % replicas.len();
+        self.next = ReplicaId(id.0.wrapping_add(1));
         Some((id, Choice::Turn))
     }
 }

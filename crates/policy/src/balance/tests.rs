@@ -1,7 +1,8 @@
-use super::{BalanceConfig, Choice, PrequalConfig};
+use super::{BalanceConfig, Choice, PrequalConfig, Rule};
 use crate::ReplicaId;
 use crate::replica::Replicas;
 use crate::upstream::Sent;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use curtail_units::{Duration, Instant, Rng};
 
@@ -16,10 +17,17 @@ fn rules() -> impl Iterator<Item = BalanceConfig> {
     RULES.into_iter().chain([BalanceConfig::Prequal(PrequalConfig::default())])
 }
 
+/// The rule of an upstream that has `replicas` replicas.
+fn rule_of(config: &BalanceConfig, replicas: usize, rng: &Rng) -> Box<dyn Rule> {
+    let mut rule = config.rule(replicas, rng);
+    (0..replicas).for_each(|index| rule.replica_joined(ReplicaId::at(index)));
+    rule
+}
+
 /// How often each of `replicas` replicas is chosen in `n` choices.
 fn counts(config: &BalanceConfig, replicas: &Replicas, n: u32, seed: u64) -> Vec<u32> {
     let mut rng = Rng::new(seed);
-    let mut balance = config.rule(replicas.len(), &rng);
+    let mut balance = rule_of(config, replicas.len(), &rng);
     let mut counts = alloc::vec![0; replicas.len()];
     for _ in 0..n {
         let chosen = balance.choose(replicas, &mut rng, Instant::ZERO, &[]);
@@ -42,13 +50,13 @@ fn excluded_is_never_chosen_and_there_is_some_replica_when_there_is_one() {
     for round in 0..20_000 {
         let rule = rules().nth(rng.below(5)).expect("five rules");
         let len = rng.below(7);
-        let mut replicas = Replicas::new(len);
-        for id in replicas.ids() {
+        let mut replicas = Replicas::numbered(len);
+        for id in (0..len).map(ReplicaId::at) {
             let failures = if rng.chance(0.3) { 3 } else { 0 };
-            (0..failures).for_each(|_| replicas.get_mut(id).failed(now));
+            (0..failures).for_each(|_| replicas.known(id).failed(now));
         }
         let exclude: Vec<ReplicaId> = replicas.ids().filter(|_| rng.chance(0.4)).collect();
-        let mut balance = rule.rule(len, &rng);
+        let mut balance = rule_of(&rule, len, &rng);
         let chosen = balance.choose(&replicas, &mut rng, now, &exclude).map(|(id, _)| id);
 
         let case = alloc::format!("seed {seed}, round {round}, {rule:?}, {len}, {exclude:?}");
@@ -64,11 +72,11 @@ fn excluded_is_never_chosen_and_there_is_some_replica_when_there_is_one() {
 
 #[test]
 fn round_robin_takes_each_in_turn_and_steps_over_failing_ones() {
-    let mut replicas = Replicas::new(4);
+    let mut replicas = Replicas::numbered(4);
     let now = Instant::from_ns(1);
-    (0..3).for_each(|_| replicas.get_mut(ReplicaId(2)).failed(now));
+    (0..3).for_each(|_| replicas.known(ReplicaId(2)).failed(now));
     let mut rng = Rng::new(1);
-    let mut balance = BalanceConfig::RoundRobin.rule(4, &rng);
+    let mut balance = rule_of(&BalanceConfig::RoundRobin, 4, &rng);
     let mut chosen = (0..7).map(|_| {
         let (id, choice) = balance.choose(&replicas, &mut rng, now, &[]).expect("three work");
         assert_eq!(choice, Choice::Turn);
@@ -82,17 +90,18 @@ fn round_robin_takes_each_in_turn_and_steps_over_failing_ones() {
 #[test]
 fn random_is_uniform() {
     let (n, seed) = (70_000, 32);
-    let counts = counts(&BalanceConfig::Random, &Replicas::new(7), n, seed);
+    let counts = counts(&BalanceConfig::Random, &Replicas::numbered(7), n, seed);
     assert!(counts.iter().all(|count| is_close(*count, n, 1.0 / 7.0)), "seed {seed}: {counts:?}");
 }
 
 #[test]
 fn of_two_drawn_the_less_loaded_is_taken() {
     let (n, seed, len) = (90_000, 33, 6_u32);
-    let mut replicas = Replicas::new(len as usize);
-    for (id, in_flight) in replicas.ids().zip(0_u32..) {
+    let mut replicas = Replicas::numbered(len as usize);
+    for in_flight in 0..len {
+        let id = ReplicaId(in_flight);
         (0..in_flight).for_each(|_| {
-            replicas.get_mut(id).load.arrived();
+            replicas.known(id).load.arrived();
         });
     }
     let counts = counts(&BalanceConfig::LeastRequest, &replicas, n, seed);
@@ -105,10 +114,10 @@ fn of_two_drawn_the_less_loaded_is_taken() {
 
 #[test]
 fn failing_replicas_are_not_compared() {
-    let mut replicas = Replicas::new(2);
-    replicas.get_mut(ReplicaId(0)).load.arrived();
+    let mut replicas = Replicas::numbered(2);
+    replicas.known(ReplicaId(0)).load.arrived();
     for id in [0, 1] {
-        (0..3).for_each(|_| replicas.get_mut(ReplicaId(id)).failed(Instant::from_ns(1)));
+        (0..3).for_each(|_| replicas.known(ReplicaId(id)).failed(Instant::from_ns(1)));
     }
     let counts = counts(&BalanceConfig::LeastRequest, &replicas, 1_000, 36);
     assert!(
@@ -119,14 +128,14 @@ fn failing_replicas_are_not_compared() {
 
 #[test]
 fn a_suspect_replica_is_chosen_only_if_it_is_less_loaded_than_the_better_of_two() {
-    let mut replicas = Replicas::new(3);
+    let mut replicas = Replicas::numbered(3);
     replicas.overtaken(ReplicaId(0), Instant::ZERO, Duration::from_ms(1));
     let chosen = |replicas: &Replicas| counts(&BalanceConfig::LeastRequest, replicas, 1_000, 35);
     for in_flight in 0..2 {
         // The overtaken attempt still counts, and a suspect replica loses a draw.
         assert_eq!(chosen(&replicas)[0], 0, "{in_flight} in flight elsewhere");
         for other in [1, 2] {
-            replicas.get_mut(ReplicaId(other)).load.arrived();
+            replicas.known(ReplicaId(other)).load.arrived();
         }
     }
     // A third of the draws find it.
@@ -140,8 +149,8 @@ fn a_suspect_replica_is_chosen_only_if_it_is_less_loaded_than_the_better_of_two(
 #[test]
 fn of_two_drawn_the_one_with_the_lower_peak_ewma_is_taken() {
     let rule = BalanceConfig::PeakEwma { decay: Duration::from_secs(10) };
-    let (mut replicas, mut rng) = (Replicas::new(2), Rng::new(34));
-    let mut balance = rule.rule(2, &rng);
+    let (mut replicas, mut rng) = (Replicas::numbered(2), Rng::new(34));
+    let mut balance = rule_of(&rule, 2, &rng);
     for (id, ms) in [(0, 50), (1, 5)] {
         let sent = Sent { replica: ReplicaId(id), at: Instant::ZERO, in_flight_on_arrival: 0 };
         balance.latency_observed(&mut replicas, sent, Instant::ZERO + Duration::from_ms(ms));

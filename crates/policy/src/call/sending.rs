@@ -4,7 +4,9 @@
 use super::attempts::AttemptState;
 use super::{ATTEMPTS_MAX, Call, Failure};
 use crate::budget::Purpose;
-use crate::{Choice, Class, Effect, Reason, ReplicaId, Tie, TieId, TieRole, Upstream, hedge};
+use crate::{
+    Choice, Class, Effect, Reason, ReplicaId, RequestFailure, Tie, TieId, TieRole, Upstream, hedge,
+};
 use arrayvec::ArrayVec;
 use curtail_units::{Duration, Instant};
 
@@ -67,8 +69,11 @@ impl Call {
         true
     }
 
-    /// Sends the second copy of a tie, because its time has come.
+    /// Sends the second copy of a tie, because its time has come; not to a replica that has left since it was chosen.
     pub(super) fn send_twin(&mut self, upstream: &mut Upstream, now: Instant, twin: Twin) {
+        if !upstream.has_replica(twin.replica) {
+            return;
+        }
         let first = self.attempts.replicas().next().expect("the first copy was sent");
         let tie = Some(Tie { id: twin.id, twin: first, role: TieRole::Second });
         let reason = Reason::TieSecond { delay: now.since(self.arrived) };
@@ -108,7 +113,7 @@ impl Call {
         let others: ArrayVec<ReplicaId, ATTEMPTS_MAX> =
             others.map(|other| self.attempts.get(other).sent.replica).collect();
         let chosen = upstream.choose(now, &others).or_else(|| upstream.choose(now, &[]));
-        let chosen = chosen.expect("an upstream that was tried has a replica");
+        let Some(chosen) = chosen else { return false };
         self.send(upstream, now, chosen, self.untied(Reason::TieStartedLost { failure }));
         true
     }
@@ -230,8 +235,12 @@ impl Call {
         now: Instant,
         RetryDue { failure, backoff, .. }: RetryDue,
     ) {
-        let chosen = upstream.choose(now, &[]).expect("an upstream that was tried has a replica");
-        self.send_retry(upstream, now, chosen, (failure, backoff));
+        if let Some(chosen) = upstream.choose(now, &[]) {
+            self.send_retry(upstream, now, chosen, (failure, backoff));
+        } else {
+            let why = RequestFailure::Failed(failure);
+            self.end_without_good(upstream, now, why, Reason::NoReplica);
+        }
     }
 
     fn send_retry(

@@ -5,12 +5,12 @@ use curtail_units::{Duration, Instant};
 const ID: ReplicaId = ReplicaId(0);
 
 fn fails(replicas: &mut Replicas, now: Instant, times: u32) {
-    (0..times).for_each(|_| replicas.get_mut(ID).failed(now));
+    (0..times).for_each(|_| replicas.known(ID).failed(now));
 }
 
 /// How long the replica is left out from `now` on.
 fn left_out(replicas: &Replicas, now: Instant) -> Duration {
-    let until = replicas.get(ID).ejected_until;
+    let until = replicas.get(ID).expect("present").ejected_until;
     assert_eq!(replicas.is_eligible(ID, now, &[]), until <= now);
     assert!(replicas.is_eligible(ID, until, &[]));
     until.since(now)
@@ -18,7 +18,7 @@ fn left_out(replicas: &Replicas, now: Instant) -> Duration {
 
 #[test]
 fn failures_in_a_row_leave_a_replica_out_twice_as_long_each_time() {
-    let mut replicas = Replicas::new(1);
+    let mut replicas = Replicas::numbered(1);
     let mut now = Instant::from_ns(1);
     fails(&mut replicas, now, EJECTION_FAILURES - 1);
     assert_eq!(left_out(&replicas, now), Duration::ZERO);
@@ -34,7 +34,7 @@ fn failures_in_a_row_leave_a_replica_out_twice_as_long_each_time() {
 
 #[test]
 fn attempts_that_break_off_together_count_once() {
-    let mut replicas = Replicas::new(1);
+    let mut replicas = Replicas::numbered(1);
     let now = Instant::from_ns(1);
     fails(&mut replicas, now, 1_000);
     assert_eq!(left_out(&replicas, now), EJECTION);
@@ -42,10 +42,10 @@ fn attempts_that_break_off_together_count_once() {
 
 #[test]
 fn a_success_makes_good_for_all_failures() {
-    let mut replicas = Replicas::new(1);
+    let mut replicas = Replicas::numbered(1);
     let now = Instant::from_ns(1);
     fails(&mut replicas, now, EJECTION_FAILURES);
-    replicas.get_mut(ID).succeeded(now);
+    replicas.known(ID).succeeded(now);
     assert_eq!(left_out(&replicas, now), Duration::ZERO);
     fails(&mut replicas, now, EJECTION_FAILURES - 1);
     assert_eq!(left_out(&replicas, now), Duration::ZERO);
@@ -53,16 +53,16 @@ fn a_success_makes_good_for_all_failures() {
 
 #[test]
 fn a_success_of_an_attempt_sent_before_a_failure_does_not_make_good_for_it() {
-    let mut replicas = Replicas::new(1);
+    let mut replicas = Replicas::numbered(1);
     let (sent, now) = (Instant::from_ns(1), Instant::from_ns(2));
     fails(&mut replicas, now, EJECTION_FAILURES);
-    replicas.get_mut(ID).succeeded(sent);
+    replicas.known(ID).succeeded(sent);
     assert_eq!(left_out(&replicas, now), EJECTION);
 }
 
 #[test]
 fn an_overtaken_attempt_makes_its_replica_suspect_twice_as_long_each_time_until_it_responds() {
-    let mut replicas = Replicas::new(1);
+    let mut replicas = Replicas::numbered(1);
     let (mut now, age) = (Instant::from_ns(1), Duration::from_ms(10));
     for _ in 0..2 {
         let mut expected = Duration::from_ms(10 * SUSPECT_AGES);
@@ -70,18 +70,18 @@ fn an_overtaken_attempt_makes_its_replica_suspect_twice_as_long_each_time_until_
             replicas.overtaken(ID, now, age);
             // What was sent before is no news, but still counts as in flight.
             replicas.overtaken(ID, now, age);
-            assert_eq!(replicas.get(ID).in_flight(now), 2);
+            assert_eq!(replicas.get(ID).expect("present").in_flight(now), 2);
             let last = now + expected;
             assert!(replicas.is_suspect(ID, Instant::from_ns(last.as_ns() - 1)));
             assert!(!replicas.is_suspect(ID, last));
-            assert_eq!(replicas.get(ID).in_flight(last), 0);
+            assert_eq!(replicas.get(ID).expect("present").in_flight(last), 0);
             now = last;
             expected = (expected + expected).min(EJECTION_MAX);
         }
         assert_eq!(expected, EJECTION_MAX);
         replicas.overtaken(ID, now, age);
-        replicas.get_mut(ID).responded();
+        replicas.known(ID).responded();
         assert!(!replicas.is_suspect(ID, now));
-        assert_eq!(replicas.get(ID).in_flight(now), 0);
+        assert_eq!(replicas.get(ID).expect("present").in_flight(now), 0);
     }
 }

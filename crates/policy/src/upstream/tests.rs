@@ -86,7 +86,7 @@ fn prequal_probes_for_a_request_and_chooses_by_the_answers() {
     assert_eq!((choice, probed.len()), (Choice::PoolTooSmall { len: 0 }, 3));
     for replica in probed {
         let latency = Duration::from_ms(30 - 10 * u64::from(replica.0));
-        let load = Load { in_flight: u32::from(replica.0), latency };
+        let load = Load { in_flight: replica.0, latency };
         upstream.handle(at(2), UpstreamEvent::ProbeSucceeded { replica, load });
     }
     let (_, replica, choice, _) = arrive(&mut upstream, at(3));
@@ -162,4 +162,70 @@ fn a_replica_is_ejected_after_failures_in_a_row_until_the_time_is_over_or_it_suc
     assert!(upstream.is_ejected(failing, at(99)) && !upstream.is_ejected(failing, at(100)));
     upstream.attempt_succeeded(sent);
     assert!(!upstream.is_ejected(failing, at(0)));
+}
+
+#[test]
+fn replicas_join_and_leave_and_the_others_keep_what_was_learned() {
+    let rules = [
+        BalanceConfig::RoundRobin,
+        BalanceConfig::Random,
+        BalanceConfig::LeastRequest,
+        BalanceConfig::PeakEwma { decay: Duration::from_secs(10) },
+        BalanceConfig::Prequal(PrequalConfig::default()),
+    ];
+    let (failing, busy, leaving, joining) =
+        (ReplicaId(0), ReplicaId(1), ReplicaId(2), ReplicaId(3));
+    for rule in rules {
+        let mut upstream = upstream(UpstreamConfig::plain(rule), 3);
+        let (mut call, ..) = core::iter::from_fn(|| Some(arrive(&mut upstream, at(0))))
+            .find(|(_, replica, ..)| *replica == leaving)
+            .expect("each is chosen at some time");
+        for _ in 0..3 {
+            let sent = upstream.attempt_sent(failing, at(0));
+            upstream.attempt_failed(sent, at(0));
+            upstream.attempt_ended(sent);
+        }
+        upstream.latency_known(at(0), Duration::from_ms(7));
+        let before = upstream.in_flight(busy);
+
+        upstream.handle(at(1), UpstreamEvent::ReplicaLeft { replica: leaving });
+        upstream.handle(at(1), UpstreamEvent::ReplicaJoined { replica: joining });
+        assert_eq!(drain(&mut upstream), [], "{rule:?}");
+        assert!(upstream.is_ejected(failing, at(1)) && upstream.in_flight(busy) == before);
+        assert!(upstream.latency(at(1), Quantile::P50).is_some(), "{rule:?}");
+        let mut chosen = [0; 4];
+        (0..50).for_each(|_| chosen[arrive(&mut upstream, at(1)).1.index()] += 1);
+        assert!(chosen[0] == 0 && chosen[2] == 0 && chosen[3] > 0, "{rule:?}: {chosen:?}");
+
+        // Its attempt ends like any other, and news of it changes nothing.
+        let attempt = AttemptId(0);
+        call.handle(&mut upstream, at(2), Event::Responded { attempt, outcome: Outcome::Good });
+        let given = (Effect::Respond { attempt }, Reason::FirstGood);
+        assert_eq!(drain(&mut upstream), [given], "{rule:?}");
+        call.handle(&mut upstream, at(3), Event::Ended { attempt, whole: true });
+        assert!(call.is_over());
+        let load = Load { in_flight: 0, latency: Duration::ZERO };
+        let late = UpstreamEvent::ProbeSucceeded { replica: leaving, load };
+        upstream.handle(at(4), late);
+        upstream.handle(at(4), UpstreamEvent::ReplicaJoined { replica: leaving });
+        assert!(!upstream.has_replica(leaving), "a number is used once");
+    }
+}
+
+#[test]
+fn a_copy_is_not_sent_to_a_replica_that_has_left() {
+    let plain = UpstreamConfig::plain(BalanceConfig::Random);
+    let mut upstream = upstream(UpstreamConfig { tie: Some(TieConfig::default()), ..plain }, 2);
+    let (mut call, first, ..) = arrive(&mut upstream, at(0));
+    let other = ReplicaId(1 - first.0);
+    upstream.handle(at(0), UpstreamEvent::ReplicaLeft { replica: other });
+    call.handle(&mut upstream, at(5), Event::Woke);
+    assert_eq!(drain(&mut upstream), [], "the first copy is alone");
+    upstream.handle(at(6), UpstreamEvent::ReplicaLeft { replica: first });
+    let (attempt, failure) = (AttemptId(0), crate::Failure::NotSent);
+    call.handle(&mut upstream, at(7), Event::Failed { attempt, failure });
+    assert!(matches!(drain(&mut upstream)[..], [(Effect::Fail { .. }, _)]) && call.is_over());
+    let mut late = Call::new(READ);
+    late.handle(&mut upstream, at(8), Event::Arrived);
+    assert!(matches!(drain(&mut upstream)[..], [(Effect::Fail { .. }, Reason::NoReplica)]));
 }

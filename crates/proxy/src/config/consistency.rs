@@ -6,7 +6,7 @@
 //! with the same labels.
 //! **Limits**: it compares text. Two names of one server count as two replicas.
 
-use super::{Config, ReplicaUrl, RouteConfig, fan_out};
+use super::{Config, ReplicaConfig, ReplicaUrl, RouteConfig, fan_out};
 use crate::route::{self, path};
 use curtail_config::{Section, expectation};
 use curtail_policy::GroupConfig;
@@ -27,7 +27,10 @@ pub(super) fn check(config: &Config, s: &mut Section<'_>) {
     for upstream in &config.upstreams {
         for (index, replica) in upstream.replicas.iter().enumerate() {
             let before = &upstream.replicas[..index];
-            if let Some(first) = before.iter().position(|other| is_same_server(other, replica)) {
+            let is_same = |other: &ReplicaConfig| {
+                is_same_server(&other.url, &replica.url) || other.identity() == replica.identity()
+            };
+            if let Some(first) = before.iter().position(is_same) {
                 s.error(
                     &format!("upstreams.{}.replicas[{index}]", upstream.name),
                     format!(

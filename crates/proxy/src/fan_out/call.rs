@@ -87,7 +87,7 @@ pub(super) async fn run(
             body
         }
         BufferedBody::Open(body) => {
-            let timeout = upstream.config.policy.timeout.into();
+            let timeout = upstream.policy.timeout.into();
             let read = tokio::time::timeout(timeout, read(body, &mut ending, &buffer)).await;
             read.unwrap_or_else(|_| {
                 ending.abandon("timed_out");

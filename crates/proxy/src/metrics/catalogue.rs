@@ -22,7 +22,12 @@ pub(super) static REQUESTS: Metric = counter(
 pub(super) static REQUEST_DURATION: Metric = histogram_seconds(
     "curtail_request_duration",
     UPSTREAM,
-    "Time from a request's header to the end of its response.",
+    "Time from a request's header to the end of its complete response.",
+);
+pub(super) static REQUEST_CUT_SHORT: Metric = histogram_seconds(
+    "curtail_request_cut_short",
+    UPSTREAM,
+    "Age of a request when its client disconnected or its response broke off: a lower bound of the duration that it would have had.",
 );
 pub(super) static RESPONSES: Metric = counter(
     "curtail_responses",
@@ -188,6 +193,7 @@ pub(super) static INVARIANTS_BROKEN: Metric = counter(
 pub(super) static ALL: &[&Metric] = &[
     &REQUESTS,
     &REQUEST_DURATION,
+    &REQUEST_CUT_SHORT,
     &RESPONSES,
     &REQUESTS_FAILED,
     &ATTEMPTS,

@@ -32,6 +32,10 @@ impl Snapshot {
             &table::REQUEST_DURATION,
             self.upstreams.iter().map(|u| (("upstream", &*u.name), &u.counts.latency)),
         );
+        out.histograms(
+            &table::REQUEST_CUT_SHORT,
+            self.upstreams.iter().map(|u| (("upstream", &*u.name), &u.counts.cut_short)),
+        );
         out.counts(&table::RESPONSES, self.by_upstream("reason", |u| &u.responses));
         out.counts(&table::REQUESTS_FAILED, self.by_upstream("reason", |u| &u.failed));
     }

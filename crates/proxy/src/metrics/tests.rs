@@ -185,12 +185,14 @@ fn latencies_are_shown_as_a_cumulative_histogram() {
         r#"
         # TYPE curtail_request_duration_seconds histogram
         # UNIT curtail_request_duration_seconds seconds
-        curtail_request_duration_seconds_count{upstream="the \"api\""} 3
-        curtail_request_duration_seconds_bucket{le="0.0001",upstream="the \"api\""} 1
-        curtail_request_duration_seconds_bucket{le="0.00289",upstream="the \"api\""} 1
-        curtail_request_duration_seconds_bucket{le="0.00345",upstream="the \"api\""} 2
-        curtail_request_duration_seconds_bucket{le="83.7",upstream="the \"api\""} 2
-        curtail_request_duration_seconds_bucket{le="+Inf",upstream="the \"api\""} 3
+        curtail_request_duration_seconds_count{upstream="the \"api\""} 2
+        curtail_request_duration_seconds_bucket{le="0.00289",upstream="the \"api\""} 0
+        curtail_request_duration_seconds_bucket{le="0.00345",upstream="the \"api\""} 1
+        curtail_request_duration_seconds_bucket{le="83.7",upstream="the \"api\""} 1
+        curtail_request_duration_seconds_bucket{le="+Inf",upstream="the \"api\""} 2
+        # TYPE curtail_request_cut_short_seconds histogram
+        curtail_request_cut_short_seconds_count{upstream="the \"api\""} 1
+        curtail_request_cut_short_seconds_bucket{le="0.0001",upstream="the \"api\""} 1
         "#,
     );
 }

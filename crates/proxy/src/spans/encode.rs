@@ -142,9 +142,7 @@ impl Encoder<'_> {
             write_head(out, trail, &head, clock);
             let mut attributes = Attributes::new(out, SPAN_ATTRIBUTES);
             describe_method(&mut attributes, &trail.asked.method);
-            if let Some(destination) = &trail.destination {
-                describe_replica(&mut attributes, scratch, trail, destination, attempt);
-            }
+            describe_replica(&mut attributes, scratch, trail, attempt);
             describe_decision(&mut attributes, scratch, (trail, index), attempt);
             let failed = describe_attempt_end(&mut attributes, scratch, attempt);
             write_status(out, failed);
@@ -249,13 +247,11 @@ fn describe_replica(
     attributes: &mut Attributes<'_>,
     scratch: &mut String,
     trail: &Trail,
-    destination: &Destination,
     attempt: &AttemptTrail,
 ) {
-    let Some(replica) = destination.route.replica(attempt.replica) else { return };
-    attributes.prepared(&replica.attributes);
+    attributes.prepared(&attempt.replica.attributes);
     scratch.clear();
-    scratch.push_str(&replica.url);
+    scratch.push_str(&attempt.replica.url);
     scratch.push_str(trail.asked.target.path());
     attributes.text(b"url.full", scratch);
 }

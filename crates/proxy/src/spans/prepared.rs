@@ -6,9 +6,7 @@
 //! twice and the name of its upstream, and 100 more.
 
 use super::attributes::{Attributes, SPAN_ATTRIBUTES};
-use crate::config::{NamedUpstream, ReplicaUrl};
-use curtail_policy::ReplicaId;
-use std::sync::Arc;
+use crate::config::ReplicaUrl;
 
 /// A route as spans tell of it.
 #[derive(Debug)]
@@ -17,20 +15,11 @@ pub(crate) struct PreparedRoute {
     pub(super) path_prefix: Box<str>,
     /// `http.route` and `curtail.upstream`.
     pub(super) attributes: Box<[u8]>,
-    /// Absent: the route fans out, and each call has its upstream.
-    upstream: Option<Arc<PreparedUpstream>>,
-}
-
-/// An upstream as spans tell of it.
-#[derive(Debug)]
-pub(crate) struct PreparedUpstream {
-    name: Box<str>,
-    replicas: Box<[PreparedReplica]>,
 }
 
 /// A replica as spans tell of it.
 #[derive(Debug)]
-pub(super) struct PreparedReplica {
+pub(crate) struct PreparedReplica {
     /// `curtail.upstream`, `server.address` and `server.port`.
     pub(super) attributes: Box<[u8]>,
     /// What its URLs begin with: everything before the path.
@@ -38,35 +27,26 @@ pub(super) struct PreparedReplica {
 }
 
 impl PreparedRoute {
-    pub(crate) fn new(path_prefix: &str, upstream: Option<Arc<PreparedUpstream>>) -> Self {
+    /// A route that fans out has no upstream of its own.
+    pub(crate) fn new(path_prefix: &str, upstream: Option<&str>) -> Self {
         let attributes = prepare(|attributes| {
             attributes.text(b"http.route", path_prefix);
-            if let Some(upstream) = &upstream {
-                attributes.text(b"curtail.upstream", &upstream.name);
+            if let Some(upstream) = upstream {
+                attributes.text(b"curtail.upstream", upstream);
             }
         });
-        Self { path_prefix: path_prefix.into(), attributes, upstream }
-    }
-
-    pub(super) fn replica(&self, id: ReplicaId) -> Option<&PreparedReplica> {
-        self.upstream.as_ref()?.replicas.get(id.index())
+        Self { path_prefix: path_prefix.into(), attributes }
     }
 }
 
-impl PreparedUpstream {
-    pub(crate) fn new(config: &NamedUpstream) -> Self {
-        let replica = |url: &ReplicaUrl| PreparedReplica {
-            attributes: prepare(|attributes| {
-                attributes.text(b"curtail.upstream", &config.name);
-                attributes.text(b"server.address", &url.host);
-                attributes.int(b"server.port", url.port.into());
-            }),
-            url: url.to_string().into(),
-        };
-        Self {
-            name: config.name.as_str().into(),
-            replicas: config.replicas.iter().map(replica).collect(),
-        }
+impl PreparedReplica {
+    pub(crate) fn new(upstream: &str, url: &ReplicaUrl) -> Self {
+        let attributes = prepare(|attributes| {
+            attributes.text(b"curtail.upstream", upstream);
+            attributes.text(b"server.address", &url.host);
+            attributes.int(b"server.port", url.port.into());
+        });
+        Self { attributes, url: url.to_string().into() }
     }
 }
 

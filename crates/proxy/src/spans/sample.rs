@@ -1,11 +1,11 @@
 //! Trails as tests make them.
 
-use super::prepared::{PreparedRoute, PreparedUpstream};
-use crate::config::{ConnectConfig, NamedUpstream, ReplicaUrl};
+use super::prepared::{PreparedReplica, PreparedRoute};
+use crate::config::ReplicaUrl;
 use crate::trace_context::TraceContext;
 use crate::trail::{AttemptEnd, AttemptTrail, Destination, RequestEnd, Trail};
 use curtail_http::head::RequestHead;
-use curtail_policy::{AttemptId, Choice, Class, Reason, ReplicaId, UpstreamConfig};
+use curtail_policy::{AttemptId, Choice, Class, Reason};
 use curtail_units::Instant;
 use http::{Request, StatusCode};
 use std::sync::Arc;
@@ -32,15 +32,7 @@ pub(crate) fn trail(request: Request<()>) -> Trail {
         Arc::new(RequestHead::from_http2(parts).expect("a valid request")),
         false,
     );
-    let replica = |url: &str| ReplicaUrl::parse(url).expect("an address");
-    let upstream = PreparedUpstream::new(&NamedUpstream {
-        name: "accounts".to_owned(),
-        replicas: vec![replica("http://10.0.0.7:8080"), replica("https://[::1]")],
-        connect: ConnectConfig::default(),
-        group: None,
-        policy: UpstreamConfig::default(),
-    });
-    let route = Arc::new(PreparedRoute::new("/api", Some(Arc::new(upstream))));
+    let route = Arc::new(PreparedRoute::new("/api", Some("accounts")));
     trail.destination = Some(Destination { route, class: Class::Interactive });
     trail
 }
@@ -50,8 +42,10 @@ pub(crate) fn get(uri: &str) -> Request<()> {
 }
 
 /// An attempt to the `replica`-th replica, sent at `sent` for `reason`; its span id repeats `id`.
-pub(crate) const fn attempt(id: u8, replica: u16, sent: Instant, reason: Reason) -> AttemptTrail {
-    let to = (ReplicaId(replica), Choice::Turn);
+pub(crate) fn attempt(id: u8, replica: usize, sent: Instant, reason: Reason) -> AttemptTrail {
+    let url = ReplicaUrl::parse(["http://10.0.0.7:8080", "https://[::1]"][replica]);
+    let replica = PreparedReplica::new("accounts", &url.expect("an address"));
+    let to = (Arc::new(replica), Choice::Turn);
     AttemptTrail::new([id; 8], sent, to, (Class::Interactive, None), reason)
 }
 

@@ -9,7 +9,7 @@ use curtail_units::{Duration, Instant, Ratio, Rng};
 use serde::Serialize;
 use std::fmt::Write as _;
 
-const REPLICAS: u16 = 5;
+const REPLICAS: u32 = 5;
 
 /// A driver that tells machines whatever comes to its mind, and keeps a journal of it.
 struct Writer {
@@ -20,6 +20,9 @@ struct Writer {
     calls: Vec<(u64, Call)>,
     leaf: Leaf,
     requests: u64,
+    /// How many replicas have joined, and the ones that are present.
+    joined: u32,
+    present: Vec<u32>,
 }
 
 impl Writer {
@@ -29,16 +32,18 @@ impl Writer {
         let leaf = LeafConfig { concurrency: 2, queue_len_max: 3 };
         let mut writer = Self {
             text: String::new(),
-            upstream: Upstream::new(config, usize::from(REPLICAS), &machine),
+            upstream: Upstream::new(config, REPLICAS as usize, &machine),
             calls: Vec::new(),
             leaf: Leaf::new(leaf),
             requests: 0,
+            joined: REPLICAS,
+            present: (0..REPLICAS).collect(),
             now: Instant::ZERO,
             rng,
         };
         let name = "search".to_owned();
         writer.write(&Entry::<()>::Journal { schema: SCHEMA.to_owned() });
-        let replicas = REPLICAS;
+        let replicas = (0..REPLICAS).map(|id| (ReplicaId(id), format!("server {id}"))).collect();
         writer.write(&Entry::<()>::Upstream {
             machine: 0,
             name,
@@ -108,18 +113,38 @@ impl Writer {
     }
 
     fn upstream(&mut self) {
-        let replica = ReplicaId(u16::try_from(self.rng.below(5)).expect("small"));
+        // Also of replicas that have left.
+        let replica =
+            ReplicaId(u32::try_from(self.rng.below(self.joined as usize)).expect("small"));
         let latency = Duration::from_us(self.rng.below(9_000) as u64);
-        let event = match self.rng.below(4) {
+        let event = match self.rng.below(6) {
             0 => UpstreamEvent::ProbeTimedOut { replica },
             1 => UpstreamEvent::MessageTimed { one_way: latency },
             2 => UpstreamEvent::Woke,
+            3 => self.member_joins(),
+            4 => self.member_leaves(),
             _ => UpstreamEvent::ProbeSucceeded { replica, load: Load { in_flight: 3, latency } },
         };
         let now = self.now;
         self.upstream.handle(now, event);
         let effects: Vec<_> = std::iter::from_fn(|| self.upstream.poll_effect()).collect();
         self.write(&Entry::UpstreamEvent { machine: 0, now, event, effects });
+    }
+
+    fn member_joins(&mut self) -> UpstreamEvent {
+        let replica = ReplicaId(self.joined);
+        self.present.push(self.joined);
+        self.joined += 1;
+        self.write(&Entry::<()>::Replica { machine: 0, replica, name: "another".to_owned() });
+        UpstreamEvent::ReplicaJoined { replica }
+    }
+
+    fn member_leaves(&mut self) -> UpstreamEvent {
+        let replica = match self.present.len() {
+            0 => ReplicaId(0),
+            len => ReplicaId(self.present.swap_remove(self.rng.below(len))),
+        };
+        UpstreamEvent::ReplicaLeft { replica }
     }
 
     fn leaf(&mut self) {
@@ -189,7 +214,10 @@ fn fresh_machines_decide_what_a_journal_says_byte_for_byte() {
         let journal = journal(seed, config);
         let Replayed { requests, events, effects, end } = replayed(&journal);
         assert_eq!(end, End::Complete, "seed {seed}");
-        assert_eq!(4 + requests + events, journal.lines().count() as u64, "seed {seed}");
+        let joined = journal.matches("\"entry\":\"replica\"").count() as u64;
+        assert!(joined > 20, "seed {seed}: {joined} replicas joined");
+        let lines = journal.lines().count() as u64;
+        assert_eq!(4 + joined + requests + events, lines, "seed {seed}");
         assert!(requests > 500 && effects > 2_000, "seed {seed}: {requests} {effects}");
         for what in ["\"cancel\"", "\"budget_spent\"", "\"retry\"", "\"queue_full\"", "\"drop\""] {
             assert!(journal.contains(what), "seed {seed}: nothing was {what}");
@@ -324,7 +352,7 @@ fn what_is_no_journal_is_said_with_its_line() {
     let probe = "{\"entry\":\"upstream_event\",\"machine\":0,\"now\":1,\"event\":{\"probe_timed_out\":{\"replica\":5}},\"effects\":[]}";
     assert_eq!(
         said(&[lines[0], lines[1], probe].join("\n")),
-        "line 3 is not of a journal: replica 5 of 5: expected one that exists"
+        "line 3 is not of a journal: unknown replica 5: expected its entry first"
     );
     assert!(
         said(&[lines[0], "{\"entry\":"].join("\n")).starts_with("line 2 is not of a journal: ")
@@ -332,6 +360,6 @@ fn what_is_no_journal_is_said_with_its_line() {
     let long = format!("{{{}", "x".repeat(2 << 20));
     assert_eq!(
         said(&[lines[0], &long].join("\n")),
-        "line 2 is not of a journal: expected at most 1048576 bytes"
+        "line 2 is not of a journal: expected at most 2097152 bytes"
     );
 }

@@ -112,6 +112,12 @@ impl Pool {
         }
     }
 
+    pub(super) fn remove(&mut self, replica: ReplicaId) {
+        if let Some(place) = self.place(replica) {
+            self.entries.remove(place);
+        }
+    }
+
     /// Removes the hot entry with the most in flight, or when none is hot the one with the highest latency.
     pub(super) fn remove_worst(&mut self, hot_from: Option<u32>) {
         let ranked = self.entries.iter().enumerate();

@@ -16,16 +16,17 @@ struct World {
 impl World {
     fn new(config: PrequalConfig, replicas: usize, seed: u64) -> Self {
         let rng = Rng::new(seed);
-        let prequal = Prequal::new(config, replicas, &rng);
-        Self { prequal, replicas: Replicas::new(replicas), rng, now: Instant::from_ns(1) }
+        let mut prequal = Prequal::new(config, &rng);
+        (0..replicas).for_each(|index| prequal.replica_joined(ReplicaId::at(index)));
+        Self { prequal, replicas: Replicas::numbered(replicas), rng, now: Instant::from_ns(1) }
     }
 
-    fn answer(&mut self, replica: u16, in_flight: u32, latency_ms: u64) {
+    fn answer(&mut self, replica: u32, in_flight: u32, latency_ms: u64) {
         let load = Load { in_flight, latency: Duration::from_ms(latency_ms) };
         self.prequal.probe_succeeded(ReplicaId(replica), load, self.now);
     }
 
-    fn choose(&mut self, exclude: &[ReplicaId]) -> (u16, Choice) {
+    fn choose(&mut self, exclude: &[ReplicaId]) -> (u32, Choice) {
         let Self { prequal, replicas, rng, now } = self;
         let (id, choice) = prequal.choose(replicas, rng, *now, exclude).expect("a replica is left");
         (id.0, choice)
@@ -43,7 +44,7 @@ fn hot_from(quantile: f64) -> PrequalConfig {
     PrequalConfig { hot_quantile, ..PrequalConfig::default() }
 }
 
-fn chosen_from_a_pool(quantile: f64, pool: [(u32, u64); 4]) -> (u16, Choice) {
+fn chosen_from_a_pool(quantile: f64, pool: [(u32, u64); 4]) -> (u32, Choice) {
     let mut world = World::new(hot_from(quantile), 4, 1);
     for (replica, (in_flight, latency_ms)) in (0..).zip(pool) {
         world.answer(replica, in_flight, latency_ms);
@@ -81,7 +82,7 @@ fn a_use_adds_one_in_flight_and_a_pool_of_one_is_too_small() {
     assert_eq!(world.choose(&[]).1, Choice::PoolTooSmall { len: 1 });
     world.answer(2, 5, 10);
     world.answer(3, 6, 10);
-    let choices: Vec<u16> = (0..5).map(|_| world.choose(&[]).0).collect();
+    let choices: Vec<u32> = (0..5).map(|_| world.choose(&[]).0).collect();
     assert_eq!(choices, [2, 2, 3, 2, 3], "5 and 6 in flight; of equals the older answer");
 }
 
@@ -102,17 +103,17 @@ fn an_answer_is_too_old_after_a_second() {
 fn excluded_is_never_chosen_and_a_failing_replica_only_when_all_fail() {
     let mut world = World::new(PrequalConfig::default(), 6, 1);
     for _ in 0..3 {
-        world.replicas.get_mut(ReplicaId(0)).failed(world.now);
+        world.replicas.known(ReplicaId(0)).failed(world.now);
     }
     for round in 0..1_000 {
         // The failing replica looks the best, as one that refuses everything does.
-        (0..6).for_each(|replica| world.answer(replica, u32::from(replica), 10));
+        (0..6).for_each(|replica| world.answer(replica, replica, 10));
         let exclude = [ReplicaId(1), ReplicaId(4)];
         let (chosen, _) = world.choose(&exclude[..round % 3]);
         assert!(!exclude[..round % 3].contains(&ReplicaId(chosen)) && chosen != 0, "{chosen}");
     }
     for replica in 1..6 {
-        (0..3).for_each(|_| world.replicas.get_mut(ReplicaId(replica)).failed(world.now));
+        (0..3).for_each(|_| world.replicas.known(ReplicaId(replica)).failed(world.now));
     }
     assert_eq!(world.choose(&[]).1, Choice::PoolTooSmall { len: 0 });
 }
@@ -156,7 +157,7 @@ fn answers_are_used_as_often_as_the_budget_says_on_average() {
 #[test]
 fn rates_are_exact() {
     for per_request in [0.0, 0.1, 0.37, 1.0, 1.0 / 3.0, 2.9, 3.0, core::f64::consts::PI] {
-        let mut rate = Rate::new(per_request);
+        let mut rate = Rate { per_request, owed: 0.0 };
         let mut taken = 0;
         for n in 1..=1_000_000_u32 {
             taken += rate.take();
@@ -164,8 +165,8 @@ fn rates_are_exact() {
             assert!((-1e-6..1.0 + 1e-6).contains(&owed), "{per_request} x {n}: {taken}");
         }
     }
-    assert_eq!(Rate::new(-1.0).take(), 0);
-    assert_eq!(Rate::new(f64::NAN).take(), 0);
+    assert_eq!(Rate { per_request: -1.0, owed: 0.0 }.take(), 0);
+    assert_eq!(Rate { per_request: f64::NAN, owed: 0.0 }.take(), 0);
 }
 
 #[test]
@@ -201,15 +202,15 @@ fn probes_are_drawn_uniformly_without_replacement() {
 
 /// Requests one after another over 50 replicas whose latency is given and whose load is what was sent to
 /// them among the last 50: the share that each replica got.
-fn shares(latency_ms: impl Fn(u16) -> u64, seed: u64) -> Vec<f64> {
+fn shares(latency_ms: impl Fn(u32) -> u64, seed: u64) -> Vec<f64> {
     let (replicas, requests) = (50, 200_000);
     let mut world = World::new(hot_from(0.84), replicas, seed);
     let mut counts = alloc::vec![0_u32; replicas];
-    let mut in_flight: alloc::collections::VecDeque<u16> = alloc::collections::VecDeque::new();
+    let mut in_flight: alloc::collections::VecDeque<u32> = alloc::collections::VecDeque::new();
     for _ in 0..requests {
         world.now = world.now + Duration::from_us(100);
         let (chosen, _) = world.choose(&[]);
-        counts[usize::from(chosen)] += 1;
+        counts[chosen as usize] += 1;
         in_flight.push_back(chosen);
         if in_flight.len() > 50 {
             in_flight.pop_front();
@@ -294,7 +295,7 @@ fn a_replica_without_a_leaf_is_judged_from_the_root_and_asked_again_later() {
     world.prequal.probe_unsupported(&world.replicas, without, begin);
     assert!(world.prequal.is_without_leaf(without) && !world.prequal.is_without_leaf(with));
 
-    let load = &mut world.replicas.get_mut(without).load;
+    let load = &mut world.replicas.known(without).load;
     let met = load.arrived();
     load.observe(begin, met, Duration::from_ms(7));
     assert_eq!(world.request_sent(), [with], "the other's entry is made here");

@@ -1,6 +1,7 @@
 //! New configurations: whole or not at all, and no request in flight notices.
 
 use super::Gated;
+use super::journal::replayed;
 use crate::client::Client;
 use crate::deadline::run;
 use crate::directory::Directory;
@@ -8,7 +9,10 @@ use crate::proxy::{Proxy, Setup};
 use crate::raw_replica::RawReplica;
 use crate::replica::Speaks;
 use crate::steady::Steady;
+use curtail_sim::End;
 use http::{StatusCode, Version};
+use serde_json::Value;
+use std::time::Duration;
 
 async fn ask(proxy: &Proxy) -> String {
     let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
@@ -139,5 +143,77 @@ fn a_hundred_reloads_under_load_cost_no_request() {
         for steady in steady {
             steady.stop().await;
         }
+    });
+}
+
+/// The number and the URL of each replica.
+fn numbered(upstream: &Value) -> Vec<(u64, String)> {
+    let replicas = upstream["replicas"].as_array().expect("a list");
+    let text = |url: &Value| url.as_str().expect("text").to_owned();
+    replicas.iter().map(|r| (r["id"].as_u64().expect("a number"), text(&r["url"]))).collect()
+}
+
+#[test]
+fn replicas_join_leave_and_move_under_load_and_the_others_keep_what_was_learned() {
+    run(async {
+        let servers = ["1", "2", "3"].map(RawReplica::responding);
+        let [one, two, three] = servers;
+        let [one, two, three] = [one.await, two.await, three.await];
+        let url = |server: &RawReplica| format!("http://{}", server.address());
+        let named = |name: &str, server: &RawReplica| format!("{name}={}", url(server));
+        let joined = [named("a", &one), named("b", &two), url(&three)];
+        let left = [url(&three), named("a", &one)];
+        let moved = [named("a", &two), url(&three)];
+        let directory = Directory::new();
+        let file = directory.path("root.journal");
+        let first = Setup::before_urls([named("a", &one), named("b", &two)]);
+        let proxy = first.journal(file.clone()).start();
+        let steady = [
+            Steady::start(&proxy, Version::HTTP_11).await,
+            Steady::start(&proxy, Version::HTTP_2).await,
+        ];
+        let state = async || -> Value {
+            let state = proxy.admin("/state").await;
+            let state: Value = serde_json::from_slice(&state.body).expect("JSON");
+            state["upstreams"][0].clone()
+        };
+        // Enough latencies for an estimate, before anything changes.
+        proxy.until(|metrics| metrics.sum("curtail_requests_total", &[]) >= 100).await;
+        let mut highest = 1;
+        for round in 0..20 {
+            for (nth, replicas) in [&joined[..], &left, &moved].into_iter().enumerate() {
+                let spent = state().await["budget"]["requests"].as_u64().expect("a number");
+                proxy.reload(&Setup::before_urls(replicas.to_vec())).expect("it is good");
+                ask(&proxy).await;
+                let upstream = state().await;
+                assert!(upstream["recent"]["p50_ms"].is_number(), "latencies are kept: {upstream}");
+                let requests = upstream["budget"]["requests"].as_u64().expect("a number");
+                assert!(spent > 0 && requests > 0, "the budget is kept: {upstream}");
+                let numbered = numbered(&upstream);
+                let at = if nth == 2 { url(&two) } else { url(&one) };
+                assert!(numbered.contains(&(0, at)), "a stays, moved or not: {numbered:?}");
+                if nth == 0 {
+                    let last = numbered.iter().map(|(id, _)| *id).max().expect("a replica");
+                    assert!(last > highest, "round {round}: a number twice: {numbered:?}");
+                    highest = last;
+                }
+            }
+        }
+        for steady in steady {
+            steady.stop().await;
+        }
+        let metrics = proxy.metrics().await;
+        assert_eq!(metrics.sum("curtail_requests_failed_total", &[]), 0, "{metrics}");
+        proxy.stop(Duration::from_secs(10)).await.expect("it stops");
+        let replayed = replayed(&file);
+        assert_eq!(replayed.end, End::Complete);
+        let journal = std::fs::read_to_string(&file).expect("text");
+        let named_a = journal.matches("\"a\"").count();
+        assert_eq!(named_a, 1, "an identity is written once, at the join");
+        assert_eq!(
+            journal.matches("\"replica_joined\"").count(),
+            20,
+            "c once, b in each later round"
+        );
     });
 }

@@ -1,0 +1,132 @@
+//! Replicas as values of the configuration: an address, and a name that outlives the address.
+
+use curtail_config::{Scalar, Value, Wrong};
+use curtail_http::origin::Origin;
+use std::ops::Deref;
+
+/// The address of a replica, as a value of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ReplicaUrl(Origin);
+
+impl ReplicaUrl {
+    /// Parses `http://host[:port]` or `https://host[:port]`, with no path.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Origin::parse(text).map(Self)
+    }
+}
+
+impl Deref for ReplicaUrl {
+    type Target = Origin;
+
+    fn deref(&self) -> &Origin {
+        &self.0
+    }
+}
+
+impl std::fmt::Display for ReplicaUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::str::FromStr for ReplicaUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::parse(text).ok_or_else(|| {
+            format!("{text:?} is not {} {}", <Self as Value>::NOUN, <Self as Value>::DETAIL)
+        })
+    }
+}
+
+impl Value for ReplicaUrl {
+    const NOUN: &'static str = "the address of a server";
+    const DETAIL: &'static str = "such as http://127.0.0.1:8080, without a path";
+
+    fn read(scalar: &Scalar) -> Result<Self, Wrong> {
+        let text = scalar.text().ok_or(Wrong::Kind)?;
+        Self::parse(text).ok_or(Wrong::Kind)
+    }
+
+    fn write(&self) -> String {
+        self.to_string()
+    }
+
+    fn placeholder() -> Self {
+        Self(Origin { tls: false, host: "localhost".to_owned(), port: 80 })
+    }
+
+    fn schema() -> serde_json::Value {
+        serde_json::json!({ "type": "string", "pattern": "^https?://[^/]+/?$" })
+    }
+}
+
+/// A replica of an upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaConfig {
+    /// Its name, which identifies it across reloads; absent: its URL does.
+    pub name: Option<String>,
+    /// Its address.
+    pub url: ReplicaUrl,
+}
+
+/// A longer name is an error: the journal writes it once for each start and each reload.
+const NAME_LEN_MAX: usize = 64;
+
+impl ReplicaConfig {
+    /// The replica at `url`, without a name.
+    #[must_use]
+    pub const fn unnamed(url: ReplicaUrl) -> Self {
+        Self { name: None, url }
+    }
+
+    /// What identifies it across reloads.
+    #[must_use]
+    pub fn identity(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.url.to_string())
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let Some((name, url)) = text.split_once('=') else {
+            return ReplicaUrl::parse(text).map(Self::unnamed);
+        };
+        let is_in_name =
+            |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        let is_name = (1..=NAME_LEN_MAX).contains(&name.len()) && name.bytes().all(is_in_name);
+        let url = ReplicaUrl::parse(url).filter(|_| is_name)?;
+        Some(Self { name: Some(name.to_owned()), url })
+    }
+}
+
+impl std::fmt::Display for ReplicaConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(name) = &self.name {
+            write!(f, "{name}=")?;
+        }
+        self.url.fmt(f)
+    }
+}
+
+impl Value for ReplicaConfig {
+    const NOUN: &'static str = "a replica";
+    const DETAIL: &'static str =
+        "such as http://127.0.0.1:8080 or a=http://127.0.0.1:8080, without a path";
+
+    fn read(scalar: &Scalar) -> Result<Self, Wrong> {
+        let text = scalar.text().ok_or(Wrong::Kind)?;
+        Self::parse(text).ok_or(Wrong::Kind)
+    }
+
+    fn write(&self) -> String {
+        self.to_string()
+    }
+
+    fn placeholder() -> Self {
+        Self::unnamed(ReplicaUrl::placeholder())
+    }
+
+    fn schema() -> serde_json::Value {
+        serde_json::json!({ "type": "string", "pattern": "^([A-Za-z0-9_.-]+=)?https?://[^/]+/?$" })
+    }
+}

@@ -1,0 +1,112 @@
+//! Replicas that join, leave and move when a reload changes an upstream's list.
+//!
+//! **Decides** which replica of the new list is one of the old list: the one with the same name, or without names
+//! the one with the same URL. It keeps its number, so its machine keeps what was learned of it.
+//! A replica whose URL or `connect` changes gets new connections. Attempts in flight end on the old ones.
+
+use super::Upstream;
+use crate::StartError;
+use crate::config::{NamedUpstream, load_trust};
+use crate::replica::{Replica, Replicas};
+use curtail_http::pool::Pool;
+use curtail_http::tls::Trust;
+use curtail_policy::journal::Entry;
+use curtail_policy::{ReplicaId, UpstreamEvent};
+use curtail_units::Instant;
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, Weak};
+
+/// The replicas of a configuration that is not applied yet.
+#[derive(Debug)]
+pub(crate) struct Membership {
+    pub(super) replicas: Vec<Arc<Replica>>,
+    trust: Trust,
+}
+
+impl Membership {
+    /// Builds the replicas of `config`; those of `old` that are reached in the same way stay.
+    ///
+    /// # Errors
+    /// When trusted certificates cannot be read, or a TLS configuration cannot be used.
+    pub(super) fn new(
+        config: &NamedUpstream,
+        workers: usize,
+        old: &Replicas,
+    ) -> Result<Self, StartError> {
+        let connect = &config.connect;
+        let urls = config.replicas.iter().map(|replica| &replica.url);
+        let trust = load_trust(connect, urls)?;
+        let old: HashMap<String, &Arc<Replica>> =
+            old.values().map(|replica| (replica.config.identity(), replica)).collect();
+        let replicas = config.replicas.iter().map(|wanted| {
+            let kept = old.get(&wanted.identity());
+            if let Some(kept) = kept.filter(|kept| kept.is_reached_by(wanted, connect)) {
+                return Ok(Arc::clone(kept));
+            }
+            Replica::new(&config.name, wanted, connect, &trust, workers).map(Arc::new)
+        });
+        Ok(Self { replicas: replicas.collect::<Result<_, StartError>>()?, trust })
+    }
+}
+
+impl Upstream {
+    /// Prepares the replicas of a new configuration. The caller applies one at a time.
+    ///
+    /// # Errors
+    /// When a file cannot be read or used; nothing has changed then.
+    pub(crate) fn prepare(&self, config: &NamedUpstream) -> Result<Membership, StartError> {
+        Membership::new(config, self.workers, &self.replicas.load())
+    }
+
+    /// Replaces the replicas: each leave and join is an event of the machine, before any request can be sent there.
+    pub(crate) fn apply(&self, membership: Membership) {
+        let Membership { replicas: wanted, trust } = membership;
+        wanted.iter().for_each(|replica| replica.replace_trust(&trust));
+        let old = self.replicas.load_full();
+        let ids: HashMap<String, ReplicaId> =
+            old.iter().map(|(id, replica)| (replica.config.identity(), id)).collect();
+        let mut root = self.lock();
+        let mut group = self.lock_group();
+        let (mut replicas, mut joined) = (Replicas::default(), Vec::new());
+        for replica in wanted {
+            let name = replica.config.identity();
+            let id = ids.get(&name).copied().unwrap_or_else(|| {
+                let id = root.next_replica_id();
+                joined.push((id, name));
+                id
+            });
+            replicas.insert(id, replica);
+        }
+        for replica in old.ids().filter(|id| replicas.get(*id).is_none()) {
+            self.change_members(&mut root, &mut group, UpstreamEvent::ReplicaLeft { replica });
+        }
+        for (replica, name) in joined {
+            if let Some((journal, machine)) = &root.journal {
+                journal.write(&Entry::<()>::Replica { machine: *machine, replica, name });
+            }
+            self.change_members(&mut root, &mut group, UpstreamEvent::ReplicaJoined { replica });
+        }
+        self.retire(&old, &replicas);
+        // Under the lock of the machine: no request can know a replica by its machine alone.
+        self.replicas.store(Arc::new(replicas));
+    }
+
+    fn retire(&self, old: &Replicas, new: &Replicas) {
+        let is_kept = |id, replica| new.get(id).is_some_and(|kept| Arc::ptr_eq(kept, replica));
+        let gone = old.iter().filter(|(id, replica)| !is_kept(*id, replica));
+        let pools = gone.flat_map(|(_, replica)| replica.pools().iter().enumerate());
+        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        retired.extend(pools.map(|(worker, pool)| (worker, Arc::downgrade(pool))));
+    }
+
+    /// Closes connections of a worker that are unused for too long, also those to replicas that have left.
+    pub(crate) fn sweep(&self, worker: usize, now: Instant) {
+        for replica in self.replicas.load().values() {
+            replica.pool(worker).sweep(now);
+        }
+        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        retired.retain(|(_, pool)| pool.strong_count() > 0);
+        let own = retired.iter().filter(|(of, _)| *of == worker);
+        own.filter_map(|(_, pool)| Weak::upgrade(pool)).for_each(|pool: Arc<Pool>| pool.sweep(now));
+    }
+}

@@ -1,0 +1,77 @@
+//! A replica as the proxy reaches it: its connector, and the connection pools of all workers.
+
+use crate::StartError;
+use crate::config::{ConnectConfig, ReplicaConfig};
+use crate::spans::prepared::PreparedReplica;
+use curtail_http::connect::Connector;
+use curtail_http::connection_counts::ConnectionCounters;
+use curtail_http::pool::Pool;
+use curtail_http::tls::Trust;
+use curtail_policy::ReplicaMap;
+use std::sync::Arc;
+
+/// The present replicas of an upstream.
+pub(crate) type Replicas = ReplicaMap<Arc<Replica>>;
+
+/// A replica of an upstream.
+#[derive(Debug)]
+pub(crate) struct Replica {
+    pub(crate) config: ReplicaConfig,
+    pub(crate) authority: String,
+    pub(crate) metrics: Arc<ConnectionCounters>,
+    /// What spans say of it.
+    pub(crate) prepared: Arc<PreparedReplica>,
+    connect: ConnectConfig,
+    connector: Connector,
+    pools: Box<[Arc<Pool>]>,
+}
+
+impl Replica {
+    /// # Errors
+    /// When its TLS configuration cannot be used.
+    pub(crate) fn new(
+        upstream: &str,
+        config: &ReplicaConfig,
+        connect: &ConnectConfig,
+        trust: &Trust,
+        workers: usize,
+    ) -> Result<Self, StartError> {
+        let connector = Connector::new(&config.url, connect, trust)?;
+        let metrics = Arc::new(ConnectionCounters::default());
+        let pool = |_| {
+            let (connector, metrics) = (connector.clone(), Arc::clone(&metrics));
+            Arc::new(Pool::new(connector, connect.clone(), metrics))
+        };
+        Ok(Self {
+            authority: config.url.authority(),
+            prepared: Arc::new(PreparedReplica::new(upstream, &config.url)),
+            pools: (0..workers).map(pool).collect(),
+            connect: connect.clone(),
+            config: config.clone(),
+            metrics,
+            connector,
+        })
+    }
+
+    /// Whether a connection by these keys would be the same.
+    pub(crate) fn is_reached_by(&self, config: &ReplicaConfig, connect: &ConnectConfig) -> bool {
+        self.config == *config && self.connect == *connect
+    }
+
+    /// Replaces the trusted certificates, from the next connection attempt on.
+    pub(crate) fn replace_trust(&self, trust: &Trust) {
+        if let Err(error) = self.connector.replace_trust(trust) {
+            tracing::error!("{error}");
+        }
+    }
+
+    /// The connections of one worker.
+    pub(crate) fn pool(&self, worker: usize) -> &Arc<Pool> {
+        &self.pools[worker]
+    }
+
+    /// The connections of all workers.
+    pub(crate) fn pools(&self) -> &[Arc<Pool>] {
+        &self.pools
+    }
+}
