@@ -2,7 +2,7 @@
 //!
 //! One thread writes the log. While it waits for the disk batches gather, and the next group is all of them:
 //! the slower the disk, the more share a sync. Where they are more than a group has room for, tenants take
-//! [turns](Turns).
+//! turns by bytes ([`FairQueue`]).
 //!
 //! A batch that is sent again is not written again. If it is durable, it is acknowledged at once; if it still waits,
 //! its sender waits for the same outcome.
@@ -11,13 +11,14 @@
 //! takes nothing, nothing is written, and who waits for too long gives up: what nobody waits for is not written.
 
 use crate::metrics::LogMetrics;
-use crate::turns::Turns;
 use curtail_otlp::Decoded;
+use curtail_policy::FairQueue;
 use curtail_store::log::{Log, Record};
 use curtail_store::recent::{BatchId, RecentBatches};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -32,6 +33,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// What fails again and again is said so often.
 const SAY_EVERY: Duration = Duration::from_secs(1);
+
+/// The turn of a tenant: about two batches of the usual length.
+const TURN_BYTES: NonZeroUsize = NonZeroUsize::new(512 << 10).expect("above 0");
 
 /// Batches that wait; their bytes are bounded before.
 const WAITING_MAX: usize = 4_096;
@@ -165,7 +169,7 @@ impl Committer {
             log,
             sink,
             recent: Arc::clone(&recent),
-            turns: Turns::default(),
+            turns: FairQueue::new(TURN_BYTES),
             joined: HashMap::new(),
             full: Arc::clone(&full),
             failures: Failures::default(),
@@ -249,7 +253,7 @@ struct Committing<S> {
     sink: S,
     /// The recent durable batches.
     recent: Arc<RecentBatches>,
-    turns: Turns<Box<Waiting>>,
+    turns: FairQueue<Arc<str>, Box<Waiting>>,
     /// The other senders of each waiting batch with an ID.
     joined: HashMap<BatchId, Vec<Reply>>,
     full: Arc<Full>,

@@ -23,7 +23,6 @@ mod receive;
 mod refusal;
 mod request;
 mod room;
-mod turns;
 
 pub use commit::{Committer, Sink, Taken, Why};
 pub use config::{Config, Limits};

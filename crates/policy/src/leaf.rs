@@ -1,6 +1,8 @@
-//! The leaf: the queue in front of one server.
+//! The leaf: what stands in front of one server.
 //!
-//! **Decides** which waiting request starts next, which is refused, and which copy of a tie is dropped.
+//! It composes a [`limiter`] (how many requests are in service), a [`queue`] (which one is next), its side of ties
+//! and the load for probes.
+//! **Decides** which request starts, which is refused, and which copy of a tie is dropped.
 //! **Inputs**: arrivals with class and tie, ends of service, and what the leaf of a twin says.
 //! **Limits**: [`LeafConfig::concurrency`] requests in service and [`LeafConfig::queue_len_max`] waiting, over all
 //! classes; [`started::TIES_MAX`] ties remembered. Each event costs O(log(concurrency + queue)).
@@ -9,9 +11,8 @@
 //!   fewer requests than the limit are in service.
 //! - `started-once-dropped-or-refused`: each request that arrives gets exactly one of `Start`, `Drop` and
 //!   `Refuse`, unless its root goes away while it waits: then none.
-//! - `class-order`: a request starts only when no more urgent one waits, and within its class first come,
-//!   first served. When the queue is full, a more urgent newcomer pushes out the youngest of the least
-//!   urgent.
+//! - `class-order`, see [`queue`]. When the queue is full, a more urgent newcomer pushes out the youngest of the
+//!   least urgent.
 //! - `tie-at-most-one-duplicate`, the leaf's side: a copy that waits, or is still to arrive, when the start of
 //!   its twin becomes known is never started.
 //!
@@ -20,12 +21,16 @@
 //! **Hurts when** urgent requests alone fill the server: less urgent ones then wait without end and are
 //! pushed out first. That is what a class means; a share for the others is a matter of the concurrency limit.
 
+mod limiter;
+mod queue;
 mod reason;
 mod started;
 
 use crate::{Class, Decided, Load, LoadTracker, TieId};
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 use curtail_units::Instant;
+use limiter::Limiter;
+use queue::{Queue, Ticket};
 pub use reason::LeafReason;
 use serde::{Deserialize, Serialize};
 use started::StartedTwins;
@@ -113,34 +118,28 @@ pub enum LeafEffect {
 /// Where a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    Queue,
-    Server,
+    Queued(Ticket),
+    InService,
 }
 
 /// A request that has arrived and not left.
 #[derive(Clone, Copy, Debug)]
 struct Present {
     place: Place,
-    class: Class,
     tie: Option<TieId>,
     arrived: Instant,
-    /// Its number in the order of arrival.
-    nth: u64,
     in_flight_on_arrival: u32,
 }
 
-/// The machine of one leaf.
+/// The machine of one leaf: limiter, queue, ties and load.
 #[derive(Clone, Debug)]
 pub struct Leaf {
-    config: LeafConfig,
+    limiter: Limiter,
+    queue: Queue,
     present: BTreeMap<LeafRequestId, Present>,
-    /// Those of `present` that wait, in the order in which they start.
-    queue: BTreeSet<(Class, u64, LeafRequestId)>,
-    in_service: u32,
-    /// Those of `present` that are tied.
+    /// The tied requests of `present`.
     ties: BTreeMap<TieId, LeafRequestId>,
     started_twins: StartedTwins,
-    arrivals: u64,
     load: LoadTracker,
     effects: VecDeque<Decided<LeafEffect, LeafReason>>,
 }
@@ -150,13 +149,11 @@ impl Leaf {
     #[must_use]
     pub fn new(config: LeafConfig) -> Self {
         Self {
-            config: LeafConfig { concurrency: config.concurrency.max(1), ..config },
+            limiter: Limiter::new(config.concurrency),
+            queue: Queue::new(config.queue_len_max),
             present: BTreeMap::new(),
-            queue: BTreeSet::new(),
-            in_service: 0,
             ties: BTreeMap::new(),
             started_twins: StartedTwins::default(),
-            arrivals: 0,
             load: LoadTracker::default(),
             effects: VecDeque::with_capacity(4),
         }
@@ -192,17 +189,16 @@ impl Leaf {
         self.load.load(now)
     }
 
-    /// Requests that wait.
+    /// Queued requests.
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, reason = "at most `queue_len_max`, a u32")]
     pub fn queue_len(&self) -> u32 {
-        self.queue.len() as u32
+        self.queue.len()
     }
 
-    /// Requests that the server works on.
+    /// Requests in service.
     #[must_use]
     pub const fn in_service(&self) -> u32 {
-        self.in_service
+        self.limiter.in_service()
     }
 
     fn arrived(&mut self, now: Instant, request: LeafRequestId, class: Class, tie: Option<TieId>) {
@@ -211,30 +207,23 @@ impl Leaf {
             self.decide(LeafEffect::Drop { request }, why);
             return;
         }
-        let free = self.in_service < self.config.concurrency;
-        if !free && self.queue_len() >= self.config.queue_len_max && !self.make_room(now, class) {
-            let (len, max) = (self.queue_len(), self.config.queue_len_max);
+        let starts = self.limiter.has_room();
+        if !starts && self.queue.is_full() && !self.displace(now, class) {
+            let (len, max) = (self.queue.len(), self.queue.len_max());
             self.decide(LeafEffect::Refuse { request }, LeafReason::QueueFull { len, max });
             return;
         }
-        let (nth, in_flight_on_arrival) = (self.arrivals, self.load.arrived());
-        self.arrivals += 1;
-        let place = Place::Queue;
-        self.present.insert(
-            request,
-            Present { place, class, tie, arrived: now, nth, in_flight_on_arrival },
-        );
         if let Some(tie) = tie {
             self.ties.insert(tie, request);
         }
-        if free {
-            let in_service = self.in_service + 1;
-            self.start(
-                request,
-                LeafReason::BelowLimit { in_service, concurrency: self.config.concurrency },
-            );
-        } else {
-            self.queue.insert((class, nth, request));
+        let in_flight_on_arrival = self.load.arrived();
+        let place =
+            if starts { Place::InService } else { Place::Queued(self.queue.push(class, request)) };
+        self.present.insert(request, Present { place, tie, arrived: now, in_flight_on_arrival });
+        if starts {
+            let concurrency = self.limiter.concurrency();
+            let in_service = self.limiter.in_service() + 1;
+            self.start(request, LeafReason::BelowLimit { in_service, concurrency });
         }
     }
 
@@ -249,12 +238,9 @@ impl Leaf {
         }
     }
 
-    /// Refuses the youngest of the least urgent requests that wait, if it is less urgent than `class`.
-    fn make_room(&mut self, now: Instant, class: Class) -> bool {
-        let Some(&(last, _, request)) = self.queue.last() else { return false };
-        if last <= class {
-            return false;
-        }
+    /// Refuses the youngest of the least urgent queued requests, if it is less urgent than `class`.
+    fn displace(&mut self, now: Instant, class: Class) -> bool {
+        let Some(request) = self.queue.less_urgent(class) else { return false };
         let waited = now.since(self.leave(request).arrived);
         self.decide(LeafEffect::Refuse { request }, LeafReason::PushedOut { by: class, waited });
         true
@@ -266,7 +252,7 @@ impl Leaf {
             return;
         };
         // When both have started, to stop one is for the root: it alone knows which responds first.
-        if self.place(request) == Some(Place::Queue) {
+        if matches!(self.place(request), Some(Place::Queued(_))) {
             let waited = now.since(self.leave(request).arrived);
             self.decide(LeafEffect::Drop { request }, LeafReason::TwinStarted { waited });
         }
@@ -274,7 +260,7 @@ impl Leaf {
 
     fn finished(&mut self, now: Instant, request: LeafRequestId) {
         // A request that its root cancelled is no longer known when the server is done with it.
-        if self.place(request) == Some(Place::Server) {
+        if self.place(request) == Some(Place::InService) {
             let Present { arrived, in_flight_on_arrival, .. } = self.leave(request);
             self.load.observe(now, in_flight_on_arrival, now.since(arrived));
             self.start_next(now);
@@ -285,23 +271,23 @@ impl Leaf {
         let Some(place) = self.place(request) else { return };
         let Present { arrived, in_flight_on_arrival, .. } = self.leave(request);
         self.load.observe_cancelled(now, in_flight_on_arrival, now.since(arrived));
-        if place == Place::Server {
+        if place == Place::InService {
             self.start_next(now);
         }
     }
 
     /// A request has left service: starts the next one.
     fn start_next(&mut self, now: Instant) {
-        let Some((class, _, request)) = self.queue.pop_first() else { return };
+        let Some(Ticket { class, request, .. }) = self.queue.pop() else { return };
         let waited = now.since(self.present[&request].arrived);
         self.start(request, LeafReason::NextInClass { class, waited });
     }
 
     fn start(&mut self, request: LeafRequestId, why: LeafReason) {
         let present = self.present.get_mut(&request).expect("only what has arrived starts");
-        present.place = Place::Server;
+        present.place = Place::InService;
         let tie = present.tie;
-        self.in_service += 1;
+        self.limiter.start();
         self.decide(LeafEffect::Start { request }, why);
         if let Some(tie) = tie {
             self.decide(LeafEffect::TellTwin { request, tie }, LeafReason::TieStarted);
@@ -316,10 +302,8 @@ impl Leaf {
     fn leave(&mut self, request: LeafRequestId) -> Present {
         let left = self.present.remove(&request).expect("the caller has seen that it is present");
         match left.place {
-            Place::Queue => {
-                self.queue.remove(&(left.class, left.nth, request));
-            }
-            Place::Server => self.in_service -= 1,
+            Place::Queued(ticket) => self.queue.remove(ticket),
+            Place::InService => self.limiter.end(),
         }
         if let Some(tie) = left.tie {
             self.ties.remove(&tie);

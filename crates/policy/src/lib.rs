@@ -34,6 +34,7 @@ pub mod budget;
 mod call;
 mod class;
 mod decided;
+mod fair_queue;
 mod gather;
 mod group;
 pub mod hedge;
@@ -52,6 +53,7 @@ pub use budget::BudgetConfig;
 pub use call::{ATTEMPTS_MAX, Call, Event, Failure, Outcome, Request};
 pub use class::Class;
 pub use decided::{AttemptId, Decided, Effect, ProbeId, ReplicaId, RequestFailure};
+pub use fair_queue::FairQueue;
 pub use gather::{
     CALLS_MAX, CallId, Gather, GatherConfig, GatherEffect, GatherEvent, GatherOutcome,
     GatherReason, RestMode,
