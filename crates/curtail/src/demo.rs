@@ -21,7 +21,7 @@ mod spans;
 mod tally;
 
 use crate::stop::StopSignals;
-use crate::terminal::Progress;
+use crate::terminal::ProgressLine;
 use crate::testbed::Format;
 use crate::{exit, open_files};
 use arm::Arm;
@@ -133,8 +133,8 @@ impl Demo<'_> {
     async fn run(&self) -> anyhow::Result<ExitCode> {
         let mut signals = StopSignals::new()?;
         let mut progress = match self.args.format {
-            Format::Json => Progress::silent(),
-            Format::Text => Progress::on_stdout(Some(LINE_EVERY)),
+            Format::Json => ProgressLine::silent(),
+            Format::Text => ProgressLine::on_stdout(Some(LINE_EVERY)),
         };
         let (report, slowest) = tokio::select! {
             () = signals.received() => {
@@ -166,7 +166,10 @@ impl Demo<'_> {
     }
 
     /// Measures all arms, and shows how things stand meanwhile. Returns the slowest read as well.
-    async fn measure(&self, progress: &mut Progress) -> anyhow::Result<(Report, Option<Slowest>)> {
+    async fn measure(
+        &self,
+        progress: &mut ProgressLine,
+    ) -> anyhow::Result<(Report, Option<Slowest>)> {
         let rng = Rng::new(self.args.seed).split("demo");
         let rate = f64::from(self.args.rate);
         let (plan, end) = (Plan::new(rate, &rng), Duration::from_secs(self.args.seconds));

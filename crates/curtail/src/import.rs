@@ -16,7 +16,7 @@ mod send;
 mod tally;
 
 use crate::server_access::ServerAccessArgs;
-use crate::terminal::Progress;
+use crate::terminal::ProgressLine;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use curtail_otlp::Signal;
@@ -122,7 +122,7 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<ExitCode> {
 
 /// Sends what the reader tells, to its end.
 async fn send_all(sender: Sender, mut telling: mpsc::Receiver<Told>) -> anyhow::Result<Tally> {
-    let (mut tally, mut progress) = (Tally::default(), Progress::on_stderr(Some(LINE_EVERY)));
+    let (mut tally, mut progress) = (Tally::default(), ProgressLine::on_stderr(Some(LINE_EVERY)));
     while let Some(told) = telling.recv().await {
         match told {
             Told::Piece => tally.lines += 1,
@@ -149,7 +149,7 @@ async fn send_all(sender: Sender, mut telling: mpsc::Receiver<Told>) -> anyhow::
 }
 
 /// Counts what came of a batch.
-fn take(batch: &Batch, verdict: Verdict, tally: &mut Tally, progress: &mut Progress) {
+fn take(batch: &Batch, verdict: Verdict, tally: &mut Tally, progress: &mut ProgressLine) {
     let (places, rows) = (batch.places(), batch.rows);
     match verdict {
         Verdict::Taken { refused: 0, .. } => tally.took(batch.signal, rows),

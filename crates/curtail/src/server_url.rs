@@ -1,13 +1,13 @@
 //! The URL of a server as commands take it: `http://HOST[:PORT][/PATH]`, or `https`.
 
-use curtail_http::origin::Origin;
+use curtail_http::origin::ServerOrigin;
 use http::Uri;
 
 /// The address of a server. All of what was given is used: there is no user name, no query and no fragment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerUrl {
     /// Scheme, host and port.
-    pub(crate) origin: Origin,
+    pub(crate) origin: ServerOrigin,
     /// The path before those of requests; empty or without a slash at its end.
     pub(crate) path: String,
 }
@@ -27,7 +27,7 @@ impl ServerUrl {
         let port = if has_port { authority.port_u16()? } else { port.unwrap_or(scheme_port) };
         let path = uri.path().trim_end_matches('/').to_owned();
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        Some(Self { origin: Origin { tls, host, port }, path })
+        Some(Self { origin: ServerOrigin { tls, host, port }, path })
     }
 }
 

@@ -9,7 +9,7 @@
 use crate::{input, terminal};
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use curtail_sim::{Described, Difference, End, Progress, Replayed, Scenario, Unreadable};
+use curtail_sim::{Described, Difference, End, Replayed, Scenario, SimulationProgress, Unreadable};
 use serde_json::json;
 use std::io::{self, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -110,7 +110,7 @@ fn simulate(file: &Path, args: &SimulateArgs) -> anyhow::Result<ExitCode> {
 
 fn simulate_policies(scenario: &Scenario, args: &SimulateArgs) -> io::Result<ExitCode> {
     let begun = Instant::now();
-    let mut shown = terminal::Progress::on_stderr(None);
+    let mut shown = terminal::ProgressLine::on_stderr(None);
     let report = curtail_sim::run(scenario, args.seed, |progress| {
         shown.show(|| progress_line(&progress));
     });
@@ -133,8 +133,8 @@ fn simulate_policies(scenario: &Scenario, args: &SimulateArgs) -> io::Result<Exi
 }
 
 /// How far a simulation has come, in a line.
-fn progress_line(progress: &Progress<'_>) -> String {
-    let Progress { variant, arm, runs_done, runs, requests, requests_max, .. } = progress;
+fn progress_line(progress: &SimulationProgress<'_>) -> String {
+    let SimulationProgress { variant, arm, runs_done, runs, requests, requests_max, .. } = progress;
     let name = if variant.is_empty() { (*arm).to_owned() } else { format!("{variant}, {arm}") };
     let nth = runs_done + 1;
     format!("{nth} of {runs}: {name}: {requests} of at most {requests_max} requests")

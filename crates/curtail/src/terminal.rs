@@ -19,7 +19,7 @@ pub(crate) fn width_of_stdout() -> usize {
 
 /// How far a command has come.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub(crate) struct ProgressLine {
     stream: Stream,
     /// The lines that will be drawn over; nothing without a terminal.
     drawn: Option<usize>,
@@ -56,7 +56,7 @@ impl Stream {
     }
 }
 
-impl Progress {
+impl ProgressLine {
     /// On standard error; without a terminal a line in each `line_every`, or none.
     pub(crate) fn on_stderr(line_every: Option<Duration>) -> Self {
         Self::new(Stream::Stderr, line_every)

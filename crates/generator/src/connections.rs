@@ -43,7 +43,7 @@ impl Connection {
 
     /// Its task is this one.
     pub(super) fn is_task(&self, abort: AbortHandle) {
-        // It is set once, by whoever starts the task.
+        // It is set once, when the task starts.
         let _set = self.abort.set(abort);
     }
 }

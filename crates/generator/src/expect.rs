@@ -1,4 +1,4 @@
-//! What a good answer is: its status, what its body holds, and how much of something it says there is.
+//! The expected response: its status, texts in its body, and numbers in its JSON.
 
 use crate::flight::RequestFailure;
 use curtail_config::Section;
@@ -7,30 +7,30 @@ use curtail_units::Bytes;
 use http::StatusCode;
 use serde_json::Value;
 
-/// The longest answer that is taken, unless the request says otherwise.
+/// Maximum size of a response, unless the request has its own.
 pub const ANSWER_BYTES_MAX: Bytes = Bytes::from_kib(64 << 10);
 
-/// What a good answer is.
+/// The expected response.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expect {
-    /// The one status that is good; all from 200 to 399 when absent.
+    /// The only successful status; all from 200 to 399 when absent.
     pub status: Option<u16>,
-    /// What its body holds, each somewhere.
+    /// Texts that its body contains.
     pub contains: Vec<String>,
-    /// Numbers that its body says, as JSON.
+    /// Numbers in its body, which is JSON.
     pub counts: Vec<Count>,
-    /// The longest body.
+    /// Maximum size of the body.
     pub bytes_max: Bytes,
 }
 
-/// A number in an answer.
+/// A number in a response.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Count {
     /// Where: a JSON pointer (RFC 6901).
     pub pointer: String,
-    /// The least that it may be.
+    /// Its minimum.
     pub at_least: f64,
-    /// The most that it may be.
+    /// Its maximum.
     pub at_most: f64,
 }
 
@@ -56,33 +56,33 @@ impl Expect {
         }
     }
 
-    /// Whether a status is that of a good answer.
+    /// Whether a status is successful.
     #[must_use]
     pub fn allows(&self, status: u16) -> bool {
         self.status.map_or((200..400).contains(&status), |good| status == good)
     }
 
-    /// Whether a body is needed to tell.
+    /// Whether the body is checked.
     #[must_use]
     pub const fn looks_at_body(&self) -> bool {
         !self.contains.is_empty() || !self.counts.is_empty()
     }
 
-    /// Looks at a body.
+    /// Checks a body.
     ///
     /// # Errors
-    /// What is not as it should be, in words.
+    /// The first difference, in words.
     pub fn check(&self, body: &[u8]) -> Result<(), String> {
         for text in &self.contains {
             if memchr::memmem::find(body, text.as_bytes()).is_none() {
-                return Err(format!("the answer does not contain {text:?}"));
+                return Err(format!("the response does not contain {text:?}"));
             }
         }
         if self.counts.is_empty() {
             return Ok(());
         }
         let json: Value = serde_json::from_slice(body)
-            .map_err(|error| format!("the answer is no JSON: {error}"))?;
+            .map_err(|error| format!("the response is no JSON: {error}"))?;
         self.counts.iter().try_for_each(|count| count.check(&json))
     }
 }
@@ -161,8 +161,9 @@ impl Count {
 
     fn check(&self, json: &Value) -> Result<(), String> {
         let Self { pointer, at_least, at_most } = self;
-        let found =
-            json.pointer(pointer).ok_or_else(|| format!("the answer has nothing at {pointer}"))?;
+        let found = json
+            .pointer(pointer)
+            .ok_or_else(|| format!("the response has nothing at {pointer}"))?;
         let number =
             found.as_f64().ok_or_else(|| format!("{pointer} is {found}: expected a number"))?;
         if (*at_least..=*at_most).contains(&number) {

@@ -22,7 +22,7 @@ const THINKING_MAX: usize = 1 << 20;
 /// How often a request is sent again that the server did not process.
 pub(super) const RESENDS_MAX: u8 = 10;
 
-/// Why a request has no good answer, and what was seen of it.
+/// Why a request failed.
 #[derive(Debug)]
 pub struct RequestFailure {
     pub(super) failure: Failure,
@@ -222,7 +222,7 @@ impl Flights {
         &mut self.seen
     }
 
-    /// A request is sent now; `abort` ends whatever waits for its answer.
+    /// A request is sent now; `abort` ends the task that waits for its response.
     pub(super) fn begin(&mut self, due: DueRequest, now: Instant, abort: AbortHandle) -> usize {
         self.flying.insert(Flight { due, sent: now, abort })
     }
@@ -266,7 +266,7 @@ impl Flights {
             .collect();
         for key in late {
             self.flying[key].abort.abort();
-            let text = format!("no complete answer within {timeout}");
+            let text = format!("no complete response within {timeout}");
             self.finish(key, now, Err(RequestFailure::new(Failure::Timeout, text)));
         }
         while self.backlog.front().is_some_and(|due| is_late(due.ready(now))) {
@@ -277,7 +277,7 @@ impl Flights {
 
     /// Ends all that has come due and is not over, and gives what was seen.
     pub(super) fn end(mut self, now: Instant) -> Recording {
-        let ended = || RequestFailure::new(Failure::Ended, "the run was ended before the answer");
+        let ended = || RequestFailure::new(Failure::Ended, "the run ended before the response");
         let flying: Vec<usize> = self.flying.iter().map(|(key, _)| key).collect();
         for key in flying {
             self.flying[key].abort.abort();

@@ -28,14 +28,14 @@ use tokio::task::spawn_local;
 /// The most requests of a connection at once.
 pub(super) const STREAMS_MAX: usize = 100;
 
-/// How much a server may send before it is told to go on, of one answer and of all of a connection.
+/// The flow-control window of a stream, and of a connection.
 const WINDOW_BYTES: u32 = 4 << 20;
 
 /// The length of what stands before a message of gRPC: whether it is packed, and how long it is.
 const GRPC_PREFIX_LEN: usize = 5;
 
 /// Sends requests until the connection closes or nothing is left to send.
-pub(super) async fn serve(held: ConnectionTask, stream: Stream) {
+pub(super) async fn serve(task: ConnectionTask, stream: Stream) {
     let mut builder = h2::client::Builder::new();
     builder
         .initial_window_size(WINDOW_BYTES)
@@ -45,13 +45,13 @@ pub(super) async fn serve(held: ConnectionTask, stream: Stream) {
         Ok(both) => both,
         Err(error) => {
             let failed = RequestFailure::new(Failure::Connect, format!("no HTTP/2: {error}"));
-            held.fail_waiting(failed);
+            task.fail_waiting(failed);
             return;
         }
     };
-    // What ends it is told by each of its requests.
+    // Each of its requests reports why it ended.
     let mut connection = spawn_local(async move { drop(connection.await) });
-    let held = Rc::new(held);
+    let task = Rc::new(task);
     let streams = Arc::new(Semaphore::new(STREAMS_MAX));
     loop {
         let permit = Arc::clone(&streams).acquire_owned().await;
@@ -62,20 +62,20 @@ pub(super) async fn serve(held: ConnectionTask, stream: Stream) {
             {
                 return Poll::Ready(None);
             }
-            held.poll_due(cx)
+            task.poll_due(cx)
         });
-        let Some(due) = next.await else { return held.drain() };
-        send(&held, &mut sender, due, permit);
+        let Some(due) = next.await else { return task.drain() };
+        send(&task, &mut sender, due, permit);
     }
 }
 
 fn send(
-    held: &Rc<ConnectionTask>,
+    task: &Rc<ConnectionTask>,
     sender: &mut SendRequest<Bytes>,
     due: DueRequest,
     permit: OwnedSemaphorePermit,
 ) {
-    let sent = request(held, due).and_then(|(request, body)| {
+    let sent = request(task, due).and_then(|(request, body)| {
         let closed = |error: h2::Error| {
             RequestFailure::new(Failure::Closed, format!("the request was not sent: {error}"))
         };
@@ -88,11 +88,11 @@ fn send(
     });
     let response = match sent {
         Ok(response) => response,
-        Err(failed) => return held.fail(due, failed),
+        Err(failed) => return task.fail(due, failed),
     };
     let key = Rc::new(Cell::new(0));
-    let (of_task, its_key) = (Rc::clone(held), Rc::clone(&key));
-    let task = spawn_local(async move {
+    let (of_task, its_key) = (Rc::clone(task), Rc::clone(&key));
+    let exchange = spawn_local(async move {
         let load = &of_task.worker.load;
         let expect = &load.workload.request(due.choice).expect;
         let mut check = ResponseCheck::new(expect);
@@ -101,15 +101,15 @@ fn send(
         drop(permit);
     });
     // The task has not run yet: this thread is here.
-    key.set(held.with_flights(|flights, now| flights.begin(due, now, task.abort_handle())));
+    key.set(task.with_flights(|flights, now| flights.begin(due, now, exchange.abort_handle())));
 }
 
 /// What is sent: the head, and the body with what gRPC puts before it.
 fn request(
-    held: &ConnectionTask,
+    task: &ConnectionTask,
     due: DueRequest,
 ) -> Result<(http::Request<()>, Bytes), RequestFailure> {
-    let load = &held.worker.load;
+    let load = &task.worker.load;
     let (request, filling) = (load.workload.request(due.choice), load.workload.filling(due.choice));
     let is_grpc = load.protocol == Protocol::Grpc;
     let uri = Uri::builder()
@@ -174,13 +174,13 @@ async fn grpc_status(head: &HeaderMap, body: &mut RecvStream) -> Result<(), Requ
             Err(RequestFailure::new(Failure::Status, format!("grpc-status {status} {message}")))
         }
         None => Err(RequestFailure::malformed(
-            "the answer has no grpc-status: expected a server of gRPC",
+            "the response has no grpc-status: expected a server of gRPC",
         )),
     }
 }
 
 fn failed(error: h2::Error) -> RequestFailure {
-    // What the peer does wrong is told as an error of ours on its stream, or as the end of the connection.
+    // h2 reports a peer's violation as an error of our own on its stream, or as the end of the connection.
     let is_malformed = error.is_library() && error.reason() == Some(h2::Reason::PROTOCOL_ERROR);
     let failure = if is_malformed { Failure::Malformed } else { Failure::Closed };
     RequestFailure::new(failure, error.to_string())

@@ -1,11 +1,11 @@
 //! The generator: sends a workload by a schedule, and records what comes of each request.
 //!
-//! **Open loop**: a request is sent when the plan says so, whether or not others have been answered. When all
+//! **Open loop**: a request is sent when the plan says so, whether or not others have responses. When all
 //! connections are in use it waits for one, and the wait is part of its response time.
 //! **Threads**: each has a part of the plan, connections and recordings of its own; they share nothing while they run.
 //! **Limits**: [`Load::connections_max`] connections, [`BACKLOG_MAX`] requests of a thread that wait for one (further
-//! ones are turned to late, which their lag says), answers as long as [`Expect`](crate::expect::Expect) allows.
-//! **Invariant**: every request of the plan counts once. Those that were not answered when the run was ended count as
+//! ones are turned to late, which their lag says), responses of the size that [`Expect`](crate::expect::Expect) allows.
+//! **Invariant**: every request of the plan counts once. Those without a response at the end of the run count as
 //! failed.
 //! **Hurts when** the machine is short of CPU time: then the generator is late, which its lag shows ([`curtail_load::lag`]).
 
@@ -59,9 +59,9 @@ pub struct Load {
     pub keep_alive: bool,
     /// The most connections of all threads, at least one each.
     pub connections_max: usize,
-    /// A request has failed that is without an answer this long after the generator has turned to it.
+    /// Maximum time from when the generator turns to a request to the end of its response.
     pub timeout: Duration,
-    /// What is asked.
+    /// The requests.
     pub workload: Workload,
     /// When.
     pub schedule: Arc<Schedule>,
@@ -83,7 +83,7 @@ impl Stop {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was told.
+    /// Whether the run is to end.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.0.load(Ordering::Relaxed)
@@ -103,11 +103,11 @@ pub fn threads_for(rate_max: f64) -> usize {
     (1..cores).find(|threads| rate_max <= RATE_OF_THREAD * *threads as f64).unwrap_or(cores)
 }
 
-/// How often progress is told.
+/// The interval of progress reports.
 pub const PROGRESS_EVERY: Duration = Duration::from_ms(500);
 
-/// Sends all of `load`, and gives what was seen. Everything seen since the last time is handed to `progress`, twice a
-/// second, with the time on the run's clock.
+/// Sends all of `load` and returns the recording. `progress` gets the figures since its last call, twice a second, with the
+/// time on the run's clock.
 ///
 /// # Errors
 /// When the system gives no thread or no timer.
@@ -120,9 +120,9 @@ pub fn run(
     let threads = load.threads.max(1);
     let used = Usage::now().cpu;
     let began = clock.now() + BEGINS_AFTER;
-    // A thread that nobody listens to waits; what is told is far less than this.
-    let (tell, told) = mpsc::sync_channel(16 * threads);
-    let run = Run { began, clock, stop: stop.clone(), tell };
+    // Far more than the progress reports that wait for this thread.
+    let (progress_sender, reports) = mpsc::sync_channel(16 * threads);
+    let run = Run { began, clock, stop: stop.clone(), progress: progress_sender };
     let mut seen = thread::scope(|scope| {
         let mut running = Vec::new();
         for nth in 0..threads {
@@ -131,7 +131,7 @@ pub fn run(
             running.push(builder.spawn_scoped(scope, move || Worker::run(load, nth, &run))?);
         }
         drop(run);
-        while let Ok(part) = told.recv() {
+        while let Ok(part) = reports.recv() {
             progress(clock.now(), &part);
         }
         let mut all = Recording::new(load.workload.series().len(), began);

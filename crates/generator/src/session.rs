@@ -54,7 +54,7 @@ pub enum Turns {
 
 /// Where a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct SessionProgress {
     /// Whose block is sent.
     pub arm: usize,
     /// How many blocks of all arms are over.
@@ -114,16 +114,16 @@ struct RunningSession<'a> {
 }
 
 impl Session {
-    /// Runs it; `told` hears of all that is seen, twice a second.
+    /// Runs it; `on_progress` gets the latest figures, twice a second.
     ///
     /// # Errors
     /// When the system gives no thread or no timer.
     pub fn run(
         &self,
         stop: &Stop,
-        told: impl FnMut(Progress, &Slot) + Send,
+        on_progress: impl FnMut(SessionProgress, &Slot) + Send,
     ) -> io::Result<Results> {
-        self.run_with_hooks(&mut NoHooks, Clock::start(), stop, told)
+        self.run_with_hooks(&mut NoHooks, Clock::start(), stop, on_progress)
     }
 
     /// The same on a clock that has started before, with these hooks.
@@ -135,7 +135,7 @@ impl Session {
         hooks: &mut dyn SessionHooks,
         clock: Clock,
         stop: &Stop,
-        mut told: impl FnMut(Progress, &Slot) + Send,
+        mut on_progress: impl FnMut(SessionProgress, &Slot) + Send,
     ) -> io::Result<Results> {
         let results = Results {
             name: self.name.clone(),
@@ -156,9 +156,9 @@ impl Session {
         for round in 0..self.blocks {
             let are_new = round == 0 || (!stop.is_stopped() && hooks.begin_round(round));
             for arm in (0..self.arms.len()).filter(|_| are_new) {
-                running.warm_up(arm, round * self.arms.len(), &mut told)?;
+                running.warm_up(arm, round * self.arms.len(), &mut on_progress)?;
             }
-            running.round(round, hooks, &mut told)?;
+            running.round(round, hooks, &mut on_progress)?;
         }
         running.judge();
         Ok(running.results)
@@ -178,7 +178,7 @@ impl RunningSession<'_> {
         &mut self,
         arm: usize,
         done: usize,
-        told: &mut impl FnMut(Progress, &Slot),
+        on_progress: &mut impl FnMut(SessionProgress, &Slot),
     ) -> io::Result<()> {
         let (at_most, until_steady) = match self.session.warm_up {
             WarmUp::None => return Ok(()),
@@ -198,7 +198,7 @@ impl RunningSession<'_> {
             // As much as at the start of what is measured, and never more than the plan has at its height.
             let schedule = Arc::new(load.schedule.first(lasts));
             let load = Load { schedule, workload: load.workload.seeded(&rng), rng, ..load.clone() };
-            let progress = |since_began| Progress {
+            let progress = |since_began| SessionProgress {
                 arm,
                 blocks_done: done,
                 blocks: self.session.blocks * self.session.arms.len(),
@@ -208,7 +208,7 @@ impl RunningSession<'_> {
             };
             let seen = crate::run(&Arc::new(load), self.clock, self.stop, |now, slot| {
                 slots.push(slot.clone());
-                told(progress(now.since(began)), slot);
+                on_progress(progress(now.since(began)), slot);
             })?;
             self.keep(arm, seen, true);
             if until_steady && steady::is_steady(&slots) {
@@ -228,7 +228,7 @@ impl RunningSession<'_> {
         &mut self,
         round: usize,
         hooks: &mut dyn SessionHooks,
-        told: &mut (impl FnMut(Progress, &Slot) + Send),
+        on_progress: &mut (impl FnMut(SessionProgress, &Slot) + Send),
     ) -> io::Result<()> {
         let mut arms: Vec<usize> = (0..self.session.arms.len()).collect();
         if !round.is_multiple_of(2) {
@@ -244,7 +244,7 @@ impl RunningSession<'_> {
             }
             let done = round * arms.len() + nth * at_once;
             hooks.begin_block(self.clock.now() + crate::BEGINS_AFTER);
-            let seen = self.blocks(round, done, arms_now, told)?;
+            let seen = self.blocks(round, done, arms_now, on_progress)?;
             let servers_cpu = hooks.end_block();
             for (arm, mut seen) in arms_now.iter().zip(seen) {
                 // What all of them took, this process cannot tell apart.
@@ -264,10 +264,10 @@ impl RunningSession<'_> {
         round: usize,
         done: usize,
         arms: &[usize],
-        told: &mut (impl FnMut(Progress, &Slot) + Send),
+        on_progress: &mut (impl FnMut(SessionProgress, &Slot) + Send),
     ) -> io::Result<Vec<Recording>> {
         let began = self.clock.now();
-        let told = Mutex::new(told);
+        let on_progress = Mutex::new(on_progress);
         let block = |arm: usize| {
             let load = &self.session.arms[arm].1;
             // All arms of a round send the same.
@@ -275,7 +275,7 @@ impl RunningSession<'_> {
             let load = Load { workload: load.workload.seeded(&rng), rng, ..load.clone() };
             let lasts = load.schedule.lasts();
             crate::run(&Arc::new(load), self.clock, self.stop, |now, slot| {
-                let progress = Progress {
+                let progress = SessionProgress {
                     arm,
                     blocks_done: done,
                     blocks: self.session.blocks * self.session.arms.len(),
@@ -283,7 +283,7 @@ impl RunningSession<'_> {
                     since_began: now.since(began),
                     lasts,
                 };
-                (*told.lock().unwrap_or_else(PoisonError::into_inner))(progress, slot);
+                (*on_progress.lock().unwrap_or_else(PoisonError::into_inner))(progress, slot);
             })
         };
         thread::scope(|scope| {

@@ -3,7 +3,7 @@
 //! Each rate is an arm of the results. The search for the knee is [`curtail_load::knee`]'s. A rate at which the generator
 //! could not keep up ends the sweep: it says nothing of the service.
 
-use crate::session::{NoHooks, Progress, Session};
+use crate::session::{NoHooks, Session, SessionProgress};
 use crate::{Load, Stop};
 use curtail_http::clock::Clock;
 use curtail_load::knee::{Knee, Search};
@@ -41,7 +41,7 @@ pub struct SweepOutcome {
 }
 
 impl Sweep {
-    /// Measures at one rate after the other; `told` hears of all that is seen, with the rate.
+    /// Measures at one rate after the other; `on_progress` gets the latest figures, with the rate.
     ///
     /// # Errors
     /// When the system gives no thread or no timer.
@@ -49,7 +49,7 @@ impl Sweep {
         &self,
         mut search: Search,
         stop: &Stop,
-        mut told: impl FnMut(f64, Progress, &Slot) + Send,
+        mut on_progress: impl FnMut(f64, SessionProgress, &Slot) + Send,
     ) -> io::Result<SweepOutcome> {
         let clock = Clock::start();
         let empty = Session { arms: Vec::new(), blocks: 0, ..self.session.clone() };
@@ -57,8 +57,9 @@ impl Sweep {
         let mut cut_short = None;
         while let Some(rate) = search.next() {
             let session = Session { arms: vec![self.arm(rate)], blocks: 1, ..self.session.clone() };
-            let told = |progress: Progress, slot: &Slot| told(rate, progress, slot);
-            let measured = session.run_with_hooks(&mut NoHooks, clock, stop, told)?;
+            let on_progress =
+                |progress: SessionProgress, slot: &Slot| on_progress(rate, progress, slot);
+            let measured = session.run_with_hooks(&mut NoHooks, clock, stop, on_progress)?;
             let seen = Latencies::merged(&measured.of_arm(0));
             append(&mut results, measured);
             if stop.is_stopped() {
@@ -80,7 +81,7 @@ impl Sweep {
         results.state = if stop.is_stopped() {
             State::Partial { why: cut_short.clone().unwrap_or_default() }
         } else {
-            // A rate that the generator could not send is told as the end of the sweep, and no arm is believed for it.
+            // A rate that the generator could not send ends the sweep; it voids no arm.
             State::Complete
         };
         sort_by_rate(&mut results);

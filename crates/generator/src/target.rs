@@ -1,7 +1,7 @@
 //! Where requests go: a URL, taken apart and looked up once.
 
 use curtail_http::connect::{self, ConnectConfig, Connector};
-use curtail_http::origin::Origin;
+use curtail_http::origin::ServerOrigin;
 use curtail_http::tls::{TlsError, Trust};
 use std::fmt;
 use std::io;
@@ -38,7 +38,7 @@ pub struct Target {
     /// `host` or `host:port`, as it stands in requests.
     pub authority: String,
     /// The server, whose host is the name that a certificate must have.
-    pub origin: Origin,
+    pub origin: ServerOrigin,
     /// The path of the URL and its query, which requests without a path of their own ask for.
     pub path: String,
     /// The addresses of the host's name, at least one. Connections use them in turn, or the next one if one fails.
@@ -94,7 +94,7 @@ impl Target {
             Some(query) => format!("{}?{query}", parsed.path()),
             None => parsed.path().to_owned(),
         };
-        Ok(Self { authority, origin: Origin { tls, host: name, port }, path, addresses })
+        Ok(Self { authority, origin: ServerOrigin { tls, host: name, port }, path, addresses })
     }
 
     /// Prepares connections that trust the certificates of `ca_file`, any when `is_insecure`, or else the system's.

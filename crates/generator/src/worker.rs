@@ -28,7 +28,7 @@ pub(super) struct Run {
     pub(super) clock: Clock,
     pub(super) stop: Stop,
     /// Takes what was seen since the last time.
-    pub(super) tell: SyncSender<Slot>,
+    pub(super) progress: SyncSender<Slot>,
 }
 
 /// One thread of the generator.
@@ -48,7 +48,7 @@ struct State {
 }
 
 impl Worker {
-    /// Sends the part of `load` that is the `nth` thread's; returns when it is over or was told to stop.
+    /// Sends the part of `load` that is the `nth` thread's; returns when it is over or stopped.
     pub(super) fn run(load: Arc<Load>, nth: usize, run: &Run) -> io::Result<Recording> {
         let flights = Flights::new(Arc::clone(&load), nth, run.began);
         let worker = Rc::new(Self {
@@ -79,7 +79,7 @@ impl Worker {
     async fn dispatch(self: &Rc<Self>, run: &Run) -> io::Result<()> {
         let pace = Pace::new(self.clock)?;
         let mut look_at = run.began;
-        let mut tell_at = run.began + PROGRESS_EVERY;
+        let mut report_at = run.began + PROGRESS_EVERY;
         loop {
             let now = self.clock.now();
             self.hand_out(now);
@@ -87,10 +87,10 @@ impl Worker {
                 look_at = now + LOOK_EVERY;
                 self.end_late_ones(now);
             }
-            if now >= tell_at {
-                tell_at = now + PROGRESS_EVERY;
+            if now >= report_at {
+                report_at = now + PROGRESS_EVERY;
                 // Progress that nobody has taken is not missed.
-                let _told = run.tell.try_send(self.state.borrow_mut().flights.take_recent());
+                let _sent = run.progress.try_send(self.state.borrow_mut().flights.take_recent());
             }
             let next = self.state.borrow().flights.next_at();
             // Each request is over within the timeout, so the end is not far from the last one.
@@ -136,9 +136,9 @@ impl Worker {
             |connections: &Connections| (connections.len() - connections.draining()) * at_once;
         while room(connections) < wanted && connections.len() < self.connections_max {
             let connection = connections.open(now);
-            let held =
+            let task =
                 ConnectionTask { worker: Rc::clone(self), connection: Rc::clone(&connection) };
-            let task = tokio::task::spawn_local(held.serve());
+            let task = tokio::task::spawn_local(task.serve());
             connection.is_task(task.abort_handle());
         }
     }
@@ -171,7 +171,7 @@ impl Worker {
     }
 }
 
-/// A connection, held by its task: when that ends, for whatever reason, the worker knows.
+/// The task of a connection. When it ends, for any reason, the worker removes the connection.
 pub(super) struct ConnectionTask {
     pub(super) worker: Rc<Worker>,
     pub(super) connection: Rc<Connection>,

@@ -1,4 +1,4 @@
-//! What is asked: requests by weight, one after the other in journeys, on behalf of tenants.
+//! The requests to send: by weight, one after the other in journeys, on behalf of tenants.
 //!
 //! **Holds** requests ready to be sent, but for what is filled in, and who makes them. Which request is made, whose it
 //! is and which row of data it is filled in with follows from the seed and from its number in the plan alone, so
@@ -65,7 +65,7 @@ pub struct Request {
     pub body: Body,
     /// What is filled in.
     pub rows: Arc<Vec<Vec<String>>>,
-    /// What its answer should be.
+    /// The expected response.
     pub expect: Expect,
 }
 
@@ -89,7 +89,7 @@ struct Journey {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Step {
     request: usize,
-    /// The mean time from the answer before it.
+    /// Mean time after the previous response.
     think: Duration,
     is_think_random: bool,
 }
@@ -167,7 +167,7 @@ impl Workload {
         self.request_of(choice) * self.tenants.len() + choice.tenant
     }
 
-    /// The kinds of requests that are told apart.
+    /// The kinds of requests that results distinguish.
     #[must_use]
     pub fn series(&self) -> Vec<Series> {
         let of_request = |request: &Request| {

@@ -5,7 +5,7 @@
 
 use crate::clock::Clock;
 use crate::connection_counts::ConnectPhases;
-use crate::origin::Origin;
+use crate::origin::ServerOrigin;
 use crate::stream::{self, Stream};
 use crate::tls::{self, TlsError, TlsTo, Trust};
 use arc_swap::ArcSwap;
@@ -136,7 +136,7 @@ pub enum Offer {
 /// Makes connections to one server.
 #[derive(Clone)]
 pub struct Connector {
-    origin: Origin,
+    origin: ServerOrigin,
     /// Shared by all clones; a reload replaces it.
     tls: Option<Arc<ArcSwap<TlsTo>>>,
     protocol: Protocol,
@@ -165,7 +165,7 @@ pub struct Connected {
 impl Connector {
     /// The server.
     #[must_use]
-    pub const fn origin(&self) -> &Origin {
+    pub const fn origin(&self) -> &ServerOrigin {
         &self.origin
     }
 
@@ -178,7 +178,11 @@ impl Connector {
     ///
     /// # Errors
     /// When the host name is not a valid TLS server name.
-    pub fn new(origin: &Origin, config: &ConnectConfig, trust: &Trust) -> Result<Self, TlsError> {
+    pub fn new(
+        origin: &ServerOrigin,
+        config: &ConnectConfig,
+        trust: &Trust,
+    ) -> Result<Self, TlsError> {
         let tls = origin.tls.then(|| TlsTo::new(origin, config.protocol, trust)).transpose()?;
         Ok(Self {
             origin: origin.clone(),
@@ -194,7 +198,7 @@ impl Connector {
     ///
     /// # Errors
     /// When the authorities cannot be read, or the host name is not a valid TLS server name.
-    pub fn load(origin: &Origin, config: &ConnectConfig) -> Result<Self, TlsError> {
+    pub fn load(origin: &ServerOrigin, config: &ConnectConfig) -> Result<Self, TlsError> {
         Self::new(origin, config, &Trust::load(config.ca_file.as_deref(), origin.tls)?)
     }
 
@@ -296,7 +300,7 @@ impl Connector {
     }
 
     async fn look_up(&self) -> io::Result<Vec<SocketAddr>> {
-        let Origin { host, port, .. } = &self.origin;
+        let ServerOrigin { host, port, .. } = &self.origin;
         if let Ok(address) = host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(address, *port)]);
         }

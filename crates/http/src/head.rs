@@ -5,7 +5,7 @@
 //! ([`Known`]); one that is not there is known not to be without a search. HTTP/2, whose fields come and go
 //! as a map, is given one.
 //!
-//! **Limits**: those of whoever read the head; texts are shorter than 4 GiB.
+//! **Limits**: those of the reader of the head; texts are shorter than 4 GiB.
 
 mod fault;
 mod fields;

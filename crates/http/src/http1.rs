@@ -1,8 +1,8 @@
 //! HTTP/1.1 with servers ([`ClientConnection`]) and with clients ([`Server`]).
 //!
-//! Both sides drive a connection in the very task that uses it: nobody else has to be woken. Whoever reads
-//! a length in another way than its sender meant it takes one message for another (request smuggling,
-//! response splitting), so what could be read in two ways is refused on both.
+//! Both sides drive a connection in the task that uses it, so no other task has to be woken. A reader that understands
+//! a length differently from its sender confuses two messages (request smuggling, response splitting).
+//! Both sides therefore reject a message that could be read in two ways.
 //!
 //! **Source**: RFC 9112.
 
@@ -21,20 +21,20 @@ pub use server::{InterimSink, RequestBody, Server, ServerLimits, Service, Upgrad
 use crate::replay::BodyError;
 use std::io;
 
-/// What goes wrong with a message.
+/// Why a message cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The connection took nothing of the request.
-    #[error("the connection was closed before a byte of the request was taken: {0}")]
+    #[error("the connection was closed before it accepted a byte of the request: {0}")]
     Unwritten(io::Error),
     /// The other side closed the connection before its response.
-    #[error("the connection was closed before a byte of the response came")]
+    #[error("the connection was closed before the first byte of the response")]
     NoResponse(#[source] Option<io::Error>),
     /// The connection ended within a message.
-    #[error("the connection was closed before the message was whole")]
+    #[error("the connection was closed before the message was complete")]
     Incomplete(#[source] Option<io::Error>),
     /// The other side does not speak HTTP/1.1.
-    #[error("what came is no message of HTTP/1.1: {0}")]
+    #[error("not a valid HTTP/1.1 message: {0}")]
     Malformed(&'static str),
     /// The body of a request cannot be sent.
     #[error(transparent)]
@@ -43,7 +43,7 @@ pub enum Error {
     #[error(transparent)]
     Response(Box<dyn std::error::Error + Send + Sync>),
     /// The body contradicts its announced length.
-    #[error("the body is not as long as was announced")]
+    #[error("the body contradicts its announced length")]
     BodyLength,
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 /// `http://host:port` or `https://host:port`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Origin {
+pub struct ServerOrigin {
     /// Whether TLS is spoken.
     pub tls: bool,
     /// The name or address to connect to, without brackets.
@@ -14,7 +14,7 @@ pub struct Origin {
     pub port: u16,
 }
 
-impl Origin {
+impl ServerOrigin {
     /// Parses `http://host[:port]` or `https://host[:port]`, with no path.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -51,14 +51,14 @@ impl Origin {
     }
 }
 
-impl From<SocketAddr> for Origin {
+impl From<SocketAddr> for ServerOrigin {
     /// A server in clear text.
     fn from(address: SocketAddr) -> Self {
         Self { tls: false, host: address.ip().to_string(), port: address.port() }
     }
 }
 
-impl std::fmt::Display for Origin {
+impl std::fmt::Display for ServerOrigin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let scheme = if self.tls { "https" } else { "http" };
         write!(f, "{scheme}://{}", self.authority())
@@ -67,16 +67,16 @@ impl std::fmt::Display for Origin {
 
 #[cfg(test)]
 mod tests {
-    use super::Origin;
+    use super::ServerOrigin;
 
     #[test]
     fn an_address_is_written_as_it_was_read() {
         for url in
             ["http://a:1", "https://b.example:443", "http://[::1]:65535", "http://1.2.3.4:80"]
         {
-            assert_eq!(Origin::parse(url).expect(url).to_string(), url);
+            assert_eq!(ServerOrigin::parse(url).expect(url).to_string(), url);
         }
-        let port = |text| Origin::parse(text).map(|url| url.port);
+        let port = |text| ServerOrigin::parse(text).map(|url| url.port);
         assert_eq!(port("http://a"), Some(80));
         assert_eq!(port("https://a/"), Some(443));
         for wrong in [

@@ -2,14 +2,14 @@
 //!
 //! HTTP/2 with prior knowledge begins with a preface (RFC 9113, section 3.4) whose first three bytes no
 //! HTTP/1.1 request has. Nearly always they come together, and a look at them without taking them is enough;
-//! a client that sends them one by one has them read, and kept for whoever speaks with it.
+//! a client that sends them one by one has them read, and kept for the protocol that follows.
 
 use bytes::BytesMut;
 use std::io;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
-/// The bytes that tell.
+/// The bytes that identify HTTP/2.
 const PREFACE: &[u8; 3] = b"PRI";
 
 /// Waits for the first bytes and tells whether they are those of HTTP/2; returns also those that had to be

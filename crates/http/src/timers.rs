@@ -4,8 +4,8 @@
 //! runtime for each would be set in the kernel and fire there, each time for nothing; here one serves all
 //! requests of a worker, and it is left alone when the request that asked for it is over.
 //!
-//! While requests come more often than once a [`TICK`], whoever sets a timer looks for those that are due,
-//! and the runtime's guards against silence alone, once a [`GUARD`]. Paced at 5,000 requests/s on a virtual
+//! While requests come more often than once a [`TICK`], a task that sets a timer also wakes those that are due, and the
+//! runtime's timer only guards against silence, once a [`GUARD`]. Paced at 5,000 requests/s on a virtual
 //! machine, where a timer's interrupt is dear, that saved 2 of 17 microseconds a request.
 //!
 //! **Limits**: one entry for each request in progress. The runtime's clock is a millisecond coarse.
@@ -24,7 +24,7 @@ const TICK: Duration = Duration::from_ms(1);
 /// How far apart the runtime's timer fires then.
 const GUARD: Duration = Duration::from_ms(4);
 
-/// Who is to be woken when; the number tells entries of the same instant apart.
+/// The wakers by instant; the number distinguishes entries of the same instant.
 type Due = BTreeMap<(Instant, u64), Waker>;
 
 /// All timers of a worker.
@@ -38,18 +38,18 @@ pub struct Timers {
 #[derive(Debug, Default)]
 struct State {
     due: Due,
-    /// So many were set until now.
+    /// The number of timers set so far.
     entries: u64,
     /// The same when [`Timers::run`] last looked, and when that was.
     looked: (u64, Instant),
-    /// Whoever sets a timer looks for those that are due.
+    /// Tasks that set a timer also wake those that are due.
     is_busy: bool,
     /// What [`Timers::run`] waits for.
     armed: Option<Instant>,
 }
 
 impl Timers {
-    /// Wakes whoever is due, for as long as the worker lives.
+    /// Wakes the tasks whose timers are due, as long as the worker lives.
     pub async fn run(&self, clock: Clock) {
         loop {
             let (due, next) = self.lock().look(clock.now());
@@ -70,7 +70,7 @@ impl Timers {
 }
 
 impl State {
-    /// Whoever is due, and when the runtime's timer must look again.
+    /// The timers that are due, and the next instant of the runtime's timer.
     fn look(&mut self, now: Instant) -> (Due, Option<Instant>) {
         let due = self.take_due(now);
         let (seen, at) = self.looked;

@@ -16,7 +16,7 @@
 use bytes::Bytes;
 use curtail_http::client::{Client, ClientError, ClientLimits, StreamedBody};
 use curtail_http::connect::{ConnectConfig, Connector, Protocol};
-use curtail_http::origin::Origin;
+use curtail_http::origin::ServerOrigin;
 use curtail_http::tls::TlsError;
 use curtail_units::Duration;
 use http::Uri;
@@ -107,7 +107,7 @@ pub(crate) struct StoreClient {
 struct IoThread {
     timeouts: Timeouts,
     connect: ConnectConfig,
-    clients: Mutex<HashMap<Origin, Arc<Client<HttpRequestBody>>>>,
+    clients: Mutex<HashMap<ServerOrigin, Arc<Client<HttpRequestBody>>>>,
     runtime: Handle,
     _ends: oneshot::Sender<()>,
 }
@@ -120,12 +120,12 @@ enum StoreClientError {
     #[error(
         "{0}: expected https, unless AWS_ALLOW_HTTP, GOOGLE_ALLOW_HTTP or AZURE_ALLOW_HTTP is true"
     )]
-    ClearText(Origin),
+    ClearText(ServerOrigin),
     #[error("{server}: the rest of the response paused for more than {timeout}")]
-    Paused { server: Origin, timeout: Duration },
+    Paused { server: ServerOrigin, timeout: Duration },
     #[error("{server}: the response broke off: {source}")]
     BrokenOff {
-        server: Origin,
+        server: ServerOrigin,
         #[source]
         source: hyper::Error,
     },
@@ -162,7 +162,7 @@ impl IoThread {
     async fn send(
         self: Arc<Self>,
         request: HttpRequest,
-        server: Origin,
+        server: ServerOrigin,
         permit: OwnedSemaphorePermit,
     ) -> Result<HttpResponse, HttpError> {
         let seconds = request.body().content_length() as u64 / UPLOAD_BYTES_PER_S_MIN;
@@ -194,7 +194,7 @@ impl IoThread {
         }))
     }
 
-    fn client(&self, server: &Origin) -> Result<Arc<Client<HttpRequestBody>>, TlsError> {
+    fn client(&self, server: &ServerOrigin) -> Result<Arc<Client<HttpRequestBody>>, TlsError> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = clients.get(server) {
             return Ok(Arc::clone(client));
@@ -212,7 +212,7 @@ impl HttpService for StoreClient {
         let begun = Instant::now();
         let unknown = |error| HttpError::new(HttpErrorKind::Unknown, error);
         let ended = || unknown(StoreClientError::Ended);
-        let server = Origin::of_uri(request.uri())
+        let server = ServerOrigin::of_uri(request.uri())
             .ok_or_else(|| unknown(StoreClientError::Url(request.uri().clone())))?;
         if !server.tls && !self.allows_http {
             return Err(unknown(StoreClientError::ClearText(server)));
@@ -261,7 +261,7 @@ struct TimedBody {
     pause: Pin<Box<Sleep>>,
     /// Whether the reader waits for the next piece; the reader's own time does not count.
     is_waiting: bool,
-    server: Origin,
+    server: ServerOrigin,
     /// Reads the body.
     thread: Arc<IoThread>,
     _permit: OwnedSemaphorePermit,

@@ -34,7 +34,7 @@ pub use batches::{BEYOND_MIN, Estimate, MEAN_REQUESTS_MIN, REQUESTS_MIN};
 pub use model::{Cancelled, Model};
 pub use replay::{Difference, End, Replayed, Unreadable, replay};
 pub use report::{ArmReport, Comparison, Report};
-pub use run::{Progress, run};
+pub use run::{SimulationProgress, run};
 pub use scenario::{Arm, Described, Scenario, Variant};
 pub use sharding::{Placed, Placement, Rule, Sharding, ShardingReport, ShardingRow};
 pub use tally::{Precision, Stop};

@@ -7,7 +7,7 @@ use crate::world::World;
 
 /// How far a run has come.
 #[derive(Clone, Copy, Debug)]
-pub struct Progress<'s> {
+pub struct SimulationProgress<'s> {
     /// The model that is being simulated.
     pub variant: &'s str,
     /// The arm that is being simulated.
@@ -24,11 +24,15 @@ pub struct Progress<'s> {
     pub events: u64,
 }
 
-/// Progress is told once in so many events: several times a second.
+/// Events between two progress reports: there are several reports a second.
 const EVENTS_UNTOLD: u64 = 1 << 20;
 
 /// Simulates `scenario` with everything random drawn from `seed`; `watch` is told of the progress.
-pub fn run(scenario: &Scenario, seed: u64, mut watch: impl FnMut(Progress<'_>)) -> Report {
+pub fn run(
+    scenario: &Scenario,
+    seed: u64,
+    mut watch: impl FnMut(SimulationProgress<'_>),
+) -> Report {
     let runs = scenario.variants.len() * scenario.arms.len();
     let mut report = Report { seed, events: 0, arms: Vec::with_capacity(runs) };
     for Variant { name: variant, model } in &scenario.variants {
@@ -36,7 +40,7 @@ pub fn run(scenario: &Scenario, seed: u64, mut watch: impl FnMut(Progress<'_>)) 
         for arm in &scenario.arms {
             let mut world = World::new(model, arm, (scenario.stop, &scenario.above), seed);
             while world.run(EVENTS_UNTOLD) {
-                watch(Progress {
+                watch(SimulationProgress {
                     variant,
                     arm: &arm.name,
                     runs_done: report.arms.len(),

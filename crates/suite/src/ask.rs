@@ -9,7 +9,7 @@ use curtail_generator::expect::Expect;
 use curtail_generator::target::parse_url;
 use curtail_http::client::{Client, ClientLimits, ClientResponse};
 use curtail_http::connect::{ConnectConfig, Connector, Protocol};
-use curtail_http::origin::Origin;
+use curtail_http::origin::ServerOrigin;
 use http::{HeaderValue, Request, header};
 use http_body_util::Full;
 use std::time::Duration;
@@ -60,7 +60,7 @@ impl<'a> Ask<'a> {
 
     async fn exchange(&self) -> Result<ClientResponse, String> {
         let url = parse_url(self.url).map_err(|error| error.to_string())?;
-        let origin = Origin::parse(&url.origin().ascii_serialization());
+        let origin = ServerOrigin::parse(&url.origin().ascii_serialization());
         let origin = origin.ok_or_else(|| format!("{:?} names no server", self.url))?;
         let connect = ConnectConfig {
             // `connection: close` exists only there.

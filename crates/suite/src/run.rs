@@ -17,7 +17,7 @@ use super::measures::Watch;
 use super::problem::{Halt, SuiteError};
 use super::watchdog::Watchdog;
 use curtail_generator::Clock;
-use curtail_generator::session::{EVENTS_MAX, Progress, Session, SessionHooks, Turns};
+use curtail_generator::session::{EVENTS_MAX, Session, SessionHooks, SessionProgress, Turns};
 use curtail_generator::target::Target;
 use curtail_generator::workload::{BodyConfig, PrepareError, Workload};
 use curtail_generator::{Load, Stop, threads_for};
@@ -58,7 +58,7 @@ pub struct SuiteObserver<'a> {
     /// A step is done, or takes long: a line for people.
     pub step: &'a (dyn Fn(&str) + Sync),
     /// How the load goes, twice a second.
-    pub load: &'a mut (dyn FnMut(Progress, &Slot) + Send),
+    pub load: &'a mut (dyn FnMut(SessionProgress, &Slot) + Send),
 }
 
 /// The last question of a validation is given this time.
@@ -210,7 +210,7 @@ struct RunningSuite<'a> {
     results: Results,
 }
 
-type LoadTold<'a> = &'a mut (dyn FnMut(Progress, &Slot) + Send);
+type LoadTold<'a> = &'a mut (dyn FnMut(SessionProgress, &Slot) + Send);
 
 impl RunningSuite<'_> {
     fn run(&mut self, load: LoadTold<'_>) -> Result<(), Halt> {

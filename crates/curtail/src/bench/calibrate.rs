@@ -9,7 +9,7 @@ mod recorded;
 
 pub(crate) use recorded::RecordedError;
 
-use crate::terminal::Progress;
+use crate::terminal::ProgressLine;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use curtail_load::Clock;
@@ -113,7 +113,7 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
         Recorded::of(&results, args.arm.as_deref()).with_context(|| path.display().to_string())
     });
     let recorded = recorded.transpose()?;
-    let mut progress = Progress::on_stderr(None);
+    let mut progress = ProgressLine::on_stderr(None);
     let report = |done| progress.show(|| format!("{done} of {} comparisons", plan.comparisons));
     let (calibration, from) = match &recorded {
         None => (on_model(&Stalls::new(), &plan, report), Source::Model),

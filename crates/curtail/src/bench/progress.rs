@@ -1,7 +1,7 @@
 //! The progress of a run: live percentiles in one line.
 
 use crate::terminal;
-use curtail_generator::session::Progress;
+use curtail_generator::session::SessionProgress;
 use curtail_load::Slot;
 use curtail_text::numbers::rounded_latency;
 use curtail_text::{WIDTH, cut};
@@ -23,7 +23,7 @@ const LINE_EVERY: std::time::Duration = std::time::Duration::from_secs(15);
 /// The line.
 #[derive(Debug)]
 pub(super) struct RunProgress {
-    shown: terminal::Progress,
+    shown: terminal::ProgressLine,
     names: Vec<String>,
     recent: VecDeque<Slot>,
     shown_at: Duration,
@@ -33,7 +33,7 @@ impl RunProgress {
     /// For a run of arms with these names; none where there is nothing to tell apart.
     pub(super) fn new(names: Vec<String>) -> Self {
         Self {
-            shown: terminal::Progress::on_stderr(Some(LINE_EVERY)),
+            shown: terminal::ProgressLine::on_stderr(Some(LINE_EVERY)),
             names,
             recent: VecDeque::new(),
             shown_at: Duration::ZERO,
@@ -46,7 +46,7 @@ impl RunProgress {
     }
 
     /// Shows how things stand.
-    pub(super) fn show(&mut self, progress: Progress, slot: &Slot) {
+    pub(super) fn show(&mut self, progress: SessionProgress, slot: &Slot) {
         if progress.since_began < self.shown_at {
             // Another block has begun.
             self.recent.clear();
@@ -72,8 +72,8 @@ impl RunProgress {
 }
 
 /// At most [`WIDTH`] columns: failures come first, and percentiles are cut before them.
-fn line(names: &[String], recent: &VecDeque<Slot>, progress: Progress) -> String {
-    let Progress { arm, blocks_done, blocks, is_warm_up, since_began, lasts } = progress;
+fn line(names: &[String], recent: &VecDeque<Slot>, progress: SessionProgress) -> String {
+    let SessionProgress { arm, blocks_done, blocks, is_warm_up, since_began, lasts } = progress;
     let mut merged = Slot::new();
     for slot in recent {
         merged.merge(slot);
@@ -111,12 +111,12 @@ fn format_time_left(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::line;
-    use curtail_generator::session::Progress;
+    use curtail_generator::session::SessionProgress;
     use curtail_load::Slot;
     use curtail_units::Duration;
     use std::collections::VecDeque;
 
-    const PROGRESS: Progress = Progress {
+    const PROGRESS: SessionProgress = SessionProgress {
         arm: 1,
         blocks_done: 2,
         blocks: 160,
@@ -125,7 +125,7 @@ mod tests {
         lasts: Duration::from_secs(15),
     };
 
-    fn shown(name: &str, latency: Duration, failed: u64, progress: Progress) -> String {
+    fn shown(name: &str, latency: Duration, failed: u64, progress: SessionProgress) -> String {
         let mut slot = Slot::new();
         slot.response.record(latency);
         slot.failed = failed;
@@ -139,7 +139,7 @@ mod tests {
         assert!(line.contains("failed 12  B block 3 of 160, 39 min left  p50 21."), "{line}");
         assert!(line.ends_with(" ms"), "{line}");
         assert!(line.chars().count() <= 80, "{line}");
-        let line = at(Progress { blocks_done: 156, ..PROGRESS });
+        let line = at(SessionProgress { blocks_done: 156, ..PROGRESS });
         assert!(line.contains("block 157 of 160, 55 s left"), "{line}");
     }
 

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use bytes::Bytes;
 use curtail_http::client::{Client, ClientLimits};
 use curtail_http::connect::{ConnectConfig, Connector};
-use curtail_http::origin::Origin;
+use curtail_http::origin::ServerOrigin;
 use http_body_util::Empty;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -59,7 +59,7 @@ impl SpanStore {
     /// Waits until the spans of all requests of a trace have come; returns whether they have.
     pub(crate) async fn has(&self, trace: &Slowest, requests: usize) -> bool {
         let connector =
-            Connector::load(&Origin::from(self.server.api()), &ConnectConfig::default());
+            Connector::load(&ServerOrigin::from(self.server.api()), &ConnectConfig::default());
         let Ok(connector) = connector else { return false };
         let client = Client::new(connector, LIMITS);
         let looking = async {

@@ -12,7 +12,7 @@ use crate::server_url::ServerUrl;
 use bytes::Bytes;
 use curtail_http::client::{Client, ClientError, ClientLimits, ClientResponse};
 use curtail_http::connect::ConnectError;
-use curtail_http::origin::Origin;
+use curtail_http::origin::ServerOrigin;
 use curtail_otlp::{Signal, left_out};
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use http_body_util::Full;
@@ -143,7 +143,7 @@ impl Sender {
     }
 }
 
-fn verdict(server: &Origin, response: &ClientResponse) -> Try {
+fn verdict(server: &ServerOrigin, response: &ClientResponse) -> Try {
     let ClientResponse { status, body, .. } = response;
     match *status {
         status if response.is_retryable() => Try::Later {

@@ -12,12 +12,12 @@ pub const WARM_UP_MAX: Duration = Duration::from_secs(120);
 pub enum WarmUp {
     /// Not at all.
     None,
-    /// Until the service is steady, at most so long.
+    /// Until the service is steady, for a maximum time.
     Steady {
         /// Then it counts all the same, and the results say that the service was not steady.
         at_most: Duration,
     },
-    /// So long.
+    /// This time.
     Lasts(Duration),
 }
 

@@ -34,7 +34,7 @@ pub struct RequestConfig {
     pub body: Option<BodyConfig>,
     /// A file with rows to fill in.
     pub data: Option<PathBuf>,
-    /// What its answer should be.
+    /// The expected response.
     pub expect: Expect,
 }
 
@@ -61,7 +61,7 @@ pub struct JourneyConfig {
 pub struct StepConfig {
     /// The name of a request.
     pub request: String,
-    /// The mean time from the answer before it.
+    /// Mean time after the previous response.
     pub think: Duration,
     /// Whether that time varies, exponentially.
     pub is_think_random: bool,
@@ -186,7 +186,7 @@ impl RequestConfig {
                 "A CSV file with a line of names; each request is filled in with one of its rows.",
             )
             .optional();
-        let expect = s.section("expect", "What a good answer is.", Expect::read);
+        let expect = s.section("expect", "The expected response.", Expect::read);
         Self { name, weight, method, path, headers, body, data, expect }
     }
 }
@@ -201,7 +201,7 @@ impl JourneyConfig {
             |s| StepConfig {
                 request: s.field("request", "The name of a request.").required(),
                 think: s
-                    .field("think", "The mean time from the answer before it.")
+                    .field("think", "Mean time after the previous response.")
                     .at_most(Duration::from_secs(3_600))
                     .default(Duration::ZERO),
                 is_think_random: s

@@ -1,6 +1,6 @@
 use super::*;
 use crate::connect::{ConnectConfig, Protocol};
-use crate::origin::Origin;
+use crate::origin::ServerOrigin;
 use http_body_util::Full;
 use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -22,7 +22,7 @@ fn client(address: SocketAddr) -> Client<Full<Bytes>> {
 }
 
 fn client_with(address: SocketAddr, config: &ConnectConfig) -> Client<Full<Bytes>> {
-    let connector = Connector::load(&Origin::from(address), config);
+    let connector = Connector::load(&ServerOrigin::from(address), config);
     Client::new(connector.expect("it needs no certificate"), LIMITS)
 }
 

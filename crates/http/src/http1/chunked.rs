@@ -1,6 +1,6 @@
 //! The chunked coding: pieces with their lengths, then trailers (RFC 9112, section 7.1).
 //!
-//! **Limits**: [`SIZE_LINE_BYTES_MAX`] for the line before a chunk, with its end; extensions are passed over.
+//! **Limits**: [`SIZE_LINE_BYTES_MAX`] for the line before a chunk, with its end; extensions are ignored.
 
 use super::Error;
 use super::fields::{take_trailers, write_field};
@@ -9,20 +9,20 @@ use bytes::{Buf, Bytes, BytesMut};
 use http::HeaderMap;
 use std::io::Write as _;
 
-/// What stands after the data of a chunk.
+/// The text after the data of a chunk.
 pub(super) const CHUNK_END: &[u8] = b"\r\n";
 
 const SIZE_LINE_BYTES_MAX: usize = 1 << 10;
 
-/// Data up to this size is copied: what it was read into is then free for what comes next.
+/// Data up to this size is copied, which frees the read buffer.
 const COPIED_BYTES_MAX: usize = 2 << 10;
 
-/// Begins a chunk of so many bytes.
+/// Begins a chunk of this number of bytes.
 pub(super) fn begin_chunk(buffer: &mut Vec<u8>, bytes: usize) {
     write!(buffer, "{bytes:x}\r\n").expect("a vector takes everything");
 }
 
-/// Ends a body; of its trailers go those that may be trailers.
+/// Ends a body; only fields that are allowed as trailers are sent.
 pub(super) fn end(buffer: &mut Vec<u8>, fields: Option<&HeaderMap>) {
     buffer.extend_from_slice(b"0\r\n");
     for (name, value) in fields.into_iter().flatten() {
@@ -33,7 +33,7 @@ pub(super) fn end(buffer: &mut Vec<u8>, fields: Option<&HeaderMap>) {
     buffer.extend_from_slice(b"\r\n");
 }
 
-/// What could be taken of a body.
+/// A piece of a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     Data(Bytes),
@@ -44,7 +44,7 @@ pub(super) enum Piece {
     End,
 }
 
-/// Takes what is there, and at most `bytes`.
+/// Takes the bytes that have arrived, at most `bytes`.
 pub(super) fn take_up_to(read: &mut BytesMut, bytes: u64) -> Bytes {
     let len = usize::try_from(bytes).unwrap_or(usize::MAX).min(read.len());
     if len <= COPIED_BYTES_MAX {
@@ -55,12 +55,12 @@ pub(super) fn take_up_to(read: &mut BytesMut, bytes: u64) -> Bytes {
     read.split_to(len).freeze()
 }
 
-/// Where in a chunked body we are.
+/// The position in a chunked body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decoder {
     /// Before the size of a chunk.
     Size,
-    /// So many bytes of a chunk are still to come.
+    /// This number of bytes of a chunk is still to come.
     Data(u64),
     /// After the data of a chunk.
     DataEnd,
@@ -70,7 +70,7 @@ pub(super) enum Decoder {
 }
 
 impl Decoder {
-    /// Takes what is there of the next piece.
+    /// Takes the part of the next piece that has arrived.
     pub(super) fn take(&mut self, read: &mut BytesMut) -> Result<Piece, Error> {
         loop {
             match *self {
@@ -111,7 +111,7 @@ impl Decoder {
     }
 }
 
-/// The size of the next chunk, once its line is there.
+/// The size of the next chunk, once its line is complete.
 fn take_size(read: &mut BytesMut) -> Result<Option<u64>, Error> {
     const BAD: Error = Error::Malformed("a chunk has no valid size");
     let searched = &read[..read.len().min(SIZE_LINE_BYTES_MAX)];

@@ -1,4 +1,4 @@
-//! Fields as they stand in heads and trailers: a line each, then an empty one.
+//! The fields of heads and trailers: a line each, then an empty one.
 
 use super::Error;
 use bytes::{Bytes, BytesMut};
@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 /// the trailers of any message.
 pub(crate) const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// So many fields may stand in a head, and in trailers.
+/// Maximum number of fields in a head, and in trailers.
 pub(super) const FIELDS_MAX: usize = 128;
 
 pub(super) const TOO_LONG: Error = Error::Malformed("its head is too long");
@@ -21,14 +21,14 @@ pub(super) fn write_field(buffer: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     }
 }
 
-/// Writes how long a body is.
+/// Writes the length of a body.
 pub(super) fn write_length(buffer: &mut Vec<u8>, bytes: u64) {
     write_field(buffer, b"content-length", itoa::Buffer::new().format(bytes).as_bytes());
 }
 
-/// Where the empty line ends that ends a head; `searched` bytes are known not to have it.
+/// The position after the empty line that ends a head; the first `searched` bytes do not contain it.
 pub(super) fn end_of_fields(read: &[u8], searched: usize) -> Option<usize> {
-    // The empty line may have begun in what was searched.
+    // The empty line may have begun in the bytes that were searched.
     let from = searched.saturating_sub(3);
     memchr::memchr_iter(b'\n', read.get(from..)?).map(|at| from + at + 1).find(|&line| {
         let before = &read[..line];
@@ -36,7 +36,7 @@ pub(super) fn end_of_fields(read: &[u8], searched: usize) -> Option<usize> {
     })
 }
 
-/// What a parser complains of.
+/// The message for an error of the parser.
 pub(super) const fn complaint(error: httparse::Error) -> &'static str {
     match error {
         httparse::Error::HeaderName => "a field has no valid name",
@@ -53,7 +53,7 @@ pub(super) const fn bad(error: httparse::Error) -> Error {
     Error::Malformed(complaint(error))
 }
 
-/// The fields after the last chunk, once they are there whole.
+/// The fields after the last chunk, once they are complete.
 pub(super) fn take_trailers(read: &mut BytesMut) -> Result<Option<HeaderMap>, Error> {
     if read.starts_with(b"\r\n") {
         drop(read.split_to(2));
@@ -76,7 +76,7 @@ pub(super) fn take_trailers(read: &mut BytesMut) -> Result<Option<HeaderMap>, Er
     }
 }
 
-/// Fields as a map; they share the memory of what they were read from.
+/// Fields as a map; they share the memory of `trailers`.
 fn header_map(trailers: &Bytes, fields: &[httparse::Header<'_>]) -> Result<HeaderMap, Error> {
     let mut headers = HeaderMap::with_capacity(fields.len());
     for field in fields {

@@ -1,24 +1,24 @@
-//! How the body of a message is framed (RFC 9112, section 6), and what of it is still to come.
+//! The framing of a message body (RFC 9112, section 6), and its remaining length.
 
 use super::Error;
 use super::chunked::{Decoder, Piece, take_up_to};
 use bytes::BytesMut;
 use http_body::SizeHint;
 
-/// How a body is framed, and what of it is still to come.
+/// The framing of a body, and its remaining length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// So many bytes.
+    /// This number of bytes.
     Length(u64),
     Chunked(Decoder),
-    /// All that comes until the other side closes the connection.
+    /// Until the other side closes the connection.
     UntilClosed,
     /// Nothing.
     Ended,
 }
 
 impl Framing {
-    /// Takes what is there of the next piece.
+    /// Takes the part of the next piece that has arrived.
     pub(super) fn take(&mut self, read: &mut BytesMut) -> Result<Piece, Error> {
         let data = match self {
             Self::Ended => return Ok(Piece::End),
@@ -51,7 +51,7 @@ impl Framing {
         matches!(self, Self::UntilClosed)
     }
 
-    /// What is known of the length of the rest.
+    /// The length of the rest, as far as it is known.
     pub(super) fn size_hint(&self) -> SizeHint {
         match self {
             Self::Ended => SizeHint::with_exact(0),

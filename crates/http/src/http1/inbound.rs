@@ -1,6 +1,6 @@
-//! What comes over a connection: bytes that are not yet taken, and how the body among them is framed.
+//! The reading side of a connection: bytes that are read but not taken, and the framing of the body among them.
 //!
-//! **Limits**: so much is read at once that a body fills [`READ_BYTES_MAX`] at most before it is taken.
+//! **Limits**: at most [`READ_BYTES_MAX`] are read before the body is taken.
 
 use super::Error;
 use super::chunked::Piece;
@@ -20,13 +20,13 @@ const READ_BYTES: usize = 8 << 10;
 /// The same when a body keeps filling it.
 pub(super) const READ_BYTES_MAX: usize = 64 << 10;
 
-/// The side of a connection that we listen to.
+/// The reading side of a connection.
 #[derive(Debug)]
 pub(super) struct Inbound {
     pub(super) stream: Stream,
-    /// What has come and is not yet taken.
+    /// Bytes that are read but not taken.
     pub(super) read: BytesMut,
-    /// How the body that comes is framed, and where in it we are.
+    /// The framing of the body, and the position in it.
     pub(super) framing: Framing,
     read_bytes: usize,
 }
@@ -36,13 +36,13 @@ impl Inbound {
         Self { stream, read, framing: Framing::Ended, read_bytes: READ_BYTES }
     }
 
-    /// The head of a message has come; its body follows.
+    /// Begins a body after the head of its message.
     pub(super) const fn begin_body(&mut self, framing: Framing) {
         self.framing = framing;
         self.read_bytes = READ_BYTES;
     }
 
-    /// Reads what has come; zero: the other side has closed.
+    /// Reads the bytes that have arrived; zero: the other side has closed.
     pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.read.capacity() - self.read.len() < READ_BYTES / 4 {
             self.read.reserve(self.read_bytes);

@@ -1,7 +1,7 @@
-//! A message on its way out, as far as it is not yet written.
+//! The unwritten part of an outbound message.
 //!
-//! The head and the small pieces of a body are put together and written at once; a large piece is written
-//! from where it lies.
+//! The head and the small pieces of a body are gathered in a buffer and written at once. A large piece is written
+//! without a copy.
 
 use super::{Error, chunked};
 use bytes::{Buf, Bytes};
@@ -12,28 +12,28 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::AsyncWrite;
 
-/// A piece of a body is copied up to this size: it then leaves with what is before and after it.
+/// A piece of a body up to this size is copied, and written together with its neighbors.
 pub(super) const COPIED_BYTES_MAX: usize = 4 << 10;
 
-/// What is still to come of a body.
+/// The length of the rest of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Length {
-    /// So many bytes.
+    /// This number of bytes.
     Known(u64),
     /// Chunks, until the last one.
     Chunked,
-    /// All that comes until we close the connection.
+    /// Until we close the connection.
     UntilClosed,
     /// Nothing.
     Ended,
 }
 
-/// What is not yet written of a message.
+/// The unwritten part of a message.
 #[derive(Debug)]
 pub(super) struct Outbound {
-    /// Put together. It stays for as long as the connection.
+    /// Gathered bytes. The buffer lives as long as the connection.
     buffer: Vec<u8>,
-    /// So much of the buffer is written.
+    /// The number of bytes of the buffer that are written.
     written: usize,
     /// Written after the buffer.
     piece: Bytes,
@@ -41,7 +41,7 @@ pub(super) struct Outbound {
     after_piece: &'static [u8],
     length: Length,
     has_trailers: bool,
-    /// So many bytes of this message the connection has taken.
+    /// The number of bytes of this message that the connection has accepted.
     taken_bytes: u64,
 }
 
@@ -60,8 +60,7 @@ impl Default for Outbound {
 }
 
 impl Outbound {
-    /// Begins a message whose body is so long, and may end with trailers; its head is for the caller to
-    /// write.
+    /// Begins a message with a body of this length; the caller writes its head.
     pub(super) fn begin(&mut self, length: Length, has_trailers: bool) -> &mut Vec<u8> {
         self.buffer.clear();
         self.written = 0;
@@ -73,25 +72,25 @@ impl Outbound {
         &mut self.buffer
     }
 
-    /// Whether the connection has taken nothing of the message.
+    /// Whether the connection has accepted nothing of the message.
     pub(super) const fn is_unwritten(&self) -> bool {
         self.taken_bytes == 0
     }
 
-    /// How many bytes of the message the connection has taken.
+    /// The number of bytes of the message that the connection has accepted.
     pub(super) const fn taken_bytes(&self) -> u64 {
         self.taken_bytes
     }
 
-    /// Whether nothing more of the body is to come. There may be something left to write.
+    /// Whether the body has ended. There may be bytes left to write.
     pub(super) const fn is_end(&self) -> bool {
         matches!(self.length, Length::Ended)
     }
 
-    /// Puts together what there is of the body, until it is worth a write or there is no more to come.
+    /// Gathers the available part of the body, until it is worth a write or has ended.
     ///
     /// # Errors
-    /// When the body fails, or is not as long as was announced.
+    /// When the body fails, or contradicts its announced length.
     pub(super) fn gather<B>(
         &mut self,
         cx: &mut Context<'_>,
@@ -138,7 +137,7 @@ impl Outbound {
         Ok(())
     }
 
-    /// There is no more to come.
+    /// Ends the body.
     fn end(&mut self, trailers: Option<&HeaderMap>) -> Result<(), Error> {
         match std::mem::replace(&mut self.length, Length::Ended) {
             Length::Known(1..) => return Err(Error::BodyLength),
@@ -150,7 +149,7 @@ impl Outbound {
         Ok(())
     }
 
-    /// Writes what has been put together, until the connection has really taken it.
+    /// Writes the gathered bytes, until the connection has accepted them.
     pub(super) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -180,14 +179,14 @@ impl Outbound {
         stream.poll_flush(cx)
     }
 
-    /// So many bytes of the buffer, the piece and what comes after it are written.
+    /// Notes that this number of bytes of the buffer, the piece and the text after it is written.
     fn advance(&mut self, written: usize) {
         let of_buffer = written.min(self.buffer.len() - self.written);
         self.written += of_buffer;
         let of_piece = (written - of_buffer).min(self.piece.len());
         self.piece.advance(of_piece);
         if self.piece.is_empty() && !self.after_piece.is_empty() {
-            // What is left after the last piece goes with what comes next.
+            // The rest is written together with the next piece.
             let of_end = written - of_buffer - of_piece;
             self.buffer.clear();
             self.written = 0;

@@ -206,7 +206,7 @@ impl Server {
         .await
     }
 
-    /// Ready when the client has closed. Until its request has come whole, whoever reads that hears of it.
+    /// Ready when the client has closed. Until the request is complete, the reader of its body notices that.
     fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<()> {
         let shared = &mut *lock(&self.shared);
         // The poll may be pending: the client may still close while it does not read them.

@@ -2,7 +2,7 @@
 
 use super::{TlsError, certificates, provider, unusable};
 use crate::connect::Protocol;
-use crate::origin::Origin;
+use crate::origin::ServerOrigin;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::{
@@ -77,7 +77,7 @@ pub(crate) struct TlsTo {
 
 impl TlsTo {
     pub(crate) fn new(
-        origin: &Origin,
+        origin: &ServerOrigin,
         protocol: Protocol,
         trust: &Trust,
     ) -> Result<Self, TlsError> {

@@ -1,25 +1,25 @@
 //! Replicas as values of the configuration: an address, and a name that outlives the address.
 
 use curtail_config::{Scalar, Value, Wrong};
-use curtail_http::origin::Origin;
+use curtail_http::origin::ServerOrigin;
 use std::ops::Deref;
 
 /// The address of a replica, as a value of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ReplicaUrl(Origin);
+pub struct ReplicaUrl(ServerOrigin);
 
 impl ReplicaUrl {
     /// Parses `http://host[:port]` or `https://host[:port]`, with no path.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        Origin::parse(text).map(Self)
+        ServerOrigin::parse(text).map(Self)
     }
 }
 
 impl Deref for ReplicaUrl {
-    type Target = Origin;
+    type Target = ServerOrigin;
 
-    fn deref(&self) -> &Origin {
+    fn deref(&self) -> &ServerOrigin {
         &self.0
     }
 }
@@ -54,7 +54,7 @@ impl Value for ReplicaUrl {
     }
 
     fn placeholder() -> Self {
-        Self(Origin { tls: false, host: "localhost".to_owned(), port: 80 })
+        Self(ServerOrigin { tls: false, host: "localhost".to_owned(), port: 80 })
     }
 
     fn schema() -> serde_json::Value {

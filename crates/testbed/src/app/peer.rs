@@ -6,7 +6,7 @@ use super::BODY_BYTES_MAX;
 use bytes::Bytes;
 use curtail_http::client::{Client, ClientError, ClientLimits};
 use curtail_http::connect::{ConnectConfig, Connector};
-use curtail_http::origin::Origin;
+use curtail_http::origin::ServerOrigin;
 use curtail_units::Duration;
 use http::{Method, Request, StatusCode};
 use http_body_util::Full;
@@ -57,7 +57,7 @@ pub(super) enum Failed {
 impl Peer {
     pub(super) fn new(name: &'static str, address: SocketAddr, connect_timeout: Duration) -> Self {
         let connect = ConnectConfig { timeout: connect_timeout, ..ConnectConfig::default() };
-        let connector = Connector::load(&Origin::from(address), &connect);
+        let connector = Connector::load(&ServerOrigin::from(address), &connect);
         let connector = connector.expect("clear text needs no certificate");
         Self { name, client: Client::new(connector, LIMITS), tally: Tally::default() }
     }

@@ -38,19 +38,19 @@ pub(super) struct ParsedRequest {
     pub(super) head: RequestHead,
     pub(super) framing: Framing,
     pub(super) terms: Terms,
-    /// The client sends its body when it is told to go on.
+    /// The client waits for `100 Continue` before it sends its body.
     pub(super) is_continue_expected: bool,
 }
 
-/// What has been seen of a request's head.
+/// The state of reading a request head.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HeadReader {
-    /// So many bytes of what was read have no end of a head.
+    /// The bytes at the start of the buffer that contain no end of a head.
     searched: usize,
 }
 
 impl HeadReader {
-    /// Takes the head of a request of at most so many bytes, once it is there whole.
+    /// Takes the head of a request of at most `bytes_max`, once it is complete.
     pub(super) fn take(
         &mut self,
         read: &mut BytesMut,
