@@ -27,7 +27,7 @@ pub fn upstream(s: &mut Section<'_>) -> UpstreamConfig {
         retry: s.switch("retry", "Further attempts after failed ones.", default.retry, retry),
         budget: s.section("budget", "What bounds hedges and retries together.", budget),
         timeout: s
-            .field("timeout", "A request without an answer after this time fails.")
+            .field("timeout", "A request without a response after this time fails.")
             .at_least(Duration::from_ms(1))
             .default(default.timeout),
     };
@@ -94,20 +94,20 @@ fn prequal(s: &mut Section<'_>) -> PrequalConfig {
             .range(0.0..=16.0)
             .default(default.probes_per_request),
         pool_len_max: s
-            .field("pool_len_max", "Answers of probes that are kept.")
+            .field("pool_len_max", "Number of probe results that are kept.")
             .range(1..=u8::MAX)
             .default(default.pool_len_max),
         age_max: s
-            .field("age_max", "An older answer is forgotten.")
+            .field("age_max", "Maximum age of a probe result.")
             .default(default.age_max),
         hot_quantile: s
             .field(
                 "hot_quantile",
-                "A replica is hot when its requests in flight reach this quantile of recent answers.",
+                "A replica is hot when its requests in flight reach this quantile of recent probe results.",
             )
             .default(default.hot_quantile),
         removals_per_request: s
-            .field("removals_per_request", "Answers removed for each request.")
+            .field("removals_per_request", "Probe results removed for each request.")
             .range(0.0..=16.0)
             .default(default.removals_per_request),
         reuse_slack: s
@@ -119,7 +119,7 @@ fn prequal(s: &mut Section<'_>) -> PrequalConfig {
             .at_least(Duration::from_ms(1))
             .default(default.idle_interval),
         probe_timeout: s
-            .field("probe_timeout", "A probe without an answer is given up after this.")
+            .field("probe_timeout", "Timeout of a probe.")
             .default(default.probe_timeout),
     }
 }

@@ -64,7 +64,7 @@ fn hedge(s: &mut Section<'_>) -> (Quantile, Duration, Duration) {
 fn upstream(name: &str, s: &mut Section<'_>) -> Upstream {
     Upstream {
         name: name.to_owned(),
-        replicas: s.list("replicas", "Who can answer.", |s| {
+        replicas: s.list("replicas", "Servers of the upstream.", |s| {
             let address = s.field("address", "Where it listens.").alone().required();
             (address, s.field("weight", "Its share.").at_least(1).default(1))
         }),

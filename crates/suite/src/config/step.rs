@@ -47,7 +47,7 @@ pub struct LoadConfig {
     pub at_once: usize,
     /// What stands before, between and after the lines of a batch.
     pub around: BatchFrame,
-    /// What a good response is.
+    /// The expected response.
     pub expect: Expect,
     /// How long all of it may take.
     pub within: Duration,
@@ -78,7 +78,7 @@ pub enum Source {
 pub struct ValidateConfig {
     /// What is asked.
     pub url: String,
-    /// What a good response is.
+    /// The expected response.
     pub expect: Expect,
     /// How long it may take to become true.
     pub within: Duration,
@@ -207,7 +207,7 @@ impl LoadConfig {
                 .range(1..=64)
                 .default(4),
             around,
-            expect: s.section("expect", "What a good response is.", Expect::read),
+            expect: s.section("expect", "The expected response.", Expect::read),
             within: LOAD_WITHIN,
         }
     }
@@ -219,7 +219,7 @@ impl ValidateConfig {
         check_url(s, "url", &url);
         Self {
             url,
-            expect: s.section("expect", "What a good response is.", Expect::read),
+            expect: s.section("expect", "The expected response.", Expect::read),
             within: s
                 .field("within", "How long it may take to become true: indexes commit late.")
                 .range(Duration::from_ms(1)..=WITHIN_MAX)
