@@ -16,16 +16,16 @@ use curtail_units::Duration;
 pub fn upstream(s: &mut Section<'_>) -> UpstreamConfig {
     let default = UpstreamConfig::default();
     let config = UpstreamConfig {
-        balance: s.section("balance", "How attempts are spread over the replicas.", balance),
+        balance: s.section("balance", "Choice of the replica for an attempt.", balance),
         hedge: s.switch("hedge", "Second attempts for slow requests.", default.hedge, hedge),
         tie: s.switch(
             "tie",
-            "Two copies queued at once, the later one cancelled.",
+            "Two copies queued at once; the first to start cancels the other.",
             default.tie,
             tie,
         ),
         retry: s.switch("retry", "Further attempts after failed ones.", default.retry, retry),
-        budget: s.section("budget", "What bounds hedges and retries together.", budget),
+        budget: s.section("budget", "Limit on hedges and retries together.", budget),
         timeout: s
             .field("timeout", "A request without a response after this time fails.")
             .at_least(Duration::from_ms(1))
@@ -59,14 +59,14 @@ pub fn leaf(s: &mut Section<'_>) -> LeafConfig {
             .at_least(1)
             .default(default.concurrency),
         queue_len_max: s
-            .field("queue_len_max", "Requests that may wait; one more is refused.")
+            .field("queue_len_max", "Maximum number of queued requests; the leaf rejects more.")
             .default(default.queue_len_max),
     }
 }
 
 fn balance(s: &mut Section<'_>) -> BalanceConfig {
     let default = BalanceConfig::default().name();
-    s.cases("policy", "The rule.").default(default, |cases| {
+    s.cases("policy", "Balancing rule.").default(default, |cases| {
         cases.case("round_robin", "each in turn.", |_| BalanceConfig::RoundRobin);
         cases.case("random", "uniformly at random.", |_| BalanceConfig::Random);
         cases.case("least_request", "of two at random, fewer in flight.", |_| {
@@ -75,7 +75,7 @@ fn balance(s: &mut Section<'_>) -> BalanceConfig {
         cases.case("peak_ewma", "of two at random, lower peak latency × in flight.", |s| {
             BalanceConfig::PeakEwma {
                 decay: s
-                    .field("decay", "The time constant in which a peak of latency is forgotten.")
+                    .field("decay", "Time constant of the decay after a latency peak.")
                     .at_least(Duration::from_ms(1))
                     .default(Duration::from_secs(10)),
             }
@@ -90,7 +90,7 @@ fn prequal(s: &mut Section<'_>) -> PrequalConfig {
     let default = PrequalConfig::default();
     PrequalConfig {
         probes_per_request: s
-            .field("probes_per_request", "Probes for each request; 0.5 is one for every two.")
+            .field("probes_per_request", "Probes for each request; 0.5: one probe for two requests.")
             .range(0.0..=16.0)
             .default(default.probes_per_request),
         pool_len_max: s
@@ -111,11 +111,11 @@ fn prequal(s: &mut Section<'_>) -> PrequalConfig {
             .range(0.0..=16.0)
             .default(default.removals_per_request),
         reuse_slack: s
-            .field("reuse_slack", "How far the growth of the pool may lag (δ in the paper).")
+            .field("reuse_slack", "Slack of the reuse budget (δ in the paper).")
             .at_least(0.0)
             .default(default.reuse_slack),
         idle_interval: s
-            .field("idle_interval", "Time between probes when no request comes.")
+            .field("idle_interval", "Time between probes without requests.")
             .at_least(Duration::from_ms(1))
             .default(default.idle_interval),
         probe_timeout: s
@@ -128,17 +128,17 @@ fn hedge(s: &mut Section<'_>) -> HedgeConfig {
     let default = HedgeConfig::default();
     let config = HedgeConfig {
         quantile: s
-            .field(
-                "quantile",
-                "A request is hedged when it is slower than this quantile of recent ones.",
-            )
+            .field("quantile", "Quantile of recent latencies that is the hedge delay.")
             .default(default.quantile),
-        delay_min: s.field("delay_min", "Never hedge sooner.").default(default.delay_min),
+        delay_min: s.field("delay_min", "Minimum hedge delay.").default(default.delay_min),
         delay_max: s
-            .field("delay_max", "Never hedge later; also the delay while too little is known.")
+            .field(
+                "delay_max",
+                "Maximum hedge delay; also the delay while too few latencies are known.",
+            )
             .default(default.delay_max),
         hedges_max: s
-            .field("hedges_max", "Hedges of one request.")
+            .field("hedges_max", "Maximum number of hedges of one request.")
             .range(1..=EXTRA_MAX)
             .default(default.hedges_max),
     };
@@ -150,14 +150,11 @@ fn tie(s: &mut Section<'_>) -> TieConfig {
     let default = TieConfig::default();
     TieConfig {
         delay: s
-            .field(
-                "delay",
-                "Time between the copies; absent: two mean message delays, as measured.",
-            )
+            .field("delay", "Time between the two copies; absent: two measured message delays.")
             .optional()
             .or(default.delay),
         message_delay: s
-            .field("message_delay", "The message delay assumed before any was measured.")
+            .field("message_delay", "Message delay until one is measured.")
             .default(default.message_delay),
     }
 }
@@ -205,13 +202,15 @@ fn overdue(s: &mut Section<'_>) -> OverdueConfig {
 fn budget(s: &mut Section<'_>) -> BudgetConfig {
     let default = BudgetConfig::default();
     BudgetConfig {
-        ratio: s.field("ratio", "Extra attempts for each request.").default(default.ratio),
+        ratio: s
+            .field("ratio", "Maximum ratio of extra attempts to requests.")
+            .default(default.ratio),
         window: s
-            .field("window", "How far back requests and extra attempts are counted.")
+            .field("window", "Time window in which requests and extra attempts are counted.")
             .at_least(Duration::from_ms(10))
             .default(default.window),
         reserve: s
-            .field("reserve", "Retries allowed in each window even when the ratio allows none.")
+            .field("reserve", "Retries allowed in each window beyond the ratio.")
             .default(default.reserve),
     }
 }

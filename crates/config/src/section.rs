@@ -144,7 +144,7 @@ impl<'a> Section<'a> {
             Found::Placeholder => self.empty(self.inner(key)),
         };
         section.read(|s| {
-            let enabled = s.field("enabled", "Whether it is on at all.").alone().default(true);
+            let enabled = s.field("enabled", "Whether this is enabled.").alone().default(true);
             let value = read(s);
             enabled.then_some(value)
         })

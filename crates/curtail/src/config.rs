@@ -80,7 +80,7 @@ at once. `curtail config default` prints a complete file to begin with.
 
 In a path, `<name>` stands for a name of your choice and `[]` for every item of a list. A section in whose
 table a key \"may stand alone\" can be written as that value: `hedge: false`, `balance: prequal`.
-`--set KEY=VALUE` puts a value in the place of the file's: `--set upstreams.service.hedge.quantile=0.995`.
+`--set KEY=VALUE` takes precedence over the file: `--set upstreams.service.hedge.quantile=0.995`.
 
 ";
 const SERVER_HEAD: &str = "\
@@ -147,7 +147,7 @@ fn check(kind: ConfigKind, file: &Path, sets: &[String]) -> anyhow::Result<Strin
     if !errors.is_empty() {
         return Err(ConfigCheckError { file: name, errors }.into());
     }
-    Ok(format!("{name} is right. This is what it says:\n\n{lines}"))
+    Ok(format!("{name} is correct:\n\n{lines}"))
 }
 
 /// The errors beyond the text of the file that would prevent a start.

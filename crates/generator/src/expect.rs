@@ -45,13 +45,13 @@ impl Expect {
     pub fn read(s: &mut Section<'_>) -> Self {
         Self {
             status: s
-                .field("status", "The one good status; all from 200 to 399 when absent.")
+                .field("status", "Expected status; absent: 200 to 399.")
                 .range(100..=599)
                 .optional(),
-            contains: s.values("contains", "What the body holds, each somewhere."),
-            counts: s.list("counts", "Numbers that a body of JSON holds.", Count::read),
+            contains: s.values("contains", "Texts that the body contains."),
+            counts: s.list("counts", "Numbers in a JSON body.", Count::read),
             bytes_max: s
-                .field("bytes_max", "A longer body is a failure, and not read to its end.")
+                .field("bytes_max", "Maximum size of a body; a longer one is a failure.")
                 .default(ANSWER_BYTES_MAX),
         }
     }
@@ -139,16 +139,16 @@ impl<'e> ResponseCheck<'e> {
 impl Count {
     fn read(s: &mut Section<'_>) -> Self {
         let pointer: String =
-            s.field("pointer", "Where it is, as a JSON pointer: /response/numFound.").required();
+            s.field("pointer", "JSON pointer to the number: /response/numFound.").required();
         if !pointer.starts_with('/') {
             s.error(
                 "pointer",
                 format!("{pointer:?} does not begin with /: expected a JSON pointer"),
             );
         }
-        let equals: Option<f64> = s.field("equals", "What it is.").optional();
-        let at_least = s.field("at_least", "The least that it may be.").optional();
-        let at_most = s.field("at_most", "The most that it may be.").optional();
+        let equals: Option<f64> = s.field("equals", "Expected value.").optional();
+        let at_least = s.field("at_least", "Minimum value.").optional();
+        let at_most = s.field("at_most", "Maximum value.").optional();
         if equals.is_some() && (at_least.is_some() || at_most.is_some()) {
             s.error("equals", "there are bounds as well: expected one or the other");
         }

@@ -39,7 +39,7 @@ impl Spacing {
     pub fn read(s: &mut Section<'_>, default: Self) -> Self {
         s.choice(
             "spacing",
-            "Whether requests come at random, as those of many users, or at equal distances.",
+            "Spacing of requests: at random, as from many users, or even.",
             &[("poisson", Self::Poisson), ("even", Self::Even)],
         )
         .default(default)
@@ -64,7 +64,7 @@ impl Arrivals {
     pub fn read(s: &mut Section<'_>, base: Option<Self>) -> Self {
         let spacing = Spacing::read(s, base.map_or(Spacing::Poisson, |base| base.spacing));
         let load = s
-            .field("load_ratio", "As many requests as use this share of the servers; may exceed 1.")
+            .field("load_ratio", "Load as a share of the servers' capacity; may exceed 1.")
             .range(0.0001..=100.0)
             .optional();
         let rate = s

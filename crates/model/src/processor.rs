@@ -37,9 +37,9 @@ impl Cores {
     /// Reads the keys of cores.
     pub fn read(s: &mut Section<'_>) -> Self {
         let allocated =
-            s.field("allocated", "What a server is guaranteed.").range(0.01..=1e6).required();
+            s.field("allocated", "Guaranteed cores of a server.").range(0.01..=1e6).required();
         let machine = s
-            .field("machine", "What it can have while nobody else uses the machine.")
+            .field("machine", "Maximum cores of a server on an otherwise idle machine.")
             .range(0.01..=1e6)
             .optional()
             .unwrap_or(allocated);

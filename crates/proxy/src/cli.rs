@@ -20,7 +20,7 @@ const EXIT_ENVIRONMENT: u8 = 3;
 /// How often the configuration file is looked at for a change.
 const WATCH: Duration = Duration::from_secs(1);
 
-/// Put a proxy in front of a service: it balances, hedges and retries, and says why.
+/// Run a proxy in front of a service: it balances, hedges and retries, with a reason for each decision.
 #[derive(Args, Clone, Debug)]
 #[command(
     group = clap::ArgGroup::new("source").args(["config", "upstream"]).required(true).multiple(true),
@@ -33,26 +33,26 @@ Examples:
   curl -s http://127.0.0.1:7301/state"
 )]
 pub struct ProxyArgs {
-    /// A configuration file (YAML); read again on SIGHUP and when it changes.
+    /// Configuration file (YAML); reloaded on SIGHUP and when it changes.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "upstream", "admin"])]
     pub config: Option<PathBuf>,
-    /// Set a key of the configuration by its path: `upstreams.search.hedge.quantile=0.995`. Without a
+    /// Change a key of the configuration, by its path: `upstreams.search.hedge.quantile=0.995`. Without a
     /// configuration file, the upstream is named `service`. Repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Where clients connect, without a configuration file.
+    /// Address for clients, without a configuration file.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7300")]
     pub listen: SocketAddr,
-    /// A replica of the service, without a configuration file. Repeatable.
+    /// Replica of the service, without a configuration file. Repeatable.
     #[arg(long, value_name = "URL")]
     pub upstream: Vec<ReplicaUrl>,
-    /// Where metrics, health and state are served, without a configuration file.
+    /// Address of metrics, health and state, without a configuration file.
     #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 7301)))]
     pub admin: SocketAddr,
-    /// Record all events and decisions of the policies; `curtail simulate --replay` checks it.
+    /// File for all events and decisions of the policies; `curtail simulate --replay` checks it.
     #[arg(long, value_name = "FILE")]
     pub journal: Option<PathBuf>,
-    /// The seed of the policies' randomness; drawn and printed when absent.
+    /// Seed of the policies' randomness [default: random, and printed].
     #[arg(long)]
     pub seed: Option<u64>,
 }

@@ -170,28 +170,31 @@ impl Config {
     pub fn read(s: &mut Section<'_>) -> Self {
         let config = Self {
             workers: s
-                .field("workers", "Threads that serve; by default one for each core, at most 4.")
+                .field(
+                    "workers",
+                    "Number of worker threads; by default one for each core, at most 4.",
+                )
                 .range(1..=256)
                 .optional()
                 .unwrap_or_else(default_workers),
-            listeners: s.list("listeners", "Where clients connect.", listener),
+            listeners: s.list("listeners", "Addresses for clients.", listener),
             trusted_proxies: s.values(
                 "trusted_proxies",
                 "Addresses of proxies in front of this one: their X-Forwarded-* headers are kept, \
                 those of other clients are replaced.",
             ),
-            routes: s.list("routes", "Which upstream serves which requests.", route),
+            routes: s.list("routes", "Rules that select the upstream of a request.", route),
             upstreams: s.map(
                 "upstreams",
-                "Sets of replicas that can serve the same requests.",
+                "Sets of replicas that serve the same requests.",
                 upstream,
             ),
-            leaves: s.list("leaves", "Queues in front of one server each.", leaf),
-            admin: s.optional_section("admin", "Metrics, health and state.", |s| {
-                s.field("address", "Where they are served; never the address of traffic.")
+            leaves: s.list("leaves", "Leaves: queues, each in front of one server.", leaf),
+            admin: s.optional_section("admin", "Server of metrics, health and state.", |s| {
+                s.field("address", "Address to listen on; never that of a listener or leaf.")
                     .default(SocketAddr::from((Ipv4Addr::LOCALHOST, 7301)))
             }),
-            spans: s.optional_section("spans", "Where spans are sent (OTLP).", spans),
+            spans: s.optional_section("spans", "Receiver of the proxy's spans (OTLP).", spans),
             limits: s.section(
                 "limits",
                 "Limits on clients: sizes, timeouts and connections.",
@@ -212,15 +215,15 @@ fn default_workers() -> usize {
 
 fn listener(s: &mut Section<'_>) -> ListenerConfig {
     ListenerConfig {
-        name: s.field("name", "Its name in metrics and messages.").default("in".to_owned()),
-        address: s.field("address", "The address to listen on.").required(),
+        name: s.field("name", "Name in metrics and messages.").default("in".to_owned()),
+        address: s.field("address", "Address to listen on.").required(),
         tls: ServerTls::read(s),
     }
 }
 
 fn route(s: &mut Section<'_>) -> RouteConfig {
     let route = RouteConfig {
-        host: s.field("host", "The host that requests name; absent: any.").optional(),
+        host: s.field("host", "Host of the request; absent: any.").optional(),
         path_prefix: s
             .field(
                 "path_prefix",
@@ -242,7 +245,7 @@ fn route(s: &mut Section<'_>) -> RouteConfig {
             fan_out::read,
         ),
         idempotent: s
-            .field("idempotent", "Whether they may be sent twice whatever their method.")
+            .field("idempotent", "Whether these requests may be executed twice, whatever their method.")
             .default(false),
     };
     if !route.path_prefix.starts_with('/') {
@@ -295,9 +298,9 @@ fn upstream(name: &str, s: &mut Section<'_>) -> NamedUpstream {
 
 fn leaf(s: &mut Section<'_>) -> LeafListener {
     LeafListener {
-        name: s.field("name", "Its name in metrics and messages.").default("leaf".to_owned()),
-        address: s.field("address", "Where roots connect.").required(),
-        server: s.field("server", "The server behind it.").required(),
+        name: s.field("name", "Name in metrics and messages.").default("leaf".to_owned()),
+        address: s.field("address", "Address to listen on, for roots.").required(),
+        server: s.field("server", "Address of the server.").required(),
         queue: policy::leaf(s),
         connect: s.section("connect", "Connections to the server.", connect::read),
     }
@@ -306,7 +309,7 @@ fn leaf(s: &mut Section<'_>) -> LeafListener {
 fn spans(s: &mut Section<'_>) -> SpansConfig {
     SpansConfig {
         endpoint: s
-            .field("endpoint", "An OTLP receiver, such as http://127.0.0.1:4318.")
+            .field("endpoint", "Address of the OTLP receiver, such as http://127.0.0.1:4318.")
             .required(),
         protocol: s
             .choice(

@@ -124,16 +124,16 @@ impl Scenario {
 }
 
 fn scenario(s: &mut Section<'_>) -> Scenario {
-    let base = s.section("model", "What is simulated.", model::base);
+    let base = s.section("model", "Model to simulate.", model::base);
     let mut variants = s.map(
         "variants",
-        "Models that differ from `model` in the keys that are given; absent: `model` alone.",
+        "Further models: each changes some keys of `model`; absent: `model` alone.",
         |name, s| Variant { name: name.to_owned(), model: model::variant(s, &base) },
     );
     if variants.is_empty() {
         variants.push(Variant { name: String::new(), model: base });
     }
-    let arms = s.map("arms", "The policies that are compared, by name.", |name, s| Arm {
+    let arms = s.map("arms", "Policies to compare, by name.", |name, s| Arm {
         name: name.to_owned(),
         group: curtail_config::policy::group(s),
         policy: curtail_config::policy::upstream(s),
@@ -167,17 +167,17 @@ const REQUESTS_MIN: u64 = 100_000;
 fn stop(s: &mut Section<'_>) -> Stop {
     let precision = s.optional_section(
         "precision",
-        "A run ends as soon as this is known well enough; absent: only at requests_max.",
+        "Precision at which a run ends; absent: it ends at requests_max.",
         |s| {
             let quantile: Option<Quantile> = s
-                .field("quantile", "The quantile that is to be known; absent: the mean.")
+                .field("quantile", "Quantile whose interval decides; absent: the mean.")
                 .optional();
             if let Some(quantile) = quantile.filter(|q| [0.0, 1.0].contains(&q.get())) {
                 let text = format!("{} has no interval", quantile.get());
                 s.error("quantile", format!("{text}: expected a quantile above 0 and below 1"));
             }
             let ratio = s
-                .field("ratio", "Half of the 95 % interval, as a share of the value.")
+                .field("ratio", "Half of the 95 % interval, relative to the value.")
                 .range(0.0001..=1.0)
                 .required();
             Precision { quantile, ratio }

@@ -110,36 +110,32 @@ impl SuiteConfig {
     /// Reads the keys.
     pub fn read(s: &mut Section<'_>) -> Self {
         let name: String =
-            s.field("name", "What it is called in reports and in its folder.").required();
+            s.field("name", "Name of the suite in reports, and of its folder.").required();
         if !is_name(&name) {
             s.error("name", format!("{name:?} is no name: {NAME}"));
         }
         let suite = Self {
             name,
             parameters: read_parameters(s),
-            setup: s.list("setup", "Commands before all else, one after the other.", |s| {
+            setup: s.list("setup", "Commands that run first, one after another.", |s| {
                 CommandConfig::read(s)
             }),
             links: process::read_links(s),
             processes: process::read_processes(s),
             prepare: s.list(
                 "prepare",
-                "What is done once all are ready: commands, and data that is loaded.",
+                "Steps once all processes are ready: commands and data to load.",
                 StepConfig::read,
             ),
             arms: read_arms(s),
             workload: WorkloadConfig::read(s),
             sending: SendingConfig::read(s),
-            schedule: s.section(
-                "schedule",
-                "When requests are sent, in each block.",
-                Schedule::read,
-            ),
+            schedule: s.section("schedule", "Schedule of requests in each block.", Schedule::read),
             warm_up: s
                 .field(
                     "warm_up",
-                    "How long load is sent before it counts: none, a time, or auto, until \
-            latencies are steady.",
+                    "Duration of the warm-up, which does not count: none, a time, or auto \
+                        (until latencies are steady).",
                 )
                 .default(WarmUp::Steady { at_most: WARM_UP_MAX }),
             blocks: s
@@ -148,28 +144,28 @@ impl SuiteConfig {
                 .default(20),
             restarts: s.optional_section(
                 "restarts",
-                "Processes that are started anew between rounds, since much is decided when one starts \
-            (placement in memory, what is compiled) and stays; warming up follows each time.",
+                "Processes to restart between rounds, because a start decides memory \
+                    layout and compiled code; a warm-up follows each restart.",
                 RestartsConfig::read,
             ),
-            rule: s.section("verdict", "By what a verdict is reached.", read_rule),
+            rule: s.section("verdict", "Levels and margins of the verdict.", read_rule),
             faults: s.list(
                 "faults",
-                "What goes wrong in each block, alike for all arms.",
+                "Faults in each block, the same for all arms.",
                 FaultConfig::read,
             ),
             measures: s.section(
                 "measures",
-                "What is recorded beside the latencies; CPU time and memory of every \
-            process always are.",
+                "Measures to record beside latencies. CPU time and memory of every \
+                    process are always recorded.",
                 MeasuresConfig::read,
             ),
             validate: s.list(
                 "validate",
-                "What has to be true before the first block and after the last.",
+                "Conditions that must hold before the first block and after the last.",
                 ValidateConfig::read,
             ),
-            teardown: s.list("teardown", "Commands after all else, however it ends.", |s| {
+            teardown: s.list("teardown", "Commands that run last, however the suite ends.", |s| {
                 CommandConfig::read(s)
             }),
         };
@@ -259,10 +255,9 @@ const NAME: &str = "expected letters, digits, - _ and .";
 fn read_parameters(s: &mut Section<'_>) -> Vec<(String, String)> {
     s.map(
         "parameters",
-        "Values that `${name}` stands for in every text below; `--set \
-            parameters.name=…` gives another. `${curtail}` is this very program, \
-            `${dir}` the folder of this run, `${suite}` the folder of this file, \
-            `${seed}` the seed.",
+        "Values of `${name}` in every text below; `--set parameters.name=…` changes one. \
+            `${curtail}` is the path of this program, `${dir}` the folder of this run, \
+            `${suite}` the folder of this file, `${seed}` the seed.",
         |name, s| {
             (name.to_owned(), s.field::<ScalarText>("value", "The value.").alone().required().0)
         },
@@ -272,10 +267,10 @@ fn read_parameters(s: &mut Section<'_>) -> Vec<(String, String)> {
 fn read_arms(s: &mut Section<'_>) -> Vec<ArmConfig> {
     s.map(
         "arms",
-        "What is measured: one, or two that are compared, the second against the first.",
+        "One arm to measure, or two to compare: the second against the first.",
         |name, s| ArmConfig {
             name: name.to_owned(),
-            url: s.field("url", "Where its requests go: http:// or https://.").alone().required(),
+            url: s.field("url", "URL of the arm: http:// or https://.").alone().required(),
         },
     )
 }
@@ -284,15 +279,15 @@ fn read_rule(s: &mut Section<'_>) -> Rule {
     let default = Rule::default();
     let rule = Rule {
         level: s
-            .field("level", "How likely a false alarm may be, over all percentiles.")
+            .field("level", "Maximum probability of a false alarm, over all percentiles.")
             .range(1e-6..=0.5)
             .default(default.level),
         margin: s
-            .field("margin", "Differences up to this share do not matter.")
+            .field("margin", "Maximum relative difference that counts as equivalent.")
             .range(1e-4..=1.0)
             .default(default.margin),
         primary: s
-            .field("primary", "The percentile that matters most; it has half of the level.")
+            .field("primary", "The most important percentile; it gets half of the level.")
             .default(default.primary),
     };
     let known = curtail_load::compare::PERCENTILES.map(|(_, quantile)| quantile);
@@ -319,16 +314,21 @@ impl SendingConfig {
             [("http1", Protocol::Http1), ("http2", Protocol::Http2), ("grpc", Protocol::Grpc)];
         Self {
             protocol: s
-                .choice("protocol", "The protocol; under TLS, HTTP/2 must be offered.", &words)
+                .choice(
+                    "protocol",
+                    "Protocol; with TLS, the server must offer HTTP/2 for http2 and grpc.",
+                    &words,
+                )
                 .default(Protocol::Http1),
             connections: s
                 .field(
                     "connections",
-                    "The most connections to an arm; requests wait when all are in use.",
+                    "Maximum number of connections to an arm; requests wait when all are \
+                        in use.",
                 )
                 .range(1..=60_000)
                 .default(128),
-            keep_alive: s.field("keep_alive", "Whether a connection is used again.").default(true),
+            keep_alive: s.field("keep_alive", "Whether connections are reused.").default(true),
             timeout: s
                 .field("timeout", "A request without a response after this time has failed.")
                 .range(Duration::from_ms(1)..=Duration::from_secs(3_600))
@@ -336,19 +336,21 @@ impl SendingConfig {
             threads: s
                 .field(
                     "threads",
-                    "How many threads send; one for each 20,000 requests a second when absent.",
+                    "Number of sending threads; absent: one for each 20,000 requests a \
+                        second.",
                 )
                 .range(1..=64)
                 .optional(),
             ca_file: s
                 .field(
                     "ca_file",
-                    "Trust the certificates in this file (PEM) instead of the system's, for the load; requests \
-                     beside the load (`ready`, `prepare`, `measures`, `validate`) trust only the system's.",
+                    "File of trusted certificates (PEM) for the load, instead of the \
+                        system's; `ready`, `prepare`, `measures` and `validate` trust only \
+                        the system's.",
                 )
                 .optional(),
             insecure: s
-                .field("insecure", "Accept any certificate, for the load: for tests only.")
+                .field("insecure", "Accept any certificate for the load; for tests only.")
                 .default(false),
         }
     }

@@ -50,16 +50,20 @@ impl TestbedConfig {
 
     /// Reads each key of the file; the reference page and the JSON Schema come from here too.
     pub fn read(s: &mut Section<'_>) -> Self {
-        let name = s.field("name", "What this testbed is called.").required();
+        let name = s.field("name", "Name of the testbed.").required();
         let shards = s.field("shards", "Parts of the data.").range(1..=SERVERS_MAX).default(1);
         let replicas =
             s.field("replicas", "Servers for each shard.").range(1..=SERVERS_MAX).default(3);
         let listen = s
-            .field("listen", "Where the first server listens, the others on the next ports; with port 0 each on a free port.")
+            .field(
+                "listen",
+                "Address of the first server; the others use the next ports. Port 0: free \
+                ports.",
+            )
             .default(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         check_servers(s, shards * replicas, listen);
-        let server = s.section("server", "What each server is like.", ServerConfig::read);
-        let faults = s.list("faults", "What is wrong with the servers.", |s| {
+        let server = s.section("server", "Properties of each server.", ServerConfig::read);
+        let faults = s.list("faults", "Faults of the servers.", |s| {
             let fault = Fault::read(s);
             check_recipe(s, &fault.recipe, server.cores);
             fault
@@ -82,7 +86,10 @@ impl ServerConfig {
                 .range(1..=100_000)
                 .default(8),
             queue_len_max: s
-                .field("queue_len_max", "Requests that may wait; one more is rejected with 503.")
+                .field(
+                    "queue_len_max",
+                    "Maximum number of queued requests; the server rejects more with 503.",
+                )
                 .at_most(1_000_000)
                 .default(1_024),
         };
@@ -90,12 +97,13 @@ impl ServerConfig {
             leaf,
             cores: s.optional_section(
                 "cores",
-                "The cores that the requests in service share; absent: each has its own.",
+                "Cores that the requests in service share; absent: one core for each \
+                    request.",
                 Cores::read,
             ),
             service: s.section(
                 "service",
-                "The service time of a request on a healthy server.",
+                "Service time of a request on a healthy server.",
                 Distribution::read,
             ),
         }

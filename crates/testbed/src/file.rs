@@ -30,7 +30,7 @@ impl File {
 
     fn read(s: &mut Section<'_>, roles: Option<&[Role]>) -> Self {
         let apps = [("google", ())];
-        match s.choice("app", "Which app it is; servers of shards when absent.", &apps).optional() {
+        match s.choice("app", "The app to start; absent: servers of shards.", &apps).optional() {
             Some(()) => Self::App(app::Config::read(s, roles.unwrap_or(&Role::ALL))),
             None => {
                 if roles.is_some() {

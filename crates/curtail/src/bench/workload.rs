@@ -142,7 +142,7 @@ impl WorkloadArgs {
                 let (config, schedule) = curtail_config::read(&name, &text, |s| {
                     let config = WorkloadConfig::read(s);
                     let schedule =
-                        s.optional_section("schedule", "When requests are sent.", Schedule::read);
+                        s.optional_section("schedule", "Schedule of requests.", Schedule::read);
                     (config, schedule.unwrap_or_else(|| self.schedule()))
                 })?;
                 (config, schedule, file.parent().unwrap_or(Path::new("")).to_owned())

@@ -11,7 +11,7 @@ const CLI_HEAD: &str = "\
 
 Generated from the commands' own help; a test keeps it fresh.
 
-`curtail-proxy` is `curtail proxy` as a binary of its own, without the rest.
+`curtail-proxy` is a separate, smaller binary with only `curtail proxy`.
 
 Standard output carries results, standard error everything else. `CURTAIL_LOG` sets the log levels of `proxy` and `server`
 (default `info`), and of `bench`, `demo` and `testbed` (default `warn`): `CURTAIL_LOG=debug`. The other commands have no log.

@@ -84,11 +84,16 @@ const WEIGHT_MAX: f64 = 1e6;
 impl WorkloadConfig {
     /// Reads the keys.
     pub fn read(s: &mut Section<'_>) -> Self {
-        let requests = s.list("requests", "What is asked.", RequestConfig::read);
-        let journeys = s.list("journeys", "Requests one after the other, with time to think in between. Without journeys each request is made alone; with them only as a step.", JourneyConfig::read);
+        let requests = s.list("requests", "Requests to send.", RequestConfig::read);
+        let journeys = s.list(
+            "journeys",
+            "Sequences of requests with think times. With journeys, requests are sent only as \
+            their steps; without, each on its own.",
+            JourneyConfig::read,
+        );
         let tenants = s.list(
             "tenants",
-            "Whose requests they are; `{tenant}` in a request is the name.",
+            "Tenants of the requests; `{tenant}` in a request is the name.",
             TenantConfig::read,
         );
         if requests.is_empty() {
@@ -154,19 +159,20 @@ impl RequestConfig {
     }
 
     fn read(s: &mut Section<'_>) -> Self {
-        let name = s.field("name", "What it is called in reports.").required();
-        let weight = weight(s, "How often it is made, in relation to the others.");
-        let path = s.field("path", "The path and the query, from `/` on, with `{…}` for what is filled in; that of the target when absent.").optional();
-        let headers = s.map("headers", "Further fields.", |name, s| {
+        let name = s.field("name", "Name of the request in reports.").required();
+        let weight = weight(s, "Relative frequency.");
+        let path = s
+            .field("path", "Path and query, with `{…}` replaced; absent: those of the target.")
+            .optional();
+        let headers = s.map("headers", "Additional headers.", |name, s| {
             (
                 name.to_owned(),
-                s.field("value", "What the field says; `{…}` is filled in.").alone().required(),
+                s.field("value", "Value of the header, with `{…}` replaced.").alone().required(),
             )
         });
-        let text: Option<String> =
-            s.field("body", "The body, with `{…}` for what is filled in.").optional();
+        let text: Option<String> = s.field("body", "Body, with `{…}` replaced.").optional();
         let file: Option<PathBuf> =
-            s.field("body_file", "A file whose bytes are the body, as they are.").optional();
+            s.field("body_file", "File of the body, sent unchanged.").optional();
         let body = match (text, file) {
             (Some(_), Some(_)) => {
                 s.error("body_file", "there is a body as well: expected one of the two");
@@ -178,13 +184,10 @@ impl RequestConfig {
         };
         let default = if body.is_some() { "POST" } else { "GET" };
         let method = s
-            .field("method", "The method: GET without a body, POST with one.")
+            .field("method", "HTTP method; by default GET without a body, POST with one.")
             .default(default.to_owned());
         let data = s
-            .field(
-                "data",
-                "A CSV file with a line of names; each request is filled in with one of its rows.",
-            )
+            .field("data", "CSV file with a header line; each request gets the values of one row.")
             .optional();
         let expect = s.section("expect", "The expected response.", Expect::read);
         Self { name, weight, method, path, headers, body, data, expect }
@@ -193,22 +196,21 @@ impl RequestConfig {
 
 impl JourneyConfig {
     fn read(s: &mut Section<'_>) -> Self {
-        let weight = weight(s, "How often it is made, in relation to the others.");
+        let weight = weight(s, "Relative frequency.");
         let words = [("exponential", true), ("constant", false)];
-        let steps = s.list(
-            "steps",
-            "What is asked, one after the other; a step that fails ends the journey.",
-            |s| StepConfig {
-                request: s.field("request", "The name of a request.").required(),
-                think: s
-                    .field("think", "Mean time after the previous response.")
-                    .at_most(Duration::from_secs(3_600))
-                    .default(Duration::ZERO),
-                is_think_random: s
-                    .choice("think_shape", "Whether that time varies.", &words)
-                    .default(true),
-            },
-        );
+        let steps =
+            s.list("steps", "Requests of the journey, in order; a failed step ends it.", |s| {
+                StepConfig {
+                    request: s.field("request", "Name of a request.").required(),
+                    think: s
+                        .field("think", "Mean time after the previous response.")
+                        .at_most(Duration::from_secs(3_600))
+                        .default(Duration::ZERO),
+                    is_think_random: s
+                        .choice("think_shape", "Distribution of the think time.", &words)
+                        .default(true),
+                }
+            });
         if steps.is_empty() {
             s.error("steps", "there is none: expected at least one step");
         }
@@ -219,14 +221,11 @@ impl JourneyConfig {
 impl TenantConfig {
     fn read(s: &mut Section<'_>) -> Self {
         Self {
-            name: s.field("name", "What `{tenant}` stands for.").required(),
+            name: s.field("name", "Name of the tenant, the value of `{tenant}`.").required(),
             size: s
-                .field(
-                    "size",
-                    "How large it is, in documents or whatever; tables are sorted by it.",
-                )
+                .field("size", "Size of the tenant in any unit; tables are sorted by it.")
                 .default(0),
-            weight: weight(s, "How many of the requests are its, in relation to the others."),
+            weight: weight(s, "Relative share of the requests."),
         }
     }
 }

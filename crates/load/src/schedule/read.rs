@@ -11,7 +11,7 @@ impl Schedule {
     /// Reads a schedule of phases.
     pub fn read(s: &mut Section<'_>) -> Self {
         let spacing = Spacing::read(s, Spacing::Poisson);
-        let phases = s.list("phases", "Rates, one after the other.", Phase::read);
+        let phases = s.list("phases", "Phases of the schedule, one after another.", Phase::read);
         if phases.is_empty() {
             s.error("phases", "there is none: expected at least one phase");
         }
@@ -21,27 +21,36 @@ impl Schedule {
 
 impl Phase {
     fn read(s: &mut Section<'_>) -> Self {
-        let shape = s.cases("shape", "The rate over the phase.").default("constant", |c| {
-            c.case("constant", "the same throughout.", |s| Shape::Constant {
+        let shape = s.cases("shape", "Rate over the phase.").default("constant", |c| {
+            c.case("constant", "one rate.", |s| Shape::Constant {
                 rate: rate(s, "rate", "Requests a second."),
             });
-            c.case("ramp", "a straight line.", |s| Shape::Ramp {
+            c.case("ramp", "from one rate to another, linearly.", |s| Shape::Ramp {
                 from: rate(s, "from", "Requests a second at the start."),
                 to: rate(s, "to", "Requests a second at the end."),
             });
-            c.case("bursts", "many at once, again and again.", |s| Shape::Bursts {
-                rate: rate(s, "rate", "Requests a second in between."),
-                size: f64::from(
-                    s.field("size", "How many come at once.").range(1..=1_000_000_u32).required(),
-                ),
-                every: s
-                    .field("every", "From one burst to the next; the first is at the start.")
-                    .range(Duration::from_ms(1)..=LASTS_MAX)
-                    .required(),
+            c.case("bursts", "a rate, and many requests at once from time to time.", |s| {
+                Shape::Bursts {
+                    rate: rate(s, "rate", "Requests a second between bursts."),
+                    size: f64::from(
+                        s.field("size", "Number of requests in a burst.")
+                            .range(1..=1_000_000_u32)
+                            .required(),
+                    ),
+                    every: s
+                        .field(
+                            "every",
+                            "Time from one burst to the next; the first is at the start.",
+                        )
+                        .range(Duration::from_ms(1)..=LASTS_MAX)
+                        .required(),
+                }
             });
         });
-        let lasts =
-            s.field("lasts", "How long.").range(Duration::from_ms(1)..=LASTS_MAX).required();
+        let lasts = s
+            .field("lasts", "Duration of the phase.")
+            .range(Duration::from_ms(1)..=LASTS_MAX)
+            .required();
         Self { shape, lasts }
     }
 }

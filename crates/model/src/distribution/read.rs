@@ -15,7 +15,7 @@ impl Distribution {
 }
 
 fn nested(s: &mut Section<'_>, depth: u8) -> Distribution {
-    s.cases("shape", "Which distribution.").required(|cases| {
+    s.cases("shape", "Shape of the distribution.").required(|cases| {
         plain(cases);
         tails(cases);
         recorded(cases);
@@ -27,11 +27,11 @@ fn nested(s: &mut Section<'_>, depth: u8) -> Distribution {
 
 fn plain(cases: &mut Cases<'_, '_, Distribution>) {
     cases.case("constant", "always the same.", |s| Distribution::Constant {
-        value: s.field("value", "That duration.").required(),
+        value: s.field("value", "The duration.").required(),
     });
     cases.case("uniform", "everything between two durations alike.", |s| {
-        let low = s.field("low", "The shortest.").default(Duration::ZERO);
-        let high = s.field("high", "The longest.").required();
+        let low = s.field("low", "Minimum duration.").default(Duration::ZERO);
+        let high = s.field("high", "Maximum duration.").required();
         if low > high {
             s.error("low", format!("{low} is above high ({high}): expected at most that"));
         }
@@ -42,8 +42,8 @@ fn plain(cases: &mut Cases<'_, '_, Distribution>) {
     });
     cases.case("normal", "normal, its negative part counts as no time at all.", |s| {
         Distribution::Normal {
-            mean: s.field("mean", "The mean before the cut.").required(),
-            deviation: s.field("deviation", "The standard deviation before the cut.").required(),
+            mean: s.field("mean", "Mean before truncation.").required(),
+            deviation: s.field("deviation", "Standard deviation before truncation.").required(),
         }
     });
 }
@@ -59,24 +59,24 @@ fn tails(cases: &mut Cases<'_, '_, Distribution>) {
     cases.case("pareto", "a power-law tail.", |s| {
         let shortest =
             s.field("shortest", "Minimum duration.").at_least(Duration::from_ns(1)).required();
-        let longest = s.field("longest", "Where the tail is cut off; absent: nowhere.").optional();
+        let longest = s.field("longest", "Maximum duration; absent: no maximum.").optional();
         if longest.is_some_and(|longest| longest <= shortest) {
             s.error("longest", format!("expected more than shortest ({shortest})"));
         }
         Distribution::Pareto {
             shortest,
             shape: s
-                .field("exponent", "A share (shortest / t)^exponent is longer than t.")
+                .field("exponent", "Exponent: a share (shortest / t)^exponent is longer than t.")
                 .range(0.1..=100.0)
                 .required(),
             longest,
         }
     });
     cases.case("bimodal", "fast, and sometimes slow.", |s| {
-        let fast = s.field("fast", "How long most take.").required();
-        let slow = s.field("slow", "How long the others take.").required();
+        let fast = s.field("fast", "Duration of the fast part.").required();
+        let slow = s.field("slow", "Duration of the slow part.").required();
         let weight =
-            s.field::<f64>("slow_ratio", "The share of the slow ones.").range(0.0..=1.0).required();
+            s.field::<f64>("slow_ratio", "Share of the slow part.").range(0.0..=1.0).required();
         let part = |weight, value| Part { weight, distribution: Distribution::Constant { value } };
         Distribution::Mixture(vec![part(1.0 - weight, fast), part(weight, slow)])
     });
@@ -100,10 +100,10 @@ fn recorded(cases: &mut Cases<'_, '_, Distribution>) {
     cases.case("quantiles", "known by its quantiles, straight lines in between.", |s| {
         let points = s.list("points", "Quantiles in rising order, from 0 to 1.", |s| Point {
             quantile: s
-                .field::<f64>("quantile", "The share of durations up to the value.")
+                .field::<f64>("quantile", "Share of durations up to the value.")
                 .range(0.0..=1.0)
                 .required(),
-            value: s.field("value", "The duration there.").required(),
+            value: s.field("value", "Duration at this quantile.").required(),
         });
         let rises =
             |pair: &[Point]| pair[0].quantile < pair[1].quantile && pair[0].value <= pair[1].value;

@@ -12,16 +12,16 @@ const PERIOD_MIN: Duration = Duration::from_us(1);
 impl Fault {
     /// Reads the keys of a fault.
     pub fn read(s: &mut Section<'_>) -> Self {
-        let recipe = s.cases("recipe", "What happens.").required(|cases| {
+        let recipe = s.cases("recipe", "Kind of the fault.").required(|cases| {
             pauses(cases);
             slowness(cases);
             errors(cases);
             others(cases);
         });
-        let first = s.field("servers_first", "It affects the first few servers.").optional();
-        let share: Option<Ratio> = s
-            .field("servers_ratio", "It affects this share of the servers, drawn once.")
-            .optional();
+        let first =
+            s.field("servers_first", "Number of affected servers, from the first on.").optional();
+        let share: Option<Ratio> =
+            s.field("servers_ratio", "Share of affected servers, drawn once.").optional();
         if first.is_some() && share.is_some() {
             s.error("servers_first", "expected either this or servers_ratio");
         }
@@ -33,15 +33,15 @@ impl Fault {
 fn pauses(cases: &mut Cases<'_, '_, Recipe>) {
     cases.case("stall", "the server stops for a while.", |s| Recipe::Stall {
         every: period(s, "Time from one stall to the next."),
-        lasts: s.section("lasts", "How long a stall lasts.", Distribution::read),
+        lasts: s.section("lasts", "Duration of a stall.", Distribution::read),
     });
     cases.case("garbage_collection", "the server stops after a number of executions.", |s| {
         Recipe::GarbageCollection {
             executions: s
-                .field("executions", "Executions from one pause to the next.")
+                .field("executions", "Number of executions from one pause to the next.")
                 .at_least(1)
                 .required(),
-            lasts: s.section("lasts", "How long a pause lasts.", Distribution::read),
+            lasts: s.section("lasts", "Duration of a pause.", Distribution::read),
         }
     });
 }
@@ -50,13 +50,13 @@ fn slowness(cases: &mut Cases<'_, '_, Recipe>) {
     cases.case("background_job", "the server does something else as well.", |s| {
         Recipe::BackgroundJob {
             every: s
-                .field("every", "The time from one start to the next.")
+                .field("every", "Time from one start to the next.")
                 .at_least(PERIOD_MIN)
                 .required(),
-            lasts: s.section("lasts", "How long it lasts, at most `every`.", Distribution::read),
+            lasts: s.section("lasts", "Duration of the job, at most `every`.", Distribution::read),
             slowdown: slowdown(s),
             synchronized: s
-                .field("synchronized", "Whether all servers do it at the same time.")
+                .field("synchronized", "Whether all servers run the job at the same time.")
                 .default(false),
         }
     });
@@ -84,20 +84,35 @@ fn others(cases: &mut Cases<'_, '_, Recipe>) {
     cases.case("noisy_neighbor", "requests of others wait in the same queue.", |s| {
         Recipe::NoisyNeighbor {
             per_second: s
-                .field("requests_per_second", "How many arrive at each server.")
+                .field(
+                    "requests_per_second",
+                    "Requests of the neighbor per second, at each server.",
+                )
                 .range(0.001..=1e7)
                 .required(),
-            service: s.section("service", "Their service time.", Distribution::read),
+            service: s.section(
+                "service",
+                "Service time of the neighbor's requests.",
+                Distribution::read,
+            ),
             class: s
-                .choice("class", "Their class.", &Class::ALL.map(|class| (class.name(), class)))
+                .choice(
+                    "class",
+                    "Class of the neighbor's requests.",
+                    &Class::ALL.map(|class| (class.name(), class)),
+                )
                 .default(Class::Interactive),
         }
     });
     cases.case("antagonist", "others use cores of the same machine.", |s| {
-        let cores_min =
-            s.field("cores_min", "The least that they want.").range(0.0..=1e6).default(0.0);
-        let cores_max =
-            s.field("cores_max", "The most that they want.").range(0.0..=1e6).required();
+        let cores_min = s
+            .field("cores_min", "Minimum number of cores that the others use.")
+            .range(0.0..=1e6)
+            .default(0.0);
+        let cores_max = s
+            .field("cores_max", "Maximum number of cores that the others use.")
+            .range(0.0..=1e6)
+            .required();
         if cores_min > cores_max {
             let text =
                 format!("{cores_min} is above cores_max ({cores_max}): expected at most that");
@@ -105,7 +120,7 @@ fn others(cases: &mut Cases<'_, '_, Recipe>) {
         }
         let every = period(s, "Time until the demand changes.");
         let cores_left_min = s
-            .field("cores_left_min", "What they leave to the server at the least.")
+            .field("cores_left_min", "Minimum number of cores that remain for the server.")
             .range(0.01..=1e6)
             .required();
         Recipe::Antagonist { cores_min, cores_max, cores_left_min, every }
@@ -125,5 +140,5 @@ fn period(s: &mut Section<'_>, doc: &'static str) -> Distribution {
 }
 
 fn slowdown(s: &mut Section<'_>) -> f64 {
-    s.field("slowdown", "How many times longer everything takes.").range(1.0..=1e6).required()
+    s.field("slowdown", "Factor on all service times.").range(1.0..=1e6).required()
 }

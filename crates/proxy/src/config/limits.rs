@@ -71,7 +71,7 @@ pub(super) fn read(s: &mut Section<'_>) -> Limits {
     let default = Limits::default();
     let limits = Limits {
         headers: s
-            .field("headers", "Maximum size of a request's headers, all together.")
+            .field("headers", "Maximum total size of the headers of a request.")
             .range(Bytes::from_kib(8)..=Bytes::from_kib(1024))
             .default(default.headers),
         header_timeout: s
@@ -92,7 +92,8 @@ pub(super) fn read(s: &mut Section<'_>) -> Limits {
         write_timeout: s
             .field(
                 "write_timeout",
-                "Maximum time in which a client reads none of the bytes that wait for it; then it is cut off.",
+                "Maximum time without progress of a client that has bytes to read; then \
+                    it is disconnected.",
             )
             .at_least(Duration::from_ms(1))
             .default(default.write_timeout),
@@ -122,7 +123,8 @@ pub(super) fn read(s: &mut Section<'_>) -> Limits {
             .field("replay", "Maximum size of a buffered request body; a larger one is sent only once.")
             .default(default.replay),
         response_buffer: s
-            .field("response_buffer", "Maximum size of a buffered response; one whose content-length is at most this is read whole before the client gets it.")
+            .field("response_buffer", "Maximum content-length of a buffered response: the proxy reads it completely \
+                before it forwards it.")
             .default(default.response_buffer),
         connections_max: s
             .field("connections_max", "Maximum client connections per listener.")

@@ -71,7 +71,7 @@ pub(super) static HEDGE_DELAY: Metric = Metric {
     unit: Some(Unit::Seconds),
     kind: MetricType::Gauge,
     labels: UPSTREAM,
-    help: "The delay after which a request that arrives now is hedged; absent when hedging is off.",
+    help: "Current hedge delay; absent if hedging is off.",
 };
 pub(super) static BUDGET_REQUESTS: Metric =
     gauge("curtail_budget_requests", UPSTREAM, "Requests within the window of the budget.");
@@ -80,12 +80,13 @@ pub(super) static BUDGET_EXTRA: Metric =
 pub(super) static IN_FLIGHT: Metric = gauge(
     "curtail_attempts_in_flight",
     &["upstream", "replica"],
-    "Attempts sent to a replica and not ended.",
+    "Attempts in flight at a replica.",
 );
 pub(super) static EJECTED: Metric = gauge(
     "curtail_replica_ejected",
     &["upstream", "replica"],
-    "1 while failures keep a replica from being chosen, else 0; when all replicas are ejected, all are tried.",
+    "1 while the replica is ejected after failures, else 0; when all replicas are \
+        ejected, all are tried.",
 );
 pub(super) static FAN_OUT_REQUESTS: Metric = counter(
     "curtail_fan_out_requests",
@@ -103,28 +104,29 @@ pub(super) static FAN_OUT_DURATION: Metric = histogram_seconds(
     "Time from the header of a request that fans out to its merged response.",
 );
 pub(super) static CONNECTIONS_OPEN: Metric =
-    gauge("curtail_connections_open", REPLICA, "Connections to a replica that are open.");
+    gauge("curtail_connections_open", REPLICA, "Open connections to a replica.");
 pub(super) static CONNECTIONS_IDLE: Metric =
-    gauge("curtail_connections_idle", REPLICA, "HTTP/1.1 connections that are open and unused.");
+    gauge("curtail_connections_idle", REPLICA, "Idle HTTP/1.1 connections to a replica.");
 pub(super) static CONNECTIONS_OPENED: Metric =
-    counter("curtail_connections_opened", REPLICA, "Connections made.");
+    counter("curtail_connections_opened", REPLICA, "Connections opened.");
 pub(super) static CONNECTIONS_FAILED: Metric =
-    counter("curtail_connections_failed", REPLICA, "Connections that could not be made.");
+    counter("curtail_connections_failed", REPLICA, "Failed connection attempts.");
 pub(super) static CONNECT: Metric = Metric {
     base: "curtail_connect",
     unit: Some(Unit::Seconds),
     kind: MetricType::Counter,
     labels: &["upstream or leaf", "replica", "phase"],
-    help: "Time spent on making connections, by phase: lookup, tcp, tls. Divided by the connections opened it is the mean.",
+    help: "Total time of connection attempts, by phase: lookup, tcp, tls. Divided by the \
+        connections opened, it is the mean.",
 };
 pub(super) static LEAF_QUEUE_LEN: Metric =
-    gauge("curtail_leaf_queue_len", LEAF, "Requests that wait at a leaf.");
+    gauge("curtail_leaf_queue_len", LEAF, "Queued requests at a leaf.");
 pub(super) static LEAF_IN_SERVICE: Metric =
-    gauge("curtail_leaf_in_service", LEAF, "Requests that the server behind a leaf works on.");
+    gauge("curtail_leaf_in_service", LEAF, "Requests in service at the server behind a leaf.");
 pub(super) static LEAF_STARTED: Metric =
-    counter("curtail_leaf_started", LEAF_REASON, "Requests handed to the server, by why then.");
+    counter("curtail_leaf_started", LEAF_REASON, "Requests started at the server, by reason.");
 pub(super) static LEAF_REFUSED: Metric =
-    counter("curtail_leaf_refused", LEAF_REASON, "Requests refused for lack of room.");
+    counter("curtail_leaf_refused", LEAF_REASON, "Requests rejected because the queue is full.");
 pub(super) static LEAF_DROPPED: Metric = counter(
     "curtail_leaf_dropped",
     LEAF_REASON,
@@ -133,55 +135,53 @@ pub(super) static LEAF_DROPPED: Metric = counter(
 pub(super) static LEAF_TWIN_CANCELS: Metric = counter(
     "curtail_leaf_twin_cancels",
     LEAF_REASON,
-    "Messages to the leaf of a twin that this copy has started.",
+    "Cancellations sent to the leaf of the twin.",
 );
-pub(super) static LEAF_WAIT: Metric = histogram_seconds(
-    "curtail_leaf_wait",
-    LEAF,
-    "Time that requests waited at a leaf before the server got them.",
-);
+pub(super) static LEAF_WAIT: Metric =
+    histogram_seconds("curtail_leaf_wait", LEAF, "Queueing time of started requests at a leaf.");
 pub(super) static CLIENTS_OPEN: Metric =
-    gauge("curtail_client_connections_open", LISTENER, "Connections of clients that are open.");
+    gauge("curtail_client_connections_open", LISTENER, "Open client connections.");
 pub(super) static CLIENTS_ACCEPTED: Metric =
-    counter("curtail_client_connections_accepted", LISTENER, "Connections of clients accepted.");
+    counter("curtail_client_connections_accepted", LISTENER, "Accepted client connections.");
 pub(super) static CLIENTS_WAITED: Metric = counter(
     "curtail_client_connections_waited",
     LISTENER,
-    "Clients that had to wait because connections_max were connected.",
+    "Client connections that waited because connections_max were open.",
 );
 pub(super) static UNROUTED: Metric = counter(
     "curtail_requests_unrouted",
     LISTENER,
-    "Requests that no route matches, or whose path is ambiguous between routes.",
+    "Requests without a matching route, or with a path that is ambiguous between routes.",
 );
 pub(super) static MALFORMED: Metric = counter(
     "curtail_requests_malformed",
     LISTENER,
-    "Requests that are malformed, name no valid host, or do not arrive in time.",
+    "Malformed requests, requests without a valid host, and requests that do not arrive \
+        in time.",
 );
 pub(super) static CLIENT_TIMEOUTS: Metric = counter(
     "curtail_client_timeouts",
     &["listener", "reason"],
-    "Clients cut off by a timeout; header: incomplete request headers, body: a pause within a request body, write: a response that the client does not read, stream_idle: no byte in either direction.",
+    "Clients disconnected by a timeout; header: incomplete request headers, body: a pause \
+        within a request body, write: a response that the client does not read, stream_idle: \
+        no byte in either direction.",
 );
 pub(super) static SPANS_RECORDED: Metric =
     counter("curtail_spans_recorded", &[], "Spans written to the buffer.");
 pub(super) static SPANS_SENT: Metric =
-    counter("curtail_spans_sent", &[], "Spans that the receiver has taken.");
+    counter("curtail_spans_sent", &[], "Spans accepted by the receiver.");
 pub(super) static SPANS_DROPPED: Metric = counter(
     "curtail_spans_dropped",
     &["cause"],
-    "Spans that were lost; buffer_full: never written, undelivered: given up after retries, rejected: the receiver would not have them.",
+    "Lost spans; buffer_full: never written, undelivered: dropped after retries, \
+        rejected: rejected by the receiver.",
 );
-pub(super) static SPAN_EXPORTS_FAILED: Metric = counter(
-    "curtail_span_exports_failed",
-    &[],
-    "Times that sending spans failed, retries included.",
-);
+pub(super) static SPAN_EXPORTS_FAILED: Metric =
+    counter("curtail_span_exports_failed", &[], "Failed exports of spans, including retries.");
 pub(super) static JOURNAL_LOST: Metric = counter(
     "curtail_journal_entries_lost",
     &[],
-    "Entries that the journal's writer could not keep up with.",
+    "Journal entries lost because the writer could not keep up.",
 );
 pub(super) static INVARIANTS_BROKEN: Metric = counter(
     "curtail_policy_invariants_broken",

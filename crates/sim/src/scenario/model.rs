@@ -39,14 +39,14 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
         s.field("replicas", "Replicas of each shard.").at_least(1).default(defaults.replicas);
     let servers = servers(s, (shards, replicas), base);
     let mut faults = defaults.faults;
-    faults.extend(s.list("faults", "What goes wrong, on top of the base's faults.", Fault::read));
+    faults.extend(s.list("faults", "Faults, in addition to those of `model`.", Fault::read));
     let model = Model {
         clients: s
             .field("clients", "Roots, each with its own view of the replicas.")
             .at_least(1)
             .default(defaults.clients),
         fan_out: s
-            .field("fan_out", "How often a request asks, over all shards.")
+            .field("fan_out", "Number of calls of a request, over all shards.")
             .range(1..=CALLS_MAX)
             .default(defaults.fan_out),
         shards,
@@ -57,14 +57,14 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
         copies_alike: s
             .field(
                 "copies_alike_ratio",
-                "The share of requests that are slow on every replica alike.",
+                "Share of requests whose copies are equally slow on every replica.",
             )
             .default(defaults.copies_alike),
         message_delay: s
-            .optional_section("message_delay", "The time of a message, one way.", Distribution::read)
+            .optional_section("message_delay", "Time of a message, one way.", Distribution::read)
             .unwrap_or(defaults.message_delay),
         overhead: s
-            .optional_section("overhead", "The time of a request at its root.", Distribution::read)
+            .optional_section("overhead", "Time of a request at its root.", Distribution::read)
             .unwrap_or(defaults.overhead),
         cancelled: s
             .choice(
@@ -98,18 +98,22 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
     model
 }
 
-const CORES: &str =
-    "The cores that the requests in service of a server share; absent: each has its own.";
+const CORES: &str = "Cores that the requests in service of a server share; absent: one core for each \
+        request.";
 
 /// As many servers as there are replicas in all, unless fewer are said; a variant keeps the number that
 /// its base names only while the replicas are those of the base.
 fn servers(s: &mut Section<'_>, (shards, replicas): (u32, u32), base: Option<&Model>) -> u32 {
     let all = shards.saturating_mul(replicas);
     let unchanged = base.filter(|base| (base.shards, base.replicas) == (shards, replicas));
-    s.field("servers", "Servers; replicas share them when there are fewer (default: one each).")
-        .at_least(1)
-        .optional()
-        .unwrap_or_else(|| unchanged.map_or(all, |base| base.servers))
+    s.field(
+        "servers",
+        "Number of servers; with fewer than replicas, replicas share them (default: one for \
+        each).",
+    )
+    .at_least(1)
+    .optional()
+    .unwrap_or_else(|| unchanged.map_or(all, |base| base.servers))
 }
 
 /// The keys of a leaf, by default with concurrency 1 and an unlimited queue.
@@ -119,7 +123,7 @@ fn leaf(s: &mut Section<'_>, defaults: LeafConfig) -> LeafConfig {
         .at_least(1)
         .default(defaults.concurrency);
     let queue_len_max = s
-        .field("queue_len_max", "Requests that may wait at a leaf; one more is refused.")
+        .field("queue_len_max", "Maximum number of queued requests at a leaf; it rejects more.")
         .default(defaults.queue_len_max);
     LeafConfig { concurrency, queue_len_max }
 }

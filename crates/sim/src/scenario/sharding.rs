@@ -14,25 +14,21 @@ pub(super) const DOC: &str = "How evenly data lie on servers, and what the fulle
 
 /// The keys of a sharding.
 pub(super) fn sharding(s: &mut Section<'_>) -> Sharding {
-    let servers = s.section("servers", "The numbers of servers that are compared.", servers);
-    let whole = s.section(
-        "whole",
-        "The time that one server would take for the whole data.",
-        Distribution::read,
-    );
-    let per_shard = s
-        .field("per_shard", "What each shard adds to its server's time, however small it is.")
-        .default(Duration::ZERO);
+    let servers = s.section("servers", "Numbers of servers to compare.", servers);
+    let whole = s.section("whole", "Time of one server for all data.", Distribution::read);
+    let per_shard =
+        s.field("per_shard", "Additional server time for each shard.").default(Duration::ZERO);
     let per_answer = s
-        .field("per_answer", "What the answer of each server adds at the root.")
+        .field("per_answer", "Additional root time for the response of each server.")
         .default(Duration::ZERO);
-    let rules =
-        s.map("rules", "How many shards there are, by name.", |name, s| (name.to_owned(), rule(s)));
+    let rules = s.map("rules", "Rules for the number of shards, by name.", |name, s| {
+        (name.to_owned(), rule(s))
+    });
     if rules.is_empty() {
         s.error("rules", "there is nothing to compare: expected at least one rule");
     }
     let requests = s
-        .field("requests", "Requests that are simulated for each row and rule.")
+        .field("requests", "Number of requests for each row and rule.")
         .range(1_000..=1_000_000)
         .default(20_000);
     if servers.len() * rules.len() > PLACEMENTS_MAX {
@@ -49,9 +45,9 @@ pub(super) fn sharding(s: &mut Section<'_>) -> Sharding {
 }
 
 fn servers(s: &mut Section<'_>) -> Vec<u32> {
-    let from = s.field("from", "The first number.").range(1..=SERVERS_MAX).required();
-    let to = s.field("to", "The last.").range(1..=SERVERS_MAX).required();
-    let step = s.field("step", "From one to the next.").at_least(1).default(1_u32);
+    let from = s.field("from", "First number of servers.").range(1..=SERVERS_MAX).required();
+    let to = s.field("to", "Last number of servers.").range(1..=SERVERS_MAX).required();
+    let step = s.field("step", "Step between two numbers of servers.").at_least(1).default(1_u32);
     if from > to {
         s.error("from", format!("{from} is above to ({to}): expected at most that"));
     }
@@ -59,13 +55,13 @@ fn servers(s: &mut Section<'_>) -> Vec<u32> {
 }
 
 fn rule(s: &mut Section<'_>) -> Rule {
-    s.cases("rule", "How the number of shards follows from the servers.").required(|cases| {
+    s.cases("rule", "Rule for the number of shards.").required(|cases| {
         cases.case("doubled", "the smallest power of two with a shard for each server.", |_| {
             Rule::Doubled
         });
         cases.case("one_each", "as many as there are servers.", |_| Rule::OneEach);
         cases.case("fixed", "always the same; many a server are micro-partitions.", |s| {
-            let shards = s.field("shards", "So many.").range(1..=SHARDS_MAX).required();
+            let shards = s.field("shards", "Number of shards.").range(1..=SHARDS_MAX).required();
             Rule::Fixed { shards }
         });
     })

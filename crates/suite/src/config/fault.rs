@@ -55,11 +55,7 @@ const BY_MAX: Duration = Duration::from_secs(60);
 impl FaultConfig {
     pub(super) fn read(s: &mut Section<'_>) -> Self {
         let name = |s: &mut Section<'_>, key, doc| s.field::<String>(key, doc).optional();
-        let pause = name(
-            s,
-            "pause",
-            "The name of a process that is stopped (SIGSTOP, its whole group) for `lasts`.",
-        );
+        let pause = name(s, "pause", "Process to stop for `lasts` (SIGSTOP to its process group).");
         let restart = name(
             s,
             "restart",
@@ -68,26 +64,29 @@ impl FaultConfig {
         let kill = name(
             s,
             "kill",
-            "The name of a process that is killed (SIGKILL) and started again after \
-            `lasts`, or at the end of the block.",
+            "Process to kill (SIGKILL) and start again after `lasts`, or at the end of \
+                the block.",
         );
         let slow = name(
             s,
             "slow",
-            "The name of a link on which everything comes later, by `by` in each direction, for \
-            `lasts` or to the end of the block.",
+            "Link to delay by `by` in each direction, for `lasts` or to the end of the \
+                block.",
         );
         let by = s
-            .field("by", "How much later: a delay of the network in each direction.")
+            .field("by", "Network delay in each direction.")
             .range(Duration::from_us(100)..=BY_MAX)
             .optional();
         let command = CommandConfig::read_optional(s);
-        let at =
-            s.field("at", "When, from the start of the block on.").at_most(WITHIN_MAX).required();
+        let at = s
+            .field("at", "Time of the fault from the start of the block.")
+            .at_most(WITHIN_MAX)
+            .required();
         let lasts = s
             .field(
                 "lasts",
-                "For how long: a pause, a slow link, or until what was killed is started again.",
+                "Duration of a pause or a slow link, or the time until a killed process \
+                    is started again.",
             )
             .range(Duration::from_ms(1)..=WITHIN_MAX)
             .optional();

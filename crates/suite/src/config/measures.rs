@@ -35,18 +35,17 @@ const GAUGES_MAX: usize = 64;
 impl MeasuresConfig {
     pub(super) fn read(s: &mut Section<'_>) -> Self {
         let every = s
-            .field("every", "From one look to the next.")
+            .field("every", "Time between two samples.")
             .range(Duration::from_ms(100)..=Duration::from_secs(60))
             .default(Duration::from_secs(1));
         let gc_logs = s.map(
             "gc_logs",
-            "Under the name of a process, the log of its JVM's garbage collector \
-            (`-Xlog:gc:file=…`, with the decoration `uptime` or `time`): its pauses \
-            become the measure `gc_pause_ns`.",
-            |name, s| (name.to_owned(), s.field("file", "The file.").alone().required()),
+            "Log of a process's JVM garbage collector, by the name of the process \
+                (`-Xlog:gc:file=…`, with the decoration `uptime` or `time`). Its pauses are \
+                the measure `gc_pause_ns`.",
+            |name, s| (name.to_owned(), s.field("file", "File of the log.").alone().required()),
         );
-        let http =
-            s.list("http", "Numbers that servers say of themselves, in JSON.", GaugeConfig::read);
+        let http = s.list("http", "Numbers in JSON responses of servers.", GaugeConfig::read);
         if http.len() > GAUGES_MAX {
             s.error("http", format!("{} of them: expected at most {GAUGES_MAX}", http.len()));
         }
@@ -57,9 +56,11 @@ impl MeasuresConfig {
 impl GaugeConfig {
     fn read(s: &mut Section<'_>) -> Self {
         let gauge = Self {
-            of: s.field("of", "The name of a process.").required(),
-            name: s.field("name", "What it is called, with its unit: heap_used_bytes.").required(),
-            url: s.field("url", "Who says it: http://….").required(),
+            of: s.field("of", "Name of the process.").required(),
+            name: s
+                .field("name", "Name of the measure, with its unit: heap_used_bytes.")
+                .required(),
+            url: s.field("url", "URL of the JSON response: http://….").required(),
             pointer: s
                 .field("pointer", "Where in the response, as a JSON pointer: /jvm/memory/raw/used.")
                 .required(),

@@ -73,8 +73,8 @@ pub(super) fn read_links(s: &mut Section<'_>) -> Vec<LinkConfig> {
 pub(super) fn read_processes(s: &mut Section<'_>) -> Vec<ProcessConfig> {
     s.map(
         "processes",
-        "What runs all the time, under its name: started in this order, each when the one before \
-            is ready, and stopped in the reverse order.",
+        "Processes by name that run during the whole suite. They start in this order, \
+            each when the previous one is ready, and stop in the reverse order.",
         ProcessConfig::read,
     )
 }
@@ -91,7 +91,7 @@ impl ProcessConfig {
             env: read_env(s),
             ready: s.optional_section(
                 "ready",
-                "When it is ready; at once when absent.",
+                "Sign that the process is ready; absent: it is ready at once.",
                 ReadyConfig::read,
             ),
             stop_within: s
@@ -109,16 +109,16 @@ impl ProcessConfig {
 pub(super) fn read_program(s: &mut Section<'_>) -> Option<Vec<String>> {
     let run: Vec<ScalarText> = s.values(
         "run",
-        "The program and its arguments. A relative path is seen from the folder \
-            of the suite, which is also where it runs; a name without `/` is looked \
-            up in PATH. What it prints goes to a file in the run's folder.",
+        "Program and arguments. It runs in the folder of the suite, and relative paths \
+            start there; a name without `/` is looked up in PATH. Its output goes to a file \
+            in the folder of the run.",
     );
     let is_there = run.first().is_some_and(|program| !program.0.is_empty());
     is_there.then(|| run.into_iter().map(|word| word.0).collect())
 }
 
 pub(super) fn read_env(s: &mut Section<'_>) -> Vec<(String, String)> {
-    s.map("env", "Variables of its environment, beside those of ours.", |name, s| {
+    s.map("env", "Environment variables, in addition to those of `curtail`.", |name, s| {
         (name.to_owned(), s.field::<ScalarText>("value", "The value.").alone().required().0)
     })
 }
@@ -130,8 +130,9 @@ impl ReadyConfig {
         if let Some(url) = &http {
             check_url(s, "http", url);
         }
-        let tcp = s.field("tcp", "An address that takes a connection.").optional();
-        let line: Option<String> = s.field("line", "A text somewhere in its output.").optional();
+        let tcp = s.field("tcp", "Ready when this address accepts a connection.").optional();
+        let line: Option<String> =
+            s.field("line", "Ready when the output contains this text.").optional();
         let mut signs: Vec<ReadySign> = http
             .map(ReadySign::Http)
             .into_iter()
@@ -142,7 +143,7 @@ impl ReadyConfig {
             s.error("http", format!("{} signs: expected one of http, tcp and line", signs.len()));
         }
         let within = s
-            .field("within", "How long that may take.")
+            .field("within", "Maximum time until ready.")
             .range(Duration::from_ms(1)..=WITHIN_MAX)
             .default(Duration::from_secs(60));
         // Without any there is an error, and nobody sees what this is.
@@ -152,8 +153,8 @@ impl ReadyConfig {
 
 impl LinkConfig {
     fn read(name: &str, s: &mut Section<'_>) -> Self {
-        let listen = s.field("listen", "Where it takes connections: 127.0.0.1:8081.").required();
-        let to = s.field("to", "Where it passes them on: 127.0.0.1:8080.").required();
+        let listen = s.field("listen", "Address of the link: 127.0.0.1:8081.").required();
+        let to = s.field("to", "Address of the server behind it: 127.0.0.1:8080.").required();
         Self { name: name.to_owned(), listen, to }
     }
 }
@@ -164,7 +165,7 @@ impl RestartsConfig {
             .field("every", "Interval in rounds, each a block of every arm.")
             .range(1..=super::BLOCKS_MAX)
             .default(1);
-        let processes = s.values("processes", "The names of those that are started anew.");
+        let processes = s.values("processes", "Names of the processes to restart.");
         if processes.is_empty() {
             s.error("processes", "there is none: expected the name of at least one process");
         }

@@ -85,13 +85,13 @@ pub struct ValidateConfig {
 }
 
 fn within(s: &mut Section<'_>, default: Duration) -> Duration {
-    s.field("within", "How long it may take; then the suite ends.")
+    s.field("within", "Maximum duration; after it the suite ends.")
         .range(Duration::from_ms(1)..=WITHIN_MAX)
         .default(default)
 }
 
 fn read_name(s: &mut Section<'_>) -> Option<String> {
-    s.field("name", "What it is called; after its program when absent.").optional()
+    s.field("name", "Name of the step; absent: the name of its program.").optional()
 }
 
 const COMMAND_WITHIN: Duration = Duration::from_secs(600);
@@ -134,16 +134,13 @@ impl StepConfig {
     pub(super) fn read(s: &mut Section<'_>) -> Self {
         let name = read_name(s);
         let command = CommandConfig::read_unnamed(s, name.clone());
-        let load = s.optional_section(
-            "load",
-            "Data that is loaded: lines, sent in batches.",
-            LoadConfig::read,
-        );
+        let load =
+            s.optional_section("load", "Data to load: lines, sent in batches.", LoadConfig::read);
         let within: Option<Duration> = s
             .field(
                 "within",
-                "How long it may take; then the suite ends. 10m for a command, 1h for \
-            data when absent.",
+                "Maximum duration; after it the suite ends. Absent: 10m for a command, 1h \
+                    for data.",
             )
             .range(Duration::from_ms(1)..=WITHIN_MAX)
             .optional();
@@ -167,8 +164,8 @@ impl StepConfig {
 
 impl LoadConfig {
     fn read(s: &mut Section<'_>) -> Self {
-        let file = s.field("file", "The file with the lines.").optional();
-        let generator = s.optional_section("generator", "A command that prints the lines.", |s| {
+        let file = s.field("file", "File of the lines.").optional();
+        let generator = s.optional_section("generator", "Command that prints the lines.", |s| {
             CommandConfig::read_optional(s)
         });
         let source = match (file, generator) {
@@ -180,30 +177,30 @@ impl LoadConfig {
                 Source::File(PathBuf::new())
             }
         };
-        let url: String = s.field("url", "Where batches go: http://….").required();
+        let url: String = s.field("url", "URL to send batches to: http://….").required();
         check_url(s, "url", &url);
         let text = |s: &mut Section<'_>, key, doc, default: &str| {
             s.field(key, doc).default(default.to_owned())
         };
         let around = BatchFrame {
-            begin: text(s, "begin", "What stands before the first line of a batch.", ""),
-            between: text(s, "between", "What stands between two lines.", "\n"),
-            end: text(s, "end", "What stands after the last line.", "\n"),
+            begin: text(s, "begin", "Text before the first line of a batch.", ""),
+            between: text(s, "between", "Text between two lines.", "\n"),
+            end: text(s, "end", "Text after the last line.", "\n"),
         };
         Self {
             name: String::new(),
             source,
             url,
-            method: text(s, "method", "The method.", "POST"),
-            headers: s.map("headers", "Further fields.", |name, s| {
-                (name.to_owned(), s.field("value", "What the field says.").alone().required())
+            method: text(s, "method", "HTTP method.", "POST"),
+            headers: s.map("headers", "Additional headers.", |name, s| {
+                (name.to_owned(), s.field("value", "Value of the header.").alone().required())
             }),
             batch: s
-                .field("batch", "How many lines are sent at once.")
+                .field("batch", "Number of lines in a batch.")
                 .range(1..=1_000_000)
                 .default(1_000),
             at_once: s
-                .field("at_once", "How many batches are on their way at once.")
+                .field("at_once", "Maximum number of batches in flight.")
                 .range(1..=64)
                 .default(4),
             around,
@@ -215,13 +212,13 @@ impl LoadConfig {
 
 impl ValidateConfig {
     pub(super) fn read(s: &mut Section<'_>) -> Self {
-        let url: String = s.field("url", "What is asked (GET): http://….").required();
+        let url: String = s.field("url", "URL to request (GET): http://….").required();
         check_url(s, "url", &url);
         Self {
             url,
             expect: s.section("expect", "The expected response.", Expect::read),
             within: s
-                .field("within", "How long it may take to become true: indexes commit late.")
+                .field("within", "Maximum time until the condition holds: indexes commit late.")
                 .range(Duration::from_ms(1)..=WITHIN_MAX)
                 .default(Duration::from_secs(10)),
         }

@@ -107,11 +107,15 @@ impl Config {
     /// Reads the keys, for a process that has these roles.
     pub fn read(s: &mut Section<'_>, roles: &[Role]) -> Self {
         let config = Self {
-            name: s.field("name", "What this app is called.").required(),
+            name: s.field("name", "Name of the app.").required(),
             causes: Causes::read(s),
-            client: s.section("client", "The app whose latency is looked at.", ClientConfig::read),
-            storage: s.section("storage", "Where payloads come from.", StorageConfig::read),
-            server: s.section("server", "Who works on payloads.", ServerConfig::read),
+            client: s.section(
+                "client",
+                "The client, whose latency is measured.",
+                ClientConfig::read,
+            ),
+            storage: s.section("storage", "The storage of payloads.", StorageConfig::read),
+            server: s.section("server", "The server that processes payloads.", ServerConfig::read),
         };
         for role in [Role::Storage, Role::Server] {
             let is_elsewhere = roles.contains(&Role::Client) && !roles.contains(&role);
@@ -144,23 +148,37 @@ impl Causes {
         ];
         Self {
             large_payloads: s
-                .field("large_payloads", "Whether /payload/large has 100,000 numbers; otherwise it has 500, as the small one.")
+                .field(
+                    "large_payloads",
+                    "Whether /payload/large has 100,000 numbers instead of 500.",
+                )
                 .default(false),
             short_timeouts: s
-                .field("short_timeouts", "Whether the client waits for the server only server_timeout_short.")
+                .field(
+                    "short_timeouts",
+                    "Whether the client waits only server_timeout_short for the server.",
+                )
                 .default(false),
             retries: s
-                .field("retries", "Whether the server refuses some requests, which the client then sends again after a backoff.")
+                .field(
+                    "retries",
+                    "Whether the server rejects some requests, which the client retries after \
+                    a backoff.",
+                )
                 .default(false),
             cpu_load: s
-                .choice("cpu_load", "In whose thread somebody else works all the time, in slices of 10 ms.", &whose)
+                .choice(
+                    "cpu_load",
+                    "Role whose thread also runs another computation, in slices of 10 ms.",
+                    &whose,
+                )
                 .default(None),
         }
     }
 }
 
 fn listen(s: &mut Section<'_>) -> SocketAddr {
-    s.field("listen", "Where it listens; with port 0 on a free port.")
+    s.field("listen", "Address to listen on; port 0: a free port.")
         .default(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
 }
 
@@ -180,29 +198,18 @@ impl ClientConfig {
             connect_timeout: wait("connect_timeout", "How long it waits for a connection.", 200),
             storage_timeout: wait(
                 "storage_timeout",
-                "How long it waits for a payload, each time.",
+                "Timeout of an attempt to get a payload.",
                 400,
             ),
-            server_timeout: wait(
-                "server_timeout",
-                "How long it waits for the server, each time.",
-                5_000,
-            ),
+            server_timeout: wait("server_timeout", "Timeout of an attempt at the server.", 5_000),
             server_timeout_short: wait(
                 "server_timeout_short",
-                "The same with the cause `short_timeouts`.",
+                "The same timeout with `short_timeouts`.",
                 20,
             ),
-            backoff: wait(
-                "backoff",
-                "How long it waits before it sends a request again, ±50 %; twice as long each further time.",
-                500,
-            ),
+            backoff: wait("backoff", "Wait before the first retry, ±50 %; doubles with each.", 500),
             attempts_max: s
-                .field(
-                    "attempts_max",
-                    "How often it sends a request at most, the first time included.",
-                )
+                .field("attempts_max", "Maximum number of attempts, including the first.")
                 .range(1..=16)
                 .default(6),
         }
@@ -211,12 +218,12 @@ impl ClientConfig {
 
 impl StorageConfig {
     fn read(s: &mut Section<'_>) -> Self {
-        let doc = "How long it takes to find a payload; lognormal, 3 ms in the median with sigma 0.3, when absent.";
+        let doc = "Time to find a payload; absent: lognormal, median 3 ms, sigma 0.3.";
         Self {
             listen: listen(s),
             service: service(s, doc, Duration::from_ms(3), 0.3),
             bytes_per_second: s
-                .field("bytes_per_second", "How many bytes of a payload come in a second.")
+                .field("bytes_per_second", "Bytes of a payload per second.")
                 .at_least(Bytes::from_kib(1))
                 .default(Bytes::from_kib(8 << 10)),
         }
@@ -225,12 +232,13 @@ impl StorageConfig {
 
 impl ServerConfig {
     fn read(s: &mut Section<'_>) -> Self {
-        let doc = "How long it takes beside the work on the payload; lognormal, 5 ms in the median with sigma 0.8, when absent.";
+        let doc = "Time of a request besides the work on the payload; absent: lognormal, median 5 \
+            ms, sigma 0.8.";
         Self {
             listen: listen(s),
             service: service(s, doc, Duration::from_ms(5), 0.8),
             refused: s
-                .field("refused", "Which share of requests it refuses with the cause `retries`.")
+                .field("refused", "Share of rejected requests with `retries`.")
                 .default(Ratio::new(0.05).expect("0.05 is a ratio")),
         }
     }
