@@ -101,9 +101,9 @@ pub(crate) struct RowReader<R> {
 impl<R: Rows> RowReader<R> {
     pub(crate) fn new(found: RowsWithId<R>) -> Self {
         Self {
-            fields: (0..R::schema().fields().len()).collect(),
+            fields: (0..R::table().schema().fields().len()).collect(),
             next: 0,
-            window: Columns::new(R::schema()),
+            window: Columns::new(R::table().schema()),
             row: 0,
             unread: found.unread().to_vec(),
             found,

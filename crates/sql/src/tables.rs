@@ -83,7 +83,7 @@ impl Tables {
             ("spans", SPANS.schema()),
             ("logs", LOGS.schema()),
             ("points", POINTS.schema()),
-            ("traces", &TRACES),
+            ("traces", TRACES.schema()),
         ];
         let mut stored = Vec::new();
         for (name, schema) in known {

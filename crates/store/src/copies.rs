@@ -1,10 +1,10 @@
 //! Copies of rows: spans that were sent again in other batches or another encoding.
 //!
-//! In a table whose rows have an [identity](Rows::IDENTITY), rows that are equal in all fields are copies. Copies have
+//! In a table whose rows have an [identity](Table::identity), rows that are equal in all fields are copies. Copies have
 //! the same position in the order of a run, so a row is compared only with the rows just before it.
 
 use crate::columns::Columns;
-use crate::memtable::Rows;
+use crate::schema::Table;
 use crate::sort::Place;
 use std::borrow::Borrow;
 
@@ -14,17 +14,18 @@ const ALIKE_MAX: usize = 1_024;
 
 /// Whether a row is a copy of one `before` it. Both are places in `sources`, in the order of a run; `sources` has all
 /// fields of the table.
-pub(crate) fn is_copy<R: Rows>(
+pub(crate) fn is_copy(
+    table: &Table,
     sources: &[impl Borrow<Columns>],
     before: &[Place],
     place: Place,
 ) -> bool {
-    let Some(identity) = R::IDENTITY else { return false };
+    let Some(identity) = table.identity() else { return false };
     let key = |place: Place| {
         let (rows, row): (&Columns, usize) =
             (sources[place.batch as usize].borrow(), place.row as usize);
-        let id = rows.wide(R::ORDER.0).get(row).copied().unwrap_or(0);
-        (id, rows.longs(R::ORDER.1)[row])
+        let id = rows.wide(table.order().0).get(row).copied().unwrap_or(0);
+        (id, rows.longs(table.order().1)[row])
     };
     let identity = |place: Place| {
         let rows: &Columns = sources[place.batch as usize].borrow();

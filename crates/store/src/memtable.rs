@@ -21,7 +21,7 @@ pub use spans::SpanRows;
 
 use crate::columns::Columns;
 use crate::run::GROUP_ROWS;
-use crate::schema::Schema;
+use crate::schema::Table;
 use crate::sort::{Key, Place, sort};
 use curtail_otlp::{BadRow, Limits, Malformed, Refused};
 use std::sync::Arc;
@@ -31,18 +31,8 @@ pub trait Rows: std::fmt::Debug + Default + Send + Sync + 'static {
     /// What a batch is decoded to.
     type Batch: std::fmt::Debug + Send + Sync;
 
-    /// What it is called.
-    const NAME: &'static str;
-
-    /// Fields by which runs are sorted: one of sixteen bytes, then a number.
-    const ORDER: (usize, usize);
-
-    /// A field of eight bytes that is unique among rows with the same order. Rows that are equal in all fields are then
-    /// [copies](crate::copies). [`None`] where equal rows are legitimate.
-    const IDENTITY: Option<usize>;
-
-    /// Its columns.
-    fn schema() -> &'static Schema;
+    /// The table.
+    fn table() -> &'static Table;
 
     /// Reads a batch.
     ///
@@ -70,7 +60,7 @@ pub struct Memtable<R> {
 
 impl<R: Rows> Default for Memtable<R> {
     fn default() -> Self {
-        Self { columns: Columns::new(R::schema()).into(), rows: R::default() }
+        Self { columns: Columns::new(R::table().schema()).into(), rows: R::default() }
     }
 }
 
@@ -109,13 +99,13 @@ impl<R: Rows> Memtable<R> {
 
     /// The rows that have an ID in the field by which runs are sorted, in the order in which they came.
     pub fn with_id(&self, id: u128) -> impl Iterator<Item = usize> {
-        let ids = self.columns.wide(R::ORDER.0).iter().enumerate();
+        let ids = self.columns.wide(R::table().order().0).iter().enumerate();
         ids.filter(move |(_, each)| **each == id).map(|(row, _)| row)
     }
 
     /// All rows in the order of a run, as the row groups of one.
     pub fn sorted(&self) -> impl Iterator<Item = Columns> {
-        let (id, time) = R::ORDER;
+        let (id, time) = R::table().order();
         let ids = self.columns.wide(id).iter().zip(self.columns.longs(time));
         let mut keys: Vec<Key> = (0..)
             .zip(ids)
@@ -130,7 +120,7 @@ impl<R: Rows> Memtable<R> {
         let groups = places.len().div_ceil(GROUP_ROWS);
         (0..groups).map(move |nth| {
             let of_group = &places[nth * GROUP_ROWS..((nth + 1) * GROUP_ROWS).min(places.len())];
-            Columns::gather(R::schema(), &[&self.columns], of_group)
+            Columns::gather(R::table().schema(), &[&self.columns], of_group)
         })
     }
 }

@@ -11,19 +11,19 @@
 
 use crate::columns::Columns;
 use crate::copies::is_copy;
-use crate::memtable::Rows;
 use crate::run::{GROUP_BYTES, GROUP_ROWS};
+use crate::schema::Table;
 use crate::sort::Place;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::marker::PhantomData;
 
 /// By what rows are in order: an ID, a number, then the number of their run.
 type Key = (u128, i64, usize);
 
 /// A merge, which is given row groups and gives others.
 #[derive(Debug)]
-pub struct Merge<R> {
+pub struct Merge {
+    table: &'static Table,
     runs: Vec<Input>,
     /// The next row of each run that has one at hand, but for those that wait for their next row group.
     heads: BinaryHeap<Reverse<Key>>,
@@ -38,7 +38,6 @@ pub struct Merge<R> {
     /// Whether copies are dropped, and the number of dropped ones.
     can_drop_copies: bool,
     copies: u64,
-    rows: PhantomData<R>,
 }
 
 /// Where in a run the merge is.
@@ -60,11 +59,12 @@ pub enum Step {
     Done,
 }
 
-impl<R: Rows> Merge<R> {
-    /// A merge of `runs` runs. Copies may be dropped if the runs have all fields.
+impl Merge {
+    /// A merge of `runs` runs of a table. Copies may be dropped if the runs have all fields.
     #[must_use]
-    pub fn new(runs: usize, can_drop_copies: bool) -> Self {
+    pub fn new(table: &'static Table, runs: usize, can_drop_copies: bool) -> Self {
         Self {
+            table,
             runs: vec![Input::default(); runs],
             heads: BinaryHeap::new(),
             groups: Vec::new(),
@@ -73,14 +73,13 @@ impl<R: Rows> Merge<R> {
             bytes: 0,
             can_drop_copies,
             copies: 0,
-            rows: PhantomData,
         }
     }
 
     /// The next row group of a run that needs one.
     pub fn give(&mut self, run: usize, group: Columns) {
         if !group.is_empty() {
-            self.heads.push(Reverse(key::<R>(&group, 0, run)));
+            self.heads.push(Reverse(key(self.table, &group, 0, run)));
             self.runs[run].next = Some((self.groups.len(), 0));
             self.row_bytes.push(group.bytes() / group.len());
             self.groups.push(group);
@@ -123,7 +122,7 @@ impl<R: Rows> Merge<R> {
         let each = self.row_bytes[nth];
         loop {
             let place = Place { batch, row: short(row) };
-            if self.can_drop_copies && is_copy::<R>(&self.groups, &self.places, place) {
+            if self.can_drop_copies && is_copy(self.table, &self.groups, &self.places, place) {
                 self.copies += 1;
             } else {
                 self.places.push(place);
@@ -134,7 +133,7 @@ impl<R: Rows> Merge<R> {
                 self.runs[run].next = None;
                 return;
             }
-            let key = key::<R>(group, row, run);
+            let key = key(self.table, group, row, run);
             if is_full(self.places.len(), self.bytes) || others.is_some_and(|others| others < key) {
                 self.heads.push(Reverse(key));
                 self.runs[run].next = Some((nth, row));
@@ -146,7 +145,7 @@ impl<R: Rows> Merge<R> {
     /// Puts the rows that were taken together, and forgets the row groups that have no more.
     fn make(&mut self) -> Columns {
         let groups: Vec<_> = self.groups.iter().collect();
-        let made = Columns::gather(R::schema(), &groups, &self.places);
+        let made = Columns::gather(self.table.schema(), &groups, &self.places);
         self.places.clear();
         self.bytes = 0;
         let mut groups: Vec<_> = self.groups.drain(..).map(Some).collect();
@@ -164,8 +163,8 @@ const fn is_full(rows: usize, bytes: usize) -> bool {
     rows >= GROUP_ROWS || bytes >= GROUP_BYTES
 }
 
-fn key<R: Rows>(group: &Columns, row: usize, run: usize) -> Key {
-    let (id, number) = R::ORDER;
+fn key(table: &Table, group: &Columns, row: usize, run: usize) -> Key {
+    let (id, number) = table.order();
     // Where no row has an ID, a file has no column of them.
     (group.wide(id).get(row).copied().unwrap_or(0), group.longs(number)[row], run)
 }

@@ -44,19 +44,28 @@ const fn optional(kind: Kind) -> Form {
     Form::One(kind, Presence::Optional)
 }
 
-/// A table: its fields, and the attributes that have some.
+/// A table: what it is called, its fields, and how its runs are sorted. Flush, compaction, retention and upkeep know no
+/// more of a table than this.
 #[derive(Debug)]
 pub struct Table {
+    name: &'static str,
     schema: Schema,
+    order: (usize, usize),
+    identity: Option<usize>,
     own: OwnColumns,
     /// Keys of the attributes with a column of their own, by that.
     keys: Vec<(usize, &'static str, Kind)>,
 }
 
 impl Table {
-    /// One with the fields that every table has, then `fields`, then attributes with a column of their own:
+    /// A table with the fields that every table has, then `fields`, then attributes with a column of their own:
     /// their keys, the names and the kinds of their columns.
-    fn new(fields: &[Field], attributes: &[(&'static str, &'static str, Kind)]) -> Self {
+    fn new(
+        name: &'static str,
+        (order, identity): ((usize, usize), Option<usize>),
+        fields: &[Field],
+        attributes: &[(&'static str, &'static str, Kind)],
+    ) -> Self {
         let mut all = envelope::fields();
         all.extend(fields);
         let mut keys = Vec::new();
@@ -65,7 +74,32 @@ impl Table {
             all.push(Field { name, form: optional(*kind) });
         }
         let own = keys.iter().map(|(field, key, kind)| (*key, (*field, *kind))).collect();
-        Self { schema: Schema::new(all, envelope::LEN), own, keys }
+        Self { name, schema: Schema::new(all, envelope::LEN), order, identity, own, keys }
+    }
+
+    /// A table that is made from another one: it has only fields of its own.
+    fn derived(name: &'static str, order: (usize, usize), fields: &[Field]) -> Self {
+        let (own, keys) = (OwnColumns::new(), Vec::new());
+        Self { name, schema: Schema::new(fields.to_vec(), 0), order, identity: None, own, keys }
+    }
+
+    /// The name, which is that of its folder.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The fields by which runs are sorted: one of sixteen bytes, then a number.
+    #[must_use]
+    pub const fn order(&self) -> (usize, usize) {
+        self.order
+    }
+
+    /// A field of eight bytes that is unique among rows with the same order. Rows that are equal in all fields are then
+    /// [copies](crate::copies). [`None`] where equal rows are legitimate.
+    #[must_use]
+    pub const fn identity(&self) -> Option<usize> {
+        self.identity
     }
 
     /// The fields.

@@ -29,8 +29,8 @@ use crate::files::Files;
 use crate::log::{self, Damage, Record};
 use crate::memtable::{LogRows, PointRows, SpanRows};
 use crate::recent::{BatchKey, RecentBatches};
-use crate::traces::{Summariser, Traces};
-use crate::tree::{self, Tree, Unread};
+use crate::traces::Summariser;
+use crate::tree::{self, RunSet, SealedMemtables, Tree, Unread};
 use curtail_otlp::{Decoded, Limits};
 use flush_record::FlushRecords;
 use std::collections::BTreeSet;
@@ -57,7 +57,7 @@ pub struct Store {
     spans: Arc<Tree<SpanRows>>,
     logs: Arc<Tree<LogRows>>,
     points: Arc<Tree<PointRows>>,
-    traces: Arc<Traces>,
+    traces: Arc<RunSet>,
     recent: Arc<RecentBatches>,
     memtable_bytes: usize,
     /// No later batch is of a segment up to this one.
@@ -135,23 +135,18 @@ impl Store {
         let known = records.versions().clone();
         let tables = &tree::Settings { known, ..settings.tables.clone() };
         let last = log::segments(&*settings.files)?.last().copied().unwrap_or_default();
-        let (spans, mut unread) = Tree::<SpanRows>::open(tables, last, now_ms, id).await?;
-        let (logs, of_logs) = Tree::<LogRows>::open(tables, last, now_ms, id).await?;
-        let (points, of_points) = Tree::<PointRows>::open(tables, last, now_ms, id).await?;
-        let (traces, of_traces) = Summariser::open(tables, now_ms, id).await?;
-        unread.extend(of_logs.into_iter().chain(of_points).chain(of_traces));
+        let (spans, of_spans, mut unread) = Tree::open(tables, last, now_ms, id).await?;
+        let (logs, of_logs, unread_logs) = Tree::open(tables, last, now_ms, id).await?;
+        let (points, of_points, unread_points) = Tree::open(tables, last, now_ms, id).await?;
+        let (traces, unread_traces) = Summariser::open(tables, now_ms, id).await?;
+        unread.extend(unread_logs.into_iter().chain(unread_points).chain(unread_traces));
         let mut recovery = Recovery { unread, unread_records, ..Recovery::default() };
-        let written = [
-            spans.tree().written(),
-            logs.tree().written(),
-            points.tree().written(),
-            records.last_segment(),
-        ];
+        let written = [spans.written(), logs.written(), points.written(), records.last_segment()];
         let store = Arc::new(Self {
-            spans: Arc::clone(spans.tree()),
-            logs: Arc::clone(logs.tree()),
-            points: Arc::clone(points.tree()),
-            traces: Arc::clone(traces.traces()),
+            spans,
+            logs,
+            points,
+            traces: Arc::clone(traces.writer.runs()),
             recent,
             memtable_bytes: settings.memtable_bytes,
             // What one table has written was whole.
@@ -159,16 +154,14 @@ impl Store {
         });
         let files = Arc::clone(&settings.files);
         let (last_segment, damaged) = store.replay(&*files, &mut recovery)?;
-        let flusher = Flusher {
-            store: Arc::clone(&store),
-            files,
-            spans: spans.clone(),
-            logs: logs.clone(),
-            points: points.clone(),
-            damaged,
-            records,
-        };
-        let compactor = Compactor { spans, logs, points, traces, left_whole: BTreeSet::new() };
+        let tables: Vec<(Arc<dyn SealedMemtables>, _)> = vec![
+            (Arc::clone(&store.spans) as _, of_spans.clone()),
+            (Arc::clone(&store.logs) as _, of_logs.clone()),
+            (Arc::clone(&store.points) as _, of_points.clone()),
+        ];
+        let flusher = Flusher { store: Arc::clone(&store), files, tables, damaged, records };
+        let others = vec![of_logs, of_points];
+        let compactor = Compactor { spans: of_spans, others, traces, left_whole: BTreeSet::new() };
         Ok((StoreParts { store, flusher, compactor, last_segment }, recovery))
     }
 
@@ -280,18 +273,8 @@ impl Store {
 
     /// The table of traces: summaries of what runs of spans have of them.
     #[must_use]
-    pub const fn traces(&self) -> &Arc<Traces> {
+    pub const fn traces(&self) -> &Arc<RunSet> {
         &self.traces
-    }
-
-    /// The first segment of the log with rows that are in no run.
-    fn first_unwritten(&self) -> Option<u64> {
-        let all = [
-            self.spans.first_unwritten(),
-            self.logs.first_unwritten(),
-            self.points.first_unwritten(),
-        ];
-        all.into_iter().flatten().min()
     }
 }
 

@@ -22,30 +22,5 @@ mod trace;
 pub use summaries::Summaries;
 pub(crate) use summariser::{NewSummaries, Summarised, Summariser};
 
-use crate::tree::StoredRun;
-use object_store::ObjectStore;
-use std::sync::{Arc, PoisonError, RwLock};
-
 /// A run that has not become part of another one for so long has summaries of its own: 15 minutes.
 pub const SETTLED_AFTER_MS: i64 = 15 * 60_000;
-
-/// The table of summaries: [`schema::traces`](crate::schema::traces) says what it has.
-#[derive(Debug)]
-pub struct Traces {
-    objects: Arc<dyn ObjectStore>,
-    runs: RwLock<Vec<Arc<StoredRun>>>,
-}
-
-impl Traces {
-    /// The runs of summaries that there are at this moment.
-    #[must_use]
-    pub fn runs(&self) -> Vec<Arc<StoredRun>> {
-        self.runs.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Where they are.
-    #[must_use]
-    pub fn objects(&self) -> &dyn ObjectStore {
-        &*self.objects
-    }
-}

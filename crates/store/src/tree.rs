@@ -11,6 +11,7 @@
 mod compact;
 mod cut;
 mod end;
+mod flush;
 mod in_order;
 mod making;
 mod new_run;
@@ -19,6 +20,7 @@ mod opener;
 mod read_view;
 mod remove;
 mod rows_with_id;
+mod run_set;
 mod stored;
 mod table_writer;
 mod upload;
@@ -26,30 +28,27 @@ mod with_id;
 
 pub(crate) use compact::FAN_IN;
 pub use compact::{CompactError, Compaction, FINAL_ROWS, Merged};
+pub(crate) use flush::SealedMemtables;
+pub use flush::{FlushError, FlushOutcome};
 pub use open::{OpenError, Settings};
-pub(crate) use opener::Opener;
 pub(crate) use read_view::ReadView;
 pub use rows_with_id::{RowsWithId, Window};
+pub use run_set::RunSet;
 pub(crate) use stored::RANGE;
 pub use stored::{ReadError, StoredRun};
-pub use table_writer::{FlushError, FlushOutcome, TableWriter};
+pub use table_writer::TableWriter;
 pub(crate) use upload::Upload;
 pub use with_id::{Unread, WithId};
 
 use crate::log::Record;
 use crate::memtable::{Rows, SharedMemtable};
 use object_store::ObjectStore;
-use object_store::path::Path;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The rows of a table, in memory and in runs.
 #[derive(Debug)]
 pub struct Tree<R: Rows> {
-    objects: Arc<dyn ObjectStore>,
-    /// Where the table is.
-    root: Path,
-    /// Runs of more rows are not merged into larger ones.
-    final_rows: u64,
+    runs: Arc<RunSet>,
     /// What the log has up to this segment was in runs when the tree was opened.
     written: u64,
     state: RwLock<State<R>>,
@@ -60,13 +59,6 @@ struct State<R: Rows> {
     active: Option<LoggedMemtable<R>>,
     /// The oldest first.
     sealed: Vec<Arc<LoggedMemtable<R>>>,
-    runs: Arc<[Arc<StoredRun>]>,
-    /// Runs of which not even the end can be read: nobody knows what they have.
-    unopened: Vec<Unread>,
-    /// The version of the table that has these runs.
-    version: u64,
-    /// The last segment of the log that is in these runs.
-    committed: u64,
     /// The last segment of a sealed memtable.
     sealed_to: u64,
 }
@@ -78,10 +70,23 @@ struct LoggedMemtable<R: Rows> {
     /// The day of its first row, in days since 1970.
     day: u64,
     has_several_days: bool,
-    /// The first and the last segment.
-    segments: (u64, u64),
-    /// The last segment of the memtable before.
+    /// The first segment that has rows of it.
+    first: u64,
+    range: LogRange,
+}
+
+/// A part of the log: the segments after one, up to another one.
+#[derive(Clone, Copy, Debug)]
+struct LogRange {
     after: u64,
+    to: u64,
+}
+
+impl LogRange {
+    /// Whether its rows are in runs, which have all up to `committed`.
+    const fn is_in_run(self, committed: u64) -> bool {
+        self.after < self.to && self.to <= committed
+    }
 }
 
 /// So many runs are asked at once: a store far away answers many as soon as one.
@@ -100,11 +105,11 @@ impl<R: Rows> Tree<R> {
                 memtable: Arc::default(),
                 day,
                 has_several_days: false,
-                segments: (segment, segment),
-                after,
+                first: segment,
+                range: LogRange { after, to: segment },
             });
             active.has_several_days |= active.day != day;
-            active.segments.1 = segment;
+            active.range.to = segment;
             Arc::clone(&active.memtable)
         };
         memtable.insert(record, rows);
@@ -127,7 +132,7 @@ impl<R: Rows> Tree<R> {
         let state = &mut *self.write();
         if let Some(active) = state.active.take() {
             active.memtable.seal();
-            state.sealed_to = active.segments.1;
+            state.sealed_to = active.range.to;
             state.sealed.push(Arc::new(active));
         }
     }
@@ -138,44 +143,39 @@ impl<R: Rows> Tree<R> {
         self.read().sealed.iter().map(|sealed| sealed.memtable.bytes()).sum()
     }
 
-    /// The first segment of the log with rows that are in no run.
-    #[must_use]
-    pub fn first_unwritten(&self) -> Option<u64> {
-        self.read().memtables().map(|logged| logged.segments.0).min()
-    }
-
     /// How many rows are in memory, and in how many runs the others are.
     #[must_use]
     pub fn size(&self) -> (usize, usize) {
-        let state = self.read();
-        let rows = state.memtables().map(|logged| logged.memtable.read().len()).sum();
-        (rows, state.runs.len())
+        let rows = self.read().memtables().map(|logged| logged.memtable.read().len()).sum();
+        (rows, self.runs.read().runs.len())
     }
 
     /// The memtables and the runs, at one moment.
     pub(crate) fn read_view(&self) -> ReadView<R> {
-        let state = self.read();
+        // A memtable leaves the list after its run is visible: what is in the list and in a run is left out here.
+        let memtables: Vec<_> = {
+            let state = self.read();
+            let memtables = state.memtables();
+            memtables.map(|logged| (logged.range, Arc::clone(&logged.memtable))).collect()
+        };
+        let runs = self.runs.read();
+        let memtables = memtables.into_iter().filter(|(range, _)| !range.is_in_run(runs.committed));
         ReadView {
-            memtables: state.memtables().map(|logged| Arc::clone(&logged.memtable)).collect(),
-            runs: Arc::clone(&state.runs),
-            unopened: state.unopened.clone(),
+            memtables: memtables.map(|(_, memtable)| memtable).collect(),
+            runs: Arc::clone(&runs.runs),
+            unopened: runs.unopened.clone(),
         }
     }
 
-    /// The runs, at one moment.
-    pub(crate) fn runs(&self) -> Vec<Arc<StoredRun>> {
-        let runs = Arc::clone(&self.read().runs);
-        runs.to_vec()
+    /// The runs.
+    #[must_use]
+    pub const fn run_set(&self) -> &Arc<RunSet> {
+        &self.runs
     }
 
     /// Where the runs are.
-    pub(crate) const fn objects(&self) -> &Arc<dyn ObjectStore> {
-        &self.objects
-    }
-
-    /// Where a file of the table is.
-    fn path(&self, below: &str) -> Path {
-        Path::from(format!("{}/{below}", self.root))
+    pub(crate) fn objects(&self) -> &Arc<dyn ObjectStore> {
+        self.runs.objects()
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State<R>> {

@@ -111,7 +111,7 @@ fn merge(parts: &[Bytes]) -> Vec<u8> {
     let open = |file: &Bytes| Run::open(SPANS.schema(), file, file.len() as u64).expect("a run");
     let runs: Vec<_> = parts.iter().map(open).collect();
     let mut next = vec![0; runs.len()];
-    let mut merge = Merge::<SpanRows>::new(runs.len(), true);
+    let mut merge = Merge::new(&SPANS, runs.len(), true);
     let mut writer = RunWriter::new(SPANS.schema(), Vec::new()).expect("memory");
     loop {
         match merge.step() {
@@ -131,7 +131,7 @@ fn merge(parts: &[Bytes]) -> Vec<u8> {
 /// What a merge does beside: summarises the traces of the row groups that it has made, and writes that.
 fn summarise(groups: &[Columns]) -> Vec<u8> {
     let mut summaries = Summaries::default();
-    let mut writer = RunWriter::new(&TRACES, Vec::new()).expect("memory");
+    let mut writer = RunWriter::new(TRACES.schema(), Vec::new()).expect("memory");
     for group in groups.iter().flat_map(|group| summaries.take(group)) {
         writer.write(&group).expect("memory");
     }

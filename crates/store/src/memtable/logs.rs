@@ -5,7 +5,7 @@ use super::attributes::{Attributes, set};
 use super::envelope::Shared;
 use crate::batch::{each_row, write_log};
 use crate::columns::Columns;
-use crate::schema::Schema;
+use crate::schema::Table;
 use crate::schema::envelope::DROPPED_ATTRIBUTES;
 use crate::schema::logs::{
     BODY, BODY_JSON, EVENT_NAME, FLAGS, LOGS, OBSERVED, SEVERITY, SEVERITY_TEXT, SPAN_ID, TIME,
@@ -29,12 +29,8 @@ impl Default for LogRows {
 impl Rows for LogRows {
     type Batch = Logs;
 
-    const NAME: &'static str = "logs";
-    const ORDER: (usize, usize) = (TRACE_ID, TIME);
-    const IDENTITY: Option<usize> = None;
-
-    fn schema() -> &'static Schema {
-        LOGS.schema()
+    fn table() -> &'static Table {
+        &LOGS
     }
 
     fn decode(batch: &[u8], limits: &Limits) -> Result<(Logs, Refused), Malformed> {

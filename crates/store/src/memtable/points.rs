@@ -12,7 +12,7 @@ use crate::schema::points::{
     POSITIVE_OFFSET, QUANTILES, SCALE, SERIES_ID, START, SUM, TEMPORALITIES, TEMPORALITY, TIME,
     UNIT, VALUE_DOUBLE, VALUE_INT, ZERO_COUNT, ZERO_THRESHOLD,
 };
-use crate::schema::{Schema, with_name};
+use crate::schema::{Table, with_name};
 use curtail_otlp::{
     BadRow, Buckets, Details, Distribution, Form, Limits, Malformed, Measured, Metric,
     MetricsWriter, Point, Points, Refused, plain,
@@ -34,12 +34,8 @@ impl Default for PointRows {
 impl Rows for PointRows {
     type Batch = Points;
 
-    const NAME: &'static str = "points";
-    const ORDER: (usize, usize) = (SERIES_ID, TIME);
-    const IDENTITY: Option<usize> = None;
-
-    fn schema() -> &'static Schema {
-        POINTS.schema()
+    fn table() -> &'static Table {
+        &POINTS
     }
 
     fn decode(batch: &[u8], limits: &Limits) -> Result<(Points, Refused), Malformed> {

@@ -104,7 +104,7 @@ impl<R: Rows> SharedMemtable<R> {
         let memtable = self.read();
         let row = |row| Place { batch: 0, row: u32::try_from(row).expect("memory is bounded") };
         let places: Vec<_> = memtable.with_id(id).map(row).collect();
-        Columns::gather(R::schema(), &[&memtable.columns], &places)
+        Columns::gather(R::table().schema(), &[&memtable.columns], &places)
     }
 
     fn insert_queued(&self, mut memtable: RwLockWriteGuard<'_, Memtable<R>>) {

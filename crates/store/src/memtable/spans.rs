@@ -10,7 +10,7 @@ use crate::schema::spans::{
     DROPPED_EVENTS, DROPPED_LINKS, DURATION, EVENTS, FLAGS, KIND, KINDS, LINKS, NAME, PARENT_ID,
     SPAN_ID, SPANS, START, STATUS, STATUS_MESSAGE, STATUSES, TRACE_ID, TRACE_STATE,
 };
-use crate::schema::{Schema, with_name};
+use crate::schema::{Table, with_name};
 use curtail_otlp::{BadRow, Limits, Malformed, Refused, Span, Spans, TracesWriter, plain};
 
 /// The table of spans.
@@ -29,12 +29,8 @@ impl Default for SpanRows {
 impl Rows for SpanRows {
     type Batch = Spans;
 
-    const NAME: &'static str = "spans";
-    const ORDER: (usize, usize) = (TRACE_ID, START);
-    const IDENTITY: Option<usize> = Some(SPAN_ID);
-
-    fn schema() -> &'static Schema {
-        SPANS.schema()
+    fn table() -> &'static Table {
+        &SPANS
     }
 
     fn decode(batch: &[u8], limits: &Limits) -> Result<(Spans, Refused), Malformed> {

@@ -1,6 +1,6 @@
 use super::*;
-use crate::memtable::{Memtable, SpanRows};
-use crate::schema::spans::{NAME, START, TRACE_ID};
+use crate::memtable::{Memtable, Rows as _, SpanRows};
+use crate::schema::spans::{NAME, SPANS, START, TRACE_ID};
 use curtail_otlp::{Limits, ResourceText, ScopeText, SpanRow, TracesWriter};
 use curtail_units::Rng;
 
@@ -29,8 +29,9 @@ fn run(
     let sources: Vec<_> = sorted.iter().collect();
     let places: Vec<_> = (0..short(rows)).map(|row| Place { batch: 0, row }).collect();
     let groups = places.chunks(in_group);
-    let groups: Vec<_> =
-        groups.map(|places| Columns::gather(SpanRows::schema(), &sources, places)).collect();
+    let groups: Vec<_> = groups
+        .map(|places| Columns::gather(SpanRows::table().schema(), &sources, places))
+        .collect();
     let told = groups.iter().flat_map(told).collect();
     (groups, told)
 }
@@ -45,7 +46,7 @@ fn told(group: &Columns) -> Vec<(u128, i64, String)> {
 
 /// Merges runs; returns the row groups.
 fn merged(runs: Vec<Vec<Columns>>) -> Vec<Columns> {
-    let mut merge = Merge::<SpanRows>::new(runs.len(), true);
+    let mut merge = Merge::new(&SPANS, runs.len(), true);
     let mut runs: Vec<_> = runs.into_iter().map(Vec::into_iter).collect();
     let mut made = Vec::new();
     loop {

@@ -45,4 +45,5 @@ const OF_LOGS: &[(&str, &str, Kind)] = &[
 ];
 
 /// The table.
-pub static LOGS: LazyLock<Table> = LazyLock::new(|| Table::new(FIELDS, OF_LOGS));
+pub static LOGS: LazyLock<Table> =
+    LazyLock::new(|| Table::new("logs", ((TRACE_ID, TIME), None), FIELDS, OF_LOGS));

@@ -68,4 +68,5 @@ pub(crate) const KINDS: [(Measures, &str); 6] = [
 pub(crate) const TEMPORALITIES: [&str; 3] = ["unspecified", "delta", "cumulative"];
 
 /// The table.
-pub static POINTS: LazyLock<Table> = LazyLock::new(|| Table::new(FIELDS, &[]));
+pub static POINTS: LazyLock<Table> =
+    LazyLock::new(|| Table::new("points", ((SERIES_ID, TIME), None), FIELDS, &[]));

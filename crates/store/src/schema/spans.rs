@@ -106,4 +106,5 @@ pub(crate) const KINDS: [&str; 6] =
 pub(crate) const STATUSES: [&str; 3] = ["unset", "ok", "error"];
 
 /// The table.
-pub static SPANS: LazyLock<Table> = LazyLock::new(|| Table::new(FIELDS, OF_SPANS));
+pub static SPANS: LazyLock<Table> =
+    LazyLock::new(|| Table::new("spans", ((TRACE_ID, START), Some(SPAN_ID)), FIELDS, OF_SPANS));

@@ -8,7 +8,7 @@
 //!
 //! `weight` says how many traces the row stands for: one, unless others of its day were left out.
 
-use super::{Field, Form, Kind, Schema, fields, optional, required};
+use super::{Field, Form, Kind, Table, fields, optional, required};
 use std::sync::LazyLock;
 
 fields! {
@@ -39,4 +39,5 @@ fields! {
 }
 
 /// The table.
-pub static TRACES: LazyLock<Schema> = LazyLock::new(|| Schema::new(FIELDS.to_vec(), 0));
+pub static TRACES: LazyLock<Table> =
+    LazyLock::new(|| Table::derived("traces", (TRACE_ID, START), FIELDS));

@@ -6,21 +6,21 @@
 
 use crate::columns::Columns;
 use crate::delta::{self, Add, CommitError, UpkeepError};
-use crate::memtable::{LogRows, PointRows, Rows, SpanRows};
 use crate::retention::{Expired, Kept, Retention};
 use crate::tail::TooMany;
 use crate::traces::{NewSummaries, Summaries, Summarised, Summariser};
 use crate::tree::{CompactError, Merged, StoredRun, TableWriter, Unread};
 use chrono::NaiveDate;
 use std::collections::BTreeSet;
+use std::iter;
 use std::sync::Arc;
 
 /// Merges, summarizes and removes runs.
 #[derive(Debug)]
 pub struct Compactor {
-    pub(super) spans: TableWriter<SpanRows>,
-    pub(super) logs: TableWriter<LogRows>,
-    pub(super) points: TableWriter<PointRows>,
+    pub(super) spans: TableWriter,
+    /// The other tables of ingested rows: those without summaries.
+    pub(super) others: Vec<TableWriter>,
     pub(super) traces: Summariser,
     /// Days that are left as they are, though of others the tail is kept.
     pub(super) left_whole: BTreeSet<NaiveDate>,
@@ -55,11 +55,16 @@ impl Compactor {
     /// # Errors
     /// When a table cannot be read.
     pub async fn refresh(&mut self) -> Result<Vec<Unread>, delta::OpenError> {
-        let mut unread = self.spans.refresh().await?;
-        unread.extend(self.logs.refresh().await?);
-        unread.extend(self.points.refresh().await?);
-        unread.extend(self.traces.refresh().await?);
+        let mut unread = Vec::new();
+        for table in self.tables() {
+            unread.extend(table.refresh().await?);
+        }
         Ok(unread)
+    }
+
+    fn tables(&mut self) -> impl Iterator<Item = &mut TableWriter> {
+        let ingested = iter::once(&mut self.spans).chain(&mut self.others);
+        ingested.chain(iter::once(&mut self.traces.writer))
     }
 
     /// Merges runs of each table that should be; returns whether there were any. It yields after each row group. It is
@@ -68,19 +73,20 @@ impl Compactor {
     /// # Errors
     /// When a run cannot be read or the object store fails. Nothing is lost then, and nothing is there twice.
     pub async fn compact(&mut self, now_ms: i64, name: &str) -> Result<bool, CompactorError> {
-        let spans = self.compact_spans(now_ms, name).await;
-        let logs = compact_table(&mut self.logs, now_ms, name).await;
-        let points = compact_table(&mut self.points, now_ms, name).await;
-        Ok(spans? | logs? | points?)
+        let mut compacted = vec![self.compact_spans(now_ms, name).await];
+        for table in &mut self.others {
+            compacted.push(compact_table(table, now_ms, name).await);
+        }
+        compacted.into_iter().try_fold(false, |is_any, is_one| Ok(is_any | is_one?))
     }
 
     /// The same of spans, whose traces are summarised in passing.
     async fn compact_spans(&mut self, now_ms: i64, name: &str) -> Result<bool, CompactorError> {
-        let tree = Arc::clone(self.spans.tree());
-        let Some(compaction) = tree.due() else { return Ok(false) };
+        let runs = Arc::clone(self.spans.runs());
+        let Some(compaction) = runs.due() else { return Ok(false) };
         let mut new = self.traces.begin(compaction.day());
         let each = async |below: &str, rows: &Columns| new.take(below, rows).await;
-        let merged = tree.merge(compaction, name, each).await;
+        let merged = runs.merge(compaction, name, each).await;
         self.replace_spans(merged, new, now_ms).await?;
         Ok(true)
     }
@@ -134,11 +140,11 @@ impl Compactor {
 
     async fn summaries_of(&self, run: &StoredRun) -> Result<Summarised, CompactError> {
         let fields: Vec<_> = Summaries::fields().into_iter().collect();
-        let tree = Arc::clone(self.spans.tree());
+        let runs = Arc::clone(self.spans.runs());
         let mut new = self.traces.begin(run.day());
         for group in 0..run.run().groups() {
             let rows = 0..run.run().rows(group);
-            match run.rows(tree.objects(), group, &fields, rows).await {
+            match run.rows(runs.objects(), group, &fields, rows).await {
                 Ok(rows) => new.take(&run.add().path, &rows).await,
                 Err(source) => {
                     new.abort().await;
@@ -154,10 +160,10 @@ impl Compactor {
     /// # Errors
     /// When the object store fails: nothing is lost, and it is tried again.
     pub async fn checkpoint(&mut self, now_ms: i64) -> Result<(), UpkeepError> {
-        self.spans.checkpoint(now_ms).await?;
-        self.logs.checkpoint(now_ms).await?;
-        self.points.checkpoint(now_ms).await?;
-        self.traces.checkpoint(now_ms).await
+        for table in self.tables() {
+            table.checkpoint(now_ms).await?;
+        }
+        Ok(())
     }
 
     /// Removes what no table needs any more: old commits, and files that were replaced a day ago.
@@ -165,10 +171,10 @@ impl Compactor {
     /// # Errors
     /// When the object store fails: nothing that is needed is removed, and it is tried again.
     pub async fn clean(&mut self, now_ms: i64) -> Result<(), UpkeepError> {
-        self.spans.clean(now_ms).await?;
-        self.logs.clean(now_ms).await?;
-        self.points.clean(now_ms).await?;
-        self.traces.clean(now_ms).await
+        for table in self.tables() {
+            table.clean(now_ms).await?;
+        }
+        Ok(())
     }
 
     /// Removes the runs of all tables that are not kept any longer, in one commit a table; returns what went. It
@@ -188,32 +194,30 @@ impl Compactor {
             let of_traces = summaries.get(&*add.path).copied().unwrap_or_default();
             Kept::new(0, &Add { size: add.size + of_traces, ..add.clone() })
         });
-        let logs = self.logs.files().filter_map(|add| Kept::new(1, add));
-        let points = self.points.files().filter_map(|add| Kept::new(2, add));
-        let mut due: [BTreeSet<String>; 3] = Default::default();
-        for Kept { table, path, .. } in
-            retention.due(spans.chain(logs).chain(points).collect(), now_ms)
-        {
+        let others = (1..).zip(&self.others);
+        let others = others
+            .flat_map(|(nth, table)| table.files().filter_map(move |add| Kept::new(nth, add)));
+        let mut due = vec![BTreeSet::new(); 1 + self.others.len()];
+        for Kept { table, path, .. } in retention.due(spans.chain(others).collect(), now_ms) {
             due[table].insert(path);
         }
-        let removed = [
-            (SpanRows::NAME, self.spans.remove(&due[0], now_ms).await),
-            (LogRows::NAME, self.logs.remove(&due[1], now_ms).await),
-            (PointRows::NAME, self.points.remove(&due[2], now_ms).await),
-        ];
+        let mut removed = Vec::new();
+        for (table, due) in iter::once(&mut self.spans).chain(&mut self.others).zip(due) {
+            removed.push((table.name(), table.remove(&due, now_ms).await));
+        }
         let expired = removed.into_iter().map(|(name, of)| Ok(Expired::of(name, &of?)));
         expired.filter_map(Result::transpose).collect()
     }
 }
 
-async fn compact_table<R: Rows>(
-    table: &mut TableWriter<R>,
+async fn compact_table(
+    table: &mut TableWriter,
     now_ms: i64,
     name: &str,
 ) -> Result<bool, CompactorError> {
-    let tree = Arc::clone(table.tree());
-    let Some(compaction) = tree.due() else { return Ok(false) };
-    let merged = tree.merge(compaction, name, async |_, _| {}).await?;
+    let runs = Arc::clone(table.runs());
+    let Some(compaction) = runs.due() else { return Ok(false) };
+    let merged = runs.merge(compaction, name, async |_, _| {}).await?;
     table.replace(merged, now_ms).await?;
     Ok(true)
 }

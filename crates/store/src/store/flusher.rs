@@ -4,8 +4,7 @@ use super::Store;
 use super::flush_record::{FlushRecords, Versions};
 use crate::files::Files;
 use crate::log;
-use crate::memtable::{LogRows, PointRows, Rows as _, SpanRows};
-use crate::tree::{FlushError, FlushOutcome, TableWriter};
+use crate::tree::{FlushError, FlushOutcome, SealedMemtables, TableWriter};
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
@@ -16,9 +15,8 @@ use std::sync::atomic::Ordering;
 pub struct Flusher {
     pub(super) store: Arc<Store>,
     pub(super) files: Arc<dyn Files>,
-    pub(super) spans: TableWriter<SpanRows>,
-    pub(super) logs: TableWriter<LogRows>,
-    pub(super) points: TableWriter<PointRows>,
+    /// The tables of ingested rows.
+    pub(super) tables: Vec<(Arc<dyn SealedMemtables>, TableWriter)>,
     /// Segments of the log that are set aside where others are removed.
     pub(super) damaged: BTreeSet<u64>,
     pub(super) records: FlushRecords,
@@ -32,11 +30,10 @@ impl Flusher {
     /// The first error of a table's object store, after all other tables are written, or an error of the log's folder.
     /// Nothing is lost then, and a retry writes nothing twice.
     pub async fn flush(&mut self, now_ms: i64) -> Result<Vec<FlushOutcome>, FlushError> {
-        let all = [
-            self.spans.flush(now_ms).await,
-            self.logs.flush(now_ms).await,
-            self.points.flush(now_ms).await,
-        ];
+        let mut all = Vec::new();
+        for (memtables, table) in &mut self.tables {
+            all.push(table.flush(&**memtables, now_ms).await);
+        }
         let removed = self.remove_segments(now_ms);
         let flushed = all.into_iter().filter_map(Result::transpose).collect();
         removed.map_err(FlushError::Log).and(flushed)
@@ -46,15 +43,15 @@ impl Flusher {
     /// with the next ones.
     fn remove_segments(&mut self, now_ms: i64) -> io::Result<()> {
         let sealed = self.store.sealed.load(Ordering::Acquire);
-        let first_unwritten = self.store.first_unwritten().unwrap_or(u64::MAX);
+        let first_unwritten =
+            self.tables.iter().filter_map(|(memtables, _)| memtables.first_unwritten());
+        let first_unwritten = first_unwritten.min().unwrap_or(u64::MAX);
         let is_done = |segment: &u64| *segment <= sealed && *segment < first_unwritten;
         let done: Vec<_> = log::segments(&*self.files)?.into_iter().filter(is_done).collect();
         let Some(last) = done.last() else { return Ok(()) };
-        let versions = Versions::from([
-            (SpanRows::NAME.to_owned(), self.spans.committed()),
-            (LogRows::NAME.to_owned(), self.logs.committed()),
-            (PointRows::NAME.to_owned(), self.points.committed()),
-        ]);
+        let versions =
+            self.tables.iter().map(|(_, table)| (table.name().to_owned(), table.committed()));
+        let versions: Versions = versions.collect();
         let (files, recent) = (Arc::clone(&self.files), Arc::clone(&self.store.recent));
         let mut left = done.iter();
         while let Err(error) = self.records.write(&*files, *last, versions.clone(), &recent) {

@@ -61,7 +61,7 @@ impl Compactor {
     fn tail_due(&self, tail: &Tail, now_ms: i64) -> Option<(NaiveDate, Vec<Arc<StoredRun>>)> {
         let first_day = first_day(tail.after_days, now_ms)?;
         let of_day = |run: Arc<StoredRun>| Some((day_of(run.add())?, run));
-        let runs = self.spans.tree().runs().into_iter();
+        let runs = self.spans.runs().runs().into_iter();
         let runs = runs.filter(|run| !run.is_tail() && !run.is_damaged()).filter_map(of_day);
         let is_due = |(day, _): &(NaiveDate, _)| *day < first_day && !self.left_whole.contains(day);
         let due: Vec<_> = runs.filter(is_due).collect();
@@ -77,12 +77,12 @@ impl Compactor {
         mut take: impl FnMut(&Columns) -> Result<(), TooMany>,
     ) -> Result<(), CompactorError> {
         let fields: Vec<_> = Summaries::fields().into_iter().collect();
-        let tree = Arc::clone(self.spans.tree());
+        let set = Arc::clone(self.spans.runs());
         let mut summaries = Summaries::default();
         let each = async |rows: Columns| {
             Ok::<_, CompactorError>(summaries.take(&rows).iter().try_for_each(&mut take)?)
         };
-        tree.in_order(runs, &fields, |_, rows| rows, each).await?;
+        set.in_order(runs, &fields, |_, rows| rows, each).await?;
         Ok(summaries.finish().iter().try_for_each(take)?)
     }
 
@@ -94,13 +94,13 @@ impl Compactor {
         now_ms: i64,
         name: &str,
     ) -> Result<u64, CompactorError> {
-        let tree = Arc::clone(self.spans.tree());
+        let set = Arc::clone(self.spans.runs());
         let mut at = vec![0; runs.len()];
         let pick = |run: usize, rows: Columns| staying.of(&rows, &mut at[run]);
         let compaction = Compaction::of_tail(runs);
         let mut new = self.traces.begin(compaction.day());
         let each = async |below: &str, rows: &Columns| new.take(below, rows).await;
-        let merged = match tree.rewrite(compaction, name, pick, each).await {
+        let merged = match set.rewrite(compaction, name, pick, each).await {
             // What was decided and what was done are the same, or nothing changes.
             Ok(Merged { path, rows, .. }) if rows != staying.spans() => {
                 Err(CompactError::Rows { path, rows, before: staying.spans() })

@@ -72,7 +72,7 @@ fn series_id(trace_id: u128) -> u128 {
     let (points, _) = PointRows::decode(&record.batch, &Limits::default()).expect("a good batch");
     let mut memtable = Memtable::<PointRows>::default();
     memtable.insert("shop", &record.batch, &points);
-    memtable.columns().wide(PointRows::ORDER.0)[0]
+    memtable.columns().wide(PointRows::table().order().0)[0]
 }
 
 fn insert(store: &Store, segment: u64, records: &[Record]) {
@@ -262,11 +262,12 @@ fn two_writers_and_two_compactors_lose_and_double_nothing() {
         runs(&mut two, 6..=10).await;
         // One sees what the other has committed when it looks.
         assert!(one.compactor.refresh().await.expect("a table").is_empty());
-        let here = one.store.spans().due().expect("ten are enough");
+        let here = one.store.spans().run_set().due().expect("ten are enough");
         two.compactor.refresh().await.expect("a table");
         assert!(two.compactor.compact(NOW_MS, "two").await.expect("merged"));
         let tree = Arc::clone(one.store.spans());
-        let merged = tree.merge(here, "one", async |_, _| {}).await.expect("they are still there");
+        let merged =
+            tree.run_set().merge(here, "one", async |_, _| {}).await.expect("they are still there");
         let refused =
             one.compactor.spans.replace(merged, NOW_MS).await.expect_err("they have been replaced");
         assert!(matches!(refused, CommitError::Refused(_)), "{refused}");
@@ -591,7 +592,7 @@ fn a_changed_byte_of_an_end_is_seen_of_written_and_of_merged_runs() {
         let (mut parts, _) = open(&files, &objects).await.expect("an empty disk");
         runs(&mut parts, 1..=9).await;
         assert!(parts.compactor.compact(NOW_MS, "a").await.expect("eight are merged"));
-        let stored: Vec<_> = parts.store.spans().runs();
+        let stored: Vec<_> = parts.store.spans().run_set().runs();
         assert_eq!(stored.len(), 2);
         for run in stored {
             let (path, len) = (run.path(), run.add().size);

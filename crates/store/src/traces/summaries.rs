@@ -37,7 +37,7 @@ impl Default for Summaries {
         Self {
             fields: Fields::default(),
             names: Dictionary::new(Plain::Text),
-            made: Columns::new(&TRACES),
+            made: Columns::new(TRACES.schema()),
             full: Vec::new(),
             trace_id: 0,
             parts: Vec::new(),
@@ -101,7 +101,7 @@ impl Summaries {
         for part in &mut self.parts[..self.used] {
             part.summarise(self.trace_id, &self.names, &mut self.made);
             if self.made.len() == GROUP_ROWS {
-                self.full.push(mem::replace(&mut self.made, Columns::new(&TRACES)));
+                self.full.push(mem::replace(&mut self.made, Columns::new(TRACES.schema())));
             }
         }
         self.used = 0;

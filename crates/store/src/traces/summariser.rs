@@ -1,36 +1,26 @@
 //! Writes summaries, and keeps their table in step with that of spans.
 
-use super::{SETTLED_AFTER_MS, Summaries, Traces};
+use super::{SETTLED_AFTER_MS, Summaries};
 use crate::columns::Columns;
-use crate::delta::{self, Add, Change, CommitError, Remove, Table, UpkeepError};
-use crate::memtable::SpanRows;
+use crate::delta::{Add, Change, CommitError, Remove, Table};
 use crate::schema::traces::TRACES;
 use crate::tree::{
-    CompactError, OpenError, Opener, Settings, StoredRun, TableWriter, Unread, Upload,
+    CompactError, OpenError, RunSet, Settings, StoredRun, TableWriter, Unread, Upload,
 };
-use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt as _};
+use object_store::ObjectStoreExt as _;
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, PoisonError, RwLock};
-
-/// What the table is called.
-const NAME: &str = "traces";
+use std::sync::Arc;
 
 /// Writes summaries: there is one of it.
 #[derive(Debug)]
 pub(crate) struct Summariser {
-    traces: Arc<Traces>,
-    table: Table,
-    opener: Opener,
-    writer: String,
+    pub(crate) writer: TableWriter,
 }
 
 /// The summaries of runs of a day that are being written, or read, one after another.
 #[derive(Debug)]
 pub(crate) struct NewSummaries {
-    objects: Arc<dyn ObjectStore>,
-    /// Where their table is.
-    root: Path,
+    runs: Arc<RunSet>,
     day: String,
     /// Those of the run at hand.
     at_hand: Option<OfRun>,
@@ -59,29 +49,20 @@ impl Summariser {
         now_ms: i64,
         id: &str,
     ) -> Result<(Self, Vec<Unread>), OpenError> {
-        let (table, opener) = settings.open(NAME, &TRACES, now_ms, id).await?;
-        let objects = Arc::clone(&settings.objects);
-        let traces = Arc::new(Traces { objects, runs: RwLock::default() });
-        let mut summariser = Self { traces, table, opener, writer: settings.writer.clone() };
-        let unread = summariser.look().await;
-        Ok((summariser, unread))
-    }
-
-    /// The summaries.
-    pub(crate) const fn traces(&self) -> &Arc<Traces> {
-        &self.traces
+        let mut writer = TableWriter::open(settings, &TRACES, now_ms, id).await?;
+        let unread = writer.publish(None).await;
+        Ok((Self { writer }, unread))
     }
 
     /// How many bytes the summaries of each run take, by its path.
     pub(crate) fn bytes(&self) -> BTreeMap<&str, u64> {
-        self.table.snapshot().files().map(|add| (&*add.path, add.size)).collect()
+        self.writer.table.snapshot().files().map(|add| (&*add.path, add.size)).collect()
     }
 
     /// Begins the summaries of runs of a day.
     pub(crate) fn begin(&self, day: &str) -> NewSummaries {
         NewSummaries {
-            objects: Arc::clone(&self.opener.objects),
-            root: self.opener.root.clone(),
+            runs: Arc::clone(self.writer.runs()),
             day: day.to_owned(),
             at_hand: None,
             done: Vec::new(),
@@ -90,21 +71,18 @@ impl Summariser {
     }
 
     /// A run of spans that is old enough and has no summaries.
-    pub(crate) fn missing(
-        &self,
-        spans: &TableWriter<SpanRows>,
-        now_ms: i64,
-    ) -> Option<Arc<StoredRun>> {
-        let there: HashSet<_> = self.table.snapshot().files().map(|add| &*add.path).collect();
+    pub(crate) fn missing(&self, spans: &TableWriter, now_ms: i64) -> Option<Arc<StoredRun>> {
+        let there: HashSet<_> =
+            self.writer.table.snapshot().files().map(|add| &*add.path).collect();
         let is_missing = |run: &Arc<StoredRun>| {
             let age_ms = now_ms.saturating_sub(run.add().modification_time);
             age_ms >= SETTLED_AFTER_MS && !run.is_damaged() && !there.contains(&*run.add().path)
         };
-        spans.tree().runs().into_iter().find(is_missing)
+        spans.runs().runs().into_iter().find(is_missing)
     }
 
     /// Whether there are summaries of runs that are not there any more.
-    pub(crate) fn is_behind(&self, spans: &TableWriter<SpanRows>) -> bool {
+    pub(crate) fn is_behind(&self, spans: &TableWriter) -> bool {
         self.gone(spans).next().is_some()
     }
 
@@ -113,16 +91,17 @@ impl Summariser {
     pub(crate) async fn commit(
         &mut self,
         new: Option<Summarised>,
-        spans: &mut TableWriter<SpanRows>,
+        spans: &mut TableWriter,
         now_ms: i64,
     ) -> Result<(), CommitError> {
         // A run is committed before its summaries: of what is there now, whose run is not there later has none.
-        self.table.refresh().await?;
+        self.writer.table.refresh().await?;
         spans.refresh().await?;
         let is_there =
             |table: &Table, path: &str| table.snapshot().files().any(|add| add.path == path);
         let is_new = |add: &Add| {
-            spans.files().any(|run| run.path == add.path) && !is_there(&self.table, &add.path)
+            spans.files().any(|run| run.path == add.path)
+                && !is_there(&self.writer.table, &add.path)
         };
         let new = new.into_iter().flat_map(|Summarised(all)| all).filter(is_new);
         let add: Vec<_> = new.map(|add| Add { modification_time: now_ms, ..add }).collect();
@@ -134,50 +113,22 @@ impl Summariser {
         let remove: Vec<_> = remove.collect();
         let mut committed = Ok(());
         if !add.is_empty() || !remove.is_empty() {
-            let id = format!("{}-summarises-{now_ms}", self.writer);
+            let id = format!("{}-summarises-{now_ms}", self.writer.source);
             let change = Change { operation: "WRITE", add, remove, ..Change::default() };
-            committed = match self.table.commit(&change, now_ms, &id).await {
+            committed = match self.writer.table.commit(&change, now_ms, &id).await {
                 // Somebody else has done some of it: what is left is seen at the next look.
                 Ok(_) | Err(CommitError::Refused(_)) => Ok(()),
                 Err(error) => Err(error),
             };
         }
-        self.look().await;
+        self.writer.publish(None).await;
         committed
     }
 
-    /// Looks at what others have committed; returns runs of summaries that cannot be read.
-    pub(crate) async fn refresh(&mut self) -> Result<Vec<Unread>, delta::OpenError> {
-        self.table.refresh().await?;
-        Ok(self.look().await)
-    }
-
-    /// Writes a checkpoint of the table if one is due.
-    pub(crate) async fn checkpoint(&mut self, now_ms: i64) -> Result<(), UpkeepError> {
-        if self.table.is_checkpoint_due()? {
-            self.table.checkpoint(now_ms).await?;
-        }
-        Ok(())
-    }
-
-    /// Removes what the table does not need any more.
-    pub(crate) async fn clean(&mut self, now_ms: i64) -> Result<(), UpkeepError> {
-        self.table.clean_log(now_ms).await?;
-        self.table.vacuum(now_ms).await.map(drop)
-    }
-
     /// Summaries of runs that are not there any more.
-    fn gone<'a>(&'a self, spans: &'a TableWriter<SpanRows>) -> impl Iterator<Item = &'a Add> {
+    fn gone<'a>(&'a self, spans: &'a TableWriter) -> impl Iterator<Item = &'a Add> {
         let there: HashSet<_> = spans.files().map(|add| &*add.path).collect();
-        self.table.snapshot().files().filter(move |add| !there.contains(&*add.path))
-    }
-
-    /// Makes the runs of summaries those of the table.
-    async fn look(&mut self) -> Vec<Unread> {
-        let (runs, unread) =
-            self.opener.open(self.table.snapshot().files(), self.traces.runs().into_iter()).await;
-        *self.traces.runs.write().unwrap_or_else(PoisonError::into_inner) = runs;
-        unread
+        self.writer.table.snapshot().files().filter(move |add| !there.contains(&*add.path))
     }
 }
 
@@ -211,15 +162,15 @@ impl NewSummaries {
             at_hand.upload.abort().await;
         }
         for add in &self.done {
-            self.objects.delete(&path(&self.root, &add.path)).await.ok();
+            self.runs.objects().delete(&self.runs.path(&add.path)).await.ok();
         }
     }
 
     async fn try_take(&mut self, below: &str, rows: &Columns) -> Result<(), CompactError> {
         if self.at_hand.as_ref().is_none_or(|at_hand| at_hand.below != below) {
             self.end_run().await?;
-            let path = path(&self.root, below);
-            let upload = Upload::begin(&*self.objects, &TRACES, path.clone()).await;
+            let path = self.runs.path(below);
+            let upload = Upload::begin(self.runs.objects(), TRACES.schema(), path.clone()).await;
             let upload = upload.map_err(|source| CompactError::Write { path, source })?;
             let (below, summaries) = (below.to_owned(), Summaries::default());
             self.at_hand = Some(OfRun { below, summaries, upload });
@@ -241,11 +192,6 @@ impl NewSummaries {
         }
         Ok(())
     }
-}
-
-/// Where a file of a table is.
-fn path(root: &Path, below: &str) -> Path {
-    Path::from(format!("{root}/{below}"))
 }
 
 impl OfRun {

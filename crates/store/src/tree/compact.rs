@@ -19,13 +19,12 @@
 //! **Source**: O'Neil et al., "The Log-Structured Merge-Tree", Acta Informatica 33, 1996; size tiers as in
 //! Lakshman and Malik, "Cassandra", 2010.
 
-use super::Tree;
 use super::making::Making;
+use super::run_set::RunSet;
 use super::stored::{RANGE, ReadError, StoredRun, TAIL};
 use super::table_writer::TableWriter;
 use crate::columns::Columns;
 use crate::delta::{Change, CommitError, Remove};
-use crate::memtable::Rows;
 use object_store::path::Path;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -155,20 +154,20 @@ impl Compaction {
     }
 }
 
-impl<R: Rows> Tree<R> {
+impl RunSet {
     /// Runs that should be merged now, if there are any. One that is damaged stays as it is.
     #[must_use]
     pub fn due(&self) -> Option<Compaction> {
         let mut tiers = BTreeMap::<_, Vec<_>>::new();
-        for run in &*self.read().runs {
+        for run in self.runs() {
             let rows = run.row_count();
-            let is_final = rows > self.final_rows;
+            let is_final = rows > self.final_rows();
             // Small ones first: they are many, and quickly merged.
             let tier = if is_final { LAST_TIER } else { rows.max(1).ilog(FAN_IN as u64) };
             if !run.is_range() && !run.is_damaged() {
                 // What is left of a day is not mixed with what came for it since.
                 let of = (tier, run.day().to_owned(), run.is_tail());
-                tiers.entry(of).or_default().push(Arc::clone(run));
+                tiers.entry(of).or_default().push(run);
             }
         }
         let ((tier, ..), mut runs) = tiers.into_iter().find(|(_, runs)| runs.len() >= FAN_IN)?;
@@ -206,7 +205,7 @@ impl<R: Rows> Tree<R> {
         pick: impl FnMut(usize, Columns) -> Columns,
         mut each: impl AsyncFnMut(&str, &Columns),
     ) -> Result<Merged, CompactError> {
-        let all: Vec<_> = (0..R::schema().fields().len()).collect();
+        let all: Vec<_> = (0..self.table().schema().fields().len()).collect();
         let mut making = Making::new(self, &compaction, name);
         let push = async |rows: Columns| making.push(&rows, &mut each).await;
         let pushed: Result<_, CompactError> =
@@ -225,7 +224,7 @@ impl<R: Rows> Tree<R> {
     }
 }
 
-impl<R: Rows> TableWriter<R> {
+impl TableWriter {
     /// Tells the table what runs have become. It is `now_ms`, milliseconds since 1970.
     ///
     /// # Errors

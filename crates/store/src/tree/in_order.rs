@@ -1,14 +1,13 @@
 //! The rows of several runs in their common order.
 
-use super::Tree;
 use super::compact::CompactError;
+use super::run_set::RunSet;
 use super::stored::StoredRun;
 use crate::columns::Columns;
-use crate::memtable::Rows;
 use crate::merge::{Merge, Step};
 use std::sync::Arc;
 
-impl<R: Rows> Tree<R> {
+impl RunSet {
     /// Reads fields of runs, of each row group what `pick` leaves of it, and gives them to `each` in their common
     /// order, a row group at a time. `pick` gets the number of the run, counted from zero. Returns the number of rows
     /// that were dropped as copies, which needs all fields.
@@ -25,7 +24,11 @@ impl<R: Rows> Tree<R> {
         mut pick: impl FnMut(usize, Columns) -> Columns,
         mut each: impl AsyncFnMut(Columns) -> Result<(), E>,
     ) -> Result<u64, E> {
-        let mut merge = Merge::<R>::new(runs.len(), fields.len() == R::schema().fields().len());
+        let mut merge = Merge::new(
+            self.table(),
+            runs.len(),
+            fields.len() == self.table().schema().fields().len(),
+        );
         let mut next = vec![0; runs.len()];
         loop {
             match merge.step() {
@@ -36,7 +39,7 @@ impl<R: Rows> Tree<R> {
                         continue;
                     }
                     let rows = 0..run.run().rows(group);
-                    let rows = run.rows(&*self.objects, group, fields, rows).await;
+                    let rows = run.rows(self.objects(), group, fields, rows).await;
                     let failed = |source| CompactError::Read { path: run.path().clone(), source };
                     next[nth] += 1;
                     merge.give(nth, pick(nth, rows.map_err(failed)?));

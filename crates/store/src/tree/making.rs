@@ -2,20 +2,19 @@
 //!
 //! **Limits**: of each run that is made its end is in memory, and of one what is not uploaded yet.
 
-use super::Tree;
 use super::compact::{CompactError, Compaction};
 use super::cut::Cut;
+use super::run_set::RunSet;
 use super::stored::StoredRun;
 use super::upload::Upload;
 use crate::columns::Columns;
-use crate::memtable::Rows;
 use object_store::ObjectStoreExt as _;
 use std::borrow::Cow;
 
 /// Runs that are being made.
 #[derive(Debug)]
-pub(super) struct Making<'a, R: Rows> {
-    tree: &'a Tree<R>,
+pub(super) struct Making<'a> {
+    runs: &'a RunSet,
     compaction: &'a Compaction,
     name: &'a str,
     cut: Cut,
@@ -24,11 +23,11 @@ pub(super) struct Making<'a, R: Rows> {
     made: Vec<StoredRun>,
 }
 
-impl<'a, R: Rows> Making<'a, R> {
+impl<'a> Making<'a> {
     /// None so far.
-    pub(super) fn new(tree: &'a Tree<R>, compaction: &'a Compaction, name: &'a str) -> Self {
+    pub(super) fn new(runs: &'a RunSet, compaction: &'a Compaction, name: &'a str) -> Self {
         let cut = Cut::new(compaction.share());
-        Self { tree, compaction, name, cut, at_hand: None, made: Vec::new() }
+        Self { runs, compaction, name, cut, at_hand: None, made: Vec::new() }
     }
 
     /// Adds rows, which follow those before in the order of a run. Those of each run are told to `each` with where
@@ -38,7 +37,7 @@ impl<'a, R: Rows> Making<'a, R> {
         rows: &Columns,
         each: &mut impl AsyncFnMut(&str, &Columns),
     ) -> Result<(), CompactError> {
-        let parts = self.cut.parts(rows.wide(R::ORDER.0), rows.len());
+        let parts = self.cut.parts(rows.wide(self.runs.table().order().0), rows.len());
         for (nth, part) in parts.into_iter().enumerate() {
             if nth > 0 {
                 self.end_run().await?;
@@ -69,7 +68,7 @@ impl<'a, R: Rows> Making<'a, R> {
             upload.abort().await;
         }
         for run in &self.made {
-            self.tree.objects().delete(run.path()).await.ok();
+            self.runs.objects().delete(run.path()).await.ok();
         }
     }
 
@@ -77,8 +76,9 @@ impl<'a, R: Rows> Making<'a, R> {
     async fn push_part(&mut self, rows: &Columns) -> Result<&str, CompactError> {
         if self.at_hand.is_none() {
             let below = self.compaction.below(self.name, self.made.len());
-            let path = self.tree.path(&below);
-            let begun = Upload::begin(self.tree.objects(), R::schema(), path.clone()).await;
+            let path = self.runs.path(&below);
+            let begun =
+                Upload::begin(self.runs.objects(), self.runs.table().schema(), path.clone()).await;
             let upload = begun.map_err(|source| CompactError::Write { path, source })?;
             self.at_hand = Some((below, upload));
         }

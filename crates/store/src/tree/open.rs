@@ -53,27 +53,16 @@ impl<R: Rows> Tree<R> {
         last_segment: u64,
         now_ms: i64,
         id: &str,
-    ) -> Result<(TableWriter<R>, Vec<Unread>), OpenError> {
-        let (mut table, opener) = settings.open(R::NAME, R::schema(), now_ms, id).await?;
-        let Settings { objects, writer: source, final_rows, .. } = settings.clone();
-        if last_segment > table.snapshot().position(&source) {
-            table.fence(now_ms, id).await?;
+    ) -> Result<(Arc<Self>, TableWriter, Vec<Unread>), OpenError> {
+        let mut writer = TableWriter::open(settings, R::table(), now_ms, id).await?;
+        if last_segment > writer.table.snapshot().position(&settings.writer) {
+            writer.table.fence(now_ms, id).await?;
         }
-        let written = table.snapshot().position(&source);
-        let state = RwLock::new(State {
-            active: None,
-            sealed: Vec::new(),
-            runs: Arc::default(),
-            unopened: Vec::new(),
-            version: 0,
-            committed: written,
-            sealed_to: written,
-        });
-        let root = opener.root.clone();
-        let tree = Arc::new(Self { objects, root, final_rows, written, state });
-        let mut writer = TableWriter { tree, table, opener, source };
+        let written = writer.table.snapshot().position(&settings.writer);
         let unread = writer.publish(None).await;
-        Ok((writer, unread))
+        let state = RwLock::new(State { active: None, sealed: Vec::new(), sealed_to: written });
+        let tree = Self { runs: Arc::clone(writer.runs()), written, state };
+        Ok((Arc::new(tree), writer, unread))
     }
 
     /// What the log has up to this segment was in runs when the tree was opened.

@@ -2,10 +2,9 @@
 
 use super::table_writer::TableWriter;
 use crate::delta::{Add, Change, CommitError, Refused, Remove};
-use crate::memtable::Rows;
 use std::collections::BTreeSet;
 
-impl<R: Rows> TableWriter<R> {
+impl TableWriter {
     /// The runs of the table, as it was when we last looked; also those that cannot be read.
     pub(crate) fn files(&self) -> impl ExactSizeIterator<Item = &Add> {
         self.table.snapshot().files()

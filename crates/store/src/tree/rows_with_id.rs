@@ -6,7 +6,7 @@
 //! **Limits**: memtable rows with the ID are copied, at most the size of the memtables.
 
 use super::stored::ReadError;
-use super::{AT_ONCE, ReadView, StoredRun, Tree, Unread};
+use super::{AT_ONCE, ReadView, RunSet, StoredRun, Tree, Unread};
 use crate::columns::Columns;
 use crate::copies::is_copy;
 use crate::memtable::Rows;
@@ -25,7 +25,7 @@ const GAP_ROWS: u32 = 1_024;
 /// The rows with an ID, not read yet.
 #[derive(Debug)]
 pub struct RowsWithId<R> {
-    objects: Arc<dyn ObjectStore>,
+    runs: Arc<RunSet>,
     sources: Vec<Source>,
     /// In order of time.
     places: Vec<Place>,
@@ -63,7 +63,7 @@ impl<R: Rows> Tree<R> {
     /// be read.
     pub async fn rows_with_id(&self, tenant: &str, id: u128, max: usize) -> RowsWithId<R> {
         let view = self.read_view();
-        let fields = [TENANT, R::ORDER.1].into();
+        let fields = [TENANT, R::table().order().1].into();
         let in_memory = view.memory_with_id(id).into_iter().map(|rows| {
             let times = rows.only(&fields);
             (Source::Memory(rows), times)
@@ -71,7 +71,7 @@ impl<R: Rows> Tree<R> {
         let mut timed: Vec<SourceTimes> = in_memory.collect();
         let ReadView { runs, unopened: mut unread, .. } = view;
         let asked = stream::iter(runs.to_vec()).map(|run| async {
-            let found = timed_rows::<R>(&*self.objects, &run, id).await;
+            let found = timed_rows::<R>(self.objects(), &run, id).await;
             (run, found)
         });
         // In the order of the runs, so that the order of rows with equal times is deterministic.
@@ -86,7 +86,7 @@ impl<R: Rows> Tree<R> {
         }
         let mut theirs = Vec::new();
         for (batch, (_, rows)) in (0..).zip(&timed) {
-            let (tenants, times) = (rows.coded(TENANT), rows.longs(R::ORDER.1));
+            let (tenants, times) = (rows.coded(TENANT), rows.longs(R::table().order().1));
             for (row, time) in (0..).zip(times) {
                 if tenants.text(row as usize) == tenant {
                     theirs.push((*time, Place { batch, row }));
@@ -95,7 +95,7 @@ impl<R: Rows> Tree<R> {
         }
         theirs.sort_unstable();
         RowsWithId {
-            objects: Arc::clone(&self.objects),
+            runs: Arc::clone(&self.runs),
             sources: timed.into_iter().map(|(source, _)| source).collect(),
             found: theirs.len(),
             places: theirs.into_iter().take(max).map(|(_, place)| place).collect(),
@@ -110,7 +110,9 @@ async fn timed_rows<R: Rows>(
     run: &Arc<StoredRun>,
     id: u128,
 ) -> Result<Vec<SourceTimes>, ReadError> {
-    let found = run.pages_with_id(objects, (R::ORDER.0, id), &[TENANT, R::ORDER.1]).await?;
+    let found = run
+        .pages_with_id(objects, (R::table().order().0, id), &[TENANT, R::table().order().1])
+        .await?;
     let source = |group, first| Source::Run { run: Arc::clone(run), group, first };
     Ok(found.into_iter().map(|(group, first, rows)| (source(group, first), rows)).collect())
 }
@@ -156,7 +158,7 @@ impl<R: Rows> RowsWithId<R> {
             // By the first row of each part: its index in `read`, unless it could not be read.
             let mut parts = Vec::new();
             for part in merge_ranges(rows) {
-                match source.read(&*self.objects, fields, &part).await {
+                match source.read(self.runs.objects(), fields, &part).await {
                     Ok((first, rows)) => {
                         parts.push((first, u32::try_from(read.len()).ok()));
                         read.push(rows);
@@ -174,15 +176,15 @@ impl<R: Rows> RowsWithId<R> {
             let (first, batch) = parts[parts.partition_point(|(first, _)| *first <= place.row) - 1];
             Some(Place { batch: batch?, row: place.row - first })
         });
-        let is_all = fields.len() == R::schema().fields().len();
+        let is_all = fields.len() == R::table().schema().fields().len();
         let mut kept = Vec::with_capacity(places.len());
         for place in moved {
-            if !is_all || !is_copy::<R>(&read, &kept, place) {
+            if !is_all || !is_copy(R::table(), &read, &kept, place) {
                 kept.push(place);
             }
         }
         let sources: Vec<_> = read.iter().map(|rows: &Cow<'_, Columns>| &**rows).collect();
-        Window { rows: Columns::gather(R::schema(), &sources, &kept), unread }
+        Window { rows: Columns::gather(R::table().schema(), &sources, &kept), unread }
     }
 }
 

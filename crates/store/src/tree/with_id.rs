@@ -37,7 +37,7 @@ impl<R: Rows> Tree<R> {
     /// The rows that a tenant has with an ID, which is that of a trace, or of a series of points; with those
     /// that came a moment ago. Where a run cannot be read, it is said, and the others answer.
     pub async fn with_id(&self, tenant: &str, id: u128) -> WithId<R> {
-        let all: Vec<_> = (0..R::schema().fields().len()).collect();
+        let all: Vec<_> = (0..R::table().schema().fields().len()).collect();
         self.fields_with_id(tenant, id, &all).await
     }
 
@@ -46,9 +46,9 @@ impl<R: Rows> Tree<R> {
         let view = self.read_view();
         let mut rows = view.memory_with_id(id);
         let ReadView { runs, unopened: mut unread, .. } = view;
-        let objects = &*self.objects;
+        let objects = self.objects();
         let asked = stream::iter(runs.to_vec()).map(|run| async move {
-            let found = run.with_id(objects, (R::ORDER.0, id), fields).await;
+            let found = run.with_id(objects, (R::table().order().0, id), fields).await;
             (run, found)
         });
         let mut asked = pin!(asked.buffer_unordered(AT_ONCE));
@@ -60,7 +60,7 @@ impl<R: Rows> Tree<R> {
                 }
             }
         }
-        let is_all = fields.len() == R::schema().fields().len();
+        let is_all = fields.len() == R::table().schema().fields().len();
         WithId { rows: of_tenant::<R>(&rows, tenant, is_all), unread, of: PhantomData }
     }
 }
@@ -91,7 +91,7 @@ impl<R: Rows> WithId<R> {
 fn of_tenant<R: Rows>(all: &[Columns], tenant: &str, is_all: bool) -> Columns {
     let mut theirs = Vec::new();
     for (batch, rows) in (0..).zip(all) {
-        let (tenants, times) = (rows.coded(TENANT), rows.longs(R::ORDER.1));
+        let (tenants, times) = (rows.coded(TENANT), rows.longs(R::table().order().1));
         for (row, time) in (0..).zip(times) {
             if tenants.text(row as usize) == tenant {
                 theirs.push((*time, Place { batch, row }));
@@ -101,10 +101,10 @@ fn of_tenant<R: Rows>(all: &[Columns], tenant: &str, is_all: bool) -> Columns {
     theirs.sort_unstable();
     let mut places = Vec::with_capacity(theirs.len());
     for (_, place) in theirs {
-        if !is_all || !is_copy::<R>(all, &places, place) {
+        if !is_all || !is_copy(R::table(), all, &places, place) {
             places.push(place);
         }
     }
     let sources: Vec<_> = all.iter().collect();
-    Columns::gather(R::schema(), &sources, &places)
+    Columns::gather(R::table().schema(), &sources, &places)
 }

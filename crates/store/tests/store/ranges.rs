@@ -24,7 +24,7 @@ type Told = fn(&[u8]) -> Vec<String>;
 /// The rows of each run in a table's folder that is a range.
 async fn ranges<R: Rows>(objects: &InMemory) -> Vec<Vec<Columns>> {
     let mut ranges = Vec::new();
-    let folder = Path::from(format!("data/{}/day=1970-01-01", R::NAME));
+    let folder = Path::from(format!("data/{}/day=1970-01-01", R::table().name()));
     let files = objects.list_with_delimiter(Some(&folder)).await.expect("memory").objects;
     for file in files {
         if file.location.filename().is_some_and(|name| name.starts_with("range")) {
@@ -56,7 +56,7 @@ async fn by_id<R: Rows>(
 
 /// The IDs that rows have.
 fn ids<R: Rows>(rows: &[Columns]) -> BTreeSet<u128> {
-    rows.iter().flat_map(|rows| rows.wide(R::ORDER.0)).copied().collect()
+    rows.iter().flat_map(|rows| rows.wide(R::table().order().0)).copied().collect()
 }
 
 /// The ranges of a table have what came; no ID is in two, and by each comes what there was before.
@@ -65,17 +65,18 @@ async fn have<R: Rows>(tree: &Tree<R>, objects: &InMemory, came: &[Vec<u8>], tol
     let mut said: Vec<_> = came.iter().flat_map(|batch| told(batch)).collect();
     said.sort();
     let rows = ranges.concat();
-    assert!(told(&R::batch(&rows).expect("plain JSON")) == said, "{}", R::NAME);
-    assert!(ranges.len() > 4, "{} has {}", R::NAME, ranges.len());
+    assert!(told(&R::batch(&rows).expect("plain JSON")) == said, "{}", R::table().name());
+    assert!(ranges.len() > 4, "{} has {}", R::table().name(), ranges.len());
     let of_all = ids::<R>(&rows);
     let of_each = ranges.iter().map(|range| ids::<R>(range).len());
-    assert_eq!(of_each.sum::<usize>(), of_all.len(), "{}", R::NAME);
+    assert_eq!(of_each.sum::<usize>(), of_all.len(), "{}", R::table().name());
     assert_eq!(tree.size(), (0, ranges.len()));
     // Zero is no ID.
     let of_all: BTreeSet<_> = of_all.into_iter().filter(|id| *id != 0).collect();
     let there = by_id(tree, &of_all, told).await;
     let of_rows: usize = there.values().map(Vec::len).sum();
-    let with_id = rows.iter().flat_map(|rows| rows.wide(R::ORDER.0)).filter(|id| **id != 0);
+    let with_id =
+        rows.iter().flat_map(|rows| rows.wide(R::table().order().0)).filter(|id| **id != 0);
     assert_eq!(of_rows, with_id.count());
     assert!(there.values().flatten().all(|row| said.binary_search(row).is_ok()));
 }

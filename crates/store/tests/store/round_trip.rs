@@ -22,7 +22,7 @@ fn memtable<R: Rows>(batches: &[Vec<u8>]) -> Memtable<R> {
 }
 
 fn file<R: Rows>(memtable: &Memtable<R>) -> Bytes {
-    let mut writer = RunWriter::new(R::schema(), Vec::new()).expect("memory");
+    let mut writer = RunWriter::new(R::table().schema(), Vec::new()).expect("memory");
     for group in memtable.sorted() {
         writer.write(&group).expect("memory");
     }
@@ -31,7 +31,7 @@ fn file<R: Rows>(memtable: &Memtable<R>) -> Bytes {
 }
 
 pub(crate) fn open<R: Rows>(file: &Bytes) -> Run {
-    Run::open(R::schema(), file, file.len() as u64).expect("a run")
+    Run::open(R::table().schema(), file, file.len() as u64).expect("a run")
 }
 
 pub(crate) fn read(
@@ -58,13 +58,13 @@ fn come_back<R: Rows>(batches: &[Vec<u8>], told: fn(&[u8]) -> Vec<String>) {
     let memtable = memtable::<R>(batches);
     assert_eq!(memtable.len(), came.len());
     let in_memory = R::batch(&[memtable.columns().clone()]).expect("plain JSON");
-    assert_eq!(told(&in_memory), came, "{} {} in memory", came.len(), R::NAME);
+    assert_eq!(told(&in_memory), came, "{} {} in memory", came.len(), R::table().name());
     let file = file(&memtable);
     let run = open::<R>(&file);
     let groups = (0..run.groups()).map(|group| read(&run, &file, group, 0..run.rows(group)));
     let groups: Vec<_> = groups.map(|rows| rows.expect("a good run")).collect();
     let in_file = R::batch(&groups).expect("plain JSON");
-    assert_eq!(told(&in_file), came, "{} {} in a run", came.len(), R::NAME);
+    assert_eq!(told(&in_file), came, "{} {} in a run", came.len(), R::table().name());
 }
 
 #[test]
@@ -104,7 +104,8 @@ fn the_records_of_a_trace_are_found_by_their_pages() {
     let file = file(&memtable);
     let run = open::<LogRows>(&file);
     let whole = read(&run, &file, 0, 0..run.rows(0)).expect("a good run");
-    let (ids, times) = (whole.wide(LogRows::ORDER.0), whole.longs(LogRows::ORDER.1));
+    let (ids, times) =
+        (whole.wide(LogRows::table().order().0), whole.longs(LogRows::table().order().1));
     assert!(ids.iter().zip(times).is_sorted() && run.groups() == 1);
     let of_none = ids.partition_point(|id| *id == 0);
     assert!(of_none > PAGE_ROWS && ids.len() - of_none > PAGE_ROWS);
@@ -112,7 +113,7 @@ fn the_records_of_a_trace_are_found_by_their_pages() {
         let id = trace_id(nth);
         let rows = ids.iter().filter(|each| **each == id).count();
         assert!(rows > 0, "trace {id:x}");
-        let pages: Vec<_> = run.rows_between(0, LogRows::ORDER.0, id, id).collect();
+        let pages: Vec<_> = run.rows_between(0, LogRows::table().order().0, id, id).collect();
         let in_pages = pages.iter().flat_map(|page| &ids[page.clone()]);
         assert_eq!(in_pages.filter(|each| **each == id).count(), rows, "trace {id:x}");
         assert!(pages.len() <= 2 && pages[0].end > of_none, "trace {id:x}: {pages:?}");

@@ -233,7 +233,7 @@ fn maps_without_a_wanted_key_are_not_decoded() {
     let all: Vec<_> = (1..=500).map(|span_id| sent(&mut rng, span_id)).collect();
     run(async {
         let tree = filled(&all).await;
-        let run = &tree.runs()[0];
+        let run = &tree.run_set().runs()[0];
         let wanted = run.run().want(0, &[ATTRIBUTES_DOUBLE], 0..run.run().rows(0));
         let mut entries = Vec::new();
         for key in ["shop.price", "none"] {

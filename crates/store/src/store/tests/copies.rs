@@ -22,7 +22,7 @@ fn copies_of_spans_are_dropped_when_a_trace_is_read_and_when_runs_merge() {
             assert_eq!((logs.len(), points.len()), (24, 24));
             assert_eq!(
                 of_spans,
-                store.spans().runs().iter().map(|run| run.row_count()).sum::<u64>()
+                store.spans().run_set().runs().iter().map(|run| run.row_count()).sum::<u64>()
             );
         };
         for nth in 1..=8 {
@@ -73,7 +73,7 @@ fn spans_that_differ_in_any_field_are_not_copies() {
         }
         assert_eq!(store.spans().with_id("shop", 7).await.len(), 6);
         assert!(parts.compactor.compact(NOW_MS, "a").await.expect("eight runs are merged"));
-        assert_eq!(store.spans().runs()[0].row_count(), 7, "one of eight rows is a copy");
+        assert_eq!(store.spans().run_set().runs()[0].row_count(), 7, "one of eight rows is a copy");
         assert_eq!(store.spans().with_id("shop", 7).await.len(), 6);
         assert_eq!(store.spans().with_id("other", 7).await.len(), 1);
     });

@@ -93,8 +93,8 @@ fn tables_take_no_more_than_they_may_in_all() {
         parts.compactor.refresh().await.expect("a table");
         let sizes = [
             parts.compactor.spans.files().map(|add| add.size).collect::<Vec<_>>(),
-            parts.compactor.logs.files().map(|add| add.size).collect(),
-            parts.compactor.points.files().map(|add| add.size).collect(),
+            parts.compactor.others[0].files().map(|add| add.size).collect(),
+            parts.compactor.others[1].files().map(|add| add.size).collect(),
         ];
         let of_day = |day: usize| sizes.iter().map(|table| table[day]).sum::<u64>();
         let bytes = |bytes| Retention { days: None, bytes: Some(bytes) };
@@ -149,8 +149,9 @@ fn what_goes_while_it_is_merged_does_not_come_back() {
         let (mut parts, _) = open(&files, &objects).await.expect("an empty disk");
         runs_of_day(&mut parts, 1..=8, 0).await;
         let tree = Arc::clone(parts.store.spans());
-        let due = tree.due().expect("eight are enough");
-        let merged = tree.merge(due, "late", async |_, _| {}).await.expect("they are there");
+        let due = tree.run_set().due().expect("eight are enough");
+        let merged =
+            tree.run_set().merge(due, "late", async |_, _| {}).await.expect("they are there");
         parts.compactor.expire(&days(1), NOW_MS + 2 * DAY_MS).await.expect("removed");
         let refused =
             parts.compactor.spans.replace(merged, NOW_MS).await.expect_err("they have gone");

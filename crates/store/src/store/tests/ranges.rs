@@ -59,12 +59,12 @@ async fn compact(parts: &mut StoreParts, name: &str) -> usize {
 /// The IDs of the rows of each run, by its first one; where no row of a run has any, zeros. All runs are ranges.
 async fn ids<R: Rows>(tree: &Tree<R>) -> Vec<Vec<u128>> {
     let mut all = Vec::new();
-    for run in tree.runs() {
+    for run in tree.run_set().runs() {
         assert!(run.is_range() && !run.is_tail(), "{}", run.path());
         let mut ids = Vec::new();
         for group in 0..run.run().groups() {
             let rows = run.group(tree.objects(), group).await.expect("it is good");
-            ids.extend_from_slice(rows.wide(R::ORDER.0));
+            ids.extend_from_slice(rows.wide(R::table().order().0));
         }
         ids.resize(usize::try_from(run.row_count()).expect("few"), 0);
         all.push(ids);
@@ -77,16 +77,16 @@ async fn ids<R: Rows>(tree: &Tree<R>) -> Vec<Vec<u128>> {
 async fn apart<R: Rows>(tree: &Tree<R>, objects: &Faulty) -> Vec<usize> {
     let runs = ids(tree).await;
     for pair in runs.windows(2) {
-        assert!(pair[0].last() < pair[1].first(), "{} {pair:?}", R::NAME);
+        assert!(pair[0].last() < pair[1].first(), "{} {pair:?}", R::table().name());
     }
-    assert!(runs.iter().flatten().is_sorted(), "{}", R::NAME);
+    assert!(runs.iter().flatten().is_sorted(), "{}", R::table().name());
     let of_all: BTreeSet<_> = runs.iter().flatten().copied().collect();
     for id in &of_all {
         objects.asked();
         let found = tree.with_id("shop", *id).await.len();
         assert_eq!(found, runs.iter().flatten().filter(|each| *each == id).count());
         let asked = objects.asked();
-        assert_eq!(asked.len(), 1, "{} {id:x}: {asked:?}", R::NAME);
+        assert_eq!(asked.len(), 1, "{} {id:x}: {asked:?}", R::table().name());
     }
     let last = of_all.last().expect("there are some");
     assert!(tree.with_id("shop", last + 1).await.is_empty());
@@ -136,7 +136,7 @@ fn eight_large_runs_become_ranges_and_a_trace_is_read_from_one() {
                     assert!(sizes.len() >= 6, "{sizes:?}");
                 }
             }
-            assert!(again.store.spans().due().is_none());
+            assert!(again.store.spans().run_set().due().is_none());
         }
     });
 }
@@ -288,7 +288,7 @@ fn when_a_run_is_damaged_in_the_middle_nothing_is_left_of_the_ranges() {
             store.seal(nth);
             assert_eq!(parts.flusher.flush(NOW_MS).await.expect("written").len(), 1);
         }
-        let runs = store.spans().runs();
+        let runs = store.spans().run_set().runs();
         let two_groups = runs.iter().find(|run| run.run().groups() == 2).expect("it was written");
         let at = two_groups.run().want(1, &[spans::TRACE_ID], 0..1).ranges[0].start;
         objects.damage(two_groups.path(), usize::try_from(at).expect("short") + 8).await;

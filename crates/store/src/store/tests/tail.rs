@@ -97,7 +97,7 @@ async fn quantiles(store: &Store, asked: &[Quantile]) -> AggregateResult {
 /// By trace: how many spans are there, and their weight.
 async fn there(store: &Store) -> BTreeMap<u128, (usize, i64)> {
     let mut all = BTreeMap::new();
-    for run in store.spans().runs() {
+    for run in store.spans().run_set().runs() {
         for group in 0..run.run().groups() {
             let rows = run.group(store.spans().objects(), group).await.expect("it is good");
             for (row, id) in rows.wide(spans::TRACE_ID).iter().enumerate() {
@@ -276,7 +276,7 @@ fn the_tail_of_ranges_is_one_run_and_eight_large_tails_become_ranges() {
         let all: Vec<_> = ids.by_ref().take(300).map(|id| sent(&mut rng, id)).collect();
         write(&mut parts, &all, 1..=8).await;
         assert!(parts.compactor.compact(now_ms, "ranges").await.expect("merged"));
-        assert!(store.spans().runs().iter().all(|run| run.is_range()));
+        assert!(store.spans().run_set().runs().iter().all(|run| run.is_range()));
         for round in 1..=8 {
             // Of each of these traces a part is in another run than the rest; in the first round beside ranges.
             let late: Vec<_> = ids.by_ref().take(100).map(|id| sent(&mut rng, id)).collect();
@@ -289,7 +289,7 @@ fn the_tail_of_ranges_is_one_run_and_eight_large_tails_become_ranges() {
                 .expect("kept")
                 .expect("due");
             assert_eq!(kept.before, if round == 1 { 800 } else { 200 });
-            let runs = store.spans().runs();
+            let runs = store.spans().run_set().runs();
             assert_eq!(runs.len() as u64, round);
             assert!(runs.iter().all(|run| run.is_tail() && !run.is_range()));
         }
@@ -300,7 +300,7 @@ fn the_tail_of_ranges_is_one_run_and_eight_large_tails_become_ranges() {
         assert!(!parts.compactor.compact(now_ms, "again").await.expect("nothing to do"));
         let (again, _) = open_with(&files, &objects, SMALL).await;
         for store in [&store, &again.store] {
-            let runs = store.spans().runs();
+            let runs = store.spans().run_set().runs();
             assert!(runs.len() == 8 && runs.iter().all(|run| run.is_tail() && run.is_range()));
             assert_eq!(there(store).await, before);
             summarised(store, &before).await;

@@ -26,7 +26,7 @@ pub(super) async fn summaries(store: &Store) -> BTreeMap<String, Vec<(u128, i64)
 /// The same, counted in the runs of spans.
 pub(super) async fn counted(store: &Store) -> BTreeMap<String, Vec<(u128, i64)>> {
     let mut all = BTreeMap::new();
-    for run in store.spans().runs() {
+    for run in store.spans().run_set().runs() {
         let mut of_run = BTreeMap::new();
         for group in 0..run.run().groups() {
             let rows = run.group(store.spans().objects(), group).await.expect("it is good");
@@ -84,8 +84,8 @@ fn when_runs_become_one_or_go_their_summaries_do() {
         // With its summaries a run is larger than it may be.
         let sizes = [
             parts.compactor.spans.files().map(|add| add.size).sum::<u64>(),
-            parts.compactor.logs.files().map(|add| add.size).sum(),
-            parts.compactor.points.files().map(|add| add.size).sum(),
+            parts.compactor.others[0].files().map(|add| add.size).sum(),
+            parts.compactor.others[1].files().map(|add| add.size).sum(),
         ];
         let bytes = Some(sizes.iter().sum());
         parts.compactor.expire(&Retention { days: None, bytes }, LATER_MS).await.expect("removed");

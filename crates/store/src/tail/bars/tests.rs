@@ -11,7 +11,7 @@ fn ratio(ratio: f64) -> Ratio {
 
 /// How long those took that are among the slowest of one endpoint.
 fn slowest(durations: &[i64], share: f64) -> Vec<i64> {
-    let mut rows = Columns::new(&TRACES);
+    let mut rows = Columns::new(TRACES.schema());
     for (id, duration_ns) in (1..).zip(durations) {
         trace(&mut rows, "shop", id, Some(("GET /", *duration_ns)), 0);
     }
@@ -38,7 +38,7 @@ fn the_slowest_share_is_counted_up() {
 
 #[test]
 fn each_tenant_service_and_operation_has_its_own_slowest() {
-    let mut rows = Columns::new(&TRACES);
+    let mut rows = Columns::new(TRACES.schema());
     for (id, (tenant, root)) in (1..).zip([
         ("shop", Some(("a", 10))),
         ("shop", Some(("a", 11))),
@@ -51,7 +51,7 @@ fn each_tenant_service_and_operation_has_its_own_slowest() {
     let mut gathered = Durations::default();
     gathered.take(&rows);
     // In another row group values have other numbers.
-    let mut more = Columns::new(&TRACES);
+    let mut more = Columns::new(TRACES.schema());
     trace(&mut more, "other", 6, Some(("b", 1)), 0);
     trace(&mut more, "other", 7, Some(("a", 1)), 0);
     trace(&mut more, "shop", 8, Some(("b", 3)), 0);
@@ -67,7 +67,7 @@ fn of_very_many_none_of_the_slowest_is_missed_and_few_more_are_taken() {
     let mut rng = Rng::new(SEED);
     let count = EXACT_MAX + 1_000;
     let mut gathered = Durations::default();
-    let mut rows = Columns::new(&TRACES);
+    let mut rows = Columns::new(TRACES.schema());
     // Of the endpoint that the others are of.
     trace(&mut rows, "shop", 1, Some(("a", 0)), 0);
     gathered.take(&rows);

@@ -19,7 +19,7 @@ fn staying(rows: &Columns, slowest: f64, sample: u32) -> Staying {
 
 /// The sum of the weights, as an estimate of how many traces there were, and how far off it may be.
 fn estimated(ids: impl Iterator<Item = u128>, sample: u32) -> (f64, f64, f64) {
-    let mut rows = Columns::new(&TRACES);
+    let mut rows = Columns::new(TRACES.schema());
     ids.for_each(|id| trace(&mut rows, "shop", id, Some(("a", 1)), 0));
     let staying = staying(&rows, 0.0, sample);
     let sum: f64 = staying.whose.iter().map(|(_, weight)| f64::from(weight.get())).sum();
@@ -60,7 +60,7 @@ fn the_sample_is_the_same_for_ever() {
 
 #[test]
 fn what_has_failed_or_was_slow_stays_with_a_weight_of_one() {
-    let mut rows = Columns::new(&TRACES);
+    let mut rows = Columns::new(TRACES.schema());
     for id in 1..=100 {
         let (errors, duration_ns) = (i64::from(id == 3), i64::from(id == 5));
         trace(&mut rows, "shop", id, Some(("a", duration_ns)), errors);
@@ -86,7 +86,7 @@ fn spans_of(all: &[(&str, u128)]) -> Columns {
 
 #[test]
 fn rows_stay_that_are_of_a_trace_that_stays_and_of_its_tenant() {
-    let mut rows = Columns::new(&TRACES);
+    let mut rows = Columns::new(TRACES.schema());
     for (tenant, id, errors) in [("a", 2, 1), ("a", 4, 0), ("b", 4, 1), ("a", 5, 1), ("b", 5, 1)] {
         trace(&mut rows, tenant, id, Some(("a", 1)), errors);
     }

@@ -53,7 +53,7 @@ fn groups(all: &[Sent], in_group: usize) -> Vec<Columns> {
     let row = |row| Place { batch: 0, row: u32::try_from(row).expect("few") };
     let places: Vec<_> = (0..all.len()).map(row).collect();
     let groups = places.chunks(in_group);
-    groups.map(|places| Columns::gather(SpanRows::schema(), &sources, places)).collect()
+    groups.map(|places| Columns::gather(SpanRows::table().schema(), &sources, places)).collect()
 }
 
 fn summarised(groups: &[Columns]) -> Vec<Columns> {
