@@ -118,7 +118,7 @@ fn a_hedge_tells_why_it_was_sent_and_the_loser_is_marked_but_no_error() {
             "curtail.choice: turn",
             "curtail.won: false",
             "curtail.cancelled: lost",
-            "curtail.cancelled.detail: attempt 1 was faster",
+            "curtail.cancelled.detail: attempt 1 responded first",
         ]
     );
     assert_eq!((first.status, hedge.status), (0, 0));
