@@ -91,9 +91,12 @@ impl Window {
         Some(Duration::from_ns(ns).clamp(min, max))
     }
 
-    /// The same quantile when some values are known only to be longer than the durations in `censored`, a window of
-    /// the same precision and length: the estimate of Kaplan and Meier (1958). If the quantile lies beyond all values,
-    /// the longest duration of either window, which it exceeds.
+    /// The same quantile when values of `censored`, a window of the same precision and length, are only lower bounds.
+    ///
+    /// At a duration `t`, a value is at most `t`, or longer than `t`, or unknown because its bound is at most `t`. The
+    /// result is the least `t` at which a share of `quantile` of the known values is at most `t`: the reduced-sample
+    /// estimate of Kaplan and Meier (1958). Low bounds do not pull it down as they would as values, and it never
+    /// exceeds the durations that were seen.
     pub fn quantile_with_censored(
         &mut self,
         censored: &mut Self,
@@ -104,22 +107,21 @@ impl Window {
             return self.quantile(now, quantile);
         }
         self.forget_before(now);
-        let mut at_risk = self.total.total() + censored.total.total();
-        let mut exceeding = 1.0;
-        let mut censored_counts = censored.total.non_empty().peekable();
-        for (bucket, count) in self.total.non_empty() {
-            while let Some((_, lower)) = censored_counts.next_if(|&(lower, _)| lower < bucket) {
-                at_risk -= lower;
-            }
-            exceeding *= (at_risk - count) as f64 / at_risk as f64;
-            at_risk -= count;
-            // The product of rounded factors may miss an exact rank by its last digits.
-            if 1.0 - exceeding + 1e-9 >= quantile.get() {
+        let (mut values, mut bounds) =
+            (self.total.non_empty().peekable(), censored.total.non_empty().peekable());
+        let (mut at_most, mut longer) = (0, self.total.total() + censored.total.total());
+        loop {
+            let next =
+                [values.peek(), bounds.peek()].into_iter().flatten().map(|(at, _)| *at).min();
+            let bucket = next?;
+            let ended = values.next_if(|(at, _)| *at == bucket).map_or(0, |(_, count)| count);
+            let unknown = bounds.next_if(|(at, _)| *at == bucket).map_or(0, |(_, count)| count);
+            at_most += ended;
+            longer -= ended + unknown;
+            if at_most as f64 >= quantile.get() * (at_most + longer) as f64 {
                 return Some(Duration::from_ns(self.total.precision().middle(bucket)));
             }
         }
-        let longest = |window: &Self| window.slots.iter().filter_map(Histogram::max).max();
-        longest(self).max(longest(censored))
     }
 
     /// How many values of the window were longer than `limit`; those in the same bucket as `limit`

@@ -119,9 +119,10 @@ fn a_window_without_slots_is_refused() {
     drop(Window::new(Precision::FINE, Duration::from_secs(10), 0));
 }
 
-/// Latencies of 1 to 100 ms, each hidden behind a censoring age where that is shorter.
+/// Latencies of 1 to 100 ms. Half of the attempts that are still open at 90 ms are cancelled a little later, and one
+/// attempt in ten is cancelled after less than a millisecond, for reasons of its own.
 #[test]
-fn censored_values_do_not_bias_the_quantiles() {
+fn censored_values_do_not_pull_the_quantiles_down() {
     let (seed, n) = (71, 200_000);
     let mut rng = Rng::new(seed);
     let window = || Window::new(Precision::COARSE, Duration::from_secs(10), 10);
@@ -129,32 +130,38 @@ fn censored_values_do_not_bias_the_quantiles() {
     let now = Instant::ZERO;
     for _ in 0..n {
         let latency = Duration::from_ms(1) + Duration::from_ms(99).mul_f64(rng.unit());
-        let age = Duration::from_ms(120).mul_f64(rng.unit());
+        let age = match rng.below(20) {
+            0 | 1 => Duration::from_ms(1).mul_f64(rng.unit()),
+            2..11 => Duration::from_ms(90) + Duration::from_ms(1).mul_f64(rng.unit()),
+            _ => Duration::MAX,
+        };
         if latency <= age { &mut ended } else { &mut censored }.record(now, latency.min(age));
         unmarked.record(now, latency.min(age));
     }
-    for (q, expected_ms) in [(0.5, 50.5), (0.95, 95.05), (0.99, 99.01)] {
+    let ms = |value: Option<Duration>| value.expect("values are known").as_ms_f64();
+    for (q, expected) in [(0.1, 10.9), (0.5, 50.5), (0.85, 85.15)] {
         let quantile = Quantile::new(q).expect("a quantile");
-        let ms = |value: Option<Duration>| value.expect("values are known").as_ms_f64();
         let estimate = ms(ended.quantile_with_censored(&mut censored, now, quantile));
-        assert!((estimate / expected_ms - 1.0).abs() < 0.02, "seed {seed}, {q}: {estimate} ms");
+        assert!((estimate / expected - 1.0).abs() < 0.03, "seed {seed}, {q}: {estimate} ms");
     }
-    let biased = unmarked.quantile(now, Quantile::P50).expect("values are known").as_ms_f64();
-    assert!(biased < 40.0, "unmarked they do: {biased} ms");
+    let unmarked = ms(unmarked.quantile(now, Quantile::P50));
+    assert!(unmarked < 46.0, "as values they do: {unmarked} ms");
 }
 
 #[test]
-fn a_quantile_beyond_all_values_is_the_longest_duration_known() {
+fn a_quantile_that_no_value_reaches_is_the_longest_bound() {
     let window = || Window::new(Precision::COARSE, Duration::from_secs(1), 1);
     let (mut ended, mut censored) = (window(), window());
-    let p99 = |ended: &mut Window, censored: &mut Window| {
-        ended.quantile_with_censored(censored, Instant::ZERO, Quantile::P99)
+    let p99_ms = |ended: &mut Window, censored: &mut Window, now| {
+        let p99 = ended.quantile_with_censored(censored, now, Quantile::P99);
+        p99.map(|p99| p99.as_ms_f64().round())
     };
-    assert_eq!(p99(&mut ended, &mut censored), None);
-    censored.record(Instant::ZERO, Duration::from_ms(7));
-    assert_eq!(p99(&mut ended, &mut censored), Some(Duration::from_ms(7)));
-    ended.record(Instant::ZERO, Duration::from_ms(3));
-    assert_eq!(p99(&mut ended, &mut censored), Some(Duration::from_ms(7)));
-    let forgotten = Instant::ZERO + Duration::from_secs(2);
-    assert_eq!(ended.quantile_with_censored(&mut censored, forgotten, Quantile::P99), None);
+    let now = Instant::ZERO;
+    assert_eq!(p99_ms(&mut ended, &mut censored, now), None);
+    ended.record(now, Duration::from_ms(3));
+    assert_eq!(p99_ms(&mut ended, &mut censored, now), Some(3.0));
+    censored.record(now, Duration::from_ms(7));
+    assert_eq!(p99_ms(&mut ended, &mut censored, now), Some(7.0));
+    let forgotten = now + Duration::from_secs(2);
+    assert_eq!(p99_ms(&mut ended, &mut censored, forgotten), None);
 }
