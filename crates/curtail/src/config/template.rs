@@ -38,10 +38,8 @@ fn head(kind: ConfigKind) -> String {
 /// A value for a key that has no default.
 fn example(path: &str) -> Option<&'static str> {
     Some(match path {
-        "workers" => "4",
+        "workers" | "api.query_threads" => "4",
         "listeners[].address" => "127.0.0.1:7300",
-        "listeners[].tls.certificate_file" => "/etc/curtail/certificate.pem",
-        "listeners[].tls.key_file" => "/etc/curtail/key.pem",
         "routes[].host" => "www.example.org",
         "routes[].upstream" => NAME,
         "routes[].fan_out.needed" => "1",
@@ -54,11 +52,13 @@ fn example(path: &str) -> Option<&'static str> {
         "data" => "curtail-data",
         "tables" => "s3://bucket/prefix",
         "otlp.addresses" => "[\"127.0.0.1:4317\", \"127.0.0.1:4318\"]",
-        "otlp.tokens_file" => "/etc/curtail/tokens",
+        "otlp.tokens_file" | "api.tokens_file" => "/etc/curtail/tokens",
         "retention.size" => "500GiB",
         "tail.after_days" => "7",
         "spans.endpoint" => "http://127.0.0.1:4318",
         "limits.stream_idle_timeout" => "1h",
+        path if path.ends_with(".tls.certificate_file") => "/etc/curtail/certificate.pem",
+        path if path.ends_with(".tls.key_file") => "/etc/curtail/key.pem",
         path if path.ends_with(".connect.ca_file") => "/etc/curtail/authority.pem",
         _ => return None,
     })

@@ -241,7 +241,7 @@ fn a_sweep_names_the_rate_that_is_too_much() {
     let bounds = ["--spacing", "even", "--rate-max", "2000", "--p99-max", "200ms"];
     let printed = done(&[&arguments[..], &bounds].concat()).stdout;
     assert!(printed.contains("\nThe knee is "), "{printed}");
-    assert!(printed.contains("requests/s  responses/s"), "{printed}");
+    assert!(printed.contains("requests/s responses/s"), "{printed}");
     assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
 }
 

@@ -36,11 +36,11 @@ fn a_run_is_shown_as_a_table() {
         medium, size 50,000                      3,375       2   7.322  ~38.55     n/a
         small, size 1,000                        3,404       0   7.072  ~38.65     n/a
 
-        response: from when a request was to be sent to the end of its answer, what a
+        response: from when a request was to be sent to the end of its response, what a
             user waits; service: from when it was sent. They part when the server holds
             requests back. lag: how late the generator was.
         ~ fewer than 100 requests are longer; n/a fewer than 10 are; a request that
-            failed is longer than every answer.
+            failed is longer than every response.
     "#]]
     .assert_eq(&ended.stdout);
 }

@@ -31,7 +31,7 @@ upstreams:
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
     expect![[r#"
         five-errors.yaml:2:25: listeners[0].address: localhost is text: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)
-        five-errors.yaml:7:41: upstreams.search.replicas[1]: "127.0.0.1:8081" is text: expected the address of a server such as http://127.0.0.1:8080, without a path
+        five-errors.yaml:7:41: upstreams.search.replicas[1]: "127.0.0.1:8081" is text: expected a replica such as http://127.0.0.1:8080 or a=http://127.0.0.1:8080, without a path
         five-errors.yaml:8:23: upstreams.search.hedge.quantile: 99 is out of range: expected a quantile from 0 to 1 (0.99, not 99)
         five-errors.yaml:9:21: upstreams.search.budget.ratio: 2% is text: expected a ratio from 0 to 1 (0.02 for 2 %)
         five-errors.yaml:10:5: upstreams.search.timout: unknown key: did you mean timeout?
@@ -125,7 +125,7 @@ fn a_valid_file_is_shown_as_the_proxy_interprets_it() {
     let ended = curtail(&["config", "check", &file]);
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
     expect![[r#"
-        understood.yaml is right. This is what it says:
+        understood.yaml is correct:
 
         listener in: 127.0.0.1:7300, clear text
         listener outside: 0.0.0.0:443, TLS
@@ -206,7 +206,7 @@ upstreams: {s: {replicas: [\"http://a\"], connect: {ca_file: no-ca.pem}}}
 fn a_dash_is_standard_input() {
     let right = curtail_reading(SMALL, &["config", "check", "-"]);
     assert_eq!((right.code, right.stderr.as_str()), (Some(0), ""));
-    assert!(right.stdout.starts_with("<stdin> is right."), "{}", right.stdout);
+    assert!(right.stdout.starts_with("<stdin> is correct:"), "{}", right.stdout);
     let wrong = curtail_reading(&SMALL.replace("routes", "rotues"), &["config", "check", "-"]);
     assert_eq!(wrong.code, Some(2));
     assert!(wrong.stderr.starts_with("<stdin>:1:1: routes: "), "{}", wrong.stderr);
