@@ -54,7 +54,7 @@ pub struct ApiConfig {
     pub address: SocketAddr,
     /// Its certificate; absent: clear text.
     pub tls: Option<ServerTls>,
-    /// A file of tokens, of which clients must present one.
+    /// A file of tokens; clients must present one of them.
     pub tokens_file: Option<PathBuf>,
     /// The limits of its responses.
     pub limits: curtail_api::Limits,
@@ -285,8 +285,8 @@ fn tail(s: &mut Section<'_>) -> Tail {
     Tail { after_days, slowest, sample: one_in(sample) }
 }
 
-const TOKENS_FILE: &str = "File of bearer tokens, of which clients must present one: one a line, and after a space the tenant \
-     to which it is bound, if it is; # begins a comment line. Absent: no token is needed.";
+const TOKENS_FILE: &str = "File of bearer tokens, one a line, each followed by a space and its tenant if it belongs to one; \
+     # begins a comment line. Clients must present a token. Absent: no token is needed.";
 
 /// The smallest sample: one in a billion.
 const SAMPLE_MIN: f64 = 1e-9;

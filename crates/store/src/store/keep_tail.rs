@@ -2,7 +2,7 @@
 //!
 //! The runs of the day are looked at twice, for how long traces took and for which of them stay; then they are written
 //! once more without the others, as one run, also where some had a range of IDs each. One commit replaces them, so
-//! whoever looks sees the day or its tail, and what stops half way has changed nothing.
+//! a reader sees the whole day or its tail, and an interrupted reduction changes nothing.
 //!
 //! **Limits**: in memory are, of a row group of each run, the columns that summaries are made of, and what stays.
 

@@ -25,7 +25,7 @@ pub(super) struct RunVersion {
     /// The position of our log up to which rows are in these runs.
     pub(super) committed: u64,
     pub(super) runs: Arc<[Arc<StoredRun>]>,
-    /// Runs of which not even the end can be read: nobody knows what they have.
+    /// Runs whose footer cannot be read, so their content is unknown.
     pub(super) unopened: Vec<Unread>,
 }
 

@@ -82,7 +82,7 @@ impl TableWriter {
         Ok(self.publish(None).await)
     }
 
-    /// Makes the table's runs, of which `new` may be some, visible. Memtables that are committed are not any more.
+    /// Makes the runs of the table visible, `new` included, and hides the memtables that they contain.
     pub(crate) async fn publish(
         &mut self,
         new: impl IntoIterator<Item = StoredRun>,
