@@ -1,42 +1,44 @@
-//! `curtail demo`: a tail, and what remedies do to it, on this machine in a minute.
+//! `curtail demo`: a latency tail and the effect of each remedy, on this machine in a minute.
 //!
-//! A testbed of 300 servers in this process, the proxies in front of them, and a client that reads 1,000
-//! keys from 100 shards at a time, all over real sockets. The servers stall now and then; the same reads
-//! go four ways at the same time ([`arm::Arm`]), so each way meets the same stalls.
-//! **Measured**: from the planned time of a read to its last response, over all reads, including errors. Extra requests
-//! are counted at the servers, where they cost. The conclusion is computed from the table.
+//! A testbed of 300 servers, proxies in front of them and an open-loop client run in this process, over real sockets. A
+//! read gets 1,000 keys from 100 shards, through one route that fans out. The servers stall now and then. Each
+//! [`arm::Arm`] sends its reads through a proxy of its own at the same time, so all arms meet the same stalls.
+//! **Measured**: from the intended send time of a read to the end of its response, over all reads, including errors. Extra
+//! requests are counted at the servers. The conclusion is computed from the table.
 //! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, page 77: p99.9 from 1,800 ms to 74 ms
 //! at 2 % more requests.
-//! **Hurts when** the machine is busy: then its own queueing is measured. The demo warns of that while it runs. If its
-//! client could not keep up, it prints no result.
+//! **Hurts when** the machine is busy: the demo then measures its own queueing, and warns. If its client cannot keep up,
+//! it prints no result.
 
 mod arm;
-mod client;
 mod cpu;
 mod load;
-mod plan;
+mod measurement;
 mod proxies;
 mod report;
 mod spans;
-mod tally;
 
-use crate::stop::StopSignals;
+use crate::stop::{run_until_signal, serve_until_signal};
 use crate::terminal::ProgressLine;
 use crate::testbed::Format;
 use crate::{exit, open_files};
 use arm::Arm;
 use clap::Args;
 use cpu::Cpu;
+use curtail_generator::{Clock, Recording, Stop};
+use curtail_load::Schedule;
+use curtail_load::schedule::Spacing;
 use curtail_testbed::{Running as Testbed, TestbedConfig};
 use curtail_units::{Duration, Rng};
-use load::{KEYS_PER_SHARD, Load};
-use plan::Plan;
+use load::KEYS_PER_SHARD;
+use measurement::ArmMeasurement;
 use proxies::Proxies;
 use report::{Circumstances, Report};
-use spans::SpanStore;
-use std::io::Write as _;
+use spans::{ReadTrace, SpanStore};
+use std::io::{self, Write as _};
 use std::process::ExitCode;
-use tally::Slowest;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 /// The testbed; the same file as for `curtail testbed`.
 const BIGTABLE: &str = include_str!("../../../testbeds/bigtable.yaml");
@@ -57,11 +59,18 @@ Your own service, in a minute (the first address is where your clients go):
       --upstream http://127.0.0.1:8080 --upstream http://127.0.0.1:8081
   curl http://127.0.0.1:7301/state";
 
-/// The time between two lines that say how things stand, without a terminal.
+/// The time between two lines of progress without a terminal.
 const LINE_EVERY: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// Open files that the demo needs at most: listeners, and both ends of every connection.
+/// Maximum number of open files: listeners, and both ends of every connection.
 const FILES: u64 = 8_000;
+
+/// The reads of each arm before the measurement. They open the connections and do not count.
+const WARM_UP_RATE: f64 = 20.0;
+const WARM_UP: Duration = Duration::from_secs(1);
+
+/// The tenant of the reads before the measurement.
+const WARM_UP_TENANT: &str = "warm-up";
 
 /// Watch a latency tail being cut, on this machine, in a minute
 ///
@@ -107,13 +116,11 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     // Not the user's file: an error in it is ours.
     let config = TestbedConfig::from_yaml("bigtable.yaml", BIGTABLE)
         .map_err(|errors| anyhow::anyhow!("{errors}"))?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let testbed = Testbed::start(&config, args.seed)?;
     let spans = SpanStore::start()?;
     let proxies = Proxies::start(&testbed, spans.otlp(), args.seed);
     let result = proxies.and_then(|proxies| {
-        let demo = Demo { args, testbed: &testbed, proxies: &proxies, spans: &spans };
-        let result = tokio::task::LocalSet::new().block_on(&runtime, demo.run());
+        let result = Demo { args, testbed: &testbed, proxies: &proxies, spans: &spans }.run();
         proxies.stop();
         result
     });
@@ -121,7 +128,7 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     result
 }
 
-/// Everything that is up.
+/// The running parts of the demo.
 struct Demo<'a> {
     args: &'a DemoArgs,
     testbed: &'a Testbed,
@@ -129,84 +136,112 @@ struct Demo<'a> {
     spans: &'a SpanStore,
 }
 
+/// A complete measurement.
+struct Outcome {
+    report: Report,
+    /// The slowest read with a remedy; not sought with `--exit` or JSON.
+    slowest: Option<ReadTrace>,
+}
+
 impl Demo<'_> {
-    async fn run(&self) -> anyhow::Result<ExitCode> {
-        let mut signals = StopSignals::new()?;
+    fn run(&self) -> anyhow::Result<ExitCode> {
         let mut progress = match self.args.format {
             Format::Json => ProgressLine::silent(),
             Format::Text => ProgressLine::on_stdout(Some(LINE_EVERY)),
         };
-        let (report, slowest) = tokio::select! {
-            () = signals.received() => {
-                // With standard error gone there is nobody left to tell.
-                let _written = writeln!(std::io::stderr(), "interrupted before the result; nothing was saved");
-                return Ok(ExitCode::from(exit::INTERRUPTED));
-            }
-            report = self.measure(&mut progress) => report?,
-        };
+        let outcome = run_until_signal(|stop| {
+            let outcome = self.measure(stop, &mut progress)?;
+            anyhow::Ok((!stop.is_stopped()).then_some(outcome))
+        })?;
         progress.clear();
-        match self.args.format {
-            Format::Json => print(&[serde_json::to_string(&report)?])?,
-            Format::Text => print(&self.summary(&report))?,
-        }
+        let Some(Outcome { report, slowest }) = outcome? else {
+            // A closed standard error does not need this line.
+            let _written =
+                writeln!(io::stderr(), "interrupted before the result; nothing was saved");
+            return Ok(ExitCode::from(exit::INTERRUPTED));
+        };
+        let mut lines = match self.args.format {
+            Format::Json => vec![serde_json::to_string(&report)?],
+            Format::Text => self.summary(&report),
+        };
         if self.args.exit {
-            let code = if report.is_void() { exit::NO } else { 0 };
-            return Ok(ExitCode::from(code));
+            print(&lines)?;
+            return Ok(ExitCode::from(if report.is_void() { exit::NO } else { 0 }));
+        }
+        if self.args.format == Format::Text {
+            lines.extend(self.still_up(slowest.as_ref()));
         }
         // After the result, an interrupt is the usual end.
-        if self.args.format == Format::Text {
-            let lines = tokio::select! {
-                () = signals.received() => return Ok(ExitCode::SUCCESS),
-                lines = self.still_up(slowest) => lines,
-            };
-            print(&lines)?;
-        }
-        signals.received().await;
-        Ok(ExitCode::SUCCESS)
+        serve_until_signal(|| print(&lines))
     }
 
-    /// Measures all arms, and shows how things stand meanwhile. Returns the slowest read as well.
-    async fn measure(
-        &self,
-        progress: &mut ProgressLine,
-    ) -> anyhow::Result<(Report, Option<Slowest>)> {
-        let rng = Rng::new(self.args.seed).split("demo");
-        let rate = f64::from(self.args.rate);
-        let (plan, end) = (Plan::new(rate, &rng), Duration::from_secs(self.args.seconds));
-        let load = Load::connect(self.testbed, self.proxies, rate).await?;
+    /// Measures all arms at the same time and shows the progress.
+    fn measure(&self, stop: &Stop, progress: &mut ProgressLine) -> anyhow::Result<Outcome> {
+        let (clock, rng) = (Clock::start(), Rng::new(self.args.seed).split("demo"));
         progress.begin("warming up");
-        load.warm_up(&rng.split("warm-up")).await;
-        let cpu = Cpu::start();
-        let report = |measured| {
-            let (seed, cores_used) = (self.args.seed, cpu.cores());
-            let executions = |arm: Arm| self.testbed.executions_of_tenant(arm.name());
-            let circumstances = Circumstances { seed, rate, measured, cores_used };
-            Report::new(&load.tallies(), executions, circumstances)
+        for arm in Arm::ALL {
+            let schedule = Schedule::constant(WARM_UP_RATE, WARM_UP, Spacing::Even);
+            let (address, rng) = (self.proxies.address(arm), rng.split("warm-up"));
+            let load = load::reads(address, WARM_UP_TENANT, schedule, rng)?;
+            curtail_generator::run(&load.into(), clock, stop, |_, _| {})?;
+        }
+        let (began, cpu) = (clock.now(), Cpu::start());
+        let (rate, length) = (f64::from(self.args.rate), Duration::from_secs(self.args.seconds));
+        let live = Mutex::new((Arm::ALL.map(|_| ArmMeasurement::default()), progress));
+        let run_arm = |arm: Arm| {
+            let schedule = load::schedule(arm, rate, length);
+            let (address, rng) = (self.proxies.address(arm), rng.split(arm.name()));
+            let load = load::reads(address, arm.name(), schedule, rng)?;
+            let recording = curtail_generator::run(&load.into(), clock, stop, |now, slot| {
+                let mut live = live.lock().unwrap_or_else(PoisonError::into_inner);
+                let (measurements, progress) = &mut *live;
+                measurements[arm.index()].add(slot);
+                let so_far = || self.report(measurements, now.since(began).min(length), &cpu);
+                progress.show_lines(|| self.live(&so_far()), || so_far().line());
+            })?;
+            anyhow::Ok(self.measurement(arm, &recording, length))
         };
-        let mut running = std::pin::pin!(load.run(plan, end));
-        let mut each_second = tokio::time::interval(std::time::Duration::from_secs(1));
-        for second in 0.. {
-            tokio::select! {
-                () = &mut running => break,
-                _ = each_second.tick() => {
-                    let so_far = || report(Duration::from_secs(second));
-                    progress.show_lines(|| self.live(&so_far(), second), || so_far().line());
-                }
-            }
-        }
-        let tallies = load.tallies();
-        if let Some(failure) = tallies.first_failure {
-            tracing::warn!("the first read that failed: {failure}");
-        }
-        Ok((report(end), tallies.slowest))
+        let measurements: Vec<ArmMeasurement> = thread::scope(|scope| {
+            let run_arm = &run_arm;
+            let running = Arm::ALL.map(|arm| scope.spawn(move || run_arm(arm)));
+            let ended = running.into_iter().map(|running| {
+                running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            });
+            ended.collect::<anyhow::Result<_>>()
+        })?;
+        let report = self.report(&measurements, length, &cpu);
+        let remedies =
+            Arm::ALL.into_iter().zip(&measurements).filter(|(arm, _)| *arm != Arm::Direct);
+        let latency = remedies.filter_map(|(_, measured)| measured.latencies.service.max()).max();
+        let is_shown = self.args.format == Format::Text && !self.args.exit;
+        let slowest = latency
+            .filter(|_| is_shown)
+            .and_then(|latency| self.spans.slowest_read(clock.unix_ns(began), latency, stop));
+        Ok(Outcome { report, slowest })
     }
 
-    /// What is on the terminal while the demo measures.
-    fn live(&self, report: &Report, second: u64) -> Vec<String> {
+    /// The complete measurement of an arm.
+    fn measurement(&self, arm: Arm, recording: &Recording, length: Duration) -> ArmMeasurement {
+        if let Some(failure) = recording.examples.first() {
+            tracing::warn!("the first {} read that failed: {}", arm.name(), failure.text);
+        }
+        let executions = self.testbed.executions_of_tenant(arm.name());
+        let shards = self.testbed.config().shards;
+        ArmMeasurement::new(recording, length, (executions, shards))
+    }
+
+    fn report(&self, measurements: &[ArmMeasurement], measured: Duration, cpu: &Cpu) -> Report {
+        let (seed, rate) = (self.args.seed, f64::from(self.args.rate));
+        let circumstances = Circumstances { seed, rate, measured, cores_used: cpu.cores() };
+        Report::new(measurements, circumstances)
+    }
+
+    /// The screen during the measurement.
+    fn live(&self, report: &Report) -> Vec<String> {
         let mut lines = self.title();
         lines.extend(report.table());
         lines.push(String::new());
-        lines.push(format!("{} of {} s", second.min(self.args.seconds), self.args.seconds));
+        lines.push(report.progress(self.args.seconds));
         lines.extend(report.warnings(cores()));
         lines
     }
@@ -224,7 +259,7 @@ impl Demo<'_> {
         ]
     }
 
-    /// What stays on the screen.
+    /// The result.
     fn summary(&self, report: &Report) -> Vec<String> {
         let mut lines = self.title();
         lines.extend(report.table());
@@ -237,34 +272,32 @@ impl Demo<'_> {
         lines
     }
 
-    /// What there is to play with.
-    async fn still_up(&self, slowest: Option<Slowest>) -> Vec<String> {
-        let server = self.testbed.address(17, 0);
-        let mut lines = vec![String::new(), "Still up, until Ctrl-C:".to_owned()];
-        lines.push(format!("  a server       curl 'http://{server}/shard/17/keys?k=alpha'"));
-        if let Some(root) = self.proxies.address(Arm::Hedged) {
-            lines.push(format!("  hedged         curl 'http://{root}/shard/17/keys?k=alpha'"));
-        }
+    /// The addresses and commands to try while the demo stays up.
+    fn still_up(&self, slowest: Option<&ReadTrace>) -> Vec<String> {
+        let (server, root) = (self.testbed.address(17, 0), self.proxies.address(Arm::Hedged));
+        let mut lines = vec![
+            String::new(),
+            "Still up, until Ctrl-C:".to_owned(),
+            format!("  a server  curl 'http://{server}/keys?k=alpha'"),
+            format!("  hedged    curl 'http://{root}/keys?k=alpha'"),
+        ];
         if let Some(admin) = self.proxies.admin(Arm::Hedged) {
-            lines.push(format!("  what it knows  curl http://{admin}/state"));
-            lines.push(format!("  metrics        curl http://{admin}/metrics"));
+            lines.push(format!("  state     curl http://{admin}/state"));
+            lines.push(format!("  metrics   curl http://{admin}/metrics"));
         }
-        if let Some(slowest) = slowest
-            && self.spans.has(&slowest, self.testbed.config().shards).await
-        {
-            let (arm, ms) = (slowest.arm.name(), slowest.latency.as_ms_f64());
-            lines.push(format!(
-                "The slowest read through a proxy ({arm}, {ms:.0} ms), request by request:"
-            ));
-            lines.extend(self.spans.command(&slowest).map(|line| format!("  {line}")));
+        if let Some(read) = slowest {
+            let (arm, ms) = (&read.service, read.latency.as_ms_f64());
+            lines
+                .push(format!("The slowest read with a remedy ({arm}, {ms:.0} ms), call by call:"));
+            lines.extend(self.spans.command(read).map(|line| format!("  {line}")));
         }
         lines
     }
 }
 
 /// Writes lines to standard output.
-fn print(lines: &[String]) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
+fn print(lines: &[String]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
     for line in lines {
         writeln!(out, "{line}")?;
     }
@@ -273,5 +306,5 @@ fn print(lines: &[String]) -> std::io::Result<()> {
 
 /// The number of cores of this machine.
 fn cores() -> f64 {
-    std::thread::available_parallelism().map_or(1, usize::from) as f64
+    thread::available_parallelism().map_or(1, usize::from) as f64
 }

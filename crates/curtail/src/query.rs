@@ -4,7 +4,7 @@
 
 mod found;
 mod measured;
-mod request;
+pub(crate) mod request;
 mod waterfall;
 
 pub(crate) use request::QueryRejected;

@@ -15,7 +15,7 @@ use std::io;
 use std::path::PathBuf;
 
 /// The options of access to a server.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ServerAccessArgs {
     /// Tenant of the data (X-Scope-OrgID) [default: the token's tenant, or the
     /// server's default tenant].

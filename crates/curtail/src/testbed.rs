@@ -1,6 +1,6 @@
 //! `curtail testbed FILE`: starts the servers that a file describes, and says where they are.
 
-use crate::stop::StopSignals;
+use crate::stop::serve_until_signal;
 use crate::{input, open_files};
 use clap::{Args, ValueEnum};
 use curtail_testbed::app::{self, Role};
@@ -14,8 +14,9 @@ use std::process::ExitCode;
 
 /// Start real HTTP servers that make their own tail
 ///
-/// They serve `GET /shard/NUMBER/keys?k=KEY`, `/healthz` and `/executions`
-/// over HTTP/1.1 and HTTP/2 with prior knowledge, until Ctrl-C or SIGTERM.
+/// They serve `GET /keys?k=KEY`, `/shard/NUMBER/keys?k=KEY`, `/healthz` and
+/// `/executions` over HTTP/1.1 and HTTP/2 with prior knowledge, until Ctrl-C or
+/// SIGTERM.
 /// A file with `app: google` describes an app of three servers instead: its
 /// client serves `GET /work`.
 #[derive(Args, Clone, Debug)]
@@ -121,25 +122,13 @@ fn run_servers(config: &TestbedConfig, args: &TestbedArgs) -> anyhow::Result<Exi
     // A listener for each server; connections come on top, so all that can be had is asked for.
     open_files::allow(config.servers() as u64 + FILES_BESIDE)?;
     let testbed = Running::start(config, args.seed)?;
-    until_told(|| print(&testbed, args.format))
+    serve_until_signal(|| print(&testbed, args.format))
 }
 
 fn run_app(config: &app::Config, roles: &[Role], args: &TestbedArgs) -> anyhow::Result<ExitCode> {
     open_files::allow(roles.len() as u64 + FILES_BESIDE)?;
     let app = app::Running::start(config, roles, args.seed)?;
-    until_told(|| print_app(&config.name, &app, args))
-}
-
-/// Prints the addresses and waits for a signal.
-fn until_told(print: impl FnOnce() -> std::io::Result<()>) -> anyhow::Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    runtime.block_on(async {
-        // The reader of the addresses may send a signal next.
-        let mut signals = StopSignals::new()?;
-        print()?;
-        signals.received().await;
-        Ok(ExitCode::SUCCESS)
-    })
+    serve_until_signal(|| print_app(&config.name, &app, args))
 }
 
 fn print_app(name: &str, app: &app::Running, args: &TestbedArgs) -> std::io::Result<()> {

@@ -2,7 +2,8 @@
 //!
 //! | request | response |
 //! |---|---|
-//! | `GET /shard/17/keys?k=a&k=b` | the values of the keys, as JSON; this is what takes its time |
+//! | `GET /shard/17/keys?k=a&k=b` | the values of the keys in shard 17, as JSON; this takes its time |
+//! | `GET /keys?k=a&k=b` | the same for the server's own shard, whichever it is: the request of a fan-out |
 //! | `GET /healthz` | `ok`, once the server is not stalled |
 //! | `GET /executions` | how many executions this server has begun |
 //!
@@ -61,6 +62,7 @@ pub(crate) async fn respond<B>(
             let count = server.executions.of_server(server.id.number);
             text(StatusCode::OK, format!("{count}\n"))
         }
+        "/keys" => return read_keys(server, &request).await,
         path => match shard_of(path) {
             Some(shard) if shard == server.id.shard => return read_keys(server, &request).await,
             Some(shard) => {
@@ -70,7 +72,8 @@ pub(crate) async fn respond<B>(
             }
             None => text(
                 StatusCode::NOT_FOUND,
-                "expected /shard/NUMBER/keys?k=KEY, /healthz or /executions\n".to_owned(),
+                "expected /keys?k=KEY, /shard/NUMBER/keys?k=KEY, /healthz or /executions\n"
+                    .to_owned(),
             ),
         },
     })

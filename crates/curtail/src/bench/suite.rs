@@ -3,6 +3,7 @@
 use super::outcome::{self, OutputArgs};
 use super::progress::RunProgress;
 use crate::input;
+use crate::stop::run_until_signal;
 use anyhow::Context as _;
 use clap::Args;
 use curtail_report::Outputs;
@@ -137,7 +138,7 @@ fn watched(suite: &Suite) -> io::Result<Outcome> {
     let step = |line: &str| {
         shown().say(&format!("{:7.1} s  {line}", began.elapsed().as_secs_f64()));
     };
-    let outcome = outcome::until_stopped(|stop| {
+    let outcome = run_until_signal(|stop| {
         let mut load = |progress, slot: &_| shown().show(progress, slot);
         suite.run(stop, SuiteObserver { step: &step, load: &mut load })
     });

@@ -4,6 +4,7 @@ use super::load::warm_up;
 use super::outcome::{self, Format, OutputArgs};
 use super::progress::RunProgress;
 use super::workload::{WorkloadArgs, duration};
+use crate::stop::run_until_signal;
 use anyhow::bail;
 use clap::Args;
 use curtail_generator::Session;
@@ -85,7 +86,7 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
     };
     let sweep = Sweep { session, load, lasts, spacing, threads: threads_for };
     let mut shown = RunProgress::new(Vec::new());
-    let swept = outcome::until_stopped(|stop| {
+    let swept = run_until_signal(|stop| {
         sweep.run(search, stop, |rate, progress, slot| {
             shown.named(&format!("{rate:.0}/s"));
             shown.show(progress, slot);

@@ -1,23 +1,23 @@
-//! The arms that are compared: the same reads of the same servers, each with another remedy.
+//! The arms of the demo: the same reads from the same servers, each with another remedy.
 
-/// One way to read.
+/// One remedy, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arm {
-    /// The client asks a replica of each shard at random, and waits.
+    /// A call to one replica of each shard, chosen at random.
     Direct,
-    /// A root asks a second replica when the first is slower than usual.
+    /// A second call when the first is slower than usual.
     Hedged,
-    /// A root queues every read at the leaves of two replicas; the first to start cancels the other.
+    /// Two copies of each call, queued at the leaves of two replicas.
     Tied,
-    /// A root probes the leaves and sends each read where it will wait least.
+    /// Each call goes to the replica with the shortest expected wait, by probes.
     Prequal,
 }
 
 impl Arm {
-    /// All of them, in the order in which they are shown.
+    /// All arms, in the order of the table.
     pub(crate) const ALL: [Self; 4] = [Self::Direct, Self::Hedged, Self::Tied, Self::Prequal];
 
-    /// Its name: in the table, in the report, and as the tenant for which servers count executions.
+    /// The arm in tables, the service of its spans, and the tenant of its executions at the servers.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct",
@@ -27,7 +27,7 @@ impl Arm {
         }
     }
 
-    /// Its place in [`Self::ALL`].
+    /// The index in [`Self::ALL`].
     pub(crate) const fn index(self) -> usize {
         self as usize
     }

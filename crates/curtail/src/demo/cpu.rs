@@ -3,7 +3,7 @@
 use curtail_metrics::process::Usage;
 use std::time::{Duration, Instant};
 
-/// Clock ticks in a second, in which Linux tells CPU time to programs on every architecture.
+/// The unit of `/proc/stat`: Linux reports 100 ticks a second to programs on every architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Measures CPU time since its creation.
@@ -19,12 +19,12 @@ pub(crate) struct Cpu {
 pub(crate) struct CoresUsed {
     /// By this process.
     pub(crate) own: Option<f64>,
-    /// By all other programs, including other virtual machines that take our time.
+    /// By all other programs, including other virtual machines on the same host.
     pub(crate) others: Option<f64>,
 }
 
 impl Cpu {
-    /// From now on.
+    /// Starts the measurement.
     pub(crate) fn start() -> Self {
         Self { since: Instant::now(), own: own_cpu_time(), machine: machine_cpu_time() }
     }
@@ -36,19 +36,19 @@ impl Cpu {
             let used = now?.checked_sub(then?)?;
             (elapsed > 0.0).then(|| used.as_secs_f64() / elapsed)
         };
-        let (own, machine) =
-            (cores(own_cpu_time(), self.own), cores(machine_cpu_time(), self.machine));
+        let own = cores(own_cpu_time(), self.own);
+        let machine = cores(machine_cpu_time(), self.machine);
         let others = machine.zip(own).map(|(machine, own)| (machine - own).max(0.0));
         CoresUsed { own, others }
     }
 }
 
-/// User and kernel CPU time of all threads of this process so far.
+/// User and kernel CPU time of all threads of this process.
 fn own_cpu_time() -> Option<Duration> {
     Usage::now().cpu.map(Duration::from)
 }
 
-/// CPU time of all programs on this machine so far.
+/// CPU time of all programs on this machine.
 fn machine_cpu_time() -> Option<Duration> {
     let stat = std::fs::read_to_string("/proc/stat").ok()?;
     let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
@@ -56,9 +56,6 @@ fn machine_cpu_time() -> Option<Duration> {
     let [user, nice, system, _idle, _iowait, irq, softirq, steal, ..] = ticks[..] else {
         return None;
     };
-    Some(time(user + nice + system + irq + softirq + steal))
-}
-
-fn time(ticks: f64) -> Duration {
-    Duration::from_secs_f64(ticks / TICKS_PER_SECOND)
+    let busy = user + nice + system + irq + softirq + steal;
+    Some(Duration::from_secs_f64(busy / TICKS_PER_SECOND))
 }

@@ -1,223 +1,142 @@
-//! The load: sends the reads of the plan, and tallies what comes of them.
+//! The load of the demo: the schedule of the reads of each arm, and the request of a read.
 //!
-//! One read asks every shard at once for [`KEYS_PER_SHARD`] keys and is answered when all have answered.
-//! Everything here runs on the one thread of the client.
-//! **Limits**: [`IN_FLIGHT_SECONDS`] times the rate for the reads of one arm at once. One more is not sent and counts as an error, so
-//! it is seen; leaving it out would flatter the arm.
+//! The arms are interleaved in rounds of [`ROUND`], so that all meet the same stalls and the same noise of the machine:
+//!
+//! - For [`SHARED`], direct and hedged reads arrive at random (Poisson), independent of each other.
+//! - Then one tied and one prequal read follow, [`ALONE`] apart. A read through leaves keeps two cores busy for some
+//!   40 ms and would slow down every other read.
 
 use super::arm::Arm;
-use super::client::{self, Failure, Http1, Http2, PATIENCE};
-use super::plan::Plan;
-use super::proxies::Proxies;
-use super::tally::Tallies;
-use bytes::Bytes;
-use curtail_load::Timing;
-use curtail_testbed::{Alarm, Running as Testbed};
-use curtail_units::{Duration, Instant, Rng};
-use http_body_util::Empty;
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use curtail_generator::Load;
+use curtail_generator::target::{Protocol, Target};
+use curtail_generator::workload::{RequestConfig, Workload, WorkloadConfig};
+use curtail_load::schedule::{Phase, Shape, Spacing};
+use curtail_load::{Schedule, Share};
+use curtail_units::{Duration, Rng};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
 
-/// Keys of each shard in one read.
+/// Keys that a read gets from each shard.
 pub(crate) const KEYS_PER_SHARD: usize = 10;
 
-/// Keys that a shard has, for the client to choose from.
-const KEYS: usize = 100_000;
+/// The part of a round for direct and hedged reads.
+const SHARED: Duration = Duration::from_ms(500);
 
-/// Reads of one arm that may be in flight, for each that is sent in a second. A stall of 1.8 s holds back
-/// one read in three that come meanwhile, 0.6 s of them; this is two stalls at once, and some.
-const IN_FLIGHT_SECONDS: f64 = 1.5;
+/// The part of a round for one tied or one prequal read.
+const ALONE: Duration = Duration::from_ms(100);
 
-/// The same when only few are sent.
-const IN_FLIGHT_MIN: usize = 16;
+/// A round.
+const ROUND: Duration = Duration::from_ms(700);
 
-/// Reads of each arm, one after the other, before the measurement: connections are made, and nothing is
-/// in a hurry.
-const WARM_UP_READS: usize = 20;
+/// A read without a response after this time has failed.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The tenant of the reads before the measurement.
-const WARM_UP: &str = "warm-up";
+/// Maximum number of reads of one arm in flight; more wait for a connection, which counts. Stalls hold back some
+/// dozen reads at the default rate.
+const CONNECTIONS_MAX: usize = 256;
 
-/// The client.
-#[derive(Debug)]
-pub(crate) struct Load {
-    shards: usize,
-    replicas: usize,
-    /// To each server.
-    direct: Vec<Http1>,
-    /// To the root of each arm that has one.
-    roots: [Option<Http2>; Arm::ALL.len()],
-    alarm: Alarm,
-    tallies: RefCell<Tallies>,
-    in_flight_max: usize,
-    in_flight: [Cell<usize>; Arm::ALL.len()],
+/// The reads of `arm` in a measurement of `length`, with `rate` direct reads a second and as many hedged ones.
+pub(crate) fn schedule(arm: Arm, rate: f64, length: Duration) -> Schedule {
+    let constant = |rate, lasts| Phase { shape: Shape::Constant { rate }, lasts };
+    let once_a_round = |offset| {
+        let rate = 1.0 / ROUND.as_secs_f64();
+        let phases = vec![constant(0.0, offset), constant(rate, length - offset)];
+        Schedule::Phases { phases, spacing: Spacing::Even }
+    };
+    match arm {
+        Arm::Direct | Arm::Hedged => {
+            let rate = rate * ROUND.as_secs_f64() / SHARED.as_secs_f64();
+            let round = [constant(rate, SHARED), constant(0.0, ROUND - SHARED)];
+            let rounds = usize::try_from(length.as_ns().div_ceil(ROUND.as_ns()));
+            let phases = round.repeat(rounds.expect("a day has far fewer rounds"));
+            Schedule::Phases { phases, spacing: Spacing::Poisson }.first(length)
+        }
+        Arm::Tied => once_a_round(SHARED),
+        Arm::Prequal => once_a_round(SHARED + ALONE),
+    }
 }
 
-/// A read that is under way.
-#[derive(Debug)]
-struct Read {
-    arm: Arm,
-    /// When it was to be sent.
-    due: Instant,
-    begun: Instant,
-    /// Whether it counts.
-    measured: bool,
-    /// Its requests are of one trace.
-    trace_id: u128,
-    /// Shards that have not answered.
-    left: Cell<usize>,
-    failure: RefCell<Option<(usize, Failure)>>,
+/// Reads by `schedule` through the proxy at `address`; the servers count their executions for `tenant`.
+///
+/// # Errors
+/// Never: the address and the request are valid.
+pub(crate) fn reads(
+    address: SocketAddr,
+    tenant: &str,
+    schedule: Schedule,
+    rng: Rng,
+) -> anyhow::Result<Load> {
+    let target = Target::look_up(&format!("http://{address}/"))?;
+    let connector = target.connector(Protocol::Http1, None, false)?;
+    let keys: Vec<String> = (0..KEYS_PER_SHARD).map(|key| format!("k={{nth}}-{key}")).collect();
+    let config = WorkloadConfig::of_one(RequestConfig {
+        path: Some(format!("/keys?{}", keys.join("&"))),
+        headers: vec![("x-tenant".to_owned(), tenant.to_owned())],
+        ..RequestConfig::get("read")
+    });
+    let workload = Workload::prepare(&config, &target, Path::new(""), &rng)?;
+    Ok(Load {
+        target,
+        connector,
+        protocol: Protocol::Http1,
+        keep_alive: true,
+        connections_max: CONNECTIONS_MAX,
+        timeout: TIMEOUT,
+        workload,
+        schedule: Arc::new(schedule),
+        rng,
+        share: Share::ALL,
+        threads: 1,
+    })
 }
 
-impl Load {
-    /// Connects to the proxies, to send at most `rate` reads a second of one arm.
-    pub(crate) async fn connect(
-        testbed: &Testbed,
-        proxies: &Proxies,
-        rate: f64,
-    ) -> anyhow::Result<Rc<Self>> {
-        let (shards, replicas) = (testbed.config().shards, testbed.config().replicas);
-        let servers = (0..testbed.config().servers())
-            .map(|nth| testbed.address(nth / replicas, nth % replicas));
-        let mut roots = [const { None }; Arm::ALL.len()];
-        for arm in Arm::ALL {
-            if let Some(address) = proxies.address(arm) {
-                roots[arm.index()] = Some(Http2::connect(address).await?);
-            }
-        }
-        Ok(Rc::new(Self {
-            shards,
-            replicas,
-            direct: servers.map(Http1::new).collect(),
-            roots,
-            alarm: Alarm::start()?,
-            tallies: RefCell::new(Tallies::new(Instant::ZERO, Duration::ZERO)),
-            in_flight_max: at_once(rate).max(IN_FLIGHT_MIN),
-            in_flight: Default::default(),
-        }))
+#[cfg(test)]
+mod tests {
+    use super::{ALONE, Arm, ROUND, SHARED, schedule};
+    use curtail_units::{Duration, Rng};
+    use std::sync::Arc;
+
+    const SEED: u64 = 12;
+
+    fn reads(arm: Arm) -> Vec<Duration> {
+        let schedule = Arc::new(schedule(arm, 17.0, Duration::from_secs(700)));
+        schedule.instants(Rng::new(SEED).split(arm.name())).collect()
     }
 
-    /// Reads a little, one read after the other, so that all connections are there.
-    pub(crate) async fn warm_up(self: &Rc<Self>, rng: &Rng) {
-        for nth in 0..WARM_UP_READS {
-            for arm in Arm::ALL {
-                self.begin(arm, self.alarm.now(), rng.split_index(nth as u64), WARM_UP);
-                self.over().await;
-            }
+    #[test]
+    fn direct_and_hedged_reads_arrive_at_random_in_their_part_of_a_round() {
+        for arm in [Arm::Direct, Arm::Hedged] {
+            let reads = reads(arm);
+            let expected: f64 = 17.0 * 700.0;
+            let off = (reads.len() as f64 - expected).abs();
+            assert!(off < 5.0 * expected.sqrt(), "{} reads, seed {SEED}", reads.len());
+            // Seconds on a clock that runs only in the shared parts.
+            let on_shared_clock = |at: &Duration| {
+                let (round, within) = (at.as_ns() / ROUND.as_ns(), at.as_ns() % ROUND.as_ns());
+                assert!(within < SHARED.as_ns(), "{at}, seed {SEED}");
+                (round * SHARED.as_ns() + within) as f64 / 1e9
+            };
+            let at: Vec<f64> = reads.iter().map(on_shared_clock).collect();
+            let n = (at.len() - 1) as f64;
+            let mean = (at[at.len() - 1] - at[0]) / n;
+            let gaps = at.windows(2).map(|pair| (pair[1] - pair[0]) / mean);
+            let squares = gaps.map(|gap| gap * gap).sum::<f64>() / n;
+            // The second moment of the exponential distribution is 2, its variance 20.
+            assert!((squares - 2.0).abs() < 5.0 * (20.0 / n).sqrt(), "{squares}, seed {SEED}");
         }
+        assert_ne!(reads(Arm::Direct)[..10], reads(Arm::Hedged)[..10]);
     }
 
-    /// Sends the reads of `plan` that are due before `end`. Returns when the last one is over.
-    pub(crate) async fn run(self: &Rc<Self>, plan: Plan, end: Duration) {
-        let began = self.alarm.now();
-        self.tallies.replace(Tallies::new(began, end));
-        for planned in plan.take_while(|planned| planned.at < end) {
-            let due = began + planned.at;
-            self.alarm.until(due).await;
-            self.begin(planned.arm, due, planned.rng, planned.arm.name());
-        }
-        self.over().await;
-    }
-
-    /// What came of the reads so far.
-    pub(crate) fn tallies(&self) -> Tallies {
-        self.tallies.borrow().clone()
-    }
-
-    /// Waits until no read is under way: no longer than a request may take.
-    async fn over(&self) {
-        let step = Duration::from_ms(5);
-        while self.in_flight.iter().any(|count| count.get() > 0) {
-            self.alarm.until(self.alarm.now() + step).await;
-        }
-    }
-
-    fn begin(self: &Rc<Self>, arm: Arm, due: Instant, mut rng: Rng, tenant: &'static str) {
-        let measured = tenant != WARM_UP;
-        let begun = self.alarm.now();
-        let in_flight = &self.in_flight[arm.index()];
-        let max = self.in_flight_max;
-        if in_flight.get() >= max {
-            let timing = Timing { intended: due, ready: begun, sent: begun, ended: begun };
-            let why = || format!("{max} reads in flight, not sent");
-            self.tallies.borrow_mut().failed(arm, &timing, why);
-            return;
-        }
-        in_flight.set(in_flight.get() + 1);
-        if measured {
-            self.tallies.borrow_mut().sent(arm, self.shards as u64);
-        }
-        let left = Cell::new(self.shards);
-        let mut ids = rng.split("trace");
-        let trace_id = u128::from(ids.next_u64()) << 64 | u128::from(ids.next_u64());
-        let failure = RefCell::default();
-        let read = Rc::new(Read { arm, due, begun, measured, trace_id, left, failure });
-        for shard in 0..self.shards {
-            let trace = format!("00-{trace_id:032x}-{:016x}-01", ids.next_u64().max(1));
-            let request = request(shard, tenant, &trace, &mut rng);
-            let server = shard * self.replicas + rng.below(self.replicas);
-            let (load, read) = (Rc::clone(self), Rc::clone(&read));
-            drop(tokio::task::spawn_local(async move {
-                let answer = tokio::time::timeout(PATIENCE, load.ask(arm, server, request)).await;
-                let result = answer.unwrap_or_else(|_| Err(format!("no answer in {PATIENCE:?}")));
-                load.shard_is_done(&read, shard, result);
-            }));
-        }
-    }
-
-    async fn ask(&self, arm: Arm, server: usize, request: client::Outgoing) -> Result<(), Failure> {
-        match &self.roots[arm.index()] {
-            Some(root) => root.ask(request).await,
-            None => self.direct[server].ask(request).await,
-        }
-    }
-
-    fn shard_is_done(&self, read: &Read, shard: usize, result: Result<(), Failure>) {
-        if let Err(failure) = result {
-            read.failure.borrow_mut().get_or_insert((shard, failure));
-        }
-        read.left.set(read.left.get() - 1);
-        if read.left.get() > 0 {
-            return;
-        }
-        let in_flight = &self.in_flight[read.arm.index()];
-        in_flight.set(in_flight.get() - 1);
-        if !read.measured {
-            return;
-        }
-        let (intended, begun, ended) = (read.due, read.begun, self.alarm.now());
-        let timing = Timing { intended, ready: begun, sent: begun, ended };
-        let mut tallies = self.tallies.borrow_mut();
-        match read.failure.take() {
-            None => tallies.succeeded(read.arm, &timing, read.trace_id),
-            Some((shard, failure)) => {
-                tallies.failed(read.arm, &timing, || format!("shard {shard}: {failure}"));
+    #[test]
+    fn each_round_has_one_tied_and_one_prequal_read_alone() {
+        for (arm, offset) in [(Arm::Tied, SHARED), (Arm::Prequal, SHARED + ALONE)] {
+            let reads = reads(arm);
+            assert_eq!(reads.len(), 1_000);
+            for (round, at) in reads.iter().enumerate() {
+                let expected = ROUND.mul_f64(round as f64) + offset;
+                assert!(at.as_ns().abs_diff(expected.as_ns()) < 1_000, "{at}, not {expected}");
             }
         }
     }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a rate that the command takes, times a small number"
-)]
-fn at_once(rate: f64) -> usize {
-    (IN_FLIGHT_SECONDS * rate).ceil() as usize
-}
-
-/// A request for some keys of `shard`, in a trace.
-fn request(shard: usize, tenant: &'static str, trace: &str, rng: &mut Rng) -> client::Outgoing {
-    let mut uri = format!("http://testbed/shard/{shard}/keys");
-    for nth in 0..KEYS_PER_SHARD {
-        uri.push(if nth == 0 { '?' } else { '&' });
-        uri.push_str("k=");
-        uri.push_str(&rng.below(KEYS).to_string());
-    }
-    http::Request::get(uri)
-        .header("host", "testbed")
-        .header("x-tenant", tenant)
-        .header("traceparent", trace)
-        .body(Empty::<Bytes>::new())
-        .expect("a path of digits and plain words")
 }

@@ -1,32 +1,29 @@
-//! The proxies of the demo: one root for each arm that has one, and leaves in front of the servers.
+//! The proxies of the demo: one root for each arm, and leaves in front of the servers.
 //!
-//! Each is what `curtail proxy --config FILE` would start; the files are written here, because the ports
-//! of the servers are only known once they listen. Each shard is an upstream of its own; the shards of the hedged arm
-//! share their latencies and their budget.
+//! Each is a proxy as `curtail proxy --config FILE` starts it. A root has one route, which fans out to all shards; each
+//! shard is an upstream of its own. The files are written here because the servers choose their ports.
 
 use super::arm::Arm;
 use anyhow::Context as _;
-use curtail_proxy::{Config, Options};
+use curtail_proxy::{Config, Options, Running};
 use curtail_testbed::Running as Testbed;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Requests in progress are given this long when the demo ends; then nobody waits for them any more.
+/// The time that requests in progress have when the demo ends.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// The configuration of each arm's upstreams, as in a file; all other keys have their defaults. The hedged arm has only
-/// defaults, and its shards form a group: a shard gets some twenty requests a second, too few for a latency estimate
-/// and for a budget that pays for a stalled replica.
+/// The keys of each arm's upstreams; all other keys have their defaults. The hedged arm has only defaults, and its
+/// shards form a group: a shard gets some twenty requests a second, too few for a latency estimate and for a budget
+/// that pays for a stalled replica. The other remedies depart from their defaults because of the small scale:
 ///
-/// The other arms differ from the defaults because of the small scale:
-///
-/// - A read is a burst of 100 requests through one thread, so messages between root and leaf take some
-///   milliseconds; the second copy of a tie must not be faster than the news that the first has started.
-/// - A shard has three replicas, so one probe for a request tells as much as three would among a hundred.
-const fn treatment(arm: Arm) -> &'static str {
+/// - A read is a burst of 100 requests through one thread, so messages between root and leaf take some milliseconds. The
+///   second copy of a tie must start later than the message that the first has started.
+/// - A shard has three replicas. One probe per request says as much as three would among a hundred.
+const fn upstream_keys(arm: Arm) -> &'static str {
     match arm {
-        Arm::Direct => "",
+        Arm::Direct => "balance: random, hedge: false, retry: false",
         Arm::Hedged => "group: bigtable",
         Arm::Tied => "tie: {delay: 10ms}, hedge: false, retry: false",
         Arm::Prequal => {
@@ -35,84 +32,84 @@ const fn treatment(arm: Arm) -> &'static str {
     }
 }
 
-/// The proxies that run; they are to be stopped.
+/// The running proxies.
 #[derive(Debug)]
 pub(crate) struct Proxies {
-    leaves: curtail_proxy::Running,
-    roots: Vec<(Arm, curtail_proxy::Running)>,
+    leaves: Running,
+    /// In the order of [`Arm::ALL`].
+    roots: Vec<Running>,
 }
 
 impl Proxies {
-    /// Starts the leaves in front of the servers of `testbed`, and a root for each arm but the direct one. Roots
-    /// send their spans to a receiver of OTLP.
+    /// Starts the leaves in front of the servers of `testbed`, and a root for each arm. The roots with a remedy send
+    /// their spans to the OTLP receiver at `spans_to`.
     ///
     /// # Errors
-    /// When an address cannot be listened on or a thread is not given.
+    /// When an address cannot be listened on or the system refuses a thread.
     pub(crate) fn start(
         testbed: &Testbed,
         spans_to: SocketAddr,
         seed: u64,
     ) -> anyhow::Result<Self> {
-        let leaves = start("leaves.yaml", &leaves_yaml(testbed), seed)?;
-        let servers: Vec<SocketAddr> =
-            places(testbed).map(|(s, r)| testbed.address(s, r)).collect();
-        let in_front: Vec<SocketAddr> =
+        let config = testbed.config();
+        let servers: Vec<SocketAddr> = (0..config.servers())
+            .map(|nth| testbed.address(nth / config.replicas, nth % config.replicas))
+            .collect();
+        let leaves = start("leaves", &leaves_yaml(testbed, &servers), seed)?;
+        let leaf_addresses: Vec<SocketAddr> =
             leaves.listeners().iter().map(|(_, address)| *address).collect();
-        let mut roots = Vec::new();
-        for (arm, replicas) in
-            [(Arm::Hedged, &servers), (Arm::Tied, &in_front), (Arm::Prequal, &in_front)]
-        {
-            let mut yaml = root_yaml(arm, replicas, testbed.config().replicas);
-            let name = arm.name();
-            writeln!(yaml, "spans: {{endpoint: \"http://{spans_to}\", service_name: {name}}}")
-                .expect("a String takes everything");
-            roots.push((arm, start(&format!("{}.yaml", arm.name()), &yaml, seed)?));
-        }
+        let root = |arm: Arm| {
+            let replicas = match arm {
+                Arm::Direct | Arm::Hedged => &servers,
+                Arm::Tied | Arm::Prequal => &leaf_addresses,
+            };
+            let mut yaml = root_yaml(arm, replicas.chunks(config.replicas));
+            if arm != Arm::Direct {
+                let name = arm.name();
+                yaml.push_str(&format!(
+                    "spans: {{endpoint: \"http://{spans_to}\", service_name: {name}}}\n"
+                ));
+            }
+            start(arm.name(), &yaml, seed)
+        };
+        let roots = Arm::ALL.into_iter().map(root).collect::<anyhow::Result<_>>()?;
         Ok(Self { leaves, roots })
     }
 
-    /// Where the root of `arm` listens; nowhere when it has none.
-    pub(crate) fn address(&self, arm: Arm) -> Option<SocketAddr> {
-        let (_, root) = self.roots.iter().find(|(of, _)| *of == arm)?;
-        root.listeners().first().map(|(_, address)| *address)
+    /// The address of an arm's root.
+    pub(crate) fn address(&self, arm: Arm) -> SocketAddr {
+        self.roots[arm.index()].listeners()[0].1
     }
 
-    /// Where the root of `arm` shows its metrics and its state.
+    /// The address of the metrics and the state of an arm's root.
     pub(crate) fn admin(&self, arm: Arm) -> Option<SocketAddr> {
-        let (_, root) = self.roots.iter().find(|(of, _)| *of == arm)?;
-        root.admin()
+        self.roots[arm.index()].admin()
     }
 
     /// Stops all of them, roots first.
     pub(crate) fn stop(self) {
-        for (_, root) in self.roots {
-            root.stop(GRACE);
+        for proxy in self.roots.into_iter().chain([self.leaves]) {
+            proxy.stop(GRACE);
         }
-        self.leaves.stop(GRACE);
     }
 }
 
-fn start(name: &str, yaml: &str, seed: u64) -> anyhow::Result<curtail_proxy::Running> {
+fn start(name: &str, yaml: &str, seed: u64) -> anyhow::Result<Running> {
     // Errors here are ours, not the user's, so they must not look like a configuration error.
-    let config = Config::from_yaml(name, yaml).map_err(|errors| anyhow::anyhow!("{errors}"))?;
+    let config = Config::from_yaml(&format!("{name}.yaml"), yaml)
+        .map_err(|errors| anyhow::anyhow!("{errors}"))?;
     let options = Options { journal: None, seed };
     curtail_proxy::start(config, &options).with_context(|| format!("the proxy of {name}"))
 }
 
-fn places(testbed: &Testbed) -> impl Iterator<Item = (usize, usize)> + use<> {
-    let replicas = testbed.config().replicas;
-    (0..testbed.config().servers()).map(move |nth| (nth / replicas, nth % replicas))
-}
-
-fn leaves_yaml(testbed: &Testbed) -> String {
-    let server = &testbed.config().server;
-    let (concurrency, queue_len_max) = (server.leaf.concurrency, server.leaf.queue_len_max);
+fn leaves_yaml(testbed: &Testbed, servers: &[SocketAddr]) -> String {
+    let leaf = &testbed.config().server.leaf;
+    let (concurrency, queue_len_max) = (leaf.concurrency, leaf.queue_len_max);
     let mut yaml = "workers: 1\nleaves:\n".to_owned();
-    for (shard, replica) in places(testbed) {
-        let address = testbed.address(shard, replica);
+    for (nth, server) in servers.iter().enumerate() {
         writeln!(
             yaml,
-            "  - {{name: leaf-{shard}-{replica}, address: \"127.0.0.1:0\", server: \"http://{address}\", \
+            "  - {{name: leaf-{nth}, address: \"127.0.0.1:0\", server: \"http://{server}\", \
              concurrency: {concurrency}, queue_len_max: {queue_len_max}}}"
         )
         .expect("a String takes everything");
@@ -120,25 +117,20 @@ fn leaves_yaml(testbed: &Testbed) -> String {
     yaml
 }
 
-fn root_yaml(arm: Arm, replicas: &[SocketAddr], per_shard: usize) -> String {
+fn root_yaml<'a>(arm: Arm, shards: impl Iterator<Item = &'a [SocketAddr]>) -> String {
+    let (name, keys) = (arm.name(), upstream_keys(arm));
     let mut yaml = format!(
         "workers: 1\n\
-         listeners: [{{name: {}, address: \"127.0.0.1:0\"}}]\n\
+         listeners: [{{name: {name}, address: \"127.0.0.1:0\"}}]\n\
          admin: {{address: \"127.0.0.1:0\"}}\n\
-         routes:\n",
-        arm.name()
+         routes: [{{path_prefix: /keys, upstream: \"shard-*\", fan_out: {{}}}}]\n\
+         upstreams:\n"
     );
-    let shards = replicas.chunks(per_shard);
-    for shard in 0..shards.len() {
-        let route = format!("  - {{path_prefix: /shard/{shard}/, upstream: shard-{shard}}}\n");
-        yaml.push_str(&route);
-    }
-    yaml.push_str("upstreams:\n");
     for (shard, replicas) in shards.enumerate() {
         let urls: Vec<String> = replicas.iter().map(|a| format!("\"http://{a}\"")).collect();
-        let (urls, treatment) = (urls.join(", "), treatment(arm));
-        let upstream = format!("  shard-{shard}: {{replicas: [{urls}], {treatment}}}\n");
-        yaml.push_str(&upstream);
+        let urls = urls.join(", ");
+        writeln!(yaml, "  shard-{shard}: {{replicas: [{urls}], {keys}}}")
+            .expect("a String takes everything");
     }
     yaml
 }

@@ -1,16 +1,16 @@
 //! The report: the figures of all arms, for people in a table and for programs in JSON.
 //!
 //! **Decides** which statements the measurements support. [`curtail_report::figures`] decides which percentiles
-//! are given, [`curtail_load::lag`] whether the client kept up, and [`curtail_load::compare`] how
+//! are given, [`curtail_load::lag`] whether the generator kept up, and [`curtail_load::compare`] how
 //! direct and hedged reads differ. The conclusion repeats their results and nothing else.
 //! Every line has at most [`WIDTH`] columns.
 
 use super::arm::Arm;
 use super::cpu::CoresUsed;
-use super::tally::Tallies;
+use super::measurement::ArmMeasurement;
+use curtail_load::Clock;
 use curtail_load::compare::{self, Difference, Rule};
 use curtail_load::lag;
-use curtail_load::{Clock, Latencies};
 use curtail_report::figures::Figure;
 use curtail_text::numbers::{percent_to, rounded_latency};
 use curtail_text::{Columns, Left, Right, WIDTH, wrapped};
@@ -57,8 +57,8 @@ struct ArmReport {
     p999_ms: Option<f64>,
     #[serde(skip)]
     figures: [Figure; 4],
-    /// Executions that the servers began, for each request to a shard that the client sent, less one.
-    extra_requests_ratio: f64,
+    /// Executions at the servers for each needed one, less one; unknown while the measurement runs.
+    extra_requests_ratio: Option<f64>,
     /// Reads.
     requests: u64,
     errors: u64,
@@ -94,28 +94,21 @@ pub(crate) struct Circumstances {
 }
 
 impl Report {
-    /// The figures of `tallies`; `executions` returns the number of executions at the servers for an arm.
-    pub(crate) fn new(
-        tallies: &Tallies,
-        executions: impl Fn(Arm) -> u64,
-        of: Circumstances,
-    ) -> Self {
-        let all = Arm::ALL.map(|arm| (arm, tallies.of(arm).latencies()));
-        let arm = |(arm, latencies): &(Arm, Latencies)| {
-            let extra = extra_ratio(executions(*arm), tallies.of(*arm).sent);
-            ArmReport::new(arm.name(), latencies, extra)
-        };
-        let late = |(arm, latencies): &(Arm, Latencies)| {
-            lag::excessive(latencies).map(|late| format!("{} reads: {late}", arm.name()))
+    /// The figures of the arms, in the order of [`Arm::ALL`].
+    pub(crate) fn new(measurements: &[ArmMeasurement], of: Circumstances) -> Self {
+        let arms = || Arm::ALL.into_iter().zip(measurements);
+        let late = |(arm, measured): (Arm, &ArmMeasurement)| {
+            let late = lag::excessive(&measured.latencies)?;
+            Some(format!("{} reads: {late}", arm.name()))
         };
         Self {
             schema: "curtail.demo/2",
             seed: of.seed,
             reads_per_second: of.rate,
             seconds: of.measured.as_secs_f64(),
-            arms: all.iter().map(arm).collect(),
-            hedged_p99: compare_p99(tallies),
-            void: all.iter().find_map(late),
+            arms: arms().map(|(arm, measured)| ArmReport::new(arm.name(), measured)).collect(),
+            hedged_p99: compare_p99(measurements),
+            void: arms().find_map(late),
             cpu_cores: of.cores_used.own,
             other_cpu_cores: of.cores_used.others,
         }
@@ -141,11 +134,16 @@ impl Report {
         let names = ["", "p50", "p95", "p99", "p99.9", "more requests", "reads", "errors"];
         let line = |arm: &ArmReport| {
             let counts = [arm.requests, arm.errors].map(|count| count.to_string());
-            let extra = percent_to(arm.extra_requests_ratio, 2);
+            let extra = arm.extra_percent();
             let figures = arm.figures.map(shown).into_iter().chain([extra]).chain(counts);
             columns.row(std::iter::once(arm.name.to_owned()).chain(figures))
         };
         std::iter::once(columns.row(names)).chain(self.arms.iter().map(line)).collect()
+    }
+
+    /// The time that is measured so far, of all `seconds`.
+    pub(crate) fn progress(&self, seconds: u64) -> String {
+        format!("{:.0} of {seconds} s", self.seconds)
     }
 
     /// One line for a log: the p95 of all arms, because in the first minute no arm has ten reads beyond its p99.
@@ -159,7 +157,7 @@ impl Report {
         line
     }
 
-    /// The effect of hedging on p99, as far as the reads show it.
+    /// The effect of hedging on p99, if the reads show one.
     pub(crate) fn conclusion(&self) -> Vec<String> {
         if let Some(why) = &self.void {
             return wrapped("", &format!("VOID, DO NOT USE: {why}."), WIDTH);
@@ -177,7 +175,7 @@ impl Report {
             Some(high) => format!("{percent:.0} % interval: {low} to {}", times(high)),
             None => format!("{percent:.0} % interval: {low} or more"),
         };
-        let extra = format!("{} more requests", percent_to(hedged.extra_requests_ratio, 2));
+        let extra = format!("{} more requests", hedged.extra_percent());
         let text = if cut.interval_low > 1.0 {
             let factor = times(cut.factor);
             format!(
@@ -213,20 +211,20 @@ impl Report {
         "~ fewer than 100 reads are longer; - fewer than 10 are.".to_owned()
     }
 
-    /// How busy the demo kept the machine.
+    /// The cores that the demo used.
     pub(crate) fn cpu(&self, cores: f64) -> Option<String> {
         self.cpu_cores.map(|used| format!("CPU: {used:.2} of {cores} cores, everything included."))
     }
 }
 
 impl ArmReport {
-    fn new(name: &'static str, latencies: &Latencies, extra_requests_ratio: f64) -> Self {
+    fn new(name: &'static str, measured: &ArmMeasurement) -> Self {
+        let ArmMeasurement { latencies, extra_requests_ratio, .. } = measured;
         let p95 = Quantile::new(0.95).expect("a quantile");
         let figures = [Quantile::P50, p95, Quantile::P99, Quantile::P999]
             .map(|quantile| Figure::of(latencies, Clock::Response, quantile));
         let [p50_ms, p95_ms, p99_ms, p999_ms] =
             figures.map(|figure| figure.latency().map(Duration::as_ms_f64));
-        let (requests, errors) = (latencies.count(), latencies.failures.total());
         Self {
             name,
             p50_ms,
@@ -234,24 +232,23 @@ impl ArmReport {
             p99_ms,
             p999_ms,
             figures,
-            extra_requests_ratio,
-            requests,
-            errors,
+            extra_requests_ratio: *extra_requests_ratio,
+            requests: latencies.count(),
+            errors: latencies.failures.total(),
         }
+    }
+
+    fn extra_percent(&self) -> String {
+        self.extra_requests_ratio.map_or_else(|| "-".to_owned(), |ratio| percent_to(ratio, 2))
     }
 }
 
 /// The p99 of direct reads over that of hedged ones, compared block by block.
-fn compare_p99(tallies: &Tallies) -> Option<P99Reduction> {
-    let [direct, hedged] = [Arm::Direct, Arm::Hedged].map(|arm| tallies.of(arm).blocks());
+fn compare_p99(measurements: &[ArmMeasurement]) -> Option<P99Reduction> {
+    let [direct, hedged] = [Arm::Direct, Arm::Hedged].map(|arm| &*measurements[arm.index()].blocks);
     let compared = compare::percentiles(direct, hedged, Clock::Response, &Rule::default()).ok()?;
     let p99 = compared.iter().find(|found| found.quantile == Quantile::P99)?;
     P99Reduction::of(p99.difference.as_ref()?)
-}
-
-fn extra_ratio(executions: u64, sent: u64) -> f64 {
-    // Reads under way have been sent and may not have begun anywhere: that is no saving.
-    if sent == 0 { 0.0 } else { (executions as f64 / sent as f64 - 1.0).max(0.0) }
 }
 
 /// A figure of the table with its mark.

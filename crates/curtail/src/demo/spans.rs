@@ -1,36 +1,34 @@
-//! The spans of the demo's proxies: kept by a server as `curtail server` is one, in a folder that goes when the
-//! demo ends.
-//!
-//! A read is one trace: all of its requests say so (`traceparent`), and whoever answers them goes on with it.
-//! **Limits**: those of the server; its log and its tables are on the disk that temporary files are on.
+//! The server that stores the spans of the demo's proxies, as `curtail server` does, in a temporary folder.
 
-use super::tally::Slowest;
+use crate::query::request::{self, QueryRequest, QueryResult};
+use crate::server_access::ServerAccessArgs;
 use anyhow::Context as _;
-use bytes::Bytes;
-use curtail_http::client::{Client, ClientLimits};
-use curtail_http::connect::{ConnectConfig, Connector};
-use curtail_http::origin::ServerOrigin;
-use http_body_util::Empty;
+use curtail_generator::Stop;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Proxies send their spans each second; the demo looks for them at most `LOOK_MAX`.
+/// Proxies send their spans each second; the demo waits for a span for at most `WAIT_MAX`.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-const LOOK_MAX: Duration = Duration::from_secs(5);
+const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// A trace of the demo is far smaller.
-const LIMITS: ClientLimits = ClientLimits { body_bytes_max: 16 << 20, idle_max: 1 };
-const TIMEOUT: curtail_units::Duration = curtail_units::Duration::from_secs(1);
-
-/// What a span of a request to a proxy has in Tempo's JSON, and no other.
-const OF_A_REQUEST: &[u8] = b"\"kind\":\"SPAN_KIND_SERVER\",";
+/// The share of a latency, measured by the client, that the span of its read covers at least.
+const SPAN_OF_LATENCY: f64 = 0.9;
 
 /// A running server.
 #[derive(Debug)]
 pub(crate) struct SpanStore {
     folder: PathBuf,
     server: curtail_server::Running,
+}
+
+/// A read in the store.
+#[derive(Debug)]
+pub(crate) struct ReadTrace {
+    /// The arm.
+    pub(crate) service: String,
+    trace_id: String,
+    pub(crate) latency: curtail_units::Duration,
 }
 
 impl SpanStore {
@@ -45,29 +43,56 @@ impl SpanStore {
         Ok(Self { folder, server })
     }
 
-    /// Where proxies send their spans.
+    /// The address of the OTLP receiver.
     pub(crate) fn otlp(&self) -> SocketAddr {
         self.server.otlp()[0]
     }
 
-    /// The command that shows a trace, in lines of less than 80 columns.
-    pub(crate) fn command(&self, trace: &Slowest) -> [String; 2] {
-        let query = format!("{} query trace \\", program());
-        [query, format!("    {:032x} --server http://{}", trace.trace_id, self.server.api())]
+    /// The slowest read since `start_ns` (Unix time), of which the client measured `latency`. Waits for its span.
+    pub(crate) fn slowest_read(
+        &self,
+        start_ns: u64,
+        latency: curtail_units::Duration,
+        stop: &Stop,
+    ) -> Option<ReadTrace> {
+        let expected = latency.mul_f64(SPAN_OF_LATENCY);
+        let began = Instant::now();
+        loop {
+            let slowest = self.search_slowest(start_ns);
+            let is_expected = slowest.as_ref().is_some_and(|read| read.latency >= expected);
+            if is_expected || began.elapsed() >= WAIT_MAX || stop.is_stopped() {
+                return slowest;
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
     }
 
-    /// Waits until the spans of all requests of a trace have come; returns whether they have.
-    pub(crate) async fn has(&self, trace: &Slowest, requests: usize) -> bool {
-        let connector =
-            Connector::load(&ServerOrigin::from(self.server.api()), &ConnectConfig::default());
-        let Ok(connector) = connector else { return false };
-        let client = Client::new(connector, LIMITS);
-        let looking = async {
-            while count_requests(&client, trace).await < requests {
-                tokio::time::sleep(LOOK_EVERY).await;
-            }
-        };
-        tokio::time::timeout(LOOK_MAX, looking).await.is_ok()
+    /// The read with the slowest span so far; none if the server does not respond.
+    fn search_slowest(&self, start_ns: u64) -> Option<ReadTrace> {
+        let query = QueryRequest::new("/api/search")
+            .with("q", "{ kind = server }")
+            .with("order", "slowest")
+            .with("limit", "1")
+            .with("start", &start_ns.to_string());
+        let result = request::send(&self.url(), &ServerAccessArgs::default(), &query).ok()?;
+        let QueryResult::Json { json, .. } = result else { return None };
+        let trace = &json["traces"][0];
+        let nanos = &trace["spanSets"][0]["spans"][0]["durationNanos"];
+        Some(ReadTrace {
+            service: trace["rootServiceName"].as_str()?.to_owned(),
+            trace_id: trace["traceID"].as_str()?.to_owned(),
+            latency: curtail_units::Duration::from_ns(nanos.as_str()?.parse().ok()?),
+        })
+    }
+
+    /// The command that shows a read, in lines of less than 80 columns.
+    pub(crate) fn command(&self, read: &ReadTrace) -> [String; 2] {
+        let query = format!("{} query trace \\", program());
+        [query, format!("    {} --server {}", read.trace_id, self.url())]
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.server.api())
     }
 
     /// Stops it and deletes its folder.
@@ -79,16 +104,6 @@ impl SpanStore {
             tracing::warn!("{} is left: {error}", self.folder.display());
         }
     }
-}
-
-/// The spans of requests that the server has of a trace; none if it does not respond.
-async fn count_requests(client: &Client<Empty<Bytes>>, trace: &Slowest) -> usize {
-    let get = http::Request::get(format!("/api/traces/{:032x}", trace.trace_id));
-    let get = get.body(Empty::new()).expect("a valid path");
-    let is_of_a_request = |bytes: &&[u8]| *bytes == OF_A_REQUEST;
-    client.send(get, TIMEOUT).await.map_or(0, |response| {
-        response.body.windows(OF_A_REQUEST.len()).filter(is_of_a_request).count()
-    })
 }
 
 /// This program's path as it was called, so that the command works without an installation.

@@ -38,11 +38,11 @@ pub(crate) enum QueryResult {
 pub(crate) struct QueryRejected(pub(crate) String);
 
 impl QueryRequest {
-    pub(super) fn new(path: &str) -> Self {
+    pub(crate) fn new(path: &str) -> Self {
         Self(path.to_owned())
     }
 
-    pub(super) fn with(mut self, name: &str, value: &str) -> Self {
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         let value: String = form_urlencoded::byte_serialize(value.as_bytes()).collect();
         let sign = if self.0.contains('?') { '&' } else { '?' };
         self.0.push_str(&format!("{sign}{name}={value}"));
@@ -51,7 +51,7 @@ impl QueryRequest {
 }
 
 /// Sends a query and waits for its result.
-pub(super) fn send(
+pub(crate) fn send(
     server: &str,
     access: &ServerAccessArgs,
     query: &QueryRequest,

@@ -24,11 +24,14 @@ async fn every_replica_gives_the_same_values_in_both_versions_of_http() {
             bodies.push(response.body.replace(&own, ""));
         }
     }
+    let mut client = Client::connect(testbed.address(1, 0), Version::Http1).await;
+    let response = client.get("/keys?k=alpha&k=beta-2_.x").await;
+    bodies.push(response.body.replace("\"replica\":0", ""));
     assert!(bodies[0].contains("\"alpha\":\"") && bodies[0].contains("\"beta-2_.x\":\""));
     assert!(bodies.windows(2).all(|pair| pair[0] == pair[1]), "{bodies:?}");
-    assert_eq!(testbed.executions(), 4);
+    assert_eq!(testbed.executions(), 5);
     assert_eq!(testbed.executions_of_server(0, 0), 0);
-    assert_eq!(testbed.executions_of_server(1, 0), 2);
+    assert_eq!(testbed.executions_of_server(1, 0), 3);
 }
 
 #[tokio::test]

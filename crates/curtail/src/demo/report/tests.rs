@@ -1,10 +1,9 @@
 //! The report as people and programs get it.
 
 use super::{Circumstances, P99Reduction, Report};
-use crate::demo::arm::Arm;
 use crate::demo::cpu::CoresUsed;
-use crate::demo::tally::Tallies;
-use curtail_load::Timing;
+use crate::demo::measurement::ArmMeasurement;
+use curtail_load::{Failure, Latencies, Timing};
 use curtail_units::{Duration, Instant};
 use expect_test::expect;
 
@@ -12,41 +11,37 @@ const QUIET: CoresUsed = CoresUsed { own: Some(0.45), others: Some(0.05) };
 const CIRCUMSTANCES: Circumstances =
     Circumstances { seed: 1, rate: 20.0, measured: Duration::from_secs(60), cores_used: QUIET };
 
-/// The `nth` read of 1,200 in a minute.
-fn timing(nth: u64, lag: Duration, latency: Duration) -> Timing {
-    let due = Instant::ZERO + Duration::from_ms(nth * 50);
-    let begun = due + lag;
-    Timing { intended: due, ready: begun, sent: begun, ended: due + latency }
+/// Reads of a minute in 20 blocks, one in each 50 ms.
+fn measured(reads: &[(Duration, Option<Failure>)], lag: Duration, extra: f64) -> ArmMeasurement {
+    let mut blocks = vec![Latencies::new(); 20];
+    for (nth, (latency, failure)) in reads.iter().enumerate() {
+        let intended = Instant::ZERO + Duration::from_ms(nth as u64 * 50);
+        let sent = intended + lag;
+        let timing = Timing { intended, ready: sent, sent, ended: intended + *latency };
+        blocks[nth / 60].record(&timing, *failure);
+    }
+    let latencies = Latencies::merged(&blocks);
+    ArmMeasurement { latencies, blocks, extra_requests_ratio: Some(extra) }
 }
 
 /// Direct reads, of which every eleventh is slow; `hedged` ones, a failed tied one, and no prequal one.
-fn tallies(lag: Duration, hedged: impl Fn(u64) -> Duration) -> Tallies {
-    let mut tallies = Tallies::new(Instant::ZERO, Duration::from_secs(60));
-    for nth in 0..1_200 {
-        tallies.sent(Arm::Direct, 100);
-        let ms = if nth % 11 == 0 { 600 + nth } else { 14 };
-        tallies.succeeded(Arm::Direct, &timing(nth, lag, Duration::from_ms(ms)), 1);
-        tallies.sent(Arm::Hedged, 100);
-        tallies.succeeded(Arm::Hedged, &timing(nth, lag, hedged(nth)), 1);
-    }
-    tallies.sent(Arm::Tied, 100);
-    let timing = timing(1, lag, Duration::from_ms(1));
-    tallies.failed(Arm::Tied, &timing, || "shard 1: status 503".to_owned());
-    tallies
-}
-
-fn report(tallies: &Tallies, of: Circumstances) -> Report {
-    let executions = |arm| match arm {
-        Arm::Direct => 120_000,
-        Arm::Hedged => 121_000,
-        Arm::Tied | Arm::Prequal => 0,
-    };
-    Report::new(tallies, executions, of)
+fn report(lag: Duration, hedged: impl Fn(u64) -> Duration, of: Circumstances) -> Report {
+    let direct = |nth: u64| Duration::from_ms(if nth % 11 == 0 { 600 + nth } else { 14 });
+    let direct: Vec<_> = (0..1_200).map(|nth| (direct(nth), None)).collect();
+    let hedged: Vec<_> = (0..1_200).map(|nth| (hedged(nth), None)).collect();
+    let tied = [(Duration::from_ms(1), Some(Failure::Status))];
+    let arms = [
+        measured(&direct, lag, 0.0),
+        measured(&hedged, lag, 0.00833),
+        measured(&tied, lag, 0.0),
+        measured(&[], lag, 0.0),
+    ];
+    Report::new(&arms, of)
 }
 
 /// The usual case: hedged reads take 14 to 26 ms.
 fn usual() -> Report {
-    report(&tallies(Duration::ZERO, |nth| Duration::from_us(14_000 + nth * 10)), CIRCUMSTANCES)
+    report(Duration::ZERO, |nth| Duration::from_us(14_000 + nth * 10), CIRCUMSTANCES)
 }
 
 fn text(report: &Report) -> String {
@@ -103,7 +98,7 @@ fn programs_get_every_figure_and_null_where_there_is_none() {
               "p95_ms": 25.387008,
               "p99_ms": 25.862144,
               "p999_ms": null,
-              "extra_requests_ratio": 0.008333333333333304,
+              "extra_requests_ratio": 0.00833,
               "requests": 1200,
               "errors": 0
             },
@@ -144,22 +139,22 @@ fn programs_get_every_figure_and_null_where_there_is_none() {
 #[test]
 fn the_conclusion_says_when_hedging_did_not_help() {
     let slow = |nth: u64| Duration::from_ms(if nth % 11 == 5 { 600 + nth } else { 14 });
-    let same = report(&tallies(Duration::ZERO, slow), CIRCUMSTANCES);
+    let same = report(Duration::ZERO, slow, CIRCUMSTANCES);
     let conclusion = same.conclusion().join(" ");
     assert!(conclusion.starts_with("No difference in p99 is shown"), "{conclusion}");
     let worse = |nth: u64| Duration::from_ms(5_000 + nth);
-    let worse = report(&tallies(Duration::ZERO, worse), CIRCUMSTANCES);
+    let worse = report(Duration::ZERO, worse, CIRCUMSTANCES);
     let conclusion = worse.conclusion().join(" ");
     assert!(conclusion.starts_with("Hedging increased p99"), "{conclusion}");
-    let empty = Tallies::new(Instant::ZERO, Duration::from_secs(60));
-    let conclusion = report(&empty, CIRCUMSTANCES).conclusion().join(" ");
+    let empty = Report::new(&[(); 4].map(|()| ArmMeasurement::default()), CIRCUMSTANCES);
+    let conclusion = empty.conclusion().join(" ");
     assert!(conclusion.starts_with("Too few reads"), "{conclusion}");
+    assert_eq!(empty.table()[1].split_whitespace().collect::<Vec<_>>()[5], "-");
 }
 
 #[test]
 fn a_result_is_void_when_the_client_was_late() {
-    let late = tallies(Duration::from_ms(10), |_| Duration::from_ms(14));
-    let late = report(&late, CIRCUMSTANCES);
+    let late = report(Duration::from_ms(10), |_| Duration::from_ms(14), CIRCUMSTANCES);
     assert!(late.is_void() && !usual().is_void());
     let conclusion = late.conclusion().join(" ");
     assert!(
@@ -173,7 +168,7 @@ fn a_result_is_void_when_the_client_was_late() {
 fn a_busy_machine_causes_a_warning() {
     let cores_used = CoresUsed { own: Some(1.5), others: Some(1.2) };
     let busy = Circumstances { cores_used, ..CIRCUMSTANCES };
-    let warnings = report(&tallies(Duration::ZERO, |_| Duration::from_ms(9)), busy).warnings(2.0);
+    let warnings = report(Duration::ZERO, |_| Duration::from_ms(9), busy).warnings(2.0);
     assert!(warnings[0].contains("Other programs use 1.2 of 2 cores"), "{warnings:?}");
     assert!(warnings.iter().any(|line| line.contains("lower --rate")), "{warnings:?}");
     assert!(usual().warnings(2.0).is_empty());
