@@ -14,7 +14,7 @@ mod buckets;
 mod calibrate;
 mod compare;
 mod load;
-mod outcome;
+pub(crate) mod outcome;
 mod progress;
 mod report;
 mod suite;

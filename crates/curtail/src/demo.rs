@@ -18,9 +18,9 @@ mod proxies;
 mod report;
 mod spans;
 
-use crate::stop::{run_until_signal, serve_until_signal};
+use crate::bench::outcome;
 use crate::terminal::ProgressLine;
-use crate::testbed::Format;
+use crate::testbed::{self, Format};
 use crate::{exit, open_files};
 use arm::Arm;
 use clap::Args;
@@ -149,7 +149,7 @@ impl Demo<'_> {
             Format::Json => ProgressLine::silent(),
             Format::Text => ProgressLine::on_stdout(Some(LINE_EVERY)),
         };
-        let outcome = run_until_signal(|stop| {
+        let outcome = outcome::until_stopped(|stop| {
             let outcome = self.measure(stop, &mut progress)?;
             anyhow::Ok((!stop.is_stopped()).then_some(outcome))
         })?;
@@ -172,7 +172,7 @@ impl Demo<'_> {
             lines.extend(self.still_up(slowest.as_ref()));
         }
         // After the result, an interrupt is the usual end.
-        serve_until_signal(|| print(&lines))
+        testbed::until_stopped(|| print(&lines))
     }
 
     /// Measures all arms at the same time and shows the progress.
@@ -222,7 +222,7 @@ impl Demo<'_> {
 
     /// The complete measurement of an arm.
     fn measurement(&self, arm: Arm, recording: &Recording, length: Duration) -> ArmMeasurement {
-        if let Some(failure) = recording.examples.first() {
+        if let Some(failure) = recording.examples.first().filter(|_| !recording.is_stopped) {
             tracing::warn!("the first {} read that failed: {}", arm.name(), failure.text);
         }
         let executions = self.testbed.executions_of_tenant(arm.name());
@@ -247,16 +247,11 @@ impl Demo<'_> {
     }
 
     fn title(&self) -> Vec<String> {
-        let config = self.testbed.config();
-        let keys = config.shards * KEYS_PER_SHARD;
+        let (config, seed) = (self.testbed.config(), self.args.seed);
         let (shards, replicas) = (config.shards, config.replicas);
-        let seed = self.args.seed;
-        vec![
-            format!(
-                "Reads of {keys} keys from {shards} shards of {replicas} replicas, seed {seed}"
-            ),
-            String::new(),
-        ]
+        let keys = shards * KEYS_PER_SHARD;
+        let title = format!("Reads of {keys} keys from {shards} shards of {replicas} replicas");
+        vec![format!("{title}, seed {seed}"), String::new()]
     }
 
     /// The result.

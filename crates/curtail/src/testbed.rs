@@ -1,6 +1,6 @@
 //! `curtail testbed FILE`: starts the servers that a file describes, and says where they are.
 
-use crate::stop::serve_until_signal;
+use crate::stop::StopSignals;
 use crate::{input, open_files};
 use clap::{Args, ValueEnum};
 use curtail_testbed::app::{self, Role};
@@ -122,13 +122,27 @@ fn run_servers(config: &TestbedConfig, args: &TestbedArgs) -> anyhow::Result<Exi
     // A listener for each server; connections come on top, so all that can be had is asked for.
     open_files::allow(config.servers() as u64 + FILES_BESIDE)?;
     let testbed = Running::start(config, args.seed)?;
-    serve_until_signal(|| print(&testbed, args.format))
+    until_stopped(|| print(&testbed, args.format))
 }
 
 fn run_app(config: &app::Config, roles: &[Role], args: &TestbedArgs) -> anyhow::Result<ExitCode> {
     open_files::allow(roles.len() as u64 + FILES_BESIDE)?;
     let app = app::Running::start(config, roles, args.seed)?;
-    serve_until_signal(|| print_app(&config.name, &app, args))
+    until_stopped(|| print_app(&config.name, &app, args))
+}
+
+/// Prints the addresses and waits for a signal.
+pub(crate) fn until_stopped(
+    print: impl FnOnce() -> std::io::Result<()>,
+) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    runtime.block_on(async {
+        // The reader of the addresses may send a signal at once.
+        let mut signals = StopSignals::new()?;
+        print()?;
+        signals.received().await;
+        Ok(ExitCode::SUCCESS)
+    })
 }
 
 fn print_app(name: &str, app: &app::Running, args: &TestbedArgs) -> std::io::Result<()> {

@@ -1,4 +1,4 @@
-//! A small client for everything that is not the data path: queries, imports, exported spans, probes of a demo.
+//! A small client for everything that is not the data path: queries, imports, exported spans.
 //!
 //! A [`Client`] sends requests to one server and keeps its idle connections. It sends a request again, on a new
 //! connection, only if its connection closed before the server read any of it.

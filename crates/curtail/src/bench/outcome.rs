@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use curtail_generator::Session;
+use curtail_generator::Stop;
 use curtail_load::Latencies;
 use curtail_load::compare::Rule;
 use curtail_report::results::{Results, State};
@@ -10,7 +11,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use super::progress::RunProgress;
-use crate::stop::run_until_signal;
+use crate::stop::StopSignals;
 
 /// How a result is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -41,9 +42,38 @@ pub(super) fn run_session(session: &Session) -> anyhow::Result<Results> {
     let names = session.arms.iter().filter(|_| several).map(|(arm, _)| arm.name.clone());
     let mut shown = RunProgress::new(names.collect());
     let results =
-        run_until_signal(|stop| session.run(stop, |progress, slot| shown.show(progress, slot)));
+        until_stopped(|stop| session.run(stop, |progress, slot| shown.show(progress, slot)));
     shown.clear();
     Ok(results??)
+}
+
+/// Runs `run`, which is stopped by Ctrl-C or SIGTERM.
+///
+/// # Errors
+/// When the system gives no signals.
+pub(crate) fn until_stopped<T: Send>(run: impl FnOnce(&Stop) -> T + Send) -> io::Result<T> {
+    let stop = Stop::default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let mut signals = {
+        let _entered = runtime.enter();
+        StopSignals::new()?
+    };
+    Ok(std::thread::scope(|scope| {
+        let (over, is_over) = tokio::sync::oneshot::channel::<()>();
+        let stop = &stop;
+        let running = scope.spawn(move || {
+            // Ended by being dropped, however the run ends.
+            let _over = over;
+            run(stop)
+        });
+        runtime.block_on(async {
+            tokio::select! {
+                () = signals.received() => stop.stop(),
+                _ = is_over => {}
+            }
+        });
+        running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }))
 }
 
 /// Prints the results and writes the requested files. The exit code tells a void or interrupted run, and an arm

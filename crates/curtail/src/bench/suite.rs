@@ -3,7 +3,6 @@
 use super::outcome::{self, OutputArgs};
 use super::progress::RunProgress;
 use crate::input;
-use crate::stop::run_until_signal;
 use anyhow::Context as _;
 use clap::Args;
 use curtail_report::Outputs;
@@ -138,7 +137,7 @@ fn watched(suite: &Suite) -> io::Result<Outcome> {
     let step = |line: &str| {
         shown().say(&format!("{:7.1} s  {line}", began.elapsed().as_secs_f64()));
     };
-    let outcome = run_until_signal(|stop| {
+    let outcome = outcome::until_stopped(|stop| {
         let mut load = |progress, slot: &_| shown().show(progress, slot);
         suite.run(stop, SuiteObserver { step: &step, load: &mut load })
     });

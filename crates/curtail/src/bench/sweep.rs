@@ -4,7 +4,6 @@ use super::load::warm_up;
 use super::outcome::{self, Format, OutputArgs};
 use super::progress::RunProgress;
 use super::workload::{WorkloadArgs, duration};
-use crate::stop::run_until_signal;
 use anyhow::bail;
 use clap::Args;
 use curtail_generator::Session;
@@ -86,7 +85,7 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
     };
     let sweep = Sweep { session, load, lasts, spacing, threads: threads_for };
     let mut shown = RunProgress::new(Vec::new());
-    let swept = run_until_signal(|stop| {
+    let swept = outcome::until_stopped(|stop| {
         sweep.run(search, stop, |rate, progress, slot| {
             shown.named(&format!("{rate:.0}/s"));
             shown.show(progress, slot);

@@ -121,16 +121,8 @@ impl Report {
 
     /// A line for each arm, under a line that names the columns.
     pub(crate) fn table(&self) -> Vec<String> {
-        let columns = Columns::new([
-            Left(8),
-            Right(9),
-            Right(9),
-            Right(9),
-            Right(9),
-            Right(14),
-            Right(7),
-            Right(7),
-        ]);
+        let numbers = [9, 9, 9, 9, 14, 7, 7].map(Right);
+        let columns = Columns::new(std::iter::once(Left(8)).chain(numbers));
         let names = ["", "p50", "p95", "p99", "p99.9", "more requests", "reads", "errors"];
         let line = |arm: &ArmReport| {
             let counts = [arm.requests, arm.errors].map(|count| count.to_string());
