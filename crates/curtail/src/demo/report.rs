@@ -64,7 +64,7 @@ struct ArmReport {
     errors: u64,
 }
 
-/// The reduction of a percentile: the factor A/B with its confidence interval.
+/// The factor of a reduction with its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 struct P99Reduction {
     factor: f64,
@@ -72,15 +72,6 @@ struct P99Reduction {
     /// Absent when the reads do not bound the factor.
     interval_high: Option<f64>,
     confidence: f64,
-}
-
-impl P99Reduction {
-    fn of(difference: &Difference) -> Option<Self> {
-        let Difference { ratio, interval: (low, high), confidence, .. } = *difference;
-        let interval_high = Some(1.0 / low).filter(|bound| bound.is_finite());
-        let cut = Self { factor: 1.0 / ratio, interval_low: 1.0 / high, interval_high, confidence };
-        cut.factor.is_finite().then_some(cut)
-    }
 }
 
 /// The conditions of the measurement.
@@ -237,10 +228,17 @@ impl ArmReport {
 
 /// The p99 of direct reads over that of hedged ones, compared block by block.
 fn compare_p99(measurements: &[ArmMeasurement]) -> Option<P99Reduction> {
-    let [direct, hedged] = [Arm::Direct, Arm::Hedged].map(|arm| &*measurements[arm.index()].blocks);
-    let compared = compare::percentiles(direct, hedged, Clock::Response, &Rule::default()).ok()?;
+    let blocks = |arm: Arm| &*measurements[arm.index()].blocks;
+    let (hedged, direct) = (blocks(Arm::Hedged), blocks(Arm::Direct));
+    let compared = compare::percentiles(hedged, direct, Clock::Response, &Rule::default()).ok()?;
     let p99 = compared.iter().find(|found| found.quantile == Quantile::P99)?;
-    P99Reduction::of(p99.difference.as_ref()?)
+    let Difference { ratio, interval: (low, high), confidence, .. } = p99.difference?;
+    ratio.is_finite().then_some(P99Reduction {
+        factor: ratio,
+        interval_low: low,
+        interval_high: Some(high).filter(|bound| bound.is_finite()),
+        confidence,
+    })
 }
 
 /// A figure of the table with its mark.
