@@ -125,7 +125,7 @@ fn programs_get_every_figure_and_null_where_there_is_none() {
           ],
           "hedged_p99": {
             "factor": 64.44585180493984,
-            "interval_low": 60.812686938728326,
+            "interval_low": 60.81268693872832,
             "interval_high": 68.47928322535451,
             "confidence": 0.95
           },
