@@ -1,7 +1,6 @@
-//! Arrivals that were recorded: when requests came, from a CSV file with a column `start_ns`.
+//! Recorded arrivals from a CSV file with a column `start_ns`: nanoseconds of any epoch, in any order.
 //!
-//! It is what SQL over the trace store prints: `curtail sql --format csv "SELECT start_ns FROM spans WHERE …"`.
-//! **Inputs**: nanoseconds, of any epoch and in any order; a speed, by which they come faster than they did.
+//! `curtail sql --format csv "SELECT start_ns FROM spans WHERE …"` prints such a file.
 //! **Limits**: [`ARRIVALS_MAX`] arrivals.
 
 use curtail_load::Schedule;
@@ -12,7 +11,6 @@ use std::path::{Path, PathBuf};
 /// The most arrivals of a file.
 pub const ARRIVALS_MAX: usize = 50_000_000;
 
-/// The column, unless the file has only one.
 const COLUMN: &str = "start_ns";
 
 /// Why a file holds no arrivals.
@@ -21,7 +19,7 @@ const COLUMN: &str = "start_ns";
 pub struct ArrivalsError {
     /// The file.
     path: PathBuf,
-    /// What is wrong, in which line, and what was expected.
+    /// The line, the problem and the expected value.
     problem: String,
 }
 

@@ -1,4 +1,4 @@
-//! The expected response: its status, texts in its body, and numbers in its JSON.
+//! The expected response: its status, texts in its body, numbers in its JSON.
 
 use crate::flight::RequestFailure;
 use curtail_config::Section;
@@ -8,7 +8,7 @@ use http::StatusCode;
 use serde_json::Value;
 
 /// Maximum size of a response, unless the request has its own.
-pub const ANSWER_BYTES_MAX: Bytes = Bytes::from_kib(64 << 10);
+pub const RESPONSE_BYTES_MAX: Bytes = Bytes::from_kib(64 << 10);
 
 /// The expected response.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,7 +36,12 @@ pub struct Count {
 
 impl Default for Expect {
     fn default() -> Self {
-        Self { status: None, contains: Vec::new(), counts: Vec::new(), bytes_max: ANSWER_BYTES_MAX }
+        Self {
+            status: None,
+            contains: Vec::new(),
+            counts: Vec::new(),
+            bytes_max: RESPONSE_BYTES_MAX,
+        }
     }
 }
 
@@ -52,7 +57,7 @@ impl Expect {
             counts: s.list("counts", "Numbers in a JSON body.", Count::read),
             bytes_max: s
                 .field("bytes_max", "Maximum size of a body; a longer one is a failure.")
-                .default(ANSWER_BYTES_MAX),
+                .default(RESPONSE_BYTES_MAX),
         }
     }
 
@@ -101,12 +106,10 @@ impl<'e> ResponseCheck<'e> {
         Self { expect, received_bytes: 0, body: Vec::new() }
     }
 
-    /// Bytes of the body so far.
     pub(crate) const fn received_bytes(&self) -> u64 {
         self.received_bytes
     }
 
-    /// Takes a piece of the body.
     pub(crate) fn take(&mut self, data: &[u8]) -> Result<(), RequestFailure> {
         self.received_bytes += data.len() as u64;
         let max = self.expect.bytes_max.get();
@@ -127,7 +130,6 @@ impl<'e> ResponseCheck<'e> {
         Err(RequestFailure::new(Failure::Status, format!("status {}", status.as_u16())))
     }
 
-    /// Checks the whole body.
     pub(crate) fn judge_body(&self) -> Result<(), RequestFailure> {
         if !self.expect.looks_at_body() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Requests of one thread: due, waiting for a connection, and in flight.
+//! The requests of one thread: due, waiting for a connection, in flight.
 
 use super::Load;
 use super::recording::Recording;
@@ -7,8 +7,7 @@ use curtail_load::schedule::Instants;
 use curtail_load::{Failure, Share, Slot, Timing};
 use curtail_units::{Duration, Instant};
 use slab::Slab;
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use tokio::task::AbortHandle;
 
@@ -19,14 +18,14 @@ pub const BACKLOG_MAX: usize = 1 << 20;
 /// The most journeys of a thread that think; the next step of one more fails.
 const THINKING_MAX: usize = 1 << 20;
 
-/// How often a request is sent again that the server did not process.
+/// Maximum resends of a request that the server did not process.
 pub(super) const RESENDS_MAX: u8 = 10;
 
 /// Why a request failed.
 #[derive(Debug)]
 pub struct RequestFailure {
     pub(super) failure: Failure,
-    /// What happened, in words.
+    /// The error, in words.
     pub text: String,
     /// Whether the server provably did not process the request.
     pub(super) is_unprocessed: bool,
@@ -52,25 +51,24 @@ impl RequestFailure {
 pub(super) struct DueRequest {
     pub(super) choice: Choice,
     intended: Instant,
-    /// When the generator turned to it, if it could not be sent then, or was sent in vain.
+    /// The time of its first try, if it was not sent then or not processed.
     waits_since: Option<Instant>,
-    /// How often it was sent again.
+    /// Number of resends.
     resends: u8,
 }
 
 impl DueRequest {
-    /// When the generator turned to it: when it was sent, unless it had to wait.
+    /// The time of its first try; the send time unless it had to wait.
     fn ready(&self, sent: Instant) -> Instant {
         self.waits_since.unwrap_or(sent)
     }
 
-    /// It waits since `now`, unless it waited before.
+    /// Notes that it waits since `now`, unless it waited before.
     pub(super) fn waiting_since(self, now: Instant) -> Self {
         Self { waits_since: self.waits_since.or(Some(now)), ..self }
     }
 }
 
-/// A request that was sent.
 #[derive(Debug)]
 struct Flight {
     due: DueRequest,
@@ -78,26 +76,6 @@ struct Flight {
     abort: AbortHandle,
 }
 
-/// A step of a journey that is to come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Later {
-    at: Instant,
-    choice: Choice,
-}
-
-impl PartialOrd for Later {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Later {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.choice.nth).cmp(&(other.at, other.choice.nth))
-    }
-}
-
-/// All requests of one thread.
 #[derive(Debug)]
 pub(super) struct Flights {
     load: Arc<Load>,
@@ -106,7 +84,8 @@ pub(super) struct Flights {
     plan: std::iter::Enumerate<Instants>,
     /// The next of the plan that is ours.
     next: Option<(u64, Instant)>,
-    later: BinaryHeap<Reverse<Later>>,
+    /// Coming steps of journeys, by instant and number of the arrival, which thinks at most once at a time.
+    later: BTreeMap<(Instant, u64), Choice>,
     backlog: VecDeque<DueRequest>,
     flying: Slab<Flight>,
     seen: Recording,
@@ -114,7 +93,6 @@ pub(super) struct Flights {
 }
 
 impl Flights {
-    /// Those of one of the load's threads.
     pub(super) fn new(load: Arc<Load>, thread: usize, began: Instant) -> Self {
         let plan = load.schedule.instants(load.rng.split("schedule")).enumerate();
         let seen = Recording::new(load.workload.series().len(), began);
@@ -124,7 +102,7 @@ impl Flights {
             load,
             plan,
             next: None,
-            later: BinaryHeap::new(),
+            later: BTreeMap::new(),
             backlog: VecDeque::new(),
             flying: Slab::new(),
             seen,
@@ -144,9 +122,9 @@ impl Flights {
         self.next = ours.map(|(nth, at)| (nth, self.began + at));
     }
 
-    /// When the next request is intended.
+    /// The intended time of the next request.
     pub(super) fn next_at(&self) -> Option<Instant> {
-        let later = self.later.peek().map(|Reverse(later)| later.at);
+        let later = self.later.first_key_value().map(|((at, _), _)| *at);
         let planned = self.next.map(|(_, at)| at);
         planned.into_iter().chain(later).min()
     }
@@ -163,7 +141,7 @@ impl Flights {
                 self.look_ahead();
                 self.load.workload.choose(nth)
             }
-            _ => self.later.pop()?.0.choice,
+            _ => self.later.pop_first()?.1,
         };
         Some(DueRequest { choice, intended: at, waits_since: None, resends: 0 })
     }
@@ -202,17 +180,17 @@ impl Flights {
         Some(due)
     }
 
-    /// How many wait for a connection.
+    /// Requests that wait for a connection.
     pub(super) fn waiting(&self) -> usize {
         self.backlog.len()
     }
 
-    /// How many were sent and are not over.
+    /// Requests in flight.
     pub(super) fn flying(&self) -> usize {
         self.flying.len()
     }
 
-    /// What was seen since the last time.
+    /// The recording since the last call.
     pub(super) fn take_recent(&mut self) -> Slot {
         std::mem::take(&mut self.recent)
     }
@@ -227,14 +205,13 @@ impl Flights {
         self.flying.insert(Flight { due, sent: now, abort })
     }
 
-    /// A request is over.
     pub(super) fn finish(&mut self, key: usize, now: Instant, result: Result<(), RequestFailure>) {
         let Flight { due, sent, .. } = self.flying.remove(key);
         let is_good = result.is_ok();
         self.record(due, sent, now, result);
         if let (true, Some((think, choice))) = (is_good, self.load.workload.after(due.choice)) {
             if self.later.len() < THINKING_MAX {
-                self.later.push(Reverse(Later { at: now + think, choice }));
+                self.later.insert((now + think, choice.nth), choice);
             } else {
                 let text = format!("more than {THINKING_MAX} journeys of a thread are thinking");
                 let due = DueRequest { choice, intended: now, waits_since: None, resends: 0 };

@@ -114,7 +114,7 @@ fn request_head(
     }
     for header in request.filled_headers(filling) {
         let (name, value) = header?;
-        fields.append(name, &value);
+        fields.append(name.as_str().as_bytes(), value.as_bytes());
     }
     if !load.keep_alive {
         fields.push(Known::Connection, b"close");

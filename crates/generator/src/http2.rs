@@ -1,9 +1,8 @@
-//! Requests over HTTP/2, many at once on a connection; also gRPC, one message each way.
+//! Requests over HTTP/2, concurrent on a connection; also gRPC with one message each way.
 //!
-//! A request that the server returns unprocessed is sent again, on another connection after GOAWAY.
-//!
-//! **Limits**: [`STREAMS_MAX`] requests at once on a connection, or as few as the server allows; [`RESENDS_MAX`] resends
-//! of a request.
+//! A request that the server did not process is resent, after GOAWAY on another connection.
+//! **Limits**: [`STREAMS_MAX`] requests at once on a connection, or fewer if the server says so; [`RESENDS_MAX`]
+//! resends of a request.
 //! **Source**: RFC 9113; for gRPC, "gRPC over HTTP2" in its repository.
 
 use super::flight::{DueRequest, RESENDS_MAX, RequestFailure};
@@ -31,7 +30,7 @@ pub(super) const STREAMS_MAX: usize = 100;
 /// The flow-control window of a stream, and of a connection.
 const WINDOW_BYTES: u32 = 4 << 20;
 
-/// The length of what stands before a message of gRPC: whether it is packed, and how long it is.
+/// The length of the prefix of a gRPC message: compression flag and length.
 const GRPC_PREFIX_LEN: usize = 5;
 
 /// Sends requests until the connection closes or nothing is left to send.
@@ -104,7 +103,7 @@ fn send(
     key.set(task.with_flights(|flights, now| flights.begin(due, now, exchange.abort_handle())));
 }
 
-/// What is sent: the head, and the body with what gRPC puts before it.
+/// The head and the body, with gRPC's prefix.
 fn request(
     task: &ConnectionTask,
     due: DueRequest,
@@ -186,20 +185,12 @@ fn failed(error: h2::Error) -> RequestFailure {
     RequestFailure::new(failure, error.to_string())
 }
 
-/// Why there is no response.
 fn no_response(error: h2::Error) -> RequestFailure {
-    if !is_unprocessed(&error) {
+    if !curtail_http::http2::is_unprocessed(&error) {
         return failed(error);
     }
     let text = format!(
         "the server returned the request and its {RESENDS_MAX} resends unprocessed: {error}"
     );
     RequestFailure { is_unprocessed: true, ..RequestFailure::new(Failure::Closed, text) }
-}
-
-/// Whether the server provably did not process the request (RFC 9113, section 8.7): it refused the stream, or the stream
-/// is beyond the last one in its GOAWAY. Accepted streams of a connection that ends have an I/O error in h2.
-fn is_unprocessed(error: &h2::Error) -> bool {
-    let refused = error.reason() == Some(h2::Reason::REFUSED_STREAM);
-    error.is_remote() && (refused || error.is_go_away())
 }

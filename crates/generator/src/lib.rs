@@ -1,13 +1,13 @@
-//! The generator: sends a workload by a schedule, and records what comes of each request.
+//! The generator: sends a workload by a schedule, and records each request.
 //!
-//! **Open loop**: a request is sent when the plan says so, whether or not others have responses. When all
-//! connections are in use it waits for one, and the wait is part of its response time.
-//! **Threads**: each has a part of the plan, connections and recordings of its own; they share nothing while they run.
-//! **Limits**: [`Load::connections_max`] connections, [`BACKLOG_MAX`] requests of a thread that wait for one (further
-//! ones are turned to late, which their lag says), responses of the size that [`Expect`](crate::expect::Expect) allows.
-//! **Invariant**: every request of the plan counts once. Those without a response at the end of the run count as
-//! failed.
-//! **Hurts when** the machine is short of CPU time: then the generator is late, which its lag shows ([`curtail_load::lag`]).
+//! **Open loop**: the plan alone decides the send times. A request that finds all connections in use waits, and the
+//! wait is part of its response time.
+//! **Threads** share nothing while they run: each has a part of the plan, connections and recordings.
+//! **Limits**: [`Load::connections_max`] connections, [`BACKLOG_MAX`] waiting requests of a thread (further ones count
+//! as lag), responses of the size that [`Expect`](crate::expect::Expect) allows.
+//! **Invariant**: every request of the plan counts once; one without a response at the end of the run has failed.
+//! **Hurts when** the machine is short of CPU time: the generator is late then, which its lag shows
+//! ([`curtail_load::lag`]).
 
 pub mod arrivals;
 mod connections;
@@ -46,16 +46,16 @@ use std::sync::mpsc;
 use std::thread;
 use worker::{Run, Worker};
 
-/// What is sent, where and when.
+/// A load: requests, target and schedule.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// Where requests go.
+    /// The target.
     pub target: Target,
     /// Makes the connections.
     pub connector: Connector,
-    /// In which protocol.
+    /// The protocol.
     pub protocol: Protocol,
-    /// Whether a connection is used again.
+    /// Whether connections are reused.
     pub keep_alive: bool,
     /// The most connections of all threads, at least one each.
     pub connections_max: usize,
@@ -63,13 +63,13 @@ pub struct Load {
     pub timeout: Duration,
     /// The requests.
     pub workload: Workload,
-    /// When.
+    /// The schedule.
     pub schedule: Arc<Schedule>,
-    /// What all that is random follows from.
+    /// The source of everything random.
     pub rng: Rng,
-    /// Which part of the plan is sent here.
+    /// The part of the plan that this generator sends.
     pub share: Share,
-    /// How many threads send.
+    /// Number of sending threads.
     pub threads: usize,
 }
 
@@ -78,7 +78,7 @@ pub struct Load {
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// From now on nothing more is sent.
+    /// Stops sending.
     pub fn stop(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -90,13 +90,13 @@ impl Stop {
     }
 }
 
-/// From the call of [`run`] to the first instant of the plan: a moment for all threads to be there.
+/// The time from the call of [`run`] to the start of the plan, for the start of all threads.
 pub const BEGINS_AFTER: Duration = Duration::from_ms(20);
 
 /// Requests a second that one thread sends well.
 const RATE_OF_THREAD: f64 = 20_000.0;
 
-/// How many threads a rate needs, of those that this machine runs at once.
+/// The number of threads for a rate, at most the cores of this machine.
 #[must_use]
 pub fn threads_for(rate_max: f64) -> usize {
     let cores = thread::available_parallelism().map_or(1, usize::from);

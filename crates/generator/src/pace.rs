@@ -1,10 +1,8 @@
-//! Waits for an instant, to some ten microseconds.
+//! Waits for an instant, exact to some ten microseconds.
 //!
-//! **Why** not the runtime's timer: it counts in whole milliseconds. The kernel's timers are exact, but a processor
-//! that sleeps takes some time to wake. So the wait is in two parts: asleep until shortly before the instant, and then
-//! awake, looking after connections meanwhile.
-//! **Hurts when** many threads pace on few processors: the part that is awake costs [`AWAKE`] of processor time for
-//! each wait, at most all of one processor.
+//! The runtime's timer counts in whole milliseconds, and a sleeping processor takes time to wake. The wait therefore
+//! sleeps until shortly before the instant, and then polls connections.
+//! **Hurts when** many threads pace on few processors: each wait polls for [`AWAKE`].
 
 use curtail_http::clock::Clock;
 use curtail_units::{Duration, Instant};
@@ -16,12 +14,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 use tokio::io::unix::AsyncFd;
 
-/// How long before the instant the wait goes on awake: what a processor takes to wake, at the 99th of 100 times.
+/// The polling time before the instant: the p99 of the time that a processor takes to wake.
 const AWAKE: Duration = Duration::from_us(100);
 
 const NONE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// A timer of one thread.
 #[derive(Debug)]
 pub(super) struct Pace {
     timer: AsyncFd<OwnedFd>,
@@ -29,8 +26,6 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// # Errors
-    /// When the system gives no timer.
     pub(super) fn new(clock: Clock) -> io::Result<Self> {
         let timer = timerfd_create(
             TimerfdClockId::Monotonic,

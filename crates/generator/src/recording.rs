@@ -1,9 +1,9 @@
-//! What a generator has seen.
+//! The recording of a generator.
 
 use curtail_load::{Failure, Latencies, Timeline, Timing};
 use curtail_units::{Duration, Instant};
 
-/// How long a slot of the timeline is, at first.
+/// The first width of a slot of the timeline.
 const SLOT: Duration = Duration::from_secs(1);
 
 /// One failed request, as an example of its kind.
@@ -17,18 +17,18 @@ pub struct FailureExample {
     pub text: String,
 }
 
-/// What a generator has seen of its requests.
+/// The recording of a generator's requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recording {
-    /// When the first request was intended, or could have been.
+    /// The start of the plan.
     pub began: Instant,
-    /// When the last one was over.
+    /// The end of the last request.
     pub ended: Instant,
     /// For each series.
     pub latencies: Vec<Latencies>,
     /// All series over time.
     pub timeline: Timeline,
-    /// How many requests had to wait for a connection.
+    /// Requests that had to wait for a connection.
     pub waited: u64,
     /// The time at which the first of them began to wait.
     pub waited_first: Option<Instant>,
@@ -36,7 +36,7 @@ pub struct Recording {
     pub received_bytes: u64,
     /// Connections that were made.
     pub connections: u64,
-    /// How often requests were sent again because the server had not processed them.
+    /// Resends of requests that the server did not process.
     pub resent: u64,
     /// Processor time of this process meanwhile.
     pub cpu: Duration,
@@ -47,7 +47,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Nothing so far, of this many series.
+    /// An empty recording of this number of series.
     #[must_use]
     pub fn new(series: usize, began: Instant) -> Self {
         Self {
@@ -66,7 +66,6 @@ impl Recording {
         }
     }
 
-    /// Records one request.
     pub(super) fn record(&mut self, series: usize, timing: &Timing, failure: Option<Failure>) {
         self.latencies[series].record(timing, failure);
         self.timeline.record(timing.intended.since(self.began), timing, failure);
@@ -90,7 +89,7 @@ impl Recording {
         }
     }
 
-    /// How many requests there were.
+    /// The number of requests.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.latencies.iter().map(Latencies::count).sum()

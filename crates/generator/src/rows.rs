@@ -1,4 +1,4 @@
-//! Rows of values that requests are filled in with, from a CSV file with a line of names.
+//! Rows of values for placeholders in requests, from a CSV file with a line of names.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ pub const DATA_BYTES_MAX: u64 = 256 << 20;
 /// Rows of values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rows {
-    /// What the values of a row are called, in order.
+    /// The names of the columns.
     pub columns: Vec<String>,
     /// At least one, unless there are no columns.
     pub rows: Vec<Vec<String>>,
@@ -23,7 +23,7 @@ pub enum RowsError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A line is not what it should be.
@@ -31,7 +31,7 @@ pub enum RowsError {
     Line {
         /// The file.
         path: PathBuf,
-        /// Which line, what is wrong and what was expected.
+        /// The line, the problem and the expected value.
         problem: String,
     },
 }

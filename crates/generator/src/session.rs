@@ -1,110 +1,147 @@
-//! A run from its start to its results: blocks of load on arms, in their order.
+//! A run: blocks of load on arms, from the start to the results.
 //!
-//! **Order**: rounds of blocks, one of each arm, A B and B A in turn, so that whatever changes slowly meets both alike;
-//! or both at once ([`Turns`]). All blocks of a round send the same requests at the same instants.
-//! **Warming up**: before the first block of each arm, and whenever services were started anew ([`SessionHooks::begin_round`]),
-//! load is sent until the service is steady ([`curtail_load::steady`]), or as long as was asked for. It is shown over
-//! time and counts in no percentile.
-//! **Invariant**: what was measured is in the results, however the run ends; they say so when it was cut short, and
-//! when the generator was too late to be believed ([`ExcessiveLag`]).
-
-mod warm_up;
-
-pub use warm_up::{WARM_UP_MAX, WarmUp};
+//! **Order**: rounds of one block of each arm, A B and B A alternately, so that slow changes affect both; or both at once
+//! ([`Turns`]). All blocks of a round send the same requests at the same instants.
+//! **Warm-up**: before the first block of each arm, and after a restart of services ([`SessionHooks::begin_round`]). It
+//! ends after a fixed time, or when the service is steady ([`curtail_load::steady`]). It counts in no percentile.
+//! **Invariant**: the results contain every measured block, however the run ends. They state an interruption, and a
+//! generator that was too late ([`ExcessiveLag`]).
 
 use crate::{FailureExample, Load, Recording, Stop};
+use curtail_config::{Scalar, Value, Wrong};
 use curtail_http::clock::Clock;
 use curtail_load::lag::ExcessiveLag;
 use curtail_load::{Slot, steady};
 use curtail_report::results::{Arm, Block, Event, Machine, Results, Shares, State};
 use curtail_units::{Duration, Instant};
+use serde_json::{Value as Json, json};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// What is to be run.
+/// The plan of a run.
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// What it is called in reports.
+    /// The name in reports.
     pub name: String,
     /// The command line.
     pub command: String,
-    /// What everything random follows from.
+    /// The seed of everything random.
     pub seed: u64,
     /// The load, in words.
     pub about_load: String,
-    /// What is measured or compared: one or two.
+    /// The arms, one or two.
     pub arms: Vec<(Arm, Load)>,
-    /// How often each arm is measured.
+    /// Number of blocks of each arm.
     pub blocks: usize,
-    /// Whether arms are measured one after the other.
+    /// The order of the arms in a round.
     pub turns: Turns,
-    /// How long load is sent before.
+    /// The warm-up.
     pub warm_up: WarmUp,
 }
 
-/// When the arms of a round are measured.
+/// The order of the arms in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turns {
-    /// One after the other, forwards and backwards in turn.
+    /// One after the other, forwards and backwards alternately.
     Alternate,
-    /// At once: whatever happens meets both, but they disturb each other where they share a machine.
+    /// At once: events affect both, but they disturb each other where they share a machine.
     Mirrored,
 }
 
-/// Where a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionProgress {
-    /// Whose block is sent.
+    /// The arm of the present block.
     pub arm: usize,
-    /// How many blocks of all arms are over.
+    /// Completed blocks of all arms.
     pub blocks_done: usize,
-    /// How many there will be.
+    /// All blocks of the run.
     pub blocks: usize,
-    /// Whether this is for warming up.
+    /// Whether it is a warm-up.
     pub is_warm_up: bool,
     /// The time since the block began.
     pub since_began: Duration,
-    /// How long it will last.
+    /// The duration of the block.
     pub lasts: Duration,
 }
 
-/// What is done between and beside the blocks of a run: restarts, faults, measurements.
+/// Actions between and during the blocks of a run: restarts, faults, measurements.
 pub trait SessionHooks {
-    /// A round of blocks is next, counted from zero. Gives whether services were started anew: then they are warmed up.
-    fn begin_round(&mut self, round: usize) -> bool;
-
-    /// A block that counts begins at this instant of the run's clock.
-    fn begin_block(&mut self, at: Instant);
-
-    /// It is over. Gives the processor time that servers used meanwhile, where that is known.
-    fn end_block(&mut self) -> Option<Duration>;
-}
-
-/// Nothing goes on.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct NoHooks;
-
-impl SessionHooks for NoHooks {
-    fn begin_round(&mut self, _: usize) -> bool {
+    /// Before a round of blocks, counted from zero. Returns whether services were restarted and need a warm-up.
+    fn begin_round(&mut self, _round: usize) -> bool {
         false
     }
 
-    fn begin_block(&mut self, _: Instant) {}
+    /// A measured block begins at this instant of the run's clock.
+    fn begin_block(&mut self, _at: Instant) {}
 
+    /// The block is over. Returns the CPU time that the servers used, if known.
     fn end_block(&mut self) -> Option<Duration> {
         None
     }
 }
 
+/// A run without hooks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NoHooks;
+
+impl SessionHooks for NoHooks {}
+
 /// The maximum number of events of a run.
 pub const EVENTS_MAX: usize = 1_000;
 
-/// When a larger share of the requests of a block waits for a connection, the results say so.
+/// Maximum share of waiting requests in a block that the results do not report.
 const WAITED_MAX: f64 = 0.01;
 
-/// Load for warming up is sent in pieces of this length, and looked at after each.
+/// Length of a piece of warm-up load, after which the service may be steady.
 const PIECE: Duration = Duration::from_secs(3);
+
+/// Maximum time of a warm-up that ends when the service is steady.
+pub const WARM_UP_MAX: Duration = Duration::from_secs(120);
+
+/// The length of a warm-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WarmUp {
+    /// Not at all.
+    None,
+    /// Until the service is steady, for a maximum time.
+    Steady {
+        /// Then it counts all the same, and the results say that the service was not steady.
+        at_most: Duration,
+    },
+    /// This time.
+    Lasts(Duration),
+}
+
+impl Value for WarmUp {
+    const NOUN: &'static str = "none, auto";
+    const DETAIL: &'static str = "or a time such as 30s";
+
+    fn read(scalar: &Scalar) -> Result<Self, Wrong> {
+        match scalar.text() {
+            Some("none") => Ok(Self::None),
+            Some("auto") => Ok(Self::Steady { at_most: WARM_UP_MAX }),
+            _ => <Duration as Value>::read(scalar).map(Self::Lasts),
+        }
+    }
+
+    fn write(&self) -> String {
+        match self {
+            Self::None => "none".to_owned(),
+            Self::Steady { .. } => "auto".to_owned(),
+            Self::Lasts(lasts) => lasts.write(),
+        }
+    }
+
+    fn placeholder() -> Self {
+        Self::None
+    }
+
+    fn schema() -> Json {
+        json!({ "type": "string" })
+    }
+}
 
 struct RunningSession<'a> {
     session: &'a Session,
@@ -223,7 +260,6 @@ impl RunningSession<'_> {
         Ok(())
     }
 
-    /// A block of each arm.
     fn round(
         &mut self,
         round: usize,
@@ -300,27 +336,16 @@ impl RunningSession<'_> {
         if !is_warm_up {
             self.add_events(arm, &seen);
         }
-        let Recording {
-            began,
-            ended,
-            latencies,
-            timeline,
-            received_bytes,
-            connections,
-            resent,
-            cpu,
-            ..
-        } = seen;
         self.results.blocks.push(Block {
             arm,
-            began,
-            lasted: ended.since(began),
-            latencies,
-            timeline,
-            received_bytes,
-            connections,
-            resent,
-            generator_cpu: cpu,
+            began: seen.began,
+            lasted: seen.ended.since(seen.began),
+            latencies: seen.latencies,
+            timeline: seen.timeline,
+            received_bytes: seen.received_bytes,
+            connections: seen.connections,
+            resent: seen.resent,
+            generator_cpu: seen.cpu,
             servers_cpu: None,
             is_warm_up,
         });

@@ -1,7 +1,6 @@
-//! Latency against throughput: one load at one rate after the other, up to the knee.
+//! Latency against throughput: one load at increasing rates, up to the knee ([`curtail_load::knee`]).
 //!
-//! Each rate is an arm of the results. The search for the knee is [`curtail_load::knee`]'s. A rate at which the generator
-//! could not keep up ends the sweep: it says nothing of the service.
+//! Each rate is an arm of the results. A rate at which the generator was too late ends the sweep.
 
 use crate::session::{NoHooks, Session, SessionProgress};
 use crate::{Load, Stop};
@@ -19,22 +18,22 @@ use std::sync::Arc;
 pub struct Sweep {
     /// What it is called, the command line, the seed, and how to warm up at each rate; its arms are made here.
     pub session: Session,
-    /// What is sent, at rates that the search chooses.
+    /// The load, whose rates the search chooses.
     pub load: Load,
-    /// How long each rate is measured.
+    /// Duration of the measurement at each rate.
     pub lasts: Duration,
-    /// How requests are spaced.
+    /// The spacing of requests.
     pub spacing: Spacing,
-    /// How many threads a rate needs.
+    /// The number of threads for a rate.
     pub threads: fn(f64) -> usize,
 }
 
-/// What a sweep has found.
+/// The result of a sweep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SweepOutcome {
     /// Each rate as an arm, from the lowest to the highest.
     pub results: Results,
-    /// Where the knee is.
+    /// The knee.
     pub knee: Knee,
     /// Why it ended before the knee was known, if it did.
     pub cut_short: Option<String>,

@@ -1,4 +1,4 @@
-//! Where requests go: a URL, taken apart and looked up once.
+//! The target of requests: a URL whose host is looked up once.
 
 use curtail_http::connect::{self, ConnectConfig, Connector};
 use curtail_http::origin::ServerOrigin;
@@ -7,9 +7,9 @@ use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::Path;
-use url::Url;
+use url::{Position, Url};
 
-/// Which protocol is spoken.
+/// The protocol of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// HTTP/1.1.
@@ -32,28 +32,28 @@ impl Protocol {
     }
 }
 
-/// Where requests go.
+/// The target of requests.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// `host` or `host:port`, as it stands in requests.
+    /// `host` or `host:port`, as in requests.
     pub authority: String,
     /// The server, whose host is the name that a certificate must have.
     pub origin: ServerOrigin,
-    /// The path of the URL and its query, which requests without a path of their own ask for.
+    /// Path and query of the URL, for requests without their own.
     pub path: String,
-    /// The addresses of the host's name, at least one. Connections use them in turn, or the next one if one fails.
+    /// The addresses of the host, at least one. Connections use them in turn; after a failure, the next one.
     pub addresses: Vec<SocketAddr>,
 }
 
-/// Why a target is none.
+/// A target that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
-    /// What was given is not such a URL.
+    /// It is not such a URL.
     #[error("{url:?} is no target: {problem}: expected http://HOST[:PORT][/PATH] or https://…")]
     Url {
-        /// What was given.
+        /// The text.
         url: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// The name of the host is not known.
@@ -61,13 +61,13 @@ pub enum TargetError {
     Lookup {
         /// The name.
         host: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl Target {
-    /// The target that `url` names; its host is looked up here, once.
+    /// Parses `url` and looks up its host.
     ///
     /// # Errors
     /// When `url` is not one of `http` or `https`, a part of it would not be sent, or its host is not known.
@@ -90,10 +90,7 @@ impl Target {
             return Err(TargetError::Lookup { host: name, source });
         }
         let authority = parsed.port().map_or_else(|| host.clone(), |port| format!("{host}:{port}"));
-        let path = match parsed.query() {
-            Some(query) => format!("{}?{query}", parsed.path()),
-            None => parsed.path().to_owned(),
-        };
+        let path = path_and_query(&parsed).to_owned();
         Ok(Self { authority, origin: ServerOrigin { tls, host: name, port }, path, addresses })
     }
 
@@ -141,6 +138,12 @@ pub fn parse_url(url: &str) -> Result<Url, TargetError> {
         return Err(wrong(url, problem.to_owned()));
     }
     Ok(parsed)
+}
+
+/// The path and the query of a URL.
+#[must_use]
+pub fn path_and_query(url: &Url) -> &str {
+    &url[Position::BeforePath..Position::AfterQuery]
 }
 
 impl fmt::Display for Target {

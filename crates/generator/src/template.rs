@@ -1,17 +1,16 @@
-//! Texts with places to fill in: `/search?q={word}&user={tenant}`.
+//! Texts with placeholders: `/search?q={word}&user={tenant}`.
 //!
-//! A place is a name in braces: a column of the request's data, `tenant`, or `nth` (the number of the request, from
-//! 0). `{{` and `}}` are braces that stay. What is put into a path is escaped as URLs demand; elsewhere it is put in
-//! as it is.
+//! A placeholder is a column of the request's data, `tenant`, or `nth` (the number of the request, from 0). `{{` and
+//! `}}` are braces. Values in a path are percent-encoded.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::io::Write as _;
 
-/// What may stand in a query or a segment of a path as it is (RFC 3986, section 2.3).
+/// Escapes all but unreserved characters (RFC 3986, section 2.3).
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A text with places to fill in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Template(Vec<Piece>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +19,6 @@ enum Piece {
     Place { value: Place, is_escaped: bool },
 }
 
-/// What is filled in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Column(usize),
@@ -28,24 +26,18 @@ enum Place {
     Nth,
 }
 
-/// What one request is filled in with.
+/// The values of the placeholders of one request.
 #[derive(Clone, Copy, Debug)]
 pub struct Filling<'a> {
     /// A row of the data; empty when there is none.
     pub row: &'a [String],
-    /// Whose request it is; empty when there are no tenants.
+    /// The tenant; empty without tenants.
     pub tenant: &'a str,
     /// Its number in the plan.
     pub nth: u64,
 }
 
 impl Template {
-    /// No text.
-    #[must_use]
-    pub const fn empty() -> Self {
-        Self(Vec::new())
-    }
-
     /// Reads a text whose places are named after `columns`; `is_escaped` for a path.
     ///
     /// # Errors
@@ -85,7 +77,7 @@ impl Template {
     /// The template of this text, with nothing to fill in.
     #[must_use]
     pub fn of_text(text: String) -> Self {
-        if text.is_empty() { Self::empty() } else { Self(vec![Piece::Text(text)]) }
+        if text.is_empty() { Self::default() } else { Self(vec![Piece::Text(text)]) }
     }
 
     /// This one and then `other`.

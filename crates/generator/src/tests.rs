@@ -1,4 +1,4 @@
-//! The generator against real servers on loopback: ones that answer, and ones that do not.
+//! The generator against real servers on loopback: ones that respond, and ones that do not.
 
 mod http2;
 
@@ -32,15 +32,15 @@ fn server(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     address
 }
 
-/// Answers each request, which has no body, with `answer`.
-fn answer_with(mut stream: TcpStream, answer: &[u8]) {
+/// Responds to each request, which has no body, with `response`.
+fn respond_with(mut stream: TcpStream, response: &[u8]) {
     let mut request = Vec::new();
     let mut piece = [0; 1_024];
     while let Ok(n @ 1..) = stream.read(&mut piece) {
         request.extend_from_slice(&piece[..n]);
         while let Some(end) = request.windows(4).position(|four| four == b"\r\n\r\n") {
             request.drain(..end + 4);
-            if stream.write_all(answer).is_err() {
+            if stream.write_all(response).is_err() {
                 return;
             }
         }
@@ -85,7 +85,7 @@ const HELLO: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
 
 #[test]
 fn every_request_of_the_plan_is_answered_once() {
-    let address = server(|stream| answer_with(stream, HELLO));
+    let address = server(|stream| respond_with(stream, HELLO));
     for threads in [1, 3] {
         let seen = sent(Load { threads, ..load(address, 500.0) });
         let latencies = seen.merged();
@@ -103,14 +103,14 @@ fn every_request_of_the_plan_is_answered_once() {
 
 #[test]
 fn without_keep_alive_each_request_has_a_connection_of_its_own() {
-    let address = server(|stream| answer_with(stream, HELLO));
+    let address = server(|stream| respond_with(stream, HELLO));
     let seen = sent(Load { keep_alive: false, ..load(address, 50.0) });
     assert_eq!((seen.connections, seen.merged().failures.total()), (50, 0), "{:?}", seen.examples);
 }
 
 #[test]
 fn shares_of_a_plan_make_up_the_whole() {
-    let address = server(|stream| answer_with(stream, HELLO));
+    let address = server(|stream| respond_with(stream, HELLO));
     let share = |nth| sent(Load { share: Share { nth, of: 3 }, ..load(address, 100.0) });
     let counts: Vec<u64> = (0..3).map(|nth| share(nth).count()).collect();
     assert_eq!(counts, [34, 33, 33]);
@@ -141,7 +141,7 @@ fn servers_that_misbehave_fail_each_request_for_their_own_reason() {
         ),
         (HELLO, other, Failure::Check),
     ] {
-        let mut load = load(server(move |stream| answer_with(stream, response)), 40.0);
+        let mut load = load(server(move |stream| respond_with(stream, response)), 40.0);
         load.workload.requests[0].expect = expect;
         all_failed(&sent(load), 40, failure);
     }
@@ -161,7 +161,7 @@ fn a_response_is_complete_in_each_framing() {
     ] {
         let address = server(move |mut stream| {
             if stays_open {
-                return answer_with(stream, response);
+                return respond_with(stream, response);
             }
             drop(stream.read(&mut [0; 1_024]));
             drop(stream.write_all(response));
@@ -185,7 +185,7 @@ fn a_server_that_never_answers_times_out() {
 }
 
 #[test]
-fn an_endless_answer_is_given_up() {
+fn an_endless_response_is_given_up() {
     let address = server(|mut stream| {
         let mut request = [0; 1_024];
         drop(stream.read(&mut request));
@@ -207,9 +207,9 @@ fn a_run_that_is_stopped_counts_what_was_due() {
     load.schedule =
         Arc::new(Schedule::constant(1_000.0, Duration::from_secs(3_600), Spacing::Even));
     let stop = Stop::default();
-    let told = stop.clone();
+    let stopper = stop.clone();
     // It is stopped by its first progress.
-    let seen = run(&Arc::new(load), Clock::start(), &stop, |_, _| told.stop()).expect("it runs");
+    let seen = run(&Arc::new(load), Clock::start(), &stop, |_, _| stopper.stop()).expect("it runs");
     assert!(seen.is_stopped);
     let latencies = seen.merged();
     assert_eq!(latencies.failures.of(Failure::Ended), latencies.count());

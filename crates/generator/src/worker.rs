@@ -1,4 +1,4 @@
-//! One thread of the generator: hands requests that have come due to connections, and looks after those.
+//! One thread of the generator: gives due requests to connections, and opens and closes those.
 
 use super::connections::{Connection, Connections};
 use super::flight::{DueRequest, Flights, RequestFailure};
@@ -17,27 +17,26 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::task::{Context, Poll};
 
-/// How often timeouts and the end of the run are looked for.
+/// The interval of checks for timeouts and the end of the run.
 const LOOK_EVERY: Duration = Duration::from_ms(10);
 
-/// What all threads of a run know.
+/// The parameters of a run that all threads share.
 #[derive(Clone)]
 pub(super) struct Run {
     /// The start of the plan.
     pub(super) began: Instant,
     pub(super) clock: Clock,
     pub(super) stop: Stop,
-    /// Takes what was seen since the last time.
+    /// Takes the recording since the last message.
     pub(super) progress: SyncSender<Slot>,
 }
 
-/// One thread of the generator.
 pub(super) struct Worker {
     pub(super) load: Arc<Load>,
     clock: Clock,
     connections_max: usize,
     state: RefCell<State>,
-    /// How many addresses were used so far; they take turns.
+    /// Connections so far, which use the addresses in turn.
     connected: Cell<usize>,
 }
 
@@ -65,7 +64,8 @@ impl Worker {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
         let tasks = tokio::task::LocalSet::new();
         let dispatched = tasks.block_on(&runtime, worker.dispatch(run));
-        worker.end();
+        // From now on no connection is made and nothing is sent.
+        worker.state.borrow_mut().is_over = true;
         // Connections refer to the worker, so they go first.
         drop(tasks);
         dispatched?;
@@ -100,11 +100,6 @@ impl Worker {
             pace.until(next.map_or(look_at, |next| next.min(look_at))).await?;
         }
         Ok(())
-    }
-
-    /// From now on no connection is made and nothing is sent.
-    fn end(&self) {
-        self.state.borrow_mut().is_over = true;
     }
 
     /// Whether nothing is in flight and nothing waits.

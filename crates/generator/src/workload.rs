@@ -1,9 +1,8 @@
-//! The requests to send: by weight, one after the other in journeys, on behalf of tenants.
+//! The workload: requests by weight, in journeys, for tenants.
 //!
-//! **Holds** requests ready to be sent, but for what is filled in, and who makes them. Which request is made, whose it
-//! is and which row of data it is filled in with follows from the seed and from its number in the plan alone, so
-//! every arm, and every generator of one run, means the same by request 4711.
-//! **Limits**: [`REQUESTS_MAX`] requests and [`TENANTS_MAX`] tenants, so that what is recorded of each pair is bounded.
+//! The seed and the number of an arrival in the plan decide its request, its tenant and its row of data. Every arm and
+//! every generator of a run therefore sends the same request 4711.
+//! **Limits**: [`REQUESTS_MAX`] requests and [`TENANTS_MAX`] tenants, which bound the recordings.
 
 mod config;
 mod prepare;
@@ -30,14 +29,14 @@ pub const REQUESTS_MAX: usize = 64;
 /// The most tenants of a workload.
 pub const TENANTS_MAX: usize = 64;
 
-/// What is asked.
+/// The workload.
 #[derive(Clone, Debug)]
 pub struct Workload {
     /// The requests that there are.
     pub requests: Vec<Request>,
-    /// What one arrival does; a lone request is a journey of one step.
+    /// The journeys; a lone request is a journey of one step.
     journeys: Vec<Journey>,
-    /// Whose requests they are; one without a name when there are no tenants.
+    /// The tenants; one without a name if there are none.
     tenants: Vec<Tenant>,
     rng: Rng,
 }
@@ -118,7 +117,7 @@ impl Workload {
         Self { rng: rng.split("workload"), ..self.clone() }
     }
 
-    /// What the arrival with this number in the plan does first.
+    /// The first step of the arrival with this number in the plan.
     #[must_use]
     pub fn choose(&self, nth: u64) -> Choice {
         let mut rng = self.rng.split_index(nth);
@@ -127,7 +126,7 @@ impl Workload {
         Choice { nth, journey, step: 0, tenant }
     }
 
-    /// What the same arrival does after that, and how long it thinks before; nothing when it is done.
+    /// The next step of the same arrival, with the think time before it; [`None`] after the last.
     #[must_use]
     pub fn after(&self, choice: Choice) -> Option<(Duration, Choice)> {
         let next = Choice { step: choice.step + 1, ..choice };
@@ -148,7 +147,7 @@ impl Workload {
         &self.requests[self.request_of(choice)]
     }
 
-    /// What it is filled in with.
+    /// The values of its placeholders.
     #[must_use]
     pub fn filling(&self, choice: Choice) -> Filling<'_> {
         let rows = &self.request(choice).rows;
@@ -161,7 +160,7 @@ impl Workload {
         Filling { row, tenant: &self.tenants[choice.tenant].name, nth: choice.nth }
     }
 
-    /// Among which series it counts, by place in [`Self::series`].
+    /// The index of its series in [`Self::series`].
     #[must_use]
     pub fn series_of(&self, choice: Choice) -> usize {
         self.request_of(choice) * self.tenants.len() + choice.tenant

@@ -1,16 +1,15 @@
-//! Access to a server: bearer tokens, and the tenant whose data a request is about.
+//! Access to a server: bearer tokens (RFC 6750), and the tenant of a request.
 //!
-//! A file of tokens has one token a line, and after it the tenant to which the token is bound, if it is. Empty lines and
-//! lines that begin with `#` are ignored.
+//! A token file has one token a line, optionally with the tenant to which it is bound. Empty lines and lines that begin
+//! with `#` are ignored.
 //!
 //! | token | requests |
 //! |---|---|
 //! | not bound | any tenant: that of `X-Scope-OrgID`, or the default tenant |
 //! | bound | only its tenant, with or without `X-Scope-OrgID` |
 //!
-//! **Invariant**: a check takes as long for a wrong token as for a right one of the same length, and no message repeats a
+//! **Invariant**: a check takes the same time for wrong and right tokens of one length, and no message contains a
 //! token.
-//! **Source**: RFC 6750.
 
 use arc_swap::ArcSwap;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
@@ -29,7 +28,6 @@ pub struct Tokens(Vec<Token>);
 #[derive(Clone, PartialEq, Eq)]
 struct Token {
     secret: String,
-    /// The tenant to which it is bound.
     tenant: Option<String>,
 }
 

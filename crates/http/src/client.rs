@@ -1,10 +1,9 @@
-//! A small client for everything that is not the data path: queries, imports, exported spans.
+//! A small client for requests beside the data path: queries, imports, exported spans.
 //!
-//! A [`Client`] sends requests to one server and keeps its idle connections. It sends a request again, on a new
-//! connection, only if its connection closed before the server read any of it.
-//!
-//! **Limits**: [`ClientLimits`], and the timeouts of its [`Connector`]. A request that is given up closes its connection;
-//! so does a response that rejects a request with a body, because the server may not have read the body.
+//! A [`Client`] sends requests to one server and keeps its idle connections. It resends a request, on a new connection,
+//! only if the server has read none of it.
+//! **Limits**: [`ClientLimits`], and the timeouts of its [`Connector`]. Its connection closes when a request is given
+//! up, or when a response rejects a request with a body, which the server may not have read.
 
 use crate::clock::Clock;
 use crate::connect::{ConnectError, Connector, Offer};
@@ -248,13 +247,6 @@ where
         }
     }
 
-    fn put_idle(&self, connection: Connection<B>) {
-        let mut idle = self.idle();
-        if idle.len() < self.limits.idle_max && connection.is_reusable {
-            idle.push(IdleConnection { connection, idle_since: self.clock.now() });
-        }
-    }
-
     async fn connect(&self) -> Result<Connection<B>, ClientError> {
         let connected = self.connector.connect(&self.clock, Offer::All).await?;
         let io = TokioIo::new(connected.stream);
@@ -266,11 +258,9 @@ where
                 .handshake(io)
                 .await
                 .map_err(not_sent)?;
-            let driver = tokio::spawn(async { drop(driver.await) });
             return Ok(Connection::new(Sender::Http2(sender), driver));
         }
         let (sender, driver) = http1::handshake(io).await.map_err(not_sent)?;
-        let driver = tokio::spawn(async { drop(driver.await) });
         Ok(Connection::new(Sender::Http1(sender), driver))
     }
 
@@ -310,6 +300,15 @@ where
         let (status, headers) = (head.status, head.headers);
         Ok(ClientResponse { status, headers, body: body.to_bytes(), trailers })
     }
+}
+
+impl<B> Client<B> {
+    fn put_idle(&self, connection: Connection<B>) {
+        let mut idle = self.idle();
+        if idle.len() < self.limits.idle_max && connection.is_reusable {
+            idle.push(IdleConnection { connection, idle_since: self.clock.now() });
+        }
+    }
 
     /// Whether a connection is open and idle.
     #[must_use]
@@ -344,13 +343,7 @@ pub struct StreamedBody<B> {
     lease: Option<(Arc<Client<B>>, Connection<B>)>,
 }
 
-impl<B> StreamedBody<B>
-where
-    B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
-        + Send
-        + Unpin
-        + 'static,
-{
+impl<B> StreamedBody<B> {
     fn return_connection(&mut self) {
         if let Some((client, connection)) = self.lease.take() {
             client.put_idle(connection);
@@ -358,13 +351,7 @@ where
     }
 }
 
-impl<B> Body for StreamedBody<B>
-where
-    B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
-        + Send
-        + Unpin
-        + 'static,
-{
+impl<B> Body for StreamedBody<B> {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -389,8 +376,23 @@ where
 }
 
 impl<B> Connection<B> {
-    const fn new(sender: Sender<B>, driver: JoinHandle<()>) -> Self {
+    fn new(
+        sender: Sender<B>,
+        driver: impl Future<Output = hyper::Result<()>> + Send + 'static,
+    ) -> Self {
+        let driver = tokio::spawn(async move { drop(driver.await) });
         Self { sender, driver, is_reusable: true }
+    }
+
+    const fn is_http2(&self) -> bool {
+        matches!(self.sender, Sender::Http2(_))
+    }
+
+    fn is_closed(&self) -> bool {
+        match &self.sender {
+            Sender::Http1(sender) => sender.is_closed(),
+            Sender::Http2(sender) => sender.is_closed(),
+        }
     }
 }
 
@@ -416,17 +418,6 @@ impl<B: Body + 'static> Connection<B> {
             let unsent = error.take_message();
             (error.into_error(), unsent)
         })
-    }
-
-    const fn is_http2(&self) -> bool {
-        matches!(self.sender, Sender::Http2(_))
-    }
-
-    fn is_closed(&self) -> bool {
-        match &self.sender {
-            Sender::Http1(sender) => sender.is_closed(),
-            Sender::Http2(sender) => sender.is_closed(),
-        }
     }
 }
 

@@ -1,7 +1,4 @@
-//! Connections to servers: name lookup, connect, TLS, each timed.
-//!
-//! The phases are steps of one function, so that a resolver that looks names up ahead of need, or a
-//! connection that is kept alive by pings, takes the place of a step and leaves the rest alone.
+//! Connections to servers: DNS lookup, TCP handshake, TLS handshake, each timed.
 
 use crate::clock::Clock;
 use crate::connection_counts::ConnectPhases;
@@ -16,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::net::TcpStream;
 
-/// How connections to servers are opened and kept.
+/// The configuration of connections to servers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConnectConfig {
     /// The version of HTTP to speak.
@@ -83,7 +80,7 @@ pub enum Protocol {
     Http2,
 }
 
-/// Which phase failed, and how.
+/// A failed connection attempt, with its phase.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The name was not resolved.
@@ -156,7 +153,7 @@ impl std::fmt::Debug for Connector {
 pub struct Connected {
     /// Its bytes.
     pub stream: Stream,
-    /// How long each phase took.
+    /// The time of each phase.
     pub phases: ConnectPhases,
     /// Whether HTTP/2 is spoken on it.
     pub is_http2: bool,
@@ -169,7 +166,6 @@ impl Connector {
         &self.origin
     }
 
-    /// Idle time after which a connection is closed.
     pub(crate) const fn idle_timeout(&self) -> Duration {
         self.idle_timeout
     }

@@ -1,10 +1,10 @@
-//! Connections to servers, counted from when they are made until they are dropped.
+//! Counts of connections to servers, from their opening until they are dropped.
 
 use curtail_units::Duration;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// What making one connection took, phase by phase.
+/// The time of each phase of a connection attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectPhases {
     /// Looking up the name; zero for an address.

@@ -1,4 +1,4 @@
-//! Draining: a server that stops accepts no further request on a connection.
+//! Draining: a stopping server accepts no further request on a connection.
 
 use std::future::Future;
 use std::pin::Pin;

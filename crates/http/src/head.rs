@@ -1,10 +1,7 @@
-//! The heads of requests and responses: the first line and the fields.
+//! The heads of requests and responses: first line and fields.
 //!
-//! A proxy passes nearly all fields on without a look at them, and looks for the same few each time. So
-//! fields are kept as the text in which they came, in their order, with a mark at each of those few
-//! ([`Known`]); one that is not there is known not to be without a search. HTTP/2, whose fields come and go
-//! as a map, is given one.
-//!
+//! A proxy forwards nearly all fields unread. Fields are therefore the received text, in order, with a mark at each
+//! field that a proxy reads ([`Known`]); a missing one is known without a search. HTTP/2 gets a map.
 //! **Limits**: those of the reader of the head; texts are shorter than 4 GiB.
 
 mod fault;

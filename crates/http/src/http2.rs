@@ -1,12 +1,10 @@
 //! HTTP/2 with a server: one connection, which carries many exchanges ([`StreamLease::send`]).
 //!
-//! **Flow control**: h2 returns the credit of a stream and of its connection together, when the body is read. A
-//! stalled response therefore keeps its part of the connection's window. The connection window is the sum of all
-//! stream windows, so no stream waits for a stalled one. That sum bounds the memory.
-//!
-//! **Cancelling**: dropping the response of an exchange resets its stream. By default h2 treats many resets as an
-//! attack and closes the connection with all its requests. Hedging resets streams all the time, so both limits are
-//! raised here ([`RESETS_REMEMBERED`]).
+//! **Flow control**: h2 returns the credit of a stream and of its connection together, when the body is read. The
+//! connection window is the sum of all stream windows, so no stream waits for a stalled one. That sum bounds the
+//! memory.
+//! **Cancelling**: dropping the response of an exchange resets its stream. h2 treats many resets as an attack by
+//! default, but hedging resets streams all the time, so both limits are higher here ([`RESETS_REMEMBERED`]).
 //!
 //! The connections use h2 directly, because hyper's client does not report interim responses.
 
@@ -20,8 +18,8 @@ use crate::stream::Stream;
 use activity::{Activity, StreamCount};
 use bytes::Bytes;
 use curtail_units::Bytes as ByteSize;
-pub use exchange::Error;
 pub(crate) use exchange::Http2Body;
+pub use exchange::{Error, is_unprocessed};
 use h2::client::SendRequest;
 use http::uri::{Authority, Scheme};
 use http::{HeaderValue, Request, Uri, header};
@@ -62,9 +60,6 @@ pub(crate) struct Http2Connection {
 
 impl Http2Connection {
     /// Starts HTTP/2 on a new connection. The caller drives the returned future.
-    ///
-    /// # Errors
-    /// When the connection has closed already.
     pub(crate) async fn start(
         stream: Stream,
         config: &ConnectConfig,
@@ -96,7 +91,6 @@ impl Http2Connection {
         Ok((started, driver))
     }
 
-    /// Capacity for one exchange.
     pub(crate) fn lease(&self) -> StreamLease {
         StreamLease { sender: self.sender.clone(), stream: StreamCount::new(&self.activity) }
     }
@@ -108,7 +102,6 @@ impl Http2Connection {
         matches!(polled, Poll::Ready(Err(_)))
     }
 
-    /// Streams in use.
     pub(crate) fn streams(&self) -> usize {
         self.activity.streams()
     }
@@ -119,7 +112,6 @@ impl Http2Connection {
     }
 }
 
-/// Capacity for one exchange on a connection.
 #[derive(Debug)]
 pub(crate) struct StreamLease {
     sender: SendRequest<Bytes>,

@@ -1,33 +1,31 @@
-//! Closing a connection without taking away its last response.
+//! Closes connections without losing the last response (RFC 9112, section 9.6).
 //!
-//! Who closes a connection while bytes of its client are unread or on their way resets it, and a reset may
-//! overtake a response: a client that is refused in the middle of its upload would see a broken connection
-//! instead of the reason. So the closing side says that it has nothing more to say, and goes on reading,
-//! without keeping anything, until the client has closed as well (RFC 9112, section 9.6).
+//! A close with unread bytes of the client resets the connection, and the reset may overtake the response. A client that
+//! is rejected during its upload would then see a broken connection. The server therefore shuts its side down and reads on
+//! until the client has closed.
 //!
 //! **Limits**: [`LINGER`] and [`UNREAD_BYTES_MAX`] for each connection.
 
-use std::future::Future;
+use bytes::{Buf, BytesMut};
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// How long a client may take to read its last response and to close.
+/// Maximum time for a client to read its last response and to close.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// How much a client may send meanwhile.
+/// Maximum bytes that a client may send meanwhile.
 const UNREAD_BYTES_MAX: usize = 16 << 20;
 
-/// A connection that is being closed.
 #[derive(Debug, Default)]
 pub(crate) struct Linger {
-    /// From when on we have nothing more to say, until when we listen.
+    /// The end of the wait.
     until: Option<Pin<Box<Sleep>>>,
-    /// Whether the write side is shut down.
     is_shut: bool,
-    /// What has been read since and thrown away.
+    /// Bytes that were read and discarded.
     unread_bytes: usize,
 }
 
@@ -58,5 +56,68 @@ impl Linger {
             self.unread_bytes += unread.filled().len();
         }
         Poll::Ready(())
+    }
+}
+
+/// A connection with a client over HTTP/2, which lingers when hyper closes it.
+#[derive(Debug)]
+pub struct Lingering<S> {
+    stream: S,
+    /// Bytes that were read before.
+    begun: BytesMut,
+    linger: Linger,
+}
+
+impl<S> Lingering<S> {
+    /// A connection whose first bytes, `begun`, were read before.
+    pub fn new(stream: S, begun: BytesMut) -> Self {
+        Self { stream, begun, linger: Linger::default() }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Lingering<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.begun.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(cx, buf);
+        }
+        let len = self.begun.len().min(buf.remaining());
+        buf.put_slice(&self.begun[..len]);
+        self.begun.advance(len);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { stream, linger, .. } = &mut *self;
+        linger.poll(cx, stream).map(Ok)
     }
 }

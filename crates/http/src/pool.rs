@@ -11,7 +11,6 @@ mod attempts;
 mod body;
 mod http1;
 mod http2;
-mod upgrade;
 
 pub use body::ResponseBody;
 
@@ -26,6 +25,7 @@ use crate::stream::Stream;
 use ::http::StatusCode;
 use attempts::{Attempt, Attempts, Turn, WaitError};
 use curtail_units::Instant;
+use hyper_util::rt::TokioIo;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -56,7 +56,6 @@ trait Transport {
     /// Closes the connections that have been idle for too long, and forgets those that the server has closed.
     fn sweep(&self, now: Instant);
 
-    /// Open connections.
     fn connection_count(&self) -> usize;
 }
 
@@ -101,7 +100,7 @@ pub enum ExchangeError {
     Broken {
         /// The server.
         server: String,
-        /// How it broke off.
+        /// The error of the exchange.
         source: ResponseError,
     },
     /// The server sent `101` to a request that asked for no other protocol.
@@ -127,7 +126,7 @@ impl ExchangeError {
     }
 }
 
-/// How an exchange broke off.
+/// The error that broke an exchange off.
 #[derive(Debug, thiserror::Error)]
 pub enum ResponseError {
     /// Over HTTP/1.1.
@@ -172,7 +171,7 @@ pub struct Exchanged {
     pub head: ResponseHead,
     /// Its body.
     pub body: ResponseBody,
-    /// How long each phase of the connection attempt took; [`None`] if an open connection was used.
+    /// The time of each phase of the connection attempt; [`None`] if an open connection was used.
     pub phases: Option<ConnectPhases>,
 }
 
@@ -264,6 +263,30 @@ impl Pool {
         Ok(Exchanged { head, body, phases: None })
     }
 
+    /// An exchange that may switch protocols, over an HTTP/1.1 connection that does not return to the pool.
+    async fn exchange_upgrade(
+        &self,
+        request: OutboundRequest,
+        clock: &Clock,
+    ) -> Result<Exchanged, ExchangeError> {
+        let (connected, counted) = self.open(clock, Offer::Http1).await?;
+        let phases = Some(connected.phases);
+        let io = TokioIo::new(connected.stream);
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(io).await.map_err(|_| self.not_sent())?;
+        tokio::spawn(async move {
+            if let Err(error) = connection.with_upgrades().await {
+                tracing::debug!(%error, "upgraded connection ended");
+            }
+            drop(counted);
+        });
+        let response = sender.send_request(request.into_request()).await;
+        let mut response = response.map_err(|source| self.broken(source))?;
+        let upgrade = hyper::upgrade::on(&mut response);
+        let (head, body) = response.into_parts();
+        Ok(Exchanged { head: head.into(), body: ResponseBody::upgrade(body, upgrade), phases })
+    }
+
     /// Closes the connections that have been idle for too long, and forgets those that the server has closed.
     pub fn sweep(&self, now: Instant) {
         self.http1.sweep(now);
@@ -327,7 +350,6 @@ impl Pool {
         }
     }
 
-    /// Opens another HTTP/2 connection ahead of need.
     fn open_ahead(self: &Arc<Self>, attempt: Attempt, clock: &Clock) {
         let (pool, clock) = (Arc::clone(self), *clock);
         tokio::spawn(async move {

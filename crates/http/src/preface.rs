@@ -1,8 +1,7 @@
-//! Which version of HTTP a client speaks in clear text.
+//! The version of HTTP that a client speaks in clear text.
 //!
-//! HTTP/2 with prior knowledge begins with a preface (RFC 9113, section 3.4) whose first three bytes no
-//! HTTP/1.1 request has. Nearly always they come together, and a look at them without taking them is enough;
-//! a client that sends them one by one has them read, and kept for the protocol that follows.
+//! HTTP/2 with prior knowledge begins with a preface (RFC 9113, section 3.4), whose first three bytes no HTTP/1.1
+//! request has. Usually a peek sees all three; bytes that had to be read are kept for the protocol.
 
 use bytes::BytesMut;
 use std::io;

@@ -1,8 +1,7 @@
-//! A request's body that can be sent to several servers: read once from the client, sent as often as needed.
+//! A request body for several attempts: read once from the client, sent as often as needed.
 //!
-//! **Limits**: the replay buffer holds up to [`Replay`]'s bound. Beyond it, the attempt that reads goes on and no
-//! other attempt is possible. Until the response has begun, a client that pauses for longer than the body timeout
-//! is at fault; afterwards both sides may be silent for any time.
+//! **Limits**: the replay buffer holds up to [`Replay`]'s bound. Beyond it, only the attempt that reads can go on.
+//! Until the response begins, the client may pause for the body timeout at most.
 
 use crate::http1::RequestBody;
 use crate::trailers;
@@ -16,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use tokio::time::Sleep;
 
-/// How a client failed to send its body.
+/// A client's failure to send its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientFault {
     /// It paused for too long.
@@ -106,7 +105,6 @@ impl Waiting {
         }
     }
 
-    /// Wakes all but the one who knows already.
     fn wake_others(&self, knows: &Waker) {
         let waiting = std::mem::take(&mut *self.lock());
         waiting.into_iter().filter(|waker| !waker.will_wake(knows)).for_each(Waker::wake);
@@ -177,7 +175,7 @@ impl Replay {
         self.lock().sole_reader.is_some()
     }
 
-    /// What the client did wrong, if it did.
+    /// The fault of the client, if any.
     #[must_use]
     pub fn fault(&self) -> Option<ClientFault> {
         self.lock().fault
@@ -236,7 +234,7 @@ impl ReplayState {
         }
     }
 
-    /// The client has nothing for us now: for how long?
+    /// Waits for the client until the body timeout.
     fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, ClientFault>>> {
         let Some(pause_max) = self.pause_max else { return Poll::Pending };
         let pause = self.pause.get_or_insert_with(|| Box::pin(tokio::time::sleep(pause_max)));

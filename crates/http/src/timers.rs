@@ -1,15 +1,11 @@
 //! The timers of one worker's requests.
 //!
-//! Nearly every request sets a timer (its hedge's) and nearly none lives to see it fire. A timer of the
-//! runtime for each would be set in the kernel and fire there, each time for nothing; here one serves all
-//! requests of a worker, and it is left alone when the request that asked for it is over.
-//!
-//! While requests come more often than once a [`TICK`], a task that sets a timer also wakes those that are due, and the
-//! runtime's timer only guards against silence, once a [`GUARD`]. Paced at 5,000 requests/s on a virtual
-//! machine, where a timer's interrupt is dear, that saved 2 of 17 microseconds a request.
-//!
+//! Nearly every request sets a timer, for its hedge, and nearly none fires. One timer of the runtime therefore serves
+//! all requests of a worker. While requests come more often than once a [`TICK`], a task that sets a timer also wakes
+//! those that are due, and the runtime's timer fires only once a [`GUARD`]. At 5,000 requests/s on a virtual machine,
+//! that saved 2 of 17 microseconds a request.
 //! **Limits**: one entry for each request in progress. The runtime's clock is a millisecond coarse.
-//! **Hurts when** a worker that was busy falls silent: a hedge may then come a [`GUARD`] late, once.
+//! **Hurts when** a busy worker falls silent: one hedge may come a [`GUARD`] late.
 
 use crate::clock::Clock;
 use curtail_units::{Duration, Instant};
@@ -21,7 +17,7 @@ use tokio::sync::Notify;
 /// Requests that come more often than this look after each other's timers.
 const TICK: Duration = Duration::from_ms(1);
 
-/// How far apart the runtime's timer fires then.
+/// The interval of the runtime's timer then.
 const GUARD: Duration = Duration::from_ms(4);
 
 /// The wakers by instant; the number distinguishes entries of the same instant.
@@ -38,13 +34,12 @@ pub struct Timers {
 #[derive(Debug, Default)]
 struct State {
     due: Due,
-    /// The number of timers set so far.
     entries: u64,
     /// The same when [`Timers::run`] last looked, and when that was.
     looked: (u64, Instant),
     /// Tasks that set a timer also wake those that are due.
     is_busy: bool,
-    /// What [`Timers::run`] waits for.
+    /// The deadline of [`Timers::run`].
     armed: Option<Instant>,
 }
 
@@ -107,8 +102,7 @@ impl Timer {
         Self { timers: Arc::clone(timers), entry: None }
     }
 
-    /// Ready once, when `at` has come; asking for another instant takes back the one before. It was `now` a
-    /// moment ago.
+    /// Ready once, when `at` has come; asking for another instant takes back the one before. It was `now` a moment ago.
     pub fn poll_until(&mut self, cx: &mut Context<'_>, at: Instant, now: Instant) -> Poll<()> {
         let mut state = self.timers.lock();
         match self.entry {
@@ -180,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn while_timers_are_set_often_whoever_sets_one_looks_and_the_runtime_guards() {
+    fn while_timers_are_set_often_a_task_that_sets_one_looks_and_the_runtime_guards() {
         let timers = Arc::new(Timers::default());
         let mut cx = Context::from_waker(Waker::noop());
         let mut all: Vec<_> = (0..10).map(|_| Timer::new(&timers)).collect();

@@ -23,7 +23,7 @@ pub enum TlsError {
     File {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
     /// The system has no certificate authorities.
@@ -36,7 +36,7 @@ pub enum TlsError {
     Name {
         /// The server.
         server: String,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
 }

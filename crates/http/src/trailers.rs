@@ -1,4 +1,4 @@
-//! Which fields may be trailers.
+//! The fields that may be trailers.
 
 use crate::head::Known;
 use http::{HeaderMap, HeaderName, HeaderValue, header};

@@ -248,10 +248,10 @@ impl FanOutRequest {
             }
             GatherOutcome::Failed => self.failed(),
         };
-        head.fields.push_other(b"curtail-shards", format!("{succeeded}/{shards}").as_bytes());
+        head.fields.append(b"curtail-shards", format!("{succeeded}/{shards}").as_bytes());
         let failed = self.failed_names();
         if !failed.is_empty() {
-            head.fields.push_other(b"curtail-shards-failed", failed.as_bytes());
+            head.fields.append(b"curtail-shards-failed", failed.as_bytes());
         }
         self.end(result, (Some(head.status), error));
         (head, body)
@@ -269,7 +269,7 @@ impl FanOutRequest {
             Merge::JsonArray => Some(&b"application/json"[..]),
         };
         if let Some(content_type) = content_type {
-            head.fields.push_other(b"content-type", content_type);
+            head.fields.append(b"content-type", content_type);
         }
         let body = self.merge.merge(responses().map(|response| &response.body));
         (head, RelayedBody::Whole(body))
@@ -333,7 +333,7 @@ fn pass_on(response: &ShardResponse) -> Given {
     let mut head = ResponseHead::new(response.head.status);
     for (_, name, value) in response.head.fields.iter() {
         if matches!(name, b"content-type" | b"retry-after" | b"www-authenticate") {
-            head.fields.push_other(name, value);
+            head.fields.append(name, value);
         }
     }
     (head, RelayedBody::Whole(response.body.clone()))

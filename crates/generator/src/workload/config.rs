@@ -13,7 +13,7 @@ pub struct WorkloadConfig {
     pub requests: Vec<RequestConfig>,
     /// Journeys over them; without any, each request is made alone.
     pub journeys: Vec<JourneyConfig>,
-    /// Whose requests they are.
+    /// The tenants.
     pub tenants: Vec<TenantConfig>,
 }
 
@@ -22,7 +22,7 @@ pub struct WorkloadConfig {
 pub struct RequestConfig {
     /// Its name in reports.
     pub name: String,
-    /// How often it is made, in relation to the others.
+    /// Its relative frequency.
     pub weight: f64,
     /// The method.
     pub method: String,
@@ -38,7 +38,7 @@ pub struct RequestConfig {
     pub expect: Expect,
 }
 
-/// Where a body comes from.
+/// The source of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BodyConfig {
     /// This text.
@@ -50,9 +50,9 @@ pub enum BodyConfig {
 /// A journey as it is written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JourneyConfig {
-    /// How often it is made, in relation to the others.
+    /// Its relative frequency.
     pub weight: f64,
-    /// What is asked, one after the other.
+    /// The requests, one after the other.
     pub steps: Vec<StepConfig>,
 }
 
@@ -70,15 +70,14 @@ pub struct StepConfig {
 /// A tenant as it is written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TenantConfig {
-    /// What `{tenant}` stands for.
+    /// The value of `{tenant}`.
     pub name: String,
-    /// How large it is, in whatever unit.
+    /// Its size, in any unit.
     pub size: u64,
-    /// How many of the requests are its, in relation to the others.
+    /// Its relative share of the requests.
     pub weight: f64,
 }
 
-/// The heaviest weight.
 const WEIGHT_MAX: f64 = 1e6;
 
 impl WorkloadConfig {

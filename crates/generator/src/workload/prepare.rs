@@ -1,4 +1,4 @@
-//! From a workload as it is written to one that can be sent: files are read, texts are taken apart.
+//! Prepares a workload from its configuration: reads files and parses templates.
 
 use super::{
     Body, BodyConfig, Journey, Request, RequestConfig, Step, Tenant, Workload, WorkloadConfig,
@@ -12,29 +12,22 @@ use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The longest body that is read from a file.
+/// Maximum size of a body in a file.
 const BODY_BYTES_MAX: u64 = 64 << 20;
 
-/// Everything that keeps a workload from being sent.
-#[derive(Debug)]
+/// The errors of a workload.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", problems.join("\n"))]
 pub struct PrepareError {
-    /// What is wrong, each with the request that it is about.
+    /// The errors, each with its request.
     pub problems: Vec<String>,
 }
 
-impl fmt::Display for PrepareError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.problems.join("\n"))
-    }
-}
-
-impl std::error::Error for PrepareError {}
-
 impl Workload {
-    /// Makes `config` ready to be sent to `target`; paths of files are those seen from `folder`.
+    /// Prepares `config` for `target`; paths of files are relative to `folder`.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// All errors of the configuration.
     pub fn prepare(
         config: &WorkloadConfig,
         target: &Target,
@@ -44,7 +37,7 @@ impl Workload {
         let mut problems = Vec::new();
         let mut requests = Vec::new();
         for request in &config.requests {
-            // One request needs no name; that of a command line has none.
+            // A lone request needs no name in messages.
             let name = (config.requests.len() > 1).then_some(&*request.name);
             let mut reader = Reader { name, folder, problems: &mut problems };
             requests.extend(reader.request(request, target));
@@ -104,7 +97,7 @@ fn tenants(config: &WorkloadConfig) -> Vec<Tenant> {
     config.tenants.iter().map(tenant).collect()
 }
 
-/// Reads one request, and notes all that is wrong with it.
+/// Reads one request, and collects its errors.
 struct Reader<'a> {
     name: Option<&'a str>,
     folder: &'a Path,
@@ -130,7 +123,7 @@ impl Reader<'_> {
                 ),
             );
         }
-        // What the target's URL says is meant as it is; only a path of the request's own has places.
+        // The path of the target's URL has no placeholders.
         let path = match &config.path {
             None => Some(Template::of_text(target.path.clone())),
             Some(path) => self.said("path", Template::parse(path, &data.columns, true)),
@@ -147,7 +140,7 @@ impl Reader<'_> {
             headers.extend(name.zip(value));
         }
         let body = match &config.body {
-            None => Some(Body::Text(Template::empty())),
+            None => Some(Body::Text(Template::default())),
             Some(BodyConfig::Text(text)) => {
                 self.said("body", Template::parse(text, &data.columns, false)).map(Body::Text)
             }

@@ -1,23 +1,23 @@
-//! The fields of a head, as the text in which they came.
+//! The fields of a head, in the text of the message.
 
 use super::Known;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// Room for what a proxy adds: for whom it forwards, and over what.
+/// Room for the fields that a proxy adds.
 const ADDED_BYTES: usize = 96;
 const ADDED_LINES: usize = 4;
 
 /// Fields in their order.
 #[derive(Clone, Default)]
 pub struct Fields {
-    /// Names, in small letters, and values; what lies between them means nothing.
+    /// Names in small letters, and values; other bytes are ignored.
     text: Vec<u8>,
     lines: Vec<Line>,
-    /// A bit for each of those that are there.
+    /// The bits of the present fields.
     present: u32,
 }
 
-/// Where in the text a field stands.
+/// The position of a field in the text.
 #[derive(Clone, Copy)]
 struct Line {
     known: Known,
@@ -129,16 +129,9 @@ impl Fields {
         self.push_line(known, known.name().as_bytes(), value);
     }
 
-    /// Adds a field of any name.
-    pub fn append(&mut self, name: &HeaderName, value: &HeaderValue) {
-        let name = name.as_str().as_bytes();
-        self.push_line(Known::of(name), name, value.as_bytes());
-    }
-
-    /// Adds a field that is none of [`Known`].
-    pub fn push_other(&mut self, name: &[u8], value: &[u8]) {
-        debug_assert_eq!(Known::of(name), Known::Other, "a known field is pushed as such");
-        self.push_line(Known::Other, name, value);
+    /// Adds a field of any name, which is in small letters.
+    pub fn append(&mut self, name: &[u8], value: &[u8]) {
+        self.push_line(Known::of(name), name, value);
     }
 
     fn push_line(&mut self, known: Known, name: &[u8], value: &[u8]) {
@@ -227,7 +220,6 @@ impl Fields {
         self.lines.iter().map(move |line| (line.known, line.name.of(text), line.value.of(text)))
     }
 
-    /// How many fields there are.
     #[inline]
     pub(crate) const fn len(&self) -> usize {
         self.lines.len()

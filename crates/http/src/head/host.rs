@@ -13,7 +13,6 @@ const INVALID: Fault =
     Fault::bad_host("the host is not one valid name or address, with or without a port");
 const OTHER: Fault = Fault::bad_host("`host` and `:authority` differ");
 
-/// Sets `host` to the one host of the request.
 pub(super) fn settle(head: &mut RequestHead) -> Result<(), Fault> {
     let field = head.fields.get(Known::Host);
     if head.fields.all(Known::Host).nth(1).is_some() {

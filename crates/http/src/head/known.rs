@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Known {
-    /// One that nobody looks for.
+    /// Any other field.
     Other,
     /// `connection`.
     Connection,
@@ -14,13 +14,13 @@ pub enum Known {
     Cookie,
     /// The class of a request or an attempt: a client may set it, a root sets it for its leaves.
     CurtailClass,
-    /// The constant name of what went wrong, in every response that the proxy itself makes.
+    /// The constant name of the error, in every response of the proxy itself.
     CurtailError,
-    /// What a leaf has to say of an attempt that the server never saw: `refused` or `twin-started`.
+    /// The leaf's report of an attempt that it did not execute: `refused` or `twin-started`.
     CurtailLeaf,
     /// The load of a server, in a leaf's response to a probe.
     CurtailLoad,
-    /// What one copy of a tie must know: `<id, 16 hex digits>;<first|second>;<authority of the twin's leaf>`.
+    /// The tie of an attempt: `<id, 16 hex digits>;<first|second>;<authority of the twin's leaf>`.
     CurtailTie,
     /// `date`.
     Date,
@@ -40,9 +40,9 @@ pub enum Known {
     ProxyConnection,
     /// `te`.
     Te,
-    /// It names a request's trace and the span that it comes from.
+    /// The trace and the parent span of the request.
     Traceparent,
-    /// Tracing systems keep notes of their own there.
+    /// The vendor fields of tracing systems.
     Tracestate,
     /// `transfer-encoding`.
     TransferEncoding,
@@ -127,7 +127,7 @@ impl Known {
         | Self::ForwardedProto.bit()
         | Self::ForwardedOther.bit();
 
-    /// Which one has this name, in small letters.
+    /// The field of this name, in small letters.
     #[must_use]
     #[inline]
     pub fn of(name: &[u8]) -> Self {

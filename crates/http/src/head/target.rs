@@ -90,7 +90,6 @@ impl Target {
         Self::Uri(PathAndQuery::from_static("*"))
     }
 
-    /// Parses a target that begins with `/`.
     fn origin(text: &str) -> Result<Self, Fault> {
         match PathAndQuery::try_from(text) {
             Ok(path) if path.as_str().len() == text.len() => Ok(Self::Uri(path)),

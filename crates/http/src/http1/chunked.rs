@@ -17,7 +17,6 @@ const SIZE_LINE_BYTES_MAX: usize = 1 << 10;
 /// Data up to this size is copied, which frees the read buffer.
 const COPIED_BYTES_MAX: usize = 2 << 10;
 
-/// Begins a chunk of this number of bytes.
 pub(super) fn begin_chunk(buffer: &mut Vec<u8>, bytes: usize) {
     write!(buffer, "{bytes:x}\r\n").expect("a vector takes everything");
 }
@@ -33,7 +32,6 @@ pub(super) fn end(buffer: &mut Vec<u8>, fields: Option<&HeaderMap>) {
     buffer.extend_from_slice(b"\r\n");
 }
 
-/// A piece of a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     Data(Bytes),
@@ -55,7 +53,6 @@ pub(super) fn take_up_to(read: &mut BytesMut, bytes: u64) -> Bytes {
     read.split_to(len).freeze()
 }
 
-/// The position in a chunked body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decoder {
     /// Before the size of a chunk.

@@ -1,11 +1,9 @@
-//! One HTTP/1.1 connection to a server, driven by the very task that uses it.
+//! One HTTP/1.1 connection to a server, driven by the task that uses it.
 //!
-//! It carries one exchange at a time. The response may begin before the request is written, because a server need not
-//! read the whole request first. No second task has to be woken, and a closed connection is noticed before a request
-//! is written to it.
-//!
-//! **Limits**: a response's head, with the interim responses before it, and its trailers: [`HEAD_BYTES_MAX`]
-//! and [`FIELDS_MAX`] each.
+//! It carries one exchange at a time. The response may begin before the request is written completely. No second task
+//! has to be woken, and a closed connection is noticed before a request is written to it.
+//! **Limits**: [`HEAD_BYTES_MAX`] and [`FIELDS_MAX`] for the head of a response with its interim responses, and for
+//! trailers.
 //!
 //! [`HEAD_BYTES_MAX`]: super::fields::HEAD_BYTES_MAX
 //! [`FIELDS_MAX`]: super::fields::FIELDS_MAX
@@ -121,7 +119,6 @@ impl ClientConnection {
         }
     }
 
-    /// Why there is no response.
     fn no_response(&mut self, source: Option<io::Error>) -> Error {
         let source = self.sending.take_failure().or(source);
         if self.head.is_begun(&self.inbound.read) {
@@ -148,7 +145,7 @@ impl ClientConnection {
         self.inbound.framing.is_end()
     }
 
-    /// What is known of the length of the response's body.
+    /// The known length of the response body.
     pub(crate) fn size_hint(&self) -> SizeHint {
         self.inbound.framing.size_hint()
     }

@@ -1,6 +1,7 @@
 //! The fields of heads and trailers: a line each, then an empty one.
 
 use super::Error;
+use crate::head::Known;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -8,12 +9,10 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 /// the trailers of any message.
 pub(crate) const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// Maximum number of fields in a head, and in trailers.
 pub(super) const FIELDS_MAX: usize = 128;
 
 pub(super) const TOO_LONG: Error = Error::Malformed("its head is too long");
 
-/// Writes a field.
 pub(super) fn write_field(buffer: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     buffer.reserve(name.len() + value.len() + 4);
     for part in [name, b": ", value, b"\r\n"] {
@@ -21,7 +20,19 @@ pub(super) fn write_field(buffer: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     }
 }
 
-/// Writes the length of a body.
+/// Writes the fields without those whose bits are in `excluded`.
+pub(super) fn write_fields<'a>(
+    buffer: &mut Vec<u8>,
+    fields: impl Iterator<Item = (Known, &'a [u8], &'a [u8])>,
+    excluded: u32,
+) {
+    for (known, name, value) in fields {
+        if known.bit() & excluded == 0 {
+            write_field(buffer, name, value);
+        }
+    }
+}
+
 pub(super) fn write_length(buffer: &mut Vec<u8>, bytes: u64) {
     write_field(buffer, b"content-length", itoa::Buffer::new().format(bytes).as_bytes());
 }
@@ -36,7 +47,6 @@ pub(super) fn end_of_fields(read: &[u8], searched: usize) -> Option<usize> {
     })
 }
 
-/// The message for an error of the parser.
 pub(super) const fn complaint(error: httparse::Error) -> &'static str {
     match error {
         httparse::Error::HeaderName => "a field has no valid name",

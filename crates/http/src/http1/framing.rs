@@ -5,7 +5,6 @@ use super::chunked::{Decoder, Piece, take_up_to};
 use bytes::BytesMut;
 use http_body::SizeHint;
 
-/// The framing of a body, and its remaining length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
     /// This number of bytes.

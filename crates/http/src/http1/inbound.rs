@@ -14,19 +14,16 @@ use std::pin::pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::AsyncReadExt;
 
-/// How much is read at once.
 const READ_BYTES: usize = 8 << 10;
 
 /// The same when a body keeps filling it.
 pub(super) const READ_BYTES_MAX: usize = 64 << 10;
 
-/// The reading side of a connection.
 #[derive(Debug)]
 pub(super) struct Inbound {
     pub(super) stream: Stream,
     /// Bytes that are read but not taken.
     pub(super) read: BytesMut,
-    /// The framing of the body, and the position in it.
     pub(super) framing: Framing,
     read_bytes: usize,
 }
@@ -36,7 +33,6 @@ impl Inbound {
         Self { stream, read, framing: Framing::Ended, read_bytes: READ_BYTES }
     }
 
-    /// Begins a body after the head of its message.
     pub(super) const fn begin_body(&mut self, framing: Framing) {
         self.framing = framing;
         self.read_bytes = READ_BYTES;
@@ -54,7 +50,6 @@ impl Inbound {
         Poll::Ready(read)
     }
 
-    /// The next frame of the body.
     pub(super) fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,

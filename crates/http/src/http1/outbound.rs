@@ -1,7 +1,6 @@
 //! The unwritten part of an outbound message.
 //!
-//! The head and the small pieces of a body are gathered in a buffer and written at once. A large piece is written
-//! without a copy.
+//! The head and small pieces of a body are gathered in a buffer. A large piece is written without a copy.
 
 use super::{Error, chunked};
 use bytes::{Buf, Bytes};
@@ -28,16 +27,12 @@ pub(super) enum Length {
     Ended,
 }
 
-/// The unwritten part of a message.
 #[derive(Debug)]
 pub(super) struct Outbound {
     /// Gathered bytes. The buffer lives as long as the connection.
     buffer: Vec<u8>,
-    /// The number of bytes of the buffer that are written.
     written: usize,
-    /// Written after the buffer.
     piece: Bytes,
-    /// Written after the piece.
     after_piece: &'static [u8],
     length: Length,
     has_trailers: bool,
@@ -88,9 +83,6 @@ impl Outbound {
     }
 
     /// Gathers the available part of the body, until it is worth a write or has ended.
-    ///
-    /// # Errors
-    /// When the body fails, or contradicts its announced length.
     pub(super) fn gather<B>(
         &mut self,
         cx: &mut Context<'_>,
@@ -110,7 +102,6 @@ impl Outbound {
         Poll::Ready(Ok(()))
     }
 
-    /// Takes a piece of the body.
     fn put(&mut self, data: Bytes) -> Result<(), Error> {
         if data.is_empty() {
             return Ok(());
@@ -137,7 +128,6 @@ impl Outbound {
         Ok(())
     }
 
-    /// Ends the body.
     fn end(&mut self, trailers: Option<&HeaderMap>) -> Result<(), Error> {
         match std::mem::replace(&mut self.length, Length::Ended) {
             Length::Known(1..) => return Err(Error::BodyLength),

@@ -93,7 +93,6 @@ pub struct UpgradedConnection<B> {
     pub body: B,
 }
 
-/// What happens next on a connection.
 enum Next {
     /// A request has arrived.
     Request(RequestHead, Option<RequestBody>, Terms),
@@ -103,7 +102,6 @@ enum Next {
     Closed,
 }
 
-/// How a response was sent.
 enum Sent {
     /// Another request may follow.
     Kept,
@@ -142,8 +140,8 @@ impl Server {
                 Next::Request(head, body, terms) => {
                     let interim = InterimSink::new(&self.shared);
                     let interim = (terms.version != Version::HTTP_10).then_some(interim);
-                    let answering = pin!(service.respond(head, body, interim));
-                    (self.unless_gone(answering).await?, terms)
+                    let response = pin!(service.respond(head, body, interim));
+                    (self.unless_gone(response).await?, terms)
                 }
                 Next::Rejected(fault) => (service.reject(fault), Terms::LAST),
                 Next::Closed => return None,
@@ -221,7 +219,6 @@ impl Server {
         Poll::Pending
     }
 
-    /// Sends a response.
     async fn send<B>(&mut self, head: &ResponseHead, body: &mut B, mut terms: Terms) -> Sent
     where
         B: Body<Data = Bytes, Error: Into<Error>> + Unpin,
@@ -296,7 +293,6 @@ struct ClientTimeouts {
 }
 
 impl ClientTimeouts {
-    /// The timeouts of a new connection.
     fn new(limits: &ServerLimits) -> Self {
         let header_timeout = limits.header_timeout;
         let until = Instant::now() + header_timeout;

@@ -1,7 +1,6 @@
-//! The activity of one connection, and whether its server is still alive.
+//! Detects servers that fail silently and leave their connections open.
 //!
-//! A server that fails silently leaves its connection open. When requests wait on a connection and nothing arrives
-//! for the configured time, the connection is pinged. Idle connections are not pinged.
+//! When streams are in flight and nothing arrives for the configured time, the connection is pinged.
 
 use h2::{Ping, PingPong};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +16,6 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub(super) struct Activity {
     streams: AtomicUsize,
-    /// The time of the last bytes of a response.
     heard: Mutex<Instant>,
     /// Wakes the task when there is a stream again.
     begun: Notify,
@@ -29,7 +27,6 @@ impl Activity {
         Arc::new(Self { streams: AtomicUsize::new(0), heard, begun: Notify::new() })
     }
 
-    /// Streams in flight.
     pub(super) fn streams(&self) -> usize {
         self.streams.load(Ordering::Relaxed)
     }
@@ -74,7 +71,6 @@ impl StreamCount {
         Self(Arc::clone(activity))
     }
 
-    /// Notes that the server has sent something.
     pub(super) fn note_heard(&self) {
         self.0.note_heard();
     }

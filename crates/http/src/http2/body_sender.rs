@@ -7,7 +7,6 @@ use http_body::Body;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// The rest of a request body, and the stream that it is sent over.
 #[derive(Debug)]
 pub(super) struct BodySender {
     stream: SendStream<Bytes>,

@@ -43,27 +43,27 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the server provably did not process the request (RFC 9113, section 8.7): the request was not written,
-    /// the server refused the stream, or the stream is beyond the last one in its GOAWAY. An accepted stream that the
-    /// connection's end cuts off has another error in h2, an I/O error, even after a GOAWAY.
+    /// Whether the server provably did not process the request.
     pub(crate) fn is_unprocessed(&self) -> bool {
         match self {
             Self::Unwritten(_) => true,
-            Self::Stream(error) => {
-                let refused = error.reason() == Some(Reason::REFUSED_STREAM);
-                error.is_remote() && (refused || error.is_go_away())
-            }
+            Self::Stream(error) => is_unprocessed(error),
             Self::SwitchedProtocols | Self::HeadTooLong => false,
         }
     }
 }
 
+/// Whether the server provably did not process the request of a stream (RFC 9113, section 8.7): it refused the stream,
+/// or the stream is beyond the last one in its GOAWAY. The end of a connection is an I/O error, even after a GOAWAY.
+#[must_use]
+pub fn is_unprocessed(error: &h2::Error) -> bool {
+    let refused = error.reason() == Some(Reason::REFUSED_STREAM);
+    error.is_remote() && (refused || error.is_go_away())
+}
+
 impl StreamLease {
     /// Sends a request and waits for the head of its response; interim responses go to `interim`. Dropping the future
     /// resets the stream.
-    ///
-    /// # Errors
-    /// Any error of the stream or its connection.
     pub(crate) async fn send(
         mut self,
         request: Request<OutboundBody>,
@@ -87,7 +87,6 @@ impl StreamLease {
     }
 }
 
-/// A request whose response has not begun.
 struct Exchange {
     /// Present until the stream is open: the server limits the number of streams.
     sender: Option<SendRequest<Bytes>>,
@@ -196,7 +195,6 @@ pub(crate) struct Http2Body {
     /// The number of bytes still to come, if known.
     left: Option<u64>,
     is_data_done: bool,
-    /// The task that sends the rest of the request.
     sending: Option<JoinHandle<()>>,
     count: StreamCount,
 }

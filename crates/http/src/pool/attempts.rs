@@ -1,8 +1,7 @@
 //! Connection attempts of one pool: which request opens a connection, and which ones wait for it.
 //!
-//! A connection that requests can share is opened in a task of its own: a request that is cancelled meanwhile (a hedge
-//! that lost) leaves it to later ones, else the server that is never the fastest would never be connected to.
-//! Requests that arrive meanwhile wait for it, and fail with it rather than one after the other.
+//! A connection that requests can share is opened in its own task, so a cancelled request, such as a hedge that lost,
+//! leaves it to later ones. Requests that arrive meanwhile wait for it, and fail with it.
 
 use super::Transport;
 use crate::clock::Clock;
@@ -10,7 +9,6 @@ use crate::connect::{ConnectConfig, Protocol};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// The connection attempts of one pool.
 #[derive(Debug)]
 pub(super) struct Attempts {
     /// The maximum of shared connections, and of requests on each.
@@ -28,13 +26,12 @@ struct State {
     connecting: usize,
     /// Requests that wait for one of those.
     waiting: usize,
-    /// Failed attempts.
     failed: u64,
     /// The last attempt failed, so none is made ahead of need until the next sweep.
     is_growth_paused: bool,
 }
 
-/// What a request does that found no connection with capacity.
+/// The turn of a request that found no connection with capacity.
 #[derive(Debug)]
 pub(super) enum Turn<L> {
     /// It uses a shared connection that has capacity now.
@@ -67,9 +64,6 @@ impl Attempts {
     }
 
     /// Waits until a shared connection has capacity, or this request is to open one.
-    ///
-    /// # Errors
-    /// When the connection attempt failed, or the connections are full.
     pub(super) async fn wait<T: Transport>(
         self: &Arc<Self>,
         shared: &T,
@@ -129,7 +123,6 @@ impl Attempts {
         grows.then(|| Attempt::new(self, true))
     }
 
-    /// Allows attempts ahead of need again.
     pub(super) fn resume_growth(&self) {
         self.lock().is_growth_paused = false;
     }

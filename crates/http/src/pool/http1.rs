@@ -15,14 +15,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-/// The HTTP/1.1 connections of a pool.
 #[derive(Debug)]
 pub(super) struct Http1Transport {
     /// The last one returned is the first one leased.
     idle: Mutex<Vec<Http1Lease>>,
     idle_max: usize,
     idle_timeout: Duration,
-    /// Connections, idle or not.
     open: Arc<AtomicUsize>,
 }
 

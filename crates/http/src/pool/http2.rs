@@ -14,7 +14,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Another connection is opened when each open one carries this fraction of its maximum.
 const SPREAD: usize = 4;
 
-/// The HTTP/2 connections of a pool.
 #[derive(Debug)]
 pub(super) struct Http2Transport {
     config: ConnectConfig,
@@ -25,13 +24,11 @@ pub(super) struct Http2Transport {
 #[derive(Debug)]
 struct Http2 {
     connection: Http2Connection,
-    /// Leases so far.
     leases: u64,
     /// The leases at the last sweep that found it in use, and the time of that sweep.
     used: Option<(u64, Instant)>,
 }
 
-/// Capacity for one exchange.
 #[derive(Debug)]
 pub(super) struct Http2Lease {
     stream: StreamLease,

@@ -17,10 +17,10 @@ use tokio_rustls::TlsConnector;
 /// Sessions that can be resumed with a server; a name and its tickets take some hundred bytes each.
 const SESSIONS_MAX: usize = 1_024;
 
-/// Which certificates of servers are trusted.
+/// The trusted certificates of servers.
 #[derive(Clone, Debug)]
 pub enum Trust {
-    /// Those that these authorities have signed.
+    /// Certificates that these authorities have signed.
     Authorities(Arc<RootCertStore>),
     /// Any certificate, without proof of the server's identity.
     AnyCertificate,
@@ -64,14 +64,10 @@ impl Trust {
     }
 }
 
-/// TLS towards one server.
 #[derive(Clone)]
 pub(crate) struct TlsTo {
-    /// The name that its certificate must have.
     pub(crate) name: ServerName<'static>,
-    /// Offers what the configuration allows.
     pub(crate) all: TlsConnector,
-    /// Offers HTTP/1.1 alone.
     pub(crate) http1: TlsConnector,
 }
 

@@ -9,7 +9,7 @@ use bytes::BytesMut;
 use curtail_http::drain::Drain;
 use curtail_http::head::{RequestHead, ResponseHead};
 use curtail_http::http2::flow_control_window;
-use curtail_http::lingering::Lingering;
+use curtail_http::linger::Lingering;
 use curtail_http::replay::ClientBody;
 use curtail_http::stream::Stream;
 use http::{HeaderMap, Request, Response};

@@ -33,7 +33,7 @@ fn decoded<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Decoded, &'
                     break;
                 }
                 Err(Error::Malformed(why)) => return Err(why),
-                Err(error) => panic!("nothing but the answer is bad: {error:?}"),
+                Err(error) => panic!("only the response is bad: {error:?}"),
             }
         }
     }

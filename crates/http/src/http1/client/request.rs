@@ -1,7 +1,7 @@
-//! A request on its way to a server.
+//! The request that is being sent to a server.
 
 use super::super::Error;
-use super::super::fields::{write_field, write_length};
+use super::super::fields::{write_field, write_fields, write_length};
 use super::super::outbound::{Length, Outbound};
 use crate::head::Known;
 use crate::outbound_request::OutboundRequest;
@@ -30,12 +30,10 @@ enum WriteState {
 }
 
 impl Sending {
-    /// Nothing is under way.
     pub(super) fn new() -> Self {
         Self { state: WriteState::Done, outbound: Outbound::default(), body: OutboundBody::Empty }
     }
 
-    /// Puts the head of a request together.
     pub(super) fn begin(&mut self, request: OutboundRequest) {
         let length = match &request.body {
             OutboundBody::Empty => Length::Ended,
@@ -48,7 +46,6 @@ impl Sending {
         self.state = WriteState::Writing;
     }
 
-    /// Whether all has been written.
     pub(super) const fn is_done(&self) -> bool {
         matches!(self.state, WriteState::Done)
     }
@@ -100,11 +97,7 @@ fn write_head(buffer: &mut Vec<u8>, request: &OutboundRequest, length: Length) {
         buffer.extend_from_slice(part.as_bytes());
     }
     let framing = Known::ContentLength.bit() | Known::TransferEncoding.bit();
-    for (known, name, value) in request.fields() {
-        if known.bit() & framing == 0 {
-            write_field(buffer, name, value);
-        }
-    }
+    write_fields(buffer, request.fields(), framing);
     // RFC 9110, section 8.6: where a body is usual, that there is none is said.
     let is_body_usual = matches!(head.method, Method::POST | Method::PUT | Method::PATCH);
     match length {

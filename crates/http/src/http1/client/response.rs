@@ -1,4 +1,4 @@
-//! A server's response, as it comes: its head, and how its body is framed.
+//! The head of a server's response, and the framing of its body.
 
 use super::super::Error;
 use super::super::chunked::Decoder;
@@ -12,10 +12,9 @@ use std::mem::MaybeUninit;
 /// The head of a response, and the version of HTTP that it came over.
 type Versioned = (Version, ResponseHead);
 
-/// The start of every response.
 const START: &[u8] = b"HTTP/1.";
 
-/// What has been seen of a response's head.
+/// The state of reading a response head.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HeadReader {
     /// The bytes at the start of the buffer that contain no end of a head.
@@ -25,7 +24,6 @@ pub(super) struct HeadReader {
 }
 
 impl HeadReader {
-    /// Whether anything has come.
     pub(super) fn is_begun(&self, read: &BytesMut) -> bool {
         self.interim_bytes > 0 || !read.is_empty()
     }
@@ -129,7 +127,6 @@ pub(super) fn framing(
     Ok((framing, is_kept && framing != Framing::UntilClosed))
 }
 
-/// Whether the body comes in chunks.
 fn is_chunked(fields: &Fields) -> Result<bool, Error> {
     let mut codings = fields.all(Known::TransferEncoding);
     match (codings.next(), codings.next()) {

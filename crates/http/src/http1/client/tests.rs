@@ -67,17 +67,17 @@ async fn notice(connection: &ClientConnection) {
     in_time(stream.readable()).await.expect("a socket");
 }
 
-/// Sends a request that is answered like this.
+/// Sends a request that gets this response.
 async fn exchange(
     connection: &mut ClientConnection,
     replica: &mut TcpStream,
-    answer: &str,
+    response: &str,
 ) -> Result<ResponseHead, Error> {
-    let answering = async {
+    let responding = async {
         expect(replica, GET).await;
-        replica.write_all(answer.as_bytes()).await.expect("written");
+        replica.write_all(response.as_bytes()).await.expect("written");
     };
-    in_time(async { tokio::join!(connection.send(get()), answering) }).await.0
+    in_time(async { tokio::join!(connection.send(get()), responding) }).await.0
 }
 
 /// The body to its end, and whether trailers came.
@@ -126,8 +126,8 @@ async fn a_closed_connection_is_noticed_by_a_task_that_has_done_much() {
 }
 
 #[tokio::test]
-async fn a_connection_is_free_after_an_answer_that_leaves_it_so() {
-    for (answer, is_free) in [
+async fn a_connection_is_free_after_an_response_that_leaves_it_so() {
+    for (response, is_free) in [
         ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok", true),
         ("HTTP/1.1 204 No Content\r\n\r\n", true),
         ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", true),
@@ -146,57 +146,57 @@ async fn a_connection_is_free_after_an_answer_that_leaves_it_so() {
         ),
     ] {
         let (mut connection, mut replica) = connected().await;
-        let answered = exchange(&mut connection, &mut replica, answer).await;
-        answered.unwrap_or_else(|error| panic!("{answer:?}: {error}"));
+        let received = exchange(&mut connection, &mut replica, response).await;
+        received.unwrap_or_else(|error| panic!("{response:?}: {error}"));
         if !connection.is_end() {
-            assert!(!connection.is_reusable(), "{answer:?} is not through");
+            assert!(!connection.is_reusable(), "{response:?} is not through");
         }
         let (.., error) = body(&mut connection).await;
-        assert!(error.is_none() && connection.is_end(), "{answer:?}: {error:?}");
+        assert!(error.is_none() && connection.is_end(), "{response:?}: {error:?}");
         assert_eq!(
             (connection.is_reusable(), connection.is_usable()),
             (is_free, is_free),
-            "{answer:?}"
+            "{response:?}"
         );
         if is_free {
             let again = "HTTP/1.1 201 Created\r\ncontent-length: 3\r\n\r\nnew";
-            let answered = exchange(&mut connection, &mut replica, again).await.expect("again");
-            assert_eq!(answered.status, StatusCode::CREATED);
-            assert_eq!(body(&mut connection).await.0, b"new", "after {answer:?}");
+            let received = exchange(&mut connection, &mut replica, again).await.expect("again");
+            assert_eq!(received.status, StatusCode::CREATED);
+            assert_eq!(body(&mut connection).await.0, b"new", "after {response:?}");
         }
     }
 }
 
 #[tokio::test]
-async fn an_answer_to_head_has_no_body_whatever_it_says() {
+async fn a_response_to_head_has_no_body_whatever_it_says() {
     let (mut connection, mut replica) = connected().await;
     for fields in ["content-length: 5\r\n", "transfer-encoding: chunked\r\n", ""] {
-        let answering = async {
+        let responding = async {
             expect(&mut replica, "HEAD / HTTP/1.1\r\n\r\n").await;
-            let answer = format!("HTTP/1.1 200 OK\r\n{fields}\r\n");
-            replica.write_all(answer.as_bytes()).await.expect("written");
+            let response = format!("HTTP/1.1 200 OK\r\n{fields}\r\n");
+            replica.write_all(response.as_bytes()).await.expect("written");
         };
         let head = request(http::Method::HEAD, OutboundBody::Empty);
-        let answered = in_time(async { tokio::join!(connection.send(head), answering) }).await.0;
-        answered.unwrap_or_else(|error| panic!("{fields:?}: {error}"));
+        let received = in_time(async { tokio::join!(connection.send(head), responding) }).await.0;
+        received.unwrap_or_else(|error| panic!("{fields:?}: {error}"));
         assert!(connection.is_end() && connection.is_usable(), "{fields:?}");
     }
 }
 
 #[tokio::test]
-async fn an_early_answer_is_given_and_the_connection_is_free_when_the_request_is_through() {
+async fn an_early_response_is_given_and_the_connection_is_free_when_the_request_is_through() {
     let whole = with_length(b"0123456789");
     let (sent, held_back) = whole.split_at(whole.len() - 6);
     let (replay, mut client) = from_client::sent(sent).await;
     let (mut connection, mut replica) = connected().await;
     let post = request(http::Method::POST, OutboundBody::Replay(replay.reader()));
-    let answering = async {
+    let responding = async {
         expect(&mut replica, "POST / HTTP/1.1\r\ncontent-length: 10\r\n\r\n0123").await;
-        let answer = b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno";
-        replica.write_all(answer).await.expect("written");
+        let response = b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno";
+        replica.write_all(response).await.expect("written");
     };
-    let answered = in_time(async { tokio::join!(connection.send(post), answering) }).await.0;
-    assert_eq!(answered.expect("an answer").status, StatusCode::PAYLOAD_TOO_LARGE);
+    let received = in_time(async { tokio::join!(connection.send(post), responding) }).await.0;
+    assert_eq!(received.expect("a response").status, StatusCode::PAYLOAD_TOO_LARGE);
     let (data, _, error) = body(&mut connection).await;
     assert!(data == b"no" && error.is_none(), "{error:?}");
     assert_eq!(
@@ -221,20 +221,20 @@ async fn a_request_goes_on_when_its_client_goes_on() {
     let (replay, mut client) = from_client::sent(sent).await;
     let (mut connection, mut replica) = connected().await;
     let post = request(http::Method::POST, OutboundBody::Replay(replay.reader()));
-    let answering = async {
+    let responding = async {
         expect(&mut replica, "POST / HTTP/1.1\r\ncontent-length: 10\r\n\r\n0123").await;
         for byte in held_back.chunks(1) {
             client.write_all(byte).await.expect("the pipe takes it");
             expect(&mut replica, std::str::from_utf8(byte).expect("digits")).await;
         }
-        // In pieces too: whoever waits is woken for each.
+        // In pieces too: each wakes the waiting reader.
         for piece in ["HTTP/1.1 2", "00 OK\r\ncontent-", "length: 0\r\n\r", "\n"] {
             replica.write_all(piece.as_bytes()).await.expect("written");
             tokio::task::yield_now().await;
         }
     };
-    let answered = in_time(async { tokio::join!(connection.send(post), answering) }).await.0;
-    answered.expect("an answer");
+    let received = in_time(async { tokio::join!(connection.send(post), responding) }).await.0;
+    received.expect("a response");
     assert!(connection.is_reusable());
 }
 
@@ -244,41 +244,41 @@ async fn how_an_exchange_fails_is_told_apart() {
         Error::Unwritten(_) => "unwritten",
         Error::NoResponse(_) => "unanswered",
         Error::Incomplete(_) => "cut short",
-        Error::Malformed(_) => "bad answer",
+        Error::Malformed(_) => "bad response",
         Error::Body(_) | Error::Response(_) | Error::BodyLength => "body",
     };
-    for (answer, then, want) in [
+    for (response, then, want) in [
         ("", Then::Closes, "unanswered"),
         ("", Then::Resets, "unanswered"),
         ("H", Then::Closes, "cut short"),
         ("HTTP/1.1 200 OK\r\n", Then::Closes, "cut short"),
         ("HTTP/1.1 100 Continue\r\n\r\n", Then::Closes, "cut short"),
-        ("HTTP/2 200\r\n\r\n", Then::Stays, "bad answer"),
-        ("HTTP/1.1 200 OK\r\ncontent-length: 1, 2\r\n\r\n", Then::Stays, "bad answer"),
+        ("HTTP/2 200\r\n\r\n", Then::Stays, "bad response"),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 1, 2\r\n\r\n", Then::Stays, "bad response"),
     ] {
         let (mut connection, mut replica) = connected().await;
-        let answering = async {
+        let responding = async {
             expect(&mut replica, GET).await;
-            replica.write_all(answer.as_bytes()).await.expect("written");
+            replica.write_all(response.as_bytes()).await.expect("written");
             then.do_with(replica)
         };
-        let (answered, _replica) =
-            in_time(async { tokio::join!(connection.send(get()), answering) }).await;
-        let error = answered.expect_err("there is no answer");
-        assert_eq!(name(&error), want, "{answer:?}, then it {then:?}: {error:?}");
-        assert!(!connection.is_reusable(), "{answer:?}, then it {then:?}");
+        let (received, _replica) =
+            in_time(async { tokio::join!(connection.send(get()), responding) }).await;
+        let error = received.expect_err("there is no response");
+        assert_eq!(name(&error), want, "{response:?}, then it {then:?}: {error:?}");
+        assert!(!connection.is_reusable(), "{response:?}, then it {then:?}");
     }
 }
 
 #[tokio::test]
-async fn what_was_said_before_the_request_was_taken_is_no_answer_to_it() {
+async fn what_was_said_before_the_request_was_taken_is_no_response_to_it() {
     for said in ["", "HTTP/1.1 4", "HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\n\r\n"] {
         let (mut connection, mut replica) = connected().await;
         replica.write_all(said.as_bytes()).await.expect("written");
         Then::Resets.do_with(replica);
         notice(&connection).await;
-        let answered = in_time(connection.send(get())).await;
-        assert!(matches!(answered, Err(Error::Unwritten(_))), "{said:?}: {answered:?}");
+        let received = in_time(connection.send(get())).await;
+        assert!(matches!(received, Err(Error::Unwritten(_))), "{said:?}: {received:?}");
         assert!(!connection.is_reusable(), "{said:?}");
     }
 }
@@ -290,10 +290,10 @@ async fn a_client_that_breaks_off_ends_the_exchange() {
     drop(client);
     let (mut connection, _replica) = connected().await;
     let post = request(http::Method::POST, OutboundBody::Replay(replay.reader()));
-    let answered = in_time(connection.send(post)).await;
+    let received = in_time(connection.send(post)).await;
     assert!(
-        matches!(answered, Err(Error::Body(BodyError::Client(ClientFault::Broken)))),
-        "{answered:?}"
+        matches!(received, Err(Error::Body(BodyError::Client(ClientFault::Broken)))),
+        "{received:?}"
     );
     assert!(!connection.is_reusable());
 }
@@ -302,8 +302,8 @@ async fn a_client_that_breaks_off_ends_the_exchange() {
 async fn a_body_until_the_end_of_the_connection_ends_with_it_alone() {
     for (then, want) in [(Then::Closes, true), (Then::Resets, false)] {
         let (mut connection, mut replica) = connected().await;
-        let answered = exchange(&mut connection, &mut replica, "HTTP/1.1 200 OK\r\n\r\n").await;
-        answered.expect("an answer");
+        let received = exchange(&mut connection, &mut replica, "HTTP/1.1 200 OK\r\n\r\n").await;
+        received.expect("a response");
         replica.write_all(b"all of it").await.expect("written");
         let frame = in_time(std::future::poll_fn(|cx| connection.poll_frame(cx))).await;
         let data = frame.expect("more").expect("data").into_data().expect("data");
@@ -333,13 +333,13 @@ async fn a_body_that_breaks_off_is_an_error_and_never_an_end() {
         (CHUNKS, "5\r\nhello\r\n0\r\na: 1\r\n", "hello"),
     ] {
         let (mut connection, mut replica) = connected().await;
-        let answer = [head, come].concat();
-        exchange(&mut connection, &mut replica, &answer).await.expect("a head");
+        let response = [head, come].concat();
+        exchange(&mut connection, &mut replica, &response).await.expect("a head");
         drop(replica);
         let (got, _, error) = body(&mut connection).await;
-        assert!(matches!(error, Some(Error::Incomplete(None))), "{answer:?}: {error:?}");
-        assert_eq!(String::from_utf8_lossy(&got), data, "{answer:?}");
-        assert!(!connection.is_end() && !connection.is_reusable(), "{answer:?}");
+        assert!(matches!(error, Some(Error::Incomplete(None))), "{response:?}: {error:?}");
+        assert_eq!(String::from_utf8_lossy(&got), data, "{response:?}");
+        assert!(!connection.is_end() && !connection.is_reusable(), "{response:?}");
     }
 }
 

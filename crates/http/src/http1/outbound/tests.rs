@@ -45,7 +45,7 @@ impl Body for Pieces {
     }
 }
 
-/// A connection that takes so many bytes at once.
+/// A connection that takes N bytes at once.
 struct Narrow {
     taken: Vec<u8>,
     at_once: usize,
@@ -188,7 +188,7 @@ fn what_there_is_leaves_while_the_body_pauses() {
 fn trailers_follow_chunks_when_they_are_understood() {
     let mut trailers = HeaderMap::new();
     trailers.insert("grpc-status", "0".parse().expect("a value"));
-    // One that would deceive whoever adds it to the head.
+    // One that would deceive a reader that adds it to the head.
     trailers.insert("content-length", "3".parse().expect("a value"));
     let mut kept = trailers.clone();
     kept.remove("content-length");

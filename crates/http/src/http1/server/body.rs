@@ -1,7 +1,7 @@
-//! The body of a client's request, and the interim responses that the proxy writes meanwhile.
+//! The body of a client's request, and the interim responses to it.
 //!
-//! The reader of the body is nearly always an attempt in the connection's own task; over HTTP/2, once the response
-//! has begun, it is a task of its own.
+//! Nearly always an attempt in the connection's own task reads the body. Over HTTP/2, a separate task does so once the
+//! response has begun.
 
 use super::super::Error;
 use super::super::inbound::Inbound;
@@ -18,13 +18,12 @@ use tokio::io::AsyncWrite;
 /// The interim response to `expect: 100-continue` (RFC 9110, section 10.1.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// So much of a body that nobody wants is read so that the connection can be kept.
+/// Maximum bytes of an unwanted body that are read to keep the connection.
 const UNWANTED_BYTES_MAX: usize = 64 << 10;
 
 /// Maximum size of interim responses that the client has not read; later ones are dropped.
 const INTERIM_BYTES_MAX: usize = 64 << 10;
 
-/// A connection with a client.
 #[derive(Debug)]
 pub(super) struct SharedConnection {
     pub(super) inbound: Inbound,
@@ -32,7 +31,6 @@ pub(super) struct SharedConnection {
     request: u64,
     /// The client waits for "100 Continue" before it sends its body.
     is_continue_expected: bool,
-    /// Interim responses that are not written yet.
     interim: Vec<u8>,
     /// Whether the response has not begun, so that interim responses are still allowed.
     can_send_interim: bool,
@@ -67,7 +65,6 @@ impl SharedConnection {
         self.inbound.poll_frame(cx)
     }
 
-    /// Writes the pending interim responses.
     pub(super) fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.interim.is_empty() {
             return Poll::Ready(());
@@ -137,7 +134,6 @@ impl InterimSink {
 #[derive(Debug)]
 pub struct RequestBody {
     shared: Arc<Mutex<SharedConnection>>,
-    /// The request that it belongs to.
     request: u64,
 }
 

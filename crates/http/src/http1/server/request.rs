@@ -1,4 +1,4 @@
-//! A client's request, as it comes: its head, and how its body is framed.
+//! The head of a client's request, and the framing of its body.
 
 use super::super::chunked::Decoder;
 use super::super::fields::{FIELDS_MAX, complaint, end_of_fields};
@@ -20,19 +20,17 @@ impl From<httparse::Error> for Fault {
     }
 }
 
-/// What a request says of the response to it, and of the connection.
+/// The conditions that a request sets for its response and the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Terms {
     /// The response has no body, whatever it says.
     pub(super) is_head: bool,
     pub(super) version: Version,
-    /// Trailers are understood.
     pub(super) takes_trailers: bool,
     /// Another request may follow.
     pub(super) keeps: bool,
 }
 
-/// A request without its body.
 #[derive(Debug)]
 pub(super) struct ParsedRequest {
     pub(super) head: RequestHead,
@@ -42,7 +40,6 @@ pub(super) struct ParsedRequest {
     pub(super) is_continue_expected: bool,
 }
 
-/// The state of reading a request head.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HeadReader {
     /// The bytes at the start of the buffer that contain no end of a head.

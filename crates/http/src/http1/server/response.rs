@@ -1,6 +1,6 @@
 //! The head of a response to a client.
 
-use super::super::fields::{write_field, write_length};
+use super::super::fields::{write_field, write_fields, write_length};
 use super::super::outbound::Length;
 use super::request::Terms;
 use crate::clock::Clock;
@@ -34,11 +34,7 @@ pub(super) fn write_head(
     write_status(buffer, version, head.status);
     // Without a body, a length is that of the body which there would be (RFC 9110, section 8.6).
     let our_own = if length.is_none() { 0 } else { Known::ContentLength.bit() };
-    for (known, name, value) in head.fields.iter() {
-        if known.bit() & (Known::TransferEncoding.bit() | our_own) == 0 {
-            write_field(buffer, name, value);
-        }
-    }
+    write_fields(buffer, head.fields.iter(), Known::TransferEncoding.bit() | our_own);
     match length {
         Some(Length::Known(bytes)) => write_length(buffer, bytes),
         Some(Length::Chunked) => write_field(buffer, b"transfer-encoding", b"chunked"),
@@ -68,11 +64,7 @@ fn write_status(buffer: &mut Vec<u8>, version: &str, status: StatusCode) {
 pub(super) fn write_interim(buffer: &mut Vec<u8>, head: &ResponseHead) {
     write_status(buffer, "HTTP/1.1 ", head.status);
     let framing = Known::ContentLength.bit() | Known::TransferEncoding.bit();
-    for (known, name, value) in head.fields.iter() {
-        if known.bit() & framing == 0 {
-            write_field(buffer, name, value);
-        }
-    }
+    write_fields(buffer, head.fields.iter(), framing);
     buffer.extend_from_slice(b"\r\n");
 }
 

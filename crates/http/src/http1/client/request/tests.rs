@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 const SEED: u64 = 9_112;
 
-/// A connection that takes so many bytes at a time, and breaks after so many.
+/// A connection that takes N bytes at a time, and breaks after a number of them.
 struct Slow {
     at_once: usize,
     breaks_after: usize,
@@ -97,7 +97,7 @@ async fn drive(sending: &mut Sending, stream: &mut Slow) -> Result<(), Error> {
     std::future::poll_fn(|cx| sending.poll(cx, stream)).await
 }
 
-/// All that is written of an attempt to a connection that takes so many bytes at a time.
+/// All that is written of an attempt to a connection that takes N bytes at a time.
 async fn written(request: OutboundRequest, at_once: usize) -> Vec<u8> {
     let (mut sending, mut stream) = (Sending::new(), Slow::new(at_once));
     send(&mut sending, request, &mut stream).await.expect("the body is as announced");
@@ -308,7 +308,7 @@ async fn a_connection_that_breaks_says_once_why_and_whether_it_took_anything() {
         let (body, _client) = from_client::sent(with_length(b"hello")).await;
         let (mut sending, mut stream) = (Sending::new(), Slow::new(7));
         stream.breaks_after = breaks_after;
-        send(&mut sending, post(&body), &mut stream).await.expect("an answer may say why");
+        send(&mut sending, post(&body), &mut stream).await.expect("a response may say why");
         assert_eq!(stream.taken, [HEAD, "hello"].concat().as_bytes()[..breaks_after]);
         assert_eq!(sending.is_unwritten(), is_unwritten, "after {breaks_after} bytes");
         let kind = sending.take_failure().map(|failure| failure.kind());
@@ -324,7 +324,9 @@ async fn a_connection_that_breaks_says_once_why_and_whether_it_took_anything() {
 #[tokio::test]
 async fn a_connection_that_takes_nothing_is_broken() {
     let (mut sending, mut stream) = (Sending::new(), Slow::new(0));
-    send(&mut sending, request("GET", "/", &[]), &mut stream).await.expect("an answer may say why");
+    send(&mut sending, request("GET", "/", &[]), &mut stream)
+        .await
+        .expect("a response may say why");
     let kind = sending.take_failure().map(|failure| failure.kind());
     assert_eq!((kind, sending.is_done()), (Some(io::ErrorKind::WriteZero), false));
 }

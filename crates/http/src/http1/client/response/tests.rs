@@ -16,7 +16,7 @@ fn read_head(pieces: &[&[u8]]) -> Result<Option<(Versioned, Bytes)>, &'static st
 }
 
 fn said(error: Error) -> &'static str {
-    let Error::Malformed(why) = error else { panic!("nothing but the answer is bad: {error:?}") };
+    let Error::Malformed(why) = error else { panic!("only the response is bad: {error:?}") };
     why
 }
 
@@ -25,7 +25,7 @@ fn fields_of(fields: &Fields) -> Vec<(&str, &[u8])> {
     fields.iter().map(|(_, field, value)| (name(field), value)).collect()
 }
 
-fn answer(status: u16, fields: &[(&'static str, &str)]) -> ResponseHead {
+fn response(status: u16, fields: &[(&'static str, &str)]) -> ResponseHead {
     let mut map = HeaderMap::new();
     for (name, value) in fields {
         map.append(*name, HeaderValue::from_bytes(value.as_bytes()).expect("a value"));
@@ -92,7 +92,7 @@ fn a_head_is_the_same_in_whatever_pieces_it_comes() {
 }
 
 #[test]
-fn an_answer_has_begun_with_its_first_byte_and_with_any_interim_one() {
+fn a_response_has_begun_with_its_first_byte_and_with_any_interim_one() {
     let (mut reader, mut read) = (HeadReader::default(), BytesMut::new());
     assert!(!reader.is_begun(&read));
     read.put_slice(b"H");
@@ -242,7 +242,7 @@ fn a_body_is_framed_by_status_then_chunks_then_length() {
         (true, 200, &[("transfer-encoding", "chunked")], Framing::Ended, true),
         (true, 200, BOTH, Framing::Ended, false),
     ] {
-        let got = framing(Version::HTTP_11, &mut answer(status, fields), to_head).map_err(said);
+        let got = framing(Version::HTTP_11, &mut response(status, fields), to_head).map_err(said);
         assert_eq!(got, Ok((want, is_kept)), "{status} {fields:?}, to HEAD: {to_head}");
     }
 }
@@ -279,7 +279,8 @@ fn framings_that_could_be_read_in_two_ways_are_refused() {
         (&[("transfer-encoding", "gzip"), ("content-length", "5")], CODING),
     ] {
         for (status, to_head) in [(200, false), (204, false), (304, false), (200, true)] {
-            let got = framing(Version::HTTP_11, &mut answer(status, fields), to_head).map_err(said);
+            let got =
+                framing(Version::HTTP_11, &mut response(status, fields), to_head).map_err(said);
             assert_eq!(got, Err(why), "{status} {fields:?}, to HEAD: {to_head}");
         }
     }
@@ -292,12 +293,12 @@ fn equal_lengths_become_one_field() {
         &[("content-length", "5, 5")],
         &[("content-length", "5\t,05"), ("content-length", "5")],
     ] {
-        let mut head = answer(200, fields);
+        let mut head = response(200, fields);
         let got = framing(Version::HTTP_11, &mut head, false).map_err(said);
         assert_eq!(got, Ok((Framing::Length(5), true)), "{fields:?}");
         assert_eq!(fields_of(&head.fields), [("content-length", &b"5"[..])], "{fields:?}");
     }
-    let mut both = answer(200, &[("content-length", "5"), ("transfer-encoding", "chunked")]);
+    let mut both = response(200, &[("content-length", "5"), ("transfer-encoding", "chunked")]);
     framing(Version::HTTP_11, &mut both, false).expect("chunks count");
     assert!(!both.fields.has(Known::ContentLength), "{both:?}");
 }
@@ -323,7 +324,7 @@ fn a_connection_is_kept_as_version_and_words_say() {
     ] {
         let connection = said.iter().map(|said| ("connection", *said));
         let fields: Vec<_> = connection.chain([("content-length", "5")]).collect();
-        let framing = framing(version, &mut answer(200, &fields), false).expect("it is clear");
+        let framing = framing(version, &mut response(200, &fields), false).expect("it is clear");
         assert_eq!(framing, (Framing::Length(5), want), "{version:?} {said:?}");
     }
 }
@@ -331,6 +332,7 @@ fn a_connection_is_kept_as_version_and_words_say() {
 #[test]
 fn chunks_of_a_version_that_has_none_end_the_connection() {
     let fields = [("connection", "keep-alive"), ("transfer-encoding", "chunked")];
-    let framing = framing(Version::HTTP_10, &mut answer(200, &fields), false).expect("it is clear");
+    let framing =
+        framing(Version::HTTP_10, &mut response(200, &fields), false).expect("it is clear");
     assert_eq!(framing, (Framing::Chunked(Decoder::Size), false));
 }

@@ -74,7 +74,7 @@ fn framing_and_the_connection_are_ours_to_say() {
 }
 
 #[test]
-fn an_answer_without_a_body_says_how_long_it_would_be_where_that_means_something() {
+fn a_response_without_a_body_says_how_long_it_would_be_where_that_means_something() {
     let length = "content-length: 3\r\n";
     for (status, terms, want) in [
         (200, OF_HEAD, format!("HTTP/1.1 200 OK\r\n{length}date: now\r\n\r\n")),
@@ -93,7 +93,7 @@ fn a_connection_that_changes_its_protocol_keeps_what_says_so() {
 }
 
 #[test]
-fn an_answer_is_dated_when_its_server_did_not() {
+fn a_response_is_dated_when_its_server_did_not() {
     let text = written(&head(200, &[]), Some(Length::Known(0)), TERMS);
     let date = text.split("\r\n").find_map(|line| line.strip_prefix("date: ")).expect("a date");
     let date = httpdate::parse_http_date(date).expect("a date of HTTP");
