@@ -80,20 +80,72 @@ impl Usage {
     pub fn now() -> Self {
         let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
         Self {
-            cpu: cpu_of_stat(&read("/proc/self/stat")),
+            cpu: ProcessStat::parse(&read("/proc/self/stat")).map(|stat| stat.cpu),
             resident: resident_of_status(&read("/proc/self/status")),
         }
     }
 }
 
-/// Reads proc(5) `stat`: fields 14 and 15, of which the name in field 2 may hold anything but is the
-/// last thing in parentheses.
-fn cpu_of_stat(stat: &str) -> Option<Duration> {
-    let (_, after_name) = stat.rsplit_once(')')?;
-    let mut fields = after_name.split_ascii_whitespace().skip(11);
-    let mut ticks = || fields.next()?.parse::<u64>().ok();
-    let (user, system) = (ticks()?, ticks()?);
-    Some(Duration::from_ns((user + system).saturating_mul(TICK.as_ns())))
+/// The resources that all processes of a process group use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupUsage {
+    /// CPU time since the start, with that of ended children. A process that ends after its parent takes its time along.
+    pub cpu: Duration,
+    /// Resident memory; shared pages count in each process.
+    pub resident: Bytes,
+    /// The number of processes, without zombies.
+    pub alive: usize,
+}
+
+impl GroupUsage {
+    /// The usage of each of these process groups.
+    #[must_use]
+    pub fn of(groups: &[i32]) -> Vec<Self> {
+        let mut usages = vec![Self::default(); groups.len()];
+        let Ok(processes) = fs::read_dir("/proc") else { return usages };
+        let is_process = |entry: &fs::DirEntry| {
+            entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit)
+        };
+        for process in processes.flatten().filter(is_process) {
+            // A process that has ended meanwhile has no such file.
+            let read = |file| fs::read_to_string(process.path().join(file)).ok();
+            let Some(stat) = read("stat").as_deref().and_then(ProcessStat::parse) else { continue };
+            let Some(nth) = groups.iter().position(|group| *group == stat.group) else { continue };
+            let resident = read("status").as_deref().and_then(resident_of_status);
+            let usage = &mut usages[nth];
+            usage.cpu = usage.cpu + stat.cpu + stat.cpu_of_children;
+            usage.resident = Bytes::new(usage.resident.get() + resident.map_or(0, Bytes::get));
+            usage.alive += usize::from(!stat.is_zombie);
+        }
+        usages
+    }
+}
+
+/// The used fields of proc(5) `stat`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ProcessStat {
+    group: i32,
+    is_zombie: bool,
+    cpu: Duration,
+    cpu_of_children: Duration,
+}
+
+impl ProcessStat {
+    fn parse(stat: &str) -> Option<Self> {
+        // The name in field 2 may contain anything; it is the last text in parentheses.
+        let (_, after_name) = stat.rsplit_once(") ")?;
+        let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
+        let cpu = |user: usize, system: usize| {
+            let ticks = |nth: usize| fields.get(nth)?.parse::<u64>().ok();
+            Some(Duration::from_ns((ticks(user)? + ticks(system)?).saturating_mul(TICK.as_ns())))
+        };
+        Some(Self {
+            is_zombie: matches!(*fields.first()?, "Z" | "X"),
+            group: fields.get(2)?.parse().ok()?,
+            cpu: cpu(11, 12)?,
+            cpu_of_children: cpu(13, 14)?,
+        })
+    }
 }
 
 /// Reads proc(5) `limits`: the soft limit of open files.
@@ -111,15 +163,21 @@ fn resident_of_status(status: &str) -> Option<Bytes> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Usage, cpu_of_stat, max_fds_of_limits, resident_of_status};
+    use super::{GroupUsage, ProcessStat, Usage, max_fds_of_limits, resident_of_status};
     use curtail_units::{Bytes, Duration};
 
     #[test]
     fn cpu_time_is_found_whatever_the_program_is_called() {
-        let stat = "7 (a) b (c)) S 1 7 7 0 -1 4194560 900 0 3 0 125 75 0 0 20 0 4 0 33 1 2";
-        assert_eq!(cpu_of_stat(stat), Some(Duration::from_secs(2)));
-        assert_eq!(cpu_of_stat("7 (x) S 1 2"), None);
-        assert_eq!(cpu_of_stat(""), None);
+        let stat = "7 (a) b (c)) Z 1 6 7 0 -1 4194560 900 0 3 0 125 75 10 20 20 0 4 0 33 1 2";
+        let expected = ProcessStat {
+            group: 6,
+            is_zombie: true,
+            cpu: Duration::from_secs(2),
+            cpu_of_children: Duration::from_ms(300),
+        };
+        assert_eq!(ProcessStat::parse(stat), Some(expected));
+        assert_eq!(ProcessStat::parse("7 (x) S 1 2"), None);
+        assert_eq!(ProcessStat::parse(""), None);
     }
 
     #[test]
@@ -135,6 +193,16 @@ mod tests {
             "Limit   Soft Limit  Hard Limit  Units\nMax open files   1024   4096   files\n";
         assert_eq!(max_fds_of_limits(limits), Some(1024));
         assert_eq!(max_fds_of_limits("Max open files   unlimited   unlimited   files\n"), None);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_group_of_this_process_uses_something() {
+        let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux has it");
+        let group = ProcessStat::parse(&stat).expect("a line of proc(5)").group;
+        let [usage, none] = GroupUsage::of(&[group, -7]).try_into().expect("one for each");
+        assert!(usage.alive >= 1 && usage.resident > Bytes::from_kib(100), "{usage:?}");
+        assert_eq!(none, GroupUsage::default());
     }
 
     #[test]

@@ -1,12 +1,11 @@
-//! One request and its response, beside the load: for readiness, validation, measures and data.
+//! Requests beside the load: for readiness, validation, measures and data.
 //!
-//! A connection for each, in HTTP/1.1; names are looked up each time. Bounded in time, and it ends early when the suite
-//! does.
+//! Each request has its own HTTP/1.1 connection and DNS lookup. It has a timeout, and ends when the suite stops.
 
 use bytes::Bytes;
 use curtail_generator::Stop;
 use curtail_generator::expect::Expect;
-use curtail_generator::target::parse_url;
+use curtail_generator::target::{parse_url, path_and_query};
 use curtail_http::client::{Client, ClientLimits, ClientResponse};
 use curtail_http::connect::{ConnectConfig, Connector, Protocol};
 use curtail_http::origin::ServerOrigin;
@@ -14,13 +13,13 @@ use http::{HeaderValue, Request, header};
 use http_body_util::Full;
 use std::time::Duration;
 
-/// From one look at whether the suite ends to the next.
+/// The time between two checks whether the suite stops.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// A connection takes no longer than this, on whatever it waits for otherwise.
+/// Maximum time to connect.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(5);
 
-/// What is asked.
+/// A request and the expected response.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ask<'a> {
     pub(super) method: &'a str,
@@ -37,10 +36,7 @@ impl<'a> Ask<'a> {
         Self { method: "GET", url, headers: &[], body: &[], expect, within }
     }
 
-    /// The body of a good response.
-    ///
-    /// # Errors
-    /// What went wrong, in words.
+    /// Sends the request; returns the body of the expected response.
     pub(super) fn send(&self, stop: &Stop) -> Result<Vec<u8>, String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
@@ -69,11 +65,7 @@ impl<'a> Ask<'a> {
             ..ConnectConfig::default()
         };
         let connector = Connector::load(&origin, &connect).map_err(|error| error.to_string())?;
-        let path = match url.query() {
-            Some(query) => format!("{}?{query}", url.path()),
-            None => url.path().to_owned(),
-        };
-        let request = Request::builder().method(self.method).uri(path);
+        let request = Request::builder().method(self.method).uri(path_and_query(&url));
         let mut request = request.header(header::HOST, url.authority());
         for (name, value) in self.headers {
             request = request.header(name, value);

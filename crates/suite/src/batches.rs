@@ -1,13 +1,13 @@
-//! Loading data: lines of a file or of a generator, in batches, several at once.
+//! Loads data: lines of a file or of a generator, in concurrent batches.
 //!
-//! **Limits**: lines of at most [`LINE_BYTES_MAX`], batches of at most [`BATCH_BYTES_MAX`] (a batch that would be longer
-//! is sent earlier), as many batches in memory as are on their way, and one more.
-//! **Invariant**: every line is sent once, in a batch whose response was good, or the suite ends: nothing is sent again,
-//! because a batch without a response may or may not be stored.
+//! **Limits**: lines of at most [`LINE_BYTES_MAX`], batches of at most [`BATCH_BYTES_MAX`]. One batch is in memory beside
+//! those in flight.
+//! **Invariant**: every line is sent once and its batch gets a successful response, or the suite ends. No batch is sent
+//! again, because one without a response may be stored.
 
 use super::ask::Ask;
 use super::config::{LoadConfig, Source};
-use super::group::{Spawner, Unended};
+use super::group::{Spawner, WaitError};
 use super::problem::Halt;
 use curtail_generator::Stop;
 use curtail_units::Duration;
@@ -17,26 +17,22 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// The longest line.
 const LINE_BYTES_MAX: u64 = 16 << 20;
 
-/// The longest batch.
 const BATCH_BYTES_MAX: usize = 64 << 20;
 
 /// The interval of progress lines.
-const TOLD_EVERY: std::time::Duration = std::time::Duration::from_secs(5);
+const REPORT_EVERY: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// From one look at how it goes to the next.
+/// The time between two checks of the progress.
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// Lines that are sent together.
 #[derive(Debug)]
 struct Batch {
     body: Vec<u8>,
     lines: u64,
 }
 
-/// Loads all of the data; gives how many lines there were.
 pub(super) fn load(
     config: &LoadConfig,
     spawner: &Spawner,
@@ -54,7 +50,7 @@ pub(super) fn load(
         }
         Source::Command(command) => {
             let mut group = spawner.start(command.program(), true)?;
-            let output = group.take_output().expect("it was asked to be read");
+            let output = group.take_output().expect("the output is piped");
             generator = Some(group);
             Box::new(BufReader::with_capacity(1 << 20, output))
         }
@@ -75,8 +71,8 @@ pub(super) fn load(
                 let problem = format!("it failed after {lines} lines: {status}");
                 return Err(Halt::with_log(&command.name, problem, &log));
             }
-            Err(Unended::Stopped) => return Err(Halt::Stopped),
-            Err(Unended::ExcessiveLag) => {
+            Err(WaitError::Stopped) => return Err(Halt::Stopped),
+            Err(WaitError::TimedOut) => {
                 let problem = "it has closed its output and not ended".to_owned();
                 return Err(Halt::with_log(&command.name, problem, &log));
             }
@@ -95,14 +91,13 @@ struct Loading<'a> {
 }
 
 impl Loading<'_> {
-    /// Sends all lines of `input`; `give_up` makes the input end when it is not wanted any more.
+    /// Sends all lines of `input`; `give_up` ends the input early.
     fn run(
         &self,
         input: Box<dyn BufRead + Send>,
         progress: &(dyn Fn(&str) + Sync),
         give_up: impl FnOnce(),
     ) -> Result<u64, Halt> {
-        // Those that send hold one batch each; one more is ready.
         let (give, take) = mpsc::sync_channel(1);
         let take = Mutex::new(take);
         let (over, is_over) = mpsc::sync_channel::<()>(1);
@@ -119,15 +114,15 @@ impl Loading<'_> {
                 drop(over);
             });
             let mut give_up = Some(give_up);
-            let mut told_at = Instant::now();
+            let mut reported_at = Instant::now();
             while is_over.recv_timeout(LOOK_EVERY) != Err(RecvTimeoutError::Disconnected) {
                 if !self.is_wanted()
                     && let Some(give_up) = give_up.take()
                 {
                     give_up();
                 }
-                if told_at.elapsed() >= TOLD_EVERY {
-                    told_at = Instant::now();
+                if reported_at.elapsed() >= REPORT_EVERY {
+                    reported_at = Instant::now();
                     progress(&self.progress());
                 }
             }
@@ -142,12 +137,11 @@ impl Loading<'_> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What fails first is why it ends.
     fn fail(&self, halt: Halt) {
         self.failed().get_or_insert(halt);
     }
 
-    /// Whether there is a reason to go on; if not, it is kept.
+    /// Whether loading goes on; keeps the reason if it does not.
     fn is_wanted(&self) -> bool {
         let LoadConfig { name, within, .. } = self.config;
         if self.stop.is_stopped() {
@@ -180,7 +174,7 @@ impl Loading<'_> {
         loop {
             let next = take.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(Batch { body, lines }) = next else { return };
-            // What is not wanted is taken all the same, or the one who reads would wait for ever.
+            // Unwanted batches are taken as well, so that the reader does not block.
             if !self.is_wanted() {
                 continue;
             }
@@ -202,7 +196,6 @@ impl Loading<'_> {
     }
 }
 
-/// Cuts lines into batches.
 struct Batches<'a> {
     config: &'a LoadConfig,
     input: Box<dyn BufRead + Send>,
@@ -212,7 +205,6 @@ struct Batches<'a> {
 }
 
 impl Batches<'_> {
-    /// The next batch; nothing at the end.
     fn next(&mut self) -> Result<Option<Batch>, Halt> {
         let LoadConfig { around, batch, .. } = self.config;
         let mut body = around.begin.clone().into_bytes();
@@ -234,7 +226,6 @@ impl Batches<'_> {
         Ok((lines > 0).then_some(Batch { body, lines: lines as u64 }))
     }
 
-    /// Reads the next line that is not empty; whether there is one.
     fn read_line(&mut self) -> Result<bool, Halt> {
         let name = &self.config.name;
         loop {

@@ -1,18 +1,16 @@
-//! The processes of a suite: started in order, known to be ready, watched, broken on purpose, stopped in reverse order.
+//! The processes of a suite: start in order, readiness, watching, faults, stop in reverse order.
 //!
-//! **Decides** when a process is ready, and whether its end is a fault that was asked for or one that ends the suite.
-//! **Invariant**: one that ends by itself ends the suite, and is named with the end of its log.
+//! **Invariant**: a process that ends by itself ends the suite, and the error names it with the end of its log.
 
 use super::ask::Ask;
 use super::config::{ProcessConfig, ReadyConfig, ReadySign};
 use super::group::{Group, LOOK_EVERY, Program, Spawner, pause};
 use super::problem::Halt;
-use super::usage::{self, Usage};
-use curtail_generator::Clock;
-use curtail_generator::Stop;
 use curtail_generator::expect::Expect;
+use curtail_generator::{Clock, Stop};
+use curtail_metrics::process::GroupUsage;
 use curtail_units::{Duration, Instant};
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,28 +18,27 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The timeout of one readiness check; after it the process is checked again.
 const ASKED_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// The most of its output that is looked at for a sign of readiness.
+/// Maximum output that is searched for a sign of readiness.
 const SIGN_BYTES_MAX: u64 = 16 << 20;
 
-/// The processes of a suite.
 #[derive(Debug)]
 pub(super) struct Cluster {
     configs: Vec<ProcessConfig>,
-    spawner: Spawner,
-    clock: Clock,
-    stop: Stop,
+    pub(super) spawner: Spawner,
+    pub(super) clock: Clock,
+    pub(super) stop: Stop,
     processes: Mutex<Vec<Process>>,
     halted: Mutex<Option<Halt>>,
 }
 
-/// One of them; `Default` before it was started.
+/// One process; `Default` before its first start.
 #[derive(Debug, Default)]
 struct Process {
     group: Option<Group>,
     started: Instant,
-    /// Where its output of this time begins in its log.
+    /// The start of its present output in its log.
     log_from: u64,
-    /// Processor time of those that ran under its name before.
+    /// CPU time of earlier processes with this name.
     cpu_before: Duration,
 }
 
@@ -61,34 +58,20 @@ impl Cluster {
         self.processes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) const fn clock(&self) -> Clock {
-        self.clock
-    }
-
-    pub(super) const fn stop_sign(&self) -> &Stop {
-        &self.stop
-    }
-
-    pub(super) const fn spawner(&self) -> &Spawner {
-        &self.spawner
-    }
-
-    /// The names of all, in their order.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.configs.iter().map(|config| config.name.as_str())
     }
 
-    /// The place of a process; that there is one was found when the suite was read.
+    /// The index of a process, whose name the configuration has checked.
     pub(super) fn place(&self, name: &str) -> usize {
         self.names().position(|each| each == name).unwrap_or(0)
     }
 
-    /// When a process was started last.
     pub(super) fn started(&self, nth: usize) -> Instant {
         self.locked()[nth].started
     }
 
-    /// Starts a process, and waits until it is ready; how long that took.
+    /// Starts a process, and waits until it is ready; returns the time that it took.
     pub(super) fn start(&self, nth: usize) -> Result<Duration, Halt> {
         let ProcessConfig { name, run, env, ready, .. } = &self.configs[nth];
         let began = self.clock.now();
@@ -110,7 +93,7 @@ impl Cluster {
         let began = self.clock.now();
         loop {
             let found = self.sign(nth, sign);
-            // Another process may respond on that port: it is not the one that was started.
+            // Another process may respond on that port.
             self.check_alive(nth)?;
             let Err(problem) = found else { return Ok(()) };
             if self.stop.is_stopped() {
@@ -125,7 +108,7 @@ impl Cluster {
         }
     }
 
-    /// Whether a process shows that it is ready; what it shows instead.
+    /// Checks the sign of readiness; the error says what is missing.
     fn sign(&self, nth: usize, sign: &ReadySign) -> Result<(), String> {
         match sign {
             ReadySign::Http(url) => {
@@ -147,7 +130,7 @@ impl Cluster {
         }
     }
 
-    /// Whether a process runs that should.
+    /// Fails when a process has ended by itself.
     pub(super) fn check_alive(&self, nth: usize) -> Result<(), Halt> {
         let ended = self.locked()[nth].group.as_mut().and_then(Group::ended);
         let Some(status) = ended else { return Ok(()) };
@@ -156,7 +139,7 @@ impl Cluster {
         Err(Halt::with_log(name, problem, &self.spawner.log(name)))
     }
 
-    /// Ends the suite when a process has ended that was not asked to.
+    /// Ends the suite when a process has ended by itself.
     pub(super) fn watch(&self) {
         for nth in 0..self.configs.len() {
             if let Err(halt) = self.check_alive(nth) {
@@ -165,18 +148,17 @@ impl Cluster {
         }
     }
 
-    /// Stops or continues all of a process.
     pub(super) fn signal(&self, nth: usize, signal: Signal) {
         if let Some(group) = &mut self.locked()[nth].group {
             group.signal(signal);
         }
     }
 
-    /// Ends a process, at once (SIGKILL) or properly; gives whether it had to be killed.
+    /// Ends a process with SIGKILL or properly; returns whether it had to be killed.
     pub(super) fn end(&self, nth: usize, is_killed: bool) -> bool {
-        // Taken out, so that nobody takes its end for one by itself, and nobody waits for the lock meanwhile.
+        // Outside the lock: the watch does not see its end, and nobody waits.
         let Some(mut group) = self.locked()[nth].group.take() else { return false };
-        let used = usage::of_groups(&[group.pid()])[0].cpu;
+        let used = group.usage().cpu;
         let was_killed = if is_killed {
             group.kill();
             true
@@ -188,7 +170,7 @@ impl Cluster {
         was_killed
     }
 
-    /// Ends all of them, the last first; tells of each that had to be killed.
+    /// Ends all processes, the last first; reports each that had to be killed.
     pub(super) fn end_all(&self, report: impl Fn(&str)) {
         for nth in (0..self.configs.len()).rev() {
             if self.end(nth, false) {
@@ -198,7 +180,7 @@ impl Cluster {
         }
     }
 
-    /// Ends some, the last first, and starts them again in their order.
+    /// Restarts some processes: ends the last first, then starts them in their order.
     pub(super) fn start_anew(&self, names: &[String]) -> Result<(), Halt> {
         let is_one = |nth: &usize| names.contains(&self.configs[*nth].name);
         for nth in (0..self.configs.len()).rev().filter(is_one) {
@@ -210,23 +192,19 @@ impl Cluster {
         Ok(())
     }
 
-    /// What each of them uses, with the processor time of those that ran under its name before.
-    pub(super) fn usage(&self) -> Vec<Usage> {
-        let (groups, before): (Vec<Option<Pid>>, Vec<Duration>) = self
+    /// The usage of each process, with the CPU time of earlier processes with its name.
+    pub(super) fn usage(&self) -> Vec<GroupUsage> {
+        // No group has the number -1.
+        let (groups, before): (Vec<i32>, Vec<Duration>) = self
             .locked()
             .iter()
-            .map(|process| (process.group.as_ref().map(Group::pid), process.cpu_before))
+            .map(|process| (process.group.as_ref().map_or(-1, Group::id), process.cpu_before))
             .unzip();
-        let running: Vec<Pid> = groups.iter().copied().flatten().collect();
-        let mut of_running = usage::of_groups(&running).into_iter();
-        let each = groups.iter().zip(before).map(|(group, before)| {
-            let now = group.and_then(|_| of_running.next()).unwrap_or_default();
-            Usage { cpu: now.cpu + before, ..now }
-        });
-        each.collect()
+        let usages = GroupUsage::of(&groups).into_iter().zip(before);
+        usages.map(|(now, before)| GroupUsage { cpu: now.cpu + before, ..now }).collect()
     }
 
-    /// Ends the suite; what came first is why.
+    /// Ends the suite; the first reason counts.
     pub(super) fn halt_with(&self, halt: Halt) {
         if halt != Halt::Stopped {
             self.halted.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(halt);
@@ -234,14 +212,14 @@ impl Cluster {
         self.stop.stop();
     }
 
-    /// The reason for which the suite is stopped.
+    /// The reason why the suite stops.
     pub(super) fn halt(&self) -> Halt {
         let halted = self.halted.lock().unwrap_or_else(PoisonError::into_inner);
         halted.clone().unwrap_or(Halt::Stopped)
     }
 }
 
-/// Whether the log holds a text, from a place on.
+/// Whether the log contains a text, from an offset on.
 fn holds(log: &Path, from: u64, text: &str) -> bool {
     use std::io::{Read as _, Seek as _, SeekFrom};
     let read = || -> std::io::Result<Vec<u8>> {

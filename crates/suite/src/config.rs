@@ -1,13 +1,11 @@
 //! The keys of a suite.
 //!
-//! **Decides** what a suite may say; all of its errors are found at once, before anything is started. Names that keys
-//! refer to are checked here: a fault's process, a measure's.
-//! **Inputs**: YAML with parameters, filled in before it is read. Paths are those seen from the folder of the suite.
+//! All errors are found before anything starts, names of processes and links included. Parameters are replaced before
+//! the YAML is read. Paths are relative to the folder of the suite.
 
 mod fault;
 mod measures;
 mod process;
-mod scalar_text;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -15,8 +13,7 @@ mod tests;
 pub use fault::{FaultAction, FaultConfig};
 pub use measures::{GaugeConfig, MeasuresConfig};
 pub use process::{LinkConfig, ProcessConfig, ReadyConfig, ReadySign, RestartsConfig};
-use process::{read_env, read_program};
-use scalar_text::ScalarText;
+use process::{ScalarText, read_env, read_program};
 pub use step::{BatchFrame, CommandConfig, LoadConfig, Source, StepConfig, ValidateConfig};
 
 use curtail_config::Section;
@@ -40,39 +37,39 @@ pub(super) const WITHIN_MAX: Duration = Duration::from_secs(86_400);
 /// A suite as it is written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SuiteConfig {
-    /// What it is called in reports, and its folder.
+    /// Its name in reports, and the name of its folder.
     pub name: String,
-    /// What was filled in, as it was written.
+    /// The parameters, as written.
     pub parameters: Vec<(String, String)>,
     /// Commands before all else.
     pub setup: Vec<CommandConfig>,
     /// Connections that can be made slow, in the order in which they were written.
     pub links: Vec<LinkConfig>,
-    /// What runs all the time, in the order in which it is started.
+    /// The processes, in the order of their start.
     pub processes: Vec<ProcessConfig>,
-    /// What is done once they are ready.
+    /// The steps once all processes are ready.
     pub prepare: Vec<StepConfig>,
-    /// What is measured or compared.
+    /// The arms to measure or to compare.
     pub arms: Vec<ArmConfig>,
-    /// What is asked.
+    /// The workload.
     pub workload: WorkloadConfig,
-    /// How requests are sent.
+    /// The configuration of the generator.
     pub sending: SendingConfig,
-    /// When, in each block.
+    /// The schedule of each block.
     pub schedule: Schedule,
-    /// How long load is sent before it counts.
+    /// The length of a warm-up.
     pub warm_up: WarmUp,
-    /// How often each arm is measured.
+    /// Number of blocks of each arm.
     pub blocks: usize,
-    /// When processes are started anew; never when absent.
+    /// The restarts of processes, if any.
     pub restarts: Option<RestartsConfig>,
-    /// By what a verdict is reached.
+    /// The rule of verdicts.
     pub rule: Rule,
-    /// What goes wrong in each block.
+    /// The faults of each block.
     pub faults: Vec<FaultConfig>,
-    /// What is recorded beside the latencies.
+    /// The measures beside the latencies.
     pub measures: MeasuresConfig,
-    /// What has to be true before the first block and after the last.
+    /// The conditions before the first block and after the last.
     pub validate: Vec<ValidateConfig>,
     /// Commands after all else, however it ends.
     pub teardown: Vec<CommandConfig>,
@@ -83,22 +80,22 @@ pub struct SuiteConfig {
 pub struct ArmConfig {
     /// Its name.
     pub name: String,
-    /// Where its requests go.
+    /// The URL of its requests.
     pub url: String,
 }
 
-/// How requests are sent.
+/// The configuration of the generator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SendingConfig {
     /// The protocol.
     pub protocol: Protocol,
     /// The most connections.
     pub connections: usize,
-    /// Whether a connection is used again.
+    /// Whether connections are reused.
     pub keep_alive: bool,
     /// A request without a response after this time has failed.
     pub timeout: Duration,
-    /// How many threads send; as many as the rate needs when absent.
+    /// Sending threads; by the rate when absent.
     pub threads: Option<usize>,
     /// The trusted certificates of arms; absent: the system's.
     pub ca_file: Option<PathBuf>,
@@ -173,7 +170,7 @@ impl SuiteConfig {
         suite
     }
 
-    /// What only shows when keys are held against each other.
+    /// Checks keys against each other.
     fn check(&self, s: &mut Section<'_>) {
         if !(1..=2).contains(&self.arms.len()) {
             let text = format!("{} of them: expected one, or two to compare", self.arms.len());
@@ -225,7 +222,7 @@ impl SuiteConfig {
     }
 }
 
-/// That what a key refers to is there.
+/// Checks that a key refers to a known name.
 fn check_known<'a>(
     s: &mut Section<'_>,
     (key, noun): (&str, &str),
@@ -244,7 +241,7 @@ fn check_known<'a>(
 
 const BLOCKS_MAX: usize = 10_000;
 
-/// What may be part of the name of a file.
+/// Whether a name can be part of a file name.
 fn is_name(name: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     !name.starts_with(['.', '-']) && name.len() <= 64 && name.chars().all(is_part)
@@ -297,7 +294,7 @@ fn read_rule(s: &mut Section<'_>) -> Rule {
     rule
 }
 
-/// Servers are asked about themselves in clear text.
+/// Checks the URL of a request beside the load, which is in clear text.
 fn check_url(s: &mut Section<'_>, key: &str, url: &str) {
     let is_good = curtail_generator::target::parse_url(url).is_ok_and(|url| url.scheme() == "http");
     if !is_good {
@@ -323,8 +320,7 @@ impl SendingConfig {
             connections: s
                 .field(
                     "connections",
-                    "Maximum number of connections to an arm; requests wait when all are \
-                        in use.",
+                    "Maximum number of connections to an arm; requests wait when all are in use.",
                 )
                 .range(1..=60_000)
                 .default(128),
@@ -336,17 +332,15 @@ impl SendingConfig {
             threads: s
                 .field(
                     "threads",
-                    "Number of sending threads; absent: one for each 20,000 requests a \
-                        second.",
+                    "Number of sending threads; absent: one for each 20,000 requests a second.",
                 )
                 .range(1..=64)
                 .optional(),
             ca_file: s
                 .field(
                     "ca_file",
-                    "File of trusted certificates (PEM) for the load, instead of the \
-                        system's; `ready`, `prepare`, `measures` and `validate` trust only \
-                        the system's.",
+                    "File of trusted certificates (PEM) for the load, instead of the system's; \
+                     `ready`, `prepare`, `measures` and `validate` trust only the system's.",
                 )
                 .optional(),
             insecure: s

@@ -1,10 +1,8 @@
-//! Faults of one block: each is done at its time, beside the load, and undone at the latest when the block is over.
+//! The faults of one block: each begins at its time, beside the load, and ends with the block at the latest.
 //!
-//! **Invariant**: when a block is over every process runs and is ready again, so the next block, which is another arm's,
-//! finds what this one found.
+//! **Invariant**: after a block every process runs and is ready again, so the next block finds the same state.
 
 use super::cluster::Cluster;
-use super::command;
 use super::config::{FaultAction, FaultConfig};
 use super::group::pause;
 use super::links::Links;
@@ -16,17 +14,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-/// From one look at whether the block is over to the next.
+/// The interval of checks for the end of the block.
 const LOOK_EVERY: Duration = Duration::from_ms(20);
 
-/// The faults of a block, while it lasts.
 #[derive(Debug)]
 pub(super) struct Faults {
     is_over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Result<Event, Halt>>>,
 }
 
-/// One fault of one block.
 struct Fault {
     config: FaultConfig,
     cluster: Arc<Cluster>,
@@ -72,10 +68,10 @@ impl Fault {
     fn run(&self, began: Instant) -> Result<Event, Halt> {
         let at = began + self.config.at;
         self.wait_until(at);
-        let clock = self.cluster.clock();
+        let clock = self.cluster.clock;
         let done = clock.now();
         let what = match &self.config.deed {
-            _ if self.cluster.stop_sign().is_stopped() => return Err(self.cluster.halt()),
+            _ if self.cluster.stop.is_stopped() => return Err(self.cluster.halt()),
             // Its last request came early, and got its response.
             _ if done < at => {
                 format!("the fault at {} was left out: the block was over", self.config.at)
@@ -103,7 +99,7 @@ impl Fault {
                 format!("{link} slow by {by}")
             }
             FaultAction::Run(config) => {
-                command::run(config, self.cluster.spawner(), self.cluster.stop_sign())?;
+                self.cluster.spawner.run(config, &self.cluster.stop)?;
                 config.name.clone()
             }
         };
@@ -115,7 +111,7 @@ impl Fault {
         let nth = self.cluster.place(process);
         self.cluster.end(nth, is_killed);
         self.wait_until(until);
-        if self.cluster.stop_sign().is_stopped() {
+        if self.cluster.stop.is_stopped() {
             return Err(self.cluster.halt());
         }
         self.cluster.start(nth).map(|_| ())
@@ -123,8 +119,8 @@ impl Fault {
 
     /// Waits for an instant, at most until the block is over.
     fn wait_until(&self, until: Instant) {
-        let clock = self.cluster.clock();
-        while !self.is_over.load(Ordering::Relaxed) && !self.cluster.stop_sign().is_stopped() {
+        let clock = self.cluster.clock;
+        while !self.is_over.load(Ordering::Relaxed) && !self.cluster.stop.is_stopped() {
             let left = until.since(clock.now());
             if left == Duration::ZERO {
                 return;

@@ -1,23 +1,18 @@
 //! Pauses of a JVM's garbage collector, from its log.
 //!
-//! **Inputs**: lines of the JVM's unified logging, as in
-//! `[2026-11-22T10:00:01.250+0000][12.250s][info][gc] GC(7) Pause Young (Normal) (G1 Evacuation Pause) 24M->4M(256M) 3.456ms`.
-//! **Decides** that a line is a pause when it says `Pause` and ends in milliseconds; when it was written, at the end of
-//! the pause, by its wall-clock time, else by the JVM's uptime. Lines with neither are left out.
-//! **Source**: JEP 158, unified JVM logging; JEP 271.
+//! **Input**: lines of the JVM's unified logging (JEP 158, JEP 271), such as
+//! `[2026-11-22T10:00:01.250+0000][12.250s][info][gc] GC(7) Pause Young (Normal) (G1 Evacuation Pause) 24M->4M(256M)
+//! 3.456ms`. A line with `Pause` that ends in milliseconds is a pause. It ended at the wall-clock time of the line,
+//! else at its uptime.
 
 use curtail_units::Duration;
 
-/// A pause.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Pause {
-    /// When it ended.
     pub(super) ended: Ended,
-    /// How long it was.
     pub(super) lasted: Duration,
 }
 
-/// When a line was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     /// By the clock on the wall: nanoseconds since 1970 (UTC).
@@ -26,7 +21,7 @@ pub(super) enum Ended {
     Uptime(Duration),
 }
 
-/// The pause that a line tells of.
+/// The pause in a line.
 pub(super) fn pause(line: &str) -> Option<Pause> {
     let (decorations, message) = decorated(line);
     if !message.contains("Pause") {
@@ -39,7 +34,7 @@ pub(super) fn pause(line: &str) -> Option<Pause> {
     Some(Pause { ended, lasted: Duration::from_ns_f64(lasted) })
 }
 
-/// What stands in brackets before the message, and the message.
+/// The texts in brackets before the message, and the message.
 fn decorated(line: &str) -> (Vec<&str>, &str) {
     let mut decorations = Vec::new();
     let mut rest = line;

@@ -1,14 +1,13 @@
-//! A program of a suite in a process group of its own, so that all that it starts can be stopped, paused and killed
-//! with it.
+//! A program of a suite in its own process group, so that signals reach all processes that it starts.
 //!
-//! **Invariant**: nothing of a group stays behind. It gets SIGTERM, after a bounded time SIGKILL,
-//! and killed when it is dropped; a paused process continues before its SIGTERM. What leaves the group (`setsid`, daemons)
-//! is not seen here.
+//! **Invariant**: no process of a group outlives it. A group gets SIGTERM, and SIGKILL after a limited time or when it is
+//! dropped; a paused process continues first. Processes that leave the group (`setsid`, daemons) are not followed.
 
+use super::config::CommandConfig;
 use super::problem::Halt;
-use super::usage;
 use super::watchdog::Watchdog;
 use curtail_generator::Stop;
+use curtail_metrics::process::GroupUsage;
 use curtail_units::Duration;
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use std::fs::File;
@@ -19,32 +18,30 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// From one look at what is waited for to the next.
+/// The time between two looks at a process.
 pub(super) const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(20);
 
-/// Waits before the next look.
+/// Sleeps between two looks.
 #[expect(
     clippy::disallowed_methods,
-    reason = "other processes and their servers tell nobody what they have come to: one has to look"
+    reason = "other processes do not report their state: it must be polled"
 )]
 pub(super) fn pause(lasts: std::time::Duration) {
     std::thread::sleep(lasts);
 }
 
-/// What was killed has to be gone within this time; one that still exists hangs in the kernel, and is reported.
+/// The wait for a killed group; one that still exists hangs in the kernel.
 const KILLED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Where programs of a suite run, and who kills them when this process cannot.
+/// The folders of the programs of a suite, and the watchdog that kills them when this process cannot.
 #[derive(Clone, Debug)]
 pub(super) struct Spawner {
-    /// The folder of the suite.
     pub(super) folder: PathBuf,
-    /// The folder of the run.
     pub(super) dir: PathBuf,
     pub(super) watchdog: Arc<Watchdog>,
 }
 
-/// What is to be run.
+/// A program with its arguments and environment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Program<'a> {
     pub(super) name: &'a str,
@@ -52,27 +49,26 @@ pub(super) struct Program<'a> {
     pub(super) env: &'a [(String, String)],
 }
 
-/// A program that runs, and all that it has started.
+/// A running program, and all processes that it has started.
 #[derive(Debug)]
 pub(super) struct Group {
     child: Child,
     pid: Pid,
-    /// The end of the program itself, once it is known.
+    /// The exit status of the program itself.
     status: Option<ExitStatus>,
-    /// Whether nothing of it is left.
+    /// Whether no process is left.
     is_gone: bool,
     watchdog: Arc<Watchdog>,
 }
 
 impl Spawner {
-    /// Where a program's output goes.
     pub(super) fn log(&self, name: &str) -> PathBuf {
         let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         let name: String = name.chars().map(|c| if is_part(c) { c } else { '_' }).collect();
         self.dir.join(format!("{name}.log"))
     }
 
-    /// Starts a program. Its errors go to its log, and so does what else it prints, unless that is to be read here.
+    /// Starts a program. Its errors go to its log, and its output as well unless `is_read`.
     pub(super) fn start(&self, program: Program<'_>, is_read: bool) -> Result<Group, Halt> {
         let Program { name, run, env } = program;
         let log = self.log(name);
@@ -101,40 +97,66 @@ impl Spawner {
     }
 }
 
+impl Spawner {
+    /// Runs a command until it has ended successfully.
+    pub(super) fn run(&self, command: &CommandConfig, stop: &Stop) -> Result<(), Halt> {
+        let CommandConfig { name, within, .. } = command;
+        let mut group = self.start(command.program(), false)?;
+        let log = self.log(name);
+        match group.wait(*within, stop) {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(Halt::with_log(name, format!("it failed: {status}"), &log)),
+            Err(WaitError::Stopped) => Err(Halt::Stopped),
+            Err(WaitError::TimedOut) => {
+                let problem = format!("it has not ended: expected its end within {within}");
+                Err(Halt::with_log(name, problem, &log))
+            }
+        }
+    }
+}
+
+impl CommandConfig {
+    pub(super) fn program(&self) -> Program<'_> {
+        Program { name: &self.name, run: &self.run, env: &self.env }
+    }
+}
+
 impl Group {
-    /// The group's number, which is that of the program.
-    pub(super) const fn pid(&self) -> Pid {
-        self.pid
+    /// The number of the process group, which is that of the program.
+    pub(super) const fn id(&self) -> i32 {
+        self.pid.as_raw_nonzero().get()
     }
 
-    /// Everything that it prints, when that is read here.
+    pub(super) fn usage(&self) -> GroupUsage {
+        GroupUsage::of(&[self.id()])[0]
+    }
+
+    /// The output of the program, when it is read here.
     pub(super) fn take_output(&mut self) -> Option<std::process::ChildStdout> {
         self.child.stdout.take()
     }
 
-    /// How the program itself has ended, if it has.
+    /// The exit status of the program itself, if it has ended.
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
         if self.status.is_none() {
-            // The only error that there can be: somebody else has waited for it, and then it has ended.
+            // The only possible error is that the program was waited for elsewhere, so it has ended.
             self.status = self.child.try_wait().unwrap_or_else(|_| Some(ExitStatus::default()));
         }
         self.status
     }
 
-    /// Sends a signal to all of the group.
     pub(super) fn signal(&mut self, signal: Signal) {
         if !self.is_gone {
-            // There may be nobody left to hear it.
+            // There may be no process left.
             let _sent = kill_process_group(self.pid, signal);
         }
     }
 
-    /// Whether nothing of it is left.
+    /// Whether no process is left.
     fn is_gone(&mut self) -> bool {
         if !self.is_gone && self.ended().is_some() {
-            // Those that have ended and were not waited for (by the process that adopted them) can still be signalled.
-            self.is_gone = test_kill_process_group(self.pid).is_err()
-                || usage::of_groups(&[self.pid])[0].alive == 0;
+            // Zombies can still be signalled.
+            self.is_gone = test_kill_process_group(self.pid).is_err() || self.usage().alive == 0;
             if self.is_gone {
                 self.watchdog.remove(self.pid);
             }
@@ -142,8 +164,8 @@ impl Group {
         self.is_gone
     }
 
-    /// Waits until the program has ended by itself; whatever it has left behind is killed.
-    pub(super) fn wait(&mut self, within: Duration, stop: &Stop) -> Result<ExitStatus, Unended> {
+    /// Waits until the program has ended, then kills the remaining processes.
+    pub(super) fn wait(&mut self, within: Duration, stop: &Stop) -> Result<ExitStatus, WaitError> {
         let began = Instant::now();
         loop {
             if let Some(status) = self.ended() {
@@ -151,16 +173,16 @@ impl Group {
                 return Ok(status);
             }
             if stop.is_stopped() {
-                return Err(Unended::Stopped);
+                return Err(WaitError::Stopped);
             }
             if Duration::from(began.elapsed()) >= within {
-                return Err(Unended::ExcessiveLag);
+                return Err(WaitError::TimedOut);
             }
             pause(LOOK_EVERY);
         }
     }
 
-    /// Ends all of it: tells it, and kills what is left after `within`. Whether that was necessary.
+    /// Ends the group with SIGTERM, after `within` with SIGKILL. Returns whether SIGKILL was necessary.
     pub(super) fn stop(&mut self, within: Duration) -> bool {
         self.signal(Signal::CONT);
         self.signal(Signal::TERM);
@@ -169,7 +191,7 @@ impl Group {
         !is_gone_by_sigterm
     }
 
-    /// Kills all of it, and waits until it is gone.
+    /// Kills all processes, and waits until they are gone.
     pub(super) fn kill(&mut self) {
         if !self.is_gone() {
             self.signal(Signal::KILL);
@@ -195,11 +217,11 @@ impl Drop for Group {
     }
 }
 
-/// Why a program has not ended by itself.
+/// Why a program has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unended {
+pub(super) enum WaitError {
     /// The suite was stopped.
     Stopped,
     /// Its time is over.
-    ExcessiveLag,
+    TimedOut,
 }

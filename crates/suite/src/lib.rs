@@ -1,12 +1,11 @@
-//! Suites: a whole experiment as data, from starting a cluster to the verdict and back to nothing.
+//! Suites: a whole experiment as data, from starting a cluster to the verdict and the teardown.
 //!
-//! **Order**: setup, links, processes (each when the one before is ready), preparation, validation, warming up, interleaved
-//! blocks of load on the arms with faults in each, validation, teardown.
+//! **Order**: setup, links, processes (each when the previous one is ready), preparation, validation, warm-up, interleaved
+//! blocks of load with faults, validation, teardown.
 
 mod ask;
 mod batches;
 mod cluster;
-mod command;
 pub mod config;
 mod faults;
 mod gc;
@@ -15,7 +14,6 @@ mod links;
 mod measures;
 mod problem;
 mod run;
-mod usage;
 mod watchdog;
 
 pub use config::SuiteConfig;
@@ -24,7 +22,7 @@ pub use run::{Outcome, Suite, SuiteObserver};
 
 use curtail_config::{ConfigErrors, Key};
 
-/// What the names mean that a suite need not define.
+/// The values of parameters that every suite has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuiltinParameters {
     /// The running program.
@@ -33,12 +31,12 @@ pub struct BuiltinParameters {
     pub dir: String,
     /// The folder of the suite's file.
     pub suite: String,
-    /// What everything random follows from.
+    /// The seed of everything random.
     pub seed: u64,
 }
 
 impl SuiteConfig {
-    /// Reads the suite in `text`, which was written in `file`, after each of `sets` has been put into it.
+    /// Reads the suite in `text` of the file `file`, after applying `sets` (`key=value`).
     ///
     /// # Errors
     /// All errors.

@@ -1,11 +1,10 @@
-//! Links: TCP connections that pass through this process, so that a fault can make their network slow.
+//! Links: TCP connections that pass through this process, so that a fault can delay them.
 //!
-//! **Mechanism**: bytes are passed on in pieces, each `by` after it came ([`Links::slow`]), in their order, in both
-//! directions; so a request and its response take twice `by` longer, and a new connection as much again, which is its
-//! handshake. Delays of several faults add up; without any, bytes are passed on at once.
-//! **Limits**: [`PIECES_MAX`] pieces of [`PIECE_BYTES`] wait in a direction; a faster sender has to wait, as with a
-//! full window. [`CONNECTIONS_MAX`] connections a link; those beyond wait to be accepted. Delays are kept to a
-//! millisecond. The work is this process's, and is counted with that of the generator.
+//! Bytes pass in pieces, in order, each `by` after its arrival ([`Links::slow`]), in both directions. A request and its
+//! response take twice `by` longer, and a new connection as much again. Delays of several faults add up.
+//! **Limits**: [`PIECES_MAX`] pieces of [`PIECE_BYTES`] wait in a direction; a faster sender waits, as with a full
+//! window.
+//! [`CONNECTIONS_MAX`] connections a link. Delays are exact to a millisecond. The CPU time counts as the generator's.
 
 use super::config::LinkConfig;
 use super::problem::Halt;
@@ -88,17 +87,17 @@ impl Links {
         Ok(Self { delays, running: Some((over, thread)) })
     }
 
-    /// From now on, what passes the link `name` comes `by` later than before.
+    /// Delays the link `name` by `by`, in addition to other delays.
     pub(super) fn slow(&self, name: &str, by: Duration) {
         self.delay(name).fetch_add(by.as_ns(), Ordering::Relaxed);
     }
 
-    /// No longer.
+    /// Ends such a delay.
     pub(super) fn end_slow(&self, name: &str, by: Duration) {
         self.delay(name).fetch_sub(by.as_ns(), Ordering::Relaxed);
     }
 
-    /// That there is a link of this name was found when the suite was read.
+    /// The configuration has checked the name.
     fn delay(&self, name: &str) -> &AtomicU64 {
         let found = self.delays.iter().find(|(each, _)| each == name);
         &found.expect("a link of the suite").1.0

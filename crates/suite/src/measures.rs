@@ -1,10 +1,9 @@
-//! What servers use and say of themselves, recorded beside the latencies.
+//! Measures of servers, recorded beside the latencies.
 //!
-//! **Holds** for each process `cpu_ratio` (processor time of its whole group since the last look, in processors) and
-//! `resident_bytes`; `gc_pause_ns` of JVMs, from their logs; and numbers that servers give in JSON. Also looks, more often,
-//! whether every process still runs.
-//! **Limits**: [`POINTS_MAX`] points of a measure; what comes later is left out, and the results say so. A server that
-//! does not respond in time has no point there: a gap, not a zero.
+//! Each process has `cpu_ratio` (CPUs in use by its group since the last sample) and `resident_bytes`. JVMs have
+//! `gc_pause_ns`, from their logs, and servers have numbers in JSON responses.
+//! **Limits**: [`POINTS_MAX`] points of a measure; an event reports later ones. A server that does not respond in time
+//! has no point.
 
 use super::ask::Ask;
 use super::cluster::Cluster;
@@ -24,13 +23,13 @@ use std::thread::JoinHandle;
 /// The most points of a measure: a day of seconds.
 const POINTS_MAX: usize = 86_400;
 
-/// How often it is looked whether every process still runs.
+/// The interval of checks whether every process runs.
 const WATCHED_EVERY: Duration = Duration::from_ms(100);
 
-/// The most of a log that is read at one look.
+/// Maximum bytes of a log for one sample.
 const LOG_BYTES_MAX: u64 = 4 << 20;
 
-/// Threads that look; they end when this is dropped.
+/// The sampling threads; they end when this is dropped.
 #[derive(Debug)]
 pub(super) struct Watch {
     is_over: Arc<AtomicBool>,
@@ -45,10 +44,10 @@ impl Watch {
             cluster: Arc::clone(cluster),
             is_over: Arc::clone(&is_over),
             every,
-            at: cluster.clock().now(),
+            at: cluster.clock.now(),
         };
         let mut threads = Vec::new();
-        let (processes, folder) = (looks(), cluster.spawner().folder.clone());
+        let (processes, folder) = (looks(), cluster.spawner.folder.clone());
         let logs: Vec<Log> =
             config.gc_logs.iter().map(|(of, file)| Log::new(of, folder.join(file))).collect();
         threads.push(std::thread::spawn(move || look_at_processes(processes, logs)));
@@ -90,19 +89,19 @@ impl Drop for Watch {
     }
 }
 
-/// One look after the other.
+/// The samples of one thread.
 struct Looks {
     cluster: Arc<Cluster>,
     is_over: Arc<AtomicBool>,
     every: Duration,
-    /// When the next one is due.
+    /// The time of the next sample.
     at: Instant,
 }
 
 impl Looks {
-    /// Waits until the next look is due, and gives when that is; nothing when it is over.
+    /// Waits until the next sample is due; returns its time, or [`None`] at the end.
     fn wait(&mut self, mut meanwhile: impl FnMut(&Cluster)) -> Option<Instant> {
-        let clock = self.cluster.clock();
+        let clock = self.cluster.clock;
         loop {
             if self.is_over.load(Ordering::Relaxed) {
                 return None;
@@ -139,7 +138,7 @@ fn look_at_processes(mut looks: Looks, mut logs: Vec<Log>) -> Vec<Measure> {
     while let Some(now) = looks.wait(Cluster::watch) {
         let usage = cluster.usage();
         for (nth, usage) in usage.iter().enumerate().filter(|(_, usage)| usage.alive > 0) {
-            push(&mut memory[nth], now, usage.resident_bytes as f64);
+            push(&mut memory[nth], now, usage.resident.get() as f64);
         }
         if let Some((before, of_last)) = last.replace((now, usage.clone())) {
             let elapsed = now.since(before).as_secs_f64();
@@ -159,7 +158,7 @@ fn look_at_processes(mut looks: Looks, mut logs: Vec<Log>) -> Vec<Measure> {
     cpu.into_iter().chain(memory).chain(logs.into_iter().map(|log| log.pauses)).collect()
 }
 
-/// Asks one URL again and again for all the numbers that are wanted of it.
+/// Samples all gauges of one URL.
 fn ask_gauges(mut looks: Looks, gauges: &[GaugeConfig]) -> Vec<Measure> {
     let cluster = Arc::clone(&looks.cluster);
     let mut measures: Vec<Measure> =
@@ -171,7 +170,7 @@ fn ask_gauges(mut looks: Looks, gauges: &[GaugeConfig]) -> Vec<Measure> {
     let expect = Expect { counts: vec![any], ..Expect::default() };
     while let Some(now) = looks.wait(|_| ()) {
         let ask = Ask::get(url, &expect, looks.every.into());
-        let Ok(body) = ask.send(cluster.stop_sign()) else { continue };
+        let Ok(body) = ask.send(&cluster.stop) else { continue };
         let Ok(json) = serde_json::from_slice::<serde_json::Value>(&body) else { continue };
         for (gauge, measure) in gauges.iter().zip(&mut measures) {
             let value = json.pointer(&gauge.pointer).and_then(serde_json::Value::as_f64);
@@ -212,11 +211,11 @@ impl Log {
             let ended = match pause.ended {
                 Ended::Uptime(uptime) => started + uptime,
                 Ended::Unix(ns) => {
-                    Instant::from_ns(ns.saturating_sub(cluster.clock().unix_ns(Instant::ZERO)))
+                    Instant::from_ns(ns.saturating_sub(cluster.clock.unix_ns(Instant::ZERO)))
                 }
             };
             // The last lines of a JVM that has ended, counted from the start of the one that follows it.
-            if ended > cluster.clock().now() {
+            if ended > cluster.clock.now() {
                 continue;
             }
             let began = Instant::ZERO + (ended.since(Instant::ZERO) - pause.lasted);

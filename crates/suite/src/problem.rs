@@ -1,4 +1,4 @@
-//! Why a suite ends early: it was stopped, or something failed.
+//! The reasons for which a suite ends early.
 
 use std::fmt;
 use std::io;
@@ -10,14 +10,14 @@ const TAIL_BYTES_MAX: u64 = 4_096;
 /// The most lines of a log that an error shows.
 const TAIL_LINES_MAX: usize = 12;
 
-/// What is not as it should be.
+/// A failure of a suite.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct SuiteError {
-    /// Which step or process it is about.
+    /// The step or process.
     pub of: String,
-    /// What is wrong, and what was expected.
+    /// The problem, and the expected state.
     pub problem: String,
-    /// What it printed last, where it printed something.
+    /// The end of its log, if it has one.
     pub tail: Option<LogExcerpt>,
 }
 
@@ -52,7 +52,7 @@ impl fmt::Display for SuiteError {
 pub(super) enum Halt {
     /// It was stopped.
     Stopped,
-    /// Something is wrong.
+    /// It failed.
     Wrong(Box<SuiteError>),
 }
 

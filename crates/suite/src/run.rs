@@ -1,12 +1,11 @@
-//! A suite from its beginning to its end.
+//! Runs a suite.
 //!
-//! **Invariant**: however it ends, what was started is stopped, teardown is done, and what was measured is in the
-//! results, which say so when it is not all.
+//! **Invariant**: however the suite ends, its processes stop, the teardown runs, and the results contain every measured
+//! block.
 
 use super::ask::Ask;
 use super::batches;
 use super::cluster::Cluster;
-use super::command;
 use super::config::{
     CommandConfig, RestartsConfig, SendingConfig, StepConfig, SuiteConfig, ValidateConfig,
 };
@@ -31,11 +30,11 @@ use std::sync::Arc;
 /// A suite that can be run.
 #[derive(Clone, Debug)]
 pub struct Suite {
-    /// What it says.
+    /// The configuration.
     pub config: SuiteConfig,
     /// The command line.
     pub command: String,
-    /// What everything random follows from.
+    /// The seed of everything random.
     pub seed: u64,
     /// The folder of its file, as an absolute path.
     pub folder: PathBuf,
@@ -43,28 +42,28 @@ pub struct Suite {
     pub dir: PathBuf,
 }
 
-/// What has come of a suite.
+/// The result of a suite.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// What was measured; partial when it did not come to its end.
+    /// The results; partial when the suite was cut short.
     pub results: Results,
     /// The failure, unless the suite was stopped.
     pub error: Option<SuiteError>,
 }
 
-/// Who hears of how it goes.
+/// Receives the progress of a suite.
 #[expect(missing_debug_implementations, reason = "closures have no form to print")]
 pub struct SuiteObserver<'a> {
     /// A step is done, or takes long: a line for people.
     pub step: &'a (dyn Fn(&str) + Sync),
-    /// How the load goes, twice a second.
+    /// The progress of the load, twice a second.
     pub load: &'a mut (dyn FnMut(SessionProgress, &Slot) + Send),
 }
 
-/// The last question of a validation is given this time.
+/// Minimum timeout of the last request of a validation.
 const ASKED_FOR_MIN: Duration = Duration::from_ms(100);
 
-/// Before validation is asked again.
+/// The time between two requests of a validation.
 const ASKED_AGAIN_AFTER: std::time::Duration = std::time::Duration::from_millis(200);
 
 impl Suite {
@@ -138,7 +137,6 @@ impl Suite {
         Arm { name: name.to_owned(), about: url.to_owned(), rate: None }
     }
 
-    /// The load, in words.
     fn about_load(&self) -> String {
         let SuiteConfig { name, sending, schedule, parameters, .. } = &self.config;
         let parameters: String =
@@ -201,7 +199,6 @@ impl Suite {
     }
 }
 
-/// A suite that is running.
 struct RunningSuite<'a> {
     suite: &'a Suite,
     clock: Clock,
@@ -210,10 +207,10 @@ struct RunningSuite<'a> {
     results: Results,
 }
 
-type LoadTold<'a> = &'a mut (dyn FnMut(SessionProgress, &Slot) + Send);
+type LoadObserver<'a> = &'a mut (dyn FnMut(SessionProgress, &Slot) + Send);
 
 impl RunningSuite<'_> {
-    fn run(&mut self, load: LoadTold<'_>) -> Result<(), Halt> {
+    fn run(&mut self, load: LoadObserver<'_>) -> Result<(), Halt> {
         let watchdog = Watchdog::start().map_err(|error| Halt::io("watchdog", "sh", &error))?;
         let spawner = Spawner {
             folder: self.suite.folder.clone(),
@@ -230,7 +227,11 @@ impl RunningSuite<'_> {
         ended.and(torn_down)
     }
 
-    fn set_up_and_measure(&mut self, spawner: &Spawner, load: LoadTold<'_>) -> Result<(), Halt> {
+    fn set_up_and_measure(
+        &mut self,
+        spawner: &Spawner,
+        load: LoadObserver<'_>,
+    ) -> Result<(), Halt> {
         let SuiteConfig { setup, links, processes, measures, .. } = &self.suite.config;
         for command in setup {
             self.command(command, spawner, self.stop)?;
@@ -251,13 +252,13 @@ impl RunningSuite<'_> {
         &mut self,
         cluster: &Arc<Cluster>,
         links: &Arc<Links>,
-        load: LoadTold<'_>,
+        load: LoadObserver<'_>,
     ) -> Result<(), Halt> {
         for (nth, name) in cluster.names().enumerate() {
             self.timed(name, || cluster.start(nth).map(|_| "ready".to_owned()))?;
         }
         for step in &self.suite.config.prepare {
-            self.prepare(step, cluster.spawner())?;
+            self.prepare(step, &cluster.spawner)?;
         }
         self.validate()?;
         let session = self.suite.session()?;
@@ -283,9 +284,7 @@ impl RunningSuite<'_> {
     }
 
     fn command(&self, command: &CommandConfig, spawner: &Spawner, stop: &Stop) -> Result<(), Halt> {
-        self.timed(&command.name, || {
-            command::run(command, spawner, stop).map(|()| "done".to_owned())
-        })
+        self.timed(&command.name, || spawner.run(command, stop).map(|()| "done".to_owned()))
     }
 
     fn prepare(&self, step: &StepConfig, spawner: &Spawner) -> Result<(), Halt> {
@@ -298,7 +297,7 @@ impl RunningSuite<'_> {
         }
     }
 
-    /// Waits until all is true that has to be.
+    /// Waits until all conditions hold.
     fn validate(&self) -> Result<(), Halt> {
         for config in &self.suite.config.validate {
             self.timed(&config.url, || self.wait_until_valid(config))?;
@@ -324,7 +323,7 @@ impl RunningSuite<'_> {
         }
     }
 
-    /// Does a step, and tells how long it took.
+    /// Runs a step, and reports its duration.
     fn timed(&self, name: &str, step: impl FnOnce() -> Result<String, Halt>) -> Result<(), Halt> {
         (self.step)(&format!("{name} …"));
         let began = self.clock.now();
@@ -335,7 +334,7 @@ impl RunningSuite<'_> {
     }
 }
 
-/// What goes on beside the load of a suite: restarts, faults, and the clock of its processes' processors.
+/// The hooks of a suite: restarts, faults, and the CPU time of processes.
 struct SuiteHooks<'a> {
     suite: &'a Suite,
     cluster: &'a Arc<Cluster>,
@@ -365,11 +364,11 @@ impl SessionHooks for SuiteHooks<'_> {
         }
         let names = processes.join(", ");
         (self.step)(&format!("{names}: started anew …"));
-        let began = self.cluster.clock().now();
+        let began = self.cluster.clock.now();
         if let Err(halt) = self.cluster.start_anew(processes) {
             self.cluster.halt_with(halt);
         }
-        let lasted = self.cluster.clock().now().since(began);
+        let lasted = self.cluster.clock.now().since(began);
         self.events.push(Event { at: began, lasted, what: format!("{names} started anew") });
         true
     }

@@ -1,10 +1,8 @@
-//! What ends a suite's processes when this one cannot: it was killed, or has crashed.
+//! Kills the processes of a suite when this process was killed or has crashed.
 //!
-//! A shell reads from a pipe which process groups there are, a line with all of them whenever that changes. When the
-//! pipe is closed, this process has ended in whatever way, and the shell kills those of the last line. After a proper
-//! end that line is empty.
-//! **Limits**: a group that is started in the very moment in which this process is killed, before the line is written,
-//! stays. A shell (`sh`) is needed.
+//! A shell reads lines of process groups from a pipe. The end of the pipe is the end of this process, and the shell
+//! then kills the groups of the last line. After a proper end that line is empty.
+//! **Limits**: needs a shell (`sh`). A group that starts while this process is killed may survive.
 
 use rustix::process::Pid;
 use std::io::{self, Write as _};

@@ -1,4 +1,4 @@
-//! Faults: what goes wrong in a block, and when.
+//! The keys of faults.
 
 use super::WITHIN_MAX;
 use super::step::CommandConfig;
@@ -8,13 +8,13 @@ use curtail_units::Duration;
 /// A fault as it is written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FaultConfig {
-    /// When, from the start of the block on.
+    /// Its start, from the start of the block on.
     pub at: Duration,
-    /// What is done.
+    /// The action.
     pub deed: FaultAction,
 }
 
-/// What a fault does.
+/// The action of a fault.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FaultAction {
     /// Stops a process and all of its group by SIGSTOP, and lets it go on by SIGCONT.
@@ -64,14 +64,12 @@ impl FaultConfig {
         let kill = name(
             s,
             "kill",
-            "Process to kill (SIGKILL) and start again after `lasts`, or at the end of \
-                the block.",
+            "Process to kill (SIGKILL) and start again after `lasts`, or at the end of the block.",
         );
         let slow = name(
             s,
             "slow",
-            "Link to delay by `by` in each direction, for `lasts` or to the end of the \
-                block.",
+            "Link to delay by `by` in each direction, for `lasts` or to the end of the block.",
         );
         let by = s
             .field("by", "Network delay in each direction.")
@@ -119,7 +117,7 @@ impl FaultConfig {
         Self { at, deed }
     }
 
-    /// To whom it is done.
+    /// The affected process.
     #[must_use]
     pub fn process(&self) -> Option<&str> {
         match &self.deed {
@@ -142,7 +140,7 @@ impl FaultConfig {
         }
     }
 
-    /// When the last of it is done, from the start of the block on.
+    /// The end of the fault, from the start of the block on.
     #[must_use]
     pub fn ends(&self) -> Duration {
         match self.deed {

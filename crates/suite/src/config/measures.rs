@@ -1,4 +1,4 @@
-//! What is recorded beside the latencies.
+//! The keys of measures.
 
 use super::check_url;
 use curtail_config::Section;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// The measures as they are written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeasuresConfig {
-    /// From one look to the next.
+    /// The time between two samples.
     pub every: Duration,
     /// Logs of a JVM's garbage collector, by the name of a process.
     pub gc_logs: Vec<(String, PathBuf)>,
@@ -21,11 +21,11 @@ pub struct MeasuresConfig {
 pub struct GaugeConfig {
     /// The process whose it is.
     pub of: String,
-    /// What it is called, with its unit.
+    /// Its name, with its unit.
     pub name: String,
-    /// Who says it.
+    /// The URL of the response.
     pub url: String,
-    /// Where in the response, as a JSON pointer.
+    /// The place in the response, as a JSON pointer.
     pub pointer: String,
 }
 

@@ -1,9 +1,9 @@
-//! What runs while a suite is measured: processes, links between them, and when they are started anew.
+//! The keys of processes, links and restarts.
 
-use super::scalar_text::ScalarText;
 use super::{WITHIN_MAX, check_url};
-use curtail_config::Section;
+use curtail_config::{Scalar, Section, Value, Wrong};
 use curtail_units::Duration;
+use serde_json::{Value as Json, json};
 use std::net::SocketAddr;
 
 /// A process as it is written.
@@ -15,22 +15,22 @@ pub struct ProcessConfig {
     pub run: Vec<String>,
     /// Variables of its environment, beside those of ours.
     pub env: Vec<(String, String)>,
-    /// When it is ready; at once when absent.
+    /// The sign of readiness; at once when absent.
     pub ready: Option<ReadyConfig>,
     /// Time between SIGTERM and SIGKILL.
     pub stop_within: Duration,
 }
 
-/// When a process is ready.
+/// The readiness of a process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReadyConfig {
-    /// What is looked at.
+    /// The sign.
     pub sign: ReadySign,
-    /// How long that may take.
+    /// Maximum time until ready.
     pub within: Duration,
 }
 
-/// By what a process shows that it is ready.
+/// The sign that a process is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadySign {
     /// A good response (200 to 399) from this URL.
@@ -46,13 +46,13 @@ pub enum ReadySign {
 pub struct LinkConfig {
     /// Its name.
     pub name: String,
-    /// Where it takes connections.
+    /// Its address.
     pub listen: SocketAddr,
-    /// Where it passes them on.
+    /// The address of the server behind it.
     pub to: SocketAddr,
 }
 
-/// When processes are started anew.
+/// The restarts of processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestartsConfig {
     /// Interval in rounds, each a block of every arm.
@@ -170,5 +170,30 @@ impl RestartsConfig {
             s.error("processes", "there is none: expected the name of at least one process");
         }
         Self { every, processes }
+    }
+}
+
+/// A text; numbers and booleans count as the text of their source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ScalarText(pub(super) String);
+
+impl Value for ScalarText {
+    const NOUN: &'static str = "text or a number";
+    const DETAIL: &'static str = "";
+
+    fn read(scalar: &Scalar) -> Result<Self, Wrong> {
+        Ok(Self(scalar.word().to_owned()))
+    }
+
+    fn write(&self) -> String {
+        self.0.write()
+    }
+
+    fn placeholder() -> Self {
+        Self(String::new())
+    }
+
+    fn schema() -> Json {
+        json!({ "type": ["string", "number", "boolean"] })
     }
 }

@@ -1,4 +1,4 @@
-//! Steps that end: commands, data that is loaded, validation.
+//! The keys of commands, data to load, and validation.
 
 use super::{WITHIN_MAX, check_url, read_env, read_program};
 use curtail_config::Section;
@@ -15,7 +15,7 @@ pub struct CommandConfig {
     pub run: Vec<String>,
     /// Variables of its environment, beside those of ours.
     pub env: Vec<(String, String)>,
-    /// It is killed, and the suite ends, when it has not ended after this time.
+    /// Maximum duration; after it the command is killed and the suite ends.
     pub within: Duration,
 }
 
@@ -33,27 +33,27 @@ pub enum StepConfig {
 pub struct LoadConfig {
     /// Its name.
     pub name: String,
-    /// Where lines come from.
+    /// The source of lines.
     pub source: Source,
-    /// Where batches go.
+    /// The URL of batches.
     pub url: String,
     /// The method.
     pub method: String,
     /// Further fields.
     pub headers: Vec<(String, String)>,
-    /// How many lines are sent at once.
+    /// Lines of a batch.
     pub batch: usize,
-    /// How many batches are on their way at once.
+    /// Maximum batches in flight.
     pub at_once: usize,
-    /// What stands before, between and after the lines of a batch.
+    /// The text around the lines of a batch.
     pub around: BatchFrame,
     /// The expected response.
     pub expect: Expect,
-    /// How long all of it may take.
+    /// Maximum duration of the load.
     pub within: Duration,
 }
 
-/// What stands around the lines of a batch.
+/// The text around the lines of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchFrame {
     /// Before the first.
@@ -64,23 +64,23 @@ pub struct BatchFrame {
     pub end: String,
 }
 
-/// Where lines come from.
+/// The source of lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A file.
     File(PathBuf),
-    /// What a command prints.
+    /// The output of a command.
     Command(CommandConfig),
 }
 
-/// Something that has to be true.
+/// A condition on the servers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValidateConfig {
-    /// What is asked.
+    /// The URL to request.
     pub url: String,
     /// The expected response.
     pub expect: Expect,
-    /// How long it may take to become true.
+    /// Maximum time until the condition holds.
     pub within: Duration,
 }
 
