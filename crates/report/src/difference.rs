@@ -1,9 +1,8 @@
-//! One arm held against another: of all requests, and of each query, each tenant and each size of tenant alone.
+//! Compares two arms: all requests, and those of each query, tenant and size of tenant.
 //!
-//! The statistics are [`curtail_load::compare`]'s. Blocks are in pairs: the first of one arm with the first of the
-//! other, and so on; a pair that an interrupted run has left incomplete is left out.
-//! **Many at once**: what is said of queries shares the level among them, so that one false alarm among all queries
-//! is as rare as one of a single comparison; and so do tenants, and sizes.
+//! The statistics are [`curtail_load::compare`]'s. The first block of one arm forms a pair with the first of the other,
+//! and so on; an incomplete pair of an interrupted run is left out.
+//! **Many at once**: all queries share the level of one comparison, and so do all tenants and all sizes.
 
 use super::parts::{self, By};
 use crate::Results;
@@ -20,7 +19,7 @@ pub struct Comparison {
     pub base: String,
     /// The arm that is compared.
     pub other: String,
-    /// Which requests: the kind of group, and its name; none for all.
+    /// The part of the requests: its kind and name; [`None`] for all.
     pub of: Option<(By, String)>,
     /// Response times.
     pub percentiles: Vec<Percentile>,
@@ -28,7 +27,7 @@ pub struct Comparison {
     pub numbers: Vec<(&'static str, Number)>,
     /// The percentile that is declared beforehand, and shown of parts of the requests.
     pub primary: Quantile,
-    /// How sure the intervals are, and how many blocks they come from, in words.
+    /// The confidence and the number of blocks, in words.
     pub method: String,
 }
 
@@ -101,7 +100,7 @@ pub fn all(results: &Results, rule: &Rule) -> Vec<Comparison> {
     comparisons
 }
 
-/// Those of `comparisons` that are about parts of one kind, each with the part's name.
+/// The comparisons of parts of one kind, each with the part's name.
 pub(super) fn of_parts(
     comparisons: &[Comparison],
     by: By,
@@ -112,7 +111,6 @@ pub(super) fn of_parts(
     })
 }
 
-/// A number that a block has.
 type OfBlock = fn(&Block) -> Option<f64>;
 
 /// The numbers that are compared, each with the way that is better.
@@ -153,7 +151,6 @@ fn servers_cpu(block: &Block) -> Option<f64> {
     Some(block.servers_cpu?.as_ns_f64() / sum(block, Latencies::count).max(1.0))
 }
 
-/// A count of all series together.
 fn sum(block: &Block, count: fn(&Latencies) -> u64) -> f64 {
     block.latencies.iter().map(count).sum::<u64>() as f64
 }

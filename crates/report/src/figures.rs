@@ -1,11 +1,10 @@
-//! The figures of a report: which percentiles are shown, and how far each can be trusted.
+//! The figures of a report: the percentiles of each arm, and how far each can be trusted.
 //!
-//! **Decides** by how many requests lie above a percentile. At least 100: it is a value. From 10 on: it is indicative,
-//! another run may well give another. Fewer: it is not given, because it would be chance. These are requests, not
-//! stalls: requests that one stall made slow are one observation, so a percentile between two runs is judged by blocks
-//! (`curtail bench compare`), not by this mark.
-//! **Inputs**: recordings on both clocks. A request that failed is longer than every response, so a percentile among
-//! those that failed is "failed" and no number.
+//! A percentile with at least 100 requests above it is a value. From 10 on it is indicative: another run may give another
+//! one. With fewer requests it is not given. The mark does not compare two runs, because one stall slows many requests:
+//! `curtail bench compare` uses blocks for that.
+//! **Inputs**: recordings on both clocks. A failed request is longer than every response, so a percentile among the
+//! failures is "failed".
 
 use crate::Results;
 pub use curtail_load::compare::PERCENTILES;
@@ -20,11 +19,11 @@ use std::collections::BTreeMap;
 #[cfg(test)]
 mod tests;
 
-/// What the two clocks are.
+/// The legend of the clocks.
 pub(super) const CLOCKS: &str = "response: from when a request was to be sent to the end of its response, what a user \
 waits; service: from when it was sent. They part when the server holds requests back. lag: how late the generator was.";
 
-/// What the marks are.
+/// The legend of the marks.
 pub(super) const MARKS: &str = "~ fewer than 100 requests are longer; n/a fewer than 10 are; a request that failed is \
 longer than every response.";
 
@@ -79,6 +78,18 @@ impl Figure {
     }
 }
 
+impl std::fmt::Display for Figure {
+    /// In milliseconds, with its mark.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Value(latency) => f.write_str(&numbers::ms(*latency)),
+            Self::Indicative(latency) => write!(f, "~{}", numbers::ms(*latency)),
+            Self::Failed => f.write_str("failed"),
+            Self::TooFew => f.write_str("n/a"),
+        }
+    }
+}
+
 /// All percentiles of one clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Percentiles {
@@ -98,7 +109,7 @@ impl Percentiles {
         }
     }
 
-    /// What each is called, and the figure; the longest last.
+    /// The name and the figure of each; the longest last.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, Figure)> + '_ {
         let names = PERCENTILES.into_iter().map(|(name, _)| name);
         names.zip(self.at).chain([("max", self.max)])
@@ -110,7 +121,7 @@ pub(super) fn quantile(q: f64) -> Quantile {
     Quantile::new(q).expect("it is between 0 and 1")
 }
 
-/// What is shown of an arm.
+/// The figures of an arm.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArmFigures {
     /// Its name.
@@ -121,13 +132,13 @@ pub struct ArmFigures {
     pub rate_wanted: Option<f64>,
     /// The number of blocks.
     pub blocks: usize,
-    /// How long its blocks lasted together.
+    /// The total duration of its blocks.
     pub lasted: Duration,
     /// Bytes of responses that were received.
     pub received_bytes: u64,
     /// Connections that were made.
     pub connections: u64,
-    /// How often requests were sent again because the server had not processed them.
+    /// Resends of requests that the server did not process.
     pub resent: u64,
     /// Processor time of the generator.
     pub generator_cpu: Duration,
@@ -161,7 +172,7 @@ impl ArmFigures {
         })
     }
 
-    /// How late the generator was at `q`.
+    /// The lag of the generator at `q`.
     #[must_use]
     pub fn lag(&self, q: f64) -> Option<Duration> {
         self.latencies.lag.quantile(quantile(q))
@@ -175,7 +186,7 @@ impl ArmFigures {
     }
 }
 
-/// What is shown of each arm, in their order.
+/// The figures of each arm, in their order.
 #[must_use]
 pub fn of_arms(results: &Results) -> Vec<ArmFigures> {
     let of_arm = |(nth, arm): (usize, &crate::results::Arm)| {
@@ -201,6 +212,20 @@ pub fn of_arms(results: &Results) -> Vec<ArmFigures> {
 pub(super) fn reasons(failures: &Failures) -> impl Iterator<Item = (&'static str, u64)> + '_ {
     let counts = Failure::ALL.into_iter().map(|failure| (failure.name(), failures.of(failure)));
     counts.filter(|(_, count)| *count > 0)
+}
+
+/// The reasons for which requests failed, with their counts, as text.
+pub(super) fn list_reasons(failures: &Failures) -> String {
+    let counts = reasons(failures);
+    let texts = counts.map(|(name, count)| format!("{name} {}", numbers::thousands(count)));
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+/// The number of failed requests, and their share of all.
+pub(super) fn count_failed(latencies: &Latencies) -> String {
+    let failed = latencies.failures.total();
+    let share = numbers::percent(failed as f64 / latencies.count() as f64);
+    format!("{} ({share})", numbers::thousands(failed))
 }
 
 impl Serialize for ArmFigures {

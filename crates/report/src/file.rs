@@ -1,10 +1,9 @@
 //! The results file: one run as JSON (`curtail.bench/1`), from which every report can be made again.
 //!
-//! **Holds** all of [`Results`]: what is read back is equal. Histograms are in `HdrHistogram`'s compressed form
-//! (`hdr_v2`), with the exact sum, minimum and maximum beside them. Under `figures` stand the percentiles that the
-//! table shows, for programs that only want those; they are written and never read.
-//! **Limits**: files of at most [`FILE_LEN_MAX`]. A run that was interrupted is a valid file whose `state` says so.
-//! **Invariant**: a file stands under its name complete or not at all.
+//! It holds all of [`Results`]: reading returns an equal value. Histograms are in `HdrHistogram`'s compressed form
+//! (`hdr_v2`), with the exact sum, minimum and maximum. The percentiles under `figures` are for other programs.
+//! **Limits**: files of at most [`FILE_LEN_MAX`]. The `state` of an interrupted run says so.
+//! **Invariant**: a file appears completely or not at all.
 
 mod wire;
 
@@ -17,7 +16,7 @@ use std::path::{Path, PathBuf};
 #[cfg(test)]
 mod tests;
 
-/// The longest file that is read: a run of a hundred arms with fifty series in a hundred blocks stays below it.
+/// Maximum size of a file; a run of a hundred arms with fifty series in a hundred blocks stays below it.
 pub const FILE_LEN_MAX: u64 = 1 << 30;
 
 const SCHEMA: &str = "curtail.bench/1";
@@ -25,22 +24,22 @@ const SCHEMA: &str = "curtail.bench/1";
 /// A results file that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The system does not hand it out.
+    /// The system cannot read it.
     #[error("{}", .file.display())]
     Io {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// It is not what a run has written.
+    /// It is not a valid results file.
     #[error("{}: {place}: expected {expected}", .file.display())]
     Damaged {
         /// The file.
         file: PathBuf,
-        /// Where in it: a line and a column, or the path of a key.
+        /// The place: line and column, or the path of a key.
         place: String,
-        /// What was expected there.
+        /// The expected value.
         expected: String,
     },
 }
@@ -48,7 +47,7 @@ pub enum ReadError {
 /// The results as the text of a file.
 ///
 /// # Panics
-/// Never: all that is in results can be written as JSON.
+/// Never: all results can be written as JSON.
 #[must_use]
 pub fn to_json(results: &Results) -> String {
     let document = wire::Document::new(SCHEMA, results, figures::of_arms(results));
@@ -91,7 +90,7 @@ fn not_json(file: &Path, error: &serde_json::Error) -> ReadError {
 /// Reads the results in `file`.
 ///
 /// # Errors
-/// When it cannot be opened, is too long, or is not what [`write()`] has written.
+/// When it cannot be opened, is too long, or is not what [`to_json`] has made.
 pub fn read(file: &Path) -> Result<Results, ReadError> {
     let of_system = |source| ReadError::Io { file: file.to_owned(), source };
     let mut text = Vec::new();
@@ -105,18 +104,7 @@ pub fn read(file: &Path) -> Result<Results, ReadError> {
     from_json(file, &text)
 }
 
-/// Writes the results to `file`.
-///
-/// # Errors
-/// When the system cannot write it; the error names the file.
-pub fn write(results: &Results, file: &Path) -> io::Result<()> {
-    replace(file, to_json(results).as_bytes())
-}
-
-/// Makes `bytes` the content of `file`, whole or not at all: they are written beside it and then take its place.
-///
-/// # Errors
-/// When the system cannot write; the error names the file.
+/// Replaces the content of `file` completely or not at all, by renaming a temporary file. An error names the file.
 pub(super) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut beside = file.as_os_str().to_owned();
     beside.push(format!(".{}.part", std::process::id()));

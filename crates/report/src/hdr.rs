@@ -1,15 +1,13 @@
 //! Histograms in the form that `HdrHistogram`'s tools read: V2, compressed, in base64.
 //!
 //! **Layout**: `HdrHistogram` of 3 significant digits with a lowest value of 1 ns has 2,048 buckets of 1 ns and then
-//! 1,024 an octave, which is [`Precision::FINE`]; with 2 digits 256 and then 128, which is [`Precision::COARSE`]. So the
-//! counts are carried over one by one and nothing is lost; a test holds every bucket to it. What the form has no place
-//! for, the exact sum and extremes, the results file keeps beside it.
-//! **Form**: a header and then the counts in order, as zigzag LEB128 numbers of at most 9 bytes; a negative number skips
-//! that many empty buckets. That is compressed by zlib, with a cookie and its length in front. All integers of the
-//! headers are big endian.
-//! **Limits**: what is read may be damaged. Text of at most [`TEXT_LEN_MAX`] bytes is looked at, and it is decompressed to
-//! no more than a full histogram takes.
-//! **Source**: `AbstractHistogram.encodeIntoCompressedByteBuffer` of `HdrHistogram` 2.2 (Java) defines the form.
+//! 1,024 an octave, which is [`Precision::FINE`]; with 2 digits 256 and then 128, which is [`Precision::COARSE`].
+//! Counts are therefore copied one by one. The results file keeps the exact sum and extremes beside them.
+//! **Form**: a header and the counts, as zigzag LEB128 numbers of at most 9 bytes; a negative number skips empty
+//! buckets. All of that is compressed by zlib, after a cookie and its length. Integers of headers are big endian.
+//! **Limits**: input may be damaged. Texts of at most [`TEXT_LEN_MAX`] bytes are read, and decompressed to no more than
+//! a full histogram.
+//! **Source**: `AbstractHistogram.encodeIntoCompressedByteBuffer` of `HdrHistogram` 2.2 (Java).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -35,10 +33,10 @@ const LOWEST: u64 = 1;
 /// The longest duration with a bucket of its own, in nanoseconds.
 const HIGHEST: u64 = Precision::END.as_ns() - 1;
 
-/// Text that is no histogram of ours.
+/// An invalid text of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Damaged {
-    /// What was expected of it.
+    /// The expected form.
     pub(super) expected: &'static str,
 }
 
@@ -143,9 +141,6 @@ fn write_number(out: &mut Vec<u8>, number: i64) {
 }
 
 /// A histogram from the text of its counts and what is known exactly.
-///
-/// # Errors
-/// When the text is no such histogram, or the figures contradict it.
 pub(super) fn decode(text: &str, exact: Exact) -> Result<Histogram, Damaged> {
     if text.len() > TEXT_LEN_MAX {
         return Err(damaged("a histogram of less than a mebibyte"));
@@ -170,7 +165,7 @@ pub(super) fn decode(text: &str, exact: Exact) -> Result<Histogram, Damaged> {
         .map_err(|inconsistent| damaged(inconsistent.expected))
 }
 
-/// What was compressed, no longer than a full histogram.
+/// Decompresses at most a full histogram.
 fn decompress(bytes: &[u8]) -> Result<Vec<u8>, Damaged> {
     let (cookie, rest) = bytes.split_first_chunk().ok_or(damaged("a cookie of 4 bytes"))?;
     if u32::from_be_bytes(*cookie) != COOKIE_COMPRESSED {

@@ -1,16 +1,13 @@
-//! Percentile distributions in the text form of `HdrHistogram` (`.hgrm`), which its plotter and others draw.
+//! Percentile distributions in the text form of `HdrHistogram` (`.hgrm`).
 //!
-//! **Form**: four columns: the latency in milliseconds, the quantile, how many requests are no longer, and
-//! 1/(1 - quantile); five lines for each time that the share of longer requests halves. Lines that begin with `#` are
-//! not read by the plotter.
-//! **Invariant**: a request that failed is longer than every response here too: quantiles are those of all requests, and
-//! the lines end where the failures begin.
+//! **Form**: four columns: latency in milliseconds, quantile, number of requests up to it, 1/(1 - quantile); five lines
+//! for each halving of the share of longer requests. Plotters ignore lines that begin with `#`.
+//! **Invariant**: quantiles are those of all requests, and the lines end where the failures begin.
 //! **Source**: `AbstractHistogram.outputPercentileDistribution` of `HdrHistogram` 2.2 (Java).
 
 use super::figures::quantile;
 use curtail_load::{Clock, Latencies};
 use curtail_text::lines::one_line;
-use std::fmt::Write as _;
 
 #[cfg(test)]
 mod tests;
@@ -21,16 +18,10 @@ const LINES_A_HALVING: i32 = 5;
 const HALVINGS_MAX: i32 = 64;
 
 /// The distribution of one arm on one clock; `about` is a line for those who read it.
-///
-/// # Panics
-/// Never: writing to a text cannot fail.
 #[must_use]
 pub fn render(latencies: &Latencies, clock: Clock, about: &str) -> String {
     let mut text = String::new();
-    let mut line = |args: std::fmt::Arguments<'_>| {
-        text.write_fmt(args).expect("writing to a text cannot fail");
-        text.push('\n');
-    };
+    let mut line = |line: std::fmt::Arguments<'_>| text += &format!("{line}\n");
     let responses = latencies.responses(clock);
     let count = latencies.count();
     line(format_args!("#[{}]", one_line(about)));
@@ -75,7 +66,7 @@ fn shares() -> impl Iterator<Item = f64> {
     })
 }
 
-/// How many requests are longer than the bucket that the quantile lies in.
+/// The number of requests beyond the bucket of the quantile.
 fn above(latencies: &Latencies, clock: Clock, share: f64) -> u64 {
     let responses = latencies.responses(clock);
     let longer = latencies

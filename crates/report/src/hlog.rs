@@ -1,11 +1,9 @@
 //! The run as an interval log of `HdrHistogram` (`.hlog`, version 1.3): one line for each block and clock.
 //!
-//! **Form**: a tag, when the interval began, how long it lasted, the longest latency in milliseconds, and the histogram
-//! of nanoseconds, compressed. The tag of an arm's response is its name, that of the service clock `NAME.service`; what
-//! would end a tag stands as `_` in it. Blocks for warming up have `.warm-up` at their end, so that nobody merges them by
-//! error.
-//! **Hurts when** requests failed: the form has no place for them. Comments say how many, and the results file has them
-//! all.
+//! **Form**: a tag, start and duration of the interval, the longest latency in milliseconds, and the compressed
+//! histogram of nanoseconds. The tag is the name of the arm, with `.service` for the service clock and `.warm-up` for
+//! warm-ups; separators in it are `_`.
+//! **Limits**: the form has no place for failures, so comments count them.
 //! **Source**: `HistogramLogWriter` of `HdrHistogram` 2.2 (Java).
 
 use super::{figures, hdr};
@@ -14,22 +12,15 @@ use curtail_load::Clock;
 use curtail_text::lines::one_line;
 use curtail_text::numbers::utc;
 use curtail_units::Instant;
-use std::fmt::Write as _;
 
 #[cfg(test)]
 mod tests;
 
 /// The log.
-///
-/// # Panics
-/// Never: writing to a text cannot fail.
 #[must_use]
 pub fn render(results: &Results) -> String {
     let mut text = String::new();
-    let mut line = |args: std::fmt::Arguments<'_>| {
-        text.write_fmt(args).expect("writing to a text cannot fail");
-        text.push('\n');
-    };
+    let mut line = |line: std::fmt::Arguments<'_>| text += &format!("{line}\n");
     let began = results.began_unix_ns as f64 / 1e9;
     line(format_args!(
         "#[{}, seed {}: {}]",

@@ -1,11 +1,10 @@
-//! The report as one page: a single HTML file with its pictures in it, for browsers, printers and archives.
+//! The report as one HTML page with its plots, for browsers, printers and archives.
 //!
-//! **Decides** the order, from what is asked first: whether the run can be believed, the figures, the comparison; then
-//! the pictures; then the same by query and by tenant, and what was run.
-//! **Invariant**: the page asks for nothing: no script, no font, no picture from elsewhere, and its policy forbids it.
-//! Every text that comes from a run is escaped. Colors can be distinguished without seeing red or green (Okabe &
-//! Ito, "Color universal design", 2008), and follow light and dark.
-//! **Limits**: heatmaps of the first six arms. A page grows with its pictures, not with its requests.
+//! **Order**: validity of the run, figures, comparison, plots, queries and tenants, and the plan of the run.
+//! **Invariant**: the page loads no script, font or picture, and its policy forbids it. Every text of a run is escaped.
+//! Colors can be distinguished without seeing red or green (Okabe & Ito, "Color universal design", 2008), and follow
+//! light and dark.
+//! **Limits**: heatmaps of the first six arms. The size of a page depends on its plots, not on its requests.
 
 mod by_rate;
 mod columns;
@@ -98,7 +97,7 @@ pub fn page(title: &str, body: &str) -> String {
     )
 }
 
-/// What is known before any figure: what was run, and whether it can be believed.
+/// The head of the page: validity and load of the run.
 fn head(results: &Results) -> String {
     let name = escaped(&results.name);
     let mut banner = match &results.state {
@@ -135,7 +134,7 @@ pub fn figure(title: &str, about: &str, picture: Option<Picture>, notes: &[Strin
     format!("{title}{about}{legend}<figure>\n{svg}</figure>\n{notes}")
 }
 
-/// What was run, to run it again.
+/// The command, to run it again.
 fn about(results: &Results) -> String {
     let machine = &results.machine;
     let machine = format!("{}, {} cores, {}", machine.cpu, machine.cores, machine.kernel);

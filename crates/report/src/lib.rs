@@ -1,17 +1,17 @@
-//! Reports of a run: a table for people, one page with plots, and files for programs and other tools.
+//! Reports of a run: a table, a page with plots, and files for programs and other tools.
 //!
-//! | to | look at |
+//! | task | module |
 //! |---|---|
-//! | keep a run, and have it back | [`mod@file`] |
-//! | put the results of several generators together | [`merge()`] |
-//! | show it at a terminal | [`table::render`] |
-//! | show it with plots | [`html::render`] |
-//! | hand it to `HdrHistogram`'s tools | [`hgrm`], [`hlog`] |
-//! | hand it to Prometheus | [`prometheus`] |
-//! | write the files that were asked for | [`Outputs`], [`write()`] |
+//! | write and read results | [`mod@file`] |
+//! | merge the results of several generators | [`merge()`] |
+//! | print a table | [`table::render`] |
+//! | write a page with plots | [`html::render`] |
+//! | export to `HdrHistogram`'s tools | [`hgrm`], [`hlog`] |
+//! | export to Prometheus | [`prometheus`] |
+//! | write the requested files | [`Outputs`], [`write()`] |
 //!
-//! All of them are made of [`Results`] and, where two arms were compared, of [`Comparison`]s. [`figures`] decides which
-//! percentiles are given; nothing else does.
+//! All reports come from [`Results`] and, with two arms, from [`Comparison`]s. [`figures`] alone decides the
+//! percentiles.
 
 pub mod difference;
 pub mod figures;
@@ -40,7 +40,7 @@ use curtail_load::Clock;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The files that are written of a run.
+/// The files to write.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Outputs {
     /// Write the results, from which every report can be made again (JSON).
@@ -61,30 +61,19 @@ pub struct Outputs {
     pub prometheus: Option<PathBuf>,
 }
 
-/// Writes the files that are asked for; the results first, because everything else can be made of them.
+/// Writes the requested files, the results first.
 ///
 /// # Errors
-/// When one cannot be written; it is named, and those after it are not written.
+/// When one cannot be written; the error names it, and further ones are not written.
 pub fn write(results: &Results, comparisons: &[Comparison], outputs: &Outputs) -> io::Result<()> {
     let Outputs { json, html, hgrm, hlog, prometheus } = outputs;
-    if let Some(path) = json {
-        file::write(results, path)?;
-    }
-    if let Some(path) = html {
-        file::replace(path, html::render(results, comparisons).as_bytes())?;
-    }
-    if let Some(path) = hgrm {
-        for (path, text) in distributions(results, path) {
-            file::replace(&path, text.as_bytes())?;
-        }
-    }
-    if let Some(path) = hlog {
-        file::replace(path, hlog::render(results).as_bytes())?;
-    }
-    if let Some(path) = prometheus {
-        file::replace(path, prometheus::render(results).as_bytes())?;
-    }
-    Ok(())
+    let json = json.iter().map(|path| (path.clone(), file::to_json(results)));
+    let html = html.iter().map(|path| (path.clone(), html::render(results, comparisons)));
+    let hgrm = hgrm.iter().flat_map(|path| distributions(results, path));
+    let hlog = hlog.iter().map(|path| (path.clone(), hlog::render(results)));
+    let prometheus = prometheus.iter().map(|path| (path.clone(), prometheus::render(results)));
+    let mut files = json.chain(html).chain(hgrm).chain(hlog).chain(prometheus);
+    files.try_for_each(|(path, text)| file::replace(&path, text.as_bytes()))
 }
 
 /// A distribution for each arm and clock, each with the file that it goes to.

@@ -1,14 +1,11 @@
-//! Several generators of one run, as one: what processes or machines that sent a part of the load each have found.
+//! Merges the results of several generators of one run.
 //!
-//! **Requires** one plan (name, load, seed, arms, series, blocks) of which each generator sent another share, at the
-//! same time. Two runs of the same command are rejected. Merging adds histograms by block and series and loses
-//! nothing: ten generators' results equal those of one that sent everything, bucket for bucket. Rates add up, because
-//! blocks run at the same time.
-//! **Limits**: each generator counts time from its own start; they are taken to have started together, and the run to
-//! have begun when the first of them did. Their machines' clocks may differ by as much as the run lasts. Servers that
-//! several generators looked at are counted once: of a measure with the same name the first is kept, and of their
-//! processor time the largest. A generator that was interrupted may have fewer blocks; then the merged run is partial
-//! as well.
+//! **Requires** one plan (name, load, seed, arms, series, blocks), of which each generator sent another share at the
+//! same time. Merging adds histograms by block and series, so ten generators give the buckets of one. Rates add up,
+//! because blocks run at the same time. Two runs of the same command are rejected.
+//! **Limits**: each generator counts time from its own start, and all count as started together. The clocks of machines
+//! may differ by the duration of the run. A measure that several generators recorded counts once, and so does the CPU
+//! time of servers (the largest). An interrupted generator may have fewer blocks; the merged run is then partial.
 
 use crate::Results;
 use crate::results::{Block, Event, Machine, Measure, State};
@@ -28,7 +25,7 @@ pub enum MergeError {
         "the results are not of one run: {what} is {first} in the first of them and {other} in number {nth}"
     )]
     Different {
-        /// What differs.
+        /// The part that differs.
         what: String,
         /// As the first has it.
         first: String,
@@ -99,7 +96,7 @@ fn length(results: &Results) -> Duration {
     ends.max().unwrap_or(Instant::ZERO).since(Instant::ZERO)
 }
 
-/// What differs, as the first has it and as the other has it.
+/// The part that differs, its first value and its other value.
 type Differs = (String, String, String);
 
 fn same<T: PartialEq>(

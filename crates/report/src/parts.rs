@@ -1,7 +1,7 @@
-//! Parts of the requests that reports look at by themselves: each query, each tenant, and tenants of about one size.
+//! Parts of the requests: each query, each tenant, and tenants of about one size.
 //!
-//! **Decides** their order: queries as in the battery; tenants with the largest first, so that its tail does not hide in
-//! the mean of small ones; sizes likewise, each from one power of ten to the next.
+//! Queries keep their order. The largest tenant comes first, so that its tail does not hide in the mean of small ones.
+//! A size covers one power of ten.
 
 use crate::Results;
 use crate::results::Series;
@@ -9,14 +9,14 @@ use curtail_load::Latencies;
 use curtail_text::numbers;
 use std::cmp::Reverse;
 
-/// How requests are grouped.
+/// The grouping of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// Which request of the battery.
+    /// By request.
     Query,
-    /// Whose.
+    /// By tenant.
     Tenant,
-    /// How large the tenant is.
+    /// By size of the tenant.
     Size,
 }
 
@@ -24,7 +24,7 @@ impl By {
     /// All of them, in the order of reports.
     pub const ALL: [Self; 3] = [Self::Query, Self::Tenant, Self::Size];
 
-    /// What it is called.
+    /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -39,12 +39,12 @@ impl By {
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) name: String,
-    /// Of each series, whether it belongs here.
+    /// Whether each series belongs to the part.
     holds: Vec<bool>,
 }
 
 impl Part {
-    /// What of `series` belongs here, together.
+    /// The merged series of the part.
     pub(super) fn of(&self, series: &[Latencies]) -> Latencies {
         let here = series.iter().zip(&self.holds).filter(|(_, holds)| **holds);
         Latencies::merged(here.map(|(latencies, _)| latencies))
@@ -55,7 +55,7 @@ impl Part {
 pub(super) fn all(results: &Results, by: By) -> Vec<Part> {
     let parts = match by {
         By::Query => {
-            let queries = distinct(&results.series, |series| series.query.as_str());
+            let queries = distinct_of(&results.series, |series| series.query.as_str());
             queries
                 .into_iter()
                 .map(|(query, holds)| Part { name: query.to_owned(), holds })
@@ -67,27 +67,31 @@ pub(super) fn all(results: &Results, by: By) -> Vec<Part> {
     if parts.len() < 2 { Vec::new() } else { parts }
 }
 
-/// Each value that series have, in the order in which they first have it, and which have it.
-fn distinct<'a, T: PartialEq>(
+/// The distinct values, in the order of their first occurrence.
+pub(super) fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut distinct = Vec::new();
+    for value in values {
+        if !distinct.contains(&value) {
+            distinct.push(value);
+        }
+    }
+    distinct
+}
+
+/// The distinct values of series, each with the series that have it.
+fn distinct_of<'a, T: PartialEq>(
     series: &'a [Series],
     value: impl Fn(&'a Series) -> T,
 ) -> Vec<(T, Vec<bool>)> {
-    let mut all: Vec<T> = Vec::new();
-    for each in series {
-        let value = value(each);
-        if !all.contains(&value) {
-            all.push(value);
-        }
-    }
     let with_series = |of: T| {
         let holds = series.iter().map(|each| value(each) == of).collect();
         (of, holds)
     };
-    all.into_iter().map(with_series).collect()
+    distinct(series.iter().map(&value)).into_iter().map(with_series).collect()
 }
 
 fn tenants(series: &[Series]) -> Vec<Part> {
-    let mut tenants = distinct(series, |series| (series.tenant.as_str(), series.tenant_size));
+    let mut tenants = distinct_of(series, |series| (series.tenant.as_str(), series.tenant_size));
     tenants.sort_by_key(|((name, size), _)| (Reverse(*size), *name));
     let part = |((name, size), holds): ((&str, u64), Vec<bool>)| {
         let name = match (name.is_empty(), size) {
@@ -102,8 +106,8 @@ fn tenants(series: &[Series]) -> Vec<Part> {
 
 /// None where each has but one tenant: tenants themselves say more.
 fn sizes(series: &[Series]) -> Vec<Part> {
-    let tenants = distinct(series, |series| (series.tenant.as_str(), series.tenant_size));
-    let mut sizes = distinct(series, |series| series.tenant_size.checked_ilog10());
+    let tenants = distinct_of(series, |series| (series.tenant.as_str(), series.tenant_size));
+    let mut sizes = distinct_of(series, |series| series.tenant_size.checked_ilog10());
     if sizes.len() == tenants.len() {
         return Vec::new();
     }

@@ -1,23 +1,20 @@
-//! The final figures as Prometheus text, for a push gateway or the node exporter's folder of text files.
+//! The final figures as Prometheus text, for a push gateway or the text files of the node exporter.
 //!
-//! **Decides** the buckets of the histograms: each at most 5 % longer than the one before, between the shortest and the
-//! longest response, so that a percentile that is interpolated from them is off by less than 5 %. Each bound is the end of
-//! a bucket of ours, so counts are exact.
-//! **Invariant**: requests that failed count in the last bucket only: a percentile among them is `+Inf`, as in the
-//! gauges. Percentiles that would be chance are left out.
+//! **Buckets** are at most 5 % longer than the one before, so an interpolated percentile is off by less than 5 %. Each
+//! bound is the end of a bucket of the recording, so counts are exact.
+//! **Invariant**: failed requests count in the last bucket only, and a percentile among them is `+Inf`. Percentiles with
+//! too few requests are absent.
 
-use super::figures::{self, ArmFigures, Percentiles, reasons};
-use super::figures::{Figure, PERCENTILES};
+use super::figures::{self, ArmFigures, Figure, PERCENTILES, Percentiles, reasons};
 use crate::Results;
 use crate::results::State;
 use curtail_load::{Clock, Latencies};
 use curtail_units::Duration;
-use std::fmt::Write as _;
 
 #[cfg(test)]
 mod tests;
 
-/// How much longer one bucket is than the one before, at most.
+/// Maximum ratio of a bucket to the one before.
 const GROWTH: f64 = 1.05;
 
 const CLOCKS: [(&str, Clock); 2] = [("response", Clock::Response), ("service", Clock::Service)];
@@ -80,8 +77,7 @@ struct Page {
 
 impl Page {
     fn push(&mut self, args: std::fmt::Arguments<'_>) {
-        self.text.write_fmt(args).expect("writing to a text cannot fail");
-        self.text.push('\n');
+        self.text += &format!("{args}\n");
     }
 
     fn head(&mut self, name: &str, help: &str, kind: &str) {
@@ -101,12 +97,9 @@ impl Page {
                 let percentiles = Percentiles::of(&arm.latencies, clock);
                 let at = PERCENTILES.into_iter().map(|(_, quantile)| quantile).zip(percentiles.at);
                 for (quantile, figure) in at.chain([(1.0, percentiles.max)]) {
-                    let value = match figure {
-                        Figure::Value(latency) | Figure::Indicative(latency) => {
-                            latency.as_secs_f64()
-                        }
-                        Figure::Failed => f64::INFINITY,
-                        Figure::TooFew => continue,
+                    let value = match (figure, figure.latency()) {
+                        (Figure::TooFew, _) => continue,
+                        (_, latency) => latency.map_or(f64::INFINITY, Duration::as_secs_f64),
                     };
                     let labels =
                         format!("{},clock=\"{clock_name}\",quantile=\"{quantile}\"", of(arm));

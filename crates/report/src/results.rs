@@ -1,41 +1,41 @@
-//! What a run has found: everything that reports are made of, and that a results file holds.
+//! The results of a run: the content of reports and of a results file.
 //!
-//! A run measures one or more **arms** (a target in one state: A, B, each rate of a sweep) in **blocks**, stretches of
-//! load on one arm. What is compared are blocks; what is shown of an arm are its merged blocks. A percentile is never
-//! averaged.
+//! A run measures **arms** (a target in one state: A, B, each rate of a sweep) in **blocks**, stretches of load on one
+//! arm. Comparisons use blocks, tables the merged blocks of an arm. No percentile is averaged.
 
 use curtail_load::lag::{self, ExcessiveLag};
 use curtail_load::{Latencies, Share, Timeline};
 use curtail_units::{Duration, Instant};
+use serde::{Deserialize, Deserializer, Serialize};
 
-/// Everything that one run has found.
+/// The results of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Results {
-    /// What was run: the name of a suite, or the target.
+    /// The name of the suite, or the target.
     pub name: String,
     /// The command line, to run it again.
     pub command: String,
-    /// What everything random followed from.
+    /// The seed of everything random.
     pub seed: u64,
-    /// When it began, in nanoseconds since 1970 (UTC).
+    /// The start, in nanoseconds since 1970 (UTC).
     pub began_unix_ns: u64,
-    /// On which machine.
+    /// The machine of the generator.
     pub machine: Machine,
     /// The parts of the plan that were sent.
     pub shares: Shares,
-    /// Whether it can be believed.
+    /// Whether the run is valid.
     pub state: State,
-    /// The load, in words: rate, spacing, how long.
+    /// The load, in words: rate, spacing, duration.
     pub load: String,
-    /// What is compared, in order.
+    /// The arms, in order.
     pub arms: Vec<Arm>,
     /// The groups of requests.
     pub series: Vec<Series>,
-    /// In the order in which they were run.
+    /// The blocks, in the order of their start.
     pub blocks: Vec<Block>,
-    /// What servers say of themselves, beside the latencies.
+    /// Measures of the servers, beside the latencies.
     pub measures: Vec<Measure>,
-    /// What was done to the servers, and what happened.
+    /// Faults and other events.
     pub events: Vec<Event>,
 }
 
@@ -80,18 +80,18 @@ impl std::fmt::Display for Shares {
 }
 
 /// The machine on which the generator ran.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// The model of the processor.
     pub cpu: String,
-    /// How many cores this process could use.
+    /// The cores that the process could use.
     pub cores: usize,
     /// The operating system and its release.
     pub kernel: String,
 }
 
 impl Machine {
-    /// The one that this process runs on.
+    /// The machine of this process.
     #[must_use]
     pub fn this() -> Self {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
@@ -105,69 +105,71 @@ impl Machine {
     }
 }
 
-/// Whether a run can be believed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Whether a run is valid.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
 pub enum State {
     /// It ran to its end, and the generator kept up.
     Complete,
-    /// It ended before its end.
+    /// It was interrupted.
     Partial {
-        /// Why, in words.
+        /// The reason, in words.
         why: String,
     },
-    /// Its figures say more of the generator than of the server.
+    /// The generator was too late, so the figures are not the server's.
     Void {
-        /// Why, in words.
+        /// The reason, in words.
         why: String,
     },
 }
 
 /// A target in one state.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Arm {
     /// Its name in tables.
     pub name: String,
-    /// Where its requests go, or what is different about it, in words.
+    /// Its target or its difference from the other arm, in words.
     pub about: String,
     /// The average requests per second of the whole plan; unknown if a request leads to others (journeys).
+    #[serde(rename = "rate_per_second")]
     pub rate: Option<f64>,
 }
 
 /// A kind of request.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Series {
-    /// Which request of the battery.
+    /// The name of the request.
     pub query: String,
-    /// Whose; empty when there are no tenants.
+    /// The tenant; empty without tenants.
     pub tenant: String,
-    /// How large the tenant is, in documents or whatever the suite says; 0 when unknown.
+    /// The size of the tenant, in a unit of the suite; 0 when unknown.
     pub tenant_size: u64,
 }
 
 /// A stretch of load on one arm.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Block {
-    /// Its arm, by its place among the arms.
+    /// The index of its arm.
     pub arm: usize,
-    /// When its first request was intended, from the start of the run on.
+    /// The intended time of its first request, from the start of the run on.
     pub began: Instant,
-    /// From then until its last request was over.
+    /// The time from there to the end of its last request.
     pub lasted: Duration,
-    /// What was seen, for each series in their order.
+    /// The recordings of each series, in their order.
     pub latencies: Vec<Latencies>,
-    /// All series together; its slots count from the start of the block.
+    /// All series together, from the start of the block on.
     pub timeline: Timeline,
-    /// Bytes of responses that were received.
+    /// Received bytes of responses.
     pub received_bytes: u64,
-    /// Connections that were made.
+    /// Opened connections.
     pub connections: u64,
-    /// How often requests were sent again because the server had not processed them.
+    /// Resends of requests that the server did not process.
     pub resent: u64,
-    /// Processor time of the generator.
+    /// CPU time of the generator.
     pub generator_cpu: Duration,
-    /// Processor time of the servers that are known, where it was measured.
+    /// CPU time of the servers, where it was measured.
     pub servers_cpu: Option<Duration>,
-    /// Whether it was for warming up only: shown over time, part of no percentile.
+    /// Whether it is a warm-up, which is shown over time and is part of no percentile.
     pub is_warm_up: bool,
 }
 
@@ -188,30 +190,39 @@ pub const RESIDENT_BYTES: &str = "resident_bytes";
 /// The measure of a virtual machine: each pause of its garbage collector.
 pub const GC_PAUSE_NS: &str = "gc_pause_ns";
 
-/// Something that a server says of itself, over time.
-#[derive(Clone, Debug, PartialEq)]
+/// A measure of a server over time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measure {
-    /// Whose it is: the name of a process or a node.
+    /// The name of the process or node.
     pub of: String,
-    /// What it is, with its unit: [`CPU_RATIO`], [`RESIDENT_BYTES`], [`GC_PAUSE_NS`], or what a suite calls it.
+    /// Its name, with its unit: [`CPU_RATIO`], [`RESIDENT_BYTES`], [`GC_PAUSE_NS`], or one of the suite.
     pub name: String,
-    /// When, from the start of the run on, and how much.
+    /// Values, with their times from the start of the run on.
+    #[serde(deserialize_with = "null_as_nan")]
     pub points: Vec<(Instant, f64)>,
 }
 
-/// Something that was done to a server, or happened to it.
-#[derive(Clone, Debug, PartialEq)]
+/// JSON has no NaN, so it is written as `null`.
+fn null_as_nan<'d, D: Deserializer<'d>>(from: D) -> Result<Vec<(Instant, f64)>, D::Error> {
+    let points = Vec::<(Instant, Option<f64>)>::deserialize(from)?;
+    Ok(points.into_iter().map(|(at, value)| (at, value.unwrap_or(f64::NAN))).collect())
+}
+
+/// A fault, or another event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// From when on, counted from the start of the run.
+    /// Its start, from the start of the run on.
+    #[serde(rename = "at_ns")]
     pub at: Instant,
-    /// How long; zero for a moment.
+    /// Its duration; zero for an instant.
+    #[serde(rename = "lasted_ns")]
     pub lasted: Duration,
-    /// What, in words: "node 2 paused".
+    /// Its description: "node 2 paused".
     pub what: String,
 }
 
 impl Results {
-    /// The blocks that count, in the order in which they were run.
+    /// The blocks without warm-ups, in their order.
     pub fn measured(&self) -> impl Iterator<Item = &Block> {
         self.blocks.iter().filter(|block| !block.is_warm_up)
     }
@@ -222,7 +233,7 @@ impl Results {
         self.arms.len() > 2 && self.arms.iter().all(|arm| arm.rate.is_some())
     }
 
-    /// What was seen of one arm in all its blocks, for each series; warming up left out.
+    /// The recordings of one arm in all its blocks, without warm-ups, for each series.
     #[must_use]
     pub fn of_arm(&self, arm: usize) -> Vec<Latencies> {
         let mut merged = vec![Latencies::new(); self.series.len()];

@@ -1,9 +1,8 @@
-//! Results for tests: what a run might have found, from a model with a seed.
+//! Results for tests, from a model with a seed.
 //!
-//! **Model**: Poisson arrivals; lognormal service times; garbage collections that hold all requests back for a while,
-//! and one pause of a server for a second, during which no response comes. A request that comes in a pause ends when
-//! the pause is over and its own service time after that. On the service clock a part of that wait is not seen, because
-//! the connections bound the requests in flight.
+//! **Model**: Poisson arrivals, lognormal service times, garbage collections, and one pause of a server for a second. A
+//! request in a pause ends when the pause is over and its own service time after that. The service clock misses a part
+//! of that wait, because the connections bound the requests in flight.
 
 use crate::Results;
 use crate::results::{
@@ -13,7 +12,7 @@ use crate::results::{
 use curtail_load::{Failure, Latencies, Timeline, Timing};
 use curtail_units::{Duration, Instant, Rng};
 
-/// How one arm behaves.
+/// The behavior of one arm.
 struct Model {
     /// The median of the service time.
     median_ms: f64,

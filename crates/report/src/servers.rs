@@ -1,19 +1,20 @@
-//! What servers used while each arm was measured: processor time, memory, pauses of garbage collectors.
+//! The resources of servers while each arm was measured: CPU time, memory, pauses of garbage collectors.
 //!
-//! **Limits**: a point of a measure belongs to the arm in whose block it was taken, so processor time is known to the
-//! interval of looks (a second) at the edges of blocks; what each request cost is in the costs of its arm.
+//! **Limits**: a sample belongs to the arm of its block, so CPU time at the edges of blocks is exact to the sampling
+//! interval.
 
 use crate::Results;
+use crate::parts::distinct;
 use crate::results::{Block, CPU_RATIO, GC_PAUSE_NS, RESIDENT_BYTES};
 use curtail_text::numbers;
 use curtail_units::{Duration, Instant};
 
-/// The columns of a table of servers, each with what it is; those of garbage collectors only where there is one.
+/// The columns of the table of servers, with their descriptions; those of garbage collectors only if known.
 pub(super) fn columns(servers: &[Server]) -> &'static [(&'static str, &'static str)] {
     const ALL: [(&str, &str); 4] = [
-        ("CPU", "processors in use, the mean"),
-        ("memory", "the most of it that was resident"),
-        ("GC", "the share of time for which a garbage collector held everything up"),
+        ("CPU", "mean CPUs in use"),
+        ("memory", "maximum resident memory"),
+        ("GC", "share of time in pauses of the garbage collector"),
         ("longest", "its longest pause in ms"),
     ];
     let is_known =
@@ -21,7 +22,7 @@ pub(super) fn columns(servers: &[Server]) -> &'static [(&'static str, &'static s
     if is_known { &ALL } else { &ALL[..2] }
 }
 
-/// What the columns are, in words.
+/// The description of the columns.
 pub(super) fn about(servers: &[Server]) -> String {
     let each = columns(servers).iter().map(|(name, what)| format!("{name}: {what}"));
     each.collect::<Vec<_>>().join("; ") + "."
@@ -32,30 +33,26 @@ pub(super) fn about(servers: &[Server]) -> String {
 pub(super) struct Server {
     /// Its name.
     pub name: String,
-    /// What it used while each arm was measured, in their order.
+    /// Its usage while each arm was measured, in their order.
     pub of_arms: Vec<ServerUsage>,
 }
 
-/// What it used.
+/// The resources that a server used.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ServerUsage {
-    /// Processors in use, the mean.
+    /// Mean CPUs in use.
     pub cpu_ratio: Option<f64>,
-    /// The most bytes that were resident.
+    /// Maximum resident memory.
     pub resident_bytes: Option<f64>,
-    /// Pauses of a garbage collector: their share of the time, and the longest.
+    /// Pauses of a garbage collector: share of the time, and the longest.
     pub paused: Option<(f64, Duration)>,
 }
 
-/// All servers of which something is known, in their order.
+/// The servers with a known measure, in their order.
 pub(super) fn of(results: &Results) -> Vec<Server> {
     let known = [CPU_RATIO, RESIDENT_BYTES, GC_PAUSE_NS];
-    let mut names: Vec<&str> = Vec::new();
-    for measure in results.measures.iter().filter(|m| known.contains(&m.name.as_str())) {
-        if !names.contains(&measure.of.as_str()) {
-            names.push(&measure.of);
-        }
-    }
+    let measures = results.measures.iter().filter(|m| known.contains(&m.name.as_str()));
+    let names = distinct(measures.map(|measure| measure.of.as_str()));
     let server = |name: &str| {
         let of_arm = |arm| used(results, name, arm);
         Server { name: name.to_owned(), of_arms: (0..results.arms.len()).map(of_arm).collect() }
@@ -64,7 +61,6 @@ pub(super) fn of(results: &Results) -> Vec<Server> {
 }
 
 fn used(results: &Results, server: &str, arm: usize) -> ServerUsage {
-    // In the order of their time, one after the other.
     let blocks: Vec<&Block> = results.measured().filter(|block| block.arm == arm).collect();
     let counts = |at: Instant| {
         let nth = blocks.partition_point(|block| block.began <= at);
@@ -91,7 +87,7 @@ fn used(results: &Results, server: &str, arm: usize) -> ServerUsage {
 }
 
 impl ServerUsage {
-    /// A text for each column; empty where nothing is known.
+    /// A text for each column; empty if unknown.
     pub(super) fn cells(&self) -> [String; 4] {
         let text = |text: Option<String>| text.unwrap_or_default();
         let bytes = |bytes| numbers::bytes(Duration::from_ns_f64(bytes).as_ns());

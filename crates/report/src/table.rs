@@ -1,10 +1,9 @@
-//! The report as a table for people at a terminal: latencies in milliseconds, at most 80 columns.
+//! The report as a table for a terminal of 80 columns, with latencies in milliseconds.
 //!
-//! **Decides** the order: what makes a run doubtful comes first; then each arm with both clocks; then the same by query
-//! and by tenant, the largest tenant first, so that its tail does not hide in the mean of small ones. The verdict on all
-//! requests comes last, where a terminal shows it.
-//! **Marks**: `~` before a figure says that fewer than 100 requests are longer, `n/a` that fewer than 10 are, `failed`
-//! that it lies among the requests that failed. Names that do not fit are cut, with `…`.
+//! **Order**: doubts about the run; each arm on both clocks; queries and tenants, the largest tenant first; the verdict on
+//! all requests, which a terminal shows without scrolling.
+//! **Marks**: `~`: fewer than 100 requests are longer. `n/a`: fewer than 10 are. `failed`: the percentile lies among the
+//! failed requests. Long names are cut, with `…`.
 
 use super::difference::{self, Comparison, change};
 use super::figures::{self, ArmFigures, Figure, PERCENTILES, Percentiles};
@@ -75,17 +74,8 @@ fn ratio_and_interval(difference: Option<Difference>) -> (String, String) {
 fn few_percentiles(latencies: &Latencies) -> [String; FEW.len()] {
     FEW.map(|nth| {
         let quantile = figures::quantile(PERCENTILES[nth].1);
-        cell(Figure::of(latencies, Clock::Response, quantile))
+        Figure::of(latencies, Clock::Response, quantile).to_string()
     })
-}
-
-fn cell(figure: Figure) -> String {
-    match figure {
-        Figure::Value(latency) => numbers::ms(latency),
-        Figure::Indicative(latency) => format!("~{}", numbers::ms(latency)),
-        Figure::Failed => "failed".to_owned(),
-        Figure::TooFew => "n/a".to_owned(),
-    }
 }
 
 /// The columns of an arm: a label, all percentiles, and the longest.
@@ -148,7 +138,7 @@ impl Table {
         }
     }
 
-    /// What happened, the first of it.
+    /// The first events.
     fn events(&mut self, results: &Results) {
         if results.events.is_empty() {
             return;
@@ -189,7 +179,7 @@ impl Table {
         let columns = percentile_columns();
         for (label, clock) in [("  response", Clock::Response), ("  service", Clock::Service)] {
             let percentiles = Percentiles::of(&arm.latencies, clock);
-            let cells = percentiles.named().map(|(_, figure)| cell(figure));
+            let cells = percentiles.named().map(|(_, figure)| figure.to_string());
             self.page.row(&columns, iter::once(label.to_owned()).chain(cells));
         }
         let lag = |q| arm.lag(q).map_or("n/a".to_owned(), numbers::ms);
@@ -222,22 +212,18 @@ impl Table {
     }
 
     fn failures(&mut self, latencies: &Latencies) {
-        let failed = latencies.failures.total();
-        if failed == 0 {
+        if latencies.failures.total() == 0 {
             return;
         }
-        let share = numbers::percent(failed as f64 / latencies.count() as f64);
-        let reasons: Vec<String> = figures::reasons(&latencies.failures)
-            .map(|(name, count)| format!("{name} {}", numbers::thousands(count)))
-            .collect();
-        let failed = numbers::thousands(failed);
-        self.page.wrapped("  ", &format!("FAILED: {failed} ({share}): {}", reasons.join(", ")));
+        let failed = figures::count_failed(latencies);
+        let reasons = figures::list_reasons(&latencies.failures);
+        self.page.wrapped("  ", &format!("FAILED: {failed}: {reasons}"));
         if let Some(longest) = latencies.response.max() {
             self.page.line(format!("  the longest response took {}", numbers::latency(longest)));
         }
     }
 
-    /// What was seen of parts of the requests.
+    /// The figures of parts of the requests.
     fn parts(&mut self, by: By, results: &Results) {
         let parts = parts::all(results, by);
         if parts.is_empty() {
@@ -267,7 +253,7 @@ impl Table {
         }
     }
 
-    /// What servers used, while each arm was measured.
+    /// The usage of servers while each arm was measured.
     fn servers(&mut self, servers: &[Server], results: &Results) {
         if servers.is_empty() {
             return;

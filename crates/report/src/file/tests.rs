@@ -1,4 +1,4 @@
-use super::{ReadError, from_json, read, to_json, write};
+use super::{ReadError, from_json, read, replace, to_json};
 use crate::Results;
 use crate::results::State;
 use crate::sample;
@@ -11,6 +11,10 @@ fn folder(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("curtail-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     folder
+}
+
+fn write(results: &Results, file: &Path) -> std::io::Result<()> {
+    replace(file, to_json(results).as_bytes())
 }
 
 fn said(text: &str) -> String {

@@ -1,6 +1,6 @@
-//! What each part of a run is called in a results file, and the way there and back.
+//! The JSON form of results. Types whose fields are the keys derive it ([`crate::results`]); the others are here.
 //!
-//! Names carry their units. Numbers that are no numbers (a measure that was not there) are `null`.
+//! Keys carry their units. NaN (a missing measure) is `null`.
 
 use crate::Results;
 use crate::figures::ArmFigures;
@@ -13,9 +13,8 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// What is wrong in a file that is JSON and has every key.
+/// An invalid value in a file that has every key.
 pub(super) struct Wrong {
-    /// The path of a key.
     pub(super) place: String,
     pub(super) expected: String,
 }
@@ -30,7 +29,7 @@ impl Wrong {
     }
 }
 
-/// What says whether it is such a file at all.
+/// The key that identifies a results file.
 #[derive(Deserialize)]
 #[serde(expecting = "an object with a `schema`")]
 pub(super) struct Head {
@@ -44,34 +43,19 @@ pub(super) struct Document<'a> {
     command: Cow<'a, str>,
     seed: u64,
     began_unix_ns: u64,
-    state: WireState,
-    machine: WireMachine,
+    state: Cow<'a, State>,
+    machine: Cow<'a, Machine>,
     /// The whole plan, if the file does not say.
     #[serde(default = "WireShares::all")]
     shares: WireShares,
     load: Cow<'a, str>,
-    arms: Vec<WireArm>,
-    series: Vec<WireSeries>,
+    arms: Cow<'a, [Arm]>,
+    series: Cow<'a, [Series]>,
     #[serde(skip_deserializing)]
     figures: Vec<ArmFigures>,
-    events: Vec<WireEvent>,
+    events: Cow<'a, [Event]>,
     blocks: Vec<WireBlock>,
-    measures: Vec<WireMeasure>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "is", rename_all = "snake_case")]
-enum WireState {
-    Complete,
-    Partial { why: String },
-    Void { why: String },
-}
-
-#[derive(Serialize, Deserialize)]
-struct WireMachine {
-    cpu: String,
-    cores: usize,
-    kernel: String,
+    measures: Cow<'a, [Measure]>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -79,20 +63,6 @@ struct WireShares {
     of: usize,
     /// From 1 on, as in `--share`.
     sent: Vec<usize>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct WireArm {
-    name: String,
-    about: String,
-    rate_per_second: Option<f64>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct WireSeries {
-    query: String,
-    tenant: String,
-    tenant_size: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -116,13 +86,13 @@ struct WireLatencies {
     response: WireHistogram,
     service: WireHistogram,
     lag: WireHistogram,
-    /// Reasons that did not happen are left out.
+    /// Reasons without failures are absent.
     failures: BTreeMap<Cow<'static, str>, u64>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct WireHistogram {
-    /// For those who read without a reader of histograms; counts are counts of `hdr_v2`.
+    /// For programs that do not read `hdr_v2`.
     count: u64,
     sum_ns: u128,
     min_ns: Duration,
@@ -136,7 +106,6 @@ struct WireHistogram {
 struct WireTimeline {
     width_ns: Duration,
     slot_count: usize,
-    /// Those in which requests were intended.
     slots: Vec<WireSlot>,
 }
 
@@ -147,69 +116,47 @@ struct WireSlot {
     response: WireHistogram,
 }
 
-#[derive(Serialize, Deserialize)]
-struct WireMeasure {
-    of: String,
-    name: String,
-    /// Nanoseconds from the start of the run on, and how much.
-    points: Vec<(Instant, Option<f64>)>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct WireEvent {
-    at_ns: Instant,
-    lasted_ns: Duration,
-    what: String,
-}
-
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
 const fn is_zero(n: &u64) -> bool {
     *n == 0
 }
 
-fn finite(number: f64) -> Option<f64> {
-    number.is_finite().then_some(number)
-}
-
 impl<'a> Document<'a> {
     pub(super) fn new(schema: &'a str, results: &'a Results, figures: Vec<ArmFigures>) -> Self {
-        let Results { name, command, seed, began_unix_ns, machine, state, load, .. } = results;
-        let Machine { cpu, cores, kernel } = machine.clone();
         Self {
             schema: schema.into(),
-            name: name.into(),
-            command: command.into(),
-            seed: *seed,
-            began_unix_ns: *began_unix_ns,
-            state: WireState::of(state),
-            machine: WireMachine { cpu, cores, kernel },
+            name: (&results.name).into(),
+            command: (&results.command).into(),
+            seed: results.seed,
+            began_unix_ns: results.began_unix_ns,
+            state: Cow::Borrowed(&results.state),
+            machine: Cow::Borrowed(&results.machine),
             shares: WireShares::of(&results.shares),
-            load: load.into(),
-            arms: results.arms.iter().map(WireArm::of).collect(),
-            series: results.series.iter().map(WireSeries::of).collect(),
+            load: (&results.load).into(),
+            arms: (&results.arms).into(),
+            series: (&results.series).into(),
             figures,
-            events: results.events.iter().map(WireEvent::of).collect(),
+            events: (&results.events).into(),
             blocks: results.blocks.iter().map(WireBlock::of).collect(),
-            measures: results.measures.iter().map(WireMeasure::of).collect(),
+            measures: (&results.measures).into(),
         }
     }
 
     pub(super) fn into_results(self) -> Result<Results, Wrong> {
-        let WireMachine { cpu, cores, kernel } = self.machine;
         let results = Results {
             name: self.name.into_owned(),
             command: self.command.into_owned(),
             seed: self.seed,
             began_unix_ns: self.began_unix_ns,
-            machine: Machine { cpu, cores, kernel },
+            machine: self.machine.into_owned(),
             shares: self.shares.back()?,
-            state: self.state.back(),
+            state: self.state.into_owned(),
             load: self.load.into_owned(),
-            arms: self.arms.into_iter().map(WireArm::back).collect(),
-            series: self.series.into_iter().map(WireSeries::back).collect(),
+            arms: self.arms.into_owned(),
+            series: self.series.into_owned(),
             blocks: nth_of("blocks", self.blocks, WireBlock::back)?,
-            measures: self.measures.into_iter().map(WireMeasure::back).collect(),
-            events: self.events.into_iter().map(WireEvent::back).collect(),
+            measures: self.measures.into_owned(),
+            events: self.events.into_owned(),
         };
         for (nth, block) in results.blocks.iter().enumerate() {
             if block.arm >= results.arms.len() {
@@ -225,7 +172,7 @@ impl<'a> Document<'a> {
     }
 }
 
-/// Each item taken back; what is wrong is given its place in the list.
+/// Converts each item; an error gets the index of its item.
 fn nth_of<W, T>(
     list: &str,
     items: Vec<W>,
@@ -235,24 +182,6 @@ fn nth_of<W, T>(
     items
         .map(|(nth, item)| back(item).map_err(|wrong| wrong.within(&format!("{list}[{nth}]"))))
         .collect()
-}
-
-impl WireState {
-    fn of(state: &State) -> Self {
-        match state {
-            State::Complete => Self::Complete,
-            State::Partial { why } => Self::Partial { why: why.clone() },
-            State::Void { why } => Self::Void { why: why.clone() },
-        }
-    }
-
-    fn back(self) -> State {
-        match self {
-            Self::Complete => State::Complete,
-            Self::Partial { why } => State::Partial { why },
-            Self::Void { why } => State::Void { why },
-        }
-    }
 }
 
 impl WireShares {
@@ -272,50 +201,6 @@ impl WireShares {
             return Err(Wrong::new("shares.sent", expected));
         }
         Ok(Shares { of, sent: sent.into_iter().map(|nth| nth - 1).collect() })
-    }
-}
-
-impl WireArm {
-    fn of(arm: &Arm) -> Self {
-        let Arm { name, about, rate } = arm.clone();
-        Self { name, about, rate_per_second: rate.and_then(finite) }
-    }
-
-    fn back(self) -> Arm {
-        Arm { name: self.name, about: self.about, rate: self.rate_per_second }
-    }
-}
-
-impl WireSeries {
-    fn of(series: &Series) -> Self {
-        let Series { query, tenant, tenant_size } = series.clone();
-        Self { query, tenant, tenant_size }
-    }
-
-    fn back(self) -> Series {
-        Series { query: self.query, tenant: self.tenant, tenant_size: self.tenant_size }
-    }
-}
-
-impl WireEvent {
-    fn of(event: &Event) -> Self {
-        Self { at_ns: event.at, lasted_ns: event.lasted, what: event.what.clone() }
-    }
-
-    fn back(self) -> Event {
-        Event { at: self.at_ns, lasted: self.lasted_ns, what: self.what }
-    }
-}
-
-impl WireMeasure {
-    fn of(measure: &Measure) -> Self {
-        let points = measure.points.iter().map(|(at, value)| (*at, finite(*value))).collect();
-        Self { of: measure.of.clone(), name: measure.name.clone(), points }
-    }
-
-    fn back(self) -> Measure {
-        let points = self.points.into_iter().map(|(at, value)| (at, value.unwrap_or(f64::NAN)));
-        Measure { of: self.of, name: self.name, points: points.collect() }
     }
 }
 

@@ -1,13 +1,12 @@
-//! The plot of a sweep: latency against the rate that was wanted, both axes logarithmic.
+//! The plot of a sweep: latency against the planned rate, both axes logarithmic.
 //!
-//! A percentile that is too rare for the requests of a rate is left out there, and so is one among the failures.
+//! A percentile with too few requests, or among the failures, is left out.
 
 use super::svg::{Frame, LogScale, Picture, Svg, colour};
 use crate::figures::{ArmFigures, Figure, quantile};
 use curtail_load::Clock;
 use curtail_text::numbers;
 
-/// The percentiles that are drawn.
 const DRAWN: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)];
 
 /// The most rates that the axis names.
@@ -21,10 +20,8 @@ pub(super) fn draw(arms: &[ArmFigures]) -> Option<Picture> {
     if rates.len() < arms.len() || last <= first {
         return None;
     }
-    let of = |arm: &ArmFigures, q| match Figure::of(&arm.latencies, Clock::Response, quantile(q)) {
-        Figure::Value(latency) | Figure::Indicative(latency) => Some(latency),
-        Figure::Failed | Figure::TooFew => None,
-    };
+    let of =
+        |arm: &ArmFigures, q| Figure::of(&arm.latencies, Clock::Response, quantile(q)).latency();
     let all = || DRAWN.iter().flat_map(|(_, q)| arms.iter().filter_map(move |arm| of(arm, *q)));
     let frame = Frame::new(26.0, HEIGHT);
     let scale = LogScale::new(all().min()?, all().max()?);

@@ -1,6 +1,6 @@
-//! Time as columns: the slots of an arm's blocks put together until a plot has room for them.
+//! Time as columns: the merged slots of an arm's blocks.
 //!
-//! **Limits**: at most [`COLUMNS_MAX`] columns. A request counts where it was intended.
+//! **Limits**: at most [`COLUMNS_MAX`] columns. A request counts at its intended time.
 
 use crate::Results;
 use crate::results::Block;
@@ -13,7 +13,6 @@ pub(super) const COLUMNS_MAX: usize = 240;
 
 /// One arm over time.
 pub(super) struct TimeColumns {
-    /// How long a column is.
     pub(super) width: Duration,
     /// From the start of the run on.
     pub(super) columns: Vec<Slot>,
@@ -43,13 +42,12 @@ impl TimeColumns {
         (!columns.is_empty()).then_some(Self { width, columns })
     }
 
-    /// When a column begins.
     pub(super) fn begins(&self, nth: usize) -> Instant {
         Instant::ZERO + self.width.mul_f64(nth as f64)
     }
 }
 
-/// When the run ended, and everything that is shown of it.
+/// The end of everything that is shown of the run.
 pub(super) fn end(results: &Results) -> Instant {
     let of_timeline = |timeline: &Timeline| timeline.width().mul_f64(timeline.slots().len() as f64);
     let of_block = |block: &Block| block.began + block.lasted.max(of_timeline(&block.timeline));

@@ -1,11 +1,8 @@
-//! The plot of a comparison: how much longer or shorter each percentile is, with the interval that it lies in.
-//!
-//! Ratios stand on a logarithmic axis, so that half as long and twice as long are equally far from no difference.
+//! The plot of a comparison: the ratio of each percentile with its interval, on a logarithmic axis.
 
 use super::svg::{Anchor, Frame, Picture, Svg};
 use crate::difference::{Comparison, change};
 use curtail_load::compare::{Difference, Percentile, Verdict};
-use std::fmt::Write as _;
 
 const HEIGHT: f64 = 240.0;
 
@@ -53,7 +50,7 @@ pub(super) fn draw(comparison: &Comparison) -> Option<Picture> {
     let lower = points.iter().enumerate().rev().map(|(nth, p)| (x(nth), frame.y(y(p.low))));
     for (nth, (x, y)) in upper.chain(lower).enumerate() {
         let command = if nth == 0 { 'M' } else { 'L' };
-        write!(band, "{command}{x:.1} {y:.1}").expect("writing to a text cannot fail");
+        band += &format!("{command}{x:.1} {y:.1}");
     }
     svg.path("band", &format!("{band}z"));
     svg.polyline(
@@ -68,7 +65,7 @@ pub(super) fn draw(comparison: &Comparison) -> Option<Picture> {
         svg.line("whisker", (x(nth) - 5.0, bottom), (x(nth) + 5.0, bottom));
         let about = format!("{}: {} ({} to {})", name, change(ratio), change(low), change(high));
         svg.dot("estimate", (x(nth), frame.y(y(ratio))), &about);
-        let (word, class) = word(verdict);
+        let (word, class) = (verdict.name(), class(verdict));
         svg.text("tick", (x(nth), frame.bottom + 16.0), Anchor::Middle, name);
         svg.text(&format!("verdict {class}"), (x(nth), frame.bottom + 33.0), Anchor::Middle, word);
     }
@@ -102,13 +99,10 @@ fn label(ratio: f64) -> String {
     if percent.abs() < 0.05 { "same".to_owned() } else { format!("{percent:+.0} %") }
 }
 
-const fn word(verdict: Verdict) -> (&'static str, &'static str) {
+/// The class of a verdict in the style sheet.
+const fn class(verdict: Verdict) -> &'static str {
     match verdict {
-        Verdict::Better => ("better", "better"),
-        Verdict::Worse => ("worse", "worse"),
-        Verdict::Equivalent => ("equivalent", "equivalent"),
-        Verdict::Undecided { .. } => ("undecided", "undecided"),
-        Verdict::NotEnough { .. } => ("not enough", "undecided"),
-        Verdict::Failed => ("failed", "undecided"),
+        Verdict::Better | Verdict::Worse | Verdict::Equivalent => verdict.name(),
+        Verdict::Undecided { .. } | Verdict::NotEnough { .. } | Verdict::Failed => "undecided",
     }
 }

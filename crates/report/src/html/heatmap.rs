@@ -1,21 +1,18 @@
-//! The heatmap of an arm: time to the right, latency upwards by its logarithm, darker where more requests are.
+//! The heatmap of an arm: time to the right, latency upwards by its logarithm, darkness by the number of requests.
 //!
-//! Two groups of requests show as two bands, where percentiles would show one line between them. Steps of darkness are
-//! logarithmic, so that a single slow request is still seen beside thousands of quick ones. What failed is above the
-//! plot: it is longer than any latency.
+//! Steps of darkness are logarithmic, so a single slow request shows beside thousands of fast ones. Failures are above
+//! the plot.
 
 use super::columns::{TimeColumns, end};
 use super::svg::{Anchor, Frame, LinearScale, LogScale, Picture, Svg, WIDTH};
 use crate::Results;
 use curtail_text::numbers;
 use curtail_units::{Duration, Instant};
-use std::fmt::Write as _;
 
 const HEIGHT: f64 = 170.0;
 /// Each row is so high; 34 rows.
 const ROW: f64 = 5.0;
 const ROWS: usize = 34;
-/// Steps of darkness.
 const LEVELS: usize = 7;
 
 pub(super) fn draw(results: &Results, arm: usize) -> Option<Picture> {
@@ -44,19 +41,14 @@ fn cells(columns: &TimeColumns, scale: LogScale) -> Vec<[u64; ROWS]> {
         let mut rows = [0; ROWS];
         for bucket in slot.response.buckets() {
             let middle = bucket.lower.as_ns().midpoint(bucket.upper.as_ns());
-            rows[row(scale.share(Duration::from_ns(middle)))] += bucket.count;
+            rows[step(scale.share(Duration::from_ns(middle)), ROWS)] += bucket.count;
         }
         rows
     };
     columns.columns.iter().map(of_slot).collect()
 }
 
-/// The row at a share of the height.
-fn row(share: f64) -> usize {
-    step(share, ROWS)
-}
-
-/// Which of `steps` equal steps a share lies in.
+/// The step of a share, of `steps` equal ones.
 fn step(share: f64, steps: usize) -> usize {
     (1..steps).rfind(|step| share >= *step as f64 / steps as f64).unwrap_or(0)
 }
@@ -103,8 +95,8 @@ impl Map {
             let from = self.frame.x(time.share(nth as f64 * width));
             let wide = self.frame.x(time.share((nth + 1) as f64 * width)) - from;
             // A hair wider and higher than its place, so that no gap shows between two.
-            write!(path, "M{from:.1} {y:.1}h{:.1}v{height:.1}h-{:.1}z", wide + 0.2, wide + 0.2)
-                .expect("writing to a text cannot fail");
+            let wide = wide + 0.2;
+            *path += &format!("M{from:.1} {y:.1}h{wide:.1}v{height:.1}h-{wide:.1}z");
         };
         for (nth, rows) in cells(columns, self.scale).iter().enumerate() {
             for (row, count) in rows.iter().enumerate().filter(|(_, count)| **count > 0) {

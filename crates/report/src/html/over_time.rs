@@ -1,9 +1,9 @@
-//! The plot of latency over time, with what was done to the servers, and what they say of themselves, below it on the
-//! same axis: a pause of the garbage collector stands under the spike that it made.
+//! The plot of latency over time, with events, and with the measures of the servers below it on the same axis.
 
 use super::columns::{TimeColumns, at, end};
 use super::svg::{Anchor, COLOURS, Frame, LinearScale, LogScale, Picture, Svg, colour};
 use crate::Results;
+use crate::parts::distinct;
 use crate::results::{Event, Measure};
 use curtail_load::Slot;
 use curtail_text::numbers;
@@ -15,7 +15,7 @@ const PANEL: f64 = 72.0;
 const GAP: f64 = 26.0;
 /// More events than that are shaded, and not named.
 const EVENTS_MAX: usize = 40;
-/// Of numbers of events above the plot.
+/// Rows of event numbers above the plot.
 const ROWS: f64 = 3.0;
 /// More measures than that are in the results file, and not on the page.
 const PANELS_MAX: usize = 8;
@@ -92,7 +92,7 @@ fn events(results: &Results) -> Vec<&Event> {
     events
 }
 
-/// What the plot says in words: events with their numbers, and what is left out.
+/// The notes of the plot: numbered events, and omissions.
 pub(super) fn notes(results: &Results) -> Vec<String> {
     let mut notes = Vec::new();
     for (nth, event) in (1..).zip(events(results)).take(EVENTS_MAX) {
@@ -117,7 +117,6 @@ pub(super) fn notes(results: &Results) -> Vec<String> {
     notes
 }
 
-/// The axis of time.
 #[derive(Clone, Copy)]
 struct Time {
     seconds: f64,
@@ -218,13 +217,7 @@ struct Panel<'a> {
 }
 
 fn measure_names(results: &Results) -> Vec<&str> {
-    let mut names: Vec<&str> = Vec::new();
-    for measure in &results.measures {
-        if !names.contains(&measure.name.as_str()) {
-            names.push(&measure.name);
-        }
-    }
-    names
+    distinct(results.measures.iter().map(|measure| measure.name.as_str()))
 }
 
 fn panels(results: &Results) -> Vec<Panel<'_>> {
@@ -235,7 +228,7 @@ fn panels(results: &Results) -> Vec<Panel<'_>> {
     measure_names(results).into_iter().take(PANELS_MAX).map(of_name).collect()
 }
 
-/// What a measure counts in on the page: its words, and how many of its own unit that is.
+/// The unit of a measure on the page, and its size in the unit of the measure.
 fn unit(name: &str) -> (String, f64) {
     let units = [("_ns", "ms", 1e6), ("_bytes", "MiB", 1_048_576.0), ("_ratio", "%", 0.01)];
     let found = units.into_iter().find_map(|(ending, unit, size)| {
@@ -284,7 +277,6 @@ fn draw_panel(svg: &mut Svg, frame: Frame, panel: &Panel<'_>, (time, is_last): (
     }
 }
 
-/// A number on an axis: as few digits as it takes.
 fn number(value: f64) -> String {
     if value >= 1_000.0 {
         return numbers::thousands(Duration::from_ns_f64(value).as_ns());

@@ -1,7 +1,6 @@
-//! The plot of latency by percentile: each nine as wide as the one before, both axes logarithmic.
+//! The plot of latency by percentile: each nine is as wide as the one before, both axes logarithmic.
 //!
-//! A step to the right is ten times rarer. The line of an arm is dashed where fewer than ten requests are longer; it
-//! ends in a cross where the requests that failed begin, since these are longer than any number.
+//! A line is dashed where fewer than ten requests are longer, and ends in a cross where the failures begin.
 
 use super::svg::{Frame, LogScale, Picture, Svg, colour};
 use crate::figures::ArmFigures;
@@ -9,7 +8,7 @@ use curtail_load::compare::INDICATIVE_MIN;
 use curtail_load::{Clock, Latencies};
 use curtail_units::Duration;
 
-/// What the axis names, and how many nines that is.
+/// The names on the axis, and their numbers of nines.
 const TICKS: [(&str, f64); 7] = [
     ("p50", std::f64::consts::LOG10_2),
     ("p90", 1.0),

@@ -1,35 +1,27 @@
-//! Drawing: the text of an SVG picture, and the scales and axes of a plot.
+//! The text of SVG pictures, and the scales and axes of plots.
 //!
-//! Lengths are in units of the picture, 900 of which are its width, however wide it is shown. Colours come from the
-//! page's style sheet by class, so a picture follows light and dark: `s0`, `s1`, … are the colours of arms.
+//! Every picture is 900 units wide. Colors come from the page's style sheet by class (`s0`, `s1`, … for the arms), so a
+//! picture follows light and dark.
 
 use curtail_units::Duration;
-use std::fmt::Write as _;
 
-/// How wide every picture is.
+/// The width of every picture.
 pub(super) const WIDTH: f64 = 900.0;
 
-/// How many colours there are; further arms begin again.
+/// The number of colors; further arms begin again.
 pub const COLOURS: usize = 6;
 
-/// `text` with what means something in HTML escaped.
+/// `text`, escaped for HTML.
 #[must_use]
 pub fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            other => safe.push(other),
-        }
-    }
-    safe
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+        .replace('\'', "&#39;")
 }
 
-/// Where a text stands: which of its points is at the place given.
+/// The point of a text that is at its position.
 #[derive(Clone, Copy, Debug)]
 pub enum Anchor {
     /// Its start.
@@ -65,7 +57,7 @@ impl Svg {
     }
 
     fn push(&mut self, args: std::fmt::Arguments<'_>) {
-        self.text.write_fmt(args).expect("writing to a text cannot fail");
+        self.text += &args.to_string();
     }
 
     /// A line between two points.
@@ -128,8 +120,7 @@ impl Svg {
                 let command = if is_down { 'L' } else { 'M' };
                 // The dash that a lone point is drawn as; under a line it is not seen.
                 let dash = if is_down { "" } else { "h.1" };
-                write!(commands, "{command}{x:.1} {y:.1}{dash}")
-                    .expect("writing to a text cannot fail");
+                commands += &format!("{command}{x:.1} {y:.1}{dash}");
             }
             is_down = point.is_some();
         }
@@ -157,13 +148,13 @@ impl Frame {
         Self { left: 74.0, right: WIDTH - 16.0, top, bottom: top + height }
     }
 
-    /// From a share of the width to a place.
+    /// The position at a share of the width.
     #[must_use]
     pub fn x(&self, share: f64) -> f64 {
         self.left + share * (self.right - self.left)
     }
 
-    /// From a share of the height, counted from below, to a place.
+    /// The position at a share of the height from below.
     #[must_use]
     pub fn y(&self, share: f64) -> f64 {
         self.bottom - share * (self.bottom - self.top)
@@ -193,14 +184,14 @@ impl Frame {
         }
     }
 
-    /// What the axes show, with units: one in the corner above, one below.
+    /// Names the axes, with units: one in the corner above, one below.
     pub fn name_axes(&self, svg: &mut Svg, y: &str, x: &str) {
         svg.text("axis", (4.0, self.top - 8.0), Anchor::Start, y);
         svg.text("axis", (self.right, self.bottom + 32.0), Anchor::End, x);
     }
 }
 
-/// From durations to shares, by their logarithm.
+/// A logarithmic scale of durations.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogScale {
     low: f64,
@@ -238,7 +229,7 @@ impl LogScale {
     }
 }
 
-/// From numbers to shares, evenly, beginning at zero.
+/// A linear scale from zero.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LinearScale {
     high: f64,
@@ -294,8 +285,7 @@ pub(super) fn legend(entries: &[(String, String)]) -> String {
         } else {
             format!("<path class=\"{class}\" d=\"M2 6h22\"/>")
         };
-        writeln!(legend, "<span><svg viewBox=\"0 0 26 12\">{sample}</svg>{words}</span>")
-            .expect("writing to a text cannot fail");
+        legend += &format!("<span><svg viewBox=\"0 0 26 12\">{sample}</svg>{words}</span>\n");
     }
     if legend.is_empty() { legend } else { format!("<p class=\"legend\">\n{legend}</p>\n") }
 }

@@ -9,23 +9,33 @@ use crate::servers::{self, Server};
 use curtail_load::compare::{Difference, Verdict};
 use curtail_load::{Clock, Latencies};
 use curtail_text::numbers::{self, percentile_name};
-use std::fmt::Write as _;
 
 fn cell(figure: Figure) -> String {
     match figure {
-        Figure::Value(latency) => format!("<td>{}</td>", numbers::ms(latency)),
-        Figure::Indicative(latency) => {
+        Figure::Value(_) => format!("<td>{figure}</td>"),
+        Figure::Indicative(_) => {
             format!(
-                "<td class=\"indicative\" title=\"fewer than 100 requests are longer\">~{}</td>",
-                numbers::ms(latency)
+                "<td class=\"indicative\" title=\"fewer than 100 requests are longer\">{figure}</td>"
             )
         }
         Figure::Failed => {
-            "<td class=\"fail\" title=\"among the requests that failed\">failed</td>".to_owned()
+            format!("<td class=\"fail\" title=\"among the requests that failed\">{figure}</td>")
         }
         Figure::TooFew => {
-            "<td class=\"few\" title=\"fewer than 10 requests are longer\">n/a</td>".to_owned()
+            format!("<td class=\"few\" title=\"fewer than 10 requests are longer\">{figure}</td>")
         }
+    }
+}
+
+fn numbers_of<'a>(cells: impl Iterator<Item = &'a String>) -> String {
+    cells.map(|cell| format!("<td>{}</td>", escaped(cell))).collect()
+}
+
+/// A cell that spans the rows of all arms, in the first of them.
+fn spanning(nth: usize, rows: usize, text: &str) -> String {
+    match nth {
+        0 => format!("<th rowspan=\"{rows}\">{}</th>", escaped(text)),
+        _ => String::new(),
     }
 }
 
@@ -58,8 +68,7 @@ pub(super) fn of_arms(arms: &[ArmFigures]) -> String {
             } else {
                 String::new()
             };
-            writeln!(rows, "<tr>{name}<td class=\"word\">{word}</td>{cells}</tr>")
-                .expect("writing to a text cannot fail");
+            rows += &format!("<tr>{name}<td class=\"word\">{word}</td>{cells}</tr>\n");
         }
     }
     let clocks = escaped(figures::CLOCKS);
@@ -68,7 +77,7 @@ pub(super) fn of_arms(arms: &[ArmFigures]) -> String {
     format!("{tables}<p class=\"about\">{clocks} {marks}</p>\n")
 }
 
-/// What each arm was asked, what failed, and what it cost.
+/// The load, the failures and the cost of each arm.
 fn loads(arms: &[ArmFigures]) -> String {
     let numbers = [
         "requests",
@@ -98,10 +107,8 @@ fn loads(arms: &[ArmFigures]) -> String {
             servers.map_or_else(none, |cpu| numbers::latency(arm.each(cpu))),
             numbers::bytes(arm.received_bytes),
         ];
-        let cells: String =
-            cells.iter().map(|cell| format!("<td>{}</td>", escaped(cell))).collect();
-        writeln!(rows, "<tr><th>{}</th>{cells}</tr>", escaped(&arm.name))
-            .expect("writing to a text cannot fail");
+        let cells = numbers_of(cells.iter());
+        rows += &format!("<tr><th>{}</th>{cells}</tr>\n", escaped(&arm.name));
     }
     table(&head, &rows) + &failures(arms)
 }
@@ -109,10 +116,7 @@ fn loads(arms: &[ArmFigures]) -> String {
 fn failed(latencies: &Latencies) -> String {
     match latencies.failures.total() {
         0 => "0".to_owned(),
-        failed => {
-            let share = numbers::percent(failed as f64 / latencies.count() as f64);
-            format!("{} ({share})", numbers::thousands(failed))
-        }
+        _ => figures::count_failed(latencies),
     }
 }
 
@@ -120,57 +124,43 @@ fn failed(latencies: &Latencies) -> String {
 fn failures(arms: &[ArmFigures]) -> String {
     let mut lines = String::new();
     for arm in arms.iter().filter(|arm| arm.latencies.failures.total() > 0) {
-        let reasons: Vec<String> = figures::reasons(&arm.latencies.failures)
-            .map(|(name, count)| format!("{name} {}", numbers::thousands(count)))
-            .collect();
+        let reasons = figures::list_reasons(&arm.latencies.failures);
         let longest = arm.latencies.response.max().map_or_else(String::new, |longest| {
             format!("; the longest response took {}", numbers::latency(longest))
         });
-        writeln!(
-            lines,
-            "<li>{}: failed by {}{longest}</li>",
-            escaped(&arm.name),
-            reasons.join(", ")
-        )
-        .expect("writing to a text cannot fail");
+        lines += &format!("<li>{}: failed by {reasons}{longest}</li>\n", escaped(&arm.name));
     }
     for behind in arms.iter().filter_map(|arm| Some((&arm.name, arm.behind_plan()?))) {
         let (name, behind) = (escaped(behind.0), escaped(&behind.1));
-        writeln!(lines, "<li>{name}: {behind}</li>").expect("writing to a text cannot fail");
+        lines += &format!("<li>{name}: {behind}</li>\n");
     }
     if lines.is_empty() { lines } else { format!("<ul class=\"notes\">{lines}</ul>\n") }
 }
 
-/// What was seen of each query or of each tenant, when there are several.
+/// The figures of each part of one kind, when there are several.
 pub(super) fn of_parts(by: By, results: &Results) -> String {
     let parts = parts::all(results, by);
     if parts.is_empty() {
         return String::new();
     }
-    let (of_what, of_arms): (_, Vec<_>) =
-        (by.name(), (0..results.arms.len()).map(|arm| results.of_arm(arm)).collect());
+    let of_what = by.name();
+    let of_arms: Vec<_> = (0..results.arms.len()).map(|arm| results.of_arm(arm)).collect();
     let names = PERCENTILES.iter().map(|(name, _)| *name).chain(["max"]);
     let head = header(&[of_what, "arm"], ["requests", "failed"].into_iter().chain(names));
     let mut rows = String::new();
     for part in parts {
         for (nth, (arm, of_arm)) in results.arms.iter().zip(&of_arms).enumerate() {
             let latencies = part.of(of_arm);
-            let name = if nth == 0 {
-                format!("<th rowspan=\"{}\">{}</th>", results.arms.len(), escaped(&part.name))
-            } else {
-                String::new()
-            };
+            let name = spanning(nth, results.arms.len(), &part.name);
             let percentiles = Percentiles::of(&latencies, Clock::Response);
             let cells: String = percentiles.named().map(|(_, figure)| cell(figure)).collect();
             let colour = nth % COLOURS;
-            writeln!(
-                rows,
-                "<tr>{name}<td class=\"word\"><span class=\"key fill{colour}\"></span>{}</td><td>{}</td><td>{}</td>{cells}</tr>",
+            rows += &format!(
+                "<tr>{name}<td class=\"word\"><span class=\"key fill{colour}\"></span>{}</td><td>{}</td><td>{}</td>{cells}</tr>\n",
                 escaped(&arm.name),
                 numbers::thousands(latencies.count()),
                 numbers::thousands(latencies.failures.total()),
-            )
-            .expect("writing to a text cannot fail");
+            );
         }
     }
     format!(
@@ -191,7 +181,7 @@ pub(super) fn of_comparison(comparison: &Comparison) -> String {
     format!("{}<p class=\"about\">{}</p>\n", table(&head, &rows), escaped(&comparison.method))
 }
 
-/// What servers used, while each arm was measured.
+/// The usage of servers while each arm was measured.
 pub(super) fn of_servers(servers: &[Server], results: &Results) -> String {
     if servers.is_empty() {
         return String::new();
@@ -200,15 +190,10 @@ pub(super) fn of_servers(servers: &[Server], results: &Results) -> String {
     let mut rows = String::new();
     for Server { name, of_arms } in servers {
         for (nth, (arm, used)) in results.arms.iter().zip(of_arms).enumerate() {
-            let name = match nth {
-                0 => format!("<th rowspan=\"{}\">{}</th>", of_arms.len(), escaped(name)),
-                _ => String::new(),
-            };
-            let cells = used.cells().into_iter().take(columns.len());
-            let cells: String = cells.map(|cell| format!("<td>{cell}</td>")).collect();
+            let name = spanning(nth, of_arms.len(), name);
+            let cells = numbers_of(used.cells().iter().take(columns.len()));
             let arm = escaped(&arm.name);
-            writeln!(rows, "<tr>{name}<td class=\"word\">{arm}</td>{cells}</tr>")
-                .expect("writing to a text cannot fail");
+            rows += &format!("<tr>{name}<td class=\"word\">{arm}</td>{cells}</tr>\n");
         }
     }
     let head = header(&["Servers", "arm"], columns.iter().map(|(name, _)| *name));
@@ -240,6 +225,6 @@ fn difference((name, difference, verdict): (&str, Option<Difference>, Verdict)) 
         None => ["n/a".to_owned(), String::new(), String::new()],
         Some(Difference { ratio, interval: (low, high), .. }) => [ratio, low, high].map(change),
     };
-    let cells: String = cells.iter().map(|cell| format!("<td>{cell}</td>")).collect();
+    let cells = numbers_of(cells.iter());
     format!("<tr><th>{}</th><td class=\"word\">{verdict}</td>{cells}</tr>\n", escaped(name))
 }

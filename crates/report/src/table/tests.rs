@@ -112,9 +112,8 @@ fn two_arms_by_query_and_tenant_with_a_comparison() {
         node 1
           direct                                0.64     2.1 GiB    1.65 %     60.00
           hedged                                0.63     2.1 GiB    0.69 %     25.00
-        CPU: processors in use, the mean; memory: the most of it that was resident; GC:
-            the share of time for which a garbage collector held everything up; longest:
-            its longest pause in ms.
+        CPU: mean CPUs in use; memory: maximum resident memory; GC: share of time in
+            pauses of the garbage collector; longest: its longest pause in ms.
 
         at 43.5 s: node 2 paused for 1000 ms
 
