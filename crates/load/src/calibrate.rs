@@ -1,18 +1,18 @@
-//! How often comparisons are wrong: A against A, and how often they find what is there: A against A shifted.
+//! The error rates of comparisons: A against A for false alarms, A against A shifted for missed differences.
 //!
-//! Every comparison has two arms of blocks. Either all blocks are drawn anew from the model ([`on_model`]), or they are
-//! recorded blocks of one arm ([`on_recorded`]): adjacent blocks are a pair, and a coin says which of them is A.
+//! Both arms of a comparison come from the model ([`on_model`]), or from recorded blocks of one arm ([`on_recorded`]). Of
+//! two adjacent recorded blocks, a coin decides which one belongs to A.
 //!
 //! | counted | where |
 //! |---|---|
 //! | false alarms of the verdicts: better or worse, although both arms are alike | each percentile, and any of them |
-//! | the same of the test alone, without the correction for many percentiles | each percentile |
-//! | the same of tests that take requests as independent (module `usual`) | each percentile; Mann–Whitney once |
+//! | false alarms of the test alone, without the correction for many percentiles | each percentile |
+//! | false alarms of tests that take requests as independent (module `usual`) | each percentile; Mann–Whitney once |
 //! | planted shifts that are found, in the right direction | each percentile |
 //!
-//! **Invariant**: everything random follows from the seed; a rate stands with its interval (Wilson, 95 %).
-//! **Limits**: of recorded blocks all comparisons use the same ones, so the interval covers the coins and not the
-//! recording; and coins make pairs independent, so that this cannot show a dependence between pairs.
+//! **Invariant**: everything random follows from the seed; each rate has an interval (Wilson, 95 %).
+//! **Limits**: all comparisons use the same recorded blocks, so the interval covers the coins and not the recording. Coins
+//! make pairs independent, so a dependence between pairs does not show.
 //! **Source**: Wilson, "Probable inference, the law of succession, and statistical inference" (1927).
 
 #[cfg(test)]
@@ -26,18 +26,18 @@ use crate::{Clock, Latencies};
 use curtail_sketch::Histogram;
 use curtail_units::{Duration, Rng};
 
-/// What is to be tried, and how often.
+/// The comparisons to try.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
-    /// How many comparisons.
+    /// Number of comparisons.
     pub comparisons: u32,
-    /// Blocks of each arm. Recorded ones say it themselves.
+    /// Blocks of each arm; recorded blocks replace it.
     pub blocks: usize,
-    /// Where all randomness comes from.
+    /// The seed.
     pub seed: u64,
-    /// By what all latencies of B are multiplied where a difference is planted.
+    /// The factor on all latencies of B where a difference is planted.
     pub shift: f64,
-    /// How verdicts are reached.
+    /// The rule of the verdicts.
     pub rule: Rule,
 }
 
@@ -53,12 +53,12 @@ impl Default for Plan {
     }
 }
 
-/// How many of how many.
+/// A count of hits, and of trials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rate {
-    /// How many were so.
+    /// Hits.
     pub hits: u32,
-    /// Of how many.
+    /// Trials.
     pub of: u32,
 }
 
@@ -68,13 +68,13 @@ impl Rate {
         self.of += 1;
     }
 
-    /// The share; nothing of nothing.
+    /// The share of hits; [`None`] without trials.
     #[must_use]
     pub fn ratio(self) -> Option<f64> {
         (self.of > 0).then(|| f64::from(self.hits) / f64::from(self.of))
     }
 
-    /// From where to where the true share lies, 19 times out of 20 (Wilson); nothing of nothing.
+    /// The 95 % interval of the true share (Wilson); [`None`] without trials.
     #[must_use]
     pub fn interval(self) -> Option<(f64, f64)> {
         const Z: f64 = 1.959_964;
@@ -87,8 +87,8 @@ impl Rate {
     }
 }
 
-/// What became of the comparisons at one percentile. Those without a verdict for lack of requests do not count.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// The results of all comparisons at one percentile. Comparisons with too few requests do not count.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Row {
     /// The percentile's name.
     pub name: &'static str,
@@ -100,14 +100,14 @@ pub struct Row {
     pub alarms_bootstrap: Rate,
     /// Planted shifts that were found, in the right direction.
     pub found: Rate,
-    /// The mean of how many times the variance is that of independent requests.
+    /// Mean ratio of the variance to that of independent requests.
     pub design_effect: f64,
 }
 
-/// What became of all comparisons.
+/// The results of all comparisons.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Calibration {
-    /// What was tried; with the blocks of each arm that there really were.
+    /// The plan, with the real number of blocks.
     pub plan: Plan,
     /// By percentile.
     pub rows: Vec<Row>,
@@ -177,14 +177,7 @@ fn calibrate(
     clock: Clock,
     mut progress: impl FnMut(u32),
 ) -> Calibration {
-    let row = |(name, _)| Row {
-        name,
-        alarms: Rate::default(),
-        alarms_alone: Rate::default(),
-        alarms_bootstrap: Rate::default(),
-        found: Rate::default(),
-        design_effect: 0.0,
-    };
+    let row = |(name, _)| Row { name, ..Row::default() };
     let mut calibration = Calibration {
         plan: *plan,
         rows: compare::PERCENTILES.map(row).to_vec(),

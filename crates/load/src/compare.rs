@@ -1,33 +1,29 @@
-//! Whether arm B differs from arm A, and by how much: percentiles of latency, and plain numbers of blocks.
+//! Compares arm B with arm A: percentiles of latency, and numbers of blocks such as throughput.
 //!
-//! A run is cut into **blocks** in time, A and B interleaved (ABBA), and block `i` of A is compared with block `i` of B.
-//! Requests of one block depend on each other: one stall slows dozens in a row. So the unit of chance is the block, never
-//! the request; what takes requests as independent finds differences where there are none in most comparisons
-//! (`curtail bench calibrate` measures it).
+//! A run has **blocks** in time, A and B interleaved (ABBA). Block `i` of A is compared with block `i` of B. One stall
+//! slows dozens of requests in a row, so requests of a block depend on each other and the block is the unit of chance.
+//! `curtail bench calibrate` measures the false alarms of tests that take requests as independent.
 //!
-//! **A percentile's ratio.** Let each arm's percentile be that of its merged histograms. What one block adds to chance is
-//! how far its share of requests beyond the percentile is from the arm's; the paired differences of these shares have a
-//! standard error `s`. At a latency `x` where both arms together have the wanted share beyond, the shares of the arms
-//! differ by `D`; `D / s` is tested by Student's distribution with one degree of freedom less than there are pairs. The
-//! interval of the ratio B/A is the same test turned round (Woodruff): from `QB(q − h/2) / QA(q + h/2)` to
-//! `QB(q + h/2) / QA(q − h/2)`, with `h = t · s`. So test and interval never disagree, and B/A and A/B say the same.
-//! **A number's ratio** (throughput, errors, cost) is that of the means; its test is the paired t, its interval Fieller's.
-//! **Many percentiles**: Holm's procedure; the primary percentile has half of the level, the others share the rest.
+//! **The ratio of a percentile.** Each arm's percentile is that of its merged histograms. A block contributes the
+//! difference between its share of requests beyond the percentile and the arm's share. The paired differences of these
+//! have a standard error `s`. At the latency `x` where both arms together have the wanted share beyond, the shares
+//! differ by `D`, and Student's distribution tests `D / s`, with one degree of freedom less than pairs. The interval of
+//! B/A inverts the same test (Woodruff): from `QB(q − h/2) / QA(q + h/2)` to `QB(q + h/2) / QA(q − h/2)`, with `h = t ·
+//! s`. Test and interval therefore agree.
+//! **The ratio of a number** is that of the means, with the paired t as its test and Fieller's interval.
+//! **Many percentiles**: Holm's procedure; the primary percentile has half of the level.
 //! **Verdict**: better or worse when the test finds a difference; equivalent when the whole interval lies within the
-//! margin (two one-sided tests, each at half the level); otherwise undecided, with about how many more blocks would do.
+//! margin; otherwise undecided, with an estimate of the missing blocks.
 //!
-//! **Why shares**, and not a paired t on the logarithms of the blocks' own percentiles: those are noisy in short blocks,
-//! and not what is reported. Both raise false alarms as often as they say; but of 100 shifts of p99 by 10 % the one finds
-//! 74 and the other 57 (40 pairs, level of 5 %, on [`crate::stalls`]; measured by the test
-//! `shares_find_more_than_percentiles_of_blocks`). And nothing has to be merged first when a block has less than one
-//! request beyond the percentile.
+//! **Why shares**, and not a paired t on the logarithms of the blocks' percentiles: those are noisy in short blocks. Of
+//! 100 shifts of p99 by 10 %, shares find 74 and percentiles of blocks 57 (40 pairs, level of 5 %, on
+//! [`crate::stalls`]; test `shares_find_more_than_percentiles_of_blocks`).
 //!
-//! **Invariant**: failed requests count as longer than every response. No percentile is averaged or extrapolated: below
-//! [`EXCEEDANCES_MIN`] requests beyond it, or [`BLOCKS_MIN`] blocks that hold one, there is no verdict.
+//! **Invariant**: failed requests count as longer than every response. No percentile is averaged or extrapolated. There
+//! is no verdict below [`EXCEEDANCES_MIN`] requests beyond a percentile, or [`BLOCKS_MIN`] blocks that hold one.
 //! **Source**: Woodruff, "Confidence intervals for medians and other position measures" (1952); Fieller, "Some problems
 //! in interval estimation" (1954); Schuirmann (1987) for equivalence; benchstat for interleaving and a fixed length.
-//! **Hurts when** blocks depend on each other (a stall longer than a block, a drift that ABBA does not balance): then all
-//! this is too sure; and when somebody looks on the way and stops at a verdict he likes.
+//! **Hurts when** blocks depend on each other (a long stall, a drift), or when a user stops a run at a welcome verdict.
 
 pub(crate) mod arm;
 mod holm;
@@ -69,10 +65,10 @@ const BLOCKS_SHOWN_MAX: u64 = 1_000;
 /// The normal deviation that four of five stay below: with it an effect is found in four runs of five.
 const POWER_DEVIATION: f64 = 0.841_621;
 
-/// By what a verdict is reached. It is to be settled before the run.
+/// The rule of a verdict. It is declared before the run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
-    /// How likely a false alarm may be, at any percentile of a comparison: in (0, 1).
+    /// Maximum probability of a false alarm at any percentile of a comparison: in (0, 1).
     pub level: f64,
     /// Differences up to this share, either way, do not matter: above 0.
     pub margin: f64,
@@ -86,7 +82,7 @@ impl Default for Rule {
     }
 }
 
-/// What B is, compared with A.
+/// The verdict on B, compared with A.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// B is better.
@@ -100,9 +96,9 @@ pub enum Verdict {
         /// About how many more blocks of each arm a new run needs, to decide in four runs of five.
         blocks: u64,
     },
-    /// What was recorded is too little to say anything.
+    /// The recording is too short for a verdict.
     NotEnough {
-        /// How many more blocks of each arm are needed at least.
+        /// The minimum of missing blocks of each arm.
         blocks: u64,
     },
     /// In both arms the percentile lies among the requests that failed: compare how many failed.
@@ -156,15 +152,15 @@ pub struct Difference {
     pub interval: (f64, f64),
     /// One less the level at which this was tested, after Holm.
     pub confidence: f64,
-    /// How likely so large a difference is by chance alone (paired t).
+    /// The probability of so large a difference by chance (paired t).
     pub p_value: f64,
     /// The same by Wilcoxon's signed ranks: the check. It decides nothing.
     pub wilcoxon_p_value: f64,
-    /// How many times the variance is that of independent requests. 1 for numbers.
+    /// The ratio of the variance to that of independent requests; 1 for numbers.
     pub design_effect: f64,
 }
 
-/// What a test has found before many of them are corrected for.
+/// The result of one test, before Holm's correction.
 #[derive(Clone, Copy, Debug)]
 struct Test {
     /// B less A; above 0 when B is the larger.

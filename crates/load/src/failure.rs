@@ -1,7 +1,6 @@
-//! Failures of requests: their reasons, and the number for each reason.
+//! Failures of requests, counted by reason.
 //!
-//! A request that failed is as slow as can be: in every quantile it counts as longer than all responses. So none is
-//! ever left out, and a service that fails fast does not look quick.
+//! Every quantile counts a failed request as longer than all responses, so a service that fails fast does not look quick.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,15 +13,15 @@ pub enum Failure {
     Closed,
     /// The response was not complete in time.
     Timeout,
-    /// What came is not of the protocol.
+    /// The server did not follow the protocol.
     Malformed,
-    /// The response was longer than what is allowed.
+    /// The response was longer than allowed.
     TooLong,
-    /// The response's status is one of failure.
+    /// The status of the response is a failure.
     Status,
-    /// The response came, and is not what it should be.
+    /// The body of the response is not as expected.
     Check,
-    /// The run was ended while the request was waited for.
+    /// The run ended before the response.
     Ended,
 }
 
@@ -53,22 +52,9 @@ impl Failure {
             Self::Ended => "ended",
         }
     }
-
-    const fn place(self) -> usize {
-        match self {
-            Self::Connect => 0,
-            Self::Closed => 1,
-            Self::Timeout => 2,
-            Self::Malformed => 3,
-            Self::TooLong => 4,
-            Self::Status => 5,
-            Self::Check => 6,
-            Self::Ended => 7,
-        }
-    }
 }
 
-/// How many requests failed, by reason.
+/// Failed requests by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Failures([u64; Failure::ALL.len()]);
@@ -84,17 +70,17 @@ impl Failures {
 
     /// Counts `n` more.
     pub fn add_n(&mut self, failure: Failure, n: u64) {
-        let count = &mut self.0[failure.place()];
+        let count = &mut self.0[failure as usize];
         *count = count.saturating_add(n);
     }
 
-    /// How many failed for this reason.
+    /// Failures with this reason.
     #[must_use]
     pub fn of(&self, failure: Failure) -> u64 {
-        self.0[failure.place()]
+        self.0[failure as usize]
     }
 
-    /// How many failed.
+    /// All failures.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().fold(0, |total, count| total.saturating_add(*count))

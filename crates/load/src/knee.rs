@@ -1,21 +1,17 @@
-//! The knee: the highest rate at which a service is still as quick as when it has little to do.
+//! The knee: the highest rate that a service bears.
 //!
-//! **Decides** at which rate to measure next: twice the last one while the service bears it, then halfway (by ratio)
-//! between the highest rate that it bears and the lowest that it does not, until the two are [`PRECISION`] apart.
-//! **Bears** a rate: at most [`FAILED_MAX`] of the requests fail, and the wanted quantile is within a bound. The bound is
-//! a multiple of that quantile at the first rate, or a latency that is given.
-//! **Limits**: at most [`RATES_MAX`] rates are measured. A quantile decides only with [`INDICATIVE_MIN`] requests beyond
-//! it, the rule of every report.
-//! **Hurts when** a single measurement is short: one stall makes a rate look unbearable. Measure longer, or believe the
-//! curve rather than the knee.
+//! A service bears a rate when at most [`FAILED_MAX`] of the requests fail and a quantile stays within a bound: a multiple
+//! of that quantile at the first rate, or a given latency. The search doubles the rate while the service bears it. Then it
+//! halves the gap, by ratio, until both sides are [`PRECISION`] apart.
+//! **Limits**: at most [`RATES_MAX`] rates. A quantile decides only with [`INDICATIVE_MIN`] requests beyond it.
+//! **Hurts when** a measurement is short: one stall makes a rate look unbearable.
 
 use crate::compare::INDICATIVE_MIN;
 use crate::{Clock, Latencies};
 use curtail_sketch::rank;
 use curtail_units::{Duration, Quantile};
-use std::fmt;
 
-/// How near the rates on both sides of the knee are in the end.
+/// The final ratio of the rates on both sides of the knee.
 pub const PRECISION: f64 = 1.05;
 
 /// The most rates that are measured.
@@ -24,59 +20,41 @@ pub const RATES_MAX: usize = 40;
 /// The largest share of requests that may fail.
 pub const FAILED_MAX: f64 = 0.01;
 
-/// What a service must keep to.
+/// The bound on the quantile.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
     /// The maximum ratio of the quantile to that at the first rate.
     Times(f64),
-    /// The quantile may be so long.
+    /// The maximum of the quantile.
     Latency(Duration),
 }
 
 /// Why a rate is not borne.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum Unbearable {
     /// Too many requests failed: this share of all.
+    #[error("{:.1} % of the requests failed", 100.0 * .0)]
     Failed(f64),
     /// The quantile is too long.
+    #[error("quantile {quantile} was {was}, where {bound} is allowed")]
     Slow {
-        /// Which quantile.
+        /// The quantile.
         quantile: Quantile,
-        /// What it was.
+        /// Its value.
         was: Duration,
-        /// What it may be.
+        /// Its maximum.
         bound: Duration,
     },
 }
 
-impl fmt::Display for Unbearable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Failed(share) => write!(f, "{:.1} % of the requests failed", 100.0 * share),
-            Self::Slow { quantile, was, bound } => {
-                write!(f, "quantile {quantile} was {was}, where {bound} is allowed")
-            }
-        }
-    }
-}
-
 /// The requests at one rate are too few for the quantile.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[error("requests beyond quantile {quantile}: {beyond}, expected at least {INDICATIVE_MIN}")]
 pub struct TooFewRequests {
-    /// Which quantile.
+    /// The quantile.
     pub quantile: Quantile,
     /// Requests beyond it.
     pub beyond: u64,
-}
-
-impl fmt::Display for TooFewRequests {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { quantile, beyond } = self;
-        write!(
-            f,
-            "requests beyond quantile {quantile}: {beyond}, expected at least {INDICATIVE_MIN}"
-        )
-    }
 }
 
 /// The search for the knee.
@@ -84,7 +62,7 @@ impl fmt::Display for TooFewRequests {
 pub struct Search {
     quantile: Quantile,
     bound: Bound,
-    /// What the quantile may be, once it is known.
+    /// The maximum of the quantile, once it is known.
     longest: Option<Duration>,
     next: f64,
     rate_max: f64,
@@ -93,7 +71,7 @@ pub struct Search {
     refused: Option<(f64, Unbearable)>,
 }
 
-/// Where the knee is.
+/// The knee.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Knee {
     /// The highest rate that was borne, in requests a second; nothing when not even the first was.
@@ -118,7 +96,7 @@ impl Search {
         }
     }
 
-    /// The rate to measure next; nothing when the knee is known as well as it will be.
+    /// The rate to measure next; [`None`] at the end of the search.
     #[must_use]
     pub fn next(&self) -> Option<f64> {
         let is_known = match (self.borne, self.refused) {
@@ -142,7 +120,7 @@ impl Search {
         Ok(())
     }
 
-    /// Takes note of what was seen at the rate to measure.
+    /// Takes the recording at the rate to measure.
     ///
     /// # Errors
     /// When the requests are too few to decide; the search is as before.
@@ -176,7 +154,7 @@ impl Search {
         Ok((was > bound).then_some(Unbearable::Slow { quantile: self.quantile, was, bound }))
     }
 
-    /// Where the knee is, as far as it is known.
+    /// The knee as far as it is known.
     #[must_use]
     pub const fn knee(&self) -> Knee {
         Knee { borne: self.borne, refused: self.refused }

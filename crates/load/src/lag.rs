@@ -1,11 +1,9 @@
-//! Whether the generator kept up with its plan, so that what it measured is the server.
+//! Detects a generator that was too late for its plan.
 //!
-//! The lag of a request is part of its response time. While it is a small part at every quantile that is reported,
-//! percentiles are the server's. When it is not, they say more of the generator than of the server. At p50 or p99 that
-//! makes the run void: better no figure than a wrong one. At p99.9 alone, where a pause of the machine is enough, the
-//! lower percentiles stand, and p99.9 and beyond get no verdict.
-//! **Source**: Kogias, Mallon and Bugnion, "Lancet: A self-correcting latency measuring tool", ATC 2019, section 4, for
-//! refusing.
+//! The lag of a request is part of its response time. A large lag at a reported quantile means that the percentile
+//! measures the generator. At p50 or p99 that makes the run void. At p99.9 alone, where one pause of the machine is
+//! enough, the lower percentiles stand and p99.9 and beyond get no verdict.
+//! **Source**: Kogias, Mallon and Bugnion, "Lancet: A self-correcting latency measuring tool", ATC 2019, section 4.
 
 use crate::{Clock, Latencies};
 use curtail_sketch::rank;
@@ -23,11 +21,11 @@ const BEYOND_MIN: u64 = 10;
 /// A lag that says more of the generator than of the server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExcessiveLag {
-    /// At which quantile.
+    /// The quantile.
     pub quantile: Quantile,
-    /// How late.
+    /// The lag.
     pub lag: Duration,
-    /// Of which response time; nothing when requests at that quantile failed.
+    /// The response time there.
     pub response: Duration,
 }
 

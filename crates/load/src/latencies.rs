@@ -1,17 +1,16 @@
-//! What was seen of many requests: their latencies on both clocks, how late the generator was, and what failed.
+//! Latencies of requests on two clocks, the lag of the generator, and failures.
 //!
-//! A request has three instants: when it was **intended** to be sent, which a plan says ahead of the run; when it was
-//! **sent**; and when its response had **ended**. Who counts from the sending alone does not see the requests that a
-//! slow server held back from being sent, and finds the server quick (coordinated omission).
+//! A request has three instants: **intended**, which the plan defines; **sent**; and **ended** with its response. A
+//! clock that begins at the sending misses the wait of requests that a slow server held back (coordinated omission).
 //!
-//! | clock | from | to | says |
+//! | clock | from | to | measures |
 //! |---|---|---|---|
-//! | response | intended | ended | what a user of the service waits |
-//! | service | sent | ended | what the server took for what it was sent |
-//! | lag | intended | ready to send | how late the generator itself was; it should be nothing |
+//! | response | intended | ended | the wait of a user |
+//! | service | sent | ended | the time of the server |
+//! | lag | intended | ready to send | the delay of the generator itself |
 //!
-//! A request that waits for a free connection is ready and not sent: that wait is part of its response time and no
-//! fault of the generator's.
+//! A request that waits for a free connection is ready and not sent: the wait is part of its response time, not of the
+//! lag.
 //! **Invariant**: every request counts once, as a response or as a failure; merging loses nothing.
 //! **Source**: Tene, "How not to measure latency" (2013), for the two clocks; wrk2's README.
 
@@ -19,43 +18,43 @@ use crate::{Failure, Failures};
 use curtail_sketch::{Histogram, Precision, rank};
 use curtail_units::{Duration, Instant, Quantile};
 
-/// Which of a request's two latencies is meant.
+/// A clock of latencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Clock {
-    /// From when the request was intended to be sent.
+    /// From the intended time.
     Response,
-    /// From when it was sent.
+    /// From the send time.
     Service,
 }
 
 /// The instants of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// When it was to be sent.
+    /// The intended send time.
     pub intended: Instant,
-    /// When the generator turned to it.
+    /// The time at which the generator was ready to send it.
     pub ready: Instant,
-    /// When its first byte was handed to the system.
+    /// The send time of its first byte.
     pub sent: Instant,
-    /// When its response, or the failure, was complete.
+    /// The end of its response, or the failure.
     pub ended: Instant,
 }
 
-/// What was seen of many requests.
+/// The recording of many requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Latencies {
-    /// From intended to ended, of those successful ones.
+    /// Response times of successful requests.
     pub response: Histogram,
-    /// From sent to ended, of those successful ones.
+    /// Service times of successful requests.
     pub service: Histogram,
-    /// From intended to ready, of all. Coarse: it is held against bounds, not compared.
+    /// Lags of all requests; coarse, because they are not compared.
     pub lag: Histogram,
-    /// Those that failed.
+    /// Failures by reason.
     pub failures: Failures,
 }
 
 impl Latencies {
-    /// Nothing so far.
+    /// An empty recording.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -95,7 +94,7 @@ impl Latencies {
         }
     }
 
-    /// How many requests there were.
+    /// The number of requests.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.response.count().saturating_add(self.failures.total())

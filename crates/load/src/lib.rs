@@ -1,18 +1,17 @@
-//! Load: when requests are to be sent, what is recorded of them, and what a difference between two recordings is worth.
+//! Load: the plan of requests, the recording of latencies, and the statistics of comparisons.
 //!
-//! | to | look at |
+//! | task | module |
 //! |---|---|
-//! | say when requests are to be sent, and by which generator | [`Schedule`], [`Share`] |
+//! | plan requests, and divide them among generators | [`Schedule`], [`Share`] |
 //! | record requests | [`Latencies`], [`Failure`], [`Timeline`] |
-//! | know whether a service has warmed up | [`mod@steady`] |
-//! | know whether the generator kept up | [`mod@lag`] |
+//! | detect the end of a warm-up | [`mod@steady`] |
+//! | detect a generator that is late | [`mod@lag`] |
 //! | find the rate that a service bears | [`mod@knee`] |
 //! | compare two arms | [`compare`] |
-//! | know how often comparisons are wrong | [`calibrate`], on the model in [`stalls`] |
-//! | know how wrong a quantile is that was read from buckets | [`mod@buckets`] |
+//! | measure how often comparisons are wrong | [`calibrate`], on the model in [`stalls`] |
+//! | measure the error of a quantile that is read from buckets | [`mod@buckets`] |
 //!
-//! There is no clock, no file and no socket here: instants and text come in as arguments, and everything random
-//! follows from a seed.
+//! There is no clock, no file and no socket here. Everything random follows from a seed.
 
 pub mod buckets;
 pub mod calibrate;
@@ -22,13 +21,11 @@ pub mod knee;
 pub mod lag;
 mod latencies;
 pub mod schedule;
-mod share;
 pub mod stalls;
 pub mod steady;
 mod timeline;
 
 pub use failure::{Failure, Failures};
 pub use latencies::{Clock, Latencies, Timing};
-pub use schedule::Schedule;
-pub use share::Share;
+pub use schedule::{Schedule, Share};
 pub use timeline::{SLOTS_MAX, Slot, Timeline};

@@ -1,15 +1,12 @@
-//! When requests are to be sent: fixed ahead, and never by when responses come.
+//! The instants at which requests are to be sent. They are fixed ahead and never depend on responses.
 //!
-//! **Decides** the instants at which requests are intended, from the start of a run on. Users do not wait for each
-//! other, so the next request comes when it comes; a plan that waits for responses asks a slow server less.
-//! **Inputs**: a list of phases, each a rate over time (requests a second) and how long it lasts; and whether requests
-//! are evenly spaced or come at random (a Poisson process). Or instants that were recorded.
-//! **How**: a phase has its cumulative rate, how many requests it wants up to an instant. Requests that come one after
-//! the other at unit distance (evenly: 0, 1, 2, …; at random: sums of exponential ones) are taken back through it. So
-//! ramps and bursts are exact, and random ones are Poisson processes with that rate.
+//! **Inputs**: phases, each with a rate over time and a duration, spaced evenly or at random (Poisson); or recorded
+//! instants.
+//! **Method**: arrivals at unit distance (0, 1, 2, … or sums of exponential numbers) pass through the inverse of the
+//! cumulative rate. Ramps and bursts are therefore exact, and random arrivals are Poisson processes with that rate.
 //! **Limits**: rates of at most [`RATE_MAX`], phases of at most [`LASTS_MAX`].
-//! **Source**: Çinlar, "Introduction to stochastic processes" (1975), chapter 4.7, for the change of time.
-//! **Hurts when** recorded arrivals are replayed faster than they came: responses that were slow then also arrive in bursts.
+//! **Source**: Çinlar, "Introduction to stochastic processes" (1975), chapter 4.7.
+//! **Hurts when** recorded arrivals are replayed faster than they came: their bursts become denser.
 
 pub use curtail_model::Spacing;
 use curtail_units::{Duration, Rng};
@@ -25,7 +22,33 @@ pub const RATE_MAX: f64 = 10_000_000.0;
 /// The longest phase: a day.
 pub const LASTS_MAX: Duration = Duration::from_secs(86_400);
 
-/// How many requests are wanted at which time of a phase.
+/// A part of a plan: every `of`th request, from the `nth` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Less than `of`.
+    pub nth: usize,
+    /// At least 1.
+    pub of: usize,
+}
+
+impl Share {
+    /// All of a plan.
+    pub const ALL: Self = Self { nth: 0, of: 1 };
+
+    /// Whether it includes the request with this number.
+    #[must_use]
+    pub const fn includes(self, request: u64) -> bool {
+        request % self.of as u64 == self.nth as u64
+    }
+
+    /// One of `of` parts of this part.
+    #[must_use]
+    pub const fn part(self, nth: usize, of: usize) -> Self {
+        Self { nth: nth * self.of + self.nth, of: self.of * of }
+    }
+}
+
+/// The rate over a phase.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shape {
     /// The same rate throughout.
@@ -44,7 +67,7 @@ pub enum Shape {
     Bursts {
         /// Requests a second in between.
         rate: f64,
-        /// How many come at once.
+        /// Requests in a burst.
         size: f64,
         /// From one burst to the next; the first is at the start.
         every: Duration,
@@ -60,14 +83,14 @@ pub struct Phase {
     pub lasts: Duration,
 }
 
-/// When requests are to be sent.
+/// The plan of all requests.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Schedule {
     /// By rates.
     Phases {
         /// One after the other.
         phases: Vec<Phase>,
-        /// How requests are spaced in all of them.
+        /// The spacing of requests in all phases.
         spacing: Spacing,
     },
     /// At instants that were recorded, in their order, counted from the start.
@@ -75,7 +98,7 @@ pub enum Schedule {
 }
 
 impl Shape {
-    /// How many requests a phase wants in all.
+    /// The requests of a phase.
     fn wanted(self, lasts: Duration) -> f64 {
         let seconds = lasts.as_secs_f64();
         match self {
@@ -143,7 +166,7 @@ impl Schedule {
         Self::Phases { phases: vec![Phase { shape: Shape::Constant { rate }, lasts }], spacing }
     }
 
-    /// How long requests are sent.
+    /// The duration of the schedule.
     #[must_use]
     pub fn lasts(&self) -> Duration {
         match self {
@@ -221,7 +244,7 @@ pub struct Instants {
     /// The phase that is being walked, and when it began.
     phase: usize,
     began: Duration,
-    /// How many requests this phase wants up to the last one given.
+    /// The requests of this phase up to the last one.
     wanted: f64,
 }
 

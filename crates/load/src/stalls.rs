@@ -1,15 +1,13 @@
-//! A model of requests whose tail is made of stalls: what comparisons are calibrated on.
+//! A model of requests with stalls, on which comparisons are calibrated.
 //!
-//! A block is [`REQUESTS`] requests in a row. Each takes a time from a lognormal body; a few times a block
-//! ([`STALLS_MEAN`], by Poisson) the server stops for an exponentially distributed time, and the [`DELAYED`] requests that
-//! come meanwhile wait for what is left of it, so a stall shows as a ramp. All latencies of a block are longer or shorter
-//! by a normal factor of [`NOISE`]: other work on the machine. About 1.3 % of the requests are delayed, so p99 lies where
-//! body and stalls meet, which is the hardest place; and a block's p99 depends on how many stalls it happened to have.
+//! A block is [`REQUESTS`] requests in a row with lognormal latencies. On average [`STALLS_MEAN`] times a block, the
+//! server stops for an exponential time, and the next [`DELAYED`] requests wait for the rest of it. A normal factor of
+//! [`NOISE`] applies to all latencies of a block: other work on the machine. About 1.3 % of the requests are delayed,
+//! so p99 lies where body and stalls meet, the hardest place.
 //!
-//! So requests depend on each other as much as they do in practice: the variance of the share beyond p99 is about 20 times
-//! that of independent requests, beyond p50 about 60 times (`curtail bench calibrate` prints it).
-//! **Invariant**: the same generator gives the same block.
-//! **Limits**: a model, no data. Blocks are independent of each other, and the two arms share no noise.
+//! The variance of the share beyond p99 is about 20 times that of independent requests, beyond p50 about 60 times
+//! (`curtail bench calibrate` prints it).
+//! **Limits**: a model without data. Blocks are independent of each other, and the two arms share no noise.
 
 use crate::Latencies;
 use curtail_units::{Duration, Rng};
@@ -20,10 +18,10 @@ pub const REQUESTS: usize = 15_000;
 /// Stalls of a block, on average.
 pub const STALLS_MEAN: f64 = 6.0;
 
-/// How many requests in a row a stall delays: from the first to the second, evenly.
+/// The number of requests in a row that a stall delays: uniform between both.
 pub const DELAYED: (usize, usize) = (15, 50);
 
-/// How long a stall is, on average.
+/// Mean duration of a stall.
 pub const STALL_MEAN: Duration = Duration::from_ms(60);
 
 /// The median of the body.

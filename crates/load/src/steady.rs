@@ -1,21 +1,16 @@
-//! Whether a service has warmed up: tested, not guessed.
+//! Detects the end of a warm-up: caches, compiled code and connections of a service are there.
 //!
-//! A server that has just started fills caches, compiles and makes connections, and is slow meanwhile. What is
-//! measured then belongs to no steady state.
-//!
-//! **Decides** from the median latencies of the last [`SLOTS`] slots of time. They are steady when they show no trend
-//! that is unlikely by chance (the Mann–Kendall test, both ways, at [`LEVEL`]), or one that is too small to matter:
-//! the medians of the two halves differ by at most [`DIFFERENCE_MAX`].
-//! **Limits**: it looks at medians. Slow changes of the tail (a heap that fills) are steady for it; they are what the
-//! blocks of a comparison are for.
-//! **Source**: Mann, "Nonparametric tests against trend" (1945), in Kendall's form with its normal approximation,
-//! which holds from ten values on.
+//! The medians of the last [`SLOTS`] slots are steady without a significant trend (Mann–Kendall test, two-sided, at
+//! [`LEVEL`]), or when the medians of the two halves differ by at most [`DIFFERENCE_MAX`].
+//! **Limits**: slow changes of the tail, such as a growing heap, do not show in medians.
+//! **Source**: Mann, "Nonparametric tests against trend" (1945), in Kendall's form with its normal approximation, which
+//! holds from ten values on.
 
 use curtail_units::Quantile;
 
 use crate::Slot;
 
-/// How many slots are looked at.
+/// The number of slots that the test uses.
 pub const SLOTS: usize = 12;
 
 /// A trend that chance shows as rarely as this is one.
@@ -44,7 +39,7 @@ fn middle(values: &[f64]) -> f64 {
     sorted[sorted.len() / 2]
 }
 
-/// How likely chance alone shows a trend as clear as that of `values`.
+/// The probability of a trend as clear as that of `values` by chance.
 fn trend_chance(values: &[f64]) -> f64 {
     let mut sum = 0.0;
     for (nth, earlier) in values.iter().enumerate() {

@@ -1,8 +1,8 @@
-//! Latency over time: what a heatmap is drawn from, and what tells a steady state from warming up.
+//! Latency over time, for heatmaps and for the detection of a steady state.
 //!
-//! **Holds** for each slot of time the response times of the requests that were intended in it, coarsely, and how
-//! many failed. A request counts where it was intended, so a pause shows where it began and as long as it was felt.
-//! **Limits**: [`SLOTS_MAX`] slots; when a run is longer, slots become twice as long, pairwise merged.
+//! Each slot of time has the response times of the requests that were intended in it, and the failures. A pause
+//! therefore shows at its start and with its full effect.
+//! **Limits**: [`SLOTS_MAX`] slots; in a longer run, slots are merged in pairs.
 
 use crate::{Failure, Timing};
 use curtail_sketch::{Histogram, Precision};
@@ -11,17 +11,17 @@ use curtail_units::Duration;
 /// The most slots of a timeline.
 pub const SLOTS_MAX: usize = 1_024;
 
-/// What was seen of the requests that were intended in one slot of time.
+/// The recording of the requests that were intended in one slot of time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slot {
-    /// From intended to ended, of those successful ones.
+    /// Response times of successful requests.
     pub response: Histogram,
-    /// How many failed.
+    /// Failures.
     pub failed: u64,
 }
 
 impl Slot {
-    /// Nothing so far.
+    /// An empty recording.
     #[must_use]
     pub const fn new() -> Self {
         Self { response: Histogram::new(Precision::COARSE), failed: 0 }
@@ -48,13 +48,13 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Nothing so far, in slots of `width` (at least a nanosecond).
+    /// An empty timeline with slots of `width`, at least a nanosecond.
     #[must_use]
     pub fn new(width: Duration) -> Self {
         Self { width: width.max(Duration::from_ns(1)), slots: Vec::new() }
     }
 
-    /// How long a slot is.
+    /// The width of a slot.
     #[must_use]
     pub const fn width(&self) -> Duration {
         self.width
@@ -112,7 +112,6 @@ impl Timeline {
         }
     }
 
-    /// Makes one slot of each two.
     fn halve(&mut self) {
         let merged = self.slots.chunks(2).map(|pair| {
             let mut slot = pair[0].clone();

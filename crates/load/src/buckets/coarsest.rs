@@ -1,7 +1,7 @@
-//! The coarsest layout that keeps a quantile within a wanted error.
+//! The coarsest layout that keeps a quantile within an error.
 //!
-//! Where the bounds fall is luck: a quantile just below a bound is read well from any bucket. So a layout counts
-//! as good enough when it is so wherever its bounds fall, and all finer ones that were tried are as well.
+//! A quantile just below a bound is read well from any bucket. A layout is therefore good enough only if it is so at
+//! all positions of its bounds, and all finer layouts are as well.
 
 use super::{Layout, Values};
 use curtail_sketch::exponential::Scale;

@@ -1,16 +1,14 @@
-//! The data of Google's `tail_latency_lab`, and how far its figures differ by chance.
+//! The data of Google's `tail_latency_lab`, and the spread of its figures by chance.
 //!
-//! The notebook speaks of a Poisson distribution and draws 100,000 values of 70 × Beta(2, 5) milliseconds. It then
-//! loses those below 1, its first bound, and draws anew for each growth factor. Here every value counts, the
-//! buckets go on below 1, and all layouts read the same values.
-//!
-//! **Source**: GoogleCloudPlatform/opencensus-jetty-demo, `tail_latency_lab.ipynb`, 2019. The order statistic:
-//! David & Nagaraja, "Order Statistics", 2003, section 2.3.
+//! The notebook draws 100,000 values of 70 × Beta(2, 5) milliseconds for each growth factor, and loses those below 1.
+//! Here every value counts, and all layouts read the same values.
+//! **Source**: GoogleCloudPlatform/opencensus-jetty-demo, `tail_latency_lab.ipynb`, 2019. The order statistic: David &
+//! Nagaraja, "Order Statistics", 2003, section 2.3.
 
 use super::Values;
 use curtail_units::{Duration, Rng};
 
-/// How many values there are.
+/// The number of values.
 pub const VALUES: usize = 100_000;
 
 /// The longest that a value could be.

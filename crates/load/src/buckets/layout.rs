@@ -1,4 +1,4 @@
-//! Layouts of buckets, and what their readers make of the counts.
+//! Layouts of buckets, and the quantiles that readers of the counts compute.
 
 use super::Values;
 use curtail_sketch::exponential::Scale;
@@ -12,7 +12,7 @@ const BOUNDS_MAX: usize = 10_000;
 /// The schemas of Prometheus' native histograms: their base is 2^(2^-schema).
 const SCHEMAS: std::ops::RangeInclusive<i8> = -4..=8;
 
-/// How a quantile is read from the bucket that it lies in.
+/// The way to read a quantile from its bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
     /// As if the values of the bucket stood at equal distances.
@@ -34,7 +34,7 @@ impl Reader {
         }
     }
 
-    /// What is read where `share` of the bucket's values are passed; both bounds are above 0 or the lower one is 0.
+    /// The value at a share of the bucket's values; both bounds are above 0, or the lower one is 0.
     fn read(self, (lower, upper): (f64, f64), share: f64) -> f64 {
         match self {
             Self::Linear => lower + (upper - lower) * share,
@@ -44,7 +44,7 @@ impl Reader {
     }
 }
 
-/// Where the bounds are, and how it is read.
+/// The bounds of buckets, and the way to read them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layout {
     name: String,
@@ -68,7 +68,7 @@ struct Powers {
     first_ns: f64,
 }
 
-/// From one bound to the next.
+/// The step from one bound to the next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Step {
     /// By this factor.
@@ -165,7 +165,6 @@ impl Layout {
         Ok(Self { name, bounds: Bounds::of_scale(schema), reader: Reader::Exponential })
     }
 
-    /// Bounds that rise.
     fn listed(name: &str, bounds: &[Duration]) -> Self {
         let bounds = Bounds::Listed(bounds.iter().map(|bound| bound.as_ns_f64()).collect());
         Self { name: name.to_owned(), bounds, reader: Reader::Linear }
@@ -177,13 +176,13 @@ impl Layout {
         &self.name
     }
 
-    /// How it is read.
+    /// Its reader.
     #[must_use]
     pub const fn reader(&self) -> Reader {
         self.reader
     }
 
-    /// How many buckets there are between the shortest and the longest of `values`; of listed bounds all count.
+    /// The number of buckets between the shortest and the longest of `values`; all of listed bounds.
     #[must_use]
     #[expect(
         clippy::cast_possible_truncation,

@@ -1,9 +1,9 @@
-//! The usual tests, which take every request as independent of every other: here to be measured, never to decide.
+//! The usual tests, which take requests as independent. They are measured here and decide nothing.
 //!
-//! **Bootstrap of all requests**: a resample of `n` requests has as its quantile the value at a share of the requests
-//! that is distributed as Beta(k, n + 1 − k), `k` being the quantile's rank. So a resample is one draw of that share, and
-//! this is the percentile bootstrap of the ratio, exactly, at no cost.
-//! **Mann–Whitney** (Wilcoxon's rank sum) on all requests, with the correction for equals: a bucket's requests are equal.
+//! **Bootstrap of all requests**: the quantile of a resample of `n` requests lies at a share that is distributed as
+//! Beta(k, n + 1 − k), with the rank `k` of the quantile. One draw of that share is therefore one resample.
+//! **Mann–Whitney** (Wilcoxon's rank sum) on all requests, with the correction for ties: the requests of a bucket are
+//! tied.
 //! **Source**: Efron & Tibshirani, "An Introduction to the Bootstrap" (1993), chapter 13; Mann & Whitney, "On a test of
 //! whether one of two random variables is stochastically larger than the other" (1947); Marsaglia & Tsang, "A simple
 //! method for generating gamma variables" (2000).
@@ -13,7 +13,6 @@ use crate::compare::student::two_sided_normal;
 use curtail_sketch::rank;
 use curtail_units::{Quantile, Rng};
 
-/// Resamples of a bootstrap.
 const RESAMPLES: usize = 999;
 
 /// Whether the bootstrap's interval of the ratio leaves out 1.
@@ -58,13 +57,13 @@ fn gamma(rng: &mut Rng, shape: f64) -> f64 {
 /// The two-sided probability that neither arm is mostly longer, were all requests independent.
 pub(super) fn mann_whitney((a, b): (&Arm<'_>, &Arm<'_>)) -> f64 {
     let mut counts: Vec<(u64, f64, f64)> = Vec::new();
-    for bucket in a.responses().buckets() {
+    for bucket in a.responses.buckets() {
         counts.push((bucket.lower.as_ns(), bucket.count as f64, 0.0));
     }
-    for bucket in b.responses().buckets() {
+    for bucket in b.responses.buckets() {
         counts.push((bucket.lower.as_ns(), 0.0, bucket.count as f64));
     }
-    counts.push((u64::MAX, a.failed() as f64, b.failed() as f64));
+    counts.push((u64::MAX, a.failed as f64, b.failed as f64));
     counts.sort_unstable_by_key(|(lower, ..)| *lower);
     let (mut of_a, mut of_b, mut b_wins, mut ties) = (0.0, 0.0, 0.0, 0.0);
     for equals in counts.chunk_by(|x, y| x.0 == y.0) {

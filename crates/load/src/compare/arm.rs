@@ -1,8 +1,7 @@
-//! One arm of a comparison: its blocks, and all of them merged, as shares of requests beyond a latency.
+//! One arm of a comparison: its blocks, and the merged blocks as shares of requests beyond a latency.
 //!
-//! Requests that failed stand behind all latencies, as if in one last bucket beyond [`FAILED_FROM`]: so they count as
-//! longer than every response, and no quantile needs a case of its own for them.
-//! **Inputs**: latencies in nanoseconds; within a bucket the merged requests are taken as evenly spread.
+//! Failed requests are in one last bucket beyond [`FAILED_FROM`], so every quantile counts them as longer than all
+//! responses. Within a bucket, requests count as evenly spread.
 
 use crate::{Clock, Latencies};
 use curtail_sketch::{Bucket, Histogram, Precision, rank};
@@ -11,7 +10,6 @@ use curtail_units::{Duration, Quantile};
 /// Where failures begin, in nanoseconds: behind everything that a histogram tells apart (2^42).
 const FAILED_FROM: f64 = (1_u64 << 43) as f64;
 
-/// One bucket of the merged requests.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     lower: f64,
@@ -21,13 +19,14 @@ struct Step {
     beyond: f64,
 }
 
-/// The blocks of one arm.
 #[derive(Debug)]
 pub(crate) struct Arm<'a> {
-    blocks: &'a [Latencies],
+    pub(crate) blocks: &'a [Latencies],
     clock: Clock,
-    responses: Histogram,
-    failed: u64,
+    /// The responses of all blocks.
+    pub(crate) responses: Histogram,
+    /// The failed requests of all blocks.
+    pub(crate) failed: u64,
     steps: Vec<Step>,
 }
 
@@ -62,20 +61,6 @@ impl<'a> Arm<'a> {
         self.responses.count() + self.failed
     }
 
-    pub(crate) const fn blocks(&self) -> &'a [Latencies] {
-        self.blocks
-    }
-
-    /// The responses of all blocks.
-    pub(crate) const fn responses(&self) -> &Histogram {
-        &self.responses
-    }
-
-    /// Requests of all blocks that failed.
-    pub(crate) const fn failed(&self) -> u64 {
-        self.failed
-    }
-
     /// The quantile as it is reported: of all requests together; nothing among the failures.
     pub(crate) fn quantile(&self, quantile: Quantile) -> Option<Duration> {
         let rank = rank(quantile, self.requests());
@@ -83,7 +68,7 @@ impl<'a> Arm<'a> {
         self.responses.at_rank(rank)
     }
 
-    /// How many requests there are beyond the quantile's own.
+    /// The number of requests beyond the quantile.
     pub(crate) fn exceedances(&self, quantile: Quantile) -> u64 {
         self.requests() - rank(quantile, self.requests())
     }
@@ -118,7 +103,7 @@ impl<'a> Arm<'a> {
         count / self.requests() as f64
     }
 
-    /// How many requests of each block are as long as those at `place`, or longer, to a bucket.
+    /// The number of requests of each block at `place` or beyond, to a bucket.
     pub(crate) fn reaching(&self, place: f64) -> Vec<u64> {
         let nth = self.steps.partition_point(|step| step.upper <= place);
         let from = self.steps.get(nth).map_or(FAILED_FROM, |step| step.lower);

@@ -1,10 +1,8 @@
-//! Looking at many percentiles without crying wolf at one of them: Holm's procedure with weights.
+//! Holm's procedure with weights, for many tests at once.
 //!
-//! Of the whole level each percentile gets the part that its weight says. The one that is furthest below its part is
-//! taken as found and gives its part to the rest, until none is below its part any more.
-//!
-//! **Invariant**: with no true difference, the probability that any is found is at most the level, however the tests
-//! depend on each other.
+//! Each test gets a part of the level by its weight. The test that is furthest below its part is a finding, and the
+//! others share its part. The procedure ends when no test is below its part.
+//! **Invariant**: without any true difference, the probability of a finding is at most the level.
 //! **Source**: Holm, "A simple sequentially rejective multiple test procedure" (1979), sections 2 and 4 (weights).
 
 /// The level at which each of `probabilities` is tested in the end: it is found when it is no larger.

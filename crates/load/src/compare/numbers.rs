@@ -1,15 +1,13 @@
-//! Plain numbers of blocks, side by side: throughput, the share of errors, the cost of a request.
+//! Compares numbers of blocks: throughput, the share of errors, the cost of a request.
 //!
-//! **Holds** the ratio of the means B/A. The numbers of a pair are compared with each other: the test is the paired t, and
-//! the interval holds every ratio `r` for which the paired t of `b − r · a` finds nothing (Fieller). Numbers may be 0;
-//! when A's mean cannot be distinguished from 0 the interval has no upper end.
-//! **Inputs**: numbers that are not negative, of any one unit; each block weighs the same.
-//! **Many numbers**: all that are given at once share the level equally, by Holm's procedure.
+//! The result is the ratio B/A of the means. The test is the paired t. The interval holds every ratio `r` for which the
+//! paired t of `b − r · a` finds no difference (Fieller). It has no upper end when A's mean may be 0.
+//! **Inputs**: numbers from 0 on, of any one unit; each block has the same weight.
+//! **Many numbers** share the level equally, by Holm's procedure.
 
-use super::{BLOCKS_MIN, Difference, Rule, Test, Verdict, error_of_mean, holm, wilcoxon};
-use std::fmt;
+use super::{BLOCKS_MIN, Difference, Rule, Test, Unpaired, Verdict, error_of_mean, holm, wilcoxon};
 
-/// Which way is better.
+/// The better direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// As with errors and cost.
@@ -21,11 +19,11 @@ pub enum Goal {
 /// One number of each block of both arms.
 #[derive(Clone, Copy, Debug)]
 pub struct Numbers<'a> {
-    /// Of the blocks of A.
+    /// The numbers of A's blocks.
     pub a: &'a [f64],
-    /// Of the blocks of B, in the same order.
+    /// The numbers of B's blocks, in the same order.
     pub b: &'a [f64],
-    /// Which way is better.
+    /// The better direction.
     pub goal: Goal,
 }
 
@@ -36,18 +34,20 @@ pub struct Number {
     pub a: Option<f64>,
     /// The mean of B's blocks; nothing without blocks.
     pub b: Option<f64>,
-    /// How they differ; nothing with fewer than two pairs.
+    /// Their difference; [`None`] with fewer than two pairs.
     pub difference: Option<Difference>,
-    /// What B is.
+    /// The verdict on B.
     pub verdict: Verdict,
 }
 
 /// Why numbers cannot be compared.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum NotComparable {
     /// One arm has more blocks than the other.
-    Unpaired(super::Unpaired),
-    /// A number is negative, infinite or none.
+    #[error(transparent)]
+    Unpaired(#[from] Unpaired),
+    /// A number is negative, infinite or NaN.
+    #[error("the number of block {block} is {value}: expected one from 0 on")]
     Value {
         /// The number.
         value: f64,
@@ -55,19 +55,6 @@ pub enum NotComparable {
         block: usize,
     },
 }
-
-impl fmt::Display for NotComparable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unpaired(unpaired) => unpaired.fmt(f),
-            Self::Value { value, block } => {
-                write!(f, "the number of block {block} is {value}: expected one from 0 on")
-            }
-        }
-    }
-}
-
-impl std::error::Error for NotComparable {}
 
 /// Compares numbers block by block; all of `asked` are one family of tests.
 ///
@@ -90,7 +77,7 @@ pub fn numbers(asked: &[Numbers<'_>], rule: &Rule) -> Result<Vec<Number>, NotCom
 fn check(numbers: &Numbers<'_>) -> Result<(), NotComparable> {
     let Numbers { a, b, .. } = numbers;
     if a.len() != b.len() {
-        return Err(NotComparable::Unpaired(super::Unpaired { a: a.len(), b: b.len() }));
+        return Err(Unpaired { a: a.len(), b: b.len() }.into());
     }
     for (block, value) in a.iter().enumerate().chain(b.iter().enumerate()) {
         if !value.is_finite() || *value < 0.0 {
@@ -104,7 +91,7 @@ fn differences(numbers: &Numbers<'_>) -> Vec<f64> {
     numbers.a.iter().zip(numbers.b).map(|(a, b)| b - a).collect()
 }
 
-/// Nothing with fewer than two pairs.
+/// The test; [`None`] with fewer than two pairs.
 fn test(numbers: &Numbers<'_>) -> Option<Test> {
     let differences = differences(numbers);
     (differences.len() >= 2).then(|| Test {

@@ -1,4 +1,4 @@
-//! Percentiles of two arms, side by side, with a verdict each.
+//! Compares percentiles of two arms, with a verdict for each.
 
 use super::arm::Arm;
 use super::{
@@ -7,9 +7,8 @@ use super::{
 };
 use crate::{Clock, Latencies};
 use curtail_units::{Duration, Quantile};
-use std::fmt;
 
-/// What is compared: the name of each percentile, and its quantile.
+/// The compared percentiles: name and quantile.
 pub const PERCENTILES: [(&str, f64); 6] = [
     ("p50", 0.5),
     ("p90", 0.9),
@@ -26,9 +25,9 @@ pub struct Percentile {
     pub name: &'static str,
     /// Its quantile.
     pub quantile: Quantile,
-    /// Of all requests of A together; nothing when it lies among the failures, or there is no request.
+    /// Its latency in A; [`None`] among the failures, or without requests.
     pub a: Option<Duration>,
-    /// Of all requests of B together; nothing as well.
+    /// Its latency in B, likewise.
     pub b: Option<Duration>,
     /// How they differ; nothing with fewer than [`INDICATIVE_MIN`] requests beyond, or fewer than two pairs.
     pub difference: Option<Difference>,
@@ -36,30 +35,19 @@ pub struct Percentile {
     pub exceedances: u64,
     /// Blocks that reach the percentile, in the arm that has fewer.
     pub blocks: u64,
-    /// What B is.
+    /// The verdict on B.
     pub verdict: Verdict,
 }
 
 /// The arms cannot be put in pairs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("arm A has {a} blocks and arm B has {b}: expected as many, block by block in pairs")]
 pub struct Unpaired {
     /// Blocks of A.
     pub a: usize,
     /// Blocks of B.
     pub b: usize,
 }
-
-impl fmt::Display for Unpaired {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { a, b } = self;
-        write!(
-            f,
-            "arm A has {a} blocks and arm B has {b}: expected as many, block by block in pairs"
-        )
-    }
-}
-
-impl std::error::Error for Unpaired {}
 
 /// A percentile before many of them are corrected for.
 struct Seen {
@@ -122,7 +110,7 @@ fn levels(seen: &[Seen], rule: &Rule) -> Vec<f64> {
 }
 
 fn look((a, b): (&Arm<'_>, &Arm<'_>), name: &'static str, quantile: Quantile) -> Seen {
-    let pairs = a.blocks().len();
+    let pairs = a.blocks.len();
     let requests = a.requests().min(b.requests());
     let mut seen = Seen {
         name,
@@ -219,7 +207,7 @@ fn differ((a, b): (&Arm<'_>, &Arm<'_>), seen: &Seen, test: &Test, level: f64) ->
 /// The number of further blocks that each arm needs at the same arrival rate.
 fn lacking((a, b): (&Arm<'_>, &Arm<'_>), seen: &Seen) -> Verdict {
     let requests = a.requests().min(b.requests());
-    let blocks = a.blocks().len() as f64;
+    let blocks = a.blocks.len() as f64;
     // A hair less, so that what is exact in decimals is not rounded up for being inexact in binary.
     let for_exceedances = EXCEEDANCES_MIN as f64 / (1.0 - seen.quantile.get()) * (1.0 - 1e-9);
     let for_blocks = requests as f64 * BLOCKS_MIN as f64 / seen.blocks.max(1) as f64;

@@ -1,14 +1,11 @@
-//! Student's distribution: how likely so large a mean is by chance, when its spread is known from few values.
+//! Student's distribution: the two-sided probability of a `t`, and the `t` of a two-sided level, to 10 digits.
 //!
-//! **Holds** the two-sided probability of a `t` and the `t` of a two-sided level, for any number of degrees of
-//! freedom, right to 10 digits where the tests look.
 //! **Source**: DLMF 8.17.22 (the continued fraction of the incomplete beta function, by Lentz's method as in Thompson
 //! and Barnett, 1986) and 8.17.4 (its symmetry).
 
 /// More terms are never needed below a million degrees of freedom; what has not settled by then is good enough.
 const TERMS_MAX: u32 = 10_000;
 
-/// Stands in for a denominator of zero.
 const TINY: f64 = 1e-300;
 
 /// The probability that a value is at least as far from zero as `t`, either way.

@@ -1,8 +1,7 @@
-//! Wilcoxon's signed-rank test: the check beside the paired t, which looks at ranks and so at no single large block.
+//! Wilcoxon's signed-rank test, which checks the paired t: ranks do not depend on single large blocks.
 //!
-//! **Holds** the two-sided probability of so uneven ranks by chance. Differences of zero are left out, equal ones share
-//! their middle rank. Up to [`EXACT_MAX`] differences without equals it is exact, by counting; otherwise the normal
-//! approximation with the corrections for equals and for continuity.
+//! Differences of zero are left out; ties share their middle rank. Up to [`EXACT_MAX`] differences without ties the
+//! result is exact. Beyond, it is the normal approximation, corrected for ties and continuity.
 //! **Source**: Wilcoxon, "Individual comparisons by ranking methods" (1945); Hollander & Wolfe, section 3.1.
 
 use super::student::two_sided_normal;
