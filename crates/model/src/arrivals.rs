@@ -1,19 +1,19 @@
-//! Arrivals: how many requests arrive, and how they are spaced. They are open: they do not wait for responses.
+//! Open arrivals: rate and spacing of requests that do not wait for responses.
 
 use curtail_config::Section;
 use curtail_units::{Duration, Rng};
 use std::ops::RangeInclusive;
 
-/// When requests arrive, over all clients.
+/// The arrivals of requests, over all clients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arrivals {
-    /// How they are spaced.
+    /// Their spacing.
     pub spacing: Spacing,
-    /// How many there are.
+    /// Their rate.
     pub rate: Rate,
 }
 
-/// How many requests arrive.
+/// The rate of requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rate {
     /// Requests per second, on average.
@@ -22,7 +22,7 @@ pub enum Rate {
     Load(f64),
 }
 
-/// How requests of one rate are spaced.
+/// The spacing of requests at one rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spacing {
     /// At random, independently of each other, as those of many users.

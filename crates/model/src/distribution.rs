@@ -1,12 +1,8 @@
 //! Distributions of durations: service times, message delays, the times between faults.
 //!
-//! **Holds** the shapes that queueing models and measurements come in. All parameters are durations in
-//! nanoseconds, or plain numbers; the user of a draw rounds it to whole nanoseconds.
-//! **Source**: inversion wherever the inverse is known (Devroye, "Non-Uniform Random Variate Generation",
-//! 1986, chapter II), so one draw takes one random number; two for normal shapes.
-//! **Written** as `{shape: exponential, mean: 5ms}`; `read` has the keys.
-//! **Hurts when** a mean is asked of a shape that has none: a Pareto with a shape of 1 or less has an
-//! infinite mean, and a load cannot be computed from it.
+//! Inversion where the inverse is known, so one draw takes one random number; two for normal shapes.
+//! **Source**: Devroye, "Non-Uniform Random Variate Generation", 1986, chapter II.
+//! **Hurts when** a load needs the mean of a Pareto with a shape of 1 or less, which is infinite.
 
 use curtail_units::{Duration, Rng};
 use libm::{exp, log, sqrt};
@@ -20,7 +16,7 @@ mod tests;
 pub enum Distribution {
     /// Always the same.
     Constant {
-        /// That duration.
+        /// The duration.
         value: Duration,
     },
     /// Everything between two durations alike.
@@ -55,7 +51,7 @@ pub enum Distribution {
         shortest: Duration,
         /// The exponent of the tail: the smaller, the heavier.
         shape: f64,
-        /// Where the tail is cut off, if it is: the distribution given that it is not exceeded.
+        /// The end of the tail, if it is cut off.
         longest: Option<Duration>,
     },
     /// One of several distributions, drawn by weight; of exponential ones this is the hyperexponential.
@@ -71,9 +67,9 @@ pub enum Distribution {
 /// One distribution of a mixture.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// How often it is drawn, in relation to the others.
+    /// Its relative frequency.
     pub weight: f64,
-    /// What is then drawn from.
+    /// Its distribution.
     pub distribution: Distribution,
 }
 

@@ -21,16 +21,16 @@ use curtail_units::{Duration, Ratio, Rng};
 
 mod read;
 
-/// One thing that goes wrong.
+/// A fault of servers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fault {
-    /// Which servers it affects.
+    /// The affected servers.
     pub servers: Affected,
-    /// What happens there.
+    /// The recipe.
     pub recipe: Recipe,
 }
 
-/// Which servers a fault affects.
+/// The servers that a fault affects.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Affected {
     /// This share of them, drawn once; at least one.
@@ -39,37 +39,37 @@ pub enum Affected {
     First(u32),
 }
 
-/// What a fault does.
+/// The kind of a fault.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Recipe {
     /// The server stops, and goes on where it stopped.
     Stall {
         /// The time from the end of a stall to the next.
         every: Distribution,
-        /// How long it lasts.
+        /// Its duration.
         lasts: Distribution,
     },
     /// The server stops after a number of executions, so the busier it is, the more often.
     GarbageCollection {
         /// Executions from one pause to the next.
         executions: u32,
-        /// How long a pause lasts.
+        /// The duration of a pause.
         lasts: Distribution,
     },
     /// The server is slower while it does something else.
     BackgroundJob {
         /// The time from one start to the next.
         every: Duration,
-        /// How long it lasts; at most `every`.
+        /// Its duration, at most `every`.
         lasts: Distribution,
-        /// How many times longer everything takes meanwhile.
+        /// The factor on all service times meanwhile.
         slowdown: f64,
         /// Whether all servers that are affected do it at the same time.
         synchronized: bool,
     },
     /// The server is always slower.
     SlowReplica {
-        /// How many times longer everything takes.
+        /// The factor on all service times.
         slowdown: f64,
     },
     /// A share of the executions fails. Each takes its full service time.
@@ -83,7 +83,7 @@ pub enum Recipe {
     },
     /// Requests of others wait in the same queue.
     NoisyNeighbor {
-        /// How many arrive at each server per second, independently of each other.
+        /// Requests per second at each server, independent of each other.
         per_second: f64,
         /// Their service time.
         service: Distribution,
@@ -92,14 +92,14 @@ pub enum Recipe {
     },
     /// Others use cores of the same machine.
     Antagonist {
-        /// The least that they want, in cores.
+        /// Minimum demand, in cores.
         cores_min: f64,
-        /// The most that they want, in cores. What they want is uniform in between.
+        /// Maximum demand, in cores; the demand is uniform in between.
         cores_max: f64,
         /// What they leave to the server at the least, in cores. Less than its allocation: although nobody
         /// takes its turns, they take caches, memory bandwidth and the other half of its cores.
         cores_left_min: f64,
-        /// The time until they want something else.
+        /// The time until the demand changes.
         every: Distribution,
     },
 }

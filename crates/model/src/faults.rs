@@ -1,15 +1,12 @@
-//! Faults as they happen: which server is stopped or slow, which execution fails, when noisy neighbors send requests.
+//! Running faults: slow servers, failed executions, requests of noisy neighbors.
 //!
-//! **Decides** when each fault of a list begins, ends or changes, and what it then does. A fault has one *site* for each
-//! server that it affects; a synchronized background job has one site for all of its servers.
-//! **Inputs**: recipes, the number of servers and a seed. The driver wakes each site at the instant that the site asked
-//! for, and reports ended executions.
-//! **Limits**: faults multiply: a server that is slowed down twice is slower than by either fault, and a stopped one
-//! stays stopped. The demands of antagonists add up.
-//! **Invariants**
-//! - `same-seed-same-faults`: the instants that a site asks for follow from the seed alone. The exception is garbage
-//!   collection, which is the consequence of work.
-//! - Each site has its own random numbers, so one more fault leaves the others as they were.
+//! A fault has one *site* for each affected server; a synchronized background job has one site for all of its servers.
+//! The driver wakes each site at the instant that the site returned, and reports ended executions.
+//! **Limits**: faults multiply: two slowdowns are slower than either one, and a stopped server stays stopped. The
+//! demands of antagonists add up.
+//! **Invariant** `same-seed-same-faults`: the instants of a site follow from the seed alone, except for garbage
+//! collection, which follows from work. Each site has its own random numbers, so a further fault does not change the
+//! others.
 
 use crate::arrivals::Spacing;
 use crate::fault::{Fault, Recipe};
@@ -32,7 +29,7 @@ struct Site {
     cores_wanted: f64,
     /// Executions until the next collection.
     executions_left: u32,
-    /// When a background job begins the next time.
+    /// The next start of a background job.
     begins_again: Instant,
 }
 
@@ -47,17 +44,17 @@ pub struct Faults {
     has_errors: bool,
 }
 
-/// What the driver does after it has woken a site.
+/// The steps of the driver after it has woken a site.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[must_use = "a site that is not woken again never changes"]
 pub struct FaultStep {
-    /// What happens now.
+    /// The effect now.
     pub effect: FaultEffect,
     /// The time after which the site is to be woken again, if it is.
     pub next: Option<Duration>,
 }
 
-/// What happens at the servers of a site.
+/// The effect at the servers of a site.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FaultEffect {
     /// Nothing yet.
@@ -73,7 +70,7 @@ pub enum FaultEffect {
     },
 }
 
-/// How an execution ends.
+/// The outcome of an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExecutionOutcome {
     /// With a good response.

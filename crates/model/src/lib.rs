@@ -1,18 +1,18 @@
-//! Model: what a service is like, apart from the policies in front of it.
+//! Model: a service without the policies in front of it.
 //!
-//! One description serves two drivers: `curtail-sim` simulates it, `curtail-testbed` starts it as real HTTP servers.
-//! Both read the same keys, and with the same seed the same servers are slow at the same instants.
+//! `curtail-sim` simulates it, `curtail-testbed` starts it as real HTTP servers. Both read the same keys, and with the
+//! same seed the same servers are slow at the same instants.
 //!
-//! | module | holds |
+//! | module | content |
 //! |---|---|
 //! | [`mod@distribution`] | durations: service times, the times between faults |
-//! | [`arrivals`] | how many requests arrive, and how they are spaced |
-//! | [`fault`] | recipes: what makes servers slow, and which servers |
-//! | [`faults`] | faults as they happen: the pace of each server, failed executions, requests of noisy neighbors |
-//! | [`timeline`] | when faults change something, for drivers without an event queue of their own |
+//! | [`arrivals`] | rate and spacing of requests |
+//! | [`fault`] | recipes: the cause of slowness, and the affected servers |
+//! | [`faults`] | running faults: the pace of each server, failed executions, requests of noisy neighbors |
+//! | [`timeline`] | the instants at which faults change, for drivers without an event queue |
 //! | [`processor`] | executions in service, which share the pace and the cores of their server |
 //!
-//! There is no clock, no file and no socket here: time and randomness come in as arguments.
+//! There is no clock, no file and no socket here: time and randomness are arguments.
 
 pub mod arrivals;
 pub mod distribution;

@@ -1,12 +1,9 @@
-//! The processor of a server: how fast the executions in service progress.
+//! The processor of a server: the progress of the executions in service.
 //!
-//! **Holds** the executions in service, each with its remaining service time, and the *pace* at
-//! which all of them progress: 1 on a healthy server, 0 while it is stopped, less than 1 when it is slow or
-//! when more executions share its cores than it has. Since all have the same pace, one sum (`progress`) says how
-//! far each has come: an execution that started at progress p and needs s ends when the progress is p + s.
-//! **Inputs**: service times in nanoseconds on a healthy server that is not shared.
-//! **Limits**: executions differ in length only, not in their share of the server. How many run at once
-//! is the leaf's decision.
+//! All executions progress at the same *pace*: 1 on a healthy server, 0 on a stopped one, less than 1 when the server
+//! is slow or has more executions than cores. One sum (`progress`) therefore describes all of them: an execution that
+//! started at progress p and needs s ends at p + s. Service times are nanoseconds on a healthy server that is not
+//! shared.
 //! **Source**: processor sharing by virtual time, as in Parekh & Gallager, "A generalized processor sharing approach to
 //! flow control", 1993.
 
@@ -27,9 +24,9 @@ struct Execution {
 /// The cores that the executions in service share, each using at most one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cores {
-    /// What a server is guaranteed.
+    /// The guaranteed cores of a server.
     pub allocated: f64,
-    /// What it can have while nobody else uses the machine.
+    /// The cores of a server on an otherwise idle machine.
     pub machine: f64,
 }
 
@@ -50,7 +47,7 @@ impl Cores {
     }
 }
 
-/// How fast the executions in service of a server progress.
+/// The speed of the executions in service at a server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
     /// The pace of an execution that has a core to itself: 1 on a healthy server, 0 on one that is stopped.
@@ -66,7 +63,6 @@ impl Pace {
         Self { speed: 1.0, cores: cores.map_or(f64::INFINITY, |cores| cores.machine) }
     }
 
-    /// The pace of each of `count` executions.
     fn of_each(self, count: usize) -> f64 {
         let count = count as f64;
         if count <= self.cores { self.speed } else { self.speed * self.cores / count }
@@ -78,7 +74,7 @@ impl Pace {
 pub struct Processor {
     pace: Pace,
     progress_ns: f64,
-    /// When the progress was last brought up to date.
+    /// The time of the last update.
     since: Instant,
     executions: BinaryHeap<Reverse<Execution>>,
     started: u64,
@@ -133,7 +129,7 @@ impl Processor {
         Some(first.key)
     }
 
-    /// When the next execution ends, as things stand.
+    /// The end of the next execution at the present pace.
     #[must_use]
     pub fn next_end(&self) -> Option<Instant> {
         let Reverse(first) = self.executions.peek()?;
@@ -155,7 +151,6 @@ impl Processor {
         self.work_ns
     }
 
-    /// Brings the progress up to date.
     fn advance(&mut self, now: Instant) {
         if now == self.since {
             return;

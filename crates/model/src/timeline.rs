@@ -1,7 +1,6 @@
 //! The timeline of one server's faults, for drivers without an event queue of their own.
 //!
-//! **Decides** which fault wakes next. The simulator has its own queue of events and needs none of this.
-//! **Invariant**: all instants are those that the faults asked for, however late the driver asks.
+//! **Invariant**: all instants are those that the faults returned, however late the driver polls.
 
 use crate::faults::{ExecutionOutcome, FaultEffect, FaultStep, Faults};
 use crate::processor::Pace;
@@ -12,27 +11,27 @@ use std::collections::BinaryHeap;
 /// The faults of one server, and when they change.
 #[derive(Clone, Debug)]
 pub struct FaultTimeline {
-    /// Those of this server alone.
+    /// The faults of this server alone.
     faults: Faults,
     /// The instants at which sites wake.
     due: BinaryHeap<Reverse<(Instant, u32)>>,
 }
 
-/// A fault changed something.
+/// A change by a fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FaultEvent {
-    /// When.
+    /// The instant of the change.
     pub at: Instant,
-    /// What.
+    /// The change.
     pub effect: FaultEffect,
 }
 
-/// A server has another pace from now on.
+/// A change of a server's pace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PaceChange {
-    /// When.
+    /// The instant of the change.
     pub at: Instant,
-    /// Its pace from then on.
+    /// The new pace.
     pub pace: Pace,
 }
 
@@ -59,7 +58,7 @@ impl FaultTimeline {
         self.faults.execution_outcome(0)
     }
 
-    /// When to ask [`Self::poll`] again.
+    /// The next call of [`Self::poll`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.due.peek().map(|Reverse((at, _))| *at)

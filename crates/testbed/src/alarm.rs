@@ -1,17 +1,12 @@
-//! A timer that is exact to some hundred microseconds.
+//! A timer that is exact to some hundred microseconds: a thread that sleeps until the next instant and wakes its waiters.
 //!
-//! **Holds** the instants that tasks wait for, in a heap, and a thread that sleeps until the next one and
-//! wakes all waiters.
-//! **Why** not the runtime's own timer: it counts in whole milliseconds, and a read that takes 1 ms in the
-//! median would take two.
-//! **Inputs**: instants on the alarm's own clock, nanoseconds since it was started.
-//! **Limits**: nobody is woken early; how late depends on the kernel's timer slack (50 µs on Linux) and on
-//! how busy the machine is. A wait that is dropped stays in the heap until its instant has come.
-//! **Hurts when** tens of thousands wake up in a second: each costs a message between two threads.
+//! The runtime's timer counts in whole milliseconds, so a read of 1 ms would take two.
+//! **Limits**: no wait ends early. The delay depends on the kernel's timer slack (50 µs on Linux) and on the load of the
+//! machine. A dropped wait stays in memory until its instant.
+//! **Hurts when** tens of thousands of waits end in a second: each costs a message between two threads.
 
 use curtail_units::{Duration, Instant};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time;
@@ -34,37 +29,10 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    waits: BinaryHeap<Reverse<Wait>>,
+    /// By instant, then in the order of the calls.
+    waits: BTreeMap<(Instant, u64), oneshot::Sender<()>>,
     added: u64,
     ended: bool,
-}
-
-/// Somebody waits for an instant; ordered by the instant, then by the order of asking.
-#[derive(Debug)]
-struct Wait {
-    at: Instant,
-    nth: u64,
-    wake: oneshot::Sender<()>,
-}
-
-impl PartialEq for Wait {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.nth) == (other.at, other.nth)
-    }
-}
-
-impl Eq for Wait {}
-
-impl PartialOrd for Wait {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Wait {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.nth).cmp(&(other.at, other.nth))
-    }
 }
 
 impl Alarm {
@@ -142,8 +110,8 @@ impl Shared {
         let mut state = self.state();
         let nth = state.added;
         state.added += 1;
-        let is_next = state.waits.peek().is_none_or(|Reverse(next)| at < next.at);
-        state.waits.push(Reverse(Wait { at, nth, wake }));
+        let is_next = state.waits.first_key_value().is_none_or(|((next, _), _)| at < *next);
+        state.waits.insert((at, nth), wake);
         drop(state);
         if is_next {
             self.changed.notify_one();
@@ -152,24 +120,22 @@ impl Shared {
     }
 
     fn wake_until_ended(&self) {
-        let mut due = Vec::new();
         let mut state = self.state();
         while !state.ended {
             let now = self.now();
-            while let Some(next) = state.waits.peek_mut().filter(|next| next.0.at <= now) {
-                due.push(std::collections::binary_heap::PeekMut::pop(next).0);
-            }
+            let later = state.waits.split_off(&(now, u64::MAX));
+            let due = std::mem::replace(&mut state.waits, later);
             if !due.is_empty() {
                 // Waking takes a system call at times: not with the lock in hand.
                 drop(state);
-                for wait in due.drain(..) {
+                for wake in due.into_values() {
                     // The waiter may be gone.
-                    let _gone = wait.wake.send(());
+                    let _gone = wake.send(());
                 }
                 state = self.state();
                 continue;
             }
-            let next = state.waits.peek().map(|Reverse(next)| next.at);
+            let next = state.waits.first_key_value().map(|((at, _), _)| *at);
             state = match next {
                 Some(at) => {
                     let wait = self.changed.wait_timeout(state, at.since(now).into());

@@ -1,7 +1,8 @@
-//! The testbed's configuration: what the YAML file says, as typed values.
+//! The configuration of the testbed: the YAML file as typed values.
 //!
 //! **Limits**: [`SERVERS_MAX`] servers; each needs a listener, and the open files of a process are limited.
 
+use crate::app::{self, Role};
 use curtail_config::{ConfigErrors, Section};
 use curtail_model::{Cores, Distribution, Fault, Recipe};
 use curtail_policy::LeafConfig;
@@ -11,7 +12,45 @@ use std::net::{Ipv4Addr, SocketAddr};
 /// The most servers of one testbed.
 pub(crate) const SERVERS_MAX: usize = 4_096;
 
-/// What a testbed consists of, and what is wrong with it.
+/// The content of a file.
+#[derive(Clone, Debug, PartialEq)]
+pub enum File {
+    /// Shards of servers that are alike.
+    Servers(TestbedConfig),
+    /// An app of three roles.
+    App(app::Config),
+}
+
+impl File {
+    /// What `text` describes, which was written in the file `name`, with `sets` (`section.key=value`) put
+    /// into it. With `roles`, it is for a process that has these roles of an app.
+    ///
+    /// # Errors
+    /// All errors of the text and of the sets.
+    pub fn from_yaml(
+        name: &str,
+        text: &str,
+        sets: &[String],
+        roles: Option<&[Role]>,
+    ) -> Result<Self, ConfigErrors> {
+        curtail_config::read_with_sets(name, text, sets, |s| Self::read(s, roles))
+    }
+
+    fn read(s: &mut Section<'_>, roles: Option<&[Role]>) -> Self {
+        let apps = [("google", ())];
+        match s.choice("app", "The app to start; absent: servers of shards.", &apps).optional() {
+            Some(()) => Self::App(app::Config::read(s, roles.unwrap_or(&Role::ALL))),
+            None => {
+                if roles.is_some() {
+                    s.error("app", "there is none: only an app has roles");
+                }
+                Self::Servers(TestbedConfig::read(s))
+            }
+        }
+    }
+}
+
+/// The servers of a testbed, and their faults.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TestbedConfig {
     /// Its name, for people.
@@ -20,20 +59,20 @@ pub struct TestbedConfig {
     pub shards: usize,
     /// Servers for each shard.
     pub replicas: usize,
-    /// Where the first server listens; the others follow on the next ports. Port 0: each gets a free one.
+    /// The address of the first server; the others use the next ports. Port 0: free ports.
     pub listen: SocketAddr,
-    /// What each server is like.
+    /// The properties of each server.
     pub server: ServerConfig,
-    /// What is wrong with them.
+    /// Their faults.
     pub faults: Vec<Fault>,
 }
 
-/// What each server is like.
+/// The properties of each server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerConfig {
-    /// How it queues; a rejected request gets a 503.
+    /// The queue; a rejected request gets a 503.
     pub leaf: LeafConfig,
-    /// What the requests in service share; absent: each has a server's full speed.
+    /// The cores that requests in service share; absent: no sharing.
     pub cores: Option<Cores>,
     /// The service time of a request on a healthy server that is not shared.
     pub service: Distribution,
@@ -57,8 +96,7 @@ impl TestbedConfig {
         let listen = s
             .field(
                 "listen",
-                "Address of the first server; the others use the next ports. Port 0: free \
-                ports.",
+                "Address of the first server; the others use the next ports. Port 0: free ports.",
             )
             .default(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         check_servers(s, shards * replicas, listen);
@@ -71,7 +109,7 @@ impl TestbedConfig {
         Self { name, shards, replicas, listen, server, faults }
     }
 
-    /// How many servers there are.
+    /// The number of servers.
     #[must_use]
     pub const fn servers(&self) -> usize {
         self.shards * self.replicas
@@ -97,8 +135,7 @@ impl ServerConfig {
             leaf,
             cores: s.optional_section(
                 "cores",
-                "Cores that the requests in service share; absent: one core for each \
-                    request.",
+                "Cores that the requests in service share; absent: one core for each request.",
                 Cores::read,
             ),
             service: s.section(
@@ -113,7 +150,7 @@ impl ServerConfig {
 /// The shortest mean time between two changes of a fault.
 const PERIOD_MIN: Duration = Duration::from_us(100);
 
-/// Says so when servers in real time cannot have a fault that simulated ones could.
+/// Rejects a fault that real servers cannot have.
 fn check_recipe(s: &mut Section<'_>, recipe: &Recipe, cores: Option<Cores>) {
     let name = recipe.name();
     let (key, period_ns) = match recipe {

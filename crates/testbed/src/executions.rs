@@ -1,9 +1,8 @@
-//! Executions: how often servers worked, which is what an extra attempt costs.
+//! Counts of executions, which are the cost of extra attempts: by server, and by tenant (`x-tenant`) over all servers.
 //!
-//! **Holds** a count for each server and one for each tenant (the `x-tenant` of a request), over all
-//! servers. An execution is counted when the work begins: a request that is cancelled while it is
-//! queued, or while its server is stalled, has cost nothing and is not counted.
-//! **Limits**: [`TENANTS_MAX`] tenants by name; those that come later are counted together as `other`.
+//! An execution counts when its work begins. A request that is cancelled in the queue, or while its server is stopped,
+//! does not count.
+//! **Limits**: [`TENANTS_MAX`] tenants by name; later ones count together as `other`.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -15,7 +14,6 @@ pub const TENANTS_MAX: usize = 64;
 /// The name under which all further tenants are counted.
 pub(crate) const OTHER: &str = "other";
 
-/// Counts of executions.
 #[derive(Debug)]
 pub(crate) struct Executions {
     servers: Vec<AtomicU64>,
@@ -30,7 +28,6 @@ impl Executions {
         }
     }
 
-    /// Counts one.
     pub(crate) fn count(&self, server: usize, tenant: Option<&str>) {
         if let Some(tenant) = tenant {
             let mut tenants = self.tenants.lock().expect("nothing panics while it is held");
@@ -44,12 +41,10 @@ impl Executions {
         self.servers[server].fetch_add(1, Relaxed);
     }
 
-    /// Those of one server.
     pub(crate) fn of_server(&self, server: usize) -> u64 {
         self.servers[server].load(Relaxed)
     }
 
-    /// Those of one tenant, on all servers.
     pub(crate) fn of_tenant(&self, tenant: &str) -> u64 {
         let tenants = self.tenants.lock().expect("nothing panics while it is held");
         tenants.get(tenant).copied().unwrap_or(0)

@@ -1,8 +1,7 @@
-//! The connections of one listener: accepts them and serves their requests.
+//! The connections of one listener.
 //!
-//! Every server speaks HTTP/1.1 with keep-alive and HTTP/2 with prior knowledge on its one port; the first
-//! bytes of a connection tell which.
-//! **Limits**: every connection is accepted; the servers bound the requests in service.
+//! The first bytes of a connection distinguish HTTP/1.1 with keep-alive from HTTP/2 with prior knowledge.
+//! **Limits**: every connection is accepted; the servers limit the requests in service.
 
 use crate::respond::BrokenOff;
 use bytes::Bytes;
@@ -17,17 +16,18 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// Cancelled requests that a client has sent and we have not yet seen, on one HTTP/2 connection. A proxy
-/// that hedges cancels all the time; the usual limit, 20, would cut its connection off.
+/// Cancelled requests of one HTTP/2 connection that are not yet seen. A proxy that hedges cancels all the time, so the
+/// usual limit of 20 would close its connection.
 const PENDING_RESETS_MAX: usize = 1_024;
 
-/// Requests at once on one HTTP/2 connection.
+/// Concurrent requests on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 4_096;
 
-/// Accepts connections as long as it is polled, on the present runtime, which does I/O and has timers.
-pub(crate) async fn accept<A, F>(socket: TcpListener, respond: A)
+/// Accepts connections as long as it is polled, and serves their requests.
+pub(crate) async fn accept<S, A, F>(socket: TcpListener, server: Arc<S>, respond: A)
 where
-    A: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
+    S: Send + Sync + 'static,
+    A: Fn(Arc<S>, Request<Incoming>) -> F + Copy + Send + 'static,
     F: Future<Output = Result<Response<Full<Bytes>>, BrokenOff>> + Send + 'static,
 {
     let places = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
@@ -35,7 +35,8 @@ where
     let acceptor = Acceptor::new("testbed", socket, places, never);
     let mut acceptor = acceptor.expect("a runtime that does I/O");
     while let Some(accepted) = acceptor.next(|| ()).await {
-        tokio::spawn(serve(accepted, respond.clone()));
+        let server = Arc::clone(&server);
+        tokio::spawn(serve(accepted, move |request| respond(Arc::clone(&server), request)));
     }
 }
 

@@ -1,10 +1,7 @@
-//! One server as a machine: requests that are queued and executed, and what is wrong with it.
+//! One server as a machine: requests that are queued and executed, and faults.
 //!
-//! **Decides** when each request starts and ends, and how. [`Leaf`] is the queue, [`Processor`] the executions in service,
-//! [`FaultTimeline`] the faults: those of the simulator.
-//! **Inputs**: requests, cancellations, instants. What is due between two calls happens at its own instant and not when
-//! the driver calls, so a late timer delays responses but shifts nothing.
-//! **Limits**: [`LeafConfig`](curtail_policy::LeafConfig).
+//! [`Leaf`] is the queue, [`Processor`] the executions in service, [`FaultTimeline`] the faults, as in the simulator.
+//! Events between two calls happen at their own instants, so a late timer delays responses but shifts nothing.
 //! **Invariant**: `one-end`: each request that is not cancelled is rejected or ends, once.
 
 use crate::config::ServerConfig;
@@ -16,7 +13,6 @@ use std::collections::{BTreeMap, VecDeque};
 #[cfg(test)]
 mod tests;
 
-/// One server.
 #[derive(Debug)]
 pub(crate) struct ServerMachine {
     leaf: Leaf,
@@ -41,7 +37,7 @@ struct InFlight {
     service_ns: Option<f64>,
 }
 
-/// What happened.
+/// An effect of the machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum ServerEffect {
     /// A request begins to be executed.
@@ -54,7 +50,7 @@ pub(crate) enum ServerEffect {
     Resumed,
 }
 
-/// What a request spent its time on.
+/// The time of a request, by purpose.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Times {
     /// In the queue.
@@ -84,7 +80,6 @@ impl ServerMachine {
         }
     }
 
-    /// A request arrives; returns its number.
     pub(crate) fn arrive(&mut self, now: Instant, class: Class) -> u64 {
         self.advance(now);
         self.accept(now, class, None)
@@ -117,12 +112,12 @@ impl ServerMachine {
         }
     }
 
-    /// When to call [`Self::advance`].
+    /// The next call of [`Self::advance`].
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.processor.next_end().into_iter().chain(self.timeline.poll_timeout()).min()
     }
 
-    /// What happened, in its order.
+    /// The next effect.
     pub(crate) fn poll_effect(&mut self) -> Option<ServerEffect> {
         self.effects.pop_front()
     }

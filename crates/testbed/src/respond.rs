@@ -1,4 +1,4 @@
-//! The HTTP that every server speaks.
+//! The responses of the servers.
 //!
 //! | request | response |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! (W3C) what the request spent its time on, in milliseconds: `queue`, `service`, and `fault` for stalls, slowness and
 //! shared cores. The fault `errors` sends a 503 instead, breaks the connection off, or never responds.
 //! **Limits**: [`KEYS_MAX`] keys of [`KEY_LEN_MAX`] letters, digits, `-`, `_` and `.` each; anything else
-//! is the client's fault and rejected with 400, another shard than this server's with 421.
+//! is rejected with 400, another shard than this server's with 421.
 
 use crate::machine::Times;
 use crate::server::{Executed, Rejected, Server};
@@ -23,10 +23,8 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use std::fmt::Write as _;
 
-/// The most keys of one request.
 const KEYS_MAX: usize = 1_000;
 
-/// The longest key.
 const KEY_LEN_MAX: usize = 64;
 
 const TENANT: HeaderName = HeaderName::from_static("x-tenant");
@@ -34,18 +32,10 @@ const CLASS: HeaderName = HeaderName::from_static("curtail-class");
 pub(crate) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// The connection is to be broken off without a response.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("broken off by the fault `errors`")]
 pub(crate) struct BrokenOff;
 
-impl std::fmt::Display for BrokenOff {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("broken off by the fault `errors`")
-    }
-}
-
-impl std::error::Error for BrokenOff {}
-
-/// Responds to one request to `server`.
 pub(crate) async fn respond<B>(
     server: &Server,
     request: Request<B>,
@@ -162,7 +152,6 @@ pub(crate) fn expected_method(allowed: &'static str) -> Response<Full<Bytes>> {
     refusal
 }
 
-/// A response in plain text.
 pub(crate) fn text(status: StatusCode, what: String) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(what)));
     *response.status_mut() = status;

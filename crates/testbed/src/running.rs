@@ -1,7 +1,7 @@
-//! The testbed as it runs: listeners, and the thread that serves them.
+//! The running testbed: the listeners, and the thread that serves them.
 //!
-//! **Limits**: one thread for all servers; every connection is accepted.
-//! **Hurts when** the process may not open enough files: starting then fails and says so.
+//! **Limits**: one thread for all servers; every connection is accepted. The start fails when the process may not open
+//! enough files.
 
 use crate::alarm::Alarm;
 use crate::config::TestbedConfig;
@@ -12,7 +12,6 @@ use crate::respond::respond;
 use crate::server::{Server, ServerId};
 use curtail_model::{FaultTimeline, Faults, PaceChange};
 use curtail_units::{Instant, Rng};
-use hyper::body::Incoming;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -28,27 +27,15 @@ pub struct Running {
     timelines: Vec<FaultTimeline>,
     executions: Arc<Executions>,
     alarm: Arc<Alarm>,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    _thread: ServingThread,
 }
 
-/// Why a testbed did not start; always something that the system would not give.
-#[derive(Debug)]
+/// Why a testbed did not start: the system denied a resource.
+#[derive(Debug, thiserror::Error)]
+#[error("the testbed cannot start: {what}")]
 pub struct StartError {
     what: String,
     source: io::Error,
-}
-
-impl std::fmt::Display for StartError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the testbed cannot start: {}", self.what)
-    }
-}
-
-impl std::error::Error for StartError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.source)
-    }
 }
 
 impl StartError {
@@ -70,10 +57,6 @@ impl Running {
     pub fn start(config: &TestbedConfig, seed: u64) -> Result<Self, StartError> {
         let listeners = listeners(config)?;
         let addresses: Vec<SocketAddr> = listeners.iter().map(|(address, _)| *address).collect();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(StartError::of("no runtime"))?;
         let alarm = Arc::new(Alarm::start().map_err(StartError::of("no thread for its alarm"))?);
         let executions = Arc::new(Executions::new(config.servers()));
         let root = Rng::new(seed);
@@ -88,19 +71,12 @@ impl Running {
             Arc::new(Server::new(id, machine, Arc::clone(&alarm), Arc::clone(&executions)))
         };
         let servers: Vec<Arc<Server>> = timelines.iter().enumerate().map(server).collect();
-        let (stop, stopped) = oneshot::channel::<()>();
-        let thread = std::thread::Builder::new()
-            .name("testbed".to_owned())
-            .spawn(move || {
-                runtime.block_on(async move {
-                    for (server, (_, listener)) in servers.iter().zip(listeners) {
-                        run(server, listener);
-                    }
-                    // Stopped, or its owner is gone: the same.
-                    let _stopped = stopped.await;
-                });
-            })
-            .map_err(StartError::of("no thread"))?;
+        let thread = ServingThread::start("testbed", async move {
+            for (server, (_, listener)) in servers.iter().zip(listeners) {
+                run(server, listener);
+            }
+            std::future::pending().await
+        })?;
         tracing::info!(servers = addresses.len(), seed, "testbed started");
         Ok(Self {
             config: config.clone(),
@@ -109,24 +85,23 @@ impl Running {
             timelines,
             executions,
             alarm,
-            stop: Some(stop),
-            thread: Some(thread),
+            _thread: thread,
         })
     }
 
-    /// What it was started with.
+    /// The configuration.
     #[must_use]
     pub const fn config(&self) -> &TestbedConfig {
         &self.config
     }
 
-    /// The seed of all that is wrong with it.
+    /// The seed.
     #[must_use]
     pub const fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Where a replica of a shard listens.
+    /// The address of a replica of a shard.
     ///
     /// # Panics
     /// When there is no such replica.
@@ -156,7 +131,7 @@ impl Running {
         self.executions.of_tenant(tenant)
     }
 
-    /// When the pace of a replica changes, from the start on, as far as that does not follow from its executions.
+    /// The changes of a replica's pace, except those that follow from its executions.
     ///
     /// # Panics
     /// When there is no such replica.
@@ -181,7 +156,39 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+/// A thread with its own runtime. When it is dropped, its futures are dropped and it ends.
+#[derive(Debug)]
+pub(crate) struct ServingThread {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ServingThread {
+    pub(crate) fn start(
+        name: &str,
+        serve: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<Self, StartError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(StartError::of("no runtime"))?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let thread = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || {
+                runtime.block_on(async move {
+                    tokio::select! {
+                        () = serve => {}
+                        _stopped = stopped => {}
+                    }
+                });
+            })
+            .map_err(StartError::of("no thread"))?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for ServingThread {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -209,12 +216,9 @@ fn listeners(config: &TestbedConfig) -> Result<Vec<(SocketAddr, TcpListener)>, S
 
 /// Runs one server on the present thread's runtime.
 fn run(server: &Arc<Server>, listener: TcpListener) {
-    let of_responses = Arc::clone(server);
-    let response = move |request: hyper::Request<Incoming>| {
-        let server = Arc::clone(&of_responses);
-        async move { respond(&server, request).await }
-    };
-    tokio::spawn(listener::accept(listener, response));
+    tokio::spawn(listener::accept(listener, Arc::clone(server), |server, request| async move {
+        respond(&server, request).await
+    }));
     let server = Arc::clone(server);
     tokio::spawn(async move { server.run().await });
 }

@@ -1,4 +1,4 @@
-//! One server in real time: drives its [`ServerMachine`] and responds to the clients that wait.
+//! One server in real time: drives its [`ServerMachine`] and responds to the waiting clients.
 
 use crate::alarm::Alarm;
 use crate::executions::Executions;
@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{Notify, oneshot};
 
-/// One of the testbed's servers.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) id: ServerId,
@@ -22,14 +21,13 @@ pub(crate) struct Server {
     resumed: Notify,
 }
 
-/// Which of all servers it is.
+/// The identity of a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServerId {
     /// Its number among all servers.
     pub(crate) number: usize,
-    /// The shard that it holds.
     pub(crate) shard: usize,
-    /// Which of the shard's replicas it is.
+    /// The number of the replica within its shard.
     pub(crate) replica: usize,
 }
 
@@ -38,7 +36,7 @@ struct State {
     machine: ServerMachine,
     /// By request.
     clients: BTreeMap<u64, Client>,
-    /// When [`Server::run`] wakes up.
+    /// The deadline of [`Server::run`].
     wakes_at: Instant,
 }
 
@@ -56,7 +54,6 @@ pub(crate) struct Executed {
     pub(crate) times: Times,
 }
 
-/// The queue is full.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rejected;
 
@@ -78,7 +75,6 @@ impl Server {
         }
     }
 
-    /// Executes one request.
     pub(crate) async fn execute(
         &self,
         class: Class,
@@ -114,7 +110,7 @@ impl Server {
         }
     }
 
-    /// Does what is due when it is due, as long as it is polled.
+    /// Advances the machine whenever something is due, as long as it is polled.
     pub(crate) async fn run(&self) {
         loop {
             let due = {
@@ -137,7 +133,6 @@ impl Server {
         }
     }
 
-    /// Does what the machine has decided.
     fn carry_out(&self, state: &mut State) {
         while let Some(effect) = state.machine.poll_effect() {
             match effect {

@@ -4,7 +4,7 @@ use super::{Distribution, Part, Point};
 use curtail_config::{Cases, Section};
 use curtail_units::Duration;
 
-/// How deep mixtures and sums may contain each other.
+/// Maximum depth of mixtures and sums.
 const DEPTH_MAX: u8 = 2;
 
 impl Distribution {

@@ -1,20 +1,18 @@
-//! The client: the app whose latency is looked at.
+//! The client: the app whose latency is measured.
 //!
 //! | request | response |
 //! |---|---|
-//! | `GET /work?payload=small`, `…=large` | fetches that payload from storage, posts it to the server, says how that went |
+//! | `GET /work?payload=small`, `…=large` | fetches that payload from storage, posts it to the server, reports the result |
 //! | `GET /work` | the same, with 1 payload in 20 the large one |
-//! | `GET /stats` | how requests and attempts went since the start, as JSON |
+//! | `GET /stats` | counts of requests and attempts since the start, as JSON |
 //! | `GET /healthz` | `ok` |
 //!
-//! **Decides** when an attempt is given up, and whether a request is sent again: to storage after every
-//! failure, as reading may be done twice; to the server only when that has refused it, since what has timed
-//! out there may have been executed.
-//! A response says in `server-timing` (W3C) how long, in milliseconds, `storage`, `server` and the waits
-//! between attempts (`backoff`) took, and in `x-retries` how often it sent a request again.
-//! **Failures**: 504 when the last attempt timed out, 503 when it was refused, 502 for all else.
+//! It retries reads of the storage after every failure, and posts to the server only when the server has rejected them:
+//! a post that timed out may have been executed.
+//! A response has the milliseconds of `storage`, `server` and `backoff` in `server-timing` (W3C), and the number of
+//! retries in `x-retries`.
+//! **Failures**: 504 when the last attempt timed out, 503 when it was rejected, otherwise 502.
 
-use super::backoff;
 use super::peer::{Call, Failed, Peer};
 use super::{ClientConfig, Config, json, ok};
 use crate::alarm::Alarm;
@@ -36,7 +34,6 @@ const LARGE_ONE_IN: f64 = 20.0;
 
 const X_RETRIES: HeaderName = HeaderName::from_static("x-retries");
 
-/// The client as it runs.
 #[derive(Debug)]
 pub(super) struct Client {
     config: ClientConfig,
@@ -50,7 +47,10 @@ pub(super) struct Client {
     alarm: Arc<Alarm>,
 }
 
-/// What one request spent its time on.
+/// The longest wait before a retry, without its jitter.
+const WAIT_MAX: Duration = Duration::from_secs(32);
+
+/// The time that one request spent, by purpose.
 #[derive(Clone, Copy, Debug, Default)]
 struct Spent {
     storage: Duration,
@@ -167,7 +167,7 @@ impl Client {
         let echo = result?;
         if echo != payload {
             let why = Failed::Broken("another array than it was sent".to_owned());
-            return Err(Failure { of: self.server.name(), why });
+            return Err(Failure { of: self.server.name, why });
         }
         Ok(echo)
     }
@@ -180,7 +180,7 @@ impl Client {
         rng: &Rng,
         spent: &mut Spent,
     ) -> (Result<Bytes, Failure>, Duration) {
-        let mut rng = rng.split(peer.name());
+        let mut rng = rng.split(peer.name);
         let mut took = Duration::ZERO;
         let mut failed = 0;
         loop {
@@ -194,9 +194,9 @@ impl Client {
             failed += 1;
             let may_be_repeated = call.method == Method::GET || why == Failed::Refused;
             if failed == self.config.attempts_max || !may_be_repeated {
-                return (Err(Failure { of: peer.name(), why }), took);
+                return (Err(Failure { of: peer.name, why }), took);
             }
-            let wait = backoff::wait(self.config.backoff, failed, &mut rng);
+            let wait = wait_before_retry(self.config.backoff, failed, &mut rng);
             self.alarm.until(self.alarm.now() + wait).await;
             spent.backoff = spent.backoff + wait;
             spent.retries += 1;
@@ -233,5 +233,36 @@ impl Spent {
         let value =
             format!("storage;dur={storage:.3}, server;dur={server:.3}, backoff;dur={backoff:.3}");
         HeaderValue::try_from(value).expect("digits and plain words")
+    }
+}
+
+/// Truncated exponential backoff: the wait after `failed` failures (from 1 on), ±50 % at random so that requests that
+/// failed together do not return together. As in Google's storage clients.
+fn wait_before_retry(backoff: Duration, failed: u32, rng: &mut Rng) -> Duration {
+    let doublings = i32::try_from(failed.saturating_sub(1)).unwrap_or(i32::MAX);
+    let wait = backoff.mul_f64(2_f64.powi(doublings)).min(WAIT_MAX);
+    wait.mul_f64(0.5 + rng.unit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{WAIT_MAX, wait_before_retry};
+    use curtail_units::{Duration, Rng};
+
+    #[test]
+    fn each_wait_is_twice_the_one_before_within_half_of_it_and_truncated() {
+        let seed = 7;
+        let mut rng = Rng::new(seed);
+        for (failed, ms) in [(1, 500), (2, 1_000), (3, 2_000), (7, 32_000), (40, 32_000)] {
+            let middle = Duration::from_ms(ms).min(WAIT_MAX);
+            let waits: Vec<Duration> = (0..200)
+                .map(|_| wait_before_retry(Duration::from_ms(500), failed, &mut rng))
+                .collect();
+            let (low, high) = (middle.mul_f64(0.5), middle.mul_f64(1.5));
+            assert!(waits.iter().all(|wait| (low..=high).contains(wait)), "{failed}, seed {seed}");
+            // Uniform: among 200, none in either quarter would be a chance of 2 in 10^25.
+            assert!(waits.iter().any(|wait| *wait < middle.mul_f64(0.75)), "{failed}, seed {seed}");
+            assert!(waits.iter().any(|wait| *wait > middle.mul_f64(1.25)), "{failed}, seed {seed}");
+        }
     }
 }

@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 pub struct Config {
     /// Its name, for people.
     pub name: String,
-    /// What makes its tail.
+    /// The causes of its tail.
     pub causes: Causes,
     /// The client.
     pub client: ClientConfig,
@@ -20,7 +20,7 @@ pub struct Config {
     pub server: ServerConfig,
 }
 
-/// What makes its tail; nothing by default.
+/// The causes of its tail; none by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Causes {
     /// The payload that is called large is large.
@@ -29,63 +29,63 @@ pub struct Causes {
     pub short_timeouts: bool,
     /// The server refuses some requests, which are sent again.
     pub retries: bool,
-    /// Somebody else works on the thread of this role.
+    /// Another job runs on the thread of this role.
     pub cpu_load: Option<Role>,
 }
 
 /// One of the three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// The app whose latency is looked at.
+    /// The app whose latency is measured.
     Client,
-    /// Where payloads come from.
+    /// The storage of payloads.
     Storage,
-    /// Who works on payloads.
+    /// The server that processes payloads.
     Server,
 }
 
 /// The client as it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientConfig {
-    /// Where it listens.
+    /// The address to listen on.
     pub listen: SocketAddr,
-    /// How long it waits for a connection.
+    /// The timeout of a connection attempt.
     pub connect_timeout: Duration,
-    /// How long it waits for a payload, each time.
+    /// The timeout of an attempt to get a payload.
     pub storage_timeout: Duration,
-    /// How long it waits for the server, each time.
+    /// The timeout of an attempt at the server.
     pub server_timeout: Duration,
     /// The same with the cause `short_timeouts`.
     pub server_timeout_short: Duration,
-    /// How often it sends a request at most, the first time included.
+    /// Maximum attempts, the first one included.
     pub attempts_max: u32,
-    /// How long it waits before it sends a request again the first time; twice as long each further time.
+    /// The wait before the first retry; it doubles with each.
     pub backoff: Duration,
 }
 
 /// The storage as it is written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StorageConfig {
-    /// Where it listens.
+    /// The address to listen on.
     pub listen: SocketAddr,
-    /// How long it takes to find a payload.
+    /// The time to find a payload.
     pub service: Distribution,
-    /// How many bytes of it come in a second.
+    /// Bytes of a payload per second.
     pub bytes_per_second: Bytes,
 }
 
 /// The server as it is written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerConfig {
-    /// Where it listens.
+    /// The address to listen on.
     pub listen: SocketAddr,
-    /// How long it takes beside the work on the payload.
+    /// The service time besides the work on the payload.
     pub service: Distribution,
-    /// Which share of requests it refuses with the cause `retries`.
+    /// The share of requests that it rejects with the cause `retries`.
     pub refused: Ratio,
 }
 
-/// The longest timeout and the longest backoff: the connections and timers of a request are gone by then.
+/// Maximum of all timeouts and of the backoff.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 impl Role {
@@ -127,7 +127,7 @@ impl Config {
         config
     }
 
-    /// Where a role listens, as it is written.
+    /// The configured address of a role.
     #[must_use]
     pub const fn address(&self, role: Role) -> SocketAddr {
         match role {

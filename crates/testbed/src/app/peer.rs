@@ -1,6 +1,6 @@
-//! One of the other two roles, as the client reaches it: connections, one attempt, and how attempts went.
+//! A client of one of the other two roles, with counts of its attempts.
 //!
-//! **Limits**: [`LIMITS`]. An attempt that is given up takes its connection with it.
+//! **Limits**: [`LIMITS`]. An attempt that is given up closes its connection.
 
 use super::BODY_BYTES_MAX;
 use bytes::Bytes;
@@ -16,15 +16,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const LIMITS: ClientLimits = ClientLimits { body_bytes_max: BODY_BYTES_MAX, idle_max: 64 };
 
-/// One of the other two roles.
 #[derive(Debug)]
 pub(super) struct Peer {
-    name: &'static str,
+    pub(super) name: &'static str,
     client: Client<Full<Bytes>>,
     pub(super) tally: Tally,
 }
 
-/// How attempts went, since the start.
+/// Counts of attempts since the start.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     attempts: AtomicU64,
@@ -33,13 +32,12 @@ pub(super) struct Tally {
     refusals: AtomicU64,
 }
 
-/// One request to a peer.
 #[derive(Debug)]
 pub(super) struct Call<'c> {
     pub(super) method: Method,
     pub(super) path: &'c str,
     pub(super) body: Bytes,
-    /// How long one attempt may take, a new connection included.
+    /// The timeout of an attempt, a new connection included.
     pub(super) timeout: Duration,
 }
 
@@ -60,10 +58,6 @@ impl Peer {
         let connector = Connector::load(&ServerOrigin::from(address), &connect);
         let connector = connector.expect("clear text needs no certificate");
         Self { name, client: Client::new(connector, LIMITS), tally: Tally::default() }
-    }
-
-    pub(super) const fn name(&self) -> &'static str {
-        self.name
     }
 
     /// Sends a request once; returns the body of the response.

@@ -1,51 +1,40 @@
-//! The app as it runs: listeners, and a thread for each role.
+//! The running app: its listeners, and a thread for each role.
 //!
-//! **Limits**: one thread a role, so what is done in one does not delay another as long as there are cores.
-//! All listen before this returns, and all threads have ended when it is dropped.
+//! All roles listen before [`Running::start`] returns, and all threads have ended when [`Running`] is dropped.
 
 use super::client::Client;
 use super::server::Server;
 use super::storage::Storage;
-use super::{Config, Role, busy};
+use super::{Config, Role};
 use crate::alarm::Alarm;
 use crate::listener;
-use crate::running::StartError;
-use curtail_units::Rng;
-use hyper::Request;
-use hyper::body::Incoming;
+use crate::running::{ServingThread, StartError};
+use curtail_units::{Duration, Rng};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::thread::JoinHandle;
-use tokio::sync::oneshot;
+use std::time::Instant;
 
 /// An app that runs; it ends when it is dropped.
 #[derive(Debug)]
 pub struct Running {
     addresses: Vec<(Role, SocketAddr)>,
-    threads: Vec<Thread>,
-}
-
-/// One role's thread. It ends, and is waited for, when this is dropped.
-#[derive(Debug)]
-struct Thread {
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<ServingThread>,
 }
 
 /// A role, about to be served.
 struct Starting {
     role: Role,
     config: Config,
-    /// Where the client finds storage and server.
+    /// The addresses of storage and server.
     others: (SocketAddr, SocketAddr),
     rng: Rng,
     alarm: Arc<Alarm>,
 }
 
 impl Running {
-    /// Starts these roles of the app; all that is random about them is drawn from `seed`. The client finds
-    /// roles that are not among these where `config` says that they listen.
+    /// Starts these roles of the app; `seed` decides everything random. The client finds the other roles at their
+    /// addresses in `config`.
     ///
     /// # Errors
     /// When an address cannot be listened on, or the system gives no thread.
@@ -75,13 +64,14 @@ impl Running {
                 rng: Rng::new(seed).split(role.name()),
                 alarm: Arc::clone(&alarm),
             };
-            running.threads.push(Thread::start(starting, listener)?);
+            let thread = ServingThread::start(role.name(), starting.serve(listener))?;
+            running.threads.push(thread);
         }
         tracing::info!(roles = running.addresses.len(), seed, "app started");
         Ok(running)
     }
 
-    /// Where a role listens, if it is here.
+    /// The address of a role, if it is here.
     #[must_use]
     pub fn address(&self, role: Role) -> Option<SocketAddr> {
         self.addresses().find(|(here, _)| *here == role).map(|(_, address)| address)
@@ -93,71 +83,34 @@ impl Running {
     }
 }
 
-impl Thread {
-    fn start(starting: Starting, listener: TcpListener) -> Result<Self, StartError> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .enable_time()
-            .build()
-            .map_err(StartError::of("no runtime"))?;
-        let (stop, stopped) = oneshot::channel::<()>();
-        let thread = std::thread::Builder::new()
-            .name(starting.role.name().to_owned())
-            .spawn(move || {
-                runtime.block_on(async move {
-                    tokio::select! {
-                        () = starting.serve(listener) => {}
-                        // Stopped, or its owner is gone: the same.
-                        _stopped = stopped => {}
-                    }
-                });
-            })
-            .map_err(StartError::of("no thread"))?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
-    }
-}
-
-impl Drop for Thread {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // A panic of the thread was reported when it happened.
-            drop(thread.join());
-        }
-    }
-}
-
 impl Starting {
     /// Serves the role, as long as it is polled.
     async fn serve(self, listener: TcpListener) {
         let Self { role, config, others, rng, alarm } = self;
         if config.causes.cpu_load == Some(role) {
-            tokio::spawn(busy::compute());
+            tokio::spawn(compute());
         }
         match role {
             Role::Client => {
-                let client = Arc::new(Client::new(&config, others, &rng, &alarm));
-                let response = move |request: Request<Incoming>| {
-                    let client = Arc::clone(&client);
-                    async move { Ok(client.respond(request).await) }
-                };
-                listener::accept(listener, response).await;
+                let client = Client::new(&config, others, &rng, &alarm);
+                listener::accept(listener, Arc::new(client), |client, request| async move {
+                    Ok(client.respond(request).await)
+                })
+                .await;
             }
             Role::Storage => {
-                let storage = Arc::new(Storage::new(&config, &rng, &alarm));
-                let response = move |request: Request<Incoming>| {
-                    let storage = Arc::clone(&storage);
-                    async move { Ok(storage.respond(request).await) }
-                };
-                listener::accept(listener, response).await;
+                let storage = Storage::new(&config, &rng, &alarm);
+                listener::accept(listener, Arc::new(storage), |storage, request| async move {
+                    Ok(storage.respond(request).await)
+                })
+                .await;
             }
             Role::Server => {
-                let server = Arc::new(Server::new(&config, &rng, &alarm));
-                let response = move |request: Request<Incoming>| {
-                    let server = Arc::clone(&server);
-                    async move { Ok(server.respond(request).await) }
-                };
-                listener::accept(listener, response).await;
+                let server = Server::new(&config, &rng, &alarm);
+                listener::accept(listener, Arc::new(server), |server, request| async move {
+                    Ok(server.respond(request).await)
+                })
+                .await;
             }
         }
     }
@@ -170,4 +123,22 @@ fn listen(config: &Config, role: Role) -> Result<TcpListener, StartError> {
         Ok(listener)
     });
     listener.map_err(StartError::of(format!("the {} cannot listen on {address}", role.name())))
+}
+
+/// The slice of CPU time that the other job takes at once.
+const SLICE: Duration = Duration::from_ms(10);
+
+/// Another job on the thread of a role: computes in slices, between which the runtime looks for I/O. On a thread of its
+/// own, the kernel would give it another core.
+async fn compute() {
+    let mut sum = 0_u64;
+    loop {
+        let began = Instant::now();
+        while began.elapsed() < SLICE.into() {
+            for n in 0..1_000_u64 {
+                sum = std::hint::black_box(sum.rotate_left(5) ^ n);
+            }
+        }
+        tokio::task::yield_now().await;
+    }
 }

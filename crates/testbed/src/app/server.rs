@@ -1,4 +1,4 @@
-//! The server: works on payloads.
+//! The server, which processes payloads.
 //!
 //! | request | response |
 //! |---|---|
@@ -6,8 +6,8 @@
 //! | `GET /test` | an array of 999 numbers |
 //! | `GET /healthz` | `ok` |
 //!
-//! What it takes beside the work on the JSON is drawn, and waited for. With the cause `retries` it refuses a
-//! share of the payloads with 503, before it has looked at them, so that they may be sent again.
+//! A random service time is added to the work on the JSON. With the cause `retries`, the server rejects a share of the
+//! payloads with 503 before it reads them.
 
 use super::{BODY_BYTES_MAX, Config, ServerConfig, json, ok};
 use crate::alarm::Alarm;
@@ -23,7 +23,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// The response to `GET /test`.
 const NUMBERS: u64 = 999;
 
-/// The server as it runs.
 #[derive(Debug)]
 pub(super) struct Server {
     config: ServerConfig,
@@ -60,7 +59,7 @@ impl Server {
         }
     }
 
-    /// What is random about the next request.
+    /// The random numbers of the next request.
     fn next(&self) -> Rng {
         self.rng.split_index(self.requests.fetch_add(1, Relaxed))
     }

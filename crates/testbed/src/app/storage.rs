@@ -1,4 +1,4 @@
-//! The storage: where payloads come from.
+//! The storage of payloads.
 //!
 //! | request | response |
 //! |---|---|
@@ -6,8 +6,7 @@
 //! | `GET /payload/large` | the same; with the cause `large_payloads` 100,000 numbers, 0.7 MB |
 //! | `GET /healthz` | `ok` |
 //!
-//! A payload takes as long as finding it takes, which is drawn, and its bytes at `bytes_per_second`: what a
-//! connection to a storage service carries. It is waited for, as a whole, before the response begins.
+//! The response begins after a random service time, and the transfer time of the payload at `bytes_per_second`.
 
 use super::{BODY_BYTES_MAX, Config, LARGE_LEN, SMALL_LEN, StorageConfig, json, ok};
 use crate::alarm::Alarm;
@@ -19,7 +18,6 @@ use http_body_util::Full;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The storage as it runs.
 #[derive(Debug)]
 pub(super) struct Storage {
     config: StorageConfig,
