@@ -8,7 +8,7 @@
 //! ```
 
 use core::hint::black_box;
-use curtail_sketch::{AtomicHistogram, Ewma, Histogram, Precision, Window};
+use curtail_sketch::{AtomicHistogram, Histogram, Precision, Window};
 use curtail_units::{Duration, Instant, Quantile, Rng};
 
 const ROUNDS: usize = 201;
@@ -23,7 +23,6 @@ fn main() {
         window(name, precision, &durations);
         atomic(name, precision, &durations);
     }
-    ewma(&durations);
 }
 
 fn durations() -> Vec<Duration> {
@@ -98,18 +97,6 @@ fn atomic(name: &str, precision: Precision, durations: &[Duration]) {
     report(&format!("AtomicHistogram {name} snapshot"), 1, || {
         black_box(histogram.snapshot());
     });
-}
-
-fn ewma(durations: &[Duration]) {
-    let mut ewma = Ewma::new(Duration::from_secs(10));
-    let mut now = Instant::ZERO;
-    report("Ewma record", durations.len(), || {
-        for duration in durations {
-            now = now + Duration::from_us(10);
-            ewma.record(now, duration.as_ns_f64());
-        }
-    });
-    black_box(ewma.get(now));
 }
 
 /// Prints what one of the `operations` operations of `round` takes.

@@ -47,7 +47,7 @@ impl AtomicHistogram {
     /// What was recorded so far.
     ///
     /// Values recorded while the snapshot is taken may be in it or not, each for itself. No count is
-    /// ever less in a later snapshot, so differences between snapshots are sound.
+    /// ever less in a later snapshot.
     #[must_use]
     pub fn snapshot(&self) -> Histogram {
         let overflowed = self.overflowed.load(Acquire);
@@ -93,7 +93,8 @@ mod tests {
             let got = snapshot.quantile(quantile).expect("values");
             assert!(relative_error(got, exact) <= error, "{quantile}: {got} {exact}");
         }
-        assert!(relative_error(snapshot.sum(), expected.sum()) <= error);
+        let sums = (snapshot.sum_secs_f64(), expected.sum_secs_f64());
+        assert!((sums.0 - sums.1).abs() <= error * sums.1);
         let mean = (snapshot.mean().expect("values"), expected.mean().expect("values"));
         assert!(relative_error(mean.0, mean.1) <= error);
     }
@@ -114,19 +115,5 @@ mod tests {
     fn nothing_recorded_is_an_empty_histogram() {
         let atomic = AtomicHistogram::new(Precision::COARSE);
         assert_eq!(atomic.snapshot(), Histogram::new(Precision::COARSE));
-    }
-
-    #[test]
-    fn the_difference_of_two_snapshots_is_what_came_between() {
-        let durations = SHAPES[2].sample(2, 20_000);
-        let atomic = AtomicHistogram::new(Precision::FINE);
-        durations[..5_000].iter().for_each(|&duration| atomic.record(duration));
-        let earlier = atomic.snapshot();
-        durations[5_000..].iter().for_each(|&duration| atomic.record(duration));
-        let mut between = atomic.snapshot();
-        between.subtract(&earlier).expect("an earlier state");
-        let mut expected = Histogram::new(Precision::FINE);
-        durations[5_000..].iter().for_each(|&duration| expected.record(duration));
-        assert!(between.buckets().eq(expected.buckets()));
     }
 }

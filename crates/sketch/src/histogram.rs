@@ -45,18 +45,6 @@ pub struct Bucket {
     pub count: u64,
 }
 
-/// What was to be subtracted is not a part of the histogram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotAPart;
-
-impl core::fmt::Display for NotAPart {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("the histogram lacks values that were to be subtracted: expected an earlier state of the same histogram")
-    }
-}
-
-impl core::error::Error for NotAPart {}
-
 impl Histogram {
     /// An empty histogram. It takes no memory before the first value.
     #[must_use]
@@ -156,14 +144,7 @@ impl Histogram {
     #[must_use]
     pub fn mean(&self) -> Option<Duration> {
         let mean = self.sum_ns.checked_div(u128::from(self.count()))?;
-        Some(saturating_ns(mean))
-    }
-
-    /// The sum of all values, at most [`Duration::MAX`] (584 years, which a large site spends in weeks:
-    /// [`Self::sum_secs_f64`] goes on).
-    #[must_use]
-    pub fn sum(&self) -> Duration {
-        saturating_ns(self.sum_ns)
+        Some(Duration::from_ns(u64::try_from(mean).unwrap_or(u64::MAX)))
     }
 
     /// The sum of all values in seconds, for a metric that counts for years.
@@ -181,37 +162,6 @@ impl Histogram {
         // Saturating, for totals near 2^64, where the counts leave values out.
         self.overflowed = self.overflowed.saturating_add(other.overflowed);
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
-    }
-
-    /// Takes away what `part` recorded, where `part` is an earlier state of this histogram: what is left
-    /// was recorded since. The precision becomes the coarser of the two. Minimum and maximum are then
-    /// known to a bucket only.
-    ///
-    /// # Errors
-    /// When `part` holds a value that this histogram does not; it is then left as it was.
-    pub fn subtract(&mut self, part: &Self) -> Result<(), NotAPart> {
-        let precision = self.precision().min(part.precision());
-        let (mut whole, mut taken) = (self.counts.clone(), part.counts.clone());
-        whole.coarsen(precision);
-        taken.coarsen(precision);
-        let is_part = taken.is_within(&whole)
-            && part.sum_ns <= self.sum_ns
-            && part.overflowed <= self.overflowed;
-        if !is_part {
-            return Err(NotAPart);
-        }
-        whole.subtract(&taken);
-        self.counts = whole;
-        self.sum_ns -= part.sum_ns;
-        self.overflowed -= part.overflowed;
-        self.bound_extremes_by_buckets();
-        Ok(())
-    }
-
-    /// Lowers the precision to `precision`, as if everything had been recorded at it; does nothing when
-    /// `precision` is no coarser than the present one.
-    pub fn coarsen(&mut self, precision: Precision) {
-        self.counts.coarsen(precision);
     }
 
     /// Forgets every value; keeps the memory for the next ones.
@@ -255,23 +205,4 @@ impl Histogram {
     pub(crate) const fn counts(&self) -> &Counts {
         &self.counts
     }
-
-    /// After values were taken away: the extremes may be among them, but lie in the first and the last
-    /// bucket left, and not beyond the extremes before.
-    fn bound_extremes_by_buckets(&mut self) {
-        let mut middles = self.middles().map(|(middle, _)| middle.as_ns());
-        let first = middles.next();
-        let last = middles.next_back().or(first);
-        drop(middles);
-        let (Some(first), Some(last)) = (first, last) else {
-            self.clear();
-            return;
-        };
-        let (min, max) = (self.min_ns, self.max_ns);
-        (self.min_ns, self.max_ns) = (first.clamp(min, max), last.clamp(min, max));
-    }
-}
-
-fn saturating_ns(ns: u128) -> Duration {
-    Duration::from_ns(u64::try_from(ns).unwrap_or(u64::MAX))
 }

@@ -1,15 +1,13 @@
-//! Sketch: what is remembered of many latencies, small, mergeable, and with an error that is stated.
+//! Compact summaries of many latencies, each with a known error.
 //!
-//! | type | remembers | error of a quantile | memory |
+//! | type | holds | error of a quantile | memory |
 //! |---|---|---|---|
-//! | [`Histogram`] | everything recorded | half a bucket: 0.05 % at [`Precision::FINE`] | the octaves seen, at most 264 KiB |
-//! | [`Window`] | the last while | as its histogram | one histogram for each slot, and one |
-//! | [`AtomicHistogram`] | everything, from many threads | the same, extremes included | all octaves, always |
-//! | [`exponential::Exponential`] | what OpenTelemetry can carry | half a bucket of each form | `max_size` counts |
-//! | [`Ewma`] | a mean that forgets | none: it has no quantiles | three numbers |
+//! | [`Histogram`] | all values | half a bucket: 0.05 % at [`Precision::FINE`] | the octaves seen, at most 264 KiB |
+//! | [`Window`] | the values of a sliding window | as its histogram | one histogram for each slot, and one |
+//! | [`AtomicHistogram`] | all values, from many threads | the same, extremes included | all octaves, always |
+//! | [`exponential::Exponential`] | the form that OpenTelemetry transports | half a bucket of each form | `max_size` counts |
 //!
-//! A quantile of all of them is the value with rank `ceil(q · n)`, see [`rank()`]. There is no clock
-//! here: time comes in as an argument.
+//! A quantile is the value with rank `ceil(q · n)`, see [`rank()`]. Time is an argument: the crate reads no clock.
 #![no_std]
 
 extern crate alloc;
@@ -18,7 +16,6 @@ extern crate std;
 
 mod atomic;
 mod counts;
-mod ewma;
 pub mod exponential;
 mod histogram;
 mod precision;
@@ -26,8 +23,7 @@ mod rank;
 mod window;
 
 pub use atomic::AtomicHistogram;
-pub use ewma::Ewma;
-pub use histogram::{Bucket, Exact, Histogram, Inconsistent, NotAPart};
+pub use histogram::{Bucket, Exact, Histogram, Inconsistent};
 pub use precision::Precision;
 pub use rank::rank;
 pub use window::Window;

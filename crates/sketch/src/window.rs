@@ -124,23 +124,6 @@ impl Window {
         }
     }
 
-    /// How many values of the window were longer than `limit`; those in the same bucket as `limit`
-    /// cannot be distinguished from it and are not counted.
-    pub fn count_above(&mut self, now: Instant, limit: Duration) -> u64 {
-        self.forget_before(now);
-        self.total.total_after(self.total.precision().index(limit.as_ns()))
-    }
-
-    /// Everything the window holds, as a histogram of its own.
-    pub fn snapshot(&mut self, now: Instant) -> Histogram {
-        self.forget_before(now);
-        let mut merged = Histogram::new(self.total.precision());
-        for slot in &self.slots {
-            merged.merge(slot);
-        }
-        merged
-    }
-
     /// Moves on to the slot of `now`. The comparison is all that a call within the same slot pays.
     #[inline]
     fn forget_before(&mut self, now: Instant) {
