@@ -9,7 +9,7 @@
 //! ```
 
 use curtail_api::{Api, MetricsPage, Sql, SqlProgram};
-use curtail_otlp::{Decoded, PlainValue, ResourceText, ScopeText, Signal, SpanRow, TracesWriter};
+use curtail_otlp::{BatchWriter, Decoded, PlainValue, ResourceText, ScopeText, Signal, SpanRow};
 use curtail_store::log::Record;
 use curtail_store::{Directory, NOBODY, Settings, Store, tree};
 use object_store::memory::InMemory;
@@ -137,7 +137,7 @@ async fn filled(spans: u64) -> Arc<Store> {
 }
 
 fn batch(ids: std::ops::RangeInclusive<u64>) -> Vec<u8> {
-    let mut writer = TracesWriter::new();
+    let mut writer = BatchWriter::new();
     for id in ids {
         let service = id % SERVICES;
         let resource =

@@ -7,13 +7,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::sync::{mpsc, oneshot};
 
-/// Maximum number of pieces that wait to be sent.
+/// Maximum number of chunks that wait to be sent.
 const WAITING_MAX: usize = 2;
 
 /// A part of a streamed body.
 #[derive(Debug)]
-pub(crate) enum Part {
-    Piece(Bytes),
+pub(crate) enum BodyPart {
+    Chunk(Bytes),
     /// The end of the body. Without it the response is aborted, so that no client takes it for complete.
     End,
 }
@@ -29,14 +29,14 @@ pub(crate) enum ResponseBody {
 /// A streamed body.
 #[derive(Debug)]
 pub(crate) struct StreamedBody {
-    parts: mpsc::Receiver<Part>,
+    parts: mpsc::Receiver<BodyPart>,
     is_ended: bool,
     /// Stops the sender when it is dropped.
     _waits: oneshot::Sender<()>,
 }
 
 /// A body that streams the parts from the channel.
-pub(crate) fn stream(waits: oneshot::Sender<()>) -> (mpsc::Sender<Part>, StreamedBody) {
+pub(crate) fn stream(waits: oneshot::Sender<()>) -> (mpsc::Sender<BodyPart>, StreamedBody) {
     let (sender, parts) = mpsc::channel(WAITING_MAX);
     (sender, StreamedBody { parts, is_ended: false, _waits: waits })
 }
@@ -57,10 +57,10 @@ impl Body for ResponseBody {
             return Poll::Ready(None);
         }
         let part = ready!(streamed.parts.poll_recv(cx));
-        streamed.is_ended = !matches!(part, Some(Part::Piece(_)));
+        streamed.is_ended = !matches!(part, Some(BodyPart::Chunk(_)));
         Poll::Ready(match part {
-            Some(Part::Piece(bytes)) => Some(Ok(Frame::data(bytes))),
-            Some(Part::End) => None,
+            Some(BodyPart::Chunk(bytes)) => Some(Ok(Frame::data(bytes))),
+            Some(BodyPart::End) => None,
             None => Some(Err(io::Error::other("the response was aborted"))),
         })
     }

@@ -5,8 +5,8 @@
 //! client that reads nothing holds nothing for long.
 
 use crate::Limits;
-use crate::answer::{PATIENCE, QueryService};
 use crate::metrics::{MetricsPage, QueryMetrics};
+use crate::query_service::{PATIENCE, QueryService};
 use crate::sql::Sql;
 use arc_swap::ArcSwap;
 use curtail_http::accept::{Acceptor, bind};
@@ -29,7 +29,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
-/// Questions are few, and people ask them.
+/// People send few queries.
 const CONNECTIONS_MAX: usize = 256;
 
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -159,7 +159,7 @@ async fn serve(
     let service = service_fn(move |request| {
         until.send_replace(Instant::now() + PATIENCE + GRACE);
         let query_service = Arc::clone(query_service);
-        async move { Ok::<_, Infallible>(query_service.answer(request).await) }
+        async move { Ok::<_, Infallible>(query_service.respond(request).await) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);

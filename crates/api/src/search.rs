@@ -1,11 +1,10 @@
-//! Searching for traces: the slowest or the newest spans that are asked for, one of each trace, and what the
-//! rest of these traces says.
+//! Searches for the slowest or the newest matching spans, one of each trace, and summarizes these traces.
 //!
-//! A trace is read a window at a time and only its summary is kept, because it may have more spans than fit in memory.
+//! A trace may have more spans than fit in memory, so it is read a window at a time.
 
 use crate::Limits;
-use crate::pieces::WINDOW_ROWS;
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
+use crate::response_chunks::WINDOW_ROWS;
 use curtail_store::parallel::{run_in_order, worker_count};
 use curtail_store::query::{Filter, HitUnit, Order, SpanField, Value};
 use curtail_store::schema::envelope::{SERVICE, TENANT};
@@ -18,23 +17,23 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::pin::pin;
 use std::sync::Arc;
 
-/// Traces that are read at once for each thread: of a large one, the times of all spans are in memory.
+/// Traces read at once by each thread: the times of all their spans are in memory.
 const TRACES_PER_WORKER: usize = 2;
 
-/// What is searched for.
+/// A search.
 #[derive(Debug)]
 pub(crate) struct Search {
     pub(crate) filter: Filter,
     pub(crate) order: Order,
-    /// So many traces.
+    /// Maximum number of traces.
     pub(crate) count: usize,
     /// Maximum number of spans of each trace.
     pub(crate) per_set: usize,
-    /// What is shown of spans, besides what every one has.
+    /// The selected fields of spans.
     pub(crate) shown: Vec<SpanField>,
 }
 
-/// A trace in short.
+/// The summary of a trace.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
     pub(crate) trace_id: u128,
@@ -50,7 +49,7 @@ pub(crate) struct Summary {
     /// The first start and the last end.
     pub(crate) start_ns: i64,
     pub(crate) end_ns: i64,
-    /// Spans whose parent is not there.
+    /// Spans whose parent is missing.
     pub(crate) orphans: usize,
     pub(crate) services: BTreeMap<String, ServiceCounts>,
 }
@@ -66,7 +65,7 @@ pub(crate) struct MatchedSpan {
     pub(crate) values: Vec<Vec<Value<'static>>>,
 }
 
-/// What a trace has of a service.
+/// The spans of a service in a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ServiceCounts {
     pub(crate) spans: usize,
@@ -78,8 +77,8 @@ pub(crate) async fn search(
     spans: &Arc<Tree<SpanRows>>,
     limits: &Limits,
     search: Search,
-    mut each: impl FnMut(Summary) -> Result<(), Refusal>,
-) -> Result<Vec<Unread>, Refusal> {
+    mut each: impl FnMut(Summary) -> Result<(), ApiError>,
+) -> Result<Vec<Unread>, ApiError> {
     let Search { filter, order, count, shown, .. } = &search;
     let top = spans.top(filter, *order, HitUnit::Trace, *count).await;
     tracing::debug!(read = top.pages.0, of = top.pages.1, "pages searched");

@@ -6,25 +6,23 @@
 //! | exit of the program | response |
 //! |---|---|
 //! | 0 | 200, with what it printed |
-//! | 2 | 400: the question is wrong, or needs more memory than it may |
+//! | 2 | 400: the query is invalid, or needs too much memory |
 //! | 3 | 500: the tables cannot be read; with the program's error |
 //! | otherwise, or by a signal | 500, with the way in which it ended; the program's output is only in the log |
 //! | not in time | 504; it is killed |
 //!
-//! **Invariant**: who asks sees the rows of their tenant alone: the program is told whose (its `--tenant`), and no
-//! SQL gets around that.
-//! **Invariant**: a process is killed when nobody waits for its result: the client has gone, the time is over, or the
-//! server ends. One whose server was killed gives up by itself, after [`LAST_S`].
+//! **Invariant**: a query reads only the rows of its tenant, which `--tenant` passes to the program.
+//! **Invariant**: a process is killed when nobody waits for its result: the client is gone, the time is over, or the
+//! server ends. A process whose server was killed ends after [`LAST_S`].
 //!
 //! **Limits**: [`AT_ONCE`] queries at once, further ones are rejected; a body of [`SQL_BYTES_MAX`], a result of
-//! [`RESULT_BYTES_MAX`], which is kept until it is complete: the client gets all of it, or an error. The memory of a query
-//! is what the program grants by default. Rows that are in no file yet are not seen.
+//! [`RESULT_BYTES_MAX`]. The client gets the whole result or an error. Rows in memtables are not read.
 
 mod program;
 
-use crate::answer::Answer;
-use crate::asked::Asked;
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
+use crate::query_request::QueryRequest;
+use crate::query_service::ApiResponse;
 use bytes::Bytes;
 use curtail_store::SQL_BYTES_MAX;
 use http::StatusCode;
@@ -40,17 +38,17 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 use tokio::sync::Semaphore;
 
-/// Where it is asked.
+/// The path of SQL queries.
 pub(crate) const PATH: &str = "/api/v1/sql";
 
-/// So many processes run at once.
+/// Maximum number of processes at once.
 const AT_ONCE: usize = 2;
 
 /// Maximum size of a result.
 const RESULT_BYTES_MAX: usize = 16 << 20;
 
-/// So much is passed on of what the program says is wrong.
-const SAID_BYTES_MAX: usize = 16 << 10;
+/// Maximum size of the error of the program.
+const ERROR_BYTES_MAX: usize = 16 << 10;
 
 /// Signals by number, the same on every Unix.
 const SIGABRT: i32 = 6;
@@ -61,13 +59,13 @@ const SIGTERM: i32 = 15;
 /// Rows are not counted here: a bound on them would cut the result.
 const ROWS_MAX: u32 = u32::MAX;
 
-/// Seconds after which the program gives up by itself: later than we do, so that it is we who say so.
+/// Seconds after which the program ends by itself: later than our own time limit.
 const LAST_S: u32 = 90;
 
-/// The exit code that says that the question is to blame.
-const QUESTION: i32 = 2;
+/// The exit code for an invalid query.
+const INVALID_QUERY: i32 = 2;
 
-/// The exit code that says that the tables cannot be read.
+/// The exit code for tables that cannot be read.
 const ENVIRONMENT: i32 = 3;
 
 /// The program for SQL and the tables that it queries.
@@ -78,7 +76,7 @@ pub struct Sql {
 }
 
 impl Sql {
-    /// By this program, of the tables in a folder; without one they are where it cannot read them.
+    /// Runs this program on the tables in a folder; [`None`]: the tables are in an object store, which it cannot read.
     #[must_use]
     pub const fn new(program: SqlProgram, tables: Option<PathBuf>) -> Self {
         Self { program, tables }
@@ -87,33 +85,37 @@ impl Sql {
 
 /// Runs queries, a few at once.
 #[derive(Debug)]
-pub(crate) struct Asking {
+pub(crate) struct SqlRunner {
     sql: Sql,
     turns: Semaphore,
 }
 
-impl Asking {
+impl SqlRunner {
     pub(crate) const fn new(sql: Sql) -> Self {
         Self { sql, turns: Semaphore::const_new(AT_ONCE) }
     }
 
     /// Runs a query of a tenant. Dropping this kills the process.
-    pub(crate) async fn answer<B>(&self, asked: &Asked<'_>, body: B) -> Result<Answer, Refusal>
+    pub(crate) async fn respond<B>(
+        &self,
+        request: &QueryRequest<'_>,
+        body: B,
+    ) -> Result<ApiResponse, ApiError>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let Some(tables) = &self.sql.tables else {
-            return Err(Refusal::unsupported(
-                "the tables are in an object store, and SQL is answered only of a folder",
+            return Err(ApiError::unsupported(
+                "the tables are in an object store, and SQL reads only folders",
             ));
         };
-        let question = Limited::new(body, SQL_BYTES_MAX).collect().await.map_err(unread)?;
+        let query = Limited::new(body, SQL_BYTES_MAX).collect().await.map_err(unread)?;
         let _turn = self.turns.try_acquire().map_err(|_| busy())?;
-        let (tenant, form) = (asked.tenant, Form::of(asked));
+        let (tenant, form) = (request.tenant, Form::of(request));
         let mut child = self.sql.program.start(|path| spawn(path, tables, tenant, form))?;
-        let printed = answered(&mut child, &question.to_bytes(), form.begin()).await?;
-        Ok(Answer::of(form.content_type(), form.end(printed)))
+        let printed = run_query(&mut child, &query.to_bytes(), form.begin()).await?;
+        Ok(ApiResponse::of(form.content_type(), form.end(printed)))
     }
 }
 
@@ -132,33 +134,33 @@ fn spawn(program: &Path, tables: &Path, tenant: &str, form: Form) -> io::Result<
         .spawn()
 }
 
-/// Passes a query to a process; returns its output, appended to `there`.
-async fn answered(child: &mut Child, question: &[u8], there: Vec<u8>) -> Result<Vec<u8>, Refusal> {
+/// Passes a query to a process; returns its output, appended to `output`.
+async fn run_query(child: &mut Child, query: &[u8], output: Vec<u8>) -> Result<Vec<u8>, ApiError> {
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (Some(mut stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
         unreachable!("all three are piped");
     };
-    let told = async move {
-        // Who has heard enough does not read on; what it says then is what counts.
-        let _told = stdin.write_all(question).await;
+    let written = async move {
+        // The program may end before it has read all; its exit code counts then.
+        let _written = stdin.write_all(query).await;
         Ok(())
     };
     let printed = async {
-        let printed = read(stdout, there, RESULT_BYTES_MAX).await?;
+        let printed = read(stdout, output, RESULT_BYTES_MAX).await?;
         if printed.len() > RESULT_BYTES_MAX { Err(large()) } else { Ok(printed) }
     };
-    let said = read(stderr, Vec::new(), SAID_BYTES_MAX);
-    let ((), printed, said) = tokio::try_join!(told, printed, said)?;
+    let said = read(stderr, Vec::new(), ERROR_BYTES_MAX);
+    let ((), printed, said) = tokio::try_join!(written, printed, said)?;
     let status = child.wait().await.map_err(failed)?;
     if status.success() { Ok(printed) } else { Err(ended(status, &String::from_utf8_lossy(&said))) }
 }
 
-/// Reads all that comes, but for what is beyond the first byte too many.
+/// Reads up to `max` bytes and one more.
 async fn read(
     from: impl AsyncRead + Unpin,
     mut to: Vec<u8>,
     max: usize,
-) -> Result<Vec<u8>, Refusal> {
+) -> Result<Vec<u8>, ApiError> {
     let left = (max + 1).saturating_sub(to.len());
     from.take(left as u64).read_to_end(&mut to).await.map_err(failed)?;
     Ok(to)
@@ -174,17 +176,17 @@ enum Form {
 }
 
 impl Form {
-    fn of(asked: &Asked<'_>) -> Self {
-        if asked.accepts("text/csv") {
+    fn of(request: &QueryRequest<'_>) -> Self {
+        if request.accepts("text/csv") {
             Self::Csv
-        } else if asked.accepts("application/x-ndjson") {
+        } else if request.accepts("application/x-ndjson") {
             Self::JsonLines
         } else {
             Self::Json
         }
     }
 
-    /// As the program knows it.
+    /// The name that the program uses.
     const fn name(self) -> &'static str {
         match self {
             Self::Json | Self::JsonLines => "json",
@@ -200,7 +202,7 @@ impl Form {
         }
     }
 
-    /// What comes before that which is printed.
+    /// The text before the output.
     fn begin(self) -> Vec<u8> {
         match self {
             Self::Json => b"[".to_vec(),
@@ -208,7 +210,7 @@ impl Form {
         }
     }
 
-    /// The program prints an object a line, and a line ends nowhere else.
+    /// Ends the result. The program prints an object a line, and a line ends nowhere else.
     fn end(self, mut printed: Vec<u8>) -> Vec<u8> {
         if self == Self::Json {
             printed.iter_mut().filter(|byte| **byte == b'\n').for_each(|end| *end = b',');
@@ -219,7 +221,7 @@ impl Form {
     }
 }
 
-impl From<NotStarted> for Refusal {
+impl From<NotStarted> for ApiError {
     fn from(error: NotStarted) -> Self {
         match error {
             NotStarted::Missing(_) => Self::unsupported(error.to_string()),
@@ -231,36 +233,36 @@ impl From<NotStarted> for Refusal {
     }
 }
 
-fn unread(error: Box<dyn Error + Send + Sync>) -> Refusal {
+fn unread(error: Box<dyn Error + Send + Sync>) -> ApiError {
     if error.is::<LengthLimitError>() {
         let kib = SQL_BYTES_MAX >> 10;
         let message =
             format!("the query is longer than {kib} KiB ({SQL_BYTES_MAX} bytes), the maximum");
-        return Refusal { status: StatusCode::PAYLOAD_TOO_LARGE, message };
+        return ApiError { status: StatusCode::PAYLOAD_TOO_LARGE, message };
     }
-    Refusal::wrong(format!("the question did not come as a whole: {error}"))
+    ApiError::wrong(format!("the query was not received completely: {error}"))
 }
 
-fn busy() -> Refusal {
-    let message = format!("{AT_ONCE} questions in SQL are being answered: ask again later");
-    Refusal { status: StatusCode::TOO_MANY_REQUESTS, message }
+fn busy() -> ApiError {
+    let message = format!("{AT_ONCE} SQL queries are running: retry later");
+    ApiError { status: StatusCode::TOO_MANY_REQUESTS, message }
 }
 
-fn large() -> Refusal {
+fn large() -> ApiError {
     let mib = RESULT_BYTES_MAX >> 20;
     let message = format!("the result has more than {mib} MiB: group by more, or add a LIMIT");
-    Refusal { status: StatusCode::UNPROCESSABLE_ENTITY, message }
+    ApiError { status: StatusCode::UNPROCESSABLE_ENTITY, message }
 }
 
-fn failed(error: io::Error) -> Refusal {
-    tracing::error!(%error, "curtail-sql cannot be heard");
-    Refusal::failed()
+fn failed(error: io::Error) -> ApiError {
+    tracing::error!(%error, "cannot read the output of curtail-sql");
+    ApiError::failed()
 }
 
-fn ended(status: ExitStatus, said: &str) -> Refusal {
+fn ended(status: ExitStatus, said: &str) -> ApiError {
     let said = said.trim_end();
-    if status.code() == Some(QUESTION) {
-        return Refusal::wrong(said);
+    if status.code() == Some(INVALID_QUERY) {
+        return ApiError::wrong(said);
     }
     tracing::error!(%status, said, "curtail-sql has failed");
     let message = match (status.code(), status.signal()) {
@@ -277,5 +279,5 @@ fn ended(status: ExitStatus, said: &str) -> Refusal {
         (_, Some(signal)) => format!("curtail-sql was killed by signal {signal}"),
         _ => "curtail-sql failed: see the server's log for its error".to_owned(),
     };
-    Refusal { status: StatusCode::INTERNAL_SERVER_ERROR, message }
+    ApiError { status: StatusCode::INTERNAL_SERVER_ERROR, message }
 }

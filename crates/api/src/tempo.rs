@@ -5,56 +5,58 @@
 mod measures;
 mod search;
 mod tags;
-mod trace;
 
 use crate::Limits;
-use crate::answer::Answer;
-use crate::asked::Asked;
-use crate::pieces::OtlpForm;
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
+use crate::query_request::QueryRequest;
+use crate::query_service::ApiResponse;
+use crate::response_chunks::{OtlpChunks, OtlpForm, find_trace};
 use curtail_store::Store;
 use curtail_store::query::Value;
 use serde_json::json;
 
-pub(crate) async fn answer(
+pub(crate) async fn respond(
     store: &Store,
     limits: &Limits,
-    asked: &Asked<'_>,
-) -> Result<Answer, Refusal> {
+    request: &QueryRequest<'_>,
+) -> Result<ApiResponse, ApiError> {
     let spans = store.spans();
-    match asked.path {
-        "/api/echo" => return Ok(Answer::of("text/plain; charset=utf-8", b"echo".to_vec())),
+    match request.path {
+        "/api/echo" => return Ok(ApiResponse::of("text/plain; charset=utf-8", b"echo".to_vec())),
         "/api/status/buildinfo" => {
             let version = env!("CARGO_PKG_VERSION");
-            return Ok(Answer::json(&json!({ "version": version, "revision": "", "branch": "",
-                "buildDate": "", "buildUser": "", "goVersion": "" })));
+            return Ok(ApiResponse::json(
+                &json!({ "version": version, "revision": "", "branch": "",
+                "buildDate": "", "buildUser": "", "goVersion": "" }),
+            ));
         }
-        "/api/search" => return search::answer(spans, limits, asked).await,
-        "/api/v2/search/tags" => return tags::scopes(spans, asked).await,
-        "/api/search/tags" => return tags::names(spans, asked).await,
-        "/api/metrics/query_range" => return measures::range(spans, asked).await,
-        "/api/metrics/query" => return measures::instant(spans, asked).await,
+        "/api/search" => return search::respond(spans, limits, request).await,
+        "/api/v2/search/tags" => return tags::scopes(spans, request).await,
+        "/api/search/tags" => return tags::names(spans, request).await,
+        "/api/metrics/query_range" => return measures::range(spans, request).await,
+        "/api/metrics/query" => return measures::instant(spans, request).await,
         _ => {}
     }
     let of_tag = |prefix| {
-        asked.after(prefix).and_then(|rest| rest.strip_suffix("/values").map(str::to_owned))
+        request.after(prefix).and_then(|rest| rest.strip_suffix("/values").map(str::to_owned))
     };
     if let Some(tag) = of_tag("/api/v2/search/tag/") {
-        return tags::values(spans, asked, &tag).await;
+        return tags::values(spans, request, &tag).await;
     }
     if let Some(tag) = of_tag("/api/search/tag/") {
-        return tags::texts(spans, asked, &tag).await;
+        return tags::texts(spans, request, &tag).await;
     }
     for (prefix, json, protobuf) in [
         ("/api/traces/", OtlpForm::TempoJson, OtlpForm::Protobuf),
         ("/api/v2/traces/", OtlpForm::JsonResponse, OtlpForm::ProtobufResponse),
     ] {
-        if let Some(id) = asked.after(prefix) {
-            let form = if asked.accepts("protobuf") { protobuf } else { json };
-            return trace::answer(spans, limits, asked, (&id, form)).await;
+        if let Some(id) = request.after(prefix) {
+            let form = if request.accepts("protobuf") { protobuf } else { json };
+            let found = find_trace(spans, limits, request, &id).await?;
+            return ApiResponse::of_chunks(OtlpChunks::new(found, form, limits)?).await;
         }
     }
-    Err(Refusal::not_found("there is nothing of this name"))
+    Err(ApiError::not_found("there is nothing of this name"))
 }
 
 /// A value as OTLP's JSON has it.

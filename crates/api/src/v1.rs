@@ -3,10 +3,10 @@
 //! **Source**: the rules in `docs/guide/api.md`.
 
 use crate::Limits;
-use crate::answer::Answer;
-use crate::asked::{Asked, trace_id};
-use crate::pieces::{OtlpForm, OtlpPieces};
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
+use crate::query_request::{QueryRequest, trace_id};
+use crate::query_service::ApiResponse;
+use crate::response_chunks::{OtlpChunks, OtlpForm};
 use curtail_store::Store;
 
 /// The beginning of all our paths.
@@ -15,25 +15,25 @@ pub(crate) const PREFIX: &str = "/api/v1/";
 pub(crate) async fn respond(
     store: &Store,
     limits: &Limits,
-    asked: &Asked<'_>,
-) -> Result<Answer, Refusal> {
-    let of_trace = asked.after("/api/v1/traces/");
+    request: &QueryRequest<'_>,
+) -> Result<ApiResponse, ApiError> {
+    let of_trace = request.after("/api/v1/traces/");
     if let Some(id) = of_trace.as_deref().and_then(|rest| rest.strip_suffix("/logs")) {
-        return logs(store, limits, asked, id).await;
+        return logs(store, limits, request, id).await;
     }
-    Err(Refusal::not_found("there is nothing of this name"))
+    Err(ApiError::not_found("there is nothing of this name"))
 }
 
 /// The log records of a trace, as OTLP; none are no error.
 async fn logs(
     store: &Store,
     limits: &Limits,
-    asked: &Asked<'_>,
+    request: &QueryRequest<'_>,
     id: &str,
-) -> Result<Answer, Refusal> {
+) -> Result<ApiResponse, ApiError> {
     let logs = store.logs();
-    let found = logs.rows_with_id(asked.tenant, trace_id(id)?, limits.trace_spans).await;
+    let found = logs.rows_with_id(request.tenant, trace_id(id)?, limits.trace_spans).await;
     let json = OtlpForm::Json { before: r#"{"resourceLogs":["#, after: "]}" };
-    let form = if asked.accepts("protobuf") { OtlpForm::Protobuf } else { json };
-    Answer::of_pieces(OtlpPieces::new(found, form, limits)?).await
+    let form = if request.accepts("protobuf") { OtlpForm::Protobuf } else { json };
+    ApiResponse::of_chunks(OtlpChunks::new(found, form, limits)?).await
 }

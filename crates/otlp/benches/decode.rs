@@ -10,7 +10,7 @@
 //! ```
 
 use curtail_otlp::{
-    Limits, PlainValue, ResourceText, ScopeText, Signal, Slice, Span, SpanRow, Spans, TracesWriter,
+    BatchWriter, Limits, PlainValue, ResourceText, ScopeText, Signal, Slice, Span, SpanRow, Spans,
     Value, json, plain,
 };
 use curtail_units::Rng;
@@ -67,7 +67,7 @@ fn main() {
         ResourceText { attributes: r#"{"service.name":"shop"}"#, ..ResourceText::default() };
     let scope = ScopeText { name: "http", version: "1.2", ..ScopeText::default() };
     report("rows to protobuf", || {
-        let mut writer = TracesWriter::new();
+        let mut writer = BatchWriter::new();
         for (span, attributes) in spans.spans.iter().zip(&columns) {
             let row = SpanRow {
                 trace_id: span.trace_id,

@@ -10,21 +10,22 @@
 //! own, as [plain JSON](crate::plain).
 //!
 //! **Limits**: the batch is held in memory, and the texts of each different resource and scope besides. A
-//! writer has no limit of its own: the caller checks [`TracesWriter::bytes`] and stops.
+//! writer has no limit of its own: the caller checks [`BatchWriter::bytes`] and stops.
 //!
 //! **Source**: opentelemetry-proto 1.9, for the numbers of fields.
 
-mod grouped;
+mod batch_writer;
 mod logs;
 mod metrics;
 mod traces;
 
-pub use logs::{LogRow, LogsWriter};
+pub use batch_writer::BatchWriter;
+pub use logs::LogRow;
 pub use metrics::{ExemplarRow, MetricText, MetricsWriter, PointRow};
-pub use traces::{EventRow, LinkRow, SpanRow, TracesWriter};
+pub use traces::{EventRow, LinkRow, SpanRow};
 
 use crate::plain::{self, NotPlain};
-use crate::write;
+use curtail_protobuf as protobuf;
 
 /// What a row comes from, as a table has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -116,10 +117,10 @@ impl PlainValue<'_> {
     /// Writes it as the content of an `AnyValue`.
     fn write(self, out: &mut Vec<u8>) -> Result<(), NotPlain> {
         match self {
-            Self::Text(text) => write::bytes(out, 1, text.as_bytes()),
-            Self::Bool(is_true) => write::number(out, 2, u64::from(is_true)),
-            Self::Int(number) => write::number(out, 3, number.cast_unsigned()),
-            Self::Double(number) => write::fixed64(out, 4, number.to_bits()),
+            Self::Text(text) => protobuf::bytes_field(out, 1, text.as_bytes()),
+            Self::Bool(is_true) => protobuf::varint_field(out, 2, u64::from(is_true)),
+            Self::Int(number) => protobuf::varint_field(out, 3, number.cast_unsigned()),
+            Self::Double(number) => protobuf::fixed64_field(out, 4, number.to_bits()),
             Self::Json(json) => return plain::write_value(out, json.as_bytes()),
         }
         Ok(())
@@ -133,9 +134,9 @@ fn attributes(
     attributes: &[(&str, PlainValue<'_>)],
 ) -> Result<(), BadRow> {
     for (key, value) in attributes {
-        write::message(out, field, |out| {
-            write::bytes(out, 1, key.as_bytes());
-            write::message(out, 2, |out| value.write(out))
+        protobuf::long_message_field(out, field, |out| {
+            protobuf::bytes_field(out, 1, key.as_bytes());
+            protobuf::long_message_field(out, 2, |out| value.write(out))
         })
         .map_err(|fault| RowPart::Attribute((*key).into()).is(fault))?;
     }
@@ -152,43 +153,43 @@ fn object(out: &mut Vec<u8>, field: u32, json: &str) -> Result<(), NotPlain> {
 
 fn text(out: &mut Vec<u8>, field: u32, text: &str) {
     if !text.is_empty() {
-        write::bytes(out, field, text.as_bytes());
+        protobuf::bytes_field(out, field, text.as_bytes());
     }
 }
 
 fn number(out: &mut Vec<u8>, field: u32, number: u32) {
     if number != 0 {
-        write::number(out, field, u64::from(number));
+        protobuf::varint_field(out, field, u64::from(number));
     }
 }
 
 /// One of several; a negative number takes 64 bits.
 fn enumerated(out: &mut Vec<u8>, field: u32, number: i32) {
     if number != 0 {
-        write::number(out, field, i64::from(number).cast_unsigned());
+        protobuf::varint_field(out, field, i64::from(number).cast_unsigned());
     }
 }
 
 fn time(out: &mut Vec<u8>, field: u32, ns: u64) {
     if ns != 0 {
-        write::fixed64(out, field, ns);
+        protobuf::fixed64_field(out, field, ns);
     }
 }
 
 fn flags(out: &mut Vec<u8>, field: u32, flags: u32) {
     if flags != 0 {
-        write::fixed32(out, field, flags);
+        protobuf::fixed32_field(out, field, flags);
     }
 }
 
 fn trace_id(out: &mut Vec<u8>, field: u32, id: u128) {
     if id != 0 {
-        write::bytes(out, field, &id.to_be_bytes());
+        protobuf::bytes_field(out, field, &id.to_be_bytes());
     }
 }
 
 fn span_id(out: &mut Vec<u8>, field: u32, id: u64) {
     if id != 0 {
-        write::bytes(out, field, &id.to_be_bytes());
+        protobuf::bytes_field(out, field, &id.to_be_bytes());
     }
 }

@@ -7,8 +7,8 @@
 //!
 //! | of | use | gives | and back from |
 //! |---|---|---|---|
-//! | traces | [`Spans::decode`] | [`Span`], [`Event`], [`Link`] | [`SpanRow`], by [`TracesWriter`] |
-//! | logs | [`Logs::decode`] | [`LogRecord`] | [`LogRow`], by [`LogsWriter`] |
+//! | traces | [`Spans::decode`] | [`Span`], [`Event`], [`Link`] | [`SpanRow`], by [`BatchWriter`] |
+//! | logs | [`Logs::decode`] | [`LogRecord`] | [`LogRow`], by [`BatchWriter`] |
 //! | metrics | [`Points::decode`] | [`Point`], [`Metric`], [`Details`] | [`PointRow`], by [`MetricsWriter`] |
 //! | whichever | [`Decoded::of`] | [`Decoded`] | |
 //!
@@ -39,13 +39,12 @@ mod schema;
 mod slice;
 mod spans;
 mod wire;
-mod write;
 
 pub use attributes::{Attribute, Value};
 pub use decoded::Decoded;
 pub use encode::{
-    BadRow, EventRow, ExemplarRow, LinkRow, LogRow, LogsWriter, MetricText, MetricsWriter,
-    PlainValue, PointRow, ResourceText, RowPart, ScopeText, SpanRow, TracesWriter,
+    BadRow, BatchWriter, EventRow, ExemplarRow, LinkRow, LogRow, MetricText, MetricsWriter,
+    PlainValue, PointRow, ResourceText, RowPart, ScopeText, SpanRow,
 };
 pub use envelope::{Envelope, Resource, Scope};
 pub use error::{Fault, Malformed, Refused, RefusedRow, RowFault};
@@ -57,4 +56,3 @@ pub use metrics::{
 pub use response::{Signal, json_response, left_out, response, status};
 pub use slice::{Range, Slice};
 pub use spans::{Event, Link, Span, Spans};
-pub use write::within;

@@ -3,7 +3,7 @@
 use crate::error::{Broken, Malformed, Refused};
 use crate::schema::Message;
 use crate::wire::{LEN, Reader, VARINT};
-use crate::write;
+use curtail_protobuf as protobuf;
 
 /// What a batch is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,9 +32,9 @@ impl Signal {
 pub fn response(refused: Refused) -> Vec<u8> {
     let mut out = Vec::new();
     if refused.count > 0 {
-        write::message(&mut out, 1, |out| {
-            write::number(out, 1, refused.count);
-            write::bytes(out, 2, refused.to_string().as_bytes());
+        protobuf::long_message_field(&mut out, 1, |out| {
+            protobuf::varint_field(out, 1, refused.count);
+            protobuf::bytes_field(out, 2, refused.to_string().as_bytes());
         });
     }
     out
@@ -91,14 +91,14 @@ fn read_left_out(response: &[u8]) -> Result<(u64, String), Broken> {
 #[must_use]
 pub fn status(code: u8, message: &str, retry_after_s: Option<u64>) -> Vec<u8> {
     let mut out = Vec::new();
-    write::number(&mut out, 1, u64::from(code));
-    write::bytes(&mut out, 2, message.as_bytes());
+    protobuf::varint_field(&mut out, 1, u64::from(code));
+    protobuf::bytes_field(&mut out, 2, message.as_bytes());
     if let Some(seconds) = retry_after_s {
-        write::message(&mut out, 3, |out| {
-            write::bytes(out, 1, b"type.googleapis.com/google.rpc.RetryInfo");
+        protobuf::long_message_field(&mut out, 3, |out| {
+            protobuf::bytes_field(out, 1, b"type.googleapis.com/google.rpc.RetryInfo");
             // A `RetryInfo` of a `Duration`.
-            write::message(out, 2, |out| {
-                write::message(out, 1, |out| write::number(out, 1, seconds));
+            protobuf::long_message_field(out, 2, |out| {
+                protobuf::long_message_field(out, 1, |out| protobuf::varint_field(out, 1, seconds));
             });
         });
     }

@@ -7,10 +7,7 @@ use crate::error::{Broken, Fault, Malformed};
 use crate::schema::Message;
 use crate::slice::{Slice, short};
 
-pub(crate) const VARINT: u8 = 0;
-pub(crate) const FIXED64: u8 = 1;
-pub(crate) const LEN: u8 = 2;
-pub(crate) const FIXED32: u8 = 5;
+pub(crate) use curtail_protobuf::{FIXED32, FIXED64, LEN, VARINT};
 
 /// The number and the wire type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,8 +149,7 @@ impl<'a> Reader<'a> {
 
     /// A number whose sign is in its last bit.
     pub(crate) fn zigzag(&mut self) -> Result<i64, Broken> {
-        let number = self.varint()?;
-        Ok((number >> 1).cast_signed() ^ -(number & 1).cast_signed())
+        self.varint().map(curtail_protobuf::unzigzag)
     }
 
     /// The bytes at a place in this message.

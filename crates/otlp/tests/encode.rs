@@ -1,9 +1,9 @@
 //! Rows that are written as a batch say there what they said in the one that they came from.
 
 use curtail_otlp::{
-    Attribute, Envelope, Event, EventRow, Exemplar, ExemplarRow, Form, Limits, Link, LinkRow,
-    LogRow, Logs, LogsWriter, MetricText, MetricsWriter, PlainValue, PointRow, Points, Range,
-    ResourceText, ScopeText, Signal, Slice, SpanRow, Spans, TracesWriter, Value, json, plain,
+    Attribute, BatchWriter, Envelope, Event, EventRow, Exemplar, ExemplarRow, Form, Limits, Link,
+    LinkRow, LogRow, Logs, MetricText, MetricsWriter, PlainValue, PointRow, Points, Range,
+    ResourceText, ScopeText, Signal, Slice, SpanRow, Spans, Value, json, plain,
 };
 use curtail_units::Rng;
 use serde_json::Value as Json;
@@ -109,7 +109,7 @@ fn link_row<'a>(batch: &'a [u8], link: &Link, attributes: &'a str) -> LinkRow<'a
 fn rewritten_traces(batch: &[u8]) -> Vec<u8> {
     let (read, refused) = Spans::decode(batch, &Limits::default()).expect("a good batch");
     assert_eq!(refused.count, 0);
-    let mut writer = TracesWriter::new();
+    let mut writer = BatchWriter::new();
     for span in &read.spans {
         let around = around(batch, &read.envelope, span.scope);
         let (resource, scope) = texts(batch, &read.envelope, span.scope, &around);
@@ -149,7 +149,7 @@ fn rewritten_traces(batch: &[u8]) -> Vec<u8> {
 fn rewritten_logs(batch: &[u8]) -> Vec<u8> {
     let (read, refused) = Logs::decode(batch, &Limits::default()).expect("a good batch");
     assert_eq!(refused.count, 0);
-    let mut writer = LogsWriter::new();
+    let mut writer = BatchWriter::new();
     for record in &read.records {
         let around = around(batch, &read.envelope, record.scope);
         let (resource, scope) = texts(batch, &read.envelope, record.scope, &around);
@@ -324,7 +324,7 @@ fn every_number_and_text_comes_back_from_where_it_was_put() {
         let events = [EventRow { time_ns, name, dropped_attributes, ..EventRow::default() }];
         let events = &events[..rng.below(2)];
         let row = made_up_span(&mut rng, events);
-        let mut writer = TracesWriter::new();
+        let mut writer = BatchWriter::new();
         writer.span(&ResourceText::default(), &ScopeText::default(), &row).expect("no JSON");
         let batch = writer.finish();
         let (read, refused) = Spans::decode(&batch, &Limits::default()).expect("a batch");
@@ -374,7 +374,7 @@ fn rows_stand_with_those_whose_texts_are_all_the_same_in_the_order_in_which_they
     ];
     println!("seed {SEED}");
     let mut rng = Rng::new(SEED);
-    let mut writer = LogsWriter::new();
+    let mut writer = BatchWriter::new();
     let mut groups: Groups = Vec::new();
     let mut bytes = 0;
     for span_id in 1..=500 {
@@ -420,7 +420,7 @@ fn what_is_not_plain_json_is_said_with_the_part_that_it_is_and_leaves_nothing() 
     let (resource, scope, span) =
         (ResourceText::default(), ScopeText::default(), SpanRow::default());
     let json = |json| [("fine", PlainValue::Int(1)), ("list", PlainValue::Json(json))];
-    let mut writer = TracesWriter::new();
+    let mut writer = BatchWriter::new();
     for (resource, scope, span, said) in [
         (
             ResourceText { attributes: "{", ..resource },
@@ -458,7 +458,7 @@ fn what_is_not_plain_json_is_said_with_the_part_that_it_is_and_leaves_nothing() 
         assert_eq!(writer.bytes(), 0);
     }
     assert!(writer.finish().is_empty());
-    let mut writer = LogsWriter::new();
+    let mut writer = BatchWriter::new();
     let record = LogRow { body: Some(PlainValue::Json("{]")), ..LogRow::default() };
     let error = writer.record(&resource, &scope, &record).expect_err("no JSON");
     assert_eq!(

@@ -1,7 +1,6 @@
 //! Protobuf's wire format: fields appended to a buffer in one pass, and read back one by one.
 //!
-//! Covers OTLP and Prometheus's metrics. A message field takes [`LENGTH_BYTES`] bytes for its length, see
-//! [`padded_varint`].
+//! Covers OTLP and Prometheus's metrics.
 //! **Source**: Protocol Buffers documentation, "Encoding", sections "Base 128 Varints" and "Submessages".
 #![no_std]
 
@@ -9,23 +8,26 @@ extern crate alloc;
 
 use alloc::vec::Vec;
 
-/// Bytes reserved for the length of a message: enough for 2 MiB - 1, and spans are bounded far below.
+/// Bytes reserved for the length of a [`message_field`]: enough for 2 MiB - 1, and spans are bounded far below.
 const LENGTH_BYTES: usize = 3;
 
-/// The wire types of the fields that OTLP has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wire {
-    Varint = 0,
-    Fixed64 = 1,
-    Length = 2,
-    Fixed32 = 5,
-}
+/// The wire type of an integer of variable length.
+pub const VARINT: u8 = 0;
+/// The wire type of eight bytes.
+pub const FIXED64: u8 = 1;
+/// The wire type of bytes, a text or a message.
+pub const LEN: u8 = 2;
+/// The wire type of four bytes.
+pub const FIXED32: u8 = 5;
 
-fn tag(out: &mut Vec<u8>, field: u32, wire: Wire) {
-    varint(out, u64::from(field << 3 | wire as u32));
+/// The number and the wire type of a field.
+#[inline]
+pub fn tag(out: &mut Vec<u8>, field: u32, wire_type: u8) {
+    varint(out, u64::from(field) << 3 | u64::from(wire_type));
 }
 
 /// An integer, seven bits a byte, the lowest first.
+#[inline]
 pub fn varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value.to_le_bytes()[0] | 0x80);
@@ -47,29 +49,34 @@ pub fn padded_varint<const BYTES: usize>(value: u64) -> [u8; BYTES] {
 
 /// The bytes that [`varint`] takes for a length.
 #[must_use]
+#[inline]
 pub const fn varint_len(value: usize) -> usize {
     (usize::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
 }
 
 /// A field that is an integer.
+#[inline]
 pub fn varint_field(out: &mut Vec<u8>, field: u32, value: u64) {
-    tag(out, field, Wire::Varint);
+    tag(out, field, VARINT);
     varint(out, value);
 }
 
 /// A field of eight bytes.
+#[inline]
 pub fn fixed64_field(out: &mut Vec<u8>, field: u32, value: u64) {
-    tag(out, field, Wire::Fixed64);
+    tag(out, field, FIXED64);
     out.extend_from_slice(&value.to_le_bytes());
 }
 
 /// A field of four bytes.
+#[inline]
 pub fn fixed32_field(out: &mut Vec<u8>, field: u32, value: u32) {
-    tag(out, field, Wire::Fixed32);
+    tag(out, field, FIXED32);
     out.extend_from_slice(&value.to_le_bytes());
 }
 
 /// Bytes, or a text.
+#[inline]
 pub fn bytes_field(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
     length_field(out, field, bytes.len());
     out.extend_from_slice(bytes);
@@ -77,36 +84,61 @@ pub fn bytes_field(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
 
 /// Encodes a signed integer with the sign in its lowest bit.
 #[must_use]
+#[inline]
 pub const fn zigzag(value: i64) -> u64 {
     (value << 1 ^ value >> 63).cast_unsigned()
 }
 
 /// Decodes an integer that [`zigzag`] encoded.
 #[must_use]
+#[inline]
 pub const fn unzigzag(value: u64) -> i64 {
     (value >> 1).cast_signed() ^ -(value & 1).cast_signed()
 }
 
 /// The beginning of a field of which `len` bytes follow.
+#[inline]
 pub fn length_field(out: &mut Vec<u8>, field: u32, len: usize) {
-    tag(out, field, Wire::Length);
+    tag(out, field, LEN);
     varint(out, len as u64);
 }
 
 /// The first byte of a [`length_field`] whose number is below 16.
 #[must_use]
 pub fn length_tag(field: u32) -> u8 {
-    (field << 3 | Wire::Length as u32).to_le_bytes()[0]
+    (field << 3).to_le_bytes()[0] | LEN
 }
 
-/// A message within the message, made of what `write` appends.
+/// A message of less than 2 MiB within the message, made of the bytes that `write` appends.
 pub fn message_field(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
-    tag(out, field, Wire::Length);
+    tag(out, field, LEN);
     let length_at = out.len();
     out.extend_from_slice(&[0; LENGTH_BYTES]);
     write(out);
     let len = out.len() - length_at - LENGTH_BYTES;
     out[length_at..][..LENGTH_BYTES].copy_from_slice(&padded_varint::<LENGTH_BYTES>(len as u64));
+}
+
+/// A message of any length within the message. Short messages are cheap: one byte is reserved for the length, and a longer
+/// one is moved.
+pub fn long_message_field<T>(
+    out: &mut Vec<u8>,
+    field: u32,
+    write: impl FnOnce(&mut Vec<u8>) -> T,
+) -> T {
+    tag(out, field, LEN);
+    let at = out.len();
+    out.push(0);
+    let written = write(out);
+    let len = out.len() - at - 1;
+    if len < 0x80 {
+        out[at] = len.to_le_bytes()[0];
+    } else {
+        let mut prefix = Vec::with_capacity(5);
+        varint(&mut prefix, len as u64);
+        drop(out.splice(at..=at, prefix));
+    }
+    written
 }
 
 /// The fields of a message, in the order in which they stand; ends where the bytes make no sense.

@@ -19,15 +19,7 @@ pub(crate) mod hybrid;
 #[error("{0}")]
 pub struct Damaged(pub(crate) &'static str);
 
-/// LEB128, seven bits a byte.
-pub(crate) fn put_varint(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        out.push(number.to_le_bytes()[0] | 0x80);
-        number >>= 7;
-    }
-    out.push(number.to_le_bytes()[0]);
-}
-
+/// Takes an integer of variable length.
 pub(crate) fn take_varint(bytes: &mut &[u8]) -> Result<u64, Damaged> {
     let mut number = 0;
     for nth in 0..10 {
@@ -41,7 +33,7 @@ pub(crate) fn take_varint(bytes: &mut &[u8]) -> Result<u64, Damaged> {
     Err(Damaged("a number is longer than 64 bits"))
 }
 
-/// Takes so many bytes.
+/// Takes `len` bytes.
 fn take_bytes<'a>(bytes: &mut &'a [u8], len: usize) -> Result<&'a [u8], Damaged> {
     let (taken, rest) = bytes.split_at_checked(len).ok_or(Damaged("values are cut off"))?;
     *bytes = rest;

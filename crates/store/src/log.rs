@@ -137,12 +137,6 @@ impl Log {
         Ok(number)
     }
 
-    /// How many bytes the segment has that is being written.
-    #[must_use]
-    pub fn segment_bytes(&self) -> u64 {
-        self.open.as_ref().map_or(0, |open| open.len)
-    }
-
     /// Ends a segment: the next group begins another one.
     ///
     /// # Errors

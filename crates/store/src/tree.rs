@@ -24,7 +24,6 @@ mod run_set;
 mod stored;
 mod table_writer;
 mod upload;
-mod with_id;
 
 pub(crate) use compact::FAN_IN;
 pub use compact::{CompactError, Compaction, FINAL_ROWS, Merged};
@@ -35,10 +34,9 @@ pub(crate) use read_view::ReadView;
 pub use rows_with_id::{RowsWithId, Window};
 pub use run_set::RunSet;
 pub(crate) use stored::RANGE;
-pub use stored::{ReadError, StoredRun};
+pub use stored::{ReadError, StoredRun, Unread};
 pub use table_writer::TableWriter;
 pub(crate) use upload::Upload;
-pub use with_id::{Unread, WithId};
 
 use crate::log::Record;
 use crate::memtable::{Rows, SharedMemtable};

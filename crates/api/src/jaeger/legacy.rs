@@ -3,8 +3,8 @@
 //! **When it hurts**: its times are microseconds, so nanoseconds are lost here.
 
 use crate::Limits;
-use crate::pieces::{NextPiece, PIECE_BYTES, Pieces, RowReader, TOO_LONG};
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
+use crate::response_chunks::{CHUNK_BYTES, NextChunk, ResponseChunks, RowReader, TOO_LONG};
 use curtail_otlp::{EventRow, LinkRow, PlainValue, ResourceText, ScopeText, SpanRow};
 use curtail_store::batch::with_span;
 use curtail_store::tree::{RowsWithId, Unread};
@@ -15,7 +15,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Traces in the envelope of Jaeger's UI.
-pub(super) struct JaegerPieces {
+pub(super) struct JaegerChunks {
     store: Arc<Store>,
     tenant: String,
     limits: Limits,
@@ -46,7 +46,7 @@ struct Processes {
     json: Vec<u8>,
 }
 
-impl JaegerPieces {
+impl JaegerChunks {
     pub(super) fn new(
         store: &Arc<Store>,
         tenant: &str,
@@ -69,9 +69,9 @@ impl JaegerPieces {
 
     /// One trace, which was found already.
     pub(super) fn of_one(store: &Arc<Store>, found: RowsWithId<SpanRows>, limits: &Limits) -> Self {
-        let mut pieces = Self::new(store, "", limits, (Vec::new(), Vec::new()));
-        pieces.begin(found);
-        pieces
+        let mut chunks = Self::new(store, "", limits, (Vec::new(), Vec::new()));
+        chunks.begin(found);
+        chunks
     }
 
     fn begin(&mut self, found: RowsWithId<SpanRows>) {
@@ -81,7 +81,7 @@ impl JaegerPieces {
         self.trace = Some(Trace { reader, has_span: false, processes: Processes::default() });
     }
 
-    async fn piece(&mut self) -> Result<Option<Vec<u8>>, Refusal> {
+    async fn chunk(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
         if self.is_done {
             return Ok(None);
         }
@@ -89,7 +89,7 @@ impl JaegerPieces {
         if !std::mem::replace(&mut self.is_begun, true) {
             out.extend_from_slice(br#"{"data":["#);
         }
-        while out.len() < PIECE_BYTES {
+        while out.len() < CHUNK_BYTES {
             if let Some(trace) = &mut self.trace {
                 let is_full = out.len() + trace.processes.json.len() > self.bytes_left;
                 if !is_full && trace.reader.fill().await {
@@ -126,9 +126,9 @@ impl JaegerPieces {
     }
 }
 
-impl Pieces for JaegerPieces {
-    fn next(&mut self) -> NextPiece<'_> {
-        Box::pin(self.piece())
+impl ResponseChunks for JaegerChunks {
+    fn next(&mut self) -> NextChunk<'_> {
+        Box::pin(self.chunk())
     }
 
     fn unread(&self) -> &[Unread] {
@@ -145,9 +145,9 @@ impl Pieces for JaegerPieces {
 }
 
 impl Trace {
-    /// Writes spans of the window until the piece is long enough.
+    /// Writes spans of the window until the chunk is long enough.
     fn spans(&mut self, out: &mut Vec<u8>) {
-        while !self.reader.is_taken() && out.len() < PIECE_BYTES {
+        while !self.reader.is_taken() && out.len() < CHUNK_BYTES {
             let row = self.reader.take();
             if std::mem::replace(&mut self.has_span, true) {
                 out.push(b',');

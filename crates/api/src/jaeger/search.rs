@@ -1,13 +1,12 @@
 //! Searching for traces, as Jaeger's page and Grafana do it.
 //!
-//! The newest come first. With `order=slowest` the slowest do: truly those, where Jaeger's own page sorts what
-//! was found first.
+//! The newest traces come first, or with `order=slowest` the slowest of all, where Jaeger's page sorts the first found.
 
-use super::legacy::JaegerPieces;
+use super::legacy::JaegerChunks;
 use crate::Limits;
-use crate::answer::Answer;
-use crate::asked::{Asked, expected};
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
+use crate::query_request::{QueryRequest, expected};
+use crate::query_service::ApiResponse;
 use crate::search::{Search, Summary, search};
 use curtail_store::query::{Condition, Filter, HitUnit, Order, SpanField, Test};
 use curtail_store::schema::envelope::SERVICE;
@@ -28,74 +27,75 @@ const WHOLE_MAX: usize = 1_500;
 pub(super) async fn summaries(
     spans: &Arc<Tree<SpanRows>>,
     limits: &Limits,
-    asked: &Asked<'_>,
-) -> Result<Answer, Refusal> {
+    request: &QueryRequest<'_>,
+) -> Result<ApiResponse, ApiError> {
     let name = |name: &str| format!("query.{name}");
-    let attributes = [asked.get("query.attributes")];
-    let filter = Asking {
-        asked,
-        service: asked.get(&name("serviceName")),
-        operation: asked.get(&name("operationName")),
+    let attributes = [request.get("query.attributes")];
+    let filter = SearchParameters {
+        request,
+        service: request.get(&name("serviceName")),
+        operation: request.get(&name("operationName")),
         starts: [name("startTimeMin"), name("startTimeMax")],
         durations: [name("durationMin"), name("durationMax")],
         tags: &attributes,
     }
     .filter()?;
-    let count = asked.count("query.searchDepth", COUNT, COUNT_MAX)?;
-    let asking = Search { filter, order: order(asked)?, count, per_set: 0, shown: Vec::new() };
+    let count = request.count("query.searchDepth", COUNT, COUNT_MAX)?;
+    let search_query =
+        Search { filter, order: order(request)?, count, per_set: 0, shown: Vec::new() };
     let mut summaries = Vec::new();
-    let unread = search(spans, limits, asking, |trace| {
+    let unread = search(spans, limits, search_query, |trace| {
         summaries.push(shape(&trace));
         Ok(())
     })
     .await?;
-    Ok(Answer::json(&json!({ "summaries": summaries })).without(&unread))
+    Ok(ApiResponse::json(&json!({ "summaries": summaries })).without(&unread))
 }
 
 /// `/api/traces`.
 pub(super) async fn legacy(
     store: &Arc<Store>,
     limits: &Limits,
-    asked: &Asked<'_>,
-) -> Result<Answer, Refusal> {
+    request: &QueryRequest<'_>,
+) -> Result<ApiResponse, ApiError> {
     let of_name = |wanted: &'static str| {
-        asked.all().filter(move |(name, _)| *name == wanted).map(|(_, value)| value)
+        request.all().filter(move |(name, _)| *name == wanted).map(|(_, value)| value)
     };
     // By their IDs, which is how traces are compared.
     let ids: Vec<_> = of_name("traceID").collect();
     let found = if ids.is_empty() {
         let tags: Vec<_> = of_name("tags").chain(of_name("tag")).map(Some).collect();
-        let filter = Asking {
-            asked,
-            service: asked.get("service"),
-            operation: asked.get("operation").filter(|name| *name != "all"),
+        let filter = SearchParameters {
+            request,
+            service: request.get("service"),
+            operation: request.get("operation").filter(|name| *name != "all"),
             starts: ["start".to_owned(), "end".to_owned()],
             durations: ["minDuration".to_owned(), "maxDuration".to_owned()],
             tags: &tags,
         }
         .filter()?;
-        let count = asked.count_or_all("limit", WHOLE, WHOLE_MAX)?;
-        let top = store.spans().top(&filter, order(asked)?, HitUnit::Trace, count).await;
+        let count = request.count_or_all("limit", WHOLE, WHOLE_MAX)?;
+        let top = store.spans().top(&filter, order(request)?, HitUnit::Trace, count).await;
         (top.hits.iter().map(|hit| hit.trace_id).collect(), top.unread)
     } else {
         let ids: Result<Vec<_>, _> =
-            ids.into_iter().take(WHOLE_MAX).map(crate::asked::trace_id).collect();
+            ids.into_iter().take(WHOLE_MAX).map(crate::query_request::trace_id).collect();
         (ids?, Vec::new())
     };
-    Answer::of_pieces(JaegerPieces::new(store, asked.tenant, limits, found)).await
+    ApiResponse::of_chunks(JaegerChunks::new(store, request.tenant, limits, found)).await
 }
 
-fn order(asked: &Asked<'_>) -> Result<Order, Refusal> {
-    match asked.get("order") {
+fn order(request: &QueryRequest<'_>) -> Result<Order, ApiError> {
+    match request.get("order") {
         None | Some("newest") => Ok(Order::Newest),
         Some("slowest") => Ok(Order::Slowest),
         Some(other) => Err(expected("order", other, "slowest or newest")),
     }
 }
 
-/// What both ways to search ask for, and how it is called there.
-struct Asking<'a> {
-    asked: &'a Asked<'a>,
+/// The parameters of both searches, which have different names there.
+struct SearchParameters<'a> {
+    request: &'a QueryRequest<'a>,
     service: Option<&'a str>,
     operation: Option<&'a str>,
     starts: [String; 2],
@@ -103,16 +103,16 @@ struct Asking<'a> {
     tags: &'a [Option<&'a str>],
 }
 
-impl Asking<'_> {
-    fn filter(&self) -> Result<Filter, Refusal> {
-        let Self { asked, service, operation, starts, durations, tags } = self;
-        let mut filter = Filter::of(asked.tenant);
+impl SearchParameters<'_> {
+    fn filter(&self) -> Result<Filter, ApiError> {
+        let Self { request, service, operation, starts, durations, tags } = self;
+        let mut filter = Filter::of(request.tenant);
         let [from, to] = starts;
-        filter.starts.start = asked.time(from)?.unwrap_or(filter.starts.start);
-        filter.starts.end = asked.time(to)?.unwrap_or(filter.starts.end);
+        filter.starts.start = request.time(from)?.unwrap_or(filter.starts.start);
+        filter.starts.end = request.time(to)?.unwrap_or(filter.starts.end);
         let [from, to] = durations;
-        let from = asked.duration(from)?.unwrap_or(*filter.durations.start());
-        let to = asked.duration(to)?.unwrap_or(*filter.durations.end());
+        let from = request.duration(from)?.unwrap_or(*filter.durations.start());
+        let to = request.duration(to)?.unwrap_or(*filter.durations.end());
         filter.durations = from..=to;
         for (field, name) in [(SERVICE, service), (NAME, operation)] {
             let is =
@@ -127,7 +127,7 @@ impl Asking<'_> {
 }
 
 /// Tags as an object in JSON, or one as `key:value`.
-fn conditions(tags: &str) -> Result<Vec<Condition>, Refusal> {
+fn conditions(tags: &str) -> Result<Vec<Condition>, ApiError> {
     if let Ok(Value::Object(object)) = serde_json::from_str(tags) {
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         return Ok(object.iter().map(|(key, value)| condition(key, &text(value))).collect());

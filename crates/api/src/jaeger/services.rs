@@ -1,9 +1,9 @@
-//! Which services there are, and what they do.
+//! Services and their operations.
 
 use super::envelope;
-use crate::answer::Answer;
-use crate::asked::Asked;
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
+use crate::query_request::QueryRequest;
+use crate::query_service::ApiResponse;
 use curtail_store::SpanRows;
 use curtail_store::query::{Aggregate, AggregateQuery, Condition, Filter, SpanField, Test};
 use curtail_store::schema::envelope::SERVICE;
@@ -15,20 +15,29 @@ use std::collections::BTreeSet;
 const SERVICES_MAX: usize = 10_000;
 
 /// `/api/v3/services`.
-pub(super) async fn third(spans: &Tree<SpanRows>, asked: &Asked<'_>) -> Result<Answer, Refusal> {
-    let (names, unread) = services(spans, asked).await;
-    Ok(Answer::json(&json!({ "services": names })).without(&unread))
+pub(super) async fn third(
+    spans: &Tree<SpanRows>,
+    request: &QueryRequest<'_>,
+) -> Result<ApiResponse, ApiError> {
+    let (names, unread) = services(spans, request).await;
+    Ok(ApiResponse::json(&json!({ "services": names })).without(&unread))
 }
 
 /// `/api/services`.
-pub(super) async fn legacy(spans: &Tree<SpanRows>, asked: &Asked<'_>) -> Result<Answer, Refusal> {
-    let (names, unread) = services(spans, asked).await;
+pub(super) async fn legacy(
+    spans: &Tree<SpanRows>,
+    request: &QueryRequest<'_>,
+) -> Result<ApiResponse, ApiError> {
+    let (names, unread) = services(spans, request).await;
     let names = names.into_iter().map(Into::into).collect();
-    Ok(Answer::json(&envelope(names)).without(&unread))
+    Ok(ApiResponse::json(&envelope(names)).without(&unread))
 }
 
-async fn services(spans: &Tree<SpanRows>, asked: &Asked<'_>) -> (BTreeSet<String>, Vec<Unread>) {
-    let filter = Filter::of(asked.tenant);
+async fn services(
+    spans: &Tree<SpanRows>,
+    request: &QueryRequest<'_>,
+) -> (BTreeSet<String>, Vec<Unread>) {
+    let filter = Filter::of(request.tenant);
     let counts = spans.values(&filter, &SpanField::Column(SERVICE), SERVICES_MAX).await;
     (counts.values.into_iter().map(|value| value.text).collect(), counts.unread)
 }
@@ -36,48 +45,48 @@ async fn services(spans: &Tree<SpanRows>, asked: &Asked<'_>) -> (BTreeSet<String
 /// `/api/v3/operations`.
 pub(super) async fn operations_third(
     spans: &Tree<SpanRows>,
-    asked: &Asked<'_>,
-) -> Result<Answer, Refusal> {
-    let (found, unread) = of(spans, asked, service(asked)?).await?;
+    request: &QueryRequest<'_>,
+) -> Result<ApiResponse, ApiError> {
+    let (found, unread) = of(spans, request, service(request)?).await?;
     let each = found.iter().map(|(name, kind)| json!({ "name": name, "spanKind": kind }));
     let operations: Vec<_> = each.collect();
-    Ok(Answer::json(&json!({ "operations": operations })).without(&unread))
+    Ok(ApiResponse::json(&json!({ "operations": operations })).without(&unread))
 }
 
 /// `/api/operations`.
 pub(super) async fn operations(
     spans: &Tree<SpanRows>,
-    asked: &Asked<'_>,
-) -> Result<Answer, Refusal> {
-    let (found, unread) = of(spans, asked, service(asked)?).await?;
+    request: &QueryRequest<'_>,
+) -> Result<ApiResponse, ApiError> {
+    let (found, unread) = of(spans, request, service(request)?).await?;
     let each = found.iter().map(|(name, kind)| json!({ "name": name, "spanKind": kind }));
-    Ok(Answer::json(&envelope(each.collect())).without(&unread))
+    Ok(ApiResponse::json(&envelope(each.collect())).without(&unread))
 }
 
 /// `/api/services/{service}/operations`: names alone.
 pub(super) async fn of_service(
     spans: &Tree<SpanRows>,
-    asked: &Asked<'_>,
+    request: &QueryRequest<'_>,
     service: &str,
-) -> Result<Answer, Refusal> {
-    let (found, unread) = of(spans, asked, service).await?;
+) -> Result<ApiResponse, ApiError> {
+    let (found, unread) = of(spans, request, service).await?;
     let names: BTreeSet<_> = found.into_iter().map(|(name, _)| name).collect();
-    Ok(Answer::json(&envelope(names.into_iter().map(Into::into).collect())).without(&unread))
+    Ok(ApiResponse::json(&envelope(names.into_iter().map(Into::into).collect())).without(&unread))
 }
 
-fn service<'a>(asked: &'a Asked<'_>) -> Result<&'a str, Refusal> {
-    asked.get("service").ok_or_else(|| Refusal::wrong("service: expected the name of one"))
+fn service<'a>(request: &'a QueryRequest<'_>) -> Result<&'a str, ApiError> {
+    request.get("service").ok_or_else(|| ApiError::wrong("service: expected the name of a service"))
 }
 
-/// Names and kinds of what a service does.
+/// The names and kinds of the operations of a service.
 async fn of(
     spans: &Tree<SpanRows>,
-    asked: &Asked<'_>,
+    request: &QueryRequest<'_>,
     service: &str,
-) -> Result<(BTreeSet<(String, String)>, Vec<Unread>), Refusal> {
-    let mut filter = Filter::of(asked.tenant);
+) -> Result<(BTreeSet<(String, String)>, Vec<Unread>), ApiError> {
+    let mut filter = Filter::of(request.tenant);
     filter.conditions.push(Condition::Is(SpanField::Column(SERVICE), Test::Is(service.into())));
-    let kind = asked.get("spanKind").or(asked.get("span_kind"));
+    let kind = request.get("spanKind").or(request.get("span_kind"));
     if let Some(kind) = kind {
         filter.conditions.push(Condition::Is(SpanField::Column(KIND), Test::Is(kind.into())));
     }

@@ -1,31 +1,30 @@
-//! Where `curtail-sql` is: beside the program that wants it, or on the `PATH`.
+//! Finds `curtail-sql`: beside the calling program, or on the `PATH`.
 //!
-//! It links a query engine that takes longer to build than all the rest, so it need not be there: then it is said
-//! how to get it.
+//! The program is optional, because its query engine takes longer to build than all other crates.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 const NAME: &str = "curtail-sql";
 
-/// Where the program is looked for.
+/// The places of the program.
 #[derive(Clone, Debug)]
 pub struct SqlProgram {
     beside: PathBuf,
 }
 
-/// Why it is not started.
+/// Why the program is not started.
 #[derive(Debug, thiserror::Error)]
 pub enum NotStarted {
-    /// It is nowhere.
+    /// It is in none of the places.
     #[error("there is no {0}, and no {NAME} on the PATH: `make sql` builds it")]
     Missing(PathBuf),
-    /// It is there.
+    /// It exists but cannot be run.
     #[error("{program} cannot be run")]
     Failed {
-        /// Which one.
+        /// Its path.
         program: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -37,10 +36,10 @@ impl SqlProgram {
         Self { beside: other.with_file_name(NAME) }
     }
 
-    /// Starts it by `start`, which is given one path after the other until the program is there.
+    /// Calls `start` with one path after the other until the program is found.
     ///
     /// # Errors
-    /// When it is nowhere, or cannot be run.
+    /// When it is not found, or cannot be run.
     pub fn start<T>(&self, mut start: impl FnMut(&Path) -> io::Result<T>) -> Result<T, NotStarted> {
         for program in [&*self.beside, Path::new(NAME)] {
             match start(program) {

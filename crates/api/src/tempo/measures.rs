@@ -1,18 +1,16 @@
-//! What is measured over time.
+//! Metrics of spans over time.
 //!
-//! The default range is the last hour, or `since` before `end`, as in Tempo.
-//!
-//! Steps begin at multiples of their length since 1970. `rate` is of spans a second. What is measured of
-//! durations is in seconds, as Grafana expects it. The exemplars are the slowest spans.
+//! The default range is the last hour, or `since` before `end`, as in Tempo. Steps begin at multiples of their length
+//! since 1970. `rate` is in spans a second, durations are in seconds, and the exemplars are the slowest spans.
 //!
 //! The body is Tempo's message and nothing else, because its clients reject unknown fields. The header
 //! `curtail-quantile-error` has the relative error that a quantile may have; 0 means exact.
 
 use super::{any_value, double};
-use crate::answer::Answer;
-use crate::asked::{Asked, expected};
-use crate::question;
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
+use crate::query_request::{QueryRequest, expected};
+use crate::query_service::ApiResponse;
+use crate::translation;
 use curtail_store::SpanRows;
 use curtail_store::query::{
     Aggregate, AggregateQuery, AggregateResult, Filter, Group, HitUnit, Numbers, Order, SpanField,
@@ -23,9 +21,9 @@ use curtail_traceql::{Function, Measure, Operand, Scope};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// So many steps are made where it is not said how long they are.
+/// The number of steps of a query without `step`.
 const STEPS: i64 = 100;
-/// Shorter ones are not made of themselves.
+/// The minimum length of these steps.
 const STEP_MIN_NS: i64 = 1_000_000_000;
 const STEPS_MAX: i64 = 11_000;
 const EXEMPLARS_MAX: usize = 1_000;
@@ -45,22 +43,25 @@ enum Label {
 }
 
 /// `/api/metrics/query_range`.
-pub(super) async fn range(spans: &Tree<SpanRows>, asked: &Asked<'_>) -> Result<Answer, Refusal> {
-    let question = Question::of(asked)?;
-    let starts = &question.of.filter.starts;
+pub(super) async fn range(
+    spans: &Tree<SpanRows>,
+    request: &QueryRequest<'_>,
+) -> Result<ApiResponse, ApiError> {
+    let query = MetricsQuery::of(request)?;
+    let starts = &query.aggregate.filter.starts;
     let took = starts.end.saturating_sub(starts.start);
-    let step = match asked.duration("step")? {
+    let step = match request.duration("step")? {
         Some(step) if step > 0 && took / step <= STEPS_MAX => step,
         Some(_) => {
             let steps = format!("at most {STEPS_MAX} steps between start and end");
-            return Err(expected("step", asked.get("step").unwrap_or_default(), &steps));
+            return Err(expected("step", request.get("step").unwrap_or_default(), &steps));
         }
         None => (took / STEPS).max(STEP_MIN_NS),
     };
-    let of = AggregateQuery { step_ns: u64::try_from(step).ok(), ..question.of };
+    let of = AggregateQuery { step_ns: u64::try_from(step).ok(), ..query.aggregate };
     let measured = spans.measure(&of).await?;
     #[expect(clippy::cast_precision_loss, reason = "a step is no longer than that")]
-    let series = series(&question.measure, &measured, step as f64 / SECOND_NS);
+    let series = series(&query.measure, &measured, step as f64 / SECOND_NS);
     let mut shapes: Vec<_> = series
         .iter()
         .map(|(labels, samples)| {
@@ -73,55 +74,58 @@ pub(super) async fn range(spans: &Tree<SpanRows>, asked: &Asked<'_>) -> Result<A
             json!({ "labels": shape(labels), "samples": samples })
         })
         .collect();
-    let count = asked.number("exemplars")?.unwrap_or(0).min(EXEMPLARS_MAX);
+    let count = request.number("exemplars")?.unwrap_or(0).min(EXEMPLARS_MAX);
     if let Some(first) = shapes.first_mut()
         && count > 0
     {
         first["exemplars"] = exemplars(spans, &of.filter, count).await;
     }
-    Ok(answer(&shapes, &of.what, &measured))
+    Ok(response(&shapes, &of.what, &measured))
 }
 
 /// `/api/metrics/query`.
-pub(super) async fn instant(spans: &Tree<SpanRows>, asked: &Asked<'_>) -> Result<Answer, Refusal> {
-    let question = Question::of(asked)?;
-    let starts = &question.of.filter.starts;
+pub(super) async fn instant(
+    spans: &Tree<SpanRows>,
+    request: &QueryRequest<'_>,
+) -> Result<ApiResponse, ApiError> {
+    let query = MetricsQuery::of(request)?;
+    let starts = &query.aggregate.filter.starts;
     #[expect(clippy::cast_precision_loss, reason = "a rate need not be exacter")]
     let seconds = starts.end.saturating_sub(starts.start) as f64 / SECOND_NS;
-    let measured = spans.measure(&question.of).await?;
-    let shapes: Vec<_> = series(&question.measure, &measured, seconds)
+    let measured = spans.measure(&query.aggregate).await?;
+    let shapes: Vec<_> = series(&query.measure, &measured, seconds)
         .iter()
         .flat_map(|(labels, samples)| samples.values().map(move |value| (labels, value)))
         .map(|(labels, value)| json!({ "labels": shape(labels), "value": double(*value) }))
         .collect();
-    Ok(answer(&shapes, &question.of.what, &measured))
+    Ok(response(&shapes, &query.aggregate.what, &measured))
 }
 
-fn answer(series: &[Value], what: &Aggregate, measured: &AggregateResult) -> Answer {
-    let answer = Answer::json(&json!({ "series": series, "metrics": {} }));
-    let answer = answer.without(&measured.unread);
+fn response(series: &[Value], what: &Aggregate, measured: &AggregateResult) -> ApiResponse {
+    let response = ApiResponse::json(&json!({ "series": series, "metrics": {} }));
+    let response = response.without(&measured.unread);
     match what {
-        Aggregate::Quantiles(..) => answer.with_quantile_error(measured.error),
-        Aggregate::Count | Aggregate::Extremes(_) | Aggregate::Buckets(_) => answer,
+        Aggregate::Quantiles(..) => response.with_quantile_error(measured.error),
+        Aggregate::Count | Aggregate::Extremes(_) | Aggregate::Buckets(_) => response,
     }
 }
 
-/// What is measured, and of which spans.
-struct Question {
-    of: AggregateQuery,
+/// The query of a request.
+struct MetricsQuery {
+    aggregate: AggregateQuery,
     measure: Measure,
 }
 
-impl Question {
-    fn of(asked: &Asked<'_>) -> Result<Self, Refusal> {
-        let query = question::query(asked.get("q"))?;
-        let filter = question::filter(&query, asked.tenant, asked.recent_range()?)?;
+impl MetricsQuery {
+    fn of(request: &QueryRequest<'_>) -> Result<Self, ApiError> {
+        let query = translation::parse_query(request.get("q"))?;
+        let filter = translation::filter(&query, request.tenant, request.recent_range()?)?;
         let Some(measure) = query.measure else {
-            return Err(Refusal::wrong("q: expected a measure, as { } | rate()"));
+            return Err(ApiError::wrong("q: expected a measure, as { } | rate()"));
         };
-        let what = question::what(&measure.function)?;
-        let by = measure.by.iter().map(question::of).collect::<Result<_, _>>()?;
-        Ok(Self { of: AggregateQuery { filter, what, by, step_ns: None }, measure })
+        let what = translation::aggregate(&measure.function)?;
+        let by = measure.by.iter().map(translation::span_field).collect::<Result<_, _>>()?;
+        Ok(Self { aggregate: AggregateQuery { filter, what, by, step_ns: None }, measure })
     }
 }
 
@@ -141,7 +145,7 @@ fn series(measure: &Measure, measured: &AggregateResult, seconds: f64) -> Series
             if labels.is_empty() {
                 labels.push((
                     "__name__".to_owned(),
-                    Label::Text(called(&measure.function).to_owned()),
+                    Label::Text(function_name(&measure.function).to_owned()),
                 ));
             }
             all.entry(labels).or_default().insert(group.start_ns, value);
@@ -150,7 +154,7 @@ fn series(measure: &Measure, measured: &AggregateResult, seconds: f64) -> Series
     all
 }
 
-/// The values of a group, each with the label that tells it from the others.
+/// The values of a group, each with the label that distinguishes it.
 fn values(function: &Function, group: &Group, seconds: f64) -> Vec<(Option<(String, Label)>, f64)> {
     #[expect(clippy::cast_precision_loss, reason = "as JSON has numbers")]
     let count = group.count as f64;
@@ -182,10 +186,10 @@ fn values(function: &Function, group: &Group, seconds: f64) -> Vec<(Option<(Stri
 }
 
 fn is_duration(operand: &Operand) -> bool {
-    question::of(operand) == Ok(SpanField::Column(DURATION))
+    translation::span_field(operand) == Ok(SpanField::Column(DURATION))
 }
 
-const fn called(function: &Function) -> &'static str {
+const fn function_name(function: &Function) -> &'static str {
     match function {
         Function::Rate => "rate",
         Function::Count => "count_over_time",
@@ -198,7 +202,7 @@ const fn called(function: &Function) -> &'static str {
     }
 }
 
-/// What a label is called: the operand as it was written.
+/// The name of a label: the operand in TraceQL.
 fn name(operand: &Operand) -> String {
     match operand {
         Operand::Intrinsic(name) => (*name).to_owned(),
@@ -226,7 +230,7 @@ fn shape(labels: &[(String, Label)]) -> Vec<Value> {
     labels.iter().map(|(key, label)| json!({ "key": key, "value": value(label) })).collect()
 }
 
-/// The slowest spans of all that were measured, one of each trace.
+/// The slowest measured spans, one of each trace.
 async fn exemplars(spans: &Tree<SpanRows>, filter: &Filter, count: usize) -> Value {
     let top = spans.top(filter, Order::Slowest, HitUnit::Trace, count).await;
     let exemplar = |hit: &curtail_store::query::Hit| {

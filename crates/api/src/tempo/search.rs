@@ -1,14 +1,13 @@
 //! Searching for traces.
 //!
-//! The newest come first; `order=slowest`, or `with (slowest=true)` in the query, has the slowest first. Either
-//! way they are those of all spans that there are.
+//! The newest traces come first, or with `order=slowest`, or `with (slowest=true)` in the query, the slowest of all.
 
 use super::any_value;
-use crate::answer::Answer;
-use crate::asked::{Asked, expected};
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
+use crate::query_request::{QueryRequest, expected};
+use crate::query_service::ApiResponse;
 use crate::search::{MatchedSpan, Search, Summary};
-use crate::{Limits, question, search};
+use crate::{Limits, search, translation};
 use curtail_store::SpanRows;
 use curtail_store::query::{Condition, Filter, Order, SpanField, Test};
 use curtail_store::tree::Tree;
@@ -16,7 +15,7 @@ use curtail_traceql::{Expression, Literal, Operand, Query};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Traces, where it is not said how many, and the most.
+/// The default and the maximum number of traces.
 const COUNT: usize = 20;
 const COUNT_MAX: usize = 1_000;
 
@@ -24,23 +23,23 @@ const COUNT_MAX: usize = 1_000;
 const SPANS: usize = 3;
 const SPANS_MAX: usize = 1_000;
 
-pub(super) async fn answer(
+pub(super) async fn respond(
     spans: &Arc<Tree<SpanRows>>,
     limits: &Limits,
-    asked: &Asked<'_>,
-) -> Result<Answer, Refusal> {
-    let query = question::query(asked.get("q"))?;
+    request: &QueryRequest<'_>,
+) -> Result<ApiResponse, ApiError> {
+    let query = translation::parse_query(request.get("q"))?;
     if query.measure.is_some() {
-        return Err(Refusal::wrong("q: a measure is asked for at /api/metrics/query_range"));
+        return Err(ApiError::wrong("q: metrics are served at /api/metrics/query_range"));
     }
-    let mut filter = question::filter(&query, asked.tenant, asked.range()?)?;
-    older(asked, &mut filter)?;
+    let mut filter = translation::filter(&query, request.tenant, request.range()?)?;
+    add_legacy_parameters(request, &mut filter)?;
     let shown = shown(&query)?;
     let search = Search {
         filter,
-        order: order(asked, &query)?,
-        count: asked.count("limit", COUNT, COUNT_MAX)?,
-        per_set: asked.count_or_all("spss", SPANS, SPANS_MAX)?,
+        order: order(request, &query)?,
+        count: request.count("limit", COUNT, COUNT_MAX)?,
+        per_set: request.count_or_all("spss", SPANS, SPANS_MAX)?,
         shown: shown.iter().map(|(_, of)| of.clone()).collect(),
     };
     let (mut body, mut inspected) = (br#"{"traces":["#.to_vec(), 0);
@@ -51,7 +50,7 @@ pub(super) async fn answer(
         inspected += 1;
         body.extend_from_slice(shape(&trace, &shown).to_string().as_bytes());
         if body.len() > limits.response_bytes {
-            return Err(Refusal::large(
+            return Err(ApiError::large(
                 "the response exceeds the maximum size: reduce limit or spss",
             ));
         }
@@ -60,15 +59,15 @@ pub(super) async fn answer(
     .await?;
     let metrics = json!({ "inspectedTraces": inspected, "completedJobs": 1, "totalJobs": 1 });
     body.extend_from_slice(format!(r#"],"metrics":{metrics}}}"#).as_bytes());
-    Ok(Answer::of("application/json", body).without(&unread))
+    Ok(ApiResponse::of("application/json", body).without(&unread))
 }
 
-/// What older versions of Grafana ask for.
-fn older(asked: &Asked<'_>, filter: &mut Filter) -> Result<(), Refusal> {
-    let from = asked.duration("minDuration")?.unwrap_or(*filter.durations.start());
-    let to = asked.duration("maxDuration")?.unwrap_or(*filter.durations.end());
+/// Adds the parameters of older versions of Grafana.
+fn add_legacy_parameters(request: &QueryRequest<'_>, filter: &mut Filter) -> Result<(), ApiError> {
+    let from = request.duration("minDuration")?.unwrap_or(*filter.durations.start());
+    let to = request.duration("maxDuration")?.unwrap_or(*filter.durations.end());
     filter.durations = from.max(*filter.durations.start())..=to.min(*filter.durations.end());
-    let Some(tags) = asked.get("tags") else { return Ok(()) };
+    let Some(tags) = request.get("tags") else { return Ok(()) };
     for tag in tags.split_whitespace() {
         let Some((key, value)) = tag.split_once('=') else {
             return Err(expected("tags", tag, "key=value, divided by spaces"));
@@ -79,8 +78,8 @@ fn older(asked: &Asked<'_>, filter: &mut Filter) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn order(asked: &Asked<'_>, query: &Query) -> Result<Order, Refusal> {
-    match asked.get("order") {
+fn order(request: &QueryRequest<'_>, query: &Query) -> Result<Order, ApiError> {
+    match request.get("order") {
         Some("slowest") => return Ok(Order::Slowest),
         Some("newest") => return Ok(Order::Newest),
         Some(other) => return Err(expected("order", other, "slowest or newest")),
@@ -92,7 +91,7 @@ fn order(asked: &Asked<'_>, query: &Query) -> Result<Order, Refusal> {
 }
 
 /// The fields to return of each span, by name: those in `select`, and those of the conditions.
-fn shown(query: &Query) -> Result<Vec<(String, SpanField)>, Refusal> {
+fn shown(query: &Query) -> Result<Vec<(String, SpanField)>, ApiError> {
     let mut operands = Vec::new();
     for operand in &query.select {
         if !operands.contains(operand) && !has_field(operand) {
@@ -101,13 +100,13 @@ fn shown(query: &Query) -> Result<Vec<(String, SpanField)>, Refusal> {
     }
     let selected = operands.len();
     if let Some(expression) = &query.filter {
-        named(expression, &mut operands);
+        add_operands(expression, &mut operands);
     }
     let mut shown = Vec::new();
     for (nth, operand) in operands.iter().enumerate() {
-        match question::of(operand) {
+        match translation::span_field(operand) {
             Ok(of) => shown.push((name(operand), of)),
-            Err(refusal) if nth < selected => return Err(refusal),
+            Err(error) if nth < selected => return Err(error),
             // A condition may use a field that spans do not have, such as nestedSetParent.
             Err(_) => {}
         }
@@ -122,13 +121,13 @@ fn has_field(operand: &Operand) -> bool {
     matches!(operand, Operand::Intrinsic(name) if FIELDS.contains(name))
 }
 
-/// What an expression looks at.
-fn named(expression: &Expression, operands: &mut Vec<Operand>) {
+/// Adds the operands of an expression.
+fn add_operands(expression: &Expression, operands: &mut Vec<Operand>) {
     match expression {
         Expression::All(each) | Expression::Any(each) => {
-            each.iter().for_each(|expression| named(expression, operands));
+            each.iter().for_each(|expression| add_operands(expression, operands));
         }
-        Expression::Not(negated) => named(negated, operands),
+        Expression::Not(negated) => add_operands(negated, operands),
         Expression::Is(operand, ..) if !operands.contains(operand) && !has_field(operand) => {
             operands.push(operand.clone());
         }

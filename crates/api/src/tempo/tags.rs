@@ -1,9 +1,9 @@
-//! Which attributes there are, and which values they have: what Grafana offers to whoever writes a query.
+//! Attributes and their values, for completion in Grafana.
 
-use crate::answer::Answer;
-use crate::asked::Asked;
-use crate::question;
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
+use crate::query_request::QueryRequest;
+use crate::query_service::ApiResponse;
+use crate::translation;
 use curtail_store::SpanRows;
 use curtail_store::query::{AttributeKeys, Filter, ValueCounts};
 use curtail_store::tree::Tree;
@@ -11,11 +11,11 @@ use curtail_traceql::{Expression, parse};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Values, where it is not said how many, and the most.
+/// The default and the maximum number of values.
 const COUNT: usize = 1_000;
 const COUNT_MAX: usize = 10_000;
 
-/// What is answered of what every span has.
+/// The intrinsics of spans.
 const INTRINSICS: [&str; 13] = [
     "duration",
     "event:name",
@@ -33,23 +33,29 @@ const INTRINSICS: [&str; 13] = [
 ];
 
 /// `/api/v2/search/tags`.
-pub(super) async fn scopes(spans: &Tree<SpanRows>, asked: &Asked<'_>) -> Result<Answer, Refusal> {
-    let (keys, count) = (spans.keys(&filter(asked)?).await, count(asked)?);
-    let only = asked.get("scope").filter(|scope| *scope != "none");
+pub(super) async fn scopes(
+    spans: &Tree<SpanRows>,
+    request: &QueryRequest<'_>,
+) -> Result<ApiResponse, ApiError> {
+    let (keys, count) = (spans.keys(&filter(request)?).await, count(request)?);
+    let only = request.get("scope").filter(|scope| *scope != "none");
     let scopes: Vec<_> = by_scope(&keys)
         .into_iter()
         .filter(|(scope, tags)| only.is_none_or(|only| only == *scope) && !tags.is_empty())
         .map(|(scope, tags)| json!({ "name": scope, "tags": &tags[..tags.len().min(count)] }))
         .collect();
-    Ok(Answer::json(&json!({ "scopes": scopes, "metrics": {} })))
+    Ok(ApiResponse::json(&json!({ "scopes": scopes, "metrics": {} })))
 }
 
 /// `/api/search/tags`.
-pub(super) async fn names(spans: &Tree<SpanRows>, asked: &Asked<'_>) -> Result<Answer, Refusal> {
-    let (keys, count) = (spans.keys(&filter(asked)?).await, count(asked)?);
+pub(super) async fn names(
+    spans: &Tree<SpanRows>,
+    request: &QueryRequest<'_>,
+) -> Result<ApiResponse, ApiError> {
+    let (keys, count) = (spans.keys(&filter(request)?).await, count(request)?);
     let names: BTreeSet<_> = keys.spans.union(&keys.resources).collect();
     let names: Vec<_> = names.into_iter().take(count).collect();
-    Ok(Answer::json(&json!({ "tagNames": names, "metrics": {} })))
+    Ok(ApiResponse::json(&json!({ "tagNames": names, "metrics": {} })))
 }
 
 fn by_scope(keys: &AttributeKeys) -> Vec<(&'static str, Vec<&str>)> {
@@ -69,10 +75,10 @@ fn by_scope(keys: &AttributeKeys) -> Vec<(&'static str, Vec<&str>)> {
 /// `/api/v2/search/tag/{tag}/values`.
 pub(super) async fn values(
     spans: &Tree<SpanRows>,
-    asked: &Asked<'_>,
+    request: &QueryRequest<'_>,
     tag: &str,
-) -> Result<Answer, Refusal> {
-    let counts = counted(spans, asked, tag).await?;
+) -> Result<ApiResponse, ApiError> {
+    let counts = counted(spans, request, tag).await?;
     let is_keyword = ["status", "kind", "span:status", "span:kind"].contains(&tag);
     let value = |of: &curtail_store::query::ValueCount| {
         let kind = match of.kind {
@@ -90,43 +96,43 @@ pub(super) async fn values(
 /// `/api/search/tag/{tag}/values`: a tag without its scope.
 pub(super) async fn texts(
     spans: &Tree<SpanRows>,
-    asked: &Asked<'_>,
+    request: &QueryRequest<'_>,
     tag: &str,
-) -> Result<Answer, Refusal> {
+) -> Result<ApiResponse, ApiError> {
     let scoped = if INTRINSICS.contains(&tag) { tag.to_owned() } else { format!(".{tag}") };
-    let counts = counted(spans, asked, &scoped).await?;
+    let counts = counted(spans, request, &scoped).await?;
     let values: Vec<_> = counts.values.iter().map(|value| json!(value.text)).collect();
     Ok(shape("tagValues", values, &counts))
 }
 
-fn shape(name: &str, values: Vec<Value>, counts: &ValueCounts) -> Answer {
-    Answer::json(&json!({ name: values, "metrics": {} })).without(&counts.unread)
+fn shape(name: &str, values: Vec<Value>, counts: &ValueCounts) -> ApiResponse {
+    ApiResponse::json(&json!({ name: values, "metrics": {} })).without(&counts.unread)
 }
 
 async fn counted(
     spans: &Tree<SpanRows>,
-    asked: &Asked<'_>,
+    request: &QueryRequest<'_>,
     tag: &str,
-) -> Result<ValueCounts, Refusal> {
-    // A condition is what names a tag in the language.
+) -> Result<ValueCounts, ApiError> {
+    // TraceQL names a tag in a condition.
     let query = parse(&format!("{{ {tag} != nil }}"));
-    let wrong = |why| Refusal::wrong(format!("expected a tag, as span.http.route: {why}"));
+    let wrong = |why| ApiError::wrong(format!("expected a tag, as span.http.route: {why}"));
     let query = query.map_err(|error| wrong(error.to_string()))?;
     let Some(Expression::Is(operand, ..)) = &query.filter else {
         return Err(wrong("found none".to_owned()));
     };
-    let of = question::of(operand)?;
-    Ok(spans.values(&filter(asked)?, &of, count(asked)?).await)
+    let of = translation::span_field(operand)?;
+    Ok(spans.values(&filter(request)?, &of, count(request)?).await)
 }
 
 /// Maximum number of tags of each scope; zero asks for all, as in Tempo.
-fn count(asked: &Asked<'_>) -> Result<usize, Refusal> {
-    asked.count_or_all("limit", COUNT, COUNT_MAX)
+fn count(request: &QueryRequest<'_>) -> Result<usize, ApiError> {
+    request.count_or_all("limit", COUNT, COUNT_MAX)
 }
 
-/// The spans in whose tags one is interested. A query that is still being written asks for all.
-fn filter(asked: &Asked<'_>) -> Result<Filter, Refusal> {
-    let query = asked.get("q").and_then(|text| parse(text).ok());
-    let all = question::query(None)?;
-    question::filter(query.as_ref().unwrap_or(&all), asked.tenant, asked.range()?)
+/// The filter of the query; an incomplete query selects all spans.
+fn filter(request: &QueryRequest<'_>) -> Result<Filter, ApiError> {
+    let query = request.get("q").and_then(|text| parse(text).ok());
+    let all = translation::parse_query(None)?;
+    translation::filter(query.as_ref().unwrap_or(&all), request.tenant, request.range()?)
 }

@@ -1,11 +1,11 @@
 //! Log records as a batch of logs.
 
-use super::grouped::Grouped;
+use super::batch_writer::BatchWriter;
 use super::{
     BadRow, PlainValue, ResourceText, RowPart, ScopeText, attributes, enumerated, flags, number,
     span_id, text, time, trace_id,
 };
-use crate::write;
+use curtail_protobuf as protobuf;
 
 /// A log record, as a table has it: what [`crate::LogRecord`] is in a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -34,42 +34,18 @@ pub struct LogRow<'a> {
     pub flags: u32,
 }
 
-/// A batch of logs that grows record by record.
-#[derive(Debug, Default)]
-pub struct LogsWriter {
-    rows: Grouped,
-}
-
-impl LogsWriter {
-    /// An empty batch.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Takes a log record.
+impl BatchWriter {
+    /// Adds a log record.
     ///
     /// # Errors
-    /// When what should be plain JSON is none. The batch is without this record then.
+    /// When a text is not the plain JSON that it should be. The batch is without this record then.
     pub fn record(
         &mut self,
         resource: &ResourceText<'_>,
         scope: &ScopeText<'_>,
         record: &LogRow<'_>,
     ) -> Result<(), BadRow> {
-        self.rows.row(resource, scope, |out| record.write(out))
-    }
-
-    /// How many bytes the batch has so far, but for some 20 around each resource and scope.
-    #[must_use]
-    pub const fn bytes(&self) -> usize {
-        self.rows.bytes()
-    }
-
-    /// The batch: `LogsData`, which is the same as an `ExportLogsServiceRequest`.
-    #[must_use]
-    pub fn finish(self) -> Vec<u8> {
-        self.rows.finish()
+        self.row(resource, scope, |out| record.write(out))
     }
 }
 
@@ -79,7 +55,7 @@ impl LogRow<'_> {
         enumerated(out, 2, self.severity);
         text(out, 3, self.severity_text);
         if let Some(body) = self.body {
-            write::message(out, 5, |out| body.write(out))
+            protobuf::long_message_field(out, 5, |out| body.write(out))
                 .map_err(|fault| RowPart::Body.is(fault))?;
         }
         attributes(out, 6, self.attributes)?;

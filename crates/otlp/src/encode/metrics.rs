@@ -1,13 +1,13 @@
 //! Points as a batch of metrics. Those of one metric stand together in its message.
 
-use super::grouped::{Grouped, ScopeNumber};
+use super::batch_writer::{BatchWriter, ScopeNumber};
 use super::{
     BadRow, PlainValue, ResourceText, RowPart, ScopeText, attributes, enumerated, number, object,
     span_id, text, time, trace_id,
 };
 use crate::metrics::{AtQuantile, Buckets, Distribution, Form, Measured};
-use crate::wire::{LEN, Tag};
-use crate::write;
+use crate::wire::LEN;
+use curtail_protobuf as protobuf;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
@@ -82,7 +82,7 @@ pub struct ExemplarRow<'a> {
 /// A batch of metrics that grows point by point.
 #[derive(Debug, Default)]
 pub struct MetricsWriter {
-    around: Grouped,
+    scopes: BatchWriter,
     /// In the order in which they first came.
     metrics: Vec<Metric>,
     /// The number of each, by scope and texts.
@@ -128,7 +128,7 @@ impl MetricsWriter {
         point.write(&mut self.point, metric.form)?;
         let mut metadata = Vec::new();
         object(&mut metadata, 12, metric.metadata).map_err(|fault| RowPart::Metadata.is(fault))?;
-        let scope = self.around.scope(resource, scope)?;
+        let scope = self.scopes.scope(resource, scope)?;
         let number = *self.numbers.entry((scope, metric.key())).or_insert_with(|| {
             let metric = Metric::new(scope, metric, metadata);
             self.bytes += metric.texts.len() + metric.metadata.len();
@@ -137,7 +137,7 @@ impl MetricsWriter {
         });
         let points = &mut self.metrics[number].points;
         let len = points.len();
-        write::bytes(points, 1, &self.point);
+        protobuf::bytes_field(points, 1, &self.point);
         self.bytes += points.len() - len;
         Ok(())
     }
@@ -146,16 +146,16 @@ impl MetricsWriter {
     /// metric.
     #[must_use]
     pub const fn bytes(&self) -> usize {
-        self.around.bytes() + self.bytes
+        self.scopes.bytes() + self.bytes
     }
 
     /// The batch: `MetricsData`, which is the same as an `ExportMetricsServiceRequest`.
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
         for metric in self.metrics {
-            self.around.put(metric.scope, &metric.message());
+            self.scopes.put(metric.scope, &metric.message());
         }
-        self.around.finish()
+        self.scopes.finish()
     }
 }
 
@@ -181,7 +181,7 @@ impl Metric {
         if let Some(field) = self.form.field() {
             enumerated(&mut self.points, 2, self.temporality);
             number(&mut self.points, 3, u32::from(self.is_monotonic));
-            write::bytes(&mut out, field, &self.points);
+            protobuf::bytes_field(&mut out, field, &self.points);
         }
         out.extend_from_slice(&self.metadata);
         out
@@ -193,7 +193,7 @@ impl MetricText<'_> {
     fn key(&self) -> Box<[u8]> {
         let mut key = Vec::new();
         for text in [self.name, self.description, self.unit, self.metadata] {
-            write::bytes(&mut key, 1, text.as_bytes());
+            protobuf::bytes_field(&mut key, 1, text.as_bytes());
         }
         key.extend_from_slice(&self.temporality.to_le_bytes());
         key.extend_from_slice(&[u8::from(self.is_monotonic), self.form as u8]);
@@ -226,7 +226,7 @@ impl PointRow<'_> {
         };
         for (nth, exemplar) in self.exemplars.iter().enumerate() {
             let Some(field) = of_exemplars else { break };
-            write::message(out, field, |out| exemplar.write(out, nth))?;
+            protobuf::long_message_field(out, field, |out| exemplar.write(out, nth))?;
         }
         attributes(out, of_attributes, self.attributes)?;
         number(out, of_flags, self.flags);
@@ -238,8 +238,8 @@ impl PointRow<'_> {
 fn measured(out: &mut Vec<u8>, field: u32, measured: Measured) {
     match measured {
         Measured::None => {}
-        Measured::Double(number) => write::fixed64(out, field, number.to_bits()),
-        Measured::Int(number) => write::fixed64(out, 6, number.cast_unsigned()),
+        Measured::Double(number) => protobuf::fixed64_field(out, field, number.to_bits()),
+        Measured::Int(number) => protobuf::fixed64_field(out, 6, number.cast_unsigned()),
     }
 }
 
@@ -268,7 +268,7 @@ impl Distribution {
         fixed(out, 7, self.zero_count);
         for (field, buckets) in [(8, &self.positive), (9, &self.negative)] {
             if let Some(buckets) = buckets {
-                write::message(out, field, |out| buckets.write(out));
+                protobuf::long_message_field(out, field, |out| buckets.write(out));
             }
         }
         said(out, 12, self.min);
@@ -279,7 +279,7 @@ impl Distribution {
     fn write_summary(&self, out: &mut Vec<u8>) {
         self.write_count(out);
         for at in &self.quantiles {
-            write::message(out, 6, |out| at.write(out));
+            protobuf::long_message_field(out, 6, |out| at.write(out));
         }
     }
 
@@ -293,8 +293,8 @@ impl Buckets {
     fn write(&self, out: &mut Vec<u8>) {
         signed(out, 1, self.offset);
         if !self.counts.is_empty() {
-            write::message(out, 2, |out| {
-                self.counts.iter().for_each(|count| write::varint(out, *count));
+            protobuf::long_message_field(out, 2, |out| {
+                self.counts.iter().for_each(|count| protobuf::varint(out, *count));
             });
         }
     }
@@ -310,30 +310,29 @@ impl AtQuantile {
 /// A number of eight bytes; zero is left out.
 fn fixed(out: &mut Vec<u8>, field: u32, bits: u64) {
     if bits != 0 {
-        write::fixed64(out, field, bits);
+        protobuf::fixed64_field(out, field, bits);
     }
 }
 
 /// A number that may be missing; zero is said.
 fn said(out: &mut Vec<u8>, field: u32, number: Option<f64>) {
     if let Some(number) = number {
-        write::fixed64(out, field, number.to_bits());
+        protobuf::fixed64_field(out, field, number.to_bits());
     }
 }
 
 /// A number whose sign is in its last bit.
 fn signed(out: &mut Vec<u8>, field: u32, number: i32) {
     if number != 0 {
-        let zigzag = (number << 1) ^ (number >> 31);
-        write::number(out, field, u64::from(zigzag.cast_unsigned()));
+        protobuf::varint_field(out, field, protobuf::zigzag(number.into()));
     }
 }
 
 /// Numbers of eight bytes as one field.
 fn packed(out: &mut Vec<u8>, field: u32, all: impl ExactSizeIterator<Item = u64>) {
     if all.len() > 0 {
-        write::tag(out, Tag { field, wire_type: LEN });
-        write::varint(out, 8 * all.len() as u64);
+        protobuf::tag(out, field, LEN);
+        protobuf::varint(out, 8 * all.len() as u64);
         all.for_each(|bits| out.extend_from_slice(&bits.to_le_bytes()));
     }
 }

@@ -1,11 +1,11 @@
 //! Spans as a batch of traces.
 
-use super::grouped::Grouped;
+use super::batch_writer::BatchWriter;
 use super::{
     BadRow, PlainValue, ResourceText, RowPart, ScopeText, attributes, enumerated, flags, number,
     object, span_id, text, time, trace_id,
 };
-use crate::write;
+use curtail_protobuf as protobuf;
 
 /// A span, as a table has it: what [`crate::Span`] is in a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -76,42 +76,18 @@ pub struct LinkRow<'a> {
     pub flags: u32,
 }
 
-/// A batch of traces that grows span by span.
-#[derive(Debug, Default)]
-pub struct TracesWriter {
-    rows: Grouped,
-}
-
-impl TracesWriter {
-    /// An empty batch.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Takes a span.
+impl BatchWriter {
+    /// Adds a span.
     ///
     /// # Errors
-    /// When what should be plain JSON is none. The batch is without this span then.
+    /// When a text is not the plain JSON that it should be. The batch is without this span then.
     pub fn span(
         &mut self,
         resource: &ResourceText<'_>,
         scope: &ScopeText<'_>,
         span: &SpanRow<'_>,
     ) -> Result<(), BadRow> {
-        self.rows.row(resource, scope, |out| span.write(out))
-    }
-
-    /// How many bytes the batch has so far, but for some 20 around each resource and scope.
-    #[must_use]
-    pub const fn bytes(&self) -> usize {
-        self.rows.bytes()
-    }
-
-    /// The batch: `TracesData`, which is the same as an `ExportTraceServiceRequest`.
-    #[must_use]
-    pub fn finish(self) -> Vec<u8> {
-        self.rows.finish()
+        self.row(resource, scope, |out| span.write(out))
     }
 }
 
@@ -128,14 +104,14 @@ impl SpanRow<'_> {
         attributes(out, 9, self.attributes)?;
         number(out, 10, self.dropped_attributes);
         for (nth, event) in self.events.iter().enumerate() {
-            write::message(out, 11, |out| event.write(out, nth))?;
+            protobuf::long_message_field(out, 11, |out| event.write(out, nth))?;
         }
         number(out, 12, self.dropped_events);
         for (nth, link) in self.links.iter().enumerate() {
-            write::message(out, 13, |out| link.write(out, nth))?;
+            protobuf::long_message_field(out, 13, |out| link.write(out, nth))?;
         }
         number(out, 14, self.dropped_links);
-        write::message(out, 15, |out| {
+        protobuf::long_message_field(out, 15, |out| {
             text(out, 2, self.status_message);
             enumerated(out, 3, self.status);
         });

@@ -1,10 +1,9 @@
 //! From JSON to protobuf, in one pass.
 
 use crate::schema::{Field, Kind, Message};
-use crate::wire::Tag;
-use crate::write;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use curtail_protobuf as protobuf;
 use serde::de::{
     DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor,
 };
@@ -109,7 +108,7 @@ impl<'de> Visitor<'de> for One<'_> {
             return Err(A::Error::invalid_type(Unexpected::Map, &self));
         };
         let depth_left = self.depth_left - u32::from(message.is_container());
-        write::message(self.out, self.field.number, |out| {
+        protobuf::long_message_field(self.out, self.field.number, |out| {
             Fields { message, depth_left, out }.visit_map(map)
         })
     }
@@ -144,15 +143,15 @@ impl<'de> Visitor<'de> for One<'_> {
             return Err(E::invalid_type(unexpected, &self));
         }
         match self.field.kind {
-            Kind::Text => write::bytes(self.out, self.field.number, text.as_bytes()),
+            Kind::Text => protobuf::bytes_field(self.out, self.field.number, text.as_bytes()),
             Kind::Bytes => {
                 let bytes = STANDARD.decode(text);
                 let bytes = bytes.map_err(|_| E::invalid_value(unexpected, &self))?;
-                write::bytes(self.out, self.field.number, &bytes);
+                protobuf::bytes_field(self.out, self.field.number, &bytes);
             }
             Kind::Id => {
                 let bytes = from_hex(text).ok_or_else(|| E::invalid_value(unexpected, &self))?;
-                write::bytes(self.out, self.field.number, &bytes);
+                protobuf::bytes_field(self.out, self.field.number, &bytes);
             }
             Kind::Double => {
                 // `parse` takes more names than protobuf's JSON has, and means the same by them.
@@ -178,8 +177,7 @@ impl<'de> Visitor<'de> for One<'_> {
 impl<'a> One<'a> {
     /// Begins the field.
     fn tag(self) -> &'a mut Vec<u8> {
-        let tag = Tag { field: self.field.number, wire_type: self.field.kind.wire_type() };
-        write::tag(self.out, tag);
+        protobuf::tag(self.out, self.field.number, self.field.kind.wire_type());
         self.out
     }
 
@@ -206,9 +204,9 @@ impl<'a> One<'a> {
             }
             Kind::Sint32 | Kind::Enum(_) => {
                 let number = i32::try_from(number).map_err(|_| out_of_range())?;
-                let zigzag = ((number << 1) ^ (number >> 31)).cast_unsigned();
-                let plain = i64::from(number).cast_unsigned();
-                self.varint(if let Kind::Sint32 = kind { u64::from(zigzag) } else { plain });
+                let (zigzag, plain) =
+                    (protobuf::zigzag(number.into()), i64::from(number).cast_unsigned());
+                self.varint(if let Kind::Sint32 = kind { zigzag } else { plain });
             }
             Kind::Double => {
                 // A number of JSON may be written without a point.
@@ -224,7 +222,7 @@ impl<'a> One<'a> {
     }
 
     fn varint(self, number: u64) {
-        write::varint(self.tag(), number);
+        protobuf::varint(self.tag(), number);
     }
 
     fn fixed64(self, bits: u64) {

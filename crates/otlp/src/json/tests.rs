@@ -1,5 +1,5 @@
 use super::*;
-use crate::write;
+use curtail_protobuf as protobuf;
 
 fn traces(json: &str) -> Result<Vec<u8>, String> {
     to_protobuf(json.as_bytes(), Signal::Traces, &Limits::default())
@@ -103,14 +103,18 @@ fn of_what_lies_too_deep_is_left_what_the_decoder_refuses() {
 fn what_lies_too_deep_is_not_shown() {
     fn lists(out: &mut Vec<u8>, left: u32) {
         if left > 0 {
-            write::message(out, 5, |out| write::message(out, 1, |out| lists(out, left - 1)));
+            protobuf::long_message_field(out, 5, |out| {
+                protobuf::long_message_field(out, 1, |out| lists(out, left - 1))
+            });
         }
     }
     let nested = |left| {
         let mut batch = Vec::new();
-        write::message(&mut batch, 1, |out| {
-            write::message(out, 1, |out| {
-                write::message(out, 1, |out| write::message(out, 2, |out| lists(out, left)));
+        protobuf::long_message_field(&mut batch, 1, |out| {
+            protobuf::long_message_field(out, 1, |out| {
+                protobuf::long_message_field(out, 1, |out| {
+                    protobuf::long_message_field(out, 2, |out| lists(out, left))
+                });
             });
         });
         from_protobuf(&batch, Signal::Traces, Mapping::Otlp)
@@ -123,7 +127,7 @@ fn what_lies_too_deep_is_not_shown() {
 #[test]
 fn text_that_is_not_utf8_is_shown_as_well_as_can_be() {
     let mut batch = Vec::new();
-    write::message(&mut batch, 1, |out| write::bytes(out, 3, b"a\xFFb"));
+    protobuf::long_message_field(&mut batch, 1, |out| protobuf::bytes_field(out, 3, b"a\xFFb"));
     let json = from_protobuf(&batch, Signal::Traces, Mapping::Otlp).expect("well-formed");
     assert_eq!(json, "{\"resourceSpans\":[{\"schemaUrl\":\"a\u{fffd}b\"}]}");
 }

@@ -1,8 +1,8 @@
 //! From plain JSON to protobuf, in one pass.
 
-use crate::write;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use curtail_protobuf as protobuf;
 use serde::Deserialize;
 use serde::de::{
     DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor,
@@ -80,8 +80,8 @@ fn member<'de, A: MapAccess<'de>>(
     key: &str,
     map: &mut A,
 ) -> Result<(), A::Error> {
-    write::message(out, field, |out| {
-        write::bytes(out, 1, key.as_bytes());
+    protobuf::long_message_field(out, field, |out| {
+        protobuf::bytes_field(out, 1, key.as_bytes());
         map.next_value_seed(One { field: 2, out })
     })
 }
@@ -90,7 +90,9 @@ impl<'de> DeserializeSeed<'de> for One<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        write::message(self.out, self.field, |out| deserializer.deserialize_any(Content { out }))
+        protobuf::long_message_field(self.out, self.field, |out| {
+            deserializer.deserialize_any(Content { out })
+        })
     }
 }
 
@@ -106,17 +108,17 @@ impl<'de> Visitor<'de> for Content<'_> {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        write::bytes(self.out, 1, text.as_bytes());
+        protobuf::bytes_field(self.out, 1, text.as_bytes());
         Ok(())
     }
 
     fn visit_bool<E: Error>(self, is_true: bool) -> Result<(), E> {
-        write::number(self.out, 2, u64::from(is_true));
+        protobuf::varint_field(self.out, 2, u64::from(is_true));
         Ok(())
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
-        write::number(self.out, 3, number.cast_unsigned());
+        protobuf::varint_field(self.out, 3, number.cast_unsigned());
         Ok(())
     }
 
@@ -128,12 +130,12 @@ impl<'de> Visitor<'de> for Content<'_> {
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
-        write::fixed64(self.out, 4, number.to_bits());
+        protobuf::fixed64_field(self.out, 4, number.to_bits());
         Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        write::message(self.out, 5, |out| {
+        protobuf::long_message_field(self.out, 5, |out| {
             while list.next_element_seed(One { field: 1, out })?.is_some() {}
             Ok(())
         })
@@ -141,13 +143,13 @@ impl<'de> Visitor<'de> for Content<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let Some(Text(first)) = map.next_key()? else {
-            write::message(self.out, 6, |_| ());
+            protobuf::long_message_field(self.out, 6, |_| ());
             return Ok(());
         };
         if first.starts_with('@') {
             return self.marked(&first, map);
         }
-        write::message(self.out, 6, |out| {
+        protobuf::long_message_field(self.out, 6, |out| {
             member(out, 1, &first, &mut map)?;
             Members { field: 1, out }.visit_map(map)
         })
@@ -164,11 +166,11 @@ impl Content<'_> {
                 let bytes = STANDARD.decode(&*text).map_err(|_| {
                     A::Error::invalid_value(Unexpected::Str(&text), &"bytes in base64")
                 })?;
-                write::bytes(self.out, 7, &bytes);
+                protobuf::bytes_field(self.out, 7, &bytes);
             }
-            "@map" => {
-                write::message(self.out, 6, |out| map.next_value_seed(Members { field: 1, out }))?
-            }
+            "@map" => protobuf::long_message_field(self.out, 6, |out| {
+                map.next_value_seed(Members { field: 1, out })
+            })?,
             _ => return Err(A::Error::unknown_field(mark, MARKS)),
         }
         match map.next_key::<IgnoredAny>()? {

@@ -39,26 +39,28 @@ impl Any {
     fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Empty => {}
-            Self::Text(text) => write::bytes(out, 1, text.as_bytes()),
-            Self::Bool(is_true) => write::number(out, 2, u64::from(*is_true)),
-            Self::Int(number) => write::number(out, 3, number.cast_unsigned()),
-            Self::Double(number) => write::fixed64(out, 4, number.to_bits()),
-            Self::List(parts) => write::message(out, 5, |out| {
+            Self::Text(text) => protobuf::bytes_field(out, 1, text.as_bytes()),
+            Self::Bool(is_true) => protobuf::varint_field(out, 2, u64::from(*is_true)),
+            Self::Int(number) => protobuf::varint_field(out, 3, number.cast_unsigned()),
+            Self::Double(number) => protobuf::fixed64_field(out, 4, number.to_bits()),
+            Self::List(parts) => protobuf::long_message_field(out, 5, |out| {
                 for part in parts {
-                    write::message(out, 1, |out| part.write(out));
+                    protobuf::long_message_field(out, 1, |out| part.write(out));
                 }
             }),
-            Self::Map(members) => write::message(out, 6, |out| write_members(out, 1, members)),
-            Self::Bytes(bytes) => write::bytes(out, 7, bytes),
+            Self::Map(members) => {
+                protobuf::long_message_field(out, 6, |out| write_members(out, 1, members))
+            }
+            Self::Bytes(bytes) => protobuf::bytes_field(out, 7, bytes),
         }
     }
 }
 
 fn write_members(out: &mut Vec<u8>, field: u32, members: &[(String, Any)]) {
     for (key, value) in members {
-        write::message(out, field, |out| {
-            write::bytes(out, 1, key.as_bytes());
-            write::message(out, 2, |out| value.write(out));
+        protobuf::long_message_field(out, field, |out| {
+            protobuf::bytes_field(out, 1, key.as_bytes());
+            protobuf::long_message_field(out, 2, |out| value.write(out));
         });
     }
 }
@@ -72,8 +74,8 @@ fn record(attributes: &[(String, Any)]) -> Vec<u8> {
 
 fn batch(record: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    write::message(&mut out, 1, |out| {
-        write::message(out, 2, |out| write::bytes(out, 2, record));
+    protobuf::long_message_field(&mut out, 1, |out| {
+        protobuf::long_message_field(out, 2, |out| protobuf::bytes_field(out, 2, record));
     });
     out
 }
@@ -228,17 +230,17 @@ fn values_come_back_from_as_deep_as_is_said() {
 #[test]
 fn of_a_value_that_was_set_twice_the_last_counts_as_it_does_for_the_decoder() {
     let mut out = Vec::new();
-    write::message(&mut out, 6, |out| {
-        write::bytes(out, 1, b"list");
-        write::message(out, 2, |out| {
-            write::message(out, 5, |out| {
-                write::message(out, 1, |out| {
+    protobuf::long_message_field(&mut out, 6, |out| {
+        protobuf::bytes_field(out, 1, b"list");
+        protobuf::long_message_field(out, 2, |out| {
+            protobuf::long_message_field(out, 5, |out| {
+                protobuf::long_message_field(out, 1, |out| {
                     Any::Text("lost".to_owned()).write(out);
                     // A field of a later version.
-                    write::bytes(out, 99, b"lost");
+                    protobuf::bytes_field(out, 99, b"lost");
                     Any::Int(7).write(out);
                 });
-                write::bytes(out, 98, b"lost");
+                protobuf::bytes_field(out, 98, b"lost");
             });
         });
     });

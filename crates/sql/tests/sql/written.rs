@@ -1,8 +1,8 @@
 //! Data folders, written by the store, and what their rows must come to.
 
 use curtail_otlp::{
-    Decoded, Form, Limits, LogRow, LogsWriter, Measured, MetricText, MetricsWriter, PlainValue,
-    PointRow, ResourceText, ScopeText, Signal, SpanRow, TracesWriter,
+    BatchWriter, Decoded, Form, Limits, LogRow, Measured, MetricText, MetricsWriter, PlainValue,
+    PointRow, ResourceText, ScopeText, Signal, SpanRow,
 };
 use curtail_store::log::Record;
 use curtail_store::{Directory, Settings, Store, StoreParts, tree};
@@ -90,7 +90,7 @@ impl Writer {
 
     /// Writes a run of spans that arrived this number of days after the first.
     pub(crate) async fn spans(&mut self, spans: &[Sent], days: u64) {
-        let mut writer = TracesWriter::new();
+        let mut writer = BatchWriter::new();
         for sent in spans {
             let resource = &format!(r#"{{"service.name":"{}"}}"#, sent.service);
             let resource = ResourceText { attributes: resource, ..ResourceText::default() };
@@ -116,7 +116,7 @@ impl Writer {
 
     /// Writes a run of log records, one for each trace, which says its number.
     pub(crate) async fn logs(&mut self, traces: std::ops::Range<u64>) {
-        let mut writer = LogsWriter::new();
+        let mut writer = BatchWriter::new();
         for nth in traces {
             let body = &format!("trace {nth}\n\u{1b}[31m");
             let (trace_id, body) = (trace_id(nth), Some(PlainValue::Text(body)));

@@ -100,7 +100,7 @@ async fn query(store: &Store) {
     };
     assert!(!store.spans().measure(&of).await.expect("few groups").groups.is_empty());
     assert!(!store.spans().keys(&filter).await.spans.is_empty());
-    assert!(store.spans().with_id("shop", 1).await.is_empty());
+    assert!(store.spans().rows_with_id("shop", 1, usize::MAX).await.is_empty());
 }
 
 fn open() -> (curtail_store::StoreParts, Arc<Store>) {

@@ -1,7 +1,7 @@
 //! Batches as services send them: traces of eight spans across six services, 11 attributes a span, a million
 //! spans a minute.
 
-use curtail_otlp::{PlainValue, ResourceText, ScopeText, SpanRow, TracesWriter};
+use curtail_otlp::{BatchWriter, PlainValue, ResourceText, ScopeText, SpanRow};
 use curtail_units::Rng;
 use std::time::Duration;
 
@@ -121,7 +121,7 @@ fn batch(service: usize, waiting: &[Waiting]) -> Vec<u8> {
     );
     let resource = ResourceText { attributes: &attributes, ..ResourceText::default() };
     let scope = ScopeText { name: "otelhttp", version: "0.61.0", ..ScopeText::default() };
-    let mut writer = TracesWriter::new();
+    let mut writer = BatchWriter::new();
     for Waiting { row, attributes } in waiting {
         let attributes: Vec<_> = attributes
             .iter()

@@ -79,11 +79,6 @@ fn main() {
     println!("run: {:.1} bytes a span", file.len() as f64 / rows as f64);
     println!("summaries: {:.1} bytes a span", summaries.len() as f64 / rows as f64);
     let run = Run::open(SPANS.schema(), &file, file.len() as u64).expect("a run");
-    for (name, bytes) in
-        run.column_bytes().into_iter().filter(|(_, bytes)| bytes * 20 > rows as u64)
-    {
-        println!("{name:>40} {:>6.2}", bytes as f64 / rows as f64);
-    }
     one_trace(&run, &file, decoded[0].spans[0].trace_id);
 }
 

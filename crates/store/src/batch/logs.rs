@@ -7,7 +7,7 @@ use crate::schema::logs::{
     BODY, BODY_JSON, EVENT_NAME, FLAGS, LOGS, OBSERVED, SEVERITY, SEVERITY_TEXT, SPAN_ID, TIME,
     TRACE_ID,
 };
-use curtail_otlp::{BadRow, LogRow, LogsWriter, PlainValue};
+use curtail_otlp::{BadRow, BatchWriter, LogRow, PlainValue};
 
 /// Adds a record to a batch of logs. Its attributes come in the order of their columns, then those in maps.
 ///
@@ -16,7 +16,7 @@ use curtail_otlp::{BadRow, LogRow, LogsWriter, PlainValue};
 ///
 /// # Panics
 /// When there is no such row, or the rows are not log records.
-pub fn write_log(writer: &mut LogsWriter, rows: &Columns, row: usize) -> Result<(), BadRow> {
+pub fn write_log(writer: &mut BatchWriter, rows: &Columns, row: usize) -> Result<(), BadRow> {
     let of = |field: usize| rows.coded(field);
     let body = of(BODY).get(row).map(|body| PlainValue::Text(text(body)));
     let body = body.or_else(|| of(BODY_JSON).get(row).map(|body| PlainValue::Json(text(body))));

@@ -8,7 +8,7 @@ use crate::schema::spans::{
     DROPPED_EVENTS, DROPPED_LINKS, DURATION, EVENTS, FLAGS, KIND, KINDS, LINKS, NAME, PARENT_ID,
     SPAN_ID, SPANS, START, STATUS, STATUS_MESSAGE, STATUSES, TRACE_ID, TRACE_STATE,
 };
-use curtail_otlp::{BadRow, EventRow, LinkRow, ResourceText, ScopeText, SpanRow, TracesWriter};
+use curtail_otlp::{BadRow, BatchWriter, EventRow, LinkRow, ResourceText, ScopeText, SpanRow};
 
 /// Adds a span to a batch of traces. Its attributes come in the order of their columns, then those in maps.
 ///
@@ -17,7 +17,7 @@ use curtail_otlp::{BadRow, EventRow, LinkRow, ResourceText, ScopeText, SpanRow, 
 ///
 /// # Panics
 /// When there is no such row, or the rows are not spans.
-pub fn write_span(writer: &mut TracesWriter, rows: &Columns, row: usize) -> Result<(), BadRow> {
+pub fn write_span(writer: &mut BatchWriter, rows: &Columns, row: usize) -> Result<(), BadRow> {
     with_span(rows, row, |resource, scope, span| writer.span(resource, scope, span))
 }
 

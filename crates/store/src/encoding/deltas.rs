@@ -1,7 +1,9 @@
 //! `DELTA_BINARY_PACKED`: numbers of 64 bits by their differences, packed in blocks.
 
 use super::bits::{pack, unpack, width};
-use super::{Damaged, put_varint, take_bytes, take_varint};
+use super::{Damaged, take_bytes, take_varint};
+
+use curtail_protobuf::{unzigzag, varint, zigzag};
 
 /// Differences of a block share the least of them.
 const BLOCK: usize = 128;
@@ -12,11 +14,11 @@ const MINIBLOCK: usize = BLOCK / MINIBLOCKS;
 
 /// Writes numbers.
 pub(crate) fn encode(out: &mut Vec<u8>, numbers: &[i64]) {
-    put_varint(out, BLOCK as u64);
-    put_varint(out, MINIBLOCKS as u64);
-    put_varint(out, numbers.len() as u64);
+    varint(out, BLOCK as u64);
+    varint(out, MINIBLOCKS as u64);
+    varint(out, numbers.len() as u64);
     let first = numbers.first().copied().unwrap_or(0);
-    put_varint(out, zigzag(first));
+    varint(out, zigzag(first));
     let mut before = first;
     let mut deltas = [0; BLOCK];
     for block in numbers.get(1..).unwrap_or_default().chunks(BLOCK) {
@@ -30,7 +32,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, numbers: &[i64]) {
 
 fn put_block(out: &mut Vec<u8>, deltas: &[i64]) {
     let least = deltas.iter().copied().min().unwrap_or(0);
-    put_varint(out, zigzag(least));
+    varint(out, zigzag(least));
     let above = |delta: &i64| delta.wrapping_sub(least).cast_unsigned();
     let widths_at = out.len();
     out.extend_from_slice(&[0; MINIBLOCKS]);
@@ -85,12 +87,4 @@ pub(crate) fn take(out: &mut Vec<i64>, bytes: &mut &[u8], max: usize) -> Result<
     }
     out.truncate(end);
     Ok(())
-}
-
-const fn zigzag(number: i64) -> u64 {
-    ((number << 1) ^ (number >> 63)).cast_unsigned()
-}
-
-const fn unzigzag(number: u64) -> i64 {
-    (number >> 1).cast_signed() ^ -(number & 1).cast_signed()
 }

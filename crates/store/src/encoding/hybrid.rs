@@ -3,7 +3,8 @@
 //! Eight or more equal numbers are a run, a header and the number once; others are packed in groups of eight.
 
 use super::bits::{GROUP, pack, unpack};
-use super::{Damaged, put_varint, take_bytes, take_varint};
+use super::{Damaged, take_bytes, take_varint};
+use curtail_protobuf::varint;
 use std::ops::Range;
 
 /// How many bits numbers up to this one need.
@@ -21,7 +22,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, numbers: &[u32], width: u8) {
             continue;
         }
         put_packed(out, &numbers[packed_from..at], width);
-        put_varint(out, (run as u64) << 1);
+        varint(out, (run as u64) << 1);
         out.extend_from_slice(&numbers[at].to_le_bytes()[..usize::from(width.div_ceil(8))]);
         at += run;
         packed_from = at;
@@ -44,7 +45,7 @@ fn run_len(numbers: &[u32]) -> usize {
 fn put_packed(out: &mut Vec<u8>, numbers: &[u32], width: u8) {
     if !numbers.is_empty() {
         let groups = numbers.len().div_ceil(GROUP) as u64;
-        put_varint(out, groups << 1 | 1);
+        varint(out, groups << 1 | 1);
         pack(out, numbers.iter().copied().map(u64::from), width);
     }
 }

@@ -33,12 +33,12 @@ fn write(files: &Failing) -> Vec<Record> {
     let mut log = open().or_else(|_| open());
     let log = log.as_mut().expect("one operation fails, and no two");
     let mut acknowledged = Vec::new();
-    for group in 0..GROUPS {
-        let group: Vec<_> = (0..=group % 3).map(|nth| record(3 * group + nth, 100 * nth)).collect();
+    for nth in 0..GROUPS {
+        let group: Vec<_> = (0..=nth % 3).map(|of| record(3 * nth + of, 100 * of)).collect();
         if log.append(&group).is_ok() || log.append(&group).is_ok() {
             acknowledged.extend(group);
         }
-        if log.segment_bytes() > 4 * BLOCK_BYTES as u64 {
+        if nth % 4 == 3 {
             // A segment that cannot be cut back ends with a later group.
             log.end_segment().ok();
         }

@@ -11,7 +11,9 @@ use crate::schema::logs::{
     BODY, BODY_JSON, EVENT_NAME, FLAGS, LOGS, OBSERVED, SEVERITY, SEVERITY_TEXT, SPAN_ID, TIME,
     TRACE_ID,
 };
-use curtail_otlp::{BadRow, Limits, LogRecord, Logs, LogsWriter, Malformed, Refused, Value, plain};
+use curtail_otlp::{
+    BadRow, BatchWriter, Limits, LogRecord, Logs, Malformed, Refused, Value, plain,
+};
 
 /// The table of logs.
 #[derive(Debug)]
@@ -51,7 +53,7 @@ impl Rows for LogRows {
     }
 
     fn batch(rows: &[Columns]) -> Result<Vec<u8>, BadRow> {
-        let mut writer = LogsWriter::new();
+        let mut writer = BatchWriter::new();
         each_row(rows, |rows, row| write_log(&mut writer, rows, row))?;
         Ok(writer.finish())
     }

@@ -11,7 +11,7 @@ use crate::schema::spans::{
     SPAN_ID, SPANS, START, STATUS, STATUS_MESSAGE, STATUSES, TRACE_ID, TRACE_STATE,
 };
 use crate::schema::{Table, with_name};
-use curtail_otlp::{BadRow, Limits, Malformed, Refused, Span, Spans, TracesWriter, plain};
+use curtail_otlp::{BadRow, BatchWriter, Limits, Malformed, Refused, Span, Spans, plain};
 
 /// The table of spans.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Rows for SpanRows {
     }
 
     fn batch(rows: &[Columns]) -> Result<Vec<u8>, BadRow> {
-        let mut writer = TracesWriter::new();
+        let mut writer = BatchWriter::new();
         each_row(rows, |rows, row| write_span(&mut writer, rows, row))?;
         Ok(writer.finish())
     }

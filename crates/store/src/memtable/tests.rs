@@ -1,10 +1,10 @@
 use super::*;
 use crate::schema::spans::KINDS;
 use crate::schema::{number, with_name};
-use curtail_otlp::{ResourceText, ScopeText, SpanRow, TracesWriter};
+use curtail_otlp::{BatchWriter, ResourceText, ScopeText, SpanRow};
 
 fn insert(memtable: &mut Memtable<SpanRows>, name: &str) {
-    let mut writer = TracesWriter::new();
+    let mut writer = BatchWriter::new();
     let span = SpanRow { trace_id: 1, span_id: 1, name, ..SpanRow::default() };
     writer.span(&ResourceText::default(), &ScopeText::default(), &span).expect("no JSON in it");
     let batch = writer.finish();

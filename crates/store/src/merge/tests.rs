@@ -1,7 +1,7 @@
 use super::*;
 use crate::memtable::{Memtable, Rows as _, SpanRows};
 use crate::schema::spans::{NAME, SPANS, START, TRACE_ID};
-use curtail_otlp::{Limits, ResourceText, ScopeText, SpanRow, TracesWriter};
+use curtail_otlp::{BatchWriter, Limits, ResourceText, ScopeText, SpanRow};
 use curtail_units::Rng;
 
 const SEED: u64 = 17;
@@ -13,7 +13,7 @@ fn run(
     rows: usize,
     in_group: usize,
 ) -> (Vec<Columns>, Vec<(u128, i64, String)>) {
-    let mut writer = TracesWriter::new();
+    let mut writer = BatchWriter::new();
     for row in 0..rows {
         let name = &format!("{nth}.{row}");
         let trace_id = 1 + rng.below(rows.div_ceil(4)) as u128;
@@ -87,7 +87,7 @@ fn long_rows_make_small_row_groups() {
     let long = |nth: usize| {
         // Some MiB each, more than a row group has in all.
         let name = &nth.to_string().repeat(4 << 20);
-        let mut writer = TracesWriter::new();
+        let mut writer = BatchWriter::new();
         let row = SpanRow { trace_id: 1 + nth as u128, span_id: 1, name, ..SpanRow::default() };
         writer.span(&ResourceText::default(), &ScopeText::default(), &row).expect("no JSON");
         let batch = writer.finish();

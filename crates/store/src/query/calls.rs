@@ -140,13 +140,13 @@ fn add(pairs: &mut Pairs, calls: &str, called: &str, count: u64) {
 mod tests {
     use super::*;
     use crate::memtable::Memtable;
-    use curtail_otlp::{Limits, ResourceText, ScopeText, SpanRow, Spans, TracesWriter};
+    use curtail_otlp::{BatchWriter, Limits, ResourceText, ScopeText, SpanRow, Spans};
 
     /// Of a trace, a span, its parent and its service.
     type Sent = (u128, u64, u64, &'static str);
 
     fn columns(spans: &[Sent]) -> Columns {
-        let mut writer = TracesWriter::new();
+        let mut writer = BatchWriter::new();
         for (trace_id, span_id, parent_id, service) in spans {
             let attributes = format!(r#"{{"service.name":"{service}"}}"#);
             let resource = ResourceText { attributes: &attributes, ..ResourceText::default() };

@@ -11,8 +11,8 @@ use crate::schema::spans::{DURATION, NAME, PARENT_ID, SPAN_ID, STATUS, TRACE_ID}
 use crate::tree::{self, Tree};
 use crate::{Settings, Store, StoreParts};
 use curtail_otlp::{
-    Decoded, EventRow, Limits, LinkRow, PlainValue, ResourceText, ScopeText, Signal, SpanRow,
-    TracesWriter,
+    BatchWriter, Decoded, EventRow, Limits, LinkRow, PlainValue, ResourceText, ScopeText, Signal,
+    SpanRow,
 };
 use curtail_sketch::{Precision, rank};
 use curtail_units::{Quantile, Rng};
@@ -94,7 +94,7 @@ fn record(of: &Sent) -> Record {
             .collect::<Vec<_>>(),
         ..SpanRow::default()
     };
-    let mut writer = TracesWriter::new();
+    let mut writer = BatchWriter::new();
     let resource = ResourceText { attributes: &resource, ..ResourceText::default() };
     let scope = ScopeText {
         name: "http",

@@ -2,7 +2,8 @@
 //!
 //! **Source**: parquet.thrift of apache/parquet-format; "Thrift Compact protocol encoding" of apache/thrift.
 
-use crate::encoding::{Damaged, put_varint, take_varint};
+use crate::encoding::{Damaged, take_varint};
+use curtail_protobuf::{varint, zigzag};
 
 /// What a page says before its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,8 +108,7 @@ impl Header {
 
 fn put(out: &mut Vec<u8>, step: u8, number: i32) {
     out.push(step << 4 | I32);
-    let zigzag = ((number << 1) ^ (number >> 31)).cast_unsigned();
-    put_varint(out, u64::from(zigzag));
+    varint(out, zigzag(number.into()));
 }
 
 fn int(number: usize) -> i32 {

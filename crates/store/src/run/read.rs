@@ -155,20 +155,6 @@ impl Run {
         position(self.metadata.row_group(group).num_rows())
     }
 
-    /// How many bytes each field takes in the file.
-    #[must_use]
-    pub fn column_bytes(&self) -> Vec<(&'static str, u64)> {
-        let of_columns = |columns: &Vec<usize>| {
-            let groups = self.metadata.row_groups().iter();
-            groups
-                .flat_map(|group| columns.iter().map(|column| group.column(*column)))
-                .map(|chunk| chunk.compressed_size().cast_unsigned())
-                .sum()
-        };
-        let fields = self.schema.fields().iter().zip(&self.columns);
-        fields.map(|(field, columns)| (field.name, of_columns(columns))).collect()
-    }
-
     /// The rows of a row group that may have a value from `least` to `greatest`, by what the index of pages
     /// says of a field of sixteen bytes. The index is of whole pages.
     ///

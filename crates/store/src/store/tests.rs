@@ -14,10 +14,10 @@ use crate::log::Log;
 use crate::memtable::{Memtable, Rows};
 use crate::query::{Filter, HitUnit, Order, SpanField};
 use crate::schema::{logs, points, spans};
-use crate::tree::FlushError;
+use crate::tree::{FlushError, StoredRun, Window};
 use curtail_otlp::{
-    Form, LogRow, LogsWriter, Measured, MetricText, MetricsWriter, PlainValue, PointRow,
-    ResourceText, ScopeText, Signal, SpanRow, TracesWriter,
+    BatchWriter, Form, LogRow, Measured, MetricText, MetricsWriter, PlainValue, PointRow,
+    ResourceText, ScopeText, Signal, SpanRow,
 };
 use curtail_units::Rng;
 use object_store::ObjectStore;
@@ -38,7 +38,7 @@ const SCOPE: ScopeText<'static> =
 /// A batch of each signal: rows of one trace, or of one series, which say which batch they are of.
 fn records(nth: u64, trace_id: u128) -> [Record; 3] {
     let (mut spans, mut logs, mut points) =
-        (TracesWriter::new(), LogsWriter::new(), MetricsWriter::new());
+        (BatchWriter::new(), BatchWriter::new(), MetricsWriter::new());
     for span_id in 1..=3 {
         let name = &format!("{nth}.{span_id}");
         let (start_ns, end_ns) = (nth, nth + 1);
@@ -106,15 +106,31 @@ async fn open(files: &Failing, objects: &Arc<Faulty>) -> Result<(StoreParts, Rec
     Store::open(&settings(files, objects), NOW_MS, "f0b1").await
 }
 
-/// What the rows of a tree say of themselves.
+/// All rows with an ID, and the runs that may have more.
+async fn with_id<R: Rows>(tree: &Tree<R>, tenant: &str, id: u128) -> Window {
+    let found = tree.rows_with_id(tenant, id, usize::MAX).await;
+    let fields: Vec<_> = (0..R::table().schema().fields().len()).collect();
+    let mut window = found.window(&fields, 0..found.len()).await;
+    window.unread.extend_from_slice(found.unread());
+    window
+}
+
+/// All of a row group.
+async fn row_group(run: &StoredRun, objects: &dyn ObjectStore, group: usize) -> Columns {
+    let all: Vec<_> = (0..run.run().schema().fields().len()).collect();
+    let rows = 0..run.run().rows(group);
+    run.rows(objects, group, &all, rows).await.expect("it is good")
+}
+
+/// The facts of the rows with an ID.
 async fn said<R: Rows>(
     tree: &Tree<R>,
     id: u128,
     say: impl Fn(&Columns, usize) -> String,
 ) -> Vec<String> {
-    let found = tree.with_id("shop", id).await;
+    let found = with_id(tree, "shop", id).await;
     assert!(found.unread.is_empty(), "{:?}", found.unread);
-    let mut said: Vec<_> = (0..found.len()).map(|row| say(&found.rows, row)).collect();
+    let mut said: Vec<_> = (0..found.rows.len()).map(|row| say(&found.rows, row)).collect();
     said.sort();
     said
 }
@@ -175,7 +191,7 @@ fn a_trace_is_whole_wherever_its_spans_are() {
         assert_eq!(names(&store, 7).await, names_of(&[1, 2, 3]));
         assert_eq!(names(&store, 8).await, names_of(&[11, 12, 13]));
         assert!(names(&store, 9).await.is_empty());
-        assert!(store.spans().with_id("others", 7).await.is_empty());
+        assert!(with_id(store.spans(), "others", 7).await.rows.is_empty());
     });
 }
 
@@ -372,7 +388,7 @@ async fn life(files: &Failing, objects: &Arc<Faulty>, batches: std::ops::Range<u
         drop(parts.flusher.flush(NOW_MS).await);
         drop(parts.compactor.compact(NOW_MS, &format!("merged-{nth}")).await);
         // Batches are there as a whole, even while a run is not read.
-        assert_eq!(store.spans().with_id("shop", 7).await.len() % 3, 0);
+        assert_eq!(with_id(store.spans(), "shop", 7).await.rows.len() % 3, 0);
     }
     acknowledged
 }
@@ -560,8 +576,8 @@ fn a_run_that_cannot_be_read_is_named_and_the_others_answer() {
         }
         let path = Path::from("data/spans/day=2024-10-04/one-000000000001-000000000001.parquet");
         objects.damage(&path, 60).await;
-        let trace = store.spans().with_id("shop", 7).await;
-        assert_eq!((trace.len(), trace.unread.len()), (3, 1));
+        let trace = with_id(store.spans(), "shop", 7).await;
+        assert_eq!((trace.rows.len(), trace.unread.len()), (3, 1));
         assert_eq!(trace.unread[0].path, path);
         // Without its end it is not even opened.
         objects.cut(&path, 50).await;
@@ -571,10 +587,10 @@ fn a_run_that_cannot_be_read_is_named_and_the_others_answer() {
         for (nth, rows) in [(3, 3), (4, 6)] {
             // Whoever asks hears of it, also after others were written.
             let spans = store.spans();
-            let (trace, filter) = (spans.with_id("shop", 7).await, Filter::of("shop"));
+            let (trace, filter) = (with_id(spans, "shop", 7).await, Filter::of("shop"));
             let top = spans.top(&filter, Order::Newest, HitUnit::Span, 100).await;
             let values = spans.values(&filter, &SpanField::Column(spans::NAME), 100).await;
-            assert_eq!((trace.len(), top.hits.len()), (rows, rows));
+            assert_eq!((trace.rows.len(), top.hits.len()), (rows, rows));
             for unread in [trace.unread, top.unread, values.unread] {
                 assert_eq!(unread.iter().map(|unread| &unread.path).collect::<Vec<_>>(), [&path]);
             }

@@ -1,8 +1,8 @@
 //! Opening a tree: what the table says.
 
 use super::opener::Opener;
+use super::stored::Unread;
 use super::table_writer::TableWriter;
-use super::with_id::Unread;
 use super::{State, Tree};
 use crate::delta::{self, Change, CommitError, Format, Metadata, Table, TableVersion};
 use crate::memtable::Rows;

@@ -1,8 +1,7 @@
 //! From the files of a table to its runs.
 
 use super::AT_ONCE;
-use super::stored::{ReadError, StoredRun};
-use super::with_id::Unread;
+use super::stored::{ReadError, StoredRun, Unread};
 use crate::delta::Add;
 use crate::schema::Schema;
 use futures_util::stream::{self, StreamExt as _};

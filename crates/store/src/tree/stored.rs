@@ -8,6 +8,7 @@ use crate::schema::Schema;
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectStore};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// So much of the end of a file is fetched at first; the end of most runs is not longer.
@@ -39,6 +40,15 @@ pub enum ReadError {
     /// It is not as it was written.
     #[error(transparent)]
     Run(#[from] RunError),
+}
+
+/// A run that was not read.
+#[derive(Clone, Debug)]
+pub struct Unread {
+    /// The path of the run.
+    pub path: Path,
+    /// The error.
+    pub error: Arc<ReadError>,
 }
 
 impl StoredRun {
@@ -161,19 +171,6 @@ impl StoredRun {
         Ok(read?)
     }
 
-    /// Fetches all of a row group.
-    ///
-    /// # Errors
-    /// When the store does not give it, or it is damaged.
-    pub async fn group(
-        &self,
-        objects: &dyn ObjectStore,
-        group: usize,
-    ) -> Result<Columns, ReadError> {
-        let all: Vec<_> = (0..self.run.schema().fields().len()).collect();
-        self.rows(objects, group, &all, 0..self.run.rows(group)).await
-    }
-
     /// Fields of the rows with an ID in the sort field of the run, each part with its row group and the number of its
     /// first row in the group.
     ///
@@ -196,31 +193,6 @@ impl StoredRun {
                 let to = ids.partition_point(|each| *each <= id);
                 if from < to {
                     found.push((group, page.start + from, rows.part(from..to)));
-                }
-            }
-        }
-        Ok(found)
-    }
-
-    /// Fields of the rows with an ID in the field by which the run is sorted: they lie together.
-    ///
-    /// # Errors
-    /// When the store does not give them, or they are damaged.
-    pub async fn with_id(
-        &self,
-        objects: &dyn ObjectStore,
-        (field, id): (usize, u128),
-        fields: &[usize],
-    ) -> Result<Vec<Columns>, ReadError> {
-        let mut found = Vec::new();
-        for group in 0..self.run.groups() {
-            for page in self.run.rows_between(group, field, id, id) {
-                let ids = self.rows(objects, group, &[field], page.clone()).await?;
-                let ids = ids.wide(field);
-                let from = page.start + ids.partition_point(|each| *each < id);
-                let to = page.start + ids.partition_point(|each| *each <= id);
-                if from < to {
-                    found.push(self.rows(objects, group, fields, from..to).await?);
                 }
             }
         }

@@ -6,8 +6,7 @@
 use super::open::{OpenError as OpenTableError, Settings};
 use super::opener::Opener;
 use super::run_set::{RunSet, RunVersion};
-use super::stored::StoredRun;
-use super::with_id::Unread;
+use super::stored::{StoredRun, Unread};
 use crate::delta::{OpenError, Table, TableVersion, UpkeepError};
 use crate::schema;
 use std::sync::Arc;

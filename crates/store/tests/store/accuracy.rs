@@ -4,7 +4,7 @@
 //! Samples are sent as spans, of which half are in runs and half in memory, and asked back. What is said of each
 //! is held to the sample itself, sorted; and the sample to what its distribution says, so that it is the one meant.
 
-use curtail_otlp::{Decoded, Limits, ResourceText, ScopeText, Signal, SpanRow, TracesWriter};
+use curtail_otlp::{BatchWriter, Decoded, Limits, ResourceText, ScopeText, Signal, SpanRow};
 use curtail_sketch::rank;
 use curtail_store::log::Record;
 use curtail_store::query::{Aggregate, AggregateQuery, Filter, Group, Numbers, SpanField};
@@ -77,7 +77,7 @@ fn records(service: &str, durations_ns: &[u64]) -> Vec<Record> {
     let attributes = format!(r#"{{"service.name":"{service}"}}"#);
     let resource = ResourceText { attributes: &attributes, ..ResourceText::default() };
     let batch = |(nth, durations): (usize, &[u64])| {
-        let mut writer = TracesWriter::new();
+        let mut writer = BatchWriter::new();
         for (duration, id) in durations.iter().zip((nth * BATCH + 1) as u64..) {
             let start_ns = 1_750_000_000_000_000_000 + id * 1_000_000;
             let row = SpanRow {

@@ -4,8 +4,8 @@ pub(crate) mod logs;
 pub(crate) mod points;
 
 use curtail_otlp::{
-    Attribute, Envelope, EventRow, Limits, LinkRow, PlainValue, ResourceText, ScopeText, Slice,
-    Span, SpanRow, Spans, TracesWriter, plain,
+    Attribute, BatchWriter, Envelope, EventRow, Limits, LinkRow, PlainValue, ResourceText,
+    ScopeText, Slice, Span, SpanRow, Spans, plain,
 };
 use curtail_units::Rng;
 use std::fmt::Debug;
@@ -74,7 +74,7 @@ fn scope(rng: &mut Rng) -> ScopeText<'static> {
 
 /// Spans of a few traces, some of which end before they begin.
 pub(crate) fn batch(rng: &mut Rng, spans: usize, traces: usize) -> Vec<u8> {
-    let mut writer = TracesWriter::new();
+    let mut writer = BatchWriter::new();
     for _ in 0..spans {
         let attributes = own(rng);
         let start_ns = 1_750_000_000_000_000_000 + rng.below(1_000) as u64;

@@ -2,7 +2,7 @@
 
 use crate::random::{batch, logs, points, told, trace_id};
 use bytes::Bytes;
-use curtail_otlp::{Limits, LogRow, LogsWriter, ResourceText, ScopeText, SpanRow, TracesWriter};
+use curtail_otlp::{BatchWriter, Limits, LogRow, ResourceText, ScopeText, SpanRow};
 use curtail_store::batch::write_span;
 use curtail_store::run::{PAGE_ROWS, Run, RunError, RunWriter};
 use curtail_store::schema::spans::{NAME, SPANS, START, TRACE_ID};
@@ -45,7 +45,7 @@ pub(crate) fn read(
     run.read(&wanted, &wanted.within(file))
 }
 
-fn again(writer: &mut TracesWriter, rows: &Columns) {
+fn again(writer: &mut BatchWriter, rows: &Columns) {
     for row in 0..rows.len() {
         write_span(writer, rows, row).expect("what was written is plain JSON");
     }
@@ -123,7 +123,7 @@ fn the_records_of_a_trace_are_found_by_their_pages() {
 /// Not one of them has an ID, so the file has nothing of that column.
 #[test]
 fn records_of_no_trace_come_back() {
-    let mut writer = LogsWriter::new();
+    let mut writer = BatchWriter::new();
     for time_ns in 1..=20 {
         let record = LogRow { time_ns, ..LogRow::default() };
         let (resource, scope) = (ResourceText::default(), ScopeText::default());
@@ -150,7 +150,7 @@ fn a_run_is_in_the_order_of_traces_and_starts_and_any_part_of_it_is_read_alone()
         let rows = one.min(other)..one.max(other).min(one.min(other) + 300);
         let part = read(&run, &file, 0, rows.clone()).expect("a good run");
         assert_eq!(part.len(), rows.len());
-        let (mut alone, mut within) = (TracesWriter::new(), TracesWriter::new());
+        let (mut alone, mut within) = (BatchWriter::new(), BatchWriter::new());
         again(&mut alone, &part);
         for row in rows.clone() {
             write_span(&mut within, &whole, row).expect("plain JSON");
@@ -178,7 +178,7 @@ fn spans_with_long_texts_come_in_small_row_groups() {
     let mut batches = Vec::new();
     for nth in 1..=60 {
         let name = &nth.to_string().repeat(1 << 20);
-        let mut writer = TracesWriter::new();
+        let mut writer = BatchWriter::new();
         let span = SpanRow { trace_id: nth, span_id: 1, name, ..SpanRow::default() };
         let around = (ResourceText::default(), ScopeText::default());
         writer.span(&around.0, &around.1, &span).expect("no JSON in it");
@@ -218,7 +218,7 @@ fn damage_is_said_and_never_read() {
             Err(other) => panic!("byte {at}: {other}"),
             Ok(rows) => {
                 // What was hit is not read: the end of the file, or a column of which all rows have nothing.
-                let mut read = TracesWriter::new();
+                let mut read = BatchWriter::new();
                 again(&mut read, &rows);
                 assert_eq!(told(&read.finish()), told(&batches[0]), "byte {at}");
             }

@@ -1,14 +1,16 @@
 use super::*;
 use crate::limits::Limits;
-use crate::write;
+use curtail_protobuf as protobuf;
 
 /// A batch of one metric with one point.
 fn batch(field: u32, point: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = Vec::new();
-    write::message(&mut out, 1, |out| {
-        write::message(out, 2, |out| {
-            write::message(out, 2, |out| {
-                write::message(out, field, |out| write::message(out, 1, point));
+    protobuf::long_message_field(&mut out, 1, |out| {
+        protobuf::long_message_field(out, 2, |out| {
+            protobuf::long_message_field(out, 2, |out| {
+                protobuf::long_message_field(out, field, |out| {
+                    protobuf::long_message_field(out, 1, point)
+                });
             });
         });
     });
@@ -23,11 +25,11 @@ fn details(batch: &[u8]) -> Details {
 #[test]
 fn numbers_count_whether_they_come_as_one_field_or_as_several() {
     let histogram = batch(9, |out| {
-        write::fixed64(out, 6, 1);
-        write::bytes(out, 6, &[[2, 0, 0, 0, 0, 0, 0, 0], [0xFF; 8]].concat());
-        write::fixed64(out, 7, 0.5_f64.to_bits());
-        write::fixed64(out, 7, (-0.0_f64).to_bits());
-        write::fixed64(out, 5, 0);
+        protobuf::fixed64_field(out, 6, 1);
+        protobuf::bytes_field(out, 6, &[[2, 0, 0, 0, 0, 0, 0, 0], [0xFF; 8]].concat());
+        protobuf::fixed64_field(out, 7, 0.5_f64.to_bits());
+        protobuf::fixed64_field(out, 7, (-0.0_f64).to_bits());
+        protobuf::fixed64_field(out, 5, 0);
     });
     let Distribution { bounds, bucket_counts, sum, min, .. } = details(&histogram).distribution;
     assert_eq!(bucket_counts, [1, 2, u64::MAX]);
@@ -41,13 +43,13 @@ fn numbers_count_whether_they_come_as_one_field_or_as_several() {
 #[test]
 fn a_message_that_comes_in_two_parts_is_one() {
     let exponential = batch(10, |out| {
-        write::message(out, 8, |out| write::number(out, 2, 7));
-        write::message(out, 8, |out| {
-            write::number(out, 1, 5);
-            write::bytes(out, 2, &[0x80, 0x01, 9]);
+        protobuf::long_message_field(out, 8, |out| protobuf::varint_field(out, 2, 7));
+        protobuf::long_message_field(out, 8, |out| {
+            protobuf::varint_field(out, 1, 5);
+            protobuf::bytes_field(out, 2, &[0x80, 0x01, 9]);
         });
-        write::message(out, 9, |_| ());
-        write::number(out, 6, u64::from(u32::MAX));
+        protobuf::long_message_field(out, 9, |_| ());
+        protobuf::varint_field(out, 6, u64::from(u32::MAX));
     });
     let Distribution { positive, negative, scale, .. } = details(&exponential).distribution;
     assert_eq!(positive, Some(Buckets { offset: -3, counts: vec![7, 128, 9] }));
@@ -57,11 +59,11 @@ fn a_message_that_comes_in_two_parts_is_one() {
 #[test]
 fn an_exemplar_with_an_id_of_another_length_has_none() {
     let gauge = batch(5, |out| {
-        write::fixed64(out, 6, 3);
-        write::message(out, 5, |out| {
-            write::bytes(out, 4, &[1; 7]);
-            write::bytes(out, 5, &[1; 16]);
-            write::fixed64(out, 6, u64::MAX);
+        protobuf::fixed64_field(out, 6, 3);
+        protobuf::long_message_field(out, 5, |out| {
+            protobuf::bytes_field(out, 4, &[1; 7]);
+            protobuf::bytes_field(out, 5, &[1; 16]);
+            protobuf::fixed64_field(out, 6, u64::MAX);
         });
     });
     let exemplars = details(&gauge).exemplars;

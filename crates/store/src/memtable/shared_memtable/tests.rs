@@ -1,10 +1,10 @@
 use super::*;
 use crate::memtable::SpanRows;
 use crate::schema::spans::NAME;
-use curtail_otlp::{Limits, ResourceText, ScopeText, Signal, SpanRow, Spans, TracesWriter};
+use curtail_otlp::{BatchWriter, Limits, ResourceText, ScopeText, Signal, SpanRow, Spans};
 
 fn record(name: &str) -> (Record, Spans) {
-    let mut writer = TracesWriter::new();
+    let mut writer = BatchWriter::new();
     let span = SpanRow { trace_id: 1, span_id: 1, name, ..SpanRow::default() };
     writer.span(&ResourceText::default(), &ScopeText::default(), &span).expect("no JSON in it");
     let batch = writer.finish().into();

@@ -59,7 +59,7 @@ fn spans_that_differ_in_any_field_are_not_copies() {
             ("shop", SpanRow { start_ns: 4, end_ns: 8, ..plain }),
             ("shop", plain),
         ]) {
-            let mut spans = TracesWriter::new();
+            let mut spans = BatchWriter::new();
             spans.span(&RESOURCE, &SCOPE, &span).expect("a valid span");
             let record = Record {
                 signal: Signal::Traces,
@@ -71,11 +71,11 @@ fn spans_that_differ_in_any_field_are_not_copies() {
             store.seal(nth);
             assert_eq!(parts.flusher.flush(NOW_MS).await.expect("written").len(), 1);
         }
-        assert_eq!(store.spans().with_id("shop", 7).await.len(), 6);
+        assert_eq!(with_id(store.spans(), "shop", 7).await.rows.len(), 6);
         assert!(parts.compactor.compact(NOW_MS, "a").await.expect("eight runs are merged"));
         assert_eq!(store.spans().run_set().runs()[0].row_count(), 7, "one of eight rows is a copy");
-        assert_eq!(store.spans().with_id("shop", 7).await.len(), 6);
-        assert_eq!(store.spans().with_id("other", 7).await.len(), 1);
+        assert_eq!(with_id(store.spans(), "shop", 7).await.rows.len(), 6);
+        assert_eq!(with_id(store.spans(), "other", 7).await.rows.len(), 1);
     });
 }
 

@@ -63,7 +63,7 @@ async fn ids<R: Rows>(tree: &Tree<R>) -> Vec<Vec<u128>> {
         assert!(run.is_range() && !run.is_tail(), "{}", run.path());
         let mut ids = Vec::new();
         for group in 0..run.run().groups() {
-            let rows = run.group(tree.objects(), group).await.expect("it is good");
+            let rows = row_group(&run, &**tree.objects(), group).await;
             ids.extend_from_slice(rows.wide(R::table().order().0));
         }
         ids.resize(usize::try_from(run.row_count()).expect("few"), 0);
@@ -83,13 +83,13 @@ async fn apart<R: Rows>(tree: &Tree<R>, objects: &Faulty) -> Vec<usize> {
     let of_all: BTreeSet<_> = runs.iter().flatten().copied().collect();
     for id in &of_all {
         objects.asked();
-        let found = tree.with_id("shop", *id).await.len();
+        let found = tree.rows_with_id("shop", *id, usize::MAX).await.len();
         assert_eq!(found, runs.iter().flatten().filter(|each| *each == id).count());
         let asked = objects.asked();
         assert_eq!(asked.len(), 1, "{} {id:x}: {asked:?}", R::table().name());
     }
     let last = of_all.last().expect("there are some");
-    assert!(tree.with_id("shop", last + 1).await.is_empty());
+    assert!(tree.rows_with_id("shop", last + 1, usize::MAX).await.is_empty());
     assert!(objects.asked().is_empty());
     runs.iter().map(Vec::len).collect()
 }
@@ -164,7 +164,7 @@ fn runs_grow_until_they_are_large_and_then_become_ranges() {
         whole(&store, &written).await;
         assert_eq!(summaries(&store).await, counted(&store).await);
         objects.asked();
-        assert_eq!(store.spans().with_id("shop", 30).await.len(), 2 * ROWS);
+        assert_eq!(with_id(store.spans(), "shop", 30).await.rows.len(), 2 * ROWS);
         assert_eq!(objects.asked().len(), 2);
     });
 }
@@ -274,7 +274,7 @@ fn when_a_run_is_damaged_in_the_middle_nothing_is_left_of_the_ranges() {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
         let (mut parts, _) = open_with(&files, &objects, SMALL).await;
         let store = Arc::clone(&parts.store);
-        let mut writer = TracesWriter::new();
+        let mut writer = BatchWriter::new();
         for id in 0..=GROUP_ROWS as u64 {
             let span = SpanRow { trace_id: u128::from(id) + 1, span_id: 1, ..SpanRow::default() };
             writer.span(&RESOURCE, &SCOPE, &span).expect("no JSON in it");

@@ -47,7 +47,7 @@ fn record(of: &[Sent], is_root: bool) -> Record {
     let service = if is_root { "gateway" } else { "items" };
     let attributes = &format!(r#"{{"service.name":"{service}"}}"#);
     let resource = ResourceText { attributes, ..RESOURCE };
-    let mut writer = TracesWriter::new();
+    let mut writer = BatchWriter::new();
     for sent in of {
         let row = SpanRow {
             trace_id: sent.id,
@@ -99,7 +99,7 @@ async fn there(store: &Store) -> BTreeMap<u128, (usize, i64)> {
     let mut all = BTreeMap::new();
     for run in store.spans().run_set().runs() {
         for group in 0..run.run().groups() {
-            let rows = run.group(store.spans().objects(), group).await.expect("it is good");
+            let rows = row_group(&run, &**store.spans().objects(), group).await;
             for (row, id) in rows.wide(spans::TRACE_ID).iter().enumerate() {
                 let weight = rows.coded(spans::WEIGHT).int(row).unwrap_or(1);
                 let (count, of_trace) = all.entry(*id).or_insert((0, weight));
@@ -215,7 +215,7 @@ async fn summarised(store: &Store, there: &BTreeMap<u128, (usize, i64)>) {
     let mut summarised = BTreeMap::new();
     for run in store.traces().runs() {
         for group in 0..run.run().groups() {
-            let rows = run.group(store.traces().objects(), group).await.expect("it is good");
+            let rows = row_group(&run, &**store.traces().objects(), group).await;
             for (row, id) in rows.wide(traces::TRACE_ID).iter().enumerate() {
                 assert_eq!(rows.coded(traces::IS_WHOLE).get(row), Some(&[1][..]));
                 let spans = usize::try_from(rows.longs(traces::SPAN_COUNT)[row]).expect("few");

@@ -14,7 +14,7 @@ pub(super) async fn summaries(store: &Store) -> BTreeMap<String, Vec<(u128, i64)
     for run in store.traces().runs() {
         let mut of_run = Vec::new();
         for group in 0..run.run().groups() {
-            let rows = run.group(store.traces().objects(), group).await.expect("it is good");
+            let rows = row_group(&run, &**store.traces().objects(), group).await;
             let ids = rows.wide(traces::TRACE_ID).iter().copied();
             of_run.extend(ids.zip(rows.longs(traces::SPAN_COUNT).iter().copied()));
         }
@@ -29,7 +29,7 @@ pub(super) async fn counted(store: &Store) -> BTreeMap<String, Vec<(u128, i64)>>
     for run in store.spans().run_set().runs() {
         let mut of_run = BTreeMap::new();
         for group in 0..run.run().groups() {
-            let rows = run.group(store.spans().objects(), group).await.expect("it is good");
+            let rows = row_group(&run, &**store.spans().objects(), group).await;
             for id in rows.wide(spans::TRACE_ID) {
                 *of_run.entry(*id).or_default() += 1;
             }

@@ -3,7 +3,7 @@ use crate::memtable::{Memtable, Rows as _, SpanRows};
 use crate::schema::traces::TRACES;
 use crate::tail::Durations;
 use crate::tail::tests::trace;
-use curtail_otlp::{Limits, ResourceText, ScopeText, SpanRow, TracesWriter};
+use curtail_otlp::{BatchWriter, Limits, ResourceText, ScopeText, SpanRow};
 use curtail_units::{Ratio, Rng};
 
 const SEED: u64 = 89;
@@ -75,7 +75,7 @@ fn spans_of(all: &[(&str, u128)]) -> Columns {
     let mut memtable = Memtable::<SpanRows>::default();
     for (tenant, trace_id) in all {
         let row = SpanRow { trace_id: *trace_id, span_id: 1, ..SpanRow::default() };
-        let mut writer = TracesWriter::new();
+        let mut writer = BatchWriter::new();
         writer.span(&ResourceText::default(), &ScopeText::default(), &row).expect("no JSON");
         let batch = writer.finish();
         let (spans, _) = SpanRows::decode(&batch, &Limits::default()).expect("a good batch");

@@ -3,7 +3,7 @@ use crate::columns::{Values, int, text};
 use crate::memtable::{Memtable, Rows as _, SpanRows};
 use crate::schema::traces;
 use crate::sort::Place;
-use curtail_otlp::{Limits, PlainValue, ResourceText, ScopeText, SpanRow, TracesWriter};
+use curtail_otlp::{BatchWriter, Limits, PlainValue, ResourceText, ScopeText, SpanRow};
 use curtail_units::Rng;
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ fn groups(all: &[Sent], in_group: usize) -> Vec<Columns> {
         let attributes = format!(r#"{{"service.name":"{}"}}"#, sent.service);
         let attributes = if sent.service.is_empty() { "" } else { &attributes };
         let resource = ResourceText { attributes, ..ResourceText::default() };
-        let mut writer = TracesWriter::new();
+        let mut writer = BatchWriter::new();
         writer.span(&resource, &ScopeText::default(), &row).expect("plain JSON");
         let batch = writer.finish();
         let (spans, _) = SpanRows::decode(&batch, &Limits::default()).expect("a good batch");

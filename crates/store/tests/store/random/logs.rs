@@ -1,13 +1,13 @@
 //! Log records.
 
 use super::{any, around, attributes, own, resource, scope, trace_id, value};
-use curtail_otlp::{Limits, LogRow, Logs, LogsWriter, Slice, plain};
+use curtail_otlp::{BatchWriter, Limits, LogRow, Logs, Slice, plain};
 use curtail_units::Rng;
 use std::fmt::Debug;
 
 /// Records of a few traces, and of none.
 pub(crate) fn batch(rng: &mut Rng, records: usize, traces: usize) -> Vec<u8> {
-    let mut writer = LogsWriter::new();
+    let mut writer = BatchWriter::new();
     for _ in 0..records {
         let is_of_trace = rng.chance(0.5);
         let record = LogRow {

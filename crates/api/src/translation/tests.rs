@@ -1,8 +1,8 @@
 use super::*;
 use http::StatusCode;
 
-fn asked(text: &str) -> Result<Filter, Refusal> {
-    filter(&query(Some(text))?, "shop", 5..7)
+fn filter_of(text: &str) -> Result<Filter, ApiError> {
+    filter(&parse_query(Some(text))?, "shop", 5..7)
 }
 
 fn attribute(key: &str, test: Test) -> Condition {
@@ -57,7 +57,7 @@ fn conditions_are_those_of_the_store() {
         ),
         ("{ false }", vec![Condition::Any(vec![])]),
     ] {
-        let got = asked(text).unwrap_or_else(|refusal| panic!("{text}: {refusal:?}"));
+        let got = filter_of(text).unwrap_or_else(|error| panic!("{text}: {error:?}"));
         assert_eq!(got.conditions, want, "{text}");
         assert_eq!((got.starts, got.durations), (5..7, i64::MIN..=i64::MAX), "{text}");
     }
@@ -65,10 +65,11 @@ fn conditions_are_those_of_the_store() {
 
 #[test]
 fn durations_that_all_must_have_are_bounds() {
-    let filter = asked("{ duration > 100ms && duration <= 2s && span.a = 1 }").expect("a query");
+    let filter =
+        filter_of("{ duration > 100ms && duration <= 2s && span.a = 1 }").expect("a query");
     assert_eq!(filter.durations, 100_000_001..=2_000_000_000);
     assert_eq!(filter.conditions.len(), 1);
-    let filter = asked("{ duration < 1ms || span.a = 1 }").expect("a query");
+    let filter = filter_of("{ duration < 1ms || span.a = 1 }").expect("a query");
     assert_eq!(filter.durations, i64::MIN..=i64::MAX);
     let less = Test::Less(Value::Int(1_000_000));
     let any = vec![
@@ -104,17 +105,17 @@ fn what_is_not_answered_is_told_apart_from_what_is_wrong() {
         ("{ trace:id = \"xyz\" }", StatusCode::BAD_REQUEST, "a trace ID"),
         ("{ span.a > nil }", StatusCode::BAD_REQUEST, "= or !="),
     ] {
-        let refusal = asked(text).expect_err(text);
-        assert_eq!(refusal.status, status, "{text}: {}", refusal.message);
-        assert!(refusal.message.contains(said), "{text}: {}", refusal.message);
+        let error = filter_of(text).expect_err(text);
+        assert_eq!(error.status, status, "{text}: {}", error.message);
+        assert!(error.message.contains(said), "{text}: {}", error.message);
     }
 }
 
 #[test]
 fn measures_are_those_of_the_store() {
     let measured = |text: &str| {
-        let query = query(Some(text)).expect("a query");
-        what(&query.measure.expect("it measures").function)
+        let query = parse_query(Some(text)).expect("a query");
+        aggregate(&query.measure.expect("it measures").function)
     };
     let duration = || SpanField::Column(DURATION);
     let quantiles = vec![Quantile::P50, Quantile::P99];
@@ -127,6 +128,6 @@ fn measures_are_those_of_the_store() {
     ] {
         assert_eq!(measured(text).as_ref(), Ok(&want), "{text}");
     }
-    let refusal = measured("{} | max_over_time(name)").expect_err("no number");
-    assert_eq!(refusal.status, StatusCode::BAD_REQUEST);
+    let error = measured("{} | max_over_time(name)").expect_err("no number");
+    assert_eq!(error.status, StatusCode::BAD_REQUEST);
 }

@@ -1,13 +1,13 @@
-//! From a request to its answer.
+//! Runs the query of a request and writes the response.
 
-use crate::asked::Asked;
-use crate::body::{self, Part, ResponseBody};
+use crate::api_error::{ApiError, ErrorFormat};
+use crate::body::{self, BodyPart, ResponseBody};
 use crate::listen::Api;
 use crate::metrics::{MetricsPage, QueryMetrics};
-use crate::pieces::Pieces;
+use crate::query_request::QueryRequest;
 use crate::query_threads::QueryThreads;
-use crate::refusal::{Refusal, RefusalForm};
-use crate::sql;
+use crate::response_chunks::ResponseChunks;
+use crate::sql::{self, SqlRunner};
 use crate::{Limits, jaeger, tempo, v1};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -50,46 +50,48 @@ const WHOLE_BYTES: usize = 4 << 20;
 /// as its client takes to read it.
 const LARGE_RESPONSES_MAX: usize = 16;
 
-/// What was found.
-pub(crate) struct Answer {
-    of: &'static str,
+/// A successful response.
+pub(crate) struct ApiResponse {
+    content_type: &'static str,
     body: Vec<u8>,
     /// The rest of a streamed response.
-    rest: Option<Box<dyn Pieces>>,
+    rest: Option<Box<dyn ResponseChunks>>,
     unread: usize,
     quantile_error: Option<f64>,
 }
 
-impl Answer {
+impl ApiResponse {
     pub(crate) fn json(json: &serde_json::Value) -> Self {
         Self::of("application/json", json.to_string().into_bytes())
     }
 
-    pub(crate) const fn of(of: &'static str, body: Vec<u8>) -> Self {
-        Self { of, body, rest: None, unread: 0, quantile_error: None }
+    pub(crate) const fn of(content_type: &'static str, body: Vec<u8>) -> Self {
+        Self { content_type, body, rest: None, unread: 0, quantile_error: None }
     }
 
-    /// A response in pieces. A short one is complete here; a longer one is streamed.
-    pub(crate) async fn of_pieces(mut pieces: impl Pieces + 'static) -> Result<Self, Refusal> {
+    /// A response in chunks. A short one is complete here; a longer one is streamed.
+    pub(crate) async fn of_chunks(
+        mut chunks: impl ResponseChunks + 'static,
+    ) -> Result<Self, ApiError> {
         let mut body = Vec::new();
         while body.len() < WHOLE_BYTES {
-            let Some(piece) = pieces.next().await? else {
-                let answer = Self::of(pieces.content_type(), body);
-                return Ok(answer.without(pieces.unread()));
+            let Some(chunk) = chunks.next().await? else {
+                let response = Self::of(chunks.content_type(), body);
+                return Ok(response.without(chunks.unread()));
             };
-            body.extend(piece);
+            body.extend(chunk);
         }
-        let answer = Self::of(pieces.content_type(), body).without(pieces.unread());
-        Ok(Self { rest: Some(Box::new(pieces)), ..answer })
+        let response = Self::of(chunks.content_type(), body).without(chunks.unread());
+        Ok(Self { rest: Some(Box::new(chunks)), ..response })
     }
 
     pub(crate) fn text(text: &str) -> Self {
         Self::of("text/plain; charset=utf-8", format!("{text}\n").into_bytes())
     }
 
-    /// Says which runs may have more.
+    /// Marks the response as incomplete: these runs may have more.
     pub(crate) fn without(mut self, unread: &[Unread]) -> Self {
-        // Of one of them several parts may be damaged.
+        // A run may have several damaged parts.
         let runs: BTreeMap<_, _> = unread.iter().map(|unread| (&unread.path, unread)).collect();
         for Unread { path, error } in runs.values() {
             let error = describe_error(&**error);
@@ -106,7 +108,7 @@ impl Answer {
     }
 }
 
-/// Answers questions, some at once.
+/// Responds to requests, several at once.
 #[derive(Debug)]
 pub(crate) struct QueryService {
     access: Arc<Access>,
@@ -117,7 +119,7 @@ pub(crate) struct QueryService {
     turns: Arc<Semaphore>,
     /// One permit per large response in flight; at the maximum, a request is rejected.
     large: Arc<Semaphore>,
-    sql: sql::Asking,
+    sql: SqlRunner,
     patience: Duration,
     metrics: Arc<QueryMetrics>,
     page: Arc<dyn MetricsPage>,
@@ -136,7 +138,7 @@ impl QueryService {
             threads: QueryThreads::start(query_threads)?,
             turns: Arc::new(Semaphore::new(query_threads)),
             large: Arc::new(Semaphore::new(LARGE_RESPONSES_MAX)),
-            sql: sql::Asking::new(sql),
+            sql: SqlRunner::new(sql),
             patience: PATIENCE,
             metrics,
             page,
@@ -154,7 +156,7 @@ impl QueryService {
     }
 
     /// Responds to a request. Its query ends when this is dropped.
-    pub(crate) async fn answer<B>(&self, request: Request<B>) -> Response<ResponseBody>
+    pub(crate) async fn respond<B>(&self, request: Request<B>) -> Response<ResponseBody>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -163,9 +165,9 @@ impl QueryService {
         if let Some(response) = self.health(head.uri.path()) {
             return response;
         }
-        let form = RefusalForm::of(head.uri.path());
+        let form = ErrorFormat::of(head.uri.path());
         match self.access.check(&head.headers) {
-            Err(error) => return written(Err(error.into()), form),
+            Err(error) => return to_http(Err(error.into()), form),
             // A token may be bound to a tenant, which the request need not name.
             Ok(Some(tenant)) => {
                 let tenant = HeaderValue::try_from(tenant).expect("a tenant is ASCII");
@@ -178,7 +180,7 @@ impl QueryService {
         }
         let timer = self.metrics.begin(head.uri.path());
         let response = if head.uri.path() == sql::PATH {
-            written(self.sql(&head, body).await, form)
+            to_http(self.sql(&head, body).await, form)
         } else {
             self.run_query(head).await
         };
@@ -189,13 +191,13 @@ impl QueryService {
     /// Responds to a health check, which needs no token.
     fn health(&self, path: &str) -> Option<Response<ResponseBody>> {
         let health = match path {
-            "/healthz" => Ok(Answer::text("ok")),
+            "/healthz" => Ok(ApiResponse::text("ok")),
             // Grafana's data source for Tempo asks at `/ready`.
-            "/readyz" | "/ready" if self.draining.is_begun() => Err(Refusal::draining()),
-            "/readyz" | "/ready" => Ok(Answer::text("ready")),
+            "/readyz" | "/ready" if self.draining.is_begun() => Err(ApiError::draining()),
+            "/readyz" | "/ready" => Ok(ApiResponse::text("ready")),
             _ => return None,
         };
-        Some(written(health, RefusalForm::Text))
+        Some(to_http(health, ErrorFormat::Text))
     }
 
     /// Responds to a scrape of the metrics.
@@ -203,32 +205,32 @@ impl QueryService {
         let accept = head.headers.get_all(ACCEPT).iter();
         let form = form_for(accept.filter_map(|field| field.to_str().ok()));
         let (content_type, page) = self.page.render(form);
-        let mut response = written(Ok(Answer::of(content_type, page)), RefusalForm::Text);
+        let mut response = to_http(Ok(ApiResponse::of(content_type, page)), ErrorFormat::Text);
         response.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
         response
     }
 
-    /// Has a question in SQL answered by its program.
-    async fn sql<B>(&self, head: &Parts, body: B) -> Result<Answer, Refusal>
+    /// Runs a query in SQL.
+    async fn sql<B>(&self, head: &Parts, body: B) -> Result<ApiResponse, ApiError>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         if head.method != Method::POST {
-            return Err(Refusal::method("POST"));
+            return Err(ApiError::method("POST"));
         }
-        let asked = Asked::of(&head.uri, &head.headers)?;
-        let answered = self.sql.answer(&asked, body);
-        let in_time = tokio::time::timeout(self.patience, answered).await;
-        in_time.unwrap_or_else(|_| Err(Refusal::late(self.patience)))
+        let request = QueryRequest::of(&head.uri, &head.headers)?;
+        let result = self.sql.respond(&request, body);
+        let in_time = tokio::time::timeout(self.patience, result).await;
+        in_time.unwrap_or_else(|_| Err(ApiError::late(self.patience)))
     }
 
     /// Runs a query on its threads.
     async fn run_query(&self, head: Parts) -> Response<ResponseBody> {
         let (patience, until) = (self.patience, Instant::now() + self.patience);
-        let form = RefusalForm::of(head.uri.path());
+        let form = ErrorFormat::of(head.uri.path());
         let turn = tokio::time::timeout_at(until, Arc::clone(&self.turns).acquire_owned()).await;
-        let Ok(turn) = turn else { return written(Err(Refusal::late(patience)), form) };
+        let Ok(turn) = turn else { return to_http(Err(ApiError::late(patience)), form) };
         let task = QueryTask {
             store: Arc::clone(&self.store),
             limits: **self.limits.load(),
@@ -245,7 +247,7 @@ impl QueryService {
             let late = tokio::select! {
                 biased;
                 _ = gone => return,
-                () = wait_until(until) => Refusal::late(patience),
+                () = wait_until(until) => ApiError::late(patience),
                 () = task.run(&head, &mut to_begin, parts) => return,
             };
             match to_begin {
@@ -253,9 +255,9 @@ impl QueryService {
                 None => log_aborted("the client did not read it in time"),
             }
         });
-        let failed = |_| (Err(Refusal::failed()), false);
-        let (answered, is_streamed) = begun.await.unwrap_or_else(failed);
-        let mut response = written(answered, form);
+        let failed = |_| (Err(ApiError::failed()), false);
+        let (result, is_streamed) = begun.await.unwrap_or_else(failed);
+        let mut response = to_http(result, form);
         if is_streamed {
             *response.body_mut() = ResponseBody::Streamed(streamed);
         }
@@ -264,7 +266,7 @@ impl QueryService {
 }
 
 /// The head of a response, and whether its body is streamed.
-type ResponseStart = (Result<Answer, Refusal>, bool);
+type ResponseStart = (Result<ApiResponse, ApiError>, bool);
 
 /// A query of a client.
 struct QueryTask {
@@ -281,7 +283,7 @@ impl QueryTask {
         mut self,
         head: &Parts,
         to_begin: &mut Option<oneshot::Sender<ResponseStart>>,
-        parts: mpsc::Sender<Part>,
+        parts: mpsc::Sender<BodyPart>,
     ) {
         let mut begin = |begun: ResponseStart| {
             if let Some(to_begin) = to_begin.take() {
@@ -289,37 +291,37 @@ impl QueryTask {
                 let _gone = to_begin.send(begun);
             }
         };
-        let mut answer = match answered(&self.store, &self.limits, head).await {
-            Ok(answer) => answer,
-            Err(refusal) => return begin((Err(refusal), false)),
+        let mut response = match run_request(&self.store, &self.limits, head).await {
+            Ok(response) => response,
+            Err(error) => return begin((Err(error), false)),
         };
-        let Some(mut pieces) = answer.rest.take() else { return begin((Ok(answer), false)) };
+        let Some(mut chunks) = response.rest.take() else { return begin((Ok(response), false)) };
         let Ok(_permit) = Arc::clone(&self.large).try_acquire_owned() else {
-            return begin((Err(Refusal::busy()), false));
+            return begin((Err(ApiError::busy()), false));
         };
-        let first = std::mem::take(&mut answer.body);
-        begin((Ok(answer), true));
-        let known = pieces.unread().len();
-        let mut next: Result<_, Refusal> = Ok(Some(first));
+        let first = std::mem::take(&mut response.body);
+        begin((Ok(response), true));
+        let known = chunks.unread().len();
+        let mut next: Result<_, ApiError> = Ok(Some(first));
         loop {
             let part = match next {
-                Ok(Some(piece)) => Part::Piece(piece.into()),
-                Ok(None) => Part::End,
-                Err(refusal) => return log_aborted(&refusal.message),
+                Ok(Some(chunk)) => BodyPart::Chunk(chunk.into()),
+                Ok(None) => BodyPart::End,
+                Err(error) => return log_aborted(&error.message),
             };
-            let is_end = matches!(part, Part::End);
+            let is_end = matches!(part, BodyPart::End);
             if !self.send(&parts, part).await || is_end {
                 return;
             }
-            next = pieces.next().await;
-            if pieces.unread().len() > known && !pieces.has_status() {
+            next = chunks.next().await;
+            if chunks.unread().len() > known && !chunks.has_status() {
                 return log_aborted("a part of a run cannot be read");
             }
         }
     }
 
     /// Sends a part; returns whether the client is still there.
-    async fn send(&mut self, parts: &mpsc::Sender<Part>, part: Part) -> bool {
+    async fn send(&mut self, parts: &mpsc::Sender<BodyPart>, part: BodyPart) -> bool {
         let part = match parts.try_send(part) {
             Ok(()) => return true,
             Err(TrySendError::Closed(_)) => return false,
@@ -343,17 +345,18 @@ fn log_aborted(why: &str) {
     tracing::warn!(why, "response aborted");
 }
 
-fn written(answered: Result<Answer, Refusal>, form: RefusalForm) -> Response<ResponseBody> {
-    let (status, answer) = match answered {
-        Ok(answer) => (StatusCode::OK, answer),
-        Err(refusal) => {
-            tracing::debug!(status = %refusal.status, message = refusal.message, "not answered");
-            (refusal.status, refusal.written(form))
+fn to_http(result: Result<ApiResponse, ApiError>, form: ErrorFormat) -> Response<ResponseBody> {
+    let (status, content) = match result {
+        Ok(content) => (StatusCode::OK, content),
+        Err(error) => {
+            tracing::debug!(status = %error.status, message = error.message, "request failed");
+            (error.status, error.to_response(form))
         }
     };
-    let mut response = Response::new(ResponseBody::Whole(Some(answer.body.into())));
+    let mut response = Response::new(ResponseBody::Whole(Some(content.body.into())));
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(answer.of));
+    let content_type = HeaderValue::from_static(content.content_type);
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
     match status {
         StatusCode::UNAUTHORIZED => {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -363,27 +366,31 @@ fn written(answered: Result<Answer, Refusal>, form: RefusalForm) -> Response<Res
         }
         _ => {}
     }
-    if answer.unread > 0 {
-        response.headers_mut().insert(INCOMPLETE, answer.unread.into());
+    if content.unread > 0 {
+        response.headers_mut().insert(INCOMPLETE, content.unread.into());
     }
-    if let Some(error) = answer.quantile_error {
+    if let Some(error) = content.quantile_error {
         let error = HeaderValue::try_from(error.to_string()).expect("a number is ASCII");
         response.headers_mut().insert(QUANTILE_ERROR, error);
     }
     response
 }
 
-async fn answered(store: &Arc<Store>, limits: &Limits, head: &Parts) -> Result<Answer, Refusal> {
+async fn run_request(
+    store: &Arc<Store>,
+    limits: &Limits,
+    head: &Parts,
+) -> Result<ApiResponse, ApiError> {
     if head.method != Method::GET {
-        return Err(Refusal::method("GET"));
+        return Err(ApiError::method("GET"));
     }
-    let asked = Asked::of(&head.uri, &head.headers)?;
-    if asked.path.starts_with("/jaeger/") {
-        jaeger::answer(store, limits, &asked).await
-    } else if asked.path.starts_with(v1::PREFIX) {
-        v1::respond(store, limits, &asked).await
+    let request = QueryRequest::of(&head.uri, &head.headers)?;
+    if request.path.starts_with("/jaeger/") {
+        jaeger::respond(store, limits, &request).await
+    } else if request.path.starts_with(v1::PREFIX) {
+        v1::respond(store, limits, &request).await
     } else {
-        tempo::answer(store, limits, &asked).await
+        tempo::respond(store, limits, &request).await
     }
 }
 

@@ -1,14 +1,14 @@
-//! SQL, with a shell in the place of its program: the question is what it is to do.
+//! SQL, with a shell in the place of its program: it executes the query.
 
 use super::*;
 use http::header::ACCEPT;
 
-fn asking() -> Asking {
-    Asking::of(&all()[..2])
+fn service() -> TestService {
+    TestService::of(&all()[..2])
 }
 
-fn post(question: &str) -> Request<String> {
-    Request::post("/api/v1/sql").body(question.to_owned()).expect("a request")
+fn post(query: &str) -> Request<String> {
+    Request::post("/api/v1/sql").body(query.to_owned()).expect("a request")
 }
 
 /// It never ends by itself.
@@ -16,22 +16,22 @@ const ENDLESS: &str = "kill -STOP $$";
 
 #[test]
 fn rows_are_an_array_or_csv() {
-    let asking = asking();
-    for (question, answer) in [
+    let service = service();
+    for (query, response) in [
         (r#"printf '{"a":1}\n{"a":"x\\ny, {}"}\n'"#, "[{\"a\":1},{\"a\":\"x\\ny, {}\"}]\n"),
         (r#"printf '{"a":1}\n'"#, "[{\"a\":1}]\n"),
         (":", "[]\n"),
     ] {
-        assert_eq!(run(asking.answered(post(question))), (StatusCode::OK, answer.to_owned()));
+        assert_eq!(run(service.send(post(query))), (StatusCode::OK, response.to_owned()));
     }
     let mut request = post(r"printf 'a,b\r\n1,%s\r\n' $6");
     request.headers_mut().insert(ACCEPT, HeaderValue::from_static("text/csv, */*;q=0.1"));
     let mut lines = post(r#"printf '{"a":1}\n{"a":2}\n'"#);
     lines.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/x-ndjson"));
-    let lines = run(asking.answered(lines));
+    let lines = run(service.send(lines));
     assert_eq!(lines, (StatusCode::OK, "{\"a\":1}\n{\"a\":2}\n".to_owned()));
     run(async {
-        let (head, body) = asking.0.answer(request).await.into_parts();
+        let (head, body) = service.0.respond(request).await.into_parts();
         assert_eq!(head.headers[CONTENT_TYPE], "text/csv; charset=utf-8");
         let body = http_body_util::BodyExt::collect(body).await.expect("it is whole");
         assert_eq!(body.to_bytes(), "a,b\r\n1,--rows\r\n");
@@ -40,31 +40,31 @@ fn rows_are_an_array_or_csv() {
 
 #[test]
 fn the_program_is_told_whose_rows_and_where_they_are() {
-    let asking = asking();
-    let told = |tenant: Option<&'static str>| {
+    let service = service();
+    let tenant_argument = |tenant: Option<&'static str>| {
         let mut request = post(r#"for each; do printf '"%s"\n' "$each"; done"#);
         if let Some(tenant) = tenant {
             request.headers_mut().insert("x-scope-orgid", HeaderValue::from_static(tenant));
         }
-        let (status, body) = run(asking.answered(request));
+        let (status, body) = run(service.send(request));
         assert_eq!(status, StatusCode::OK, "{body}");
         serde_json::from_str::<Vec<String>>(&body).expect("an array")
     };
     let expected = ["--tables", "the tables", "--tenant=anonymous", "--format", "json"];
-    let nobody = told(None);
+    let nobody = tenant_argument(None);
     assert_eq!(nobody[..5], expected);
     assert_eq!(nobody.last().map(String::as_str), Some("-"));
     // One argument, whatever it looks like.
     for tenant in ["shop", "shop --tenant=other", "--tables=/", "$(echo x)"] {
-        let arguments = told(Some(tenant));
+        let arguments = tenant_argument(Some(tenant));
         assert_eq!((arguments.len(), &arguments[2]), (nobody.len(), &format!("--tenant={tenant}")));
     }
 }
 
 #[test]
 fn what_is_no_answer_says_whose_fault_it_is() {
-    let asking = asking();
-    for (question, status, said) in [
+    let service = service();
+    for (query, status, said) in [
         (
             "echo there is no column a >&2; exit 2",
             400,
@@ -80,20 +80,20 @@ fn what_is_no_answer_says_whose_fault_it_is() {
         ("exec yes >&2", 500, "signal 13"),
         ("exit 101", 500, "failed"),
     ] {
-        let (got, body) = run(asking.answered(post(question)));
-        assert_eq!(got.as_u16(), status, "{question}: {body:.200}");
-        assert!(body.contains(said), "{question}: {body:.200}");
-        assert!(body.len() < 20_000, "{question}");
+        let (got, body) = run(service.send(post(query)));
+        assert_eq!(got.as_u16(), status, "{query}: {body:.200}");
+        assert!(body.contains(said), "{query}: {body:.200}");
+        assert!(body.len() < 20_000, "{query}");
     }
     // The way in which it ended is only in the log.
     let trace = "printf 'thread main panicked at x.rs:1\n   0: rust_begin_unwind\n' >&2";
     for end in ["exit 101", "kill -ABRT $$", "kill -SEGV $$", "exit 4"] {
-        let (status, body) = run(asking.answered(post(&format!("{trace}; {end}"))));
+        let (status, body) = run(service.send(post(&format!("{trace}; {end}"))));
         assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
         assert!(!body.contains("unwind") && !body.contains("x.rs"), "{end}: {body}");
         assert_eq!(body.lines().count(), 1, "{end}: {body}");
     }
-    let (status, said) = asking.get("/api/v1/sql");
+    let (status, said) = service.get("/api/v1/sql");
     assert_eq!(
         (status, &*said),
         (
@@ -105,47 +105,47 @@ fn what_is_no_answer_says_whose_fault_it_is() {
 
 #[test]
 fn a_query_is_as_long_as_the_program_takes_and_no_longer() {
-    let asking = asking();
+    let service = service();
     let query = |len: usize| post(&format!(":{}", " ".repeat(len - 1)));
-    let longest = run(asking.answered(query(curtail_store::SQL_BYTES_MAX)));
+    let longest = run(service.send(query(curtail_store::SQL_BYTES_MAX)));
     assert_eq!(longest, (StatusCode::OK, "[]\n".to_owned()));
-    let (status, said) = run(asking.answered(query(curtail_store::SQL_BYTES_MAX + 1)));
+    let (status, said) = run(service.send(query(curtail_store::SQL_BYTES_MAX + 1)));
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
     assert!(said.contains("the query is longer than 16 KiB (16384 bytes), the maximum"), "{said}");
 }
 
 #[test]
 fn what_takes_too_long_is_given_up() {
-    let mut asking = asking();
-    asking.0.patience = Duration::ZERO;
+    let mut service = service();
+    service.0.patience = Duration::ZERO;
     for _ in 0..3 {
         // Each gives its turn back.
-        let (status, said) = run(asking.answered(post(ENDLESS)));
+        let (status, said) = run(service.send(post(ENDLESS)));
         assert_eq!(status, StatusCode::GATEWAY_TIMEOUT, "{said}");
     }
 }
 
 #[test]
 fn two_are_answered_at_once_and_no_more() {
-    let asking = asking();
+    let service = service();
     run(async {
         let (status, said) = tokio::select! {
             biased;
-            _ = asking.answered(post(ENDLESS)) => unreachable!("it does not end"),
-            _ = asking.answered(post(ENDLESS)) => unreachable!("it does not end"),
-            third = asking.answered(post(":")) => third,
+            _ = service.send(post(ENDLESS)) => unreachable!("it does not end"),
+            _ = service.send(post(ENDLESS)) => unreachable!("it does not end"),
+            third = service.send(post(":")) => third,
         };
         assert_eq!(status, StatusCode::TOO_MANY_REQUESTS, "{said}");
         // Nobody waits for those any more.
-        assert_eq!(asking.answered(post(":")).await.0, StatusCode::OK);
+        assert_eq!(service.send(post(":")).await.0, StatusCode::OK);
     });
 }
 
 #[test]
 fn tables_that_the_program_cannot_read_are_not_asked() {
-    let mut asking = asking();
-    asking.0.sql = crate::sql::Asking::new(by_stand_in(None));
-    let (status, said) = run(asking.answered(post(":")));
+    let mut service = service();
+    service.0.sql = crate::sql::TestService::new(by_stand_in(None));
+    let (status, said) = run(service.send(post(":")));
     assert_eq!(status, StatusCode::NOT_IMPLEMENTED);
     assert!(said.contains("object store"), "{said}");
 }

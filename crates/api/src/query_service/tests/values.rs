@@ -4,7 +4,7 @@
 use super::*;
 
 fn batch(resource: &str, spans: &[SpanRow<'_>]) -> (Signal, Vec<u8>) {
-    let mut writer = TracesWriter::new();
+    let mut writer = BatchWriter::new();
     let resource = ResourceText { attributes: resource, ..ResourceText::default() };
     for span in spans {
         writer.span(&resource, &ScopeText::default(), span).expect("plain JSON");
@@ -27,8 +27,8 @@ fn span<'a>(trace_id: u128, attributes: &'a [(&'a str, PlainValue<'a>)]) -> Span
 }
 
 /// The IDs of the traces that a query finds.
-fn found(asking: &Asking, q: &str) -> Vec<u128> {
-    let found = asking.json(&format!("/api/search?q={}", encoded(q)));
+fn found(service: &TestService, q: &str) -> Vec<u128> {
+    let found = service.json(&format!("/api/search?q={}", encoded(q)));
     let traces = found["traces"].as_array().expect("traces").iter();
     let id = |trace: &Value| u128::from_str_radix(trace["traceID"].as_str()?, 16).ok();
     let mut ids: Vec<_> = traces.map(|trace| id(trace).expect("an ID")).collect();
@@ -36,15 +36,15 @@ fn found(asking: &Asking, q: &str) -> Vec<u128> {
     ids
 }
 
-fn assert_found(asking: &Asking, all: &[(&str, &[u128])]) {
+fn assert_found(service: &TestService, all: &[(&str, &[u128])]) {
     for (q, ids) in all {
-        assert_eq!(found(asking, q), *ids, "{q}");
+        assert_eq!(found(service, q), *ids, "{q}");
     }
 }
 
-fn measured(asking: &Asking, q: &str) -> Value {
+fn measured(service: &TestService, q: &str) -> Value {
     let target = format!("/api/metrics/query?q={}&start=0&end=2000000000", encoded(q));
-    asking.json(&target)["series"].clone()
+    service.json(&target)["series"].clone()
 }
 
 #[test]
@@ -53,9 +53,9 @@ fn integers_that_doubles_cannot_hold_are_compared_exactly() {
     let of = |number| [("shop.id", PlainValue::Int(number))];
     let (one, other, most) = (of(big), of(big - 1), of(i64::MAX));
     let spans = [span(1, &one), span(2, &other), span(3, &most)];
-    let asking = Asking::with(&[batch("", &spans[..1]), batch("", &spans[1..])]);
+    let service = TestService::with(&[batch("", &spans[..1]), batch("", &spans[1..])]);
     assert_found(
-        &asking,
+        &service,
         &[
             ("{ span.shop.id = 9007199254740993 }", &[1]),
             ("{ span.shop.id > 9007199254740992 }", &[1, 3]),
@@ -73,9 +73,9 @@ fn integers_that_doubles_cannot_hold_are_compared_exactly() {
 #[test]
 fn an_empty_name_is_a_name() {
     let nameless = SpanRow { name: "", ..span(1, &[]) };
-    let asking = Asking::with(&[batch("", &[nameless]), batch("", &[span(2, &[])])]);
+    let service = TestService::with(&[batch("", &[nameless]), batch("", &[span(2, &[])])]);
     assert_found(
-        &asking,
+        &service,
         &[
             (r#"{ name != "zzz" }"#, &[1, 2]),
             (r#"{ name = "" }"#, &[1]),
@@ -86,9 +86,9 @@ fn an_empty_name_is_a_name() {
             (r#"{ instrumentation:name != "x" }"#, &[1, 2]),
         ],
     );
-    let names = asking.json("/api/v2/search/tag/name/values")["tagValues"].to_string();
+    let names = service.json("/api/v2/search/tag/name/values")["tagValues"].to_string();
     assert_eq!(names, r#"[{"type":"string","value":""},{"type":"string","value":"GET /"}]"#);
-    let names = asking.json("/api/search/tag/name/values")["tagValues"].to_string();
+    let names = service.json("/api/search/tag/name/values")["tagValues"].to_string();
     assert_eq!(names, r#"["","GET /"]"#);
 }
 
@@ -98,9 +98,9 @@ fn a_missing_service_differs_from_nil_and_from_an_empty_name() {
         let resource = format!(r#"{{"service.name":"{service}"}}"#);
         batch(&resource, &[span(trace_id, &[])])
     };
-    let asking = Asking::with(&[of("nil", 1), of("", 2), batch("", &[span(3, &[])])]);
+    let service = TestService::with(&[of("nil", 1), of("", 2), batch("", &[span(3, &[])])]);
     assert_found(
-        &asking,
+        &service,
         &[
             ("{ resource.service.name = nil }", &[3]),
             (r#"{ resource.service.name = "nil" }"#, &[1]),
@@ -108,12 +108,12 @@ fn a_missing_service_differs_from_nil_and_from_an_empty_name() {
             (r#"{ resource.service.name != "nil" }"#, &[2]),
         ],
     );
-    let series = measured(&asking, "{ } | count_over_time() by (resource.service.name)");
+    let series = measured(&service, "{ } | count_over_time() by (resource.service.name)");
     let values: Vec<_> = series.as_array().expect("series").iter().collect();
     let values: Vec<_> =
         values.iter().map(|series| series["labels"][0]["value"].to_string()).collect();
     assert_eq!(values, ["{}", r#"{"stringValue":""}"#, r#"{"stringValue":"nil"}"#]);
-    let services = asking.json("/api/search/tag/service.name/values")["tagValues"].to_string();
+    let services = service.json("/api/search/tag/service.name/values")["tagValues"].to_string();
     assert_eq!(services, r#"["","nil"]"#);
 }
 
@@ -122,8 +122,8 @@ fn heatmaps_have_buckets_for_extreme_values() {
     let of = |number| [("shop.price", PlainValue::Double(number))];
     let (huge, large, small) = (of(1e300), of(3e19), of(0.3));
     let spans = [span(1, &huge), span(2, &large), span(3, &small)];
-    let asking = Asking::with(&[batch("", &spans)]);
-    let series = measured(&asking, "{ } | histogram_over_time(span.shop.price)");
+    let service = TestService::with(&[batch("", &spans)]);
+    let series = measured(&service, "{ } | histogram_over_time(span.shop.price)");
     let buckets = series.as_array().expect("series").iter();
     let upper = |series: &Value| series["labels"][0]["value"]["doubleValue"].as_f64();
     let buckets: Vec<_> = buckets.map(|series| upper(series).expect("a number")).collect();
@@ -140,9 +140,9 @@ fn a_list_passes_by_one_element_and_a_negation_by_all() {
     let numbers = [("shop.sizes", PlainValue::Json("[36,38.5]"))];
     let spans = [span(1, &texts), span(2, &numbers)];
     let resource = r#"{"shop.regions":["eu","us"]}"#;
-    let asking = Asking::with(&[batch(resource, &spans[..1]), batch("", &spans[1..])]);
+    let service = TestService::with(&[batch(resource, &spans[..1]), batch("", &spans[1..])]);
     assert_found(
-        &asking,
+        &service,
         &[
             (r#"{ span.shop.tags = "red" }"#, &[1]),
             (r#"{ span.shop.tags =~ "la.*" }"#, &[1]),
@@ -155,10 +155,10 @@ fn a_list_passes_by_one_element_and_a_negation_by_all() {
             (r#"{ .shop.regions = "eu" }"#, &[1]),
         ],
     );
-    let values = asking.json("/api/v2/search/tag/span.shop.tags/values")["tagValues"].to_string();
+    let values = service.json("/api/v2/search/tag/span.shop.tags/values")["tagValues"].to_string();
     assert_eq!(values, r#"[{"type":"string","value":"large"},{"type":"string","value":"red"}]"#);
     let q = encoded(r#"{ span.shop.tags = "red" }"#);
-    let found = asking.json(&format!("/api/search?q={q}"));
+    let found = service.json(&format!("/api/search?q={q}"));
     let shown = found["traces"][0]["spanSets"][0]["spans"][0]["attributes"][0]["value"].to_string();
     let want = r#"{"arrayValue":{"values":[{"stringValue":"red"},{"stringValue":"large"}]}}"#;
     assert_eq!(shown, want);
@@ -167,15 +167,15 @@ fn a_list_passes_by_one_element_and_a_negation_by_all() {
 #[test]
 fn patterns_support_unicode_scripts() {
     let names = [SpanRow { name: "αβγ", ..span(1, &[]) }, span(2, &[])];
-    let asking = Asking::with(&[batch("", &names)]);
+    let service = TestService::with(&[batch("", &names)]);
     assert_found(
-        &asking,
+        &service,
         &[(r#"{ name =~ "\\p{Greek}+" }"#, &[1]), (r#"{ name =~ `\pL+ /` }"#, &[2])],
     );
 }
 
 /// A span with an error status, two events and a link.
-fn eventful() -> Asking {
+fn eventful() -> TestService {
     let event = |name, attributes| EventRow { name, attributes, ..EventRow::default() };
     let events = [
         event("exception", r#"{"exception.type":"Timeout"}"#),
@@ -196,14 +196,14 @@ fn eventful() -> Asking {
         ..span(1, &[])
     };
     let quiet = SpanRow { trace_id: 2, events: &[], links: &[], ..failed };
-    Asking::with(&[batch("", &[failed]), batch("", &[quiet])])
+    TestService::with(&[batch("", &[failed]), batch("", &[quiet])])
 }
 
 #[test]
 fn select_returns_the_named_fields() {
-    let asking = eventful();
+    let service = eventful();
     let shown = |q: &str| {
-        let found = asking.json(&format!("/api/search?q={}", encoded(q)));
+        let found = service.json(&format!("/api/search?q={}", encoded(q)));
         let attributes = &found["traces"][0]["spanSets"][0]["spans"][0]["attributes"];
         let of = |each: &Value| {
             let key = each["key"].as_str().expect("a key");
@@ -220,8 +220,8 @@ fn select_returns_the_named_fields() {
     // Fields of a condition are returned as well.
     assert_eq!(shown("{ trace:id = \"1\" && status = error }"), ["status=error"]);
     for unknown in ["nestedSetLeft", "childCount", "event:timeSinceStart"] {
-        let (status, said) =
-            asking.get(&format!("/api/search?q={}", encoded(&format!("{{}} | select({unknown})"))));
+        let (status, said) = service
+            .get(&format!("/api/search?q={}", encoded(&format!("{{}} | select({unknown})"))));
         assert_eq!(status, StatusCode::NOT_IMPLEMENTED, "{said}");
         assert!(said.contains(unknown), "{said}");
     }
@@ -229,7 +229,7 @@ fn select_returns_the_named_fields() {
 
 #[test]
 fn values_of_events_and_links_are_offered() {
-    let asking = eventful();
+    let service = eventful();
     for (tag, values) in [
         (
             "event.exception.type",
@@ -238,16 +238,16 @@ fn values_of_events_and_links_are_offered() {
         ("event:name", r#"[{"type":"string","value":"exception"}]"#),
         ("link.why", r#"[{"type":"string","value":"batch"}]"#),
     ] {
-        let found = asking.json(&format!("/api/v2/search/tag/{tag}/values"));
+        let found = service.json(&format!("/api/v2/search/tag/{tag}/values"));
         assert_eq!(found["tagValues"].to_string(), values, "{tag}");
     }
 }
 
 #[test]
 fn a_negation_applies_to_the_condition_after_it() {
-    let asking = eventful();
+    let service = eventful();
     assert_found(
-        &asking,
+        &service,
         &[
             ("{ !(event.exception.type = \"Timeout\") }", &[2]),
             ("{ !(name = \"x\") && !(span.absent = 1) }", &[1, 2]),
@@ -255,7 +255,7 @@ fn a_negation_applies_to_the_condition_after_it() {
             ("{ !!(status = error) }", &[1, 2]),
         ],
     );
-    let (status, said) = asking.get(&format!("/api/search?q={}", encoded("{ !( ) }")));
+    let (status, said) = service.get(&format!("/api/search?q={}", encoded("{ !( ) }")));
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert!(
         said.contains("byte 5: expected a condition") && said.contains("found \")\""),
@@ -266,26 +266,26 @@ fn a_negation_applies_to_the_condition_after_it() {
 #[test]
 fn limits_of_zero_behave_as_in_tempo_and_jaeger() {
     let all = all();
-    let asking = Asking::of(&all[..30]);
-    let found = asking.json("/api/search?q=%7B%7D&spss=0&limit=5");
+    let service = TestService::of(&all[..30]);
+    let found = service.json("/api/search?q=%7B%7D&spss=0&limit=5");
     let set = &found["traces"][0]["spanSets"][0];
     assert_eq!(
         set["spans"].as_array().map(|spans| spans.len().into()),
         Some(set["matched"].clone())
     );
-    let (status, said) = asking.get("/api/search?limit=0");
+    let (status, said) = service.get("/api/search?limit=0");
     assert_eq!((status, said.contains("limit")), (StatusCode::BAD_REQUEST, true), "{said}");
     for (target, has) in [
         ("/api/v2/search/tag/name/values?limit=0", "lookup"),
         ("/api/search/tag/name/values?limit=0", "lookup"),
         ("/api/v2/search/tags?limit=0", "shop.price"),
     ] {
-        assert!(asking.json(target).to_string().contains(has), "{target}");
+        assert!(service.json(target).to_string().contains(has), "{target}");
     }
-    let tags = asking.json("/api/v2/search/tags?limit=1&scope=resource");
+    let tags = service.json("/api/v2/search/tags?limit=1&scope=resource");
     assert_eq!(tags["scopes"][0]["tags"].as_array().map(Vec::len), Some(1));
     for (limit, traces) in [("500", 30), ("1500", 30), ("7", 7), ("0", 30)] {
-        let found = asking.json(&format!("/jaeger/api/traces?service=front&limit={limit}"));
+        let found = service.json(&format!("/jaeger/api/traces?service=front&limit={limit}"));
         assert_eq!(found["data"].as_array().map(Vec::len), Some(traces), "{limit}");
     }
 }
@@ -299,13 +299,13 @@ fn without_times_a_metrics_query_covers_the_last_hour() {
         let start_ns = now_ns - minutes * 60_000_000_000;
         SpanRow { start_ns, end_ns: start_ns + 1_000, ..span(trace_id, &[]) }
     };
-    let asking = Asking::with(&[batch("", &[at(1, 10), at(2, 30), at(3, 90)])]);
+    let service = TestService::with(&[batch("", &[at(1, 10), at(2, 30), at(3, 90)])]);
     let count = |rest: &str| {
         let q = encoded("{ } | count_over_time()");
-        let range = asking.json(&format!("/api/metrics/query_range?q={q}{rest}"));
+        let range = service.json(&format!("/api/metrics/query_range?q={q}{rest}"));
         let samples = range["series"][0]["samples"].as_array().expect("samples");
         let range: f64 = samples.iter().filter_map(|sample| sample["value"].as_f64()).sum();
-        let once = asking.json(&format!("/api/metrics/query?q={q}{rest}"));
+        let once = service.json(&format!("/api/metrics/query?q={q}{rest}"));
         format!("{range:.1} {}", once["series"][0]["value"])
     };
     assert_eq!(count(""), "2.0 2.0");

@@ -1,6 +1,6 @@
-//! Why a question is not answered, in the terms of HTTP.
+//! Errors of the API: a status and a message.
 
-use crate::answer::Answer;
+use crate::query_service::ApiResponse;
 use crate::v1;
 use curtail_http::access::AccessError;
 use curtail_store::query::AggregateError;
@@ -9,16 +9,16 @@ use http::StatusCode;
 use serde_json::json;
 use std::time::Duration;
 
-/// Why a question is not answered.
+/// An error, as a client receives it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct ApiError {
     pub(crate) status: StatusCode,
     pub(crate) message: String,
 }
 
-/// How a refusal is written.
+/// The format of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RefusalForm {
+pub(crate) enum ErrorFormat {
     Text,
     /// As our own paths.
     V1,
@@ -28,7 +28,7 @@ pub(crate) enum RefusalForm {
     JaegerThird,
 }
 
-impl RefusalForm {
+impl ErrorFormat {
     /// The form that clients of a path read.
     pub(crate) fn of(path: &str) -> Self {
         match path {
@@ -40,28 +40,28 @@ impl RefusalForm {
     }
 }
 
-impl Refusal {
-    pub(crate) fn written(&self, form: RefusalForm) -> Answer {
+impl ApiError {
+    pub(crate) fn to_response(&self, form: ErrorFormat) -> ApiResponse {
         let (code, message) = (self.status.as_u16(), &*self.message);
-        Answer::json(&match form {
-            RefusalForm::Text => return Answer::text(message),
-            RefusalForm::V1 => json!({ "error": { "status": code, "message": message } }),
-            RefusalForm::Jaeger => json!({
+        ApiResponse::json(&match form {
+            ErrorFormat::Text => return ApiResponse::text(message),
+            ErrorFormat::V1 => json!({ "error": { "status": code, "message": message } }),
+            ErrorFormat::Jaeger => json!({
                 "data": null, "total": 0, "limit": 0, "offset": 0,
                 "errors": [{ "code": code, "msg": message }],
             }),
-            RefusalForm::JaegerThird => {
+            ErrorFormat::JaegerThird => {
                 json!({ "error": { "httpCode": code, "message": message } })
             }
         })
     }
 
-    /// What was asked is wrong.
+    /// The request is invalid.
     pub(crate) fn wrong(message: impl Into<String>) -> Self {
         Self { status: StatusCode::BAD_REQUEST, message: message.into() }
     }
 
-    /// What was asked is right, and not answered here.
+    /// The request is valid and not supported here.
     pub(crate) fn unsupported(message: impl Into<String>) -> Self {
         Self { status: StatusCode::NOT_IMPLEMENTED, message: message.into() }
     }
@@ -91,26 +91,27 @@ impl Refusal {
         Self { status: StatusCode::SERVICE_UNAVAILABLE, message: "draining".to_owned() }
     }
 
-    /// It takes too long.
+    /// The query exceeded its time limit.
     pub(crate) fn late(patience: Duration) -> Self {
-        let message = format!("it was not answered within {patience:?}: ask for a shorter time");
+        let message =
+            format!("the query took longer than {patience:?}: query a shorter time range");
         Self { status: StatusCode::GATEWAY_TIMEOUT, message }
     }
 
-    /// Whoever looked for the answer has failed.
+    /// The query failed.
     pub(crate) fn failed() -> Self {
-        let message = "the server failed at this: its log says why".to_owned();
+        let message = "the server failed: see its log for the error".to_owned();
         Self { status: StatusCode::INTERNAL_SERVER_ERROR, message }
     }
 
-    /// What was kept cannot be written as it was sent.
+    /// The stored rows cannot be written as OTLP.
     pub(crate) fn damaged() -> Self {
         let message = "the trace is damaged".to_owned();
         Self { status: StatusCode::INTERNAL_SERVER_ERROR, message }
     }
 }
 
-impl From<AccessError> for Refusal {
+impl From<AccessError> for ApiError {
     fn from(error: AccessError) -> Self {
         let status = match error {
             AccessError::NoToken | AccessError::UnknownToken => StatusCode::UNAUTHORIZED,
@@ -121,7 +122,7 @@ impl From<AccessError> for Refusal {
     }
 }
 
-impl From<QueryError> for Refusal {
+impl From<QueryError> for ApiError {
     fn from(not: QueryError) -> Self {
         let message = format!("q: {not}");
         match not.fault {
@@ -131,7 +132,7 @@ impl From<QueryError> for Refusal {
     }
 }
 
-impl From<AggregateError> for Refusal {
+impl From<AggregateError> for ApiError {
     fn from(not: AggregateError) -> Self {
         Self { status: StatusCode::UNPROCESSABLE_ENTITY, message: not.to_string() }
     }

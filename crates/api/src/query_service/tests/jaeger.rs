@@ -1,28 +1,29 @@
-//! What is answered under `/jaeger`.
+//! The responses below `/jaeger`.
 
 use super::*;
 
 #[test]
 fn services_and_what_they_do_are_named() {
-    let asking = Asking::of(&all());
+    let service = TestService::of(&all());
     let both = r#"["cart","front"]"#;
-    assert_eq!(asking.json("/jaeger/api/v3/services")["services"].to_string(), both);
-    assert_eq!(asking.json("/jaeger/api/services")["data"].to_string(), both);
-    let of = asking.json("/jaeger/api/v3/operations?service=front")["operations"].to_string();
+    assert_eq!(service.json("/jaeger/api/v3/services")["services"].to_string(), both);
+    assert_eq!(service.json("/jaeger/api/services")["data"].to_string(), both);
+    let of = service.json("/jaeger/api/v3/operations?service=front")["operations"].to_string();
     assert_eq!(of, r#"[{"name":"GET /cart","spanKind":"server"}]"#);
-    let of = asking.json("/jaeger/api/services/cart/operations")["data"].to_string();
+    let of = service.json("/jaeger/api/services/cart/operations")["data"].to_string();
     assert_eq!(of, r#"["lookup"]"#);
-    let of = asking.json("/jaeger/api/operations?service=cart&spanKind=server")["data"].to_string();
+    let of =
+        service.json("/jaeger/api/operations?service=cart&spanKind=server")["data"].to_string();
     assert_eq!(of, "[]");
 }
 
 #[test]
 fn summaries_are_those_of_whole_traces() {
     let all = all();
-    let asking = Asking::of(&all);
+    let service = TestService::of(&all);
     let target = "/jaeger/api/v3/trace-summaries?query.serviceName=cart&query.operationName=lookup\
                   &query.startTimeMin=2025-06-15T15:06:50Z&query.durationMin=1us&query.searchDepth=2";
-    let found = asking.json(target);
+    let found = service.json(target);
     let summaries = found["summaries"].as_array().expect("summaries");
     assert_eq!(summaries.len(), 2);
     let sent = &all[TRACES - 1];
@@ -47,7 +48,7 @@ fn summaries_are_those_of_whole_traces() {
         let target = format!(
             "/jaeger/api/v3/trace-summaries?query.searchDepth=1000&query.attributes={attributes}"
         );
-        asking.json(&target)["summaries"].as_array().map_or(0, Vec::len)
+        service.json(&target)["summaries"].as_array().map_or(0, Vec::len)
     };
     let wrong = all.iter().filter(|sent| sent.is_error).count();
     assert_eq!(of(r#"{"http.response.status_code":"503"}"#), wrong);
@@ -57,9 +58,9 @@ fn summaries_are_those_of_whole_traces() {
 #[test]
 fn a_trace_is_answered_as_its_page_has_it() {
     let all = all();
-    let asking = Asking::of(&all);
+    let service = TestService::of(&all);
     let sent = all.iter().find(|sent| !sent.is_error).expect("most are none");
-    let trace = asking.json(&format!("/jaeger/api/traces/{:x}", sent.trace_id))["data"][0].clone();
+    let trace = service.json(&format!("/jaeger/api/traces/{:x}", sent.trace_id))["data"][0].clone();
     assert_eq!(trace["traceID"], format!("{:032x}", sent.trace_id));
     assert_eq!(trace["processes"]["p2"]["serviceName"], "cart");
     let front = trace["processes"]["p1"]["tags"].to_string();
@@ -79,17 +80,17 @@ fn a_trace_is_answered_as_its_page_has_it() {
         assert!(tags.contains(tag), "{tags}");
     }
     assert_eq!(root["logs"][0]["fields"][0]["value"], "asked");
-    let third = asking.json(&format!("/jaeger/api/v3/traces/{:x}", sent.trace_id));
+    let third = service.json(&format!("/jaeger/api/v3/traces/{:x}", sent.trace_id));
     assert_eq!(third["result"]["resourceSpans"].as_array().map(Vec::len), Some(2));
 }
 
 #[test]
 fn traces_are_searched_as_grafana_does() {
     let all = all();
-    let asking = Asking::of(&all);
+    let service = TestService::of(&all);
     let (start, end) = (BASE_NS / 1_000, BASE_NS / 1_000 + 20_000_000);
     let tags = encoded(r#"{"shop.price":"12.5"}"#);
-    let found = asking.json(&format!(
+    let found = service.json(&format!(
         "/jaeger/api/traces?service=cart&operation=lookup&tags={tags}&start={start}&end={end}\
          &limit=100&order=slowest"
     ));
@@ -99,15 +100,15 @@ fn traces_are_searched_as_grafana_does() {
     let got = found["data"].as_array().expect("traces");
     let got: Vec<_> = got.iter().map(|trace| trace["traceID"].as_str().expect("an ID")).collect();
     assert_eq!(got, want);
-    let both = asking.json("/jaeger/api/traces?traceID=1000&traceID=1001");
+    let both = service.json("/jaeger/api/traces?traceID=1000&traceID=1001");
     assert_eq!(both["data"].as_array().map(Vec::len), Some(2));
 }
 
 #[test]
 fn who_calls_whom_is_counted_in_files_and_in_memory() {
     let all = all();
-    let asking = Asking::of(&all);
-    let calls = |target: &str| asking.json(target)["data"].to_string();
+    let service = TestService::of(&all);
+    let calls = |target: &str| service.json(target)["data"].to_string();
     let of = |count: usize| format!(r#"[{{"callCount":{count},"child":"cart","parent":"front"}}]"#);
     assert_eq!(calls("/jaeger/api/dependencies"), of(all.len()));
     // Both spans of a trace begin at once: before the end, and not before the time looked back.
@@ -126,10 +127,10 @@ fn who_calls_whom_is_counted_in_files_and_in_memory() {
 
 #[test]
 fn errors_have_the_form_that_jaegers_page_reads() {
-    let asking = Asking::of(&all()[..1]);
+    let service = TestService::of(&all()[..1]);
     let said = |request: Request<String>| {
         run(async {
-            let (head, body) = asking.0.answer(request).await.into_parts();
+            let (head, body) = service.0.respond(request).await.into_parts();
             assert_eq!(head.headers[CONTENT_TYPE], "application/json");
             let body =
                 http_body_util::BodyExt::collect(body).await.expect("it is whole").to_bytes();
@@ -140,8 +141,8 @@ fn errors_have_the_form_that_jaegers_page_reads() {
         (Method::GET, "traces/77", 404, "there is no such trace"),
         (Method::GET, "traces/xyz", 400, "expected a trace ID: 1 to 32 hexadecimal digits"),
         (Method::GET, "nothing", 404, "there is nothing of this name"),
-        (Method::GET, "operations", 400, "service: expected the name of one"),
-        (Method::GET, "metrics/calls", 501, "metrics are answered at /api/metrics/query_range"),
+        (Method::GET, "operations", 400, "service: expected the name of a service"),
+        (Method::GET, "metrics/calls", 501, "metrics are served at /api/metrics/query_range"),
         (Method::POST, "services", 405, "expected GET"),
     ] {
         for (version, want) in [
@@ -164,6 +165,6 @@ fn errors_have_the_form_that_jaegers_page_reads() {
         }
     }
     // Elsewhere they are text.
-    let (status, said) = asking.get("/api/traces/77");
+    let (status, said) = service.get("/api/traces/77");
     assert_eq!((status.as_u16(), &*said), (404, "there is no such trace\n"));
 }

@@ -1,7 +1,7 @@
-//! From TraceQL to what the store is asked.
+//! From TraceQL to queries of the store.
 
-use crate::asked::trace_id;
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
+use crate::query_request::trace_id;
 use curtail_store::query::{Aggregate, Condition, Entry, Filter, Pattern, SpanField, Test, Value};
 use curtail_store::schema::envelope::{SCOPE_NAME, SCOPE_VERSION};
 use curtail_store::schema::spans::{
@@ -11,13 +11,13 @@ use curtail_traceql::{Comparison, Expression, Function, Literal, Operand, Query,
 use curtail_units::Quantile;
 use std::ops::{Range, RangeInclusive};
 
-/// Reads a query; nothing asks for all spans.
-pub(crate) fn query(text: Option<&str>) -> Result<Query, Refusal> {
+/// Parses a query; by default all spans.
+pub(crate) fn parse_query(text: Option<&str>) -> Result<Query, ApiError> {
     Ok(parse(text.unwrap_or("{}"))?)
 }
 
-/// Which spans a query asks for.
-pub(crate) fn filter(query: &Query, tenant: &str, starts: Range<i64>) -> Result<Filter, Refusal> {
+/// The spans that a query selects.
+pub(crate) fn filter(query: &Query, tenant: &str, starts: Range<i64>) -> Result<Filter, ApiError> {
     let mut filter = Filter { starts, ..Filter::of(tenant) };
     let all = match &query.filter {
         None => &[],
@@ -28,7 +28,7 @@ pub(crate) fn filter(query: &Query, tenant: &str, starts: Range<i64>) -> Result<
         if let Expression::Is(Operand::Intrinsic("duration"), comparison, literal) = expression
             && *comparison != Comparison::NotEqual
         {
-            // Pages that have none of these are not read.
+            // Pages without these durations are not read.
             let durations = durations(*comparison, literal)?;
             let (from, to) = (*filter.durations.start(), *filter.durations.end());
             filter.durations = from.max(*durations.start())..=to.min(*durations.end());
@@ -39,8 +39,8 @@ pub(crate) fn filter(query: &Query, tenant: &str, starts: Range<i64>) -> Result<
     Ok(filter)
 }
 
-/// What a measure asks for.
-pub(crate) fn what(function: &Function) -> Result<Aggregate, Refusal> {
+/// The aggregate of a function.
+pub(crate) fn aggregate(function: &Function) -> Result<Aggregate, ApiError> {
     Ok(match function {
         Function::Rate | Function::Count => Aggregate::Count,
         Function::Min(of) | Function::Max(of) | Function::Mean(of) | Function::Sum(of) => {
@@ -50,14 +50,14 @@ pub(crate) fn what(function: &Function) -> Result<Aggregate, Refusal> {
         Function::Quantiles(of, quantiles) => {
             let quantiles = quantiles.iter().map(|quantile| Quantile::new(*quantile));
             let quantiles = quantiles.collect::<Result<_, _>>();
-            let quantiles = quantiles.map_err(|error| Refusal::wrong(format!("q: {error}")))?;
+            let quantiles = quantiles.map_err(|error| ApiError::wrong(format!("q: {error}")))?;
             Aggregate::Quantiles(number(of)?, quantiles)
         }
     })
 }
 
-/// What an operand is in the store.
-pub(crate) fn of(operand: &Operand) -> Result<SpanField, Refusal> {
+/// The field of an operand.
+pub(crate) fn span_field(operand: &Operand) -> Result<SpanField, ApiError> {
     Ok(match operand {
         Operand::Attribute(scope, key) => {
             let key = key.clone();
@@ -89,29 +89,29 @@ pub(crate) fn of(operand: &Operand) -> Result<SpanField, Refusal> {
     })
 }
 
-fn unsupported(what: &str) -> Refusal {
-    Refusal::unsupported(format!("q: {what} is not supported"))
+fn unsupported(what: &str) -> ApiError {
+    ApiError::unsupported(format!("q: {what} is not supported"))
 }
 
 /// These values have no order.
-fn no_order(value: &str) -> Refusal {
-    Refusal::wrong(format!("q: expected = or != for {value}"))
+fn no_order(value: &str) -> ApiError {
+    ApiError::wrong(format!("q: expected = or != for {value}"))
 }
 
-/// What is measured is a number, or may be one.
-fn number(operand: &Operand) -> Result<SpanField, Refusal> {
-    let of = of(operand)?;
+/// The field of a measured number.
+fn number(operand: &Operand) -> Result<SpanField, ApiError> {
+    let of = span_field(operand)?;
     if of == SpanField::Column(DURATION)
         || !matches!(of, SpanField::Column(_) | SpanField::Entry(_))
     {
         return Ok(of);
     }
-    Err(Refusal::wrong(format!(
+    Err(ApiError::wrong(format!(
         "q: expected duration or an attribute to measure, found {operand:?}"
     )))
 }
 
-fn condition(expression: &Expression) -> Result<Condition, Refusal> {
+fn condition(expression: &Expression) -> Result<Condition, ApiError> {
     let each = |all: &[Expression]| all.iter().map(condition).collect::<Result<_, _>>();
     Ok(match expression {
         Expression::All(all) => Condition::All(each(all)?),
@@ -123,11 +123,11 @@ fn condition(expression: &Expression) -> Result<Condition, Refusal> {
     })
 }
 
-fn is(operand: &Operand, comparison: Comparison, literal: &Literal) -> Result<Condition, Refusal> {
+fn is(operand: &Operand, comparison: Comparison, literal: &Literal) -> Result<Condition, ApiError> {
     if *operand == Operand::Intrinsic("nestedSetParent") {
         return is_root(comparison, literal);
     }
-    let of = of(operand)?;
+    let of = span_field(operand)?;
     let exists = Condition::Is(of.clone(), Test::Exists);
     match (literal, comparison) {
         (Literal::Nil, Comparison::Equal) => return Ok(Condition::Not(Box::new(exists))),
@@ -147,12 +147,12 @@ fn is(operand: &Operand, comparison: Comparison, literal: &Literal) -> Result<Co
     Ok(Condition::Is(of, test(comparison, value)?))
 }
 
-fn test(comparison: Comparison, value: Value<'static>) -> Result<Test, Refusal> {
+fn test(comparison: Comparison, value: Value<'static>) -> Result<Test, ApiError> {
     let pattern = |value: &Value<'_>| {
         let Value::Text(text) = value else {
-            return Err(Refusal::wrong(format!("q: expected a pattern in quotes, found {value}")));
+            return Err(ApiError::wrong(format!("q: expected a pattern in quotes, found {value}")));
         };
-        Pattern::new(text).map_err(|error| Refusal::wrong(format!("q: {error}")))
+        Pattern::new(text).map_err(|error| ApiError::wrong(format!("q: {error}")))
     };
     let ordered = |value: Value<'static>| {
         if let Value::Bool(is) = value {
@@ -173,14 +173,16 @@ fn test(comparison: Comparison, value: Value<'static>) -> Result<Test, Refusal> 
     })
 }
 
-fn durations(comparison: Comparison, literal: &Literal) -> Result<RangeInclusive<i64>, Refusal> {
+fn durations(comparison: Comparison, literal: &Literal) -> Result<RangeInclusive<i64>, ApiError> {
     if matches!(comparison, Comparison::Matches | Comparison::MatchesNot) {
-        return Err(Refusal::wrong(
+        return Err(ApiError::wrong(
             "q: expected =, !=, <, <=, > or >= for duration, found a pattern",
         ));
     }
     let (Literal::Duration(ns) | Literal::Int(ns)) = literal else {
-        return Err(Refusal::wrong(format!("q: expected a duration, as 100ms, found {literal:?}")));
+        return Err(ApiError::wrong(format!(
+            "q: expected a duration, as 100ms, found {literal:?}"
+        )));
     };
     Ok(match comparison {
         Comparison::Equal => *ns..=*ns,
@@ -194,8 +196,8 @@ fn durations(comparison: Comparison, literal: &Literal) -> Result<RangeInclusive
     })
 }
 
-/// Of the places in a trace only the first is known: that of a span without a parent, which is below zero.
-fn is_root(comparison: Comparison, literal: &Literal) -> Result<Condition, Refusal> {
+/// `nestedSetParent` is known only of a span without a parent: it is below zero.
+fn is_root(comparison: Comparison, literal: &Literal) -> Result<Condition, ApiError> {
     let has_parent = Condition::Is(SpanField::Column(PARENT_ID), Test::Exists);
     match (comparison, literal) {
         (Comparison::Less, Literal::Int(0))

@@ -1,4 +1,4 @@
-//! Traces and their log records in pieces. Memory holds a window of rows and a piece, whatever the size of the trace.
+//! Traces and their log records in chunks. Memory holds a window of rows and a chunk, whatever the size of the trace.
 //!
 //! | form | a trace beyond the maximum of spans or bytes in [`Limits`] |
 //! |---|---|
@@ -7,15 +7,17 @@
 //! | others, which have no field for it | 422, or aborted if the response has begun |
 
 use crate::Limits;
-use crate::refusal::Refusal;
-use curtail_otlp::{BadRow, LogsWriter, Signal, TracesWriter, json, within};
+use crate::api_error::ApiError;
+use crate::query_request::{QueryRequest, trace_id};
+use curtail_otlp::{BadRow, BatchWriter, Signal, json};
+use curtail_protobuf::{bytes_field, varint_field};
 use curtail_store::batch::{write_log, write_span};
-use curtail_store::tree::{RowsWithId, Unread};
+use curtail_store::tree::{RowsWithId, Tree, Unread};
 use curtail_store::{Columns, LogRows, Rows, SpanRows};
 use futures_util::future::BoxFuture;
 
-/// The approximate length of a piece; the last row may exceed it.
-pub(crate) const PIECE_BYTES: usize = 1 << 20;
+/// The approximate length of a chunk; the last row may exceed it.
+pub(crate) const CHUNK_BYTES: usize = 1 << 20;
 
 /// Rows that are read at once, as many as a page of a run has.
 pub(crate) const WINDOW_ROWS: usize = 8_192;
@@ -24,10 +26,10 @@ pub(crate) const WINDOW_ROWS: usize = 8_192;
 pub(crate) const TOO_LONG: &str =
     "Trace exceeds maximum size of a response, a partial trace is returned";
 
-/// A response in pieces.
-pub(crate) trait Pieces: Send {
-    /// The next piece; [`None`] after the last one.
-    fn next(&mut self) -> NextPiece<'_>;
+/// A response in chunks.
+pub(crate) trait ResponseChunks: Send {
+    /// The next chunk; [`None`] after the last one.
+    fn next(&mut self) -> NextChunk<'_>;
 
     /// Runs that could not be read and may have more rows.
     fn unread(&self) -> &[Unread];
@@ -39,50 +41,36 @@ pub(crate) trait Pieces: Send {
     fn content_type(&self) -> &'static str;
 }
 
-pub(crate) type NextPiece<'a> = BoxFuture<'a, Result<Option<Vec<u8>>, Refusal>>;
+pub(crate) type NextChunk<'a> = BoxFuture<'a, Result<Option<Vec<u8>>, ApiError>>;
 
 /// Rows that are written as OTLP.
 pub(crate) trait OtlpRows: Rows {
     const SIGNAL: Signal;
-    type Writer: Default + Send;
-
-    fn write(writer: &mut Self::Writer, rows: &Columns, row: usize) -> Result<(), BadRow>;
-    fn bytes(writer: &Self::Writer) -> usize;
-    fn finish(writer: Self::Writer) -> Vec<u8>;
+    const WRITE: fn(&mut BatchWriter, &Columns, usize) -> Result<(), BadRow>;
 }
 
 impl OtlpRows for SpanRows {
     const SIGNAL: Signal = Signal::Traces;
-    type Writer = TracesWriter;
-
-    fn write(writer: &mut TracesWriter, rows: &Columns, row: usize) -> Result<(), BadRow> {
-        write_span(writer, rows, row)
-    }
-
-    fn bytes(writer: &TracesWriter) -> usize {
-        writer.bytes()
-    }
-
-    fn finish(writer: TracesWriter) -> Vec<u8> {
-        writer.finish()
-    }
+    const WRITE: fn(&mut BatchWriter, &Columns, usize) -> Result<(), BadRow> = write_span;
 }
 
 impl OtlpRows for LogRows {
     const SIGNAL: Signal = Signal::Logs;
-    type Writer = LogsWriter;
+    const WRITE: fn(&mut BatchWriter, &Columns, usize) -> Result<(), BadRow> = write_log;
+}
 
-    fn write(writer: &mut LogsWriter, rows: &Columns, row: usize) -> Result<(), BadRow> {
-        write_log(writer, rows, row)
+/// Finds the spans of a trace, whose ID is a text.
+pub(crate) async fn find_trace(
+    spans: &Tree<SpanRows>,
+    limits: &Limits,
+    request: &QueryRequest<'_>,
+    id: &str,
+) -> Result<RowsWithId<SpanRows>, ApiError> {
+    let found = spans.rows_with_id(request.tenant, trace_id(id)?, limits.trace_spans).await;
+    if found.is_empty() && found.unread().is_empty() {
+        return Err(ApiError::not_found("there is no such trace"));
     }
-
-    fn bytes(writer: &LogsWriter) -> usize {
-        writer.bytes()
-    }
-
-    fn finish(writer: LogsWriter) -> Vec<u8> {
-        writer.finish()
-    }
+    Ok(found)
 }
 
 /// Reads the rows with an ID in order.
@@ -199,16 +187,16 @@ impl OtlpForm {
         signal: Signal,
         batch: Vec<u8>,
         is_first: bool,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ApiError> {
         match self {
             Self::Protobuf => out.extend(batch),
             // Protobuf merges repeated occurrences of a message.
-            Self::ProtobufResponse => out.extend(within(1, &batch)),
+            Self::ProtobufResponse => bytes_field(out, 1, &batch),
             Self::Json { .. } | Self::TempoJson | Self::JsonResponse => {
                 let is_otlp = matches!(self, Self::Json { .. });
                 let mapping = if is_otlp { json::Mapping::Otlp } else { json::Mapping::Protobuf };
                 let json = json::from_protobuf(&batch, signal, mapping);
-                let json = json.map_err(|_| Refusal::damaged())?;
+                let json = json.map_err(|_| ApiError::damaged())?;
                 // The elements of the only list in the JSON: {"resourceSpans":[…]}.
                 let elements = json.find('[').and_then(|at| json.get(at + 1..json.len() - 2));
                 if !is_first {
@@ -225,9 +213,9 @@ impl OtlpForm {
             Self::Protobuf => {}
             Self::ProtobufResponse => {
                 if let Some(message) = partial {
-                    // The number 1 in field 3, `status`, then field 4, `message`.
-                    out.extend_from_slice(&[3 << 3, 1]);
-                    out.extend(within(4, message.as_bytes()));
+                    // Field 3 is `status`, field 4 is `message`.
+                    varint_field(out, 3, 1);
+                    bytes_field(out, 4, message.as_bytes());
                 }
             }
             Self::Json { after, .. } => out.extend_from_slice(after.as_bytes()),
@@ -246,7 +234,7 @@ impl OtlpForm {
 }
 
 /// Rows with an ID as OTLP.
-pub(crate) struct OtlpPieces<R> {
+pub(crate) struct OtlpChunks<R> {
     reader: RowReader<R>,
     form: OtlpForm,
     bytes_left: usize,
@@ -256,20 +244,20 @@ pub(crate) struct OtlpPieces<R> {
     partial: Option<String>,
 }
 
-impl<R: OtlpRows> OtlpPieces<R> {
+impl<R: OtlpRows> OtlpChunks<R> {
     /// # Errors
     /// When there are more rows than are returned, and the form cannot say so.
     pub(crate) fn new(
         found: RowsWithId<R>,
         form: OtlpForm,
         limits: &Limits,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, ApiError> {
         let reader = RowReader::new(found);
         let partial = reader.partial();
         if let Some(partial) = &partial
             && !form.has_status()
         {
-            return Err(Refusal::large(&format!("{partial} at /api/v2/traces")));
+            return Err(ApiError::large(&format!("{partial} at /api/v2/traces")));
         }
         Ok(Self {
             reader,
@@ -282,7 +270,7 @@ impl<R: OtlpRows> OtlpPieces<R> {
         })
     }
 
-    async fn piece(&mut self) -> Result<Option<Vec<u8>>, Refusal> {
+    async fn chunk(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
         if self.is_done {
             return Ok(None);
         }
@@ -295,7 +283,7 @@ impl<R: OtlpRows> OtlpPieces<R> {
             Some(batch) => {
                 let is_first = !std::mem::replace(&mut self.has_batch, true);
                 self.form.batch(&mut out, R::SIGNAL, batch, is_first)?;
-                // Most traces are one piece.
+                // Most traces are one chunk.
                 !self.reader.fill().await
             }
             None => true,
@@ -308,7 +296,7 @@ impl<R: OtlpRows> OtlpPieces<R> {
         if is_last || is_full {
             self.is_done = true;
             if is_full && !self.form.has_status() {
-                return Err(Refusal::large(
+                return Err(ApiError::large(
                     "the trace is larger than the maximum size of a response",
                 ));
             }
@@ -319,22 +307,23 @@ impl<R: OtlpRows> OtlpPieces<R> {
     }
 
     /// The next batch, from one window or several.
-    async fn batch(&mut self) -> Result<Option<Vec<u8>>, Refusal> {
-        let mut writer = R::Writer::default();
-        while R::bytes(&writer) < PIECE_BYTES && self.reader.fill().await {
-            while !self.reader.is_taken() && R::bytes(&writer) < PIECE_BYTES {
+    async fn batch(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
+        let mut writer = BatchWriter::new();
+        while writer.bytes() < CHUNK_BYTES && self.reader.fill().await {
+            while !self.reader.is_taken() && writer.bytes() < CHUNK_BYTES {
                 let row = self.reader.take();
-                R::write(&mut writer, self.reader.window(), row).map_err(|_| Refusal::damaged())?;
+                (R::WRITE)(&mut writer, self.reader.window(), row)
+                    .map_err(|_| ApiError::damaged())?;
             }
         }
-        let is_empty = R::bytes(&writer) == 0;
-        Ok((!is_empty).then(|| R::finish(writer)))
+        let is_empty = writer.bytes() == 0;
+        Ok((!is_empty).then(|| writer.finish()))
     }
 }
 
-impl<R: OtlpRows> Pieces for OtlpPieces<R> {
-    fn next(&mut self) -> NextPiece<'_> {
-        Box::pin(self.piece())
+impl<R: OtlpRows> ResponseChunks for OtlpChunks<R> {
+    fn next(&mut self) -> NextChunk<'_> {
+        Box::pin(self.chunk())
     }
 
     fn unread(&self) -> &[Unread] {

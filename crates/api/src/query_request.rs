@@ -1,11 +1,11 @@
-//! What a request asks for: its path, its parameters and whose spans it is about.
+//! The path, the parameters and the tenant of a request.
 //!
-//! | what | is written |
+//! | parameter | format |
 //! |---|---|
-//! | a time | seconds, milliseconds, microseconds or nanoseconds since 1970, told apart by their size; or RFC 3339 |
-//! | a length of time | `1h30m`, `500ms`, `1.5s`; seconds where there is no unit |
+//! | a time | seconds, milliseconds, microseconds or nanoseconds since 1970, distinguished by their size; or RFC 3339 |
+//! | a duration | `1h30m`, `500ms`, `1.5s`; seconds where there is no unit |
 
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
 use curtail_http::access::TENANT;
 use curtail_store::NOBODY;
 use http::header::{ACCEPT, HeaderValue};
@@ -33,20 +33,20 @@ const UNITS: [(&str, f64); 9] = [
     ("w", 604_800.0 * SECOND_NS),
 ];
 
-/// What is asked for.
+/// A request of a client.
 #[derive(Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct QueryRequest<'a> {
     pub(crate) path: &'a str,
     pub(crate) tenant: &'a str,
     pub(crate) head: &'a HeaderMap,
     parameters: Vec<(Cow<'a, str>, Cow<'a, str>)>,
 }
 
-impl<'a> Asked<'a> {
-    pub(crate) fn of(uri: &'a Uri, head: &'a HeaderMap) -> Result<Self, Refusal> {
+impl<'a> QueryRequest<'a> {
+    pub(crate) fn of(uri: &'a Uri, head: &'a HeaderMap) -> Result<Self, ApiError> {
         let tenant = head.get(TENANT).map_or(Ok(NOBODY), HeaderValue::to_str);
         let tenant =
-            tenant.map_err(|_| Refusal::wrong("expected a tenant in ASCII in x-scope-orgid"))?;
+            tenant.map_err(|_| ApiError::wrong("expected a tenant in ASCII in x-scope-orgid"))?;
         let query = uri.query().unwrap_or_default();
         let parameters = form_urlencoded::parse(query.as_bytes()).collect();
         Ok(Self { path: uri.path(), tenant, head, parameters })
@@ -71,14 +71,14 @@ impl<'a> Asked<'a> {
     }
 
     /// A non-negative integer.
-    pub(crate) fn number(&self, name: &str) -> Result<Option<usize>, Refusal> {
+    pub(crate) fn number(&self, name: &str) -> Result<Option<usize>, ApiError> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let number = value.parse().map_err(|_| expected(name, value, "a whole number"))?;
         Ok(Some(number))
     }
 
     /// A count from one to the maximum.
-    pub(crate) fn count(&self, name: &str, default: usize, max: usize) -> Result<usize, Refusal> {
+    pub(crate) fn count(&self, name: &str, default: usize, max: usize) -> Result<usize, ApiError> {
         let Some(value) = self.get(name) else { return Ok(default) };
         let count = value.parse().ok().filter(|count| (1..=max).contains(count));
         count.ok_or_else(|| expected(name, value, &format!("a number from 1 to {max}")))
@@ -90,12 +90,12 @@ impl<'a> Asked<'a> {
         name: &str,
         default: usize,
         max: usize,
-    ) -> Result<usize, Refusal> {
+    ) -> Result<usize, ApiError> {
         if self.get(name) == Some("0") { Ok(max) } else { self.count(name, default, max) }
     }
 
     /// A length of time, in nanoseconds.
-    pub(crate) fn duration(&self, name: &str) -> Result<Option<i64>, Refusal> {
+    pub(crate) fn duration(&self, name: &str) -> Result<Option<i64>, ApiError> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let duration = duration_ns(value);
         let wrong = || expected(name, value, "a length of time, as 1m30s or 500ms");
@@ -103,20 +103,20 @@ impl<'a> Asked<'a> {
     }
 
     /// A time, in nanoseconds since 1970.
-    pub(crate) fn time(&self, name: &str) -> Result<Option<i64>, Refusal> {
+    pub(crate) fn time(&self, name: &str) -> Result<Option<i64>, ApiError> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let wrong = || expected(name, value, "a time: seconds since 1970, or RFC 3339");
         time_ns(value).ok_or_else(wrong).map(Some)
     }
 
     /// From `start` to `end`; all times where neither is said.
-    pub(crate) fn range(&self) -> Result<Range<i64>, Refusal> {
+    pub(crate) fn range(&self) -> Result<Range<i64>, ApiError> {
         let (start, end) = (self.time("start")?, self.time("end")?);
         ordered(start.unwrap_or(i64::MIN)..end.unwrap_or(i64::MAX))
     }
 
     /// From `start`, or `since` before the end, to `end` or now; by default, the last hour.
-    pub(crate) fn recent_range(&self) -> Result<Range<i64>, Refusal> {
+    pub(crate) fn recent_range(&self) -> Result<Range<i64>, ApiError> {
         let (start, end) = (self.time("start")?, self.time("end")?);
         let since = self.duration("since")?.unwrap_or(RECENT_NS);
         let end = end.unwrap_or_else(now_ns);
@@ -134,9 +134,9 @@ impl<'a> Asked<'a> {
     }
 }
 
-fn ordered(range: Range<i64>) -> Result<Range<i64>, Refusal> {
+fn ordered(range: Range<i64>) -> Result<Range<i64>, ApiError> {
     if range.start >= range.end {
-        return Err(Refusal::wrong("start: expected a time before end"));
+        return Err(ApiError::wrong("start: expected a time before end"));
     }
     Ok(range)
 }
@@ -146,15 +146,15 @@ fn now_ns() -> i64 {
     i64::try_from(since_1970.as_nanos()).unwrap_or(i64::MAX)
 }
 
-pub(crate) fn expected(name: &str, value: &str, what: &str) -> Refusal {
-    Refusal::wrong(format!("{name}: expected {what}, found {value:?}"))
+pub(crate) fn expected(name: &str, value: &str, what: &str) -> ApiError {
+    ApiError::wrong(format!("{name}: expected {what}, found {value:?}"))
 }
 
 /// An ID in hexadecimal digits, perhaps without leading zeros.
-pub(crate) fn trace_id(id: &str) -> Result<u128, Refusal> {
+pub(crate) fn trace_id(id: &str) -> Result<u128, ApiError> {
     let is_id = (1..=32).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     let id = is_id.then(|| u128::from_str_radix(id, 16).ok()).flatten();
-    id.ok_or_else(|| Refusal::wrong("expected a trace ID: 1 to 32 hexadecimal digits"))
+    id.ok_or_else(|| ApiError::wrong("expected a trace ID: 1 to 32 hexadecimal digits"))
 }
 
 fn time_ns(text: &str) -> Option<i64> {
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_apart_by_their_size() {
+    fn times_are_distinguished_by_their_size() {
         let ns = 1_750_000_000_000_000_000;
         for text in [
             "1750000000",
@@ -261,12 +261,12 @@ mod tests {
             .parse()
             .expect("a target");
         let head = HeaderMap::new();
-        let asked = Asked::of(&uri, &head).expect("a request");
-        assert_eq!(asked.get("q"), Some("{ name=\"a\" }"));
-        assert_eq!(asked.count("limit", 20, 100), Ok(7));
-        assert_eq!(asked.count("spss", 3, 100), Ok(3));
-        assert!(asked.count("limit", 20, 6).is_err() && asked.range().is_err());
-        assert_eq!(asked.after("/api/x/").as_deref(), Some("span.id"));
-        assert_eq!(asked.tenant, NOBODY);
+        let request = QueryRequest::of(&uri, &head).expect("a request");
+        assert_eq!(request.get("q"), Some("{ name=\"a\" }"));
+        assert_eq!(request.count("limit", 20, 100), Ok(7));
+        assert_eq!(request.count("spss", 3, 100), Ok(3));
+        assert!(request.count("limit", 20, 6).is_err() && request.range().is_err());
+        assert_eq!(request.after("/api/x/").as_deref(), Some("span.id"));
+        assert_eq!(request.tenant, NOBODY);
     }
 }

@@ -13,8 +13,8 @@ use messages::{
 };
 use serde::de::DeserializeOwned;
 
-fn strict<T: DeserializeOwned>(asking: &Asking, target: &str) -> T {
-    let (status, body) = asking.get(target);
+fn strict<T: DeserializeOwned>(service: &TestService, target: &str) -> T {
+    let (status, body) = service.get(target);
     assert_eq!(status, StatusCode::OK, "{target}: {body}");
     serde_json::from_str(&body).unwrap_or_else(|error| panic!("{target}: {error}: {body}"))
 }
@@ -25,12 +25,12 @@ fn times() -> String {
 }
 
 /// Sends every request that Tempo's clients send.
-fn ask_all(asking: &Asking, trace_id: u128) {
-    strict::<SearchResponse>(asking, "/api/search?q=%7B%7D&limit=1000&spss=100");
-    strict::<SearchTagsResponse>(asking, "/api/search/tags");
-    strict::<SearchTagsV2Response>(asking, "/api/v2/search/tags");
-    strict::<SearchTagValuesResponse>(asking, "/api/search/tag/service.name/values");
-    strict::<SearchTagValuesV2Response>(asking, "/api/v2/search/tag/span.shop.price/values");
+fn ask_all(service: &TestService, trace_id: u128) {
+    strict::<SearchResponse>(service, "/api/search?q=%7B%7D&limit=1000&spss=100");
+    strict::<SearchTagsResponse>(service, "/api/search/tags");
+    strict::<SearchTagsV2Response>(service, "/api/v2/search/tags");
+    strict::<SearchTagValuesResponse>(service, "/api/search/tag/service.name/values");
+    strict::<SearchTagValuesV2Response>(service, "/api/v2/search/tag/span.shop.price/values");
     for measure in [
         "rate() by (resource.service.name)",
         "max_over_time(duration)",
@@ -41,11 +41,11 @@ fn ask_all(asking: &Asking, trace_id: u128) {
     ] {
         let q = encoded(&format!("{{ }} | {measure}"));
         let range = format!("/api/metrics/query_range?q={q}&{}&exemplars=5", times());
-        strict::<QueryRangeResponse>(asking, &range);
-        strict::<QueryInstantResponse>(asking, &format!("/api/metrics/query?q={q}&{}", times()));
+        strict::<QueryRangeResponse>(service, &range);
+        strict::<QueryInstantResponse>(service, &format!("/api/metrics/query?q={q}&{}", times()));
     }
-    let first = strict::<Trace>(asking, &format!("/api/traces/{trace_id:x}"));
-    let second = strict::<TraceByIdResponse>(asking, &format!("/api/v2/traces/{trace_id:x}"));
+    let first = strict::<Trace>(service, &format!("/api/traces/{trace_id:x}"));
+    let second = strict::<TraceByIdResponse>(service, &format!("/api/v2/traces/{trace_id:x}"));
     for batch in first.batches.iter().chain(&second.trace.resource_spans) {
         assert!(batch.resource.is_some(), "{batch:?}");
         for scope_spans in &batch.scope_spans {
@@ -65,22 +65,22 @@ fn ask_all(asking: &Asking, trace_id: u128) {
 #[test]
 fn every_response_is_a_message_that_tempos_clients_accept() {
     let all = all();
-    ask_all(&Asking::of(&all[..20]), all[0].trace_id);
+    ask_all(&TestService::of(&all[..20]), all[0].trace_id);
 }
 
 /// Empty messages that every SDK sends are in the response too; otherwise a comparison by field fails.
 #[test]
 fn empty_messages_are_returned() {
-    let mut writer = TracesWriter::new();
+    let mut writer = BatchWriter::new();
     let (resource, scope) = (ResourceText::default(), ScopeText::default());
     let span = SpanRow { trace_id: 7, span_id: 1, ..SpanRow::default() };
     writer.span(&resource, &scope, &span).expect("plain JSON");
-    ask_all(&Asking::with(&[(Signal::Traces, writer.finish())]), 7);
+    ask_all(&TestService::with(&[(Signal::Traces, writer.finish())]), 7);
 }
 
 #[test]
 fn infinities_and_nan_are_text_in_json() {
-    let mut writer = TracesWriter::new();
+    let mut writer = BatchWriter::new();
     for (span_id, price) in [(1, f64::INFINITY), (2, f64::NEG_INFINITY)] {
         let attributes = [("shop.price", PlainValue::Double(price))];
         let start_ns = BASE_NS.cast_unsigned();
@@ -93,24 +93,24 @@ fn infinities_and_nan_are_text_in_json() {
         };
         writer.span(&ResourceText::default(), &ScopeText::default(), &span).expect("plain JSON");
     }
-    let asking = Asking::with(&[(Signal::Traces, writer.finish())]);
+    let service = TestService::with(&[(Signal::Traces, writer.finish())]);
     for (function, value) in [("min", "-Infinity"), ("max", "Infinity"), ("sum", "NaN")] {
         let q = encoded(&format!("{{ }} | {function}_over_time(span.shop.price)"));
-        let found = asking.json(&format!("/api/metrics/query?q={q}&{}", times()));
+        let found = service.json(&format!("/api/metrics/query?q={q}&{}", times()));
         assert_eq!(found["series"][0]["value"], value, "{found}");
     }
-    strict::<SearchResponse>(&asking, "/api/search?q=%7B+span.shop.price+%21%3D+nil+%7D");
+    strict::<SearchResponse>(&service, "/api/search?q=%7B+span.shop.price+%21%3D+nil+%7D");
 }
 
 #[test]
 fn the_error_of_quantiles_is_a_header() {
-    let asking = Asking::of(&all()[..20]);
+    let service = TestService::of(&all()[..20]);
     let error = |q: &str| {
         let q = encoded(q);
         ["query", "query_range"].map(|path| {
             let target = format!("/api/metrics/{path}?q={q}&{}", times());
             let request = Request::get(target).body(String::new()).expect("a request");
-            let response = run(asking.0.answer(request));
+            let response = run(service.0.respond(request));
             let error = response.headers().get("curtail-quantile-error");
             error.map(|error| error.to_str().expect("a number").to_owned())
         })
@@ -123,7 +123,7 @@ fn the_error_of_quantiles_is_a_header() {
 #[test]
 fn a_span_that_ends_before_it_starts_has_duration_zero() {
     let (start, most) = (BASE_NS.cast_unsigned(), u64::MAX >> 1);
-    let mut writer = TracesWriter::new();
+    let mut writer = BatchWriter::new();
     let resource = r#"{"service.name":"front"}"#;
     let resource = ResourceText { attributes: resource, ..ResourceText::default() };
     // The second span has not ended; the third lasted 292 years.
@@ -135,36 +135,36 @@ fn a_span_that_ends_before_it_starts_has_duration_zero() {
     }
     let batch = (Signal::Traces, writer.finish());
     // One span is in a run, the other in memory.
-    let asking = Asking::with(&[batch.clone(), batch]);
+    let service = TestService::with(&[batch.clone(), batch]);
     for trace_id in 7..=10 {
-        ask_all(&asking, trace_id);
+        ask_all(&service, trace_id);
     }
     let traces = |q: &str| {
         let q = encoded(q);
-        asking.json(&format!("/api/search?q={q}"))["traces"].as_array().map_or(0, Vec::len)
+        service.json(&format!("/api/search?q={q}"))["traces"].as_array().map_or(0, Vec::len)
     };
     assert_eq!(traces("{ duration = 0s }"), 3);
     assert_eq!(traces("{ duration >= 0s }"), 4);
     assert_eq!(traces("{ duration < 0s }"), 0);
     assert_eq!(traces("{ duration < 1ms || name = \"none\" }"), 3);
-    let found = asking.json("/api/search?q=%7B+trace:id+%3D+%227%22+%7D");
+    let found = service.json("/api/search?q=%7B+trace:id+%3D+%227%22+%7D");
     let trace = &found["traces"][0];
     assert_eq!(trace["durationMs"], 0);
     assert_eq!(trace["spanSets"][0]["spans"][0]["durationNanos"], "0");
     for function in ["min", "max", "sum", "avg"] {
         let q = encoded(&format!("{{ trace:id = \"7\" }} | {function}_over_time(duration)"));
-        let found = asking.json(&format!("/api/metrics/query?q={q}&{}", times()));
+        let found = service.json(&format!("/api/metrics/query?q={q}&{}", times()));
         assert_eq!(found["series"][0]["value"], 0.0, "{function}: {found}");
     }
-    let summaries = asking.json("/jaeger/api/v3/trace-summaries");
+    let summaries = service.json("/jaeger/api/v3/trace-summaries");
     for summary in summaries["summaries"].as_array().expect("summaries") {
         let time = |name: &str| summary[name].as_str().and_then(|ns| ns.parse::<u64>().ok());
         assert!(time("minStartTimeUnixNano") <= time("maxEndTimeUnixNano"), "{summary}");
     }
-    let trace = asking.json("/jaeger/api/traces/7");
+    let trace = service.json("/jaeger/api/traces/7");
     assert_eq!(trace["data"][0]["spans"][0]["duration"], 0);
     // The trace itself is unchanged.
-    let trace = asking.get("/api/v2/traces/7").1;
+    let trace = service.get("/api/v2/traces/7").1;
     assert!(
         trace.contains(&format!("\"endTimeUnixNano\":\"{}\"", start - 5_000_000_000)),
         "{trace}"

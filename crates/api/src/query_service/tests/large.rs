@@ -15,7 +15,7 @@ fn trace(spans: u64, text_bytes: usize) -> Vec<(Signal, Vec<u8>)> {
     let resource = ResourceText { attributes: resource, ..ResourceText::default() };
     let ids: Vec<_> = (1..=spans).collect();
     let batch = |ids: &[u64]| {
-        let mut writer = TracesWriter::new();
+        let mut writer = BatchWriter::new();
         for span_id in ids {
             let start_ns = BASE_NS.cast_unsigned() + span_id;
             let span = SpanRow {
@@ -33,17 +33,17 @@ fn trace(spans: u64, text_bytes: usize) -> Vec<(Signal, Vec<u8>)> {
     ids.chunks(ids.len().div_ceil(2)).map(batch).collect()
 }
 
-fn asking(spans: u64, text_bytes: usize, limits: Limits) -> Asking {
-    let asking = Asking::with(&trace(spans, text_bytes));
-    asking.0.limits.store(Arc::new(limits));
-    asking
+fn service(spans: u64, text_bytes: usize, limits: Limits) -> TestService {
+    let service = TestService::with(&trace(spans, text_bytes));
+    service.0.limits.store(Arc::new(limits));
+    service
 }
 
-fn protobuf(asking: &Asking, target: &str) -> Bytes {
+fn protobuf(service: &TestService, target: &str) -> Bytes {
     let request = Request::get(target).header("accept", "application/protobuf");
     let request = request.body(String::new()).expect("a request");
     run(async {
-        let response = asking.0.answer(request).await;
+        let response = service.0.respond(request).await;
         assert_eq!(response.headers()[CONTENT_TYPE], "application/protobuf");
         response.into_body().collect().await.expect("it is whole").to_bytes()
     })
@@ -62,9 +62,9 @@ const FORMS: [(&str, bool); 4] = [
 
 #[test]
 fn a_trace_with_too_many_spans_is_cut_and_marked_partial() {
-    let asking = asking(50, 10, Limits { trace_spans: 20, ..Limits::default() });
+    let service = service(50, 10, Limits { trace_spans: 20, ..Limits::default() });
     for (target, says_it) in FORMS {
-        let (status, said) = asking.get(target);
+        let (status, said) = service.get(target);
         if says_it {
             assert_eq!((status, span_count(&said)), (StatusCode::OK, 20), "{target}: {said}");
             assert!(said.contains("Trace has 50 spans, the first 20 are returned"), "{said}");
@@ -76,26 +76,26 @@ fn a_trace_with_too_many_spans_is_cut_and_marked_partial() {
             assert!(said.contains("/api/v2/traces"), "{said}");
         }
     }
-    let second = asking.json("/api/v2/traces/77");
+    let second = service.json("/api/v2/traces/77");
     assert_eq!(second["status"], "PARTIAL");
-    let bytes = protobuf(&asking, "/api/v2/traces/77");
+    let bytes = protobuf(&service, "/api/v2/traces/77");
     // The field `status` of the message, and the first bytes of `message`.
     let end: &[u8] = &[3 << 3, 1, 4 << 3 | 2];
     assert!(bytes.windows(3).any(|three| three == end));
-    let found = asking.json("/api/search?q=%7B%7D");
+    let found = service.json("/api/search?q=%7B%7D");
     assert_eq!(found["traces"][0]["spanSets"][0]["matched"], 20);
 }
 
 #[test]
 fn a_response_has_a_maximum_size() {
     let response_bytes = 3 << 20;
-    let asking = asking(500, 20_000, Limits { response_bytes, ..Limits::default() });
+    let service = service(500, 20_000, Limits { response_bytes, ..Limits::default() });
     for (target, says_it) in FORMS {
-        let (status, said) = asking.get(target);
+        let (status, said) = service.get(target);
         if says_it {
             assert_eq!(status, StatusCode::OK, "{target}");
             assert!(said.contains("a partial trace is returned"), "{target}");
-            // Pieces are never cut.
+            // ResponseChunks are never cut.
             assert!(
                 (response_bytes / 2..response_bytes + (2 << 20)).contains(&said.len()),
                 "{}",
@@ -107,22 +107,22 @@ fn a_response_has_a_maximum_size() {
         }
     }
     let q = encoded("{ } | select(span.shop.text)");
-    let (status, said) = asking.get(&format!("/api/search?q={q}&spss=0"));
+    let (status, said) = service.get(&format!("/api/search?q={q}&spss=0"));
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{said:.100}");
     assert!(said.contains("spss"), "{said:.100}");
 }
 
 #[test]
 fn a_streamed_response_has_the_whole_trace_in_every_form() {
-    let asking = asking(20_000, 500, Limits::default());
+    let service = service(20_000, 500, Limits::default());
     for (target, _) in FORMS {
-        let (status, said) = asking.get(target);
+        let (status, said) = service.get(target);
         assert_eq!((status, span_count(&said)), (StatusCode::OK, 20_000), "{target}");
         assert!(said.len() > 2 * WHOLE_BYTES, "{target}: {}", said.len());
         serde_json::from_str::<Value>(&said).expect(target);
     }
     for (target, inner) in [("/api/traces/77", false), ("/api/v2/traces/77", true)] {
-        let bytes = protobuf(&asking, target);
+        let bytes = protobuf(&service, target);
         let mut batches = Vec::new();
         let mut rest = &bytes[..];
         while inner && !rest.is_empty() {
@@ -148,35 +148,35 @@ fn length(bytes: &[u8]) -> (usize, usize) {
 
 #[test]
 fn a_streamed_response_stops_when_the_client_is_gone() {
-    let asking = asking(500, 50_000, Limits::default());
+    let service = service(500, 50_000, Limits::default());
     run(async {
         let request = Request::get("/jaeger/api/traces/77").body(String::new()).expect("a request");
-        let response = asking.0.answer(request).await;
+        let response = service.0.respond(request).await;
         assert!(matches!(response.body(), ResponseBody::Streamed(_)));
         drop(response);
         let all = u32::try_from(LARGE_RESPONSES_MAX).expect("few");
-        let permits = asking.0.large.acquire_many(all).await;
+        let permits = service.0.large.acquire_many(all).await;
         assert!(permits.is_ok(), "the permit has come back");
     });
 }
 
 #[test]
 fn one_large_response_too_many_is_refused() {
-    let asking = asking(500, 50_000, Limits::default());
+    let service = service(500, 50_000, Limits::default());
     run(async {
         let all = u32::try_from(LARGE_RESPONSES_MAX).expect("few");
-        let permits = asking.0.large.acquire_many(all).await.expect("never closed");
+        let permits = service.0.large.acquire_many(all).await.expect("never closed");
         let get = || Request::get("/jaeger/api/traces/77").body(String::new()).expect("a request");
-        assert_eq!(asking.0.answer(get()).await.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(service.0.respond(get()).await.status(), StatusCode::SERVICE_UNAVAILABLE);
         drop(permits);
-        assert_eq!(asking.0.answer(get()).await.status(), StatusCode::OK);
+        assert_eq!(service.0.respond(get()).await.status(), StatusCode::OK);
     });
 }
 
 #[test]
 fn every_query_ends_at_its_deadline() {
-    let mut asking = Asking::of(&all()[..4]);
-    asking.0.patience = Duration::ZERO;
+    let mut service = TestService::of(&all()[..4]);
+    service.0.patience = Duration::ZERO;
     let rate = encoded("{ } | rate()");
     for target in [
         "/api/traces/1000",
@@ -193,7 +193,7 @@ fn every_query_ends_at_its_deadline() {
         "/jaeger/api/v3/trace-summaries",
         "/jaeger/api/dependencies",
     ] {
-        let (status, said) = asking.get(target);
+        let (status, said) = service.get(target);
         assert_eq!(status, StatusCode::GATEWAY_TIMEOUT, "{target}: {said}");
     }
 }

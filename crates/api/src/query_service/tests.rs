@@ -10,8 +10,7 @@ use super::*;
 use crate::{Sql, SqlProgram};
 use curtail_http::access::Tokens;
 use curtail_otlp::{
-    Decoded, EventRow, LogRow, LogsWriter, PlainValue, ResourceText, ScopeText, Signal, SpanRow,
-    TracesWriter,
+    BatchWriter, Decoded, EventRow, LogRow, PlainValue, ResourceText, ScopeText, Signal, SpanRow,
 };
 use curtail_store::log::Record;
 use curtail_store::{Settings, Store, tree};
@@ -54,7 +53,7 @@ fn all() -> Vec<Sent> {
 }
 
 fn batch(of: &Sent) -> Vec<u8> {
-    let mut writer = TracesWriter::new();
+    let mut writer = BatchWriter::new();
     let scope = ScopeText { name: "shop", ..ScopeText::default() };
     let code = if of.is_error { 503 } else { 200 };
     let root = SpanRow {
@@ -95,7 +94,7 @@ fn batch(of: &Sent) -> Vec<u8> {
 
 /// A log record that names a trace.
 fn log(of: &Sent) -> Vec<u8> {
-    let mut writer = LogsWriter::new();
+    let mut writer = BatchWriter::new();
     let record = LogRow {
         trace_id: of.trace_id,
         span_id: 1,
@@ -118,10 +117,10 @@ impl MetricsPage for Page {
     }
 }
 
-/// Asks of a store that has half of them in a run, and half in memory.
-struct Asking(QueryService);
+/// A service whose store has half of the batches in a run, and half in memory.
+struct TestService(QueryService);
 
-impl Asking {
+impl TestService {
     fn of(all: &[Sent]) -> Self {
         let both = |sent| [(Signal::Traces, batch(sent)), (Signal::Logs, log(sent))];
         Self::with(&all.iter().flat_map(both).collect::<Vec<_>>())
@@ -174,16 +173,16 @@ impl Asking {
     }
 
     fn get(&self, target: &str) -> (StatusCode, String) {
-        self.asked(Request::get(target), "GET")
+        self.send_empty(Request::get(target), "GET")
     }
 
-    fn asked(&self, head: http::request::Builder, method: &str) -> (StatusCode, String) {
+    fn send_empty(&self, head: http::request::Builder, method: &str) -> (StatusCode, String) {
         let request = head.method(method).body(String::new()).expect("a request");
-        run(self.answered(request))
+        run(self.send(request))
     }
 
-    async fn answered(&self, request: Request<String>) -> (StatusCode, String) {
-        let (head, body) = self.0.answer(request).await.into_parts();
+    async fn send(&self, request: Request<String>) -> (StatusCode, String) {
+        let (head, body) = self.0.respond(request).await.into_parts();
         let body = http_body_util::BodyExt::collect(body).await.expect("it is whole");
         (head.status, String::from_utf8_lossy(&body.to_bytes()).into_owned())
     }
@@ -195,7 +194,7 @@ impl Asking {
     }
 }
 
-/// A shell in the place of `curtail-sql`: the question is what it is to do.
+/// A shell in the place of `curtail-sql`: it executes the query.
 fn by_stand_in(tables: Option<PathBuf>) -> Sql {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stand-in");
     Sql::new(SqlProgram::beside(&folder.join("curtail")), tables)
@@ -212,18 +211,18 @@ fn encoded(text: &str) -> String {
 }
 
 #[test]
-fn it_says_that_it_answers_and_what_it_does_not() {
-    let asking = Asking::of(&all()[..2]);
+fn health_checks_respond_and_unknown_paths_do_not() {
+    let service = TestService::of(&all()[..2]);
     for (path, body) in [
         ("/healthz", "ok\n"),
         ("/readyz", "ready\n"),
         ("/ready", "ready\n"),
         ("/metrics", "# EOF\n"),
     ] {
-        assert_eq!(asking.get(path), (StatusCode::OK, body.to_owned()));
+        assert_eq!(service.get(path), (StatusCode::OK, body.to_owned()));
     }
-    assert_eq!(asking.get("/api/echo"), (StatusCode::OK, "echo".to_owned()));
-    assert_eq!(asking.json("/api/status/buildinfo")["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(service.get("/api/echo"), (StatusCode::OK, "echo".to_owned()));
+    assert_eq!(service.json("/api/status/buildinfo")["version"], env!("CARGO_PKG_VERSION"));
     for (target, status, said) in [
         ("/", 404, "nothing of this name"),
         ("/api/traces/xyz", 400, "hexadecimal"),
@@ -244,33 +243,33 @@ fn it_says_that_it_answers_and_what_it_does_not() {
         ("/jaeger/api/operations", 400, "service"),
         ("/jaeger/api/traces?tags=a", 400, "tags"),
     ] {
-        let (got, body) = asking.get(target);
+        let (got, body) = service.get(target);
         assert_eq!(got.as_u16(), status, "{target}: {body}");
         assert!(body.contains(said), "{target}: {body}");
     }
-    let (status, _) = asking.asked(Request::get("/api/search"), "POST");
+    let (status, _) = service.send_empty(Request::get("/api/search"), "POST");
     assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED);
 }
 
 #[test]
 fn a_draining_server_is_healthy_and_not_ready_and_serves_queries() {
-    let asking = Asking::of(&all()[..2]);
-    asking.0.access.replace(Tokens::parse("secret").expect("a token"));
-    asking.0.draining.begin();
+    let service = TestService::of(&all()[..2]);
+    service.0.access.replace(Tokens::parse("secret").expect("a token"));
+    service.0.draining.begin();
     for path in ["/readyz", "/ready"] {
-        assert_eq!(asking.get(path), (StatusCode::SERVICE_UNAVAILABLE, "draining\n".to_owned()));
+        assert_eq!(service.get(path), (StatusCode::SERVICE_UNAVAILABLE, "draining\n".to_owned()));
     }
-    assert_eq!(asking.get("/healthz").0, StatusCode::OK);
+    assert_eq!(service.get("/healthz").0, StatusCode::OK);
     let head = Request::get("/api/search").header("authorization", "Bearer secret");
-    assert_eq!(asking.asked(head, "GET").0, StatusCode::OK);
+    assert_eq!(service.send_empty(head, "GET").0, StatusCode::OK);
 }
 
 #[test]
 fn with_tokens_every_request_but_health_checks_needs_one_and_errors_have_the_form_of_their_api() {
-    let asking = Asking::of(&all()[..2]);
+    let service = TestService::of(&all()[..2]);
     let tokens = Tokens::parse("all\nbound other").expect("two tokens");
-    asking.0.access.replace(tokens);
-    assert_eq!(asking.get("/healthz").0, StatusCode::OK);
+    service.0.access.replace(tokens);
+    assert_eq!(service.get("/healthz").0, StatusCode::OK);
     for (path, body) in [
         ("/metrics", "expected authorization"),
         ("/api/search", "expected authorization"),
@@ -282,10 +281,10 @@ fn with_tokens_every_request_but_health_checks_needs_one_and_errors_have_the_for
         ("/api/v1/sql", "{\"error\":{\"message\":\"expected auth"),
     ] {
         let request = Request::get(path).body(String::new()).expect("a request");
-        let response = run(asking.0.answer(request));
+        let response = run(service.0.respond(request));
         assert_eq!(response.status(), StatusCode::UNAUTHORIZED, "{path}");
         assert_eq!(response.headers()["www-authenticate"], "Bearer", "{path}");
-        assert!(asking.get(path).1.starts_with(body), "{path}: {}", asking.get(path).1);
+        assert!(service.get(path).1.starts_with(body), "{path}: {}", service.get(path).1);
     }
     let search = |token: &str, tenant: Option<&str>| {
         let head = Request::get("/api/search").header("authorization", format!("Bearer {token}"));
@@ -293,7 +292,7 @@ fn with_tokens_every_request_but_health_checks_needs_one_and_errors_have_the_for
             Some(tenant) => head.header("x-scope-orgid", tenant),
             None => head,
         };
-        let (status, body) = asking.asked(head, "GET");
+        let (status, body) = service.send_empty(head, "GET");
         (status.as_u16(), body.contains("\"traceID\""))
     };
     assert_eq!(search("wrong", None), (401, false));
@@ -304,9 +303,10 @@ fn with_tokens_every_request_but_health_checks_needs_one_and_errors_have_the_for
 
 #[test]
 fn nobody_sees_the_spans_of_others() {
-    let asking = Asking::of(&all()[..10]);
-    let as_other =
-        |target: &str| asking.asked(Request::get(target).header("x-scope-orgid", "other"), "GET");
+    let service = TestService::of(&all()[..10]);
+    let as_other = |target: &str| {
+        service.send_empty(Request::get(target).header("x-scope-orgid", "other"), "GET")
+    };
     for (target, none) in [
         ("/api/search", "\"traces\":[]"),
         ("/api/v2/search/tags?scope=span", "\"scopes\":[]"),
@@ -319,7 +319,7 @@ fn nobody_sees_the_spans_of_others() {
         let (status, body) = as_other(target);
         assert_eq!(status, StatusCode::OK, "{target}: {body}");
         assert!(body.contains(none), "{target}: {body}");
-        let (_, theirs) = asking.get(target);
+        let (_, theirs) = service.get(target);
         assert!(!theirs.contains(none), "{target}: {theirs}");
     }
     assert_eq!(as_other("/api/traces/1000").0, StatusCode::NOT_FOUND);

@@ -1,4 +1,4 @@
-//! What Grafana's data source for Tempo is answered.
+//! The responses for Grafana's data source for Tempo.
 
 use super::*;
 
@@ -31,10 +31,10 @@ const FRONT: &str = "{ resource.service.name = \"front\" }";
 #[test]
 fn a_trace_is_answered_in_both_forms() {
     let all = all();
-    let asking = Asking::of(&all);
+    let service = TestService::of(&all);
     for sent in [&all[0], &all[TRACES - 1]] {
-        let first = asking.json(&format!("/api/traces/{:x}", sent.trace_id));
-        let second = asking.json(&format!("/api/v2/traces/{}", id(sent)));
+        let first = service.json(&format!("/api/traces/{:x}", sent.trace_id));
+        let second = service.json(&format!("/api/v2/traces/{}", id(sent)));
         assert_eq!(first["batches"], second["trace"]["resourceSpans"]);
         assert_eq!(first["batches"].as_array().map(Vec::len), Some(2));
         let span = &first["batches"][0]["scopeSpans"][0]["spans"][0];
@@ -43,7 +43,7 @@ fn a_trace_is_answered_in_both_forms() {
             (&"GET /cart".into(), &"AAAAAAAAAAE=".into(), &"SPAN_KIND_SERVER".into())
         );
         // OTLP's own JSON has digits and numbers.
-        let third = asking.json(&format!("/jaeger/api/v3/traces/{}", id(sent)));
+        let third = service.json(&format!("/jaeger/api/v3/traces/{}", id(sent)));
         let span = &third["result"]["resourceSpans"][0]["scopeSpans"][0]["spans"][0];
         assert_eq!((&span["spanId"], &span["kind"]), (&"0000000000000001".into(), &2.into()));
     }
@@ -52,9 +52,9 @@ fn a_trace_is_answered_in_both_forms() {
 #[test]
 fn the_logs_of_a_trace_are_answered() {
     let all = all();
-    let asking = Asking::of(&all);
+    let service = TestService::of(&all);
     for sent in [&all[0], &all[TRACES - 1]] {
-        let logs = asking.json(&format!("/api/v1/traces/{:x}/logs", sent.trace_id));
+        let logs = service.json(&format!("/api/v1/traces/{:x}/logs", sent.trace_id));
         let record = &logs["resourceLogs"][0]["scopeLogs"][0]["logRecords"][0];
         assert_eq!(
             (&record["traceId"], &record["spanId"]),
@@ -62,16 +62,16 @@ fn the_logs_of_a_trace_are_answered() {
         );
         assert_eq!(record["body"]["stringValue"], "asked");
     }
-    let none = asking.json("/api/v1/traces/77/logs");
+    let none = service.json("/api/v1/traces/77/logs");
     assert!(!none.to_string().contains("logRecords"), "{none}");
 }
 
 #[test]
 fn the_slowest_traces_are_found_with_what_they_are() {
     let all = all();
-    let asking = Asking::of(&all);
+    let service = TestService::of(&all);
     let query = encoded("{ resource.service.name = \"cart\" && span.shop.price > 10 }");
-    let found = asking.json(&format!("/api/search?q={query}&order=slowest&limit=5"));
+    let found = service.json(&format!("/api/search?q={query}&order=slowest&limit=5"));
     let priced = slowest_first(all).into_iter().filter(|sent| sent.price.is_some());
     let want: Vec<_> = priced.take(5).collect();
     assert_eq!(ids(&found), want.iter().map(id).collect::<Vec<_>>());
@@ -89,19 +89,19 @@ fn the_slowest_traces_are_found_with_what_they_are() {
     let attributes = span["attributes"].to_string();
     assert!(attributes.contains("\"shop.price\"") && attributes.contains("12.5"), "{attributes}");
     let hinted = encoded("{ span.shop.price > 10 } with (slowest=true)");
-    assert_eq!(ids(&asking.json(&format!("/api/search?q={hinted}&limit=5"))), ids(&found));
+    assert_eq!(ids(&service.json(&format!("/api/search?q={hinted}&limit=5"))), ids(&found));
 }
 
 #[test]
 fn the_newest_come_first_and_within_the_times_that_are_asked_for() {
     let all = all();
-    let asking = Asking::of(&all);
+    let service = TestService::of(&all);
     let newest: Vec<_> = all.iter().rev().take(20).map(id).collect();
-    assert_eq!(ids(&asking.json("/api/search")), newest);
+    assert_eq!(ids(&service.json("/api/search")), newest);
     let (start, end) = (BASE_NS / SECOND_NS + 10, BASE_NS / SECOND_NS + 13);
-    let found = asking.json(&format!("/api/search?q=%7B%7D&start={start}&end={end}"));
+    let found = service.json(&format!("/api/search?q=%7B%7D&start={start}&end={end}"));
     assert_eq!(ids(&found), [12, 11, 10].map(|nth: usize| id(&all[nth])));
-    let found = asking.json("/api/search?tags=service.name%3Dcart&minDuration=100ms&limit=1000");
+    let found = service.json("/api/search?tags=service.name%3Dcart&minDuration=100ms&limit=1000");
     let slow = all.iter().rev().filter(|sent| sent.call_ns >= 100_000_000);
     assert_eq!(ids(&found), slow.map(id).collect::<Vec<_>>());
 }
@@ -109,9 +109,10 @@ fn the_newest_come_first_and_within_the_times_that_are_asked_for() {
 #[test]
 fn quantiles_and_extremes_are_those_of_all_spans() {
     let all = all();
-    let asking = Asking::of(&all);
+    let service = TestService::of(&all);
     let query = encoded(&format!("{FRONT} | quantile_over_time(duration, .5, .99)"));
-    let quantiles = asking.json(&format!("/api/metrics/query_range?q={query}&{}&step=1h", times()));
+    let quantiles =
+        service.json(&format!("/api/metrics/query_range?q={query}&{}&step=1h", times()));
     let mut durations: Vec<_> = all.iter().map(|sent| sent.root_ns).collect();
     durations.sort_unstable();
     for (nth, (rank, p)) in [(150, 0.5), (297, 0.99)].into_iter().enumerate() {
@@ -123,7 +124,7 @@ fn quantiles_and_extremes_are_those_of_all_spans() {
         assert!((value - want).abs() < 1e-12, "{value} {want}");
     }
     let query = encoded(&format!("{FRONT} | max_over_time(duration)"));
-    let most = asking.json(&format!("/api/metrics/query?q={query}&{}", times()));
+    let most = service.json(&format!("/api/metrics/query?q={query}&{}", times()));
     let want = durations[299] as f64 / 1e9;
     assert!((number(&most["series"][0]["value"]) - want).abs() < 1e-12);
     assert_eq!(most["series"][0]["labels"][0]["value"]["stringValue"], "max_over_time");
@@ -131,16 +132,16 @@ fn quantiles_and_extremes_are_those_of_all_spans() {
 
 #[test]
 fn rates_and_heatmaps_count_all_spans() {
-    let asking = Asking::of(&all());
+    let service = TestService::of(&all());
     let query = encoded("{ } | rate() by (resource.service.name)");
-    let rate = asking.json(&format!("/api/metrics/query_range?q={query}&{}&step=60s", times()));
+    let rate = service.json(&format!("/api/metrics/query_range?q={query}&{}&step=60s", times()));
     assert_eq!(rate["series"].as_array().map(Vec::len), Some(2));
     assert_eq!(rate["series"][0]["labels"][0]["value"]["stringValue"], "cart");
     let samples = rate["series"][1]["samples"].as_array().expect("samples");
     let spans: f64 = samples.iter().map(|sample| number(&sample["value"]) * 60.0).sum();
     assert!((spans - 300.0).abs() < 1e-9 && samples.len() >= 5, "{samples:?}");
     let query = encoded(&format!("{FRONT} | histogram_over_time(duration)"));
-    let heat = asking.json(&format!("/api/metrics/query_range?q={query}&{}&step=1h", times()));
+    let heat = service.json(&format!("/api/metrics/query_range?q={query}&{}&step=1h", times()));
     let series = heat["series"].as_array().expect("series");
     let count = |series: &Value| {
         assert_eq!(series["labels"][0]["key"], "__bucket");
@@ -152,9 +153,10 @@ fn rates_and_heatmaps_count_all_spans() {
 #[test]
 fn exemplars_are_the_slowest() {
     let all = all();
-    let asking = Asking::of(&all);
+    let service = TestService::of(&all);
     let query = encoded("{ } | rate()");
-    let found = asking.json(&format!("/api/metrics/query_range?q={query}&{}&exemplars=3", times()));
+    let found =
+        service.json(&format!("/api/metrics/query_range?q={query}&{}&exemplars=3", times()));
     let exemplars = found["series"][0]["exemplars"].as_array().expect("exemplars");
     let want: Vec<_> = slowest_first(all).iter().take(3).map(id).collect();
     let got: Vec<_> = exemplars
@@ -166,8 +168,8 @@ fn exemplars_are_the_slowest() {
 
 #[test]
 fn tags_are_offered_by_their_scopes() {
-    let asking = Asking::of(&all());
-    let scopes = asking.json("/api/v2/search/tags")["scopes"].clone();
+    let service = TestService::of(&all());
+    let scopes = service.json("/api/v2/search/tags")["scopes"].clone();
     let of = |scope: &str| {
         let scopes = scopes.as_array().expect("scopes");
         scopes.iter().find(|each| each["name"] == scope).map(|each| each["tags"].to_string())
@@ -176,17 +178,17 @@ fn tags_are_offered_by_their_scopes() {
     assert_eq!(of("resource").as_deref(), Some("[\"cloud.region\",\"service.name\"]"));
     assert!(of("intrinsic").is_some_and(|tags| tags.contains("\"duration\"")));
     assert_eq!(of("event"), None);
-    let only = asking.json("/api/v2/search/tags?scope=resource");
+    let only = service.json("/api/v2/search/tags?scope=resource");
     assert_eq!(only["scopes"].as_array().map(Vec::len), Some(1));
-    let names = asking.json("/api/search/tags")["tagNames"].to_string();
+    let names = service.json("/api/search/tags")["tagNames"].to_string();
     assert!(names.contains("\"shop.price\"") && names.contains("\"cloud.region\""), "{names}");
 }
 
 #[test]
 fn values_of_tags_are_offered() {
-    let asking = Asking::of(&all());
+    let service = TestService::of(&all());
     let values =
-        |rest: &str| asking.json(&format!("/api/v2/search/tag/{rest}"))["tagValues"].to_string();
+        |rest: &str| service.json(&format!("/api/v2/search/tag/{rest}"))["tagValues"].to_string();
     assert_eq!(
         values("span.http.response.status_code/values"),
         r#"[{"type":"int","value":"200"},{"type":"int","value":"503"}]"#
@@ -198,6 +200,6 @@ fn values_of_tags_are_offered() {
     let of_cart = encoded("{ resource.service.name = \"cart\" }");
     let names = values(&format!("name/values?q={of_cart}"));
     assert_eq!(names, r#"[{"type":"string","value":"lookup"}]"#);
-    let old = asking.json("/api/search/tag/service.name/values")["tagValues"].to_string();
+    let old = service.json("/api/search/tag/service.name/values")["tagValues"].to_string();
     assert!(old.contains("\"front\""), "{old}");
 }

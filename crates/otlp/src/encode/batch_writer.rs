@@ -1,16 +1,16 @@
-//! Rows by what they come from, while a batch of them grows.
+//! A batch that grows row by row, grouped by resource and scope.
 //!
-//! The messages around rows have the same numbers in all three signals, so this is written once.
+//! The fields of the messages around rows have the same numbers in all three signals.
 
 use super::{BadRow, ResourceText, RowPart, ScopeText, number, object, text};
-use crate::write;
+use curtail_protobuf as protobuf;
 use std::collections::HashMap;
 
-/// The rows of one batch.
+/// A batch of traces, or of logs, that grows row by row. All rows must be of the same signal.
 #[derive(Debug, Default)]
-pub(super) struct Grouped {
+pub struct BatchWriter {
     /// In the order in which they first came.
-    resources: Vec<Resource>,
+    resources: Vec<ResourceRows>,
     /// The number of each, by [`Key::resource`].
     resource_numbers: HashMap<Box<[u8]>, usize>,
     /// The number of each scope, by [`Key::whole`].
@@ -25,16 +25,16 @@ pub(super) struct Grouped {
 pub(super) type ScopeNumber = (usize, usize);
 
 #[derive(Debug)]
-struct Resource {
+struct ResourceRows {
     /// What the message says.
     message: Vec<u8>,
     schema_url: Box<str>,
     /// In the order in which they first came.
-    scopes: Vec<Scope>,
+    scopes: Vec<ScopeRows>,
 }
 
 #[derive(Debug)]
-struct Scope {
+struct ScopeRows {
     /// What the message says.
     message: Vec<u8>,
     schema_url: Box<str>,
@@ -53,14 +53,14 @@ impl Key {
     fn set(&mut self, resource: &ResourceText<'_>, scope: &ScopeText<'_>) {
         let out = &mut self.bytes;
         out.clear();
-        write::bytes(out, 1, resource.attributes.as_bytes());
-        write::number(out, 2, u64::from(resource.dropped_attributes));
-        write::bytes(out, 3, resource.schema_url.as_bytes());
+        protobuf::bytes_field(out, 1, resource.attributes.as_bytes());
+        protobuf::varint_field(out, 2, u64::from(resource.dropped_attributes));
+        protobuf::bytes_field(out, 3, resource.schema_url.as_bytes());
         self.resource_len = out.len();
         for text in [scope.name, scope.version, scope.attributes, scope.schema_url] {
-            write::bytes(out, 4, text.as_bytes());
+            protobuf::bytes_field(out, 4, text.as_bytes());
         }
-        write::number(out, 5, u64::from(scope.dropped_attributes));
+        protobuf::varint_field(out, 5, u64::from(scope.dropped_attributes));
     }
 
     fn resource(&self) -> &[u8] {
@@ -72,7 +72,13 @@ impl Key {
     }
 }
 
-impl Grouped {
+impl BatchWriter {
+    /// An empty batch.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
     /// Takes a row, of which `write` writes what its message says. One that fails leaves nothing.
     pub(super) fn row(
         &mut self,
@@ -107,7 +113,7 @@ impl Grouped {
     pub(super) fn put(&mut self, (resource, scope): ScopeNumber, row: &[u8]) {
         let rows = &mut self.resources[resource].scopes[scope].rows;
         let len = rows.len();
-        write::bytes(rows, 2, row);
+        protobuf::bytes_field(rows, 2, row);
         self.bytes += rows.len() - len;
     }
 
@@ -117,12 +123,12 @@ impl Grouped {
         resource: &ResourceText<'_>,
         scope: &ScopeText<'_>,
     ) -> Result<ScopeNumber, BadRow> {
-        let new_scope = Scope::new(scope)?;
+        let new_scope = ScopeRows::new(scope)?;
         let known = self.resource_numbers.get(self.key.resource()).copied();
         let resource_number = match known {
             Some(number) => number,
             None => {
-                let new_resource = Resource::new(resource)?;
+                let new_resource = ResourceRows::new(resource)?;
                 self.bytes += new_resource.message.len() + new_resource.schema_url.len();
                 self.resources.push(new_resource);
                 let number = self.resources.len() - 1;
@@ -138,23 +144,25 @@ impl Grouped {
         Ok(numbers)
     }
 
-    /// How many bytes the batch has so far, but for some 20 around each resource and scope.
-    pub(super) const fn bytes(&self) -> usize {
+    /// The number of bytes so far, without some 20 for each resource and scope.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The batch.
-    pub(super) fn finish(self) -> Vec<u8> {
+    /// The batch: `TracesData` or `LogsData`, which equal the export requests.
+    #[must_use]
+    pub fn finish(self) -> Vec<u8> {
         let around = 20 * (self.resource_numbers.len() + self.scope_numbers.len());
         let mut out = Vec::with_capacity(self.bytes + around);
         for resource in &self.resources {
-            write::message(&mut out, 1, |out| resource.write(out));
+            protobuf::long_message_field(&mut out, 1, |out| resource.write(out));
         }
         out
     }
 }
 
-impl Resource {
+impl ResourceRows {
     fn new(resource: &ResourceText<'_>) -> Result<Self, BadRow> {
         let mut message = Vec::new();
         object(&mut message, 1, resource.attributes)
@@ -164,15 +172,15 @@ impl Resource {
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        write::bytes(out, 1, &self.message);
+        protobuf::bytes_field(out, 1, &self.message);
         for scope in &self.scopes {
-            write::message(out, 2, |out| scope.write(out));
+            protobuf::long_message_field(out, 2, |out| scope.write(out));
         }
         text(out, 3, &self.schema_url);
     }
 }
 
-impl Scope {
+impl ScopeRows {
     fn new(scope: &ScopeText<'_>) -> Result<Self, BadRow> {
         let mut message = Vec::new();
         text(&mut message, 1, scope.name);
@@ -183,7 +191,7 @@ impl Scope {
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        write::bytes(out, 1, &self.message);
+        protobuf::bytes_field(out, 1, &self.message);
         out.extend_from_slice(&self.rows);
         text(out, 3, &self.schema_url);
     }

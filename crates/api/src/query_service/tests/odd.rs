@@ -1,9 +1,9 @@
-//! Spans that no sound sender sends are kept, and whoever asks is answered.
+//! Invalid spans are kept, and queries for them get a response.
 
 use super::*;
 
 fn batch(spans: &[SpanRow<'_>]) -> (Signal, Vec<u8>) {
-    let mut writer = TracesWriter::new();
+    let mut writer = BatchWriter::new();
     let resource = r#"{"service.name":"odd"}"#;
     let resource = ResourceText { attributes: resource, ..ResourceText::default() };
     for span in spans {
@@ -18,8 +18,8 @@ fn span(trace_id: u128, span_id: u64, parent_id: u64) -> SpanRow<'static> {
     SpanRow { trace_id, span_id, parent_id, name: "odd", start_ns, end_ns, ..SpanRow::default() }
 }
 
-/// Every question that looks at a trace, or at all of them.
-fn ask_all(asking: &Asking, trace_id: u128) -> Vec<Value> {
+/// Every query of a trace, or of all.
+fn ask_all(service: &TestService, trace_id: u128) -> Vec<Value> {
     let rate = encoded("{ } | quantile_over_time(duration, .99)");
     [
         format!("/api/v2/traces/{trace_id:x}"),
@@ -30,7 +30,7 @@ fn ask_all(asking: &Asking, trace_id: u128) -> Vec<Value> {
         format!("/jaeger/api/traces/{trace_id:x}"),
         "/jaeger/api/v3/trace-summaries".to_owned(),
     ]
-    .map(|target| asking.json(&target))
+    .map(|target| service.json(&target))
     .into()
 }
 
@@ -42,9 +42,9 @@ fn times_that_cannot_be_are_kept_and_answered() {
         .zip(times)
         .map(|(id, (start_ns, end_ns))| SpanRow { start_ns, end_ns, ..span(7, id, 0) })
         .collect();
-    let asking = Asking::with(&[batch(&spans), batch(&spans)]);
-    let answers = ask_all(&asking, 7);
-    let trace = answers[0]["trace"].to_string();
+    let service = TestService::with(&[batch(&spans), batch(&spans)]);
+    let responses = ask_all(&service, 7);
+    let trace = responses[0]["trace"].to_string();
     // Copies are dropped when a trace is read.
     assert_eq!(trace.matches("\"spanId\"").count(), 5);
     for (start_ns, end_ns) in times {
@@ -53,7 +53,7 @@ fn times_that_cannot_be_are_kept_and_answered() {
             assert!(ns == 0 || trace.contains(&format!("\"{name}\":\"{ns}\"")), "{trace}");
         }
     }
-    let slowest = &answers[1]["traces"][0]["spanSets"][0]["spans"][0];
+    let slowest = &responses[1]["traces"][0]["spanSets"][0]["spans"][0];
     assert_eq!(slowest["durationNanos"], most.to_string());
 }
 
@@ -63,11 +63,12 @@ fn relations_that_cannot_be_are_kept_and_answered() {
     let own_parent = [span(2, 1, 1)];
     let lost = [span(3, 1, 99)];
     let twice = [span(4, 1, 0), SpanRow { kind: 2, ..span(4, 1, 0) }, span(4, 2, 1)];
-    let asking = Asking::with(&[batch(&circle), batch(&own_parent), batch(&lost), batch(&twice)]);
+    let service =
+        TestService::with(&[batch(&circle), batch(&own_parent), batch(&lost), batch(&twice)]);
     for (trace_id, spans, orphans) in [(1, 2, 0), (2, 1, 0), (3, 1, 1), (4, 3, 0)] {
-        let answers = ask_all(&asking, trace_id);
-        assert_eq!(answers[0].to_string().matches("\"spanId\"").count(), spans);
-        let summaries = answers[6]["summaries"].as_array().expect("summaries");
+        let responses = ask_all(&service, trace_id);
+        assert_eq!(responses[0].to_string().matches("\"spanId\"").count(), spans);
+        let summaries = responses[6]["summaries"].as_array().expect("summaries");
         let of = |summary: &&Value| summary["traceId"] == format!("{trace_id:032x}");
         let summary = summaries.iter().find(of).expect("it is found");
         assert_eq!(
@@ -81,12 +82,12 @@ fn relations_that_cannot_be_are_kept_and_answered() {
 fn a_trace_of_a_hundred_thousand_spans_is_answered_whole() {
     let spans: Vec<_> = (1..=100_000).map(|id| span(9, id, id - 1)).collect();
     let batches: Vec<_> = spans.chunks(10_000).map(batch).collect();
-    let asking = Asking::with(&batches);
-    let answers = ask_all(&asking, 9);
-    assert_eq!(answers[0].to_string().matches("\"spanId\"").count(), 100_000);
-    assert_eq!(answers[1]["traces"][0]["spanSets"][0]["matched"], 100_000);
-    let set = &answers[1]["traces"][0]["spanSets"][0]["spans"];
+    let service = TestService::with(&batches);
+    let responses = ask_all(&service, 9);
+    assert_eq!(responses[0].to_string().matches("\"spanId\"").count(), 100_000);
+    assert_eq!(responses[1]["traces"][0]["spanSets"][0]["matched"], 100_000);
+    let set = &responses[1]["traces"][0]["spanSets"][0]["spans"];
     assert_eq!(set.as_array().map(Vec::len), Some(1_000));
-    assert_eq!(answers[5]["data"][0]["spans"].as_array().map(Vec::len), Some(100_000));
-    assert_eq!(answers[6]["summaries"][0]["spanCount"], 100_000);
+    assert_eq!(responses[5]["data"][0]["spans"].as_array().map(Vec::len), Some(100_000));
+    assert_eq!(responses[6]["summaries"][0]["spanCount"], 100_000);
 }
