@@ -1,4 +1,4 @@
-//! Rows of a table as a batch of OTLP again: what a trace is answered with.
+//! Rows of a table as a batch of OTLP.
 
 mod logs;
 mod points;

@@ -1,11 +1,10 @@
-//! Rows of a table, in memory, column by column.
+//! The rows of a table in memory, column by column.
 //!
-//! It is the one form that rows have: in the memtable as they come, sorted for a run, read from one, merged
-//! from several. Most columns are numbers of values in a [`Dictionary`]: to sort or to merge rows moves these,
-//! and a text is looked at once for all rows that have it.
+//! All rows have this form: in memtables, sorted for a run, read from a run, and merged. Most columns are codes of a
+//! [`Dictionary`], so sorting and merging move numbers, and a text is looked at once for all its rows.
 //!
-//! A column that ends before the rows do has none in those, zero for numbers: what nobody sends, and what was
-//! not asked for, costs nothing.
+//! A column may be shorter than the rows: the rest is null, or zero for numbers. A column that nobody sends or reads takes no
+//! memory.
 
 mod dictionary;
 mod gather;

@@ -1,12 +1,11 @@
-//! Parquet's encodings of numbers: bits packed side by side, runs of equal ones, differences.
+//! Parquet's encodings of numbers.
 //!
 //! | encoding | of | module |
 //! |---|---|---|
-//! | RLE / bit-packing hybrid | levels, places in a dictionary | [`hybrid`] |
-//! | `DELTA_BINARY_PACKED` | numbers of 64 bits | [`deltas`] |
+//! | RLE / bit-packing hybrid | levels, codes of a dictionary | [`hybrid`] |
+//! | `DELTA_BINARY_PACKED` | integers of 64 bits | [`deltas`] |
 //!
-//! The parquet crate has them too, behind writers and readers that take values one by one and look each up in
-//! a hash table; what is written here has its places in a dictionary already.
+//! The parquet crate's writers take values one by one and hash each; these values are codes of a dictionary already.
 //!
 //! **Source**: "Encodings.md" of apache/parquet-format.
 

@@ -1,10 +1,7 @@
-//! Files, as the store uses them.
+//! The files of the store: [`Directory`] on disk, others in tests, which can fail and lose what was not synced.
 //!
-//! Local writing goes through these two traits. [`Directory`] is a folder on disk; tests have others, which
-//! fail when they are told to and forget what was not synced.
-//!
-//! A file on disk is written past the page cache, where the file system allows it: what the log writes is
-//! read again only after a restart, and copying it into fresh pages cost more than receiving it did.
+//! A file on disk is written past the page cache where the file system allows it: the log is read again only after a restart,
+//! and the copies into the cache cost more than receiving the data.
 
 #[cfg(test)]
 pub(crate) mod failing;

@@ -1,16 +1,14 @@
-//! The trace store: an LSM tree for each signal. Spans and log records are sorted by trace ID, points of metrics
-//! by series.
+//! The trace store: an LSM tree for each signal. Spans and log records are sorted by trace ID, metric points by series.
 //!
-//! What comes in is written to the [`log`] and acknowledged when it is on disk; beside that it is kept in a
-//! [`Memtable`], as [`Columns`]. A full memtable is [sorted](sort()) by ID and time, so that whole traces
-//! lie together, and written as a [`run`]: a file of Parquet, which is part of a [Delta](delta) table
-//! once that is committed.
+//! Batches are appended to the [`log`] and acknowledged when they are durable. A [`Memtable`] holds their rows as [`Columns`]. A
+//! full memtable is [sorted](sort()) by ID and time and written as a [`run`]: a Parquet file, which a commit adds to a
+//! [Delta](delta) table.
 //!
-//! Files come in through [`Files`], so that every operation can be made to fail in a test. Nothing here
-//! reads a clock, opens a socket or starts a thread.
+//! The caller passes in [`Files`], so that tests can make every operation fail. The crate reads no clock, opens no socket and
+//! starts no thread.
 //!
-//! **Source**: O'Neil et al., "The Log-Structured Merge-Tree", Acta Informatica 33, 1996; Segment, "Changing
-//! one character improved our app's performance", 2022.
+//! **Source**: O'Neil et al., "The Log-Structured Merge-Tree", Acta Informatica 33, 1996; Segment, "Changing one character
+//! improved our app's performance", 2022.
 
 pub mod batch;
 mod columns;

@@ -1,21 +1,17 @@
-//! The log: batches as they came, on disk before they are acknowledged.
+//! The log: batches as they arrived, durable before they are acknowledged.
 //!
-//! It is a row of segments, files that are written one after the other and removed once all that they hold
-//! is in a committed run. A record is a batch with its tenant and the time at which it came; a group of
-//! records is written with one call and synced with one more, so many senders share what a sync costs.
+//! The log is a sequence of segments. A segment is removed once all its rows are in committed runs. A record is a batch with its
+//! tenant and its arrival time. A group of records is written with one call and synced with one more, so many senders share the
+//! cost of a sync. A group begins and ends at a block of the disk, so synced bytes are never written again.
 //!
-//! A group begins with a block of the disk and is filled up with zeros to the end of one, so that nothing that
-//! was synced is ever written again.
+//! **Damage**: checksums cover each record, with its number and the salt of its segment. A reader skips damage, returns all
+//! other records, and reports each [`Damage`] with its lost records. Bytes after the last whole record of the newest segment
+//! are usually an unfinished, unacknowledged write. The reader distinguishes such a torn end from damage where possible.
 //!
-//! **Whole or not at all**: checksums cover each record, with its number and the salt of its segment. A reader skips
-//! damage, returns all other records, and reports the position and the lost records of each damage ([`Damage`]).
-//! Bytes after the last whole record of the newest segment are usually an unfinished write that was not
-//! acknowledged. The reader distinguishes such a torn end from damage where possible.
-//!
-//! **When writing fails**, nothing of the group is acknowledged, the segment is cut back to its synced length, and the
-//! next group begins another segment: after a failed sync, the content of the disk is unknown. If the cut fails too,
-//! nothing is written and the segment does not end until a later cut succeeds. A table therefore never commits a
-//! segment with unacknowledged records. After a restart, such records may come back.
+//! **Failed writes**: nothing of the group is acknowledged, the segment is cut back to its synced length, and the next group
+//! begins another segment, because the content of the disk is unknown after a failed sync. If the cut fails too, nothing is
+//! written and the segment does not end until a later cut succeeds. So a table never commits a segment with unacknowledged
+//! records. After a restart, such records may come back.
 //!
 //! **Limits**: a tenant's name has 255 bytes, a batch 4 GiB with it.
 //!

@@ -1,10 +1,9 @@
-//! The memtable: what came since the last run, in memory, in the order in which it came.
+//! The memtable: the rows since the last flush, in memory, in the order of arrival.
 //!
-//! Rows are put into [`Columns`] as they come, so what is in memory is asked in the same way as what is in
-//! runs, and takes about as much as it says: texts that repeat are there once. They are put in the order of a
-//! run only when it is written.
+//! Rows are [`Columns`], so queries read memory and runs alike, and a repeated text is stored once. Rows are sorted when the
+//! memtable is flushed.
 //!
-//! **Limits**: none of its own; whoever fills it looks at [`Memtable::bytes`] and begins another.
+//! **Limits**: none of its own; the caller checks [`Memtable::bytes`] and begins another memtable.
 
 mod attributes;
 mod envelope;

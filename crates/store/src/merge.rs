@@ -1,13 +1,10 @@
-//! Merging runs into one.
+//! Merges sorted runs, a row group at a time from each.
 //!
-//! Rows of the runs are taken in their common order, a row group at a time from each; rows of one trace came
-//! together and so are mostly in one run, and as long as the next row of a run comes before those of all
-//! others, nothing but that is looked at.
-//!
-//! If all fields are merged, [copies](crate::copies) of a row are dropped. Copies on both sides of the end of a row
+//! The rows of a trace are mostly in one run, so rows are taken from one run as long as its next row precedes those of the
+//! others. If all fields are merged, [copies](crate::copies) of a row are dropped. Copies on both sides of the end of a row
 //! group remain until a later merge.
 //!
-//! **Limits**: in memory are a row group of each run, and what goes into the next one of theirs.
+//! **Limits**: memory holds a row group of each run, and the one that is being made.
 
 use crate::columns::Columns;
 use crate::copies::is_copy;

@@ -1,18 +1,17 @@
-//! Questions about spans, asked of memtables and runs alike.
+//! Queries for spans, over memtables and runs alike.
 //!
-//! | question | answer |
+//! | query | result |
 //! |---|---|
-//! | [`Tree::top`](crate::tree::Tree::top) | the slowest spans, or the newest, or the traces of these: truly those, not the first that are found |
-//! | [`Tree::measure`](crate::tree::Tree::measure) | how many there are, quantiles, extremes and buckets of a number, by time and by values: exact, or with a known error when there are very many |
-//! | [`Tree::values`](crate::tree::Tree::values) | which values there are of something, and of how many spans |
-//! | [`Tree::calls`](crate::tree::Tree::calls) | which services call which, and how often |
-//! | [`Tree::keys`](crate::tree::Tree::keys) | which keys attributes have |
+//! | [`Tree::top`](crate::tree::Tree::top) | the slowest or the newest spans of all, or their traces |
+//! | [`Tree::measure`](crate::tree::Tree::measure) | counts, quantiles, extremes and buckets of a number, by time and by values: exact, or with a known error for very many |
+//! | [`Tree::values`](crate::tree::Tree::values) | the values of a field, with their counts |
+//! | [`Tree::calls`](crate::tree::Tree::calls) | the calls between services, with their counts |
+//! | [`Tree::keys`](crate::tree::Tree::keys) | the keys of attributes |
 //!
-//! Only the columns that a [`Filter`] names are read, and of these only pages that may have what is asked for.
-//! A condition is asked once for each different value of a page, in its dictionary, and not for each row.
+//! A query reads only the columns of its [`Filter`] and its result, and only pages that may have matching spans. A condition is
+//! tested once for each distinct value of a page, in its dictionary.
 //!
-//! **When it hurts**: a question about attributes without a column of their own reads the maps, which are the
-//! largest columns.
+//! **When it hurts**: attributes without a column of their own are in maps, the largest columns.
 
 mod calls;
 mod filter;

@@ -1,14 +1,12 @@
-//! How long rows are kept, and how much of them: which runs leave their tables.
+//! Selects the runs that expire, by age and by size.
 //!
-//! **By age** a whole day goes at once: that on which rows came, not on which they began. **By size** runs go until
-//! those of all tables together take no more than they may, the oldest days first. Within a day the larger runs
-//! are the older ones, for runs grow by being merged; those that were cut into ranges of IDs in the end are the oldest.
+//! **By age**, whole days expire, by the arrival of rows. **By size**, the oldest days expire until the runs of all tables
+//! together fit. Within a day the larger runs are older, because merging makes runs grow, and ranges of IDs are the oldest.
 //!
-//! A run that goes is no part of its table any more; its file stays for those who read it still, and is
-//! removed with those that compaction has replaced, a day later.
+//! An expired run leaves its table. Its file remains for current readers and is removed a day later.
 //!
-//! **When it hurts**: a bound of bytes is of the tables. The disk has a day's replaced runs, and the log, beside
-//! them. A run whose day cannot be read is kept.
+//! **When it hurts**: the size is that of the tables. Replaced runs of the last day and the log need space beside them. A run
+//! of an unreadable day is kept.
 
 use crate::delta::Add;
 use crate::tree::{FAN_IN, RANGE};

@@ -1,21 +1,21 @@
 //! Runs: sorted files of rows, in Parquet.
 //!
-//! Rows are written in row groups, each of them [`Columns`], and every column of one in pages of
-//! [`PAGE_ROWS`]; the page index says which trace IDs, starts and durations a page has, so that one trace is
-//! read without the rest; a file of spans says besides how long the slowest of each service took ([`slowest`]). A column of which all rows have the same, or nothing, is one page.
+//! A row group is one [`Columns`], and each column has pages of [`PAGE_ROWS`]. The page index has the range of trace IDs, starts
+//! and durations of each page, so one trace is read alone. A run of spans also has the [slowest](slowest) span of each service.
+//! A column with one value in all rows, or none, is one page.
 //!
-//! Places in dictionaries go from [`Columns`] to pages and back as they are: that is why pages are made here,
-//! and only the file around them by the parquet crate. Every page has a checksum.
+//! The codes of dictionaries are written to pages as they are. So pages are made here, and only the file around them by the
+//! parquet crate. Every page has a checksum.
 //!
-//! | of | encoding |
+//! | values | encoding |
 //! |---|---|
-//! | texts, numbers | a dictionary, or plainly when most are different |
+//! | texts, numbers | a dictionary, or plain if most differ |
 //! | starts, durations, times | differences |
-//! | IDs | side by side |
+//! | IDs | byte arrays of fixed length |
 //!
-//! A column is compressed (zstd, level 1) where that saves at least a tenth.
+//! A column is compressed (zstd, level 1) if that saves at least a tenth.
 //!
-//! **Limits**: a row group has less than 2^31 rows and 2 GiB; files are read that were written here.
+//! **Limits**: a row group has less than 2^31 rows and 2 GiB; only files of this crate are read.
 //!
 //! **Source**: the documents of apache/parquet-format: README, Encodings, "Page index", Compression.
 //!

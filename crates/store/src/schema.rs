@@ -1,4 +1,4 @@
-//! What the tables have: fields, as they are in memory, in Parquet and in Delta.
+//! The tables: their fields in memory, in Parquet and in Delta.
 //!
 //! | [`Kind`] | in memory | in Parquet | in Delta |
 //! |---|---|---|---|

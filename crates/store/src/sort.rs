@@ -1,8 +1,7 @@
-//! Sorting the rows of a memtable by trace ID and start, or whatever a table has in their place.
+//! Sorts the rows of a memtable by trace ID and start, or by the fields that a table has in their place.
 //!
-//! It is the library's sort, on keys that are never equal: it finds what is in order already, forwards or
-//! backwards, with one comparison a row, and moves 32 bytes. Buckets by the first bits of an ID were tried
-//! before it, for IDs are random: 60 ns a row where the library needs 49 for a million rows.
+//! It is the standard library's sort, on keys that are never equal: one comparison a row for sorted rows, and 49 ns a row for a
+//! million random IDs, where buckets by the first bits took 60.
 
 /// What a row is sorted by, and where it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,20 +1,20 @@
 //! The store: the log, and a tree for each table.
 //!
-//! | who | does |
+//! | part | task |
 //! |---|---|
-//! | the thread that writes the log | [`Store::insert`]s what is durable; ends the segment when a memtable [is full](Store::is_full), and [seals](Store::seal) |
+//! | the thread that writes the log | [`Store::insert`]s durable batches; ends the segment when a memtable [is full](Store::is_full), and [seals](Store::seal) |
 //! | queries | read the [trees](Store::spans) |
-//! | the [`Flusher`] | writes sealed memtables as runs, and removes what the log has of them |
-//! | the [`Compactor`] | merges runs, summarizes their traces, and removes what is not kept |
+//! | the [`Flusher`] | writes sealed memtables as runs, and removes their segments of the log |
+//! | the [`Compactor`] | merges runs, summarizes traces, and removes expired rows |
 //!
-//! **A batch that is sent again is not stored again**: the log's thread and the flusher share the
-//! [batches](RecentBatches) of the last ten minutes, which a start restores from the log and the flush records.
+//! **A batch that is sent again is stored once**: the log's thread and the flusher share the [batches](RecentBatches) of the
+//! last ten minutes, which a start restores from the log and the flush records.
 //!
-//! **Nothing is lost, nothing is there twice**: a segment is removed when every table has committed what it has
-//! of it, and what a table has committed is not taken in again when the store is [opened](Store::open).
+//! **Invariant**: no row is lost or stored twice. A segment is removed when every table has committed its rows, and committed
+//! rows are not inserted again when the store is [opened](Store::open).
 //!
-//! **Limits**: memtables take as much as [`Settings::memtable_bytes`] together, and one group of the log more;
-//! how many sealed ones wait is for the caller to bound ([`Store::waiting_bytes`]).
+//! **Limits**: memtables take [`Settings::memtable_bytes`] together and one group of the log more. The caller bounds the sealed
+//! ones ([`Store::waiting_bytes`]).
 
 mod compactor;
 mod flush_record;

@@ -1,25 +1,24 @@
-//! Keeping the tail: of a day that is over for long only the traces stay that say most.
+//! Keeping the tail: of an old day, only the most informative traces are kept.
 //!
-//! | a trace | stays | with a weight of |
+//! | a trace | is kept | with weight |
 //! |---|---|---|
-//! | with a span that has failed | always | 1 |
-//! | among the slowest share of those of its tenant, root service and root operation on that day | always | 1 |
-//! | any other | if it is one of the sample: one in so many, by a hash of its ID | as many as it stands for |
+//! | with a failed span | always | 1 |
+//! | among the slowest share of its tenant, root service and root operation on that day | always | 1 |
+//! | any other | if its ID is in the sample, by a hash | the inverse of the sampling rate |
 //!
-//! A trace takes as long as its root, or, where none of its day's runs has one, from its first span to its last. It
-//! stays or goes with all spans that came on that day; which ones are sampled is the same on every day. The weight
-//! of a row, in the column `weight` (none: 1), is how many rows it stands for: sums of weights are counts, and
-//! quantiles that count each row as often as its weight says have no bias. For the sample's share that is
-//! stratified sampling, with one stratum that is kept as a whole.
+//! The duration of a trace is that of its root, or of all its spans if no run of the day has the root. All spans of a trace
+//! that arrived on that day are kept or removed together, and all days sample the same IDs. The column `weight` (null: 1) is
+//! the number of rows that a row stands for. Sums of weights are counts, and weighted quantiles are unbiased: this is
+//! stratified sampling with one complete stratum.
 //!
-//! The slowest are exactly known up to [`EXACT_MAX`] traces a day; of more, a few that are up to 1 % faster are
-//! kept as well. Traces of one endpoint that took equally long stay or go together.
+//! The slowest traces are exact up to [`EXACT_MAX`] traces a day; beyond that, a few that are up to 1 % faster are kept too.
+//! Traces of one operation with equal durations are kept or removed together.
 //!
-//! **When it hurts**: what came for a day after its tail was kept is decided by itself. A day of which more than
-//! [`STAYING_MAX`] traces would stay is left as it is: with so many errors it says a lot. Log records are not looked at.
+//! **When it hurts**: rows that arrive for a day after its reduction are reduced separately. A day of which more than
+//! [`STAYING_MAX`] traces would be kept is left as it is. Log records are not reduced.
 //!
-//! **Source**: Horvitz and Thompson, "A Generalization of Sampling Without Replacement From a Finite Universe",
-//! Journal of the American Statistical Association 47, 1952.
+//! **Source**: Horvitz and Thompson, "A Generalization of Sampling Without Replacement From a Finite Universe", Journal of the
+//! American Statistical Association 47, 1952.
 
 mod bars;
 mod staying;

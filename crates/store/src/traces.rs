@@ -1,19 +1,17 @@
-//! Summaries of traces: a small table beside that of spans, with one row for what a run has of a trace.
+//! Summaries of traces: a table with one row for each trace of a run.
 //!
-//! | what a run of spans was | when its traces are summarised |
+//! | run of spans | its traces are summarized |
 //! |---|---|
-//! | merged of others | in passing |
-//! | written from memory, and not merged for [`SETTLED_AFTER_MS`] | then |
+//! | merged from others | during the merge |
+//! | flushed, and not merged for [`SETTLED_AFTER_MS`] | then |
 //!
-//! The summaries of a run are a file with its path, in the other table, and stay as long as it does: when runs become
-//! others, the summaries of those take the place of theirs.
+//! The summaries of a run are a file with the same path in the table of traces, and live as long as the run.
 //!
-//! **What holds**: every run of spans that is older than [`SETTLED_AFTER_MS`] has its summaries, once; a trace of which
-//! all spans are in one run has one row, which is of all of them. A trace of which spans are in several runs has a row
-//! in each, of what that has, until they are merged; over midnight it stays so.
+//! **Invariant**: every run older than [`SETTLED_AFTER_MS`] has summaries, once. A trace in one run has one row with all its
+//! spans. A trace in several runs has a row for each, until these are merged; runs of different days are never merged.
 //!
-//! The two tables are committed one after the other. Between the two, and when something fails there, the summaries
-//! are those of the runs before, until it is tried again.
+//! The two tables are committed one after the other. In between, and after a failure, the summaries are those of the runs
+//! before, until a retry.
 
 mod summaries;
 mod summariser;

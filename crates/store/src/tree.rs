@@ -1,12 +1,12 @@
-//! A tree: the rows of one table, in memtables and in the runs behind them.
+//! A tree: the rows of one table, in memtables and in runs.
 //!
-//! A query reads the memtables and the runs of one [`ReadView`], so nothing is missed or seen twice while a memtable
-//! becomes a run. A [`TableWriter`] makes it so: it writes sealed memtables as runs and commits them.
+//! A query reads the memtables and the runs of one [`ReadView`], so it misses nothing and sees nothing twice while a
+//! [`TableWriter`] flushes a memtable as a run.
 //!
-//! **Nothing is there twice**: the log is a source of rows, and its segments are positions. A run is committed with the
-//! positions that it has, and only if they begin at the committed one, so a process that was replaced commits nothing
-//! over its successor. Segments up to the committed position are not replayed. The name of a run's file is made of
-//! the source and its positions, so another attempt at a flush writes the same file, and no other flush does.
+//! **Invariant**: no row is stored twice. The log is a source of rows with its segments as positions. A commit of a run has the
+//! positions of its rows, and succeeds only if they begin at the committed one. So a replaced process commits nothing over its
+//! successor, and committed segments are not replayed. The name of a run has its source and positions, so a retry of a flush
+//! writes the same file.
 
 mod compact;
 mod cut;

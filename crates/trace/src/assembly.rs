@@ -1,15 +1,13 @@
-//! The tree that the spans of a trace are.
+//! Builds the tree of a trace from the parent IDs of its spans.
 //!
-//! What they say of their parents is taken as far as it goes:
-//!
-//! | spans | are |
+//! | spans | become |
 //! |---|---|
-//! | without a parent | roots; the one that began first is the trace's |
-//! | whose parent is not there, or is they themselves | orphans, with all that is below them |
-//! | that are each other's ancestors | cut apart above the one that began first, which is an orphan |
-//! | with one ID | all there; the children are those of the one that began first |
+//! | without a parent ID | roots; the one that began first is the root of the trace |
+//! | with a missing parent, or themselves as parent | orphans, each with its subtree |
+//! | in a cycle | a subtree below the one that began first, which is an orphan |
+//! | with the same ID | separate spans; the first to begin gets the children |
 //!
-//! **Invariant**: from every span the way up ends, at a root or an orphan.
+//! **Invariant**: the path of parents from any span ends at a root or an orphan.
 
 use crate::Span;
 use alloc::vec::Vec;

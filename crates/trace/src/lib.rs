@@ -1,10 +1,7 @@
-//! Traces: which span is the parent of which, and which of them the root waited for.
+//! The tree of a trace ([`Assembly`]) and its critical path ([`CriticalPath`]).
 //!
-//! [`Assembly`] makes a tree of the spans of a trace, whatever they say; [`CriticalPath`] tells of each moment of a
-//! span which span below it, or it itself, was what it waited for then.
-//!
-//! **Limits**: less than 2^32 spans. Both take time in proportion to the spans, but for sorting them, and keep
-//! what they need for the next trace. Times are nanoseconds since 1970.
+//! **Limits**: fewer than 2^32 spans. Both take time in proportion to the spans, apart from sorting them, and keep their memory
+//! for the next trace. Times are nanoseconds since 1970.
 #![no_std]
 
 extern crate alloc;

@@ -1,24 +1,23 @@
-//! The critical path: what a span waited for at each of its moments.
+//! The critical path: the span that the root waited for at each moment.
 //!
-//! It is followed back from the end. At its end a span had waited for the child that ended last; before that child
-//! began, for the one that had ended last by then; and while there was none, it worked itself. Each child is
-//! looked at in the same way. What comes out are sections that follow each other from the start of the span to
-//! its end, without a gap.
+//! The path is followed back from the end of a span. The span waited for its child that ended last; before the start of that
+//! child, for the child that had ended last by then; and without such a child it worked itself. Each child is followed in the
+//! same way. The result is a list of sections without gaps from the start of the span to its end.
 //!
 //! | a child | is |
 //! |---|---|
-//! | that ended a little after the next one began, by up to 1 % of the parent | taken up to there: clocks differ |
-//! | that still ran by more than that when the next one began | not waited for: both ran at once |
-//! | that begins before its parent, or ends after it | taken as far as it lies within: clocks differ |
-//! | that took longer than its parent, by more than 1 % | not waited for: its parent went on without it |
+//! | that ends after the start of the next one, by up to 1 % of the parent's duration | cut there: clocks differ |
+//! | that ends later than that after the start of the next one | not waited for: both ran at once |
+//! | that begins before its parent, or ends after it | cut to the parent: clocks differ |
+//! | that is longer than its parent by more than 1 % | not waited for: the parent continued without it |
 //! | outside of its parent | not waited for |
 //!
-//! **When it hurts**: a clock that is wrong by more than a span takes, takes all below that span out of the path;
-//! the time is then that of its parent. What a span did not say it waited for (a lock, a queue) is its own time.
+//! **When it hurts**: if a clock is wrong by more than the duration of a span, its subtree is not on the path, and the time is
+//! that of its parent. Waiting that has no span, such as for a lock, is the span's own time.
 //!
-//! **Source**: Zhang et al., "CRISP: Critical Path Analysis of Large-Scale Microservice Architectures", USENIX ATC
-//! 2022, section 3. It takes children that took longer than their parent up to the end of that; here they are not
-//! taken, because work that a request leaves behind would hide what it waited for.
+//! **Source**: Zhang et al., "CRISP: Critical Path Analysis of Large-Scale Microservice Architectures", USENIX ATC 2022,
+//! section 3. CRISP cuts a child that is longer than its parent; here it is left out, because background work of a request
+//! would hide what the request waited for.
 
 use crate::{Assembly, Span};
 use alloc::vec::Vec;

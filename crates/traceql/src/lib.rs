@@ -1,20 +1,19 @@
-//! TraceQL, the language in which Grafana asks Tempo: from text to what is asked.
+//! TraceQL, the query language of Grafana Tempo.
 //!
 //! ```text
 //! { resource.service.name = "cart" && span.http.response.status_code >= 500 && duration > 100ms }
 //! { name =~ "GET .*" } | quantile_over_time(duration, .5, .99) by (resource.service.name)
 //! ```
 //!
-//! | part | what is read |
+//! | part | supported |
 //! |---|---|
 //! | conditions | `=` `!=` `<` `<=` `>` `>=` `=~` `!~`, `&&`, `\|\|`, `!`, parentheses |
-//! | of what | attributes of any scope, quoted or not; intrinsics, as `duration` or `trace:id` |
-//! | literals | texts with Go's escapes, or none in backquotes; whole and other numbers, durations, `true`, `false`, `nil`, names of status and kind |
+//! | operands | attributes of any scope, quoted or not; intrinsics such as `duration` or `trace:id` |
+//! | literals | texts with Go's escapes, raw texts in backquotes, numbers, durations, `true`, `false`, `nil`, names of status and kind |
 //! | functions | `rate`, `count_over_time`, `min_`, `max_`, `avg_`, `sum_over_time`, `quantile_over_time`, `histogram_over_time`, each `by (…)` |
 //! | others | `select(…)`, `with (…)` |
 //!
-//! Errors distinguish TraceQL that is not supported here ([`Fault::Unsupported`])
-//! from text that is not TraceQL ([`Fault::Expected`], with the expected token); both give the byte.
+//! An error is either unsupported TraceQL ([`Fault::Unsupported`]) or invalid text ([`Fault::Expected`]); both have the byte.
 //!
 //! **Limits**: conditions are at most 64 deep, a query has 16 KiB.
 //!

@@ -1,4 +1,4 @@
-//! From words to what is asked.
+//! Parses tokens into a query.
 
 use crate::query::{Comparison, Expression, Function, Literal, Measure, Operand, Query, Scope};
 use crate::tokens::{Part, Token, Word, tokens};

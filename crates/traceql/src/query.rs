@@ -1,4 +1,4 @@
-//! What is asked.
+//! The syntax tree of a query.
 
 /// A query.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,4 +1,4 @@
-//! The words of a query.
+//! Splits a query into tokens.
 
 use crate::{Fault, QueryError};
 

@@ -1,8 +1,7 @@
 use super::*;
 use crate::attributes::Value;
 use crate::error::{Fault, RefusedRow};
-use crate::wire::Tag;
-use crate::write::{bytes, message, tag, varint};
+use curtail_protobuf::{bytes_field as bytes, long_message_field as message, tag, varint};
 
 type Write<'a> = &'a dyn Fn(&mut Vec<u8>);
 
@@ -31,7 +30,7 @@ fn attribute(out: &mut Vec<u8>, field: u32, key: &[u8], value: &[u8]) {
 }
 
 fn fixed64(out: &mut Vec<u8>, field: u32, number: u64) {
-    tag(out, Tag { field, wire_type: FIXED64 });
+    tag(out, field, FIXED64);
     out.extend_from_slice(&number.to_le_bytes());
 }
 
@@ -267,7 +266,7 @@ fn what_is_wrong_is_said_with_its_byte_and_its_message() {
             // An attribute whose value says that it is longer than it is.
             message(out, 9, |out| {
                 bytes(out, 1, b"key");
-                tag(out, Tag { field: 2, wire_type: LEN });
+                tag(out, 2, LEN);
                 varint(out, 9);
                 out.push(0x0A);
             });

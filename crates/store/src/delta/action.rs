@@ -1,4 +1,4 @@
-//! What a commit says: a line of JSON each.
+//! The actions of a commit, each a line of JSON.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -162,6 +162,11 @@ impl Add {
 }
 
 impl Remove {
+    /// Removes a file at `now_ms`, milliseconds since 1970; `data_change` says whether its rows leave the table.
+    pub(crate) fn of(add: &Add, now_ms: i64, data_change: bool) -> Self {
+        Self { path: add.path.clone(), deletion_timestamp: Some(now_ms), data_change }
+    }
+
     /// Whether whoever began before it is done: a time that is not said has passed.
     pub(super) fn is_expired(&self, before_ms: i64) -> bool {
         self.deletion_timestamp.unwrap_or(0) <= before_ms

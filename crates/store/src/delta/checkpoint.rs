@@ -1,20 +1,16 @@
-//! A checkpoint: all that a table is after a commit, as a Parquet file, so that nobody need read the commits
-//! before.
+//! A checkpoint: the state of a table after a commit, as a Parquet file.
 //!
-//! A row is an action, with the same names as in its JSON: so an action goes to its row, and back, through
-//! JSON, and what must be said here is only how a tree of JSON lies in columns. That costs some 3 us an
-//! action, to write as to read; whoever has a million files will want better.
+//! A row is an action with the field names of its JSON, so actions are converted through JSON: about 3 us an action to write or
+//! to read.
 //!
-//! **Damage**: Parquet files have no checksum of their own, and in one byte of three in their pages a flipped
-//! bit makes other rows and no error. Ours have a checksum of their pages in the footer. The footer itself has
-//! none: of 8,000 changes of a byte in it 94 made other rows.
+//! **Damage**: Parquet pages have no checksum of their own here, and a flipped bit in one byte of three changes rows silently.
+//! Our checkpoints have a checksum of all pages in the footer. The footer has none: of 8,000 changed bytes in it, 94 changed
+//! rows.
 //!
-//! **Read** are checkpoints of version 1 of the specification, of one file or of several, whoever wrote them;
-//! columns that are not known are passed over. One of version 2 (with sidecars, or a UUID in its name) is
-//! refused.
+//! **Reads** checkpoints of version 1, in one file or several, of any writer; unknown columns are ignored. Checkpoints of
+//! version 2 (with sidecars, or a UUID in the name) are refused.
 //!
-//! **Source**: PROTOCOL.md of delta-io/delta, "Checkpoints"; how records lie in columns: Melnik et al.,
-//! "Dremel", VLDB 2010, section 4.
+//! **Source**: PROTOCOL.md of delta-io/delta, "Checkpoints"; columns of records: Melnik et al., "Dremel", VLDB 2010, section 4.
 
 mod read;
 mod write;

@@ -1,7 +1,6 @@
-//! What stands in `_delta_log`, by its name: a version in twenty digits, then what it is.
+//! The files of `_delta_log`, by name: a version in twenty digits, then the kind.
 //!
-//! Zeros in front make the order of names that of versions, and a checkpoint stand before the commit with its
-//! number.
+//! Leading zeros make the order of names that of versions, with a checkpoint before the commit of its number.
 
 use std::collections::{BTreeMap, BTreeSet};
 

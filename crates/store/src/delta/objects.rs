@@ -1,4 +1,4 @@
-//! What a table asks of its store: five operations, so few that a test can make each of them fail.
+//! The five operations of a table on its object store, which tests can make fail.
 
 use bytes::Bytes;
 use object_store::path::Path;

@@ -1,8 +1,6 @@
-//! What a table's properties say of its upkeep: how often a checkpoint is written, and how long what is not
-//! part of the table any more is kept.
+//! The properties of a table: how often a checkpoint is due, and how long old commits and files are kept.
 //!
-//! A time is written as `interval 30 days`: pairs of a whole number and a unit from `week` to `millisecond`;
-//! the word in front may be left out. Months and years are no fixed time, and Delta takes none.
+//! A time is `interval 30 days`: pairs of an integer and a unit from `week` to `millisecond`; `interval` is optional.
 
 use super::action::Metadata;
 

@@ -1,4 +1,4 @@
-//! What a table is after a number of commits.
+//! The state of a table after some commits.
 
 use super::action::{Action, Add, Metadata, Protocol, Remove, Transaction};
 use super::table::SourceRange;

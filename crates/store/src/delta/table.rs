@@ -1,5 +1,4 @@
-//! A table on an object store, and how it is changed. How its log is read is in [`log`], what keeps it small
-//! in [`upkeep`].
+//! A table on an object store, and its commits. [`log`] reads its log, [`upkeep`] keeps it small.
 
 mod log;
 mod upkeep;

@@ -1,4 +1,4 @@
-//! Numbers of so many bits each, side by side, the lowest bit first.
+//! Bit-packed integers of a fixed width, the lowest bit first.
 
 /// Numbers are packed in groups of this many, which end with a byte whatever their width.
 pub(super) const GROUP: usize = 8;

@@ -1,16 +1,13 @@
-//! Which series a point belongs to.
+//! The series of a point.
 //!
-//! A series is what has the same tenant, attributes of its resource, name, version and attributes of its scope,
-//! name, unit, kind, temporality and monotonicity of its metric, and attributes of its own. In which order
-//! attributes came does not matter, and neither do descriptions, schema URLs, or how many attributes were
-//! dropped: a new release of a library goes on with its series. Lists and maps are taken as they were sent.
+//! A series is identified by the tenant, the attributes of the resource, the name, version and attributes of the scope, the
+//! name, unit, kind, temporality and monotonicity of the metric, and the attributes of the point. The order of attributes,
+//! descriptions, schema URLs and dropped counts do not matter, so a new release of a library continues its series.
 //!
-//! Its ID is a hash of 128 bits of all that, which is the same in every process and version: files keep it. It
-//! is two passes of 64 bits over words of eight bytes, each a multiplication and a shift, with other numbers.
-//! A set of attributes is the sum of the hashes of each.
+//! The ID is a hash of 128 bits, the same in every process and version, because files keep it: two passes of 64 bits, each a
+//! multiplication and a shift a word, with different factors. A set of attributes is the sum of their hashes.
 //!
-//! **Limits**: it is no protection against who looks for two series with one ID, and needs to be none: all of
-//! a series is in each row, and a tenant who finds some lets two series of their own lie together.
+//! **Limits**: a tenant can construct two series with one ID. That harms nobody else, because each row has all its fields.
 
 use curtail_otlp::{Attribute, Envelope, Metric, Scope, Value};
 

@@ -1,10 +1,8 @@
-//! Which services call which: spans whose parent is a span of another service.
+//! The calls between services: spans whose parent is a span of another service.
 //!
-//! The spans of a trace lie together in a run, so the parent of a call is searched in the part of the call, and in the parts
-//! before and after it.
+//! The spans of a trace are adjacent in a run, so the parent of a call is searched in the part of the call and in its neighbors.
 //!
-//! **Limits**: a call is not counted when its two spans came so far apart that they are in different runs which were not
-//! merged yet; [`PAIRS_MAX`] pairs of services.
+//! **Limits**: a call whose two spans are in different runs is not counted until these are merged; [`PAIRS_MAX`] pairs.
 
 use super::filter::Filter;
 use super::measure::weight;

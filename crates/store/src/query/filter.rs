@@ -1,4 +1,4 @@
-//! Which spans are asked for.
+//! Selects spans.
 
 use super::scan::Bounds;
 use super::span_field::SpanField;

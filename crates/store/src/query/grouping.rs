@@ -1,8 +1,7 @@
-//! Which group each row is of, by numbers instead of names.
+//! Assigns a group number to each row.
 //!
-//! What rows are grouped by has few different values in them, and each has a number already. So the numbers of a
-//! row's values are one number together, and what it stands for is looked up in a table; names are made for the
-//! first row of a group alone.
+//! The values by which rows are grouped have few distinct codes. The codes of a row form one number, which indexes a table of
+//! groups. Names are made only for the first row of a group.
 
 use hashbrown::HashMap;
 

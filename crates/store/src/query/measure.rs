@@ -1,9 +1,8 @@
-//! What is measured of spans: how many there are, quantiles of their durations, extremes and sums of an
-//! attribute, by time and by values.
+//! Aggregates of spans: counts, quantiles of durations, extremes and sums of an attribute, by time and by values.
 //!
-//! A span counts as often as its weight says.
+//! A span counts as often as its weight.
 //!
-//! **Limits**: [`GROUPS_MAX`] groups; quantiles of what is no duration only of [`EXACT_MAX`] numbers.
+//! **Limits**: [`GROUPS_MAX`] groups; exact quantiles of at most [`EXACT_MAX`] numbers that are not durations.
 
 use super::filter::Filter;
 use super::grouping::Grouping;

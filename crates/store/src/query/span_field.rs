@@ -1,4 +1,4 @@
-//! What of a span is looked at, and what rows have of it: each different value once.
+//! The fields of spans, and the distinct values of a field in some rows.
 
 use super::value::{Test, Value};
 use crate::columns::{Coded, Column, Columns, Lists, Values};

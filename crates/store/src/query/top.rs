@@ -1,7 +1,7 @@
 //! The slowest spans, or the newest.
 //!
-//! Pages are looked at in the order of the most that they have, and no further than that can be: of ten
-//! million spans a few pages are read.
+//! Pages are read in the order of their maxima, and only while these can exceed the hits found so far: a few pages of ten
+//! million spans.
 
 use super::filter::Filter;
 use super::scan::{Bounds, Part, pages};

@@ -1,4 +1,4 @@
-//! Values that spans have, and what may be asked of one.
+//! The values of spans, and tests of a value.
 
 use crate::columns::{int, text};
 use crate::schema::Kind;

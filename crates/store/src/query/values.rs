@@ -1,5 +1,4 @@
-//! Which values there are of something, and which keys attributes have: what whoever writes a question is
-//! offered.
+//! The values of a field, and the keys of attributes, for completion in query editors.
 
 use super::filter::Filter;
 use super::measure::weight;

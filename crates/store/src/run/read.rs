@@ -1,7 +1,6 @@
-//! Reading a run: the end of the file first, then what a question needs.
+//! Reads a run: its footer first, then the wanted pages.
 //!
-//! Nothing is fetched here: [`Run::want`] says which bytes are needed, and whoever has them gets rows from
-//! [`Run::read`].
+//! Nothing is fetched here: [`Run::want`] lists the bytes, and [`Run::read`] decodes them.
 
 use super::chunk_reader::{Stored, column, may_have_key};
 use super::slowest::{self, OfService, Slowest};

@@ -1,12 +1,10 @@
-//! How long the slowest span of each service took, page by page.
+//! The slowest span of each service in each page of a run.
 //!
-//! The page index says it of all spans of a page; but where one service is slower than another, every page has some that are
-//! slower than the slowest of that other. So a run of spans has this as well, in the metadata of its file, under [`KEY`] and
-//! in JSON: who looks for the slowest spans of a service reads the pages that have them and no others, and none where
-//! it has no span. Other readers pass over it.
+//! The page index has only the extremes of all spans of a page. With this list in the metadata of the file ([`KEY`], JSON), a
+//! query for the slowest spans of a service reads only the pages that have them. Other readers ignore it.
 //!
-//! **Limits**: of a page with spans of more than [`SERVICES_MAX`] services nothing is said. It is in memory as long as its
-//! run is, at most a kilobyte for each page of 8,192 spans.
+//! **Limits**: pages with more than [`SERVICES_MAX`] services have no entry. An open run holds at most a kilobyte for each page
+//! of 8,192 spans.
 
 use super::PAGE_ROWS;
 use crate::columns::Columns;

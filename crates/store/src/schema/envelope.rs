@@ -1,6 +1,4 @@
-//! What rows of every table have: whose they are, what they come from, and their attributes.
-//!
-//! They have the same numbers in all tables, before those that a table has for itself.
+//! The fields that all tables of ingested rows have: tenant, resource, scope and attributes. They come first.
 //!
 //! **Source**: OpenTelemetry semantic conventions 1.38, for the attributes of resources.
 

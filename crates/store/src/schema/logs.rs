@@ -1,8 +1,6 @@
-//! The table of logs: one row a record.
+//! The table of logs: one row a record, sorted by trace ID. Records without a trace come first, by time.
 //!
-//! Rows are sorted by trace ID, so that what a trace has logged lies together; those of no trace come first,
-//! by time. A body that is a text is in `body`; any other is plain JSON in `body_json`; a record without one
-//! has neither. A time that was not said is 0.
+//! A text body is in `body`, any other as plain JSON in `body_json`. A missing time is 0.
 //!
 //! **Source**: OpenTelemetry semantic conventions 1.38.
 

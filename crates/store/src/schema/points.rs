@@ -1,14 +1,12 @@
-//! The table of points: one row a measurement of a metric, of whichever form.
+//! The table of points: one row a measurement of a metric, sorted by series and time.
 //!
-//! Rows are sorted by series, then time. A column that a form has no use for has nothing in its rows: `count`
-//! to `max` are of histograms and summaries, `bounds` and `bucket_counts` of histograms, `scale` to
-//! `negative_counts` of exponential ones, `quantiles` of summaries.
+//! `count` to `max` are of histograms and summaries, `bounds` and `bucket_counts` of histograms, `scale` to `negative_counts`
+//! of exponential histograms, `quantiles` of summaries; they are null for other forms.
 //!
-//! Counts have 64 bits without a sign in OTLP and with one here. The bits are kept: a count above 2^63 is
-//! negative in the table. Doubles keep their bits as well, those of a NaN and of -0.0 too.
+//! Counts are unsigned in OTLP and signed here, with the same bits: a count above 2^63 is negative. Doubles keep their bits.
 //!
-//! An exemplar has its value twice: `value` is a double whatever it was; it says in `value_kind` whether it was
-//! `double`, `int`, which is whole in `value_int`, or `none`. IDs that an exemplar does not have are all zero.
+//! The `value` of an exemplar is a double. `value_kind` is `double`, `int` (exact in `value_int`) or `none`. Missing IDs are
+//! zero.
 
 use super::{Field, Form, Kind, Table, envelope, fields, optional, required};
 use curtail_otlp::Form as Measures;

@@ -1,12 +1,10 @@
 //! The table of spans: one row a span.
 //!
-//! What most services send has a column of its own: attributes of OpenTelemetry's semantic conventions, in
-//! their present names and in those that many still send. All others are in maps, one for each kind of value;
-//! lists, maps and bytes are JSON in `attributes_json`. A known attribute with a value of another kind than
-//! its column is in the map of that kind, so nothing is lost.
+//! Attributes of OpenTelemetry's semantic conventions have a column each, under their present and their former names. All
+//! others are in maps, one for each kind of value; lists, maps and bytes are JSON in `attributes_json`. A known attribute with
+//! another kind of value than its column is in the map of that kind.
 //!
-//! `weight` says how many spans a row stands for, where others of its day were left out (see
-//! [`tail`](crate::tail)). A row without stands for one.
+//! `weight` is the number of spans that a row stands for (see [`tail`](crate::tail)); null means one.
 //!
 //! **Source**: OpenTelemetry semantic conventions 1.38.
 

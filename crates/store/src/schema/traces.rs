@@ -1,12 +1,11 @@
-//! The table of traces: one row for what a run of spans has of a trace.
+//! The table of traces: one row for each trace of a run of spans.
 //!
-//! The name of a service stands for its spans. What is said of the root is not there when the run has no root of
-//! the trace: the span without a parent that began first.
+//! Fields of the root are null if the run has no root of the trace: the span without a parent that began first.
 //!
-//! `is_whole` says that there is one root, and that every other span's parent is there. So a trace of which a part
-//! is in another run is mostly known, and only if its other part is nobody's parent is it not.
+//! `is_whole` is true if there is one root and no span lacks its parent. So a trace that is split between runs is mostly
+//! detected: not if the part elsewhere has no children here.
 //!
-//! `weight` says how many traces the row stands for: one, unless others of its day were left out.
+//! `weight` is the number of traces that the row stands for: one, unless the day was reduced to its tail.
 
 use super::{Field, Form, Kind, Table, fields, optional, required};
 use std::sync::LazyLock;

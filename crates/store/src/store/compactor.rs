@@ -1,8 +1,7 @@
-//! Everything but flushing: merging runs, summarizing their traces, removing what is not kept, and the upkeep of the
-//! tables.
+//! The compactor: merges runs, summarizes their traces, removes expired rows, and maintains the tables.
 //!
-//! The compactor and the [`Flusher`](super::Flusher) call each other nowhere. They may run on one thread or on two, or
-//! be processes of their own: their commits decide, as those of two servers.
+//! The compactor and the [`Flusher`](super::Flusher) do not call each other. They may run on one thread, two threads or in two
+//! processes: their commits decide conflicts.
 
 use crate::columns::Columns;
 use crate::delta::{self, Add, CommitError, UpkeepError};

@@ -1,4 +1,4 @@
-//! Flushing: sealed memtables become runs, and the log loses what is in them.
+//! The flusher: writes sealed memtables as runs and removes their segments of the log.
 
 use super::Store;
 use super::flush_record::{FlushRecords, Versions};

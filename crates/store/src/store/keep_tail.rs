@@ -1,10 +1,9 @@
-//! Keeping the tail of a day: [`tail`](crate::tail) says what that is.
+//! Reduces a day to its [`tail`](crate::tail).
 //!
-//! The runs of the day are looked at twice, for how long traces took and for which of them stay; then they are written
-//! once more without the others, as one run, also where some had a range of IDs each. One commit replaces them, so
-//! a reader sees the whole day or its tail, and an interrupted reduction changes nothing.
+//! The runs of the day are read twice, for the durations of traces and for the selection of traces. Then they are rewritten as
+//! one run. One commit replaces them, so a reader sees the whole day or its tail, and an interruption changes nothing.
 //!
-//! **Limits**: in memory are, of a row group of each run, the columns that summaries are made of, and what stays.
+//! **Limits**: memory holds, for a row group of each run, the columns of the summaries, and the selection.
 
 use super::{Compactor, CompactorError};
 use crate::columns::Columns;

@@ -1,4 +1,4 @@
-//! How long a trace must have taken to be among the slowest of its endpoint.
+//! The minimum duration of the slowest traces of each operation.
 
 use super::EXACT_MAX;
 use crate::columns::Columns;

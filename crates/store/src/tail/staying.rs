@@ -1,4 +1,4 @@
-//! Which traces stay, and which rows of a run are theirs.
+//! The traces of a day that are kept, and their rows in a run.
 
 use super::STAYING_MAX;
 use super::bars::Bars;

@@ -1,7 +1,7 @@
-//! Summaries of traces, made of their spans as these come in the order of a run.
+//! Summarizes traces from spans in the order of a run.
 //!
-//! **Limits**: of a trace of more than 2^20 spans the others are counted, and are not part of its tree: it is not whole
-//! then. A row group of summaries is held in memory, and one trace.
+//! **Limits**: spans of a trace beyond 2^20 are only counted, and the trace is not complete. Memory holds a row group of
+//! summaries and one trace.
 
 use super::trace::{Fields, OneTrace, Row};
 use crate::columns::{Coded, Columns, Dictionary, Plain};

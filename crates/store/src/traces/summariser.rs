@@ -1,4 +1,4 @@
-//! Writes summaries, and keeps their table in step with that of spans.
+//! Writes summaries, and keeps their table in step with the table of spans.
 
 use super::{SETTLED_AFTER_MS, Summaries};
 use crate::columns::Columns;
@@ -105,12 +105,7 @@ impl Summariser {
         };
         let new = new.into_iter().flat_map(|Summarised(all)| all).filter(is_new);
         let add: Vec<_> = new.map(|add| Add { modification_time: now_ms, ..add }).collect();
-        let remove = self.gone(spans).map(|add| Remove {
-            path: add.path.clone(),
-            deletion_timestamp: Some(now_ms),
-            data_change: true,
-        });
-        let remove: Vec<_> = remove.collect();
+        let remove: Vec<_> = self.gone(spans).map(|add| Remove::of(add, now_ms, true)).collect();
         let mut committed = Ok(());
         if !add.is_empty() || !remove.is_empty() {
             let id = format!("{}-summarises-{now_ms}", self.writer.source);
@@ -169,9 +164,8 @@ impl NewSummaries {
     async fn try_take(&mut self, below: &str, rows: &Columns) -> Result<(), CompactError> {
         if self.at_hand.as_ref().is_none_or(|at_hand| at_hand.below != below) {
             self.end_run().await?;
-            let path = self.runs.path(below);
-            let upload = Upload::begin(self.runs.objects(), TRACES.schema(), path.clone()).await;
-            let upload = upload.map_err(|source| CompactError::Write { path, source })?;
+            let (objects, path) = (self.runs.objects(), self.runs.path(below));
+            let upload = Upload::begin(objects, TRACES.schema(), path).await?;
             let (below, summaries) = (below.to_owned(), Summaries::default());
             self.at_hand = Some(OfRun { below, summaries, upload });
         }
@@ -185,9 +179,7 @@ impl NewSummaries {
         let rest = std::mem::take(&mut at_hand.summaries).finish();
         at_hand.push(rest).await?;
         if let Some(OfRun { below, upload, .. }) = self.at_hand.take() {
-            let path = upload.path().clone();
-            let uploaded = upload.finish().await;
-            let uploaded = uploaded.map_err(|source| CompactError::Write { path, source })?;
+            let uploaded = upload.finish().await?;
             self.done.push(uploaded.add(below, &self.day, 0));
         }
         Ok(())
@@ -197,9 +189,7 @@ impl NewSummaries {
 impl OfRun {
     async fn push(&mut self, groups: Vec<Columns>) -> Result<(), CompactError> {
         for group in groups {
-            let pushed = self.upload.push(&group).await;
-            let path = || self.upload.path().clone();
-            pushed.map_err(|source| CompactError::Write { path: path(), source })?;
+            self.upload.push(&group).await?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! One trace: what is gathered of its spans, and what they come to.
+//! Summarizes one trace.
 
 use crate::columns::{Coded, Columns, Dictionary};
 use crate::schema::envelope::{SERVICE, TENANT};

@@ -1,23 +1,21 @@
-//! Compaction: several runs become one, or ranges of IDs, and the table is told so.
+//! Compaction: several runs become one, or a few with disjoint ranges of IDs.
 //!
 //! | runs of one day | become |
 //! |---|---|
-//! | eight of about one size | one, so each row is written once more each time its run grows by that factor |
+//! | eight of similar size | one, so a row is rewritten once for each factor of eight |
 //! | eight of more than [`FINAL_ROWS`] | at most eight of about equal rows, [cut](super::cut) where the ID changes |
-//! | eight that were cut | nothing: they stay, each of them with all that the eight before had of its IDs |
+//! | eight ranges | nothing: each has all rows of the eight before for its IDs |
 //!
-//! So whoever asks for an ID reads of one of eight large runs: the ends of the others, which are in memory, say that
-//! they have none of it.
+//! So a query for an ID reads one of eight large runs: the footers of the others, in memory, exclude it.
 //!
-//! Merging takes long and needs nobody's leave; only the commit goes through the [`TableWriter`]: one, of all that comes
-//! and all that goes. Until then the old runs answer, and after it no longer: rows are never seen twice. What fails
-//! half way has changed nothing, and what was written by then is removed.
+//! Merging needs no lock. One commit of the [`TableWriter`] then replaces the old runs, so no row is seen twice. A failed
+//! compaction changes nothing and removes the files that it wrote.
 //!
-//! **When it hurts**: rows of a day that has eight large runs are written once more, all of those in one go, and
-//! smaller runs wait meanwhile. Where no row has an ID that is for nothing.
+//! **When it hurts**: eight large runs of a day are rewritten at once, and smaller runs wait meanwhile. If no row has an ID,
+//! that gains nothing.
 //!
-//! **Source**: O'Neil et al., "The Log-Structured Merge-Tree", Acta Informatica 33, 1996; size tiers as in
-//! Lakshman and Malik, "Cassandra", 2010.
+//! **Source**: O'Neil et al., "The Log-Structured Merge-Tree", Acta Informatica 33, 1996; size tiers as in Lakshman and Malik,
+//! "Cassandra", 2010.
 
 use super::making::Making;
 use super::run_set::RunSet;
@@ -233,11 +231,7 @@ impl TableWriter {
     pub async fn replace(&mut self, merged: Merged, now_ms: i64) -> Result<(), CommitError> {
         let Merged { made, path, replaces, .. } = merged;
         let data_change = replaces.is_change();
-        let remove = replaces.runs.iter().map(|run| Remove {
-            path: run.add().path.clone(),
-            deletion_timestamp: Some(now_ms),
-            data_change,
-        });
+        let remove = replaces.runs.iter().map(|run| Remove::of(run.add(), now_ms, data_change));
         let made: Vec<_> = made.into_iter().map(|run| run.modified(now_ms)).collect();
         let change = Change {
             operation: if data_change { "DELETE" } else { "OPTIMIZE" },

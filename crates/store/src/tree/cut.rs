@@ -1,11 +1,9 @@
-//! Where rows that come in the order of their IDs are cut into runs.
+//! Cuts rows in the order of their IDs into runs.
 //!
-//! A run ends where it has its share of rows and the ID changes. So no two runs have rows of one ID, and the ranges of
-//! their IDs follow each other. Only the order of IDs is looked at: they need not be random, and may begin with a time.
+//! A run ends when it has its share of rows and the ID changes. So the ranges of IDs of two runs are disjoint.
 //!
-//! **Limits**: a run has its share, and what else there is of its last ID. The last run has the rest, which may be little.
-//! Where an ID has more rows than a share, there are fewer runs; where all rows have the same ID, or none has any, there
-//! is one.
+//! **Limits**: a run has its share of rows and the rest of its last ID. The last run may be small. If all rows have the same ID
+//! or none, there is one run.
 
 use std::ops::Range;
 

@@ -1,9 +1,8 @@
-//! The end of a run, held against what the table says of it.
+//! The checksum of the end of a run.
 //!
-//! Parquet has a checksum for each page, and none for the end of a file: the footer, and before it the indexes, which say
-//! where pages are and which values they have. A byte that has changed there may hide rows from a question, or send it
-//! to places that no file has. So the table has the end's length and CRC-32 beside the name of the file, as a tag, of
-//! which Delta says nothing; a run that another writer has put into the table has none, and is taken as it is.
+//! Parquet has a checksum for each page and none for the footer and the indexes before it. A changed byte there may hide rows
+//! from a query. So a tag in the table has the length and the CRC-32 of the end. Runs of other writers have no tag and are not
+//! checked.
 
 use crate::delta::Add;
 use crate::run::Run;

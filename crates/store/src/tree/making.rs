@@ -1,6 +1,6 @@
-//! The runs that others become, written one after another as their rows come.
+//! Writes the runs of a compaction, one after the other.
 //!
-//! **Limits**: of each run that is made its end is in memory, and of one what is not uploaded yet.
+//! **Limits**: memory holds the end of each new run, and the part of one that is not uploaded yet.
 
 use super::compact::{CompactError, Compaction};
 use super::cut::Cut;
@@ -11,27 +11,26 @@ use crate::columns::Columns;
 use object_store::ObjectStoreExt as _;
 use std::borrow::Cow;
 
-/// Runs that are being made.
+/// The new runs of a compaction.
 #[derive(Debug)]
 pub(super) struct Making<'a> {
     runs: &'a RunSet,
     compaction: &'a Compaction,
     name: &'a str,
     cut: Cut,
-    /// The run at hand, and where below the table's root it will be.
+    /// The current run, and its path below the table's root.
     at_hand: Option<(String, Upload)>,
     made: Vec<StoredRun>,
 }
 
 impl<'a> Making<'a> {
-    /// None so far.
+    /// No runs yet.
     pub(super) fn new(runs: &'a RunSet, compaction: &'a Compaction, name: &'a str) -> Self {
         let cut = Cut::new(compaction.share());
         Self { runs, compaction, name, cut, at_hand: None, made: Vec::new() }
     }
 
-    /// Adds rows, which follow those before in the order of a run. Those of each run are told to `each` with where
-    /// below the table's root it will be.
+    /// Adds the next rows in the order of a run. `each` gets the rows of each new run and its path below the table's root.
     pub(super) async fn push(
         &mut self,
         rows: &Columns,
@@ -61,8 +60,8 @@ impl<'a> Making<'a> {
         Ok(self.made)
     }
 
-    /// Leaves the run at hand, and removes those before, of which nobody knows: a disk may be full of them. What cannot
-    /// be removed goes with a later vacuum.
+    /// Abandons the current run and removes those before, so that they do not fill a disk. A later vacuum removes the
+    /// rest.
     pub(super) async fn abort(self) {
         if let Some((_, upload)) = self.at_hand {
             upload.abort().await;
@@ -72,32 +71,26 @@ impl<'a> Making<'a> {
         }
     }
 
-    /// Adds rows to the run at hand, or to another one; returns where below the table's root it will be.
+    /// Adds rows to the current run, or begins one; returns its path below the table's root.
     async fn push_part(&mut self, rows: &Columns) -> Result<&str, CompactError> {
         if self.at_hand.is_none() {
             let below = self.compaction.below(self.name, self.made.len());
-            let path = self.runs.path(&below);
-            let begun =
-                Upload::begin(self.runs.objects(), self.runs.table().schema(), path.clone()).await;
-            let upload = begun.map_err(|source| CompactError::Write { path, source })?;
+            let (objects, schema) = (self.runs.objects(), self.runs.table().schema());
+            let upload = Upload::begin(objects, schema, self.runs.path(&below)).await?;
             self.at_hand = Some((below, upload));
         }
         let (below, upload) = self.at_hand.as_mut().expect("it has just begun, if not before");
-        let pushed = upload.push(rows).await;
-        pushed.map_err(|source| CompactError::Write { path: upload.path().clone(), source })?;
+        upload.push(rows).await?;
         Ok(below)
     }
 
     async fn end_run(&mut self) -> Result<(), CompactError> {
         let Some((below, upload)) = self.at_hand.take() else { return Ok(()) };
-        let path = upload.path().clone();
-        let finished = upload.finish().await;
-        let uploaded =
-            finished.map_err(|source| CompactError::Write { path: path.clone(), source })?;
+        let uploaded = upload.finish().await?;
         let mut add = uploaded.add(below, self.compaction.day(), 0);
         add.data_change = self.compaction.is_change();
         add.tags.get_or_insert_default().extend(self.compaction.tags());
-        self.made.push(StoredRun::new(path, add, uploaded.run));
+        self.made.push(StoredRun::new(uploaded.path, add, uploaded.run));
         Ok(())
     }
 }

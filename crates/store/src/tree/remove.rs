@@ -1,11 +1,11 @@
-//! Removing runs that are not kept any longer.
+//! Removes expired runs.
 
 use super::table_writer::TableWriter;
 use crate::delta::{Add, Change, CommitError, Refused, Remove};
 use std::collections::BTreeSet;
 
 impl TableWriter {
-    /// The runs of the table, as it was when we last looked; also those that cannot be read.
+    /// The runs of the table in its last known version, also unreadable ones.
     pub(crate) fn files(&self) -> impl ExactSizeIterator<Item = &Add> {
         self.table.snapshot().files()
     }
@@ -13,8 +13,7 @@ impl TableWriter {
     /// Removes runs, with their rows, in one commit; returns those that were still there. It is `now_ms`,
     /// milliseconds since 1970.
     ///
-    /// Whoever else has removed one of them meanwhile has done so for good, or has put its rows into another
-    /// run, which is none of these: the rest is removed then.
+    /// If another writer has removed or merged one of them meanwhile, only the rest is removed.
     pub(crate) async fn remove(
         &mut self,
         paths: &BTreeSet<String>,
@@ -27,21 +26,16 @@ impl TableWriter {
             if there.is_empty() {
                 break Ok(there);
             }
-            let remove = there.iter().map(|add| Remove {
-                path: add.path.clone(),
-                deletion_timestamp: Some(now_ms),
-                data_change: true,
-            });
-            let remove = remove.collect();
+            let remove = there.iter().map(|add| Remove::of(add, now_ms, true)).collect();
             let change = Change { operation: "DELETE", remove, ..Change::default() };
             match self.table.commit(&change, now_ms, &id).await {
                 Ok(_) => break Ok(there),
-                // It is not there any more: one less each time.
+                // It is gone: one less each time.
                 Err(CommitError::Refused(Refused::Gone(_))) => {}
                 Err(error) => break Err(error),
             }
         };
-        // The table has been looked at either way.
+        // The table was read in any case.
         self.publish(None).await;
         removed
     }

@@ -1,5 +1,6 @@
-//! A run that is written in parts, so that it need not be in memory as a whole.
+//! Uploads a run in parts: memory holds one part.
 
+use super::compact::CompactError;
 use super::end::End;
 use super::new_run::NewRun;
 use crate::columns::Columns;
@@ -15,7 +16,7 @@ use std::mem;
 /// Parts of this many bytes are uploaded; object stores take none of less than five million.
 const PART_BYTES: usize = 8 << 20;
 
-/// A run that is being uploaded. It is there when it is [finished](Self::finish), and not before.
+/// A run that is being uploaded. It exists once it is [finished](Self::finish).
 #[derive(Debug)]
 pub(crate) struct Upload {
     path: Path,
@@ -23,19 +24,18 @@ pub(crate) struct Upload {
     upload: Box<dyn MultipartUpload>,
     new: NewRun,
     part: Vec<u8>,
-    /// Of the parts that are uploaded.
+    /// The size of the uploaded parts.
     bytes: u64,
 }
 
-/// What was uploaded.
+/// An uploaded run.
 #[derive(Debug)]
 pub(crate) struct Uploaded {
-    /// What its end says: nobody need fetch it.
+    pub(crate) path: Path,
     pub(crate) run: Run,
-    /// How many bytes.
-    pub(crate) bytes: u64,
-    /// What Delta says of its rows.
-    pub(crate) stats: String,
+    bytes: u64,
+    /// The statistics of Delta.
+    stats: String,
     end: End,
 }
 
@@ -44,64 +44,61 @@ impl Upload {
         objects: &dyn ObjectStore,
         schema: &'static Schema,
         path: Path,
-    ) -> Result<Self, Error> {
-        let upload = objects.put_multipart(&path).await?;
-        let new = NewRun::new(schema);
-        Ok(Self { path, schema, upload, new, part: Vec::new(), bytes: 0 })
-    }
-
-    /// Where it will be.
-    pub(crate) const fn path(&self) -> &Path {
-        &self.path
+    ) -> Result<Self, CompactError> {
+        match objects.put_multipart(&path).await {
+            Ok(upload) => {
+                let new = NewRun::new(schema);
+                Ok(Self { path, schema, upload, new, part: Vec::new(), bytes: 0 })
+            }
+            Err(source) => Err(CompactError::Write { path, source }),
+        }
     }
 
     /// Adds a row group.
-    pub(crate) async fn push(&mut self, group: &Columns) -> Result<(), Error> {
+    pub(crate) async fn push(&mut self, group: &Columns) -> Result<(), CompactError> {
         self.new.push(group);
         self.part.append(&mut self.new.take());
-        if self.part.len() >= PART_BYTES { self.put_part().await } else { Ok(()) }
+        if self.part.len() < PART_BYTES {
+            return Ok(());
+        }
+        self.bytes += self.part.len() as u64;
+        let put = self.upload.put_part(mem::take(&mut self.part).into()).await;
+        put.map_err(|source| CompactError::Write { path: self.path.clone(), source })
     }
 
     /// Uploads the rest.
-    pub(crate) async fn finish(self) -> Result<Uploaded, Error> {
-        let Self { mut upload, schema, new, mut part, mut bytes, .. } = self;
+    pub(crate) async fn finish(self) -> Result<Uploaded, CompactError> {
+        let Self { path, mut upload, schema, new, mut part, mut bytes } = self;
         let (mut rest, stats) = new.finish();
         part.append(&mut rest);
         bytes += part.len() as u64;
         let part = Bytes::from(part);
         // All of its end is in the last part.
-        let run = Run::open(schema, &part, bytes);
-        let run = run.map_err(|error| Error::Generic { store: "run", source: Box::new(error) });
-        let run = run.map(|run| (End::of(&run, &part, bytes), run));
-        let is_there = match run {
-            Ok(run) => match upload.put_part(part.into()).await {
-                Ok(()) => upload.complete().await.map(|_| run),
-                Err(error) => Err(error),
-            },
-            Err(error) => Err(error),
+        let uploaded = async {
+            let run = Run::open(schema, &part, bytes)
+                .map_err(|error| Error::Generic { store: "run", source: Box::new(error) })?;
+            let end = End::of(&run, &part, bytes);
+            upload.put_part(part.into()).await?;
+            upload.complete().await?;
+            Ok::<_, Error>((run, end))
         };
-        match is_there {
-            Ok((end, run)) => Ok(Uploaded { run, bytes, stats, end }),
-            Err(error) => {
+        match uploaded.await {
+            Ok((run, end)) => Ok(Uploaded { path, run, bytes, stats, end }),
+            Err(source) => {
                 upload.abort().await.ok();
-                Err(error)
+                Err(CompactError::Write { path, source })
             }
         }
     }
 
-    /// Leaves it: what is left of it is no part of a table.
+    /// Abandons the upload: its parts belong to no table.
     pub(crate) async fn abort(mut self) {
         self.upload.abort().await.ok();
-    }
-
-    async fn put_part(&mut self) -> Result<(), Error> {
-        self.bytes += self.part.len() as u64;
-        self.upload.put_part(mem::take(&mut self.part).into()).await
     }
 }
 
 impl Uploaded {
-    /// As the table is told: the run is at a path below its root, and of a day.
+    /// The file as the table has it, by its path below the table's root and its day.
     pub(crate) fn add(&self, below: String, day: &str, now_ms: i64) -> Add {
         Add {
             path: below,

@@ -138,13 +138,8 @@ impl Columns {
         let first = *leaf;
         for (nth, item) in items.iter().enumerate() {
             *leaf = first;
-            let definition = levels.definition + 1;
-            self.shred_fields(
-                node,
-                item,
-                Levels { definition, repetition: i16::from(nth > 0) },
-                leaf,
-            )?;
+            let (definition, repetition) = (levels.definition + 1, i16::from(nth > 0));
+            self.shred_fields(node, item, Levels { definition, repetition }, leaf)?;
         }
         Ok(())
     }
@@ -185,21 +180,17 @@ impl Column {
 
     fn write(self, group: &mut SerializedRowGroupWriter<'_, Vec<u8>>) -> Result<(), ParquetError> {
         let mut writer = group.next_column()?.expect("there are as many as leaves");
-        let definitions = Some(&*self.definitions);
-        let repetitions = Some(&*self.repetitions);
+        let (definitions, repetitions) = (Some(&*self.definitions), Some(&*self.repetitions));
+        macro_rules! write {
+            ($type:ty, $values:expr) => {
+                writer.typed::<$type>().write_batch($values, definitions, repetitions)?
+            };
+        }
         match &self.values {
-            Values::Bool(values) => {
-                writer.typed::<BoolType>().write_batch(values, definitions, repetitions)?
-            }
-            Values::Int32(values) => {
-                writer.typed::<Int32Type>().write_batch(values, definitions, repetitions)?
-            }
-            Values::Int64(values) => {
-                writer.typed::<Int64Type>().write_batch(values, definitions, repetitions)?
-            }
-            Values::Text(values) => {
-                writer.typed::<ByteArrayType>().write_batch(values, definitions, repetitions)?
-            }
+            Values::Bool(values) => write!(BoolType, values),
+            Values::Int32(values) => write!(Int32Type, values),
+            Values::Int64(values) => write!(Int64Type, values),
+            Values::Text(values) => write!(ByteArrayType, values),
         };
         writer.close()
     }

@@ -1,15 +1,11 @@
-//! The log of a table, and how it is read: from its newest checkpoint, and by the commits after it.
+//! Reads the log of a table: the newest checkpoint, and the commits after it.
 //!
-//! `_last_checkpoint` says where to begin. It is a hint: when it is not there, is damaged, or what it points
-//! to cannot be read, the log is listed for the newest checkpoint that can, and where there is none it is
-//! read from the first commit. What was reached is then held against what was listed, so that a damaged
-//! checkpoint is an error that names it, and never an older table that looks whole. A hint that is good is
-//! trusted to be no older than what is left of the log: whoever cleans sees to that first. The log is always listed,
-//! because the other commits do not show that one between them is missing.
+//! `_last_checkpoint` is a hint. If it is missing or unusable, the log is listed for the newest readable checkpoint, or read
+//! from the first commit. The result is compared with the list, so a damaged checkpoint or a missing commit is an error that
+//! names it, and never an older table.
 //!
-//! **Cost**: one request each for the hint, the list, a file of the checkpoint, a commit after it, and the end of the
-//! log. With 20 ms a request and a checkpoint every 100 commits, that is two seconds at most. The cost of the list
-//! grows with the log. The future that is polled decodes the checkpoint.
+//! **Cost**: one request each for the hint, the list, each file of the checkpoint, each commit after it, and the end of the log.
+//! With 20 ms a request and a checkpoint every 100 commits, that is at most two seconds.
 
 use super::super::action::{Action, CommitInfo, Protocol};
 use super::super::checkpoint::{self, CheckpointError, Last};

@@ -1,18 +1,14 @@
-//! What keeps a table small: checkpoints, so that the log need not be read from its first commit; and the
-//! deletion of commits, and of files, that nobody reads any more.
+//! Checkpoints, and the deletion of old commits and files.
 //!
-//! **Nothing is lost** when any of it stops half way: a checkpoint is a file more beside the commits; the log
-//! is cleaned only below a checkpoint that was just read back, from the oldest commit upwards, after
-//! `_last_checkpoint` points to it or to a later one; and a file is deleted only after the log says that it
-//! is not part of the table. Doing it again does the rest.
+//! **Invariant**: an interruption loses nothing, and a retry does the rest. The log is cleaned from the oldest commit on, only
+//! below a checkpoint that was read back and that `_last_checkpoint` points to. A file is deleted only after a commit has
+//! removed it.
 //!
-//! **Time**: all ages are held against `now_ms`, milliseconds since 1970. Those of objects are by the store's
-//! clock, those of removals by the clock of whoever removed. A file that a writer has put and not yet
-//! committed is known by its age alone: whoever takes longer than `delta.deletedFileRetentionDuration` from
-//! the one to the other, or commits an old file anew, may lose it, here as in every implementation of Delta.
+//! **Time**: ages are compared with `now_ms`, milliseconds since 1970. Objects have the times of the store's clock, removals
+//! those of the writer's. A file that takes longer than `delta.deletedFileRetentionDuration` from its put to its commit may
+//! be deleted, as in every implementation of Delta.
 //!
-//! **Cost**: a checkpoint is made where the future is polled and costs what all live files cost, vacuum lists
-//! the whole table, cleaning lists the whole log; all deletions are one after the other.
+//! **Cost**: a checkpoint costs what all live files cost, vacuum lists the whole table, cleaning lists the whole log.
 
 use super::super::checkpoint::{self, CheckpointError, Last};
 use super::super::log_file::Checkpoint;
