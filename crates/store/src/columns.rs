@@ -120,7 +120,7 @@ impl Columns {
         &self.columns[field]
     }
 
-    /// So many rows, of which nothing is known yet.
+    /// `len` rows without any values yet.
     pub(crate) fn nothing(schema: &'static Schema, len: usize) -> Self {
         Self { len, ..Self::new(schema) }
     }

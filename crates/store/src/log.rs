@@ -1,7 +1,7 @@
 //! The log: batches as they arrived, durable before they are acknowledged.
 //!
 //! The log is a sequence of segments. A segment is removed once all its rows are in committed runs. A record is a batch with its
-//! tenant and its arrival time. A group of records is written with one call and synced with one more, so many senders share the
+//! tenant and its arrival time. A group of records is written with one call and synced with one more, so senders share the
 //! cost of a sync. A group begins and ends at a block of the disk, so synced bytes are never written again.
 //!
 //! **Damage**: checksums cover each record, with its number and the salt of its segment. A reader skips damage, returns all
@@ -143,7 +143,7 @@ impl Log {
         Ok(())
     }
 
-    /// The last segment that was begun; what [`Self::open`] was told of before there was any.
+    /// The last segment that was begun, or the one that [`Self::open`] found.
     #[must_use]
     pub const fn last_segment(&self) -> u64 {
         self.next - 1

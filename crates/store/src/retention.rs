@@ -16,13 +16,13 @@ use std::cmp::Reverse;
 /// How long rows are kept, and how many bytes of them; by default all of them for ever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// So many whole days after that on which they came.
+    /// Whole days after the day of arrival.
     pub days: Option<u32>,
-    /// So many bytes of runs, in all tables together.
+    /// Bytes of the runs of all tables together.
     pub bytes: Option<u64>,
 }
 
-/// A run that may have to go.
+/// A run that may expire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Kept {
     /// Which table it is of.
@@ -35,7 +35,7 @@ pub(crate) struct Kept {
     modified_ms: i64,
 }
 
-/// What has left a table.
+/// The expired runs of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expired {
     /// Which one.
@@ -51,7 +51,7 @@ pub struct Expired {
 }
 
 impl Retention {
-    /// Which of these runs go. It is `now_ms`, milliseconds since 1970.
+    /// The runs that expire at `now_ms`, milliseconds since 1970.
     pub(crate) fn due(&self, mut kept: Vec<Kept>, now_ms: i64) -> Vec<Kept> {
         let size = |run: &Kept| run.bytes.max(1).ilog(FAN_IN as u64);
         kept.sort_by_key(|run| {
@@ -70,7 +70,7 @@ impl Retention {
 }
 
 impl Kept {
-    /// [`None`] where nobody can say of which day it is.
+    /// [`None`] if its day is unknown.
     pub(crate) fn new(table: usize, add: &Add) -> Option<Self> {
         let day = day_of(add)?;
         let (path, bytes, modified_ms) = (add.path.clone(), add.size, add.modification_time);
@@ -79,7 +79,7 @@ impl Kept {
 }
 
 impl Expired {
-    /// What has left a table, if anything has.
+    /// The expired runs of a table, if any.
     pub(crate) fn of(table: &'static str, removed: &[Add]) -> Option<Self> {
         let days = removed.iter().filter_map(day_of);
         let (first, last) = (days.clone().min()?, days.max()?);
@@ -93,7 +93,7 @@ pub(crate) fn day_of(add: &Add) -> Option<NaiveDate> {
     add.partition_values.get("day")?.as_deref()?.parse().ok()
 }
 
-/// The first of so many days before today, and today.
+/// The first of the last `days` days before today.
 pub(crate) fn first_day(days: u32, now_ms: i64) -> Option<NaiveDate> {
     let today = DateTime::from_timestamp_millis(now_ms)?.date_naive();
     today.checked_sub_days(Days::new(days.into()))

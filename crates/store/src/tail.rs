@@ -30,20 +30,20 @@ pub use staying::TooMany;
 use curtail_units::Ratio;
 use std::num::NonZeroU32;
 
-/// So many durations are held to find the slowest: 128 MB at most.
+/// Maximum number of exact durations: 128 MB.
 pub const EXACT_MAX: usize = 8 << 20;
 
-/// So many IDs of traces that stay are held: 400 MB at most.
+/// Maximum number of kept traces: 400 MB of IDs.
 pub const STAYING_MAX: usize = 8 << 20;
 
 /// Of which days the tail is kept, and what is the tail.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tail {
-    /// Of days that are over for more than so many.
+    /// The age in days after which a day is reduced.
     pub after_days: u32,
     /// The slowest share of the traces of an endpoint.
     pub slowest: Ratio,
-    /// Of the others, one in so many.
+    /// The inverse of the sampling rate of the others.
     pub sample: NonZeroU32,
 }
 

@@ -87,7 +87,7 @@ impl LogRange {
     }
 }
 
-/// So many runs are asked at once: a store far away answers many as soon as one.
+/// The number of runs read at once: a remote store returns many as fast as one.
 const AT_ONCE: usize = 16;
 
 const DAY_NS: u64 = 86_400_000_000_000;

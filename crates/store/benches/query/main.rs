@@ -23,7 +23,7 @@ use object_store::memory::InMemory;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Batches are made for so many spans at a time.
+/// The number of spans for which batches are made at once.
 const CHUNK: usize = 1_000_000;
 const ROUNDS: usize = 21;
 const LOOKUPS: usize = 2_000;

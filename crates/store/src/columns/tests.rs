@@ -62,7 +62,7 @@ fn rows(names: [&str; 2]) -> Columns {
     rows
 }
 
-fn told(rows: &Columns, row: usize) -> (u128, &str, Vec<&str>) {
+fn facts(rows: &Columns, row: usize) -> (u128, &str, Vec<&str>) {
     let lists = rows.lists(ATTRIBUTES_TEXT);
     let Values::Coded(values) = &lists.parts()[1] else { panic!("texts") };
     let values = lists.entries(row).map(|entry| values.text(entry)).collect();
@@ -72,12 +72,12 @@ fn told(rows: &Columns, row: usize) -> (u128, &str, Vec<&str>) {
 #[test]
 fn rows_have_what_they_were_given_in_any_order() {
     let (one, other) = (rows(["x", "y"]), rows(["y", "z"]));
-    let all: Vec<_> = (0..3).map(|row| told(&one, row)).collect();
+    let all: Vec<_> = (0..3).map(|row| facts(&one, row)).collect();
     assert_eq!(all, [(0, "x", vec!["x", "2"]), (1, "", vec![]), (2, "", vec!["y"])]);
     let places = [(1, 2), (0, 0), (1, 1), (1, 0), (0, 2)];
     let places = places.map(|(batch, row)| Place { batch, row });
     let gathered = Columns::gather(SPANS.schema(), &[&one, &other], &places);
-    let all: Vec<_> = (0..gathered.len()).map(|row| told(&gathered, row)).collect();
+    let all: Vec<_> = (0..gathered.len()).map(|row| facts(&gathered, row)).collect();
     let want = [
         (2, "", vec!["z"]),
         (0, "x", vec!["x", "2"]),

@@ -167,7 +167,7 @@ impl Remove {
         Self { path: add.path.clone(), deletion_timestamp: Some(now_ms), data_change }
     }
 
-    /// Whether whoever began before it is done: a time that is not said has passed.
+    /// Whether all readers from before the removal are done. A missing time counts as past.
     pub(super) fn is_expired(&self, before_ms: i64) -> bool {
         self.deletion_timestamp.unwrap_or(0) <= before_ms
     }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Delta counts in longs.
 const VERSION_MAX: u64 = i64::MAX.cast_unsigned();
 
-/// Nobody writes so many parts: whoever names more is damaged.
+/// Maximum number of parts of a checkpoint: a name with more is damaged.
 const PARTS_MAX: u32 = 100_000;
 
 /// A file of the log.

@@ -5,7 +5,7 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions};
 use std::sync::Arc;
 
-/// The store does not answer as it should.
+/// An operation on the store failed.
 #[derive(Debug, thiserror::Error)]
 #[error("the store fails at {path}")]
 pub struct StoreError {

@@ -16,13 +16,13 @@ use std::sync::Arc;
 
 pub use upkeep::UpkeepError;
 
-/// Whoever loses so often in a row gives up: somebody else commits without a pause.
+/// Maximum number of lost races of one commit.
 const ATTEMPTS_MAX: usize = 100;
 
-/// A store that says so often that a commit is there which is not has its say.
+/// Maximum number of conflicts without a visible commit.
 const CONFLICTS_MAX: usize = 10;
 
-/// Who we are, in commits and checkpoints.
+/// Our name in commits and checkpoints.
 pub(super) const ENGINE: &str = concat!("curtail/", env!("CARGO_PKG_VERSION"));
 
 /// A table, as it was when we last looked. A clone commits by itself, as another process does.
@@ -82,7 +82,7 @@ impl SourceRange {
 /// Why a table cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The store does not answer as it should.
+    /// An operation on the store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A commit that is none.
@@ -191,8 +191,7 @@ pub enum CommitError {
 }
 
 impl Table {
-    /// Makes a table where there is none, or opens the one that is there. It is `now_ms`, milliseconds since
-    /// 1970; `id` tells this commit from all others.
+    /// Opens a table, or creates it at `now_ms`, milliseconds since 1970; `id` identifies this commit.
     ///
     /// # Errors
     /// When the store fails, or there is something that is no table.
@@ -212,7 +211,7 @@ impl Table {
         let actions = [Action::Protocol(Protocol::OURS), Action::MetaData(metadata)];
         let mut table = Self { log, state: State::default(), committed_ms: None };
         table.put(0, lines(info, &actions)).await?;
-        // Ours, or that of whoever was first.
+        // Our commit, or that of the faster writer.
         let state = table.log.begin().await?;
         table.state = state.ok_or_else(|| OpenError::NoBeginning(table.log.root.clone()))?;
         Ok(table)
@@ -264,9 +263,8 @@ impl Table {
         self.state.version
     }
 
-    /// Commits nothing, under the next number: what a process that has died had asked the store to commit, and
-    /// the store had not done yet, is part of the table after this or never will be. For whoever died had no
-    /// later number in mind than the one after those that it knew. `id` tells this commit from all others.
+    /// Commits nothing, under the next number. A pending commit of a process that died is part of the table after this, or
+    /// never will be, because it has at most this number. `id` identifies this commit.
     ///
     /// # Errors
     /// When the store fails, or the log cannot be read.
@@ -286,9 +284,9 @@ impl Table {
 
     /// Commits a change; returns the number of the commit.
     ///
-    /// A number is free where no commit is, but also where one was cleaned away. So whoever has not committed
-    /// for half of the time that commits are kept looks at the log first. That needs clocks (`now_ms`, those
-    /// of other writers, that of the store) that differ by less than that.
+    /// A number is free if it has no commit, but also if its commit was cleaned away. So a writer that has not committed
+    /// for half of the retention of commits reads the log first. The clocks of all writers and of the store must differ by
+    /// less than that.
     ///
     /// # Errors
     /// When it would be wrong after what others have committed, or the store fails.
@@ -323,8 +321,8 @@ impl Table {
         Err(CommitError::Crowded)
     }
 
-    /// Puts a commit where there is none; returns whether the one that is there now is ours. A store may
-    /// have taken what it says it has not, so whatever it says, what is there is looked at.
+    /// Puts a commit if its number is free; returns whether the commit there is ours. A store may report an error for a
+    /// put that succeeded, so the commit is read back.
     async fn put(&self, version: u64, lines: Bytes) -> Result<bool, CommitError> {
         let path = self.log.commit_path(version);
         let mut conflicts = 0;

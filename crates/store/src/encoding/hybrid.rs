@@ -52,7 +52,7 @@ fn put_packed(out: &mut Vec<u8>, numbers: &[u32], width: u8) {
 
 /// A stretch of numbers.
 enum Stretch<'a> {
-    /// The same number, so many times.
+    /// A number, and how often it occurs.
     Same(u32, usize),
     /// Packed ones, in whole groups.
     Packed(&'a [u8]),

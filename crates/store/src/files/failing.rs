@@ -1,4 +1,4 @@
-//! Files in memory that fail when they are told to, and forget what was not synced: for tests.
+//! Files in memory for tests: they fail as planned, and lose what was not synced.
 
 use super::{Files, GrowingFile};
 use curtail_units::Rng;
@@ -71,7 +71,7 @@ impl Failing {
         self.0.lock().expect("no test has panicked here")
     }
 
-    /// Counts an operation; it fails if it was told to.
+    /// Counts an operation, which fails if that is planned.
     fn begin(&self) -> (MutexGuard<'_, State>, io::Result<()>) {
         let mut state = self.lock();
         let fails = state.fails.contains(&state.operations);

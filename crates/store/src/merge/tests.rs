@@ -6,7 +6,7 @@ use curtail_units::Rng;
 
 const SEED: u64 = 17;
 
-/// A sorted run, as row groups of so many rows; names say which run and row.
+/// A sorted run, as row groups of this many rows; names say which run and row.
 fn run(
     rng: &mut Rng,
     nth: usize,
@@ -32,11 +32,11 @@ fn run(
     let groups: Vec<_> = groups
         .map(|places| Columns::gather(SpanRows::table().schema(), &sources, places))
         .collect();
-    let told = groups.iter().flat_map(told).collect();
-    (groups, told)
+    let facts = groups.iter().flat_map(facts).collect();
+    (groups, facts)
 }
 
-fn told(group: &Columns) -> Vec<(u128, i64, String)> {
+fn facts(group: &Columns) -> Vec<(u128, i64, String)> {
     let row = |row: usize| {
         let name = group.coded(NAME).text(row).to_owned();
         (group.wide(TRACE_ID)[row], group.longs(START)[row], name)
@@ -76,7 +76,7 @@ fn all_rows_of_all_runs_come_in_their_common_order() {
             // What is equal stays in the order of the runs, and within one as it was.
             want.sort_by_key(|(id, start, _)| (*id, *start));
             let made = merged(inputs);
-            let got: Vec<_> = made.iter().flat_map(told).collect();
+            let got: Vec<_> = made.iter().flat_map(facts).collect();
             assert_eq!(got, want, "{runs} runs of row groups of {in_group}");
         }
     }
@@ -118,5 +118,5 @@ fn row_groups_are_full_but_for_the_last() {
     assert_eq!(lens, [GROUP_ROWS, total - GROUP_ROWS]);
     let mut want: Vec<_> = told_before.into_iter().flatten().collect();
     want.sort_by_key(|(id, start, _)| (*id, *start));
-    assert!(made.iter().flat_map(told).eq(want));
+    assert!(made.iter().flat_map(facts).eq(want));
 }

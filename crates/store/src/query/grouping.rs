@@ -5,7 +5,7 @@
 
 use hashbrown::HashMap;
 
-/// A table of more places is not made: rows are numbered anew, by what they really have.
+/// Maximum size of the table: beyond it, only pairs that occur get a number.
 const PLACES_MAX: u32 = 1 << 16;
 
 /// A number for each of some rows: the same for those of one group, and less than `places`.
@@ -16,17 +16,17 @@ pub(super) struct Grouping {
 }
 
 impl Grouping {
-    /// So many rows, all of one group.
+    /// Rows that are all in one group.
     pub(super) fn of_one(rows: usize) -> Self {
         Self { numbers: vec![0; rows], places: 1 }
     }
 
-    /// Tells rows apart by a value, of so many different ones.
+    /// Distinguishes rows by a value; `values` is the number of distinct ones.
     pub(super) fn by(&mut self, values: usize, codes: &[u32]) {
-        self.tell_apart(values as u64 + 1, codes.iter().map(|code| u64::from(*code)));
+        self.distinguish(values as u64 + 1, codes.iter().map(|code| u64::from(*code)));
     }
 
-    /// Tells rows apart by the step of time in which they begin.
+    /// Distinguishes rows by the time step of their start.
     pub(super) fn by_step(&mut self, step: i64, starts: &[i64]) {
         let (Some(first), Some(last)) = (starts.iter().min(), starts.iter().max()) else { return };
         let (since, step) = (first.saturating_sub(first.rem_euclid(step)), step.unsigned_abs());
@@ -34,15 +34,15 @@ impl Grouping {
         let steps = (since_first(*last) / step).saturating_add(1);
         let reciprocal = u64::MAX / step;
         let step_of = |start: &i64| divide(since_first(*start), step, reciprocal);
-        self.tell_apart(steps, starts.iter().map(step_of));
+        self.distinguish(steps, starts.iter().map(step_of));
     }
 
-    /// Rows with different ones of so many values are of different groups.
-    fn tell_apart(&mut self, values: u64, of_rows: impl Iterator<Item = u64>) {
+    /// Rows with different values are in different groups; `values` is the number of distinct ones.
+    fn distinguish(&mut self, values: u64, of_rows: impl Iterator<Item = u64>) {
         let values = u32::try_from(values).ok();
         let places = values.and_then(|values| Some((values, self.places.checked_mul(values)?)));
         match places.filter(|(_, places)| *places <= PLACES_MAX) {
-            None => self.tell_apart_anew(of_rows),
+            None => self.renumber(of_rows),
             Some((values, places)) => {
                 self.places = places;
                 for (number, value) in self.numbers.iter_mut().zip(of_rows) {
@@ -54,8 +54,8 @@ impl Grouping {
         }
     }
 
-    /// The same, by numbers that only those pairs have that there are.
-    fn tell_apart_anew(&mut self, of_rows: impl Iterator<Item = u64>) {
+    /// The same, with a number only for pairs that occur.
+    fn renumber(&mut self, of_rows: impl Iterator<Item = u64>) {
         let mut known = HashMap::new();
         for (number, value) in self.numbers.iter_mut().zip(of_rows) {
             let next = short(known.len());
@@ -64,7 +64,7 @@ impl Grouping {
         self.places = short(known.len());
     }
 
-    /// What `name` says of each group, which is told the place of its first row; and the group of each row.
+    /// The group of each row. `name` gets the index of the first row of each group and returns its number.
     pub(super) fn groups(self, mut name: impl FnMut(usize) -> u32) -> Vec<u32> {
         const NONE: u32 = u32::MAX;
         let mut known = vec![NONE; self.places as usize];

@@ -17,29 +17,29 @@ use crate::tree::{Tree, Unread};
 use curtail_units::Quantile;
 use std::borrow::Cow;
 
-/// So many numbers are kept: 128 MB.
+/// Maximum number of exact numbers: 128 MB.
 pub(super) const EXACT_MAX: usize = 16 << 20;
 
-/// A table of more rows is read by nobody.
+/// Maximum number of groups.
 pub(super) const GROUPS_MAX: usize = 100_000;
 
-/// More values than this make no groups.
+/// Maximum number of values to group by.
 pub(super) const BY_MAX: usize = 4;
 
-/// What is asked.
+/// An aggregate query.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AggregateQuery {
-    /// Of which spans.
+    /// The spans.
     pub filter: Filter,
-    /// What of them.
+    /// The aggregate.
     pub what: Aggregate,
     /// Spans with the same values are a group. Each must be [coded](SpanField::is_coded).
     pub by: Vec<SpanField>,
-    /// Groups are also made by start, in steps of so many nanoseconds since 1970.
+    /// Groups are also made by start, in steps of this many nanoseconds since 1970.
     pub step_ns: Option<u64>,
 }
 
-/// What is measured. A span without the number is left out, where one is named.
+/// An aggregate. Spans without its number are skipped.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Aggregate {
     /// How many spans there are, and no more.
@@ -52,7 +52,7 @@ pub enum Aggregate {
     Buckets(SpanField),
 }
 
-/// What is answered.
+/// The result of an aggregate query.
 #[derive(Debug, Default)]
 pub struct AggregateResult {
     /// By their time, then by their values.
@@ -63,7 +63,7 @@ pub struct AggregateResult {
     pub unread: Vec<Unread>,
 }
 
-/// Why it is not answered.
+/// Why an aggregate query fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AggregateError {
     /// There are too many groups.
@@ -199,7 +199,7 @@ impl AggregateQuery {
     }
 }
 
-/// For how many spans one stands.
+/// The number of spans that a row stands for.
 pub(super) fn weight(weights: &Coded, row: usize) -> u64 {
     weights.int(row).and_then(|weight| u64::try_from(weight).ok()).unwrap_or(1)
 }

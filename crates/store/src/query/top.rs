@@ -14,10 +14,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Of a memtable so many rows are looked at first, then twice as many, and so on.
+/// The rows of a memtable that are read first; then twice as many, and so on.
 const FIRST_ROWS: usize = 4_096;
 
-/// What comes first.
+/// The order of hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// The longest duration.
@@ -26,7 +26,7 @@ pub enum Order {
     Newest,
 }
 
-/// What is counted.
+/// The unit of the maximum count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HitUnit {
     /// Spans.
@@ -35,7 +35,7 @@ pub enum HitUnit {
     Trace,
 }
 
-/// A span that was found.
+/// A span.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hit {
     /// The trace that it belongs to.
@@ -54,7 +54,7 @@ pub struct Hit {
     pub status: String,
 }
 
-/// What was found.
+/// The result.
 #[derive(Debug, Default)]
 pub struct TopHits {
     /// In their order.

@@ -12,10 +12,10 @@ use crate::schema::spans::{EVENTS, LINKS, SPANS, WEIGHT};
 use crate::tree::{Tree, Unread};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// Keys are looked for in so many spans, those of the last runs first: their maps are the largest columns.
+/// Maximum number of spans whose keys are read, those of the last runs first: maps are the largest columns.
 const KEYED_MAX: usize = 2 << 20;
 
-/// More keys are not gathered: whoever has more has values in them.
+/// Maximum number of keys: with more of them, keys contain values.
 const KEYS_MAX: usize = 10_000;
 
 /// A value, and how many spans have it.
@@ -25,7 +25,7 @@ pub struct ValueCount {
     pub kind: &'static str,
     /// As text.
     pub text: String,
-    /// So many spans.
+    /// The number of spans.
     pub count: u64,
 }
 

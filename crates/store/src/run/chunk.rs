@@ -59,9 +59,9 @@ struct Raw {
 /// How values of a chunk are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
-    /// As numbers in the dictionary, of so many bits.
+    /// Codes of the dictionary, of this many bits.
     Numbers(u8),
-    /// As they lie in the dictionary.
+    /// Plain, as in the dictionary.
     Plain,
     /// Numbers by their differences.
     Deltas,
@@ -69,8 +69,8 @@ enum Plan {
     Bits,
     /// Bytes of a fixed length side by side, their lengths before.
     SideBySide,
-    /// The same without zeros, which stand for none.
-    ThoseThatAre,
+    /// The same without zeros, which stand for null.
+    NonNullSideBySide,
 }
 
 impl Plan {
@@ -79,7 +79,7 @@ impl Plan {
             Self::Numbers(_) => Encoding::RLE_DICTIONARY,
             Self::Plain | Self::Bits => Encoding::PLAIN,
             Self::Deltas => Encoding::DELTA_BINARY_PACKED,
-            Self::SideBySide | Self::ThoseThatAre => Encoding::DELTA_LENGTH_BYTE_ARRAY,
+            Self::SideBySide | Self::NonNullSideBySide => Encoding::DELTA_LENGTH_BYTE_ARRAY,
         }
     }
 }
@@ -226,7 +226,7 @@ impl Encoder {
                 };
                 body.extend(bits.chunks(8).map(byte));
             }
-            Plan::Plain | Plan::SideBySide | Plan::ThoseThatAre => {
+            Plan::Plain | Plan::SideBySide | Plan::NonNullSideBySide => {
                 there.for_each(|code| body.extend_from_slice(dictionary.get_plain(code)));
             }
         }
@@ -314,7 +314,7 @@ fn plan(kind: Kind, presence: Presence, values: &Values) -> Plan {
         Values::Wide(_) | Values::Narrow(_) => {
             return match presence {
                 Presence::Required => Plan::SideBySide,
-                Presence::Optional => Plan::ThoseThatAre,
+                Presence::Optional => Plan::NonNullSideBySide,
             };
         }
         Values::Longs(_) => return Plan::Deltas,

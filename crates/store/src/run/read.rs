@@ -42,7 +42,7 @@ pub struct Wanted {
 /// Why a run cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// More of the end is needed: so many bytes.
+    /// More bytes of the end are needed: this many.
     #[error("its last {0} bytes are needed")]
     Longer(usize),
     /// The end of the file is not that of one.

@@ -22,26 +22,26 @@ const SERVICES_MAX: usize = 64;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Slowest {
     services: Vec<String>,
-    /// Of each row group, each page; of some nothing is said.
+    /// By row group and page; [`None`]: unknown.
     groups: Vec<Vec<Option<OfPage>>>,
 }
 
 /// The numbers of services, and the nanoseconds that the slowest span of each took.
 type OfPage = Vec<(u32, i64)>;
 
-/// What is said of a service's spans in a page.
+/// The spans of a service in a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// Nothing.
+    /// Unknown.
     Nothing,
     /// There are none.
     None,
-    /// The slowest took so many nanoseconds.
+    /// The duration of the slowest, in nanoseconds.
     Most(i64),
 }
 
 impl Slowest {
-    /// What is said in a file's metadata; nothing, where it is not understood.
+    /// Parses the metadata of a file; invalid metadata is empty.
     pub(super) fn read(json: &str) -> Self {
         serde_json::from_str(json).unwrap_or_default()
     }
@@ -52,7 +52,7 @@ impl Slowest {
     }
 }
 
-/// What is said of one service.
+/// The slowest spans of one service.
 #[derive(Clone, Copy, Debug)]
 pub struct OfService<'a> {
     slowest: &'a Slowest,
@@ -61,7 +61,7 @@ pub struct OfService<'a> {
 }
 
 impl OfService<'_> {
-    /// What is said of its spans in a page of a row group, both counted from zero.
+    /// Its spans in a page of a row group, both counted from zero.
     #[must_use]
     pub fn in_page(&self, group: usize, page: usize) -> Known {
         let pages = self.slowest.groups.get(group);
@@ -92,7 +92,7 @@ impl NewSlowest {
                 let of_service = &mut most[services.code(row) as usize];
                 *of_service = (*of_service).max(Some(durations[row]));
             }
-            // Whoever asks for a service does not ask for what has none.
+            // No query asks for spans without a service.
             let there = || (1..).zip(&most[1..]).filter_map(|(code, most)| Some((code, (*most)?)));
             let is_short = there().take(SERVICES_MAX + 1).count() <= SERVICES_MAX;
             pages.push(is_short.then(|| {

@@ -28,10 +28,10 @@ pub struct Compactor {
 /// Why runs were not merged.
 #[derive(Debug, thiserror::Error)]
 pub enum CompactorError {
-    /// They were not put together.
+    /// The merge failed.
     #[error(transparent)]
     Compact(#[from] CompactError),
-    /// The table was not told.
+    /// The commit failed.
     #[error(transparent)]
     Commit(#[from] CommitError),
     /// A day stays as it is, and its tail is not looked for again before the next start.
@@ -90,8 +90,7 @@ impl Compactor {
         Ok(true)
     }
 
-    /// Tells the tables of runs that take the place of others, and of the summaries of their traces. Returns how many
-    /// rows they have.
+    /// Commits new runs in place of others, and the summaries of their traces. Returns the number of their rows.
     pub(super) async fn replace_spans(
         &mut self,
         merged: Result<Merged, CompactError>,

@@ -30,8 +30,7 @@ impl Compactor {
     /// 1970; `name` is another one each time.
     ///
     /// # Errors
-    /// When a run cannot be read, the object store fails, or so many traces would stay that the day is left as it
-    /// is. Nothing has changed then.
+    /// When a run cannot be read, the object store fails, or too many traces would be kept. Nothing has changed then.
     pub async fn keep_tail(
         &mut self,
         tail: &Tail,

@@ -489,7 +489,7 @@ fn what_a_dead_process_had_on_its_way_is_not_there_twice() {
 }
 
 /// Acknowledges three batches, and dies when a put is late while it writes the second: the one with this number,
-/// if there are so many.
+/// if there are that many.
 async fn dies(settings: &Settings, objects: &Faulty, nth: usize) -> bool {
     let (mut parts, _) = Store::open(settings, NOW_MS, "f0b1").await.expect("an empty disk");
     let store = Arc::clone(&parts.store);
@@ -585,7 +585,7 @@ fn a_run_that_cannot_be_read_is_named_and_the_others_answer() {
         assert_eq!(found.unread.len(), 1, "{:?}", found.unread);
         let store = Arc::clone(&parts.store);
         for (nth, rows) in [(3, 3), (4, 6)] {
-            // Whoever asks hears of it, also after others were written.
+            // Every query reports it, also after other flushes.
             let spans = store.spans();
             let (trace, filter) = (with_id(spans, "shop", 7).await, Filter::of("shop"));
             let top = spans.top(&filter, Order::Newest, HitUnit::Span, 100).await;
@@ -663,7 +663,7 @@ fn a_log_that_was_lost_does_not_begin_with_numbers_that_are_written() {
         assert_eq!(parts.flusher.flush(NOW_MS).await.expect("written").len(), 3);
         let (mut parts, _) = open(&Failing::default(), &objects).await.expect("a table");
         assert_eq!(parts.last_segment, 5);
-        // Whoever begins with them all the same is told, and nothing is thrown away.
+        // A start with them fails, and nothing is deleted.
         insert(&parts.store, 1, &records(2, 7));
         parts.store.seal(1);
         for _ in 0..2 {

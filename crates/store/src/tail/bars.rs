@@ -111,7 +111,7 @@ fn duration_ns(rows: &Columns, row: usize) -> i64 {
     of_root.unwrap_or_else(|| rows.longs(traces::DURATION)[row])
 }
 
-/// The duration of the slowest but so many.
+/// The minimum duration of the slowest share.
 fn exact_bar(mut all: Vec<i64>, slowest: Ratio) -> i64 {
     match fast(slowest, all.len() as u64) {
         Some(nth) => *all.select_nth_unstable(usize::try_from(nth).expect("they are in memory")).1,
@@ -129,7 +129,7 @@ fn counted_bar(all: &Histogram, slowest: Ratio) -> i64 {
     bar_ns - bar_ns / 100
 }
 
-/// How many of so many traces are not among the slowest; [`None`] where all are not.
+/// The number of traces that are not among the slowest; [`None`] if all are not.
 fn fast(slowest: Ratio, count: u64) -> Option<u64> {
     #[expect(
         clippy::cast_possible_truncation,

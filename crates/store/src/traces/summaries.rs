@@ -28,7 +28,7 @@ pub struct Summaries {
     trace_id: u128,
     /// What each tenant has of the trace: mostly one does.
     parts: Vec<OneTrace>,
-    /// So many of them are used.
+    /// The number of used parts.
     used: usize,
 }
 

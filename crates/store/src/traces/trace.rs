@@ -263,7 +263,7 @@ impl OneTrace {
     /// What services have, in the order in which they come in the trace.
     fn put_services(&mut self, names: &Dictionary, into: &mut Columns) {
         for (service, _) in &self.of_spans {
-            // Each is told once.
+            // Each is written once.
             let tally = std::mem::take(&mut self.tallies[*service as usize]);
             if tally.spans == 0 {
                 continue;

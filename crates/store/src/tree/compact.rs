@@ -40,21 +40,21 @@ const LAST_TIER: u32 = u32::MAX;
 #[derive(Clone, Debug)]
 pub struct Compaction {
     runs: Vec<Arc<StoredRun>>,
-    becomes: Becomes,
+    kind: CompactionKind,
 }
 
-/// What runs become.
+/// The result of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Becomes {
-    /// A larger one.
+enum CompactionKind {
+    /// One larger run.
     One,
-    /// As many at most, of which each has a range of the IDs.
+    /// At most as many runs, each with a range of the IDs.
     Ranges,
-    /// One with their tail: some of their rows go, and others stand for them.
+    /// One run with the tail of their rows.
     Tail,
 }
 
-/// What runs have become, which the table does not know yet.
+/// The new runs of a compaction, before the commit.
 #[derive(Debug)]
 pub struct Merged {
     /// None, if there are no rows.
@@ -105,7 +105,7 @@ impl Compaction {
     /// Of runs of one day, of which only the tail stays. Some may be ranges; what they become is one run, for there is
     /// little of it.
     pub(crate) const fn of_tail(runs: Vec<Arc<StoredRun>>) -> Self {
-        Self { runs, becomes: Becomes::Tail }
+        Self { runs, kind: CompactionKind::Tail }
     }
 
     /// The runs, the oldest first.
@@ -124,30 +124,31 @@ impl Compaction {
         self.runs.iter().map(|run| run.row_count()).sum()
     }
 
-    /// So many rows are enough for a run that they become.
+    /// The number of rows after which a new run may end.
     pub(super) fn share(&self) -> u64 {
-        match self.becomes {
-            Becomes::Ranges => self.rows().div_ceil(self.runs.len() as u64),
-            Becomes::One | Becomes::Tail => u64::MAX,
+        match self.kind {
+            CompactionKind::Ranges => self.rows().div_ceil(self.runs.len() as u64),
+            CompactionKind::One | CompactionKind::Tail => u64::MAX,
         }
     }
 
     /// Whether there are other rows in the table when it is done.
     pub(super) fn is_change(&self) -> bool {
-        self.becomes == Becomes::Tail
+        self.kind == CompactionKind::Tail
     }
 
-    /// What the table is told of the runs that they become, beside what it is told of every run.
+    /// The tags of the new runs, beside those of every run.
     pub(super) fn tags(&self) -> impl Iterator<Item = (String, Option<String>)> {
         let is_tail = self.is_change() || self.runs[0].is_tail();
-        let tags = [(TAIL, is_tail), (RANGE, self.becomes == Becomes::Ranges)];
+        let tags = [(TAIL, is_tail), (RANGE, self.kind == CompactionKind::Ranges)];
         let tags = tags.into_iter().filter(|(_, is_so)| *is_so);
         tags.map(|(tag, _)| (tag.to_owned(), Some("true".to_owned())))
     }
 
-    /// Where below the table's root that file of those called `name` is that they become, counted from zero.
+    /// The path of the nth new file below the table's root, counted from zero.
     pub(super) fn below(&self, name: &str, nth: usize) -> String {
-        let range = if self.becomes == Becomes::Ranges { format!("-{nth}") } else { String::new() };
+        let range =
+            if self.kind == CompactionKind::Ranges { format!("-{nth}") } else { String::new() };
         format!("day={}/{name}{range}.parquet", self.day())
     }
 }
@@ -171,12 +172,12 @@ impl RunSet {
         let ((tier, ..), mut runs) = tiers.into_iter().find(|(_, runs)| runs.len() >= FAN_IN)?;
         runs.sort_by_key(|run| run.add().modification_time);
         runs.truncate(FAN_IN);
-        let becomes = if tier == LAST_TIER { Becomes::Ranges } else { Becomes::One };
-        Some(Compaction { runs, becomes })
+        let kind = if tier == LAST_TIER { CompactionKind::Ranges } else { CompactionKind::One };
+        Some(Compaction { runs, kind })
     }
 
-    /// Merges runs into files that are called after `name`, which must be another one each time. Each row group of one
-    /// is told to `each`, which is waited for, with where below the table's root it will be.
+    /// Merges runs into files named after `name`, which must be unique. `each` gets the row groups of each new run and its
+    /// path below the table's root.
     ///
     /// # Errors
     /// When a run cannot be read, or a file cannot be written. Nothing has changed then.
@@ -195,7 +196,7 @@ impl RunSet {
         Ok(merged)
     }
 
-    /// The same with what `pick` leaves of each row group, which is told the number of its run, counted from zero.
+    /// The same with the rows that `pick` keeps of each row group; it gets the number of the run, counted from zero.
     pub(crate) async fn rewrite(
         &self,
         compaction: Compaction,
@@ -223,7 +224,7 @@ impl RunSet {
 }
 
 impl TableWriter {
-    /// Tells the table what runs have become. It is `now_ms`, milliseconds since 1970.
+    /// Commits merged runs in place of their sources at `now_ms`, milliseconds since 1970.
     ///
     /// # Errors
     /// When somebody else has replaced one of them, or the store fails. The merged files are then no part of the

@@ -10,22 +10,22 @@ use std::ops::Range;
 /// Cuts rows.
 #[derive(Debug)]
 pub(super) struct Cut {
-    /// So many rows are enough for a run.
+    /// The number of rows after which a run may end.
     share: u64,
-    /// So many has the run at hand.
+    /// The number of rows of the current run.
     rows: u64,
-    /// That of its last row.
+    /// The ID of its last row.
     id: u128,
 }
 
 impl Cut {
-    /// Into runs of so many rows.
+    /// Cuts rows into runs of `share` rows.
     pub(super) const fn new(share: u64) -> Self {
         Self { share, rows: 0, id: 0 }
     }
 
-    /// The parts of the rows that come next, of which these are the IDs: none, if no row has one. The first part is of
-    /// the run at hand, and may be empty; with each other one another run begins.
+    /// The parts of the next rows with these IDs: none if no row has one. The first part, which may be empty, is of the
+    /// current run; each other part begins a run.
     pub(super) fn parts(&mut self, ids: &[u128], rows: usize) -> Vec<Range<usize>> {
         let mut parts = Vec::new();
         let mut from = 0;

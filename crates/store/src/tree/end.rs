@@ -19,26 +19,26 @@ pub(super) struct End {
 }
 
 impl End {
-    /// That of a run of `len` bytes, of which `tail` are the last, with all of the end.
+    /// The end of a run of `len` bytes; `tail` are its last bytes, with all of the end.
     pub(super) fn of(run: &Run, tail: &[u8], len: u64) -> Self {
         let bytes = len - run.end_begins().unwrap_or_default();
         Self { bytes, checksum: crc32fast::hash(last(tail, bytes).expect("all of it is there")) }
     }
 
-    /// What the table says of a file.
-    pub(super) fn told(add: &Add) -> Option<Self> {
+    /// The end of a file, by its tag.
+    pub(super) fn of_file(add: &Add) -> Option<Self> {
         let tag = add.tags.as_ref()?.get(TAG)?.as_deref()?;
         let (bytes, checksum) = tag.split_once(' ')?;
         let checksum = u32::from_str_radix(checksum, 16).ok()?;
         Some(Self { bytes: bytes.parse().ok()?, checksum })
     }
 
-    /// What the table is told.
+    /// The tag for the table.
     pub(super) fn tags(self) -> BTreeMap<String, Option<String>> {
         BTreeMap::from([(TAG.to_owned(), Some(format!("{} {:08x}", self.bytes, self.checksum)))])
     }
 
-    /// Whether a file that ends like this is as it was written.
+    /// Whether a file with this tail is unchanged.
     pub(super) fn is(self, tail: &[u8]) -> bool {
         last(tail, self.bytes).is_some_and(|end| crc32fast::hash(end) == self.checksum)
     }

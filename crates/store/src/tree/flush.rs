@@ -153,7 +153,7 @@ impl TableWriter {
         let change = Change { operation: "WRITE", add, sources, ..Change::default() };
         match self.table.commit(&change, now_ms, &id).await {
             Ok(_) => Ok(()),
-            // It was committed before, and we were not told.
+            // It was committed before, and the response was lost.
             Err(CommitError::Refused(Refused::Done { .. })) if self.knows(&change.add) => Ok(()),
             Err(error) => Err(error),
         }

@@ -41,7 +41,7 @@ pub enum OpenError {
 
 impl<R: Rows> Tree<R> {
     /// Opens a tree, or makes it. It is `now_ms`, milliseconds since 1970; `id` is a UUID, for a table that is
-    /// made. Runs that cannot be read are returned: they are part of the table, and every answer says them.
+    /// made. Returns the runs that cannot be read, which every query result names.
     ///
     /// `last_segment` is the last that the log has. When the table has less, a process may have died while its
     /// commit was on the way to the store, where it may still be done: then it is [fenced](Table::fence) off.

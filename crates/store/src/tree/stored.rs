@@ -70,7 +70,7 @@ impl StoredRun {
         add: &Add,
     ) -> Result<Self, ReadError> {
         let len = add.size;
-        let end = End::told(add);
+        let end = End::of_file(add);
         let mut wanted = TAIL_BYTES.max(end.map_or(0, |end| end.bytes));
         loop {
             let range = len.saturating_sub(wanted)..len;

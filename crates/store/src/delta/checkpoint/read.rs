@@ -14,8 +14,8 @@ use std::sync::Arc;
 /// What only checkpoints of version 2 hold.
 const LATER: [&str; 2] = ["sidecar", "checkpointMetadata"];
 
-/// The actions of one file of a checkpoint. Of one that is damaged inside, the reader of Parquet's records may
-/// panic rather than say so; that is damage too, and no reason to stop whoever can do without the file.
+/// The actions of one file of a checkpoint. Parquet's reader may panic at a damaged file; that is an error here, because
+/// the caller may not need the file.
 pub(crate) fn decode(bytes: Bytes) -> Result<Vec<Action>, CheckpointError> {
     catch_unwind(|| rows(bytes)).unwrap_or(Err(CheckpointError::Damaged))
 }

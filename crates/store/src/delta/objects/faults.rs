@@ -1,4 +1,4 @@
-//! A store that fails when it is told to.
+//! Faults of a store, for tests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -50,5 +50,5 @@ impl Fault {
 }
 
 fn failed() -> object_store::Error {
-    object_store::Error::Generic { store: "test", source: "told to fail".into() }
+    object_store::Error::Generic { store: "test", source: "planned failure".into() }
 }

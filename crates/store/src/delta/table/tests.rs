@@ -185,7 +185,7 @@ async fn a_commit_that_was_taken_and_not_said_to_be_is_ours() {
     let mut same = opened(&store).await.expect("it is read").expect("it is there");
     assert_eq!(same.commit(&adding("a"), NOW_MS, "1").await.expect("committed"), 1);
     assert_eq!(one.commit(&adding("b"), NOW_MS, "id").await.expect("committed"), 2);
-    // The same commit once more, as after an answer that was lost.
+    // The same commit once more, as after a response that was lost.
     assert_eq!(same.commit(&adding("b"), NOW_MS, "id").await.expect("committed"), 2);
     assert_eq!((paths(&same), same.version()), (vec!["a", "b"], 2));
 }

@@ -19,19 +19,19 @@ use super::{Metadata, OpenError, Table};
 use object_store::path::Path;
 use std::collections::HashSet;
 
-/// Why upkeep stopped. What was done is done, and the table is whole.
+/// Why upkeep stopped. The table is consistent.
 #[derive(Debug, thiserror::Error)]
 pub enum UpkeepError {
     /// The log cannot be read.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The store does not answer as it should.
+    /// An operation on the store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Nobody knows how often or how long.
+    /// A property is invalid.
     #[error(transparent)]
     Property(#[from] PropertyError),
-    /// What the table says cannot be written in a checkpoint.
+    /// The state of the table cannot be written as a checkpoint.
     #[error("no checkpoint can be made of {root}")]
     Checkpoint {
         /// Where the table is.
@@ -40,7 +40,7 @@ pub enum UpkeepError {
         #[source]
         source: CheckpointError,
     },
-    /// Which file of the table it is cannot be said, so none is deleted.
+    /// The table has a file elsewhere, so none is deleted.
     #[error("{root} has the file {path:?}, expected a path from the table's root, as in a URL")]
     Elsewhere {
         /// Where the table is.
@@ -51,8 +51,7 @@ pub enum UpkeepError {
 }
 
 impl Table {
-    /// Whether a checkpoint should be written now: `delta.checkpointInterval` commits after the last that we
-    /// know of, so also after one that failed.
+    /// Whether the last known checkpoint is `delta.checkpointInterval` commits old.
     ///
     /// # Errors
     /// When the interval is none.
@@ -64,8 +63,7 @@ impl Table {
         }
     }
 
-    /// Writes a checkpoint of the version that we know. Files that were removed longer ago than they are kept
-    /// are not in it.
+    /// Writes a checkpoint of the last known version, without files that were removed before the retention.
     ///
     /// # Errors
     /// When the store fails, or a property is no time.
@@ -88,8 +86,8 @@ impl Table {
         Ok(())
     }
 
-    /// Deletes the part of the log that nobody needs who reads the table at, or after, the newest checkpoint
-    /// that is older than `delta.logRetentionDuration`. Returns what was deleted.
+    /// Deletes the log before the newest checkpoint that is older than `delta.logRetentionDuration`. Returns the deleted
+    /// files.
     ///
     /// # Errors
     /// When the store fails, the property is no time, or that checkpoint cannot be read.
@@ -106,9 +104,8 @@ impl Table {
         Ok(needless)
     }
 
-    /// Deletes the files below the table's root that are not part of it: neither now nor, by what the log
-    /// says, within the last `delta.deletedFileRetentionDuration`, and that were not written within that time
-    /// either. What begins with `_` or `.` is left alone. Returns what was deleted.
+    /// Deletes files below the table's root that were neither written nor part of the table within the last
+    /// `delta.deletedFileRetentionDuration`. Names that begin with `_` or `.` are kept. Returns the deleted files.
     ///
     /// # Errors
     /// When the store fails, the property is no time, or a path in the log is none below the root.
@@ -156,9 +153,8 @@ impl Table {
     }
 }
 
-/// The newest checkpoint of which no file was written after `before_ms`, and what is older than it, the
-/// oldest first; [`None`] where there is neither. A checkpoint stands before the commit with its number, so
-/// that the commits after one that is still there are too.
+/// The newest checkpoint without a file from after `before_ms`, and all older files, the oldest first; [`None`] if there
+/// are none.
 fn needless(listed: &[File], before_ms: i64) -> Option<(Checkpoint, Vec<Path>)> {
     let old = log_files(listed).filter(|(_, of)| of.modified_ms <= before_ms);
     let oldest = Checkpoint::among(old.map(|(file, _)| file)).pop_last()?;

@@ -29,7 +29,7 @@ fn quantiles_are_durations_of_that_rank() {
                 by: vec![SpanField::Column(SERVICE), SpanField::Attribute("shop.price".to_owned())],
                 step_ns: Some(MINUTE_NS),
             };
-            let answer = tree.measure(&of).await.expect("few groups");
+            let result = tree.measure(&of).await.expect("few groups");
             let minute = i64::try_from(MINUTE_NS).expect("small");
             let mut want = BTreeMap::<_, Vec<i64>>::new();
             for sent in all.iter().filter(|sent| sent.tenant == "shop" && same(sent)) {
@@ -38,15 +38,15 @@ fn quantiles_are_durations_of_that_rank() {
                 let step = sent.start_ns / minute * minute;
                 want.entry((step, values)).or_default().push(sent.duration_ns.max(0));
             }
-            assert_eq!(answer.groups.len(), want.len());
-            for (group, ((start_ns, values), mut durations)) in answer.groups.iter().zip(want) {
+            assert_eq!(result.groups.len(), want.len());
+            for (group, ((start_ns, values), mut durations)) in result.groups.iter().zip(want) {
                 durations.sort_unstable();
                 let numbers = QUANTILES.map(|quantile| at_rank(&durations, quantile) as f64);
                 let numbers = Numbers::Quantiles(numbers.to_vec());
                 let count = durations.len() as u64;
                 assert_eq!(group, &Group { start_ns, values, count, numbers });
             }
-            assert!(answer.error.abs() < f64::EPSILON);
+            assert!(result.error.abs() < f64::EPSILON);
         }
     });
 }
@@ -73,8 +73,8 @@ fn numbers_of_attributes_are_measured() {
         ] {
             let filter = Filter::of("shop");
             let of = AggregateQuery { filter, what, by: Vec::new(), step_ns: None };
-            let answer = tree.measure(&of).await.expect("one group");
-            assert_eq!(answer.groups, [Group { start_ns: 0, values: Vec::new(), count, numbers }]);
+            let result = tree.measure(&of).await.expect("one group");
+            assert_eq!(result.groups, [Group { start_ns: 0, values: Vec::new(), count, numbers }]);
         }
     });
 }
@@ -104,9 +104,9 @@ fn what_cannot_be_measured_is_refused() {
             AggregateQuery { what: Aggregate::Extremes(SpanField::Column(SPAN_ID)), ..of.clone() };
         assert_eq!(tree.measure(&of_ids).await.err(), Some(AggregateError::Field));
         let of = AggregateQuery { step_ns: None, ..of };
-        let answer = tree.measure(&of).await.expect("one group");
+        let result = tree.measure(&of).await.expect("one group");
         let there = all.iter().filter(|sent| sent.tenant == "shop").count();
-        assert_eq!(answer.groups[0].count, there as u64);
+        assert_eq!(result.groups[0].count, there as u64);
     });
 }
 

@@ -1,4 +1,4 @@
-//! Objects in memory, of which operations fail when they are told to.
+//! Objects in memory whose operations fail as planned.
 
 use bytes::Bytes;
 use futures_core::stream::BoxStream;
@@ -140,7 +140,7 @@ impl Faulty {
         let late =
             if until_delivered == 1 { self.late.lock().expect("no panic").take() } else { None };
         if let Some(Put { path, bytes, options }) = late {
-            // Whoever has sent it does not hear what comes of it.
+            // Its sender does not get the result.
             self.objects.put_opts(&path, bytes, options).await.ok();
         }
         self.faults.attempt(operation).await
@@ -155,7 +155,7 @@ impl Faults {
         match when {
             Some(When::Before | When::Late) => Err(failed()),
             Some(When::Conflict) => {
-                let (path, source) = (String::new(), "told to conflict".into());
+                let (path, source) = (String::new(), "planned conflict".into());
                 Err(Error::AlreadyExists { path, source })
             }
             Some(When::After) => operation.await.and_then(|_| Err(failed())),
@@ -196,7 +196,7 @@ impl MultipartUpload for Uploading {
 }
 
 fn failed() -> Error {
-    Error::Generic { store: "test", source: "told to fail".into() }
+    Error::Generic { store: "test", source: "planned failure".into() }
 }
 
 impl std::fmt::Display for Faulty {

@@ -26,7 +26,7 @@ pub(super) async fn open_with(
 /// By trace, the batches that it has.
 type Traces = BTreeMap<u128, Vec<u64>>;
 
-/// Writes batches, so many in a run; `id` says of which trace one is. Returns them.
+/// Writes batches, a number of them in each run; `id` says of which trace one is. Returns them.
 async fn write(
     parts: &mut StoreParts,
     batches: RangeInclusive<u64>,
@@ -238,7 +238,7 @@ fn whatever_fails_while_runs_become_ranges_nothing_is_lost_or_doubled() {
                 let has_failed = objects.disarm();
                 assert_eq!(objects.open_uploads(), 0, "{when:?} {nth}");
                 let there = objects.paths("data/spans/day=2024-10-04").await.len();
-                // What was written is part of the table, or has gone, unless the store has told us wrong.
+                // What was written is part of the table, or has gone, unless the store reported a wrong result.
                 assert!(when == When::After || [8, 16].contains(&there), "{there} {when:?} {nth}");
                 left += usize::from(there == 8);
                 // As after a restart, and as without one.

@@ -12,7 +12,7 @@ use std::num::NonZeroU32;
 
 const DAY_MS: i64 = 86_400_000;
 
-/// One in so many of the rest is kept.
+/// The inverse of the sampling rate of the rest.
 const SAMPLE: u32 = 10;
 
 const TRACES: usize = 30_000;
@@ -34,7 +34,7 @@ struct Sent {
 }
 
 fn sent(rng: &mut Rng, id: u128) -> Sent {
-    // Two kinds of answers, one of them slow and rare.
+    // Two kinds of responses, one of them slow and rare.
     let typical = if rng.chance(0.02) { 0.5 } else { 0.005 };
     let took = std::time::Duration::from_secs_f64(typical * (0.3 * rng.normal()).exp());
     let duration_ns = u64::try_from(took.as_nanos()).expect("seconds");
@@ -89,9 +89,9 @@ async fn quantiles(store: &Store, asked: &[Quantile]) -> AggregateResult {
         by: vec![SpanField::Column(spans::NAME)],
         step_ns: None,
     };
-    let answer = store.spans().measure(&of).await.expect("four groups");
-    assert!(answer.unread.is_empty() && answer.error.abs() < f64::EPSILON);
-    answer
+    let result = store.spans().measure(&of).await.expect("four groups");
+    assert!(result.unread.is_empty() && result.error.abs() < f64::EPSILON);
+    result
 }
 
 /// By trace: how many spans are there, and their weight.
@@ -179,9 +179,9 @@ fn the_tail_is_there_as_a_whole_and_quantiles_and_counts_stay_right() {
 /// Quantiles and counts by weight are those of what was sent, but for five standard errors of the sample.
 async fn right(store: &Store, all: &[Sent]) {
     let asked = [0.1, 0.5, 0.9, 0.99, 0.999].map(|q| Quantile::new(q).expect("a share"));
-    let answer = quantiles(store, &asked).await;
-    assert_eq!(answer.groups.len(), 4);
-    for group in answer.groups {
+    let result = quantiles(store, &asked).await;
+    assert_eq!(result.groups.len(), 4);
+    for group in result.groups {
         let name = group.values[0].clone().expect("each has a name");
         if name == "SELECT" {
             continue;

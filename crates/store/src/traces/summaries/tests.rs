@@ -24,7 +24,7 @@ struct Sent {
     attributes: Vec<(&'static str, PlainValue<'static>)>,
 }
 
-/// Spans in the order of a run, in row groups of so many.
+/// Spans in the order of a run, in row groups of this many.
 fn groups(all: &[Sent], in_group: usize) -> Vec<Columns> {
     let mut memtable = Memtable::<SpanRows>::default();
     for sent in all {

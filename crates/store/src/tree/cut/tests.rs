@@ -3,7 +3,7 @@ use curtail_units::Rng;
 
 const SEED: u64 = 83;
 
-/// Cuts IDs that come in groups of so many; returns the runs.
+/// Cuts IDs that come in groups; returns the runs.
 fn runs(ids: &[u128], share: u64, in_group: usize) -> Vec<Vec<u128>> {
     let mut cut = Cut::new(share);
     let mut runs = vec![Vec::new()];

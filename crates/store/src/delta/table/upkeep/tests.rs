@@ -275,7 +275,7 @@ async fn a_property_that_says_nothing_stops_what_needs_it() {
     }
 }
 
-/// What a writer does in its life, going on after whatever fails. Returns what it was told is committed.
+/// The life of a writer, which continues after failures. Returns its acknowledged commits.
 async fn live(store: &Arc<InMemory>, table: &mut Table) -> Vec<&'static str> {
     let mut committed = Vec::new();
     put(store, "new").await;
