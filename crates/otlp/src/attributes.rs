@@ -1,4 +1,4 @@
-//! Attributes: a key and a value, of whatever they are attributes of.
+//! Decodes attributes: keys and values.
 
 use crate::check::check;
 use crate::error::{Broken, RowFault};

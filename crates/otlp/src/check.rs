@@ -1,4 +1,4 @@
-//! Parts of a batch that are kept as they came: walked by the table of messages, and found to be well-formed.
+//! Checks the parts of a batch that keep their bytes, by the table of messages.
 
 use crate::error::{Broken, RowFault};
 use crate::judge::Judge;

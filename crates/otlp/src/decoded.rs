@@ -1,4 +1,4 @@
-//! A batch of whichever signal, as rows.
+//! A decoded batch of any signal.
 
 use crate::error::{Malformed, Refused};
 use crate::limits::Limits;

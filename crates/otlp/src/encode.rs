@@ -1,16 +1,12 @@
-//! Encodes the rows of a table as OTLP batches again.
+//! Encodes the rows of a table as OTLP batches.
 //!
-//! Rows come with the texts of their resource and scope, as columns hold them. Rows whose texts are all equal
-//! stand together in the batch, in the order in which each resource, each of its scopes and each row first
-//! came. Numbers that are zero and texts that are empty are left out, as protobuf has it; decoding gives them
-//! back. The messages of a resource, a scope and a status are written even if they are empty: every SDK and the
-//! Collector send them, and clients that compare a trace field by field expect them.
+//! Rows have the texts of their resource and scope. Rows with equal texts are grouped in the batch, in the order of first
+//! occurrence. Zeros and empty texts are omitted, as in protobuf. The messages of a resource, a scope and a status are written
+//! even if they are empty, as by every SDK and the Collector, because clients compare traces field by field.
 //!
-//! **Inputs**: times in nanoseconds since 1970; sets of attributes, and values that have no column of their
-//! own, as [plain JSON](crate::plain).
+//! **Inputs**: times in nanoseconds since 1970; sets of attributes, and values without a column, as [plain JSON](crate::plain).
 //!
-//! **Limits**: the batch is held in memory, and the texts of each different resource and scope besides. A
-//! writer has no limit of its own: the caller checks [`BatchWriter::bytes`] and stops.
+//! **Limits**: memory holds the batch and the texts of each resource and scope. The caller checks [`BatchWriter::bytes`].
 //!
 //! **Source**: opentelemetry-proto 1.9, for the numbers of fields.
 

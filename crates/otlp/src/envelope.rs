@@ -1,7 +1,6 @@
-//! What stands around rows: the resource that they come from, the scope that made them.
+//! The resource and the scope of rows.
 //!
-//! A resource may stand after what comes from it, so a message of this kind is walked twice: once for what
-//! it says of all its rows, once for the rows.
+//! A resource may follow its rows in the message, so the message is walked twice: for its own fields, then for the rows.
 
 use crate::attributes::{Attribute, push};
 use crate::error::{Broken, Fault, Refused};

@@ -1,10 +1,10 @@
-//! What can be wrong with a batch, and whose loss it is.
+//! The errors of a batch, and of its rows.
 
-/// A batch that is no message of OTLP: all of it is refused.
+/// A batch that is no OTLP message: all of it is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("byte {at}, in {message}: {fault}")]
 pub struct Malformed {
-    /// Where in the batch.
+    /// The byte in the batch.
     pub at: usize,
     /// The message that it is in.
     pub message: &'static str,
@@ -12,10 +12,10 @@ pub struct Malformed {
     pub fault: Fault,
 }
 
-/// The same within this crate. It is never the usual case, and what is usual should fit into registers.
+/// The same within this crate, boxed so that results fit into registers.
 pub(crate) type Broken = Box<Malformed>;
 
-/// What is wrong with the bytes of a message.
+/// A fault in the bytes of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The batch ends within a number.
@@ -72,7 +72,7 @@ pub enum Fault {
     },
 }
 
-/// Why a row is left out of a batch that is otherwise good.
+/// Why a row of a valid batch is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RowFault {
     /// 16 bytes that are not all zero are expected.
@@ -115,28 +115,28 @@ pub enum RowFault {
     #[error(
         "its resource, scope or metric has too many attributes, values nested too deep, or text that is not UTF-8"
     )]
-    Around,
+    Envelope,
 }
 
-/// Rows that were left out of a batch.
+/// The rejected rows of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refused {
-    /// How many.
+    /// The number of rows.
     pub count: u64,
     /// The first of them.
     pub first: Option<RefusedRow>,
 }
 
-/// A row that was left out of a batch.
+/// A rejected row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefusedRow {
-    /// Its place among the rows of the batch, from 1.
+    /// Its number in the batch, from 1.
     pub number: u64,
     /// The trace that it names; zero: none.
     pub trace_id: u128,
     /// The span that it is, or names; zero: none.
     pub span_id: u64,
-    /// Why.
+    /// The reason.
     pub fault: RowFault,
 }
 

@@ -1,8 +1,7 @@
-//! OTLP in JSON: to protobuf and back, by the table of messages.
+//! OTLP in JSON, to and from protobuf, by the table of messages.
 //!
-//! Trace and span IDs are hexadecimal digits, other bytes base64; 64 bits are text, and taken as numbers too;
-//! values of enumerations are numbers. Names that are not in the schema are passed over, and `null` is as if
-//! nothing stood there. Traces can be written in [protobuf's own mapping](Mapping::Protobuf) too, as Tempo does.
+//! IDs are hexadecimal digits, other bytes base64. Integers of 64 bits are text, or read as numbers; enumerations are numbers.
+//! Unknown names and `null` are ignored. Traces can also be written in [protobuf's own mapping](Mapping::Protobuf), as in Tempo.
 //!
 //! **Source**: the OTLP specification, "JSON Protobuf Encoding"; protobuf's mapping to JSON.
 

@@ -1,21 +1,21 @@
-//! Whether a row can be kept.
+//! Decides whether a row is stored.
 
 use crate::error::{Broken, Fault, Refused, RefusedRow, RowFault};
 use crate::limits::Limits;
 use crate::slice::Slice;
 use crate::wire::Reader;
 
-/// What is found wrong while a batch is read.
+/// The faults of a batch while it is read.
 #[derive(Debug)]
 pub(crate) struct Judge<'a> {
     pub(crate) limits: &'a Limits,
-    /// The number that may still come.
+    /// The number of further parts allowed.
     parts_left: u32,
-    /// Of what is being read.
+    /// The fault of the current row.
     fault: Option<RowFault>,
-    /// Of what stands around the rows that are being read: all of them have it.
-    around: Option<RowFault>,
-    /// Rows that have been judged.
+    /// The fault of the resource, scope or metric of the current rows.
+    envelope: Option<RowFault>,
+    /// The number of rows so far.
     rows: u64,
     refused: Refused,
 }
@@ -23,10 +23,10 @@ pub(crate) struct Judge<'a> {
 impl<'a> Judge<'a> {
     pub(crate) const fn new(limits: &'a Limits) -> Self {
         let refused = Refused { count: 0, first: None };
-        Self { limits, parts_left: limits.parts, fault: None, around: None, rows: 0, refused }
+        Self { limits, parts_left: limits.parts, fault: None, envelope: None, rows: 0, refused }
     }
 
-    /// Another part of the batch comes, within this message.
+    /// Counts a part of the batch.
     #[inline(always)]
     pub(crate) fn part(&mut self, within: &Reader<'_>) -> Result<(), Broken> {
         let Some(left) = self.parts_left.checked_sub(1) else {
@@ -36,13 +36,13 @@ impl<'a> Judge<'a> {
         Ok(())
     }
 
-    /// What is being read cannot be kept. The first reason counts.
+    /// Rejects the current row. The first reason counts.
     #[cold]
     pub(crate) fn refuse(&mut self, fault: RowFault) {
         self.fault.get_or_insert(fault);
     }
 
-    /// Whether a text in `within` is one.
+    /// Rejects the row if a text is not UTF-8.
     #[inline(always)]
     pub(crate) fn text(&mut self, within: &Reader<'_>, text: Slice) {
         let bytes = within.bytes(text);
@@ -51,7 +51,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Takes the text that comes next.
+    /// Reads a text.
     #[inline(always)]
     pub(crate) fn checked(&mut self, reader: &mut Reader<'_>) -> Result<Slice, Broken> {
         let text = reader.slice()?;
@@ -59,7 +59,7 @@ impl<'a> Judge<'a> {
         Ok(text)
     }
 
-    /// Takes the time that comes next: nanoseconds since 1970, of which 63 bits are kept.
+    /// Reads a time: nanoseconds since 1970 in 63 bits.
     #[inline(always)]
     pub(crate) fn time(&mut self, reader: &mut Reader<'_>) -> Result<u64, Broken> {
         let ns = reader.fixed64()?;
@@ -69,22 +69,22 @@ impl<'a> Judge<'a> {
         Ok(ns)
     }
 
-    /// What stands around rows has been read, and they follow. The caller gets what to end with.
+    /// Begins the rows of a resource, scope or metric; returns the argument of [`Self::end_rows`].
     pub(crate) fn begin_rows(&mut self) -> Option<RowFault> {
-        let outer = self.around;
-        self.around = outer.or(self.fault.take().map(|_| RowFault::Around));
+        let outer = self.envelope;
+        self.envelope = outer.or(self.fault.take().map(|_| RowFault::Envelope));
         outer
     }
 
     pub(crate) const fn end_rows(&mut self, outer: Option<RowFault>) {
-        self.around = outer;
+        self.envelope = outer;
     }
 
-    /// The judgement of a row that has been read, with the IDs that it names.
+    /// Whether the row that was read, with these IDs, is stored.
     #[inline(always)]
     pub(crate) fn keeps(&mut self, trace_id: u128, span_id: u64) -> bool {
         self.rows += 1;
-        let fault = self.fault.take().or(self.around);
+        let fault = self.fault.take().or(self.envelope);
         if let Some(fault) = fault {
             self.refused.add(RefusedRow { number: self.rows, trace_id, span_id, fault });
         }

@@ -1,24 +1,22 @@
-//! OTLP: what OpenTelemetry sends, from bytes to rows, in one pass.
+//! OTLP: from bytes to rows in one pass, and back.
 //!
-//! A batch of protobuf stays as it came: a row holds the numbers of a span, a log record or a metric point,
-//! and the *places* of its texts in the batch ([`Slice`]). Nothing is copied and nothing is allocated for an
-//! attribute but its place in one list ([`Attribute`]). JSON is rewritten as protobuf first ([`json`]), so
-//! that everything behind this crate knows one form.
+//! A batch of protobuf keeps its bytes. A row has the numbers of a span, a log record or a metric point, and the positions of its
+//! texts in the batch ([`Slice`]). An attribute allocates nothing but its place in one list ([`Attribute`]). JSON is rewritten
+//! as protobuf first ([`json`]).
 //!
-//! | of | use | gives | and back from |
+//! | signal | decoder | rows | encoder |
 //! |---|---|---|---|
-//! | traces | [`Spans::decode`] | [`Span`], [`Event`], [`Link`] | [`SpanRow`], by [`BatchWriter`] |
-//! | logs | [`Logs::decode`] | [`LogRecord`] | [`LogRow`], by [`BatchWriter`] |
-//! | metrics | [`Points::decode`] | [`Point`], [`Metric`], [`Details`] | [`PointRow`], by [`MetricsWriter`] |
-//! | whichever | [`Decoded::of`] | [`Decoded`] | |
+//! | traces | [`Spans::decode`] | [`Span`], [`Event`], [`Link`] | [`BatchWriter`] of [`SpanRow`] |
+//! | logs | [`Logs::decode`] | [`LogRecord`] | [`BatchWriter`] of [`LogRow`] |
+//! | metrics | [`Points::decode`] | [`Point`], [`Metric`], [`Details`] | [`MetricsWriter`] of [`PointRow`] |
+//! | any | [`Decoded::of`] | [`Decoded`] | |
 //!
-//! The way back begins at a table, which keeps texts and not places: attributes that it keeps as text are
-//! [`plain`] JSON there, which people can query and which becomes protobuf again without a loss.
+//! An encoder reads the texts of a table. Attributes without a column are [`plain`] JSON, which becomes protobuf again without
+//! loss.
 //!
-//! **Errors** of a batch are of two kinds. Bytes that are no message of OTLP make
-//! the whole batch [`Malformed`], with the byte and the message; a row that is one and cannot be kept (no
-//! trace ID, text that is not UTF-8, more attributes or deeper values than [`Limits`] allow) is left out and
-//! counted, and the first one named with its reason ([`Refused`]).
+//! **Errors**: bytes that are no OTLP message make the whole batch [`Malformed`], with the byte and the message. A row that
+//! cannot be stored (no trace ID, invalid UTF-8, beyond the [`Limits`]) is left out and counted, and the first one is named with
+//! its reason ([`Refused`]).
 //!
 //! **Source**: opentelemetry-proto 1.x; the OTLP specification for JSON; protobuf's encoding guide.
 

@@ -1,4 +1,4 @@
-//! How much one batch, and one row in it, may hold.
+//! The limits of a batch and of a row.
 
 /// What a sender may send; more is refused, with the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Log records, from a batch of logs to rows.
+//! Decodes log records.
 
 use crate::attributes::{Attribute, Value, any_value, push};
 use crate::check::check;

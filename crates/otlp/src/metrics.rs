@@ -1,7 +1,7 @@
-//! Points of metrics, from a batch of metrics to rows.
+//! Decodes metric points.
 //!
-//! What a point has beside its number, times and attributes (buckets, quantiles, exemplars) is checked and
-//! stays where it is: [`Point::message`] is its place, and [`Points::details`] reads it.
+//! Buckets, quantiles and exemplars are checked and stay in the batch: [`Point::message`] is their position, and
+//! [`Points::details`] reads them.
 
 mod details;
 

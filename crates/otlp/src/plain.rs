@@ -1,35 +1,31 @@
-//! Plain JSON: attributes as the functions for JSON of any SQL engine read them, and back without a loss.
+//! Plain JSON: attributes as SQL engines read them, and back without loss.
 //!
-//! A table keeps what has no column of its own as text. OTLP's own JSON would say `{"key":"retries","value":
-//! {"intValue":"3"}}`, which nobody wants to query; plain JSON says `{"retries":3}`. Each value is what JSON
-//! has for it, and a mark stands where JSON has nothing:
+//! Tables keep attributes without a column as text. OTLP's JSON (`{"key":"retries","value":{"intValue":"3"}}`) is hard to query;
+//! plain JSON is `{"retries":3}`. A mark stands for a value that JSON does not have:
 //!
 //! | value | in plain JSON |
 //! |---|---|
 //! | text | `"text"` |
 //! | true, false | `true`, `false` |
-//! | whole number | `3`, with all of its 64 bits |
-//! | double | `3.0`, `1e300`: always a point or an exponent; as short as it can be and come back the same |
-//! | what is no number | `{"@double":"NaN"}`, `"Infinity"` or `"-Infinity"` |
+//! | integer | `3`, with all of its 64 bits |
+//! | double | `3.0`, `1e300`: always with a point or an exponent; the shortest that is read back equal |
+//! | not finite | `{"@double":"NaN"}`, `"Infinity"` or `"-Infinity"` |
 //! | bytes | `{"@bytes":"AAE="}`, in base64 |
-//! | none set | `null` |
+//! | not set | `null` |
 //! | list | `["a",1]` |
 //! | map | `{"a":1}` |
 //! | map whose first key begins with `@` | `{"@map":{"@a":1}}` |
 //!
-//! Attributes are one object, which is never marked: a key of theirs may begin with `@`. Keys stay in their
-//! order, and one that came twice stands there twice.
+//! Attributes are one object without marks, so their keys may begin with `@`. Keys keep their order, and duplicates remain.
 //!
-//! **What comes back** is the same value, bit by bit, with three exceptions: the bits of a NaN besides that it
-//! is one, fields of later versions of OTLP within a list or map, and whether an attribute without a value had
-//! an empty one.
+//! **Invariant**: the value read back is equal, bit by bit, except for the payload of a NaN, unknown fields within a list or
+//! map, and whether an attribute without a value had an empty one.
 //!
-//! **Limits**: values are as deep as the decoder lets them be ([`crate::Limits::depth`]). Reading stops at 128
-//! objects and lists in each other, and a map may take two, so what is deeper than 62 is written and not read.
-//! A whole number above 2^64 that somebody else wrote is read as a double, as readers of JSON do.
+//! **Limits**: values are as deep as in the decoder ([`crate::Limits::depth`]). Reading stops at 128 nested objects and lists,
+//! and a map may take two, so values deeper than 62 are written and not read. An integer above 2^64 is read as a double.
 //!
-//! **When it hurts**: engines that turn every number of JSON into a double read whole numbers above 2^53
-//! rounded, and most of them see only one of two equal keys.
+//! **When it hurts**: engines that read all numbers as doubles round integers above 2^53, and most read only one of two equal
+//! keys.
 
 mod read;
 mod write;

@@ -1,7 +1,6 @@
-//! The messages of OTLP, as a table: numbers, names in JSON, and kinds of their fields.
+//! The messages of OTLP as a table: numbers, JSON names and kinds of their fields.
 //!
-//! Rows are decoded by hand, for speed. All else reads this table: JSON in and out, the parts of a batch that
-//! are only checked, and errors.
+//! Rows are decoded by hand, for speed. JSON, checks and errors use this table.
 //!
 //! **Source**: opentelemetry-proto 1.9, the folders `common`, `resource`, `trace`, `logs`, `metrics`.
 

@@ -1,4 +1,4 @@
-//! Places: of bytes in a batch, and of rows in a list.
+//! Positions of bytes in a batch, and of entries in a list.
 
 /// Where in its batch a text, or a value of several parts, stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

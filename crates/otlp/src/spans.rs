@@ -1,4 +1,4 @@
-//! Spans, from a batch of traces to rows.
+//! Decodes spans.
 
 use crate::attributes::{Attribute, push};
 use crate::envelope::{self, Envelope, ReadRow};

@@ -1,7 +1,7 @@
-//! Protobuf's wire format: fields one after the other, each a tag and what it says.
+//! Reads protobuf's wire format.
 //!
-//! A [`Reader`] walks one message within a batch. A message in it is another reader on the same batch with a
-//! nearer end, so every place that it gives is one in the batch.
+//! A [`Reader`] walks one message within a batch. A nested message is another reader of the same batch with a nearer end, so
+//! every position is one in the batch.
 
 use crate::error::{Broken, Fault, Malformed};
 use crate::schema::Message;

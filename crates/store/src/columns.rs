@@ -27,7 +27,7 @@ pub struct Columns {
     columns: Vec<Column>,
 }
 
-/// What all rows have of one field.
+/// The values of one field.
 #[derive(Clone, Debug)]
 pub enum Column {
     /// At most one value a row.
@@ -39,42 +39,42 @@ pub enum Column {
 /// Values, row by row or entry by entry.
 #[derive(Clone, Debug)]
 pub enum Values {
-    /// Sixteen bytes. Zero: none, where there may be none.
+    /// Sixteen bytes; zero is null in optional fields.
     Wide(Vec<u128>),
-    /// Eight bytes. Zero: none, where there may be none.
+    /// Eight bytes; zero is null in optional fields.
     Narrow(Vec<u64>),
-    /// Numbers that are mostly different.
+    /// Integers that mostly differ.
     Longs(Vec<i64>),
-    /// All else.
+    /// Codes of a dictionary.
     Coded(Coded),
 }
 
-/// Values by their numbers in a dictionary.
+/// Codes of a dictionary.
 #[derive(Clone, Debug)]
 pub struct Coded {
-    /// What the numbers say.
+    /// The values of the codes.
     pub dictionary: Dictionary,
-    /// Zero: none. Rows beyond its end have none either.
+    /// Zero, like a missing code at the end, is null.
     pub codes: Vec<u32>,
 }
 
-/// Lists, and maps, which are lists of a key and a value.
+/// Lists; maps are lists of keys and values.
 #[derive(Clone, Debug, Default)]
 pub struct Lists {
-    /// Where the entries of each row end. Rows beyond its end have none.
+    /// The end of the entries of each row. Rows beyond the last one have none.
     ends: Vec<u32>,
-    /// What an entry consists of, each as long as there are entries.
+    /// The parts of the entries.
     parts: Vec<Values>,
 }
 
 impl Columns {
-    /// With no rows.
+    /// No rows.
     #[must_use]
     pub fn new(schema: &'static Schema) -> Self {
         Self { schema, len: 0, columns: schema.fields().iter().map(Column::new).collect() }
     }
 
-    /// A copy of some fields; of others it has nothing.
+    /// A copy of some fields.
     #[must_use]
     pub fn only(&self, fields: &BTreeSet<usize>) -> Self {
         let mut copy = Self::nothing(self.schema, self.len);
@@ -90,13 +90,13 @@ impl Columns {
         copy
     }
 
-    /// What the columns are.
+    /// The schema.
     #[must_use]
     pub const fn schema(&self) -> &'static Schema {
         self.schema
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
@@ -108,13 +108,13 @@ impl Columns {
         self.len == 0
     }
 
-    /// What all of it takes in memory.
+    /// The size in memory.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.columns.iter().map(Column::bytes).sum()
     }
 
-    /// What all rows have of a field.
+    /// The column of a field.
     #[must_use]
     pub fn column(&self, field: usize) -> &Column {
         &self.columns[field]
@@ -125,7 +125,7 @@ impl Columns {
         Self { len, ..Self::new(schema) }
     }
 
-    /// What the rows have of a field, as it was read.
+    /// Replaces the column of a field.
     pub(crate) fn put(&mut self, field: usize, column: Column) {
         self.columns[field] = column;
     }
@@ -221,12 +221,12 @@ impl Columns {
         longs.push(value);
     }
 
-    /// The number of a value in a field's dictionary.
+    /// The code of a value in the dictionary of a field.
     pub(crate) fn intern(&mut self, field: usize, value: &[u8]) -> u32 {
         self.coded_mut(field).dictionary.intern(value)
     }
 
-    /// The value of the row that is being added, by its number; returns whether it had none before.
+    /// Sets the value of the row that is being added, by its code; returns whether it was null before.
     pub(crate) fn set(&mut self, field: usize, code: u32) -> bool {
         let row = self.len;
         let codes = &mut self.coded_mut(field).codes;
@@ -240,7 +240,7 @@ impl Columns {
         is_first
     }
 
-    /// The value of the next `count` rows, by its number. The first of two counts.
+    /// Sets the value of the next `count` rows, by its code, unless they have one.
     pub(crate) fn set_many(&mut self, field: usize, code: u32, count: usize) {
         let row = self.len;
         let codes = &mut self.coded_mut(field).codes;
@@ -250,7 +250,7 @@ impl Columns {
         }
     }
 
-    /// Values of rows that have none yet, in their order; `intern` gives the number of one.
+    /// Sets the values of rows in order; `intern` returns the code of one.
     pub(crate) fn set_each<V>(
         &mut self,
         field: usize,
@@ -274,7 +274,7 @@ impl Columns {
         }
     }
 
-    /// The row is whole.
+    /// Ends the row.
     pub(crate) fn end_row(&mut self) {
         self.len += 1;
     }
@@ -294,7 +294,7 @@ pub(crate) struct Entry<'a>(std::slice::IterMut<'a, Values>);
 const ANOTHER: &str = "the part is of another kind";
 
 impl Entry<'_> {
-    /// A part that is a text, a number or whatever has a dictionary.
+    /// A part with a dictionary.
     pub(crate) fn coded(&mut self, value: &[u8]) -> &mut Self {
         let Some(Values::Coded(coded)) = self.0.next() else { panic!("{ANOTHER}") };
         let code = coded.dictionary.intern(value);
@@ -357,7 +357,7 @@ impl Values {
         }
     }
 
-    /// The same values, of which dictionaries find none again.
+    /// The same values; dictionaries have no lookup table.
     fn copy(&self) -> Self {
         let Self::Coded(Coded { dictionary, codes }) = self else { return self.clone() };
         Self::Coded(Coded { dictionary: dictionary.copy(), codes: codes.clone() })
@@ -381,7 +381,7 @@ impl Values {
         }
     }
 
-    /// Spreads the values from `at` on over rows: one for each that is present, none for the others.
+    /// Spreads the values from `at` on over rows: one for each row that is present, null for the others.
     pub(crate) fn spread(&mut self, at: usize, present: &[u32]) {
         match self {
             Self::Wide(wide) => spread(wide, at, present),
@@ -401,7 +401,7 @@ impl Values {
     }
 }
 
-/// From the end on, so that nothing is overwritten before it is moved.
+/// From the end, so that no value is overwritten before it is moved.
 fn spread<T: Copy + Default>(values: &mut Vec<T>, at: usize, present: &[u32]) {
     let mut from = values.len();
     values.resize(at + present.len(), T::default());
@@ -420,7 +420,7 @@ impl Coded {
         Self { dictionary: Dictionary::new(form), codes: Vec::new() }
     }
 
-    /// The number of a row's value; zero: it has none.
+    /// The code of a row; zero is null.
     #[must_use]
     pub fn code(&self, row: usize) -> u32 {
         self.codes.get(row).copied().unwrap_or(0)
@@ -448,23 +448,23 @@ impl Coded {
     }
 }
 
-/// What is a text was checked when it came.
+/// Texts were checked by the decoder.
 pub(crate) fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or_default()
 }
 
-/// Eight bytes; what is less is none.
+/// Eight bytes; fewer are zero.
 pub(crate) fn int(bytes: &[u8]) -> i64 {
     bytes.first_chunk().map_or(0, |bytes| i64::from_le_bytes(*bytes))
 }
 
 impl Lists {
-    /// Lists as they were read.
+    /// Lists from their ends and parts.
     pub(crate) const fn from_parts(ends: Vec<u32>, parts: Vec<Values>) -> Self {
         Self { ends, parts }
     }
 
-    /// Which entries a row has.
+    /// The entries of a row.
     #[must_use]
     pub fn entries(&self, row: usize) -> Range<usize> {
         let last = self.ends.last().copied().unwrap_or(0);
@@ -473,7 +473,7 @@ impl Lists {
         from..end(row)
     }
 
-    /// How many entries all rows have.
+    /// The number of entries of all rows.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ends.last().copied().unwrap_or(0) as usize
@@ -485,7 +485,7 @@ impl Lists {
         self.len() == 0
     }
 
-    /// What an entry consists of.
+    /// The parts of the entries.
     #[must_use]
     pub fn parts(&self) -> &[Values] {
         &self.parts

@@ -11,39 +11,39 @@ use std::io::{self, IoSlice, Read as _, Write as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// What is written past the page cache begins and ends at multiples of this, in memory and on disk.
+/// Writes past the page cache are aligned to this, in memory and on disk.
 pub const BLOCK_BYTES: usize = 4_096;
 
 /// So much is put together for one write.
 const WRITE_BYTES: usize = 256 * BLOCK_BYTES;
 
-/// A flat set of files with names.
+/// A flat folder of files.
 pub trait Files: std::fmt::Debug + Send + Sync {
-    /// Creates a file, which must not be there. Its name stays after a power cut.
+    /// Creates a new file. Its name survives a power cut.
     ///
     /// # Errors
     /// What the system says.
     fn create(&self, name: &str) -> io::Result<Box<dyn GrowingFile>>;
 
-    /// All that is in a file.
+    /// The content of a file.
     ///
     /// # Errors
     /// What the system says.
     fn read(&self, name: &str) -> io::Result<Vec<u8>>;
 
-    /// The names of all files, in their order.
+    /// The sorted names of all files.
     ///
     /// # Errors
     /// What the system says.
     fn list(&self) -> io::Result<Vec<String>>;
 
-    /// Removes a file, and makes that last.
+    /// Durably removes a file.
     ///
     /// # Errors
     /// What the system says.
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// Gives a file another name, and makes that last. What had that name is gone.
+    /// Durably renames a file, in place of another with that name.
     ///
     /// # Errors
     /// What the system says.
@@ -58,14 +58,14 @@ pub trait GrowingFile: std::fmt::Debug + Send {
     /// What the system says; a part of them may have been written.
     fn append(&mut self, parts: &mut [IoSlice<'_>]) -> io::Result<()>;
 
-    /// What was appended stays after a power cut.
+    /// Makes the appended bytes durable.
     ///
     /// # Errors
-    /// What the system says. What was appended since the last sync may then be there or not, and syncing
-    /// again tells nothing: the system has forgotten what it could not write.
+    /// What the system says. The bytes since the last sync are then durable or not, and another sync does not show
+    /// which: the system forgets failed writes.
     fn sync(&mut self) -> io::Result<()>;
 
-    /// Forgets all beyond `len` bytes, and makes that last.
+    /// Durably truncates the file to `len` bytes.
     ///
     /// # Errors
     /// What the system says.
@@ -141,7 +141,7 @@ impl Files for Directory {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         let file = match options.clone().custom_flags(libc::O_DIRECT).open(&path) {
-            // Some file systems know no other way than the cache, and say so when the name is made already.
+            // Some file systems support only the cache, and fail after they have created the file.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                 options.create_new(false).create(true).open(&path)?
             }
@@ -158,7 +158,7 @@ impl Files for Directory {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.path)? {
-            // What has a name that we would not give is not ours.
+            // Files with other names are not ours.
             names.extend(entry?.file_name().into_string().ok().filter(|name| name != LOCK));
         }
         names.sort();
@@ -200,7 +200,7 @@ impl Blocks {
         Self { space, from, filled: 0 }
     }
 
-    /// Takes what there is room for; returns the rest.
+    /// Copies the bytes that fit; returns the rest.
     fn fill<'a>(&mut self, part: &'a [u8]) -> &'a [u8] {
         let (taken, rest) = part.split_at(part.len().min(WRITE_BYTES - self.filled));
         self.space[self.from + self.filled..][..taken.len()].copy_from_slice(taken);
@@ -225,7 +225,7 @@ impl BlockFile {
 
 impl GrowingFile for BlockFile {
     fn append(&mut self, parts: &mut [IoSlice<'_>]) -> io::Result<()> {
-        // Of what failed before nothing is left.
+        // Discard the rest of a failed write.
         self.blocks.filled = 0;
         for part in parts {
             let mut rest = &**part;

@@ -25,9 +25,9 @@ use crate::sort::{Key, Place, sort};
 use curtail_otlp::{BadRow, Limits, Malformed, Refused};
 use std::sync::Arc;
 
-/// A table's way from batches to columns.
+/// The rows of a table: from batches to columns and back.
 pub trait Rows: std::fmt::Debug + Default + Send + Sync + 'static {
-    /// What a batch is decoded to.
+    /// A decoded batch.
     type Batch: std::fmt::Debug + Send + Sync;
 
     /// The table.
@@ -39,7 +39,7 @@ pub trait Rows: std::fmt::Debug + Default + Send + Sync + 'static {
     /// When it is none.
     fn decode(batch: &[u8], limits: &Limits) -> Result<(Self::Batch, Refused), Malformed>;
 
-    /// Adds the rows of a batch to columns; `rows` is what was read of it.
+    /// Adds the rows of a batch to columns; `rows` is the decoded batch.
     fn insert(&mut self, columns: &mut Columns, tenant: &str, batch: &[u8], rows: &Self::Batch);
 
     /// Rows as a batch of OTLP again, in protobuf.
@@ -49,10 +49,10 @@ pub trait Rows: std::fmt::Debug + Default + Send + Sync + 'static {
     fn batch(rows: &[Columns]) -> Result<Vec<u8>, BadRow>;
 }
 
-/// Rows that came, and how to find some in them.
+/// The rows since the last flush.
 #[derive(Debug)]
 pub struct Memtable<R> {
-    /// Shared with queries when the memtable is sealed: then nothing is inserted any more.
+    /// Shared with queries once the memtable is sealed.
     columns: Arc<Columns>,
     rows: R,
 }
@@ -64,7 +64,7 @@ impl<R: Rows> Default for Memtable<R> {
 }
 
 impl<R: Rows> Memtable<R> {
-    /// Adds the rows of a batch; `rows` is what was read of it.
+    /// Adds the rows of a batch; `rows` is the decoded batch.
     ///
     /// # Panics
     /// When `rows` were read of another batch.
@@ -72,13 +72,13 @@ impl<R: Rows> Memtable<R> {
         self.rows.insert(Arc::make_mut(&mut self.columns), tenant, batch, rows);
     }
 
-    /// What all of it takes in memory.
+    /// The size in memory.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.columns.bytes()
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
         self.columns.len()

@@ -14,38 +14,38 @@ use crate::sort::Place;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// By what rows are in order: an ID, a number, then the number of their run.
+/// The order of rows: an ID, a number, then the number of the run.
 type Key = (u128, i64, usize);
 
-/// A merge, which is given row groups and gives others.
+/// A merge of row groups.
 #[derive(Debug)]
 pub struct Merge {
     table: &'static Table,
     runs: Vec<Input>,
-    /// The next row of each run that has one at hand, but for those that wait for their next row group.
+    /// The next row of each run that has a row group.
     heads: BinaryHeap<Reverse<Key>>,
-    /// Row groups of which rows go into the one that is being made, or later ones.
+    /// Row groups with rows for the current or later row groups.
     groups: Vec<Columns>,
-    /// What a row of each takes, on average.
+    /// The average size of a row of each.
     row_bytes: Vec<usize>,
-    /// Rows of the one that is being made: where they are in `groups`.
+    /// The rows of the current row group, by their places in `groups`.
     places: Vec<Place>,
-    /// What these take, as far as rows of a row group are alike.
+    /// Their approximate size.
     bytes: usize,
     /// Whether copies are dropped, and the number of dropped ones.
     can_drop_copies: bool,
     copies: u64,
 }
 
-/// Where in a run the merge is.
+/// The position of the merge in a run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Input {
-    /// Its row group at hand, of [`Merge::groups`], and its next row there.
+    /// Its current row group in [`Merge::groups`], and its next row.
     next: Option<(usize, usize)>,
     is_at_end: bool,
 }
 
-/// What a merge does next.
+/// The next step of a merge.
 #[derive(Debug)]
 pub enum Step {
     /// It needs the next row group of a run, counted from zero: [`Merge::give`], or [`Merge::end`].
@@ -94,13 +94,13 @@ impl Merge {
         self.copies
     }
 
-    /// Goes on until something is needed or made.
+    /// Continues until a row group is needed or made.
     pub fn step(&mut self) -> Step {
         loop {
             if is_full(self.places.len(), self.bytes) {
                 return Step::Made(self.make());
             }
-            // A run without a row at hand could have the next one of all.
+            // A run without a row group may have the next row of all.
             let needs = self.runs.iter().position(|run| run.next.is_none() && !run.is_at_end);
             if let Some(run) = needs {
                 return Step::Needs(run);
@@ -111,7 +111,7 @@ impl Merge {
         if self.places.is_empty() { Step::Done } else { Step::Made(self.make()) }
     }
 
-    /// Takes rows of a run as long as they come before those of the others.
+    /// Takes rows of a run as long as they precede those of the others.
     fn take(&mut self, run: usize) {
         let Some((nth, mut row)) = self.runs[run].next else { return };
         let (group, batch) = (&self.groups[nth], short(nth));
@@ -139,7 +139,7 @@ impl Merge {
         }
     }
 
-    /// Puts the rows that were taken together, and forgets the row groups that have no more.
+    /// Makes a row group of the taken rows, and drops row groups without further rows.
     fn make(&mut self) -> Columns {
         let groups: Vec<_> = self.groups.iter().collect();
         let made = Columns::gather(self.table.schema(), &groups, &self.places);

@@ -1,4 +1,4 @@
-//! Log records as a batch of logs.
+//! Encodes log records.
 
 use super::batch_writer::BatchWriter;
 use super::{

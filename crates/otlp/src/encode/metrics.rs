@@ -1,4 +1,4 @@
-//! Points as a batch of metrics. Those of one metric stand together in its message.
+//! Encodes points; those of one metric are adjacent in its message.
 
 use super::batch_writer::{BatchWriter, ScopeNumber};
 use super::{

@@ -1,4 +1,4 @@
-//! Spans as a batch of traces.
+//! Encodes spans.
 
 use super::batch_writer::BatchWriter;
 use super::{

@@ -1,6 +1,4 @@
-//! What a point has beside its number: counts and bounds, quantiles, exemplars.
-//!
-//! It is read of those points that are looked at, from [`Point::message`].
+//! The details of a point: counts and bounds, quantiles, exemplars, read from [`Point::message`].
 
 use super::{Form, Measured, Point, Points};
 use crate::attributes::{Attribute, key_value};

@@ -1,37 +1,34 @@
-//! Different values, each of them once.
+//! A dictionary of distinct values.
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher as _;
 use std::hint;
 use std::ops::{BitXor, Range};
 
-/// The values of a column, numbered from one as they come. Zero stands for none.
-///
-/// They lie as Parquet's plain encoding has them, so that a page of them is written and read as it is.
+/// The distinct values of a column with codes from one; zero is null. Their bytes are in Parquet's plain encoding.
 #[derive(Clone, Debug)]
 pub struct Dictionary {
     form: Plain,
     plain: Vec<u8>,
-    /// Where each value ends.
+    /// The end of each value.
     ends: Vec<u32>,
-    /// Values by what they are. What was read from a run is not in it, see [`Self::append`].
+    /// Values by hash, without those of [`Self::append`].
     found: HashTable<Found>,
     hasher: DefaultHashBuilder,
-    /// The value that was asked for last: many in a row are equal.
+    /// The last interned value: consecutive values are often equal.
     last: Found,
 }
 
-/// A value that can be found again. All that finding it takes is here and where it lies: what else is looked
-/// at in a large dictionary is far away in memory.
+/// An interned value. In a large dictionary, each further lookup would miss the cache.
 #[derive(Clone, Copy, Debug, Default)]
 struct Found {
     hash: u32,
     code: u32,
-    /// Where it lies, with its length before it if it is a text.
+    /// Its position, with the length before the bytes of a text.
     at: u32,
 }
 
-/// How a value lies.
+/// The form of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plain {
     /// Its length in four bytes, then its bytes.
@@ -52,7 +49,7 @@ impl Plain {
 }
 
 impl Dictionary {
-    /// One with no values.
+    /// An empty dictionary.
     #[must_use]
     pub fn new(form: Plain) -> Self {
         Self {
@@ -65,13 +62,13 @@ impl Dictionary {
         }
     }
 
-    /// How its values lie.
+    /// The form of its values.
     #[must_use]
     pub const fn form(&self) -> Plain {
         self.form
     }
 
-    /// How many values there are.
+    /// The number of values.
     #[must_use]
     pub fn len(&self) -> u32 {
         short(self.ends.len())
@@ -83,19 +80,19 @@ impl Dictionary {
         self.ends.is_empty()
     }
 
-    /// All values, as they lie.
+    /// All values in plain encoding.
     #[must_use]
     pub fn plain(&self) -> &[u8] {
         &self.plain
     }
 
-    /// What all of it takes in memory.
+    /// Its size in memory.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.plain.capacity() + self.ends.capacity() * 4 + self.found.allocation_size()
     }
 
-    /// The number of a value, which is added if it is new.
+    /// The code of a value, which is added if it is new.
     pub fn intern(&mut self, value: &[u8]) -> u32 {
         if self.last.code != 0 && is_same(self.at(self.last.at), value) {
             return self.last.code;
@@ -117,7 +114,7 @@ impl Dictionary {
         found
     }
 
-    /// The value that lies there.
+    /// The value at a position.
     fn at(&self, at: u32) -> &[u8] {
         let from = &self.plain[at as usize..];
         match self.form {
@@ -130,7 +127,7 @@ impl Dictionary {
         }
     }
 
-    /// Adds a value without a look at whether it is there. It is not found by [`Self::intern`].
+    /// Adds a value without a lookup. [`Self::intern`] does not find it.
     pub fn append(&mut self, value: &[u8]) -> u32 {
         if self.form == Plain::Text {
             self.plain.extend_from_slice(&short(value.len()).to_le_bytes());
@@ -140,10 +137,8 @@ impl Dictionary {
         self.len()
     }
 
-    /// The same of values of another one of this form, by their numbers there, none of which is zero.
-    ///
-    /// In a large dictionary each lies far away in memory: the first bytes of some are looked at before these are
-    /// copied, so that the processor waits for all of them at once.
+    /// Appends values of another dictionary of this form by their codes, none of which is zero. The first bytes of some
+    /// values are read before they are copied, so that their cache misses overlap.
     pub(crate) fn append_from(&mut self, other: &Self, codes: &[u32]) {
         const AT_ONCE: usize = 16;
         for codes in codes.chunks(AT_ONCE) {
@@ -161,7 +156,7 @@ impl Dictionary {
         }
     }
 
-    /// The value with a number, which is not zero.
+    /// The value of a code, which is not zero.
     ///
     /// # Panics
     /// When there is none.
@@ -170,18 +165,18 @@ impl Dictionary {
         &self.plain[range(&self.ends, self.form.prefix(), code)]
     }
 
-    /// The same, as it lies.
+    /// The same in plain encoding.
     #[must_use]
     pub fn get_plain(&self, code: u32) -> &[u8] {
         &self.plain[range(&self.ends, 0, code)]
     }
 
-    /// The same values, of which none is found again.
+    /// The same values without the lookup table.
     pub(crate) fn copy(&self) -> Self {
         Self { plain: self.plain.clone(), ends: self.ends.clone(), ..Self::new(self.form) }
     }
 
-    /// Values as they lie, of which there are `count`; [`None`] when they are not.
+    /// Reads `count` values in plain encoding; [`None`] if they are truncated.
     pub(crate) fn from_plain(form: Plain, plain: Vec<u8>, count: usize) -> Option<Self> {
         let mut ends = Vec::with_capacity(count.min(plain.len()));
         let mut at = 0_usize;
@@ -205,12 +200,12 @@ impl Dictionary {
     }
 }
 
-/// Over all the bits that the table looks at.
+/// Spreads the hash over the bits that the table uses.
 const fn spread(hash: u32) -> u64 {
     (hash as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// Where a value is.
+/// The position of a value.
 #[inline]
 fn range(ends: &[u32], prefix: usize, code: u32) -> Range<usize> {
     let nth = code as usize - 1;
@@ -218,7 +213,7 @@ fn range(ends: &[u32], prefix: usize, code: u32) -> Range<usize> {
     from + prefix..ends[nth] as usize
 }
 
-/// Whether two values are equal. Most are short, and to call a function for them would take longer.
+/// Whether two values are equal. Most are short, so a call of `memcmp` would take longer.
 #[inline]
 pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
     if one.len() != other.len() {
@@ -237,7 +232,7 @@ pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
     }
 }
 
-/// What is kept in memory at once has less than 4 GiB, and 2^32 rows.
+/// Columns in memory have less than 4 GiB and 2^32 rows.
 pub(super) fn short(number: usize) -> u32 {
     u32::try_from(number).expect("memory is bounded")
 }

@@ -1,4 +1,4 @@
-//! Rows of several sources in another order: what sorting does, and merging.
+//! Gathers rows of several sources in another order, for sorting and merging.
 
 use super::dictionary::{Dictionary, short};
 use super::{Coded, Column, Columns, Lists, Values};
@@ -60,7 +60,7 @@ impl Column {
     }
 }
 
-/// Takes from each source what it has in this variant.
+/// The values of each source in this variant.
 macro_rules! each {
     ($sources:expr, $variant:path) => {
         $sources.iter().map(|source| match source {
@@ -114,7 +114,7 @@ impl Coded {
 }
 
 impl Coded {
-    /// The same from one source, whose values are different already.
+    /// The same from one source, whose values are distinct.
     fn gather_one(&mut self, source: &Self, places: &[Place]) {
         let mut renumbered = vec![0; source.dictionary.len() as usize + 1];
         let (before, mut new) = (self.dictionary.len(), Vec::new());
@@ -131,10 +131,10 @@ impl Coded {
     }
 }
 
-/// The numbers that a source's values have in another dictionary.
+/// The codes of a source in another dictionary.
 struct Renumbered<'a> {
     source: &'a Coded,
-    /// Zero: not known yet. That of none is none.
+    /// Zero: not known yet, or null.
     codes: Vec<u32>,
 }
 

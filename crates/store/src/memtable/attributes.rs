@@ -1,4 +1,4 @@
-//! Attributes of rows, each into its column.
+//! Writes the attributes of rows into columns.
 
 use crate::columns::{Columns, is_same};
 use crate::schema::envelope::{
@@ -10,13 +10,11 @@ use curtail_otlp::{Attribute, Slice, Value, plain};
 /// The column that an attribute has of its own, and the kind of its values.
 type OwnColumn = Option<(usize, Kind)>;
 
-/// Knows where attributes go.
+/// Assigns attributes to columns.
 ///
-/// Rows of one place have the same attributes in the same order, so each is first compared with the one that
-/// the last row had there: for most, that is all the looking up there is.
-///
-/// What goes into a column of its own waits until many rows have come, and is put in column by column: then
-/// the processor looks for several values at once in a dictionary that is too large to be near.
+/// Rows of one source have the same attributes in the same order, so each key is compared with that of the last row first.
+/// Values with a column of their own are collected for many rows and added column by column, so that the cache misses of
+/// large dictionaries overlap.
 #[derive(Debug)]
 pub(super) struct Attributes {
     own: &'static OwnColumns,
@@ -39,8 +37,7 @@ impl Attributes {
         Self { own, last: Vec::new(), waiting: Vec::new(), json: Vec::new() }
     }
 
-    /// Takes the attributes of the row that is being added. Those of several rows are [put in](Self::put) at
-    /// once.
+    /// Takes the attributes of the row that is being added. [`Self::put`] adds those of several rows at once.
     pub(super) fn take(&mut self, columns: &mut Columns, attributes: &[Attribute], batch: &[u8]) {
         for (nth, attribute) in attributes.iter().enumerate() {
             let key = attribute.key.of(batch);
@@ -59,8 +56,8 @@ impl Attributes {
         }
     }
 
-    /// Has a value wait for its column. Returns whether the row has none there yet: of two attributes with one
-    /// key, the second is in a map.
+    /// Collects a value. Returns false if the row has one already: of two attributes with one key, the second is in a
+    /// map.
     fn waits(&mut self, field: usize, row: usize, value: Own) -> bool {
         if self.waiting.len() <= field {
             self.waiting.resize_with(field + 1, Vec::new);
@@ -73,7 +70,7 @@ impl Attributes {
         is_first
     }
 
-    /// Puts in what was taken of rows that are in the columns now.
+    /// Adds the collected values of rows that are in the columns now.
     pub(super) fn put(&mut self, columns: &mut Columns, batch: &[u8]) {
         for (field, waiting) in self.waiting.iter_mut().enumerate() {
             if !waiting.is_empty() {
@@ -116,8 +113,8 @@ impl Attributes {
     }
 }
 
-/// Gives the row that is being added a value. Returns whether there was none yet: of two attributes with one
-/// key, the second is in a map.
+/// Sets a value of the row that is being added. Returns false if it has one already: of two attributes with one key, the
+/// second is in a map.
 pub(super) fn set(columns: &mut Columns, field: usize, value: &[u8]) -> bool {
     let code = columns.intern(field, value);
     columns.set(field, code)

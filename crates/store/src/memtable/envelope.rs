@@ -1,4 +1,4 @@
-//! What stands around the rows of a batch: tenant, resource, scope.
+//! The tenant, resource and scope of the rows of a batch.
 
 use crate::columns::Columns;
 use crate::schema::envelope::{
@@ -7,12 +7,12 @@ use crate::schema::envelope::{
 };
 use curtail_otlp::{Attribute, Envelope, Resource, Scope, Slice, Value, plain};
 
-/// Values that all rows of a scope have: fields, and numbers in their dictionaries.
+/// Values that all rows of a scope share: fields and codes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shared(pub(super) Vec<(usize, u32)>);
 
 impl Shared {
-    /// What the rows of each scope of a batch have.
+    /// The values of each scope of a batch.
     pub(super) fn of(
         columns: &mut Columns,
         tenant: &str,
@@ -20,19 +20,19 @@ impl Shared {
         envelope: &Envelope,
     ) -> Vec<Self> {
         let tenant = (TENANT, columns.intern(TENANT, tenant.as_bytes()));
-        let mut around = Around { columns, batch, attributes: &envelope.attributes };
+        let mut writer = EnvelopeWriter { columns, batch, attributes: &envelope.attributes };
         let resources: Vec<_> =
-            envelope.resources.iter().map(|resource| around.resource(resource)).collect();
+            envelope.resources.iter().map(|resource| writer.resource(resource)).collect();
         let scope = |scope: &Scope| {
             let mut shared = resources[scope.resource as usize].clone();
             shared.0.push(tenant);
-            around.scope(&mut shared, scope);
+            writer.scope(&mut shared, scope);
             shared
         };
         envelope.scopes.iter().map(scope).collect()
     }
 
-    /// Gives the next `count` rows these values.
+    /// Sets these values in the next `count` rows.
     pub(super) fn set(&self, columns: &mut Columns, count: usize) {
         for (field, code) in &self.0 {
             columns.set_many(*field, *code, count);
@@ -40,13 +40,13 @@ impl Shared {
     }
 }
 
-struct Around<'a> {
+struct EnvelopeWriter<'a> {
     columns: &'a mut Columns,
     batch: &'a [u8],
     attributes: &'a [Attribute],
 }
 
-impl Around<'_> {
+impl EnvelopeWriter<'_> {
     fn resource(&mut self, resource: &Resource) -> Shared {
         let mut shared = Shared::default();
         let attributes = resource.attributes.of(self.attributes);

@@ -1,4 +1,4 @@
-//! Writing memtables as runs.
+//! Flushes memtables as runs.
 
 use super::end::End;
 use super::new_run::NewRun;
@@ -28,7 +28,7 @@ pub(crate) trait SealedMemtables: Debug + Send + Sync {
     fn first_unwritten(&self) -> Option<u64>;
 }
 
-/// What a sealed memtable had.
+/// The rows of a sealed memtable.
 #[derive(Debug)]
 pub(crate) struct SealedRows {
     rows: usize,
@@ -58,15 +58,15 @@ impl<R: Rows> SealedMemtables for Tree<R> {
 /// A memtable that was flushed as a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlushOutcome {
-    /// Where it is.
+    /// The path of the run.
     pub path: Path,
-    /// How many rows it has.
+    /// The number of rows.
     pub rows: usize,
-    /// How many bytes.
+    /// The size in bytes.
     pub bytes: usize,
 }
 
-/// Why a memtable is still in memory, and in the log. Flushing may be tried again.
+/// Why a flush failed. The rows are still in memory and in the log, and a retry is safe.
 #[derive(Debug, thiserror::Error)]
 pub enum FlushError {
     /// The file cannot be written.

@@ -1,4 +1,4 @@
-//! Opening a tree: what the table says.
+//! Opens a tree.
 
 use super::opener::Opener;
 use super::stored::Unread;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 
-/// Where a tree is.
+/// The location of a tree.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Where runs and the table's log are.

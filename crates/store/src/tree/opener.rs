@@ -1,4 +1,4 @@
-//! From the files of a table to its runs.
+//! Opens the runs of a table.
 
 use super::AT_ONCE;
 use super::stored::{ReadError, StoredRun, Unread};
@@ -17,7 +17,7 @@ pub(crate) struct Opener {
     pub(crate) schema: &'static Schema,
     /// Where the table is.
     pub(crate) root: Path,
-    /// Runs that are not as they were written: they are not tried again.
+    /// Damaged runs, which are not opened again.
     damaged: HashMap<String, Arc<ReadError>>,
 }
 
@@ -31,8 +31,8 @@ impl Opener {
         Path::from(format!("{}/{below}", self.root))
     }
 
-    /// The runs that files are, of which some are open; and those that cannot be read. One that the store does not
-    /// give is tried again each time.
+    /// Opens the runs of files, except known ones; returns also unreadable ones. If the store fails, a run is retried each
+    /// time.
     pub(crate) async fn open(
         &mut self,
         files: impl Iterator<Item = &Add>,
